@@ -1,0 +1,26 @@
+# Both commands do everything on a fresh Debian 12 machine, packages included.
+
+OUT ?= weir-lab-results
+BPF_SOURCES := $(wildcard bpf/*.c bpf/*.h)
+
+.PHONY: demo test build check setup
+
+# The lab's quick before and after on this kernel: prints the table, writes $(OUT)/report.html.
+demo: build
+	target/release/weir lab run udp-overload --quick --out $(OUT)
+
+# Every test. Those of the kernel half need root, and fail without it.
+test: setup
+	tests/run
+
+build: setup
+	cargo build --release --locked
+
+# Style and lints.
+check: setup
+	cargo fmt --all --check
+	clang-format-19 --dry-run --Werror $(BPF_SOURCES)
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+setup:
+	@./setup.sh

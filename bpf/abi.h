@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Every type that crosses the boundary between the kernel half and user space.
+ *
+ * Rust's copies are generated from the loaded objects' BTF (libbpf-cargo), so
+ * nothing here is declared a second time. Include <linux/types.h> users only:
+ * fixed-width types, no pointers, no implicit padding.
+ */
+#ifndef WEIR_ABI_H
+#define WEIR_ABI_H
+
+#include <linux/types.h>
+
+/* How many sockets' queue states are remembered at once (a power of two). */
+#define WEIR_QUEUE_SLOTS 4096
+
+/* How many addresses of one family an interface may have under the gate. */
+#define WEIR_LOCAL_ADDRESSES 1024
+
+/* How many flows one traffic generator mixes. */
+#define WEIR_TRAFFIC_FLOWS 4
+
+/* Longest Ethernet + IP + transport header the generator writes (IPv6, TCP). */
+#define WEIR_TRAFFIC_HEADER_LEN 74
+
+/* One interface under the gate. Written by the daemon, read per packet. */
+struct weir_interface {
+	__u8 mac[6];
+	__u8 policy_off; /* 1: count and pass everything */
+	__u8 pad;
+};
+
+/* Per CPU, indexed by enum weir_reason. */
+struct weir_counter {
+	__u64 packets;
+	__u64 bytes;
+};
+
+struct weir_ipv6_address {
+	__u8 octets[16];
+};
+
+/*
+ * What is known about one UDP socket's receive queue beyond what the socket
+ * itself says. One cache line.
+ */
+struct weir_queue_slot {
+	__u64 sock; /* the kernel's struct sock *, only ever compared */
+	__u64 poll; /* the NAPI poll in which the gate last looked */
+	/* When the kernel last refused a packet, CLOCK_MONOTONIC, and its
+	 * charge. */
+	__u64 refused_ns;
+	__u32 truesize;
+	/* Bytes charged to the queue at the gate's last look. */
+	__u32 charged_seen;
+	/* Packets admitted in this poll that were not charged at the last look.
+	 */
+	__u32 in_flight;
+	__u32 pad[7];
+};
+
+/* Per CPU: the NAPI poll that is running, and when it began. */
+struct weir_poll {
+	__u64 number;
+	__u64 began_ns; /* CLOCK_MONOTONIC */
+};
+
+/* What a generated packet is made of. */
+enum weir_traffic_kind {
+	WEIR_TRAFFIC_UDP4,
+	WEIR_TRAFFIC_TCP_SYN4,
+	WEIR_TRAFFIC_UDP6,
+	WEIR_TRAFFIC_TCP_SYN6,
+};
+
+/*
+ * At the start of every generated UDP payload that has room for it: 14 bytes,
+ * the payload of LRP's figure 3.
+ */
+struct weir_stamp {
+	__u64 sent_ns; /* CLOCK_MONOTONIC */
+	__u32 sequence;
+	__u16 flow;
+} __attribute__((packed));
+
+/* One flow of the generator; user space writes it while the flow is stopped. */
+struct weir_traffic_flow {
+	/* Nanoseconds between packets, 16 fractional bits; 0: never pause. */
+	__u64 interval_q16;
+	__u64 next_q16; /* when the next packet is due, since start_ns */
+	__u64 sent;
+	/* Packets that fell due while the generator could not run. */
+	__u64 missed;
+	__u32 enabled;
+	enum weir_traffic_kind kind;
+	/* Sum of the checksummed words that do not change, host order. */
+	__u32 transport_sum;
+	__u32 ip_sum;
+	__u32 source_mask; /* random bits of the source address, host order */
+	__u16 port_mask;   /* random bits of the source port, host order */
+	__u8 has_stamp;
+	__u8 header[WEIR_TRAFFIC_HEADER_LEN];
+	__u8 pad[3];
+};
+
+#endif /* WEIR_ABI_H */

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Each packet is counted once, under one reason, on the CPU that saw it. */
+#ifndef WEIR_COUNTERS_H
+#define WEIR_COUNTERS_H
+
+#include "abi.h"
+#include "verdict.h"
+#include <bpf/bpf_helpers.h>
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WEIR_REASON_COUNT);
+	__type(key, __u32);
+	__type(value, struct weir_counter);
+} counters SEC(".maps");
+
+static __always_inline void count(enum weir_reason reason, __u64 bytes)
+{
+	__u32 key = reason;
+	struct weir_counter *counter = bpf_map_lookup_elem(&counters, &key);
+
+	if (counter) {
+		counter->packets++;
+		counter->bytes += bytes;
+	}
+}
+
+#endif /* WEIR_COUNTERS_H */

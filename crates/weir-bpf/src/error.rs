@@ -1,0 +1,69 @@
+//! Errors name the operation, the object and, where there is one, the remedy.
+
+use std::io;
+
+/// What went wrong at the kernel boundary.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call failed.
+    #[error("cannot {operation} {object}: {source}")]
+    System {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// What it was tried on.
+        object: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A netlink request failed.
+    #[error("cannot {operation} {object}: {message}")]
+    Netlink {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// What it was tried on.
+        object: String,
+        /// The kernel's or the library's answer.
+        message: String,
+    },
+    /// libbpf refused.
+    #[error("cannot {operation} {object}: {source}{}", or_nothing(.remedy))]
+    Bpf {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// The program, map or interface.
+        object: String,
+        /// libbpf's answer.
+        source: libbpf_rs::Error,
+        /// What to do about it.
+        remedy: Option<String>,
+    },
+    /// No such interface in this network namespace.
+    #[error("no interface named {0:?} in this network namespace; `ip link` lists them")]
+    NoInterface(String),
+    /// Something about the machine or the request that has a remedy.
+    #[error("{problem}; {remedy}")]
+    Refused {
+        /// What is in the way.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+}
+
+fn or_nothing(remedy: &Option<String>) -> String {
+    remedy.as_ref().map(|text| format!("; {text}")).unwrap_or_default()
+}
+
+impl Error {
+    /// An operation's failure with the kernel's error number.
+    pub fn system(
+        operation: &'static str,
+        object: impl Into<String>,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self::System { operation, object: object.into(), source: source.into() }
+    }
+}
+
+/// Result of an operation at the kernel boundary.
+pub type Result<T> = std::result::Result<T, Error>;

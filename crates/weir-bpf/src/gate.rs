@@ -1,0 +1,420 @@
+//! The gate and the queue probe: loading, configuring, attaching, reading the counters.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramInput, libbpf_sys};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
+use crate::skeleton::queue::{QueueSkel, QueueSkelBuilder};
+use crate::units::{IfIndex, MacAddr};
+use crate::verdict::{Reason, Verdict};
+
+const LOAD_REMEDY: &str = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN) and a kernel \
+     with BTF, 6.11 or later (/sys/kernel/btf/vmlinux)";
+
+/// Most addresses of one family that an interface may have under the gate; packets to further ones
+/// pass. `WEIR_LOCAL_ADDRESSES` in `bpf/abi.h`.
+pub const LOCAL_ADDRESSES_MAX: usize = 1024;
+
+/// Whether the gate discards anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Discard what the kernel would drop.
+    On,
+    /// Count every packet under [`Reason::PolicyOff`] and pass it.
+    Off,
+}
+
+/// Where the gate is to be attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachRequest {
+    /// In the driver, else in the stack.
+    Auto,
+    /// In the driver only.
+    Native,
+    /// In the stack only (generic XDP: an skb exists already).
+    Generic,
+}
+
+/// Where the gate is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AttachMode {
+    /// In the driver, before an skb exists.
+    Native,
+    /// In the stack, on an skb.
+    Generic,
+}
+
+impl fmt::Display for AttachMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counter {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their Ethernet frames, without FCS.
+    pub bytes: u64,
+}
+
+impl std::ops::AddAssign for Counter {
+    fn add_assign(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What the gate has seen since it was loaded: each packet once, under one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    by_reason: [Counter; Reason::ALL.len()],
+}
+
+impl Counters {
+    /// Packets under one reason.
+    pub fn get(&self, reason: Reason) -> Counter {
+        self.by_reason[reason as usize]
+    }
+
+    /// Packets under one verdict.
+    pub fn verdict(&self, verdict: Verdict) -> Counter {
+        let mut sum = Counter::default();
+        for reason in Reason::ALL.into_iter().filter(|reason| reason.verdict() == verdict) {
+            sum += self.get(reason);
+        }
+        sum
+    }
+
+    /// Every packet seen.
+    pub fn total(&self) -> Counter {
+        let mut sum = Counter::default();
+        self.by_reason.iter().for_each(|counter| sum += *counter);
+        sum
+    }
+}
+
+/// The tracepoint programs that teach the gates what queues look like. One serves many gates.
+pub struct QueueProbe {
+    skel: QueueSkel<'static>,
+}
+
+impl QueueProbe {
+    /// Loads and attaches the probe.
+    ///
+    /// Its tracepoints fire where the kernel drops a UDP packet at a full socket
+    /// (`udp_fail_queue_rcv_skb`) and at the end of each NAPI poll (`napi_poll`), in the whole host.
+    ///
+    /// # Errors
+    /// Without the privilege, or on a kernel that lacks one of the tracepoints.
+    pub fn load() -> Result<Self> {
+        let failed = |operation| {
+            move |source| Error::Bpf {
+                operation,
+                object: "the queue probe".into(),
+                source,
+                remedy: Some(LOAD_REMEDY.into()),
+            }
+        };
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let open = QueueSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let mut skel = open.load().map_err(failed("load"))?;
+        skel.attach().map_err(failed("attach"))?;
+        Ok(Self { skel })
+    }
+}
+
+/// One interface's gate. Dropping it detaches it.
+pub struct Gate {
+    skel: GateSkel<'static>,
+    link: Option<OwnedFd>,
+    addresses: BTreeSet<IpAddr>,
+}
+
+impl Gate {
+    /// Loads a gate that shares the probe's queue states. It sees no packet before
+    /// [`Gate::attach`].
+    ///
+    /// # Errors
+    /// Without the privilege, or where the kernel's verifier refuses the program.
+    pub fn load(probe: &QueueProbe) -> Result<Self> {
+        let failed = |operation| {
+            move |source| Error::Bpf {
+                operation,
+                object: "the gate".into(),
+                source,
+                remedy: Some(LOAD_REMEDY.into()),
+            }
+        };
+        // The skeleton borrows its storage: a few bytes per gate ever loaded are not given back.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = GateSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let shared = &probe.skel.maps;
+        open.maps.queue_slots.reuse_fd(shared.queue_slots.as_fd()).map_err(failed("share"))?;
+        open.maps.napi_polls.reuse_fd(shared.napi_polls.as_fd()).map_err(failed("share"))?;
+        let skel = open.load().map_err(failed("load"))?;
+        Ok(Self { skel, link: None, addresses: BTreeSet::new() })
+    }
+
+    /// Tells the gate its interface's own MAC address and whether to discard at all. Takes effect
+    /// with the next packet.
+    pub fn configure(&mut self, mac: MacAddr, policy: Policy) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.interface.mac = mac.0;
+            bss.interface.policy_off = u8::from(policy == Policy::Off);
+        }
+    }
+
+    /// Tells the gate its interface's own addresses, in place of those it knew. Packets to any other
+    /// address pass. Addresses that stay are never missing meanwhile. At most
+    /// [`LOCAL_ADDRESSES_MAX`] of a family are kept.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map update.
+    pub fn set_addresses(&mut self, addresses: &[IpAddr]) -> Result<()> {
+        let mut wanted = BTreeSet::new();
+        let (mut ipv4, mut ipv6) = (0, 0);
+        for address in addresses {
+            let kept = if address.is_ipv4() { &mut ipv4 } else { &mut ipv6 };
+            if *kept < LOCAL_ADDRESSES_MAX && wanted.insert(*address) {
+                *kept += 1;
+            }
+        }
+        let failed = |address: &IpAddr, source| Error::Bpf {
+            operation: "update the gate's address table for",
+            object: address.to_string(),
+            source,
+            remedy: None,
+        };
+        for gone in self.addresses.difference(&wanted) {
+            let deleted = match gone {
+                IpAddr::V4(v4) => self.skel.maps.local_ipv4.delete(&v4.octets()),
+                IpAddr::V6(v6) => self.skel.maps.local_ipv6.delete(&v6.octets()),
+            };
+            deleted.map_err(|source| failed(gone, source))?;
+        }
+        for new in wanted.difference(&self.addresses) {
+            let added = match new {
+                IpAddr::V4(v4) => {
+                    self.skel.maps.local_ipv4.update(&v4.octets(), &[1], MapFlags::ANY)
+                }
+                IpAddr::V6(v6) => {
+                    self.skel.maps.local_ipv6.update(&v6.octets(), &[1], MapFlags::ANY)
+                }
+            };
+            added.map_err(|source| failed(new, source))?;
+        }
+        self.addresses = wanted;
+        Ok(())
+    }
+
+    /// Attaches the gate by a link, which the kernel removes when this process ends, however it ends.
+    ///
+    /// # Errors
+    /// Where another XDP program is attached, or the interface takes none.
+    pub fn attach(
+        &mut self,
+        ifindex: IfIndex,
+        ifname: &str,
+        request: AttachRequest,
+    ) -> Result<AttachMode> {
+        let modes: &[AttachMode] = match request {
+            AttachRequest::Auto => &[AttachMode::Native, AttachMode::Generic],
+            AttachRequest::Native => &[AttachMode::Native],
+            AttachRequest::Generic => &[AttachMode::Generic],
+        };
+        let mut refusal = None;
+        for mode in modes {
+            match link_xdp(self.skel.progs.gate.as_fd().as_raw_fd(), ifindex, *mode) {
+                Ok(link) => {
+                    self.link = Some(link);
+                    return Ok(*mode);
+                }
+                Err(error) => {
+                    let busy = error.kind() == libbpf_rs::ErrorKind::AlreadyExists
+                        || error.to_string().contains("busy");
+                    if busy {
+                        return Err(Error::Refused {
+                            problem: format!("another XDP program is attached to {ifname}"),
+                            remedy:
+                                "see `ip link show`; weir never replaces one: whoever attached \
+                                     it must detach it first"
+                                    .into(),
+                        });
+                    }
+                    refusal.get_or_insert(error);
+                }
+            }
+        }
+        Err(Error::Bpf {
+            operation: "attach the gate to",
+            object: ifname.into(),
+            source: refusal.unwrap_or_else(|| std::io::Error::from_raw_os_error(0).into()),
+            remedy: Some("try `--attach generic`, which every Ethernet interface takes".into()),
+        })
+    }
+
+    /// Detaches the gate; its counters stay readable.
+    pub fn detach(&mut self) {
+        self.link = None;
+    }
+
+    /// What the gate has seen, summed over CPUs. Not one instant: packets arrive meanwhile.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map lookup.
+    pub fn counters(&self) -> Result<Counters> {
+        read_counters(&self.skel.maps.counters)
+    }
+
+    /// The kernel's number of the map that holds the counters, for [`CountersReader::open`] in
+    /// another process.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub fn counters_map_id(&self) -> Result<u32> {
+        let info = self.skel.maps.counters.info().map_err(|source| Error::Bpf {
+            operation: "look up",
+            object: "the gate's counters".into(),
+            source,
+            remedy: None,
+        })?;
+        Ok(info.info.id)
+    }
+
+    /// Runs the loaded gate once on a packet without attaching it, in the calling thread's network
+    /// namespace, as if the packet had come in on `ifindex`.
+    ///
+    /// # Errors
+    /// When the kernel refuses the run, such as for a packet shorter than 14 bytes.
+    pub fn test_run(&self, packet: &[u8], ifindex: IfIndex) -> Result<Verdict> {
+        let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+        let context = [0, len, 0, ifindex.0, 0, 0];
+        let mut context: Vec<u8> = context.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut out = vec![0; packet.len() + 256];
+        let output = self
+            .skel
+            .progs
+            .gate
+            .test_run(ProgramInput {
+                context_in: Some(&mut context),
+                data_in: Some(packet),
+                data_out: Some(&mut out),
+                ..Default::default()
+            })
+            .map_err(|source| Error::Bpf {
+                operation: "run the gate on",
+                object: format!("a packet of {len} bytes"),
+                source,
+                remedy: None,
+            })?;
+        Ok(if output.return_value == libbpf_sys::XDP_DROP {
+            Verdict::Discard
+        } else {
+            Verdict::Pass
+        })
+    }
+}
+
+/// Another process's gate's counters, read where the kernel keeps them. They stay readable after the
+/// gate has gone.
+pub struct CountersReader {
+    map: MapHandle,
+}
+
+impl CountersReader {
+    /// Opens the counters of the gate whose [`Gate::counters_map_id`] this is.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN, or where there is no such map any more.
+    pub fn open(map_id: u32) -> Result<Self> {
+        let map = MapHandle::from_map_id(map_id).map_err(|source| Error::Bpf {
+            operation: "open",
+            object: format!("the gate's counters, BPF map {map_id}"),
+            source,
+            remedy: None,
+        })?;
+        Ok(Self { map })
+    }
+
+    /// As [`Gate::counters`].
+    ///
+    /// # Errors
+    /// When the kernel refuses a map lookup.
+    pub fn counters(&self) -> Result<Counters> {
+        read_counters(&self.map)
+    }
+}
+
+fn read_counters(map: &impl MapCore) -> Result<Counters> {
+    let mut counters = Counters::default();
+    for reason in Reason::ALL {
+        let key = (reason as u32).to_ne_bytes();
+        let per_cpu = map
+            .lookup_percpu(&key, MapFlags::ANY)
+            .map_err(|source| Error::Bpf {
+                operation: "read the gate's counter",
+                object: reason.name().into(),
+                source,
+                remedy: None,
+            })?
+            .unwrap_or_default();
+        for value in per_cpu {
+            counters.by_reason[reason as usize] += counter_from(&value);
+        }
+    }
+    Ok(counters)
+}
+
+fn counter_from(value: &[u8]) -> Counter {
+    let word = |at: usize| {
+        value.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
+    };
+    const _: () = assert!(size_of::<types::weir_counter>() == 16);
+    Counter { packets: word(0), bytes: word(8) }
+}
+
+#[allow(unsafe_code)]
+pub(crate) fn link_xdp(
+    program_fd: i32,
+    ifindex: IfIndex,
+    mode: AttachMode,
+) -> std::result::Result<OwnedFd, libbpf_rs::Error> {
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags: match mode {
+            AttachMode::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
+            AttachMode::Generic => libbpf_sys::XDP_FLAGS_SKB_MODE,
+        },
+        ..Default::default()
+    };
+    // SAFETY: the descriptor is an open program's, and the options outlive the call.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(
+            program_fd,
+            ifindex.0 as i32,
+            libbpf_sys::BPF_XDP,
+            &raw const options,
+        )
+    };
+    if fd < 0 {
+        return Err(libbpf_rs::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,36 @@
+//! The kernel boundary of weir: the only crate that touches libbpf and system calls.
+//!
+//! - [`gate`]: the gate and the queue probe, loaded and attached;
+//! - [`traffic`]: the lab's load generator;
+//! - [`verdict`]: what the gate decides and why;
+//! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
+
+pub mod error;
+pub mod gate;
+pub mod sys;
+pub mod traffic;
+pub mod units;
+pub mod verdict;
+
+pub use error::{Error, Result};
+
+/// Skeletons that libbpf-cargo generates from the BPF objects.
+#[allow(
+    unsafe_code,
+    unused_imports,
+    missing_docs,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    clippy::unwrap_used
+)]
+mod skeleton {
+    pub mod gate {
+        include!(concat!(env!("OUT_DIR"), "/gate.skel.rs"));
+    }
+    pub mod queue {
+        include!(concat!(env!("OUT_DIR"), "/queue.skel.rs"));
+    }
+    pub mod traffic {
+        include!(concat!(env!("OUT_DIR"), "/traffic.skel.rs"));
+    }
+}

@@ -1,0 +1,109 @@
+//! The capabilities that weir needs.
+
+use rustix::thread::{CapabilitySet, capabilities};
+
+use crate::error::{Error, Result};
+
+/// One that something in weir needs (capabilities(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Capability {
+    /// Attaching programs, changing interfaces.
+    NetAdmin,
+    /// Raw and packet sockets.
+    NetRaw,
+    /// Entering network namespaces, mounting sysfs.
+    SysAdmin,
+    /// Scheduling of threads that are not one's own.
+    SysNice,
+    /// Programs that read kernel memory.
+    Perfmon,
+    /// Loading programs and making maps.
+    Bpf,
+}
+
+impl Capability {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::NetAdmin, Self::NetRaw, Self::SysAdmin, Self::SysNice, Self::Perfmon, Self::Bpf];
+
+    /// Name as in capabilities(7), such as `CAP_NET_ADMIN`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NetAdmin => "CAP_NET_ADMIN",
+            Self::NetRaw => "CAP_NET_RAW",
+            Self::SysAdmin => "CAP_SYS_ADMIN",
+            Self::SysNice => "CAP_SYS_NICE",
+            Self::Perfmon => "CAP_PERFMON",
+            Self::Bpf => "CAP_BPF",
+        }
+    }
+
+    /// As the kernel does (`perfmon_capable`, `bpf_capable`), `CAP_SYS_ADMIN` may stand for the two
+    /// that were split off it.
+    fn satisfied_by(self) -> CapabilitySet {
+        match self {
+            Self::NetAdmin => CapabilitySet::NET_ADMIN,
+            Self::NetRaw => CapabilitySet::NET_RAW,
+            Self::SysAdmin => CapabilitySet::SYS_ADMIN,
+            Self::SysNice => CapabilitySet::SYS_NICE,
+            Self::Perfmon => CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN,
+            Self::Bpf => CapabilitySet::BPF | CapabilitySet::SYS_ADMIN,
+        }
+    }
+}
+
+/// Names of those that the calling thread does not have in its effective set, in the given order.
+///
+/// # Errors
+///
+/// [`Error::System`] if the kernel does not tell.
+pub fn missing(needed: &[Capability]) -> Result<Vec<&'static str>> {
+    let sets = capabilities(None)
+        .map_err(|errno| Error::system("read", "this thread's capabilities", errno))?;
+    Ok(missing_from(sets.effective, needed))
+}
+
+fn missing_from(effective: CapabilitySet, needed: &[Capability]) -> Vec<&'static str> {
+    let lacking = needed.iter().filter(|needed| !effective.intersects(needed.satisfied_by()));
+    lacking.map(|capability| capability.name()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::{CapabilitySets, set_capabilities};
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_the_kernels() {
+        let numbers = Capability::ALL.map(|c| c.satisfied_by().bits().trailing_zeros());
+        assert_eq!(numbers[..4], [12, 13, 21, 23]);
+        assert_eq!((CapabilitySet::PERFMON.bits(), CapabilitySet::BPF.bits()), (1 << 38, 1 << 39));
+    }
+
+    #[test]
+    fn sys_admin_stands_for_what_was_split_off_it() {
+        let lacking = |effective| missing_from(effective, &Capability::ALL);
+        assert_eq!(
+            lacking(CapabilitySet::SYS_ADMIN),
+            ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_SYS_NICE"]
+        );
+        assert_eq!(lacking(CapabilitySet::empty()), Capability::ALL.map(Capability::name));
+        assert!(lacking(CapabilitySet::all()).is_empty());
+    }
+
+    #[test]
+    fn what_a_thread_gives_up_it_lacks() {
+        let before = missing(&Capability::ALL).unwrap();
+        assert!(before.is_empty(), "the tests need root; missing: {before:?}");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let all = capabilities(None).unwrap();
+                let effective = all.effective - CapabilitySet::NET_RAW - CapabilitySet::SYS_NICE;
+                set_capabilities(None, CapabilitySets { effective, ..all }).unwrap();
+                assert_eq!(missing(&Capability::ALL).unwrap(), ["CAP_NET_RAW", "CAP_SYS_NICE"]);
+            });
+        });
+        assert!(missing(&Capability::ALL).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,145 @@
+//! Settings of an interface that ethtool's ioctl alone offers.
+
+use std::ffi::c_void;
+
+use rustix::io::Errno;
+use rustix::ioctl::{Updater, ioctl};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use super::ifname::check_name;
+use crate::error::{Error, Result};
+
+const SIOCETHTOOL: rustix::ioctl::Opcode = 0x8946;
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GGRO: u32 = 0x2b;
+const ETHTOOL_SGRO: u32 = 0x2c;
+
+/// `struct ifreq` as ethtool uses it: a name and a pointer in a union of 24 bytes.
+#[repr(C)]
+struct Request {
+    name: [u8; 16],
+    data: *mut c_void,
+    rest_of_union: [u8; 16],
+}
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// `struct ethtool_drvinfo`.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    others: [u8; 160],
+}
+
+/// Structures that the kernel may write over, whatever the bytes.
+///
+/// # Safety
+///
+/// `#[repr(C)]`, valid for any bit pattern, and exactly what the kernel reads and writes for the
+/// commands that its first field is given.
+#[allow(unsafe_code)]
+unsafe trait Argument {}
+
+#[allow(unsafe_code)]
+// SAFETY: two u32, as `struct ethtool_value`; used with ETHTOOL_GGRO and ETHTOOL_SGRO.
+unsafe impl Argument for Value {}
+
+#[allow(unsafe_code)]
+// SAFETY: integers and bytes, 196 in all, as `struct ethtool_drvinfo`; used with ETHTOOL_GDRVINFO.
+unsafe impl Argument for DriverInfo {}
+
+/// Whether generic receive offload is on, for an interface of the calling thread's network
+/// namespace. On a veth, on means that it receives by NAPI.
+///
+/// # Errors
+///
+/// [`Error::NoInterface`]; [`Error::Refused`] for an impossible name; [`Error::System`].
+pub fn gro(ifname: &str) -> Result<bool> {
+    let mut value = Value { command: ETHTOOL_GGRO, data: 0 };
+    call("read the receive offload of", ifname, &mut value)?;
+    Ok(value.data != 0)
+}
+
+/// Switches generic receive offload on or off, for an interface of the calling thread's network
+/// namespace.
+///
+/// # Errors
+///
+/// As [`gro`]; [`Error::System`] without `CAP_NET_ADMIN`.
+pub fn set_gro(ifname: &str, on: bool) -> Result<()> {
+    let mut value = Value { command: ETHTOOL_SGRO, data: on.into() };
+    call("set the receive offload of", ifname, &mut value)
+}
+
+/// Name of the driver (`veth`, `virtio_net`, ...) of an interface of the calling thread's network
+/// namespace.
+///
+/// # Errors
+///
+/// As [`gro`]; [`Error::System`] with `EOPNOTSUPP` if it has none, as loopback.
+pub fn driver(ifname: &str) -> Result<String> {
+    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], others: [0; 160] };
+    call("read the driver of", ifname, &mut info)?;
+    let name = info.driver.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+#[allow(unsafe_code)]
+fn call<T: Argument>(operation: &'static str, ifname: &str, argument: &mut T) -> Result<()> {
+    check_name(ifname)?;
+    let failed = |errno| match errno {
+        Errno::NODEV => Error::NoInterface(ifname.to_owned()),
+        errno => Error::system(operation, ifname, errno),
+    };
+    // The socket's network namespace decides where the name is looked up.
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .map_err(failed)?;
+    let mut name = [0; 16];
+    name[..ifname.len()].copy_from_slice(ifname.as_bytes());
+    let data = std::ptr::from_mut(argument).cast();
+    let mut request = Request { name, data, rest_of_union: [0; 16] };
+    // SAFETY: SIOCETHTOOL takes a `struct ifreq`, which `Request` is; `data` points to an
+    // `Argument` borrowed for longer than the call; the name ends in NUL, being at most 15 bytes.
+    unsafe { ioctl(socket, Updater::<SIOCETHTOOL, Request>::new(&mut request)) }.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::link::Links;
+    use crate::sys::test_support::Sandbox;
+
+    #[test]
+    fn structures_have_the_kernels_sizes() {
+        assert_eq!(size_of::<Request>(), 40);
+        assert_eq!(size_of::<Value>(), 8);
+        assert_eq!(size_of::<DriverInfo>(), 196);
+    }
+
+    #[test]
+    fn receive_offload_is_switched() {
+        Sandbox::new().run(|| {
+            Links::open().unwrap().create_veth("tool", "peer", None).unwrap();
+            assert_eq!(driver("tool").unwrap(), "veth");
+            for on in [true, false, true] {
+                set_gro("tool", on).unwrap();
+                assert_eq!(gro("tool").unwrap(), on);
+            }
+        });
+    }
+
+    #[test]
+    fn unknown_and_impossible_names_are_told_apart() {
+        Sandbox::new().run(|| {
+            assert!(matches!(gro("absent"), Err(Error::NoInterface(name)) if name == "absent"));
+            assert!(matches!(driver("absent"), Err(Error::NoInterface(_))));
+            assert!(matches!(set_gro("sixteen-bytes-xx", true), Err(Error::Refused { .. })));
+        });
+    }
+}

@@ -1,0 +1,114 @@
+//! Keeping IPv6's own traffic off an interface, through the calling thread's `/proc/sys/net`.
+
+use std::io;
+use std::path::Path;
+
+use super::ifname::check_name;
+use crate::error::{Error, Result};
+
+const CONF: &str = "/proc/sys/net/ipv6/conf";
+
+/// Stops what IPv6 sends unasked: no router solicitations, no autoconfiguration, no link-local
+/// address, no duplicate address detection. Addresses added by hand still work; adding one still
+/// makes the kernel report the membership of its solicited-node group once or twice (MLD), which
+/// only [`disable_ipv6`] prevents. To be called before the interface is brought up.
+///
+/// `/proc/sys/net` shows the network namespace of the thread that opens it. A kernel without IPv6
+/// has nothing to quieten.
+///
+/// # Errors
+///
+/// [`Error::NoInterface`] if the thread's namespace has no such interface; [`Error::System`].
+pub fn quiet_ipv6(ifname: &str) -> Result<()> {
+    const QUIET: [(&str, &str); 5] = [
+        ("accept_ra", "0"),
+        ("autoconf", "0"),
+        ("addr_gen_mode", "1"), // IN6_ADDR_GEN_MODE_NONE
+        ("router_solicitations", "0"),
+        ("dad_transmits", "0"),
+    ];
+    QUIET.iter().try_for_each(|(key, value)| set(ifname, key, value))
+}
+
+/// Switches IPv6 off on an interface of the calling thread's network namespace; its IPv6 addresses
+/// go. A kernel without IPv6 has nothing to switch off.
+///
+/// # Errors
+///
+/// As [`quiet_ipv6`].
+pub fn disable_ipv6(ifname: &str) -> Result<()> {
+    set(ifname, "disable_ipv6", "1")
+}
+
+fn set(ifname: &str, key: &str, value: &str) -> Result<()> {
+    check_name(ifname)?;
+    if matches!(ifname, "all" | "default") {
+        return Err(Error::Refused {
+            problem: format!("{ifname:?} stands for every interface"),
+            remedy: "name one interface".into(),
+        });
+    }
+    let path = format!("{CONF}/{ifname}/{key}");
+    match std::fs::write(&path, value) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if !Path::new(CONF).exists() {
+                return Ok(());
+            }
+            Err(Error::NoInterface(ifname.to_owned()))
+        }
+        written => written.map_err(|source| Error::system("write", path, source)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::link::Links;
+    use crate::sys::test_support::{Sandbox, wait_until};
+
+    fn value(ifname: &str, key: &str) -> String {
+        std::fs::read_to_string(format!("{CONF}/{ifname}/{key}")).unwrap().trim().to_owned()
+    }
+
+    #[test]
+    fn a_quiet_interface_gets_no_address_of_its_own() {
+        Sandbox::new().run(|| {
+            let links = Links::open().unwrap();
+            links.create_veth("quiet", "peer", None).unwrap();
+            quiet_ipv6("quiet").unwrap();
+            for name in ["quiet", "peer"] {
+                links.set_up(links.index(name).unwrap()).unwrap();
+            }
+            let address = |name| links.addresses(links.index(name).unwrap()).unwrap();
+            wait_until("the peer has a link-local address", || !address("peer").is_empty());
+            assert!(address("quiet").is_empty());
+            assert_eq!(value("quiet", "accept_ra"), "0");
+            assert_eq!(value("quiet", "autoconf"), "0");
+            assert_eq!(value("quiet", "router_solicitations"), "0");
+            assert_eq!(value("quiet", "dad_transmits"), "0");
+            assert_eq!(value("peer", "accept_ra"), "1");
+        });
+    }
+
+    #[test]
+    fn disabling_removes_the_addresses() {
+        Sandbox::new().run(|| {
+            let links = Links::open().unwrap();
+            links.create_veth("six", "peer", None).unwrap();
+            let six = links.index("six").unwrap();
+            links.set_up(six).unwrap();
+            links.add_address(six, "fd00::1".parse().unwrap(), 64).unwrap();
+            disable_ipv6("six").unwrap();
+            assert!(links.addresses(six).unwrap().is_empty());
+        });
+    }
+
+    #[test]
+    fn names_that_are_not_one_interface_are_refused() {
+        Sandbox::new().run(|| {
+            assert!(matches!(quiet_ipv6("absent"), Err(Error::NoInterface(_))));
+            assert!(matches!(quiet_ipv6("all"), Err(Error::Refused { .. })));
+            assert!(matches!(disable_ipv6("a/b"), Err(Error::Refused { .. })));
+        });
+    }
+}

@@ -1,0 +1,203 @@
+//! What rtnetlink tells about one interface.
+
+use std::fmt;
+
+use rtnetlink::packet_route::link::{
+    self, LinkAttribute, LinkFlags, LinkMessage, LinkXdp, State, XdpAttached as Attached,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::units::MacAddr;
+
+/// An interface's name, address, state, MTU and kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// Name within its network namespace.
+    pub name: String,
+    /// Ethernet address; `None` where there is none, as on a tunnel.
+    pub mac: Option<MacAddr>,
+    /// Administratively up (`IFF_UP`).
+    pub up: bool,
+    /// Carries packets (RFC 2863's operational state is up). The kernel gets there some time after
+    /// both ends are up, up to a second later, and drops what is sent through sockets before.
+    /// Never set for drivers that do not tell, loopback among them.
+    pub oper_up: bool,
+    /// Largest IP packet, in bytes.
+    pub mtu: u32,
+    /// Kind of a virtual interface (`veth`, `bridge`, ...); `None` for hardware and loopback.
+    pub kind: Option<String>,
+}
+
+/// Packets since the interface was made, as the driver counts them (`IFLA_STATS64`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkStats {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets received but dropped by the driver or before a protocol took them.
+    pub rx_dropped: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Packets dropped on the way out; on a veth, also those its peer's ring had no room for.
+    pub tx_dropped: u64,
+}
+
+/// Where in the receive path an XDP program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum XdpMode {
+    /// In the driver, before a socket buffer exists.
+    Native,
+    /// In the network core, on a socket buffer.
+    Generic,
+    /// On the NIC.
+    Offload,
+    /// Several programs at several places.
+    Multi,
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+            Self::Offload => "offload",
+            Self::Multi => "multi",
+        })
+    }
+}
+
+/// An XDP program on an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XdpAttached {
+    /// The kernel's number of the program; with [`XdpMode::Multi`], of the one that sees packets
+    /// first.
+    pub prog_id: u32,
+    /// Where it runs.
+    pub mode: XdpMode,
+}
+
+impl LinkInfo {
+    pub(super) fn of(message: &LinkMessage) -> Result<Self> {
+        let mtu = message.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::Mtu(mtu) => Some(*mtu),
+            _ => None,
+        });
+        Ok(Self {
+            name: name_of(message)?,
+            mac: mac_of(message),
+            up: message.header.flags.contains(LinkFlags::Up),
+            oper_up: message.attributes.contains(&LinkAttribute::OperState(State::Up)),
+            mtu: mtu.ok_or_else(|| incomplete(message, "an MTU"))?,
+            kind: kind_of(message),
+        })
+    }
+}
+
+pub(super) fn name_of(message: &LinkMessage) -> Result<String> {
+    let name = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name.clone()),
+        _ => None,
+    });
+    name.ok_or_else(|| incomplete(message, "a name"))
+}
+
+pub(super) fn mac_of(message: &LinkMessage) -> Option<MacAddr> {
+    message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Address(bytes) => bytes.as_slice().try_into().ok().map(MacAddr),
+        _ => None,
+    })
+}
+
+pub(super) fn stats_of(message: &LinkMessage) -> Option<LinkStats> {
+    message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Stats64(stats) => Some(LinkStats {
+            rx_packets: stats.rx_packets,
+            rx_dropped: stats.rx_dropped,
+            tx_packets: stats.tx_packets,
+            tx_dropped: stats.tx_dropped,
+        }),
+        _ => None,
+    })
+}
+
+pub(super) fn xdp_of(message: &LinkMessage) -> Option<XdpAttached> {
+    let parts = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Xdp(parts) => Some(parts),
+        _ => None,
+    })?;
+    let mode = parts.iter().find_map(|part| match part {
+        LinkXdp::Attached(Attached::Driver) => Some(XdpMode::Native),
+        LinkXdp::Attached(Attached::SocketBuffer) => Some(XdpMode::Generic),
+        LinkXdp::Attached(Attached::Hardware) => Some(XdpMode::Offload),
+        LinkXdp::Attached(Attached::Multiple) => Some(XdpMode::Multi),
+        _ => None,
+    })?;
+    // With several programs the kernel (rtnl_xdp_fill) leaves out the plain program id.
+    let in_path_order: [fn(&LinkXdp) -> Option<u32>; 4] = [
+        |part| if let LinkXdp::ProgId(id) = part { Some(*id) } else { None },
+        |part| if let LinkXdp::HwProgId(id) = part { Some(*id) } else { None },
+        |part| if let LinkXdp::DrvProgId(id) = part { Some(*id) } else { None },
+        |part| if let LinkXdp::SkbProgId(id) = part { Some(*id) } else { None },
+    ];
+    let prog_id = in_path_order.iter().find_map(|id_in| parts.iter().find_map(id_in))?;
+    Some(XdpAttached { prog_id, mode })
+}
+
+fn kind_of(message: &LinkMessage) -> Option<String> {
+    let info = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::LinkInfo(info) => Some(info),
+        _ => None,
+    })?;
+    info.iter().find_map(|part| match part {
+        link::LinkInfo::Kind(kind) => Some(kind.to_string()),
+        _ => None,
+    })
+}
+
+fn incomplete(message: &LinkMessage, lacks: &str) -> Error {
+    Error::Netlink {
+        operation: "look up",
+        object: format!("interface number {}", message.header.index),
+        message: format!("the kernel's answer lacks {lacks}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(parts: Vec<LinkXdp>) -> LinkMessage {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::Xdp(parts));
+        message
+    }
+
+    #[test]
+    fn no_program_is_none() {
+        assert_eq!(xdp_of(&LinkMessage::default()), None);
+        assert_eq!(xdp_of(&message(vec![LinkXdp::Attached(Attached::None)])), None);
+    }
+
+    #[test]
+    fn one_program_has_its_mode() {
+        let parts = vec![
+            LinkXdp::Attached(Attached::SocketBuffer),
+            LinkXdp::SkbProgId(7),
+            LinkXdp::ProgId(7),
+        ];
+        let expected = XdpAttached { prog_id: 7, mode: XdpMode::Generic };
+        assert_eq!(xdp_of(&message(parts)), Some(expected));
+    }
+
+    #[test]
+    fn of_several_programs_the_first_in_the_path_is_named() {
+        let parts = vec![
+            LinkXdp::Attached(Attached::Multiple),
+            LinkXdp::SkbProgId(8),
+            LinkXdp::DrvProgId(9),
+        ];
+        let expected = XdpAttached { prog_id: 9, mode: XdpMode::Multi };
+        assert_eq!(xdp_of(&message(parts)), Some(expected));
+    }
+}

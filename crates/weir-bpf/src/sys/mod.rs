@@ -1,0 +1,23 @@
+//! Safe wrappers over what weir needs of the system.
+//!
+//! "The current namespace" always means the calling thread's: use
+//! [`NetNs::run`](netns::NetNs::run) to look into another one. Everything here that is read from
+//! or written to `/proc/sys/net`, sysfs or netlink follows it.
+
+pub mod caps;
+pub mod ethtool;
+mod ifname;
+pub mod ipv6;
+pub mod link;
+mod link_info;
+pub mod napi;
+mod netlink;
+pub mod netns;
+pub mod sched;
+pub mod shared;
+pub mod snmp;
+pub mod sysfs;
+pub mod watch;
+
+#[cfg(test)]
+mod test_support;

@@ -1,0 +1,244 @@
+//! The kernel threads that poll an interface (`/sys/class/net/IF/threaded`).
+
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+use super::netlink::{attribute, find, number, open_generic};
+use super::sysfs::NetSysfs;
+use crate::error::{Error, Result};
+use crate::units::IfIndex;
+
+const NETDEV_CMD_NAPI_GET: u8 = 11;
+const NETDEV_A_NAPI_IFINDEX: u16 = 1;
+const NETDEV_A_NAPI_ID: u16 = 2;
+const NETDEV_A_NAPI_PID: u16 = 4;
+/// Where the kernel cuts a thread's name before Linux 5.17 (`TASK_COMM_LEN` less the NUL).
+const COMM_BYTES: usize = 15;
+
+/// One polling thread. Attaching or detaching XDP makes new instances, hence new threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NapiThread {
+    /// The kernel's number of the NAPI instance, unique on the machine.
+    pub napi_id: u32,
+    /// The thread, as the initial PID namespace numbers it.
+    pub pid: Pid,
+}
+
+/// The polling threads of an interface of the calling thread's network namespace; none if it does
+/// not poll in threads, or is down.
+///
+/// The kernel's `netdev` family knows them for certain. Where it is missing (before Linux 6.8) they
+/// are found by name, which does not tell network namespaces apart: what cannot be told for
+/// certain is refused.
+///
+/// # Errors
+///
+/// [`Error::Refused`] where the threads are ambiguous; [`Error::NoInterface`]; [`Error::System`].
+pub fn napi_threads(ifindex: IfIndex, ifname: &str) -> Result<Vec<NapiThread>> {
+    match by_netlink(ifindex) {
+        Ok(threads) => Ok(threads),
+        // NOENT: no such family; OPNOTSUPP: the family lacks the command (Linux 6.3 to 6.7).
+        Err(Errno::NOENT | Errno::OPNOTSUPP) => by_name(ifname),
+        Err(Errno::NODEV) => Err(Error::NoInterface(ifname.to_owned())),
+        Err(errno) => Err(Error::system("list the polling threads of", ifname, errno)),
+    }
+}
+
+fn by_netlink(ifindex: IfIndex) -> rustix::io::Result<Vec<NapiThread>> {
+    let mut socket = open_generic()?;
+    let family = socket.family("netdev")?;
+    let which = attribute(NETDEV_A_NAPI_IFINDEX, &ifindex.0.to_ne_bytes());
+    let instances = socket.request(family, NETDEV_CMD_NAPI_GET, true, &which)?;
+    // Without a thread, an instance has no PID.
+    Ok(instances.iter().filter_map(|instance| thread_of(instance)).collect())
+}
+
+fn thread_of(instance: &[u8]) -> Option<NapiThread> {
+    let value = |kind| number(&find(instance, kind)?);
+    let pid = Pid::from_raw(value(NETDEV_A_NAPI_PID)?.try_into().ok()?)?;
+    Some(NapiThread { napi_id: value(NETDEV_A_NAPI_ID)?, pid })
+}
+
+fn by_name(ifname: &str) -> Result<Vec<NapiThread>> {
+    let sysfs = NetSysfs::open()?;
+    if sysfs.read(ifname, "threaded")? == "0" || !is_up(&sysfs.read(ifname, "flags")?) {
+        return Ok(Vec::new());
+    }
+    let queues = sysfs.list(ifname, "queues")?;
+    let receive_queues = queues.iter().filter(|queue| queue.starts_with("rx-")).count();
+    choose(ifname, receive_queues, &processes()?)
+}
+
+/// `IFF_UP`, the lowest bit of the hexadecimal flags.
+fn is_up(flags: &str) -> bool {
+    flags
+        .bytes()
+        .last()
+        .and_then(|digit| char::from(digit).to_digit(16))
+        .is_some_and(|d| d & 1 == 1)
+}
+
+/// Process numbers and names of all processes (kernel threads among them).
+fn processes() -> Result<Vec<(Pid, String)>> {
+    let failed = |source| Error::system("list", "/proc", source);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
+        else {
+            continue;
+        };
+        // Gone since: not one that we look for.
+        let comm = std::fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero()));
+        found.extend(comm.ok().map(|comm| (pid, comm.trim_end_matches('\n').to_owned())));
+    }
+    Ok(found)
+}
+
+/// An interface that is up and polls in threads has one for each receive queue, or one alone with
+/// some drivers. Any other count of matches means that another namespace has that name too.
+fn choose(ifname: &str, receive_queues: usize, all: &[(Pid, String)]) -> Result<Vec<NapiThread>> {
+    let refused = |problem| Error::Refused {
+        problem,
+        remedy: "rename the interface so that its name is unique on the machine and at most 5 \
+                 bytes long, or use Linux 6.8 or later"
+            .into(),
+    };
+    let mut threads = Vec::new();
+    for (pid, comm) in all {
+        match named_after(ifname, comm) {
+            // Transmit-only instances have no number; the `netdev` family leaves them out as well.
+            Named::Other | Named::NapiId(0) => {}
+            Named::NapiId(napi_id) => threads.push(NapiThread { napi_id, pid: *pid }),
+            Named::Cut => {
+                let problem = format!("the name of thread {comm:?} is cut short");
+                return Err(refused(problem));
+            }
+        }
+    }
+    if threads.len() > 1 && threads.len() != receive_queues {
+        return Err(refused(format!(
+            "{} threads are named napi/{ifname}-N, for {receive_queues} receive queues: some may \
+             poll an interface of the same name in another network namespace",
+            threads.len()
+        )));
+    }
+    Ok(threads)
+}
+
+#[derive(Debug, PartialEq)]
+enum Named {
+    Other,
+    NapiId(u32),
+    Cut,
+}
+
+fn named_after(ifname: &str, comm: &str) -> Named {
+    let expected = format!("napi/{ifname}-");
+    if let Some(number) = comm.strip_prefix(&expected)
+        && let Ok(napi_id) = number.parse()
+    {
+        return Named::NapiId(napi_id);
+    }
+    if comm.len() == COMM_BYTES && expected.starts_with(comm) { Named::Cut } else { Named::Other }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::ethtool::set_gro;
+    use crate::sys::link::Links;
+    use crate::sys::test_support::{Sandbox, wait_until};
+
+    fn process(pid: i32, comm: &str) -> (Pid, String) {
+        (Pid::from_raw(pid).unwrap(), comm.to_owned())
+    }
+
+    #[test]
+    fn a_name_is_this_interfaces_or_not_or_cut() {
+        assert_eq!(named_after("eth0", "napi/eth0-8193"), Named::NapiId(8193));
+        assert_eq!(named_after("eth0", "napi/eth0-1-8193"), Named::Other);
+        assert_eq!(named_after("eth0", "napi/eth0.1-819"), Named::Other);
+        assert_eq!(named_after("eth0", "eth0-8193"), Named::Other);
+        assert_eq!(named_after("longer-name", "napi/longer-nam"), Named::Cut);
+        assert_eq!(named_after("longer-name", "napi/longer-name-8193"), Named::NapiId(8193));
+    }
+
+    #[test]
+    fn up_is_the_lowest_flag() {
+        assert!(is_up("0x1003") && is_up("0x9b"));
+        assert!(!is_up("0x1002") && !is_up(""));
+    }
+
+    #[test]
+    fn another_count_than_the_queues_is_refused() {
+        let all = [process(5, "napi/eth0-8193"), process(6, "kworker/0:1")];
+        let expected = NapiThread { napi_id: 8193, pid: all[0].0 };
+        assert_eq!(choose("eth0", 1, &all).unwrap(), [expected]);
+        assert!(choose("eth1", 1, &all).unwrap().is_empty());
+        let two = [process(5, "napi/eth0-8193"), process(6, "napi/eth0-8194")];
+        let error = choose("eth0", 1, &two).unwrap_err().to_string();
+        assert!(error.contains("another network namespace"), "{error}");
+        assert_eq!(choose("eth0", 2, &two).unwrap().len(), 2);
+        assert!(choose("eth0", 4, &two).is_err());
+        let transmit = [process(5, "napi/eth0-8193"), process(6, "napi/eth0-0")];
+        assert_eq!(choose("eth0", 1, &transmit).unwrap(), [expected]);
+        assert!(choose("longer-name", 1, &[process(5, "napi/longer-nam")]).is_err());
+    }
+
+    fn start_threads(ifname: &str) -> IfIndex {
+        let links = Links::open().unwrap();
+        links.create_veth(ifname, "peer", None).unwrap();
+        let ifindex = links.index(ifname).unwrap();
+        set_gro(ifname, true).unwrap(); // makes a veth receive by NAPI
+        links.set_up(ifindex).unwrap();
+        assert!(napi_threads(ifindex, ifname).unwrap().is_empty(), "polls without threads");
+        NetSysfs::open().unwrap().write(ifname, "threaded", "1").unwrap();
+        ifindex
+    }
+
+    #[test]
+    fn threads_appear_with_threading_and_go_with_it() {
+        Sandbox::new().run(|| {
+            let ifname = "wt-napi";
+            let ifindex = start_threads(ifname);
+            let threads = napi_threads(ifindex, ifname).unwrap();
+            let queues = NetSysfs::open().unwrap().list(ifname, "queues").unwrap();
+            assert_eq!(threads.len(), queues.iter().filter(|q| q.starts_with("rx-")).count());
+            for thread in &threads {
+                let comm = format!("/proc/{}/comm", thread.pid.as_raw_nonzero());
+                let name = std::fs::read_to_string(comm).unwrap();
+                assert_eq!(name.trim(), format!("napi/{ifname}-{}", thread.napi_id));
+            }
+            let mut by_name = by_name(ifname).unwrap();
+            by_name.sort_by_key(|thread| thread.napi_id);
+            let mut by_netlink = threads;
+            by_netlink.sort_by_key(|thread| thread.napi_id);
+            assert_eq!(by_name, by_netlink);
+            NetSysfs::open().unwrap().write(ifname, "threaded", "0").unwrap();
+            wait_until("the threads stop", || napi_threads(ifindex, ifname).unwrap().is_empty());
+        });
+    }
+
+    #[test]
+    fn the_same_name_in_two_namespaces_is_ambiguous_by_name_alone() {
+        let (one, other) = (Sandbox::new(), Sandbox::new());
+        let ifname = "wt-twin";
+        let threads = |sandbox: &Sandbox| {
+            sandbox.run(|| napi_threads(start_threads(ifname), ifname).unwrap())
+        };
+        let (first, second) = (threads(&one), threads(&other));
+        assert!(first.iter().all(|thread| !second.contains(thread)));
+        let refused = one.run(|| by_name(ifname));
+        assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_missing_interface_is_named() {
+        Sandbox::new().run(|| {
+            let missing = napi_threads(IfIndex(0x7fff), "absent");
+            assert!(matches!(missing, Err(Error::NoInterface(name)) if name == "absent"));
+            assert!(matches!(by_name("absent"), Err(Error::NoInterface(_))));
+        });
+    }
+}

@@ -1,0 +1,257 @@
+//! Where threads run, how heavy they weigh, and what CPU time they have had.
+//!
+//! The kernel schedules threads, so every `pid` here is one thread's number; a process's number
+//! stands for its first thread.
+
+use rustix::process::{Pid, getpriority_process, setpriority_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::error::{Error, Result};
+use crate::units::{CpuId, Nanos, Nice};
+
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+/// Lets a thread run on these CPUs only.
+///
+/// # Errors
+///
+/// [`Error::Refused`] for a CPU number beyond what fits the kernel's set;
+/// [`Error::System`] with `EINVAL` if none of the CPUs is online, or the kernel keeps the thread to
+/// its CPU, `ESRCH` if there is no such thread, `EPERM` without `CAP_SYS_NICE`.
+pub fn set_affinity(pid: Pid, cpus: &[CpuId]) -> Result<()> {
+    set_affinity_of(Some(pid), cpus)
+}
+
+/// CPUs that a thread may run on, in increasing order.
+///
+/// # Errors
+///
+/// [`Error::System`] with `ESRCH` if there is no such thread.
+pub fn affinity(pid: Pid) -> Result<Vec<CpuId>> {
+    let set = sched_getaffinity(Some(pid))
+        .map_err(|errno| Error::system("read the CPUs of", object(pid), errno))?;
+    let numbers = 0..u32::try_from(CpuSet::MAX_CPU).unwrap_or(u32::MAX);
+    Ok(numbers.filter(|number| set.is_set(*number as usize)).map(CpuId).collect())
+}
+
+/// A thread's nice value.
+///
+/// # Errors
+///
+/// [`Error::System`] with `ESRCH` if there is no such thread.
+pub fn nice(pid: Pid) -> Result<Nice> {
+    getpriority_process(Some(pid))
+        .map(Nice)
+        .map_err(|errno| Error::system("read the nice value of", object(pid), errno))
+}
+
+/// Sets a thread's nice value; the kernel clamps it to -20..=19.
+///
+/// # Errors
+///
+/// [`Error::System`] with `ESRCH` if there is no such thread, `EACCES` or `EPERM` without
+/// `CAP_SYS_NICE`.
+pub fn set_nice(pid: Pid, nice: Nice) -> Result<()> {
+    setpriority_process(Some(pid), nice.0)
+        .map_err(|errno| Error::system("set the nice value of", object(pid), errno))
+}
+
+/// Lets the calling thread, and threads that it starts later, run on this CPU only.
+///
+/// # Errors
+///
+/// As [`set_affinity`].
+pub fn pin_current_thread(cpu: CpuId) -> Result<()> {
+    set_affinity_of(None, &[cpu])
+}
+
+/// Lets the calling thread run before all normal ones (`SCHED_FIFO`), at a priority of 1 to 99.
+/// Threads that it starts later do not inherit it.
+///
+/// # Errors
+///
+/// [`Error::System`] with `EINVAL` for another priority, `EPERM` without `CAP_SYS_NICE`.
+#[allow(unsafe_code)]
+pub fn set_fifo_current_thread(priority: u8) -> Result<()> {
+    #[repr(C)]
+    struct SchedParam {
+        priority: i32,
+    }
+    // rustix has no sched_setscheduler, and std links the C library anyway.
+    unsafe extern "C" {
+        fn sched_setscheduler(pid: i32, policy: i32, param: *const SchedParam) -> i32;
+    }
+    const SCHED_FIFO: i32 = 1;
+    const SCHED_RESET_ON_FORK: i32 = 0x4000_0000;
+    let param = SchedParam { priority: priority.into() };
+    // SAFETY: the declaration is POSIX's; `param` outlives the call, which only reads it; pid 0 is
+    // the calling thread.
+    let answer = unsafe { sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param) };
+    if answer == 0 {
+        return Ok(());
+    }
+    let object = format!("priority {priority} for this thread");
+    Err(Error::system("set real-time", object, std::io::Error::last_os_error()))
+}
+
+/// CPUs that are online, in increasing order, whether or not this process may use them.
+///
+/// # Errors
+///
+/// [`Error::System`] without sysfs; [`Error::Refused`] if it is not a list of CPUs.
+pub fn online_cpus() -> Result<Vec<CpuId>> {
+    let text =
+        std::fs::read_to_string(ONLINE).map_err(|source| Error::system("read", ONLINE, source))?;
+    parse_cpu_list(text.trim()).ok_or_else(|| Error::Refused {
+        problem: format!("{ONLINE} reads {text:?}"),
+        remedy: "a list such as 0-3,5 was expected".into(),
+    })
+}
+
+/// CPU time that a thread has had, in nanoseconds (`sum_exec_runtime`, the first field of
+/// `/proc/PID/schedstat`; the scheduler brings it up to date at ticks and switches, so a running
+/// thread's may lag by a tick).
+///
+/// # Errors
+///
+/// [`Error::System`] if there is no such thread, or the kernel lacks `CONFIG_SCHED_INFO`;
+/// [`Error::Refused`] if the text is malformed.
+pub fn cpu_time(pid: Pid) -> Result<Nanos> {
+    let path = format!("/proc/{}/schedstat", pid.as_raw_nonzero());
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(source) => return Err(Error::system("read", path, source)),
+    };
+    let first = text.split_ascii_whitespace().next().and_then(|field| field.parse().ok());
+    first.map(Nanos).ok_or_else(|| Error::Refused {
+        problem: format!("{path} reads {text:?}"),
+        remedy: "a number of nanoseconds was expected first".into(),
+    })
+}
+
+fn set_affinity_of(pid: Option<Pid>, cpus: &[CpuId]) -> Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        if cpu.0 as usize >= CpuSet::MAX_CPU {
+            return Err(Error::Refused {
+                problem: format!("CPU {cpu} does not fit the kernel's set of {}", CpuSet::MAX_CPU),
+                remedy: format!("choose from {ONLINE}"),
+            });
+        }
+        set.set(cpu.0 as usize);
+    }
+    sched_setaffinity(pid, &set).map_err(|errno| {
+        let object = pid.map_or_else(|| "this thread".to_owned(), object);
+        Error::system("set the CPUs of", object, errno)
+    })
+}
+
+/// `0-2,5` is 0, 1, 2, 5.
+fn parse_cpu_list(text: &str) -> Option<Vec<CpuId>> {
+    let mut cpus = Vec::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last || last as usize >= CpuSet::MAX_CPU {
+            return None;
+        }
+        cpus.extend((first..=last).map(CpuId));
+    }
+    Some(cpus)
+}
+
+fn object(pid: Pid) -> String {
+    format!("thread {}", pid.as_raw_nonzero())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::{gettid, sched_getcpu};
+
+    use super::*;
+
+    /// What is set here must not stay with a thread of the test runner's.
+    fn on_own_thread<T: Send>(test: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| scope.spawn(test).join().unwrap())
+    }
+
+    #[test]
+    fn cpu_lists() {
+        let cpus = |numbers: &[u32]| Some(numbers.iter().copied().map(CpuId).collect::<Vec<_>>());
+        assert_eq!(parse_cpu_list("0"), cpus(&[0]));
+        assert_eq!(parse_cpu_list("0-2,5,7-8"), cpus(&[0, 1, 2, 5, 7, 8]));
+        for malformed in ["", "x", "1-", "-1", "2-1", "0,,1", "0-4294967295"] {
+            assert_eq!(parse_cpu_list(malformed), None, "{malformed}");
+        }
+    }
+
+    #[test]
+    fn a_pinned_thread_runs_there() {
+        for cpu in online_cpus().unwrap() {
+            on_own_thread(|| {
+                pin_current_thread(cpu).unwrap();
+                assert_eq!(affinity(gettid()).unwrap(), [cpu]);
+                assert_eq!(sched_getcpu(), cpu.0 as usize);
+            });
+        }
+    }
+
+    #[test]
+    fn affinity_of_another_thread_goes_back() {
+        on_own_thread(|| {
+            let target = gettid();
+            let before = affinity(target).unwrap();
+            on_own_thread(|| set_affinity(target, &before[..1]).unwrap());
+            assert_eq!(affinity(target).unwrap(), before[..1]);
+            set_affinity(target, &before).unwrap();
+            assert_eq!(affinity(target).unwrap(), before);
+        });
+    }
+
+    #[test]
+    fn impossible_cpus_are_refused() {
+        on_own_thread(|| {
+            let beyond = set_affinity(gettid(), &[CpuId(1 << 20)]);
+            assert!(matches!(beyond, Err(Error::Refused { .. })));
+            assert!(matches!(set_affinity(gettid(), &[]), Err(Error::System { .. })));
+        });
+    }
+
+    #[test]
+    fn nice_values_are_per_thread() {
+        let outside = nice(gettid()).unwrap();
+        on_own_thread(|| {
+            for value in [Nice(19), Nice(-20), Nice(0)] {
+                set_nice(gettid(), value).unwrap();
+                assert_eq!(nice(gettid()).unwrap(), value);
+            }
+        });
+        assert_eq!(nice(gettid()).unwrap(), outside);
+    }
+
+    #[test]
+    fn real_time_is_this_threads_alone() {
+        let policy = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
+            fields.skip(37).take(2).map(str::to_owned).collect::<Vec<_>>() // rt_priority, policy
+        };
+        on_own_thread(|| {
+            set_fifo_current_thread(3).unwrap();
+            assert_eq!(policy(), ["3", "1"]);
+            assert_eq!(on_own_thread(policy), ["0", "0"]);
+            assert!(set_fifo_current_thread(100).is_err());
+        });
+    }
+
+    #[test]
+    fn cpu_time_grows_with_work_only() {
+        on_own_thread(|| {
+            let before = cpu_time(gettid()).unwrap();
+            crate::sys::test_support::wait_until("20 ms are used", || {
+                cpu_time(gettid()).unwrap().0 >= before.0 + 20_000_000
+            });
+        });
+        assert!(cpu_time(Pid::from_raw(i32::MAX).unwrap()).is_err());
+    }
+}

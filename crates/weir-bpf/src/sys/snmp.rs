@@ -1,0 +1,176 @@
+//! The kernel's own count of UDP datagrams, in the calling thread's network namespace.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+const V4: &str = "/proc/thread-self/net/snmp";
+const V6: &str = "/proc/thread-self/net/snmp6";
+
+/// Datagrams since the namespace was made, of UDP without UDP-Lite (RFC 4113 and Linux's
+/// additions).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UdpStats {
+    /// Read by an application (counted at `recvmsg`, not at enqueue).
+    pub in_datagrams: u64,
+    /// Arrived at a port without a socket.
+    pub no_ports: u64,
+    /// Dropped for any other reason: the three below and more.
+    pub in_errors: u64,
+    /// Of the errors: no room in a socket's receive buffer.
+    pub rcvbuf_errors: u64,
+    /// Of the errors: wrong checksum.
+    pub csum_errors: u64,
+    /// Of the errors: over the protocol's memory limit (`net.ipv4.udp_mem`).
+    pub mem_errors: u64,
+}
+
+/// UDP over IPv4 and UDP over IPv6, in this order; IPv6's are 0 on a kernel without it.
+///
+/// # Errors
+///
+/// [`Error::System`] without `/proc`; [`Error::Refused`] if its text is malformed.
+pub fn udp_stats() -> Result<(UdpStats, UdpStats)> {
+    let read =
+        |path| std::fs::read_to_string(path).map_err(|source| Error::system("read", path, source));
+    let v4 = parse_v4(&read(V4)?)?;
+    let v6 = if Path::new(V6).exists() { parse_v6(&read(V6)?)? } else { UdpStats::default() };
+    Ok((v4, v6))
+}
+
+/// `snmp` has two lines per protocol: names, then as many numbers.
+fn parse_v4(text: &str) -> Result<UdpStats> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
+    let (Some(names), Some(numbers)) = (lines.next(), lines.next()) else {
+        return Err(malformed(V4, "two lines that begin with Udp:"));
+    };
+    let (names, numbers): (Vec<_>, Vec<_>) =
+        (names.split_ascii_whitespace().collect(), numbers.split_ascii_whitespace().collect());
+    if names.len() != numbers.len() {
+        return Err(malformed(V4, "as many numbers as names"));
+    }
+    collect(V4, |field| {
+        names.iter().zip(&numbers).find_map(|(name, number)| (*name == field).then_some(*number))
+    })
+}
+
+/// `snmp6` has one name and one number per line.
+fn parse_v6(text: &str) -> Result<UdpStats> {
+    collect(V6, |field| {
+        text.lines().find_map(|line| {
+            let (name, number) = line.split_once(char::is_whitespace)?;
+            (name.strip_prefix("Udp6") == Some(field)).then(|| number.trim())
+        })
+    })
+}
+
+fn collect<'a>(path: &str, text_of: impl Fn(&str) -> Option<&'a str>) -> Result<UdpStats> {
+    let number = |field: &str| {
+        let parsed = text_of(field).and_then(|text| text.parse().ok());
+        parsed.ok_or_else(|| malformed(path, &format!("a number for UDP's {field}")))
+    };
+    Ok(UdpStats {
+        in_datagrams: number("InDatagrams")?,
+        no_ports: number("NoPorts")?,
+        in_errors: number("InErrors")?,
+        rcvbuf_errors: number("RcvbufErrors")?,
+        csum_errors: number("InCsumErrors")?,
+        // Newer than the others (Linux 5.11).
+        mem_errors: if text_of("MemErrors").is_some() { number("MemErrors")? } else { 0 },
+    })
+}
+
+fn malformed(path: &str, expected: &str) -> Error {
+    Error::Refused {
+        problem: format!("{path} is malformed"),
+        remedy: format!("{expected} was expected; is this a Linux kernel's /proc?"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::sys::link::Links;
+    use crate::sys::test_support::{Sandbox, wait_until};
+
+    const SNMP: &str = "\
+Tcp: RtoAlgorithm InErrs
+Tcp: 1 9
+Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors \
+IgnoredMulti MemErrors
+Udp: 1 2 3 4 5 6 7 8 18446744073709551615
+UdpLite: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors \
+IgnoredMulti MemErrors
+UdpLite: 91 92 93 94 95 96 97 98 99
+";
+    const SNMP6: &str = "\
+Ip6InReceives                   \t50
+Udp6InDatagrams                 \t1
+Udp6NoPorts                     \t2
+Udp6InErrors                    \t3
+Udp6OutDatagrams                \t4
+Udp6RcvbufErrors                \t5
+Udp6InCsumErrors                \t7
+Udp6MemErrors                   \t9
+UdpLite6InDatagrams             \t91
+";
+
+    #[test]
+    fn both_formats_are_parsed() {
+        let expected = UdpStats {
+            in_datagrams: 1,
+            no_ports: 2,
+            in_errors: 3,
+            rcvbuf_errors: 5,
+            csum_errors: 7,
+            mem_errors: u64::MAX,
+        };
+        assert_eq!(parse_v4(SNMP).unwrap(), expected);
+        assert_eq!(parse_v6(SNMP6).unwrap(), UdpStats { mem_errors: 9, ..expected });
+    }
+
+    #[test]
+    fn older_kernels_do_not_count_memory() {
+        assert_eq!(parse_v6(&SNMP6.replace("Udp6MemErrors", "X")).unwrap().mem_errors, 0);
+    }
+
+    #[test]
+    fn malformed_text_says_what_is_missing() {
+        for (from, to, expected) in [
+            ("Udp: 1", "Udp: x", "InDatagrams"),
+            ("Udp: 1", "Udp: -1", "InDatagrams"),
+            ("Udp: 1", "Udp: 1 1", "as many numbers"),
+            ("Udp: 1", "Other: 1", "two lines"),
+            ("NoPorts", "Ports", "NoPorts"),
+            ("18446744073709551615", "18446744073709551616", "MemErrors"),
+        ] {
+            let error = parse_v4(&SNMP.replace(from, to)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(parse_v4("").is_err() && parse_v6("").is_err());
+    }
+
+    #[test]
+    fn a_datagram_to_a_closed_port_and_one_to_an_open_port_are_counted() {
+        Sandbox::new().run(|| {
+            let links = Links::open().unwrap();
+            links.set_up(links.index("lo").unwrap()).unwrap(); // the sandbox's own
+            assert_eq!(udp_stats().unwrap(), (UdpStats::default(), UdpStats::default()));
+            for address in ["127.0.0.1:0", "[::1]:0"] {
+                let (socket, open) =
+                    (UdpSocket::bind(address).unwrap(), UdpSocket::bind(address).unwrap());
+                let mut closed = socket.local_addr().unwrap();
+                closed.set_port(9);
+                socket.send_to(b"x", closed).unwrap();
+                socket.send_to(b"x", open.local_addr().unwrap()).unwrap();
+                open.recv(&mut [0]).unwrap();
+            }
+            let expected = UdpStats { in_datagrams: 1, no_ports: 1, ..Default::default() };
+            wait_until("all are counted", || udp_stats().unwrap() == (expected, expected));
+        });
+    }
+}

@@ -1,0 +1,381 @@
+//! The lab's load generator: `bpf/traffic.bpf.c` run on live frames.
+//!
+//! One CPU writes packets with `BPF_PROG_TEST_RUN` and redirects them into a veth, millions per
+//! second. Rates hold without sleeping: the program compares the clock with its schedule for every
+//! packet and drops the surplus itself, so that the generator's CPU works alike at every rate.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
+use crate::error::{Error, Result};
+use crate::gate::{AttachMode, link_xdp};
+use crate::skeleton::traffic::{TrafficSkelBuilder, types};
+use crate::sys::netns::NetNs;
+use crate::sys::sched;
+use crate::units::{CpuId, IfIndex, MacAddr, Nice, PacketsPerSec};
+
+/// How many flows one generator mixes. Flows with a lower index go first when several are due.
+pub const FLOWS: usize = 4;
+
+/// Packets written per system call: about 10 ms at the top rate.
+const RUNS_PER_CALL: i32 = 1 << 18;
+
+const ETHERNET_LEN: usize = 14;
+/// Bytes of [`Stamp`] at the start of a UDP payload that has room for them.
+pub const STAMP_LEN: usize = 14;
+
+/// What a flow's packets carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// UDP; the payload begins with a [`Stamp`] if it has room.
+    Udp,
+    /// A TCP segment with SYN alone set, and no payload.
+    TcpSyn,
+}
+
+/// One flow of generated packets.
+#[derive(Clone, Debug)]
+pub struct FlowSpec {
+    /// UDP or TCP SYN.
+    pub transport: Transport,
+    /// Source and destination Ethernet address.
+    pub mac: (MacAddr, MacAddr),
+    /// Source and destination address, of the same family.
+    pub address: (IpAddr, IpAddr),
+    /// How many low bits of the source address are random in each packet (0 to 32). They must be
+    /// zero in the address.
+    pub random_address_bits: u8,
+    /// Source and destination port.
+    pub port: (u16, u16),
+    /// How many low bits of the source port are random in each packet (0 to 16). They must be zero
+    /// in the port.
+    pub random_port_bits: u8,
+    /// UDP payload, bytes.
+    pub payload_len: u16,
+    /// Packets per second; `None`: as many as the CPU can.
+    pub rate: Option<PacketsPerSec>,
+}
+
+/// What stands at the start of each generated UDP payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// When the packet was made, `CLOCK_MONOTONIC`, nanoseconds.
+    pub sent_ns: u64,
+    /// Number of the packet in its flow, from 0, modulo 2^32.
+    pub sequence: u32,
+}
+
+impl Stamp {
+    /// The stamp of a payload, or `None` if it is too short for one.
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let sent_ns = u64::from_ne_bytes(payload.get(..8)?.try_into().ok()?);
+        let sequence = u32::from_ne_bytes(payload.get(8..12)?.try_into().ok()?);
+        (payload.len() >= STAMP_LEN).then_some(Self { sent_ns, sequence })
+    }
+}
+
+/// Packets per flow since the flows were last set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCounts {
+    /// Handed to the generator's device.
+    pub sent: u64,
+    /// Fell due while the generator's CPU was elsewhere, and were not sent.
+    pub missed: u64,
+}
+
+/// A loaded generator. It sends only within [`Generator::run_while`].
+///
+/// The kernel objects stay until the process ends: a process is expected to load one.
+pub struct Generator {
+    program: BorrowedFd<'static>,
+    _spare_link: OwnedFd,
+    /// The program's global variables, memory that the kernel shares with this process.
+    globals: *mut types::bss,
+    frame_len: usize,
+}
+
+// SAFETY: `globals` points to a mapping that is never unmapped, and every access through it is a
+// volatile access to one scalar, or is made while no flow is enabled.
+#[allow(unsafe_code)]
+unsafe impl Send for Generator {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for Generator {}
+
+impl Generator {
+    /// Loads the generator. Its frames leave by `output`; the program is also attached to `spare`,
+    /// an otherwise unused interface, because running a program that is attached nowhere costs
+    /// milliseconds per call (the kernel's XDP dispatcher is rebuilt each time).
+    ///
+    /// # Errors
+    /// Without the privilege, or where an interface takes no XDP program.
+    pub fn load(output: IfIndex, spare: IfIndex) -> Result<Self> {
+        let failed = |operation| {
+            move |source| Error::Bpf {
+                operation,
+                object: "the traffic generator".into(),
+                source,
+                remedy: Some("it needs root and a kernel with live-frame test runs (5.18)".into()),
+            }
+        };
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let open = TrafficSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let mut skel = open.load().map_err(failed("load"))?;
+        if let Some(bss) = skel.maps.bss_data.as_deref_mut() {
+            bss.output_ifindex = output.0;
+        }
+        let skel = Box::leak(Box::new(skel));
+        let program = skel.progs.traffic.as_fd();
+        let spare_link =
+            link_xdp(program.as_raw_fd(), spare, AttachMode::Native).map_err(failed("attach"))?;
+        let globals =
+            skel.maps.bss_data.as_deref_mut().map(ptr::from_mut).ok_or_else(|| Error::Refused {
+                problem: "the traffic generator has no global variables".into(),
+                remedy: "this is a defect of weir: please report it".into(),
+            })?;
+        Ok(Self { program, _spare_link: spare_link, globals, frame_len: 0 })
+    }
+
+    /// Replaces all flows; they wait for [`Generator::start`]. Takes the generator exclusively, so
+    /// it is not running.
+    ///
+    /// # Errors
+    /// A flow that contradicts itself, or more than [`FLOWS`].
+    #[allow(unsafe_code)]
+    pub fn set_flows(&mut self, specs: &[FlowSpec]) -> Result<()> {
+        if specs.len() > FLOWS {
+            return Err(refused(format!("{} flows were asked for", specs.len())));
+        }
+        let mut flows = [types::weir_traffic_flow::default(); FLOWS];
+        self.frame_len = 0;
+        for (flow, spec) in flows.iter_mut().zip(specs) {
+            let frame_len = template(spec, flow)?;
+            self.frame_len = self.frame_len.max(frame_len);
+        }
+        // SAFETY: the mapping is valid, and no run is under way that could read it.
+        unsafe { ptr::write_volatile(&raw mut (*self.globals).flows, flows) };
+        Ok(())
+    }
+
+    /// Sends what follows by another interface. Takes the generator exclusively, so it is not
+    /// running.
+    #[allow(unsafe_code)]
+    pub fn set_output(&mut self, output: IfIndex) {
+        // SAFETY: the mapping is valid, and the store is one aligned scalar.
+        unsafe { ptr::write_volatile(&raw mut (*self.globals).output_ifindex, output.0) };
+    }
+
+    /// Starts every flow that was set, its schedule beginning now.
+    #[allow(unsafe_code)]
+    pub fn start(&self) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        // SAFETY: the mapping is valid; each store is one aligned scalar, the flags last.
+        unsafe {
+            ptr::write_volatile(&raw mut (*self.globals).start_ns, now_ns);
+            for index in 0..FLOWS {
+                let flow = &raw mut (*self.globals).flows[index];
+                if (*flow).header != [0; 74] {
+                    ptr::write_volatile(&raw mut (*flow).enabled, 1);
+                }
+            }
+        }
+    }
+
+    /// Stops every flow: not one packet more is sent, while the work of making them goes on.
+    #[allow(unsafe_code)]
+    pub fn stop(&self) {
+        for index in 0..FLOWS {
+            // SAFETY: the mapping is valid, and the store is one aligned scalar.
+            unsafe { ptr::write_volatile(&raw mut (*self.globals).flows[index].enabled, 0) };
+        }
+    }
+
+    /// What a flow has sent so far.
+    #[allow(unsafe_code)]
+    pub fn counts(&self, flow: usize) -> FlowCounts {
+        assert!(flow < FLOWS, "flow {flow} of {FLOWS}");
+        // SAFETY: the mapping is valid, and each load is one aligned scalar.
+        unsafe {
+            let flow = &raw const (*self.globals).flows[flow];
+            FlowCounts {
+                sent: ptr::read_volatile(&raw const (*flow).sent),
+                missed: ptr::read_volatile(&raw const (*flow).missed),
+            }
+        }
+    }
+
+    /// Makes packets on a thread in `netns`, on `cpu` if one is named, while `body` runs, which
+    /// calls [`Generator::start`] when it is ready. However `body` ends, no packet is sent after it.
+    ///
+    /// # Errors
+    /// When the kernel refuses the run.
+    pub fn run_while<T>(
+        &self,
+        netns: &NetNs,
+        cpu: Option<CpuId>,
+        body: impl FnOnce() -> T,
+    ) -> Result<T> {
+        /// Ends the load also when `body` panics.
+        struct End<'a>(&'a Generator, &'a AtomicBool);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.stop();
+                self.1.store(true, Ordering::Relaxed);
+            }
+        }
+        let quit = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let end = End(self, &quit);
+            let generating = scope.spawn(|| {
+                netns.run(|| {
+                    // The caller may have raised its own weight; the load is not to have it.
+                    sched::set_nice(rustix::thread::gettid(), Nice(0))?;
+                    if let Some(cpu) = cpu {
+                        sched::pin_current_thread(cpu)?;
+                    }
+                    self.run(&quit)
+                })
+            });
+            let outcome = body();
+            drop(end);
+            match generating.join() {
+                Ok(ran) => ran??,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+            Ok(outcome)
+        })
+    }
+
+    /// Makes packets on the calling thread, in its network namespace, until `quit` is set.
+    #[allow(unsafe_code)]
+    fn run(&self, quit: &AtomicBool) -> Result<()> {
+        let frame = vec![0_u8; self.frame_len.max(ETHERNET_LEN)];
+        while !quit.load(Ordering::Relaxed) {
+            let mut options = libbpf_sys::bpf_test_run_opts {
+                sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+                data_in: frame.as_ptr().cast(),
+                data_size_in: frame.len() as u32,
+                repeat: RUNS_PER_CALL,
+                flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
+                ..Default::default()
+            };
+            // SAFETY: the descriptor is an open program's; frame and options outlive the call.
+            let error = unsafe {
+                libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options)
+            };
+            if error < 0 && -error != rustix::io::Errno::INTR.raw_os_error() {
+                return Err(Error::system(
+                    "generate",
+                    "traffic",
+                    io::Error::from_raw_os_error(-error),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refused(problem: String) -> Error {
+    Error::Refused { problem, remedy: "see the limits in weir_bpf::traffic::FlowSpec".into() }
+}
+
+/// Writes a flow's headers and constant checksums; returns its frames' length.
+fn template(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result<usize> {
+    if spec.random_address_bits > 32 || spec.random_port_bits > 16 {
+        return Err(refused("a source has more random bits than it has bits".into()));
+    }
+    let (transport_len, payload_len) = match spec.transport {
+        Transport::Udp => (8, usize::from(spec.payload_len)),
+        Transport::TcpSyn => (20, 0),
+    };
+    let segment_len = (transport_len + payload_len) as u16;
+    let protocol = match spec.transport {
+        Transport::Udp => 17,
+        Transport::TcpSyn => 6,
+    };
+    let mut header = Vec::with_capacity(flow.header.len());
+    header.extend(spec.mac.1.0);
+    header.extend(spec.mac.0.0);
+    let (ip_len, source_low) = match spec.address {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            header.extend([0x08, 0x00, 0x45, 0]);
+            header.extend((20 + segment_len).to_be_bytes());
+            header.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]); // don't fragment, TTL 64
+            header.extend(source.octets());
+            header.extend(destination.octets());
+            (20, u32::from(source))
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            header.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            header.extend(segment_len.to_be_bytes());
+            header.extend([protocol, 64]); // hop limit 64
+            header.extend(source.octets());
+            header.extend(destination.octets());
+            (40, source.to_bits() as u32)
+        }
+        (source, destination) => {
+            return Err(refused(format!("{source} and {destination} differ in family")));
+        }
+    };
+    header.extend(spec.port.0.to_be_bytes());
+    header.extend(spec.port.1.to_be_bytes());
+    match spec.transport {
+        Transport::Udp => header.extend([segment_len.to_be_bytes(), [0, 0]].concat()),
+        // Sequence and acknowledgement 0, 20 bytes of header, SYN, window 65,535.
+        Transport::TcpSyn => {
+            header.extend([0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0]);
+        }
+    }
+
+    let source_mask = ((1_u64 << spec.random_address_bits) - 1) as u32;
+    let port_mask = ((1_u32 << spec.random_port_bits) - 1) as u16;
+    if source_low & source_mask != 0 || spec.port.0 & port_mask != 0 {
+        return Err(refused("a source address or port is set where it is to be random".into()));
+    }
+    let ip = &header[ETHERNET_LEN..ETHERNET_LEN + ip_len];
+    let addresses = if ip_len == 20 { &ip[12..] } else { &ip[8..] };
+    let source_sum = sum(&source_low.to_be_bytes());
+    let port_sum = u32::from(spec.port.0);
+    flow.ip_sum = if ip_len == 20 { sum(ip) - source_sum } else { 0 };
+    flow.transport_sum = sum(addresses) - source_sum
+        + u32::from(protocol)
+        + u32::from(segment_len)
+        + sum(&header[ETHERNET_LEN + ip_len..])
+        - port_sum;
+    flow.source_mask = source_mask;
+    flow.port_mask = port_mask;
+    flow.has_stamp = u8::from(spec.transport == Transport::Udp && payload_len >= STAMP_LEN);
+    flow.kind = match (spec.transport, ip_len) {
+        (Transport::Udp, 20) => types::weir_traffic_kind::WEIR_TRAFFIC_UDP4,
+        (Transport::TcpSyn, 20) => types::weir_traffic_kind::WEIR_TRAFFIC_TCP_SYN4,
+        (Transport::Udp, _) => types::weir_traffic_kind::WEIR_TRAFFIC_UDP6,
+        (Transport::TcpSyn, _) => types::weir_traffic_kind::WEIR_TRAFFIC_TCP_SYN6,
+    };
+    flow.interval_q16 = match spec.rate {
+        None => 0,
+        Some(PacketsPerSec(rate)) if rate.is_finite() && rate >= 1.0 => {
+            (1e9 * 65536.0 / rate) as u64
+        }
+        Some(PacketsPerSec(rate)) => {
+            return Err(refused(format!("a rate of {rate} packets/s is below 1")));
+        }
+    };
+    flow.header[..header.len()].copy_from_slice(&header);
+    Ok(header.len() + payload_len)
+}
+
+/// Sum of big-endian 16-bit words (RFC 1071), not folded.
+fn sum(bytes: &[u8]) -> u32 {
+    bytes
+        .chunks(2)
+        .map(|pair| u32::from_be_bytes([0, 0, pair[0], *pair.get(1).unwrap_or(&0)]))
+        .sum()
+}

@@ -1,0 +1,109 @@
+//! A network of the test's own. Nothing here touches an interface that the test did not make.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use weir_bpf::sys::ethtool;
+use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::netns::NetNs;
+use weir_bpf::units::{IfIndex, MacAddr};
+
+pub const NEAR_IP4: &str = "198.18.0.1";
+pub const FAR_IP4: &str = "198.18.0.128";
+pub const NEAR_IP6: &str = "2001:2::1";
+pub const FAR_IP6: &str = "2001:2::100";
+
+/// A host under test (`near`) and its peer (`far`), joined by a veth pair.
+pub struct Network {
+    pub near: NetNs,
+    pub far: NetNs,
+    pub near_ifindex: IfIndex,
+    pub far_ifindex: IfIndex,
+    pub near_mac: MacAddr,
+    pub far_mac: MacAddr,
+    /// An unused interface of `far`.
+    pub spare_ifindex: IfIndex,
+    names: [String; 2],
+}
+
+impl Network {
+    pub fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |end| format!("weir-test-{}-{number}-{end}", std::process::id());
+        let names = [name("near"), name("far")];
+        let near = NetNs::create_named(&names[0]).expect("the tests need root");
+        let far = NetNs::create_named(&names[1]).unwrap();
+
+        let (far_ifindex, far_mac, spare_ifindex) = far
+            .run(|| {
+                let links = Links::open().unwrap();
+                links.create_veth("far", "near", Some(near.as_fd())).unwrap();
+                links.create_veth("spare", "spare-peer", None).unwrap();
+                disable_ipv6("far").unwrap();
+                for name in ["spare", "spare-peer"] {
+                    disable_ipv6(name).unwrap();
+                    links.set_up(links.index(name).unwrap()).unwrap();
+                }
+                let far = links.index("far").unwrap();
+                (far, links.mac(far).unwrap(), links.index("spare").unwrap())
+            })
+            .unwrap();
+        let (near_ifindex, near_mac) = near
+            .run(|| {
+                let links = Links::open().unwrap();
+                let near = links.index("near").unwrap();
+                quiet_ipv6("near").unwrap();
+                ethtool::set_gro("near", true).unwrap();
+                links.set_up(near).unwrap();
+                links.add_address(near, NEAR_IP4.parse().unwrap(), 24).unwrap();
+                links.add_address(near, NEAR_IP6.parse().unwrap(), 64).unwrap();
+                for address in [FAR_IP4, FAR_IP6] {
+                    links.add_neighbour(near, address.parse().unwrap(), far_mac).unwrap();
+                }
+                (near, links.mac(near).unwrap())
+            })
+            .unwrap();
+        // After its peer has GRO: that is when veth_open() looks whether redirected frames can be
+        // taken.
+        far.run(|| Links::open().unwrap().set_up(far_ifindex).unwrap()).unwrap();
+        near.run(|| {
+            let links = Links::open().unwrap();
+            wait_until("the link is up", || links.info(near_ifindex).unwrap().oper_up);
+        })
+        .unwrap();
+        Self { near, far, near_ifindex, far_ifindex, near_mac, far_mac, spare_ifindex, names }
+    }
+
+    /// A UDP socket of the host under test.
+    pub fn bind(&self, address: &str, port: u16) -> UdpSocket {
+        let address = SocketAddr::new(address.parse::<IpAddr>().unwrap(), port);
+        let socket = self.near.run(|| UdpSocket::bind(address).unwrap()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        socket
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for name in &self.names {
+            if let Err(error) = NetNs::delete_named(name) {
+                eprintln!("{error}");
+            }
+        }
+    }
+}
+
+/// Waits until the condition holds; fails the test after 10 s.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,243 @@
+//! The loaded gate, packet by packet (`BPF_PROG_TEST_RUN`): bytes in, verdict and counter out. The
+//! sockets that it finds are real ones.
+
+#![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
+
+mod common;
+
+use std::net::{IpAddr, UdpSocket};
+use std::process::Command;
+
+use common::{FAR_IP4, FAR_IP6, NEAR_IP4, NEAR_IP6, Network, wait_until};
+use etherparse::PacketBuilder;
+use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
+use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::sys::sched;
+use weir_bpf::sys::snmp;
+use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::units::{MacAddr, PacketsPerSec};
+use weir_bpf::verdict::Reason;
+
+const OPEN: u16 = 5000;
+const CLOSED: u16 = 5999;
+const SHARED: u16 = 5001;
+const VXLAN: u16 = 4789;
+const ETHERNET: usize = 14;
+
+struct Bench {
+    network: Network,
+    gate: Gate,
+    _probe: QueueProbe,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let network = Network::new();
+        let probe = QueueProbe::load().expect("the tests need root");
+        let mut gate = Gate::load(&probe).unwrap();
+        gate.configure(network.near_mac, Policy::On);
+        gate.set_addresses(&[NEAR_IP4.parse().unwrap(), NEAR_IP6.parse().unwrap()]).unwrap();
+        Self { network, gate, _probe: probe }
+    }
+
+    /// What the gate says of one packet: the reason whose counter moved, and only it, by one packet
+    /// of this length, and its verdict.
+    fn judge(&self, packet: &[u8]) -> Reason {
+        let before = self.gate.counters().unwrap();
+        let run = || self.gate.test_run(packet, self.network.near_ifindex).unwrap();
+        let verdict = self.network.near.run(run).unwrap();
+        let after = self.gate.counters().unwrap();
+        let moved: Vec<Reason> =
+            Reason::ALL.into_iter().filter(|r| after.get(*r) != before.get(*r)).collect();
+        assert_eq!(moved.len(), 1, "one packet, one reason: {moved:?}");
+        let (old, new) = (before.get(moved[0]), after.get(moved[0]));
+        assert_eq!(new.packets - old.packets, 1);
+        assert_eq!(new.bytes - old.bytes, packet.len() as u64);
+        assert_eq!(verdict, moved[0].verdict(), "{moved:?}");
+        moved[0]
+    }
+
+    fn udp4(&self, destination: &str, port: u16) -> Vec<u8> {
+        let ip = |text: &str| text.parse::<std::net::Ipv4Addr>().unwrap().octets();
+        let builder = PacketBuilder::ethernet2(self.network.far_mac.0, self.network.near_mac.0)
+            .ipv4(ip(FAR_IP4), ip(destination), 64)
+            .udp(40_000, port);
+        let mut packet = Vec::new();
+        builder.write(&mut packet, b"fourteen bytes").unwrap();
+        packet
+    }
+
+    fn udp6(&self, destination: &str, port: u16) -> Vec<u8> {
+        let ip = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap().octets();
+        let builder = PacketBuilder::ethernet2(self.network.far_mac.0, self.network.near_mac.0)
+            .ipv6(ip(FAR_IP6), ip(destination), 64)
+            .udp(40_000, port);
+        let mut packet = Vec::new();
+        builder.write(&mut packet, b"fourteen bytes").unwrap();
+        packet
+    }
+}
+
+/// A copy of a packet with some bytes replaced.
+fn with(packet: &[u8], changes: &[(usize, &[u8])]) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    for (at, bytes) in changes {
+        packet[*at..at + bytes.len()].copy_from_slice(bytes);
+    }
+    packet
+}
+
+/// IPv4 options: the packet with 40 bytes of no-operation inserted, and its header length corrected.
+fn with_options(packet: &[u8]) -> Vec<u8> {
+    let mut long = packet[..ETHERNET + 20].to_vec();
+    long.extend([1; 40]);
+    long.extend(&packet[ETHERNET + 20..]);
+    let total_len = (long.len() - ETHERNET) as u16;
+    with(&long, &[(ETHERNET, &[0x4f]), (ETHERNET + 2, &total_len.to_be_bytes())])
+}
+
+fn shared_socket(address: &str, port: u16) -> UdpSocket {
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+    sockopt::set_socket_reuseport(&socket, true).unwrap();
+    let address = std::net::SocketAddr::new(address.parse::<IpAddr>().unwrap(), port);
+    bind(&socket, &address).unwrap();
+    socket.into()
+}
+
+#[test]
+fn every_packet_has_one_reason() {
+    let bench = Bench::new();
+    let near = &bench.network.near;
+    // A dual-stack socket on every address, as most servers have.
+    let _open = bench.network.bind("::", OPEN);
+    let _group = near.run(|| [(); 2].map(|()| shared_socket(NEAR_IP4, SHARED))).unwrap();
+    let vxlan = near.run(|| {
+        let arguments = "link add vx0 type vxlan id 1 dstport 4789 local 198.18.0.1 dev near";
+        let added = Command::new("ip").args(arguments.split(' ')).status().unwrap().success();
+        added && Command::new("ip").args(["link", "set", "vx0", "up"]).status().unwrap().success()
+    });
+    assert!(vxlan.unwrap(), "this kernel has no VXLAN, which the test of kernel receivers needs");
+
+    let v4 = bench.udp4(NEAR_IP4, OPEN);
+    let v6 = bench.udp6(NEAR_IP6, OPEN);
+    let ip = ETHERNET;
+    let cases: Vec<(&str, Vec<u8>, Reason)> = vec![
+        ("IPv4 to a dual-stack socket", v4.clone(), Reason::UdpRoom),
+        ("IPv6 to a socket", v6.clone(), Reason::UdpRoom),
+        ("IPv4 with 40 bytes of options", with_options(&v4), Reason::UdpRoom),
+        ("no socket", bench.udp4(NEAR_IP4, CLOSED), Reason::UdpNoSocket),
+        ("no socket, IPv6", bench.udp6(NEAR_IP6, CLOSED), Reason::UdpNoSocket),
+        ("SO_REUSEPORT", bench.udp4(NEAR_IP4, SHARED), Reason::UdpShared),
+        ("VXLAN", bench.udp4(NEAR_IP4, VXLAN), Reason::UdpEncap),
+        ("another host's MAC", with(&v4, &[(0, &[2, 0, 0, 0, 0, 9])]), Reason::OtherMac),
+        ("broadcast MAC", with(&v4, &[(0, &[0xff; 6])]), Reason::OtherMac),
+        ("another host's address", bench.udp4("198.18.0.77", OPEN), Reason::OtherAddress),
+        ("another host's IPv6 address", bench.udp6("2001:2::77", OPEN), Reason::OtherAddress),
+        ("multicast", bench.udp4("224.0.0.251", OPEN), Reason::OtherAddress),
+        ("first fragment", with(&v4, &[(ip + 6, &[0x20, 0])]), Reason::Fragment),
+        ("last fragment", with(&v4, &[(ip + 6, &[0, 0x10])]), Reason::Fragment),
+        ("don't-fragment is none", with(&v4, &[(ip + 6, &[0x40, 0])]), Reason::UdpRoom),
+        ("IPv6 fragment", with(&v6, &[(ip + 6, &[44])]), Reason::Fragment),
+        ("IPv6 hop-by-hop", with(&v6, &[(ip + 6, &[0])]), Reason::Ipv6Extension),
+        ("IPv6 routing header", with(&v6, &[(ip + 6, &[43])]), Reason::Ipv6Extension),
+        ("TCP", with(&v4, &[(ip + 9, &[6])]), Reason::NotUdp),
+        ("ICMPv6", with(&v6, &[(ip + 6, &[58])]), Reason::NotUdp),
+        ("ARP", with(&v4, &[(12, &[0x08, 0x06])]), Reason::NotIp),
+        ("802.1Q", with(&v4, &[(12, &[0x81, 0x00])]), Reason::Vlan),
+        ("802.1ad", with(&v4, &[(12, &[0x88, 0xa8])]), Reason::Vlan),
+        ("IPv4 header cut short", v4[..ip + 19].to_vec(), Reason::Malformed),
+        ("header length below 5 words", with(&v4, &[(ip, &[0x44])]), Reason::Malformed),
+        ("version 6 in an IPv4 frame", with(&v4, &[(ip, &[0x65])]), Reason::Malformed),
+        ("options beyond the end", with(&v4, &[(ip, &[0x4f])]), Reason::Malformed),
+        ("UDP header cut short", v4[..ip + 27].to_vec(), Reason::Malformed),
+        ("IPv6 header cut short", v6[..ip + 39].to_vec(), Reason::Malformed),
+        ("IPv6 UDP header cut short", v6[..ip + 47].to_vec(), Reason::Malformed),
+        ("Ethernet header alone", v4[..ETHERNET].to_vec(), Reason::Malformed),
+    ];
+    for (name, packet, reason) in cases {
+        assert_eq!(bench.judge(&packet), reason, "{name}");
+    }
+}
+
+#[test]
+fn policy_off_passes_and_counts() {
+    let mut bench = Bench::new();
+    bench.gate.configure(bench.network.near_mac, Policy::Off);
+    assert_eq!(bench.judge(&bench.udp4(NEAR_IP4, OPEN)), Reason::PolicyOff);
+}
+
+#[test]
+fn addresses_come_and_go() {
+    let mut bench = Bench::new();
+    let _open = bench.network.bind("0.0.0.0", OPEN);
+    let packet = bench.udp4(NEAR_IP4, OPEN);
+    bench.gate.set_addresses(&[]).unwrap();
+    assert_eq!(bench.judge(&packet), Reason::OtherAddress);
+    bench.gate.set_addresses(&[NEAR_IP4.parse().unwrap()]).unwrap();
+    assert_eq!(bench.judge(&packet), Reason::UdpRoom);
+    bench.gate.configure(MacAddr([2, 0, 0, 0, 0, 1]), Policy::On);
+    assert_eq!(bench.judge(&packet), Reason::OtherMac);
+}
+
+#[test]
+fn too_many_addresses_are_cut_off_not_refused() {
+    let mut bench = Bench::new();
+    let many: Vec<IpAddr> =
+        (0..2000_u32).map(|n| IpAddr::from(std::net::Ipv4Addr::from(0xc613_0000 + n))).collect();
+    bench.gate.set_addresses(&many).unwrap();
+    bench.gate.set_addresses(&[NEAR_IP4.parse().unwrap()]).unwrap();
+    let _open = bench.network.bind("0.0.0.0", OPEN);
+    assert_eq!(bench.judge(&bench.udp4(NEAR_IP4, OPEN)), Reason::UdpRoom);
+}
+
+/// A queue that is full is full at once, and one that is drained has room at once: the gate reads the
+/// socket, and remembers only what a packet costs.
+#[test]
+fn a_full_queue_is_discarded_and_a_drained_one_is_not() {
+    let bench = Bench::new();
+    let cpu = *sched::online_cpus().unwrap().last().unwrap();
+    // The NAPI poll in which a packet was refused is known per CPU.
+    sched::pin_current_thread(cpu).unwrap();
+    sched::pin_current_thread(cpu).unwrap();
+    let full = bench.network.bind(NEAR_IP4, OPEN);
+    let neighbour = bench.network.bind(NEAR_IP4, OPEN + 1);
+    let packet = bench.udp4(NEAR_IP4, OPEN);
+
+    let network = &bench.network;
+    let mut generator =
+        network.far.run(|| Generator::load(network.far_ifindex, network.spare_ifindex)).unwrap();
+    let generator = generator.as_mut().unwrap();
+    let flow = FlowSpec {
+        transport: Transport::Udp,
+        mac: (network.far_mac, network.near_mac),
+        address: (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap()),
+        random_address_bits: 0,
+        port: (40_000, OPEN),
+        random_port_bits: 0,
+        payload_len: 14,
+        rate: Some(PacketsPerSec(20_000.0)),
+    };
+    let refused = || network.near.run(|| snmp::udp_stats().unwrap().0.rcvbuf_errors).unwrap();
+    wait_until("a full queue is discarded", || {
+        // Other interfaces' polls move the CPU's clock on: what the kernel last refused must be
+        // recent, so it is made to refuse one more packet for each look.
+        let before = refused();
+        generator.set_flows(std::slice::from_ref(&flow)).unwrap();
+        let body = || {
+            generator.start();
+            wait_until("the kernel refuses a packet", || refused() > before);
+        };
+        generator.run_while(&network.far, Some(cpu), body).unwrap();
+        bench.judge(&packet) == Reason::UdpFull
+    });
+    assert_eq!(bench.judge(&bench.udp4(NEAR_IP4, OPEN + 1)), Reason::UdpRoom);
+
+    let mut buffer = [0; 64];
+    let mut drained = 0;
+    while full.recv(&mut buffer).is_ok() {
+        drained += 1;
+    }
+    assert!(drained > 10, "{drained} packets were queued");
+    assert_eq!(bench.judge(&packet), Reason::UdpRoom);
+    drop(neighbour);
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Installs what weir is built and tested with on Debian 12. Does nothing, quietly, where it is all
+# there already.
+set -euo pipefail
+
+packages=(
+  build-essential # linker, make
+  clang-19        # compiles the BPF programs
+  clang-format-19 # checks their style
+  libbpf-dev      # bpf/bpf_helpers.h
+  libelf-dev      # libbpf reads ELF objects
+  linux-libc-dev  # packet headers
+  pkg-config
+  util-linux      # setpriv, in the tests
+  zlib1g-dev
+)
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query --show --showformat='${Status}' "$package" 2>/dev/null |
+    grep -q 'install ok installed' || missing+=("$package")
+done
+
+if ((${#missing[@]})); then
+  if ((EUID != 0)); then
+    echo "setup.sh: these packages are missing: ${missing[*]}" >&2
+    echo "setup.sh: run it as root, or: sudo apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  echo "setup.sh: installing ${missing[*]}"
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
+fi
+
+# Debian 12's own cargo is 1.63; weir needs the version that Cargo.toml names.
+wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+found=$(cargo --version 2>/dev/null | cut -d ' ' -f 2 || true)
+if [[ -z $found ]] || [[ $(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1) != "$wanted" ]]; then
+  echo "setup.sh: weir needs cargo $wanted or later; found: ${found:-none}" >&2
+  echo "setup.sh: install rustup (the Rust project's own installer); it is also a package:" >&2
+  echo "setup.sh:   apt-get install rustup && rustup default stable   (Debian 13 and later)" >&2
+  exit 1
+fi
+
+if [[ ! -r /sys/kernel/btf/vmlinux ]]; then
+  echo "setup.sh: this kernel has no BTF (/sys/kernel/btf/vmlinux): weir builds, but does not run" >&2
+fi
