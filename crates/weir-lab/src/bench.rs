@@ -1,0 +1,182 @@
+//! Everything that stays up over a run: the hosts, their applications, the generator.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use weir_bpf::sys::sched;
+use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::units::{CpuId, Nice, PacketsPerSec};
+
+use crate::error::{Error, Result};
+use crate::results::Mode;
+use crate::topology::{Host, SUT_INTERFACE, Topology};
+use crate::worker::App;
+use crate::worker_process::{Daemon, Worker};
+
+/// Port of the application under test.
+pub const FLOODED_PORT: u16 = 5000;
+/// Port of the second application, which is sent a light flow.
+pub const BYSTANDER_PORT: u16 = 5001;
+const SOURCE_PORT: u16 = 40_000;
+
+/// The packets and the application of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// The application under test.
+    pub app: App,
+    /// IPv6 instead of IPv4.
+    pub ipv6: bool,
+    /// UDP payload, bytes.
+    pub payload_len: u16,
+    /// Receive buffer to ask for, bytes; 0: the system's default.
+    pub rcvbuf: usize,
+}
+
+/// One system under test with its applications.
+pub struct Sut {
+    /// Namespace and interface.
+    pub host: Host,
+    /// The application that is flooded.
+    pub flooded: Worker,
+    /// The one beside it.
+    pub bystander: Worker,
+}
+
+/// Hosts, applications and generator of one run.
+pub struct Bench {
+    // In the order in which they must be dropped: processes, then the namespaces they are in.
+    suts: BTreeMap<Mode, Sut>,
+    /// The calibrated loop on the SUT's CPU.
+    pub speed: Worker,
+    /// The load generator.
+    pub generator: Generator,
+    /// The namespaces.
+    pub topology: Topology,
+    /// What the applications are sent.
+    pub workload: Workload,
+    /// CPU of the system under test.
+    pub sut_cpu: CpuId,
+    /// CPU of the generator and the controller.
+    pub generator_cpu: CpuId,
+}
+
+impl Bench {
+    /// Sets everything up for these modes.
+    ///
+    /// # Errors
+    /// Without the privilege, or where the kernel refuses.
+    pub fn set_up(
+        modes: &[Mode],
+        workload: Workload,
+        (sut_cpu, generator_cpu): (CpuId, CpuId),
+    ) -> Result<Self> {
+        sched::pin_current_thread(generator_cpu)?;
+        // The controller sleeps nearly always; when it wakes it must not wait for the generator.
+        sched::set_nice(rustix::thread::gettid(), Nice(-10))?;
+        let mut topology = Topology::create()?;
+        let mut suts = BTreeMap::new();
+        for mode in modes {
+            let host = topology.add_host(*mode, workload.ipv6, sut_cpu)?;
+            let sink = |port| {
+                let bind = SocketAddr::new(host.address.1, port).to_string();
+                let mut role = vec!["udp-sink".into(), "--bind".into(), bind];
+                role.extend(["--app".into(), workload.app.name().into()]);
+                role.extend(["--rcvbuf".into(), workload.rcvbuf.to_string()]);
+                Worker::start(&host.netns_path, sut_cpu, &role)
+            };
+            let (flooded, bystander) = (sink(FLOODED_PORT)?, sink(BYSTANDER_PORT)?);
+            suts.insert(*mode, Sut { host, flooded, bystander });
+        }
+        let first = suts.values().next().ok_or_else(|| {
+            Error::refused("no mode was asked for", "name at least one with --modes")
+        })?;
+        let speed = Worker::start(&first.host.netns_path, sut_cpu, &["speed-probe".to_owned()])?;
+        let output = first.host.generator_ifindex;
+        let generator = topology.generator.run(|| Generator::load(output, topology.spare))??;
+        Ok(Self { suts, speed, generator, topology, workload, sut_cpu, generator_cpu })
+    }
+
+    /// One mode's system under test.
+    pub fn sut(&self, mode: Mode) -> &Sut {
+        &self.suts[&mode]
+    }
+
+    /// Points the generator at one mode's host.
+    ///
+    /// # Errors
+    /// Flows that contradict themselves.
+    pub fn aim(
+        &mut self,
+        mode: Mode,
+        flood: Option<PacketsPerSec>,
+        bystander: Option<PacketsPerSec>,
+    ) -> Result<()> {
+        // The light flow stands first: what is due goes before the flood.
+        let mut flows = vec![];
+        if bystander.is_some() {
+            flows.push(self.flow(mode, BYSTANDER_PORT, bystander));
+        }
+        flows.push(self.flow(mode, FLOODED_PORT, flood));
+        self.set_flows(mode, &flows)
+    }
+
+    /// Points the generator at one port of one mode's host.
+    ///
+    /// # Errors
+    /// A flow that contradicts itself.
+    pub fn aim_at_port(&mut self, mode: Mode, port: u16, rate: PacketsPerSec) -> Result<()> {
+        let flow = self.flow(mode, port, Some(rate));
+        self.set_flows(mode, &[flow])
+    }
+
+    fn flow(&self, mode: Mode, port: u16, rate: Option<PacketsPerSec>) -> FlowSpec {
+        let host = &self.suts[&mode].host;
+        FlowSpec {
+            transport: Transport::Udp,
+            mac: host.mac,
+            address: host.address,
+            random_address_bits: 0,
+            port: (SOURCE_PORT, port),
+            random_port_bits: 0,
+            payload_len: self.workload.payload_len,
+            rate,
+        }
+    }
+
+    fn set_flows(&mut self, mode: Mode, flows: &[FlowSpec]) -> Result<()> {
+        self.generator.set_output(self.suts[&mode].host.generator_ifindex);
+        self.generator.set_flows(flows)?;
+        Ok(())
+    }
+
+    /// Generates on the generator's CPU while `body` runs; see [`Generator::run_while`].
+    ///
+    /// # Errors
+    /// When the kernel refuses the run.
+    pub fn generate_while<T>(&self, body: impl FnOnce() -> T) -> Result<T> {
+        let (netns, cpu) = (&self.topology.generator, self.generator_cpu);
+        Ok(self.generator.run_while(netns, Some(cpu), body)?)
+    }
+
+    /// Starts `weir run` for a mode that has it.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn start_daemon(&self, mode: Mode) -> Result<Option<Daemon>> {
+        let special: &[&str] = match mode {
+            Mode::Stock | Mode::Threaded | Mode::Niced => return Ok(None),
+            Mode::Gate => &["--nice", "0"],
+            Mode::IdleWeir => &["--policy", "off"],
+            Mode::Weir => &[],
+        };
+        let cpus = self.sut_cpu.to_string();
+        let arguments: Vec<String> = ["run", "--json", "--quiet", "--attach", "native", "--cpus"]
+            .into_iter()
+            .chain([cpus.as_str()])
+            .chain(special.iter().copied())
+            .chain([SUT_INTERFACE])
+            .map(str::to_owned)
+            .collect();
+        Daemon::start(&self.suts[&mode].host.netns_path, self.sut_cpu, &arguments).map(Some)
+    }
+}

@@ -1,0 +1,227 @@
+//! `weir lab ...`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use weir_bpf::sys::caps::{self, Capability};
+use weir_bpf::units::PacketsPerSec;
+
+use crate::bench::Workload;
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+use crate::rates::{Rate, parse_rate};
+use crate::report;
+use crate::results::{Experiment, Mode};
+use crate::stop::Stop;
+use crate::topology;
+use crate::udp_overload::{self, Plan};
+use crate::worker::App;
+
+/// Arguments of `weir lab`.
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// List the experiments.
+    List,
+    /// Run experiments in network namespaces of their own, and report.
+    Run(RunArgs),
+    /// Write report.html anew from a directory of results.
+    Report {
+        /// Directory that `weir lab run --out` wrote.
+        dir: PathBuf,
+    },
+    /// Remove what labs left behind that were killed.
+    Clean,
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// Experiments; `weir lab list` lists them.
+    #[arg(required = true)]
+    experiments: Vec<String>,
+    /// Modes to compare [default: all; with --quick: stock,threaded,niced,weir].
+    #[arg(long, value_delimiter = ',', value_parser = parse_mode)]
+    modes: Vec<Mode>,
+    /// Offered rates in packets/s, such as 100k,1.5M,top.
+    #[arg(long, value_delimiter = ',', value_parser = parse_rate)]
+    rates: Vec<Rate>,
+    /// Length of each measured window, seconds [default: 2; with --quick: 0.25].
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<Duration>,
+    /// Trials per point [default: 10; with --quick: 3].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: Option<u32>,
+    /// Short windows and few rates: ends within 45 s.
+    #[arg(long)]
+    quick: bool,
+    /// Print the result as JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Write JSON, plot and report.html to this directory.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Exit with 1 if a goal is not met.
+    #[arg(long)]
+    check: bool,
+    /// The application under test.
+    #[arg(long, value_enum, default_value_t)]
+    app: App,
+    /// IPv6 instead of IPv4.
+    #[arg(long)]
+    ipv6: bool,
+    /// UDP payload, bytes.
+    #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u16).range(14..=1400))]
+    payload: u16,
+    /// Receive buffer of the applications, bytes [default: the system's].
+    #[arg(long, default_value_t = 0)]
+    rcvbuf: usize,
+}
+
+fn parse_mode(text: &str) -> std::result::Result<Mode, String> {
+    let all = || Mode::ALL.map(Mode::name).join(", ");
+    Mode::ALL
+        .into_iter()
+        .find(|mode| mode.name() == text)
+        .ok_or_else(|| format!("the modes are {}", all()))
+}
+
+fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("a window is 0.05 to 3600 seconds".into()),
+    }
+}
+
+/// Runs a `weir lab` command.
+///
+/// # Errors
+/// Where a measurement is not sound, the machine is not fit for it, or the user stops it.
+pub fn run(args: LabArgs) -> Result<ExitCode> {
+    match args.command {
+        LabCommand::List => {
+            println!("{:14} LRP fig. 3: an unmodified UDP receiver, flooded", udp_overload::NAME);
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Run(args) => run_experiments(&args),
+        LabCommand::Report { dir } => {
+            let path = report::write_page(&report::read(&dir)?, &dir)?;
+            println!("wrote {}", path.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        LabCommand::Clean => {
+            let removed = topology::clean()?;
+            for name in &removed {
+                println!("removed namespace {name}");
+            }
+            println!("{} namespaces removed", removed.len());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
+    for name in &args.experiments {
+        if name != udp_overload::NAME {
+            return Err(Error::refused(
+                format!("there is no experiment {name:?}"),
+                "`weir lab list` lists them",
+            ));
+        }
+    }
+    check_privilege()?;
+    let stop = Stop::on_signals()?;
+    let progress = Progress::new(true);
+    let experiment = udp_overload::run(&plan(args), &stop, &progress)?;
+    present(args, &experiment)?;
+    let unmet = experiment.goals.iter().any(|goal| !goal.met);
+    Ok(if args.check && unmet { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn present(args: &RunArgs, experiment: &Experiment) -> Result<()> {
+    if args.json {
+        println!("{}", report::json(experiment)?);
+    } else {
+        println!("{}", report::table(experiment));
+    }
+    if let Some(dir) = &args.out {
+        for path in report::write(experiment, dir)? {
+            eprintln!("wrote {}", path.display());
+        }
+    }
+    Ok(())
+}
+
+fn check_privilege() -> Result<()> {
+    let needed = [
+        Capability::NetAdmin,
+        Capability::SysAdmin,
+        Capability::SysNice,
+        Capability::Perfmon,
+        Capability::Bpf,
+    ];
+    let missing = caps::missing(&needed)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::refused(
+        format!(
+            "the lab makes namespaces and loads BPF programs, and lacks {}",
+            missing.join(", ")
+        ),
+        "run it as root",
+    ))
+}
+
+fn plan(args: &RunArgs) -> Plan {
+    let quick = args.quick;
+    let pick = |given: &Vec<Mode>, default: &[Mode]| {
+        if given.is_empty() { default.to_vec() } else { given.clone() }
+    };
+    let quick_modes = [Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Weir];
+    let rates = |text: &[&str]| -> Vec<Rate> {
+        text.iter().filter_map(|rate| parse_rate(rate).ok()).collect()
+    };
+    let quick_rates = rates(&["100k", "300k", "600k", "1.2M", "3M", "top"]);
+    let full_rates = rates(&[
+        "50k", "100k", "200k", "300k", "400k", "600k", "800k", "1.2M", "1.6M", "2.4M", "3.2M",
+        "4.8M", "top",
+    ]);
+    let mut chosen = match (args.rates.is_empty(), quick) {
+        (false, _) => args.rates.clone(),
+        (true, true) => quick_rates,
+        (true, false) => full_rates,
+    };
+    chosen.sort_by(|a, b| a.0.total_cmp(&b.0));
+    chosen.dedup();
+    let to_flood = |rate: Rate| rate.0.is_finite().then_some(PacketsPerSec(rate.0));
+    let seconds = |quick_s: f64, full_s: f64| {
+        args.seconds.unwrap_or(Duration::from_secs_f64(if quick { quick_s } else { full_s }))
+    };
+    let bystander =
+        if quick { rates(&["1.2M", "top"]) } else { rates(&["800k", "1.6M", "3.2M", "top"]) };
+    Plan {
+        modes: pick(&args.modes, if quick { &quick_modes } else { &Mode::ALL }),
+        rates: chosen.into_iter().map(to_flood).collect(),
+        bystander_rates: bystander.into_iter().map(to_flood).collect(),
+        repeats: args.repeats.unwrap_or(if quick { 3 } else { 10 }),
+        bystander_repeats: args.repeats.unwrap_or(if quick { 1 } else { 5 }),
+        bisection_steps: if quick { 5 } else { 9 },
+        warm_up: Duration::from_millis(if quick { 50 } else { 300 }),
+        window: seconds(0.25, 2.0),
+        bisection_window: Duration::from_millis(if quick { 100 } else { 1000 }),
+        workload: Workload {
+            app: args.app,
+            ipv6: args.ipv6,
+            payload_len: args.payload,
+            rcvbuf: args.rcvbuf,
+        },
+        quick,
+    }
+}

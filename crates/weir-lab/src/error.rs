@@ -1,0 +1,70 @@
+//! What can go wrong in the lab.
+
+use std::io;
+
+/// Why a lab run ended without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel boundary.
+    #[error(transparent)]
+    Kernel(#[from] weir_bpf::Error),
+    /// Reading or writing a file, or starting a process.
+    #[error("cannot {operation} {object}: {source}")]
+    Io {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// What it was tried on.
+        object: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The request or the machine is not fit for the experiment.
+    #[error("{problem}; {remedy}")]
+    Refused {
+        /// What is in the way.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// Packets of a trial are in no counter, or in two.
+    #[error(
+        "packets do not add up in mode {mode} at {rate}: {unaccounted} of {offered} unaccounted \
+         for ({ledger}); the run is not a result. Something else may be sending in the lab's \
+         namespaces; otherwise please report this"
+    )]
+    Conservation {
+        /// The mode.
+        mode: crate::results::Mode,
+        /// The rate that was asked for.
+        rate: String,
+        /// Offered minus every end.
+        unaccounted: i64,
+        /// Packets sent.
+        offered: u64,
+        /// Where the others ended.
+        ledger: String,
+    },
+    /// Writing or reading results.
+    #[error(transparent)]
+    Report(#[from] crate::report::ReportError),
+    /// Ctrl-C or SIGTERM.
+    #[error("interrupted; everything that the lab made has been removed")]
+    Interrupted,
+}
+
+impl Error {
+    pub(crate) fn io(
+        operation: &'static str,
+        object: impl Into<String>,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self::Io { operation, object: object.into(), source: source.into() }
+    }
+
+    pub(crate) fn refused(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Refused { problem: problem.into(), remedy: remedy.into() }
+    }
+}
+
+/// Result of a lab operation.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,28 @@
+//! The lab: the experiments of Mogul & Ramakrishnan (1995) and Druschel & Banga (1996), re-run on
+//! the kernel that is running.
+//!
+//! A [`bench`] has one network namespace per mode with the system under test, and one that the load
+//! comes from. A [`trial`] measures one mode at one rate and accounts for every packet; an
+//! experiment, such as [`udp_overload`], is a plan of trials and what follows from them.
+
+pub mod bench;
+pub mod cli;
+pub mod error;
+pub mod goals;
+pub mod histogram;
+pub mod interrupts;
+pub mod machine;
+pub mod progress;
+pub mod queue_depth;
+pub mod rates;
+pub mod report;
+pub mod results;
+pub mod stats;
+pub mod stop;
+pub mod topology;
+pub mod trial;
+pub mod udp_overload;
+pub mod worker;
+pub mod worker_process;
+
+pub use error::{Error, Result};

@@ -1,0 +1,119 @@
+//! What the lab runs on.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use weir_bpf::sys::sched;
+use weir_bpf::units::CpuId;
+
+use crate::error::{Error, Result};
+use crate::results::Machine;
+
+fn read(path: impl AsRef<Path>) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// The CPU of the system under test and the CPU of the generator: the two highest that are online,
+/// because interrupts of the machine's own devices tend to go to the lowest.
+///
+/// # Errors
+/// With fewer than two CPUs.
+pub fn choose_cpus() -> Result<(CpuId, CpuId)> {
+    let online = sched::online_cpus()?;
+    match online.as_slice() {
+        [.., generator, sut] => Ok((*sut, *generator)),
+        _ => Err(Error::refused(
+            format!("the lab needs 2 CPUs, one for the generator; {} online", online.len()),
+            "run it on a larger machine, or give this one a second CPU",
+        )),
+    }
+}
+
+/// Describes this machine. What cannot be found out is left out or called `unknown`.
+pub fn describe(sut: CpuId, generator: CpuId) -> Machine {
+    let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        cpuinfo
+            .lines()
+            .find(|line| line.starts_with(name))
+            .and_then(|line| line.split_once(':'))
+            .map(|(_, value)| value.trim().to_owned())
+    };
+    let memory_mib = read("/proc/meminfo")
+        .and_then(|text| text.lines().next()?.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .unwrap_or(0)
+        / 1024;
+    let slice =
+        ["/sys/kernel/debug/sched/base_slice_ns", "/sys/kernel/debug/sched/min_granularity_ns"];
+    Machine {
+        kernel: read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
+        cpu_model: field("model name").unwrap_or_else(|| "unknown".into()),
+        cpus: sched::online_cpus().map_or(0, |cpus| cpus.len() as u32),
+        virtual_machine: field("flags").is_some_and(|f| f.split(' ').any(|f| f == "hypervisor")),
+        memory_mib,
+        preemption: preemption(),
+        hz: kernel_config("CONFIG_HZ").and_then(|hz| hz.parse().ok()),
+        scheduler_slice_ns: slice.iter().find_map(read).and_then(|text| text.parse().ok()),
+        mitigations: mitigations(),
+        sut_cpu: sut.0,
+        generator_cpu: generator.0,
+    }
+}
+
+/// The preemption model in force: of a kernel that can switch (PREEMPT_DYNAMIC), the chosen one.
+fn preemption() -> String {
+    let dynamic = read("/sys/kernel/debug/sched/preempt").and_then(|text| {
+        let chosen = text.split('(').nth(1)?.split(')').next()?;
+        Some(chosen.to_owned())
+    });
+    let built = || {
+        let models = [
+            ("CONFIG_PREEMPT_NONE", "none"),
+            ("CONFIG_PREEMPT_VOLUNTARY", "voluntary"),
+            ("CONFIG_PREEMPT_LAZY", "lazy"),
+            ("CONFIG_PREEMPT", "full"),
+        ];
+        models
+            .iter()
+            .find(|(name, _)| kernel_config(name).is_some())
+            .map(|(_, model)| format!("{model} (as built)"))
+    };
+    dynamic.or_else(built).unwrap_or_else(|| "unknown".into())
+}
+
+/// One setting of the running kernel's configuration, where the kernel or `/boot` has it.
+fn kernel_config(name: &str) -> Option<String> {
+    let release = read("/proc/sys/kernel/osrelease")?;
+    let text = read(format!("/boot/config-{release}")).or_else(|| {
+        let output = std::process::Command::new("zcat").arg("/proc/config.gz").output().ok()?;
+        String::from_utf8(output.stdout).ok()
+    })?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
+}
+
+fn mitigations() -> BTreeMap<String, String> {
+    let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else {
+        return BTreeMap::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let state = read(entry.path())?;
+            (state != "Not affected").then_some((name, state))
+        })
+        .collect()
+}
+
+/// Time that the hypervisor took from a CPU since boot, in seconds (`steal` of `/proc/stat`, in
+/// steps of 10 ms).
+pub fn steal_s(cpu: CpuId) -> f64 {
+    let wanted = format!("cpu{cpu}");
+    read("/proc/stat")
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.split(' ').next() == Some(&wanted))?;
+            line.split_whitespace().nth(8)?.parse::<f64>().ok()
+        })
+        .map_or(0.0, |ticks| ticks / rustix::param::clock_ticks_per_second() as f64)
+}

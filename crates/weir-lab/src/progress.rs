@@ -1,0 +1,80 @@
+//! What a run shows while it runs: a bar on a terminal, a line now and then elsewhere.
+
+use std::cell::Cell;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::results::Mode;
+
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Progress on standard error.
+pub struct Progress {
+    bar: ProgressBar,
+    /// When the last plain line was printed; `None` on a terminal or when quiet.
+    plain: Option<Cell<Instant>>,
+}
+
+impl Progress {
+    /// Progress for a person, or none.
+    pub fn new(visible: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = ProgressBar::new(0);
+        bar.set_draw_target(if visible && terminal {
+            ProgressDrawTarget::stderr_with_hz(4)
+        } else {
+            ProgressDrawTarget::hidden()
+        });
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:28} {pos:>3}/{len} trials, {eta} left  {msg}")
+        {
+            bar.set_style(style);
+        }
+        Self { bar, plain: (visible && !terminal).then(|| Cell::new(Instant::now())) }
+    }
+
+    /// Says what is being done outside the trials.
+    pub fn say(&self, message: &str) {
+        self.bar.set_message(message.to_owned());
+        if self.plain.is_some() {
+            eprintln!("weir lab: {message}");
+        }
+    }
+
+    /// The number of trials is known.
+    pub fn begin(&self, trials: u64) {
+        self.bar.set_length(trials);
+        self.bar.reset_eta();
+        if self.plain.is_some() {
+            eprintln!("weir lab: {trials} trials");
+        }
+    }
+
+    /// A trial begins.
+    pub fn step(&self, mode: Mode, purpose: &str, rate_pps: Option<f64>) {
+        let rate = rate_pps.map_or("top rate".into(), |pps| format!("{:.0} k/s", pps / 1000.0));
+        self.bar.set_message(format!("{purpose}: {mode}, {rate}"));
+    }
+
+    /// A trial has ended.
+    pub fn done(&self) {
+        self.bar.inc(1);
+        let Some(last) = &self.plain else { return };
+        if last.get().elapsed() >= LINE_EVERY {
+            last.set(Instant::now());
+            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+            eprintln!("weir lab: {done}/{all} trials, {} left", seconds(self.bar.eta()));
+        }
+    }
+
+    /// All trials have ended.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs())
+}

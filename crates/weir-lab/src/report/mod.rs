@@ -1,0 +1,111 @@
+//! What a reader gets of an [`Experiment`](crate::results::Experiment): a table for the terminal, a plot, a page, one
+//! sentence, and the files of a results directory.
+//!
+//! Nothing here measures. All of it is a function of the recorded figures, so `weir lab report`
+//! gives the same from a file as `weir lab run` gave.
+
+mod axis;
+mod content;
+mod files;
+#[cfg(test)]
+mod fixture;
+mod html;
+mod marker;
+mod plot;
+mod sentence;
+mod table;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use std::path::PathBuf;
+
+pub use files::{json, read, write, write_page};
+pub use html::{html, html_all};
+pub use plot::plot_svg;
+pub use sentence::sentence;
+pub use table::table;
+
+use files::json_name;
+
+use crate::results::SCHEMA;
+
+/// Why a report could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The file system refused.
+    #[error("cannot {operation} {}: {cause}; {remedy}", path.display())]
+    File {
+        /// What was tried, such as `write`.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// A directory without a result in it.
+    #[error(
+        "no results in {}: it holds no *.json; make one with \
+         `weir lab run udp-overload --out {}`", dir.display(), dir.display()
+    )]
+    Empty {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// A file that is not JSON, or not a result.
+    #[error(
+        "cannot read {} as a result, line {line}, column {column}: {problem}; restore the file \
+         from the run that made it, or move it out of the directory", path.display()
+    )]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where it breaks, from 1; 0 where the whole file is meant.
+        line: usize,
+        /// Where in the line, from 1.
+        column: usize,
+        /// What is wrong there.
+        problem: String,
+    },
+    /// A result of another version of weir.
+    #[error(
+        "cannot read {}: it has schema {found} and this weir reads schema {SCHEMA}; report it \
+         with the version of weir that made it, or run the experiment again", path.display()
+    )]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// The file's schema.
+        found: u32,
+    },
+    /// An experiment whose name cannot be a file's.
+    #[error(
+        "cannot name files after the experiment {name:?}: use letters, digits, `-` and `_`, as in \
+         udp-overload"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Figures that JSON cannot hold.
+    #[error(
+        "cannot write the result of {experiment} as JSON: {problem}; a figure is not a finite \
+         number, which is a bug of the experiment: report it"
+    )]
+    Figures {
+        /// The experiment.
+        experiment: String,
+        /// What the serializer said.
+        problem: String,
+    },
+    /// The drawing library refused.
+    #[error("cannot plot {experiment}: {problem}; this is a bug of weir: report it with the JSON")]
+    Plot {
+        /// The experiment.
+        experiment: String,
+        /// What it said.
+        problem: String,
+    },
+}

@@ -1,0 +1,52 @@
+//! Ending early: Ctrl-C and SIGTERM end the lab at its next step, and everything is removed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::error::{Error, Result};
+
+const STEP: Duration = Duration::from_millis(20);
+
+/// Whether the user has asked to stop.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Listens for SIGINT, SIGTERM and SIGHUP from now on.
+    ///
+    /// # Errors
+    /// When the handlers cannot be installed.
+    pub fn on_signals() -> Result<Self> {
+        let stop = Self::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&stop.0))
+                .map_err(|source| Error::io("handle", format!("signal {signal}"), source))?;
+        }
+        Ok(stop)
+    }
+
+    /// # Errors
+    /// [`Error::Interrupted`] once the user has asked to stop.
+    pub fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    /// Sleeps, but not past the user's request to stop.
+    ///
+    /// # Errors
+    /// As [`Stop::check`].
+    pub fn sleep(&self, duration: Duration) -> Result<()> {
+        let deadline = Instant::now() + duration;
+        loop {
+            self.check()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(STEP));
+        }
+    }
+}

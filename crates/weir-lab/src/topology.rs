@@ -1,0 +1,245 @@
+//! The lab's hosts: one generator namespace, and for each mode a namespace with the system under
+//! test, a veth pair between them.
+//!
+//! Every mode keeps its own host for the whole run, so that interleaving modes changes no setting
+//! between two measurements.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::netns::{self, NetNs};
+use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::sys::{ethtool, ipv6, napi, sched};
+use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
+
+use crate::error::{Error, Result};
+use crate::results::Mode;
+
+/// What the names of the lab's namespaces begin with; the process id follows.
+const PREFIX: &str = "weir-lab-";
+const LOCK_DIR: &str = "/run/weir-lab";
+/// The receiving interface's name in its namespace.
+pub const SUT_INTERFACE: &str = "sut0";
+const NAPI_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Namespaces of one lab run, removed on drop.
+pub struct Topology {
+    /// Where the load comes from.
+    pub generator: NetNs,
+    /// Links of the generator's namespace.
+    pub generator_links: Links,
+    /// Interface files of the generator's namespace.
+    pub generator_sysfs: NetSysfs,
+    /// An unused interface of the generator's namespace.
+    pub spare: IfIndex,
+    names: Vec<String>,
+    prefix: String,
+    lock_path: PathBuf,
+    _lock: File,
+}
+
+/// One system under test.
+pub struct Host {
+    /// How it is set up.
+    pub mode: Mode,
+    /// Its namespace.
+    pub netns: NetNs,
+    /// The namespace's path.
+    pub netns_path: PathBuf,
+    /// Interface files of its namespace.
+    pub sysfs: NetSysfs,
+    /// The generator's end of the pair.
+    pub generator_ifindex: IfIndex,
+    /// Its name.
+    pub generator_ifname: String,
+    /// Ethernet addresses, generator and host.
+    pub mac: (MacAddr, MacAddr),
+    /// IP addresses, generator and host.
+    pub address: (IpAddr, IpAddr),
+}
+
+impl Topology {
+    /// Makes the generator's namespace.
+    ///
+    /// # Errors
+    /// Without the privilege.
+    pub fn create() -> Result<Self> {
+        clean()?;
+        let prefix = format!("{PREFIX}{}", std::process::id());
+        let (lock, lock_path) = take_lock(&prefix)?;
+        let name = format!("{prefix}-gen");
+        let generator = NetNs::create_named(&name)?;
+        let made = generator.run(|| -> Result<_> {
+            let links = Links::open()?;
+            links.create_veth("spare0", "spare1", None)?;
+            for name in ["spare0", "spare1"] {
+                ipv6::disable_ipv6(name)?;
+                links.set_up(links.index(name)?)?;
+            }
+            let spare = links.index("spare0")?;
+            Ok((links, NetSysfs::open()?, spare))
+        });
+        let made = made.map_err(Error::from).and_then(|made| made);
+        let (generator_links, generator_sysfs, spare) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                let _ = NetNs::delete_named(&name);
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            generator,
+            generator_links,
+            generator_sysfs,
+            spare,
+            names: vec![name],
+            prefix,
+            lock_path,
+            _lock: lock,
+        })
+    }
+
+    /// Makes one mode's host.
+    ///
+    /// # Errors
+    /// Where the kernel refuses one of its settings.
+    pub fn add_host(&mut self, mode: Mode, ipv6: bool, sut: CpuId) -> Result<Host> {
+        let index = self.names.len() as u8;
+        let name = format!("{}-{}", self.prefix, mode.name());
+        let netns = NetNs::create_named(&name)?;
+        self.names.push(name.clone());
+        let generator_ifname = format!("gen{index}");
+
+        let links = &self.generator_links;
+        links.create_veth(&generator_ifname, SUT_INTERFACE, Some(netns.as_fd()))?;
+        self.generator.run(|| ipv6::disable_ipv6(&generator_ifname))??;
+        let generator_ifindex = links.index(&generator_ifname)?;
+        let generator_mac = links.mac(generator_ifindex)?;
+        let address = addresses(index, ipv6);
+
+        let made = netns.run(|| -> Result<_> {
+            let links = Links::open()?;
+            let sysfs = NetSysfs::open()?;
+            let ifindex = links.index(SUT_INTERFACE)?;
+            ipv6::quiet_ipv6(SUT_INTERFACE)?;
+            ethtool::set_gro(SUT_INTERFACE, true)?;
+            links.set_up(links.index("lo")?)?;
+            links.set_up(ifindex)?;
+            links.add_address(ifindex, address.1, if ipv6 { 64 } else { 24 })?;
+            links.add_neighbour(ifindex, address.0, generator_mac)?;
+            Ok((sysfs, ifindex, links.mac(ifindex)?))
+        });
+        let (sysfs, ifindex, mac) = made.map_err(Error::from).and_then(|made| made)?;
+        links.set_up(generator_ifindex)?;
+        let host = Host {
+            mode,
+            netns,
+            netns_path: Path::new("/run/netns").join(name),
+            sysfs,
+            generator_ifindex,
+            generator_ifname,
+            mac: (generator_mac, mac),
+            address,
+        };
+        host.configure(ifindex, sut)?;
+        Ok(host)
+    }
+}
+
+impl Host {
+    /// The settings that make the mode; weir's own modes are made by `weir run`.
+    fn configure(&self, ifindex: IfIndex, sut: CpuId) -> Result<()> {
+        match self.mode {
+            Mode::Stock => {} // see `crate::interrupts`
+            Mode::Threaded => self.thread_napi(ifindex, sut, Nice(0))?,
+            Mode::Niced => self.thread_napi(ifindex, sut, Nice(19))?,
+            Mode::Gate | Mode::IdleWeir | Mode::Weir => {}
+        }
+        Ok(())
+    }
+
+    fn thread_napi(&self, ifindex: IfIndex, sut: CpuId, nice: Nice) -> Result<()> {
+        self.sysfs.write(SUT_INTERFACE, "threaded", "1")?;
+        let deadline = Instant::now() + NAPI_DEADLINE;
+        loop {
+            let threads = self.netns.run(|| napi::napi_threads(ifindex, SUT_INTERFACE))??;
+            for thread in &threads {
+                sched::set_affinity(thread.pid, &[sut])?;
+                sched::set_nice(thread.pid, nice)?;
+            }
+            if !threads.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(Error::refused(
+                    "no NAPI thread appeared after threaded NAPI was switched on",
+                    "this kernel may lack threaded NAPI for veth (5.12 has it)",
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Generator's and host's address in subnet `index`, from the benchmarking ranges (RFC 2544, RFC
+/// 5180).
+fn addresses(index: u8, ipv6: bool) -> (IpAddr, IpAddr) {
+    if ipv6 {
+        let at = |last| IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, index.into(), 0, 0, 0, last));
+        (at(0x100), at(2))
+    } else {
+        // The generator's address has its low bits clear, for random sources.
+        (Ipv4Addr::new(198, 18, index, 128).into(), Ipv4Addr::new(198, 18, index, 2).into())
+    }
+}
+
+impl Drop for Topology {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = NetNs::delete_named(name);
+        }
+        let _ = fs::remove_file(&self.lock_path);
+    }
+}
+
+/// A lab holds a lock for as long as it lives, so that others can tell a running lab's namespaces
+/// from those that a killed one left behind.
+fn take_lock(prefix: &str) -> Result<(File, PathBuf)> {
+    let failed = |source| Error::io("lock", LOCK_DIR, source);
+    fs::create_dir_all(LOCK_DIR).map_err(failed)?;
+    let path = Path::new(LOCK_DIR).join(prefix);
+    let file =
+        OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|source| Error::io("lock", path.display().to_string(), source))?;
+    Ok((file, path))
+}
+
+fn is_running(prefix: &str) -> bool {
+    File::open(Path::new(LOCK_DIR).join(prefix))
+        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+}
+
+/// Removes what labs left behind that were killed; leaves running labs alone. Returns the names of
+/// the namespaces removed.
+///
+/// # Errors
+/// Where the kernel refuses.
+pub fn clean() -> Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for name in netns::list_named(PREFIX)? {
+        let owner: String = name[PREFIX.len()..].chars().take_while(char::is_ascii_digit).collect();
+        let prefix = format!("{PREFIX}{owner}");
+        if !is_running(&prefix) {
+            NetNs::delete_named(&name)?;
+            let _ = fs::remove_file(Path::new(LOCK_DIR).join(prefix));
+            removed.push(name);
+        }
+    }
+    Ok(removed)
+}

@@ -1,0 +1,206 @@
+//! The processes that the lab starts: the application under test and the speed probe.
+//!
+//! They run as `weir lab-worker ...`, so that one executable is all there is to install. Each ends
+//! with the process that started it, however that ends.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use weir_bpf::sys::netns::NetNs;
+use weir_bpf::sys::sched;
+use weir_bpf::sys::shared::SharedCounters;
+use weir_bpf::traffic::Stamp;
+use weir_bpf::units::CpuId;
+
+use crate::error::{Error, Result};
+use crate::histogram;
+
+/// Where a worker's figures stand in the memory that it shares with the controller.
+pub mod slots {
+    use crate::histogram;
+
+    /// 1 once the worker is ready.
+    pub const READY: usize = 0;
+    /// Packets received.
+    pub const DELIVERED: usize = 1;
+    /// Histogram of packets' ages, or of the speed probe's loop, in nanoseconds.
+    pub const HISTOGRAM: usize = 8;
+    /// Slots in all.
+    pub const LEN: usize = HISTOGRAM + histogram::SLOTS;
+}
+
+/// One packet in this many has its age taken, so that reading the clock stays negligible.
+const AGE_SAMPLE: u64 = 16;
+/// Iterations of the calibrated loop: about 5 us, short enough to fit between two interrupts.
+const LOOP_ITERATIONS: u64 = 3000;
+const LOOP_PAUSE: Duration = Duration::from_millis(5);
+const LOOPS_PER_PAUSE: u32 = 2;
+/// Messages that the `recvmmsg` application takes at once.
+const BATCH: usize = 32;
+
+/// What a worker does.
+#[derive(Debug, clap::Subcommand)]
+pub enum Role {
+    /// Receives UDP packets in a loop, as a program that does nothing special.
+    UdpSink {
+        /// Where to listen.
+        #[arg(long)]
+        bind: SocketAddr,
+        /// `recv` or `recvmmsg`.
+        #[arg(long, value_enum, default_value_t)]
+        app: App,
+        /// Receive buffer to ask for, bytes; 0: the system's default.
+        #[arg(long, default_value_t = 0)]
+        rcvbuf: usize,
+    },
+    /// Times a calibrated loop again and again.
+    SpeedProbe,
+    /// Becomes another `weir` command inside the namespace.
+    Exec {
+        /// Its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+/// The application under test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum App {
+    /// A plain `recv()` loop.
+    #[default]
+    Recv,
+    /// A `recvmmsg()` loop, 32 messages at once.
+    Recvmmsg,
+}
+
+impl App {
+    /// As on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Recv => "recv",
+            Self::Recvmmsg => "recvmmsg",
+        }
+    }
+}
+
+/// Arguments of the hidden `weir lab-worker` command.
+#[derive(Debug, clap::Args)]
+pub struct WorkerArgs {
+    /// Network namespace to enter.
+    #[arg(long)]
+    netns: PathBuf,
+    /// CPU to run on.
+    #[arg(long)]
+    cpu: u32,
+    /// Memory shared with the controller.
+    #[arg(long)]
+    shared: Option<PathBuf>,
+    #[command(subcommand)]
+    role: Role,
+}
+
+/// Runs a worker until it is killed.
+///
+/// # Errors
+/// When it cannot be set up.
+pub fn run(args: WorkerArgs) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::TERM))
+        .map_err(|source| Error::io("tie to its parent", "the worker", source))?;
+    NetNs::open(&args.netns)?.enter_current_thread()?;
+    sched::pin_current_thread(CpuId(args.cpu))?;
+    let shared = args.shared.map(SharedCounters::open).transpose()?;
+    match (args.role, shared) {
+        (Role::UdpSink { bind, app, rcvbuf }, Some(shared)) => udp_sink(bind, app, rcvbuf, &shared),
+        (Role::SpeedProbe, Some(shared)) => speed_probe(&shared),
+        (Role::Exec { arguments }, _) => {
+            let source = Command::new("/proc/self/exe").arg0("weir").args(arguments).exec();
+            Err(Error::io("start", "weir in the namespace", source))
+        }
+        (_, None) => Err(Error::refused("no --shared memory", "start workers through `weir lab`")),
+    }
+}
+
+fn udp_sink(bind: SocketAddr, app: App, rcvbuf: usize, shared: &SharedCounters) -> Result<()> {
+    let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
+    let socket = UdpSocket::bind(bind).map_err(failed("bind"))?;
+    if rcvbuf != 0 {
+        rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, rcvbuf)
+            .map_err(|source| Error::io("set the receive buffer of", bind.to_string(), source))?;
+    }
+    shared.get(slots::READY).store(1, Ordering::Release);
+    let received = |count: u64, payload: &[u8]| {
+        let before = shared.get(slots::DELIVERED).fetch_add(count, Ordering::Relaxed);
+        if before / AGE_SAMPLE != (before + count) / AGE_SAMPLE
+            && let Some(stamp) = Stamp::parse(payload)
+        {
+            let age = monotonic_ns().saturating_sub(stamp.sent_ns);
+            histogram::record(shared, slots::HISTOGRAM, age);
+        }
+    };
+    match app {
+        App::Recv => {
+            let mut buffer = [0; 2048];
+            loop {
+                let len = socket.recv(&mut buffer).map_err(failed("receive on"))?;
+                received(1, &buffer[..len]);
+            }
+        }
+        App::Recvmmsg => batches(&socket, received).map_err(failed("receive on")),
+    }
+}
+
+fn batches(socket: &UdpSocket, received: impl Fn(u64, &[u8])) -> std::io::Result<()> {
+    use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
+    use std::io::IoSliceMut;
+    use std::os::fd::AsRawFd;
+
+    let mut buffers = vec![[0_u8; 2048]; BATCH];
+    let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, None);
+    loop {
+        let (mut count, mut last_len) = (0, 0);
+        {
+            let mut slices: Vec<_> =
+                buffers.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
+            let (fd, flags) = (socket.as_raw_fd(), MsgFlags::MSG_WAITFORONE);
+            for message in recvmmsg(fd, &mut headers, slices.iter_mut(), flags, None)? {
+                count += 1;
+                last_len = message.bytes;
+            }
+        }
+        if count > 0 {
+            received(count as u64, &buffers[count - 1][..last_len]);
+        }
+    }
+}
+
+/// Times a loop whose work never changes: when it takes longer, the CPU has become slower.
+fn speed_probe(shared: &SharedCounters) -> Result<()> {
+    // Above everything that is measured, so that the loop is not interrupted by the scheduler.
+    sched::set_fifo_current_thread(1)?;
+    shared.get(slots::READY).store(1, Ordering::Release);
+    loop {
+        for _ in 0..LOOPS_PER_PAUSE {
+            let began = Instant::now();
+            std::hint::black_box(calibrated_loop(std::hint::black_box(1)));
+            let took = began.elapsed().as_nanos() as u64;
+            histogram::record(shared, slots::HISTOGRAM, took);
+        }
+        std::thread::sleep(LOOP_PAUSE);
+    }
+}
+
+/// A chain of dependent multiplications: no memory, nothing to overlap.
+fn calibrated_loop(seed: u64) -> u64 {
+    (0..LOOP_ITERATIONS).fold(seed, |x, i| x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(i))
+}
+
+/// `CLOCK_MONOTONIC`, nanoseconds: the clock of `bpf_ktime_get_ns()`.
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,173 @@
+//! Starting workers and the daemon, and ending them.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use weir_bpf::gate::CountersReader;
+use weir_bpf::sys::shared::SharedCounters;
+use weir_bpf::units::CpuId;
+
+use crate::error::{Error, Result};
+use crate::worker::slots;
+
+const START_DEADLINE: Duration = Duration::from_secs(10);
+const STOP_DEADLINE: Duration = Duration::from_secs(5);
+
+fn command(netns: &Path, cpu: CpuId) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("lab-worker").arg("--netns").arg(netns).arg("--cpu").arg(cpu.0.to_string());
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A worker and the memory that it counts in. Dropping it kills it.
+pub struct Worker {
+    child: Child,
+    shared: SharedCounters,
+}
+
+impl Worker {
+    /// Starts a worker in a namespace and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not start; it says why on standard error.
+    pub fn start(netns: &Path, cpu: CpuId, role: &[String]) -> Result<Self> {
+        let shared = SharedCounters::create("weir-lab", slots::LEN)?;
+        let name = role.first().cloned().unwrap_or_default();
+        let mut child = command(netns, cpu)
+            .arg("--shared")
+            .arg(shared.path())
+            .args(role)
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|source| Error::io("start", name.clone(), source))?;
+        let deadline = Instant::now() + START_DEADLINE;
+        while shared.get(slots::READY).load(Ordering::Acquire) == 0 {
+            let ended = child.try_wait().map_err(|s| Error::io("wait for", name.clone(), s))?;
+            if ended.is_some() || Instant::now() > deadline {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(Error::refused(
+                    format!("the lab's {name} process did not start"),
+                    "its own message is above",
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Self { child, shared })
+    }
+
+    /// Its memory; see [`slots`].
+    pub fn shared(&self) -> &SharedCounters {
+        &self.shared
+    }
+
+    /// Packets that it has received.
+    pub fn delivered(&self) -> u64 {
+        self.shared.get(slots::DELIVERED).load(Ordering::Relaxed)
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The first line that `weir run --json` prints.
+#[derive(Debug, Deserialize)]
+struct Ready {
+    event: String,
+    interfaces: Vec<ReadyInterface>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReadyInterface {
+    attach: String,
+    counters_map_id: u32,
+}
+
+/// A running `weir run`, the same program that a user runs. Dropping it ends it.
+pub struct Daemon {
+    child: Child,
+    /// How its gate is attached.
+    pub attach: String,
+    /// Its gate's counters.
+    pub counters: CountersReader,
+}
+
+impl Daemon {
+    /// Runs `weir run ARGUMENTS` in a namespace and waits until the interface is protected.
+    ///
+    /// # Errors
+    /// When it does not come up; it says why on standard error.
+    pub fn start(netns: &Path, cpu: CpuId, arguments: &[String]) -> Result<Self> {
+        let object = || format!("weir {}", arguments.join(" "));
+        let mut child = command(netns, cpu)
+            .args(["exec", "--"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|source| Error::io("start", object(), source))?;
+        let mut line = String::new();
+        let read = match child.stdout.take() {
+            Some(stdout) => {
+                let mut reader = BufReader::new(stdout);
+                let read = reader.read_line(&mut line);
+                // The daemon prints nothing more under --quiet, but its pipe must stay open.
+                child.stdout = Some(reader.into_inner());
+                read
+            }
+            None => Ok(0),
+        };
+        let ready: Option<Ready> = read.ok().and_then(|_| serde_json::from_str(&line).ok());
+        let interface = ready
+            .filter(|ready| ready.event == "ready")
+            .and_then(|ready| ready.interfaces.into_iter().next());
+        let Some(interface) = interface else {
+            end(&mut child);
+            return Err(Error::refused(
+                format!("`{}` did not come up", object()),
+                "its own message is above",
+            ));
+        };
+        match CountersReader::open(interface.counters_map_id) {
+            Ok(counters) => Ok(Self { child, attach: interface.attach, counters }),
+            Err(error) => {
+                end(&mut child);
+                Err(error.into())
+            }
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// Asks a daemon to end, so that it puts everything back; kills it if it does not.
+fn end(child: &mut Child) {
+    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+    let deadline = Instant::now() + STOP_DEADLINE;
+    while Instant::now() < deadline {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
