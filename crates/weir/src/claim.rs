@@ -1,0 +1,94 @@
+//! The right to protect an interface: nobody else does, and nothing is in the way.
+
+use std::rc::Rc;
+
+use weir_bpf::units::{IfIndex, MacAddr};
+
+use crate::console::Console;
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::journal::Journal;
+use crate::key::Key;
+use crate::lock::{Attempt, Lock, Purpose};
+use crate::restore;
+use crate::statefile::State;
+use crate::task::Task;
+
+/// What the loopback interface has for an Ethernet address.
+const NO_MAC: MacAddr = MacAddr([0; 6]);
+
+/// A claimed interface. Dropping it removes its files and gives the lock back.
+pub struct Claim {
+    /// The interface's number.
+    pub ifindex: IfIndex,
+    /// The record of its turned knobs.
+    pub journal: Rc<Journal>,
+    // Last: whoever gets the lock finds the record complete.
+    _lock: Lock,
+}
+
+impl Claim {
+    /// Claims an interface, after putting back what a killed daemon may have left on it.
+    ///
+    /// # Errors
+    /// If there is no such interface, it is the loopback, another daemon protects it, or it has an
+    /// XDP program already.
+    pub fn take(
+        host: &Rc<Host>,
+        interface: &str,
+        owner: &Task,
+        console: &mut Console,
+    ) -> Result<Self> {
+        let ifindex = host.links.index(interface)?;
+        let info = host.links.info(ifindex)?;
+        if interface == "lo" || (info.kind.is_none() && info.mac == Some(NO_MAC)) {
+            return Err(Error::refused(
+                format!("{interface} is the loopback interface, which has no flood to fear"),
+                "name the interface that packets come in by; `ip link` lists them",
+            ));
+        }
+        let key = host.key(ifindex);
+        let lock = match Lock::take(&host.dir, &key, Purpose::Protect)? {
+            Attempt::Held(lock) => lock,
+            Attempt::Protected { pid } => {
+                return Err(Error::Running { interface: interface.into(), pid });
+            }
+        };
+        if let Some(restored) = restore::leftovers(host, &key, &lock)? {
+            console.say(&restored.to_string());
+        }
+        refuse_other_program(host, ifindex, interface)?;
+        if !info.up {
+            console.say(&format!("{interface} is down; it is protected from the moment it is up"));
+        }
+        let journal = Journal::start(host, State::new(&key, interface, owner.clone()))?;
+        Ok(Self { ifindex, journal, _lock: lock })
+    }
+
+    /// The name of its files.
+    pub fn key(&self, host: &Host) -> Key {
+        host.key(self.ifindex)
+    }
+
+    /// The interface's name, as last heard.
+    pub fn interface(&self) -> String {
+        self.journal.interface()
+    }
+}
+
+fn refuse_other_program(host: &Host, ifindex: IfIndex, interface: &str) -> Result<()> {
+    match host.links.xdp(ifindex)? {
+        None => Ok(()),
+        Some(other) => Err(Error::refused(
+            format!(
+                "{interface} already has an XDP program (id {}, {}), and weir never replaces one",
+                other.prog_id, other.mode
+            ),
+            format!(
+                "see whose it is with `bpftool prog show id {}`; if it is yours to remove: \
+                 `ip link set dev {interface} xdp off`",
+                other.prog_id
+            ),
+        )),
+    }
+}

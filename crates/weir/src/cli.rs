@@ -1,0 +1,192 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use weir_bpf::gate::{AttachRequest, Policy};
+
+use crate::cpulist::CpuList;
+use crate::key::Key;
+
+/// Ends receive livelock on a Linux host.
+///
+/// A host that receives packets faster than it can use them should keep doing useful work and shed
+/// the rest early. weir puts a gate in front of the network stack that discards a packet only where
+/// the kernel would drop it anyway, before any work is spent on it, and polls the network in threads
+/// whose weight it controls.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Protect interfaces until stopped
+    Run(RunArgs),
+    /// Show what is protected and what the gates have seen
+    Status(StatusArgs),
+    /// Put back every knob that a killed weir has left turned
+    Reset(ResetArgs),
+    /// Put back what the parent process has turned, when it has ended
+    #[command(hide = true)]
+    Guardian(GuardianArgs),
+    /// Run the two papers' experiments on this machine
+    Lab(weir_lab::cli::LabArgs),
+    /// A process of the lab's
+    #[command(hide = true)]
+    LabWorker(weir_lab::worker::WorkerArgs),
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  sudo weir run eth1                  protect eth1; Ctrl-C puts everything back
+  sudo weir run eth1 eth2 --cpus 2-3  and keep their NAPI threads on CPUs 2 and 3
+  sudo weir run eth1 --nice 5         let network input weigh more against processes
+  sudo weir run eth1 --policy off     only watch: count, and discard nothing
+  sudo weir run eth1 --json | jq .    one JSON object per second";
+
+/// Arguments of `weir run`.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXAMPLES)]
+pub struct RunArgs {
+    /// The interfaces to protect
+    #[arg(required = true, value_name = "IFACE")]
+    pub interfaces: Vec<String>,
+    /// Where the gate goes: in the driver (native), in the stack (generic), or wherever it can (auto)
+    #[arg(long, value_enum, default_value_t = Attach::Auto, value_name = "WHERE")]
+    pub attach: Attach,
+    /// Weight of the NAPI threads, from -20 (heaviest) to 19 (lightest)
+    #[arg(
+        long,
+        default_value_t = 19,
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(-20..=19),
+        value_name = "N"
+    )]
+    pub nice: i32,
+    /// Keep the NAPI threads on these CPUs, such as 0-3,8 [default: leave them where they are]
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<CpuList>,
+    /// Whether to discard anything; off: count and pass every packet, and leave nice values alone
+    #[arg(long, value_enum, default_value_t = PolicyArg::On)]
+    pub policy: PolicyArg,
+    /// Print no status line each second
+    #[arg(long)]
+    pub quiet: bool,
+    /// Print JSON objects, one a line: `"event": "ready"` once, then `"event": "status"` each second
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where the gate goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Attach {
+    /// In the driver, else in the stack
+    Auto,
+    /// In the driver
+    Native,
+    /// In the stack
+    Generic,
+}
+
+impl From<Attach> for AttachRequest {
+    fn from(attach: Attach) -> Self {
+        match attach {
+            Attach::Auto => Self::Auto,
+            Attach::Native => Self::Native,
+            Attach::Generic => Self::Generic,
+        }
+    }
+}
+
+/// Whether the gate discards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyArg {
+    /// Discard what the kernel would drop anyway
+    On,
+    /// Discard nothing
+    Off,
+}
+
+impl From<PolicyArg> for Policy {
+    fn from(policy: PolicyArg) -> Self {
+        match policy {
+            PolicyArg::On => Self::On,
+            PolicyArg::Off => Self::Off,
+        }
+    }
+}
+
+/// Arguments of `weir status`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  weir status                    what is protected in this network namespace
+  weir status --all-namespaces   and in all others
+  weir status --json | jq '.interfaces[] | {interface, rates}'")]
+pub struct StatusArgs {
+    /// Print JSON; its shape has a version, `schema`
+    #[arg(long)]
+    pub json: bool,
+    /// Show the interfaces of every network namespace, not of this one alone
+    #[arg(long)]
+    pub all_namespaces: bool,
+}
+
+/// Arguments of `weir reset`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Not needed in ordinary life: a weir that is stopped puts everything back itself, and when it is killed
+its guardian does. If both were killed, this puts back what their state files in /run/weir list.
+
+Examples:
+  sudo weir reset         every interface of this network namespace
+  sudo weir reset eth1    that one")]
+pub struct ResetArgs {
+    /// The interfaces [default: all of this network namespace]
+    #[arg(value_name = "IFACE")]
+    pub interfaces: Vec<String>,
+}
+
+/// Arguments of the hidden `weir guardian`.
+#[derive(Args, Debug)]
+pub struct GuardianArgs {
+    /// The daemon's process number
+    #[arg(long, value_name = "PID")]
+    pub parent: i32,
+    /// The names of its files
+    pub keys: Vec<Key>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn usage_errors_are_told_from_failures() {
+        for bad in [
+            "weir run",
+            "weir run eth1 --nice 20",
+            "weir run eth1 --nice -21",
+            "weir run eth1 --cpus 3-1",
+            "weir run eth1 --attach tcx",
+        ] {
+            let error = Cli::try_parse_from(bad.split(' ')).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{bad}");
+        }
+        let good = "weir run eth1 eth2 --nice -5 --cpus 0-1";
+        let Command::Run(args) = Cli::try_parse_from(good.split(' ')).unwrap().command else {
+            panic!("not run");
+        };
+        assert_eq!((args.nice, args.interfaces.len()), (-5, 2));
+    }
+}

@@ -1,0 +1,217 @@
+//! The main loop: one thread, asleep between a signal, a change of an interface and the next second.
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::console::Console;
+use crate::error::{Error, Result};
+use crate::guardian::Guardian;
+use crate::interface::{Presence, Protected};
+use crate::key::Key;
+use crate::report::{Report, summary};
+
+const TICK: Duration = Duration::from_secs(1);
+
+/// A running daemon.
+pub struct Daemon {
+    // First: put back before the guardian's handle and the console go.
+    interfaces: Vec<Protected>,
+    keys: Vec<Key>,
+    guardian: Option<Guardian>,
+    guardian_started: Instant,
+    signals: UnixStream,
+    console: Console,
+    report: Report,
+    lost: Vec<String>,
+    failures: Vec<String>,
+    last_trouble: String,
+}
+
+/// What woke the loop.
+#[derive(Debug, Default)]
+struct Events {
+    stop: bool,
+    guardian_died: bool,
+    changed: Vec<usize>,
+}
+
+impl Daemon {
+    /// A daemon over protected interfaces.
+    pub fn new(
+        interfaces: Vec<Protected>,
+        keys: Vec<Key>,
+        guardian: Guardian,
+        signals: UnixStream,
+        console: Console,
+        report: Report,
+    ) -> Self {
+        Self {
+            interfaces,
+            keys,
+            guardian: Some(guardian),
+            guardian_started: Instant::now(),
+            signals,
+            console,
+            report,
+            lost: Vec::new(),
+            failures: Vec::new(),
+            last_trouble: String::new(),
+        }
+    }
+
+    /// Runs until told to stop or nothing is left to protect, then puts everything back.
+    ///
+    /// # Errors
+    /// If an interface vanished, or something could not be put back.
+    pub fn run(mut self) -> Result<()> {
+        self.report.ready(&mut self.console, &self.interfaces);
+        // The first status is there at once.
+        let mut next_tick = Instant::now();
+        while !self.interfaces.is_empty() {
+            if Instant::now() >= next_tick {
+                self.tick();
+                // Seconds that were missed are not made up for.
+                next_tick = (next_tick + TICK).max(Instant::now());
+            }
+            let events = self.wait(next_tick)?;
+            if events.stop {
+                break;
+            }
+            if events.guardian_died {
+                self.bury_guardian();
+            }
+            self.follow(&events.changed);
+        }
+        self.finish()
+    }
+
+    fn wait(&self, until: Instant) -> Result<Events> {
+        let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        fds.extend(
+            self.interfaces
+                .iter()
+                .map(|each| PollFd::from_borrowed_fd(each.as_fd(), PollFlags::IN)),
+        );
+        fds.extend(self.guardian.iter().map(|each| PollFd::new(&each.pidfd, PollFlags::IN)));
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(1),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Events::default()),
+            Err(errno) => return Err(Error::system("wait for events", errno)),
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        // In the order in which they were put in: signals, interfaces, guardian.
+        let (interfaces, guardian) = ready[1..].split_at(self.interfaces.len());
+        Ok(Events {
+            stop: ready[0],
+            changed: (0..interfaces.len()).filter(|at| interfaces[*at]).collect(),
+            guardian_died: guardian.contains(&true),
+        })
+    }
+
+    fn tick(&mut self) {
+        if self.guardian.is_none() {
+            self.start_guardian();
+        }
+        let guardian_pid = self.guardian.as_ref().map_or(0, Guardian::pid);
+        let mut gone = Vec::new();
+        for (at, interface) in self.interfaces.iter_mut().enumerate() {
+            match interface.tick(guardian_pid) {
+                Ok(tick) => self.report.tick(&mut self.console, &tick),
+                Err(_) if interface.is_gone().unwrap_or(false) => gone.push(at),
+                Err(error) => trouble(&mut self.console, &mut self.last_trouble, &error),
+            }
+        }
+        self.lose(&gone);
+    }
+
+    fn follow(&mut self, changed: &[usize]) {
+        let mut gone = Vec::new();
+        for at in changed {
+            match self.interfaces[*at].follow() {
+                Ok(Presence::Present) => {}
+                Ok(Presence::Gone) => gone.push(*at),
+                Err(_) if self.interfaces[*at].is_gone().unwrap_or(false) => gone.push(*at),
+                Err(error) => trouble(&mut self.console, &mut self.last_trouble, &error),
+            }
+        }
+        self.lose(&gone);
+    }
+
+    /// Goes on without these interfaces, in ascending order.
+    fn lose(&mut self, gone: &[usize]) {
+        for at in gone.iter().rev() {
+            let interface = self.interfaces.remove(*at);
+            let name = interface.interface();
+            self.console
+                .say(&format!("{name} has been removed or moved to another network namespace"));
+            self.part(interface);
+            self.lost.push(name);
+        }
+    }
+
+    fn part(&mut self, interface: Protected) {
+        let farewell = interface.finish();
+        self.console.say(&summary(&farewell));
+        self.failures.extend(
+            farewell.failures.iter().map(|failure| format!("{}: {failure}", farewell.interface)),
+        );
+    }
+
+    fn bury_guardian(&mut self) {
+        if let Some(dead) = self.guardian.take() {
+            let pid = dead.pid();
+            dead.reap();
+            self.console.say(&format!("the guardian (pid {pid}) has died; starting another"));
+        }
+        // One that dies at once, again and again, is replaced once a second, by the tick.
+        if self.guardian_started.elapsed() >= TICK {
+            self.start_guardian();
+        }
+    }
+
+    fn start_guardian(&mut self) {
+        self.guardian_started = Instant::now();
+        match Guardian::start(&self.keys) {
+            Ok(guardian) => self.guardian = Some(guardian),
+            // Tried again with the next tick; protection goes on meanwhile.
+            Err(error) => trouble(&mut self.console, &mut self.last_trouble, &error),
+        }
+    }
+
+    fn finish(mut self) -> Result<()> {
+        for interface in std::mem::take(&mut self.interfaces) {
+            self.part(interface);
+        }
+        if !self.failures.is_empty() {
+            return Err(Error::NotRestored(self.failures));
+        }
+        if let Some(guardian) = self.guardian.take() {
+            guardian.dismiss();
+        }
+        if !self.lost.is_empty() {
+            return Err(Error::refused(
+                format!("no longer protected: {}", self.lost.join(", ")),
+                "start `weir run` again when the interface is back; `ip link` lists what there is",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Says what went wrong, but not every second the same.
+fn trouble(console: &mut Console, last: &mut String, error: &Error) {
+    let message = error.to_string();
+    if message != *last {
+        console.say(&message);
+        *last = message;
+    }
+}

@@ -1,0 +1,77 @@
+//! Errors name the operation, the object and the remedy.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What went wrong in the daemon or the command line.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel boundary's answer.
+    #[error(transparent)]
+    Kernel(#[from] weir_bpf::Error),
+    /// A file could not be used.
+    #[error("cannot {operation} {}: {source}", .path.display())]
+    File {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A file's contents are not what weir writes.
+    #[error("{} is not a file that this version of weir wrote ({problem}); {remedy}", .path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// Something about the machine or the request that has a remedy.
+    #[error("{problem}; {remedy}")]
+    Refused {
+        /// What is in the way.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// Another daemon protects the interface.
+    #[error(
+        "weir already protects {interface} (pid {pid}); look at it with `weir status`, or stop it \
+         with `kill {pid}`"
+    )]
+    Running {
+        /// The interface.
+        interface: String,
+        /// The other daemon.
+        pid: i32,
+    },
+    /// Some knobs could not be put back.
+    #[error("{}; weir keeps a record of them: `weir reset` tries again", .0.join("; "))]
+    NotRestored(Vec<String>),
+    /// A system call outside weir-bpf failed.
+    #[error("cannot {operation}: {source}")]
+    System {
+        /// What was tried, as a verb and its object.
+        operation: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// A system call's failure.
+    pub fn system(operation: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::System { operation, source: source.into() }
+    }
+
+    /// A request that cannot be met, and what to do instead.
+    pub fn refused(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Refused { problem: problem.into(), remedy: remedy.into() }
+    }
+}
+
+/// Result of a daemon's or the command line's operation.
+pub type Result<T> = std::result::Result<T, Error>;

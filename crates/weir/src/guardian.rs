@@ -1,0 +1,182 @@
+//! The guardian: a small process that outlives a killed daemon and puts back what it had turned.
+//!
+//! It is started before the first knob is turned, holds a pidfd of the daemon and sleeps until that
+//! says that the daemon has ended. A daemon that has put everything back itself dismisses it.
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
+
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::key::Key;
+use crate::lock::{Attempt, Lock, Purpose};
+use crate::restore;
+
+/// What the guardian writes when it is ready.
+const READY: u8 = b'+';
+/// How long it may take to get ready; the exec and a few system calls take milliseconds.
+const READY_MAX: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+
+/// A running guardian, seen from the daemon.
+#[derive(Debug)]
+pub struct Guardian {
+    child: Child,
+    /// Readable when the guardian has ended.
+    pub pidfd: OwnedFd,
+}
+
+impl Guardian {
+    /// Starts a guardian for these interfaces, and waits until it watches this process.
+    ///
+    /// # Errors
+    /// If it does not get ready.
+    pub fn start(keys: &[Key]) -> Result<Self> {
+        let failed = |source| Error::system("start the guardian process", source);
+        let mut child = Command::new("/proc/self/exe")
+            .arg0("weir")
+            .args(["guardian", "--parent", &std::process::id().to_string()])
+            .args(keys.iter().map(Key::to_string))
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let pidfd = pid
+            .ok_or(Errno::SRCH)
+            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()))
+            .map_err(|errno| failed(errno.into()))?;
+        if !is_ready(&mut child)? {
+            // It is ours and not yet reaped, so its number means no other process.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(Error::refused(
+                "the guardian process ended before it was ready, so nothing has been changed",
+                "run `weir guardian --parent $$` to see its error",
+            ));
+        }
+        Ok(Self { child, pidfd })
+    }
+
+    /// Its process number.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(i32::MAX)
+    }
+
+    /// Ends it, after everything has been put back: nothing is left to guard.
+    pub fn dismiss(mut self) {
+        // It ignores polite signals. Not yet reaped, its number means no other process.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Reaps it after it has ended.
+    pub fn reap(mut self) {
+        let _ = self.child.wait();
+    }
+}
+
+fn is_ready(child: &mut Child) -> Result<bool> {
+    let Some(mut stdout) = child.stdout.take() else { return Ok(false) };
+    let mut fds = [PollFd::new(&stdout, PollFlags::IN)];
+    loop {
+        match poll(&mut fds, Some(&READY_MAX)) {
+            Ok(0) => return Ok(false),
+            Ok(_) => break,
+            // Ctrl-C while starting: the main loop will see it.
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::system("wait for the guardian process", errno)),
+        }
+    }
+    let mut answer = [0];
+    Ok(stdout.read_exact(&mut answer).is_ok() && answer == [READY])
+}
+
+/// The guardian's own life. `parent` is the daemon that started it.
+///
+/// # Errors
+/// If it cannot get ready, or something cannot be put back; the state file then remains.
+pub fn run(parent: i32, keys: &[Key]) -> Result<()> {
+    leave_the_terminal()?;
+    let daemon = watch_parent(parent)?;
+    // All that can fail is opened now, while the daemon can still be told.
+    let host = Host::open()?;
+    if let Some(daemon) = daemon {
+        report_ready()?;
+        wait_for_end(&daemon)?;
+    }
+    let mut failures = Vec::new();
+    for key in keys {
+        if let Err(error) = restore_one(&host, key) {
+            failures.push(error.to_string());
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Error::NotRestored(failures)) }
+}
+
+/// Ctrl-C, a closed terminal and `kill` of the process group are for the daemon.
+fn leave_the_terminal() -> Result<()> {
+    // Refused to the leader of a process group, as when run by hand from a shell.
+    match rustix::process::setsid() {
+        Ok(_) | Err(Errno::PERM) => {}
+        Err(errno) => return Err(Error::system("leave the terminal's session", errno)),
+    }
+    // For the reader of `ps`: started through /proc/self/exe, it would be called "exe".
+    let _ = rustix::thread::set_name(c"weir-guardian");
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE] {
+        // A handler that does nothing of consequence: the safe way to ignore a signal.
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
+            .map_err(|source| Error::system("ignore signals", source))?;
+    }
+    Ok(())
+}
+
+/// A pidfd of the daemon; `None` if it has ended already. A number may by now belong to another
+/// process, but not that of a parent: while the daemon is our parent its number is its own, both
+/// before and after the pidfd is opened.
+fn watch_parent(parent: i32) -> Result<Option<OwnedFd>> {
+    let is_parent = |pid: Pid| rustix::process::getppid() == Some(pid);
+    let Some(pid) = Pid::from_raw(parent).filter(|pid| is_parent(*pid)) else { return Ok(None) };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(daemon) if is_parent(pid) => Ok(Some(daemon)),
+        Ok(_) | Err(Errno::SRCH) => Ok(None),
+        Err(errno) => Err(Error::system("watch the daemon", errno)),
+    }
+}
+
+fn report_ready() -> Result<()> {
+    let failed = |source| Error::system("report to the daemon", source);
+    std::io::stdout().write_all(&[READY]).map_err(failed)?;
+    std::io::stdout().flush().map_err(failed)?;
+    let null = std::fs::File::options().write(true).open("/dev/null").map_err(failed)?;
+    rustix::stdio::dup2_stdout(&null).map_err(|errno| failed(errno.into()))
+}
+
+fn wait_for_end(daemon: &OwnedFd) -> Result<()> {
+    loop {
+        let mut fds = [PollFd::new(daemon, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(errno) => return Err(Error::system("wait for the daemon's end", errno)),
+        }
+    }
+}
+
+fn restore_one(host: &Host, key: &Key) -> Result<()> {
+    match Lock::take(&host.dir, key, Purpose::Restore)? {
+        Attempt::Held(lock) => restore::leftovers(host, key, &lock).map(drop),
+        // A new daemon was quicker, and has put back what it found.
+        Attempt::Protected { .. } => Ok(()),
+    }
+}

@@ -1,0 +1,315 @@
+//! One protected interface: the gate on it, its NAPI threads, and what is published about it.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::time::{Instant, SystemTime};
+
+use weir_bpf::gate::{AttachMode, AttachRequest, Counters, Gate, Policy, QueueProbe};
+use weir_bpf::sys::snmp;
+use weir_bpf::sys::watch::InterfaceWatch;
+
+use crate::claim::Claim;
+use crate::clock;
+use crate::console::Console;
+use crate::error::Result;
+use crate::host::Host;
+use crate::journal::TurnedKnob;
+use crate::key::Key;
+use crate::knob::Knob;
+use crate::sample::{Rates, Sample, top_discard};
+use crate::status::{self, InterfaceStatus};
+use crate::threading;
+use crate::threads::{NapiThreads, ThreadSettings};
+
+/// New NAPI threads may follow a change of the interface for this many seconds.
+const FOLLOW_UP_TICKS: u32 = 3;
+/// How often NAPI threads are looked for without any change, in seconds: a driver may make new ones
+/// without a word.
+const LOOK_ANYWAY_TICKS: u32 = 10;
+
+/// What to do on an interface.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where the gate goes.
+    pub attach: AttachRequest,
+    /// Whether it discards.
+    pub policy: Policy,
+    /// What NAPI threads are to be like.
+    pub threads: ThreadSettings,
+}
+
+/// What the kernel says about an interface that may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is there.
+    Present,
+    /// It has been removed, or moved to another network namespace.
+    Gone,
+}
+
+/// A protected interface. Dropping it puts everything back, in the order of the fields.
+pub struct Protected {
+    threads: NapiThreads,
+    threaded: Option<TurnedKnob>,
+    // After threading: see `threading::put_back`.
+    gate: Gate,
+    claim: Claim,
+    watch: InterfaceWatch,
+    host: Rc<Host>,
+    policy: Policy,
+    attach: AttachMode,
+    counters_map_id: u32,
+    not_threaded: Option<String>,
+    since: String,
+    last: Sample,
+    ticks_since_change: u32,
+}
+
+/// How protection ended.
+#[derive(Debug)]
+pub struct Farewell {
+    /// The interface.
+    pub interface: String,
+    /// Everything that the gate has seen.
+    pub counters: Counters,
+    /// The knobs that were put back.
+    pub restored: Vec<String>,
+    /// Those that could not be.
+    pub failures: Vec<String>,
+}
+
+impl Protected {
+    /// Protects a claimed interface. On failure everything is as before.
+    ///
+    /// # Errors
+    /// If the gate cannot be loaded or attached, or a NAPI thread cannot be set up.
+    pub fn start(
+        host: &Rc<Host>,
+        claim: Claim,
+        probe: &QueueProbe,
+        settings: &Settings,
+        console: &mut Console,
+    ) -> Result<Self> {
+        let (ifindex, interface) = (claim.ifindex, claim.interface());
+        // Opened before the addresses are read, so that no change falls between.
+        let watch = InterfaceWatch::open(ifindex)?;
+        let mut gate = Gate::load(probe)?;
+        gate.configure(host.links.mac(ifindex)?, settings.policy);
+        gate.set_addresses(&host.links.addresses(ifindex)?)?;
+        let attach = gate.attach(ifindex, &interface, settings.attach)?;
+        let last = sample(host, &claim, &gate)?;
+        let counters_map_id = gate.counters_map_id()?;
+        let mut protected = Self {
+            threads: NapiThreads::new(settings.threads.clone()),
+            threaded: None,
+            gate,
+            claim,
+            watch,
+            host: Rc::clone(host),
+            policy: settings.policy,
+            attach,
+            counters_map_id,
+            not_threaded: None,
+            since: clock::timestamp(SystemTime::now()),
+            last,
+            ticks_since_change: 0,
+        };
+        protected.switch_to_threads();
+        match &protected.not_threaded {
+            None => protected.threads.appear(&protected.claim.journal, ifindex)?,
+            Some(why) => console.say(&format!(
+                "{interface}: NAPI stays in softirq ({why}); the gate works alone, and input keeps \
+                 its precedence over processes"
+            )),
+        }
+        Ok(protected)
+    }
+
+    /// Switches NAPI to threads, where that is possible and not done yet.
+    fn switch_to_threads(&mut self) {
+        let interface = self.claim.interface();
+        let turn = || {
+            let old = threading::read(&self.host, &interface)?;
+            if old != "0" {
+                return Ok(None);
+            }
+            let knob = Knob::Threaded { old, new: "1".into() };
+            self.claim.journal.turn(knob).map(Some)
+        };
+        match turn() {
+            Ok(turned) => {
+                // Already threaded by us: the guard stays.
+                self.threaded = self.threaded.take().or(turned);
+                self.not_threaded = None;
+            }
+            Err(error) => self.not_threaded = Some(error.to_string()),
+        }
+    }
+
+    /// The interface's name.
+    pub fn interface(&self) -> String {
+        self.claim.interface()
+    }
+
+    /// The name of its files.
+    pub fn key(&self) -> Key {
+        self.claim.key(&self.host)
+    }
+
+    /// Reacts to a change of the interface: its addresses, name, state.
+    ///
+    /// # Errors
+    /// When the kernel does not answer, or refuses the gate's update.
+    pub fn follow(&mut self) -> Result<Presence> {
+        if !self.watch.changed()? {
+            return Ok(Presence::Present);
+        }
+        let ifindex = self.claim.ifindex;
+        let Some(name) = self.host.name_of(ifindex)? else { return Ok(Presence::Gone) };
+        if name != self.claim.interface() {
+            self.claim.journal.rename(&name)?;
+        }
+        self.gate.configure(self.host.links.mac(ifindex)?, self.policy);
+        self.gate.set_addresses(&self.host.links.addresses(ifindex)?)?;
+        self.ticks_since_change = 0;
+        self.look_for_threads()?;
+        Ok(Presence::Present)
+    }
+
+    fn look_for_threads(&mut self) -> Result<()> {
+        if self.not_threaded.is_some() {
+            self.switch_to_threads();
+        }
+        self.threads.refresh(&self.claim.journal, self.claim.ifindex)
+    }
+
+    /// Reads the counters and publishes the status; `guardian_pid` is part of it.
+    ///
+    /// # Errors
+    /// When the kernel does not answer or the status cannot be written.
+    pub fn tick(&mut self, guardian_pid: i32) -> Result<Tick> {
+        self.ticks_since_change = self.ticks_since_change.saturating_add(1);
+        let ticks = self.ticks_since_change;
+        if ticks <= FOLLOW_UP_TICKS || ticks.is_multiple_of(LOOK_ANYWAY_TICKS) {
+            self.threads.refresh(&self.claim.journal, self.claim.ifindex)?;
+        }
+        let now = sample(&self.host, &self.claim, &self.gate)?;
+        let before = std::mem::replace(&mut self.last, now);
+        let rates = Rates::between(&before, &self.last);
+        self.status(guardian_pid, rates).write(&self.host.dir)?;
+        Ok(Tick {
+            interface: self.interface(),
+            rates,
+            top_discard: top_discard(&before.gate, &self.last.gate),
+            counters: self.last.gate.clone(),
+        })
+    }
+
+    fn status(&self, guardian_pid: i32, rates: Rates) -> InterfaceStatus {
+        InterfaceStatus {
+            schema: status::SCHEMA,
+            running: true,
+            pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
+            guardian_pid,
+            interface: self.interface(),
+            ifindex: self.claim.ifindex,
+            netns: self.host.netns,
+            attach: self.attach,
+            counters_map_id: self.counters_map_id,
+            policy: self.policy,
+            nice: self.threads.nice(),
+            not_threaded: self.not_threaded.clone(),
+            napi_threads: self.threads.pids(),
+            since: self.since.clone(),
+            updated: clock::timestamp(SystemTime::now()),
+            verdicts: status::by_verdict(&self.last.gate),
+            reasons: status::by_reason(&self.last.gate),
+            rates,
+            knobs: self.claim.journal.knobs().iter().map(Into::into).collect(),
+        }
+    }
+
+    /// Where the gate is attached.
+    pub fn attach(&self) -> AttachMode {
+        self.attach
+    }
+
+    /// The kernel's number of the map with the gate's counters.
+    pub fn counters_map_id(&self) -> u32 {
+        self.counters_map_id
+    }
+
+    /// Whether the interface no longer exists here.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn is_gone(&self) -> Result<bool> {
+        Ok(self.host.name_of(self.claim.ifindex)?.is_none())
+    }
+
+    /// One line about what was set up.
+    pub fn describe(&self) -> String {
+        let policy = match self.policy {
+            Policy::On => "",
+            Policy::Off => ", policy off",
+        };
+        let threads = match (self.threads.pids().len(), self.threads.nice(), &self.not_threaded) {
+            (_, _, Some(_)) => "NAPI in softirq".into(),
+            (count, Some(nice), None) => format!("{count} NAPI thread(s) at nice {nice}"),
+            (count, None, None) => format!("{count} NAPI thread(s), weight left alone"),
+        };
+        format!("protecting {} ({} XDP{policy}; {threads})", self.interface(), self.attach)
+    }
+
+    /// Puts everything back and says what there was to say.
+    pub fn finish(mut self) -> Farewell {
+        self.threads.put_back();
+        self.threaded = None;
+        self.gate.detach();
+        // After detaching, no packet is missing.
+        let counters = self.gate.counters().unwrap_or_else(|_| self.last.gate.clone());
+        let (restored, failures) = self.claim.journal.report();
+        Farewell { interface: self.interface(), counters, restored, failures }
+    }
+}
+
+impl AsFd for Protected {
+    /// Readable when the interface may have changed.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.watch.as_fd()
+    }
+}
+
+impl Drop for Protected {
+    fn drop(&mut self) {
+        let _ = self.host.dir.remove(&self.key().status_file());
+    }
+}
+
+/// One second of an interface.
+#[derive(Clone, Debug)]
+pub struct Tick {
+    /// The interface.
+    pub interface: String,
+    /// What happened in it.
+    pub rates: Rates,
+    /// Why most discards happened.
+    pub top_discard: Option<weir_bpf::verdict::Reason>,
+    /// Everything that the gate has seen so far.
+    pub counters: Counters,
+}
+
+fn sample(host: &Host, claim: &Claim, gate: &Gate) -> Result<Sample> {
+    Ok(Sample {
+        at: Instant::now(),
+        gate: gate.counters()?,
+        nic_dropped: host.links.stats(claim.ifindex)?.rx_dropped,
+        late_dropped: udp_late_drops()?,
+    })
+}
+
+/// UDP packets dropped at a full socket, of both families, in this network namespace.
+fn udp_late_drops() -> Result<u64> {
+    let (ipv4, ipv6) = snmp::udp_stats()?;
+    Ok(ipv4.rcvbuf_errors + ipv6.rcvbuf_errors)
+}

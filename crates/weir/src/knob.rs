@@ -1,0 +1,153 @@
+//! A knob: one setting of the host, its old value and the new one.
+//!
+//! The daemon, its guardian and `weir reset` all put a knob back by the same code, from the same
+//! record.
+
+use std::fmt;
+
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+use weir_bpf::sys::sched;
+use weir_bpf::units::{CpuId, Nice};
+
+use crate::cpulist::CpuList;
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::task::Task;
+use crate::threading::{self, THREADED};
+
+/// A setting that weir turns, on a known interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "knob", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Knob {
+    /// Whether the interface's NAPI instances are polled by threads: `threaded` in sysfs.
+    Threaded {
+        /// The file's contents before.
+        old: String,
+        /// What weir writes.
+        new: String,
+    },
+    /// A NAPI thread's nice value.
+    Nice {
+        /// The thread.
+        thread: Task,
+        /// Its nice value before.
+        old: Nice,
+        /// What weir sets.
+        new: Nice,
+    },
+    /// The CPUs that a NAPI thread may run on.
+    Affinity {
+        /// The thread.
+        thread: Task,
+        /// Its CPUs before.
+        old: Vec<CpuId>,
+        /// What weir sets.
+        new: Vec<CpuId>,
+    },
+}
+
+/// What came of putting a knob back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has its old value.
+    Restored,
+    /// What it belonged to no longer exists, and the knob with it.
+    Gone,
+}
+
+impl Knob {
+    /// Gives the knob its new value.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the thread has ended.
+    pub fn turn(&self, host: &Host, interface: &str) -> Result<()> {
+        let gone = |thread: &Task| {
+            Error::refused(
+                format!("the NAPI thread {} ({}) has ended", thread.comm, thread.pid),
+                "weir looks for its successor within a second",
+            )
+        };
+        match self {
+            Self::Threaded { new, .. } => Ok(host.sysfs.write(interface, THREADED, new)?),
+            Self::Nice { thread, new, .. } => {
+                Ok(sched::set_nice(living(thread).ok_or_else(|| gone(thread))?, *new)?)
+            }
+            Self::Affinity { thread, new, .. } => {
+                Ok(sched::set_affinity(living(thread).ok_or_else(|| gone(thread))?, new)?)
+            }
+        }
+    }
+
+    /// Gives the knob its old value. Doing so twice is the same as once.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn turn_back(&self, host: &Host, interface: &str) -> Result<Outcome> {
+        let put_back = match self {
+            Self::Threaded { old, .. } => threading::put_back(host, interface, old),
+            Self::Nice { thread, old, .. } => match living(thread) {
+                Some(pid) => sched::set_nice(pid, *old).map_err(Error::from),
+                None => return Ok(Outcome::Gone),
+            },
+            Self::Affinity { thread, old, .. } => match living(thread) {
+                Some(pid) => sched::set_affinity(pid, old).map_err(Error::from),
+                None => return Ok(Outcome::Gone),
+            },
+        };
+        match put_back {
+            Ok(()) => Ok(Outcome::Restored),
+            // It may have vanished between our look and our write.
+            Err(_) if self.is_gone(host, interface) => Ok(Outcome::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether what the knob belongs to no longer exists.
+    pub fn is_gone(&self, host: &Host, interface: &str) -> bool {
+        match self {
+            Self::Threaded { .. } => host.links.index(interface).is_err(),
+            Self::Nice { thread, .. } | Self::Affinity { thread, .. } => living(thread).is_none(),
+        }
+    }
+
+    /// What is turned.
+    pub fn object(&self) -> String {
+        match self {
+            Self::Threaded { .. } => THREADED.into(),
+            Self::Nice { thread, .. } => format!("nice of {}", thread.comm),
+            Self::Affinity { thread, .. } => format!("CPUs of {}", thread.comm),
+        }
+    }
+
+    /// The value before.
+    pub fn old_value(&self) -> String {
+        match self {
+            Self::Threaded { old, .. } => old.clone(),
+            Self::Nice { old, .. } => old.to_string(),
+            Self::Affinity { old, .. } => CpuList(old.clone()).to_string(),
+        }
+    }
+
+    /// The value that weir sets.
+    pub fn new_value(&self) -> String {
+        match self {
+            Self::Threaded { new, .. } => new.clone(),
+            Self::Nice { new, .. } => new.to_string(),
+            Self::Affinity { new, .. } => CpuList(new.clone()).to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Knob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} -> {}", self.object(), self.new_value(), self.old_value())
+    }
+}
+
+/// The thread's number, if that number still means this NAPI thread. A thread that has ended may have
+/// been followed by anybody's process.
+fn living(thread: &Task) -> Option<Pid> {
+    let same = Task::with_pid(thread.pid).as_ref() == Some(thread);
+    (same && thread.is_napi_thread()).then(|| Pid::from_raw(thread.pid)).flatten()
+}

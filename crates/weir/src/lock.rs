@@ -1,0 +1,184 @@
+//! One owner per interface: a lock that the kernel releases when its holder dies.
+
+use std::fs;
+use std::io::{Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::rundir::RunDir;
+
+/// How long a restoration by a guardian or `weir reset` may keep others waiting.
+const RESTORATION_MAX: Duration = Duration::from_secs(5);
+const RETRY_EVERY: Duration = Duration::from_millis(10);
+
+/// Why a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A daemon protects the interface.
+    Protect,
+    /// A guardian or `weir reset` puts knobs back, which takes milliseconds.
+    Restore,
+}
+
+impl Purpose {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Protect => "protect",
+            Self::Restore => "restore",
+        }
+    }
+}
+
+/// What came of trying to lock.
+#[derive(Debug)]
+pub enum Attempt {
+    /// The lock is ours.
+    Held(Lock),
+    /// A daemon has it.
+    Protected {
+        /// The daemon.
+        pid: i32,
+    },
+}
+
+/// The exclusive lock of an interface; its file is removed with it.
+#[derive(Debug)]
+pub struct Lock {
+    _locked: OwnedFd,
+    dir: Rc<RunDir>,
+    name: String,
+}
+
+impl Lock {
+    /// Locks an interface. Waits for a restoration under way, not for a daemon.
+    ///
+    /// # Errors
+    /// When the lock file cannot be used, or a restoration does not end.
+    pub fn take(dir: &Rc<RunDir>, key: &Key, purpose: Purpose) -> Result<Attempt> {
+        let name = key.lock_file();
+        let deadline = Instant::now() + RESTORATION_MAX;
+        loop {
+            let fd = dir.open_lock_file(&name)?;
+            match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) if is_current(dir, &name, &fd) => {
+                    let locked = sign(dir, &name, fd, purpose)?;
+                    return Ok(Attempt::Held(Self { _locked: locked, dir: Rc::clone(dir), name }));
+                }
+                // Its last holder has removed the file between our opening and our locking it.
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => match holder(fd) {
+                    Some((pid, Purpose::Protect)) => return Ok(Attempt::Protected { pid }),
+                    // A restoration, or somebody who has not signed yet.
+                    _ if Instant::now() < deadline => std::thread::sleep(RETRY_EVERY),
+                    _ => {
+                        return Err(Error::refused(
+                            format!("{} stays locked", dir.path_of(&name).display()),
+                            "see who holds it with `fuser -v` on that file, and stop that process",
+                        ));
+                    }
+                },
+                Err(errno) => {
+                    return Err(Error::File {
+                        operation: "lock",
+                        path: dir.path_of(&name),
+                        source: errno.into(),
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While still locked: whoever opened the file meanwhile sees that it is not current.
+        let _ = self.dir.remove(&self.name);
+    }
+}
+
+/// Who holds an interface's lock. Looks without touching the lock, and needs no privilege: a reader
+/// that locked, were it for a moment, would be in the daemon's way.
+pub fn holder_of(dir: &RunDir, key: &Key) -> Option<i32> {
+    let inode = dir.inode(&key.lock_file())?;
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| whole_file_holder(line, inode))
+}
+
+/// From a line of `/proc/locks`: `1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF`. The device is not
+/// compared: on overlay file systems it is not the one that stat(2) tells.
+fn whole_file_holder(line: &str, inode: u64) -> Option<i32> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [_, "FLOCK", _, "WRITE", holder, file, ..] = fields[..] else { return None };
+    let file_inode: u64 = file.rsplit(':').next()?.parse().ok()?;
+    if file_inode == inode { holder.parse().ok() } else { None }
+}
+
+fn is_current(dir: &RunDir, name: &str, fd: &OwnedFd) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|stat| dir.inode(name) == Some(stat.st_ino))
+}
+
+/// Writes into the locked file who holds it and why.
+fn sign(dir: &RunDir, name: &str, fd: OwnedFd, purpose: Purpose) -> Result<OwnedFd> {
+    let mut file = fs::File::from(fd);
+    let text = format!("{} {}\n", std::process::id(), purpose.word());
+    file.set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| file.write_all(text.as_bytes()))
+        .map_err(|source| Error::File { operation: "write", path: dir.path_of(name), source })?;
+    Ok(file.into())
+}
+
+fn holder(fd: OwnedFd) -> Option<(i32, Purpose)> {
+    let mut text = String::new();
+    fs::File::from(fd).read_to_string(&mut text).ok()?;
+    let (pid, word) = text.trim_end().split_once(' ')?;
+    let purpose =
+        [Purpose::Protect, Purpose::Restore].into_iter().find(|purpose| purpose.word() == word)?;
+    Some((pid.parse().ok()?, purpose))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_bpf::units::IfIndex;
+
+    use super::*;
+    use crate::rundir::tests::Scratch;
+
+    #[test]
+    fn a_lock_has_one_holder_who_is_named() {
+        let scratch = Scratch::new();
+        let dir = Rc::new(RunDir::create(&scratch.0).unwrap());
+        let key = Key { netns: 1, ifindex: IfIndex(2) };
+        let me = i32::try_from(std::process::id()).unwrap();
+
+        assert_eq!(holder_of(&dir, &key), None);
+        let Attempt::Held(lock) = Lock::take(&dir, &key, Purpose::Protect).unwrap() else {
+            panic!("not held");
+        };
+        assert_eq!(holder_of(&dir, &key), Some(me));
+        let Attempt::Protected { pid } = Lock::take(&dir, &key, Purpose::Restore).unwrap() else {
+            panic!("held twice");
+        };
+        assert_eq!(pid, me);
+
+        drop(lock);
+        assert_eq!(holder_of(&dir, &key), None);
+        assert_eq!(dir.names().unwrap(), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn lines_of_proc_locks_are_understood() {
+        let holder = |line| whole_file_holder(line, 13393);
+        assert_eq!(holder("5: FLOCK  ADVISORY  WRITE 708 fe:00:13393 0 EOF"), Some(708));
+        assert_eq!(holder("5: FLOCK  ADVISORY  WRITE 708 fe:00:13394 0 EOF"), None);
+        assert_eq!(holder("5: -> FLOCK ADVISORY WRITE 708 fe:00:13393 0 EOF"), None);
+        assert_eq!(holder("5: POSIX ADVISORY WRITE 708 fe:00:13393 0 EOF"), None);
+        assert_eq!(holder(""), None);
+    }
+}

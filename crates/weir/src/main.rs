@@ -1,0 +1,56 @@
+//! `weir`: the daemon and the command line.
+
+mod claim;
+mod cli;
+mod clock;
+mod console;
+mod cpulist;
+mod daemon;
+mod error;
+mod guardian;
+mod host;
+mod interface;
+mod journal;
+mod key;
+mod knob;
+mod lock;
+mod privilege;
+mod report;
+mod restore;
+mod run;
+mod rundir;
+mod sample;
+mod show;
+mod statefile;
+mod status;
+mod task;
+mod threading;
+mod threads;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("weir: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(args) => run::run(&args)?,
+        Command::Status(args) => show::status(&args)?,
+        Command::Reset(args) => return Ok(show::reset(&args)?),
+        Command::Guardian(args) => guardian::run(args.parent, &args.keys)?,
+        Command::Lab(args) => return Ok(weir_lab::cli::run(args)?),
+        Command::LabWorker(args) => weir_lab::worker::run(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,29 @@
+//! What `weir run` and `weir reset` must be allowed to do.
+
+use weir_bpf::sys::caps::{self, Capability};
+
+use crate::error::{Error, Result};
+
+/// What they cannot do without. `CAP_SYS_ADMIN` is not among them: it is needed for threading
+/// outside the mount namespace's own network namespace alone, and the gate works without.
+const NEEDED: [Capability; 4] =
+    [Capability::NetAdmin, Capability::Bpf, Capability::Perfmon, Capability::SysNice];
+
+/// Checks that this process may do what `command` does.
+///
+/// # Errors
+/// Names what is missing.
+pub fn check(command: &str) -> Result<()> {
+    let missing = caps::missing(&NEEDED)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let remedy: String = if rustix::process::geteuid().is_root() {
+        "this root is confined; give its container or service these capabilities (systemd: \
+         AmbientCapabilities=, docker: --cap-add)"
+            .into()
+    } else {
+        format!("run it as root: `sudo {command} ...`")
+    };
+    Err(Error::refused(format!("`{command}` lacks {}", missing.join(", ")), remedy))
+}

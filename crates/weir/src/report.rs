@@ -1,0 +1,138 @@
+//! The daemon's lines: one each second per interface, and one at the end.
+
+use std::time::SystemTime;
+
+use serde::Serialize;
+use weir_bpf::gate::AttachMode;
+use weir_bpf::verdict::{Reason, Verdict};
+
+use crate::cli::RunArgs;
+use crate::clock;
+use crate::console::Console;
+use crate::interface::{Farewell, Protected, Tick};
+use crate::sample::Rates;
+use crate::status::SCHEMA;
+
+/// What is printed on standard output while the daemon runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    json: bool,
+    quiet: bool,
+}
+
+/// The first line of `weir run --json`, once every interface is protected.
+#[derive(Debug, Serialize)]
+struct Ready {
+    schema: u32,
+    event: &'static str,
+    interfaces: Vec<ReadyInterface>,
+}
+
+#[derive(Debug, Serialize)]
+struct ReadyInterface {
+    interface: String,
+    attach: AttachMode,
+    counters_map_id: u32,
+}
+
+/// A later line of `weir run --json`. Short: a line must fit into a pipe at once.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    schema: u32,
+    event: &'static str,
+    time: String,
+    interface: &'a str,
+    seen: u64,
+    passed: u64,
+    discarded: u64,
+    #[serde(flatten)]
+    rates: Rates,
+    top_discard_reason: Option<&'static str>,
+}
+
+impl Report {
+    /// What the command line asks for.
+    pub fn of(args: &RunArgs) -> Self {
+        Self { json: args.json, quiet: args.quiet }
+    }
+
+    /// Reports that every interface is protected. Programs wait for this line, so it is printed even
+    /// when quiet.
+    pub fn ready(self, console: &mut Console, interfaces: &[Protected]) {
+        if !self.json {
+            return;
+        }
+        let ready = |interface: &Protected| ReadyInterface {
+            interface: interface.interface(),
+            attach: interface.attach(),
+            counters_map_id: interface.counters_map_id(),
+        };
+        let interfaces = interfaces.iter().map(ready).collect();
+        print(console, &Ready { schema: SCHEMA, event: "ready", interfaces });
+    }
+
+    /// Reports one interface's last second.
+    pub fn tick(self, console: &mut Console, tick: &Tick) {
+        match (self.quiet, self.json) {
+            (true, _) => {}
+            (false, true) => print(console, &line(tick)),
+            (false, false) => console.line(&text(&clock::time(SystemTime::now()), tick)),
+        }
+    }
+}
+
+fn print(console: &mut Console, object: &impl Serialize) {
+    // Plain structures of strings and numbers: there is nothing that could fail.
+    if let Ok(line) = serde_json::to_string(object) {
+        console.line(&line);
+    }
+}
+
+fn line(tick: &Tick) -> Line<'_> {
+    Line {
+        schema: SCHEMA,
+        event: "status",
+        time: clock::timestamp(SystemTime::now()),
+        interface: &tick.interface,
+        seen: tick.counters.total().packets,
+        passed: tick.counters.verdict(Verdict::Pass).packets,
+        discarded: tick.counters.verdict(Verdict::Discard).packets,
+        rates: tick.rates,
+        top_discard_reason: tick.top_discard.map(Reason::name),
+    }
+}
+
+fn text(time: &str, tick: &Tick) -> String {
+    let rates = tick.rates;
+    let reason = tick.top_discard.map(|reason| format!(" ({})", reason.name())).unwrap_or_default();
+    format!(
+        "{time}Z {}  seen {:.0}/s  passed {:.0}/s  discarded {:.0}/s{reason}  ring drops {:.0}/s  \
+         UDP late drops {:.0}/s",
+        tick.interface,
+        rates.seen_pps.0,
+        rates.passed_pps.0,
+        rates.discarded_pps.0,
+        rates.nic_drop_pps.0,
+        rates.late_drop_pps.0,
+    )
+}
+
+/// What there is to say when protection has ended.
+pub fn summary(farewell: &Farewell) -> String {
+    let discards: Vec<String> = Reason::ALL
+        .into_iter()
+        .filter(|reason| reason.verdict() == Verdict::Discard)
+        .map(|reason| format!("{} {}", farewell.counters.get(reason).packets, reason.name()))
+        .collect();
+    let restored = if farewell.restored.is_empty() {
+        "gate detached".into()
+    } else {
+        format!("{}, gate detached", farewell.restored.join(", "))
+    };
+    format!(
+        "{}: {} packets seen; discarded: {}; restored: {restored}",
+        farewell.interface,
+        farewell.counters.total().packets,
+        discards.join(", "),
+    )
+}

@@ -1,0 +1,151 @@
+//! Putting back what a daemon that no longer runs has left turned.
+
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::key::{Key, STATE_SUFFIX};
+use crate::knob::Outcome;
+use crate::lock::{Attempt, Lock, Purpose};
+use crate::statefile::State;
+use crate::task::Task;
+
+/// What was done about one interface's leftovers.
+#[derive(Debug)]
+pub struct Restored {
+    /// The interface.
+    pub interface: String,
+    /// The daemon that had turned the knobs.
+    pub owner: Task,
+    /// The knobs that have their old values again.
+    pub knobs: Vec<String>,
+}
+
+/// Puts back an interface's leftovers, if any. The caller holds the interface's lock, so that no
+/// daemon runs there and nobody else restores.
+///
+/// # Errors
+/// If the record cannot be read or a knob cannot be put back; the record then stays.
+pub fn leftovers(host: &Host, key: &Key, _lock: &Lock) -> Result<Option<Restored>> {
+    let Some(state) = State::read(&host.dir, key)? else {
+        // A daemon killed before it turned anything, or after it had put everything back.
+        host.dir.remove(&key.status_file())?;
+        host.dir.remove(&key.state_file())?;
+        return Ok(None);
+    };
+    let knobs = if is_ours_to_touch(host, &state)? { put_back(host, &state)? } else { Vec::new() };
+    host.dir.remove(&key.status_file())?;
+    host.dir.remove(&key.state_file())?;
+    Ok(Some(Restored { interface: state.interface, owner: state.owner, knobs }))
+}
+
+/// Whether the interface that the record is about still exists. Nothing is left to put back after a
+/// reboot or when the interface is gone.
+fn is_ours_to_touch(host: &Host, state: &State) -> Result<bool> {
+    if !state.is_of_this_boot() {
+        return Ok(false);
+    }
+    match host.name_of(state.ifindex)? {
+        Some(name) if name == state.interface => Ok(true),
+        Some(name) => Err(Error::refused(
+            format!(
+                "interface {} was called {} when weir turned its knobs and is called {name} now",
+                state.ifindex.0, state.interface
+            ),
+            format!(
+                "if it was renamed, name it {} again and run `weir reset`; if it is another \
+                 interface, remove {}",
+                state.interface,
+                host.dir.path_of(&state.key().state_file()).display()
+            ),
+        )),
+        None => Ok(false),
+    }
+}
+
+/// In the reverse of the order in which they were turned: threads before threading.
+fn put_back(host: &Host, state: &State) -> Result<Vec<String>> {
+    let mut restored = Vec::new();
+    let mut failures = Vec::new();
+    for knob in state.knobs.iter().rev() {
+        match knob.turn_back(host, &state.interface) {
+            Ok(Outcome::Restored) => restored.push(knob.to_string()),
+            Ok(Outcome::Gone) => {}
+            Err(error) => failures.push(format!("{}: {knob}: {error}", state.interface)),
+        }
+    }
+    if failures.is_empty() { Ok(restored) } else { Err(Error::NotRestored(failures)) }
+}
+
+/// What `weir reset` did.
+#[derive(Debug, Default)]
+pub struct Reset {
+    /// Interfaces whose leftovers were dealt with.
+    pub restored: Vec<Restored>,
+    /// What stood in the way on others.
+    pub errors: Vec<Error>,
+}
+
+/// `weir reset`: puts back the leftovers of these interfaces, or of all in this network namespace.
+/// An interface that cannot be dealt with does not keep it from the others.
+///
+/// # Errors
+/// If it cannot be told which interfaces these are.
+pub fn reset(host: &Host, interfaces: &[String]) -> Result<Reset> {
+    let mut reset = Reset::default();
+    for key in keys_to_reset(host, interfaces)? {
+        match reset_one(host, &key) {
+            Ok(restored) => reset.restored.extend(restored),
+            Err(error) => reset.errors.push(error),
+        }
+    }
+    Ok(reset)
+}
+
+fn keys_to_reset(host: &Host, interfaces: &[String]) -> Result<Vec<Key>> {
+    let mut keys = Vec::new();
+    for name in host.dir.names()? {
+        let Some(key) = Key::of_file(&name, STATE_SUFFIX) else { continue };
+        if key.netns == host.netns {
+            keys.push(key);
+        }
+    }
+    if interfaces.is_empty() {
+        return Ok(keys);
+    }
+    let mut wanted = Vec::new();
+    for interface in interfaces {
+        // By the name in the record, since the interface itself may be gone.
+        let recorded = keys.iter().find(|key| {
+            matches!(State::read(&host.dir, key), Ok(Some(state)) if state.interface == *interface)
+        });
+        wanted.push(match recorded {
+            Some(key) => *key,
+            None => host.key(host.links.index(interface)?),
+        });
+    }
+    Ok(wanted)
+}
+
+fn reset_one(host: &Host, key: &Key) -> Result<Option<Restored>> {
+    match Lock::take(&host.dir, key, Purpose::Restore)? {
+        Attempt::Held(lock) => leftovers(host, key, &lock),
+        Attempt::Protected { pid } => {
+            let interface = host.name_of(key.ifindex)?.unwrap_or_else(|| key.to_string());
+            Err(Error::refused(
+                format!("weir is protecting {interface} (pid {pid})"),
+                format!("stop it with `kill {pid}`, and it puts everything back itself"),
+            ))
+        }
+    }
+}
+
+impl std::fmt::Display for Restored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: ", self.interface)?;
+        if self.knobs.is_empty() {
+            write!(f, "nothing was left to put back")?;
+        } else {
+            write!(f, "put back {}", self.knobs.join(", "))?;
+        }
+        write!(f, " (left by weir, pid {})", self.owner.pid)
+    }
+}

@@ -1,0 +1,227 @@
+//! `/run/weir`: the directory that holds locks, state and status.
+//!
+//! What stands in it decides which knobs a root process turns, so nobody but root may have a hand in
+//! it: the directory is checked once, held open, and every file is reached from that descriptor
+//! without following symbolic links.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+
+/// Where the daemon keeps its files.
+pub const RUN_DIR: &str = "/run/weir";
+
+/// Readable by everybody, writable by root.
+pub const PUBLIC: Mode = Mode::from_raw_mode(0o644);
+/// Root's alone.
+pub const PRIVATE: Mode = Mode::from_raw_mode(0o600);
+
+const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
+/// Far more than weir ever writes into one file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The open, checked directory.
+#[derive(Debug)]
+pub struct RunDir {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl RunDir {
+    /// Opens the directory, after making it if need be.
+    ///
+    /// # Errors
+    /// If it is not a directory that root alone can change.
+    pub fn create(path: &Path) -> Result<Self> {
+        let made = match rustix::fs::mkdirat(CWD, path, DIRECTORY_MODE) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(errno) => return Err(file_error("create", path, errno)),
+        };
+        let dir = Self::open(path)?.ok_or_else(|| file_error("open", path, Errno::NOENT))?;
+        if made {
+            // The umask may have taken bits that readers of the status need.
+            rustix::fs::fchmod(&dir.fd, DIRECTORY_MODE)
+                .map_err(|errno| file_error("set the mode of", path, errno))?;
+        }
+        Ok(dir)
+    }
+
+    /// Opens the directory; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it is not a directory that root alone can change.
+    pub fn open(path: &Path) -> Result<Option<Self>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = match rustix::fs::openat(CWD, path, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                return Err(untrusted(path, "is not a directory"));
+            }
+            Err(errno) => return Err(file_error("open", path, errno)),
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| file_error("examine", path, errno))?;
+        check_owner(path, &stat)?;
+        Ok(Some(Self { fd, path: path.into() }))
+    }
+
+    /// A file's contents; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// If it is not a plain file that root alone can change, or is too long to be weir's.
+    pub fn read(&self, name: &str) -> Result<Option<String>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let path = self.path_of(name);
+        let fd = match rustix::fs::openat(&self.fd, name, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => return Err(untrusted(&path, "is a symbolic link")),
+            Err(errno) => return Err(file_error("open", &path, errno)),
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| file_error("examine", &path, errno))?;
+        check_file(&path, &stat)?;
+        let mut text = String::new();
+        File::from(fd)
+            .take(FILE_BYTES_MAX)
+            .read_to_string(&mut text)
+            .map_err(|source| Error::File { operation: "read", path, source })?;
+        Ok(Some(text))
+    }
+
+    /// Replaces a file: readers see the old contents or the new, never a part. A file has one writer
+    /// at a time: whoever holds the interface's lock.
+    ///
+    /// # Errors
+    /// When the file system refuses; the old file is then still there.
+    pub fn write(&self, name: &str, mode: Mode, contents: &[u8]) -> Result<()> {
+        let temporary = temporary(name);
+        let path = self.path_of(&temporary);
+        let open = || {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            rustix::fs::openat(&self.fd, temporary.as_str(), flags, mode)
+        };
+        let fd = match open() {
+            // Left by a process that was killed while it wrote.
+            Err(Errno::EXIST) => {
+                self.unlink(&temporary)?;
+                open()
+            }
+            other => other,
+        };
+        let fd = fd.map_err(|errno| file_error("create", &path, errno))?;
+        rustix::fs::fchmod(&fd, mode)
+            .map_err(|errno| file_error("set the mode of", &path, errno))?;
+        let written = File::from(fd)
+            .write_all(contents)
+            .map_err(|source| Error::File { operation: "write", path, source })
+            .and_then(|()| {
+                rustix::fs::renameat(&self.fd, temporary.as_str(), &self.fd, name)
+                    .map_err(|errno| file_error("replace", &self.path_of(name), errno))
+            });
+        if written.is_err() {
+            self.unlink(&temporary)?;
+        }
+        written
+    }
+
+    /// Removes a file, and what a killed writer may have left of its successor; that there is none is
+    /// no error.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        self.unlink(name)?;
+        self.unlink(&temporary(name))
+    }
+
+    fn unlink(&self, name: &str) -> Result<()> {
+        match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(file_error("remove", &self.path_of(name), errno)),
+        }
+    }
+
+    /// Names of the files in the directory, without hidden ones, sorted.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn names(&self) -> Result<Vec<String>> {
+        let failed = |errno| file_error("list", &self.path, errno);
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.fd).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_string_lossy();
+            if !name.starts_with('.') {
+                names.push(name.into_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Opens a file to be locked, making it if need be.
+    pub(crate) fn open_lock_file(&self, name: &str) -> Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let path = self.path_of(name);
+        let fd = rustix::fs::openat(&self.fd, name, flags, PRIVATE)
+            .map_err(|errno| file_error("open", &path, errno))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| file_error("examine", &path, errno))?;
+        check_file(&path, &stat)?;
+        Ok(fd)
+    }
+
+    /// Inode of a file by name; `None` if there is none.
+    pub(crate) fn inode(&self, name: &str) -> Option<u64> {
+        let stat = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(stat.st_ino)
+    }
+
+    /// A file's full name, for messages.
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+/// What a file is called until it is complete.
+fn temporary(name: &str) -> String {
+    format!(".{name}.tmp")
+}
+
+fn check_owner(path: &Path, stat: &Stat) -> Result<()> {
+    if stat.st_uid != 0 {
+        return Err(untrusted(path, &format!("belongs to uid {}, not to root", stat.st_uid)));
+    }
+    if stat.st_mode & 0o022 != 0 {
+        return Err(untrusted(path, "can be written by others than root"));
+    }
+    Ok(())
+}
+
+fn check_file(path: &Path, stat: &Stat) -> Result<()> {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(untrusted(path, "is not a plain file"));
+    }
+    check_owner(path, stat)
+}
+
+fn untrusted(path: &Path, problem: &str) -> Error {
+    Error::refused(
+        format!("{} {problem}, so weir does not trust it", path.display()),
+        "find out who made it, then remove it",
+    )
+}
+
+fn file_error(operation: &'static str, path: &Path, errno: Errno) -> Error {
+    Error::File { operation, path: path.into(), source: errno.into() }
+}
+
+#[cfg(test)]
+#[path = "rundir_tests.rs"]
+pub(crate) mod tests;

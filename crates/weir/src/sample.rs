@@ -1,0 +1,96 @@
+//! Counters, and the rates between two looks at them.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use weir_bpf::gate::Counters;
+use weir_bpf::units::PacketsPerSec;
+use weir_bpf::verdict::{Reason, Verdict};
+
+/// Everything that is counted for one interface, at one moment.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// When the counters were read.
+    pub at: Instant,
+    /// The gate's.
+    pub gate: Counters,
+    /// Packets that the interface dropped itself, such as for want of room in its ring.
+    pub nic_dropped: u64,
+    /// UDP packets that the kernel dropped at a full socket, in the whole network namespace.
+    pub late_dropped: u64,
+}
+
+/// What happened per second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rates {
+    /// Packets that reached the gate.
+    pub seen_pps: PacketsPerSec,
+    /// Packets handed to the kernel.
+    pub passed_pps: PacketsPerSec,
+    /// Packets dropped at the gate.
+    pub discarded_pps: PacketsPerSec,
+    /// Packets that the interface dropped itself.
+    pub nic_drop_pps: PacketsPerSec,
+    /// UDP packets that the kernel dropped at a full socket, in the whole network namespace.
+    pub late_drop_pps: PacketsPerSec,
+}
+
+impl Rates {
+    /// From one sample to a later one.
+    pub fn between(earlier: &Sample, later: &Sample) -> Self {
+        let secs = later.at.duration_since(earlier.at).as_secs_f64();
+        // A counter that went backwards was reset: the driver's, by taking the interface down.
+        let rate = |before: u64, after: u64| {
+            let packets = after.saturating_sub(before);
+            PacketsPerSec(if secs > 0.0 { packets as f64 / secs } else { 0.0 })
+        };
+        let verdict = |verdict| {
+            rate(earlier.gate.verdict(verdict).packets, later.gate.verdict(verdict).packets)
+        };
+        Self {
+            seen_pps: rate(earlier.gate.total().packets, later.gate.total().packets),
+            passed_pps: verdict(Verdict::Pass),
+            discarded_pps: verdict(Verdict::Discard),
+            nic_drop_pps: rate(earlier.nic_dropped, later.nic_dropped),
+            late_drop_pps: rate(earlier.late_dropped, later.late_dropped),
+        }
+    }
+}
+
+/// The reason of most discards between two samples; `None` if nothing was discarded.
+pub fn top_discard(earlier: &Counters, later: &Counters) -> Option<Reason> {
+    Reason::ALL
+        .into_iter()
+        .filter(|reason| reason.verdict() == Verdict::Discard)
+        .map(|reason| {
+            (later.get(reason).packets.saturating_sub(earlier.get(reason).packets), reason)
+        })
+        .filter(|(packets, _)| *packets > 0)
+        .max_by_key(|(packets, _)| *packets)
+        .map(|(_, reason)| reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn rates_are_per_second_and_never_negative() {
+        let at = Instant::now();
+        let earlier = Sample { at, gate: Counters::default(), nic_dropped: 100, late_dropped: 7 };
+        let later = Sample {
+            at: at + Duration::from_millis(500),
+            nic_dropped: 150,
+            late_dropped: 3,
+            ..earlier.clone()
+        };
+        let rates = Rates::between(&earlier, &later);
+        assert_eq!(rates.nic_drop_pps, PacketsPerSec(100.0));
+        assert_eq!(rates.late_drop_pps, PacketsPerSec(0.0));
+        assert_eq!(rates.seen_pps, PacketsPerSec(0.0));
+        assert_eq!(Rates::between(&later, &later).nic_drop_pps, PacketsPerSec(0.0));
+        assert_eq!(top_discard(&earlier.gate, &later.gate), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! What `weir status` and `weir reset` print.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use weir_bpf::gate::Policy;
+use weir_bpf::sys::netns::NetNs;
+
+use crate::cli::{ResetArgs, StatusArgs};
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::privilege;
+use crate::restore;
+use crate::rundir::{RUN_DIR, RunDir};
+use crate::status::{InterfaceStatus, Overview};
+
+/// `weir status`. Needs no privilege.
+///
+/// # Errors
+/// If what the daemons publish cannot be read.
+pub fn status(args: &StatusArgs) -> Result<()> {
+    let dir = RunDir::open(Path::new(RUN_DIR))?;
+    let netns = if args.all_namespaces { None } else { Some(NetNs::current()?.inode()) };
+    let overview = Overview::read(dir.as_ref(), netns)?;
+    let mut out = Vec::new();
+    let written = if args.json {
+        serde_json::to_writer_pretty(&mut out, &overview)
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(out))
+    } else {
+        table(&mut out, &overview)
+    };
+    match written.and_then(|()| io::stdout().lock().write_all(&out)) {
+        // `weir status | head` has seen what it wanted.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done.map_err(|source| Error::system("write to standard output", source)),
+    }
+}
+
+/// `weir reset`.
+///
+/// # Errors
+/// Without the privilege, or if it cannot be told what to reset.
+pub fn reset(args: &ResetArgs) -> Result<ExitCode> {
+    privilege::check("weir reset")?;
+    let done = restore::reset(&Host::open()?, &args.interfaces)?;
+    for restored in &done.restored {
+        println!("{restored}");
+    }
+    for error in &done.errors {
+        eprintln!("weir: {error}");
+    }
+    if done.restored.is_empty() && done.errors.is_empty() {
+        println!("nothing to put back in this network namespace");
+    }
+    Ok(if done.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn table(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
+    if overview.interfaces.is_empty() && overview.leftovers.is_empty() {
+        writeln!(out, "no interface is protected; `sudo weir run IFACE` protects one")?;
+    }
+    for (number, interface) in overview.interfaces.iter().enumerate() {
+        if number > 0 {
+            writeln!(out)?;
+        }
+        one_interface(out, interface)?;
+    }
+    for leftover in &overview.leftovers {
+        writeln!(
+            out,
+            "not running, but knobs may still be turned ({}); `sudo weir reset` puts them back",
+            leftover.state_file
+        )?;
+    }
+    Ok(())
+}
+
+fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
+    let state = if status.running { "protected" } else { "not running any more" };
+    let policy = match status.policy {
+        Policy::On => "on",
+        Policy::Off => "off",
+    };
+    writeln!(out, "{}  {state}", status.interface)?;
+    writeln!(
+        out,
+        "  pid {} (guardian {}), since {}, network namespace {}",
+        status.pid, status.guardian_pid, status.since, status.netns
+    )?;
+    writeln!(out, "  gate {} XDP, policy {policy}", status.attach)?;
+    writeln!(out, "  NAPI {}", napi(status))?;
+    for knob in &status.knobs {
+        writeln!(out, "  turned {}: {} -> {}", knob.knob, knob.old, knob.new)?;
+    }
+    let rates = status.rates;
+    writeln!(
+        out,
+        "  seen {:.0}/s, passed {:.0}/s, discarded {:.0}/s, ring drops {:.0}/s, UDP late drops \
+         {:.0}/s",
+        rates.seen_pps.0,
+        rates.passed_pps.0,
+        rates.discarded_pps.0,
+        rates.nic_drop_pps.0,
+        rates.late_drop_pps.0
+    )?;
+    writeln!(out, "  {:<8} {:<15} {:>14} {:>16}", "VERDICT", "REASON", "PACKETS", "BYTES")?;
+    for verdict in &status.verdicts {
+        let total = (&verdict.verdict, "(all)", verdict.packets, verdict.bytes);
+        row(out, total, &verdict.description)?;
+        for reason in &status.reasons {
+            if reason.verdict == verdict.verdict && reason.packets > 0 {
+                let cells = (&reason.verdict, reason.reason.as_str(), reason.packets, reason.bytes);
+                row(out, cells, &reason.description)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn row(
+    out: &mut impl Write,
+    (verdict, reason, packets, bytes): (&String, &str, u64, u64),
+    description: &str,
+) -> io::Result<()> {
+    writeln!(out, "  {verdict:<8} {reason:<15} {packets:>14} {bytes:>16}  {description}")
+}
+
+fn napi(status: &InterfaceStatus) -> String {
+    if let Some(why) = &status.not_threaded {
+        return format!("in softirq: {why}");
+    }
+    let pids: Vec<String> = status.napi_threads.iter().map(i32::to_string).collect();
+    let threads = if pids.is_empty() { "none now".into() } else { pids.join(", ") };
+    match status.nice {
+        Some(nice) => format!("threads {threads}, nice {nice}"),
+        None => format!("threads {threads}, nice left alone"),
+    }
+}

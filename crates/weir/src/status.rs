@@ -1,0 +1,218 @@
+//! What a daemon publishes each second about one interface, and reading it back.
+
+use serde::{Deserialize, Serialize};
+use weir_bpf::gate::{AttachMode, Counters, Policy};
+use weir_bpf::units::{IfIndex, Nice};
+use weir_bpf::verdict::{Reason, Verdict};
+
+use crate::error::{Error, Result};
+use crate::key::{Key, STATE_SUFFIX, STATUS_SUFFIX};
+use crate::knob::Knob;
+use crate::lock::holder_of;
+use crate::rundir::{PUBLIC, RunDir};
+use crate::sample::Rates;
+
+/// Version of the shape of everything that is printed as JSON.
+pub const SCHEMA: u32 = 1;
+
+/// One protected interface.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct InterfaceStatus {
+    /// Version of this shape.
+    pub schema: u32,
+    /// Whether the daemon that wrote this still protects the interface. Found out by the reader.
+    pub running: bool,
+    /// The daemon.
+    pub pid: i32,
+    /// Its guardian.
+    pub guardian_pid: i32,
+    /// The interface's name.
+    pub interface: String,
+    /// The interface's number.
+    pub ifindex: IfIndex,
+    /// Inode of its network namespace.
+    pub netns: u64,
+    /// Where the gate is attached.
+    pub attach: AttachMode,
+    /// The kernel's number of the BPF map with the gate's counters.
+    pub counters_map_id: u32,
+    /// Whether the gate discards anything.
+    pub policy: Policy,
+    /// Nice value of the NAPI threads; `null` if weir leaves it alone.
+    pub nice: Option<Nice>,
+    /// Why NAPI is not polled by threads; `null` if it is.
+    pub not_threaded: Option<String>,
+    /// The NAPI threads.
+    pub napi_threads: Vec<i32>,
+    /// When protection began, RFC 3339.
+    pub since: String,
+    /// When this was written, RFC 3339.
+    pub updated: String,
+    /// Packets since protection began, by verdict.
+    pub verdicts: Vec<VerdictCount>,
+    /// The same packets, by reason.
+    pub reasons: Vec<ReasonCount>,
+    /// What happened in the last second.
+    pub rates: Rates,
+    /// What weir has turned, in that order.
+    pub knobs: Vec<KnobStatus>,
+}
+
+/// Packets under one verdict.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct VerdictCount {
+    /// The verdict.
+    pub verdict: String,
+    /// What it means.
+    pub description: String,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their Ethernet frames.
+    pub bytes: u64,
+}
+
+/// Packets under one reason.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReasonCount {
+    /// The reason.
+    pub reason: String,
+    /// The verdict that it belongs to.
+    pub verdict: String,
+    /// What it means.
+    pub description: String,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their Ethernet frames.
+    pub bytes: u64,
+}
+
+/// A knob that is turned.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct KnobStatus {
+    /// What is turned.
+    pub knob: String,
+    /// Its value before.
+    pub old: String,
+    /// Its value while weir runs.
+    pub new: String,
+}
+
+impl From<&Knob> for KnobStatus {
+    fn from(knob: &Knob) -> Self {
+        Self { knob: knob.object(), old: knob.old_value(), new: knob.new_value() }
+    }
+}
+
+/// Packets by verdict.
+pub fn by_verdict(counters: &Counters) -> Vec<VerdictCount> {
+    let count = |verdict: Verdict| {
+        let counter = counters.verdict(verdict);
+        VerdictCount {
+            verdict: verdict.name().into(),
+            description: verdict.description().into(),
+            packets: counter.packets,
+            bytes: counter.bytes,
+        }
+    };
+    Verdict::ALL.into_iter().map(count).collect()
+}
+
+/// Packets by reason.
+pub fn by_reason(counters: &Counters) -> Vec<ReasonCount> {
+    let count = |reason: Reason| {
+        let counter = counters.get(reason);
+        ReasonCount {
+            reason: reason.name().into(),
+            verdict: reason.verdict().name().into(),
+            description: reason.description().into(),
+            packets: counter.packets,
+            bytes: counter.bytes,
+        }
+    };
+    Reason::ALL.into_iter().map(count).collect()
+}
+
+impl InterfaceStatus {
+    /// Publishes the status.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn write(&self, dir: &RunDir) -> Result<()> {
+        let name = Key { netns: self.netns, ifindex: self.ifindex }.status_file();
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|error| malformed(dir, &name, error.to_string()))?;
+        dir.write(&name, PUBLIC, &text)
+    }
+
+    fn read(dir: &RunDir, key: &Key) -> Result<Option<Self>> {
+        let name = key.status_file();
+        let Some(text) = dir.read(&name)? else { return Ok(None) };
+        let mut status: Self = serde_json::from_str(&text)
+            .map_err(|error| malformed(dir, &name, error.to_string()))?;
+        if status.schema != SCHEMA {
+            return Err(malformed(dir, &name, format!("schema {}", status.schema)));
+        }
+        status.running = holder_of(dir, key) == Some(status.pid);
+        Ok(Some(status))
+    }
+}
+
+fn malformed(dir: &RunDir, name: &str, problem: String) -> Error {
+    Error::Malformed {
+        path: dir.path_of(name),
+        problem,
+        remedy: "use the `weir` that the daemon was started from".into(),
+    }
+}
+
+/// What `weir status --json` prints.
+#[derive(Debug, Serialize)]
+pub struct Overview {
+    /// Version of this shape.
+    pub schema: u32,
+    /// Protected interfaces, and those whose daemon has died.
+    pub interfaces: Vec<InterfaceStatus>,
+    /// Interfaces where knobs may still be turned although no daemon runs.
+    pub leftovers: Vec<Leftover>,
+}
+
+/// Knobs that a daemon has left turned.
+#[derive(Debug, Serialize)]
+pub struct Leftover {
+    /// The interface's number.
+    pub ifindex: IfIndex,
+    /// Inode of its network namespace.
+    pub netns: u64,
+    /// What the state file is called.
+    pub state_file: String,
+}
+
+impl Overview {
+    /// Reads what the daemons have published, in one network namespace or in all.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is not weir's.
+    pub fn read(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Self> {
+        let mut overview = Self { schema: SCHEMA, interfaces: vec![], leftovers: vec![] };
+        let Some(dir) = dir else { return Ok(overview) };
+        let names = dir.names()?;
+        let wanted = |key: &Key| netns.is_none_or(|netns| netns == key.netns);
+        let keys =
+            |suffix| names.iter().filter_map(move |name| Key::of_file(name, suffix)).filter(wanted);
+        for key in keys(STATUS_SUFFIX) {
+            // It may have gone since the directory was listed.
+            overview.interfaces.extend(InterfaceStatus::read(dir, &key)?);
+        }
+        for key in keys(STATE_SUFFIX) {
+            // Between its first knob and its first status, a daemon is running but not yet listed.
+            if holder_of(dir, &key).is_none() {
+                overview.leftovers.push(Leftover {
+                    ifindex: key.ifindex,
+                    netns: key.netns,
+                    state_file: dir.path_of(&key.state_file()).display().to_string(),
+                });
+            }
+        }
+        Ok(overview)
+    }
+}

@@ -1,0 +1,55 @@
+//! The `threaded` attribute of an interface, and how to put it back.
+
+use rustix::io::Errno;
+use weir_bpf::gate::{AttachRequest, Gate, Policy, QueueProbe};
+
+use crate::error::{Error, Result};
+use crate::host::Host;
+
+/// The attribute below `/sys/class/net/IFACE/`.
+pub const THREADED: &str = "threaded";
+
+/// The attribute's value now.
+///
+/// # Errors
+/// On a kernel before 5.12, or when the interface is gone.
+pub fn read(host: &Host, interface: &str) -> Result<String> {
+    Ok(host.sysfs.read(interface, THREADED)?.trim().to_owned())
+}
+
+/// Puts the attribute back.
+///
+/// The kernel refuses to change it on an interface that has no NAPI instance at that moment
+/// (`modify_napi_threaded()`), which is how a veth is as soon as its XDP program is gone. A daemon
+/// therefore puts threading back before it detaches the gate. After a killed daemon, whose link the
+/// kernel has removed, a gate that passes everything is attached for the moment of the write.
+///
+/// # Errors
+/// When the kernel refuses all the same: the interface is down.
+pub fn put_back(host: &Host, interface: &str, old: &str) -> Result<()> {
+    if read(host, interface)? == old {
+        return Ok(());
+    }
+    match host.sysfs.write(interface, THREADED, old) {
+        Err(error) if is_unsupported(&error) => {}
+        written => return Ok(written?),
+    }
+    let ifindex = host.links.index(interface)?;
+    if !host.links.info(ifindex)?.up {
+        return Err(Error::refused(
+            format!("{interface} is down and has no NAPI instances to switch back"),
+            format!("`ip link set {interface} up`, then `weir reset {interface}`"),
+        ));
+    }
+    let probe = QueueProbe::load()?;
+    let mut passive = Gate::load(&probe)?;
+    passive.configure(host.links.mac(ifindex)?, Policy::Off);
+    passive.attach(ifindex, interface, AttachRequest::Native)?;
+    Ok(host.sysfs.write(interface, THREADED, old)?)
+}
+
+/// Whether the kernel answered that the interface has nothing to thread.
+fn is_unsupported(error: &weir_bpf::Error) -> bool {
+    matches!(error, weir_bpf::Error::System { source, .. }
+        if source.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()))
+}

@@ -1,0 +1,304 @@
+//! A network of the test's own, and the real `weir` in it.
+//!
+//! Nothing here touches an interface that the test did not make. Without root the tests fail.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(missing_docs, reason = "the names say it, and nobody else uses them")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::netns::NetNs;
+use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::units::IfIndex;
+
+/// The binary under test.
+pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
+/// The protected interface, and its address.
+pub const NEAR: &str = "near";
+pub const NEAR_IP: &str = "198.18.0.1";
+pub const FAR_IP: &str = "198.18.0.2";
+pub const NEAR_IP6: &str = "2001:2::1";
+pub const FAR_IP6: &str = "2001:2::2";
+/// How long anything may take that has no promised time.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A host under test (`near`) and its peer (`far`), joined by a veth pair.
+pub struct Network {
+    pub near: NetNs,
+    pub far: NetNs,
+    pub ifindex: IfIndex,
+    /// How many packets the peer may send that the test has not asked for.
+    pub unasked_max: u64,
+    names: [String; 2],
+}
+
+impl Network {
+    pub fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |end| format!("weir-test-{}-{number}-{end}", std::process::id());
+        let names = [name("near"), name("far")];
+        let near = NetNs::create_named(&names[0]).unwrap();
+        let far = NetNs::create_named(&names[1]).unwrap();
+        let ifindex = near
+            .run(|| {
+                let links = Links::open().unwrap();
+                links.create_veth(NEAR, "far", Some(far.as_fd())).unwrap();
+                links.index(NEAR).unwrap()
+            })
+            .unwrap();
+        // IPv6 reports each of the peer's multicast groups once or twice, up to seconds later.
+        let network = Self { near, far, ifindex, unasked_max: 4, names };
+        network.bring_up();
+        network
+    }
+
+    /// A network where every packet is the test's own.
+    pub fn ipv4_only() -> Self {
+        let mut network = Self::new();
+        network.far.run(|| disable_ipv6("far")).unwrap().unwrap();
+        network.unasked_max = 0;
+        network
+    }
+
+    fn bring_up(&self) {
+        let up = |name: &str, addresses: [&str; 2]| {
+            quiet_ipv6(name).unwrap();
+            let links = Links::open().unwrap();
+            let ifindex = links.index(name).unwrap();
+            links.set_up(ifindex).unwrap();
+            links.add_address(ifindex, addresses[0].parse().unwrap(), 24).unwrap();
+            links.add_address(ifindex, addresses[1].parse().unwrap(), 64).unwrap();
+            links.mac(ifindex).unwrap()
+        };
+        let near_mac = self.near.run(|| up(NEAR, [NEAR_IP, NEAR_IP6])).unwrap();
+        let far_mac = self.far.run(|| up("far", [FAR_IP, FAR_IP6])).unwrap();
+        let know = |name: &str, addresses: &[&str], mac| {
+            let links = Links::open().unwrap();
+            let ifindex = links.index(name).unwrap();
+            for address in addresses {
+                links.add_neighbour(ifindex, address.parse().unwrap(), mac).unwrap();
+            }
+        };
+        self.near.run(|| know(NEAR, &[FAR_IP, FAR_IP6], far_mac)).unwrap();
+        // 198.18.0.9 is for the test that adds it later.
+        self.far.run(|| know("far", &[NEAR_IP, NEAR_IP6, "198.18.0.9"], near_mac)).unwrap();
+    }
+
+    /// Does something with the near end's interfaces.
+    pub fn links<T: Send>(&self, act: impl FnOnce(&Links, IfIndex) -> T + Send) -> T {
+        self.near.run(|| act(&Links::open().unwrap(), self.ifindex)).unwrap()
+    }
+
+    pub fn threaded(&self) -> String {
+        self.near.run(|| NetSysfs::open().unwrap().read(NEAR, "threaded").unwrap()).unwrap()
+    }
+
+    pub fn has_xdp(&self) -> bool {
+        self.links(|links, ifindex| links.xdp(ifindex).unwrap().is_some())
+    }
+
+    /// The NAPI threads of the protected interface.
+    pub fn napi_threads(&self) -> Vec<Pid> {
+        let threads = self.near.run(|| weir_bpf::sys::napi::napi_threads(self.ifindex, NEAR));
+        threads.unwrap().unwrap().into_iter().map(|thread| thread.pid).collect()
+    }
+
+    /// weir's files about this network.
+    pub fn files(&self) -> Vec<String> {
+        let prefix = format!("{}-", self.near.inode());
+        let Ok(entries) = std::fs::read_dir("/run/weir") else { return Vec::new() };
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.trim_start_matches('.').starts_with(&prefix)).collect()
+    }
+
+    /// Everything that weir turns is as the network was made.
+    pub fn is_untouched(&self) -> bool {
+        self.threaded() == "0" && !self.has_xdp() && self.files().is_empty()
+    }
+
+    pub fn assert_untouched(&self) {
+        assert_eq!(self.threaded(), "0");
+        assert!(!self.has_xdp());
+        assert_eq!(self.files(), [] as [&str; 0]);
+    }
+
+    /// Runs a `weir` command to its end.
+    pub fn weir(&self, arguments: &[&str]) -> Output {
+        self.near.run(|| Command::new(WEIR).args(arguments).output().unwrap()).unwrap()
+    }
+
+    /// What `weir status --json` says.
+    pub fn status(&self) -> Value {
+        let output = self.weir(&["status", "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The only interface in `weir status --json`.
+    pub fn interface_status(&self) -> Value {
+        let status = self.status();
+        assert_eq!(status["schema"], 1);
+        assert_eq!(status["interfaces"].as_array().unwrap().len(), 1, "{status}");
+        status["interfaces"][0].clone()
+    }
+
+    /// Packets under a reason, by the published status.
+    pub fn count(&self, reason: &str) -> u64 {
+        let status = self.interface_status();
+        let reasons = status["reasons"].as_array().unwrap();
+        let found = reasons.iter().find(|each| each["reason"] == reason);
+        found.unwrap_or_else(|| panic!("no reason {reason}"))["packets"].as_u64().unwrap()
+    }
+
+    pub fn near_socket(&self, address: &str) -> UdpSocket {
+        socket(&self.near, address)
+    }
+
+    pub fn far_socket(&self, address: &str) -> UdpSocket {
+        socket(&self.far, address)
+    }
+}
+
+fn socket(ns: &NetNs, address: &str) -> UdpSocket {
+    let address: SocketAddr = address.parse().unwrap();
+    let socket = ns.run(|| UdpSocket::bind(address).unwrap()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        // After a failed test, nothing of it stays in /run/weir.
+        let reset = || Command::new(WEIR).arg("reset").stdout(Stdio::null()).status();
+        let _ = self.near.run(|| wait(PATIENCE, || reset().is_ok_and(|status| status.success())));
+        for name in &self.names {
+            let _ = NetNs::delete_named(name);
+        }
+    }
+}
+
+/// A running `weir run near ...`. Dropping it kills it.
+pub struct Daemon {
+    child: Child,
+    lines: Receiver<String>,
+    messages: Option<JoinHandle<String>>,
+}
+
+impl Daemon {
+    /// Starts it, and waits until it protects the interface.
+    pub fn start(network: &Network, options: &[&str]) -> Self {
+        let daemon = Self::spawn(network, options);
+        let line = daemon.lines.recv_timeout(PATIENCE);
+        let ready: Value = match line {
+            Ok(line) => serde_json::from_str(&line).unwrap(),
+            Err(_) => panic!("weir did not get ready: {:?}", daemon.end()),
+        };
+        assert_eq!(ready["event"], "ready");
+        assert_eq!(ready["interfaces"][0]["interface"], NEAR);
+        wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+        daemon
+    }
+
+    fn spawn(network: &Network, options: &[&str]) -> Self {
+        let mut command = Command::new(WEIR);
+        command.args(["run", NEAR, "--json"]).args(options);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut stderr = child.stderr.take().unwrap();
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let messages = std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = stderr.read_to_string(&mut text);
+            text
+        });
+        Self { child, lines, messages: Some(messages) }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// The next status line.
+    pub fn line(&self) -> Value {
+        serde_json::from_str(&self.lines.recv_timeout(PATIENCE).unwrap()).unwrap()
+    }
+
+    /// Waits until it has ended; its exit status and messages.
+    pub fn end(mut self) -> (ExitStatus, String) {
+        let mut status = None;
+        wait_until("weir has ended", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        (status.unwrap(), self.messages.take().unwrap().join().unwrap())
+    }
+
+    /// Ctrl-C, and its last words.
+    pub fn interrupt(self) -> String {
+        self.signal(Signal::INT);
+        let (status, messages) = self.end();
+        assert!(status.success(), "{messages}");
+        messages
+    }
+
+    /// `kill -9`, reaped.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until the condition holds; whether it did in time.
+pub fn wait(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + limit;
+    while !condition() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// Waits until the condition holds; fails the test if it takes too long.
+pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
+    assert!(wait(PATIENCE, condition), "waited in vain until {what}");
+}
+
+/// A process by number.
+pub fn pid(number: &Value) -> Pid {
+    Pid::from_raw(number.as_i64().unwrap().try_into().unwrap()).unwrap()
+}
+
+/// Standard error of a command that failed with this exit code.
+pub fn failure(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}

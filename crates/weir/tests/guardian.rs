@@ -1,0 +1,147 @@
+//! Whatever dies, the host gets its knobs back.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+/// What `docs` promise for `kill -9`.
+const PROMISED: Duration = Duration::from_secs(1);
+
+fn guardian(network: &Network) -> Pid {
+    pid(&network.interface_status()["guardian_pid"])
+}
+
+/// Kills daemon and guardian so that neither sees the other's end.
+fn kill_both(network: &Network, daemon: Daemon) {
+    let guardian = guardian(network);
+    daemon.signal(Signal::STOP);
+    kill_process(guardian, Signal::KILL).unwrap();
+    daemon.kill();
+    // Its new parent reaps it.
+    wait_until("the guardian has ended", || test_kill_process(guardian).is_err());
+    assert_eq!(network.threaded(), "1");
+}
+
+#[test]
+fn a_killed_daemon_is_cleaned_up_after_within_a_second() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    assert_eq!(network.threaded(), "1");
+    let guardian = guardian(&network);
+    daemon.kill();
+    assert!(wait(PROMISED, || network.is_untouched()), "not restored: {:?}", network.files());
+    wait_until("the guardian has ended", || test_kill_process(guardian).is_err());
+}
+
+#[test]
+fn the_guardian_ends_with_the_daemon_and_ignores_the_terminal() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    let guardian = guardian(&network);
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::PIPE] {
+        kill_process(guardian, signal).unwrap();
+    }
+    let before = network.interface_status()["updated"].clone();
+    wait_until("another second has passed", || network.interface_status()["updated"] != before);
+    assert_eq!(guardian, self::guardian(&network));
+    daemon.interrupt();
+    wait_until("the guardian has ended", || test_kill_process(guardian).is_err());
+}
+
+#[test]
+fn a_killed_guardian_is_replaced_and_its_successor_does_the_same() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    let first = guardian(&network);
+    kill_process(first, Signal::KILL).unwrap();
+    let is_replaced = || {
+        let now = &network.interface_status()["guardian_pid"];
+        *now != 0 && pid(now) != first
+    };
+    wait_until("there is another guardian", is_replaced);
+    daemon.kill();
+    assert!(wait(PROMISED, || network.is_untouched()), "not restored: {:?}", network.files());
+}
+
+#[test]
+fn reset_restores_when_both_were_killed() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    kill_both(&network, daemon);
+
+    let status = network.status();
+    assert_eq!(status["interfaces"][0]["running"], false);
+    assert_eq!(status["leftovers"][0]["ifindex"], network.ifindex.0);
+    let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    assert!(text.contains("not running") && text.contains("weir reset"), "{text}");
+
+    let output = network.weir(&["reset", NEAR]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("near: put back") && said.contains("threaded 1 -> 0"), "{said}");
+    network.assert_untouched();
+
+    // Once more is the same as once.
+    let again = network.weir(&["reset"]);
+    assert!(again.status.success(), "{again:?}");
+    assert!(String::from_utf8(again.stdout).unwrap().contains("nothing to put back"));
+}
+
+#[test]
+fn the_next_run_restores_what_the_last_one_left() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    kill_both(&network, daemon);
+    let next = Daemon::start(&network, &[]);
+    let messages = next.interrupt();
+    assert!(messages.contains("near: put back"), "{messages}");
+    // What was recorded as the old value is the owner's, not the last weir's.
+    network.assert_untouched();
+}
+
+#[test]
+fn reset_tolerates_an_interface_that_is_gone() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    kill_both(&network, daemon);
+    network.links(|links, ifindex| links.delete(ifindex).unwrap());
+    let output = network.weir(&["reset", NEAR]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(network.files(), [] as [&str; 0]);
+}
+
+#[test]
+fn reset_leaves_a_running_daemon_alone() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    let refusal = failure(&network.weir(&["reset"]), 1);
+    assert!(refusal.contains(&format!("kill {}", daemon.pid().as_raw_nonzero())), "{refusal}");
+    assert_eq!(network.threaded(), "1");
+    daemon.interrupt();
+    network.assert_untouched();
+}
+
+#[test]
+fn an_interface_that_is_down_is_reset_once_it_is_up() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    // A veth that is down has no NAPI instance, and the kernel refuses to switch threading.
+    network.links(|links, ifindex| links.set_down(ifindex).unwrap());
+    daemon.signal(Signal::INT);
+    let (status, messages) = daemon.end();
+    assert_eq!(status.code(), Some(1));
+    assert!(messages.contains("near is down") && messages.contains("weir reset"), "{messages}");
+    assert_eq!(network.threaded(), "1");
+
+    let refusal = failure(&network.weir(&["reset"]), 1);
+    assert!(refusal.contains("ip link set near up"), "{refusal}");
+    network.links(|links, ifindex| links.set_up(ifindex).unwrap());
+    let output = network.weir(&["reset"]);
+    assert!(output.status.success(), "{output:?}");
+    network.assert_untouched();
+}

@@ -1,0 +1,179 @@
+//! What `weir run` turns, it turns back.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use common::*;
+use rustix::process::Signal;
+use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::sys::{ethtool, sched};
+use weir_bpf::units::{CpuId, Nice};
+
+#[test]
+fn the_gate_is_attached_and_the_status_says_so() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    assert!(network.has_xdp());
+    assert_eq!(network.threaded(), "1");
+    let threads = network.napi_threads();
+    assert!(!threads.is_empty());
+    for thread in &threads {
+        assert_eq!(sched::nice(*thread).unwrap(), Nice(19));
+    }
+
+    let status = network.interface_status();
+    assert_eq!(status["running"], true);
+    assert_eq!(status["interface"], NEAR);
+    assert_eq!(status["pid"], daemon.pid().as_raw_nonzero().get());
+    assert_eq!(status["attach"], "native");
+    assert_eq!(status["policy"], "on");
+    assert_eq!(status["nice"], 19);
+    assert_eq!(pid(&status["napi_threads"][0]), threads[0]);
+    assert_eq!(status["knobs"][0]["knob"], "threaded");
+    assert_eq!(
+        (&status["knobs"][0]["old"], &status["knobs"][0]["new"]),
+        (&"0".into(), &"1".into())
+    );
+    assert!(status["not_threaded"].is_null());
+    let reason = &status["reasons"][0];
+    assert!(!reason["description"].as_str().unwrap().is_empty());
+    assert_eq!(daemon.line()["event"], "status");
+
+    let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    assert!(text.contains("near  protected") && text.contains("VERDICT"), "{text}");
+    // Another namespace's status is not shown there.
+    let elsewhere = network
+        .far
+        .run(|| std::process::Command::new(WEIR).args(["status", "--json"]).output().unwrap());
+    let elsewhere: serde_json::Value = serde_json::from_slice(&elsewhere.unwrap().stdout).unwrap();
+    assert_eq!(elsewhere["interfaces"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn every_polite_signal_restores_exactly() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
+        let network = Network::new();
+        network.assert_untouched();
+        let daemon = Daemon::start(&network, &["--cpus", "0"]);
+        let thread = network.napi_threads()[0];
+        assert_eq!(sched::affinity(thread).unwrap(), [CpuId(0)]);
+        daemon.signal(signal);
+        let (status, messages) = daemon.end();
+        assert!(status.success(), "{messages}");
+        assert!(messages.contains("threaded 1 -> 0"), "{messages}");
+        assert!(messages.contains("packets seen; discarded: 0 udp-full"), "{messages}");
+        network.assert_untouched();
+    }
+}
+
+#[test]
+fn threads_that_were_there_before_get_their_weight_and_cpus_back() {
+    let network = Network::new();
+    // With GRO, a veth polls by NAPI without any XDP program, and keeps its threads.
+    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    let write = |value: &str| {
+        network.near.run(|| NetSysfs::open().unwrap().write(NEAR, "threaded", value)).unwrap()
+    };
+    write("1").unwrap();
+    let thread = network.napi_threads()[0];
+    let cpus = sched::affinity(thread).unwrap();
+    sched::set_nice(thread, Nice(5)).unwrap();
+
+    let daemon = Daemon::start(&network, &["--nice", "-3", "--cpus", "1"]);
+    assert_eq!(network.napi_threads(), [thread]);
+    assert_eq!(sched::nice(thread).unwrap(), Nice(-3));
+    assert_eq!(sched::affinity(thread).unwrap(), [CpuId(1)]);
+    daemon.interrupt();
+    assert_eq!(sched::nice(thread).unwrap(), Nice(5));
+    assert_eq!(sched::affinity(thread).unwrap(), cpus);
+    assert_eq!(network.threaded(), "1");
+    write("0").unwrap();
+    network.assert_untouched();
+}
+
+#[test]
+fn with_the_policy_off_weights_are_left_alone() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &["--policy", "off"]);
+    assert_eq!(network.threaded(), "1");
+    assert_eq!(sched::nice(network.napi_threads()[0]).unwrap(), Nice(0));
+    assert_eq!(network.interface_status()["policy"], "off");
+    daemon.interrupt();
+    network.assert_untouched();
+}
+
+#[test]
+fn the_gate_works_alone_where_threads_are_refused() {
+    let network = Network::new();
+    // In the stack, a veth has no NAPI instance that could be threaded.
+    let daemon = Daemon::start(&network, &["--attach", "generic"]);
+    let status = network.interface_status();
+    assert_eq!(status["attach"], "generic");
+    assert!(status["not_threaded"].is_string(), "{status}");
+    assert!(network.has_xdp());
+    assert!(daemon.interrupt().contains("NAPI stays in softirq"));
+    network.assert_untouched();
+}
+
+#[test]
+fn threads_made_anew_are_set_up_anew() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    let before = network.napi_threads();
+    network.links(|links, ifindex| {
+        links.set_down(ifindex).unwrap();
+        links.set_up(ifindex).unwrap();
+    });
+    wait_until("there is a new thread at nice 19", || {
+        let threads = network.napi_threads();
+        threads.iter().any(|thread| {
+            !before.contains(thread) && sched::nice(*thread).is_ok_and(|nice| nice == Nice(19))
+        })
+    });
+    daemon.interrupt();
+    network.assert_untouched();
+}
+
+#[test]
+fn an_interface_that_is_down_is_protected_once_it_is_up() {
+    let network = Network::new();
+    network.links(|links, ifindex| links.set_down(ifindex).unwrap());
+    let daemon = Daemon::start(&network, &[]);
+    network.links(|links, ifindex| links.set_up(ifindex).unwrap());
+    wait_until("there is a thread at nice 19", || {
+        let threads = network.napi_threads();
+        threads.first().is_some_and(|thread| sched::nice(*thread).is_ok_and(|n| n == Nice(19)))
+    });
+    let messages = daemon.interrupt();
+    assert!(messages.contains("near is down"), "{messages}");
+    network.assert_untouched();
+}
+
+#[test]
+fn an_interface_that_vanishes_ends_protection() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    network.links(|links, ifindex| links.delete(ifindex).unwrap());
+    let (status, messages) = daemon.end();
+    assert_eq!(status.code(), Some(1));
+    assert!(messages.contains("near has been removed or moved"), "{messages}");
+    assert_eq!(network.files(), [] as [&str; 0]);
+}
+
+#[test]
+fn the_interface_delivers_after_weir_as_before() {
+    let network = Network::new();
+    let receiver = network.near_socket("198.18.0.1:5000");
+    let sender = network.far_socket("198.18.0.2:0");
+    let delivers = || {
+        sender.send_to(b"packet", "198.18.0.1:5000").unwrap();
+        assert_eq!(receiver.recv(&mut [0; 16]).unwrap(), 6);
+    };
+    delivers();
+    let daemon = Daemon::start(&network, &[]);
+    delivers();
+    daemon.interrupt();
+    delivers();
+    network.assert_untouched();
+}

@@ -1,0 +1,109 @@
+//! What `weir run` does not do, and says why.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::process::Command;
+
+use common::*;
+use weir_bpf::gate::{AttachRequest, Gate, QueueProbe};
+
+#[test]
+fn a_second_daemon_is_refused_and_the_first_named() {
+    let network = Network::new();
+    let first = Daemon::start(&network, &[]);
+    let refusal = failure(&network.weir(&["run", NEAR]), 1);
+    assert!(refusal.contains(&format!("(pid {})", first.pid().as_raw_nonzero())), "{refusal}");
+    assert!(refusal.contains("weir status"), "{refusal}");
+    assert_eq!(network.interface_status()["running"], true);
+    first.interrupt();
+    network.assert_untouched();
+}
+
+#[test]
+fn another_xdp_program_is_never_replaced() {
+    let network = Network::new();
+    let probe = QueueProbe::load().unwrap();
+    let mut other = Gate::load(&probe).unwrap();
+    network
+        .near
+        .run(|| other.attach(network.ifindex, NEAR, AttachRequest::Native))
+        .unwrap()
+        .unwrap();
+    let id = |network: &Network| network.links(|links, at| links.xdp(at).unwrap().unwrap().prog_id);
+    let before = id(&network);
+    let refusal = failure(&network.weir(&["run", NEAR]), 1);
+    assert!(refusal.contains(&format!("id {before}")), "{refusal}");
+    assert!(refusal.contains("xdp off"), "{refusal}");
+    assert_eq!(id(&network), before);
+    other.detach();
+    network.assert_untouched();
+}
+
+#[test]
+fn an_unknown_interface_is_named() {
+    let network = Network::new();
+    let refusal = failure(&network.weir(&["run", NEAR, "nowhere0"]), 1);
+    assert!(refusal.contains("nowhere0") && refusal.contains("ip link"), "{refusal}");
+    network.assert_untouched();
+}
+
+#[test]
+fn the_loopback_is_refused() {
+    let network = Network::new();
+    let refusal = failure(&network.weir(&["run", "lo"]), 1);
+    assert!(refusal.contains("loopback"), "{refusal}");
+    assert_eq!(network.files(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_cpu_that_is_not_there_is_refused() {
+    let network = Network::new();
+    let refusal = failure(&network.weir(&["run", NEAR, "--cpus", "0,8000"]), 1);
+    assert!(refusal.contains("CPU 8000 is not online"), "{refusal}");
+    network.assert_untouched();
+}
+
+#[test]
+fn missing_capabilities_are_named() {
+    let network = Network::new();
+    let run = |dropped: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", dropped, "--inh-caps", "-all", WEIR, "run", NEAR]);
+        failure(&network.near.run(|| command.output().unwrap()).unwrap(), 1)
+    };
+    let refusal = run("-net_admin,-sys_nice");
+    assert!(refusal.contains("lacks CAP_NET_ADMIN, CAP_SYS_NICE;"), "{refusal}");
+    let refusal = run("-sys_admin,-bpf,-perfmon");
+    assert!(refusal.contains("lacks CAP_BPF, CAP_PERFMON;"), "{refusal}");
+    network.assert_untouched();
+}
+
+#[test]
+fn without_sys_admin_the_gate_still_works() {
+    let network = Network::new();
+    // /sys shows the host's interfaces then, not this namespace's: threading is out of reach.
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-sys_admin", "--inh-caps", "-all", WEIR, "run", NEAR]);
+    command.args(["--quiet"]).stderr(std::process::Stdio::null());
+    let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
+    wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+    assert!(network.interface_status()["not_threaded"].is_string());
+    assert!(network.has_xdp());
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::Signal::INT,
+    )
+    .unwrap();
+    assert!(child.wait().unwrap().success());
+    network.assert_untouched();
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    let network = Network::new();
+    for bad in [&["run"][..], &["run", NEAR, "--nice", "20"], &["nonsense"], &[]] {
+        failure(&network.weir(bad), 2);
+    }
+}
