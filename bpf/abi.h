@@ -47,9 +47,9 @@ struct weir_ipv6_address {
 struct weir_queue_slot {
 	__u64 sock; /* the kernel's struct sock *, only ever compared */
 	__u64 poll; /* the NAPI poll in which the gate last looked */
-	/* When the kernel last refused a packet, CLOCK_MONOTONIC, and its
-	 * charge. */
-	__u64 refused_ns;
+	/* When the charge below was learned, CLOCK_MONOTONIC. */
+	__u64 learned_ns;
+	/* Smallest charge of a packet that the kernel refused since then. */
 	__u32 truesize;
 	/* Bytes charged to the queue at the gate's last look. */
 	__u32 charged_seen;
@@ -59,10 +59,11 @@ struct weir_queue_slot {
 	__u32 pad[7];
 };
 
-/* Per CPU: the NAPI poll that is running, and when it began. */
+/* Per CPU: the NAPI poll that is running. */
 struct weir_poll {
-	__u64 number;
-	__u64 began_ns; /* CLOCK_MONOTONIC */
+	__u64 number;  /* polls that have ended */
+	__u64 clocked; /* 1 + number when now_ns was read */
+	__u64 now_ns;  /* CLOCK_MONOTONIC */
 };
 
 /* What a generated packet is made of. */

@@ -49,6 +49,12 @@ struct udp_sock {
 
 struct sk_buff {
 	unsigned int truesize;
+	unsigned char *head;
+	unsigned int end; /* an offset from head, on 64-bit kernels */
+};
+
+struct skb_shared_info {
+	unsigned short gso_segs;
 };
 
 #pragma clang attribute pop

@@ -8,13 +8,6 @@
 #include <stdbool.h>
 
 /*
- * How long a packet's charge is believed after the kernel last refused one. A
- * smaller packet may fit where the last refused one did not, so the kernel is
- * asked again (at the price of one batch of late drops) at least this often.
- */
-#define TRUESIZE_BELIEVED_NS 10000000ULL
-
-/*
  * Brings in_flight up to date. Memory that was charged since the last look are
  * packets that have arrived; memory given back means that the reader ran (in
  * steps of a quarter of the buffer, udp_rmem_release()), and what arrived
@@ -37,6 +30,16 @@ static __always_inline void queue_look(struct weir_queue_slot *slot, __u64 poll,
 	slot->charged_seen = charged;
 }
 
+/* The clock, read once per poll. */
+static __always_inline __u64 poll_clock(struct weir_poll *poll)
+{
+	if (poll->clocked <= poll->number) {
+		poll->clocked = poll->number + 1;
+		poll->now_ns = bpf_ktime_get_ns();
+	}
+	return poll->now_ns;
+}
+
 /*
  * The kernel's own test, __udp_enqueue_schedule_skb(): a packet is refused when
  * its charge does not fit and the queue is not empty. Admits it if it fits.
@@ -51,7 +54,7 @@ static __always_inline bool queue_admit(const struct sock *sk)
 	/* Never refused a packet: let the kernel decide. */
 	if (!poll || !slot || slot->sock != (__u64)sk || !slot->truesize)
 		return true;
-	if (poll->began_ns > slot->refused_ns + TRUESIZE_BELIEVED_NS)
+	if (poll_clock(poll) > slot->learned_ns + TRUESIZE_BELIEVED_NS)
 		return true;
 	/* Distinct over CPUs: none mistakes another's packets for its own. */
 	poll_id = poll->number << 16 | bpf_get_smp_processor_id();

@@ -11,6 +11,13 @@
 #include <bpf/bpf_helpers.h>
 
 /*
+ * How long a packet's charge is believed. A smaller packet may fit where those
+ * refused did not, so the kernel is asked again (at the price of one batch of
+ * late drops) at least this often.
+ */
+#define TRUESIZE_BELIEVED_NS 10000000ULL
+
+/*
  * Direct-mapped by the socket's addresses and ports. Two sockets that share a
  * slot evict each other; what is then forgotten (a truesize, packets in flight)
  * only ever makes the gate admit a packet that the kernel drops, never the

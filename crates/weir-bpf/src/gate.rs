@@ -17,7 +17,7 @@ use crate::units::{IfIndex, MacAddr};
 use crate::verdict::{Reason, Verdict};
 
 const LOAD_REMEDY: &str = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN) and a kernel \
-     with BTF, 6.11 or later (/sys/kernel/btf/vmlinux)";
+     with BTF, 6.10 or later (/sys/kernel/btf/vmlinux)";
 
 /// Most addresses of one family that an interface may have under the gate; packets to further ones
 /// pass. `WEIR_LOCAL_ADDRESSES` in `bpf/abi.h`.

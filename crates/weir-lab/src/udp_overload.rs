@@ -17,7 +17,7 @@ use crate::results::{
 use crate::stats::{bisect, median, median_of_some, spread};
 use crate::stop::Stop;
 use crate::trial::{self, Load};
-use crate::{goals, queue_depth, report};
+use crate::{goals, interrupts, queue_depth, report};
 
 /// Its name on the command line.
 pub const NAME: &str = "udp-overload";
@@ -264,13 +264,14 @@ fn describe_modes(bench: &Bench, plan: &Plan) -> Result<BTreeMap<Mode, ModeSetup
     for mode in &plan.modes {
         let attach =
             bench.start_daemon(*mode)?.map_or("none".into(), |daemon| daemon.attach.clone());
-        let (sut, generator) = (bench.sut_cpu, bench.generator_cpu);
+        let sut = bench.sut_cpu;
         let thread = |nice: &str| format!("CPU {sut}, NAPI thread at nice {nice}");
         let (poll, protocol) = match mode {
-            Mode::Stock => (
-                format!("CPU {generator}, softirq"),
-                format!("CPU {sut}, softirq (RPS, backlog queue)"),
-            ),
+            Mode::Stock => {
+                let every = interrupts::MODERATION.as_micros();
+                let softirq = format!("CPU {sut}, softirq (timer interrupt every {every} us)");
+                (softirq, format!("CPU {sut}, softirq"))
+            }
             Mode::Threaded | Mode::Gate | Mode::IdleWeir => (thread("0"), thread("0")),
             Mode::Niced | Mode::Weir => (thread("19"), thread("19")),
         };

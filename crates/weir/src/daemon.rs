@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use weir_bpf::sys::sched;
+use weir_bpf::units::Nice;
 
 use crate::console::Console;
 use crate::error::{Error, Result};
@@ -29,6 +31,30 @@ pub struct Daemon {
     lost: Vec<String>,
     failures: Vec<String>,
     last_trouble: String,
+}
+
+/// The daemon's weight while it only watches. The applications that it protects may share its CPU,
+/// and the fraction of a millisecond that it works each second would otherwise make them miss packets.
+const WATCHING: Nice = Nice(10);
+
+/// Gives this thread [`WATCHING`] weight until it is dropped. Where that is refused, things stay as
+/// they are.
+struct Light(Option<Nice>);
+
+impl Light {
+    fn become_light() -> Self {
+        let own = rustix::thread::gettid();
+        let before = sched::nice(own).ok().filter(|nice| *nice < WATCHING);
+        Self(before.filter(|_| sched::set_nice(own, WATCHING).is_ok()))
+    }
+}
+
+impl Drop for Light {
+    fn drop(&mut self) {
+        if let Some(before) = self.0 {
+            let _ = sched::set_nice(rustix::thread::gettid(), before);
+        }
+    }
 }
 
 /// What woke the loop.
@@ -69,6 +95,7 @@ impl Daemon {
     /// If an interface vanished, or something could not be put back.
     pub fn run(mut self) -> Result<()> {
         self.report.ready(&mut self.console, &self.interfaces);
+        let light = Light::become_light();
         // The first status is there at once.
         let mut next_tick = Instant::now();
         while !self.interfaces.is_empty() {
@@ -86,6 +113,8 @@ impl Daemon {
             }
             self.follow(&events.changed);
         }
+        // Putting things back is not to wait for the flood.
+        drop(light);
         self.finish()
     }
 

@@ -15,6 +15,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 
+use weir_bpf::sys::sched;
+use weir_bpf::units::Nice;
+
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::key::Key;
@@ -108,6 +111,8 @@ fn is_ready(child: &mut Child) -> Result<bool> {
 /// If it cannot get ready, or something cannot be put back; the state file then remains.
 pub fn run(parent: i32, keys: &[Key]) -> Result<()> {
     leave_the_terminal()?;
+    // A daemon that watches has little weight (see `daemon`); restoring is not to wait for the flood.
+    let _ = sched::set_nice(rustix::thread::gettid(), Nice(0));
     let daemon = watch_parent(parent)?;
     // All that can fail is opened now, while the daemon can still be told.
     let host = Host::open()?;
