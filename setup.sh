@@ -7,6 +7,7 @@ packages=(
   build-essential # linker, make
   clang-19        # compiles the BPF programs
   clang-format-19 # checks their style
+  iproute2        # ip, in the tests
   libbpf-dev      # bpf/bpf_helpers.h
   libelf-dev      # libbpf reads ELF objects
   linux-libc-dev  # packet headers

@@ -49,14 +49,16 @@ struct weir_queue_slot {
 	__u64 poll; /* the NAPI poll in which the gate last looked */
 	/* When the charge below was learned, CLOCK_MONOTONIC. */
 	__u64 learned_ns;
-	/* Smallest charge of a packet that the kernel refused since then. */
+	/* Smallest charge of a packet that the kernel refused since then... */
 	__u32 truesize;
-	/* Bytes charged to the queue at the gate's last look. */
-	__u32 charged_seen;
-	/* Packets admitted in this poll that were not charged at the last look.
+	/* ...and that packet's length as its UDP header gives it. */
+	__u32 udp_len;
+	/* Bytes charged to the queue that in_flight has been set off against.
 	 */
+	__u32 charged_seen;
+	/* Packets admitted in this poll that have not been charged yet. */
 	__u32 in_flight;
-	__u32 pad[7];
+	__u32 pad[6];
 };
 
 /* Per CPU: the NAPI poll that is running. */

@@ -41,6 +41,7 @@ struct sock {
 		atomic_t rmem_alloc;
 	} sk_backlog;
 	int sk_rcvbuf;
+	void *sk_filter;
 };
 
 struct udp_sock {
@@ -50,10 +51,12 @@ struct udp_sock {
 struct sk_buff {
 	unsigned int truesize;
 	unsigned char *head;
-	unsigned int end; /* an offset from head, on 64-bit kernels */
+	unsigned int end;	/* an offset from head, on 64-bit kernels */
+	__u16 transport_header; /* likewise */
 };
 
 struct skb_shared_info {
+	unsigned short gso_size;
 	unsigned short gso_segs;
 };
 

@@ -37,7 +37,8 @@ static __always_inline bool is_own_mac(const __u8 *mac)
 	       *(__u16 *)(mac + 4) == *(__u16 *)(interface.mac + 4);
 }
 
-static __always_inline enum weir_reason judge_socket(const void *bpf_sock)
+static __always_inline enum weir_reason judge_socket(const void *bpf_sock,
+						     __u32 udp_len)
 {
 	struct sock *sk = kernel_cast(bpf_sock, struct sock);
 	struct udp_sock *up = kernel_cast(bpf_sock, struct udp_sock);
@@ -46,19 +47,22 @@ static __always_inline enum weir_reason judge_socket(const void *bpf_sock)
 		return WEIR_REASON_UDP_SHARED;
 	if (up->encap_type)
 		return WEIR_REASON_UDP_ENCAP;
-	return queue_admit(sk) ? WEIR_REASON_UDP_ROOM : WEIR_REASON_UDP_FULL;
+	return queue_admit(sk, udp_len) ? WEIR_REASON_UDP_ROOM
+					: WEIR_REASON_UDP_FULL;
 }
 
 static __always_inline enum weir_reason
-judge_tuple(struct xdp_md *ctx, struct bpf_sock_tuple *tuple, __u32 len)
+judge_tuple(struct xdp_md *ctx, struct bpf_sock_tuple *tuple, __u32 tuple_len,
+	    __u32 udp_len)
 {
 	struct bpf_sock *bpf_sock;
 	enum weir_reason reason;
 
-	bpf_sock = bpf_sk_lookup_udp(ctx, tuple, len, BPF_F_CURRENT_NETNS, 0);
+	bpf_sock = bpf_sk_lookup_udp(ctx, tuple, tuple_len, BPF_F_CURRENT_NETNS,
+				     0);
 	if (!bpf_sock)
 		return WEIR_REASON_UDP_NO_SOCKET;
-	reason = judge_socket(bpf_sock);
+	reason = judge_socket(bpf_sock, udp_len);
 	bpf_sk_release(bpf_sock);
 	return reason;
 }
@@ -77,7 +81,7 @@ static __always_inline enum weir_reason judge_udp4(struct xdp_md *ctx,
 		return WEIR_REASON_OTHER_MAC;
 	if (!bpf_map_lookup_elem(&local_ipv4, &tuple.ipv4.daddr))
 		return WEIR_REASON_OTHER_ADDRESS;
-	return judge_tuple(ctx, &tuple, sizeof(tuple.ipv4));
+	return judge_tuple(ctx, &tuple, sizeof(tuple.ipv4), flow->udp_len);
 }
 
 static __always_inline enum weir_reason judge_udp6(struct xdp_md *ctx,
@@ -94,17 +98,18 @@ static __always_inline enum weir_reason judge_udp6(struct xdp_md *ctx,
 		return WEIR_REASON_OTHER_MAC;
 	if (!bpf_map_lookup_elem(&local_ipv6, tuple.ipv6.daddr))
 		return WEIR_REASON_OTHER_ADDRESS;
-	return judge_tuple(ctx, &tuple, sizeof(tuple.ipv6));
+	return judge_tuple(ctx, &tuple, sizeof(tuple.ipv6), flow->udp_len);
 }
 
-static __always_inline enum weir_reason judge(struct xdp_md *ctx)
+static __always_inline enum weir_reason judge(struct xdp_md *ctx,
+					      __u32 frame_len)
 {
 	struct cursor cursor = cursor_over(ctx);
 	struct flow flow = {};
 
 	if (interface.policy_off)
 		return WEIR_REASON_POLICY_OFF;
-	switch (parse(&cursor, &flow)) {
+	switch (parse(&cursor, &flow, frame_len)) {
 	case PARSE_UDP4:
 		return judge_udp4(ctx, &flow);
 	case PARSE_UDP6:
@@ -122,9 +127,10 @@ static const volatile __u8 verdict_of[WEIR_REASON_COUNT] = {
 SEC("xdp.frags")
 int gate(struct xdp_md *ctx)
 {
-	enum weir_reason reason = judge(ctx);
+	__u32 frame_len = bpf_xdp_get_buff_len(ctx);
+	enum weir_reason reason = judge(ctx, frame_len);
 
-	count(reason, bpf_xdp_get_buff_len(ctx));
+	count(reason, frame_len);
 	if (reason >= WEIR_REASON_COUNT)
 		return XDP_PASS;
 	return verdict_of[reason] == WEIR_VERDICT_DISCARD ? XDP_DROP : XDP_PASS;

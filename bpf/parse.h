@@ -30,6 +30,7 @@ struct flow {
 		struct ipv6hdr *ip6;
 	};
 	struct udphdr *udp;
+	__u32 udp_len; /* as the UDP header gives it, header included */
 	enum weir_reason reason;
 };
 
@@ -40,10 +41,26 @@ static __always_inline enum parse_result parse_stop(struct flow *flow,
 	return PARSE_STOP;
 }
 
-static __always_inline enum parse_result parse_udp4(struct cursor *cursor,
-						    struct flow *flow)
+/*
+ * The UDP header. A datagram that is longer than its IP packet or its frame is
+ * dropped by the kernel on the way to the socket (udp4_csum_init() and before).
+ */
+static __always_inline bool parse_udp(struct cursor *cursor, struct flow *flow,
+				      __u32 ip_payload_len, __u32 frame_left)
+{
+	flow->udp = cursor_take(cursor, sizeof(*flow->udp));
+	if (!flow->udp)
+		return false;
+	flow->udp_len = bpf_ntohs(flow->udp->len);
+	return flow->udp_len >= sizeof(*flow->udp) &&
+	       flow->udp_len <= ip_payload_len && ip_payload_len <= frame_left;
+}
+
+static __always_inline enum parse_result
+parse_udp4(struct cursor *cursor, struct flow *flow, __u32 frame_len)
 {
 	struct iphdr *ip = cursor_take(cursor, sizeof(*ip));
+	__u32 header_len;
 
 	if (!ip || ip->version != 4 || ip->ihl < IPV4_MIN_IHL)
 		return parse_stop(flow, WEIR_REASON_MALFORMED);
@@ -55,8 +72,10 @@ static __always_inline enum parse_result parse_udp4(struct cursor *cursor,
 			 IPV4_OPTIONS_LEN_MASK))
 		return parse_stop(flow, WEIR_REASON_MALFORMED);
 	flow->ip4 = ip;
-	flow->udp = cursor_take(cursor, sizeof(*flow->udp));
-	if (!flow->udp)
+	header_len = ip->ihl * 4;
+	if (bpf_ntohs(ip->tot_len) < header_len ||
+	    !parse_udp(cursor, flow, bpf_ntohs(ip->tot_len) - header_len,
+		       frame_len - ETH_HLEN - header_len))
 		return parse_stop(flow, WEIR_REASON_MALFORMED);
 	return PARSE_UDP4;
 }
@@ -75,8 +94,8 @@ static __always_inline bool is_ipv6_extension(__u8 next_header)
 	}
 }
 
-static __always_inline enum parse_result parse_udp6(struct cursor *cursor,
-						    struct flow *flow)
+static __always_inline enum parse_result
+parse_udp6(struct cursor *cursor, struct flow *flow, __u32 frame_len)
 {
 	struct ipv6hdr *ip = cursor_take(cursor, sizeof(*ip));
 
@@ -89,14 +108,15 @@ static __always_inline enum parse_result parse_udp6(struct cursor *cursor,
 	if (ip->nexthdr != IPPROTO_UDP)
 		return parse_stop(flow, WEIR_REASON_NOT_UDP);
 	flow->ip6 = ip;
-	flow->udp = cursor_take(cursor, sizeof(*flow->udp));
-	if (!flow->udp)
+	if (!parse_udp(cursor, flow, bpf_ntohs(ip->payload_len),
+		       frame_len - ETH_HLEN - sizeof(*ip)))
 		return parse_stop(flow, WEIR_REASON_MALFORMED);
 	return PARSE_UDP6;
 }
 
-static __always_inline enum parse_result parse(struct cursor *cursor,
-					       struct flow *flow)
+/* frame_len counts all buffers of the frame; the cursor is over the first. */
+static __always_inline enum parse_result
+parse(struct cursor *cursor, struct flow *flow, __u32 frame_len)
 {
 	struct ethhdr *eth = cursor_take(cursor, sizeof(*eth));
 
@@ -105,9 +125,9 @@ static __always_inline enum parse_result parse(struct cursor *cursor,
 	flow->mac_destination = eth->h_dest;
 	switch (eth->h_proto) {
 	case bpf_htons(ETH_P_IP):
-		return parse_udp4(cursor, flow);
+		return parse_udp4(cursor, flow, frame_len);
 	case bpf_htons(ETH_P_IPV6):
-		return parse_udp6(cursor, flow);
+		return parse_udp6(cursor, flow, frame_len);
 	case bpf_htons(ETH_P_8021Q):
 	case bpf_htons(ETH_P_8021AD):
 		return parse_stop(flow, WEIR_REASON_VLAN);

@@ -10,17 +10,36 @@
  */
 #include "compat.h"
 #include "queue_map.h"
+#include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
+#include <linux/udp.h>
 
 #define ENOMEM 12 /* over the socket's own limit; ENOBUFS is the host's */
 
-/* What one packet of this skb is charged; GRO may have merged several. */
-static __always_inline __u32 packet_charge(const struct sk_buff *skb)
+struct refused {
+	__u32 truesize;
+	__u32 udp_len;
+};
+
+/* One packet's charge and length. GRO may have merged several into the skb. */
+static __always_inline struct refused one_packet(const struct sk_buff *skb)
 {
 	struct skb_shared_info *shared = (void *)(skb->head + skb->end);
+	struct udphdr *udp = (void *)(skb->head + skb->transport_header);
 	__u32 packets = BPF_CORE_READ(shared, gso_segs);
+	__be16 len_be = 0;
 
-	return skb->truesize / (packets ?: 1);
+	if (packets > 1)
+		return (struct refused){
+			.truesize = skb->truesize / packets,
+			.udp_len =
+				BPF_CORE_READ(shared, gso_size) + sizeof(*udp),
+		};
+	bpf_probe_read_kernel(&len_be, sizeof(len_be), &udp->len);
+	return (struct refused){
+		.truesize = skb->truesize,
+		.udp_len = bpf_ntohs(len_be),
+	};
 }
 
 /* A UDP packet did not fit into its socket's queue: net/ipv4/udp.c. */
@@ -28,10 +47,14 @@ SEC("tp_btf/udp_fail_queue_rcv_skb")
 int BPF_PROG(udp_refused, int rc, struct sock *sk, struct sk_buff *skb)
 {
 	struct weir_queue_slot *slot = queue_slot(sk);
-	__u32 charge = packet_charge(skb);
+	struct refused refused = one_packet(skb);
 	__u64 now = bpf_ktime_get_ns();
 
 	if (rc != -ENOMEM || !slot)
+		return 0;
+	if (slot->sock == (__u64)sk &&
+	    now <= slot->learned_ns + TRUESIZE_BELIEVED_NS &&
+	    refused.truesize >= slot->truesize)
 		return 0;
 	if (slot->sock != (__u64)sk) {
 		slot->poll = 0;
@@ -39,12 +62,10 @@ int BPF_PROG(udp_refused, int rc, struct sock *sk, struct sk_buff *skb)
 		slot->learned_ns = 0;
 		slot->sock = (__u64)sk;
 	}
-	if (now > slot->learned_ns + TRUESIZE_BELIEVED_NS) {
-		slot->truesize = charge;
+	slot->truesize = refused.truesize;
+	slot->udp_len = refused.udp_len;
+	if (now > slot->learned_ns + TRUESIZE_BELIEVED_NS)
 		slot->learned_ns = now;
-	} else if (charge < slot->truesize) {
-		slot->truesize = charge;
-	}
 	return 0;
 }
 

@@ -8,26 +8,30 @@
 #include <stdbool.h>
 
 /*
- * Brings in_flight up to date. Memory that was charged since the last look are
- * packets that have arrived; memory given back means that the reader ran (in
- * steps of a quarter of the buffer, udp_rmem_release()), and what arrived
- * meanwhile cannot be told: then nothing is assumed to be in flight, which errs
- * towards admitting.
+ * Packets admitted in this poll that have not been charged yet. Memory that was
+ * charged since the last look are packets that have arrived; memory given back
+ * means that the reader ran (in steps of a quarter of the buffer,
+ * udp_rmem_release()), and what arrived meanwhile cannot be told: then nothing
+ * is assumed to be in flight, which errs towards admitting.
  */
-static __always_inline void queue_look(struct weir_queue_slot *slot, __u64 poll,
-				       __u32 charged)
+static __always_inline __u32 queue_in_flight(struct weir_queue_slot *slot,
+					     __u64 poll, __u32 charged,
+					     __u32 truesize)
 {
-	__u32 arrived;
+	__u32 in_flight = slot->in_flight, seen = slot->charged_seen, arrived;
 
-	if (slot->poll != poll || charged < slot->charged_seen) {
+	if (slot->poll != poll || charged < seen) {
 		slot->poll = poll;
-		slot->in_flight = 0;
-	} else {
-		arrived = (charged - slot->charged_seen) / slot->truesize;
-		slot->in_flight -=
-			arrived < slot->in_flight ? arrived : slot->in_flight;
+		slot->charged_seen = charged;
+		return 0;
 	}
-	slot->charged_seen = charged;
+	arrived = (charged - seen) / truesize;
+	if (arrived > in_flight)
+		arrived = in_flight;
+	/* The rest of a packet is set off with the next look. */
+	slot->charged_seen =
+		arrived == in_flight ? charged : seen + arrived * truesize;
+	return in_flight - arrived;
 }
 
 /* The clock, read once per poll. */
@@ -42,27 +46,39 @@ static __always_inline __u64 poll_clock(struct weir_poll *poll)
 
 /*
  * The kernel's own test, __udp_enqueue_schedule_skb(): a packet is refused when
- * its charge does not fit and the queue is not empty. Admits it if it fits.
+ * its charge does not fit and the queue is not empty. Admits it if it fits, or
+ * if it is not certain that it does not: a packet shorter than the one whose
+ * charge is known may be charged less.
  */
-static __always_inline bool queue_admit(const struct sock *sk)
+static __always_inline bool queue_admit(const struct sock *sk, __u32 udp_len)
 {
 	__u32 charged = sk->sk_backlog.rmem_alloc.counter, zero = 0;
 	struct weir_poll *poll = bpf_map_lookup_elem(&napi_polls, &zero);
 	struct weir_queue_slot *slot = queue_slot(sk);
+	__u32 truesize, in_flight;
 	__u64 poll_id;
 
-	/* Never refused a packet: let the kernel decide. */
-	if (!poll || !slot || slot->sock != (__u64)sk || !slot->truesize)
+	if (!poll || !slot)
 		return true;
-	if (poll_clock(poll) > slot->learned_ns + TRUESIZE_BELIEVED_NS)
+	/* Nothing refused, or too long ago: let the kernel decide. */
+	truesize = *(volatile __u32 *)&slot->truesize;
+	if (!truesize || udp_len < *(volatile __u32 *)&slot->udp_len ||
+	    poll_clock(poll) > slot->learned_ns + TRUESIZE_BELIEVED_NS)
+		return true;
+	/* After the charge was read: it is this socket's, not an evictor's. */
+	if (*(volatile __u64 *)&slot->sock != (__u64)sk)
 		return true;
 	/* Distinct over CPUs: none mistakes another's packets for its own. */
 	poll_id = poll->number << 16 | bpf_get_smp_processor_id();
-	queue_look(slot, poll_id, charged);
-	charged += slot->in_flight * slot->truesize;
-	if (charged && charged + slot->truesize > (__u32)sk->sk_rcvbuf)
+	in_flight = queue_in_flight(slot, poll_id, charged, truesize);
+	/* What a filter drops never arrives: only what is there counts. */
+	if (sk->sk_filter)
+		in_flight = 0;
+	slot->in_flight = in_flight;
+	charged += in_flight * truesize;
+	if (charged && charged + truesize > (__u32)sk->sk_rcvbuf)
 		return false;
-	slot->in_flight++;
+	slot->in_flight = in_flight + 1;
 	return true;
 }
 

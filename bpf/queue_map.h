@@ -19,10 +19,12 @@
 
 /*
  * Direct-mapped by the socket's addresses and ports. Two sockets that share a
- * slot evict each other; what is then forgotten (a truesize, packets in flight)
- * only ever makes the gate admit a packet that the kernel drops, never the
- * reverse.
+ * slot evict each other, and what is then forgotten (a truesize, packets in
+ * flight) makes the gate admit packets that the kernel drops. The seed keeps
+ * others from choosing ports that share a slot with a socket of their liking.
  */
+const volatile __u64 hash_seed;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WEIR_QUEUE_SLOTS);
@@ -47,11 +49,13 @@ static __always_inline struct weir_queue_slot *queue_slot(const struct sock *sk)
 	__u64 hash;
 	__u32 key;
 
-	hash = common->skc_addrpair ^ common->skc_portpair;
+	hash = hash_seed ^ common->skc_addrpair ^ common->skc_portpair;
 	hash ^= (__u64)common->skc_v6_daddr.in6_u.u6_addr32[3] << 32;
 	hash ^= (__u64)common->skc_v6_rcv_saddr.in6_u.u6_addr32[3] << 16;
-	hash *= 0x9e3779b97f4a7c15ULL; /* Knuth's multiplicative hashing */
-	key = hash >> 48 & (WEIR_QUEUE_SLOTS - 1);
+	/* The finalizer of MurmurHash3 (Appleby). */
+	hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdULL;
+	hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53ULL;
+	key = hash >> 40 & (WEIR_QUEUE_SLOTS - 1);
 	return bpf_map_lookup_elem(&queue_slots, &key);
 }
 

@@ -214,11 +214,4 @@ int traffic(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-/* Attached where the generator's frames arrive when nothing else is: counts. */
-SEC("xdp")
-int idle(struct xdp_md *ctx)
-{
-	return XDP_PASS;
-}
-
 char LICENSE[] SEC("license") = "GPL";

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramInput, libbpf_sys};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -111,6 +114,7 @@ impl Counters {
 /// The tracepoint programs that teach the gates what queues look like. One serves many gates.
 pub struct QueueProbe {
     skel: QueueSkel<'static>,
+    hash_seed: u64,
 }
 
 impl QueueProbe {
@@ -131,10 +135,15 @@ impl QueueProbe {
             }
         };
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = QueueSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let mut open = QueueSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        // Random for each process: std seeds its hash maps from the kernel.
+        let hash_seed = RandomState::new().build_hasher().finish();
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.hash_seed = hash_seed;
+        }
         let mut skel = open.load().map_err(failed("load"))?;
         skel.attach().map_err(failed("attach"))?;
-        Ok(Self { skel })
+        Ok(Self { skel, hash_seed })
     }
 }
 
@@ -163,6 +172,9 @@ impl Gate {
         // The skeleton borrows its storage: a few bytes per gate ever loaded are not given back.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = GateSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.hash_seed = probe.hash_seed;
+        }
         let shared = &probe.skel.maps;
         open.maps.queue_slots.reuse_fd(shared.queue_slots.as_fd()).map_err(failed("share"))?;
         open.maps.napi_polls.reuse_fd(shared.napi_polls.as_fd()).map_err(failed("share"))?;
@@ -244,27 +256,31 @@ impl Gate {
                     self.link = Some(link);
                     return Ok(*mode);
                 }
+                // EEXIST: one is attached in the other mode.
+                Err(error)
+                    if matches!(Errno::from_io_error(&error), Some(Errno::BUSY | Errno::EXIST)) =>
+                {
+                    return Err(Error::Refused {
+                        problem: format!("another XDP program is attached to {ifname}"),
+                        remedy: "see `ip link show`; weir never replaces one: whoever attached it \
+                                 must detach it first"
+                            .into(),
+                    });
+                }
                 Err(error) => {
-                    let busy = error.kind() == libbpf_rs::ErrorKind::AlreadyExists
-                        || error.to_string().contains("busy");
-                    if busy {
-                        return Err(Error::Refused {
-                            problem: format!("another XDP program is attached to {ifname}"),
-                            remedy:
-                                "see `ip link show`; weir never replaces one: whoever attached \
-                                     it must detach it first"
-                                    .into(),
-                        });
-                    }
                     refusal.get_or_insert(error);
                 }
             }
         }
+        let remedy = match request {
+            AttachRequest::Native => "try `--attach generic`, which every Ethernet interface takes",
+            AttachRequest::Auto | AttachRequest::Generic => "weir needs root (CAP_NET_ADMIN)",
+        };
         Err(Error::Bpf {
             operation: "attach the gate to",
             object: ifname.into(),
-            source: refusal.unwrap_or_else(|| std::io::Error::from_raw_os_error(0).into()),
-            remedy: Some("try `--attach generic`, which every Ethernet interface takes".into()),
+            source: refusal.unwrap_or_else(|| Errno::NOTSUP.into()).into(),
+            remedy: Some(remedy.into()),
         })
     }
 
@@ -390,11 +406,7 @@ fn counter_from(value: &[u8]) -> Counter {
 }
 
 #[allow(unsafe_code)]
-pub(crate) fn link_xdp(
-    program_fd: i32,
-    ifindex: IfIndex,
-    mode: AttachMode,
-) -> std::result::Result<OwnedFd, libbpf_rs::Error> {
+pub(crate) fn link_xdp(program_fd: i32, ifindex: IfIndex, mode: AttachMode) -> io::Result<OwnedFd> {
     let options = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
         flags: match mode {
@@ -413,7 +425,7 @@ pub(crate) fn link_xdp(
         )
     };
     if fd < 0 {
-        return Err(libbpf_rs::Error::from_raw_os_error(-fd));
+        return Err(io::Error::from_raw_os_error(-fd));
     }
     // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })

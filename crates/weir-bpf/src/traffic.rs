@@ -99,6 +99,7 @@ pub struct Generator {
     /// The program's global variables, memory that the kernel shares with this process.
     globals: *mut types::bss,
     frame_len: usize,
+    configured: [bool; FLOWS],
 }
 
 // SAFETY: `globals` points to a mapping that is never unmapped, and every access through it is a
@@ -133,14 +134,20 @@ impl Generator {
         }
         let skel = Box::leak(Box::new(skel));
         let program = skel.progs.traffic.as_fd();
-        let spare_link =
-            link_xdp(program.as_raw_fd(), spare, AttachMode::Native).map_err(failed("attach"))?;
+        let spare_link = link_xdp(program.as_raw_fd(), spare, AttachMode::Native)
+            .map_err(|source| failed("attach")(source.into()))?;
         let globals =
             skel.maps.bss_data.as_deref_mut().map(ptr::from_mut).ok_or_else(|| Error::Refused {
                 problem: "the traffic generator has no global variables".into(),
                 remedy: "this is a defect of weir: please report it".into(),
             })?;
-        Ok(Self { program, _spare_link: spare_link, globals, frame_len: 0 })
+        Ok(Self {
+            program,
+            _spare_link: spare_link,
+            globals,
+            frame_len: 0,
+            configured: [false; FLOWS],
+        })
     }
 
     /// Replaces all flows; they wait for [`Generator::start`]. Takes the generator exclusively, so
@@ -155,6 +162,7 @@ impl Generator {
         }
         let mut flows = [types::weir_traffic_flow::default(); FLOWS];
         self.frame_len = 0;
+        self.configured = std::array::from_fn(|index| index < specs.len());
         for (flow, spec) in flows.iter_mut().zip(specs) {
             let frame_len = template(spec, flow)?;
             self.frame_len = self.frame_len.max(frame_len);
@@ -182,7 +190,7 @@ impl Generator {
             ptr::write_volatile(&raw mut (*self.globals).start_ns, now_ns);
             for index in 0..FLOWS {
                 let flow = &raw mut (*self.globals).flows[index];
-                if (*flow).header != [0; 74] {
+                if self.configured[index] {
                     ptr::write_volatile(&raw mut (*flow).enabled, 1);
                 }
             }

@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::sched;
 use weir_bpf::traffic::{FlowSpec, Generator, Transport};
-use weir_bpf::units::{MacAddr, PacketsPerSec};
+use weir_bpf::units::{CpuId, MacAddr, PacketsPerSec};
 use weir_bpf::verdict::Reason;
 
 const OPEN: u16 = 5000;
@@ -57,13 +57,40 @@ impl Bench {
     }
 
     fn udp4(&self, destination: &str, port: u16) -> Vec<u8> {
+        self.udp4_with(destination, port, b"fourteen bytes")
+    }
+
+    fn udp4_with(&self, destination: &str, port: u16, payload: &[u8]) -> Vec<u8> {
         let ip = |text: &str| text.parse::<std::net::Ipv4Addr>().unwrap().octets();
         let builder = PacketBuilder::ethernet2(self.network.far_mac.0, self.network.near_mac.0)
             .ipv4(ip(FAR_IP4), ip(destination), 64)
             .udp(40_000, port);
         let mut packet = Vec::new();
-        builder.write(&mut packet, b"fourteen bytes").unwrap();
+        builder.write(&mut packet, payload).unwrap();
         packet
+    }
+
+    /// Floods the open port until `seen`; the kernel keeps telling what it charges for a packet.
+    fn while_flooded(&self, payload_len: u16, cpu: CpuId, mut seen: impl FnMut() -> bool) {
+        let network = &self.network;
+        let load = || Generator::load(network.far_ifindex, network.spare_ifindex).unwrap();
+        let mut generator = network.far.run(load).unwrap();
+        let flow = FlowSpec {
+            transport: Transport::Udp,
+            mac: (network.far_mac, network.near_mac),
+            address: (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap()),
+            random_address_bits: 0,
+            port: (40_000, OPEN),
+            random_port_bits: 0,
+            payload_len,
+            rate: Some(PacketsPerSec(20_000.0)),
+        };
+        generator.set_flows(&[flow]).unwrap();
+        let body = || {
+            generator.start();
+            wait_until("a full queue is seen", &mut seen);
+        };
+        generator.run_while(&network.far, Some(cpu), body).unwrap();
     }
 
     fn udp6(&self, destination: &str, port: u16) -> Vec<u8> {
@@ -151,6 +178,12 @@ fn every_packet_has_one_reason() {
         ("UDP header cut short", v4[..ip + 27].to_vec(), Reason::Malformed),
         ("IPv6 header cut short", v6[..ip + 39].to_vec(), Reason::Malformed),
         ("IPv6 UDP header cut short", v6[..ip + 47].to_vec(), Reason::Malformed),
+        ("UDP length beyond the IP packet", with(&v4, &[(ip + 24, &[0, 60])]), Reason::Malformed),
+        ("UDP length below its header", with(&v4, &[(ip + 24, &[0, 7])]), Reason::Malformed),
+        ("IPv4 length beyond the frame", with(&v4, &[(ip + 2, &[1, 0])]), Reason::Malformed),
+        ("IPv4 length below its header", with(&v4, &[(ip + 2, &[0, 19])]), Reason::Malformed),
+        ("IPv6 length beyond the frame", with(&v6, &[(ip + 4, &[1, 0])]), Reason::Malformed),
+        ("UDP in IPv6 of length 0", with(&v6, &[(ip + 44, &[0, 0])]), Reason::Malformed),
         ("Ethernet header alone", v4[..ETHERNET].to_vec(), Reason::Malformed),
     ];
     for (name, packet, reason) in cases {
@@ -202,27 +235,7 @@ fn a_full_queue_is_discarded_and_a_drained_one_is_not() {
     let neighbour = bench.network.bind(NEAR_IP4, OPEN + 1);
     let packet = bench.udp4(NEAR_IP4, OPEN);
 
-    let network = &bench.network;
-    let mut generator =
-        network.far.run(|| Generator::load(network.far_ifindex, network.spare_ifindex)).unwrap();
-    let generator = generator.as_mut().unwrap();
-    let flow = FlowSpec {
-        transport: Transport::Udp,
-        mac: (network.far_mac, network.near_mac),
-        address: (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap()),
-        random_address_bits: 0,
-        port: (40_000, OPEN),
-        random_port_bits: 0,
-        payload_len: 14,
-        rate: Some(PacketsPerSec(20_000.0)),
-    };
-    generator.set_flows(&[flow]).unwrap();
-    let body = || {
-        generator.start();
-        // While packets keep coming the kernel keeps telling what they are charged.
-        wait_until("a full queue is discarded", || bench.judge(&packet) == Reason::UdpFull);
-    };
-    generator.run_while(&network.far, Some(cpu), body).unwrap();
+    bench.while_flooded(14, cpu, || bench.judge(&packet) == Reason::UdpFull);
     assert_eq!(bench.judge(&bench.udp4(NEAR_IP4, OPEN + 1)), Reason::UdpRoom);
 
     let mut buffer = [0; 64];
@@ -233,4 +246,23 @@ fn a_full_queue_is_discarded_and_a_drained_one_is_not() {
     assert!(drained > 10, "{drained} packets were queued");
     assert_eq!(bench.judge(&packet), Reason::UdpRoom);
     drop(neighbour);
+}
+
+/// A packet that is shorter than the one that the kernel refused may be charged less, and fit.
+#[test]
+fn a_shorter_packet_is_left_to_the_kernel() {
+    let bench = Bench::new();
+    let cpu = *sched::online_cpus().unwrap().last().unwrap();
+    sched::pin_current_thread(cpu).unwrap();
+    let _full = bench.network.bind(NEAR_IP4, OPEN);
+    let long = bench.udp4_with(NEAR_IP4, OPEN, &[0; 1000]);
+    let longer = bench.udp4_with(NEAR_IP4, OPEN, &[0; 1400]);
+    let short = bench.udp4_with(NEAR_IP4, OPEN, &[0; 999]);
+    bench.while_flooded(1000, cpu, || {
+        // Within the time that the charge is believed: all three, one after the other.
+        bench.judge(&long) == Reason::UdpFull
+            && bench.judge(&short) == Reason::UdpRoom
+            && bench.judge(&longer) == Reason::UdpFull
+            && bench.judge(&short) == Reason::UdpRoom
+    });
 }

@@ -1,10 +1,12 @@
 //! `weir lab ...`.
 
+use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use weir_bpf::sys::caps::{self, Capability};
 use weir_bpf::units::PacketsPerSec;
 
@@ -44,15 +46,15 @@ enum LabCommand {
 #[derive(Debug, Args)]
 struct RunArgs {
     /// Experiments; `weir lab list` lists them.
-    #[arg(required = true)]
-    experiments: Vec<String>,
+    #[arg(required = true, value_enum)]
+    experiments: Vec<Name>,
     /// Modes to compare [default: all; with --quick: stock,threaded,niced,weir].
     #[arg(long, value_delimiter = ',', value_parser = parse_mode)]
     modes: Vec<Mode>,
     /// Offered rates in packets/s, such as 100k,1.5M,top.
     #[arg(long, value_delimiter = ',', value_parser = parse_rate)]
     rates: Vec<Rate>,
-    /// Length of each measured window, seconds [default: 2; with --quick: 0.25].
+    /// Length of each measured window, seconds [default: 2; with --quick: 0.2].
     #[arg(long, value_parser = parse_seconds)]
     seconds: Option<Duration>,
     /// Trials per point [default: 10; with --quick: 3].
@@ -84,6 +86,13 @@ struct RunArgs {
     rcvbuf: usize,
 }
 
+/// The experiments that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Name {
+    /// LRP fig. 3: an unmodified UDP receiver, flooded
+    UdpOverload,
+}
+
 fn parse_mode(text: &str) -> std::result::Result<Mode, String> {
     let all = || Mode::ALL.map(Mode::name).join(", ");
     Mode::ALL
@@ -106,56 +115,73 @@ fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
 pub fn run(args: LabArgs) -> Result<ExitCode> {
     match args.command {
         LabCommand::List => {
-            println!("{:14} LRP fig. 3: an unmodified UDP receiver, flooded", udp_overload::NAME);
+            for name in Name::value_variants() {
+                let Some(value) = name.to_possible_value() else { continue };
+                let help = value.get_help().map(ToString::to_string).unwrap_or_default();
+                print(&format!("{:14} {help}\n", value.get_name()))?;
+            }
             Ok(ExitCode::SUCCESS)
         }
         LabCommand::Run(args) => run_experiments(&args),
         LabCommand::Report { dir } => {
             let path = report::write_page(&report::read(&dir)?, &dir)?;
-            println!("wrote {}", path.display());
+            print(&format!("wrote {}\n", path.display()))?;
             Ok(ExitCode::SUCCESS)
         }
         LabCommand::Clean => {
+            check_privilege()?;
             let removed = topology::clean()?;
             for name in &removed {
-                println!("removed namespace {name}");
+                print(&format!("removed namespace {name}\n"))?;
             }
-            println!("{} namespaces removed", removed.len());
+            print(&format!("{} namespaces removed\n", removed.len()))?;
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
 fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
-    for name in &args.experiments {
-        if name != udp_overload::NAME {
-            return Err(Error::refused(
-                format!("there is no experiment {name:?}"),
-                "`weir lab list` lists them",
-            ));
-        }
-    }
     check_privilege()?;
+    if let Some(dir) = &args.out {
+        // Before the measurement, not after it.
+        fs::create_dir_all(dir)
+            .map_err(|source| Error::io("create", dir.display().to_string(), source))?;
+    }
     let stop = Stop::on_signals()?;
-    let progress = Progress::new(true);
-    let experiment = udp_overload::run(&plan(args), &stop, &progress)?;
-    present(args, &experiment)?;
-    let unmet = experiment.goals.iter().any(|goal| !goal.met);
+    let mut names = args.experiments.clone();
+    names.sort();
+    names.dedup();
+    let mut unmet = false;
+    for name in names {
+        let progress = Progress::new(true);
+        let outcome = match name {
+            Name::UdpOverload => udp_overload::run(&plan(args), &stop, &progress),
+        };
+        // What fails because the user stops the run is not the user's concern.
+        let experiment = outcome.or_else(|error| stop.check().and(Err(error)))?;
+        present(args, &experiment)?;
+        unmet |= experiment.goals.iter().any(|goal| !goal.met);
+    }
     Ok(if args.check && unmet { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn present(args: &RunArgs, experiment: &Experiment) -> Result<()> {
-    if args.json {
-        println!("{}", report::json(experiment)?);
-    } else {
-        println!("{}", report::table(experiment));
-    }
     if let Some(dir) = &args.out {
         for path in report::write(experiment, dir)? {
             eprintln!("wrote {}", path.display());
         }
     }
-    Ok(())
+    print(&if args.json { report::json(experiment)? } else { report::table(experiment) + "\n" })
+}
+
+/// Prints, where a reader that has gone (`| head`) is no failure.
+fn print(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::io("write to", "standard output", source))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_privilege() -> Result<()> {
@@ -181,10 +207,13 @@ fn check_privilege() -> Result<()> {
 
 fn plan(args: &RunArgs) -> Plan {
     let quick = args.quick;
-    let pick = |given: &Vec<Mode>, default: &[Mode]| {
-        if given.is_empty() { default.to_vec() } else { given.clone() }
+    let mut modes = match (args.modes.is_empty(), quick) {
+        (false, _) => args.modes.clone(),
+        (true, true) => vec![Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Weir],
+        (true, false) => Mode::ALL.to_vec(),
     };
-    let quick_modes = [Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Weir];
+    modes.sort();
+    modes.dedup();
     let rates = |text: &[&str]| -> Vec<Rate> {
         text.iter().filter_map(|rate| parse_rate(rate).ok()).collect()
     };
@@ -207,14 +236,14 @@ fn plan(args: &RunArgs) -> Plan {
     let bystander =
         if quick { rates(&["1.2M", "top"]) } else { rates(&["800k", "1.6M", "3.2M", "top"]) };
     Plan {
-        modes: pick(&args.modes, if quick { &quick_modes } else { &Mode::ALL }),
+        modes,
         rates: chosen.into_iter().map(to_flood).collect(),
         bystander_rates: bystander.into_iter().map(to_flood).collect(),
         repeats: args.repeats.unwrap_or(if quick { 3 } else { 10 }),
-        bystander_repeats: args.repeats.unwrap_or(if quick { 1 } else { 5 }),
+        bystander_repeats: args.repeats.unwrap_or(if quick { 3 } else { 5 }),
         bisection_steps: if quick { 5 } else { 9 },
         warm_up: Duration::from_millis(if quick { 50 } else { 300 }),
-        window: seconds(0.25, 2.0),
+        window: seconds(0.2, 2.0),
         bisection_window: Duration::from_millis(if quick { 100 } else { 1000 }),
         workload: Workload {
             app: args.app,

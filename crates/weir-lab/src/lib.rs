@@ -17,6 +17,7 @@ pub mod queue_depth;
 pub mod rates;
 pub mod report;
 pub mod results;
+pub mod setup;
 pub mod stats;
 pub mod stop;
 pub mod topology;

@@ -14,20 +14,35 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// The CPU of the system under test and the CPU of the generator: the two highest that are online,
-/// because interrupts of the machine's own devices tend to go to the lowest.
+/// The CPU of the system under test and the CPU of the generator: the highest that this process may
+/// use, because interrupts of the machine's own devices tend to go to the lowest, and on different
+/// cores where there are several, because two threads of one core slow each other down.
 ///
 /// # Errors
 /// With fewer than two CPUs.
 pub fn choose_cpus() -> Result<(CpuId, CpuId)> {
     let online = sched::online_cpus()?;
-    match online.as_slice() {
-        [.., generator, sut] => Ok((*sut, *generator)),
-        _ => Err(Error::refused(
-            format!("the lab needs 2 CPUs, one for the generator; {} online", online.len()),
-            "run it on a larger machine, or give this one a second CPU",
-        )),
-    }
+    // All that are allowed, not those that the shell chose: a cpuset cannot be widened, `taskset` can.
+    let own = rustix::thread::gettid();
+    let _ = sched::set_affinity(own, &online);
+    let allowed = sched::affinity(own)?;
+    let usable: Vec<CpuId> = online.into_iter().filter(|cpu| allowed.contains(cpu)).collect();
+    let [.., second, sut] = usable.as_slice() else {
+        return Err(Error::refused(
+            format!("the lab needs 2 CPUs, one for the generator; it may use {}", usable.len()),
+            "run it on a larger machine, or widen this process's cpuset (cpuset.cpus, AllowedCPUs)",
+        ));
+    };
+    let elsewhere = usable.iter().rev().find(|cpu| *cpu != sut && !share_a_core(*sut, **cpu));
+    Ok((*sut, *elsewhere.unwrap_or(second)))
+}
+
+/// Whether two CPUs are hardware threads of one core.
+pub fn share_a_core(one: CpuId, other: CpuId) -> bool {
+    let siblings = |cpu: CpuId| {
+        read(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
+    };
+    siblings(one).is_some_and(|list| siblings(other) == Some(list))
 }
 
 /// Describes this machine. What cannot be found out is left out or called `unknown`.
@@ -58,6 +73,7 @@ pub fn describe(sut: CpuId, generator: CpuId) -> Machine {
         mitigations: mitigations(),
         sut_cpu: sut.0,
         generator_cpu: generator.0,
+        shared_core: share_a_core(sut, generator),
     }
 }
 

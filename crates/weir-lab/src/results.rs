@@ -118,6 +118,8 @@ pub struct Machine {
     pub sut_cpu: u32,
     /// CPU of the generator and the controller.
     pub generator_cpu: u32,
+    /// Whether these two are hardware threads of one core.
+    pub shared_core: bool,
 }
 
 /// The application and the packets that it is sent.
@@ -132,13 +134,13 @@ pub struct Workload {
     pub payload_bytes: u32,
     /// The sockets' receive buffer, `SO_RCVBUF` as the kernel reports it.
     pub rcvbuf_bytes: u32,
-    /// How many of these packets the buffer holds on this path, counted.
+    /// How many of these packets the buffer holds, counted; the smallest of the modes.
     pub queue_depth_packets: u32,
-    /// Highest rate that the generator was seen to reach, packets/s.
-    pub generator_top_pps: f64,
+    /// Highest rate that the generator was seen to reach, packets/s; absent unless it was tried.
+    pub generator_top_pps: Option<f64>,
 }
 
-/// What ran where in one mode.
+/// What ran where in one mode, as read back from the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModeSetup {
@@ -156,6 +158,8 @@ pub struct ModeSetup {
     pub gro: bool,
     /// Receive packet steering mask of the receiving interface, hexadecimal.
     pub rps_cpus: String,
+    /// How many packets of this run the application's buffer holds on this path, counted.
+    pub queue_depth_packets: u32,
 }
 
 /// Median and range over a point's trials.
@@ -264,7 +268,7 @@ pub struct Ledger {
     pub nic_drop: u64,
     /// Discarded at the gate.
     pub discarded: u64,
-    /// Dropped from the per-CPU backlog queue (`netdev_max_backlog`), skb built.
+    /// Dropped between the driver and UDP: no memory for an skb, or a full backlog queue.
     pub late_backlog: u64,
     /// Dropped at the full socket, skb built (UDP `RcvbufErrors`).
     pub late_socket: u64,

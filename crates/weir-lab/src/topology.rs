@@ -1,12 +1,13 @@
 //! The lab's hosts: one generator namespace, and for each mode a namespace with the system under
 //! test, a veth pair between them.
 //!
-//! Every mode keeps its own host for the whole run, so that interleaving modes changes no setting
-//! between two measurements.
+//! Every mode keeps its own host for the whole run, so that interleaving modes moves no application
+//! and no address; only `weir run` and `stock`'s interrupts begin and end with each trial.
 
 use std::fs::{self, File, OpenOptions};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,8 @@ pub struct Host {
     pub netns_path: PathBuf,
     /// Interface files of its namespace.
     pub sysfs: NetSysfs,
+    /// Its interface.
+    pub ifindex: IfIndex,
     /// The generator's end of the pair.
     pub generator_ifindex: IfIndex,
     /// Its name.
@@ -141,33 +144,34 @@ impl Topology {
             netns,
             netns_path: Path::new("/run/netns").join(name),
             sysfs,
+            ifindex,
             generator_ifindex,
             generator_ifname,
             mac: (generator_mac, mac),
             address,
         };
-        host.configure(ifindex, sut)?;
+        host.configure(sut)?;
         Ok(host)
     }
 }
 
 impl Host {
     /// The settings that make the mode; weir's own modes are made by `weir run`.
-    fn configure(&self, ifindex: IfIndex, sut: CpuId) -> Result<()> {
+    fn configure(&self, sut: CpuId) -> Result<()> {
         match self.mode {
             Mode::Stock => {} // see `crate::interrupts`
-            Mode::Threaded => self.thread_napi(ifindex, sut, Nice(0))?,
-            Mode::Niced => self.thread_napi(ifindex, sut, Nice(19))?,
+            Mode::Threaded => self.thread_napi(sut, Nice(0))?,
+            Mode::Niced => self.thread_napi(sut, Nice(19))?,
             Mode::Gate | Mode::IdleWeir | Mode::Weir => {}
         }
         Ok(())
     }
 
-    fn thread_napi(&self, ifindex: IfIndex, sut: CpuId, nice: Nice) -> Result<()> {
+    fn thread_napi(&self, sut: CpuId, nice: Nice) -> Result<()> {
         self.sysfs.write(SUT_INTERFACE, "threaded", "1")?;
         let deadline = Instant::now() + NAPI_DEADLINE;
         loop {
-            let threads = self.netns.run(|| napi::napi_threads(ifindex, SUT_INTERFACE))??;
+            let threads = self.netns.run(|| napi::napi_threads(self.ifindex, SUT_INTERFACE))??;
             for thread in &threads {
                 sched::set_affinity(thread.pid, &[sut])?;
                 sched::set_nice(thread.pid, nice)?;
@@ -213,8 +217,14 @@ fn take_lock(prefix: &str) -> Result<(File, PathBuf)> {
     let failed = |source| Error::io("lock", LOCK_DIR, source);
     fs::create_dir_all(LOCK_DIR).map_err(failed)?;
     let path = Path::new(LOCK_DIR).join(prefix);
-    let file =
-        OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        // Nobody else may take the lock, and so keep `clean` from its work.
+        .mode(0o600)
+        .open(&path)
+        .map_err(failed)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|source| Error::io("lock", path.display().to_string(), source))?;
     Ok((file, path))
@@ -233,8 +243,7 @@ fn is_running(prefix: &str) -> bool {
 pub fn clean() -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for name in netns::list_named(PREFIX)? {
-        let owner: String = name[PREFIX.len()..].chars().take_while(char::is_ascii_digit).collect();
-        let prefix = format!("{PREFIX}{owner}");
+        let Some(prefix) = owner(&name) else { continue };
         if !is_running(&prefix) {
             NetNs::delete_named(&name)?;
             let _ = fs::remove_file(Path::new(LOCK_DIR).join(prefix));
@@ -242,4 +251,33 @@ pub fn clean() -> Result<Vec<String>> {
         }
     }
     Ok(removed)
+}
+
+/// The prefix of the lab run that a namespace is of: `weir-lab-PID` of `weir-lab-PID-NAME`. `None` for
+/// other people's names.
+fn owner(name: &str) -> Option<String> {
+    let (pid, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    let digits = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| format!("{PREFIX}{pid}"))
+}
+
+/// Whether another lab runs on this machine.
+pub fn another_runs() -> bool {
+    let own = format!("{PREFIX}{}", std::process::id());
+    let names = netns::list_named(PREFIX).unwrap_or_default();
+    names.iter().filter_map(|name| owner(name)).any(|prefix| prefix != own && is_running(&prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::owner;
+
+    #[test]
+    fn only_the_labs_own_names_have_an_owner() {
+        assert_eq!(owner("weir-lab-123-gen").as_deref(), Some("weir-lab-123"));
+        assert_eq!(owner("weir-lab-123-idle-weir").as_deref(), Some("weir-lab-123"));
+        for other in ["weir-lab-mine", "weir-lab-12x-gen", "weir-lab-12", "weir-lab--gen", "mine"] {
+            assert_eq!(owner(other), None, "{other}");
+        }
+    }
 }

@@ -7,17 +7,18 @@ use std::time::{Duration, Instant, SystemTime};
 use weir_bpf::units::PacketsPerSec;
 
 use crate::bench::{Bench, Workload};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::machine;
 use crate::progress::Progress;
 use crate::results::{
-    BystanderPoint, Experiment, Mode, ModeSetup, Point, SCHEMA, Summary, Trial,
-    Workload as WorkloadResult,
+    BystanderPoint, Experiment, Mode, Point, SCHEMA, Summary, Trial, Workload as WorkloadResult,
 };
-use crate::stats::{bisect, median, median_of_some, spread};
+use crate::setup;
+use crate::stats::{Bisection, median, median_of_some, spread};
 use crate::stop::Stop;
+use crate::topology;
 use crate::trial::{self, Load};
-use crate::{goals, interrupts, queue_depth, report};
+use crate::{goals, report};
 
 /// Its name on the command line.
 pub const NAME: &str = "udp-overload";
@@ -25,6 +26,15 @@ pub const NAME: &str = "udp-overload";
 const BYSTANDER_PPS: PacketsPerSec = PacketsPerSec(20_000.0);
 /// Loss that a partial-drop rate (PDR) may have: MLRsearch's 0.5 %.
 const PDR_LOSS: f64 = 0.005;
+/// Where the search for a loss-free rate begins and ends.
+const LOWEST_PPS: f64 = 20_000.0;
+const HIGHEST_PPS: f64 = 1_500_000.0;
+/// The generator's CPU was elsewhere for more than this share of what fell due.
+const MISSED_TOLERANCE: f64 = 0.01;
+/// What trials are for.
+const SWEEP: &str = "sweep";
+const BYSTANDER: &str = "bystander";
+const MLFRR: &str = "mlfrr";
 /// A point is marked where the SUT's speed differs by more than this from the run's median.
 const SPEED_TOLERANCE: f64 = 0.05;
 
@@ -56,11 +66,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// How many trials it takes.
+    /// About how many trials it takes.
     pub fn trials(&self) -> u64 {
         let sweep = self.rates.len() * self.repeats as usize;
         let bystander = self.bystander_rates.len() * self.bystander_repeats as usize;
-        (self.modes.len() * (sweep + bystander + self.bisection_steps as usize)) as u64
+        // About half of the rates that a search tries fail, and are tried twice.
+        let searches = if self.quick { 1 } else { 2 };
+        let search = searches * self.bisection_steps as usize * 3 / 2;
+        (self.modes.len() * (sweep + bystander + search)) as u64
     }
 }
 
@@ -74,58 +87,44 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<Experiment> 
     let cpus = machine::choose_cpus()?;
     progress.say("setting up namespaces and applications");
     let mut bench = Bench::set_up(&plan.modes, plan.workload, cpus)?;
-    let depth = queue_depth::count(&mut bench, plan.modes[0], stop)?;
-    let setup = describe_modes(&bench, plan)?;
+    let setup = setup::observe(&mut bench, &plan.modes, stop)?;
 
     progress.begin(plan.trials());
     let mut trials = Vec::new();
-    let mut trial = |mode, purpose: &str, flood, bystander, window| {
-        let rate: Option<PacketsPerSec> = flood;
-        progress.step(mode, purpose, rate.map(|rate| rate.0));
+    let mut trial = |mode, purpose: &str, flood: Option<PacketsPerSec>, window| {
+        progress.step(mode, purpose, flood.map(|rate| rate.0));
+        let bystander = (purpose == BYSTANDER).then_some(BYSTANDER_PPS);
         let load = Load { flood, bystander, warm_up: plan.warm_up, window };
         let done = trial::run(&mut bench, mode, purpose, load, stop)?;
         progress.done();
         trials.push(done.clone());
-        Ok::<Trial, crate::Error>(done)
+        Ok::<Trial, Error>(done)
     };
-    // Modes innermost: a machine whose speed drifts slows all of them alike.
-    for _ in 0..plan.repeats {
-        for rate in &plan.rates {
-            for mode in &plan.modes {
-                trial(*mode, "sweep", *rate, None, plan.window)?;
-            }
+    for (purpose, rates, repeats) in [
+        (SWEEP, &plan.rates, plan.repeats),
+        (BYSTANDER, &plan.bystander_rates, plan.bystander_repeats),
+    ] {
+        for (rate, mode) in interleaved(rates, &plan.modes, repeats) {
+            trial(mode, purpose, rate, plan.window)?;
         }
     }
-    for _ in 0..plan.bystander_repeats {
-        for rate in &plan.bystander_rates {
-            for mode in &plan.modes {
-                trial(*mode, "bystander", *rate, Some(BYSTANDER_PPS), plan.window)?;
+    let mut searches: BTreeMap<Mode, Search> =
+        plan.modes.iter().map(|mode| (*mode, Search::new(plan))).collect();
+    while searches.values().any(|search| search.next().is_some()) {
+        for (mode, search) in &mut searches {
+            if let Some(rate) = search.next() {
+                let rate = Some(PacketsPerSec(rate));
+                search.report(&trial(*mode, MLFRR, rate, plan.bisection_window)?);
             }
         }
-    }
-    let mut loss_free = BTreeMap::new();
-    for mode in &plan.modes {
-        let mut losses = Vec::new();
-        let pdr = bisect(20_000.0, 1_500_000.0, plan.bisection_steps, |rate| {
-            let done =
-                trial(*mode, "mlfrr", Some(PacketsPerSec(rate)), None, plan.bisection_window)?;
-            let offered = done.ledger.offered.max(1) as f64;
-            let loss = 1.0 - done.ledger.delivered as f64 / offered;
-            losses.push((rate, loss));
-            Ok::<_, crate::Error>(loss <= PDR_LOSS)
-        })?;
-        let lossy = losses.iter().filter(|(_, loss)| *loss > 0.0).map(|(rate, _)| *rate);
-        let first_lossy = lossy.fold(f64::INFINITY, f64::min);
-        let clean = losses.iter().filter(|(rate, loss)| *loss == 0.0 && *rate < first_lossy);
-        let ndr = clean.map(|(rate, _)| *rate).reduce(f64::max);
-        loss_free.insert(*mode, (pdr, ndr));
     }
     progress.finish();
 
     let series = series(plan, &trials);
     let summary: BTreeMap<Mode, Summary> =
-        series.iter().map(|(mode, points)| (*mode, summarise(points, loss_free[mode]))).collect();
+        series.iter().map(|(mode, points)| (*mode, summarise(points, &searches[mode]))).collect();
     let tops = series.values().flatten().filter(|point| point.target_pps.is_none());
+    let depths = setup.modes.values().map(|setup| setup.queue_depth_packets);
     let mut experiment = Experiment {
         schema: SCHEMA,
         experiment: NAME.into(),
@@ -138,11 +137,11 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<Experiment> 
             application: plan.workload.app.name().into(),
             packets: if plan.workload.ipv6 { "udp6" } else { "udp4" }.into(),
             payload_bytes: plan.workload.payload_len.into(),
-            rcvbuf_bytes: depth.rcvbuf_bytes,
-            queue_depth_packets: depth.packets,
-            generator_top_pps: tops.map(|point| point.offered_pps).fold(0.0, f64::max),
+            rcvbuf_bytes: setup.rcvbuf_bytes,
+            queue_depth_packets: depths.min().unwrap_or(0),
+            generator_top_pps: tops.map(|point| point.offered_pps).reduce(f64::max),
         },
-        setup,
+        setup: setup.modes,
         bystander: bystanders(plan, &trials),
         series,
         summary,
@@ -156,6 +155,55 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<Experiment> 
     experiment.sentence = report::sentence(&experiment);
     experiment.duration_s = began.elapsed().as_secs_f64();
     Ok(experiment)
+}
+
+/// Every rate in every mode, `repeats` times. Modes are innermost, so that a machine whose speed drifts
+/// slows all of them alike; their order rotates and the rates' order turns round from one repeat to
+/// the next, so that none always follows the same one.
+fn interleaved(
+    rates: &[Option<PacketsPerSec>],
+    modes: &[Mode],
+    repeats: u32,
+) -> Vec<(Option<PacketsPerSec>, Mode)> {
+    let mut order = Vec::new();
+    for repeat in 0..repeats as usize {
+        for position in 0..rates.len() {
+            let rate = if repeat % 2 == 0 { position } else { rates.len() - 1 - position };
+            for turn in 0..modes.len() {
+                order.push((rates[rate], modes[(turn + repeat + position) % modes.len()]));
+            }
+        }
+    }
+    order
+}
+
+/// The search for a mode's loss-free rates.
+struct Search {
+    partial_drop: Bisection,
+    /// Absent in a quick run, whose trials are too short to tell no loss from little.
+    no_drop: Option<Bisection>,
+}
+
+impl Search {
+    fn new(plan: &Plan) -> Self {
+        let bisection = Bisection::new(LOWEST_PPS, HIGHEST_PPS, plan.bisection_steps);
+        Self { partial_drop: bisection, no_drop: (!plan.quick).then_some(bisection) }
+    }
+
+    fn next(&self) -> Option<f64> {
+        self.partial_drop.next().or_else(|| self.no_drop.as_ref()?.next())
+    }
+
+    fn report(&mut self, trial: &Trial) {
+        let lost = trial.ledger.offered - trial.ledger.delivered;
+        let loss = lost as f64 / trial.ledger.offered.max(1) as f64;
+        let passed = |allowed: f64| (loss <= allowed).then_some(trial.offered_pps);
+        if self.partial_drop.next().is_some() {
+            self.partial_drop.report(passed(PDR_LOSS));
+        } else if let Some(no_drop) = &mut self.no_drop {
+            no_drop.report(passed(0.0));
+        }
+    }
 }
 
 fn of<'a>(
@@ -176,7 +224,7 @@ fn series(plan: &Plan, trials: &[Trial]) -> BTreeMap<Mode, Vec<Point>> {
     let fastest = loops.iter().copied().fold(f64::INFINITY, f64::min);
     let usual = fastest / median(loops);
     let point = |rate: &Option<PacketsPerSec>, mode| {
-        let trials = of(trials, mode, "sweep", *rate);
+        let trials = of(trials, mode, SWEEP, *rate);
         let median_of = |of: fn(&Trial) -> f64| median(trials.iter().map(|trial| of(trial)));
         let loop_ns = median_of(|t| t.sut_loop_ns);
         let sut_speed = if loop_ns > 0.0 { fastest / loop_ns } else { 0.0 };
@@ -205,7 +253,7 @@ fn series(plan: &Plan, trials: &[Trial]) -> BTreeMap<Mode, Vec<Point>> {
 
 fn bystanders(plan: &Plan, trials: &[Trial]) -> BTreeMap<Mode, Vec<BystanderPoint>> {
     let point = |rate: &Option<PacketsPerSec>, mode| {
-        let trials = of(trials, mode, "bystander", *rate);
+        let trials = of(trials, mode, BYSTANDER, *rate);
         let median_of = |of: fn(&Trial) -> f64| median(trials.iter().map(|trial| of(trial)));
         BystanderPoint {
             flood_target_pps: rate.map(|rate| rate.0),
@@ -223,13 +271,13 @@ fn bystanders(plan: &Plan, trials: &[Trial]) -> BTreeMap<Mode, Vec<BystanderPoin
         .collect()
 }
 
-fn summarise(points: &[Point], (pdr, ndr): (Option<f64>, Option<f64>)) -> Summary {
+fn summarise(points: &[Point], search: &Search) -> Summary {
     let peak_pps = points.iter().map(|point| point.delivered_pps).fold(0.0, f64::max);
     let highest = points.iter().max_by(|a, b| a.offered_pps.total_cmp(&b.offered_pps));
     let overload_pps = highest.map_or(0.0, |point| point.delivered_pps);
     Summary {
-        mlfrr_pps: pdr,
-        ndr_pps: ndr,
+        mlfrr_pps: search.partial_drop.best(),
+        ndr_pps: search.no_drop.as_ref().and_then(Bisection::best),
         peak_pps,
         overload_pps,
         retained: if peak_pps > 0.0 { overload_pps / peak_pps } else { 0.0 },
@@ -251,49 +299,28 @@ fn warnings(experiment: &Experiment) -> Vec<String> {
     if stolen > 0.02 {
         warnings.push(format!("the hypervisor took up to {:.0} % of the CPU", stolen * 100.0));
     }
+    let missed = |trial: &&Trial| {
+        let missed = trial.missed_by_generator as f64;
+        missed > MISSED_TOLERANCE * (missed + trial.ledger.offered as f64)
+    };
+    let short = experiment.trials.iter().filter(missed).count();
+    if short > 0 {
+        warnings.push(format!(
+            "in {short} of {} trials the generator's CPU was elsewhere for more than 1 % of the \
+             packets; those were not sent, and are not counted as offered",
+            experiment.trials.len()
+        ));
+    }
+    if experiment.machine.shared_core {
+        warnings.push("generator and tested system share a core: each slows the other down".into());
+    }
+    if topology::another_runs() {
+        warnings.push("another lab ran on this machine at the same time".into());
+    }
     if experiment.quick {
         warnings.push(
             "a quick run: 3 short trials per point; differences of a few percent are noise".into(),
         );
     }
     warnings
-}
-
-fn describe_modes(bench: &Bench, plan: &Plan) -> Result<BTreeMap<Mode, ModeSetup>> {
-    let mut setup = BTreeMap::new();
-    for mode in &plan.modes {
-        let attach =
-            bench.start_daemon(*mode)?.map_or("none".into(), |daemon| daemon.attach.clone());
-        let sut = bench.sut_cpu;
-        let thread = |nice: &str| format!("CPU {sut}, NAPI thread at nice {nice}");
-        let (poll, protocol) = match mode {
-            Mode::Stock => {
-                let every = interrupts::MODERATION.as_micros();
-                let softirq = format!("CPU {sut}, softirq (timer interrupt every {every} us)");
-                (softirq, format!("CPU {sut}, softirq"))
-            }
-            Mode::Threaded | Mode::Gate | Mode::IdleWeir => (thread("0"), thread("0")),
-            Mode::Niced | Mode::Weir => (thread("19"), thread("19")),
-        };
-        let gate = match mode {
-            Mode::Stock | Mode::Threaded | Mode::Niced => "none".into(),
-            Mode::IdleWeir => format!("CPU {sut}, in the NAPI thread, policy off"),
-            Mode::Gate | Mode::Weir => format!("CPU {sut}, in the NAPI thread"),
-        };
-        let file = |name: &str| {
-            let host = &bench.sut(*mode).host;
-            host.sysfs.read(crate::topology::SUT_INTERFACE, name)
-        };
-        let row = ModeSetup {
-            driver_poll: poll,
-            protocol,
-            gate,
-            application: format!("CPU {sut}, nice 0"),
-            attach,
-            gro: true,
-            rps_cpus: file("queues/rx-0/rps_cpus")?.trim().to_owned(),
-        };
-        setup.insert(*mode, row);
-    }
-    Ok(setup)
 }

@@ -15,7 +15,7 @@ use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 use weir_bpf::traffic::Stamp;
-use weir_bpf::units::CpuId;
+use weir_bpf::units::{CpuId, Nice};
 
 use crate::error::{Error, Result};
 use crate::histogram;
@@ -91,6 +91,9 @@ impl App {
 /// Arguments of the hidden `weir lab-worker` command.
 #[derive(Debug, clap::Args)]
 pub struct WorkerArgs {
+    /// Process that started it.
+    #[arg(long)]
+    parent: i32,
     /// Network namespace to enter.
     #[arg(long)]
     netns: PathBuf,
@@ -111,6 +114,12 @@ pub struct WorkerArgs {
 pub fn run(args: WorkerArgs) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|source| Error::io("tie to its parent", "the worker", source))?;
+    // The controller may have ended before the request above.
+    if rustix::process::getppid().map_or(0, |parent| parent.as_raw_pid()) != args.parent {
+        return Err(Error::refused("the lab has ended", "start it again"));
+    }
+    // Inherited from the controller, whose weight is raised.
+    sched::set_nice(rustix::thread::gettid(), Nice(0))?;
     NetNs::open(&args.netns)?.enter_current_thread()?;
     sched::pin_current_thread(CpuId(args.cpu))?;
     let shared = args.shared.map(SharedCounters::open).transpose()?;

@@ -1,11 +1,13 @@
 //! Starting workers and the daemon, and ending them.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use weir_bpf::gate::CountersReader;
@@ -20,8 +22,10 @@ const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
 fn command(netns: &Path, cpu: CpuId) -> Command {
     let mut command = Command::new("/proc/self/exe");
-    command.arg("lab-worker").arg("--netns").arg(netns).arg("--cpu").arg(cpu.0.to_string());
-    command.stdin(Stdio::null());
+    command.arg("lab-worker").arg("--parent").arg(std::process::id().to_string());
+    command.arg("--netns").arg(netns).arg("--cpu").arg(cpu.0.to_string());
+    // Not in the terminal's process group: Ctrl-C is for the controller, which ends them in order.
+    command.stdin(Stdio::null()).process_group(0);
     command
 }
 
@@ -118,28 +122,19 @@ impl Daemon {
             .args(["exec", "--"])
             .args(arguments)
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .map_err(|source| Error::io("start", object(), source))?;
-        let mut line = String::new();
-        let read = match child.stdout.take() {
-            Some(stdout) => {
-                let mut reader = BufReader::new(stdout);
-                let read = reader.read_line(&mut line);
-                // The daemon prints nothing more under --quiet, but its pipe must stay open.
-                child.stdout = Some(reader.into_inner());
-                read
-            }
-            None => Ok(0),
-        };
-        let ready: Option<Ready> = read.ok().and_then(|_| serde_json::from_str(&line).ok());
-        let interface = ready
-            .filter(|ready| ready.event == "ready")
-            .and_then(|ready| ready.interfaces.into_iter().next());
-        let Some(interface) = interface else {
+        let ready = read_ready(&mut child);
+        let Some(interface) = ready else {
             end(&mut child);
+            let mut message = String::new();
+            if let Some(mut stderr) = child.stderr.take() {
+                let _ = stderr.read_to_string(&mut message);
+            }
             return Err(Error::refused(
                 format!("`{}` did not come up", object()),
-                "its own message is above",
+                format!("it says: {}", message.trim()),
             ));
         };
         match CountersReader::open(interface.counters_map_id) {
@@ -150,6 +145,23 @@ impl Daemon {
             }
         }
     }
+}
+
+/// The daemon's first line, or `None` if none comes in time.
+fn read_ready(child: &mut Child) -> Option<ReadyInterface> {
+    let mut reader = BufReader::new(child.stdout.take()?);
+    let mut fds = [PollFd::new(reader.get_ref(), PollFlags::IN)];
+    let timeout = Timespec { tv_sec: START_DEADLINE.as_secs() as i64, tv_nsec: 0 };
+    // Interrupted by Ctrl-C: the daemon is ended, and the controller sees why.
+    if poll(&mut fds, Some(&timeout)) != Ok(1) {
+        return None;
+    }
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    // It prints nothing more under --quiet, but its pipe must stay open.
+    child.stdout = Some(reader.into_inner());
+    let ready: Ready = serde_json::from_str(&line).ok()?;
+    (ready.event == "ready").then_some(ready)?.interfaces.into_iter().next()
 }
 
 impl Drop for Daemon {

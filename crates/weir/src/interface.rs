@@ -16,6 +16,7 @@ use crate::host::Host;
 use crate::journal::TurnedKnob;
 use crate::key::Key;
 use crate::knob::Knob;
+use crate::notes;
 use crate::sample::{Rates, Sample, top_discard};
 use crate::status::{self, InterfaceStatus};
 use crate::threading;
@@ -60,6 +61,7 @@ pub struct Protected {
     attach: AttachMode,
     counters_map_id: u32,
     not_threaded: Option<String>,
+    notes: Vec<String>,
     since: String,
     last: Sample,
     ticks_since_change: u32,
@@ -110,6 +112,7 @@ impl Protected {
             attach,
             counters_map_id,
             not_threaded: None,
+            notes: notes::at_start(ifindex, &interface, attach, settings.policy),
             since: clock::timestamp(SystemTime::now()),
             last,
             ticks_since_change: 0,
@@ -220,6 +223,7 @@ impl Protected {
             nice: self.threads.nice(),
             not_threaded: self.not_threaded.clone(),
             napi_threads: self.threads.pids(),
+            notes: self.notes.clone(),
             since: self.since.clone(),
             updated: clock::timestamp(SystemTime::now()),
             verdicts: status::by_verdict(&self.last.gate),
@@ -261,6 +265,11 @@ impl Protected {
         format!("protecting {} ({} XDP{policy}; {threads})", self.interface(), self.attach)
     }
 
+    /// What its user should know besides, found out when protection began.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// Puts everything back and says what there was to say.
     pub fn finish(mut self) -> Farewell {
         self.threads.put_back();
@@ -300,10 +309,12 @@ pub struct Tick {
 }
 
 fn sample(host: &Host, claim: &Claim, gate: &Gate) -> Result<Sample> {
+    let link = host.links.stats(claim.ifindex)?;
     Ok(Sample {
         at: Instant::now(),
         gate: gate.counters()?,
-        nic_dropped: host.links.stats(claim.ifindex)?.rx_dropped,
+        ring_dropped: link.ring_dropped(),
+        interface_dropped: link.rx_dropped,
         late_dropped: udp_late_drops()?,
     })
 }

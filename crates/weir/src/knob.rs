@@ -148,6 +148,6 @@ impl fmt::Display for Knob {
 /// The thread's number, if that number still means this NAPI thread. A thread that has ended may have
 /// been followed by anybody's process.
 fn living(thread: &Task) -> Option<Pid> {
-    let same = Task::with_pid(thread.pid).as_ref() == Some(thread);
-    (same && thread.is_napi_thread()).then(|| Pid::from_raw(thread.pid)).flatten()
+    let same = Task::napi_thread(thread.pid).as_ref() == Some(thread);
+    same.then(|| Pid::from_raw(thread.pid)).flatten()
 }

@@ -104,19 +104,26 @@ impl Drop for Lock {
 
 /// Who holds an interface's lock. Looks without touching the lock, and needs no privilege: a reader
 /// that locked, were it for a moment, would be in the daemon's way.
-pub fn holder_of(dir: &RunDir, key: &Key) -> Option<i32> {
-    let inode = dir.inode(&key.lock_file())?;
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().find_map(|line| whole_file_holder(line, inode))
+///
+/// More than one only where the lock file's device cannot be told: anybody can hold a lock on a file
+/// with the same inode number elsewhere, so the caller looks for the process that it knows of.
+pub fn holders_of(dir: &RunDir, key: &Key) -> Vec<i32> {
+    let Some(inode) = dir.inode(&key.lock_file()) else { return Vec::new() };
+    let device = dir.device();
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    locks.lines().filter_map(|line| whole_file_holder(line, device, inode)).collect()
 }
 
-/// From a line of `/proc/locks`: `1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF`. The device is not
-/// compared: on overlay file systems it is not the one that stat(2) tells.
-fn whole_file_holder(line: &str, inode: u64) -> Option<i32> {
+/// From a line of `/proc/locks`: `1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF`, with the device in
+/// hexadecimal digits.
+fn whole_file_holder(line: &str, device: Option<(u32, u32)>, inode: u64) -> Option<i32> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let [_, "FLOCK", _, "WRITE", holder, file, ..] = fields[..] else { return None };
-    let file_inode: u64 = file.rsplit(':').next()?.parse().ok()?;
-    if file_inode == inode { holder.parse().ok() } else { None }
+    let [major, minor, file_inode] = file.split(':').collect::<Vec<_>>()[..] else { return None };
+    let number = |digits| u32::from_str_radix(digits, 16).ok();
+    let file_device = (number(major)?, number(minor)?);
+    let same = file_inode.parse() == Ok(inode) && device.is_none_or(|device| device == file_device);
+    if same { holder.parse().ok() } else { None }
 }
 
 fn is_current(dir: &RunDir, name: &str, fd: &OwnedFd) -> bool {
@@ -157,28 +164,34 @@ mod tests {
         let key = Key { netns: 1, ifindex: IfIndex(2) };
         let me = i32::try_from(std::process::id()).unwrap();
 
-        assert_eq!(holder_of(&dir, &key), None);
+        assert_eq!(holders_of(&dir, &key), [] as [i32; 0]);
         let Attempt::Held(lock) = Lock::take(&dir, &key, Purpose::Protect).unwrap() else {
             panic!("not held");
         };
-        assert_eq!(holder_of(&dir, &key), Some(me));
+        assert_eq!(holders_of(&dir, &key), [me]);
         let Attempt::Protected { pid } = Lock::take(&dir, &key, Purpose::Restore).unwrap() else {
             panic!("held twice");
         };
         assert_eq!(pid, me);
 
         drop(lock);
-        assert_eq!(holder_of(&dir, &key), None);
+        assert_eq!(holders_of(&dir, &key), [] as [i32; 0]);
         assert_eq!(dir.names().unwrap(), [] as [&str; 0]);
     }
 
     #[test]
     fn lines_of_proc_locks_are_understood() {
-        let holder = |line| whole_file_holder(line, 13393);
-        assert_eq!(holder("5: FLOCK  ADVISORY  WRITE 708 fe:00:13393 0 EOF"), Some(708));
-        assert_eq!(holder("5: FLOCK  ADVISORY  WRITE 708 fe:00:13394 0 EOF"), None);
-        assert_eq!(holder("5: -> FLOCK ADVISORY WRITE 708 fe:00:13393 0 EOF"), None);
-        assert_eq!(holder("5: POSIX ADVISORY WRITE 708 fe:00:13393 0 EOF"), None);
+        let holder = |line| whole_file_holder(line, Some((0xfe, 0x1a)), 13393);
+        assert_eq!(holder("5: FLOCK  ADVISORY  WRITE 708 fe:1a:13393 0 EOF"), Some(708));
+        assert_eq!(holder("5: FLOCK  ADVISORY  WRITE 708 fe:1a:13394 0 EOF"), None);
+        assert_eq!(holder("5: FLOCK  ADVISORY  WRITE 708 fe:1b:13393 0 EOF"), None);
+        assert_eq!(holder("5: FLOCK  ADVISORY  WRITE 708 00:1a:13393 0 EOF"), None);
+        assert_eq!(holder("5: -> FLOCK ADVISORY WRITE 708 fe:1a:13393 0 EOF"), None);
+        assert_eq!(holder("5: POSIX ADVISORY WRITE 708 fe:1a:13393 0 EOF"), None);
+        assert_eq!(holder("5: FLOCK  ADVISORY  WRITE 708 <none>:0 0 EOF"), None);
         assert_eq!(holder(""), None);
+        // Where the device cannot be told, the inode number has to do.
+        let line = "5: FLOCK  ADVISORY  WRITE 708 00:1b:13393 0 EOF";
+        assert_eq!(whole_file_holder(line, None, 13393), Some(708));
     }
 }

@@ -14,6 +14,7 @@ mod journal;
 mod key;
 mod knob;
 mod lock;
+mod notes;
 mod privilege;
 mod report;
 mod restore;
@@ -37,7 +38,8 @@ fn main() -> ExitCode {
     match dispatch(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("weir: {error:#}");
+            // Each message has its cause in it.
+            eprintln!("weir: {error}");
             ExitCode::FAILURE
         }
     }

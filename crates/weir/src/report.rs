@@ -107,12 +107,13 @@ fn text(time: &str, tick: &Tick) -> String {
     let reason = tick.top_discard.map(|reason| format!(" ({})", reason.name())).unwrap_or_default();
     format!(
         "{time}Z {}  seen {:.0}/s  passed {:.0}/s  discarded {:.0}/s{reason}  ring drops {:.0}/s  \
-         UDP late drops {:.0}/s",
+         interface drops {:.0}/s  UDP late drops {:.0}/s",
         tick.interface,
         rates.seen_pps.0,
         rates.passed_pps.0,
         rates.discarded_pps.0,
-        rates.nic_drop_pps.0,
+        rates.ring_drop_pps.0,
+        rates.interface_drop_pps.0,
         rates.late_drop_pps.0,
     )
 }

@@ -43,6 +43,9 @@ pub fn run(args: &RunArgs) -> Result<()> {
     for claim in claims {
         let interface = Protected::start(&host, claim, &probe, &settings, &mut console)?;
         console.say(&interface.describe());
+        for note in interface.notes() {
+            console.say(&format!("{}: {note}", interface.interface()));
+        }
         protected.push(interface);
     }
     let report = Report::of(args);

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
@@ -183,10 +183,34 @@ impl RunDir {
         Some(stat.st_ino)
     }
 
+    /// The file system's own device number, as `/proc/locks` has it; `None` if it cannot be told.
+    ///
+    /// Not the one that stat(2) tells, which on btrfs is the subvolume's and on overlayfs may be a
+    /// lower layer's: the mount table names the device of the superblock (`show_mountinfo()`), and so
+    /// does `/proc/locks` (`lock_get_status()`).
+    pub(crate) fn device(&self) -> Option<(u32, u32)> {
+        let wanted = StatxFlags::MNT_ID;
+        let stat = rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, wanted).ok()?;
+        // A kernel before 5.8 does not tell the mount.
+        if stat.stx_mask & wanted.bits() == 0 {
+            return None;
+        }
+        let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
+        mounts.lines().find_map(|line| mount_device(line, stat.stx_mnt_id))
+    }
+
     /// A file's full name, for messages.
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
+}
+
+/// From a line of `/proc/PID/mountinfo`: `36 35 98:0 /mnt1 /mnt2 rw,noatime ...`.
+fn mount_device(line: &str, mount: u64) -> Option<(u32, u32)> {
+    let mut fields = line.split_ascii_whitespace();
+    let id: u64 = fields.next()?.parse().ok()?;
+    let (major, minor) = fields.nth(1)?.split_once(':')?;
+    if id == mount { Some((major.parse().ok()?, minor.parse().ok()?)) } else { None }
 }
 
 /// What a file is called until it is complete.

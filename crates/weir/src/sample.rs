@@ -14,8 +14,10 @@ pub struct Sample {
     pub at: Instant,
     /// The gate's.
     pub gate: Counters,
-    /// Packets that the interface dropped itself, such as for want of room in its ring.
-    pub nic_dropped: u64,
+    /// Packets for which the NIC's receive ring had no room.
+    pub ring_dropped: u64,
+    /// Packets that the interface counts as received but dropped.
+    pub interface_dropped: u64,
     /// UDP packets that the kernel dropped at a full socket, in the whole network namespace.
     pub late_dropped: u64,
 }
@@ -29,8 +31,12 @@ pub struct Rates {
     pub passed_pps: PacketsPerSec,
     /// Packets dropped at the gate.
     pub discarded_pps: PacketsPerSec,
-    /// Packets that the interface dropped itself.
-    pub nic_drop_pps: PacketsPerSec,
+    /// Packets for which the NIC's receive ring had no room: `rx_missed_errors` and
+    /// `rx_fifo_errors` of the interface. A veth counts those among the interface drops.
+    pub ring_drop_pps: PacketsPerSec,
+    /// Packets that the interface counts as received but dropped: its `rx_dropped`. Some drivers
+    /// (`virtio_net`) count the gate's discards here too.
+    pub interface_drop_pps: PacketsPerSec,
     /// UDP packets that the kernel dropped at a full socket, in the whole network namespace.
     pub late_drop_pps: PacketsPerSec,
 }
@@ -51,7 +57,8 @@ impl Rates {
             seen_pps: rate(earlier.gate.total().packets, later.gate.total().packets),
             passed_pps: verdict(Verdict::Pass),
             discarded_pps: verdict(Verdict::Discard),
-            nic_drop_pps: rate(earlier.nic_dropped, later.nic_dropped),
+            ring_drop_pps: rate(earlier.ring_dropped, later.ring_dropped),
+            interface_drop_pps: rate(earlier.interface_dropped, later.interface_dropped),
             late_drop_pps: rate(earlier.late_dropped, later.late_dropped),
         }
     }
@@ -79,18 +86,26 @@ mod tests {
     #[test]
     fn rates_are_per_second_and_never_negative() {
         let at = Instant::now();
-        let earlier = Sample { at, gate: Counters::default(), nic_dropped: 100, late_dropped: 7 };
+        let earlier = Sample {
+            at,
+            gate: Counters::default(),
+            ring_dropped: 100,
+            interface_dropped: 10,
+            late_dropped: 7,
+        };
         let later = Sample {
             at: at + Duration::from_millis(500),
-            nic_dropped: 150,
+            ring_dropped: 150,
+            interface_dropped: 30,
             late_dropped: 3,
             ..earlier.clone()
         };
         let rates = Rates::between(&earlier, &later);
-        assert_eq!(rates.nic_drop_pps, PacketsPerSec(100.0));
+        assert_eq!(rates.ring_drop_pps, PacketsPerSec(100.0));
+        assert_eq!(rates.interface_drop_pps, PacketsPerSec(40.0));
         assert_eq!(rates.late_drop_pps, PacketsPerSec(0.0));
         assert_eq!(rates.seen_pps, PacketsPerSec(0.0));
-        assert_eq!(Rates::between(&later, &later).nic_drop_pps, PacketsPerSec(0.0));
+        assert_eq!(Rates::between(&later, &later).ring_drop_pps, PacketsPerSec(0.0));
         assert_eq!(top_discard(&earlier.gate, &later.gate), None);
     }
 }

@@ -91,18 +91,22 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
     )?;
     writeln!(out, "  gate {} XDP, policy {policy}", status.attach)?;
     writeln!(out, "  NAPI {}", napi(status))?;
+    for note in &status.notes {
+        writeln!(out, "  note: {note}")?;
+    }
     for knob in &status.knobs {
         writeln!(out, "  turned {}: {} -> {}", knob.knob, knob.old, knob.new)?;
     }
     let rates = status.rates;
     writeln!(
         out,
-        "  seen {:.0}/s, passed {:.0}/s, discarded {:.0}/s, ring drops {:.0}/s, UDP late drops \
-         {:.0}/s",
+        "  seen {:.0}/s, passed {:.0}/s, discarded {:.0}/s, ring drops {:.0}/s, interface drops \
+         {:.0}/s, UDP late drops {:.0}/s",
         rates.seen_pps.0,
         rates.passed_pps.0,
         rates.discarded_pps.0,
-        rates.nic_drop_pps.0,
+        rates.ring_drop_pps.0,
+        rates.interface_drop_pps.0,
         rates.late_drop_pps.0
     )?;
     writeln!(out, "  {:<8} {:<15} {:>14} {:>16}", "VERDICT", "REASON", "PACKETS", "BYTES")?;

@@ -8,7 +8,7 @@ use weir_bpf::verdict::{Reason, Verdict};
 use crate::error::{Error, Result};
 use crate::key::{Key, STATE_SUFFIX, STATUS_SUFFIX};
 use crate::knob::Knob;
-use crate::lock::holder_of;
+use crate::lock::holders_of;
 use crate::rundir::{PUBLIC, RunDir};
 use crate::sample::Rates;
 
@@ -44,6 +44,9 @@ pub struct InterfaceStatus {
     pub not_threaded: Option<String>,
     /// The NAPI threads.
     pub napi_threads: Vec<i32>,
+    /// What the user of this interface should know, each with its remedy; found out when protection
+    /// began.
+    pub notes: Vec<String>,
     /// When protection began, RFC 3339.
     pub since: String,
     /// When this was written, RFC 3339.
@@ -152,7 +155,7 @@ impl InterfaceStatus {
         if status.schema != SCHEMA {
             return Err(malformed(dir, &name, format!("schema {}", status.schema)));
         }
-        status.running = holder_of(dir, key) == Some(status.pid);
+        status.running = holders_of(dir, key).contains(&status.pid);
         Ok(Some(status))
     }
 }
@@ -205,7 +208,7 @@ impl Overview {
         }
         for key in keys(STATE_SUFFIX) {
             // Between its first knob and its first status, a daemon is running but not yet listed.
-            if holder_of(dir, &key).is_none() {
+            if holders_of(dir, &key).is_empty() {
                 overview.leftovers.push(Leftover {
                     ifindex: key.ifindex,
                     netns: key.netns,

@@ -65,9 +65,9 @@ impl NapiThreads {
     pub fn refresh(&mut self, journal: &Rc<Journal>, ifindex: IfIndex) -> Result<()> {
         let mut tasks = Vec::new();
         for thread in napi::napi_threads(ifindex, &journal.interface())? {
-            let task = Task::with_pid(thread.pid.as_raw_nonzero().get());
+            let task = Task::napi_thread(thread.pid.as_raw_nonzero().get());
             // One that has just ended, or a number from another pid namespace, is not ours to touch.
-            tasks.extend(task.filter(|task| task.is_napi_thread() && !tasks.contains(task)));
+            tasks.extend(task.filter(|task| !tasks.contains(task)));
         }
         if tasks == self.tasks {
             return Ok(());

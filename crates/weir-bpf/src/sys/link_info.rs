@@ -34,12 +34,28 @@ pub struct LinkInfo {
 pub struct LinkStats {
     /// Packets received.
     pub rx_packets: u64,
-    /// Packets received but dropped by the driver or before a protocol took them.
+    /// Packets received but dropped by the driver or before a protocol took them. Some drivers
+    /// (`virtio_net`) count what an XDP program discards here; a veth counts here what its ring had
+    /// no room for, and so does its peer, as [`LinkStats::tx_dropped`].
     pub rx_dropped: u64,
+    /// Packets for which the host had provided no buffer: most NICs count a full ring here.
+    pub rx_missed_errors: u64,
+    /// Overflows of the NIC's own receive queue; some drivers count a full ring here instead.
+    pub rx_fifo_errors: u64,
+    /// Packets that did not fit into a buffer. Older drivers repeat
+    /// [`LinkStats::rx_fifo_errors`] here, so the two are not to be added up.
+    pub rx_over_errors: u64,
     /// Packets sent.
     pub tx_packets: u64,
     /// Packets dropped on the way out; on a veth, also those its peer's ring had no room for.
     pub tx_dropped: u64,
+}
+
+impl LinkStats {
+    /// Packets lost because the NIC's receive ring was full. A veth has no such counters.
+    pub fn ring_dropped(&self) -> u64 {
+        self.rx_missed_errors.saturating_add(self.rx_fifo_errors)
+    }
 }
 
 /// Where in the receive path an XDP program runs.
@@ -114,6 +130,9 @@ pub(super) fn stats_of(message: &LinkMessage) -> Option<LinkStats> {
         LinkAttribute::Stats64(stats) => Some(LinkStats {
             rx_packets: stats.rx_packets,
             rx_dropped: stats.rx_dropped,
+            rx_missed_errors: stats.rx_missed_errors,
+            rx_fifo_errors: stats.rx_fifo_errors,
+            rx_over_errors: stats.rx_over_errors,
             tx_packets: stats.tx_packets,
             tx_dropped: stats.tx_dropped,
         }),
@@ -171,6 +190,32 @@ mod tests {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::Xdp(parts));
         message
+    }
+
+    #[test]
+    fn a_full_ring_is_told_from_other_drops() {
+        let mut counted = link::Stats64::default();
+        counted.rx_packets = 1;
+        counted.rx_dropped = 2;
+        counted.rx_missed_errors = 30;
+        counted.rx_fifo_errors = 400;
+        counted.rx_over_errors = 5000;
+        counted.tx_packets = 6;
+        counted.tx_dropped = 7;
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::Stats64(counted));
+        let expected = LinkStats {
+            rx_packets: 1,
+            rx_dropped: 2,
+            rx_missed_errors: 30,
+            rx_fifo_errors: 400,
+            rx_over_errors: 5000,
+            tx_packets: 6,
+            tx_dropped: 7,
+        };
+        assert_eq!(stats_of(&message), Some(expected));
+        assert_eq!(expected.ring_dropped(), 430);
+        assert_eq!(stats_of(&LinkMessage::default()), None);
     }
 
     #[test]

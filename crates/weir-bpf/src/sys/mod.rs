@@ -13,6 +13,7 @@ mod link_info;
 pub mod napi;
 mod netlink;
 pub mod netns;
+pub mod packet;
 pub mod sched;
 pub mod shared;
 pub mod snmp;

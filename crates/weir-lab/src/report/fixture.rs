@@ -39,7 +39,7 @@ pub(super) fn experiment(modes: &[Mode]) -> Experiment {
             payload_bytes: 14,
             rcvbuf_bytes: 212_992,
             queue_depth_packets: 50,
-            generator_top_pps: TOP_PPS,
+            generator_top_pps: Some(TOP_PPS),
         },
         setup: swept().map(|(mode, _)| (mode, setup(mode))).collect(),
         bystander: swept().map(|(mode, _)| (mode, bystander(mode))).collect(),
@@ -153,12 +153,13 @@ fn machine() -> Machine {
         mitigations: mitigations.map(|(name, state)| (name.to_owned(), state.to_owned())).into(),
         sut_cpu: 1,
         generator_cpu: 0,
+        shared_core: false,
     }
 }
 
 fn setup(mode: Mode) -> ModeSetup {
     let (poll, attach) = match mode {
-        Mode::Stock => ("CPU 0, softirq", "none"),
+        Mode::Stock => ("CPU 1, softirq", "none"),
         Mode::Threaded => ("CPU 1, NAPI thread at nice 0", "none"),
         Mode::Niced => ("CPU 1, NAPI thread at nice 19", "none"),
         Mode::Gate | Mode::IdleWeir => ("CPU 1, NAPI thread at nice 0", "native"),
@@ -172,7 +173,8 @@ fn setup(mode: Mode) -> ModeSetup {
         application: "CPU 1".to_owned(),
         attach: attach.to_owned(),
         gro: stock,
-        rps_cpus: if stock { "2" } else { "0" }.to_owned(),
+        rps_cpus: "0".to_owned(),
+        queue_depth_packets: 50,
     }
 }
 

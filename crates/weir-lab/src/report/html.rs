@@ -210,7 +210,12 @@ fn machine(experiment: &Experiment) -> String {
         ),
         (
             "CPUs used",
-            format!("system under test {}, generator {}", machine.sut_cpu, machine.generator_cpu),
+            format!(
+                "system under test {}, generator {}{}",
+                machine.sut_cpu,
+                machine.generator_cpu,
+                if machine.shared_core { ", threads of one core" } else { "" }
+            ),
         ),
         (
             "Application",
@@ -229,7 +234,9 @@ fn machine(experiment: &Experiment) -> String {
         ),
         (
             "Generator's top",
-            format!("{} packets/s", super::units::rate(workload.generator_top_pps)),
+            workload.generator_top_pps.map_or("not tried".to_owned(), |top| {
+                format!("{} packets/s", super::units::rate(top))
+            }),
         ),
     ];
     let mut text = String::from("<section><h2>Machine and workload</h2>\n<dl>\n");

@@ -1,0 +1,83 @@
+//! What runs where in each mode, read back from the kernel rather than from what was asked for.
+
+use std::collections::BTreeMap;
+
+use rustix::process::Pid;
+use weir_bpf::sys::{ethtool, napi, sched};
+
+use crate::bench::Bench;
+use crate::error::Result;
+use crate::queue_depth;
+use crate::results::{Mode, ModeSetup};
+use crate::stop::Stop;
+use crate::topology::SUT_INTERFACE;
+use crate::{interrupts, queue_depth::QueueDepth};
+
+/// Every mode's set-up.
+pub struct Observed {
+    /// Per mode.
+    pub modes: BTreeMap<Mode, ModeSetup>,
+    /// `SO_RCVBUF` of the applications, as the kernel reports it.
+    pub rcvbuf_bytes: u32,
+}
+
+/// Sets each mode up as for a trial, looks, and puts it back.
+///
+/// # Errors
+/// Where a mode cannot be set up.
+pub fn observe(bench: &mut Bench, modes: &[Mode], stop: &Stop) -> Result<Observed> {
+    let mut observed = Observed { modes: BTreeMap::new(), rcvbuf_bytes: 0 };
+    for mode in modes {
+        let daemon = bench.start_daemon(*mode)?;
+        if *mode == Mode::Stock {
+            interrupts::bind(bench, *mode)?;
+        }
+        let depth = queue_depth::count(bench, *mode, stop)?;
+        observed.rcvbuf_bytes = depth.rcvbuf_bytes;
+        let attach = daemon.as_ref().map_or("none".into(), |daemon| daemon.attach.clone());
+        observed.modes.insert(*mode, describe(bench, *mode, attach, &depth)?);
+        if *mode == Mode::Stock {
+            interrupts::release(bench, *mode)?;
+        }
+    }
+    Ok(observed)
+}
+
+fn describe(bench: &Bench, mode: Mode, attach: String, depth: &QueueDepth) -> Result<ModeSetup> {
+    let sut = bench.sut(mode);
+    let file = |name: &str| -> Result<String> {
+        Ok(sut.host.sysfs.read(SUT_INTERFACE, name)?.trim().to_owned())
+    };
+    let (threads, gro) = sut.host.netns.run(|| {
+        let threads = napi::napi_threads(sut.host.ifindex, SUT_INTERFACE)?;
+        Ok::<_, weir_bpf::Error>((threads, ethtool::gro(SUT_INTERFACE)?))
+    })??;
+    let poll = match threads.first() {
+        Some(thread) => format!("{}, NAPI thread", place(thread.pid)?),
+        None => {
+            let timeout_us = file("gro_flush_timeout")?.parse::<u64>().unwrap_or(0) / 1000;
+            format!("CPU {}, softirq on a timer interrupt each {timeout_us} us", bench.sut_cpu)
+        }
+    };
+    let gate = match (attach.as_str(), mode) {
+        ("none", _) => "none".into(),
+        (_, Mode::IdleWeir) => format!("{poll}, policy off"),
+        _ => poll.clone(),
+    };
+    Ok(ModeSetup {
+        protocol: poll.clone(),
+        driver_poll: poll,
+        gate,
+        application: place(sut.flooded.pid())?,
+        attach,
+        gro,
+        rps_cpus: file("queues/rx-0/rps_cpus")?,
+        queue_depth_packets: depth.packets,
+    })
+}
+
+/// CPU and weight of a thread.
+fn place(pid: Pid) -> Result<String> {
+    let cpus: Vec<String> = sched::affinity(pid)?.iter().map(ToString::to_string).collect();
+    Ok(format!("CPU {} at nice {}", cpus.join(","), sched::nice(pid)?))
+}
