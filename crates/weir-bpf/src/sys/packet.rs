@@ -17,8 +17,8 @@ const ETH_P_ALL: u16 = 0x0003;
 ///
 /// [`Error::System`] without `/proc`, or on a kernel without packet sockets.
 pub fn is_tapped(ifindex: IfIndex) -> Result<bool> {
-    let table = std::fs::read_to_string(TABLE)
-        .map_err(|source| Error::system("read", TABLE, source))?;
+    let table =
+        std::fs::read_to_string(TABLE).map_err(|source| Error::system("read", TABLE, source))?;
     Ok(table.lines().skip(1).any(|line| taps(line, ifindex)))
 }
 
