@@ -5,6 +5,7 @@
 mod common;
 
 use common::*;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
 use rustix::process::Signal;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, sched};
@@ -48,6 +49,35 @@ fn the_gate_is_attached_and_the_status_says_so() {
         .run(|| std::process::Command::new(WEIR).args(["status", "--json"]).output().unwrap());
     let elsewhere: serde_json::Value = serde_json::from_slice(&elsewhere.unwrap().stdout).unwrap();
     assert_eq!(elsewhere["interfaces"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn what_the_user_should_know_is_noted_with_its_remedy() {
+    let network = Network::new();
+    let notes = |options: &[&str]| {
+        let daemon = Daemon::start(&network, options);
+        let notes = network.interface_status()["notes"].as_array().unwrap().clone();
+        let notes: Vec<String> = notes.iter().map(|n| n.as_str().unwrap().to_owned()).collect();
+        let said = daemon.interrupt();
+        for note in &notes {
+            assert!(said.contains(&format!("weir: near: {note}")), "{said}");
+        }
+        notes
+    };
+    let [offload] = &notes(&[])[..] else { panic!("not one note") };
+    assert!(offload.contains("TSO") && offload.contains("`--attach generic`"), "{offload}");
+    assert_eq!(notes(&["--attach", "generic"]), [] as [String; 0]);
+
+    let capture = || {
+        let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
+        socket_with(family, SocketType::RAW, flags, Some(eth::ALL)).unwrap()
+    };
+    let capture = network.near.run(capture).unwrap();
+    let [tapped] = &notes(&["--attach", "generic", "--quiet"])[..] else { panic!("not one note") };
+    assert!(tapped.contains("packet socket") && tapped.contains("`--policy off`"), "{tapped}");
+    assert_eq!(notes(&["--policy", "off", "--attach", "generic"]), [] as [String; 0]);
+    drop(capture);
+    network.assert_untouched();
 }
 
 #[test]

@@ -4,11 +4,15 @@
 
 mod common;
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
 
 use common::*;
-use weir_bpf::sys::link::Links;
-use weir_bpf::sys::snmp;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
+use rustix::thread::gettid;
+use weir_bpf::sys::link::{LinkStats, Links};
+use weir_bpf::sys::{sched, snmp};
+use weir_bpf::units::CpuId;
 
 /// Fewer than the veth's ring holds (256), so that none is lost before the gate.
 const BURST: u64 = 64;
@@ -20,13 +24,40 @@ fn send_burst(sender: &UdpSocket, to: &str) {
     }
 }
 
+fn far_stats(network: &Network) -> LinkStats {
+    let stats = network.far.run(|| {
+        let links = Links::open().unwrap();
+        links.stats(links.index("far").unwrap()).unwrap()
+    });
+    stats.unwrap()
+}
+
 /// Packets for which the veth's ring had no room: its peer counts them.
 fn ring_drops(network: &Network) -> u64 {
-    let drops = network.far.run(|| {
-        let links = Links::open().unwrap();
-        links.stats(links.index("far").unwrap()).unwrap().tx_dropped
-    });
-    drops.unwrap()
+    far_stats(network).tx_dropped
+}
+
+/// A sender that never overruns the veth's ring.
+struct Paced {
+    sender: UdpSocket,
+    /// Reached by a packet only after all that were sent before it.
+    marker: UdpSocket,
+    sent: u64,
+}
+
+impl Paced {
+    fn new(network: &Network, marker_at: &str, sender_at: &str) -> Self {
+        let (sender, marker) = (network.far_socket(sender_at), network.near_socket(marker_at));
+        Self { sender, marker, sent: 0 }
+    }
+
+    /// Sends a burst, and waits until it has been dealt with.
+    fn burst(&mut self, to: &str) {
+        send_burst(&self.sender, to);
+        self.sender.send_to(b"marker", self.marker.local_addr().unwrap()).unwrap();
+        assert_eq!(self.marker.recv(&mut [0; 8]).unwrap(), 6);
+        self.sent += BURST + 1;
+    }
 }
 
 /// Waits until the status accounts for every packet sent, under these reasons or as ring drops.
@@ -117,26 +148,168 @@ fn a_socket_beside_a_full_one_loses_nothing() {
     daemon.interrupt();
 }
 
+/// Sends to an empty queue, `at_once` packets before each read, while the gate believes that it knows
+/// what a packet is charged: none may be lost.
+fn an_empty_queue(network: &Network, receiver: &UdpSocket, at_once: u64) {
+    const BATCHES: u64 = 2000;
+    /// Less than the 10 ms for which the gate believes what the kernel's last refusal taught it.
+    const BELIEVED: Duration = Duration::from_millis(8);
+    let to = "198.18.0.1:5000";
+    let mut paced = Paced::new(network, "198.18.0.1:5001", "198.18.0.2:0");
+    let daemon = Daemon::start(network, &[]);
+    let deadline = Instant::now() + PATIENCE;
+    let mut batches = 0;
+    while batches < BATCHES {
+        assert!(Instant::now() < deadline, "only {batches} batches while the charge is believed");
+        let refused_before = late_drops(network);
+        let mut refused_at = Instant::now();
+        paced.burst(to);
+        while late_drops(network) == refused_before {
+            refused_at = Instant::now();
+            paced.burst(to);
+        }
+        drain(receiver);
+        receiver.set_nonblocking(false).unwrap();
+        let refused = late_drops(network);
+        while refused_at.elapsed() < BELIEVED {
+            let numbers = batches * at_once..(batches + 1) * at_once;
+            for number in numbers.clone() {
+                // As long as those refused: the gate lets shorter ones try.
+                let mut payload = PAYLOAD;
+                payload[..8].copy_from_slice(&number.to_be_bytes());
+                paced.sender.send_to(&payload, to).unwrap();
+            }
+            for number in numbers {
+                let mut payload = [0; PAYLOAD.len()];
+                assert_eq!(receiver.recv(&mut payload).unwrap(), PAYLOAD.len());
+                assert_eq!(payload[..8], number.to_be_bytes());
+            }
+            batches += 1;
+        }
+        assert_eq!(late_drops(network), refused);
+    }
+    wait_for_all(network, paced.sent + batches * at_once, &["udp-room", "udp-full"]);
+    assert_eq!(ring_drops(network), 0);
+    daemon.interrupt();
+}
+
 #[test]
 fn with_an_empty_queue_nothing_is_lost() {
     let network = Network::ipv4_only();
     let receiver = network.near_socket("198.18.0.1:5000");
-    let sender = network.far_socket("198.18.0.2:0");
+    // A quarter of a burst fits into any ordinary queue.
+    an_empty_queue(&network, &receiver, BURST / 4);
+}
+
+#[test]
+fn the_smallest_queue_takes_one_packet_at_a_time() {
+    let network = Network::ipv4_only();
+    let receiver = network.near_socket("198.18.0.1:5000");
+    // The kernel makes it its minimum.
+    sockopt::set_socket_recv_buffer_size(&receiver, 1).unwrap();
+    an_empty_queue(&network, &receiver, 1);
+}
+
+#[test]
+fn a_connected_socket_beside_a_full_one_on_its_port_loses_nothing() {
+    let network = Network::ipv4_only();
+    let shared: SocketAddr = "198.18.0.1:5000".parse().unwrap();
+    let share_port = |peer: Option<SocketAddr>| {
+        let open = || {
+            let (family, flags) = (AddressFamily::INET, SocketFlags::CLOEXEC);
+            let fd = socket_with(family, SocketType::DGRAM, flags, None).unwrap();
+            sockopt::set_socket_reuseaddr(&fd, true).unwrap();
+            bind(&fd, &shared).unwrap();
+            if let Some(peer) = peer {
+                connect(&fd, &peer).unwrap();
+            }
+            UdpSocket::from(fd)
+        };
+        let socket = network.near.run(open).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    };
+    let stranger = network.far_socket("198.18.0.2:0");
+    let friend = network.far_socket("198.18.0.2:6000");
+    let full = share_port(None);
+    let connected = share_port(Some(friend.local_addr().unwrap()));
     let daemon = Daemon::start(&network, &[]);
-    // A quarter of a burst fits into any socket's queue.
-    const AT_ONCE: u64 = BURST / 4;
-    for _ in 0..500 {
-        for _ in 0..AT_ONCE {
-            sender.send_to(&PAYLOAD, "198.18.0.1:5000").unwrap();
-        }
-        for _ in 0..AT_ONCE {
-            assert_eq!(receiver.recv(&mut [0; 64]).unwrap(), PAYLOAD.len());
-        }
+    flood(&network, &stranger, "198.18.0.1:5000");
+    for number in 0..500_u64 {
+        send_burst(&stranger, "198.18.0.1:5000");
+        let mut payload = PAYLOAD;
+        payload[..8].copy_from_slice(&number.to_be_bytes());
+        friend.send_to(&payload, shared).unwrap();
+        assert_eq!(connected.recv(&mut payload).unwrap(), PAYLOAD.len());
+        assert_eq!(payload[..8], number.to_be_bytes());
     }
-    wait_until("all are counted", || network.count("udp-room") == 500 * AT_ONCE);
-    assert_eq!(network.count("udp-full"), 0);
-    assert_eq!(late_drops(&network), 0);
+    connected.set_nonblocking(true).unwrap();
+    assert!(connected.recv(&mut [0; 16]).is_err(), "it has got a stranger's packet");
+    assert!(drain(&full) > 0);
     daemon.interrupt();
+}
+
+#[test]
+fn two_interfaces_of_one_daemon_are_each_counted_and_restored() {
+    let network = Network::ipv4_only();
+    network.add_pair();
+    let full = [network.near_socket("198.18.0.1:5000"), network.near_socket("198.19.0.1:5000")];
+    let mut paths = [
+        (NEAR, "198.18.0.1:5000", Paced::new(&network, "198.18.0.1:5001", "198.18.0.2:0")),
+        (NEAR2, "198.19.0.1:5000", Paced::new(&network, "198.19.0.1:5001", "198.19.0.2:0")),
+    ];
+    let daemon = Daemon::start(&network, &[NEAR2]);
+    wait_until("both are published", || {
+        network.status()["interfaces"].as_array().unwrap().len() == paths.len()
+    });
+    assert_eq!(network.threaded_on(NEAR2), "1");
+    for (interface, to, paced) in &mut paths {
+        wait_until("the gate discards", || {
+            (0..20).for_each(|_| paced.burst(to));
+            network.count_on(interface, "udp-full") > 0
+        });
+    }
+    let mut discarded = [0; 2];
+    for ((interface, _, paced), discarded) in paths.iter().zip(&mut discarded) {
+        wait_until("every packet is counted at its own interface", || {
+            *discarded = network.count_on(interface, "udp-full");
+            network.count_on(interface, "udp-room") + *discarded == paced.sent
+        });
+    }
+    let said = daemon.interrupt();
+    for ((interface, _, paced), discarded) in paths.iter().zip(discarded) {
+        let expected =
+            format!("{interface}: {} packets seen; discarded: {discarded} udp-full", paced.sent);
+        assert!(said.contains(&expected), "{said}");
+    }
+    drop(full);
+    network.assert_untouched();
+    assert_eq!(network.threaded_on(NEAR2), "0");
+    assert!(!network.has_xdp_on(NEAR2));
+}
+
+#[test]
+fn what_a_veths_ring_has_no_room_for_is_an_interface_drop() {
+    let network = Network::ipv4_only();
+    let _full = network.near_socket("198.18.0.1:5000");
+    let sender = network.far_socket("198.18.0.2:0");
+    let daemon = Daemon::start(&network, &["--cpus", "0"]);
+    // On the NAPI thread's CPU, and heavier: the ring is full long before the thread has its turn.
+    sched::set_affinity(gettid(), &[CpuId(0)]).unwrap();
+    wait_until("the ring overflows", || {
+        (0..100).for_each(|_| send_burst(&sender, "198.18.0.1:5000"));
+        ring_drops(&network) > 0
+    });
+    let line = loop {
+        let line = daemon.line();
+        if line["interface_drop_pps"].as_f64().unwrap() > 0.0 {
+            break line;
+        }
+    };
+    assert_eq!(line["ring_drop_pps"], 0.0);
+    daemon.interrupt();
+    let near = network.links(|links, ifindex| links.stats(ifindex).unwrap());
+    assert_eq!((near.rx_dropped, near.ring_dropped()), (ring_drops(&network), 0));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 #![allow(missing_docs, reason = "the names say it, and nobody else uses them")]
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,6 +30,9 @@ pub const NEAR_IP: &str = "198.18.0.1";
 pub const FAR_IP: &str = "198.18.0.2";
 pub const NEAR_IP6: &str = "2001:2::1";
 pub const FAR_IP6: &str = "2001:2::2";
+/// The second interface of a host that has two, and its peer.
+pub const NEAR2: &str = "near2";
+pub const FAR2: &str = "far2";
 /// How long anything may take that has no promised time.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -60,7 +63,12 @@ impl Network {
             .unwrap();
         // IPv6 reports each of the peer's multicast groups once or twice, up to seconds later.
         let network = Self { near, far, ifindex, unasked_max: 4, names };
-        network.bring_up();
+        // 198.18.0.9 is for the test that adds it later.
+        network.bring_up(
+            [NEAR, "far"],
+            [&[NEAR_IP, NEAR_IP6], &[FAR_IP, FAR_IP6]],
+            &[NEAR_IP, NEAR_IP6, "198.18.0.9"],
+        );
         network
     }
 
@@ -72,18 +80,30 @@ impl Network {
         network
     }
 
-    fn bring_up(&self) {
-        let up = |name: &str, addresses: [&str; 2]| {
+    /// Joins the two by a second veth pair, [`NEAR2`] and [`FAR2`], with 198.19.0.1 and 198.19.0.2.
+    pub fn add_pair(&self) {
+        let create = || Links::open().unwrap().create_veth(NEAR2, FAR2, Some(self.far.as_fd()));
+        self.near.run(create).unwrap().unwrap();
+        self.bring_up([NEAR2, FAR2], [&["198.19.0.1"], &["198.19.0.2"]], &["198.19.0.1"]);
+        self.far.run(|| disable_ipv6(FAR2)).unwrap().unwrap();
+    }
+
+    /// Gives both ends of a pair addresses, and makes the peer know the near end's.
+    fn bring_up(&self, ends: [&str; 2], addresses: [&[&str]; 2], known: &[&str]) {
+        let up = |name: &str, addresses: &[&str]| {
             quiet_ipv6(name).unwrap();
             let links = Links::open().unwrap();
             let ifindex = links.index(name).unwrap();
             links.set_up(ifindex).unwrap();
-            links.add_address(ifindex, addresses[0].parse().unwrap(), 24).unwrap();
-            links.add_address(ifindex, addresses[1].parse().unwrap(), 64).unwrap();
+            for address in addresses {
+                let address: IpAddr = address.parse().unwrap();
+                let prefix_len = if address.is_ipv4() { 24 } else { 64 };
+                links.add_address(ifindex, address, prefix_len).unwrap();
+            }
             links.mac(ifindex).unwrap()
         };
-        let near_mac = self.near.run(|| up(NEAR, [NEAR_IP, NEAR_IP6])).unwrap();
-        let far_mac = self.far.run(|| up("far", [FAR_IP, FAR_IP6])).unwrap();
+        let near_mac = self.near.run(|| up(ends[0], addresses[0])).unwrap();
+        let far_mac = self.far.run(|| up(ends[1], addresses[1])).unwrap();
         let know = |name: &str, addresses: &[&str], mac| {
             let links = Links::open().unwrap();
             let ifindex = links.index(name).unwrap();
@@ -91,9 +111,8 @@ impl Network {
                 links.add_neighbour(ifindex, address.parse().unwrap(), mac).unwrap();
             }
         };
-        self.near.run(|| know(NEAR, &[FAR_IP, FAR_IP6], far_mac)).unwrap();
-        // 198.18.0.9 is for the test that adds it later.
-        self.far.run(|| know("far", &[NEAR_IP, NEAR_IP6, "198.18.0.9"], near_mac)).unwrap();
+        self.near.run(|| know(ends[0], addresses[1], far_mac)).unwrap();
+        self.far.run(|| know(ends[1], known, near_mac)).unwrap();
     }
 
     /// Does something with the near end's interfaces.
@@ -102,11 +121,19 @@ impl Network {
     }
 
     pub fn threaded(&self) -> String {
-        self.near.run(|| NetSysfs::open().unwrap().read(NEAR, "threaded").unwrap()).unwrap()
+        self.threaded_on(NEAR)
+    }
+
+    pub fn threaded_on(&self, name: &str) -> String {
+        self.near.run(|| NetSysfs::open().unwrap().read(name, "threaded").unwrap()).unwrap()
     }
 
     pub fn has_xdp(&self) -> bool {
-        self.links(|links, ifindex| links.xdp(ifindex).unwrap().is_some())
+        self.has_xdp_on(NEAR)
+    }
+
+    pub fn has_xdp_on(&self, name: &str) -> bool {
+        self.links(|links, _| links.xdp(links.index(name).unwrap()).unwrap().is_some())
     }
 
     /// The NAPI threads of the protected interface.
@@ -156,7 +183,14 @@ impl Network {
 
     /// Packets under a reason, by the published status.
     pub fn count(&self, reason: &str) -> u64 {
-        let status = self.interface_status();
+        self.count_on(NEAR, reason)
+    }
+
+    pub fn count_on(&self, name: &str, reason: &str) -> u64 {
+        let status = self.status();
+        let interfaces = status["interfaces"].as_array().unwrap();
+        let status = interfaces.iter().find(|each| each["interface"] == name);
+        let status = status.unwrap_or_else(|| panic!("no status of {name}"));
         let reasons = status["reasons"].as_array().unwrap();
         let found = reasons.iter().find(|each| each["reason"] == reason);
         found.unwrap_or_else(|| panic!("no reason {reason}"))["packets"].as_u64().unwrap()
