@@ -32,7 +32,8 @@ pub struct Rates {
     /// Packets dropped at the gate.
     pub discarded_pps: PacketsPerSec,
     /// Packets for which the NIC's receive ring had no room: `rx_missed_errors` and
-    /// `rx_fifo_errors` of the interface. A veth counts those among the interface drops.
+    /// `rx_fifo_errors` of the interface. A veth has no such counters: what does not fit into its
+    /// ring is its peer's `tx_dropped`.
     pub ring_drop_pps: PacketsPerSec,
     /// Packets that the interface counts as received but dropped: its `rx_dropped`. Some drivers
     /// (`virtio_net`) count the gate's discards here too.

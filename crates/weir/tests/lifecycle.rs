@@ -39,7 +39,11 @@ fn the_gate_is_attached_and_the_status_says_so() {
     assert!(status["not_threaded"].is_null());
     let reason = &status["reasons"][0];
     assert!(!reason["description"].as_str().unwrap().is_empty());
-    assert_eq!(daemon.line()["event"], "status");
+    let line = daemon.line();
+    assert_eq!(line["event"], "status");
+    for rate in ["ring_drop_pps", "interface_drop_pps", "late_drop_pps"] {
+        assert!(status["rates"][rate].is_number() && line[rate].is_number(), "{line}");
+    }
 
     let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
     assert!(text.contains("near  protected") && text.contains("VERDICT"), "{text}");

@@ -35,8 +35,9 @@ pub struct LinkStats {
     /// Packets received.
     pub rx_packets: u64,
     /// Packets received but dropped by the driver or before a protocol took them. Some drivers
-    /// (`virtio_net`) count what an XDP program discards here; a veth counts here what its ring had
-    /// no room for, and so does its peer, as [`LinkStats::tx_dropped`].
+    /// (`virtio_net`) count what an XDP program discards here. A veth without XDP counts here what a
+    /// CPU's backlog had no room for; with XDP in its driver, what its ring had no room for is counted
+    /// by its peer alone, as [`LinkStats::tx_dropped`].
     pub rx_dropped: u64,
     /// Packets for which the host had provided no buffer: most NICs count a full ring here.
     pub rx_missed_errors: u64,

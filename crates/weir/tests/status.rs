@@ -1,0 +1,57 @@
+//! Who holds an interface's lock, as `weir status` sees it.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::process::Command;
+
+use common::*;
+use serde_json::Value;
+
+/// In a mount namespace of its own: a leftover state file in a fresh `/run/weir` on the file system
+/// that `prepare` mounts at `/run`, its lock file `$lock`, and another file `$twin` with the same
+/// inode number on another file system. `weir status` is run while `held` is locked.
+fn leftovers_while_locked(prepare: &str, held: &str) -> usize {
+    // A fresh tmpfs numbers its files one after the other, so the twin is soon found.
+    let script = r#"
+        set -e
+        mkdir "$dir" && mount -t tmpfs none "$dir" && cd "$dir"
+        mkdir elsewhere lower upper work
+        mount -t tmpfs none elsewhere
+        $prepare
+        mkdir /run/weir
+        touch /run/weir/4-2.state.json
+        lock=/run/weir/4-2.lock; touch $lock
+        inode=$(stat -c %i $lock)
+        for number in $(seq 100); do
+            twin=elsewhere/$number; touch $twin
+            [ $(stat -c %i $twin) -lt $inode ] || break
+        done
+        [ $(stat -c %i $twin) = $inode ]
+        eval exec flock "$held" "$weir" status --all-namespaces --json
+    "#;
+    let dir = std::env::temp_dir().join(format!("weir-test-{}-status", std::process::id()));
+    let script = script.replace("$prepare", prepare);
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", &script])
+        .envs([("weir", WEIR), ("held", held), ("dir", dir.to_str().unwrap())])
+        .output()
+        .unwrap();
+    std::fs::remove_dir(&dir).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    status["leftovers"].as_array().unwrap().len()
+}
+
+#[test]
+fn a_lock_is_told_from_one_on_another_file_system() {
+    for prepare in [
+        "mount -t tmpfs none /run",
+        // Where stat(2) may tell another device than /proc/locks.
+        "mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work none /run",
+    ] {
+        assert_eq!(leftovers_while_locked(prepare, "$lock"), 0, "{prepare}");
+        assert_eq!(leftovers_while_locked(prepare, "$twin"), 1, "{prepare}");
+    }
+}
