@@ -1,4 +1,4 @@
-//! The gate and the queue probe: loading, configuring, attaching, reading the counters.
+//! The gate and the queue probe: loading, configuring, attaching.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,15 +9,16 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramInput, libbpf_sys};
+use libbpf_rs::{MapCore, MapFlags, ProgramInput, libbpf_sys};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::counters::{self, Counters};
 use crate::error::{Error, Result};
-use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
+use crate::skeleton::gate::{GateSkel, GateSkelBuilder};
 use crate::skeleton::queue::{QueueSkel, QueueSkelBuilder};
 use crate::units::{IfIndex, MacAddr};
-use crate::verdict::{Reason, Verdict};
+use crate::verdict::Verdict;
 
 const LOAD_REMEDY: &str = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN) and a kernel \
      with BTF, 6.10 or later (/sys/kernel/btf/vmlinux)";
@@ -63,51 +64,6 @@ impl fmt::Display for AttachMode {
             Self::Native => "native",
             Self::Generic => "generic",
         })
-    }
-}
-
-/// Packets and bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counter {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes of their Ethernet frames, without FCS.
-    pub bytes: u64,
-}
-
-impl std::ops::AddAssign for Counter {
-    fn add_assign(&mut self, other: Self) {
-        self.packets += other.packets;
-        self.bytes += other.bytes;
-    }
-}
-
-/// What the gate has seen since it was loaded: each packet once, under one reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    by_reason: [Counter; Reason::ALL.len()],
-}
-
-impl Counters {
-    /// Packets under one reason.
-    pub fn get(&self, reason: Reason) -> Counter {
-        self.by_reason[reason as usize]
-    }
-
-    /// Packets under one verdict.
-    pub fn verdict(&self, verdict: Verdict) -> Counter {
-        let mut sum = Counter::default();
-        for reason in Reason::ALL.into_iter().filter(|reason| reason.verdict() == verdict) {
-            sum += self.get(reason);
-        }
-        sum
-    }
-
-    /// Every packet seen.
-    pub fn total(&self) -> Counter {
-        let mut sum = Counter::default();
-        self.by_reason.iter().for_each(|counter| sum += *counter);
-        sum
     }
 }
 
@@ -294,10 +250,10 @@ impl Gate {
     /// # Errors
     /// When the kernel refuses a map lookup.
     pub fn counters(&self) -> Result<Counters> {
-        read_counters(&self.skel.maps.counters)
+        counters::read(&self.skel.maps.counters)
     }
 
-    /// The kernel's number of the map that holds the counters, for [`CountersReader::open`] in
+    /// The kernel's number of the map that holds the counters, for [`counters::CountersReader::open`] in
     /// another process.
     ///
     /// # Errors
@@ -345,64 +301,6 @@ impl Gate {
             Verdict::Pass
         })
     }
-}
-
-/// Another process's gate's counters, read where the kernel keeps them. They stay readable after the
-/// gate has gone.
-pub struct CountersReader {
-    map: MapHandle,
-}
-
-impl CountersReader {
-    /// Opens the counters of the gate whose [`Gate::counters_map_id`] this is.
-    ///
-    /// # Errors
-    /// Without CAP_SYS_ADMIN, or where there is no such map any more.
-    pub fn open(map_id: u32) -> Result<Self> {
-        let map = MapHandle::from_map_id(map_id).map_err(|source| Error::Bpf {
-            operation: "open",
-            object: format!("the gate's counters, BPF map {map_id}"),
-            source,
-            remedy: None,
-        })?;
-        Ok(Self { map })
-    }
-
-    /// As [`Gate::counters`].
-    ///
-    /// # Errors
-    /// When the kernel refuses a map lookup.
-    pub fn counters(&self) -> Result<Counters> {
-        read_counters(&self.map)
-    }
-}
-
-fn read_counters(map: &impl MapCore) -> Result<Counters> {
-    let mut counters = Counters::default();
-    for reason in Reason::ALL {
-        let key = (reason as u32).to_ne_bytes();
-        let per_cpu = map
-            .lookup_percpu(&key, MapFlags::ANY)
-            .map_err(|source| Error::Bpf {
-                operation: "read the gate's counter",
-                object: reason.name().into(),
-                source,
-                remedy: None,
-            })?
-            .unwrap_or_default();
-        for value in per_cpu {
-            counters.by_reason[reason as usize] += counter_from(&value);
-        }
-    }
-    Ok(counters)
-}
-
-fn counter_from(value: &[u8]) -> Counter {
-    let word = |at: usize| {
-        value.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
-    };
-    const _: () = assert!(size_of::<types::weir_counter>() == 16);
-    Counter { packets: word(0), bytes: word(8) }
 }
 
 #[allow(unsafe_code)]

@@ -1,10 +1,11 @@
 //! The kernel boundary of weir: the only crate that touches libbpf and system calls.
 //!
-//! - [`gate`]: the gate and the queue probe, loaded and attached;
+//! - [`gate`]: the gate and the queue probe, loaded and attached; [`counters`]: what it has seen;
 //! - [`traffic`]: the lab's load generator;
 //! - [`verdict`]: what the gate decides and why;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
 
+pub mod counters;
 pub mod error;
 pub mod gate;
 pub mod sys;

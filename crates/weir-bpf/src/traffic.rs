@@ -2,7 +2,8 @@
 //!
 //! One CPU writes packets with `BPF_PROG_TEST_RUN` and redirects them into a veth, millions per
 //! second. Rates hold without sleeping: the program compares the clock with its schedule for every
-//! packet and drops the surplus itself, so that the generator's CPU works alike at every rate.
+//! packet, and redirects what is not due into a veth that takes nothing, so that the generator's CPU
+//! does the same work at every rate.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,6 +18,9 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use crate::error::{Error, Result};
 use crate::gate::{AttachMode, link_xdp};
 use crate::skeleton::traffic::{TrafficSkelBuilder, types};
+use crate::sys::ethtool;
+use crate::sys::ipv6::disable_ipv6;
+use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
 use crate::sys::sched;
 use crate::units::{CpuId, IfIndex, MacAddr, Nice, PacketsPerSec};
@@ -24,8 +28,10 @@ use crate::units::{CpuId, IfIndex, MacAddr, Nice, PacketsPerSec};
 /// How many flows one generator mixes. Flows with a lower index go first when several are due.
 pub const FLOWS: usize = 4;
 
-/// Packets written per system call: about 10 ms at the top rate.
-const RUNS_PER_CALL: i32 = 1 << 18;
+/// Packets written per system call: some tens of milliseconds.
+const RUNS_PER_CALL: i32 = 1 << 17;
+/// Packets between two flushes of redirected frames: what is due waits for at most as many.
+const RUNS_PER_BATCH: u32 = 16;
 
 const ETHERNET_LEN: usize = 14;
 /// Bytes of [`Stamp`] at the start of a UDP payload that has room for them.
@@ -90,6 +96,22 @@ pub struct FlowCounts {
     pub missed: u64,
 }
 
+/// The veth pair of packets that are made and not sent. Its far end is to take redirected frames, as
+/// GRO says, but is down: each packet goes all the way to `veth_xdp_xmit()` and is freed there, as at
+/// the full ring of a host in overload, and nothing is ever received.
+fn make_spare() -> Result<IfIndex> {
+    const NEAR: &str = "surplus0";
+    const FAR: &str = "surplus1";
+    let links = Links::open()?;
+    links.create_veth(NEAR, FAR, None)?;
+    disable_ipv6(NEAR)?;
+    // Before the near end goes up: veth_open() looks then whether its peer takes redirected frames.
+    ethtool::set_gro(FAR, true)?;
+    let near = links.index(NEAR)?;
+    links.set_up(near)?;
+    Ok(near)
+}
+
 /// A loaded generator. It sends only within [`Generator::run_while`].
 ///
 /// The kernel objects stay until the process ends: a process is expected to load one.
@@ -111,13 +133,14 @@ unsafe impl Send for Generator {}
 unsafe impl Sync for Generator {}
 
 impl Generator {
-    /// Loads the generator. Its frames leave by `output`; the program is also attached to `spare`,
-    /// an otherwise unused interface, because running a program that is attached nowhere costs
-    /// milliseconds per call (the kernel's XDP dispatcher is rebuilt each time).
+    /// Loads the generator, in the calling thread's network namespace, and makes a veth pair there
+    /// that takes what is not sent. The frames leave by `output`; see [`Generator::set_output`].
     ///
     /// # Errors
-    /// Without the privilege, or where an interface takes no XDP program.
-    pub fn load(output: IfIndex, spare: IfIndex) -> Result<Self> {
+    /// Without the privilege, where there is a generator already, or where an interface takes no XDP
+    /// program.
+    pub fn load(output: IfIndex) -> Result<Self> {
+        let spare = make_spare()?;
         let failed = |operation| {
             move |source| Error::Bpf {
                 operation,
@@ -131,9 +154,12 @@ impl Generator {
         let mut skel = open.load().map_err(failed("load"))?;
         if let Some(bss) = skel.maps.bss_data.as_deref_mut() {
             bss.output_ifindex = output.0;
+            bss.spare_ifindex = spare.0;
         }
         let skel = Box::leak(Box::new(skel));
         let program = skel.progs.traffic.as_fd();
+        // Running a program that is attached nowhere costs milliseconds per call: the kernel's XDP
+        // dispatcher is rebuilt each time.
         let spare_link = link_xdp(program.as_raw_fd(), spare, AttachMode::Native)
             .map_err(|source| failed("attach")(source.into()))?;
         let globals =
@@ -272,6 +298,7 @@ impl Generator {
                 data_in: frame.as_ptr().cast(),
                 data_size_in: frame.len() as u32,
                 repeat: RUNS_PER_CALL,
+                batch_size: RUNS_PER_BATCH,
                 flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
                 ..Default::default()
             };

@@ -73,7 +73,7 @@ impl Bench {
     /// Floods the open port until `seen`; the kernel keeps telling what it charges for a packet.
     fn while_flooded(&self, payload_len: u16, cpu: CpuId, mut seen: impl FnMut() -> bool) {
         let network = &self.network;
-        let load = || Generator::load(network.far_ifindex, network.spare_ifindex).unwrap();
+        let load = || Generator::load(network.far_ifindex).unwrap();
         let mut generator = network.far.run(load).unwrap();
         let flow = FlowSpec {
             transport: Transport::Udp,

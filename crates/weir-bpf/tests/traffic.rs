@@ -30,7 +30,7 @@ fn flow(network: &Network, transport: Transport, (far, near): (&str, &str)) -> F
 
 /// Sends flows until `enough`, and returns how many packets each sent.
 fn send(network: &Network, flows: &[FlowSpec], enough: impl Fn(&Generator) -> bool) -> Vec<u64> {
-    let load = || Generator::load(network.far_ifindex, network.spare_ifindex).unwrap();
+    let load = || Generator::load(network.far_ifindex).unwrap();
     let mut generator = network.far.run(load).unwrap();
     generator.set_flows(flows).unwrap();
     let body = || {
@@ -116,7 +116,7 @@ fn a_light_flow_keeps_its_rate_beside_a_flood() {
 #[test]
 fn contradictory_flows_are_refused() {
     let network = Network::new();
-    let load = || Generator::load(network.far_ifindex, network.spare_ifindex).unwrap();
+    let load = || Generator::load(network.far_ifindex).unwrap();
     let mut generator = network.far.run(load).unwrap();
     let good = flow(&network, Transport::Udp, (FAR_IP4, NEAR_IP4));
     let bad = [

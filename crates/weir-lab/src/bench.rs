@@ -92,7 +92,7 @@ impl Bench {
         })?;
         let speed = Worker::start(&first.host.netns_path, sut_cpu, &["speed-probe".to_owned()])?;
         let output = first.host.generator_ifindex;
-        let generator = topology.generator.run(|| Generator::load(output, topology.spare))??;
+        let generator = topology.generator.run(|| Generator::load(output))??;
         Ok(Self { suts, speed, generator, topology, workload, sut_cpu, generator_cpu })
     }
 

@@ -36,8 +36,6 @@ pub struct Topology {
     pub generator_links: Links,
     /// Interface files of the generator's namespace.
     pub generator_sysfs: NetSysfs,
-    /// An unused interface of the generator's namespace.
-    pub spare: IfIndex,
     names: Vec<String>,
     prefix: String,
     lock_path: PathBuf,
@@ -77,18 +75,9 @@ impl Topology {
         let (lock, lock_path) = take_lock(&prefix)?;
         let name = format!("{prefix}-gen");
         let generator = NetNs::create_named(&name)?;
-        let made = generator.run(|| -> Result<_> {
-            let links = Links::open()?;
-            links.create_veth("spare0", "spare1", None)?;
-            for name in ["spare0", "spare1"] {
-                ipv6::disable_ipv6(name)?;
-                links.set_up(links.index(name)?)?;
-            }
-            let spare = links.index("spare0")?;
-            Ok((links, NetSysfs::open()?, spare))
-        });
+        let made = generator.run(|| -> Result<_> { Ok((Links::open()?, NetSysfs::open()?)) });
         let made = made.map_err(Error::from).and_then(|made| made);
-        let (generator_links, generator_sysfs, spare) = match made {
+        let (generator_links, generator_sysfs) = match made {
             Ok(made) => made,
             Err(error) => {
                 let _ = NetNs::delete_named(&name);
@@ -99,7 +88,6 @@ impl Topology {
             generator,
             generator_links,
             generator_sysfs,
-            spare,
             names: vec![name],
             prefix,
             lock_path,

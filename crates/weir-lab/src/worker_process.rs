@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
-use weir_bpf::gate::CountersReader;
+use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::shared::SharedCounters;
 use weir_bpf::units::CpuId;
 

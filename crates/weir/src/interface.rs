@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
-use weir_bpf::gate::{AttachMode, AttachRequest, Counters, Gate, Policy, QueueProbe};
+use weir_bpf::counters::Counters;
+use weir_bpf::gate::{AttachMode, AttachRequest, Gate, Policy, QueueProbe};
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use weir_bpf::gate::Counters;
+use weir_bpf::counters::Counters;
 use weir_bpf::units::PacketsPerSec;
 use weir_bpf::verdict::{Reason, Verdict};
 

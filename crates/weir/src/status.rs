@@ -1,7 +1,8 @@
 //! What a daemon publishes each second about one interface, and reading it back.
 
 use serde::{Deserialize, Serialize};
-use weir_bpf::gate::{AttachMode, Counters, Policy};
+use weir_bpf::counters::Counters;
+use weir_bpf::gate::{AttachMode, Policy};
 use weir_bpf::units::{IfIndex, Nice};
 use weir_bpf::verdict::{Reason, Verdict};
 

@@ -26,8 +26,6 @@ pub struct Network {
     pub far_ifindex: IfIndex,
     pub near_mac: MacAddr,
     pub far_mac: MacAddr,
-    /// An unused interface of `far`.
-    pub spare_ifindex: IfIndex,
     names: [String; 2],
 }
 
@@ -40,18 +38,13 @@ impl Network {
         let near = NetNs::create_named(&names[0]).expect("the tests need root");
         let far = NetNs::create_named(&names[1]).unwrap();
 
-        let (far_ifindex, far_mac, spare_ifindex) = far
+        let (far_ifindex, far_mac) = far
             .run(|| {
                 let links = Links::open().unwrap();
                 links.create_veth("far", "near", Some(near.as_fd())).unwrap();
-                links.create_veth("spare", "spare-peer", None).unwrap();
                 disable_ipv6("far").unwrap();
-                for name in ["spare", "spare-peer"] {
-                    disable_ipv6(name).unwrap();
-                    links.set_up(links.index(name).unwrap()).unwrap();
-                }
                 let far = links.index("far").unwrap();
-                (far, links.mac(far).unwrap(), links.index("spare").unwrap())
+                (far, links.mac(far).unwrap())
             })
             .unwrap();
         let (near_ifindex, near_mac) = near
@@ -77,7 +70,7 @@ impl Network {
             wait_until("the link is up", || links.info(near_ifindex).unwrap().oper_up);
         })
         .unwrap();
-        Self { near, far, near_ifindex, far_ifindex, near_mac, far_mac, spare_ifindex, names }
+        Self { near, far, near_ifindex, far_ifindex, near_mac, far_mac, names }
     }
 
     /// A UDP socket of the host under test.
