@@ -328,11 +328,3 @@ proptest! {
         assert_well_formed(&plot_svg(&odd).unwrap());
     }
 }
-
-/// Not a check: puts the report of the fixture where `WEIR_REPORT_DIR` says, to be looked at.
-#[test]
-#[ignore = "writes files for the eye; set WEIR_REPORT_DIR"]
-fn show() {
-    let dir = PathBuf::from(std::env::var_os("WEIR_REPORT_DIR").expect("WEIR_REPORT_DIR"));
-    write(&experiment(&Mode::ALL), &dir).unwrap();
-}
