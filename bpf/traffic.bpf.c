@@ -18,7 +18,7 @@
 #include <stdbool.h>
 
 /* Most packets of one flow that may fall due at once after a pause. */
-#define CATCH_UP_PACKETS 16
+#define CATCH_UP_PACKETS 64
 #define Q16(x) ((__u64)(x) << 16)
 
 /* Set by user space before a run, read and written here during it. */

@@ -31,7 +31,7 @@ pub const FLOWS: usize = 4;
 /// Packets written per system call: some tens of milliseconds.
 const RUNS_PER_CALL: i32 = 1 << 17;
 /// Packets between two flushes of redirected frames: what is due waits for at most as many.
-const RUNS_PER_BATCH: u32 = 16;
+const RUNS_PER_BATCH: u32 = 64;
 
 const ETHERNET_LEN: usize = 14;
 /// Bytes of [`Stamp`] at the start of a UDP payload that has room for them.
