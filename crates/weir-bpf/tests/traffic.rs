@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 
 use common::{FAR_IP4, FAR_IP6, NEAR_IP4, NEAR_IP6, Network, wait_until};
+use rustix::net::sockopt;
 use weir_bpf::sys::snmp;
 use weir_bpf::traffic::{FlowSpec, Generator, Stamp, Transport};
 use weir_bpf::units::PacketsPerSec;
@@ -44,6 +45,8 @@ fn send(network: &Network, flows: &[FlowSpec], enough: impl Fn(&Generator) -> bo
 fn udp_packets_arrive((far, near): (&str, &str)) {
     let network = Network::new();
     let socket = network.bind(near, PORT);
+    // Nothing is read while packets come; a default buffer holds no more than fifty.
+    sockopt::set_socket_recv_buffer_size_force(&socket, 16 << 20).unwrap();
     let flow = flow(&network, Transport::Udp, (far, near));
     let sent = send(&network, &[flow], |generator| generator.counts(0).sent >= 20)[0];
 
