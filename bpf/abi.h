@@ -23,11 +23,68 @@
 /* Longest Ethernet + IP + transport header the generator writes (IPv6, TCP). */
 #define WEIR_TRAFFIC_HEADER_LEN 74
 
+/* VLAN tags that the parser looks behind. */
+#define WEIR_VLAN_TAGS 2
+
+/* IPv6 extension headers that the parser looks behind, fragment included. */
+#define WEIR_IPV6_EXTENSIONS 6
+
+enum weir_family {
+	WEIR_FAMILY_NONE,
+	WEIR_FAMILY_IPV4,
+	WEIR_FAMILY_IPV6,
+};
+
+enum weir_fragment {
+	WEIR_FRAGMENT_NONE, /* whole, or an IPv6 atomic fragment (RFC 6946) */
+	WEIR_FRAGMENT_FIRST,
+	WEIR_FRAGMENT_LATER,
+};
+
+/* How far the parser got. */
+enum weir_parse {
+	WEIR_PARSE_UDP,
+	WEIR_PARSE_TCP,
+	WEIR_PARSE_ICMP,
+	WEIR_PARSE_ICMPV6,
+	WEIR_PARSE_IGMP,
+	WEIR_PARSE_OTHER_PROTOCOL, /* IP, but none of the above */
+	WEIR_PARSE_LATER_FRAGMENT, /* not the first: no transport header */
+	WEIR_PARSE_IPV6_CHAIN,	   /* more extension headers than that */
+	WEIR_PARSE_ARP,
+	WEIR_PARSE_OTHER_ETHERTYPE,
+	WEIR_PARSE_MALFORMED, /* cut short, or contradicts itself */
+	WEIR_PARSE_TRANSPORT, /* (inside the parser: the IP header is done) */
+};
+
+/* What the parser made of one packet: for tests and for `weir explain`. */
+struct weir_parsed {
+	__u32 parse;	 /* enum weir_parse; if malformed, the rest is void */
+	__u16 ethertype; /* after the VLAN tags */
+	__u8 vlan_tags;
+	__u8 family;   /* enum weir_family; if none, the rest is void */
+	__u8 protocol; /* of the transport header */
+	__u8 fragment; /* enum weir_fragment */
+	/* IPv4: a byte of the options is 131 or 137 (LSRR, SSRR); IPv6: a
+	 * routing header has segments left. */
+	__u8 routed;
+	__u8 tcp_flags;	   /* FIN 1, SYN 2, RST 4, PSH 8, ACK 16 ... */
+	__u32 left;	   /* IP payload bytes from the transport header on */
+	__u32 fragment_id; /* if a fragment; host order, as are the ports */
+	__u16 source_port; /* UDP and TCP; else 0 */
+	__u16 destination_port;
+	__u16 udp_len; /* as the UDP header gives it */
+	__u8 icmp_type;
+	__u8 pad;
+	__u8 source[16]; /* IPv4: the first four bytes */
+	__u8 destination[16];
+};
+
 /* One interface under the gate. Written by the daemon, read per packet. */
 struct weir_interface {
 	__u8 mac[6];
 	__u8 policy_off; /* 1: count and pass everything */
-	__u8 pad;
+	__u8 diverted;	 /* 1: something may take packets elsewhere: pass */
 };
 
 /* Per CPU, indexed by enum weir_reason. */
@@ -40,25 +97,118 @@ struct weir_ipv6_address {
 	__u8 octets[16];
 };
 
+/* What an address in the gate's tables is to this host. */
+enum weir_address_kind {
+	WEIR_ADDRESS_NONE,
+	WEIR_ADDRESS_LOCAL,
+	WEIR_ADDRESS_BROADCAST,
+};
+
+/* How many destinations each CPU remembers (a power of two). */
+#define WEIR_MEMORIES 1024
+#define WEIR_MEMORIES_BITS 10
+
+/* What a remembered destination is. */
+enum weir_target {
+	WEIR_TARGET_NONE,
+	WEIR_TARGET_UDP,
+	WEIR_TARGET_UDP_GROUP, /* multicast, broadcast */
+	WEIR_TARGET_TCP_SYN,
+	WEIR_TARGET_TCP, /* segments other than a SYN */
+	WEIR_TARGET_FORWARD,
+};
+
+/*
+ * What one CPU remembers about a destination (address, port), so that the next
+ * packets to it cost no lookup. Believed within one NAPI poll only, for at most
+ * WEIR_REMEMBERED packets. Two cache lines.
+ */
+struct weir_memory {
+	__u32 address[4]; /* network order; IPv4: the first word */
+	enum weir_family family;
+	enum weir_target target; /* none: unused */
+	__be16 port_be;
+	__u16 pad;
+	__u32 left;   /* packets that this is still believed for */
+	__u64 poll;   /* the NAPI poll in which it was found out */
+	__u32 reason; /* enum weir_reason */
+	/* A full queue refuses packets at least this long (UDP header). */
+	__u32 udp_len;
+	/* What was seen of this channel here, by enum weir_verdict. */
+	struct weir_counter seen[2];
+	__u32 egress_ifindex; /* of a forwarded packet */
+	/* If the socket is connected: its only peer. */
+	__u16 connected;
+	__be16 peer_port_be;
+	__u32 peer[4];
+	__u64 pad_line[2];
+};
+
+/* For how many packets what was found out is believed. */
+#define WEIR_REMEMBERED 32
+
+/* How many channels with an address of their own are counted. */
+#define WEIR_CHANNELS 4096
+
+/* A channel's identity; fields that its kind does not have are 0. */
+struct weir_channel_key {
+	__u32 address[4]; /* local; network order; IPv4: the first word */
+	__u32 egress_ifindex;
+	__u16 port;  /* local */
+	__u8 family; /* enum weir_family */
+	__u8 kind;   /* enum weir_kind */
+};
+
+/* Per CPU. */
+struct weir_channel {
+	struct weir_counter seen[2]; /* by enum weir_verdict */
+};
+
+/* How many fragmented datagrams are followed at once. */
+#define WEIR_DATAGRAMS 4096
+
+struct weir_datagram_key {
+	__u8 source[16]; /* IPv4: the first four bytes */
+	__u8 destination[16];
+	__u32 id_be;
+	__u8 family;   /* enum weir_family */
+	__u8 protocol; /* IPv4 only: IPv6's later fragments need not agree */
+	__u16 pad;
+};
+
+/* What became of the fragments that came first. */
+struct weir_datagram {
+	__u64 until_ns; /* CLOCK_MONOTONIC */
+	__u32 reason;	/* enum weir_reason */
+	__u32 pad;
+};
+
+/* What became of one packet: for `weir explain`. */
+struct weir_explanation {
+	struct weir_parsed parsed;
+	__u32 reason;	      /* enum weir_reason */
+	__u32 egress_ifindex; /* of a forwarded packet, else 0 */
+};
+
 /*
  * What is known about one UDP socket's receive queue beyond what the socket
  * itself says. One cache line.
  */
 struct weir_queue_slot {
 	__u64 sock; /* the kernel's struct sock *, only ever compared */
-	__u64 poll; /* the NAPI poll in which the gate last looked */
 	/* When the charge below was learned, CLOCK_MONOTONIC. */
 	__u64 learned_ns;
 	/* Smallest charge of a packet that the kernel refused since then... */
 	__u32 truesize;
 	/* ...and that packet's length as its UDP header gives it. */
 	__u32 udp_len;
+	__u64 poll; /* the NAPI poll in which the gate last looked */
 	/* Bytes charged to the queue that in_flight has been set off against.
 	 */
 	__u32 charged_seen;
 	/* Packets admitted in this poll that have not been charged yet. */
 	__u32 in_flight;
-	__u32 pad[6];
+	__u64 pad[3];
 };
 
 /* Per CPU: the NAPI poll that is running. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The few kernel types and kfuncs that weir reads. Fields are relocated
- * against the running kernel's BTF (CO-RE), so the layouts here need only the
- * right names and types, not the right offsets.
+ * The few kernel types that weir reads, and how it reads them. Fields are
+ * relocated against the running kernel's BTF (CO-RE), so the layouts here need
+ * only the right names and types, not the right offsets.
  */
 #ifndef WEIR_COMPAT_H
 #define WEIR_COMPAT_H
@@ -27,12 +27,69 @@ struct in6_addr___kernel {
 	struct in6_addr_words in6_u;
 };
 
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct udp_hslot {
+	struct hlist_head head;
+};
+
+struct udp_table {
+	struct udp_hslot *hash;
+	unsigned int mask;
+};
+
+struct netns_ipv4 {
+	struct udp_table *udp_table; /* since 6.2 */
+};
+
+struct netns_bpf {
+	void *run_array[2]; /* NETNS_BPF_SK_LOOKUP is 1 */
+};
+
+struct net {
+	__u32 hash_mix;
+	struct netns_ipv4 ipv4;
+	struct netns_bpf bpf;
+};
+
+struct possible_net {
+	struct net *net;
+};
+
+struct proto {
+	union {
+		struct udp_table *udp_table; /* before 6.2 */
+	} h;
+};
+
 struct sock_common {
 	__u64 skc_addrpair; /* remote and local IPv4 address */
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
 	__u32 skc_portpair; /* remote and local port */
+	__be16 skc_dport;
+	__u16 skc_num; /* the local port, host order */
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
 	unsigned char skc_reuseport : 1;
+	struct proto *skc_prot;
+	struct possible_net skc_net;
 	struct in6_addr___kernel skc_v6_daddr;
 	struct in6_addr___kernel skc_v6_rcv_saddr;
+	struct hlist_node skc_node;
+};
+
+struct sock_reuseport {
+	__u16 num_socks;
+	__u16 incoming_cpu; /* since 6.2: sockets that prefer a CPU */
+	void *prog;
+	struct sock *socks[];
 };
 
 struct sock {
@@ -42,6 +99,9 @@ struct sock {
 	} sk_backlog;
 	int sk_rcvbuf;
 	void *sk_filter;
+	struct sock_reuseport *sk_reuseport_cb;
+	__u32 sk_ack_backlog;
+	__u32 sk_max_ack_backlog;
 };
 
 struct udp_sock {
@@ -65,7 +125,52 @@ struct skb_shared_info {
 /* Kernel 6.2: kernel/bpf/helpers.c. Reads through it cannot fault. */
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
-#define kernel_cast(pointer, type) \
-	((type *)bpf_rdonly_cast((pointer), bpf_core_type_id_kernel(type)))
+#define has_rdonly_cast() (!!bpf_rdonly_cast)
+
+/* An address in the kernel, as a pointer to a type that can be read. */
+#define kernel_cast(address, type)                                             \
+	({                                                                     \
+		type *cast = (type *)(address);                                \
+		if (has_rdonly_cast())                                         \
+			cast = bpf_rdonly_cast((const void *)(address),        \
+					       bpf_core_type_id_kernel(type)); \
+		cast;                                                          \
+	})
+
+/*
+ * A field of what kernel_cast() returned. Before 6.2 a load through it is not
+ * allowed, so it is copied: slower, and on such kernels only.
+ */
+#define kernel_read(pointer, field)                          \
+	({                                                   \
+		typeof(({ (pointer)->field; })) value;       \
+		if (has_rdonly_cast())                       \
+			value = (pointer)->field;            \
+		else                                         \
+			bpf_core_read(&value, sizeof(value), \
+				      &(pointer)->field);    \
+		value;                                       \
+	})
+
+/* The same for pointers that are to be computed with: a plain number. */
+#define kernel_address(pointer, field)                                       \
+	({                                                                   \
+		__u64 address = 0;                                           \
+		bpf_core_read(&address, sizeof(address), &(pointer)->field); \
+		address;                                                     \
+	})
+
+/*
+ * The address of the kernel's struct sock behind what a lookup helper returned.
+ * The verifier allows no arithmetic on that pointer (before 6.2) and none
+ * across global functions; read back from the stack it is a number.
+ */
+static __always_inline __u64 kernel_address_of(const void *bpf_sock)
+{
+	__u64 address = 0;
+
+	bpf_probe_read_kernel(&address, sizeof(address), &bpf_sock);
+	return address;
+}
 
 #endif /* WEIR_COMPAT_H */

@@ -5,6 +5,7 @@
 
 #include "abi.h"
 #include "verdict.h"
+#include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
 struct {
@@ -14,15 +15,21 @@ struct {
 	__type(value, struct weir_counter);
 } counters SEC(".maps");
 
-static __always_inline void count(enum weir_reason reason, __u64 bytes)
+static __always_inline void counter_add(struct weir_counter *counter,
+					__u32 packets, __u32 bytes)
+{
+	counter->packets += packets;
+	counter->bytes += bytes;
+}
+
+static __always_inline void count(enum weir_reason reason, __u32 packets,
+				  __u32 bytes)
 {
 	__u32 key = reason;
 	struct weir_counter *counter = bpf_map_lookup_elem(&counters, &key);
 
-	if (counter) {
-		counter->packets++;
-		counter->bytes += bytes;
-	}
+	if (counter)
+		counter_add(counter, packets, bytes);
 }
 
 #endif /* WEIR_COUNTERS_H */

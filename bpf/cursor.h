@@ -15,12 +15,9 @@ struct cursor {
 	void *end;
 };
 
-static __always_inline struct cursor cursor_over(const struct xdp_md *ctx)
+static __always_inline struct cursor cursor_over(void *data, void *data_end)
 {
-	return (struct cursor){
-		.pos = (void *)(long)ctx->data,
-		.end = (void *)(long)ctx->data_end,
-	};
+	return (struct cursor){.pos = data, .end = data_end};
 }
 
 /* The next len bytes (a compile-time constant), or NULL. */

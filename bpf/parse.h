@@ -1,139 +1,96 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* From bytes to a flow: Ethernet, IPv4 or IPv6, UDP. */
+/*
+ * From bytes to a flow: Ethernet, VLAN tags, then IPv4 (parse_ip4.h), IPv6
+ * (parse_ip6.h) and the transport header (parse_transport.h).
+ */
 #ifndef WEIR_PARSE_H
 #define WEIR_PARSE_H
 
-#include "cursor.h"
-#include "verdict.h"
-#include <bpf/bpf_endian.h>
-#include <linux/if_ether.h>
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <linux/udp.h>
-#include <stdbool.h>
+#include "flow.h"
+#include "parse_ip4.h"
+#include "parse_ip6.h"
+#include "parse_transport.h"
 
-#define IPV4_MIN_IHL 5
-#define IPV4_OPTIONS_LEN_MASK 0x3f /* 40 bytes at most */
-#define IPV4_FRAGMENT_MASK 0x3fff  /* more-fragments flag and offset */
-
-enum parse_result {
-	PARSE_UDP4,
-	PARSE_UDP6,
-	PARSE_STOP, /* nothing to demultiplex: the reason says why */
-};
-
-struct flow {
-	const __u8 *mac_destination;
-	union {
-		struct iphdr *ip4;
-		struct ipv6hdr *ip6;
-	};
-	struct udphdr *udp;
-	__u32 udp_len; /* as the UDP header gives it, header included */
-	enum weir_reason reason;
-};
-
-static __always_inline enum parse_result parse_stop(struct flow *flow,
-						    enum weir_reason reason)
+static __always_inline enum weir_parse parse_transport(struct cursor *cursor,
+						       struct flow *flow)
 {
-	flow->reason = reason;
-	return PARSE_STOP;
-}
-
-/*
- * The UDP header. A datagram that is longer than its IP packet or its frame is
- * dropped by the kernel on the way to the socket (udp4_csum_init() and before).
- */
-static __always_inline bool parse_udp(struct cursor *cursor, struct flow *flow,
-				      __u32 ip_payload_len, __u32 frame_left)
-{
-	flow->udp = cursor_take(cursor, sizeof(*flow->udp));
-	if (!flow->udp)
-		return false;
-	flow->udp_len = bpf_ntohs(flow->udp->len);
-	return flow->udp_len >= sizeof(*flow->udp) &&
-	       flow->udp_len <= ip_payload_len && ip_payload_len <= frame_left;
-}
-
-static __always_inline enum parse_result
-parse_udp4(struct cursor *cursor, struct flow *flow, __u32 frame_len)
-{
-	struct iphdr *ip = cursor_take(cursor, sizeof(*ip));
-	__u32 header_len;
-
-	if (!ip || ip->version != 4 || ip->ihl < IPV4_MIN_IHL)
-		return parse_stop(flow, WEIR_REASON_MALFORMED);
-	if (ip->frag_off & bpf_htons(IPV4_FRAGMENT_MASK))
-		return parse_stop(flow, WEIR_REASON_FRAGMENT);
-	if (ip->protocol != IPPROTO_UDP)
-		return parse_stop(flow, WEIR_REASON_NOT_UDP);
-	if (!cursor_skip(cursor, (ip->ihl - IPV4_MIN_IHL) * 4,
-			 IPV4_OPTIONS_LEN_MASK))
-		return parse_stop(flow, WEIR_REASON_MALFORMED);
-	flow->ip4 = ip;
-	header_len = ip->ihl * 4;
-	if (bpf_ntohs(ip->tot_len) < header_len ||
-	    !parse_udp(cursor, flow, bpf_ntohs(ip->tot_len) - header_len,
-		       frame_len - ETH_HLEN - header_len))
-		return parse_stop(flow, WEIR_REASON_MALFORMED);
-	return PARSE_UDP4;
-}
-
-static __always_inline bool is_ipv6_extension(__u8 next_header)
-{
-	switch (next_header) {
-	case IPPROTO_HOPOPTS:
-	case IPPROTO_ROUTING:
-	case IPPROTO_DSTOPTS:
-	case IPPROTO_AH:
-	case IPPROTO_MH:
-		return true;
+	switch (flow->protocol) {
+	case IPPROTO_UDP:
+		return parse_udp(cursor, flow);
+	case IPPROTO_TCP:
+		return parse_tcp(cursor, flow);
+	case IPPROTO_ICMP:
+		/* A protocol of one family in the other means nothing. */
+		if (flow->family == WEIR_FAMILY_IPV4)
+			return parse_icmp(cursor, flow, WEIR_PARSE_ICMP);
+		return WEIR_PARSE_OTHER_PROTOCOL;
+	case IPPROTO_ICMPV6:
+		if (flow->family == WEIR_FAMILY_IPV6)
+			return parse_icmp(cursor, flow, WEIR_PARSE_ICMPV6);
+		return WEIR_PARSE_OTHER_PROTOCOL;
+	case IPPROTO_IGMP:
+		if (flow->family == WEIR_FAMILY_IPV4)
+			return WEIR_PARSE_IGMP;
+		return WEIR_PARSE_OTHER_PROTOCOL;
 	default:
-		return false;
+		return WEIR_PARSE_OTHER_PROTOCOL;
 	}
 }
 
-static __always_inline enum parse_result
-parse_udp6(struct cursor *cursor, struct flow *flow, __u32 frame_len)
+static __always_inline bool is_vlan(__be16 ethertype_be)
 {
-	struct ipv6hdr *ip = cursor_take(cursor, sizeof(*ip));
+	return ethertype_be == bpf_htons(ETH_P_8021Q) ||
+	       ethertype_be == bpf_htons(ETH_P_8021AD);
+}
 
-	if (!ip || ip->version != 6)
-		return parse_stop(flow, WEIR_REASON_MALFORMED);
-	if (ip->nexthdr == IPPROTO_FRAGMENT)
-		return parse_stop(flow, WEIR_REASON_FRAGMENT);
-	if (is_ipv6_extension(ip->nexthdr))
-		return parse_stop(flow, WEIR_REASON_IPV6_EXTENSION);
-	if (ip->nexthdr != IPPROTO_UDP)
-		return parse_stop(flow, WEIR_REASON_NOT_UDP);
-	flow->ip6 = ip;
-	if (!parse_udp(cursor, flow, bpf_ntohs(ip->payload_len),
-		       frame_len - ETH_HLEN - sizeof(*ip)))
-		return parse_stop(flow, WEIR_REASON_MALFORMED);
-	return PARSE_UDP6;
+/* Up to two tags; a third one is left as the ethertype. */
+static __always_inline bool parse_vlan_tags(struct cursor *cursor,
+					    struct flow *flow)
+{
+	int i;
+
+#pragma unroll
+	for (i = 0; i < WEIR_VLAN_TAGS && is_vlan(flow->ethertype_be); i++) {
+		struct vlan_tag *tag = cursor_take(cursor, sizeof(*tag));
+
+		if (!tag)
+			return false;
+		flow->vlan_tags++;
+		flow->ethertype_be = tag->ethertype_be;
+	}
+	return true;
 }
 
 /* frame_len counts all buffers of the frame; the cursor is over the first. */
-static __always_inline enum parse_result
-parse(struct cursor *cursor, struct flow *flow, __u32 frame_len)
+static __always_inline enum weir_parse parse(struct cursor *cursor,
+					     struct flow *flow, __u32 frame_len)
 {
 	struct ethhdr *eth = cursor_take(cursor, sizeof(*eth));
+	enum weir_parse network;
 
 	if (!eth)
-		return parse_stop(flow, WEIR_REASON_MALFORMED);
-	flow->mac_destination = eth->h_dest;
-	switch (eth->h_proto) {
+		return WEIR_PARSE_MALFORMED;
+	__builtin_memcpy(flow->mac, eth->h_dest, sizeof(flow->mac));
+	flow->ethertype_be = eth->h_proto;
+	if (is_vlan(eth->h_proto) && !parse_vlan_tags(cursor, flow))
+		return WEIR_PARSE_MALFORMED;
+	flow->left = frame_len - sizeof(*eth) -
+		     flow->vlan_tags * sizeof(struct vlan_tag);
+	switch (flow->ethertype_be) {
 	case bpf_htons(ETH_P_IP):
-		return parse_udp4(cursor, flow, frame_len);
+		network = parse_ip4(cursor, flow);
+		break;
 	case bpf_htons(ETH_P_IPV6):
-		return parse_udp6(cursor, flow, frame_len);
-	case bpf_htons(ETH_P_8021Q):
-	case bpf_htons(ETH_P_8021AD):
-		return parse_stop(flow, WEIR_REASON_VLAN);
+		network = parse_ip6(cursor, flow);
+		break;
+	case bpf_htons(ETH_P_ARP):
+		return WEIR_PARSE_ARP;
 	default:
-		return parse_stop(flow, WEIR_REASON_NOT_IP);
+		return WEIR_PARSE_OTHER_ETHERTYPE;
 	}
+	if (network != WEIR_PARSE_TRANSPORT)
+		return network;
+	return parse_transport(cursor, flow);
 }
 
 #endif /* WEIR_PARSE_H */

@@ -49,9 +49,12 @@ static __always_inline struct weir_queue_slot *queue_slot(const struct sock *sk)
 	__u64 hash;
 	__u32 key;
 
-	hash = hash_seed ^ common->skc_addrpair ^ common->skc_portpair;
-	hash ^= (__u64)common->skc_v6_daddr.in6_u.u6_addr32[3] << 32;
-	hash ^= (__u64)common->skc_v6_rcv_saddr.in6_u.u6_addr32[3] << 16;
+	hash = hash_seed ^ kernel_read(common, skc_addrpair) ^
+	       kernel_read(common, skc_portpair);
+	hash ^= (__u64)kernel_read(common, skc_v6_daddr.in6_u.u6_addr32[3])
+		<< 32;
+	hash ^= (__u64)kernel_read(common, skc_v6_rcv_saddr.in6_u.u6_addr32[3])
+		<< 16;
 	/* The finalizer of MurmurHash3 (Appleby). */
 	hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdULL;
 	hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53ULL;

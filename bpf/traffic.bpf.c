@@ -128,7 +128,8 @@ static __always_inline void write_packet4(struct xdp_md *ctx,
 		tcp ? sizeof(struct tcphdr) : sizeof(struct udphdr);
 	const __u32 header_len =
 		ETH_HLEN + sizeof(struct iphdr) + transport_len;
-	struct cursor cursor = cursor_over(ctx);
+	struct cursor cursor = cursor_over((void *)(long)ctx->data,
+					   (void *)(long)ctx->data_end);
 	__u32 random = next_random(), source, sum;
 	__u8 *header = cursor_take(&cursor, header_len);
 	struct iphdr *ip;
@@ -156,7 +157,8 @@ static __always_inline void write_packet6(struct xdp_md *ctx,
 		tcp ? sizeof(struct tcphdr) : sizeof(struct udphdr);
 	const __u32 header_len =
 		ETH_HLEN + sizeof(struct ipv6hdr) + transport_len;
-	struct cursor cursor = cursor_over(ctx);
+	struct cursor cursor = cursor_over((void *)(long)ctx->data,
+					   (void *)(long)ctx->data_end);
 	__u32 random = next_random(), source, sum;
 	__u8 *header = cursor_take(&cursor, header_len);
 	struct ipv6hdr *ip;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Every verdict and reason, declared once.
+ * Every verdict, kind of channel and reason, declared once.
  *
  * The gate's counters are indexed by reason, each reason belongs to one
- * verdict, and build.rs expands the same lists into the Rust enums, so that
- * the command line, the metrics and the docs cannot disagree with the gate.
+ * verdict and one kind of channel, and build.rs expands the same lists into
+ * the Rust enums, so that the command line, the metrics and the docs cannot
+ * disagree with the gate.
  */
 #ifndef WEIR_VERDICT_H
 #define WEIR_VERDICT_H
@@ -14,42 +15,97 @@
 	X(PASS, "pass", "handed to the kernel") \
 	X(DISCARD, "discard", "dropped at the gate, before an skb exists")
 
-/* X(NAME, VERDICT, "name as printed", "description") */
+/* X(NAME, "name as printed", "description") */
+#define WEIR_KINDS(X)                                                        \
+	X(UDP, "udp", "a UDP socket, by local address and port")             \
+	X(MULTICAST, "multicast",                                            \
+	  "the UDP sockets that share a multicast or broadcast address and " \
+	  "port")                                                            \
+	X(TCP, "tcp", "a TCP listener and its connections")                  \
+	X(TCP_CLIENT, "tcp-client", "TCP connections that this host opened") \
+	X(CLOSED, "closed", "ports that no socket receives")                 \
+	X(ICMP, "icmp", "ICMP and ICMPv6 but for neighbour discovery")       \
+	X(NEIGHBOUR, "neighbour", "ARP and IPv6 neighbour discovery")        \
+	X(GROUP, "group", "IGMP and MLD: multicast group membership")        \
+	X(FRAGMENT, "fragment", "IP fragments after the first")              \
+	X(FORWARD, "forward", "packets routed on, by egress interface")      \
+	X(TAP, "tap", "frames for other hosts, on a promiscuous interface")  \
+	X(OTHER, "other", "everything that the gate cannot or must not name")
+
+/* X(NAME, VERDICT, KIND, "name as printed", "description") */
 #define WEIR_REASONS(X)                                                        \
-	X(UDP_ROOM, PASS, "udp-room",                                          \
+	X(UDP_ROOM, PASS, UDP, "udp-room",                                     \
 	  "the destination UDP socket's receive queue has room")               \
-	X(UDP_FULL, DISCARD, "udp-full",                                       \
+	X(UDP_FULL, DISCARD, UDP, "udp-full",                                  \
 	  "the destination UDP socket's receive queue is full, so the kernel " \
 	  "would drop the packet")                                             \
-	X(UDP_NO_SOCKET, PASS, "udp-no-socket",                                \
-	  "no UDP socket receives this address and port")                      \
-	X(UDP_SHARED, PASS, "udp-shared",                                      \
-	  "the socket is in an SO_REUSEPORT group: another one may be picked") \
-	X(UDP_ENCAP, PASS, "udp-encap",                                        \
+	X(UDP_ENCAP, PASS, UDP, "udp-encap",                                   \
 	  "the socket has a receiver inside the kernel (VXLAN, WireGuard, "    \
 	  "...)")                                                              \
-	X(NOT_UDP, PASS, "not-udp", "IP, but not UDP")                         \
-	X(NOT_IP, PASS, "not-ip", "neither IPv4 nor IPv6 (ARP, LLDP, ...)")    \
-	X(OTHER_MAC, PASS, "other-mac",                                        \
+	X(UDP_NO_SOCKET, PASS, CLOSED, "udp-no-socket",                        \
+	  "no UDP socket receives this address and port")                      \
+	X(MULTICAST_ROOM, PASS, MULTICAST, "multicast-room",                   \
+	  "one of the group's or broadcast's UDP sockets may have room")       \
+	X(MULTICAST_FULL, DISCARD, MULTICAST, "multicast-full",                \
+	  "the queues of all UDP sockets on the group's or broadcast's port "  \
+	  "are full")                                                          \
+	X(TCP_SYN, PASS, TCP, "tcp-syn",                                       \
+	  "a connection request that the listener may take")                   \
+	X(TCP_BACKLOG_FULL, DISCARD, TCP, "tcp-backlog-full",                  \
+	  "a connection request to a listener whose accept queue is over its " \
+	  "limit, so the kernel would drop it")                                \
+	X(TCP_SEGMENT, PASS, TCP, "tcp-segment",                               \
+	  "to a listener's port, but no connection request: it may free "      \
+	  "something")                                                         \
+	X(TCP_CLIENT, PASS, TCP_CLIENT, "tcp-client",                          \
+	  "to a connection that this host opened")                             \
+	X(TCP_NO_SOCKET, PASS, CLOSED, "tcp-no-socket",                        \
+	  "no TCP socket receives this address and port")                      \
+	X(ICMP, PASS, ICMP, "icmp", "ICMP or ICMPv6")                          \
+	X(NEIGHBOUR, PASS, NEIGHBOUR, "neighbour",                             \
+	  "ARP or IPv6 neighbour discovery")                                   \
+	X(GROUP, PASS, GROUP, "group", "IGMP or MLD")                          \
+	X(FRAGMENT, PASS, FRAGMENT, "fragment",                                \
+	  "a later fragment of a datagram whose first fragment passed")        \
+	X(FRAGMENT_EARLY, PASS, FRAGMENT, "fragment-early",                    \
+	  "a later fragment whose first fragment has not been seen")           \
+	X(FRAGMENT_DISCARDED, DISCARD, FRAGMENT, "fragment-discarded",         \
+	  "a later fragment of a datagram whose first fragment was discarded") \
+	X(FORWARD, PASS, FORWARD, "forward",                                   \
+	  "to another host, by way of another interface")                      \
+	X(NO_ROUTE, PASS, OTHER, "no-route",                                   \
+	  "the destination IP address is not this interface's own, and is "    \
+	  "not forwarded")                                                     \
+	X(OTHER_MAC, PASS, TAP, "other-mac",                                   \
 	  "the destination MAC address is not this interface's own")           \
-	X(OTHER_ADDRESS, PASS, "other-address",                                \
-	  "the destination IP address is not this interface's own: "           \
-	  "forwarded, "                                                        \
-	  "multicast, broadcast")                                              \
-	X(FRAGMENT, PASS, "fragment", "an IP fragment")                        \
-	X(VLAN, PASS, "vlan", "the packet carries a VLAN tag")                 \
-	X(IPV6_EXTENSION, PASS, "ipv6-extension",                              \
-	  "IPv6 with extension headers before the transport header")           \
-	X(MALFORMED, PASS, "malformed",                                        \
+	X(SOURCE_ROUTED, PASS, OTHER, "source-routed",                         \
+	  "a source route or routing header may send the packet elsewhere")    \
+	X(VLAN, PASS, OTHER, "vlan",                                           \
+	  "the frame carries a VLAN tag: another device may take it")          \
+	X(IPV6_CHAIN, PASS, OTHER, "ipv6-chain",                               \
+	  "more IPv6 extension headers than the gate looks behind")            \
+	X(OTHER_PROTOCOL, PASS, OTHER, "other-protocol",                       \
+	  "IP, but neither UDP, TCP, ICMP nor IGMP")                           \
+	X(OTHER_ETHERTYPE, PASS, OTHER, "other-ethertype",                     \
+	  "neither IP nor ARP (LLDP, PPPoE, ...)")                             \
+	X(MALFORMED, PASS, OTHER, "malformed",                                 \
 	  "a header is cut short or contradicts itself")                       \
-	X(POLICY_OFF, PASS, "policy-off",                                      \
+	X(DIVERTED, PASS, OTHER, "diverted",                                   \
+	  "NAT, a tc redirect, a bridge or the like may take the packet "      \
+	  "elsewhere")                                                         \
+	X(POLICY_OFF, PASS, OTHER, "policy-off",                               \
 	  "the gate is attached with its policy switched off")
 
 #define WEIR_VERDICT_ENUM(name, text, description) WEIR_VERDICT_##name,
 enum weir_verdict { WEIR_VERDICTS(WEIR_VERDICT_ENUM) WEIR_VERDICT_COUNT };
 #undef WEIR_VERDICT_ENUM
 
-#define WEIR_REASON_ENUM(name, verdict, text, description) WEIR_REASON_##name,
+#define WEIR_KIND_ENUM(name, text, description) WEIR_KIND_##name,
+enum weir_kind { WEIR_KINDS(WEIR_KIND_ENUM) WEIR_KIND_COUNT };
+#undef WEIR_KIND_ENUM
+
+#define WEIR_REASON_ENUM(name, verdict, kind, text, description) \
+	WEIR_REASON_##name,
 enum weir_reason { WEIR_REASONS(WEIR_REASON_ENUM) WEIR_REASON_COUNT };
 #undef WEIR_REASON_ENUM
 

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 3] = ["gate", "queue", "traffic"];
+const OBJECTS: [&str; 4] = ["gate", "parser", "queue", "traffic"];
 const CLANG_CANDIDATES: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .clang_args(clang_args(&bpf_dir))
             .build_and_generate(out_dir.join(format!("{object}.skel.rs")))?;
     }
-    fs::write(out_dir.join("verdict.rs"), verdicts(&clang, &bpf_dir)?)?;
+    fs::write(out_dir.join("verdict.rs"), lists(&clang, &bpf_dir)?)?;
     Ok(())
 }
 
@@ -46,84 +46,121 @@ fn clang_args(bpf_dir: &Path) -> Vec<OsString> {
     let target_arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     // Debian keeps <asm/types.h> in the multiarch directory, which clang leaves out for -target bpf.
     let multiarch = format!("/usr/include/{target_arch}-linux-gnu");
+    // The tests' own copy of the gate, whose rules can be broken one by one.
+    let defects = env::var_os("CARGO_FEATURE_SEEDED_DEFECTS").map(|_| "-DWEIR_DEFECTS".into());
     ["-O2", "-g", "-Wall", "-Werror", "-I", multiarch.as_str(), "-I"]
         .iter()
         .map(OsString::from)
         .chain([bpf_dir.as_os_str().to_owned()])
+        .chain(defects)
         .collect()
 }
 
-/// Expands the X-macros of `verdict.h`: one marked line per verdict and reason.
-fn verdicts(clang: &str, bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
-    let source = "#include \"verdict.h\"\n\
-        #define V(name, text, description) @verdict|name|text|description@\n\
-        #define R(name, verdict, text, description) @reason|name|verdict|text|description@\n\
-        WEIR_VERDICTS(V) WEIR_REASONS(R)\n";
-    let input = PathBuf::from(env::var("OUT_DIR")?).join("verdict_list.h");
+/// Expands the X-macros of `verdict.h` and `defect.h`: one marked line per entry.
+fn lists(clang: &str, bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
+    let source = "#include \"defect.h\"\n#include \"verdict.h\"\n\
+        #define V(name, text, description) @verdict|name||text|description|@\n\
+        #define K(name, text, description) @kind|name||text|description|@\n\
+        #define R(name, verdict, kind, text, description) \
+            @reason|name|verdict kind|text|description|@\n\
+        #define D(name, rule) @defect|name||#name|rule|@\n\
+        WEIR_VERDICTS(V) WEIR_KINDS(K) WEIR_REASONS(R) WEIR_DEFECT_LIST(D)\n";
+    let input = PathBuf::from(env::var("OUT_DIR")?).join("lists.h");
     fs::write(&input, source)?;
     let output = Command::new(clang)
-        .args(["-E", "-P", "-x", "c", "-I"])
-        .arg(bpf_dir)
+        .args(["-E", "-P", "-x", "c"])
+        .args(clang_args(bpf_dir))
         .arg(&input)
         .output()?;
     if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+        return Err(String::from_utf8_lossy(&output.stderr).into());
     }
     let text = String::from_utf8(output.stdout)?;
-    let mut verdicts = Vec::new();
-    let mut reasons = Vec::new();
-    for entry in text.split('@') {
-        let fields: Vec<&str> = entry.split('|').map(str::trim).collect();
-        match fields.as_slice() {
-            ["verdict", name, text, description] => {
-                verdicts.push((camel(name), String::new(), literal(text), literal(description)));
-            }
-            ["reason", name, verdict, text, description] => {
-                reasons.push((camel(name), camel(verdict), literal(text), literal(description)));
-            }
-            _ => {}
-        }
-    }
-    if verdicts.is_empty() || reasons.is_empty() {
-        return Err("bpf/verdict.h declares no verdicts or no reasons".into());
+    let entries: Vec<Entry> = text.split('@').filter_map(Entry::parse).collect();
+    let of = |list| entries.iter().filter(move |entry| entry.list == list).collect::<Vec<_>>();
+    let reasons = of("reason");
+    if reasons.is_empty() {
+        return Err("bpf/verdict.h declares no reasons".into());
     }
     let mut rust = String::new();
-    emit(&mut rust, "Verdict", "What the gate does with a packet.", &verdicts)?;
-    emit(&mut rust, "Reason", "Why the gate did it; each reason has one verdict.", &reasons)?;
-    writeln!(rust, "impl Reason {{\n    /// The verdict that this reason belongs to.")?;
-    writeln!(rust, "    pub const fn verdict(self) -> Verdict {{\n        match self {{")?;
-    for (name, verdict, ..) in &reasons {
-        writeln!(rust, "            Self::{name} => Verdict::{verdict},")?;
+    emit(&mut rust, "Verdict", "What the gate does with a packet.", &of("verdict"))?;
+    emit(&mut rust, "Kind", "What a channel is.", &of("kind"))?;
+    emit(&mut rust, "Reason", "Why the gate did it.", &reasons)?;
+    emit_property(&mut rust, "verdict", "Verdict", &reasons, 0)?;
+    emit_property(&mut rust, "kind", "Kind", &reasons, 1)?;
+    if env::var_os("CARGO_FEATURE_SEEDED_DEFECTS").is_some() {
+        emit(&mut rust, "Defect", "A rule of the gate that is broken on purpose.", &of("defect"))?;
     }
-    writeln!(rust, "        }}\n    }}\n}}")?;
     Ok(rust)
 }
 
-type Entry = (String, String, String, String);
+/// One line of a list.
+struct Entry {
+    list: String,
+    variant: String,
+    /// Entries of other lists that this one belongs to.
+    properties: Vec<String>,
+    text: String,
+    description: String,
+}
 
-fn emit(rust: &mut String, name: &str, doc: &str, entries: &[Entry]) -> std::fmt::Result {
+impl Entry {
+    fn parse(marked: &str) -> Option<Self> {
+        let fields: Vec<&str> = marked.split('|').map(str::trim).collect();
+        let [list, name, properties, text, description, ""] = fields.as_slice() else {
+            return None;
+        };
+        Some(Self {
+            list: (*list).into(),
+            variant: camel(name),
+            properties: properties.split_whitespace().map(camel).collect(),
+            text: literal(text),
+            description: literal(description),
+        })
+    }
+}
+
+fn emit(rust: &mut String, name: &str, doc: &str, entries: &[&Entry]) -> std::fmt::Result {
     writeln!(rust, "/// {doc}")?;
     writeln!(rust, "#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]")?;
     writeln!(rust, "#[repr(u32)]\npub enum {name} {{")?;
-    for (variant, _, _, description) in entries {
+    for Entry { variant, description, .. } in entries {
         writeln!(rust, "    #[doc = {description}]\n    {variant},")?;
     }
     writeln!(rust, "}}\nimpl {name} {{\n    /// Every one, in the kernel half's order.")?;
     writeln!(rust, "    pub const ALL: [Self; {}] = [", entries.len())?;
-    for (variant, ..) in entries {
+    for Entry { variant, .. } in entries {
         writeln!(rust, "        Self::{variant},")?;
     }
     writeln!(rust, "    ];\n    /// As printed.\n    pub const fn name(self) -> &'static str {{")?;
     writeln!(rust, "        match self {{")?;
-    for (variant, _, text, _) in entries {
+    for Entry { variant, text, .. } in entries {
         writeln!(rust, "            Self::{variant} => {text},")?;
     }
     writeln!(rust, "        }}\n    }}\n    /// For a person.")?;
     writeln!(rust, "    pub const fn description(self) -> &'static str {{\n        match self {{")?;
-    for (variant, _, _, description) in entries {
+    for Entry { variant, description, .. } in entries {
         writeln!(rust, "            Self::{variant} => {description},")?;
     }
     writeln!(rust, "        }}\n    }}\n}}")
+}
+
+/// What each reason belongs to.
+fn emit_property(
+    rust: &mut String,
+    function: &str,
+    of: &str,
+    reasons: &[&Entry],
+    index: usize,
+) -> Result<(), Box<dyn Error>> {
+    writeln!(rust, "impl Reason {{\n    /// The {function} that this reason belongs to.")?;
+    writeln!(rust, "    pub const fn {function}(self) -> {of} {{\n        match self {{")?;
+    for Entry { variant, properties, .. } in reasons {
+        let property = properties.get(index).ok_or("a reason lacks its verdict or kind")?;
+        writeln!(rust, "            Self::{variant} => {of}::{property},")?;
+    }
+    writeln!(rust, "        }}\n    }}\n}}")?;
+    Ok(())
 }
 
 /// `UDP_NO_SOCKET` to `UdpNoSocket`.

@@ -1,11 +1,12 @@
 //! The gate and the queue probe: loading, configuring, attaching.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -13,9 +14,10 @@ use libbpf_rs::{MapCore, MapFlags, ProgramInput, libbpf_sys};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::channels::{self, Channels};
 use crate::counters::{self, Counters};
 use crate::error::{Error, Result};
-use crate::skeleton::gate::{GateSkel, GateSkelBuilder};
+use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
 use crate::skeleton::queue::{QueueSkel, QueueSkelBuilder};
 use crate::units::{IfIndex, MacAddr};
 use crate::verdict::Verdict;
@@ -26,6 +28,9 @@ const LOAD_REMEDY: &str = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN)
 /// Most addresses of one family that an interface may have under the gate; packets to further ones
 /// pass. `WEIR_LOCAL_ADDRESSES` in `bpf/abi.h`.
 pub const LOCAL_ADDRESSES_MAX: usize = 1024;
+
+const LOCAL: u32 = types::weir_address_kind::WEIR_ADDRESS_LOCAL.0;
+const BROADCAST: u32 = types::weir_address_kind::WEIR_ADDRESS_BROADCAST.0;
 
 /// Whether the gate discards anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,7 +112,8 @@ impl QueueProbe {
 pub struct Gate {
     skel: GateSkel<'static>,
     link: Option<OwnedFd>,
-    addresses: BTreeSet<IpAddr>,
+    /// What is in the kernel half's tables.
+    addresses: BTreeMap<IpAddr, u32>,
 }
 
 impl Gate {
@@ -117,6 +123,28 @@ impl Gate {
     /// # Errors
     /// Without the privilege, or where the kernel's verifier refuses the program.
     pub fn load(probe: &QueueProbe) -> Result<Self> {
+        Self::load_with(probe, |_| ())
+    }
+
+    /// As [`Gate::load`], for [`Gate::explain`] only: it is not to be attached, as each packet costs more.
+    ///
+    /// # Errors
+    /// As [`Gate::load`].
+    pub fn load_explaining(probe: &QueueProbe) -> Result<Self> {
+        Self::load_with(probe, |rodata| rodata.explaining = true)
+    }
+
+    /// As [`Gate::load`], with one of its rules broken.
+    ///
+    /// # Errors
+    /// As [`Gate::load`].
+    #[cfg(feature = "seeded-defects")]
+    pub fn load_with_defect(probe: &QueueProbe, defect: crate::verdict::Defect) -> Result<Self> {
+        // 0 is none.
+        Self::load_with(probe, |rodata| rodata.seeded_defect = defect as u32 + 1)
+    }
+
+    fn load_with(probe: &QueueProbe, set: impl FnOnce(&mut types::rodata)) -> Result<Self> {
         let failed = |operation| {
             move |source| Error::Bpf {
                 operation,
@@ -130,12 +158,13 @@ impl Gate {
         let mut open = GateSkelBuilder::default().open(storage).map_err(failed("open"))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.hash_seed = probe.hash_seed;
+            set(rodata);
         }
         let shared = &probe.skel.maps;
         open.maps.queue_slots.reuse_fd(shared.queue_slots.as_fd()).map_err(failed("share"))?;
         open.maps.napi_polls.reuse_fd(shared.napi_polls.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
-        Ok(Self { skel, link: None, addresses: BTreeSet::new() })
+        Ok(Self { skel, link: None, addresses: BTreeMap::new() })
     }
 
     /// Tells the gate its interface's own MAC address and whether to discard at all. Takes effect
@@ -147,44 +176,44 @@ impl Gate {
         }
     }
 
-    /// Tells the gate its interface's own addresses, in place of those it knew. Packets to any other
-    /// address pass. Addresses that stay are never missing meanwhile. At most
-    /// [`LOCAL_ADDRESSES_MAX`] of a family are kept.
+    /// Tells the gate its interface's own addresses and IPv4 broadcast addresses, in place of those it
+    /// knew. Packets to any other address pass. Addresses that stay are never missing meanwhile. At
+    /// most [`LOCAL_ADDRESSES_MAX`] of a family are kept.
     ///
     /// # Errors
     /// When the kernel refuses a map update.
-    pub fn set_addresses(&mut self, addresses: &[IpAddr]) -> Result<()> {
-        let mut wanted = BTreeSet::new();
+    pub fn set_addresses(&mut self, own: &[IpAddr], broadcast: &[Ipv4Addr]) -> Result<()> {
+        let local = own.iter().map(|ip| (*ip, LOCAL));
+        let broadcast = broadcast.iter().map(|ip| (IpAddr::V4(*ip), BROADCAST));
+        let mut wanted = BTreeMap::new();
         let (mut ipv4, mut ipv6) = (0, 0);
-        for address in addresses {
-            let kept = if address.is_ipv4() { &mut ipv4 } else { &mut ipv6 };
-            if *kept < LOCAL_ADDRESSES_MAX && wanted.insert(*address) {
+        for (ip, kind) in local.chain(broadcast) {
+            let kept = if ip.is_ipv4() { &mut ipv4 } else { &mut ipv6 };
+            // An own address that looks like a broadcast address is an own address.
+            if *kept < LOCAL_ADDRESSES_MAX
+                && let Entry::Vacant(vacant) = wanted.entry(ip)
+            {
+                vacant.insert(kind);
                 *kept += 1;
             }
         }
-        let failed = |address: &IpAddr, source| Error::Bpf {
-            operation: "update the gate's address table for",
-            object: address.to_string(),
-            source,
-            remedy: None,
-        };
-        for gone in self.addresses.difference(&wanted) {
+        for gone in self.addresses.keys().filter(|ip| !wanted.contains_key(ip)) {
             let deleted = match gone {
                 IpAddr::V4(v4) => self.skel.maps.local_ipv4.delete(&v4.octets()),
                 IpAddr::V6(v6) => self.skel.maps.local_ipv6.delete(&v6.octets()),
             };
-            deleted.map_err(|source| failed(gone, source))?;
+            deleted.map_err(|source| address_failed(*gone, source))?;
         }
-        for new in wanted.difference(&self.addresses) {
-            let added = match new {
-                IpAddr::V4(v4) => {
-                    self.skel.maps.local_ipv4.update(&v4.octets(), &[1], MapFlags::ANY)
-                }
-                IpAddr::V6(v6) => {
-                    self.skel.maps.local_ipv6.update(&v6.octets(), &[1], MapFlags::ANY)
-                }
+        for (ip, kind) in &wanted {
+            if self.addresses.get(ip) == Some(kind) {
+                continue;
+            }
+            let (ipv4, ipv6) = (&self.skel.maps.local_ipv4, &self.skel.maps.local_ipv6);
+            let added = match ip {
+                IpAddr::V4(v4) => ipv4.update(&v4.octets(), &kind.to_ne_bytes(), MapFlags::ANY),
+                IpAddr::V6(v6) => ipv6.update(&v6.octets(), &kind.to_ne_bytes(), MapFlags::ANY),
             };
-            added.map_err(|source| failed(new, source))?;
+            added.map_err(|source| address_failed(*ip, source))?;
         }
         self.addresses = wanted;
         Ok(())
@@ -253,6 +282,15 @@ impl Gate {
         counters::read(&self.skel.maps.counters)
     }
 
+    /// What the gate has seen of each channel that has an address of its own.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map lookup.
+    pub fn channels(&self) -> Result<Channels> {
+        let maps = &self.skel.maps;
+        channels::read(&maps.channels, &maps.overflow_channel, &maps.memories)
+    }
+
     /// The kernel's number of the map that holds the counters, for [`counters::CountersReader::open`] in
     /// another process.
     ///
@@ -300,6 +338,15 @@ impl Gate {
         } else {
             Verdict::Pass
         })
+    }
+}
+
+fn address_failed(ip: IpAddr, source: libbpf_rs::Error) -> Error {
+    Error::Bpf {
+        operation: "update the gate's address table for",
+        object: ip.to_string(),
+        source,
+        remedy: None,
     }
 }
 

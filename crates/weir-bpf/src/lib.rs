@@ -1,13 +1,16 @@
 //! The kernel boundary of weir: the only crate that touches libbpf and system calls.
 //!
-//! - [`gate`]: the gate and the queue probe, loaded and attached; [`counters`]: what it has seen;
+//! - [`gate`]: the gate and the queue probe, loaded and attached; [`counters`]: what it has seen, by
+//!   reason; [`channels`]: by channel; [`parser`]: its parser alone, for tests;
 //! - [`traffic`]: the lab's load generator;
 //! - [`verdict`]: what the gate decides and why;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
 
+pub mod channels;
 pub mod counters;
 pub mod error;
 pub mod gate;
+pub mod parser;
 pub mod sys;
 pub mod traffic;
 pub mod units;
@@ -27,6 +30,9 @@ pub use error::{Error, Result};
 mod skeleton {
     pub mod gate {
         include!(concat!(env!("OUT_DIR"), "/gate.skel.rs"));
+    }
+    pub mod parser {
+        include!(concat!(env!("OUT_DIR"), "/parser.skel.rs"));
     }
     pub mod queue {
         include!(concat!(env!("OUT_DIR"), "/queue.skel.rs"));

@@ -8,6 +8,7 @@ use weir_bpf::counters::Counters;
 use weir_bpf::gate::{AttachMode, AttachRequest, Gate, Policy, QueueProbe};
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
+use weir_bpf::units::IfIndex;
 
 use crate::claim::Claim;
 use crate::clock;
@@ -98,7 +99,7 @@ impl Protected {
         let watch = InterfaceWatch::open(ifindex)?;
         let mut gate = Gate::load(probe)?;
         gate.configure(host.links.mac(ifindex)?, settings.policy);
-        gate.set_addresses(&host.links.addresses(ifindex)?)?;
+        set_addresses(&mut gate, host, ifindex)?;
         let attach = gate.attach(ifindex, &interface, settings.attach)?;
         let last = sample(host, &claim, &gate)?;
         let counters_map_id = gate.counters_map_id()?;
@@ -174,7 +175,7 @@ impl Protected {
             self.claim.journal.rename(&name)?;
         }
         self.gate.configure(self.host.links.mac(ifindex)?, self.policy);
-        self.gate.set_addresses(&self.host.links.addresses(ifindex)?)?;
+        set_addresses(&mut self.gate, &self.host, ifindex)?;
         self.ticks_since_change = 0;
         self.look_for_threads()?;
         Ok(Presence::Present)
@@ -307,6 +308,11 @@ pub struct Tick {
     pub top_discard: Option<weir_bpf::verdict::Reason>,
     /// Everything that the gate has seen so far.
     pub counters: Counters,
+}
+
+fn set_addresses(gate: &mut Gate, host: &Host, ifindex: IfIndex) -> Result<()> {
+    let links = &host.links;
+    Ok(gate.set_addresses(&links.addresses(ifindex)?, &links.broadcasts(ifindex)?)?)
 }
 
 fn sample(host: &Host, claim: &Claim, gate: &Gate) -> Result<Sample> {

@@ -81,7 +81,11 @@ fn flood(network: &Network, sender: &UdpSocket, to: &str) {
         }
         network.count("udp-full") > before
     });
-    wait_for_all(network, sent, &["udp-room", "udp-full", "other-address"]);
+    wait_for_all(
+        network,
+        sent,
+        &["udp-room", "udp-full", "neighbour", "group", "multicast-room", "icmp"],
+    );
 }
 
 /// Packets in a socket's queue. Afterwards it is empty.

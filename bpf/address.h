@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* This interface, and which addresses are this host's. */
+#ifndef WEIR_ADDRESS_H
+#define WEIR_ADDRESS_H
+
+#include "abi.h"
+#include "defect.h"
+#include "flow.h"
+
+/* Set before the gate is attached. */
+struct weir_interface interface;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, WEIR_LOCAL_ADDRESSES);
+	__type(key, __be32);
+	__type(value, enum weir_address_kind);
+} local_ipv4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, WEIR_LOCAL_ADDRESSES);
+	__type(key, struct weir_ipv6_address);
+	__type(value, enum weir_address_kind);
+} local_ipv6 SEC(".maps");
+
+enum destination {
+	DESTINATION_OTHER,
+	DESTINATION_LOCAL,
+	DESTINATION_GROUP, /* multicast or broadcast */
+};
+
+static __always_inline bool is_own_mac(const __u8 *mac)
+{
+	return *(__u16 *)mac == *(__u16 *)interface.mac &&
+	       *(__u16 *)(mac + 2) == *(__u16 *)(interface.mac + 2) &&
+	       *(__u16 *)(mac + 4) == *(__u16 *)(interface.mac + 4);
+}
+
+/* To several stations: broadcast is multicast to all. */
+static __always_inline bool is_group_mac(const __u8 *mac)
+{
+	return mac[0] & 1;
+}
+
+static __always_inline enum destination destination4(__be32 address_be)
+{
+	__u32 first = bpf_ntohl(address_be) >> 28;
+	enum weir_address_kind *kind;
+
+	if (first == 0xe || address_be == 0xffffffff)
+		return DESTINATION_GROUP;
+	kind = bpf_map_lookup_elem(&local_ipv4, &address_be);
+	if (!kind)
+		return DESTINATION_OTHER;
+	return *kind == WEIR_ADDRESS_BROADCAST ? DESTINATION_GROUP
+					       : DESTINATION_LOCAL;
+}
+
+static __always_inline enum destination destination6(const __u32 *address)
+{
+	struct weir_ipv6_address key;
+
+	__builtin_memcpy(&key, address, sizeof(key));
+	if (key.octets[0] == 0xff)
+		return DESTINATION_GROUP;
+	return bpf_map_lookup_elem(&local_ipv6, &key) ? DESTINATION_LOCAL
+						      : DESTINATION_OTHER;
+}
+
+static __always_inline enum destination destination_of(const struct flow *flow)
+{
+	if (DEFECT(ADDRESS_UNCHECKED))
+		return DESTINATION_LOCAL;
+	return flow->family == WEIR_FAMILY_IPV4
+		       ? destination4(flow->destination[0])
+		       : destination6(flow->destination);
+}
+
+#endif /* WEIR_ADDRESS_H */

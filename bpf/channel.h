@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Channels that have an address of their own, and what was seen of them. Kinds
+ * without one (ICMP, ARP, ...) are counted by reason alone.
+ */
+#ifndef WEIR_CHANNEL_H
+#define WEIR_CHANNEL_H
+
+#include "abi.h"
+#include "counters.h"
+#include <stdbool.h>
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, WEIR_CHANNELS);
+	__type(key, struct weir_channel_key);
+	__type(value, struct weir_channel);
+} channels SEC(".maps");
+
+/* Where the channels beyond WEIR_CHANNELS are counted together, per CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_channel);
+} overflow_channel SEC(".maps");
+
+static __always_inline bool has_channel(__u8 kind)
+{
+	return kind == WEIR_KIND_UDP || kind == WEIR_KIND_MULTICAST ||
+	       kind == WEIR_KIND_TCP || kind == WEIR_KIND_FORWARD;
+}
+
+static __always_inline struct weir_channel *
+channel_of(const struct weir_channel_key *key)
+{
+	static const struct weir_channel empty;
+	struct weir_channel *channel = bpf_map_lookup_elem(&channels, key);
+	__u32 zero = 0;
+
+	if (channel)
+		return channel;
+	bpf_map_update_elem(&channels, key, &empty, BPF_NOEXIST);
+	channel = bpf_map_lookup_elem(&channels, key);
+	return channel ?: bpf_map_lookup_elem(&overflow_channel, &zero);
+}
+
+static __always_inline void channel_add(const struct weir_channel_key *key,
+					const struct weir_counter *seen)
+{
+	struct weir_channel *channel;
+	int i;
+
+	if (!has_channel(key->kind))
+		return;
+	channel = channel_of(key);
+	if (!channel)
+		return;
+	for (i = 0; i < WEIR_VERDICT_COUNT; i++) {
+		channel->seen[i].packets += seen[i].packets;
+		channel->seen[i].bytes += seen[i].bytes;
+	}
+}
+
+#endif /* WEIR_CHANNEL_H */

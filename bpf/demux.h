@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* From a flow to its channel and that channel's state: why pass, or not? */
+#ifndef WEIR_DEMUX_H
+#define WEIR_DEMUX_H
+
+#include "address.h"
+#include "explain.h"
+#include "forward.h"
+#include "fragment.h"
+#include "tcp.h"
+#include "udp.h"
+
+#define ICMPV6_MLD_FIRST 130 /* query, report, done */
+#define ICMPV6_MLD_LAST 132
+#define ICMPV6_ND_FIRST 133 /* router and neighbour, redirect */
+#define ICMPV6_ND_LAST 137
+#define ICMPV6_MLD2_REPORT 143
+
+static __always_inline __u32 icmpv6_reason(__u8 type)
+{
+	if ((type >= ICMPV6_MLD_FIRST && type <= ICMPV6_MLD_LAST) ||
+	    type == ICMPV6_MLD2_REPORT)
+		return WEIR_REASON_GROUP;
+	if (type >= ICMPV6_ND_FIRST && type <= ICMPV6_ND_LAST)
+		return WEIR_REASON_NEIGHBOUR;
+	return WEIR_REASON_ICMP;
+}
+
+/* How a flow's destination is to be found. */
+static __always_inline enum weir_target target_of(const struct flow *flow,
+						  enum weir_parse parse)
+{
+	switch (parse) {
+	case WEIR_PARSE_UDP:
+		return is_group_mac(flow->mac) ? WEIR_TARGET_UDP_GROUP
+					       : WEIR_TARGET_UDP;
+	case WEIR_PARSE_TCP:
+		return tcp_is_syn(flow) ? WEIR_TARGET_TCP_SYN : WEIR_TARGET_TCP;
+	default:
+		return WEIR_TARGET_FORWARD;
+	}
+}
+
+/* Looks at the kernel's tables: who receives this, and is there room? */
+static __always_inline void demux_look(struct packet *packet,
+				       const struct flow *flow,
+				       enum weir_target target,
+				       struct finding *finding)
+{
+	enum destination destination = destination_of(flow);
+	bool to_many = destination == DESTINATION_GROUP;
+
+	/* A frame to many, to any other address: not for certain. */
+	if (target == WEIR_TARGET_UDP_GROUP && !to_many)
+		return;
+	if (destination == DESTINATION_OTHER)
+		return forward(packet, flow, finding);
+	if (target == WEIR_TARGET_UDP || target == WEIR_TARGET_UDP_GROUP)
+		return udp_look(packet->ctx, flow, to_many, finding);
+	if (to_many)
+		return;
+	if (target == WEIR_TARGET_TCP_SYN)
+		return tcp_syn(packet->ctx, flow, finding);
+	if (target == WEIR_TARGET_TCP)
+		return tcp_segment(packet->ctx, flow, finding);
+}
+
+/* A shorter packet than those that are refused may fit. */
+static __always_inline __u32 reason_for_length(__u32 reason, __u32 refused_len,
+					       __u32 udp_len)
+{
+	if (udp_len >= refused_len || DEFECT(SHORT_PACKET_JUDGED))
+		return reason;
+	if (reason == WEIR_REASON_UDP_FULL)
+		return WEIR_REASON_UDP_ROOM;
+	if (reason == WEIR_REASON_MULTICAST_FULL)
+		return WEIR_REASON_MULTICAST_ROOM;
+	return reason;
+}
+
+static __always_inline void count_channel(struct weir_memory *memory,
+					  const struct packet *packet,
+					  __u32 reason)
+{
+	if (verdict_of_reason(reason) == WEIR_VERDICT_DISCARD)
+		counter_add(&memory->seen[WEIR_VERDICT_DISCARD], packet->count,
+			    packet->len);
+	else
+		counter_add(&memory->seen[WEIR_VERDICT_PASS], packet->count,
+			    packet->len);
+}
+
+static __noinline void demux_refresh(struct packet *packet,
+				     const struct flow *flow,
+				     enum weir_target target,
+				     struct weir_memory *memory,
+				     struct weir_poll *poll)
+{
+	struct finding finding = {.reason = WEIR_REASON_OTHER_MAC};
+
+	demux_look(packet, flow, target, &finding);
+	remember(memory, flow, &finding, poll);
+}
+
+static __always_inline __u32 demux_target(struct packet *packet,
+					  const struct flow *flow,
+					  enum weir_target target)
+{
+	struct weir_memory *memory = memory_place(flow, target);
+	struct weir_poll *poll = current_poll();
+	__u32 reason;
+
+	if (!memory || !poll)
+		return WEIR_REASON_OTHER_MAC;
+	if (!memory_is_of(memory, flow, target))
+		memory = memory_take(memory, flow, target, poll);
+	if (!memory)
+		return WEIR_REASON_OTHER_MAC;
+	if (memory_is_fresh(memory, poll) && memory_has_peer(memory, flow))
+		memory->left--;
+	else
+		demux_refresh(packet, flow, target, memory, poll);
+	reason = reason_for_length(memory->reason, memory->udp_len,
+				   flow->udp_len);
+	count_channel(memory, packet, reason);
+	if (explaining)
+		explanation.egress_ifindex = memory->egress_ifindex;
+	return reason;
+}
+
+/* For this host, and neither UDP nor TCP. */
+static __always_inline __u32 other_reason(const struct flow *flow,
+					  enum weir_parse parse)
+{
+	switch (parse) {
+	case WEIR_PARSE_ICMP:
+		return WEIR_REASON_ICMP;
+	case WEIR_PARSE_ICMPV6:
+		return icmpv6_reason(flow->icmp_type);
+	case WEIR_PARSE_IGMP:
+		return WEIR_REASON_GROUP;
+	default:
+		return WEIR_REASON_OTHER_PROTOCOL;
+	}
+}
+
+static __always_inline __u32 demux_ip(struct packet *packet,
+				      const struct flow *flow,
+				      enum weir_parse parse)
+{
+	enum weir_target target;
+	__u32 reason;
+
+	if (!is_own_mac(flow->mac) && !is_group_mac(flow->mac) &&
+	    !DEFECT(MAC_UNCHECKED))
+		return WEIR_REASON_OTHER_MAC;
+	/* tcp_v4_rcv() wants them to be for this host alone. */
+	if (parse == WEIR_PARSE_TCP && is_group_mac(flow->mac))
+		return WEIR_REASON_OTHER_MAC;
+	if (flow->routed && !DEFECT(SOURCE_ROUTE_IGNORED))
+		return WEIR_REASON_SOURCE_ROUTED;
+	if (parse == WEIR_PARSE_LATER_FRAGMENT)
+		return fragment_later(flow);
+	target = target_of(flow, parse);
+	if (target == WEIR_TARGET_FORWARD &&
+	    destination_of(flow) != DESTINATION_OTHER)
+		return other_reason(flow, parse);
+	if (flow->fragment == WEIR_FRAGMENT_FIRST &&
+	    fragment_is_overtaken(flow))
+		return WEIR_REASON_FRAGMENT;
+	reason = demux_target(packet, flow, target);
+	if (flow->fragment == WEIR_FRAGMENT_FIRST)
+		fragment_note(flow, reason);
+	return reason;
+}
+
+/* Why this packet passes, or is discarded. */
+static __always_inline __u32 demux(struct packet *packet,
+				   const struct flow *flow,
+				   enum weir_parse parse)
+{
+	if (parse == WEIR_PARSE_MALFORMED)
+		return WEIR_REASON_MALFORMED;
+	if (flow->vlan_tags && !DEFECT(VLAN_IGNORED))
+		return WEIR_REASON_VLAN;
+	switch (parse) {
+	case WEIR_PARSE_ARP:
+		return WEIR_REASON_NEIGHBOUR;
+	case WEIR_PARSE_OTHER_ETHERTYPE:
+		return WEIR_REASON_OTHER_ETHERTYPE;
+	case WEIR_PARSE_IPV6_CHAIN:
+		return WEIR_REASON_IPV6_CHAIN;
+	default:
+		return demux_ip(packet, flow, parse);
+	}
+}
+
+#endif /* WEIR_DEMUX_H */

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What a look at the kernel's tables and sockets has yielded. */
+#ifndef WEIR_FINDING_H
+#define WEIR_FINDING_H
+
+#include "memory.h"
+#include "packet.h"
+
+struct finding {
+	__u32 reason;	/* enum weir_reason */
+	__u32 remember; /* for how many packets; 0: for this one only */
+	__u32 udp_len;	/* a discard is for packets at least this long */
+	__u32 egress_ifindex;
+	__u32 connected; /* and then only for this packet's peer */
+};
+
+static __always_inline void remember(struct weir_memory *memory,
+				     const struct flow *flow,
+				     const struct finding *finding,
+				     const struct weir_poll *poll)
+{
+	if (kind_of_reason(memory->reason) != kind_of_reason(finding->reason))
+		memory_fold(memory);
+	memory->reason = finding->reason;
+	memory->left = finding->remember;
+	memory->udp_len = finding->udp_len;
+	memory->egress_ifindex = finding->egress_ifindex;
+	memory->connected = finding->connected;
+	memory->poll = poll->number;
+	if (finding->connected) {
+		memory->peer_port_be = flow->source_port_be;
+		copy_address(memory->peer, flow->source);
+	}
+}
+
+#endif /* WEIR_FINDING_H */

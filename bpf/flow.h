@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What a packet's headers say, without copying them. */
+#ifndef WEIR_FLOW_H
+#define WEIR_FLOW_H
+
+#include "abi.h"
+#include "cursor.h"
+#include <bpf/bpf_endian.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+#include <stdbool.h>
+
+struct vlan_tag {
+	__be16 control_be;
+	__be16 ethertype_be;
+};
+
+/* Both of ICMP's and ICMPv6's headers begin so. */
+struct icmp_header {
+	__u8 type;
+	__u8 code;
+	__be16 checksum_be;
+	__be32 rest_be;
+};
+
+/*
+ * Copies, no pointers into the packet: so that what comes after the parser is
+ * verified without regard to where the headers lay. Values that a later branch
+ * depends on are 32 bits wide: of narrower ones on the stack, the verifier
+ * forgets what they are.
+ */
+struct flow {
+	__u32 source[4]; /* network order; IPv4: the first word */
+	__u32 destination[4];
+	__be16 source_port_be; /* UDP and TCP; else 0 */
+	__be16 port_be;	       /* destination */
+	__u32 family;	       /* enum weir_family */
+	__u32 protocol;	       /* of the transport header */
+	__u32 fragment;	       /* enum weir_fragment */
+	__be32 fragment_id_be;
+	/* Bytes of the frame from the cursor on, as far as the headers that
+	 * have been parsed allow. */
+	__u32 left;
+	__u32 udp_len; /* as the UDP header gives it; else 0 */
+	__u32 vlan_tags;
+	__be16 ethertype_be; /* after the VLAN tags */
+	__u8 mac[6];	     /* destination */
+	__u8 routed;	     /* a source route may have to be followed */
+	__u8 tcp_flags;
+	__u8 icmp_type;
+	__u8 pad;
+};
+
+#endif /* WEIR_FLOW_H */

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * SO_REUSEPORT groups. Without a program the kernel picks by a hash of the
+ * tuple, as the lookup helpers do; a program, or sockets that prefer a CPU
+ * (SO_INCOMING_CPU), may pick any other of the group. Then every socket of the
+ * group must be full.
+ */
+#ifndef WEIR_REUSEPORT_H
+#define WEIR_REUSEPORT_H
+
+#include "compat.h"
+#include "queue.h"
+
+/* Larger groups pass. */
+#define REUSEPORT_SOCKETS 64
+
+static __always_inline bool reuseport_may_pick_another(const struct sock *sk)
+{
+	const struct sock_reuseport *group;
+	__u64 address;
+
+	if (has_rdonly_cast()) {
+		if (!BPF_CORE_READ_BITFIELD(sk, __sk_common.skc_reuseport))
+			return false;
+	} else if (!BPF_CORE_READ_BITFIELD_PROBED(sk,
+						  __sk_common.skc_reuseport)) {
+		return false;
+	}
+	if (DEFECT(GROUP_PROGRAM_IGNORED))
+		return false;
+	address = kernel_address(sk, sk_reuseport_cb);
+	if (!address)
+		return false;
+	group = kernel_cast(address, struct sock_reuseport);
+	if (kernel_address(group, prog))
+		return true;
+	return bpf_core_field_exists(group->incoming_cpu) &&
+	       kernel_read(group, incoming_cpu);
+}
+
+/* The address of the group's socket number i; 0 past the end. */
+static __always_inline __u64
+reuseport_socket(const struct sock_reuseport *group, __u32 i)
+{
+	__u64 socket = 0;
+
+	bpf_probe_read_kernel(
+		&socket, sizeof(socket),
+		(const void *)((__u64)group +
+			       bpf_core_field_offset(struct sock_reuseport,
+						     socks) +
+			       i * sizeof(socket)));
+	return socket;
+}
+
+static __noinline bool reuseport_is_full(const struct sock *sk, __u32 udp_len)
+{
+	__u64 address = kernel_address(sk, sk_reuseport_cb);
+	const struct sock_reuseport *group =
+		kernel_cast(address, struct sock_reuseport);
+	__u32 sockets = kernel_read(group, num_socks), i;
+
+	for (i = 0; i < REUSEPORT_SOCKETS; i++) {
+		__u64 member = reuseport_socket(group, i);
+
+		if (i >= sockets)
+			break;
+		if (!member || !socket_is_full(member, udp_len))
+			return false;
+	}
+	return sockets && sockets <= REUSEPORT_SOCKETS;
+}
+
+#endif /* WEIR_REUSEPORT_H */

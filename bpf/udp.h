@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* UDP: to which socket, and has its queue room? */
+#ifndef WEIR_UDP_H
+#define WEIR_UDP_H
+
+#include "finding.h"
+#include "lookup.h"
+#include "reuseport.h"
+#include "udp_table.h"
+
+/* net->bpf.run_array[]: programs that redirect lookups (BPF_SK_LOOKUP). */
+#define NETNS_BPF_SK_LOOKUP 1
+
+/* Is this the only socket that a packet to this address and port can reach? */
+__noinline bool udp_is_alone(__u64 address, const struct flow *flow)
+{
+	const struct sock *sk = kernel_cast(address, struct sock);
+	__u64 net = kernel_address(sk, __sk_common.skc_net.net);
+	const struct net *netns = kernel_cast(net, struct net);
+	struct survey survey = {.net = net};
+
+	if (DEFECT(PORT_SHARED_IGNORED))
+		return true;
+	if (!flow || kernel_address(netns, bpf.run_array[NETNS_BPF_SK_LOOKUP]))
+		return false;
+	survey.port = bpf_ntohs(flow->port_be);
+	survey.family = flow->family;
+	copy_address(survey.destination, flow->destination);
+	survey_port(&survey, sk);
+	return survey.sockets == 1 && !survey.uncertain;
+}
+
+static __always_inline void udp_socket(const struct sock *sk,
+				       struct weir_poll *poll,
+				       struct finding *finding)
+{
+	struct queue queue;
+	__u32 room, in_flight;
+
+	queue_read(sk, poll, &queue);
+	in_flight = queue_in_flight(&queue, poll);
+	/* What a filter drops never arrives: only what is there counts. */
+	if (kernel_address(sk, sk_filter))
+		in_flight = 0;
+	room = queue_room(&queue, in_flight);
+	finding->udp_len = queue.udp_len;
+	finding->reason = room ? WEIR_REASON_UDP_ROOM : WEIR_REASON_UDP_FULL;
+	if (room && room < finding->remember)
+		finding->remember = room;
+	/* A connected socket is given its peer's packets only. */
+	finding->connected = kernel_read(sk, __sk_common.skc_dport) != 0;
+	if (room)
+		queue_expect(&queue, finding->remember ?: 1);
+}
+
+/*
+ * What becomes of a packet for this socket; of so many packets as are to be
+ * remembered. A global function, which the verifier looks at once; so the
+ * socket comes as a number.
+ */
+__noinline int udp_judge(__u64 address, const struct flow *flow,
+			 struct finding *finding)
+{
+	const struct sock *sk = kernel_cast(address, struct sock);
+	const struct udp_sock *up = kernel_cast(address, struct udp_sock);
+	struct weir_poll *poll = current_poll();
+
+	if (!flow || !finding || !poll)
+		return 0;
+	if (kernel_read(up, encap_type) && !DEFECT(ENCAP_IGNORED)) {
+		finding->reason = WEIR_REASON_UDP_ENCAP;
+	} else if (reuseport_may_pick_another(sk)) {
+		finding->reason = reuseport_is_full(sk, flow->udp_len)
+					  ? WEIR_REASON_UDP_FULL
+					  : WEIR_REASON_UDP_ROOM;
+	} else {
+		udp_socket(sk, poll, finding);
+	}
+	return 0;
+}
+
+/*
+ * Every socket on the port that has joined the group gets a copy
+ * (__udp4_lib_mcast_deliver()). Those that have not are asked too: discarding
+ * takes them all to be full, which errs towards admitting.
+ */
+__noinline int udp_judge_group(__u64 address, const struct flow *flow,
+			       struct finding *finding)
+{
+	const struct sock *sk = kernel_cast(address, struct sock);
+	struct survey survey = {.any_address = true};
+
+	if (!flow || !finding)
+		return 0;
+	survey.port = bpf_ntohs(flow->port_be);
+	survey.family = flow->family;
+	survey.udp_len = flow->udp_len;
+	survey.net = kernel_address(sk, __sk_common.skc_net.net);
+	survey_port(&survey, sk);
+	if (DEFECT(MULTICAST_FIRST_FULL) && survey.full)
+		survey.full = survey.sockets;
+	finding->remember = WEIR_REMEMBERED;
+	finding->reason = WEIR_REASON_MULTICAST_ROOM;
+	finding->udp_len = flow->udp_len;
+	if (survey.sockets && survey.full == survey.sockets &&
+	    !survey.uncertain)
+		finding->reason = WEIR_REASON_MULTICAST_FULL;
+	return 0;
+}
+
+/*
+ * The socket that the kernel would find, by address; 0 if none. It stays
+ * readable: UDP sockets are freed after a grace period (SOCK_RCU_FREE).
+ */
+static __noinline __u64 udp_find(void *ctx, const struct flow *flow)
+{
+	struct bpf_sock_tuple tuple;
+	struct bpf_sock *sk;
+	__u64 address;
+
+	sk = bpf_sk_lookup_udp(ctx, &tuple, tuple_of(flow, &tuple),
+			       BPF_F_CURRENT_NETNS, 0);
+	if (!sk)
+		return 0;
+	address = kernel_address_of(sk);
+	bpf_sk_release(sk);
+	return address;
+}
+
+/* One receiver, or many. */
+static __always_inline void udp_look(void *ctx, const struct flow *flow,
+				     bool group, struct finding *finding)
+{
+	__u64 address = udp_find(ctx, flow);
+
+	finding->remember = WEIR_REMEMBERED;
+	if (!address) {
+		/* Passing is always right, so this can be remembered. */
+		finding->reason = WEIR_REASON_UDP_NO_SOCKET;
+	} else if (group) {
+		udp_judge_group(address, flow, finding);
+	} else {
+		if (!udp_is_alone(address, flow))
+			finding->remember = 0;
+		udp_judge(address, flow, finding);
+	}
+}
+
+#endif /* WEIR_UDP_H */

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel's own table of UDP sockets by local port (struct udp_table): which
+ * sockets besides the one that a lookup found could be given a packet.
+ */
+#ifndef WEIR_UDP_TABLE_H
+#define WEIR_UDP_TABLE_H
+
+#include "compat.h"
+#include "queue.h"
+
+/* Sockets of one bucket that are looked at; more, and nothing is certain. */
+#define SURVEY_SOCKETS 24
+
+struct survey {
+	/* What is asked. */
+	__u64 net; /* the kernel's struct net */
+	__u32 destination[4];
+	__u16 port;
+	__u8 family;	  /* enum weir_family */
+	__u8 any_address; /* whatever the sockets are bound to */
+	__u16 udp_len; /* of the packet; 0: whether they are full is not asked
+			*/
+	/* What is found. */
+	__u16 sockets; /* that could be given the packet */
+	__u16 full;    /* those of them whose queue is full */
+	__u8 uncertain;
+};
+
+static __always_inline __u64 udp_table_of(const struct sock *sk, __u64 net)
+{
+	const struct net *netns = kernel_cast(net, struct net);
+	const struct proto *proto;
+
+	if (bpf_core_field_exists(netns->ipv4.udp_table))
+		return kernel_address(netns, ipv4.udp_table);
+	proto = kernel_cast(kernel_address(sk, __sk_common.skc_prot),
+			    struct proto);
+	return kernel_address(proto, h.udp_table);
+}
+
+/* udp_hashslot(). */
+static __always_inline __u64 first_on_port(__u64 table_address, __u64 net,
+					   __u16 port)
+{
+	const struct udp_table *table =
+		kernel_cast(table_address, struct udp_table);
+	const struct net *netns = kernel_cast(net, struct net);
+	const struct udp_hslot *slot;
+	__u64 buckets = kernel_address(table, hash);
+	__u32 at = (port + kernel_read(netns, hash_mix)) &
+		   kernel_read(table, mask);
+
+	slot = kernel_cast(buckets + at * bpf_core_type_size(struct udp_hslot),
+			   struct udp_hslot);
+	return kernel_address(slot, head.first);
+}
+
+/* Could this address be what the socket is bound to? Rather yes than no. */
+static __always_inline bool survey_address(const struct survey *survey,
+					   const struct sock_common *common)
+{
+	__be32 bound = kernel_read(common, skc_rcv_saddr);
+	__u32 words[4];
+
+	if (survey->any_address)
+		return true;
+	if (survey->family == WEIR_FAMILY_IPV4)
+		return !bound || bound == survey->destination[0];
+	if (kernel_read(common, skc_family) != AF_INET6)
+		return false;
+	bpf_core_read(&words, sizeof(words),
+		      &common->skc_v6_rcv_saddr.in6_u.u6_addr32);
+	return !(words[0] | words[1] | words[2] | words[3]) ||
+	       (words[0] == survey->destination[0] &&
+		words[1] == survey->destination[1] &&
+		words[2] == survey->destination[2] &&
+		words[3] == survey->destination[3]);
+}
+
+/* A global function, like socket_is_full(). */
+__noinline int survey_socket(struct survey *survey, __u64 address)
+{
+	const struct sock *sk = kernel_cast(address, struct sock);
+	const struct sock_common *common = &sk->__sk_common;
+	const struct udp_sock *up = kernel_cast(address, struct udp_sock);
+
+	if (!survey || kernel_read(common, skc_num) != survey->port ||
+	    kernel_address(common, skc_net.net) != survey->net ||
+	    !survey_address(survey, common))
+		return 0;
+	survey->sockets++;
+	if (kernel_read(up, encap_type))
+		survey->uncertain = true;
+	if (survey->udp_len && socket_is_full(address, survey->udp_len))
+		survey->full++;
+	return 0;
+}
+
+/*
+ * Walks the bucket as the kernel does, under the RCU read lock that every XDP
+ * and tc program holds. A socket that comes or goes meanwhile may be missed: so
+ * may it by the kernel's own lookup at this moment.
+ */
+static __always_inline void survey_port(struct survey *survey,
+					const struct sock *sk)
+{
+	__u64 node = first_on_port(udp_table_of(sk, survey->net), survey->net,
+				   survey->port);
+	int i;
+
+	for (i = 0; i < SURVEY_SOCKETS && node; i++) {
+		const struct hlist_node *link =
+			kernel_cast(node, struct hlist_node);
+		__u64 offset = bpf_core_field_offset(struct sock,
+						     __sk_common.skc_node);
+
+		survey_socket(survey, node - offset);
+		node = kernel_address(link, next);
+	}
+	if (node)
+		survey->uncertain = true;
+}
+
+#endif /* WEIR_UDP_TABLE_H */
