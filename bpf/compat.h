@@ -152,7 +152,10 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 		value;                                       \
 	})
 
-/* The same for pointers that are to be computed with: a plain number. */
+/* A pointer, to be compared or cast and no more. */
+#define kernel_pointer(pointer, field) ((__u64)kernel_read(pointer, field))
+
+/* A pointer to be computed with, or handed on: a plain number. */
 #define kernel_address(pointer, field)                                       \
 	({                                                                   \
 		__u64 address = 0;                                           \

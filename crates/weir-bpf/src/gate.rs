@@ -171,7 +171,8 @@ impl Gate {
     /// with the next packet.
     pub fn configure(&mut self, mac: MacAddr, policy: Policy) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.interface.mac = mac.0;
+            let [a, b, c, d, e, f] = mac.0;
+            bss.interface.mac = [[a, b], [c, d], [e, f]].map(u16::from_ne_bytes);
             bss.interface.policy_off = u8::from(policy == Policy::Off);
         }
     }
