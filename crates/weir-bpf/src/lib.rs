@@ -1,6 +1,6 @@
 //! The kernel boundary of weir: the only crate that touches libbpf and system calls.
 //!
-//! - [`gate`]: the gate and the queue probe, loaded and attached; [`counters`]: what it has seen;
+//! - [`gate`]: the gate, loaded and attached; [`probe`]: what teaches it; [`counters`]: what it has seen;
 //! - [`traffic`]: the lab's load generator;
 //! - [`verdict`]: what the gate decides and why;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
@@ -8,6 +8,7 @@
 pub mod counters;
 pub mod error;
 pub mod gate;
+pub mod probe;
 pub mod sys;
 pub mod traffic;
 pub mod units;
