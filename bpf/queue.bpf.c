@@ -16,6 +16,7 @@
 #include "queue_map.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
+#include <linux/if_ether.h>
 #include <linux/udp.h>
 
 #define ENOMEM 12 /* over the socket's own limit; ENOBUFS is the host's */
@@ -127,6 +128,19 @@ int BPF_PROG(skb_freed, struct sk_buff *skb, void *location,
 	freed = bpf_map_lookup_elem(&freed_refused, &zero);
 	if (freed)
 		*freed = one_packet(skb);
+	return 0;
+}
+
+/*
+ * Before 6.10 the tracepoint may be silent for IPv6 (6.1's
+ * __udpv6_queue_rcv_skb() lacks it). The function that refuses is then watched
+ * itself, which costs each UDP packet of the host a call.
+ */
+SEC("?fexit/__udp_enqueue_schedule_skb")
+int BPF_PROG(udp6_refused, struct sock *sk, struct sk_buff *skb, int rc)
+{
+	if (rc == -ENOMEM && skb->protocol == bpf_htons(ETH_P_IPV6))
+		learn(sk, one_packet(skb));
 	return 0;
 }
 

@@ -20,6 +20,16 @@ const PARAMETERS_WITH_PACKET: usize = 4;
 pub struct QueueProbe {
     skel: QueueSkel<'static>,
     hash_seed: u64,
+    learns_ipv6: bool,
+}
+
+/// What the kernel's tracepoint of a refused UDP packet is good for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refusals {
+    /// It shows the packet: Linux 6.10 and later.
+    ShowPacket,
+    /// It does not, and may be silent for IPv6, which costs an fexit program to make good.
+    HidePacket { ipv6: bool },
 }
 
 impl QueueProbe {
@@ -28,25 +38,43 @@ impl QueueProbe {
     /// Its tracepoints fire where the kernel drops a UDP packet at a full socket
     /// (`udp_fail_queue_rcv_skb`) and at the end of each NAPI poll (`napi_poll`), in the whole host.
     /// Before Linux 6.10 also where the kernel drops any packet (`kfree_skb`), because there the first
-    /// does not show the packet.
+    /// does not show the packet, and, if the kernel lets it, at each UDP packet
+    /// (`__udp_enqueue_schedule_skb()`), because there the first may be silent for IPv6.
     ///
     /// # Errors
     /// Without the privilege, or on a kernel that lacks one of the tracepoints.
     pub fn load() -> Result<Self> {
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = QueueSkelBuilder::default().open(storage).map_err(failed("open"))?;
         // Random for each process: std seeds its hash maps from the kernel.
         let hash_seed = RandomState::new().build_hasher().finish();
+        if refusal_shows_packet()? {
+            return Self::load_with(hash_seed, Refusals::ShowPacket);
+        }
+        // Some kernels refuse the trampolines that fexit programs need.
+        Self::load_with(hash_seed, Refusals::HidePacket { ipv6: true })
+            .or_else(|_| Self::load_with(hash_seed, Refusals::HidePacket { ipv6: false }))
+    }
+
+    fn load_with(hash_seed: u64, refusals: Refusals) -> Result<Self> {
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = QueueSkelBuilder::default().open(storage).map_err(failed("open"))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.hash_seed = hash_seed;
         }
-        let shows_packet = refusal_shows_packet()?;
-        open.progs.udp_refused.set_autoload(shows_packet);
-        open.progs.udp_refused_freed.set_autoload(!shows_packet);
-        open.progs.skb_freed.set_autoload(!shows_packet);
+        let shown = refusals == Refusals::ShowPacket;
+        let ipv6 = refusals == Refusals::HidePacket { ipv6: true };
+        open.progs.udp_refused.set_autoload(shown);
+        open.progs.udp_refused_freed.set_autoload(!shown);
+        open.progs.skb_freed.set_autoload(!shown);
+        open.progs.udp6_refused.set_autoload(ipv6);
         let mut skel = open.load().map_err(failed("load"))?;
         skel.attach().map_err(failed("attach"))?;
-        Ok(Self { skel, hash_seed })
+        Ok(Self { skel, hash_seed, learns_ipv6: shown || ipv6 })
+    }
+
+    /// Whether the gates learn what an IPv6 packet is charged. If not, they discard none: the kernel
+    /// is older than Linux 6.10 and refuses BPF trampolines.
+    pub fn learns_ipv6(&self) -> bool {
+        self.learns_ipv6
     }
 
     /// The maps that gates share with the probe.
