@@ -113,6 +113,7 @@ struct sk_buff {
 	unsigned char *head;
 	unsigned int end;	/* an offset from head, on 64-bit kernels */
 	__u16 transport_header; /* likewise */
+	__be16 protocol;
 };
 
 struct skb_shared_info {
