@@ -27,13 +27,21 @@
 struct weir_interface {
 	__u8 mac[6];
 	__u8 policy_off; /* 1: count and pass everything */
-	__u8 pad;
+	__u8 diverted;	 /* 1: packets may be for somebody else: pass them */
 };
 
 /* Per CPU, indexed by enum weir_reason. */
 struct weir_counter {
 	__u64 packets;
 	__u64 bytes;
+};
+
+/* What the kernel itself does with an interface's packets before IP sees them.
+ */
+struct weir_device {
+	__u64 rx_handler;   /* address of the function that takes them; or 0 */
+	__u32 vlan_devices; /* VLAN interfaces on top, in any namespace */
+	__u32 ifindex;	    /* of the interface that was looked at */
 };
 
 struct weir_ipv6_address {

@@ -109,6 +109,8 @@ static __always_inline enum weir_reason judge(struct xdp_md *ctx,
 
 	if (interface.policy_off)
 		return WEIR_REASON_POLICY_OFF;
+	if (interface.diverted)
+		return WEIR_REASON_DIVERTED;
 	switch (parse(&cursor, &flow, frame_len)) {
 	case PARSE_UDP4:
 		return judge_udp4(ctx, &flow);

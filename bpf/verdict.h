@@ -42,6 +42,9 @@
 	  "IPv6 with extension headers before the transport header")           \
 	X(MALFORMED, PASS, "malformed",                                        \
 	  "a header is cut short or contradicts itself")                       \
+	X(DIVERTED, PASS, "diverted",                                          \
+	  "NAT, a redirect or the like may take this interface's packets "     \
+	  "elsewhere: `weir status` names it")                                 \
 	X(POLICY_OFF, PASS, "policy-off",                                      \
 	  "the gate is attached with its policy switched off")
 
