@@ -447,3 +447,31 @@ fn an_interface_that_has_gone_is_not_known() {
         assert_eq!(watch.read(&[]).iter().map(|one| one.kind).collect::<Vec<_>>(), [Unknown]);
     });
 }
+
+#[test]
+#[ignore = "prints what a look costs; nothing depends on it"]
+fn what_a_look_costs() {
+    with_watch(|watch| {
+        let mut measure = |what: &str| {
+            watch.read(&[]);
+            let (begun, cpu_begun) = (std::time::Instant::now(), watch::cpu_time());
+            for _ in 0..100 {
+                watch.read(&[]);
+            }
+            println!(
+                "{what}: {:?}, CPU {:?}",
+                begun.elapsed() / 100,
+                (watch::cpu_time() - cpu_begun) / 100
+            );
+        };
+        measure("nothing there");
+        sh("iptables-legacy -A INPUT -j DROP; ip6tables-legacy -A INPUT -j DROP");
+        measure("legacy filter tables");
+        sh("(echo 'table inet t { chain c { type filter hook input priority 0; ';
+             seq -f 'udp dport %g drop;' 5000; echo '}; }') | nft -f -");
+        measure("5000 rules of nftables, unchanged");
+        sh("(echo '*filter'; seq -f '-A INPUT -p udp --dport %g -j DROP' 5000; echo COMMIT) |
+            iptables-legacy-restore");
+        measure("5000 rules of legacy iptables");
+    });
+}

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, netlink};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::device::DeviceProbe;
 use super::link::Link;
@@ -26,10 +27,11 @@ const RTMGRP_IPV6_RULE: u32 = 1 << (19 - 1);
 /// divert nothing.
 const NFT_CHANGES: [u16; 8] = [0, 2, 3, 5, 6, 8, 18, 20];
 
-/// A look that took this long is not repeated before a hundred times as long has passed...
-const REST_PER_LOOK: u32 = 100;
-/// ...but never later than this.
-const REST_MAX: Duration = Duration::from_millis(900);
+/// After a look, at least this many times the CPU time that it took passes before another, however
+/// often rules change (a firewall that is loaded, containers that start): at most 2 % of a CPU...
+const REST_PER_LOOK: u32 = 50;
+/// ...but the rest is never longer than this.
+const REST_MAX: Duration = Duration::from_millis(500);
 
 /// Tells what diverts an interface's packets, and when that may have changed.
 ///
@@ -93,21 +95,21 @@ impl DiversionWatch {
         changed.map_err(|errno| Error::system("watch", "diversions", errno))
     }
 
-    /// Whether the last look was cheap enough, or is long enough ago, for another. Otherwise wait for
-    /// the next second: rules may change by the thousand.
-    pub fn is_rested(&self) -> bool {
-        Instant::now() >= self.rested_at
+    /// When the next look may be, if [`DiversionWatch::changed`] has told of a change: rules may change by
+    /// the thousand.
+    pub fn rested_at(&self) -> Instant {
+        self.rested_at
     }
 
     /// Looks. Programs with these numbers (the kernel's) at tc ingress are the caller's own and do not
     /// count. What cannot be read counts as [`super::DiversionKind::Unknown`].
     pub fn read(&mut self, own_programs: &[u32]) -> Vec<Diversion> {
-        let begun = Instant::now();
+        let begun = cpu_time();
         let mut found = self.look(own_programs);
         found.sort();
         found.dedup();
-        let ended = Instant::now();
-        self.rested_at = ended + ((ended - begun) * REST_PER_LOOK).min(REST_MAX);
+        let rest = cpu_time().saturating_sub(begun) * REST_PER_LOOK;
+        self.rested_at = Instant::now() + rest.min(REST_MAX);
         found
     }
 
@@ -148,6 +150,13 @@ impl DiversionWatch {
         }
         self.rules.as_ref().map(|(.., rules)| rules.diversions()).unwrap_or_default()
     }
+}
+
+/// What this thread has used.
+pub(super) fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 fn drain(socket: &mut Socket, matters: impl Fn(u16) -> bool) -> rustix::io::Result<bool> {
