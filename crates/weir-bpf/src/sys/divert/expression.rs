@@ -11,11 +11,9 @@ const NFTA_EXPR_DATA: u16 = 2;
 const NFTA_TARGET_NAME: u16 = 1;
 const NFTA_PAYLOAD_SREG: u16 = 5;
 const NFTA_LOG_GROUP: u16 = 1;
-const NFTA_OBJREF_IMM_TYPE: u16 = 1;
 const NFTA_IMMEDIATE_DATA: u16 = 2;
 const NFTA_DATA_VERDICT: u16 = 2;
 const NFTA_VERDICT_CODE: u16 = 1;
-const NFT_OBJECT_SYNPROXY: u32 = 10;
 const NF_VERDICT_MASK: u32 = 0xff;
 const NF_QUEUE: u32 = 3;
 
@@ -83,8 +81,8 @@ const TARGETS: [&str; 29] = [
 ];
 
 /// What an expression does, by its list element's attributes: its kind and its name. `None` if it is
-/// harmless.
-pub(super) fn classify(element: &[u8]) -> Option<(DiversionKind, String)> {
+/// harmless. `synproxies` tells whether there are objects of that type for `objref` to refer to.
+pub(super) fn classify(element: &[u8], synproxies: bool) -> Option<(DiversionKind, String)> {
     let Some(name) = find(element, NFTA_EXPR_NAME).map(|bytes| super::text(&bytes)) else {
         return Some((DiversionKind::Unknown, "an expression without a name".into()));
     };
@@ -100,12 +98,9 @@ pub(super) fn classify(element: &[u8]) -> Option<(DiversionKind, String)> {
         "synproxy" => Some(DiversionKind::Synproxy),
         "payload" => find(&data, NFTA_PAYLOAD_SREG).map(|_| DiversionKind::HeaderRewrite),
         "log" => find(&data, NFTA_LOG_GROUP).map(|_| DiversionKind::PacketLog),
-        // A reference through a map may be to any object.
-        "objref" => match find(&data, NFTA_OBJREF_IMM_TYPE).as_deref().and_then(big_endian) {
-            Some(NFT_OBJECT_SYNPROXY) => Some(DiversionKind::Synproxy),
-            Some(_) => None,
-            None => Some(DiversionKind::Unknown),
-        },
+        // Through a map, it may be to any object.
+        "objref" if synproxies => Some(DiversionKind::Synproxy),
+        "objref" => None,
         "immediate" => queues(&data).then_some(DiversionKind::NfQueue),
         name if EXPRESSIONS.contains(&name) => None,
         _ => Some(DiversionKind::Unknown),
@@ -158,7 +153,7 @@ mod tests {
     }
 
     fn kind(name: &str, data: &[u8]) -> Option<DiversionKind> {
-        classify(&expression(name, data)).map(|(kind, _)| kind)
+        classify(&expression(name, data), false).map(|(kind, _)| kind)
     }
 
     #[test]
@@ -167,7 +162,7 @@ mod tests {
         assert_eq!(kind("teleport", &[]), Some(DiversionKind::Unknown));
         assert_eq!(target("STEAL").map(|(kind, _)| kind), Some(DiversionKind::Unknown));
         assert_eq!(target("LOG"), None);
-        assert_eq!(classify(&[]).map(|(kind, _)| kind), Some(DiversionKind::Unknown));
+        assert_eq!(classify(&[], false).map(|(kind, _)| kind), Some(DiversionKind::Unknown));
     }
 
     #[test]
@@ -196,10 +191,8 @@ mod tests {
         let target = |name: &[u8]| kind("target", &attribute(NFTA_TARGET_NAME, name));
         assert_eq!(target(b"DNAT\0"), Some(DiversionKind::Nat));
         assert_eq!(target(b"MARK\0"), None);
-        let object =
-            |kind_of: u32| kind("objref", &attribute(NFTA_OBJREF_IMM_TYPE, &kind_of.to_be_bytes()));
-        assert_eq!(object(1), None);
-        assert_eq!(object(NFT_OBJECT_SYNPROXY), Some(DiversionKind::Synproxy));
-        assert_eq!(kind("objref", &[]), Some(DiversionKind::Unknown));
+        let object = expression("objref", &[]);
+        assert_eq!(classify(&object, false), None);
+        assert_eq!(classify(&object, true), Some((DiversionKind::Synproxy, "objref".into())));
     }
 }

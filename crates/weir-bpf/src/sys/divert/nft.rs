@@ -19,6 +19,7 @@ pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10;
 const GETCHAIN: u16 = 4;
 const GETRULE: u16 = 7;
 const GETGEN: u16 = 16;
+const GETOBJ: u16 = 19;
 /// `struct nfgenmsg`: family, version, resource.
 pub(super) const NFGENMSG_BYTES: usize = 4;
 const NFTA_GEN_ID: u16 = 1;
@@ -33,6 +34,8 @@ const NFTA_DEVICE_NAME: u16 = 1;
 const NFTA_RULE_TABLE: u16 = 1;
 const NFTA_RULE_CHAIN: u16 = 2;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
+const NFTA_OBJ_TYPE: u16 = 3;
+const NFT_OBJECT_SYNPROXY: u32 = 10;
 const NFPROTO_INET: u8 = 1;
 const NFPROTO_IPV4: u8 = 2;
 const NFPROTO_NETDEV: u8 = 5;
@@ -64,7 +67,7 @@ impl Rules {
 
     fn try_read(ifname: &str) -> rustix::io::Result<Self> {
         let chains = chains(ifname)?;
-        let mut findings = Findings::default();
+        let mut findings = Findings { synproxies: has_synproxies()?, ..Findings::default() };
         for (_, message) in dump(GETRULE)? {
             findings.add_rule(&chains, &message);
         }
@@ -101,6 +104,15 @@ pub(super) fn generation() -> rustix::io::Result<Option<u32>> {
 
 fn dump(what: u16) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
     ask(Some(netlink::NETFILTER), NFNL_SUBSYS_NFTABLES << 8 | what, true, &[0; NFGENMSG_BYTES])
+}
+
+/// Whether there are objects that answer SYNs; one without a type may be one.
+fn has_synproxies() -> rustix::io::Result<bool> {
+    let is_synproxy = |message: &[u8]| {
+        let found = message.get(NFGENMSG_BYTES..).and_then(|body| find(body, NFTA_OBJ_TYPE));
+        found.as_deref().and_then(big_endian).is_none_or(|kind| kind == NFT_OBJECT_SYNPROXY)
+    };
+    Ok(dump(GETOBJ)?.iter().any(|(_, message)| is_synproxy(message)))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -183,7 +195,10 @@ fn names(hook: &[u8], ifname: &str) -> bool {
 
 /// Rules that divert, by what they do and by table: a host with a thousand chains gets one line.
 #[derive(Default)]
-struct Findings(BTreeMap<(DiversionKind, String), Finding>);
+struct Findings {
+    synproxies: bool,
+    found: BTreeMap<(DiversionKind, String), Finding>,
+}
 
 #[derive(Default)]
 struct Finding {
@@ -206,8 +221,9 @@ impl Findings {
         }
         let body = message.get(NFGENMSG_BYTES..).unwrap_or_default();
         let list = find(body, NFTA_RULE_EXPRESSIONS).unwrap_or_default();
+        let synproxies = self.synproxies;
         let elements = NlasIterator::new(&list[..]).map(|element| match &element {
-            Ok(element) => classify(element.value()),
+            Ok(element) => classify(element.value(), synproxies),
             Err(_) => Some((DiversionKind::Unknown, "a malformed rule".into())),
         });
         let mut kinds = BTreeSet::new();
@@ -216,14 +232,14 @@ impl Findings {
             self.add(kind, place.table_name(), &place.chain, expression);
         }
         for kind in kinds {
-            if let Some(finding) = self.0.get_mut(&(kind, place.table_name())) {
+            if let Some(finding) = self.found.get_mut(&(kind, place.table_name())) {
                 finding.rules += 1;
             }
         }
     }
 
     fn add(&mut self, kind: DiversionKind, table: String, chain: &str, expression: String) {
-        let finding = self.0.entry((kind, table)).or_default();
+        let finding = self.found.entry((kind, table)).or_default();
         finding.expressions.insert(expression);
         finding.chains.insert(chain.to_owned());
     }
@@ -243,6 +259,6 @@ impl Findings {
             );
             Diversion::new(kind, detail)
         };
-        self.0.into_iter().map(diversion).collect()
+        self.found.into_iter().map(diversion).collect()
     }
 }

@@ -68,6 +68,7 @@ fn rules_that_take_no_packet_elsewhere_are_let_off() {
                     ct state established,related accept
                     iifname "near" udp dport vmap @m
                     add @s { ip saddr limit rate 10/second } counter name c
+                    counter name udp dport map { 1 : "c", 2 : "c" }
                     log prefix "seen " limit rate 1/minute
                     fib saddr type local meta mark set 1 jump user
                     tcp option maxseg size set 1400
@@ -79,6 +80,10 @@ fn rules_that_take_no_packet_elsewhere_are_let_off() {
                 chain c { type filter hook prerouting priority 0; ether daddr set 2:0:0:0:0:1; }
             }'"#);
         assert_eq!(watch.read(&[]), []);
+        sh("nft 'table inet v { synproxy p { mss 1460; wscale 7; }; chain c {
+            type filter hook input priority 0; synproxy name tcp dport map { 80 : \"p\" }; }; }'");
+        assert_eq!(watch.read(&[])[0].kind, Synproxy);
+        sh("nft delete table inet v");
         // One chain that the kernel calls elsewhere does not excuse one that others may jump to.
         sh("nft 'table inet u { chain user { ip daddr set 198.18.0.9; }; }'");
         assert_eq!(watch.read(&[])[0].kind, HeaderRewrite);
