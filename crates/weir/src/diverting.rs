@@ -126,7 +126,7 @@ mod tests {
         let two = [diversion(DiversionKind::Nat, "two rules")];
         let came = news(&[], &one);
         assert_eq!(came.len(), 1);
-        assert!(came[0].contains("(one rule): so the gate passes every packet"), "{came:?}");
+        assert!(came[0].contains("(one rule): the gate passes every packet"), "{came:?}");
         assert_eq!(news(&one, &two), [] as [&str; 0]);
         assert_eq!(
             news(&two, &[]),

@@ -91,7 +91,7 @@ fn stops_and_resumes(kind: &str, [add, remove]: [&str; 2], meanwhile: impl FnOnc
         wait_until("the status does not list it", || kinds(&network).is_empty());
     });
     let said = daemon.interrupt();
-    let appeared = "so the gate passes every packet of this interface";
+    let appeared = "the gate passes every packet of this interface";
     assert_eq!(said.matches(appeared).count(), 1, "{said}");
     assert_eq!(said.matches("near: no longer: ").count(), 1, "{said}");
     assert!(said.contains("the gate discards again"), "{said}");
@@ -111,7 +111,7 @@ fn a_redirect_of_nftables_stops_discards_and_its_target_gets_the_packets() {
             let text = String::from_utf8(output.stdout).unwrap();
             text.contains(
                 "diversion: packets may be translated to another address or port (table \
-                           ip t, chain c: 1 rule(s) with redir): so the gate passes every packet",
+                           ip t, chain c: 1 rule(s) with redir): the gate passes every packet",
             ) && text.contains("policy on, everything passes: see the diversions")
         });
     });

@@ -48,7 +48,7 @@ pub enum DiversionKind {
 }
 
 const PASSES: &str =
-    "so the gate passes every packet of this interface: nothing is discarded early";
+    "the gate passes every packet of this interface, so nothing is discarded early";
 
 impl DiversionKind {
     /// Whether the gate must pass every packet because of it.
