@@ -137,6 +137,17 @@ impl Gate {
         }
     }
 
+    /// Tells the gate whether something may take this interface's packets elsewhere before a socket sees
+    /// them ([`crate::sys::divert`]): if so, it counts them under [`Reason::Diverted`] and passes
+    /// them. Takes effect with the next packet and lasts until it is told otherwise.
+    ///
+    /// [`Reason::Diverted`]: crate::verdict::Reason::Diverted
+    pub fn set_diverted(&mut self, diverted: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.interface.diverted = u8::from(diverted);
+        }
+    }
+
     /// Tells the gate its interface's own addresses and IPv4 broadcast addresses, in place of those it
     /// knew. Packets to any other address pass. Addresses that stay are never missing meanwhile. At
     /// most [`LOCAL_ADDRESSES_MAX`] of a family are kept.

@@ -30,6 +30,9 @@ pub use error::{Error, Result};
     clippy::unwrap_used
 )]
 mod skeleton {
+    pub mod device {
+        include!(concat!(env!("OUT_DIR"), "/device.skel.rs"));
+    }
     pub mod gate {
         include!(concat!(env!("OUT_DIR"), "/gate.skel.rs"));
     }

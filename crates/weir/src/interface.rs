@@ -1,5 +1,6 @@
 //! One protected interface: the gate on it, its NAPI threads, and what is published about it.
 
+use std::iter::once;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
@@ -13,6 +14,7 @@ use weir_bpf::units::IfIndex;
 use crate::claim::Claim;
 use crate::clock;
 use crate::console::Console;
+use crate::diverting::Diverting;
 use crate::error::Result;
 use crate::host::Host;
 use crate::journal::TurnedKnob;
@@ -58,6 +60,7 @@ pub struct Protected {
     gate: Gate,
     claim: Claim,
     watch: InterfaceWatch,
+    diverting: Diverting,
     host: Rc<Host>,
     policy: Policy,
     attach: AttachMode,
@@ -97,9 +100,11 @@ impl Protected {
         let (ifindex, interface) = (claim.ifindex, claim.interface());
         // Opened before the addresses are read, so that no change falls between.
         let watch = InterfaceWatch::open(ifindex)?;
+        let diverting = Diverting::open(ifindex)?;
         let mut gate = Gate::load(probe)?;
         gate.configure(host.links.mac(ifindex)?, settings.policy);
         set_addresses(&mut gate, host, ifindex)?;
+        gate.set_diverted(diverting.passes_all());
         let attach = gate.attach(ifindex, &interface, settings.attach)?;
         let last = sample(host, &claim, &gate)?;
         let counters_map_id = gate.counters_map_id()?;
@@ -109,6 +114,7 @@ impl Protected {
             gate,
             claim,
             watch,
+            diverting,
             host: Rc::clone(host),
             policy: settings.policy,
             attach,
@@ -161,14 +167,20 @@ impl Protected {
         self.claim.key(&self.host)
     }
 
-    /// Reacts to a change of the interface: its addresses, name, state.
+    /// Reacts to a change of the interface (its addresses, name, state) or of what diverts its packets.
     ///
     /// # Errors
     /// When the kernel does not answer, or refuses the gate's update.
     pub fn follow(&mut self) -> Result<Presence> {
-        if !self.watch.changed()? {
-            return Ok(Presence::Present);
+        if self.watch.changed()? && self.follow_interface()? == Presence::Gone {
+            return Ok(Presence::Gone);
         }
+        let followed = self.diverting.follow();
+        self.gate.set_diverted(self.diverting.passes_all());
+        followed.map(|()| Presence::Present)
+    }
+
+    fn follow_interface(&mut self) -> Result<Presence> {
         let ifindex = self.claim.ifindex;
         let Some(name) = self.host.name_of(ifindex)? else { return Ok(Presence::Gone) };
         if name != self.claim.interface() {
@@ -225,6 +237,7 @@ impl Protected {
             nice: self.threads.nice(),
             not_threaded: self.not_threaded.clone(),
             napi_threads: self.threads.pids(),
+            diversions: self.diverting.found().iter().map(Into::into).collect(),
             notes: self.notes.clone(),
             since: self.since.clone(),
             updated: clock::timestamp(SystemTime::now()),
@@ -272,6 +285,21 @@ impl Protected {
         &self.notes
     }
 
+    /// What the user should know that has changed since this was last asked.
+    pub fn take_news(&mut self) -> Vec<String> {
+        self.diverting.take_news()
+    }
+
+    /// Descriptors that are readable when [`Protected::follow`] may have something to do.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        once(self.watch.as_fd()).chain(self.diverting.fds())
+    }
+
+    /// When to call [`Protected::follow`] even if no descriptor is readable.
+    pub fn due(&self) -> Instant {
+        self.diverting.due()
+    }
+
     /// Puts everything back and says what there was to say.
     pub fn finish(mut self) -> Farewell {
         self.threads.put_back();
@@ -281,13 +309,6 @@ impl Protected {
         let counters = self.gate.counters().unwrap_or_else(|_| self.last.gate.clone());
         let (restored, failures) = self.claim.journal.report();
         Farewell { interface: self.interface(), counters, restored, failures }
-    }
-}
-
-impl AsFd for Protected {
-    /// Readable when the interface may have changed.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.watch.as_fd()
     }
 }
 

@@ -6,6 +6,7 @@ mod clock;
 mod console;
 mod cpulist;
 mod daemon;
+mod diverting;
 mod error;
 mod guardian;
 mod host;

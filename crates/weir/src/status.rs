@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use weir_bpf::counters::Counters;
 use weir_bpf::gate::{AttachMode, Policy};
+use weir_bpf::sys::divert::{Diversion, DiversionKind};
 use weir_bpf::units::{IfIndex, Nice};
 use weir_bpf::verdict::{Reason, Verdict};
 
@@ -45,6 +46,8 @@ pub struct InterfaceStatus {
     pub not_threaded: Option<String>,
     /// The NAPI threads.
     pub napi_threads: Vec<i32>,
+    /// What may take packets elsewhere before a socket sees them, and what that costs.
+    pub diversions: Vec<DiversionStatus>,
     /// What the user of this interface should know, each with its remedy; found out when protection
     /// began.
     pub notes: Vec<String>,
@@ -60,6 +63,33 @@ pub struct InterfaceStatus {
     pub rates: Rates,
     /// What weir has turned, in that order.
     pub knobs: Vec<KnobStatus>,
+}
+
+/// Something that may take packets elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DiversionStatus {
+    /// What it is.
+    pub kind: DiversionKind,
+    /// What it is, for a person.
+    pub description: String,
+    /// What was found, and where.
+    pub detail: String,
+    /// Whether the gate passes every packet because of it.
+    pub passes_all: bool,
+    /// What it costs, and the remedy.
+    pub cost: String,
+}
+
+impl From<&Diversion> for DiversionStatus {
+    fn from(diversion: &Diversion) -> Self {
+        Self {
+            kind: diversion.kind,
+            description: diversion.kind.what().into(),
+            detail: diversion.detail.clone(),
+            passes_all: diversion.passes(),
+            cost: diversion.cost(),
+        }
+    }
 }
 
 /// Packets under one verdict.
