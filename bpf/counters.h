@@ -14,15 +14,21 @@ struct {
 	__type(value, struct weir_counter);
 } counters SEC(".maps");
 
-static __always_inline void count(enum weir_reason reason, __u64 bytes)
+static __always_inline void count_many(enum weir_reason reason,
+				       struct weir_counter seen)
 {
 	__u32 key = reason;
 	struct weir_counter *counter = bpf_map_lookup_elem(&counters, &key);
 
 	if (counter) {
-		counter->packets++;
-		counter->bytes += bytes;
+		counter->packets += seen.packets;
+		counter->bytes += seen.bytes;
 	}
+}
+
+static __always_inline void count(enum weir_reason reason, __u64 bytes)
+{
+	count_many(reason, (struct weir_counter){.packets = 1, .bytes = bytes});
 }
 
 #endif /* WEIR_COUNTERS_H */

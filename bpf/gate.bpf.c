@@ -10,8 +10,10 @@
 #include "compat.h"
 #include "counters.h"
 #include "cursor.h"
+#include "merged.h"
 #include "parse.h"
 #include "queue.h"
+#include <linux/pkt_cls.h>
 
 /* This interface. Set before the gate is attached. */
 struct weir_interface interface;
@@ -52,7 +54,7 @@ static __always_inline enum weir_reason judge_socket(const void *bpf_sock,
 }
 
 static __always_inline enum weir_reason
-judge_tuple(struct xdp_md *ctx, struct bpf_sock_tuple *tuple, __u32 tuple_len,
+judge_tuple(void *ctx, struct bpf_sock_tuple *tuple, __u32 tuple_len,
 	    __u32 udp_len)
 {
 	struct bpf_sock *bpf_sock;
@@ -67,7 +69,7 @@ judge_tuple(struct xdp_md *ctx, struct bpf_sock_tuple *tuple, __u32 tuple_len,
 	return reason;
 }
 
-static __always_inline enum weir_reason judge_udp4(struct xdp_md *ctx,
+static __always_inline enum weir_reason judge_udp4(void *ctx,
 						   const struct flow *flow)
 {
 	struct bpf_sock_tuple tuple = {
@@ -84,7 +86,7 @@ static __always_inline enum weir_reason judge_udp4(struct xdp_md *ctx,
 	return judge_tuple(ctx, &tuple, sizeof(tuple.ipv4), flow->udp_len);
 }
 
-static __always_inline enum weir_reason judge_udp6(struct xdp_md *ctx,
+static __always_inline enum weir_reason judge_udp6(void *ctx,
 						   const struct flow *flow)
 {
 	struct bpf_sock_tuple tuple;
@@ -101,10 +103,9 @@ static __always_inline enum weir_reason judge_udp6(struct xdp_md *ctx,
 	return judge_tuple(ctx, &tuple, sizeof(tuple.ipv6), flow->udp_len);
 }
 
-static __always_inline enum weir_reason judge(struct xdp_md *ctx,
+static __always_inline enum weir_reason judge(void *ctx, struct cursor cursor,
 					      __u32 frame_len)
 {
-	struct cursor cursor = cursor_over(ctx);
 	struct flow flow = {};
 
 	if (interface.policy_off)
@@ -124,16 +125,42 @@ static __always_inline enum weir_reason judge(struct xdp_md *ctx,
 static const volatile __u8 verdict_of[WEIR_REASON_COUNT] = {
 	WEIR_REASONS(VERDICT_OF_REASON)};
 
+static __always_inline bool is_discarded(enum weir_reason reason)
+{
+	return reason < WEIR_REASON_COUNT &&
+	       verdict_of[reason] == WEIR_VERDICT_DISCARD;
+}
+
 SEC("xdp.frags")
 int gate(struct xdp_md *ctx)
 {
 	__u32 frame_len = bpf_xdp_get_buff_len(ctx);
-	enum weir_reason reason = judge(ctx, frame_len);
+	enum weir_reason reason = judge(ctx, cursor_over(ctx), frame_len);
 
 	count(reason, frame_len);
-	if (reason >= WEIR_REASON_COUNT)
-		return XDP_PASS;
-	return verdict_of[reason] == WEIR_VERDICT_DISCARD ? XDP_DROP : XDP_PASS;
+	return is_discarded(reason) ? XDP_DROP : XDP_PASS;
+}
+
+/*
+ * The same at tc ingress, on an skb. TC_ACT_UNSPEC, which tcx calls TCX_NEXT:
+ * what passes here goes on to the other programs at the hook.
+ */
+SEC("tc")
+int gate_tc(struct __sk_buff *skb)
+{
+	struct cursor cursor;
+	enum weir_reason reason;
+
+	pull_headers(skb);
+	cursor.pos = (void *)(long)skb->data;
+	cursor.end = (void *)(long)skb->data_end;
+	/* The kernel has taken the tag off: skb_vlan_untag(). */
+	if (skb->vlan_present && !interface.policy_off)
+		reason = WEIR_REASON_VLAN;
+	else
+		reason = judge(skb, cursor, skb->len);
+	count_many(reason, packets_of(skb, cursor));
+	return is_discarded(reason) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
 char LICENSE[] SEC("license") = "GPL";
