@@ -1,13 +1,19 @@
 //! The kernel boundary of weir: the only crate that touches libbpf and system calls.
 //!
-//! - [`gate`]: the gate and the queue probe, loaded and attached; [`counters`]: what it has seen;
+//! - [`gate`]: the gate and the queue probe, loaded; [`counters`]: what it has seen;
+//! - [`attach`], [`clsact`]: where a gate is attached; [`programs`]: whose else is there;
+//! - [`features`]: what this kernel lacks;
 //! - [`traffic`]: the lab's load generator;
 //! - [`verdict`]: what the gate decides and why;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
 
+pub mod attach;
+pub mod clsact;
 pub mod counters;
 pub mod error;
+pub mod features;
 pub mod gate;
+pub mod programs;
 pub mod sys;
 pub mod traffic;
 pub mod units;

@@ -1,12 +1,14 @@
 //! What a gate costs or hides on an interface, told at the start together with the remedy.
 
-use weir_bpf::gate::{AttachMode, Policy};
+use weir_bpf::attach::AttachMode;
+use weir_bpf::gate::Policy;
 use weir_bpf::sys::{ethtool, packet};
 use weir_bpf::units::IfIndex;
 
 /// A veth's peer may then send no packet larger than the MTU (`veth_xdp_set()`).
 const VETH: &str = "with a gate in its driver, a veth's peer gives up TSO, and a TCP stream from it \
-                    is slower; `--attach generic` leaves TSO on, but then NAPI may stay in softirq";
+                    is slower; without `--attach native` weir goes to tc, which leaves TSO on, but \
+                    then NAPI may stay in softirq";
 
 const TAPPED: &str = "a packet socket (tcpdump or another capture) listens here, and will not see \
                       what the gate discards; use `--policy off` while capturing, and \

@@ -74,6 +74,9 @@ fn table(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
             leftover.state_file
         )?;
     }
+    for lack in &overview.kernel_lacks {
+        writeln!(out, "this kernel lacks {}: {}", lack.feature, lack.cost)?;
+    }
     Ok(())
 }
 
@@ -89,7 +92,12 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         "  pid {} (guardian {}), since {}, network namespace {}",
         status.pid, status.guardian_pid, status.since, status.netns
     )?;
-    writeln!(out, "  gate {} XDP, policy {policy}", status.attach)?;
+    writeln!(
+        out,
+        "  gate at {} ({}), policy {policy}",
+        status.attach.description(),
+        status.attach_reason
+    )?;
     writeln!(out, "  NAPI {}", napi(status))?;
     for note in &status.notes {
         writeln!(out, "  note: {note}")?;

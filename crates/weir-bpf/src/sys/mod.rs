@@ -18,6 +18,7 @@ pub mod sched;
 pub mod shared;
 pub mod snmp;
 pub mod sysfs;
+pub(crate) mod tc;
 pub mod watch;
 
 #[cfg(test)]

@@ -1,0 +1,75 @@
+//! Other people's BPF programs: whose is it that is attached?
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter};
+use rustix::process::Pid;
+
+use crate::error::{Error, Result};
+
+/// An attached program, as far as the kernel tells. Without `CAP_SYS_ADMIN` it tells nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    /// The name that it was loaded under: the first 15 bytes of its function's.
+    pub name: Option<String>,
+    /// The link that holds it at an XDP hook; `None` if it was attached by netlink, or if the kernel
+    /// does not tell.
+    pub xdp_link: Option<XdpLink>,
+}
+
+/// A link that holds a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpLink {
+    /// The kernel's number of it.
+    pub id: u32,
+    /// The processes that hold it open; none if it is pinned only.
+    pub holders: Vec<Pid>,
+}
+
+impl Program {
+    /// The program of this number.
+    pub fn of(prog_id: u32) -> Self {
+        let info = ProgInfoIter::default().find(|program| program.id == prog_id);
+        let name = info.map(|program| program.name.to_string_lossy().into_owned());
+        Self { name: name.filter(|name| !name.is_empty()), xdp_link: xdp_link_of(prog_id) }
+    }
+}
+
+fn xdp_link_of(prog_id: u32) -> Option<XdpLink> {
+    let of_program = |link: &libbpf_rs::query::LinkInfo| {
+        link.prog_id == prog_id && matches!(link.info, LinkTypeInfo::Xdp(_))
+    };
+    let id = LinkInfoIter::default().find(of_program)?.id;
+    Some(XdpLink { id, holders: holders_of_link(id) })
+}
+
+/// The processes with a descriptor of this link, by `/proc/PID/fdinfo`.
+fn holders_of_link(id: u32) -> Vec<Pid> {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let line = format!("link_id:\t{id}");
+    let holds = |pid: &Pid| {
+        let Ok(fds) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
+        let mut texts = fds.flatten().map(|fd| std::fs::read_to_string(fd.path()));
+        texts.any(|text| text.is_ok_and(|text| text.lines().any(|each| each == line)))
+    };
+    let pid = |entry: std::fs::DirEntry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?);
+    processes.flatten().filter_map(pid).filter(holds).collect()
+}
+
+/// The kernel's number of a loaded program of this process.
+#[allow(unsafe_code)]
+pub(crate) fn id_of(program: BorrowedFd<'_>) -> Result<u32> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: the descriptor is an open program's; the kernel writes at most `len` bytes to `info`,
+    // which is plain integers, all zero.
+    let code = unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut len)
+    };
+    if code < 0 {
+        let source = std::io::Error::from_raw_os_error(-code);
+        return Err(Error::system("look up", "the gate's program", source));
+    }
+    Ok(info.id)
+}
