@@ -104,13 +104,7 @@ impl Bench {
     fn new() -> Self {
         let network = Network::new();
         network.near.run(|| ethtool::set_gro("near", false)).unwrap().unwrap();
-        let know = || {
-            let links = Links::open().unwrap();
-            links.add_address(network.far_ifindex, FAR_IP4.parse().unwrap(), 24).unwrap();
-            let near = NEAR_IP4.parse().unwrap();
-            links.add_neighbour(network.far_ifindex, near, network.near_mac).unwrap();
-        };
-        network.far.run(know).unwrap();
+        network.make_far_a_host();
         let probe = QueueProbe::load().expect("the tests need root");
         let mut gate = Gate::load(&probe).unwrap();
         gate.configure(network.near_mac, Policy::On);

@@ -112,7 +112,9 @@ fn plan(request: Attach, driver: Option<&str>) -> (&'static [AttachMode], String
                 (Some((_, cost)), _) => (&[Tcx, Clsact, Generic], format!("auto: {cost}")),
                 (None, Some(driver)) => (
                     &[Native, Tcx, Clsact, Generic],
-                    format!("auto: with the driver {driver}, native XDP costs nobody anything"),
+                    format!(
+                        "auto: with the driver {driver}, native XDP is not known to cost others"
+                    ),
                 ),
                 (None, None) => {
                     (&[Tcx, Clsact, Generic], "auto: no driver that could run XDP".into())

@@ -10,6 +10,10 @@ use std::time::Duration;
 use common::*;
 use rustix::process::{Signal, kill_process, test_kill_process};
 use serde_json::Value;
+use weir_bpf::attach::AttachMode;
+use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::programs;
+use weir_bpf::units::MacAddr;
 
 /// `--attach`, and what the status then says.
 const PLACES: [(&str, &str); 4] =
@@ -102,6 +106,27 @@ fn auto_spares_the_veth_and_says_why() {
     let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
     assert!(text.contains("gate at tc ingress (tcx) (auto: native XDP on a veth"), "{text}");
     daemon.interrupt();
+    network.assert_untouched();
+}
+
+#[test]
+fn tc_programs_run_side_by_side() {
+    let network = Network::new();
+    let probe = QueueProbe::load().unwrap();
+    // Somebody else's: it passes everything, and counts what it sees.
+    let mut other = Gate::load(&probe).unwrap();
+    other.configure(MacAddr([0; 6]), Policy::Off);
+    let attach = || other.attach(network.ifindex, NEAR, AttachMode::Tcx).unwrap();
+    network.near.run(attach).unwrap();
+    let daemon = Daemon::start(&network, &["--attach", "tc"]);
+    let status = network.interface_status();
+    assert!(status["notes"][0].as_str().unwrap().contains("(gate_tc)"), "{status}");
+    flood_and_check(&network);
+    // The daemon's counters are a second old.
+    assert!(other.counters().unwrap().total().packets >= network.count("udp-room"));
+    daemon.interrupt();
+    let names = network.near.run(|| programs::at_tcx(network.ifindex).unwrap()).unwrap();
+    assert_eq!(names, ["gate_tc"]);
     network.assert_untouched();
 }
 
