@@ -51,22 +51,30 @@ pub fn attach(
     let mut refusal = None;
     for mode in places {
         match attach_at(gate, journal, ifindex, &interface, *mode) {
-            Ok(filter) => return Ok(Attached { mode: *mode, reason, filter }),
+            Ok(filter) => {
+                if request == Attach::Auto && *mode == AttachMode::Native {
+                    reason += ", whose native XDP is not known to cost other traffic anything";
+                }
+                return Ok(Attached { mode: *mode, reason, filter });
+            }
             Err(error) if mode.is_xdp() && is_taken(&error) => {
                 // It has come since the interface was claimed.
                 company::refuse(host, ifindex, &interface, request)?;
                 return Err(error);
             }
             Err(error) => {
-                reason += &format!("; {} is not to be had ({})", mode.description(), why(&error));
+                reason += &format!("; {} was refused ({})", mode.description(), why(&error));
                 refusal.get_or_insert(error);
             }
         }
     }
     let problem = refusal.map_or_else(String::new, |error| error.to_string());
     let remedy = match request {
-        Attach::Native | Attach::Generic => "try `--attach tc`, which every interface takes",
-        Attach::Auto | Attach::Tc | Attach::Clsact => "weir needs root (CAP_NET_ADMIN)",
+        Attach::Native | Attach::Generic => "try `--attach tc`, which every interface takes".into(),
+        Attach::Auto | Attach::Tc | Attach::Clsact => format!(
+            "weir needs root (CAP_NET_ADMIN); `tc filter show dev {interface} ingress` lists what \
+             others have there"
+        ),
     };
     Err(Error::refused(problem, remedy))
 }
@@ -110,12 +118,9 @@ fn plan(request: Attach, driver: Option<&str>) -> (&'static [AttachMode], String
             let costly = COSTLY.iter().find(|(name, _)| driver == Some(name));
             match (costly, driver) {
                 (Some((_, cost)), _) => (&[Tcx, Clsact, Generic], format!("auto: {cost}")),
-                (None, Some(driver)) => (
-                    &[Native, Tcx, Clsact, Generic],
-                    format!(
-                        "auto: with the driver {driver}, native XDP is not known to cost others"
-                    ),
-                ),
+                (None, Some(driver)) => {
+                    (&[Native, Tcx, Clsact, Generic], format!("auto: driver {driver}"))
+                }
                 (None, None) => {
                     (&[Tcx, Clsact, Generic], "auto: no driver that could run XDP".into())
                 }

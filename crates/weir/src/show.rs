@@ -94,7 +94,7 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
     )?;
     writeln!(
         out,
-        "  gate at {} ({}), policy {policy}",
+        "  gate at {}, policy {policy} ({})",
         status.attach.description(),
         status.attach_reason
     )?;

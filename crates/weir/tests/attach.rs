@@ -4,11 +4,11 @@
 
 mod common;
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::*;
-use rustix::process::{Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
@@ -104,8 +104,31 @@ fn auto_spares_the_veth_and_says_why() {
     assert!(status["attach_reason"].as_str().unwrap().contains("TSO"), "{status}");
     assert_eq!(status["notes"], Value::Array(vec![]));
     let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
-    assert!(text.contains("gate at tc ingress (tcx) (auto: native XDP on a veth"), "{text}");
+    assert!(
+        text.contains("gate at tc ingress (tcx), policy on (auto: native XDP on a veth"),
+        "{text}"
+    );
     daemon.interrupt();
+    network.assert_untouched();
+}
+
+/// A bridge has no native XDP.
+#[test]
+fn auto_says_what_the_driver_refused() {
+    let network = Network::new();
+    near(&network, "ip", "link add bridge type bridge");
+    let run = || {
+        let mut command = Command::new(WEIR);
+        command.args(["run", "bridge", "--quiet"]).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut daemon = network.near.run(run).unwrap();
+    wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+    let status = network.interface_status();
+    assert_eq!(status["attach"], "tcx");
+    let reason = status["attach_reason"].as_str().unwrap();
+    assert!(reason.starts_with("auto: driver bridge; native XDP was refused ("), "{reason}");
+    kill_process(Pid::from_child(&daemon), Signal::INT).unwrap();
+    assert!(daemon.wait().unwrap().success());
     network.assert_untouched();
 }
 
