@@ -1,8 +1,10 @@
 //! `weir`: the daemon and the command line.
 
+mod attach;
 mod claim;
 mod cli;
 mod clock;
+mod company;
 mod console;
 mod cpulist;
 mod daemon;

@@ -20,6 +20,7 @@ pub mod shared;
 pub mod snmp;
 mod sockopt;
 pub mod sysfs;
+pub(crate) mod tc;
 pub mod watch;
 
 #[cfg(test)]
