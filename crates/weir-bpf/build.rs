@@ -10,7 +10,7 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 3] = ["gate", "queue", "traffic"];
+const OBJECTS: [&str; 6] = ["gate", "queue", "traffic", "bare", "poll_cost", "lookup_cost"];
 const CLANG_CANDIDATES: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];
 
 fn main() -> Result<(), Box<dyn Error>> {
