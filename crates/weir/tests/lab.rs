@@ -281,7 +281,9 @@ fn missing_capabilities_are_named() {
 #[test]
 fn the_experiments_are_listed() {
     let list = success(&lab(&["list"]));
-    assert!(list.lines().any(|line| line.starts_with("udp-overload ")), "{list}");
+    for name in ["udp-overload ", "gate-cost "] {
+        assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
+    }
 }
 
 #[test]
