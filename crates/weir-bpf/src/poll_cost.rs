@@ -29,17 +29,17 @@ pub struct PollCost {
 }
 
 impl PollCost {
-    /// Nanoseconds per packet of the middle one of the full polls since `before`, to a fraction of one
-    /// by interpolation; `None` if there was none. What interrupts some polls does not move it.
-    pub fn median_ns_since(&self, before: &Self) -> Option<f64> {
+    /// Nanoseconds per packet that so great a share, 0 to 1, of the full polls since `before` stayed
+    /// within, to a fraction of one by interpolation; `None` if there was none.
+    pub fn quantile_ns_since(&self, before: &Self, share: f64) -> Option<f64> {
         let earlier = before.histogram.iter().chain(std::iter::repeat(&0));
         let polls: Vec<u32> =
             self.histogram.iter().zip(earlier).map(|(now, then)| now.wrapping_sub(*then)).collect();
-        let half = polls.iter().map(|count| f64::from(*count)).sum::<f64>() / 2.0;
+        let wanted = polls.iter().map(|count| f64::from(*count)).sum::<f64>() * share;
         let mut below = 0.0;
         for (ns, count) in polls.iter().map(|count| f64::from(*count)).enumerate() {
-            if count > 0.0 && below + count >= half {
-                return Some(ns as f64 + (half - below) / count);
+            if count > 0.0 && below + count >= wanted {
+                return Some(ns as f64 + (wanted - below) / count);
             }
             below += count;
         }
@@ -107,13 +107,19 @@ mod tests {
     use super::PollCost;
 
     #[test]
-    fn the_median_lies_within_the_middle_nanosecond() {
+    fn a_quantile_lies_within_its_nanosecond() {
         let polls =
             |histogram: &[u32]| PollCost { histogram: histogram.into(), ..Default::default() };
         let before = polls(&[5, 0, 0, 0]);
-        assert_eq!(polls(&[5, 0, 0, 0]).median_ns_since(&before), None);
-        assert_eq!(polls(&[5, 0, 4, 0]).median_ns_since(&before), Some(2.5));
-        assert_eq!(polls(&[5, 10, 4, 4000]).median_ns_since(&before).map(f64::floor), Some(3.0));
-        assert_eq!(polls(&[0, 3, 1]).median_ns_since(&PollCost::default()), Some(1.0 + 2.0 / 3.0));
+        assert_eq!(polls(&[5, 0, 0, 0]).quantile_ns_since(&before, 0.5), None);
+        assert_eq!(polls(&[5, 0, 4, 0]).quantile_ns_since(&before, 0.5), Some(2.5));
+        assert_eq!(
+            polls(&[5, 10, 4, 4000]).quantile_ns_since(&before, 0.5).map(f64::floor),
+            Some(3.0)
+        );
+        assert_eq!(
+            polls(&[0, 3, 1]).quantile_ns_since(&PollCost::default(), 0.5),
+            Some(1.0 + 2.0 / 3.0)
+        );
     }
 }

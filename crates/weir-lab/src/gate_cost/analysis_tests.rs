@@ -15,6 +15,8 @@ fn trial(mode: CostMode, repeat: u32, ns_per_packet: f64) -> CostTrial {
         offered_pps: 5e6,
         handled_pps: 4e6,
         ns_per_packet,
+        ns_p25: ns_per_packet,
+        ns_p75: ns_per_packet,
         mean_ns_per_packet: ns_per_packet,
         cpu_ns_per_packet: ns_per_packet + 1.0,
         busy: 1.0,

@@ -30,6 +30,9 @@ const RUNS_PER_CALL: u32 = 5_000;
 const KEEP_FULL: PacketsPerSec = PacketsPerSec(50_000.0);
 const SETTLE: Duration = Duration::from_millis(5);
 const PAUSE: Duration = Duration::from_micros(300);
+/// Calls of a bare program. It is attached nowhere, so that each call costs milliseconds: the kernel's
+/// XDP dispatcher is rebuilt for it.
+const BARE_CALLS: u32 = 5;
 /// A call counts for a reason if this share of its packets was under it.
 const PURE: f64 = 0.99;
 
@@ -59,10 +62,11 @@ pub fn run(rig: &mut Rig, program: &Program, calls: u32, stop: &Stop) -> Result<
     })?;
     let gate = XdpProgram::by_id(id)?;
     let ends = Ends { mac: rig.host.mac, addresses: rig.addresses };
+    let bare = Bares::time(rig)?;
     let mut times = Vec::new();
     for packet in hot_packets(&ends) {
         stop.check()?;
-        let time = |rig: &Rig| time(rig, &gate, daemon, &packet, calls, stop);
+        let time = |rig: &Rig| time(rig, (&gate, &bare), daemon, &packet, calls, stop);
         let time = match packet.keep_full {
             None => time(rig)?,
             Some(kind) => {
@@ -81,41 +85,66 @@ pub fn run(rig: &mut Rig, program: &Program, calls: u32, stop: &Stop) -> Result<
     Ok(times)
 }
 
-/// On the SUT's CPU: gate and bare programs in turn. `None` where no call was of one reason.
+/// What the bare programs take, whatever the packet.
+struct Bares {
+    drop_ns: f64,
+    pass_ns: f64,
+}
+
+impl Bares {
+    /// On the SUT's CPU.
+    fn time(rig: &Rig) -> Result<Self> {
+        let times = |bare| -> Result<f64> {
+            let mut times = Vec::new();
+            for _ in 0..BARE_CALLS {
+                let run = rig.bare.timed(bare, &[0; 64], rig.host.ifindex, RUNS_PER_CALL)?;
+                times.push(run.mean.0 as f64);
+            }
+            Ok(median(times))
+        };
+        rig.host.netns.run(|| {
+            on_sut(rig)?;
+            Ok(Self { drop_ns: times(Bare::Drop)?, pass_ns: times(Bare::Pass)? })
+        })?
+    }
+}
+
+/// Puts the calling thread where the packets are received.
+fn on_sut(rig: &Rig) -> Result<()> {
+    sched::set_nice(gettid(), Nice(0))?;
+    sched::pin_current_thread(rig.sut_cpu)?;
+    Ok(())
+}
+
+/// On the SUT's CPU. `None` where no call was of one reason.
 fn time(
     rig: &Rig,
-    gate: &XdpProgram,
+    (gate, bare): (&XdpProgram, &Bares),
     daemon: &Daemon,
     packet: &HotPacket,
     calls: u32,
     stop: &Stop,
 ) -> Result<Option<HotTime>> {
-    let (mut gated, mut bare) = (Vec::new(), [Vec::new(), Vec::new()]);
+    let mut gated = Vec::new();
     rig.host.netns.run(|| -> Result<()> {
-        sched::set_nice(gettid(), Nice(0))?;
-        sched::pin_current_thread(rig.sut_cpu)?;
-        let (frame, ifindex) = (&packet.frame, rig.host.ifindex);
+        on_sut(rig)?;
         for _ in 0..calls {
             stop.check()?;
             let before = daemon.counters.counters()?;
-            let run = gate.timed(frame, ifindex, RUNS_PER_CALL)?;
+            let run = gate.timed(&packet.frame, rig.host.ifindex, RUNS_PER_CALL)?;
             let after = daemon.counters.counters()?;
             if let Some(reason) = only_reason(&before, &after) {
                 gated.push((reason, run.mean.0 as f64));
-            }
-            for (times, bare) in bare.iter_mut().zip([Bare::Drop, Bare::Pass]) {
-                times.push(rig.bare.timed(bare, frame, ifindex, RUNS_PER_CALL)?.mean.0 as f64);
             }
             std::thread::sleep(PAUSE);
         }
         Ok(())
     })??;
-    let [dropped, passed] = bare;
     Ok(settle(&gated).map(|(reason, gate_ns)| HotTime {
         packet: packet.name.clone(),
         reason,
         gate_ns,
-        bare_ns: median(if reason.verdict() == Verdict::Discard { dropped } else { passed }),
+        bare_ns: if reason.verdict() == Verdict::Discard { bare.drop_ns } else { bare.pass_ns },
     }))
 }
 

@@ -159,6 +159,7 @@ fn window(
     let window_s = (closed.at - opened.at).as_secs_f64();
     let polls = |of: fn(&PollCost) -> u64| of(&closed.polls).saturating_sub(of(&opened.polls));
     let ratio = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
+    let quantile = |share| closed.polls.quantile_ns_since(&opened.polls, share).unwrap_or(0.0);
     let full_packets = polls(|p| p.full_packets);
     CostTrial {
         row,
@@ -167,7 +168,9 @@ fn window(
         window_s,
         offered_pps: closed.sent.saturating_sub(opened.sent) as f64 / window_s,
         handled_pps: polls(|p| p.packets) as f64 / window_s,
-        ns_per_packet: closed.polls.median_ns_since(&opened.polls).unwrap_or(0.0),
+        ns_per_packet: quantile(0.5),
+        ns_p25: quantile(0.25),
+        ns_p75: quantile(0.75),
         mean_ns_per_packet: ratio(polls(|p| p.full_time.0), full_packets),
         cpu_ns_per_packet: 0.0,
         busy: 0.0,

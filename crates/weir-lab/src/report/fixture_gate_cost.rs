@@ -111,6 +111,8 @@ fn trial() -> CostTrial {
         offered_pps: 5e6,
         handled_pps: 3.9e6,
         ns_per_packet: 300.5,
+        ns_p25: 290.5,
+        ns_p75: 310.5,
         mean_ns_per_packet: 301.25,
         cpu_ns_per_packet: 302.0,
         busy: 0.98,

@@ -286,6 +286,10 @@ pub struct CostTrial {
     pub handled_pps: f64,
     /// As in [`CostPoint`].
     pub ns_per_packet: f64,
+    /// A quarter of the same polls were as fast.
+    pub ns_p25: f64,
+    /// Three quarters of them.
+    pub ns_p75: f64,
     /// The mean of the same polls, all but those that were interrupted for long.
     pub mean_ns_per_packet: f64,
     /// As in [`CostPoint`], over the whole trial.
