@@ -27,6 +27,7 @@ const LOCK_DIR: &str = "/run/weir-lab";
 /// The receiving interface's name in its namespace.
 pub const SUT_INTERFACE: &str = "sut0";
 const NAPI_DEADLINE: Duration = Duration::from_secs(5);
+const UP_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Namespaces of one lab run, removed on drop.
 pub struct Topology {
@@ -149,6 +150,25 @@ impl Host {
         let address = addresses(self.index, self.address.0.is_ipv4());
         self.netns.run(|| give_address(&Links::open()?, self.ifindex, address, self.mac.0))??;
         Ok(address)
+    }
+
+    /// Waits until packets can pass: an IPv6 address has no route before.
+    ///
+    /// # Errors
+    /// Where that takes long, or the kernel does not tell.
+    pub fn wait_until_up(&self) -> Result<()> {
+        let deadline = Instant::now() + UP_DEADLINE;
+        let links = self.netns.run(Links::open)??;
+        while !links.info(self.ifindex)?.oper_up {
+            if Instant::now() > deadline {
+                return Err(Error::refused(
+                    format!("the lab's {SUT_INTERFACE} does not come up"),
+                    "is the machine overloaded? try again",
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Switches to threaded NAPI and puts the threads on a CPU, at a weight; returns them. To be done

@@ -75,6 +75,7 @@ impl Rig {
         become_controller(generator_cpu)?;
         let mut topology = Topology::create()?;
         let host = topology.add_host("cost", false)?;
+        host.wait_until_up()?;
         let addresses = [host.address, host.add_other_family()?];
         let targets = host.netns.run(|| {
             Ok::<_, Error>([Targets::open(addresses[0].1)?, Targets::open(addresses[1].1)?])

@@ -14,7 +14,9 @@ pub const ROOM_PORT: u16 = 0x3000;
 /// A port that nobody listens on.
 pub const CLOSED_PORT: u16 = 0x4000;
 
-const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// A connection within one host takes microseconds; a lost SYN is sent again only after a second.
+const ATTEMPT: Duration = Duration::from_millis(200);
 
 /// The sockets of one family. They stay open until it is dropped.
 pub struct Targets {
@@ -63,7 +65,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
 fn connect(address: SocketAddr) -> Result<TcpStream> {
     let deadline = Instant::now() + CONNECT_DEADLINE;
     loop {
-        match TcpStream::connect_timeout(&address, CONNECT_DEADLINE) {
+        match TcpStream::connect_timeout(&address, ATTEMPT) {
             Ok(stream) => return Ok(stream),
             Err(source) if Instant::now() > deadline => {
                 return Err(Error::io("connect to", address.to_string(), source));

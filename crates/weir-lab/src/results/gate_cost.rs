@@ -12,8 +12,8 @@ use super::{Goal, Machine, Spread};
 pub enum CostMode {
     /// A program that only returns `XDP_DROP`.
     BareDrop,
-    /// One that returns `XDP_DROP` after reading the packet's headers: what every demultiplexer must
-    /// wait for, whatever it does.
+    /// One that reads the packet's headers and returns `XDP_DROP`, whatever they are: the least that any
+    /// demultiplexer costs.
     TouchDrop,
     /// The gate, packets to a socket that is full.
     GateDiscard,
