@@ -8,11 +8,10 @@ use super::rows::RowSpec;
 use super::trial::IN_FULL_POLLS_MIN;
 use crate::goals::goal;
 use crate::results::gate_cost::{
-    CostLedger, CostMode, CostPoint, CostRow, CostSummary, CostTrial, GateCost, HotPoint, Kind,
-    LookupPoint,
+    CostMode, CostPoint, CostRow, CostSummary, CostTrial, GateCost, HotPoint, Kind, LookupPoint,
 };
 use crate::results::{Goal, Spread};
-use crate::stats::{median, spread};
+use crate::stats::{median, median_of_some, spread};
 use crate::warnings;
 
 /// A row whose gate discarded less than this share of the packets does not tell what discarding
@@ -66,7 +65,7 @@ fn point(trials: &[&CostTrial], fastest: f64, usual: f64) -> CostPoint {
         cpu_ns_per_packet: median_of(|t| t.cpu_ns_per_packet),
         busy: median_of(|t| t.busy),
         in_full_polls: median_of(|t| t.in_full_polls),
-        discarded: discarded_share(trials.iter().map(|t| &t.ledger)),
+        discarded: median_of_some(trials.iter().map(|t| t.discarded_share)),
         sut_speed: if known { fastest / loop_ns } else { 0.0 },
         marked: known && (usual / loop_ns - 1.0).abs() > SPEED_TOLERANCE,
         repeats: trials.len() as u32,
@@ -75,16 +74,6 @@ fn point(trials: &[&CostTrial], fastest: f64, usual: f64) -> CostPoint {
 
 fn rate(ns_per_packet: f64) -> f64 {
     if ns_per_packet > 0.0 { 1e9 / ns_per_packet } else { 0.0 }
-}
-
-/// Of all that the gate counted; `None` without the gate.
-fn discarded_share<'a>(ledgers: impl Iterator<Item = &'a CostLedger>) -> Option<f64> {
-    let (mut discarded, mut counted) = (0, 0);
-    for ledger in ledgers {
-        discarded += ledger.discarded?;
-        counted += ledger.counted?;
-    }
-    (counted > 0).then(|| discarded as f64 / counted as f64)
 }
 
 /// Trials of the same repeat compared, which the machine's drift slows alike.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::results::gate_cost::CostLedger;
 
 const SPEC: RowSpec = RowSpec { kind: Kind::Udp4, address_bits: 3, port_bits: 3, socket_bits: 0 };
 
@@ -21,6 +22,7 @@ fn trial(mode: CostMode, repeat: u32, ns_per_packet: f64) -> CostTrial {
         cpu_ns_per_packet: ns_per_packet + 1.0,
         busy: 1.0,
         in_full_polls: 0.9,
+        discarded_share: mode.gated().then_some(discarded as f64 / 1000.0),
         interrupted_polls: 0,
         sut_loop_ns: 5000.0,
         steal: 0.0,
@@ -84,7 +86,7 @@ fn goals_judge_the_worst_row() {
 fn what_was_not_discarded_is_given_no_figure() {
     let mut trials = trials();
     for trial in trials.iter_mut().filter(|trial| trial.mode == CostMode::GateDiscard) {
-        trial.ledger.discarded = Some(980);
+        trial.discarded_share = Some(0.98);
     }
     let rows = rows(&[SPEC], &trials);
     assert_eq!(rows[0].discard_ratio, None);
@@ -129,8 +131,7 @@ proptest! {
             .zip(&ns)
             .map(|(mode, ns)| {
                 let mut trial = trial(mode, 0, *ns);
-                trial.ledger.counted = trial.ledger.counted.map(|_| counted);
-                trial.ledger.discarded = trial.ledger.discarded.map(|_| counted);
+                trial.discarded_share = trial.discarded_share.map(|_| counted as f64);
                 trial.sut_loop_ns = 0.0;
                 trial
             })

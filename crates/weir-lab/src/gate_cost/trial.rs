@@ -175,6 +175,9 @@ fn window(
         cpu_ns_per_packet: 0.0,
         busy: 0.0,
         in_full_polls: ratio(full_packets, polls(|p| p.packets)).min(1.0),
+        discarded_share: closed.gate.zip(opened.gate).map(|(closed, opened)| {
+            ratio(closed.1.saturating_sub(opened.1), closed.0.saturating_sub(opened.0)).min(1.0)
+        }),
         interrupted_polls: polls(|p| p.interrupted),
         // The undisturbed passes of the loop: interrupts only ever make it slower.
         sut_loop_ns: histogram::percentile(&opened.loops, &closed.loops, 10.0).unwrap_or(0) as f64,

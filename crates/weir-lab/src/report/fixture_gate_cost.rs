@@ -117,6 +117,7 @@ fn trial() -> CostTrial {
         cpu_ns_per_packet: 302.0,
         busy: 0.98,
         in_full_polls: 0.97,
+        discarded_share: Some(0.998),
         interrupted_polls: 2,
         sut_loop_ns: 5000.0,
         steal: 0.001,

@@ -300,6 +300,8 @@ pub struct CostTrial {
     pub in_full_polls: f64,
     /// Full polls that were interrupted for long, and are not in `ns_per_packet`.
     pub interrupted_polls: u64,
+    /// Share of the packets that the gate counted in the window which it discarded; absent without it.
+    pub discarded_share: Option<f64>,
     /// Time of the calibrated loop on the SUT's CPU, nanoseconds.
     pub sut_loop_ns: f64,
     /// Share of the SUT's CPU that the hypervisor took, 0 to 1.
