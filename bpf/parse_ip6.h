@@ -62,6 +62,12 @@ static __always_inline bool parse_ip6_extension(struct cursor *cursor,
 	       cursor_skip(cursor, len, IPV6_EXTENSION_MASK);
 }
 
+static __always_inline bool is_ipv6_extension(__u8 protocol)
+{
+	return protocol == IPPROTO_HOPOPTS || protocol == IPPROTO_ROUTING ||
+	       protocol == IPPROTO_DSTOPTS || protocol == IPPROTO_FRAGMENT;
+}
+
 static __always_inline enum weir_parse parse_ip6_chain(struct cursor *cursor,
 						       struct flow *flow)
 {
@@ -86,13 +92,8 @@ static __always_inline enum weir_parse parse_ip6_chain(struct cursor *cursor,
 			return WEIR_PARSE_TRANSPORT;
 		}
 	}
-	return WEIR_PARSE_IPV6_CHAIN;
-}
-
-static __always_inline bool is_ipv6_extension(__u8 protocol)
-{
-	return protocol == IPPROTO_HOPOPTS || protocol == IPPROTO_ROUTING ||
-	       protocol == IPPROTO_DSTOPTS || protocol == IPPROTO_FRAGMENT;
+	return is_ipv6_extension(flow->protocol) ? WEIR_PARSE_IPV6_CHAIN
+						 : WEIR_PARSE_TRANSPORT;
 }
 
 static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
