@@ -5,8 +5,8 @@
 
 #include "flow.h"
 
-/* A header's length field counts 8 bytes each beyond the first 8. */
-#define IPV6_EXTENSION_MASK 0x7ff
+/* The longest is 2,048 bytes: its length field counts 8 each beyond 8. */
+#define IPV6_EXTENSION_MASK 0xfff
 #define IPV6_OFFSET_MASK 0xfff8
 
 struct ipv6_extension {
@@ -57,9 +57,7 @@ static __always_inline bool parse_ip6_extension(struct cursor *cursor,
 		flow->routed = 1;
 	flow->protocol = extension->next_header;
 	flow->left -= len;
-	/* 2,048 bytes, the longest, is one more than the mask admits. */
-	return len <= IPV6_EXTENSION_MASK &&
-	       cursor_skip(cursor, len, IPV6_EXTENSION_MASK);
+	return cursor_skip(cursor, len, IPV6_EXTENSION_MASK);
 }
 
 static __always_inline bool is_ipv6_extension(__u8 protocol)
