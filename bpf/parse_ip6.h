@@ -60,10 +60,15 @@ static __always_inline bool parse_ip6_extension(struct cursor *cursor,
 	return cursor_skip(cursor, len, IPV6_EXTENSION_MASK);
 }
 
-static __always_inline bool is_ipv6_extension(__u8 protocol)
+/*
+ * Is this a header to look behind? Elsewhere than first, hop-by-hop options are
+ * a next header that nobody recognizes (RFC 8200, section 4.1).
+ */
+static __always_inline bool is_ipv6_extension(__u8 protocol, bool is_first)
 {
-	return protocol == IPPROTO_HOPOPTS || protocol == IPPROTO_ROUTING ||
-	       protocol == IPPROTO_DSTOPTS || protocol == IPPROTO_FRAGMENT;
+	return protocol == IPPROTO_ROUTING || protocol == IPPROTO_DSTOPTS ||
+	       protocol == IPPROTO_FRAGMENT ||
+	       (protocol == IPPROTO_HOPOPTS && is_first);
 }
 
 static __always_inline enum weir_parse parse_ip6_chain(struct cursor *cursor,
@@ -72,26 +77,21 @@ static __always_inline enum weir_parse parse_ip6_chain(struct cursor *cursor,
 	int i;
 
 	for (i = 0; i < WEIR_IPV6_EXTENSIONS; i++) {
-		switch (flow->protocol) {
-		case IPPROTO_HOPOPTS:
-		case IPPROTO_ROUTING:
-		case IPPROTO_DSTOPTS:
+		if (!is_ipv6_extension(flow->protocol, i == 0))
+			return WEIR_PARSE_TRANSPORT;
+		if (flow->protocol != IPPROTO_FRAGMENT) {
 			if (!parse_ip6_extension(cursor, flow))
 				return WEIR_PARSE_MALFORMED;
-			break;
-		case IPPROTO_FRAGMENT:
-			/* Two of them: nobody sends that. */
-			if (flow->fragment || !parse_ip6_fragment(cursor, flow))
-				return WEIR_PARSE_MALFORMED;
-			if (flow->fragment == WEIR_FRAGMENT_LATER)
-				return WEIR_PARSE_LATER_FRAGMENT;
-			break;
-		default:
-			return WEIR_PARSE_TRANSPORT;
+			continue;
 		}
+		/* Two of them: nobody sends that. */
+		if (flow->fragment || !parse_ip6_fragment(cursor, flow))
+			return WEIR_PARSE_MALFORMED;
+		if (flow->fragment == WEIR_FRAGMENT_LATER)
+			return WEIR_PARSE_LATER_FRAGMENT;
 	}
-	return is_ipv6_extension(flow->protocol) ? WEIR_PARSE_IPV6_CHAIN
-						 : WEIR_PARSE_TRANSPORT;
+	return is_ipv6_extension(flow->protocol, false) ? WEIR_PARSE_IPV6_CHAIN
+							: WEIR_PARSE_TRANSPORT;
 }
 
 static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
@@ -111,7 +111,7 @@ static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
 			 sizeof(flow->destination));
 	flow->protocol = ip->nexthdr;
 	flow->left = payload_len;
-	if (is_ipv6_extension(ip->nexthdr))
+	if (is_ipv6_extension(ip->nexthdr, true))
 		return parse_ip6_chain(cursor, flow);
 	return WEIR_PARSE_TRANSPORT;
 }
