@@ -74,6 +74,7 @@ static __always_inline bool is_ipv6_extension(__u8 protocol, bool is_first)
 static __always_inline enum weir_parse parse_ip6_chain(struct cursor *cursor,
 						       struct flow *flow)
 {
+	bool had_fragment = false;
 	int i;
 
 	for (i = 0; i < WEIR_IPV6_EXTENSIONS; i++) {
@@ -84,11 +85,14 @@ static __always_inline enum weir_parse parse_ip6_chain(struct cursor *cursor,
 				return WEIR_PARSE_MALFORMED;
 			continue;
 		}
-		/* Two of them: nobody sends that. */
-		if (flow->fragment || !parse_ip6_fragment(cursor, flow))
+		/* The kernel drops a second one, also behind an atomic
+		 * fragment's (ipv6_frag_rcv()).
+		 */
+		if (had_fragment || !parse_ip6_fragment(cursor, flow))
 			return WEIR_PARSE_MALFORMED;
 		if (flow->fragment == WEIR_FRAGMENT_LATER)
 			return WEIR_PARSE_LATER_FRAGMENT;
+		had_fragment = true;
 	}
 	return is_ipv6_extension(flow->protocol, false) ? WEIR_PARSE_IPV6_CHAIN
 							: WEIR_PARSE_TRANSPORT;
