@@ -8,6 +8,11 @@
 
 struct weir_parsed parsed;
 
+/* Unused: the names of what parsed holds as numbers, for its BTF. */
+enum weir_parse parse_names;
+enum weir_family family_names;
+enum weir_fragment fragment_names;
+
 SEC("xdp.frags")
 int parse_only(struct xdp_md *ctx)
 {
