@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what weir is built and tested with on Debian 12. Does nothing, quietly, where it is all
-# there already.
+# there already. `setup.sh kernels` installs what `make test-kernels` needs, too.
 set -euo pipefail
 
 packages=(
@@ -15,6 +15,14 @@ packages=(
   util-linux      # setpriv, in the tests
   zlib1g-dev
 )
+
+# To boot other kernels: tests/kernels/run.
+kernels_packages=(
+  busybox-static  # the emulated machine's tools
+  cpio            # packs its root directory
+  qemu-system-x86 # emulates it
+)
+if [[ ${1:-} == kernels ]]; then packages+=("${kernels_packages[@]}"); fi
 
 missing=()
 for package in "${packages[@]}"; do

@@ -99,7 +99,7 @@ static __always_inline enum weir_parse parse_ip6_chain(struct cursor *cursor,
 }
 
 static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
-						 struct flow *flow)
+						 struct flow *flow, bool usual)
 {
 	struct ipv6hdr *ip = cursor_take(cursor, sizeof(*ip));
 	__u32 payload_len;
@@ -116,7 +116,8 @@ static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
 	flow->protocol = ip->nexthdr;
 	flow->left = payload_len;
 	if (is_ipv6_extension(ip->nexthdr, true))
-		return parse_ip6_chain(cursor, flow);
+		return usual ? WEIR_PARSE_UNUSUAL
+			     : parse_ip6_chain(cursor, flow);
 	return WEIR_PARSE_TRANSPORT;
 }
 

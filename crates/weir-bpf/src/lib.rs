@@ -1,7 +1,8 @@
 //! The kernel boundary of weir: the only crate that touches libbpf and system calls.
 //!
-//! - [`gate`]: the gate and the queue probe, loaded and attached; [`counters`]: what it has seen, by
-//!   reason; [`channels`]: by channel; [`parser`]: its parser alone, for tests;
+//! - [`gate`]: the gate, loaded and attached; [`probe`]: what teaches it;
+//! - [`counters`]: what the gate has seen, by reason; [`channels`]: by channel;
+//! - [`parser`]: the gate's parser alone, for tests;
 //! - [`traffic`]: the lab's load generator;
 //! - [`verdict`]: what the gate decides and why;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
@@ -11,6 +12,7 @@ pub mod counters;
 pub mod error;
 pub mod gate;
 pub mod parser;
+pub mod probe;
 pub mod sys;
 pub mod traffic;
 pub mod units;

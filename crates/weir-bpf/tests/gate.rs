@@ -60,7 +60,7 @@ impl Bench {
     /// Outlasts what the gate remembers of a packet's destination: `WEIR_REMEMBERED` packets at most.
     /// Without a NAPI poll in between, only packets make it look again.
     fn forget(&self, packet: &[u8]) {
-        for _ in 0..32 {
+        for _ in 0..64 {
             self.judge(packet);
         }
     }
