@@ -38,6 +38,8 @@ pub struct Parser {
 pub struct Parsing {
     /// What the parser made of it.
     pub parsed: Parsed,
+    /// What its short way made of it, which counts only if it is UDP or TCP.
+    pub usual: Parsed,
     /// Bytes of the frame in its first buffer, which are all that the parser can read.
     pub first_buffer: usize,
 }
@@ -103,7 +105,10 @@ impl Parser {
         })?;
         // SAFETY: the reference is valid, and the program, which alone writes it, does not run: this
         // is its only user. Volatile, since the compiler has not seen the kernel write.
-        let parsed = unsafe { ptr::read_volatile(&raw const globals.parsed) };
-        Ok(Parsing { parsed, first_buffer: context_out.data_end as usize })
+        let (parsed, usual) = unsafe {
+            let parsed = ptr::read_volatile(&raw const globals.parsed);
+            (parsed, ptr::read_volatile(&raw const globals.parsed_usual))
+        };
+        Ok(Parsing { parsed, usual, first_buffer: context_out.data_end as usize })
     }
 }

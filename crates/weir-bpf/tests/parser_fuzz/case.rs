@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use weir_bpf::parser::{Parsed, Parser, Parsing, SHORTEST_FRAME};
+use weir_bpf::parser::{Parse, Parsed, Parser, Parsing, SHORTEST_FRAME};
 
 use crate::reference;
 
@@ -16,7 +16,11 @@ pub struct Case {
 /// What the two parsers make of a case.
 pub struct Outcome {
     pub bpf: Parsed,
+    /// By the short way.
+    pub usual: Parsed,
     pub reference: Parsed,
+    /// Whether the short way is for this frame.
+    pub is_usual: bool,
     /// Bytes that the kernel put into the first buffer.
     pub first_buffer: usize,
 }
@@ -40,21 +44,26 @@ impl Parsers {
 
     pub fn judge(&mut self, case: &Case) -> Outcome {
         let wanted = if self.splits { case.first_buffer } else { case.bytes.len() };
-        let Parsing { parsed, first_buffer } = self.bpf.parse(&case.bytes, wanted).unwrap();
+        let Parsing { parsed, usual, first_buffer } = self.bpf.parse(&case.bytes, wanted).unwrap();
         assert!(first_buffer <= wanted);
         let reference = reference::parse(&case.bytes, first_buffer);
-        Outcome { bpf: parsed, reference, first_buffer }
+        let is_usual = reference::is_usual(&case.bytes, &reference);
+        Outcome { bpf: parsed, usual, reference, is_usual, first_buffer }
     }
 }
 
 impl Outcome {
     pub fn agree(&self) -> bool {
-        fields(&self.bpf) == fields(&self.reference)
+        let short_agrees = match self.usual.parse {
+            _ if self.is_usual => fields(&self.usual) == fields(&self.reference),
+            parse => ![Parse::WEIR_PARSE_UDP.0, Parse::WEIR_PARSE_TCP.0].contains(&parse),
+        };
+        short_agrees && fields(&self.bpf) == fields(&self.reference)
     }
 
     /// Two disagreements of one kind have most likely one cause.
     fn kind(&self) -> Option<impl PartialEq + use<>> {
-        (!self.agree()).then_some((self.bpf.parse, self.reference.parse))
+        (!self.agree()).then_some((self.bpf.parse, self.usual.parse, self.reference.parse))
     }
 }
 

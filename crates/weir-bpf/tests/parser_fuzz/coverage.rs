@@ -65,7 +65,8 @@ fn fragment(outcome: &Outcome, fragment: Fragment) -> bool {
 }
 
 /// Of frames that are not malformed.
-const TRAITS: [Trait; 13] = [
+const TRAITS: [Trait; 14] = [
+    ("usual", |_, o| o.is_usual),
     ("IPv4", |_, o| family(o, Family::WEIR_FAMILY_IPV4)),
     ("IPv6", |_, o| family(o, Family::WEIR_FAMILY_IPV6)),
     ("IPv4, first fragment", |_, o| {

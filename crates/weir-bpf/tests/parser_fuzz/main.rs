@@ -51,8 +51,10 @@ struct Disagreements(Vec<String>);
 impl Disagreements {
     fn add(&mut self, case: &Case, parsers: &mut Parsers, what: &str) {
         let small = case.minimised(parsers);
-        let Outcome { bpf, reference, .. } = parsers.judge(&small);
-        self.0.push(format!("{what}\n{small}BPF:       {bpf:?}\nreference: {reference:?}\n"));
+        let Outcome { bpf, usual, reference, .. } = parsers.judge(&small);
+        self.0.push(format!(
+            "{what}\n{small}BPF:       {bpf:?}\nshort way: {usual:?}\nreference: {reference:?}\n"
+        ));
     }
 
     fn check(self) {

@@ -80,6 +80,17 @@ pub fn parse(frame: &[u8], first_buffer: usize) -> Parsed {
     ethernet(part).unwrap_or(Parsed { parse: Parse::WEIR_PARSE_MALFORMED.0, ..Parsed::default() })
 }
 
+/// Whether the gate's short way is for a frame of this meaning: UDP or TCP in IP, and nothing between.
+pub fn is_usual(frame: &[u8], parsed: &Parsed) -> bool {
+    let has_ports = [Parse::WEIR_PARSE_UDP.0, Parse::WEIR_PARSE_TCP.0].contains(&parsed.parse);
+    has_ports
+        && parsed.vlan_tags == 0
+        && match parsed.ethertype {
+            ETHERTYPE_IPV4 => frame[14] == 0x45 && parsed.fragment == 0,
+            _ => frame[20] == parsed.protocol,
+        }
+}
+
 fn ethernet(frame: Part) -> Option<Parsed> {
     let (header, mut rest) = frame.take::<14>()?;
     let mut ethertype = u16::from_be_bytes([header[12], header[13]]);
