@@ -13,6 +13,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use crate::error::{Error, Result};
 use crate::skeleton::parser::{ParserSkel, ParserSkelBuilder, types};
+use crate::units::IfIndex;
 
 /// The values of [`Parsed::family`].
 pub use types::weir_family as Family;
@@ -75,30 +76,9 @@ impl Parser {
     /// and refuse another `first_buffer` than the frame's length.
     #[allow(unsafe_code)]
     pub fn parse(&mut self, frame: &[u8], first_buffer: usize) -> Result<Parsing> {
-        let refused = |source| Error::system("parse", format!("{} bytes", frame.len()), source);
-        let too_long = |_| refused(io::Error::from(io::ErrorKind::InvalidInput));
-        let context_in = libbpf_sys::xdp_md {
-            data_end: u32::try_from(first_buffer).map_err(too_long)?,
-            ..Default::default()
-        };
-        let mut context_out = libbpf_sys::xdp_md::default();
-        let context_len = size_of::<libbpf_sys::xdp_md>() as u32;
-        let mut options = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-            data_in: frame.as_ptr().cast(),
-            data_size_in: u32::try_from(frame.len()).map_err(too_long)?,
-            ctx_in: (&raw const context_in).cast(),
-            ctx_size_in: context_len,
-            ctx_out: (&raw mut context_out).cast(),
-            ctx_size_out: context_len,
-            ..Default::default()
-        };
-        let program = self.skel.progs.parse_only.as_fd().as_raw_fd();
-        // SAFETY: the descriptor is an open program's; frame, contexts and options outlive the call.
-        let error = unsafe { libbpf_sys::bpf_prog_test_run_opts(program, &raw mut options) };
-        if error < 0 {
-            return Err(refused(io::Error::from_raw_os_error(-error)));
-        }
+        let context = libbpf_sys::xdp_md { data_end: first_buffer as u32, ..Default::default() };
+        let mut after = libbpf_sys::xdp_md::default();
+        self.run(frame, &context, Some(&mut after), 0)?;
         let globals = self.skel.maps.bss_data.as_deref().ok_or_else(|| Error::Refused {
             problem: "the parser has no global variables".into(),
             remedy: "this is a defect of weir: please report it".into(),
@@ -109,6 +89,52 @@ impl Parser {
             let parsed = ptr::read_volatile(&raw const globals.parsed);
             (parsed, ptr::read_volatile(&raw const globals.parsed_usual))
         };
-        Ok(Parsing { parsed, usual, first_buffer: context_out.data_end as usize })
+        Ok(Parsing { parsed, usual, first_buffer: after.data_end as usize })
+    }
+
+    /// Lets an interface of the calling thread's network namespace receive a frame, as from its
+    /// driver.
+    ///
+    /// # Errors
+    /// The kernel's refusal: no such interface, or a frame that does not fit into one buffer.
+    pub fn deliver(&mut self, frame: &[u8], ifindex: IfIndex) -> Result<()> {
+        let context = libbpf_sys::xdp_md {
+            data_end: frame.len() as u32,
+            ingress_ifindex: ifindex.0,
+            ..Default::default()
+        };
+        self.run(frame, &context, None, libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES)
+    }
+
+    #[allow(unsafe_code)]
+    fn run(
+        &mut self,
+        frame: &[u8],
+        context: &libbpf_sys::xdp_md,
+        after: Option<&mut libbpf_sys::xdp_md>,
+        flags: u32,
+    ) -> Result<()> {
+        let context_len = size_of::<libbpf_sys::xdp_md>() as u32;
+        let refused = |source| Error::system("parse", format!("{} bytes", frame.len()), source);
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+            data_in: frame.as_ptr().cast(),
+            data_size_in: u32::try_from(frame.len())
+                .map_err(|_| refused(io::Error::from(io::ErrorKind::InvalidInput)))?,
+            ctx_in: ptr::from_ref(context).cast(),
+            ctx_size_in: context_len,
+            ctx_size_out: if after.is_some() { context_len } else { 0 },
+            ctx_out: after.map_or(ptr::null_mut(), |after| ptr::from_mut(after).cast()),
+            repeat: 1,
+            flags,
+            ..Default::default()
+        };
+        let program = self.skel.progs.parse_only.as_fd().as_raw_fd();
+        // SAFETY: the descriptor is an open program's; frame, contexts and options outlive the call.
+        let error = unsafe { libbpf_sys::bpf_prog_test_run_opts(program, &raw mut options) };
+        if error < 0 {
+            return Err(refused(io::Error::from_raw_os_error(-error)));
+        }
+        Ok(())
     }
 }

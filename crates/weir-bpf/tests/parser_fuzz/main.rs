@@ -5,9 +5,12 @@
 #![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
 
 mod case;
+#[path = "../common/mod.rs"]
+mod common;
 mod corpus;
 mod coverage;
 mod generate;
+mod linux;
 mod mutate;
 mod reference;
 
