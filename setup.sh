@@ -7,10 +7,12 @@ packages=(
   build-essential # linker, make
   clang-19        # compiles the BPF programs
   clang-format-19 # checks their style
-  iproute2        # ip, in the tests
+  iproute2        # ip and tc, in the tests
+  iptables        # both of its kinds, in the tests
   libbpf-dev      # bpf/bpf_helpers.h
   libelf-dev      # libbpf reads ELF objects
   linux-libc-dev  # packet headers
+  nftables        # nft, in the tests
   pkg-config
   util-linux      # setpriv, in the tests
   zlib1g-dev

@@ -96,6 +96,14 @@ struct weir_counter {
 	__u64 bytes;
 };
 
+/* What the kernel itself does with an interface's packets before IP sees them.
+ */
+struct weir_device {
+	__u64 rx_handler;   /* address of the function that takes them; or 0 */
+	__u32 vlan_devices; /* VLAN interfaces on top, in any namespace */
+	__u32 ifindex;	    /* of the interface that was looked at */
+};
+
 struct weir_ipv6_address {
 	__u8 octets[16];
 };

@@ -1,18 +1,24 @@
 //! The kernel boundary of weir: the only crate that touches libbpf and system calls.
 //!
 //! - [`gate`]: the gate, loaded and attached; [`probe`]: what teaches it;
+//! - [`attach`], [`clsact`]: where a gate is attached; [`programs`]: whose else is there;
+//! - [`features`]: what this kernel lacks;
 //! - [`counters`]: what the gate has seen, by reason; [`channels`]: by channel;
 //! - [`parser`]: the gate's parser alone, for tests;
 //! - [`traffic`]: the lab's load generator;
 //! - [`verdict`]: what the gate decides and why;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
 
+pub mod attach;
 pub mod channels;
+pub mod clsact;
 pub mod counters;
 pub mod error;
+pub mod features;
 pub mod gate;
 pub mod parser;
 pub mod probe;
+pub mod programs;
 pub mod sys;
 pub mod traffic;
 pub mod units;
@@ -30,6 +36,9 @@ pub use error::{Error, Result};
     clippy::unwrap_used
 )]
 mod skeleton {
+    pub mod device {
+        include!(concat!(env!("OUT_DIR"), "/device.skel.rs"));
+    }
     pub mod gate {
         include!(concat!(env!("OUT_DIR"), "/gate.skel.rs"));
     }
