@@ -159,6 +159,10 @@ impl Gate {
             added.map_err(|source| address_failed(*ip, source))?;
         }
         self.addresses = wanted;
+        // Last: what was remembered of the old ones is void once the new ones are there.
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.interface.generation = bss.interface.generation.wrapping_add(1);
+        }
         Ok(())
     }
 

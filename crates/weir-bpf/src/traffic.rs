@@ -198,6 +198,25 @@ impl Generator {
         Ok(())
     }
 
+    /// Sends each packet of a flow that was set to one of 2^`bits` ports at random: the low bits of its
+    /// destination port, which must be zero in it. Takes the generator exclusively, so it is not
+    /// running; [`Generator::set_flows`] undoes it.
+    ///
+    /// # Errors
+    /// A flow that was not set, or more than 16 bits.
+    #[allow(unsafe_code)]
+    pub fn spread_over_ports(&mut self, flow: usize, bits: u8) -> Result<()> {
+        if !self.configured.get(flow).is_some_and(|set| *set) || bits > 16 {
+            return Err(refused(format!("flow {flow} was to be spread over 2^{bits} ports")));
+        }
+        let mask = ((1_u32 << bits) - 1) as u16;
+        // SAFETY: the mapping is valid, and the store is one aligned scalar.
+        unsafe {
+            ptr::write_volatile(&raw mut (*self.globals).flows[flow].destination_port_mask, mask);
+        }
+        Ok(())
+    }
+
     /// Sends what follows by another interface. Takes the generator exclusively, so it is not
     /// running.
     #[allow(unsafe_code)]
