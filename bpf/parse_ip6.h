@@ -3,6 +3,7 @@
 #ifndef WEIR_PARSE_IP6_H
 #define WEIR_PARSE_IP6_H
 
+#include "defect.h"
 #include "flow.h"
 
 /* The longest is 2,048 bytes: its length field counts 8 each beyond 8. */
@@ -115,6 +116,10 @@ static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
 			 sizeof(flow->destination));
 	flow->protocol = ip->nexthdr;
 	flow->left = payload_len;
+	if (DEFECT(IPV6_EXTENSIONS_IGNORED)) {
+		flow->protocol = IPPROTO_UDP;
+		return WEIR_PARSE_TRANSPORT;
+	}
 	if (is_ipv6_extension(ip->nexthdr, true))
 		return usual ? WEIR_PARSE_UNUSUAL
 			     : parse_ip6_chain(cursor, flow);
