@@ -291,6 +291,11 @@ impl Gate {
         channels::read(&maps.channels, &maps.overflow_channel, &maps.memories)
     }
 
+    /// The loaded objects, for what else is read from them in this crate.
+    pub(crate) fn skel(&self) -> &GateSkel<'static> {
+        &self.skel
+    }
+
     /// The kernel's number of the map that holds the counters, for [`counters::CountersReader::open`] in
     /// another process.
     ///

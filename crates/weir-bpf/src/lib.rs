@@ -1,7 +1,8 @@
 //! The kernel boundary of weir: the only crate that touches libbpf and system calls.
 //!
 //! - [`gate`]: the gate and the queue probe, loaded and attached; [`counters`]: what it has seen, by
-//!   reason; [`channels`]: by channel; [`parser`]: its parser alone, for tests;
+//!   reason; [`channels`]: by channel, which [`prune`] keeps few; [`explain`]: what it makes of one
+//!   packet; [`parser`]: its parser alone, for tests;
 //! - [`traffic`]: the lab's load generator;
 //! - [`verdict`]: what the gate decides and why;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
@@ -9,8 +10,10 @@
 pub mod channels;
 pub mod counters;
 pub mod error;
+pub mod explain;
 pub mod gate;
 pub mod parser;
+pub mod prune;
 pub mod sys;
 pub mod traffic;
 pub mod units;
