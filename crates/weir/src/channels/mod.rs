@@ -1,0 +1,3 @@
+pub fn run(_args: &crate::cli::ChannelsArgs) -> crate::error::Result<()> {
+    Ok(())
+}
