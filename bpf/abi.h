@@ -54,7 +54,10 @@ enum weir_parse {
 	WEIR_PARSE_ARP,
 	WEIR_PARSE_OTHER_ETHERTYPE,
 	WEIR_PARSE_MALFORMED, /* cut short, or contradicts itself */
-	WEIR_PARSE_TRANSPORT, /* (inside the parser: the IP header is done) */
+	/* Inside the kernel half only: the IP header is done;... */
+	WEIR_PARSE_TRANSPORT,
+	/* ...and this is not for the short way. */
+	WEIR_PARSE_UNUSUAL,
 };
 
 /* What the parser made of one packet: for tests and for `weir explain`. */
@@ -82,7 +85,7 @@ struct weir_parsed {
 
 /* One interface under the gate. Written by the daemon, read per packet. */
 struct weir_interface {
-	__u8 mac[6];
+	__be16 mac[3];
 	__u8 policy_off; /* 1: count and pass everything */
 	__u8 diverted;	 /* 1: something may take packets elsewhere: pass */
 };
@@ -91,6 +94,14 @@ struct weir_interface {
 struct weir_counter {
 	__u64 packets;
 	__u64 bytes;
+};
+
+/* What the kernel itself does with an interface's packets before IP sees them.
+ */
+struct weir_device {
+	__u64 rx_handler;   /* address of the function that takes them; or 0 */
+	__u32 vlan_devices; /* VLAN interfaces on top, in any namespace */
+	__u32 ifindex;	    /* of the interface that was looked at */
 };
 
 struct weir_ipv6_address {
@@ -145,7 +156,7 @@ struct weir_memory {
 };
 
 /* For how many packets what was found out is believed. */
-#define WEIR_REMEMBERED 32
+#define WEIR_REMEMBERED 64
 
 /* How many channels with an address of their own are counted. */
 #define WEIR_CHANNELS 4096

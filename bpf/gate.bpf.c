@@ -17,10 +17,33 @@
 /* The longest headers that the parser looks at, in the usual case. */
 #define TC_HEADERS_LEN 128
 
-static __always_inline enum weir_verdict judge(struct packet *packet)
+/* Too large for the stack beside the frames of what is called with it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct flow);
+} examined_flow SEC(".maps");
+
+/* The long way: everything is parsed, and looked up. */
+static __noinline __u32 examine(struct packet *packet)
 {
-	enum weir_parse parsed = WEIR_PARSE_MALFORMED;
-	struct flow flow = {};
+	enum weir_parse parsed;
+	__u32 zero = 0, reason;
+	struct flow *flow = bpf_map_lookup_elem(&examined_flow, &zero);
+
+	if (!flow)
+		return WEIR_REASON_MALFORMED;
+	__builtin_memset(flow, 0, sizeof(*flow));
+	parsed = parse(&packet->cursor, flow, packet->len);
+	reason = demux(packet, flow, parsed);
+	if (explaining)
+		explain(flow, parsed, reason);
+	return reason;
+}
+
+static __always_inline enum weir_verdict judge(const struct packet *packet)
+{
 	__u32 reason;
 
 	if (interface.policy_off) {
@@ -28,12 +51,14 @@ static __always_inline enum weir_verdict judge(struct packet *packet)
 	} else if (interface.diverted && !DEFECT(DIVERTED_IGNORED)) {
 		reason = WEIR_REASON_DIVERTED;
 	} else {
-		parsed = parse(&packet->cursor, &flow, packet->len);
-		reason = demux(packet, &flow, parsed);
+		reason = explaining ? WEIR_REASON_COUNT : recall(packet);
+		if (reason == WEIR_REASON_COUNT) {
+			struct packet unknown = *packet;
+
+			reason = examine(&unknown);
+		}
 	}
 	count(reason, packet->count, packet->len);
-	if (explaining)
-		explain(&flow, parsed, reason);
 	return verdict_of_reason(reason);
 }
 

@@ -31,6 +31,10 @@ pub struct Explanation {
 }
 
 impl Explanation {
+    fn unparsed(reason: Reason) -> Self {
+        Self { reason, channel: Channel::of_kind(reason.kind()), headers: None }
+    }
+
     /// What the gate does with the packet.
     pub fn verdict(&self) -> Verdict {
         self.reason.verdict()
@@ -144,8 +148,15 @@ impl Gate {
         self.test_run(packet, ifindex)?;
         let maps = &self.skel().maps;
         let explaining = maps.rodata_data.is_some_and(|rodata| rodata.explaining);
-        let said = maps.bss_data.as_deref().filter(|_| explaining).map(|bss| bss.explanation);
-        said.and_then(|said| explanation_of(&said)).ok_or_else(|| Error::Refused {
+        let said = maps.bss_data.as_deref().filter(|_| explaining).map(|bss| {
+            // Judged before it was parsed.
+            match (bss.interface.policy_off, bss.interface.diverted) {
+                (0, 0) => explanation_of(&bss.explanation),
+                (0, _) => Some(Explanation::unparsed(Reason::Diverted)),
+                (_, _) => Some(Explanation::unparsed(Reason::PolicyOff)),
+            }
+        });
+        said.flatten().ok_or_else(|| Error::Refused {
             problem: "the gate did not explain a packet".into(),
             remedy: "load it by Gate::load_explaining()".into(),
         })

@@ -1,29 +1,25 @@
-//! The gate and the queue probe: loading, configuring, attaching.
+//! The gate: loading, configuring, attaching.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, libbpf_sys};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::channels::{self, Channels};
 use crate::counters::{self, Counters};
-use crate::error::{Error, Result};
+use crate::error::{Error, LOAD_REMEDY, Result};
+pub use crate::probe::QueueProbe;
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
-use crate::skeleton::queue::{QueueSkel, QueueSkelBuilder};
 use crate::units::{IfIndex, MacAddr};
 use crate::verdict::Verdict;
-
-const LOAD_REMEDY: &str = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN) and a kernel \
-     with BTF, 6.10 or later (/sys/kernel/btf/vmlinux)";
 
 /// Most addresses of one family that an interface may have under the gate; packets to further ones
 /// pass. `WEIR_LOCAL_ADDRESSES` in `bpf/abi.h`.
@@ -69,42 +65,6 @@ impl fmt::Display for AttachMode {
             Self::Native => "native",
             Self::Generic => "generic",
         })
-    }
-}
-
-/// The tracepoint programs that teach the gates what queues look like. One serves many gates.
-pub struct QueueProbe {
-    skel: QueueSkel<'static>,
-    hash_seed: u64,
-}
-
-impl QueueProbe {
-    /// Loads and attaches the probe.
-    ///
-    /// Its tracepoints fire where the kernel drops a UDP packet at a full socket
-    /// (`udp_fail_queue_rcv_skb`) and at the end of each NAPI poll (`napi_poll`), in the whole host.
-    ///
-    /// # Errors
-    /// Without the privilege, or on a kernel that lacks one of the tracepoints.
-    pub fn load() -> Result<Self> {
-        let failed = |operation| {
-            move |source| Error::Bpf {
-                operation,
-                object: "the queue probe".into(),
-                source,
-                remedy: Some(LOAD_REMEDY.into()),
-            }
-        };
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = QueueSkelBuilder::default().open(storage).map_err(failed("open"))?;
-        // Random for each process: std seeds its hash maps from the kernel.
-        let hash_seed = RandomState::new().build_hasher().finish();
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.hash_seed = hash_seed;
-        }
-        let mut skel = open.load().map_err(failed("load"))?;
-        skel.attach().map_err(failed("attach"))?;
-        Ok(Self { skel, hash_seed })
     }
 }
 
@@ -157,10 +117,10 @@ impl Gate {
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = GateSkelBuilder::default().open(storage).map_err(failed("open"))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.hash_seed = probe.hash_seed;
+            rodata.hash_seed = probe.hash_seed();
             set(rodata);
         }
-        let shared = &probe.skel.maps;
+        let shared = probe.maps();
         open.maps.queue_slots.reuse_fd(shared.queue_slots.as_fd()).map_err(failed("share"))?;
         open.maps.napi_polls.reuse_fd(shared.napi_polls.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
@@ -171,8 +131,20 @@ impl Gate {
     /// with the next packet.
     pub fn configure(&mut self, mac: MacAddr, policy: Policy) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.interface.mac = mac.0;
+            let [a, b, c, d, e, f] = mac.0;
+            bss.interface.mac = [[a, b], [c, d], [e, f]].map(u16::from_ne_bytes);
             bss.interface.policy_off = u8::from(policy == Policy::Off);
+        }
+    }
+
+    /// Tells the gate whether something may take this interface's packets elsewhere before a socket sees
+    /// them ([`crate::sys::divert`]): if so, it counts them under [`Reason::Diverted`] and passes
+    /// them. Takes effect with the next packet and lasts until it is told otherwise.
+    ///
+    /// [`Reason::Diverted`]: crate::verdict::Reason::Diverted
+    pub fn set_diverted(&mut self, diverted: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.interface.diverted = u8::from(diverted);
         }
     }
 

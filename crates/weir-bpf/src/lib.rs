@@ -1,8 +1,8 @@
 //! The kernel boundary of weir: the only crate that touches libbpf and system calls.
 //!
-//! - [`gate`]: the gate and the queue probe, loaded and attached; [`counters`]: what it has seen, by
-//!   reason; [`channels`]: by channel, which [`prune`] keeps few; [`explain`]: what it makes of one
-//!   packet; [`parser`]: its parser alone, for tests;
+//! - [`gate`]: the gate, loaded and attached; [`probe`]: what teaches it;
+//! - [`counters`]: what the gate has seen, by reason; [`channels`]: by channel, which [`prune`] keeps few;
+//! - [`explain`]: what the gate makes of one packet; [`parser`]: its parser alone, for tests;
 //! - [`traffic`]: the lab's load generator;
 //! - [`verdict`]: what the gate decides and why;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
@@ -13,6 +13,7 @@ pub mod error;
 pub mod explain;
 pub mod gate;
 pub mod parser;
+pub mod probe;
 pub mod prune;
 pub mod sys;
 pub mod traffic;
@@ -31,6 +32,9 @@ pub use error::{Error, Result};
     clippy::unwrap_used
 )]
 mod skeleton {
+    pub mod device {
+        include!(concat!(env!("OUT_DIR"), "/device.skel.rs"));
+    }
     pub mod gate {
         include!(concat!(env!("OUT_DIR"), "/gate.skel.rs"));
     }

@@ -163,14 +163,16 @@ fn quiet_channels_make_room_and_stay_counted() {
 fn a_packet_is_explained() {
     let near: Ipv4Addr = NEAR_IP4.parse().unwrap();
     let far: Ipv4Addr = FAR_IP4.parse().unwrap();
-    let bench = Bench::new(&[near.into(), NEAR_IP6.parse().unwrap()]);
+    let mut bench = Bench::new(&[near.into(), NEAR_IP6.parse().unwrap()]);
     let _socket = bench.network.bind("0.0.0.0", 5000);
     let listen = || TcpListener::bind((near, 80)).unwrap();
     let _listener = bench.network.near.run(listen).unwrap();
     let ifindex = bench.network.near_ifindex;
-    let explain = |packet: &[u8]| {
+    let explain_at = |bench: &Bench, packet: &[u8]| {
         bench.network.near.run(|| bench.gate.explain(packet, ifindex).unwrap()).unwrap()
     };
+
+    let explain = |packet: &[u8]| explain_at(&bench, packet);
 
     let packet = bench.packet(near, 5000);
     let explanation = explain(&packet);
@@ -209,4 +211,9 @@ fn a_packet_is_explained() {
     let mute = Gate::load(&bench.probe).unwrap();
     let refused = bench.network.near.run(|| mute.explain(&packet, ifindex)).unwrap().unwrap_err();
     assert!(refused.to_string().contains("load_explaining"), "{refused}");
+
+    bench.gate.set_diverted(true);
+    assert_eq!(explain_at(&bench, &packet).reason, Reason::Diverted);
+    bench.gate.configure(bench.network.near_mac, Policy::Off);
+    assert_eq!(explain_at(&bench, &packet).reason, Reason::PolicyOff);
 }

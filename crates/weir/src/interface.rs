@@ -1,11 +1,14 @@
 //! One protected interface: the gate on it, its NAPI threads, and what is published about it.
 
+use std::iter::once;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
+use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
 use weir_bpf::gate::{AttachMode, AttachRequest, Gate, Policy, QueueProbe};
+use weir_bpf::prune::Pruner;
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
 use weir_bpf::units::IfIndex;
@@ -13,6 +16,7 @@ use weir_bpf::units::IfIndex;
 use crate::claim::Claim;
 use crate::clock;
 use crate::console::Console;
+use crate::diverting::Diverting;
 use crate::error::Result;
 use crate::host::Host;
 use crate::journal::TurnedKnob;
@@ -29,6 +33,8 @@ const FOLLOW_UP_TICKS: u32 = 3;
 /// How often NAPI threads are looked for without any change, in seconds: a driver may make new ones
 /// without a word.
 const LOOK_ANYWAY_TICKS: u32 = 10;
+/// How often the gate's channels are looked at for quiet ones, in seconds.
+const PRUNE_TICKS: u32 = 10;
 
 /// What to do on an interface.
 #[derive(Clone, Debug)]
@@ -58,15 +64,19 @@ pub struct Protected {
     gate: Gate,
     claim: Claim,
     watch: InterfaceWatch,
+    diverting: Diverting,
     host: Rc<Host>,
     policy: Policy,
     attach: AttachMode,
     counters_map_id: u32,
+    channel_map_ids: ChannelMapIds,
+    pruner: Pruner,
     not_threaded: Option<String>,
     notes: Vec<String>,
     since: String,
     last: Sample,
     ticks_since_change: u32,
+    ticks: u32,
 }
 
 /// How protection ended.
@@ -97,27 +107,34 @@ impl Protected {
         let (ifindex, interface) = (claim.ifindex, claim.interface());
         // Opened before the addresses are read, so that no change falls between.
         let watch = InterfaceWatch::open(ifindex)?;
+        let diverting = Diverting::open(ifindex)?;
         let mut gate = Gate::load(probe)?;
         gate.configure(host.links.mac(ifindex)?, settings.policy);
         set_addresses(&mut gate, host, ifindex)?;
+        gate.set_diverted(diverting.passes_all());
         let attach = gate.attach(ifindex, &interface, settings.attach)?;
         let last = sample(host, &claim, &gate)?;
         let counters_map_id = gate.counters_map_id()?;
+        let channel_map_ids = gate.channel_map_ids()?;
         let mut protected = Self {
             threads: NapiThreads::new(settings.threads.clone()),
             threaded: None,
             gate,
             claim,
             watch,
+            diverting,
             host: Rc::clone(host),
             policy: settings.policy,
             attach,
             counters_map_id,
+            channel_map_ids,
+            pruner: Pruner::default(),
             not_threaded: None,
             notes: notes::at_start(ifindex, &interface, attach, settings.policy),
             since: clock::timestamp(SystemTime::now()),
             last,
             ticks_since_change: 0,
+            ticks: 0,
         };
         protected.switch_to_threads();
         match &protected.not_threaded {
@@ -161,14 +178,20 @@ impl Protected {
         self.claim.key(&self.host)
     }
 
-    /// Reacts to a change of the interface: its addresses, name, state.
+    /// Reacts to a change of the interface (its addresses, name, state) or of what diverts its packets.
     ///
     /// # Errors
     /// When the kernel does not answer, or refuses the gate's update.
     pub fn follow(&mut self) -> Result<Presence> {
-        if !self.watch.changed()? {
-            return Ok(Presence::Present);
+        if self.watch.changed()? && self.follow_interface()? == Presence::Gone {
+            return Ok(Presence::Gone);
         }
+        let followed = self.diverting.follow();
+        self.gate.set_diverted(self.diverting.passes_all());
+        followed.map(|()| Presence::Present)
+    }
+
+    fn follow_interface(&mut self) -> Result<Presence> {
         let ifindex = self.claim.ifindex;
         let Some(name) = self.host.name_of(ifindex)? else { return Ok(Presence::Gone) };
         if name != self.claim.interface() {
@@ -198,6 +221,10 @@ impl Protected {
         if ticks <= FOLLOW_UP_TICKS || ticks.is_multiple_of(LOOK_ANYWAY_TICKS) {
             self.threads.refresh(&self.claim.journal, self.claim.ifindex)?;
         }
+        self.ticks = self.ticks.wrapping_add(1);
+        if self.ticks.is_multiple_of(PRUNE_TICKS) {
+            self.gate.prune_channels(&mut self.pruner, Instant::now())?;
+        }
         let now = sample(&self.host, &self.claim, &self.gate)?;
         let before = std::mem::replace(&mut self.last, now);
         let rates = Rates::between(&before, &self.last);
@@ -221,10 +248,13 @@ impl Protected {
             netns: self.host.netns,
             attach: self.attach,
             counters_map_id: self.counters_map_id,
+            channel_map_ids: self.channel_map_ids,
+            retired: self.pruner.retired(),
             policy: self.policy,
             nice: self.threads.nice(),
             not_threaded: self.not_threaded.clone(),
             napi_threads: self.threads.pids(),
+            diversions: self.diverting.found().iter().map(Into::into).collect(),
             notes: self.notes.clone(),
             since: self.since.clone(),
             updated: clock::timestamp(SystemTime::now()),
@@ -272,6 +302,21 @@ impl Protected {
         &self.notes
     }
 
+    /// What the user should know that has changed since this was last asked.
+    pub fn take_news(&mut self) -> Vec<String> {
+        self.diverting.take_news()
+    }
+
+    /// Descriptors that are readable when [`Protected::follow`] may have something to do.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        once(self.watch.as_fd()).chain(self.diverting.fds())
+    }
+
+    /// When to call [`Protected::follow`] even if no descriptor is readable.
+    pub fn due(&self) -> Instant {
+        self.diverting.due()
+    }
+
     /// Puts everything back and says what there was to say.
     pub fn finish(mut self) -> Farewell {
         self.threads.put_back();
@@ -281,13 +326,6 @@ impl Protected {
         let counters = self.gate.counters().unwrap_or_else(|_| self.last.gate.clone());
         let (restored, failures) = self.claim.journal.report();
         Farewell { interface: self.interface(), counters, restored, failures }
-    }
-}
-
-impl AsFd for Protected {
-    /// Readable when the interface may have changed.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.watch.as_fd()
     }
 }
 

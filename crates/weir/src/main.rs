@@ -8,6 +8,7 @@ mod clock;
 mod console;
 mod cpulist;
 mod daemon;
+mod diverting;
 mod error;
 mod explain;
 mod guardian;

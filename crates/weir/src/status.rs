@@ -1,8 +1,11 @@
 //! What a daemon publishes each second about one interface, and reading it back.
 
 use serde::{Deserialize, Serialize};
+use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
 use weir_bpf::gate::{AttachMode, Policy};
+use weir_bpf::prune::Retired;
+use weir_bpf::sys::divert::{Diversion, DiversionKind};
 use weir_bpf::units::{IfIndex, Nice};
 use weir_bpf::verdict::{Reason, Verdict};
 
@@ -37,6 +40,10 @@ pub struct InterfaceStatus {
     pub attach: AttachMode,
     /// The kernel's number of the BPF map with the gate's counters.
     pub counters_map_id: u32,
+    /// Those of the maps with what it has counted by channel.
+    pub channel_map_ids: ChannelMapIds,
+    /// Channels that were deleted after they had gone quiet, and what had been counted for them.
+    pub retired: Retired,
     /// Whether the gate discards anything.
     pub policy: Policy,
     /// Nice value of the NAPI threads; `null` if weir leaves it alone.
@@ -45,6 +52,8 @@ pub struct InterfaceStatus {
     pub not_threaded: Option<String>,
     /// The NAPI threads.
     pub napi_threads: Vec<i32>,
+    /// What may take packets elsewhere before a socket sees them, and what that costs.
+    pub diversions: Vec<DiversionStatus>,
     /// What the user of this interface should know, each with its remedy; found out when protection
     /// began.
     pub notes: Vec<String>,
@@ -60,6 +69,33 @@ pub struct InterfaceStatus {
     pub rates: Rates,
     /// What weir has turned, in that order.
     pub knobs: Vec<KnobStatus>,
+}
+
+/// Something that may take packets elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DiversionStatus {
+    /// What it is.
+    pub kind: DiversionKind,
+    /// What it is, for a person.
+    pub description: String,
+    /// What was found, and where.
+    pub detail: String,
+    /// Whether the gate passes every packet because of it.
+    pub passes_all: bool,
+    /// What it costs, and the remedy.
+    pub cost: String,
+}
+
+impl From<&Diversion> for DiversionStatus {
+    fn from(diversion: &Diversion) -> Self {
+        Self {
+            kind: diversion.kind,
+            description: diversion.kind.what().into(),
+            detail: diversion.detail.clone(),
+            passes_all: diversion.passes(),
+            cost: diversion.cost(),
+        }
+    }
 }
 
 /// Packets under one verdict.
@@ -142,13 +178,22 @@ impl InterfaceStatus {
     /// # Errors
     /// When the file system refuses.
     pub fn write(&self, dir: &RunDir) -> Result<()> {
-        let name = Key { netns: self.netns, ifindex: self.ifindex }.status_file();
+        let name = self.key().status_file();
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| malformed(dir, &name, error.to_string()))?;
         dir.write(&name, PUBLIC, &text)
     }
 
-    fn read(dir: &RunDir, key: &Key) -> Result<Option<Self>> {
+    /// The name of its files.
+    pub fn key(&self) -> Key {
+        Key { netns: self.netns, ifindex: self.ifindex }
+    }
+
+    /// Reads what the daemon has published last; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// If the file is not one that this version of weir wrote, or cannot be trusted.
+    pub fn read(dir: &RunDir, key: &Key) -> Result<Option<Self>> {
         let name = key.status_file();
         let Some(text) = dir.read(&name)? else { return Ok(None) };
         let mut status: Self = serde_json::from_str(&text)

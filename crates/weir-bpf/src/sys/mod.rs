@@ -5,6 +5,7 @@
 //! or written to `/proc/sys/net`, sysfs or netlink follows it.
 
 pub mod caps;
+pub mod divert;
 pub mod ethtool;
 mod ifname;
 pub mod ipv6;
@@ -18,6 +19,7 @@ pub mod packet;
 pub mod sched;
 pub mod shared;
 pub mod snmp;
+mod sockopt;
 pub mod sysfs;
 pub mod watch;
 

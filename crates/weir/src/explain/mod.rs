@@ -11,11 +11,14 @@ mod target;
 
 use std::io::{self, BufWriter, Write};
 
+use weir_bpf::channels::Channel;
+use weir_bpf::counters::Counters;
 use weir_bpf::explain::{PACKET_LEN_MAX, PACKET_LEN_MIN};
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
+use weir_bpf::verdict::Reason;
 
 use self::capture::{Capture, Packet};
 pub use self::error::CaptureError;
@@ -74,12 +77,11 @@ fn explain(args: &ExplainArgs) -> std::result::Result<(), Failure> {
     let out = BufWriter::new(io::stdout().lock());
     let mut printer = Printer { out, json: args.json, namer: &namer };
     printer.begin(&capture, &target).map_err(Failure::Output)?;
-    let mut session =
-        Session { gate: &gate, target: &target, totals: Totals::default(), unicast: 0, own: 0 };
+    let mut session = Session::new(&gate, &target);
     let read = session.packets(&mut capture, &mut printer)?;
     let error = read.as_ref().err().map(ToString::to_string);
     printer
-        .end(session.totals, &gate.counters()?, &session.notes(), error)
+        .end(session.totals, &session.counters, &session.notes(), error)
         .and_then(|()| printer.out.flush())
         .map_err(Failure::Output)?;
     Ok(read?)
@@ -99,13 +101,19 @@ struct Session<'a> {
     gate: &'a Gate,
     target: &'a Target,
     totals: Totals,
+    counters: Counters,
     /// Frames to one station.
     unicast: u64,
     /// Those to the interface itself.
     own: u64,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    fn new(gate: &'a Gate, target: &'a Target) -> Self {
+        let (totals, counters) = (Totals::default(), Counters::default());
+        Self { gate, target, totals, counters, unicast: 0, own: 0 }
+    }
+
     /// Explains every packet, up to the first that cannot be read.
     fn packets(
         &mut self,
@@ -146,8 +154,14 @@ impl Session<'_> {
             self.unicast += 1;
             self.own += u64::from(destination == self.target.mac);
         }
-        let explanation = self.gate.explain(frame, self.target.ifindex)?;
+        let mut explanation = self.gate.explain(frame, self.target.ifindex)?;
+        if !self.target.diversions.is_empty() {
+            // What a gate that knows of them says. This one does not, so that it parses the packet.
+            explanation.reason = Reason::Diverted;
+            explanation.channel = Channel::of_kind(Reason::Diverted.kind());
+        }
         self.totals.judged += 1;
+        self.counters.count(explanation.reason, frame.len() as u64);
         Ok(Outcome::Judged(explanation))
     }
 
@@ -158,6 +172,12 @@ impl Session<'_> {
             notes.push(format!(
                 "no frame here is addressed to {name} ({mac}): the capture was made elsewhere, or of \
                  another interface (see --interface), so its packets are judged as other hosts'"
+            ));
+        }
+        if !self.target.diversions.is_empty() {
+            notes.push(format!(
+                "the gate passes everything on {name}: {}",
+                self.target.diversions.join("; ")
             ));
         }
         if self.totals.truncated > 0 {

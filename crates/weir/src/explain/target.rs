@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use weir_bpf::sys::divert;
 use weir_bpf::sys::link::{LinkInfo, Links};
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{IfIndex, MacAddr};
 
 use crate::error::{Error, Result};
 use crate::rundir::{RUN_DIR, RunDir};
-use crate::status::Overview;
+use crate::status::{InterfaceStatus, Overview};
 
 /// An interface of this host.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Target {
     pub name: String,
     /// Its Ethernet address.
     pub mac: MacAddr,
+    /// What may divert its packets, so that the gate passes them all; each a sentence.
+    pub diversions: Vec<String>,
 }
 
 impl Target {
@@ -27,31 +30,42 @@ impl Target {
     /// # Errors
     /// If there is no such interface, it has no Ethernet address, or it cannot be told which one is meant.
     pub fn choose(links: &Links, named: Option<&str>) -> Result<Self> {
+        let mut running = protected()?;
         let ifindex = match named {
             Some(name) => links.index(name)?,
-            None => match protected()? {
-                Some(ifindex) => ifindex,
-                None => only(links)?,
+            None => match running.as_slice() {
+                [] => only(links)?,
+                [one] => one.ifindex,
+                _ => {
+                    let names = running.into_iter().map(|interface| interface.interface);
+                    return Err(undecided("weir protects several interfaces here", names));
+                }
             },
         };
+        running.retain(|interface| interface.ifindex == ifindex);
         let LinkInfo { name, .. } = links.info(ifindex)?;
-        Ok(Self { ifindex, name, mac: links.mac(ifindex)? })
+        let diversions = diversions(ifindex, running.first())?;
+        Ok(Self { ifindex, name, mac: links.mac(ifindex)?, diversions })
     }
 }
 
-/// The only interface that is protected in this network namespace, if any is.
-fn protected() -> Result<Option<IfIndex>> {
+/// The interfaces that are protected in this network namespace.
+fn protected() -> Result<Vec<InterfaceStatus>> {
     let dir = RunDir::open(Path::new(RUN_DIR))?;
     let overview = Overview::read(dir.as_ref(), Some(NetNs::current()?.inode()))?;
-    let mut running: Vec<_> =
-        overview.interfaces.into_iter().filter(|interface| interface.running).collect();
-    if running.len() > 1 {
-        return Err(undecided(
-            "weir protects several interfaces here",
-            running.into_iter().map(|interface| interface.interface),
-        ));
+    Ok(overview.interfaces.into_iter().filter(|interface| interface.running).collect())
+}
+
+/// What makes the gate pass everything: as the daemon has found, which knows its own programs, or as is
+/// found now.
+fn diversions(ifindex: IfIndex, running: Option<&InterfaceStatus>) -> Result<Vec<String>> {
+    if let Some(status) = running {
+        let passing = status.diversions.iter().filter(|each| each.passes_all);
+        return Ok(passing.map(|each| format!("{} ({})", each.description, each.detail)).collect());
     }
-    Ok(running.pop().map(|interface| interface.ifindex))
+    let found = divert::diversions(ifindex, &[])?;
+    let passing = found.iter().filter(|each| each.passes());
+    Ok(passing.map(|each| format!("{} ({})", each.kind.what(), each.detail)).collect())
 }
 
 /// The only Ethernet interface that is up and has an address.
