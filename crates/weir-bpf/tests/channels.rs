@@ -34,7 +34,7 @@ impl Bench {
         // What a packet is remembered for, it is per CPU.
         let cpu = sched::online_cpus().unwrap()[0];
         sched::pin_current_thread(cpu).unwrap();
-        Self { network, gate, probe: probe }
+        Self { network, gate, probe }
     }
 
     fn packet(&self, to: Ipv4Addr, port: u16) -> Vec<u8> {

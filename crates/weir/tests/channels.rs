@@ -114,6 +114,18 @@ fn known_traffic_is_counted_for_its_channels() {
     let forward = listed.iter().find(|channel| channel["kind"] == "forward").unwrap();
     assert_eq!(forward["interface"], "near2");
 
+    // What was counted until the route changed stays with the interface that it was for.
+    ip(&network.near, "route replace 198.19.1.0/24 dev near");
+    (0..3).for_each(|_| {
+        sender.send_to(&PAYLOAD, "198.19.1.1:5000").unwrap();
+    });
+    let arrived = wait(PATIENCE, || {
+        seen = channels(&network);
+        of(&seen, "forward via near") == 3 && of(&seen, "forward via near2") == 5
+    });
+    assert!(arrived, "{seen}");
+    assert_adds_up(&seen);
+
     let table = network.weir(&["channels", "--interval", "50ms"]);
     let table = String::from_utf8(table.stdout).unwrap();
     for part in ["CHANNEL", "udp 198.18.0.1:5001", "forward via near2", "(all)"] {
