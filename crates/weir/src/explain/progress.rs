@@ -31,8 +31,11 @@ impl Bar {
         }
         let bar = self.bar.get_or_insert_with(|| {
             let bar = ProgressBar::with_draw_target(capture.len, ProgressDrawTarget::stderr());
-            let template = "{bytes} of {total_bytes}  {wide_bar}  {eta} left";
-            if let (Some(_), Ok(style)) = (capture.len, ProgressStyle::with_template(template)) {
+            // No time left: the file is read ahead in large pieces.
+            let known = capture.len.is_some();
+            let template =
+                if known { "{bytes} of {total_bytes}  {wide_bar}" } else { "{bytes} read" };
+            if let Ok(style) = ProgressStyle::with_template(template) {
                 bar.set_style(style);
             }
             bar
