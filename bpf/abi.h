@@ -86,8 +86,9 @@ struct weir_parsed {
 /* One interface under the gate. Written by the daemon, read per packet. */
 struct weir_interface {
 	__be16 mac[3];
-	__u8 policy_off; /* 1: count and pass everything */
-	__u8 diverted;	 /* 1: something may take packets elsewhere: pass */
+	__u8 policy_off;  /* 1: count and pass everything */
+	__u8 diverted;	  /* 1: something may take packets elsewhere: pass */
+	__u32 generation; /* counts changes of the addresses */
 };
 
 /* Per CPU, indexed by enum weir_reason. */
@@ -152,7 +153,14 @@ struct weir_memory {
 	__u16 connected;
 	__be16 peer_port_be;
 	__u32 peer[4];
-	__u64 pad_line[2];
+	/*
+	 * If one socket alone, unconnected, can be given these packets: the
+	 * kernel's struct sock and the bucket of its table that holds no other.
+	 */
+	__u64 sock;
+	__u64 bucket;
+	__u32 bound_ifindex; /* the device that the socket is bound to */
+	__u32 generation;    /* of the interface's addresses */
 };
 
 /* For how many packets what was found out is believed. */
@@ -232,6 +240,37 @@ struct weir_poll {
 	__u64 now_ns;  /* CLOCK_MONOTONIC */
 };
 
+/* Socket lookups in one run of a program that measures them. */
+#define WEIR_LOOKUPS_PER_RUN 64
+
+/* What is looked up: an IPv4 address is in an address's first 4 bytes. */
+struct weir_lookup_tuple {
+	__u8 source[16];
+	__u8 destination[16];
+	__be16 source_port_be;
+	__be16 destination_port_be;
+};
+
+/*
+ * Full polls are told apart by ns per packet up to here; longer ones were
+ * interrupted for long.
+ */
+#define WEIR_POLL_NS_PER_PACKET_MAX 4096
+
+/* Polls of one NAPI instance, as the lab's gate-cost counts them. */
+struct weir_poll_cost {
+	__u64 polls;
+	__u64 packets;
+	/* Of polls that took a whole budget right after one that did... */
+	__u64 full_polls;
+	__u64 full_packets;
+	__u64 full_ns;
+	/* ...without those that were interrupted for long: as many. */
+	__u64 interrupted;
+	/* full_polls by whole ns per packet. */
+	__u32 histogram[WEIR_POLL_NS_PER_PACKET_MAX];
+};
+
 /* What a generated packet is made of. */
 enum weir_traffic_kind {
 	WEIR_TRAFFIC_UDP4,
@@ -265,9 +304,10 @@ struct weir_traffic_flow {
 	__u32 ip_sum;
 	__u32 source_mask; /* random bits of the source address, host order */
 	__u16 port_mask;   /* random bits of the source port, host order */
+	__u16 destination_port_mask; /* ...and of the destination port */
 	__u8 has_stamp;
 	__u8 header[WEIR_TRAFFIC_HEADER_LEN];
-	__u8 pad[3];
+	__u8 pad[1];
 };
 
 #endif /* WEIR_ABI_H */

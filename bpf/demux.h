@@ -67,7 +67,15 @@ static __noinline struct weir_memory *demux_refresh(struct packet *packet,
 		memory = memory_take(memory, flow, target, poll);
 	if (!memory)
 		return NULL;
-	demux_look(packet, flow, target, &finding);
+	if (udp_is_still_alone(memory)) {
+		finding.remember = WEIR_REMEMBERED;
+		finding.sock = memory->sock;
+		finding.bucket = memory->bucket;
+		finding.bound_ifindex = memory->bound_ifindex;
+		udp_judge(memory->sock, flow, &finding);
+	} else {
+		demux_look(packet, flow, target, &finding);
+	}
 	remember(memory, flow, &finding, poll);
 	return memory;
 }

@@ -3,6 +3,7 @@
 #ifndef WEIR_FINDING_H
 #define WEIR_FINDING_H
 
+#include "address.h"
 #include "memory.h"
 #include "packet.h"
 
@@ -12,6 +13,10 @@ struct finding {
 	__u32 udp_len;	/* a discard is for packets at least this long */
 	__u32 egress_ifindex;
 	__u32 connected; /* and then only for this packet's peer */
+	__u64 sock;	 /* as struct weir_memory says */
+	__u64 bucket;
+	__u32 bound_ifindex;
+	__u32 pad;
 };
 
 static __always_inline void remember(struct weir_memory *memory,
@@ -29,6 +34,10 @@ static __always_inline void remember(struct weir_memory *memory,
 	memory->egress_ifindex = finding->egress_ifindex;
 	memory->connected = finding->connected;
 	memory->poll = poll->number;
+	memory->sock = finding->sock;
+	memory->bucket = finding->bucket;
+	memory->bound_ifindex = finding->bound_ifindex;
+	memory->generation = interface.generation;
 	if (finding->connected) {
 		memory->peer_port_be = flow->source_port_be;
 		copy_address(memory->peer, flow->source);

@@ -121,6 +121,7 @@ static __always_inline void memory_assign(struct weir_memory *memory,
 	memory->left = 0;
 	memory->egress_ifindex = 0;
 	memory->connected = 0;
+	memory->sock = 0;
 }
 
 /*

@@ -57,12 +57,12 @@ static __always_inline void count_channel(struct weir_memory *memory,
 					  const struct packet *packet,
 					  __u32 reason)
 {
-	if (verdict_of_reason(reason) == WEIR_VERDICT_DISCARD)
-		counter_add(&memory->seen[WEIR_VERDICT_DISCARD], packet->count,
-			    packet->len);
+	enum weir_verdict verdict = verdict_of_reason(reason);
+
+	if (verdict == WEIR_VERDICT_DISCARD)
+		counter_add(&memory->seen[WEIR_VERDICT_DISCARD], packet->seen);
 	else
-		counter_add(&memory->seen[WEIR_VERDICT_PASS], packet->count,
-			    packet->len);
+		counter_add(&memory->seen[WEIR_VERDICT_PASS], packet->seen);
 }
 
 /* Is what is remembered in this place this packet's, and fresh? */
@@ -83,8 +83,10 @@ static __always_inline __u32 memory_use(struct weir_memory *memory,
 	__u32 reason = reason_for_length(memory->reason, memory->udp_len,
 					 flow->udp_len);
 
-	if (memory->left)
-		memory->left--;
+	if (memory->left > packet->seen.packets)
+		memory->left -= packet->seen.packets;
+	else
+		memory->left = 0;
 	count_channel(memory, packet, reason);
 	return reason;
 }
@@ -100,6 +102,7 @@ static __always_inline __u32 recall(const struct packet *packet)
 	struct flow flow = {};
 
 	found = parse_usual(&cursor, &flow, packet->len);
+	flow_of_one(&flow, packet);
 	if ((found != WEIR_PARSE_UDP && found != WEIR_PARSE_TCP) ||
 	    !is_own_mac(flow.mac))
 		return WEIR_REASON_COUNT;

@@ -3,6 +3,7 @@
 #ifndef WEIR_UDP_H
 #define WEIR_UDP_H
 
+#include "address.h"
 #include "finding.h"
 #include "lookup.h"
 #include "reuseport.h"
@@ -11,23 +12,64 @@
 /* net->bpf.run_array[]: programs that redirect lookups (BPF_SK_LOOKUP). */
 #define NETNS_BPF_SK_LOOKUP 1
 
-/* Is this the only socket that a packet to this address and port can reach? */
-__noinline bool udp_is_alone(__u64 address, const struct flow *flow)
+/* Does a program choose the socket (BPF_SK_LOOKUP)? */
+static __always_inline bool udp_lookup_is_steered(__u64 net)
+{
+	const struct net *netns = kernel_cast(net, struct net);
+
+	return kernel_pointer(netns, bpf.run_array[NETNS_BPF_SK_LOOKUP]);
+}
+
+/*
+ * Is this the only socket that a packet to this address and port can reach?
+ * Then what is found is of use for the next one; and if it is the only one in
+ * its bucket, it can be seen without a lookup whether it still is.
+ */
+__noinline bool udp_is_alone(__u64 address, const struct flow *flow,
+			     struct finding *finding)
 {
 	const struct sock *sk = kernel_cast(address, struct sock);
-	__u64 net = kernel_address(sk, __sk_common.skc_net.net);
-	const struct net *netns = kernel_cast(net, struct net);
+	__u64 net = kernel_address(sk, __sk_common.skc_net.net), bucket;
 	struct survey survey = {.net = net};
 
 	if (DEFECT(PORT_SHARED_IGNORED))
 		return true;
-	if (!flow || kernel_pointer(netns, bpf.run_array[NETNS_BPF_SK_LOOKUP]))
+	if (!flow || !finding || udp_lookup_is_steered(net))
 		return false;
 	survey.port = bpf_ntohs(flow->port_be);
+	bucket = udp_bucket(sk, net, survey.port);
+	if (udp_bucket_holds(bucket, address)) {
+		finding->sock = address;
+		finding->bucket = bucket;
+		finding->bound_ifindex =
+			kernel_read(sk, __sk_common.skc_bound_dev_if);
+		return true;
+	}
 	survey.family = flow->family;
 	copy_address(survey.destination, flow->destination);
-	survey_port(&survey, sk);
+	survey_bucket(&survey, bucket);
 	return survey.sockets == 1 && !survey.uncertain;
+}
+
+/*
+ * The same, of a socket that was alone in its bucket when it was last looked
+ * for: as long as it is, nobody else can have bound or connected to its port.
+ * The bucket is read before the socket, which may have been freed.
+ */
+__noinline bool udp_is_still_alone(const struct weir_memory *memory)
+{
+	const struct sock *sk;
+
+	if (!memory || !memory->sock || memory->connected ||
+	    memory->generation != interface.generation ||
+	    !udp_bucket_holds(memory->bucket, memory->sock))
+		return false;
+	sk = kernel_cast(memory->sock, struct sock);
+	return !kernel_read(sk, __sk_common.skc_dport) &&
+	       kernel_read(sk, __sk_common.skc_bound_dev_if) ==
+		       memory->bound_ifindex &&
+	       !udp_lookup_is_steered(
+		       kernel_pointer(sk, __sk_common.skc_net.net));
 }
 
 static __always_inline void udp_socket(const struct sock *sk,
@@ -96,7 +138,7 @@ __noinline int udp_judge_group(__u64 address, const struct flow *flow,
 	survey.family = flow->family;
 	survey.udp_len = flow->udp_len;
 	survey.net = kernel_address(sk, __sk_common.skc_net.net);
-	survey_port(&survey, sk);
+	survey_bucket(&survey, udp_bucket(sk, survey.net, survey.port));
 	if (DEFECT(MULTICAST_FIRST_FULL) && survey.full)
 		survey.full = survey.sockets;
 	finding->remember = WEIR_REMEMBERED;
@@ -140,7 +182,7 @@ static __always_inline void udp_look(void *ctx, const struct flow *flow,
 	} else if (group) {
 		udp_judge_group(address, flow, finding);
 	} else {
-		if (!udp_is_alone(address, flow))
+		if (!udp_is_alone(address, flow, finding))
 			finding->remember = 0;
 		udp_judge(address, flow, finding);
 	}

@@ -39,21 +39,30 @@ static __always_inline __u64 udp_table_of(const struct sock *sk, __u64 net)
 	return kernel_pointer(proto, h.udp_table);
 }
 
-/* udp_hashslot(). */
-static __always_inline __u64 first_on_port(__u64 table_address, __u64 net,
-					   __u16 port)
+/* The bucket that a port's sockets are in: udp_hashslot(). */
+static __always_inline __u64 udp_bucket(const struct sock *sk, __u64 net,
+					__u16 port)
 {
 	const struct udp_table *table =
-		kernel_cast(table_address, struct udp_table);
+		kernel_cast(udp_table_of(sk, net), struct udp_table);
 	const struct net *netns = kernel_cast(net, struct net);
-	const struct udp_hslot *slot;
 	__u64 buckets = kernel_address(table, hash);
 	__u32 at = (port + kernel_read(netns, hash_mix)) &
 		   kernel_read(table, mask);
 
-	slot = kernel_cast(buckets + at * bpf_core_type_size(struct udp_hslot),
-			   struct udp_hslot);
-	return kernel_address(slot, head.first);
+	return buckets + at * bpf_core_type_size(struct udp_hslot);
+}
+
+/* Is this socket in this bucket, and no other? */
+static __always_inline bool udp_bucket_holds(__u64 bucket, __u64 sock)
+{
+	const struct udp_hslot *slot = kernel_cast(bucket, struct udp_hslot);
+	const struct sock *sk = kernel_cast(sock, struct sock);
+	__u64 node =
+		sock + bpf_core_field_offset(struct sock, __sk_common.skc_node);
+
+	return kernel_pointer(slot, head.first) == node &&
+	       !kernel_pointer(sk, __sk_common.skc_node.next);
 }
 
 /* Could this address be what the socket is bound to? Rather yes than no. */
@@ -102,11 +111,10 @@ __noinline int survey_socket(struct survey *survey, __u64 address)
  * and tc program holds. A socket that comes or goes meanwhile may be missed: so
  * may it by the kernel's own lookup at this moment.
  */
-static __always_inline void survey_port(struct survey *survey,
-					const struct sock *sk)
+static __always_inline void survey_bucket(struct survey *survey, __u64 bucket)
 {
-	__u64 node = first_on_port(udp_table_of(sk, survey->net), survey->net,
-				   survey->port);
+	const struct udp_hslot *slot = kernel_cast(bucket, struct udp_hslot);
+	__u64 node = kernel_address(slot, head.first);
 	int i;
 
 	for (i = 0; i < SURVEY_SOCKETS && node; i++) {

@@ -5,15 +5,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
+use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
-use weir_bpf::gate::{AttachMode, AttachRequest, Gate, Policy, QueueProbe};
+use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::prune::Pruner;
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
 use weir_bpf::units::IfIndex;
 
+use crate::attach::{self, Attached};
 use crate::claim::Claim;
+use crate::cli::Attach;
 use crate::clock;
 use crate::console::Console;
 use crate::diverting::Diverting;
@@ -40,7 +43,7 @@ const PRUNE_TICKS: u32 = 10;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where the gate goes.
-    pub attach: AttachRequest,
+    pub attach: Attach,
     /// Whether it discards.
     pub policy: Policy,
     /// What NAPI threads are to be like.
@@ -62,12 +65,13 @@ pub struct Protected {
     threaded: Option<TurnedKnob>,
     // After threading: see `threading::put_back`.
     gate: Gate,
+    // After the gate, which removes it itself; what is left of it by then is a failure to report.
+    attached: Attached,
     claim: Claim,
     watch: InterfaceWatch,
     diverting: Diverting,
     host: Rc<Host>,
     policy: Policy,
-    attach: AttachMode,
     counters_map_id: u32,
     channel_map_ids: ChannelMapIds,
     pruner: Pruner,
@@ -112,7 +116,8 @@ impl Protected {
         gate.configure(host.links.mac(ifindex)?, settings.policy);
         set_addresses(&mut gate, host, ifindex)?;
         gate.set_diverted(diverting.passes_all());
-        let attach = gate.attach(ifindex, &interface, settings.attach)?;
+        let attached = attach::attach(host, &mut gate, &claim.journal, ifindex, settings.attach)?;
+        let notes = notes::at_start(ifindex, &interface, attached.mode, settings.policy);
         let last = sample(host, &claim, &gate)?;
         let counters_map_id = gate.counters_map_id()?;
         let channel_map_ids = gate.channel_map_ids()?;
@@ -125,12 +130,12 @@ impl Protected {
             diverting,
             host: Rc::clone(host),
             policy: settings.policy,
-            attach,
+            attached,
             counters_map_id,
             channel_map_ids,
             pruner: Pruner::default(),
             not_threaded: None,
-            notes: notes::at_start(ifindex, &interface, attach, settings.policy),
+            notes,
             since: clock::timestamp(SystemTime::now()),
             last,
             ticks_since_change: 0,
@@ -246,7 +251,8 @@ impl Protected {
             interface: self.interface(),
             ifindex: self.claim.ifindex,
             netns: self.host.netns,
-            attach: self.attach,
+            attach: self.attached.mode,
+            attach_reason: self.attached.reason.clone(),
             counters_map_id: self.counters_map_id,
             channel_map_ids: self.channel_map_ids,
             retired: self.pruner.retired(),
@@ -267,7 +273,7 @@ impl Protected {
 
     /// Where the gate is attached.
     pub fn attach(&self) -> AttachMode {
-        self.attach
+        self.attached.mode
     }
 
     /// The kernel's number of the map with the gate's counters.
@@ -294,7 +300,11 @@ impl Protected {
             (count, Some(nice), None) => format!("{count} NAPI thread(s) at nice {nice}"),
             (count, None, None) => format!("{count} NAPI thread(s), weight left alone"),
         };
-        format!("protecting {} ({} XDP{policy}; {threads})", self.interface(), self.attach)
+        format!(
+            "protecting {} ({}{policy}; {threads})",
+            self.interface(),
+            self.attached.mode.description()
+        )
     }
 
     /// What its user should know besides, found out when protection began.
@@ -322,6 +332,7 @@ impl Protected {
         self.threads.put_back();
         self.threaded = None;
         self.gate.detach();
+        self.attached.filter = None;
         // After detaching, no packet is missing.
         let counters = self.gate.counters().unwrap_or_else(|_| self.last.gate.clone());
         let (restored, failures) = self.claim.journal.report();

@@ -1,10 +1,12 @@
 //! `weir`: the daemon and the command line.
 
+mod attach;
 mod channel_name;
 mod channels;
 mod claim;
 mod cli;
 mod clock;
+mod company;
 mod console;
 mod cpulist;
 mod daemon;

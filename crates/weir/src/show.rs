@@ -74,6 +74,9 @@ fn table(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
             leftover.state_file
         )?;
     }
+    for lack in &overview.kernel_lacks {
+        writeln!(out, "this kernel lacks {}: {}", lack.feature, lack.cost)?;
+    }
     Ok(())
 }
 
@@ -94,7 +97,12 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
     } else {
         ""
     };
-    writeln!(out, "  gate {} XDP, policy {policy}{diverted}", status.attach)?;
+    writeln!(
+        out,
+        "  gate at {}, policy {policy}{diverted} ({})",
+        status.attach.description(),
+        status.attach_reason
+    )?;
     writeln!(out, "  NAPI {}", napi(status))?;
     for DiversionStatus { description, detail, cost, .. } in &status.diversions {
         writeln!(out, "  diversion: {description} ({detail}): {cost}")?;

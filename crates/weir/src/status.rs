@@ -1,9 +1,11 @@
 //! What a daemon publishes each second about one interface, and reading it back.
 
 use serde::{Deserialize, Serialize};
+use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
-use weir_bpf::gate::{AttachMode, Policy};
+use weir_bpf::features::{Features, Lack};
+use weir_bpf::gate::Policy;
 use weir_bpf::prune::Retired;
 use weir_bpf::sys::divert::{Diversion, DiversionKind};
 use weir_bpf::units::{IfIndex, Nice};
@@ -38,6 +40,8 @@ pub struct InterfaceStatus {
     pub netns: u64,
     /// Where the gate is attached.
     pub attach: AttachMode,
+    /// Why there.
+    pub attach_reason: String,
     /// The kernel's number of the BPF map with the gate's counters.
     pub counters_map_id: u32,
     /// Those of the maps with what it has counted by channel.
@@ -223,6 +227,8 @@ pub struct Overview {
     pub interfaces: Vec<InterfaceStatus>,
     /// Interfaces where knobs may still be turned although no daemon runs.
     pub leftovers: Vec<Leftover>,
+    /// What the running kernel lacks, and what that costs.
+    pub kernel_lacks: Vec<Lack>,
 }
 
 /// Knobs that a daemon has left turned.
@@ -242,7 +248,9 @@ impl Overview {
     /// # Errors
     /// If a file cannot be read or is not weir's.
     pub fn read(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Self> {
-        let mut overview = Self { schema: SCHEMA, interfaces: vec![], leftovers: vec![] };
+        let kernel_lacks = Features::probe().lacks();
+        let mut overview =
+            Self { schema: SCHEMA, interfaces: vec![], leftovers: vec![], kernel_lacks };
         let Some(dir) = dir else { return Ok(overview) };
         let names = dir.names()?;
         let wanted = |key: &Key| netns.is_none_or(|netns| netns == key.netns);

@@ -292,7 +292,7 @@ impl Links {
     }
 }
 
-fn object(ifindex: IfIndex) -> String {
+pub(super) fn object(ifindex: IfIndex) -> String {
     format!("interface number {}", ifindex.0)
 }
 

@@ -21,6 +21,7 @@ pub mod shared;
 pub mod snmp;
 mod sockopt;
 pub mod sysfs;
+pub(crate) mod tc;
 pub mod watch;
 
 #[cfg(test)]
