@@ -65,6 +65,11 @@ impl Capture {
         let name = if stdin { "standard input".into() } else { path.display().to_string() };
         let failed = |source| CaptureError::Open { name: name.clone(), source };
         let source = Source::open(path).map_err(failed)?;
+        Self::new(name, source)
+    }
+
+    fn new(name: String, source: Source) -> Result<Self, CaptureError> {
+        let failed = |source| CaptureError::Open { name: name.clone(), source };
         let (first, source) = source.peek::<12>().map_err(failed)?;
         let (progress, len) = (source.progress(), source.len);
         let broken = |why| CaptureError::Header { name: name.clone(), why };
@@ -172,4 +177,95 @@ fn pcap_step(
         wire_len: record.orig_len.max(record.incl_len),
         data: record.data.into_owned(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::io::Cursor;
+
+    use pcap_file::Endianness;
+    use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
+    use pcap_file::pcapng::PcapNgWriter;
+    use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+    use pcap_file::pcapng::blocks::interface_description::{
+        InterfaceDescriptionBlock, InterfaceDescriptionOption,
+    };
+
+    use super::*;
+
+    /// How many packets can be read of a file.
+    fn read(bytes: &[u8]) -> Result<usize, CaptureError> {
+        let source = Source::of(Box::new(Cursor::new(bytes.to_vec())), Some(bytes.len() as u64));
+        let mut capture = Capture::new("test".into(), source)?;
+        let mut count = 0;
+        while capture.next_packet()?.is_some() {
+            count += 1;
+            assert!(count <= bytes.len(), "it does not end");
+        }
+        Ok(count)
+    }
+
+    fn pcap() -> Vec<u8> {
+        let mut writer = PcapWriter::with_header(Vec::new(), PcapHeader::default()).unwrap();
+        for len in [60, 0, 14] {
+            let data = vec![0x5a; len];
+            let packet = RawPcapPacket {
+                ts_sec: 1,
+                ts_frac: 999_999,
+                incl_len: len as u32,
+                orig_len: 1500,
+                data: Cow::Borrowed(&data),
+            };
+            writer.write_raw_packet(&packet).unwrap();
+        }
+        writer.into_writer()
+    }
+
+    fn pcapng() -> Vec<u8> {
+        let mut writer = PcapNgWriter::with_endianness(Vec::new(), Endianness::Little).unwrap();
+        let mut interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
+        interface.options = vec![
+            InterfaceDescriptionOption::IfName("eth1".into()),
+            InterfaceDescriptionOption::IfTsResol(9),
+        ];
+        writer.write_pcapng_block(interface).unwrap();
+        for len in [60, 0, 15] {
+            let packet = EnhancedPacketBlock {
+                interface_id: 0,
+                timestamp: Duration::from_secs(1),
+                original_len: 1500,
+                data: Cow::Owned(vec![0x5a; len]),
+                options: vec![EnhancedPacketOption::Comment("a comment".into())],
+            };
+            writer.write_pcapng_block(packet).unwrap();
+        }
+        writer.into_inner()
+    }
+
+    #[test]
+    fn whatever_a_file_holds_reading_it_ends_without_a_panic() {
+        // xorshift64
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % below as u64) as usize
+        };
+        for good in [pcap(), pcapng()] {
+            assert_eq!(read(&good).unwrap(), 3);
+            let mut broken = 0;
+            for _ in 0..1500 {
+                let mut bytes = good.clone();
+                for _ in 0..=random(4) {
+                    let at = random(bytes.len());
+                    bytes[at] = [0, 1, 2, 4, 6, 12, 0x7f, 0xff, random(256) as u8][random(9)];
+                }
+                bytes.truncate(good.len() - random(8));
+                broken += usize::from(read(&bytes).is_err());
+            }
+            assert!(broken > 100, "{broken}");
+        }
+    }
 }

@@ -41,7 +41,8 @@ impl Source {
         Ok(Self::of(Box::new(file), len))
     }
 
-    fn of(stream: Box<dyn Read>, len: Option<u64>) -> Self {
+    /// A stream of so many bytes.
+    pub fn of(stream: Box<dyn Read>, len: Option<u64>) -> Self {
         Self { stream, progress: Rc::default(), len }
     }
 
