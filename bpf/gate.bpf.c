@@ -38,26 +38,14 @@ static __noinline __u32 examine(struct packet *packet)
 	return reason;
 }
 
-static __always_inline enum weir_verdict judge(const struct packet *packet)
+/* What is decided before any packet is looked at; else WEIR_REASON_COUNT. */
+static __always_inline __u32 standing_reason(void)
 {
-	__u32 reason;
-
-	if (interface.policy_off) {
-		reason = WEIR_REASON_POLICY_OFF;
-	} else if (interface.diverted && !DEFECT(DIVERTED_IGNORED)) {
-		reason = WEIR_REASON_DIVERTED;
-	} else if (packet->tagged && !DEFECT(VLAN_IGNORED)) {
-		reason = WEIR_REASON_VLAN;
-	} else {
-		reason = explaining ? WEIR_REASON_COUNT : recall(packet);
-		if (reason == WEIR_REASON_COUNT) {
-			struct packet unknown = *packet;
-
-			reason = examine(&unknown);
-		}
-	}
-	count(reason, packet->seen);
-	return verdict_of_reason(reason);
+	if (interface.policy_off)
+		return WEIR_REASON_POLICY_OFF;
+	if (interface.diverted && !DEFECT(DIVERTED_IGNORED))
+		return WEIR_REASON_DIVERTED;
+	return WEIR_REASON_COUNT;
 }
 
 /* In the driver, or on an skb (generic). */
@@ -73,8 +61,20 @@ int gate(struct xdp_md *ctx)
 		.seen = {.packets = 1, .bytes = len},
 		.ifindex = ctx->ingress_ifindex,
 	};
+	__u32 reason;
 
-	return judge(&packet) == WEIR_VERDICT_DISCARD ? XDP_DROP : XDP_PASS;
+	reason = standing_reason();
+	if (reason == WEIR_REASON_COUNT && !explaining)
+		reason = recall(&packet);
+	if (reason == WEIR_REASON_COUNT) {
+		/* A copy, so that the other can stay in registers. */
+		struct packet unknown = packet;
+
+		reason = examine(&unknown);
+	}
+	count(reason, packet.seen);
+	return verdict_of_reason(reason) == WEIR_VERDICT_DISCARD ? XDP_DROP
+								 : XDP_PASS;
 }
 
 /*
@@ -90,15 +90,24 @@ int gate_tc(struct __sk_buff *skb)
 		.gso_size = skb->gso_size,
 		.ifindex = skb->ingress_ifindex,
 	};
+	__u32 reason;
 
 	pull_headers(skb);
 	packet.cursor = cursor_over((void *)(long)skb->data,
 				    (void *)(long)skb->data_end);
 	packet.seen = packets_of(skb, packet.cursor);
+	reason = standing_reason();
 	/* The kernel has taken the tag off: skb_vlan_untag(). */
-	packet.tagged = skb->vlan_present;
-	return judge(&packet) == WEIR_VERDICT_DISCARD ? TC_ACT_SHOT
-						      : TC_ACT_UNSPEC;
+	if (reason == WEIR_REASON_COUNT && skb->vlan_present &&
+	    !DEFECT(VLAN_IGNORED))
+		reason = WEIR_REASON_VLAN;
+	/* The short way would save less than the skb has cost already. */
+	if (reason == WEIR_REASON_COUNT)
+		reason = examine(&packet);
+	count(reason, packet.seen);
+	return verdict_of_reason(reason) == WEIR_VERDICT_DISCARD
+		       ? TC_ACT_SHOT
+		       : TC_ACT_UNSPEC;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -3,6 +3,7 @@
 #ifndef WEIR_PARSE_IP4_H
 #define WEIR_PARSE_IP4_H
 
+#include "defect.h"
 #include "flow.h"
 
 #define IPV4_MIN_IHL 5
@@ -70,7 +71,7 @@ static __always_inline enum weir_parse parse_ip4(struct cursor *cursor,
 	    (ip->ihl > IPV4_MIN_IHL ||
 	     ip->frag_off & bpf_htons(IPV4_MORE_FRAGMENTS | IPV4_OFFSET_MASK)))
 		return WEIR_PARSE_UNUSUAL;
-	if (ip->ihl > IPV4_MIN_IHL &&
+	if (ip->ihl > IPV4_MIN_IHL && !DEFECT(IPV4_OPTIONS_IGNORED) &&
 	    !parse_ip4_options(cursor, flow, header_len - sizeof(*ip)))
 		return WEIR_PARSE_MALFORMED;
 	flow->family = WEIR_FAMILY_IPV4;
