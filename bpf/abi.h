@@ -206,7 +206,10 @@ struct weir_datagram {
 struct weir_explanation {
 	struct weir_parsed parsed;
 	__u32 reason;	      /* enum weir_reason */
-	__u32 egress_ifindex; /* of a forwarded packet, else 0 */
+	__u32 egress_ifindex; /* of a forwarded packet; else void */
+	/* As in parsed, with the types that give Rust the names. */
+	enum weir_parse parse;
+	enum weir_fragment fragment;
 };
 
 /*

@@ -24,7 +24,9 @@ static __always_inline void remember(struct weir_memory *memory,
 				     const struct finding *finding,
 				     const struct weir_poll *poll)
 {
-	if (kind_of_reason(memory->reason) != kind_of_reason(finding->reason))
+	/* Another channel: what was counted is the former one's. */
+	if (kind_of_reason(memory->reason) != kind_of_reason(finding->reason) ||
+	    memory->egress_ifindex != finding->egress_ifindex)
 		memory_fold(memory);
 	memory->reason = finding->reason;
 	memory->left = finding->remember;
