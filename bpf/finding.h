@@ -6,18 +6,7 @@
 #include "address.h"
 #include "memory.h"
 #include "packet.h"
-
-struct finding {
-	__u32 reason;	/* enum weir_reason */
-	__u32 remember; /* for how many packets; 0: for this one only */
-	__u32 udp_len;	/* a discard is for packets at least this long */
-	__u32 egress_ifindex;
-	__u32 connected; /* and then only for this packet's peer */
-	__u64 sock;	 /* as struct weir_memory says */
-	__u64 bucket;
-	__u32 bound_ifindex;
-	__u32 pad;
-};
+#include "workspace.h"
 
 static __always_inline void remember(struct weir_memory *memory,
 				     const struct flow *flow,

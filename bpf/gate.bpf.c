@@ -12,23 +12,17 @@
 #include "merged.h"
 #include <linux/pkt_cls.h>
 
-/* Too large for the stack beside the frames of what is called with it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct flow);
-} examined_flow SEC(".maps");
-
 /* The long way: everything is parsed, and looked up. */
 static __noinline __u32 examine(struct packet *packet)
 {
 	enum weir_parse parsed;
-	__u32 zero = 0, reason;
-	struct flow *flow = bpf_map_lookup_elem(&examined_flow, &zero);
+	struct workspace *workspace = get_workspace();
+	struct flow *flow;
+	__u32 reason;
 
-	if (!flow)
+	if (!workspace)
 		return WEIR_REASON_MALFORMED;
+	flow = &workspace->flow;
 	__builtin_memset(flow, 0, sizeof(*flow));
 	parsed = parse(&packet->cursor, flow, packet->len);
 	flow_of_one(flow, packet);

@@ -30,14 +30,14 @@ __noinline bool udp_is_alone(__u64 address, const struct flow *flow,
 {
 	const struct sock *sk = kernel_cast(address, struct sock);
 	__u64 net = kernel_address(sk, __sk_common.skc_net.net), bucket;
-	struct survey survey = {.net = net};
+	struct workspace *workspace = get_workspace();
+	struct survey *survey;
 
 	if (DEFECT(PORT_SHARED_IGNORED))
 		return true;
-	if (!flow || !finding || udp_lookup_is_steered(net))
+	if (!flow || !finding || !workspace || udp_lookup_is_steered(net))
 		return false;
-	survey.port = bpf_ntohs(flow->port_be);
-	bucket = udp_bucket(sk, net, survey.port);
+	bucket = udp_bucket(sk, net, bpf_ntohs(flow->port_be));
 	if (udp_bucket_holds(bucket, address)) {
 		finding->sock = address;
 		finding->bucket = bucket;
@@ -45,10 +45,9 @@ __noinline bool udp_is_alone(__u64 address, const struct flow *flow,
 			kernel_read(sk, __sk_common.skc_bound_dev_if);
 		return true;
 	}
-	survey.family = flow->family;
-	copy_address(survey.destination, flow->destination);
-	survey_bucket(&survey, bucket);
-	return survey.sockets == 1 && !survey.uncertain;
+	survey = survey_begin(workspace, flow, net);
+	survey_bucket(survey, bucket);
+	return survey->sockets == 1 && !survey->uncertain;
 }
 
 /*
@@ -151,22 +150,24 @@ __noinline int udp_judge_group(__u64 address, const struct flow *flow,
 			       struct finding *finding)
 {
 	const struct sock *sk = kernel_cast(address, struct sock);
-	struct survey survey = {.any_address = true};
+	struct workspace *workspace = get_workspace();
+	struct survey *survey;
+	__u64 net;
 
-	if (!flow || !finding)
+	if (!flow || !finding || !workspace)
 		return 0;
-	survey.port = bpf_ntohs(flow->port_be);
-	survey.family = flow->family;
-	survey.udp_len = flow->udp_len;
-	survey.net = kernel_address(sk, __sk_common.skc_net.net);
-	survey_bucket(&survey, udp_bucket(sk, survey.net, survey.port));
-	if (DEFECT(MULTICAST_FIRST_FULL) && survey.full)
-		survey.full = survey.sockets;
+	net = kernel_address(sk, __sk_common.skc_net.net);
+	survey = survey_begin(workspace, flow, net);
+	survey->any_address = true;
+	survey->udp_len = flow->udp_len;
+	survey_bucket(survey, udp_bucket(sk, net, survey->port));
+	if (DEFECT(MULTICAST_FIRST_FULL) && survey->full)
+		survey->full = survey->sockets;
 	finding->remember = WEIR_REMEMBERED;
 	finding->reason = WEIR_REASON_MULTICAST_ROOM;
 	finding->udp_len = flow->udp_len;
-	if (survey.sockets && survey.full == survey.sockets &&
-	    !survey.uncertain)
+	if (survey->sockets && survey->full == survey->sockets &&
+	    !survey->uncertain)
 		finding->reason = WEIR_REASON_MULTICAST_FULL;
 	return 0;
 }

@@ -8,24 +8,10 @@
 
 #include "compat.h"
 #include "queue.h"
+#include "workspace.h"
 
 /* Sockets of one bucket that are looked at; more, and nothing is certain. */
 #define SURVEY_SOCKETS 24
-
-struct survey {
-	/* What is asked. */
-	__u64 net; /* the kernel's struct net */
-	__u32 destination[4];
-	__u16 port;
-	__u8 family;	  /* enum weir_family */
-	__u8 any_address; /* whatever the sockets are bound to */
-	__u16 udp_len; /* of the packet; 0: whether they are full is not asked
-			*/
-	/* What is found. */
-	__u16 sockets; /* that could be given the packet */
-	__u16 full;    /* those of them whose queue is full */
-	__u8 uncertain;
-};
 
 static __always_inline __u64 udp_table_of(const struct sock *sk, __u64 net)
 {
@@ -85,6 +71,19 @@ static __always_inline bool survey_address(const struct survey *survey,
 		words[1] == survey->destination[1] &&
 		words[2] == survey->destination[2] &&
 		words[3] == survey->destination[3]);
+}
+
+static __always_inline struct survey *
+survey_begin(struct workspace *workspace, const struct flow *flow, __u64 net)
+{
+	struct survey *survey = &workspace->survey;
+
+	__builtin_memset(survey, 0, sizeof(*survey));
+	survey->net = net;
+	survey->family = flow->family;
+	survey->port = bpf_ntohs(flow->port_be);
+	copy_address(survey->destination, flow->destination);
+	return survey;
 }
 
 /* A global function, like socket_is_full(). */
