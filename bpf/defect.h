@@ -10,32 +10,35 @@
 #include <linux/types.h>
 
 /* X(NAME, "the rule that it breaks") */
-#define WEIR_DEFECT_LIST(X)                                                  \
-	X(MAC_UNCHECKED, "frames for other hosts' MAC addresses pass")       \
-	X(ADDRESS_UNCHECKED, "packets for other hosts' IP addresses pass")   \
-	X(IPV4_OPTIONS_IGNORED, "the ports lie behind IPv4's options")       \
-	X(IPV6_EXTENSIONS_IGNORED, "the ports lie behind IPv6's extensions") \
-	X(SOURCE_ROUTE_IGNORED, "source-routed packets pass")                \
-	X(VLAN_IGNORED, "tagged frames pass")                                \
-	X(FRAGMENT_EARLY_DISCARDED, "a tail that overtook its head passes")  \
-	X(FRAGMENT_HEAD_AFTER_TAIL, "a head passes if its tail did")         \
-	X(FRAGMENT_TAIL_DISCARDED, "a tail follows its admitted head")       \
-	X(PEER_IGNORED, "a connected socket's state is its peer's only")     \
-	X(PORT_SHARED_IGNORED,                                               \
-	  "one of several sockets says nothing of others")                   \
-	X(GROUP_PROGRAM_IGNORED, "a reuseport program may pick any socket")  \
-	X(MULTICAST_FIRST_FULL, "every receiver of a group must be full")    \
-	X(ENCAP_IGNORED, "kernel receivers get their packets")               \
-	X(EMPTY_QUEUE_FULL, "an empty queue takes a packet of any size")     \
-	X(QUEUE_HALVED, "the queue's limit is the kernel's")                 \
-	X(SHORT_PACKET_JUDGED, "a shorter packet may fit")                   \
-	X(TRUESIZE_GUESSED, "a packet's charge is learned, not guessed")     \
-	X(FULL_FOREVER, "a full queue that drains is seen")                  \
-	X(BACKLOG_AT_LIMIT, "an accept queue may be over its limit by one")  \
-	X(SEGMENT_AS_SYN, "only SYNs are discarded")                         \
-	X(SYN_OF_CONNECTION, "a SYN of a known connection passes")           \
-	X(DIVERTED_IGNORED, "what may be diverted passes")                   \
-	X(FAMILY_IGNORED, "IPv4 and IPv6 sockets of one port are two")
+#define WEIR_DEFECT_LIST(X)                                                    \
+	X(MAC_UNCHECKED, "frames for other hosts' MAC addresses pass")         \
+	X(ADDRESS_UNCHECKED, "packets for other hosts' IP addresses pass")     \
+	X(IPV4_OPTIONS_IGNORED, "the ports lie behind IPv4's options")         \
+	X(IPV6_EXTENSIONS_IGNORED, "the ports lie behind IPv6's extensions")   \
+	X(SOURCE_ROUTE_IGNORED, "source-routed packets pass")                  \
+	X(VLAN_IGNORED, "tagged frames pass")                                  \
+	X(FRAGMENT_EARLY_DISCARDED, "a tail that overtook its head passes")    \
+	X(FRAGMENT_HEAD_AFTER_TAIL, "a head passes if its tail did")           \
+	X(FRAGMENT_TAIL_DISCARDED, "a tail follows its admitted head")         \
+	X(PEER_IGNORED, "a connected socket's state is its peer's only")       \
+	X(PORT_SHARED_IGNORED,                                                 \
+	  "one of several sockets says nothing of others")                     \
+	X(GROUP_PROGRAM_IGNORED, "a reuseport program may pick any socket")    \
+	X(MULTICAST_FIRST_FULL, "every receiver of a group must be full")      \
+	X(ENCAP_IGNORED, "kernel receivers get their packets")                 \
+	X(EMPTY_QUEUE_FULL, "an empty queue takes a packet of any size")       \
+	X(QUEUE_HALVED, "the queue's limit is the kernel's")                   \
+	X(SHORT_PACKET_JUDGED, "a shorter packet may fit")                     \
+	X(TRUESIZE_GUESSED, "a packet's charge is learned, not guessed")       \
+	X(FULL_FOREVER, "a full queue that drains is seen")                    \
+	X(BACKLOG_AT_LIMIT, "an accept queue may be over its limit by one")    \
+	X(SEGMENT_AS_SYN, "only SYNs are discarded")                           \
+	X(SYN_OF_CONNECTION, "a SYN of a known connection passes")             \
+	X(DIVERTED_IGNORED, "what may be diverted passes")                     \
+	X(FAMILY_IGNORED, "IPv4 and IPv6 sockets of one port are two")         \
+	X(ADDRESS_FORGOTTEN, "so are those of two local addresses")            \
+	X(ROOM_RESERVED, "room is taken by packets that came, not in advance") \
+	X(FRAGMENT_EXPECTED, "a fragment alone takes no room")
 
 #define WEIR_DEFECT_ENUM(name, rule) WEIR_DEFECT_##name,
 enum weir_defect {

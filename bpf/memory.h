@@ -53,6 +53,8 @@ static __always_inline struct weir_memory *memory_place(const struct flow *flow,
 	if (flow->family == WEIR_FAMILY_IPV6)
 		hash ^= (__u64)address[1] << 32 ^ (__u64)address[2] << 7 ^
 			(__u64)address[3] << 25;
+	if (DEFECT(FAMILY_IGNORED) || DEFECT(ADDRESS_FORGOTTEN))
+		hash = 0;
 	hash ^= (__u64)flow->port_be << 40 ^ (__u64)target << 58;
 	hash = (hash ^ hash_seed) * 0x9e3779b97f4a7c15ULL; /* Fibonacci's */
 	key = hash >> (64 - WEIR_MEMORIES_BITS);
@@ -63,8 +65,11 @@ static __always_inline bool memory_is_of(const struct weir_memory *memory,
 					 const struct flow *flow,
 					 enum weir_target target)
 {
-	return memory->port_be == flow->port_be && memory->target == target &&
-	       (memory->family == flow->family || DEFECT(FAMILY_IGNORED)) &&
+	if (memory->port_be != flow->port_be || memory->target != target)
+		return false;
+	if (memory->family != flow->family)
+		return DEFECT(FAMILY_IGNORED);
+	return DEFECT(ADDRESS_FORGOTTEN) ||
 	       same_address(memory->address, flow->destination, flow->family);
 }
 

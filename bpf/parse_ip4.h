@@ -3,6 +3,7 @@
 #ifndef WEIR_PARSE_IP4_H
 #define WEIR_PARSE_IP4_H
 
+#include "defect.h"
 #include "flow.h"
 
 #define IPV4_MIN_IHL 5
@@ -66,7 +67,7 @@ static __always_inline enum weir_parse parse_ip4(struct cursor *cursor,
 	total_len = bpf_ntohs(ip->tot_len);
 	if (total_len < header_len || total_len > flow->left)
 		return WEIR_PARSE_MALFORMED;
-	if (ip->ihl > IPV4_MIN_IHL &&
+	if (ip->ihl > IPV4_MIN_IHL && !DEFECT(IPV4_OPTIONS_IGNORED) &&
 	    !parse_ip4_options(cursor, flow, header_len - sizeof(*ip)))
 		return WEIR_PARSE_MALFORMED;
 	flow->family = WEIR_FAMILY_IPV4;

@@ -3,6 +3,7 @@
 #ifndef WEIR_PARSE_IP6_H
 #define WEIR_PARSE_IP6_H
 
+#include "defect.h"
 #include "flow.h"
 
 /* A header's length field counts 8 bytes each beyond the first 8. */
@@ -112,6 +113,10 @@ static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
 			 sizeof(flow->destination));
 	flow->protocol = ip->nexthdr;
 	flow->left = payload_len;
+	if (DEFECT(IPV6_EXTENSIONS_IGNORED)) {
+		flow->protocol = IPPROTO_UDP;
+		return WEIR_PARSE_TRANSPORT;
+	}
 	if (is_ipv6_extension(ip->nexthdr))
 		return parse_ip6_chain(cursor, flow);
 	return WEIR_PARSE_TRANSPORT;

@@ -10,6 +10,10 @@
 
 #define QUEUE_ROOM_UNKNOWN (~0U)
 
+/* More packets than one NAPI poll takes from a ring (NAPI_POLL_WEIGHT, twice):
+ * none of them can fill such a queue, whoever else they are for. */
+#define QUEUE_ROOM_FOR_ANY_POLL 128
+
 struct queue {
 	struct weir_queue_slot *slot; /* if the charge is known */
 	__u32 charged;		      /* bytes */

@@ -30,7 +30,28 @@ __noinline bool udp_is_alone(__u64 address, const struct flow *flow)
 	return survey.sockets == 1 && !survey.uncertain;
 }
 
+/*
+ * This packet takes its place in the queue before it gets there. Not so the
+ * first fragment of a datagram that may never be whole, nor a shorter packet,
+ * which is charged less.
+ */
+static __always_inline void udp_expect(const struct queue *queue,
+				       const struct flow *flow,
+				       struct finding *finding)
+{
+	if (DEFECT(ROOM_RESERVED)) {
+		queue_expect(queue, finding->remember ?: 1);
+		return;
+	}
+	/* Room for only a few: each packet counts. */
+	finding->remember = 0;
+	if (flow->udp_len >= queue->udp_len &&
+	    (flow->fragment == WEIR_FRAGMENT_NONE || DEFECT(FRAGMENT_EXPECTED)))
+		queue_expect(queue, 1);
+}
+
 static __always_inline void udp_socket(const struct sock *sk,
+				       const struct flow *flow,
 				       struct weir_poll *poll,
 				       struct finding *finding)
 {
@@ -45,16 +66,16 @@ static __always_inline void udp_socket(const struct sock *sk,
 	room = queue_room(&queue, in_flight);
 	finding->udp_len = queue.udp_len;
 	finding->reason = room ? WEIR_REASON_UDP_ROOM : WEIR_REASON_UDP_FULL;
-	if (room && room < finding->remember)
-		finding->remember = room;
 	/* A connected socket is given its peer's packets only. */
 	finding->connected = kernel_read(sk, __sk_common.skc_dport) != 0;
-	if (room)
-		queue_expect(&queue, finding->remember ?: 1);
+	if (DEFECT(ROOM_RESERVED) && room && room < finding->remember)
+		finding->remember = room;
+	if (room && room < QUEUE_ROOM_FOR_ANY_POLL)
+		udp_expect(&queue, flow, finding);
 }
 
 /*
- * What becomes of a packet for this socket; of so many packets as are to be
+ * What becomes of a packet for this socket, and for how many that is to be
  * remembered. A global function, which the verifier looks at once; so the
  * socket comes as a number.
  */
@@ -74,7 +95,7 @@ __noinline int udp_judge(__u64 address, const struct flow *flow,
 					  ? WEIR_REASON_UDP_FULL
 					  : WEIR_REASON_UDP_ROOM;
 	} else {
-		udp_socket(sk, poll, finding);
+		udp_socket(sk, flow, poll, finding);
 	}
 	return 0;
 }
