@@ -5,6 +5,8 @@
 //! or written to `/proc/sys/net`, sysfs or netlink follows it.
 
 pub mod caps;
+#[cfg(feature = "seeded-defects")]
+pub mod encap;
 pub mod ethtool;
 mod ifname;
 pub mod ipv6;
