@@ -3,7 +3,7 @@
 OUT ?= weir-lab-results
 BPF_SOURCES := $(wildcard bpf/*.c bpf/*.h)
 
-.PHONY: demo test build check setup
+.PHONY: demo test test-kernels build check setup
 
 # The lab's quick before and after on this kernel: prints the table, writes $(OUT)/report.html.
 demo: build
@@ -12,6 +12,11 @@ demo: build
 # Every test. Those of the kernel half need root, and fail without it.
 test: setup
 	tests/run
+
+# Debian 12's own kernel, in an emulator.
+test-kernels:
+	@./setup.sh kernels
+	tests/kernels/run
 
 build: setup
 	cargo build --release --locked

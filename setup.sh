@@ -1,20 +1,30 @@
 #!/usr/bin/env bash
 # Installs what weir is built and tested with on Debian 12. Does nothing, quietly, where it is all
-# there already.
+# there already. `setup.sh kernels` installs what `make test-kernels` needs, too.
 set -euo pipefail
 
 packages=(
   build-essential # linker, make
   clang-19        # compiles the BPF programs
   clang-format-19 # checks their style
-  iproute2        # ip, in the tests
+  iproute2        # ip and tc, in the tests
+  iptables        # both of its kinds, in the tests
   libbpf-dev      # bpf/bpf_helpers.h
   libelf-dev      # libbpf reads ELF objects
   linux-libc-dev  # packet headers
+  nftables        # nft, in the tests
   pkg-config
   util-linux      # setpriv, in the tests
   zlib1g-dev
 )
+
+# To boot other kernels: tests/kernels/run.
+kernels_packages=(
+  busybox-static  # the emulated machine's tools
+  cpio            # packs its root directory
+  qemu-system-x86 # emulates it
+)
+if [[ ${1:-} == kernels ]]; then packages+=("${kernels_packages[@]}"); fi
 
 missing=()
 for package in "${packages[@]}"; do

@@ -54,7 +54,10 @@ enum weir_parse {
 	WEIR_PARSE_ARP,
 	WEIR_PARSE_OTHER_ETHERTYPE,
 	WEIR_PARSE_MALFORMED, /* cut short, or contradicts itself */
-	WEIR_PARSE_TRANSPORT, /* (inside the parser: the IP header is done) */
+	/* Inside the kernel half only: the IP header is done;... */
+	WEIR_PARSE_TRANSPORT,
+	/* ...and this is not for the short way. */
+	WEIR_PARSE_UNUSUAL,
 };
 
 /* What the parser made of one packet: for tests and for `weir explain`. */
@@ -82,7 +85,7 @@ struct weir_parsed {
 
 /* One interface under the gate. Written by the daemon, read per packet. */
 struct weir_interface {
-	__u8 mac[6];
+	__be16 mac[3];
 	__u8 policy_off; /* 1: count and pass everything */
 	__u8 diverted;	 /* 1: something may take packets elsewhere: pass */
 };
@@ -91,6 +94,14 @@ struct weir_interface {
 struct weir_counter {
 	__u64 packets;
 	__u64 bytes;
+};
+
+/* What the kernel itself does with an interface's packets before IP sees them.
+ */
+struct weir_device {
+	__u64 rx_handler;   /* address of the function that takes them; or 0 */
+	__u32 vlan_devices; /* VLAN interfaces on top, in any namespace */
+	__u32 ifindex;	    /* of the interface that was looked at */
 };
 
 struct weir_ipv6_address {
@@ -145,7 +156,7 @@ struct weir_memory {
 };
 
 /* For how many packets what was found out is believed. */
-#define WEIR_REMEMBERED 32
+#define WEIR_REMEMBERED 64
 
 /* How many channels with an address of their own are counted. */
 #define WEIR_CHANNELS 4096
@@ -218,6 +229,37 @@ struct weir_poll {
 	__u64 now_ns;  /* CLOCK_MONOTONIC */
 };
 
+/* Socket lookups in one run of a program that measures them. */
+#define WEIR_LOOKUPS_PER_RUN 64
+
+/* What is looked up: an IPv4 address is in an address's first 4 bytes. */
+struct weir_lookup_tuple {
+	__u8 source[16];
+	__u8 destination[16];
+	__be16 source_port_be;
+	__be16 destination_port_be;
+};
+
+/*
+ * Full polls are told apart by ns per packet up to here; longer ones were
+ * interrupted for long.
+ */
+#define WEIR_POLL_NS_PER_PACKET_MAX 4096
+
+/* Polls of one NAPI instance, as the lab's gate-cost counts them. */
+struct weir_poll_cost {
+	__u64 polls;
+	__u64 packets;
+	/* Of polls that took a whole budget right after one that did... */
+	__u64 full_polls;
+	__u64 full_packets;
+	__u64 full_ns;
+	/* ...without those that were interrupted for long: as many. */
+	__u64 interrupted;
+	/* full_polls by whole ns per packet. */
+	__u32 histogram[WEIR_POLL_NS_PER_PACKET_MAX];
+};
+
 /* What a generated packet is made of. */
 enum weir_traffic_kind {
 	WEIR_TRAFFIC_UDP4,
@@ -251,9 +293,10 @@ struct weir_traffic_flow {
 	__u32 ip_sum;
 	__u32 source_mask; /* random bits of the source address, host order */
 	__u16 port_mask;   /* random bits of the source port, host order */
+	__u16 destination_port_mask; /* ...and of the destination port */
 	__u8 has_stamp;
 	__u8 header[WEIR_TRAFFIC_HEADER_LEN];
-	__u8 pad[3];
+	__u8 pad[1];
 };
 
 #endif /* WEIR_ABI_H */

@@ -30,17 +30,16 @@ enum destination {
 	DESTINATION_GROUP, /* multicast or broadcast */
 };
 
-static __always_inline bool is_own_mac(const __u8 *mac)
+static __always_inline bool is_own_mac(const __be16 *mac)
 {
-	return *(__u16 *)mac == *(__u16 *)interface.mac &&
-	       *(__u16 *)(mac + 2) == *(__u16 *)(interface.mac + 2) &&
-	       *(__u16 *)(mac + 4) == *(__u16 *)(interface.mac + 4);
+	return mac[0] == interface.mac[0] && mac[1] == interface.mac[1] &&
+	       mac[2] == interface.mac[2];
 }
 
 /* To several stations: broadcast is multicast to all. */
-static __always_inline bool is_group_mac(const __u8 *mac)
+static __always_inline bool is_group_mac(const __be16 *mac)
 {
-	return mac[0] & 1;
+	return mac[0] & bpf_htons(0x0100);
 }
 
 static __always_inline enum destination destination4(__be32 address_be)

@@ -113,6 +113,7 @@ struct sk_buff {
 	unsigned char *head;
 	unsigned int end;	/* an offset from head, on 64-bit kernels */
 	__u16 transport_header; /* likewise */
+	__be16 protocol;
 };
 
 struct skb_shared_info {
@@ -152,7 +153,10 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 		value;                                       \
 	})
 
-/* The same for pointers that are to be computed with: a plain number. */
+/* A pointer, to be compared or cast and no more. */
+#define kernel_pointer(pointer, field) ((__u64)kernel_read(pointer, field))
+
+/* A pointer to be computed with, or handed on: a plain number. */
 #define kernel_address(pointer, field)                                       \
 	({                                                                   \
 		__u64 address = 0;                                           \

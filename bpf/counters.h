@@ -16,20 +16,20 @@ struct {
 } counters SEC(".maps");
 
 static __always_inline void counter_add(struct weir_counter *counter,
-					__u32 packets, __u32 bytes)
+					struct weir_counter seen)
 {
-	counter->packets += packets;
-	counter->bytes += bytes;
+	counter->packets += seen.packets;
+	counter->bytes += seen.bytes;
 }
 
-static __always_inline void count(enum weir_reason reason, __u32 packets,
-				  __u32 bytes)
+static __always_inline void count(enum weir_reason reason,
+				  struct weir_counter seen)
 {
 	__u32 key = reason;
 	struct weir_counter *counter = bpf_map_lookup_elem(&counters, &key);
 
 	if (counter)
-		counter_add(counter, packets, bytes);
+		counter_add(counter, seen);
 }
 
 #endif /* WEIR_COUNTERS_H */

@@ -7,6 +7,7 @@
 #include "explain.h"
 #include "forward.h"
 #include "fragment.h"
+#include "recall.h"
 #include "tcp.h"
 #include "udp.h"
 
@@ -24,21 +25,6 @@ static __always_inline __u32 icmpv6_reason(__u8 type)
 	if (type >= ICMPV6_ND_FIRST && type <= ICMPV6_ND_LAST)
 		return WEIR_REASON_NEIGHBOUR;
 	return WEIR_REASON_ICMP;
-}
-
-/* How a flow's destination is to be found. */
-static __always_inline enum weir_target target_of(const struct flow *flow,
-						  enum weir_parse parse)
-{
-	switch (parse) {
-	case WEIR_PARSE_UDP:
-		return is_group_mac(flow->mac) ? WEIR_TARGET_UDP_GROUP
-					       : WEIR_TARGET_UDP;
-	case WEIR_PARSE_TCP:
-		return tcp_is_syn(flow) ? WEIR_TARGET_TCP_SYN : WEIR_TARGET_TCP;
-	default:
-		return WEIR_TARGET_FORWARD;
-	}
 }
 
 /* Looks at the kernel's tables: who receives this, and is there room? */
@@ -65,41 +51,25 @@ static __always_inline void demux_look(struct packet *packet,
 		return tcp_segment(packet->ctx, flow, finding);
 }
 
-/* A shorter packet than those that are refused may fit. */
-static __always_inline __u32 reason_for_length(__u32 reason, __u32 refused_len,
-					       __u32 udp_len)
-{
-	if (udp_len >= refused_len || DEFECT(SHORT_PACKET_JUDGED))
-		return reason;
-	if (reason == WEIR_REASON_UDP_FULL)
-		return WEIR_REASON_UDP_ROOM;
-	if (reason == WEIR_REASON_MULTICAST_FULL)
-		return WEIR_REASON_MULTICAST_ROOM;
-	return reason;
-}
-
-static __always_inline void count_channel(struct weir_memory *memory,
-					  const struct packet *packet,
-					  __u32 reason)
-{
-	if (verdict_of_reason(reason) == WEIR_VERDICT_DISCARD)
-		counter_add(&memory->seen[WEIR_VERDICT_DISCARD], packet->count,
-			    packet->len);
-	else
-		counter_add(&memory->seen[WEIR_VERDICT_PASS], packet->count,
-			    packet->len);
-}
-
-static __noinline void demux_refresh(struct packet *packet,
-				     const struct flow *flow,
-				     enum weir_target target,
-				     struct weir_memory *memory,
-				     struct weir_poll *poll)
+/*
+ * The slow path: everything is looked up, and kept where there is a place for
+ * it. NULL: nowhere, which cannot be.
+ */
+static __noinline struct weir_memory *demux_refresh(struct packet *packet,
+						    const struct flow *flow,
+						    enum weir_target target,
+						    struct weir_memory *memory,
+						    struct weir_poll *poll)
 {
 	struct finding finding = {.reason = WEIR_REASON_OTHER_MAC};
 
+	if (!memory_is_of(memory, flow, target))
+		memory = memory_take(memory, flow, target, poll);
+	if (!memory)
+		return NULL;
 	demux_look(packet, flow, target, &finding);
 	remember(memory, flow, &finding, poll);
+	return memory;
 }
 
 static __always_inline __u32 demux_target(struct packet *packet,
@@ -108,24 +78,17 @@ static __always_inline __u32 demux_target(struct packet *packet,
 {
 	struct weir_memory *memory = memory_place(flow, target);
 	struct weir_poll *poll = current_poll();
-	__u32 reason;
 
 	if (!memory || !poll)
 		return WEIR_REASON_OTHER_MAC;
-	if (!memory_is_of(memory, flow, target))
-		memory = memory_take(memory, flow, target, poll);
-	if (!memory)
-		return WEIR_REASON_OTHER_MAC;
-	if (memory_is_fresh(memory, poll) && memory_has_peer(memory, flow))
-		memory->left--;
-	else
-		demux_refresh(packet, flow, target, memory, poll);
-	reason = reason_for_length(memory->reason, memory->udp_len,
-				   flow->udp_len);
-	count_channel(memory, packet, reason);
+	if (!memory_answers(memory, flow, target, poll)) {
+		memory = demux_refresh(packet, flow, target, memory, poll);
+		if (!memory)
+			return WEIR_REASON_OTHER_MAC;
+	}
 	if (explaining)
 		explanation.egress_ifindex = memory->egress_ifindex;
-	return reason;
+	return memory_use(memory, packet, flow);
 }
 
 /* For this host, and neither UDP nor TCP. */

@@ -14,6 +14,13 @@
 #include <linux/udp.h>
 #include <stdbool.h>
 
+/* struct ethhdr is packed, and so would be read byte by byte. */
+struct ethernet {
+	__be16 destination[3];
+	__be16 source[3];
+	__be16 ethertype_be;
+};
+
 struct vlan_tag {
 	__be16 control_be;
 	__be16 ethertype_be;
@@ -47,8 +54,8 @@ struct flow {
 	__u32 left;
 	__u32 udp_len; /* as the UDP header gives it; else 0 */
 	__u32 vlan_tags;
+	__be16 mac[3];	     /* destination */
 	__be16 ethertype_be; /* after the VLAN tags */
-	__u8 mac[6];	     /* destination */
 	__u8 routed;	     /* a source route may have to be followed */
 	__u8 tcp_flags;
 	__u8 icmp_type;

@@ -3,14 +3,27 @@
 #ifndef WEIR_PACKET_H
 #define WEIR_PACKET_H
 
+#include "abi.h"
 #include "cursor.h"
+#include "flow.h"
 
 struct packet {
 	void *ctx; /* struct xdp_md or struct __sk_buff, for helpers */
 	struct cursor cursor;
-	__u32 len;     /* bytes, of all buffers */
-	__u32 count;   /* packets that GRO has merged into this one */
-	__u32 ifindex; /* where it came in */
+	/* The packets that it stands for, which GRO may have merged. */
+	struct weir_counter seen;
+	__u32 len;	/* bytes, of all buffers */
+	__u32 gso_size; /* payload bytes of each merged packet; 0: one packet */
+	__u32 ifindex;	/* where it came in */
+	__u32 tagged;	/* the driver or the kernel has taken a VLAN tag off */
 };
+
+/* Queues are charged packet by packet. */
+static __always_inline void flow_of_one(struct flow *flow,
+					const struct packet *packet)
+{
+	if (packet->gso_size && flow->udp_len)
+		flow->udp_len = packet->gso_size + sizeof(struct udphdr);
+}
 
 #endif /* WEIR_PACKET_H */

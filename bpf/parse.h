@@ -61,27 +61,35 @@ static __always_inline bool parse_vlan_tags(struct cursor *cursor,
 	return true;
 }
 
-/* frame_len counts all buffers of the frame; the cursor is over the first. */
-static __always_inline enum weir_parse parse(struct cursor *cursor,
-					     struct flow *flow, __u32 frame_len)
+/*
+ * frame_len counts all buffers of the frame; the cursor is over the first. The
+ * usual packet is IP without VLAN tags, options, extensions or fragments: of
+ * anything else, the short way says no more than that it is not for it.
+ */
+static __always_inline enum weir_parse parse_frame(struct cursor *cursor,
+						   struct flow *flow,
+						   __u32 frame_len, bool usual)
 {
-	struct ethhdr *eth = cursor_take(cursor, sizeof(*eth));
+	struct ethernet *eth = cursor_take(cursor, sizeof(*eth));
 	enum weir_parse network;
 
 	if (!eth)
 		return WEIR_PARSE_MALFORMED;
-	__builtin_memcpy(flow->mac, eth->h_dest, sizeof(flow->mac));
-	flow->ethertype_be = eth->h_proto;
-	if (is_vlan(eth->h_proto) && !parse_vlan_tags(cursor, flow))
+	flow->mac[0] = eth->destination[0];
+	flow->mac[1] = eth->destination[1];
+	flow->mac[2] = eth->destination[2];
+	flow->ethertype_be = eth->ethertype_be;
+	if (!usual && is_vlan(eth->ethertype_be) &&
+	    !parse_vlan_tags(cursor, flow))
 		return WEIR_PARSE_MALFORMED;
 	flow->left = frame_len - sizeof(*eth) -
 		     flow->vlan_tags * sizeof(struct vlan_tag);
 	switch (flow->ethertype_be) {
 	case bpf_htons(ETH_P_IP):
-		network = parse_ip4(cursor, flow);
+		network = parse_ip4(cursor, flow, usual);
 		break;
 	case bpf_htons(ETH_P_IPV6):
-		network = parse_ip6(cursor, flow);
+		network = parse_ip6(cursor, flow, usual);
 		break;
 	case bpf_htons(ETH_P_ARP):
 		return WEIR_PARSE_ARP;
@@ -91,6 +99,18 @@ static __always_inline enum weir_parse parse(struct cursor *cursor,
 	if (network != WEIR_PARSE_TRANSPORT)
 		return network;
 	return parse_transport(cursor, flow);
+}
+
+static __always_inline enum weir_parse parse(struct cursor *cursor,
+					     struct flow *flow, __u32 frame_len)
+{
+	return parse_frame(cursor, flow, frame_len, false);
+}
+
+static __always_inline enum weir_parse
+parse_usual(struct cursor *cursor, struct flow *flow, __u32 frame_len)
+{
+	return parse_frame(cursor, flow, frame_len, true);
 }
 
 #endif /* WEIR_PARSE_H */

@@ -56,7 +56,7 @@ static __always_inline void parse_ip4_fragment(struct flow *flow,
 }
 
 static __always_inline enum weir_parse parse_ip4(struct cursor *cursor,
-						 struct flow *flow)
+						 struct flow *flow, bool usual)
 {
 	struct iphdr *ip = cursor_take(cursor, sizeof(*ip));
 	__u32 header_len, total_len;
@@ -67,6 +67,10 @@ static __always_inline enum weir_parse parse_ip4(struct cursor *cursor,
 	total_len = bpf_ntohs(ip->tot_len);
 	if (total_len < header_len || total_len > flow->left)
 		return WEIR_PARSE_MALFORMED;
+	if (usual &&
+	    (ip->ihl > IPV4_MIN_IHL ||
+	     ip->frag_off & bpf_htons(IPV4_MORE_FRAGMENTS | IPV4_OFFSET_MASK)))
+		return WEIR_PARSE_UNUSUAL;
 	if (ip->ihl > IPV4_MIN_IHL && !DEFECT(IPV4_OPTIONS_IGNORED) &&
 	    !parse_ip4_options(cursor, flow, header_len - sizeof(*ip)))
 		return WEIR_PARSE_MALFORMED;

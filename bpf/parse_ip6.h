@@ -97,7 +97,7 @@ static __always_inline bool is_ipv6_extension(__u8 protocol)
 }
 
 static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
-						 struct flow *flow)
+						 struct flow *flow, bool usual)
 {
 	struct ipv6hdr *ip = cursor_take(cursor, sizeof(*ip));
 	__u32 payload_len;
@@ -118,7 +118,8 @@ static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
 		return WEIR_PARSE_TRANSPORT;
 	}
 	if (is_ipv6_extension(ip->nexthdr))
-		return parse_ip6_chain(cursor, flow);
+		return usual ? WEIR_PARSE_UNUSUAL
+			     : parse_ip6_chain(cursor, flow);
 	return WEIR_PARSE_TRANSPORT;
 }
 

@@ -7,19 +7,37 @@
  * discarding. So the kernel teaches it: each late drop tells what was charged
  * for a packet that did not fit. Nothing here runs for a packet that is
  * delivered.
+ *
+ * Before kernel 6.10 the tracepoint of a refused packet does not show the
+ * packet. There, user space loads the second pair of programs in place of the
+ * first (crates/weir-bpf/src/probe.rs).
  */
 #include "compat.h"
 #include "queue_map.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
+#include <linux/if_ether.h>
 #include <linux/udp.h>
 
 #define ENOMEM 12 /* over the socket's own limit; ENOBUFS is the host's */
 
+enum skb_drop_reason {
+	/* Relocated: kernels insert before it. */
+	SKB_DROP_REASON_SOCKET_RCVBUFF = 6,
+};
+
 struct refused {
-	__u32 truesize;
+	__u32 truesize; /* bytes; 0: nothing is known */
 	__u32 udp_len;
 };
+
+/* The packet that the kernel is freeing because it did not fit. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct refused);
+} freed_refused SEC(".maps");
 
 /* One packet's charge and length. GRO may have merged several into the skb. */
 static __always_inline struct refused one_packet(const struct sk_buff *skb)
@@ -42,20 +60,17 @@ static __always_inline struct refused one_packet(const struct sk_buff *skb)
 	};
 }
 
-/* A UDP packet did not fit into its socket's queue: net/ipv4/udp.c. */
-SEC("tp_btf/udp_fail_queue_rcv_skb")
-int BPF_PROG(udp_refused, int rc, struct sock *sk, struct sk_buff *skb)
+static __always_inline void learn(const struct sock *sk, struct refused refused)
 {
 	struct weir_queue_slot *slot = queue_slot(sk);
-	struct refused refused = one_packet(skb);
 	__u64 now = bpf_ktime_get_ns();
 
-	if (rc != -ENOMEM || !slot)
-		return 0;
+	if (!slot)
+		return;
 	if (slot->sock == (__u64)sk &&
 	    now <= slot->learned_ns + TRUESIZE_BELIEVED_NS &&
 	    refused.truesize >= slot->truesize)
-		return 0;
+		return;
 	if (slot->sock != (__u64)sk) {
 		slot->poll = 0;
 		slot->in_flight = 0;
@@ -66,6 +81,66 @@ int BPF_PROG(udp_refused, int rc, struct sock *sk, struct sk_buff *skb)
 	slot->udp_len = refused.udp_len;
 	if (now > slot->learned_ns + TRUESIZE_BELIEVED_NS)
 		slot->learned_ns = now;
+}
+
+/*
+ * A UDP packet did not fit into its socket's queue: net/ipv4/udp.c,
+ * net/ipv6/udp.c. Kernel 6.10 and later.
+ */
+SEC("?tp_btf/udp_fail_queue_rcv_skb")
+int BPF_PROG(udp_refused, int rc, struct sock *sk, struct sk_buff *skb)
+{
+	if (rc == -ENOMEM)
+		learn(sk, one_packet(skb));
+	return 0;
+}
+
+/*
+ * The same before 6.10, where __udp_queue_rcv_skb() first frees the packet and
+ * then says which socket refused it. Both happen in one softirq, with nothing
+ * in between that could free another for the same reason.
+ */
+SEC("?tp_btf/udp_fail_queue_rcv_skb")
+int BPF_PROG(udp_refused_freed, int rc, struct sock *sk)
+{
+	__u32 zero = 0;
+	struct refused *freed = bpf_map_lookup_elem(&freed_refused, &zero);
+
+	if (!freed)
+		return 0;
+	if (rc == -ENOMEM && freed->truesize)
+		learn(sk, *freed);
+	freed->truesize = 0;
+	return 0;
+}
+
+/* Before 6.10: the packet that udp_refused_freed() is about to hear of. */
+SEC("?tp_btf/kfree_skb")
+int BPF_PROG(skb_freed, struct sk_buff *skb, void *location,
+	     enum skb_drop_reason reason)
+{
+	__u32 zero = 0;
+	struct refused *freed;
+
+	if (reason != bpf_core_enum_value(enum skb_drop_reason,
+					  SKB_DROP_REASON_SOCKET_RCVBUFF))
+		return 0;
+	freed = bpf_map_lookup_elem(&freed_refused, &zero);
+	if (freed)
+		*freed = one_packet(skb);
+	return 0;
+}
+
+/*
+ * Before 6.10 the tracepoint may be silent for IPv6 (6.1's
+ * __udpv6_queue_rcv_skb() lacks it). The function that refuses is then watched
+ * itself, which costs each UDP packet of the host a call.
+ */
+SEC("?fexit/__udp_enqueue_schedule_skb")
+int BPF_PROG(udp6_refused, struct sock *sk, struct sk_buff *skb, int rc)
+{
+	if (rc == -ENOMEM && skb->protocol == bpf_htons(ETH_P_IPV6))
+		learn(sk, one_packet(skb));
 	return 0;
 }
 

@@ -12,18 +12,7 @@
 #include "lookup.h"
 #include "reuseport.h"
 
-#define TCP_FIN 0x01
-#define TCP_SYN 0x02
-#define TCP_RST 0x04
-#define TCP_ACK 0x10
 #define TCP_LISTEN 10 /* enum in net/tcp_states.h */
-
-/* A request to connect, and nothing besides. */
-static __always_inline bool tcp_is_syn(const struct flow *flow)
-{
-	return (flow->tcp_flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) ==
-	       TCP_SYN;
-}
 
 /* sk_acceptq_is_full(), which tcp_conn_request() asks before all else. */
 static __always_inline bool tcp_backlog_is_full(const struct sock *sk)

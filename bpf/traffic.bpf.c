@@ -104,6 +104,20 @@ static __always_inline __u32 write_stamp(struct cursor *cursor,
 	return sum_be16(sum, (__u16)(flow->sent >> 16));
 }
 
+/* A random destination port, where the flow has many; its share of the sum. */
+static __always_inline __u16
+write_destination_port(void *ports, const struct weir_traffic_flow *flow)
+{
+	__be16 *port_be = ports + sizeof(*port_be);
+	__u16 random;
+
+	if (!flow->destination_port_mask)
+		return 0;
+	random = next_random() & flow->destination_port_mask;
+	*port_be |= bpf_htons(random);
+	return random;
+}
+
 static __always_inline void write_transport(void *transport, bool tcp,
 					    __u16 source_port, __u32 sum)
 {
@@ -144,6 +158,7 @@ static __always_inline void write_packet4(struct xdp_md *ctx,
 	ip->check = fold(sum_u32(flow->ip_sum, source));
 	port = bpf_ntohs(*(__u16 *)(ip + 1)) | (random >> 16 & flow->port_mask);
 	sum = sum_u32(flow->transport_sum, source) + port;
+	sum += write_destination_port(ip + 1, flow);
 	if (!tcp)
 		sum = write_stamp(&cursor, flow, now_ns, sum);
 	write_transport(ip + 1, tcp, port, sum);
@@ -173,6 +188,7 @@ static __always_inline void write_packet6(struct xdp_md *ctx,
 	ip->saddr.in6_u.u6_addr32[3] = bpf_htonl(source);
 	port = bpf_ntohs(*(__u16 *)(ip + 1)) | (random >> 16 & flow->port_mask);
 	sum = sum_u32(flow->transport_sum, source) + port;
+	sum += write_destination_port(ip + 1, flow);
 	if (!tcp)
 		sum = write_stamp(&cursor, flow, now_ns, sum);
 	write_transport(ip + 1, tcp, port, sum);

@@ -21,7 +21,7 @@ __noinline bool udp_is_alone(__u64 address, const struct flow *flow)
 
 	if (DEFECT(PORT_SHARED_IGNORED))
 		return true;
-	if (!flow || kernel_address(netns, bpf.run_array[NETNS_BPF_SK_LOOKUP]))
+	if (!flow || kernel_pointer(netns, bpf.run_array[NETNS_BPF_SK_LOOKUP]))
 		return false;
 	survey.port = bpf_ntohs(flow->port_be);
 	survey.family = flow->family;
@@ -61,7 +61,7 @@ static __always_inline void udp_socket(const struct sock *sk,
 	queue_read(sk, poll, &queue);
 	in_flight = queue_in_flight(&queue, poll);
 	/* What a filter drops never arrives: only what is there counts. */
-	if (kernel_address(sk, sk_filter))
+	if (kernel_pointer(sk, sk_filter))
 		in_flight = 0;
 	room = queue_room(&queue, in_flight);
 	finding->udp_len = queue.udp_len;

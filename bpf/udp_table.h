@@ -33,10 +33,10 @@ static __always_inline __u64 udp_table_of(const struct sock *sk, __u64 net)
 	const struct proto *proto;
 
 	if (bpf_core_field_exists(netns->ipv4.udp_table))
-		return kernel_address(netns, ipv4.udp_table);
-	proto = kernel_cast(kernel_address(sk, __sk_common.skc_prot),
+		return kernel_pointer(netns, ipv4.udp_table);
+	proto = kernel_cast(kernel_pointer(sk, __sk_common.skc_prot),
 			    struct proto);
-	return kernel_address(proto, h.udp_table);
+	return kernel_pointer(proto, h.udp_table);
 }
 
 /* udp_hashslot(). */
@@ -86,7 +86,7 @@ __noinline int survey_socket(struct survey *survey, __u64 address)
 	const struct udp_sock *up = kernel_cast(address, struct udp_sock);
 
 	if (!survey || kernel_read(common, skc_num) != survey->port ||
-	    kernel_address(common, skc_net.net) != survey->net ||
+	    kernel_pointer(common, skc_net.net) != survey->net ||
 	    !survey_address(survey, common))
 		return 0;
 	survey->sockets++;

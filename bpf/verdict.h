@@ -91,8 +91,8 @@
 	X(MALFORMED, PASS, OTHER, "malformed",                                 \
 	  "a header is cut short or contradicts itself")                       \
 	X(DIVERTED, PASS, OTHER, "diverted",                                   \
-	  "NAT, a tc redirect, a bridge or the like may take the packet "      \
-	  "elsewhere")                                                         \
+	  "NAT, a redirect or the like may take this interface's packets "     \
+	  "elsewhere: `weir status` names it")                                 \
 	X(POLICY_OFF, PASS, OTHER, "policy-off",                               \
 	  "the gate is attached with its policy switched off")
 

@@ -2,6 +2,10 @@
 
 use std::io;
 
+/// What to do when the kernel refuses a program.
+pub(crate) const LOAD_REMEDY: &str = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN) and a \
+     kernel with BTF, 6.1 or later (/sys/kernel/btf/vmlinux)";
+
 /// What went wrong at the kernel boundary.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

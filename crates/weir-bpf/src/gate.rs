@@ -1,29 +1,26 @@
-//! The gate and the queue probe: loading, configuring, attaching.
+//! The gate: loading, configuring, attaching.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
 
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, libbpf_sys};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::attach::{self, AttachMode, Attachment};
 use crate::channels::{self, Channels};
+use crate::clsact::{Filter, FilterRecord};
 use crate::counters::{self, Counters};
-use crate::error::{Error, Result};
+use crate::error::{Error, LOAD_REMEDY, Result};
+pub use crate::probe::QueueProbe;
+use crate::programs;
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
-use crate::skeleton::queue::{QueueSkel, QueueSkelBuilder};
+use crate::sys::link::Links;
 use crate::units::{IfIndex, MacAddr};
 use crate::verdict::Verdict;
-
-const LOAD_REMEDY: &str = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN) and a kernel \
-     with BTF, 6.10 or later (/sys/kernel/btf/vmlinux)";
 
 /// Most addresses of one family that an interface may have under the gate; packets to further ones
 /// pass. `WEIR_LOCAL_ADDRESSES` in `bpf/abi.h`.
@@ -42,76 +39,10 @@ pub enum Policy {
     Off,
 }
 
-/// Where the gate is to be attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttachRequest {
-    /// In the driver, else in the stack.
-    Auto,
-    /// In the driver only.
-    Native,
-    /// In the stack only (generic XDP: an skb exists already).
-    Generic,
-}
-
-/// Where the gate is attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AttachMode {
-    /// In the driver, before an skb exists.
-    Native,
-    /// In the stack, on an skb.
-    Generic,
-}
-
-impl fmt::Display for AttachMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
-        })
-    }
-}
-
-/// The tracepoint programs that teach the gates what queues look like. One serves many gates.
-pub struct QueueProbe {
-    skel: QueueSkel<'static>,
-    hash_seed: u64,
-}
-
-impl QueueProbe {
-    /// Loads and attaches the probe.
-    ///
-    /// Its tracepoints fire where the kernel drops a UDP packet at a full socket
-    /// (`udp_fail_queue_rcv_skb`) and at the end of each NAPI poll (`napi_poll`), in the whole host.
-    ///
-    /// # Errors
-    /// Without the privilege, or on a kernel that lacks one of the tracepoints.
-    pub fn load() -> Result<Self> {
-        let failed = |operation| {
-            move |source| Error::Bpf {
-                operation,
-                object: "the queue probe".into(),
-                source,
-                remedy: Some(LOAD_REMEDY.into()),
-            }
-        };
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = QueueSkelBuilder::default().open(storage).map_err(failed("open"))?;
-        // Random for each process: std seeds its hash maps from the kernel.
-        let hash_seed = RandomState::new().build_hasher().finish();
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.hash_seed = hash_seed;
-        }
-        let mut skel = open.load().map_err(failed("load"))?;
-        skel.attach().map_err(failed("attach"))?;
-        Ok(Self { skel, hash_seed })
-    }
-}
-
 /// One interface's gate. Dropping it detaches it.
 pub struct Gate {
     skel: GateSkel<'static>,
-    link: Option<OwnedFd>,
+    attachment: Option<Attachment>,
     /// What is in the kernel half's tables.
     addresses: BTreeMap<IpAddr, u32>,
 }
@@ -157,22 +88,34 @@ impl Gate {
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = GateSkelBuilder::default().open(storage).map_err(failed("open"))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.hash_seed = probe.hash_seed;
+            rodata.hash_seed = probe.hash_seed();
             set(rodata);
         }
-        let shared = &probe.skel.maps;
+        let shared = probe.maps();
         open.maps.queue_slots.reuse_fd(shared.queue_slots.as_fd()).map_err(failed("share"))?;
         open.maps.napi_polls.reuse_fd(shared.napi_polls.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
-        Ok(Self { skel, link: None, addresses: BTreeMap::new() })
+        Ok(Self { skel, attachment: None, addresses: BTreeMap::new() })
     }
 
     /// Tells the gate its interface's own MAC address and whether to discard at all. Takes effect
     /// with the next packet.
     pub fn configure(&mut self, mac: MacAddr, policy: Policy) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.interface.mac = mac.0;
+            let [a, b, c, d, e, f] = mac.0;
+            bss.interface.mac = [[a, b], [c, d], [e, f]].map(u16::from_ne_bytes);
             bss.interface.policy_off = u8::from(policy == Policy::Off);
+        }
+    }
+
+    /// Tells the gate whether something may take this interface's packets elsewhere before a socket sees
+    /// them ([`crate::sys::divert`]): if so, it counts them under [`Reason::Diverted`] and passes
+    /// them. Takes effect with the next packet and lasts until it is told otherwise.
+    ///
+    /// [`Reason::Diverted`]: crate::verdict::Reason::Diverted
+    pub fn set_diverted(&mut self, diverted: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.interface.diverted = u8::from(diverted);
         }
     }
 
@@ -219,59 +162,52 @@ impl Gate {
         Ok(())
     }
 
-    /// Attaches the gate by a link, which the kernel removes when this process ends, however it ends.
+    /// Attaches the gate. By a link, the kernel removes it when this process ends, however it ends;
+    /// at [`AttachMode::Clsact`] it stays: see [`Gate::attach_filter`].
     ///
     /// # Errors
-    /// Where another XDP program is attached, or the interface takes none.
-    pub fn attach(
+    /// [`Error::System`]: with `EBUSY` or `EEXIST` where another XDP program is attached, and otherwise
+    /// where the interface or the kernel has no such place.
+    pub fn attach(&mut self, ifindex: IfIndex, ifname: &str, mode: AttachMode) -> Result<()> {
+        if mode == AttachMode::Clsact {
+            let record = self.filter_record(ifindex)?;
+            return self.attach_filter(ifindex, ifname, record);
+        }
+        let program = if mode.is_xdp() { &self.skel.progs.gate } else { &self.skel.progs.gate_tc };
+        self.attachment = Some(attach::by_link(program.as_fd(), ifindex, ifname, mode)?);
+        Ok(())
+    }
+
+    /// What [`Gate::attach_filter`] would leave behind if this process were killed; to be written down
+    /// before.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn filter_record(&self, ifindex: IfIndex) -> Result<FilterRecord> {
+        let prog_id = programs::id_of(self.skel.progs.gate_tc.as_fd())?;
+        FilterRecord::plan(&Links::open()?, ifindex, prog_id)
+    }
+
+    /// Attaches the gate at [`AttachMode::Clsact`].
+    ///
+    /// # Errors
+    /// As [`Gate::attach`]; with `EEXIST` if the interface has got a `clsact` queueing discipline since
+    /// the record was made, or has a filter of weir's already.
+    pub fn attach_filter(
         &mut self,
         ifindex: IfIndex,
         ifname: &str,
-        request: AttachRequest,
-    ) -> Result<AttachMode> {
-        let modes: &[AttachMode] = match request {
-            AttachRequest::Auto => &[AttachMode::Native, AttachMode::Generic],
-            AttachRequest::Native => &[AttachMode::Native],
-            AttachRequest::Generic => &[AttachMode::Generic],
-        };
-        let mut refusal = None;
-        for mode in modes {
-            match link_xdp(self.skel.progs.gate.as_fd().as_raw_fd(), ifindex, *mode) {
-                Ok(link) => {
-                    self.link = Some(link);
-                    return Ok(*mode);
-                }
-                // EEXIST: one is attached in the other mode.
-                Err(error)
-                    if matches!(Errno::from_io_error(&error), Some(Errno::BUSY | Errno::EXIST)) =>
-                {
-                    return Err(Error::Refused {
-                        problem: format!("another XDP program is attached to {ifname}"),
-                        remedy: "see `ip link show`; weir never replaces one: whoever attached it \
-                                 must detach it first"
-                            .into(),
-                    });
-                }
-                Err(error) => {
-                    refusal.get_or_insert(error);
-                }
-            }
-        }
-        let remedy = match request {
-            AttachRequest::Native => "try `--attach generic`, which every Ethernet interface takes",
-            AttachRequest::Auto | AttachRequest::Generic => "weir needs root (CAP_NET_ADMIN)",
-        };
-        Err(Error::Bpf {
-            operation: "attach the gate to",
-            object: ifname.into(),
-            source: refusal.unwrap_or_else(|| Errno::NOTSUP.into()).into(),
-            remedy: Some(remedy.into()),
-        })
+        record: FilterRecord,
+    ) -> Result<()> {
+        let program = self.skel.progs.gate_tc.as_fd();
+        let filter = Filter::attach(program, ifindex, ifname, record)?;
+        self.attachment = Some(Attachment::Filter { _filter: filter });
+        Ok(())
     }
 
     /// Detaches the gate; its counters stay readable.
     pub fn detach(&mut self) {
-        self.link = None;
+        self.attachment = None;
     }
 
     /// What the gate has seen, summed over CPUs. Not one instant: packets arrive meanwhile.
@@ -348,30 +284,4 @@ fn address_failed(ip: IpAddr, source: libbpf_rs::Error) -> Error {
         source,
         remedy: None,
     }
-}
-
-#[allow(unsafe_code)]
-pub(crate) fn link_xdp(program_fd: i32, ifindex: IfIndex, mode: AttachMode) -> io::Result<OwnedFd> {
-    let options = libbpf_sys::bpf_link_create_opts {
-        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
-        flags: match mode {
-            AttachMode::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
-            AttachMode::Generic => libbpf_sys::XDP_FLAGS_SKB_MODE,
-        },
-        ..Default::default()
-    };
-    // SAFETY: the descriptor is an open program's, and the options outlive the call.
-    let fd = unsafe {
-        libbpf_sys::bpf_link_create(
-            program_fd,
-            ifindex.0 as i32,
-            libbpf_sys::BPF_XDP,
-            &raw const options,
-        )
-    };
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

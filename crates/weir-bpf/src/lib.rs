@@ -1,17 +1,30 @@
 //! The kernel boundary of weir: the only crate that touches libbpf and system calls.
 //!
-//! - [`gate`]: the gate and the queue probe, loaded and attached; [`counters`]: what it has seen, by
-//!   reason; [`channels`]: by channel; [`parser`]: its parser alone, for tests;
+//! - [`gate`]: the gate, loaded and attached; [`probe`]: what teaches it;
+//! - [`attach`], [`clsact`]: where a gate is attached; [`programs`]: whose else is there;
+//! - [`features`]: what this kernel lacks;
+//! - [`counters`]: what the gate has seen, by reason; [`channels`]: by channel;
+//! - [`parser`]: the gate's parser alone, for tests;
 //! - [`traffic`]: the lab's load generator;
+//! - [`bare`], [`poll_cost`], [`lookup_cost`], [`test_run`]: what the lab measures the gate's cost with;
 //! - [`verdict`]: what the gate decides and why;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
 
+pub mod attach;
+pub mod bare;
 pub mod channels;
+pub mod clsact;
 pub mod counters;
 pub mod error;
+pub mod features;
 pub mod gate;
+pub mod lookup_cost;
 pub mod parser;
+pub mod poll_cost;
+pub mod probe;
+pub mod programs;
 pub mod sys;
+pub mod test_run;
 pub mod traffic;
 pub mod units;
 pub mod verdict;
@@ -28,11 +41,23 @@ pub use error::{Error, Result};
     clippy::unwrap_used
 )]
 mod skeleton {
+    pub mod bare {
+        include!(concat!(env!("OUT_DIR"), "/bare.skel.rs"));
+    }
+    pub mod device {
+        include!(concat!(env!("OUT_DIR"), "/device.skel.rs"));
+    }
     pub mod gate {
         include!(concat!(env!("OUT_DIR"), "/gate.skel.rs"));
     }
+    pub mod lookup_cost {
+        include!(concat!(env!("OUT_DIR"), "/lookup_cost.skel.rs"));
+    }
     pub mod parser {
         include!(concat!(env!("OUT_DIR"), "/parser.skel.rs"));
+    }
+    pub mod poll_cost {
+        include!(concat!(env!("OUT_DIR"), "/poll_cost.skel.rs"));
     }
     pub mod queue {
         include!(concat!(env!("OUT_DIR"), "/queue.skel.rs"));

@@ -8,15 +8,15 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
+use crate::attach::{AttachMode, Attachment, by_link};
 use crate::error::{Error, Result};
-use crate::gate::{AttachMode, link_xdp};
 use crate::skeleton::traffic::{TrafficSkelBuilder, types};
 use crate::sys::ethtool;
 use crate::sys::ipv6::disable_ipv6;
@@ -117,7 +117,7 @@ fn make_spare() -> Result<IfIndex> {
 /// The kernel objects stay until the process ends: a process is expected to load one.
 pub struct Generator {
     program: BorrowedFd<'static>,
-    _spare_link: OwnedFd,
+    _spare_link: Attachment,
     /// The program's global variables, memory that the kernel shares with this process.
     globals: *mut types::bss,
     frame_len: usize,
@@ -160,8 +160,8 @@ impl Generator {
         let program = skel.progs.traffic.as_fd();
         // Running a program that is attached nowhere costs milliseconds per call: the kernel's XDP
         // dispatcher is rebuilt each time.
-        let spare_link = link_xdp(program.as_raw_fd(), spare, AttachMode::Native)
-            .map_err(|source| failed("attach")(source.into()))?;
+        let spare_link =
+            by_link(program, spare, "the generator's spare interface", AttachMode::Native)?;
         let globals =
             skel.maps.bss_data.as_deref_mut().map(ptr::from_mut).ok_or_else(|| Error::Refused {
                 problem: "the traffic generator has no global variables".into(),
@@ -195,6 +195,25 @@ impl Generator {
         }
         // SAFETY: the mapping is valid, and no run is under way that could read it.
         unsafe { ptr::write_volatile(&raw mut (*self.globals).flows, flows) };
+        Ok(())
+    }
+
+    /// Sends each packet of a flow that was set to one of 2^`bits` ports at random: the low bits of its
+    /// destination port, which must be zero in it. Takes the generator exclusively, so it is not
+    /// running; [`Generator::set_flows`] undoes it.
+    ///
+    /// # Errors
+    /// A flow that was not set, or more than 16 bits.
+    #[allow(unsafe_code)]
+    pub fn spread_over_ports(&mut self, flow: usize, bits: u8) -> Result<()> {
+        if !self.configured.get(flow).is_some_and(|set| *set) || bits > 16 {
+            return Err(refused(format!("flow {flow} was to be spread over 2^{bits} ports")));
+        }
+        let mask = ((1_u32 << bits) - 1) as u16;
+        // SAFETY: the mapping is valid, and the store is one aligned scalar.
+        unsafe {
+            ptr::write_volatile(&raw mut (*self.globals).flows[flow].destination_port_mask, mask);
+        }
         Ok(())
     }
 

@@ -38,7 +38,7 @@ impl fmt::Display for MacAddr {
 pub struct PacketsPerSec(pub f64);
 
 /// A duration or a point on `CLOCK_MONOTONIC`, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nanos(pub u64);
 

@@ -60,7 +60,7 @@ impl Bench {
     /// Outlasts what the gate remembers of a packet's destination: `WEIR_REMEMBERED` packets at most.
     /// Without a NAPI poll in between, only packets make it look again.
     fn forget(&self, packet: &[u8]) {
-        for _ in 0..32 {
+        for _ in 0..64 {
             self.judge(packet);
         }
     }
@@ -308,4 +308,18 @@ fn a_shorter_packet_is_left_to_the_kernel() {
             && bench.judge(&longer) == Reason::UdpFull
             && bench.judge(&short) == Reason::UdpRoom
     });
+}
+
+#[test]
+fn while_packets_may_be_diverted_all_pass_whatever_else_is_configured() {
+    let mut bench = Bench::new();
+    let _open = bench.network.bind(NEAR_IP4, OPEN);
+    let packet = bench.udp4(NEAR_IP4, OPEN);
+    assert_eq!(bench.judge(&packet), Reason::UdpRoom);
+    bench.gate.set_diverted(true);
+    assert_eq!(bench.judge(&packet), Reason::Diverted);
+    bench.gate.configure(bench.network.near_mac, Policy::On);
+    assert_eq!(bench.judge(&packet), Reason::Diverted);
+    bench.gate.set_diverted(false);
+    assert_eq!(bench.judge(&packet), Reason::UdpRoom);
 }

@@ -9,7 +9,7 @@ use weir_bpf::units::{CpuId, Nice, PacketsPerSec};
 
 use crate::error::{Error, Result};
 use crate::results::Mode;
-use crate::topology::{Host, SUT_INTERFACE, Topology};
+use crate::topology::{Host, Topology};
 use crate::worker::App;
 use crate::worker_process::{Daemon, Worker};
 
@@ -18,6 +18,17 @@ pub const FLOODED_PORT: u16 = 5000;
 /// Port of the second application, which is sent a light flow.
 pub const BYSTANDER_PORT: u16 = 5001;
 const SOURCE_PORT: u16 = 40_000;
+
+/// Puts the calling thread, which makes and watches everything, on the generator's CPU.
+///
+/// # Errors
+/// Without the privilege.
+pub fn become_controller(generator_cpu: CpuId) -> Result<()> {
+    sched::pin_current_thread(generator_cpu)?;
+    // It sleeps nearly always; when it wakes it must not wait for the generator.
+    sched::set_nice(rustix::thread::gettid(), Nice(-10))?;
+    Ok(())
+}
 
 /// The packets and the application of a run.
 #[derive(Clone, Copy, Debug)]
@@ -70,13 +81,17 @@ impl Bench {
         workload: Workload,
         (sut_cpu, generator_cpu): (CpuId, CpuId),
     ) -> Result<Self> {
-        sched::pin_current_thread(generator_cpu)?;
-        // The controller sleeps nearly always; when it wakes it must not wait for the generator.
-        sched::set_nice(rustix::thread::gettid(), Nice(-10))?;
+        become_controller(generator_cpu)?;
         let mut topology = Topology::create()?;
         let mut suts = BTreeMap::new();
         for mode in modes {
-            let host = topology.add_host(*mode, workload.ipv6, sut_cpu)?;
+            let host = topology.add_host(mode.name(), workload.ipv6)?;
+            match mode {
+                Mode::Threaded => drop(host.thread_napi(sut_cpu, Nice(0))?),
+                Mode::Niced => drop(host.thread_napi(sut_cpu, Nice(19))?),
+                // `crate::interrupts` makes the first, `weir run` the others.
+                Mode::Stock | Mode::Gate | Mode::IdleWeir | Mode::Weir => {}
+            }
             let sink = |port| {
                 let bind = SocketAddr::new(host.address.1, port).to_string();
                 let mut role = vec!["udp-sink".into(), "--bind".into(), bind];
@@ -169,14 +184,6 @@ impl Bench {
             Mode::IdleWeir => &["--policy", "off"],
             Mode::Weir => &[],
         };
-        let cpus = self.sut_cpu.to_string();
-        let arguments: Vec<String> = ["run", "--json", "--quiet", "--attach", "native", "--cpus"]
-            .into_iter()
-            .chain([cpus.as_str()])
-            .chain(special.iter().copied())
-            .chain([SUT_INTERFACE])
-            .map(str::to_owned)
-            .collect();
-        Daemon::start(&self.suts[&mode].host.netns_path, self.sut_cpu, &arguments).map(Some)
+        Daemon::protect(&self.suts[&mode].host.netns_path, self.sut_cpu, special).map(Some)
     }
 }

@@ -12,14 +12,20 @@ use weir_bpf::units::PacketsPerSec;
 
 use crate::bench::Workload;
 use crate::error::{Error, Result};
+use crate::gate_cost;
 use crate::progress::Progress;
 use crate::rates::{Rate, parse_rate};
 use crate::report;
-use crate::results::{Experiment, Mode};
+use crate::results::{Mode, Outcome};
 use crate::stop::Stop;
 use crate::topology;
 use crate::udp_overload::{self, Plan};
 use crate::worker::App;
+
+/// What a quick run's trials may take, so that the whole ends within 45 s.
+const QUICK_BUDGET: Duration = Duration::from_secs(40);
+/// LRP's payload, bytes.
+const PAYLOAD: u16 = 14;
 
 /// Arguments of `weir lab`.
 #[derive(Debug, Args)]
@@ -79,7 +85,7 @@ struct RunArgs {
     #[arg(long)]
     ipv6: bool,
     /// UDP payload, bytes.
-    #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u16).range(14..=1400))]
+    #[arg(long, default_value_t = PAYLOAD, value_parser = clap::value_parser!(u16).range(14..=1400))]
     payload: u16,
     /// Receive buffer of the applications, bytes [default: the system's].
     #[arg(long, default_value_t = 0)]
@@ -91,6 +97,8 @@ struct RunArgs {
 enum Name {
     /// LRP fig. 3: an unmodified UDP receiver, flooded
     UdpOverload,
+    /// What the gate costs per packet, against bare XDP programs
+    GateCost,
 }
 
 fn parse_mode(text: &str) -> std::result::Result<Mode, String> {
@@ -147,6 +155,7 @@ fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
         fs::create_dir_all(dir)
             .map_err(|source| Error::io("create", dir.display().to_string(), source))?;
     }
+    refuse_unused(args)?;
     let stop = Stop::on_signals()?;
     let mut names = args.experiments.clone();
     names.sort();
@@ -155,23 +164,30 @@ fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
     for name in names {
         let progress = Progress::new(true);
         let outcome = match name {
-            Name::UdpOverload => udp_overload::run(&plan(args), &stop, &progress),
+            Name::UdpOverload => {
+                udp_overload::run(&plan(args), &stop, &progress).map(Outcome::from)
+            }
+            Name::GateCost => gate_cost::run(&cost_plan(args), &stop, &progress).map(Outcome::from),
         };
         // What fails because the user stops the run is not the user's concern.
         let experiment = outcome.or_else(|error| stop.check().and(Err(error)))?;
         present(args, &experiment)?;
-        unmet |= experiment.goals.iter().any(|goal| !goal.met);
+        unmet |= experiment.goals().iter().any(|goal| !goal.met);
     }
     Ok(if args.check && unmet { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn present(args: &RunArgs, experiment: &Experiment) -> Result<()> {
+fn present(args: &RunArgs, experiment: &Outcome) -> Result<()> {
     if let Some(dir) = &args.out {
         for path in report::write(experiment, dir)? {
             eprintln!("wrote {}", path.display());
         }
     }
-    print(&if args.json { report::json(experiment)? } else { report::table(experiment) + "\n" })
+    print(&if args.json {
+        report::json(experiment)?
+    } else {
+        report::table(experiment.view()) + "\n"
+    })
 }
 
 /// Prints, where a reader that has gone (`| head`) is no failure.
@@ -203,6 +219,40 @@ fn check_privilege() -> Result<()> {
         ),
         "run it as root",
     ))
+}
+
+/// An option that no named experiment has is a mistake, not a wish.
+fn refuse_unused(args: &RunArgs) -> Result<()> {
+    if args.experiments.contains(&Name::UdpOverload) {
+        return Ok(());
+    }
+    let given = [
+        ("--modes", !args.modes.is_empty()),
+        ("--rates", !args.rates.is_empty()),
+        ("--app", args.app != App::default()),
+        ("--ipv6", args.ipv6),
+        ("--payload", args.payload != PAYLOAD),
+        ("--rcvbuf", args.rcvbuf != 0),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((option, _)) => Err(Error::refused(
+            format!("{} has no {option}: it measures all of its modes and kinds", gate_cost::NAME),
+            format!("leave {option} out; it is for {}", udp_overload::NAME),
+        )),
+    }
+}
+
+fn cost_plan(args: &RunArgs) -> gate_cost::Plan {
+    let quick = args.quick;
+    gate_cost::Plan {
+        repeats: args.repeats.unwrap_or(if quick { 3 } else { 10 }),
+        warm_up: Duration::from_millis(if quick { 30 } else { 200 }),
+        window: args.seconds.unwrap_or(Duration::from_millis(if quick { 100 } else { 1000 })),
+        calls: if quick { 12 } else { 50 },
+        quick,
+        budget: (quick && args.repeats.is_none()).then_some(QUICK_BUDGET),
+    }
 }
 
 fn plan(args: &RunArgs) -> Plan {

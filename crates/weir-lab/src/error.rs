@@ -34,7 +34,7 @@ pub enum Error {
     )]
     Conservation {
         /// The mode.
-        mode: crate::results::Mode,
+        mode: String,
         /// The rate that was asked for.
         rate: String,
         /// Offered minus every end.

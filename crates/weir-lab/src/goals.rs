@@ -43,7 +43,8 @@ pub fn udp_overload(experiment: &Experiment) -> Vec<Goal> {
     ]
 }
 
-fn goal(name: &str, want: String, measured: Option<(String, bool)>) -> Goal {
+/// A goal; one that could not be measured is not met.
+pub(crate) fn goal(name: &str, want: String, measured: Option<(String, bool)>) -> Goal {
     let (got, met) = measured.unwrap_or_else(|| ("not measured in this run".into(), false));
     Goal { name: name.into(), want, got, met }
 }

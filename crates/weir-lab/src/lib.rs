@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod cli;
 pub mod error;
+pub mod gate_cost;
 pub mod goals;
 pub mod histogram;
 pub mod interrupts;
@@ -23,6 +24,7 @@ pub mod stop;
 pub mod topology;
 pub mod trial;
 pub mod udp_overload;
+pub mod warnings;
 pub mod worker;
 pub mod worker_process;
 

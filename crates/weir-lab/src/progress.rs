@@ -1,12 +1,11 @@
 //! What a run shows while it runs: a bar on a terminal, a line now and then elsewhere.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::results::Mode;
 
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
@@ -53,9 +52,8 @@ impl Progress {
     }
 
     /// A trial begins.
-    pub fn step(&self, mode: Mode, purpose: &str, rate_pps: Option<f64>) {
-        let rate = rate_pps.map_or("top rate".into(), |pps| format!("{:.0} k/s", pps / 1000.0));
-        self.bar.set_message(format!("{purpose}: {mode}, {rate}"));
+    pub fn step(&self, what: impl Into<Cow<'static, str>>) {
+        self.bar.set_message(what);
     }
 
     /// A trial has ended.

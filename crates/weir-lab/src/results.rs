@@ -3,11 +3,15 @@
 //! Rates are packets per second over the measured window. Counts in a [`Ledger`] are packets over
 //! a whole trial, from before its first packet until everything has drained, and add up exactly.
 
+pub mod gate_cost;
+mod outcome;
+
 use std::collections::BTreeMap;
 
+pub use outcome::Outcome;
 use serde::{Deserialize, Serialize};
 
-/// Version of this schema.
+/// Version of the results' schemas, of every experiment's.
 pub const SCHEMA: u32 = 1;
 
 /// How the system under test is set up. The order is the order of columns.
@@ -54,7 +58,7 @@ impl std::fmt::Display for Mode {
     }
 }
 
-/// One experiment on one machine.
+/// A sweep of offered rates on one machine: `udp-overload`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {

@@ -77,7 +77,10 @@ fn describe(bench: &Bench, mode: Mode, attach: String, depth: &QueueDepth) -> Re
 }
 
 /// CPU and weight of a thread.
-fn place(pid: Pid) -> Result<String> {
+///
+/// # Errors
+/// If there is no such thread any more.
+pub fn place(pid: Pid) -> Result<String> {
     let cpus: Vec<String> = sched::affinity(pid)?.iter().map(ToString::to_string).collect();
     Ok(format!("CPU {} at nice {}", cpus.join(","), sched::nice(pid)?))
 }

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use weir_bpf::sys::link::Links;
+use weir_bpf::sys::napi::NapiThread;
 use weir_bpf::sys::netns::{self, NetNs};
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, ipv6, napi, sched};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
 
 use crate::error::{Error, Result};
-use crate::results::Mode;
 
 /// What the names of the lab's namespaces begin with; the process id follows.
 const PREFIX: &str = "weir-lab-";
@@ -27,6 +27,7 @@ const LOCK_DIR: &str = "/run/weir-lab";
 /// The receiving interface's name in its namespace.
 pub const SUT_INTERFACE: &str = "sut0";
 const NAPI_DEADLINE: Duration = Duration::from_secs(5);
+const UP_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Namespaces of one lab run, removed on drop.
 pub struct Topology {
@@ -44,8 +45,6 @@ pub struct Topology {
 
 /// One system under test.
 pub struct Host {
-    /// How it is set up.
-    pub mode: Mode,
     /// Its namespace.
     pub netns: NetNs,
     /// The namespace's path.
@@ -62,6 +61,8 @@ pub struct Host {
     pub mac: (MacAddr, MacAddr),
     /// IP addresses, generator and host.
     pub address: (IpAddr, IpAddr),
+    /// Its subnet.
+    index: u8,
 }
 
 impl Topology {
@@ -95,13 +96,13 @@ impl Topology {
         })
     }
 
-    /// Makes one mode's host.
+    /// Makes a host, whose name is the lab's and this one's.
     ///
     /// # Errors
     /// Where the kernel refuses one of its settings.
-    pub fn add_host(&mut self, mode: Mode, ipv6: bool, sut: CpuId) -> Result<Host> {
+    pub fn add_host(&mut self, name: &str, ipv6: bool) -> Result<Host> {
         let index = self.names.len() as u8;
-        let name = format!("{}-{}", self.prefix, mode.name());
+        let name = format!("{}-{name}", self.prefix);
         let netns = NetNs::create_named(&name)?;
         self.names.push(name.clone());
         let generator_ifname = format!("gen{index}");
@@ -121,14 +122,12 @@ impl Topology {
             ethtool::set_gro(SUT_INTERFACE, true)?;
             links.set_up(links.index("lo")?)?;
             links.set_up(ifindex)?;
-            links.add_address(ifindex, address.1, if ipv6 { 64 } else { 24 })?;
-            links.add_neighbour(ifindex, address.0, generator_mac)?;
+            give_address(&links, ifindex, address, generator_mac)?;
             Ok((sysfs, ifindex, links.mac(ifindex)?))
         });
         let (sysfs, ifindex, mac) = made.map_err(Error::from).and_then(|made| made)?;
         links.set_up(generator_ifindex)?;
-        let host = Host {
-            mode,
+        Ok(Host {
             netns,
             netns_path: Path::new("/run/netns").join(name),
             sysfs,
@@ -137,25 +136,47 @@ impl Topology {
             generator_ifname,
             mac: (generator_mac, mac),
             address,
-        };
-        host.configure(sut)?;
-        Ok(host)
+            index,
+        })
     }
 }
 
 impl Host {
-    /// The settings that make the mode; weir's own modes are made by `weir run`.
-    fn configure(&self, sut: CpuId) -> Result<()> {
-        match self.mode {
-            Mode::Stock => {} // see `crate::interrupts`
-            Mode::Threaded => self.thread_napi(sut, Nice(0))?,
-            Mode::Niced => self.thread_napi(sut, Nice(19))?,
-            Mode::Gate | Mode::IdleWeir | Mode::Weir => {}
+    /// Gives it an address of the other family too; returns the generator's and the host's.
+    ///
+    /// # Errors
+    /// Where the kernel refuses it.
+    pub fn add_other_family(&self) -> Result<(IpAddr, IpAddr)> {
+        let address = addresses(self.index, self.address.0.is_ipv4());
+        self.netns.run(|| give_address(&Links::open()?, self.ifindex, address, self.mac.0))??;
+        Ok(address)
+    }
+
+    /// Waits until packets can pass: an IPv6 address has no route before.
+    ///
+    /// # Errors
+    /// Where that takes long, or the kernel does not tell.
+    pub fn wait_until_up(&self) -> Result<()> {
+        let deadline = Instant::now() + UP_DEADLINE;
+        let links = self.netns.run(Links::open)??;
+        while !links.info(self.ifindex)?.oper_up {
+            if Instant::now() > deadline {
+                return Err(Error::refused(
+                    format!("the lab's {SUT_INTERFACE} does not come up"),
+                    "is the machine overloaded? try again",
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
     }
 
-    fn thread_napi(&self, sut: CpuId, nice: Nice) -> Result<()> {
+    /// Switches to threaded NAPI and puts the threads on a CPU, at a weight; returns them. To be done
+    /// again when XDP was attached or detached, which makes new ones.
+    ///
+    /// # Errors
+    /// Where the kernel refuses, or no thread appears.
+    pub fn thread_napi(&self, sut: CpuId, nice: Nice) -> Result<Vec<NapiThread>> {
         self.sysfs.write(SUT_INTERFACE, "threaded", "1")?;
         let deadline = Instant::now() + NAPI_DEADLINE;
         loop {
@@ -165,7 +186,7 @@ impl Host {
                 sched::set_nice(thread.pid, nice)?;
             }
             if !threads.is_empty() {
-                return Ok(());
+                return Ok(threads);
             }
             if Instant::now() > deadline {
                 return Err(Error::refused(
@@ -176,6 +197,18 @@ impl Host {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// Gives a host its address, and the generator's as a neighbour that need not be asked for.
+fn give_address(
+    links: &Links,
+    ifindex: IfIndex,
+    (generator, host): (IpAddr, IpAddr),
+    generator_mac: MacAddr,
+) -> Result<()> {
+    links.add_address(ifindex, host, if host.is_ipv6() { 64 } else { 24 })?;
+    links.add_neighbour(ifindex, generator, generator_mac)?;
+    Ok(())
 }
 
 /// Generator's and host's address in subnet `index`, from the benchmarking ranges (RFC 2544, RFC

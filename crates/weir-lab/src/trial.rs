@@ -18,10 +18,10 @@ use crate::worker::slots;
 use crate::worker_process::Daemon;
 
 /// How long packets that are still queued at the end may take to arrive.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
-const DRAIN_STEP: Duration = Duration::from_millis(2);
+pub(crate) const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
+pub(crate) const DRAIN_STEP: Duration = Duration::from_millis(2);
 /// The generator works, without sending, before the first packet.
-const SPIN_UP: Duration = Duration::from_millis(10);
+pub(crate) const SPIN_UP: Duration = Duration::from_millis(10);
 
 /// What a trial sends, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +115,7 @@ pub fn run(bench: &mut Bench, mode: Mode, purpose: &str, load: Load, stop: &Stop
     let ledger = after.ledger_since(&before);
     if ledger.unaccounted != 0 {
         return Err(Error::Conservation {
-            mode,
+            mode: mode.to_string(),
             rate: load.flood.map_or("top rate".into(), |rate| format!("{:.0} packets/s", rate.0)),
             unaccounted: ledger.unaccounted,
             offered: ledger.offered,
@@ -233,7 +233,12 @@ impl Snapshot {
     }
 }
 
-fn statistic(sysfs: &weir_bpf::sys::sysfs::NetSysfs, ifname: &str, file: &str) -> Result<u64> {
+/// One of an interface's counters.
+pub(crate) fn statistic(
+    sysfs: &weir_bpf::sys::sysfs::NetSysfs,
+    ifname: &str,
+    file: &str,
+) -> Result<u64> {
     let text = sysfs.read(ifname, &format!("statistics/{file}"))?;
     text.trim().parse().map_err(|_| {
         Error::refused(format!("{ifname}'s {file} reads {text:?}"), "the kernel should count there")

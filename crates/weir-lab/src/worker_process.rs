@@ -15,6 +15,7 @@ use weir_bpf::sys::shared::SharedCounters;
 use weir_bpf::units::CpuId;
 
 use crate::error::{Error, Result};
+use crate::topology::SUT_INTERFACE;
 use crate::worker::slots;
 
 const START_DEADLINE: Duration = Duration::from_secs(10);
@@ -112,6 +113,22 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    /// Protects a host's interface, natively attached and with everything on one CPU.
+    ///
+    /// # Errors
+    /// When the daemon does not come up.
+    pub fn protect(netns: &Path, cpu: CpuId, options: &[&str]) -> Result<Self> {
+        let cpus = cpu.to_string();
+        let arguments: Vec<String> = ["run", "--json", "--quiet", "--attach", "native", "--cpus"]
+            .into_iter()
+            .chain([cpus.as_str()])
+            .chain(options.iter().copied())
+            .chain([SUT_INTERFACE])
+            .map(str::to_owned)
+            .collect();
+        Self::start(netns, cpu, &arguments)
+    }
+
     /// Runs `weir run ARGUMENTS` in a namespace and waits until the interface is protected.
     ///
     /// # Errors

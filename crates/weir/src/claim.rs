@@ -4,6 +4,8 @@ use std::rc::Rc;
 
 use weir_bpf::units::{IfIndex, MacAddr};
 
+use crate::cli::Attach;
+use crate::company;
 use crate::console::Console;
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -32,11 +34,12 @@ impl Claim {
     ///
     /// # Errors
     /// If there is no such interface, it is the loopback, another daemon protects it, or it has an
-    /// XDP program already.
+    /// XDP program already where the gate may be attached.
     pub fn take(
         host: &Rc<Host>,
         interface: &str,
         owner: &Task,
+        attach: Attach,
         console: &mut Console,
     ) -> Result<Self> {
         let ifindex = host.links.index(interface)?;
@@ -57,7 +60,7 @@ impl Claim {
         if let Some(restored) = restore::leftovers(host, &key, &lock)? {
             console.say(&restored.to_string());
         }
-        refuse_other_program(host, ifindex, interface)?;
+        company::refuse(host, ifindex, interface, attach)?;
         if !info.up {
             console.say(&format!("{interface} is down; it is protected from the moment it is up"));
         }
@@ -73,22 +76,5 @@ impl Claim {
     /// The interface's name, as last heard.
     pub fn interface(&self) -> String {
         self.journal.interface()
-    }
-}
-
-fn refuse_other_program(host: &Host, ifindex: IfIndex, interface: &str) -> Result<()> {
-    match host.links.xdp(ifindex)? {
-        None => Ok(()),
-        Some(other) => Err(Error::refused(
-            format!(
-                "{interface} already has an XDP program (id {}, {}), and weir never replaces one",
-                other.prog_id, other.mode
-            ),
-            format!(
-                "see whose it is with `bpftool prog show id {}`; if it is yours to remove: \
-                 `ip link set dev {interface} xdp off`",
-                other.prog_id
-            ),
-        )),
     }
 }

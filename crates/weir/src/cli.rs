@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use weir_bpf::gate::{AttachRequest, Policy};
+use weir_bpf::gate::Policy;
 
 use crate::cpulist::CpuList;
 use crate::key::Key;
@@ -45,6 +45,7 @@ Examples:
   sudo weir run eth1 eth2 --cpus 2-3  and keep their NAPI threads on CPUs 2 and 3
   sudo weir run eth1 --nice 5         let network input weigh more against processes
   sudo weir run eth1 --policy off     only watch: count, and discard nothing
+  sudo weir run eth1 --attach tc      beside another XDP program
   sudo weir run eth1 --json | jq .    one JSON object per second";
 
 /// Arguments of `weir run`.
@@ -54,7 +55,7 @@ pub struct RunArgs {
     /// The interfaces to protect
     #[arg(required = true, value_name = "IFACE")]
     pub interfaces: Vec<String>,
-    /// Where the gate goes: in the driver (native), in the stack (generic), or wherever it can (auto)
+    /// Where the gate goes
     #[arg(long, value_enum, default_value_t = Attach::Auto, value_name = "WHERE")]
     pub attach: Attach,
     /// Weight of the NAPI threads, from -20 (heaviest) to 19 (lightest)
@@ -83,21 +84,23 @@ pub struct RunArgs {
 /// Where the gate goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Attach {
-    /// In the driver, else in the stack
+    /// In the driver if that costs other traffic nothing, else at tc; `weir status` says which and why
     Auto,
-    /// In the driver
+    /// XDP in the driver: packets are discarded at the least cost
     Native,
-    /// In the stack
+    /// XDP in the stack
     Generic,
+    /// At tc ingress, where other programs can be too: tcx, or a clsact filter on a kernel without it
+    Tc,
+    /// A clsact filter
+    #[value(hide = true)]
+    Clsact,
 }
 
-impl From<Attach> for AttachRequest {
-    fn from(attach: Attach) -> Self {
-        match attach {
-            Attach::Auto => Self::Auto,
-            Attach::Native => Self::Native,
-            Attach::Generic => Self::Generic,
-        }
+impl Attach {
+    /// Whether this is surely not one of XDP's places.
+    pub fn is_tc(self) -> bool {
+        matches!(self, Self::Tc | Self::Clsact)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The main loop: one thread, asleep between a signal, a change of an interface and the next second.
 
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -101,6 +100,7 @@ impl Daemon {
         while !self.interfaces.is_empty() {
             if Instant::now() >= next_tick {
                 self.tick();
+                self.tell_news();
                 // Seconds that were missed are not made up for.
                 next_tick = (next_tick + TICK).max(Instant::now());
             }
@@ -112,6 +112,7 @@ impl Daemon {
                 self.bury_guardian();
             }
             self.follow(&events.changed);
+            self.tell_news();
         }
         // Putting things back is not to wait for the flood.
         drop(light);
@@ -120,12 +121,16 @@ impl Daemon {
 
     fn wait(&self, until: Instant) -> Result<Events> {
         let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
-        fds.extend(
-            self.interfaces
-                .iter()
-                .map(|each| PollFd::from_borrowed_fd(each.as_fd(), PollFlags::IN)),
-        );
+        // Of which interface each further descriptor is.
+        let mut owners = Vec::new();
+        for (at, interface) in self.interfaces.iter().enumerate() {
+            for fd in interface.fds() {
+                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+                owners.push(at);
+            }
+        }
         fds.extend(self.guardian.iter().map(|each| PollFd::new(&each.pidfd, PollFlags::IN)));
+        let until = self.interfaces.iter().map(Protected::due).fold(until, Instant::min);
         let left = until.saturating_duration_since(Instant::now());
         let timeout = Timespec {
             tv_sec: left.as_secs().try_into().unwrap_or(1),
@@ -138,12 +143,14 @@ impl Daemon {
         }
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         // In the order in which they were put in: signals, interfaces, guardian.
-        let (interfaces, guardian) = ready[1..].split_at(self.interfaces.len());
-        Ok(Events {
-            stop: ready[0],
-            changed: (0..interfaces.len()).filter(|at| interfaces[*at]).collect(),
-            guardian_died: guardian.contains(&true),
-        })
+        let (interfaces, guardian) = ready[1..].split_at(owners.len());
+        let now = Instant::now();
+        let has_news = |at: &usize| {
+            self.interfaces[*at].due() <= now
+                || owners.iter().zip(interfaces).any(|(owner, ready)| *ready && owner == at)
+        };
+        let changed = (0..self.interfaces.len()).filter(has_news).collect();
+        Ok(Events { stop: ready[0], changed, guardian_died: guardian.contains(&true) })
     }
 
     fn tick(&mut self) {
@@ -173,6 +180,14 @@ impl Daemon {
             }
         }
         self.lose(&gone);
+    }
+
+    fn tell_news(&mut self) {
+        for interface in &mut self.interfaces {
+            for news in interface.take_news() {
+                self.console.say(&format!("{}: {news}", interface.interface()));
+            }
+        }
     }
 
     /// Goes on without these interfaces, in ascending order.

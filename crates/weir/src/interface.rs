@@ -1,18 +1,23 @@
 //! One protected interface: the gate on it, its NAPI threads, and what is published about it.
 
+use std::iter::once;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
+use weir_bpf::attach::AttachMode;
 use weir_bpf::counters::Counters;
-use weir_bpf::gate::{AttachMode, AttachRequest, Gate, Policy, QueueProbe};
+use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
 use weir_bpf::units::IfIndex;
 
+use crate::attach::{self, Attached};
 use crate::claim::Claim;
+use crate::cli::Attach;
 use crate::clock;
 use crate::console::Console;
+use crate::diverting::Diverting;
 use crate::error::Result;
 use crate::host::Host;
 use crate::journal::TurnedKnob;
@@ -34,7 +39,7 @@ const LOOK_ANYWAY_TICKS: u32 = 10;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where the gate goes.
-    pub attach: AttachRequest,
+    pub attach: Attach,
     /// Whether it discards.
     pub policy: Policy,
     /// What NAPI threads are to be like.
@@ -56,11 +61,13 @@ pub struct Protected {
     threaded: Option<TurnedKnob>,
     // After threading: see `threading::put_back`.
     gate: Gate,
+    // After the gate, which removes it itself; what is left of it by then is a failure to report.
+    attached: Attached,
     claim: Claim,
     watch: InterfaceWatch,
+    diverting: Diverting,
     host: Rc<Host>,
     policy: Policy,
-    attach: AttachMode,
     counters_map_id: u32,
     not_threaded: Option<String>,
     notes: Vec<String>,
@@ -97,10 +104,13 @@ impl Protected {
         let (ifindex, interface) = (claim.ifindex, claim.interface());
         // Opened before the addresses are read, so that no change falls between.
         let watch = InterfaceWatch::open(ifindex)?;
+        let diverting = Diverting::open(ifindex)?;
         let mut gate = Gate::load(probe)?;
         gate.configure(host.links.mac(ifindex)?, settings.policy);
         set_addresses(&mut gate, host, ifindex)?;
-        let attach = gate.attach(ifindex, &interface, settings.attach)?;
+        gate.set_diverted(diverting.passes_all());
+        let attached = attach::attach(host, &mut gate, &claim.journal, ifindex, settings.attach)?;
+        let notes = notes::at_start(ifindex, &interface, attached.mode, settings.policy);
         let last = sample(host, &claim, &gate)?;
         let counters_map_id = gate.counters_map_id()?;
         let mut protected = Self {
@@ -109,12 +119,13 @@ impl Protected {
             gate,
             claim,
             watch,
+            diverting,
             host: Rc::clone(host),
             policy: settings.policy,
-            attach,
+            attached,
             counters_map_id,
             not_threaded: None,
-            notes: notes::at_start(ifindex, &interface, attach, settings.policy),
+            notes,
             since: clock::timestamp(SystemTime::now()),
             last,
             ticks_since_change: 0,
@@ -161,14 +172,20 @@ impl Protected {
         self.claim.key(&self.host)
     }
 
-    /// Reacts to a change of the interface: its addresses, name, state.
+    /// Reacts to a change of the interface (its addresses, name, state) or of what diverts its packets.
     ///
     /// # Errors
     /// When the kernel does not answer, or refuses the gate's update.
     pub fn follow(&mut self) -> Result<Presence> {
-        if !self.watch.changed()? {
-            return Ok(Presence::Present);
+        if self.watch.changed()? && self.follow_interface()? == Presence::Gone {
+            return Ok(Presence::Gone);
         }
+        let followed = self.diverting.follow();
+        self.gate.set_diverted(self.diverting.passes_all());
+        followed.map(|()| Presence::Present)
+    }
+
+    fn follow_interface(&mut self) -> Result<Presence> {
         let ifindex = self.claim.ifindex;
         let Some(name) = self.host.name_of(ifindex)? else { return Ok(Presence::Gone) };
         if name != self.claim.interface() {
@@ -219,12 +236,14 @@ impl Protected {
             interface: self.interface(),
             ifindex: self.claim.ifindex,
             netns: self.host.netns,
-            attach: self.attach,
+            attach: self.attached.mode,
+            attach_reason: self.attached.reason.clone(),
             counters_map_id: self.counters_map_id,
             policy: self.policy,
             nice: self.threads.nice(),
             not_threaded: self.not_threaded.clone(),
             napi_threads: self.threads.pids(),
+            diversions: self.diverting.found().iter().map(Into::into).collect(),
             notes: self.notes.clone(),
             since: self.since.clone(),
             updated: clock::timestamp(SystemTime::now()),
@@ -237,7 +256,7 @@ impl Protected {
 
     /// Where the gate is attached.
     pub fn attach(&self) -> AttachMode {
-        self.attach
+        self.attached.mode
     }
 
     /// The kernel's number of the map with the gate's counters.
@@ -264,7 +283,11 @@ impl Protected {
             (count, Some(nice), None) => format!("{count} NAPI thread(s) at nice {nice}"),
             (count, None, None) => format!("{count} NAPI thread(s), weight left alone"),
         };
-        format!("protecting {} ({} XDP{policy}; {threads})", self.interface(), self.attach)
+        format!(
+            "protecting {} ({}{policy}; {threads})",
+            self.interface(),
+            self.attached.mode.description()
+        )
     }
 
     /// What its user should know besides, found out when protection began.
@@ -272,22 +295,31 @@ impl Protected {
         &self.notes
     }
 
+    /// What the user should know that has changed since this was last asked.
+    pub fn take_news(&mut self) -> Vec<String> {
+        self.diverting.take_news()
+    }
+
+    /// Descriptors that are readable when [`Protected::follow`] may have something to do.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        once(self.watch.as_fd()).chain(self.diverting.fds())
+    }
+
+    /// When to call [`Protected::follow`] even if no descriptor is readable.
+    pub fn due(&self) -> Instant {
+        self.diverting.due()
+    }
+
     /// Puts everything back and says what there was to say.
     pub fn finish(mut self) -> Farewell {
         self.threads.put_back();
         self.threaded = None;
         self.gate.detach();
+        self.attached.filter = None;
         // After detaching, no packet is missing.
         let counters = self.gate.counters().unwrap_or_else(|_| self.last.gate.clone());
         let (restored, failures) = self.claim.journal.report();
         Farewell { interface: self.interface(), counters, restored, failures }
-    }
-}
-
-impl AsFd for Protected {
-    /// Readable when the interface may have changed.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.watch.as_fd()
     }
 }
 

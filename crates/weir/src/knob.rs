@@ -7,6 +7,7 @@ use std::fmt;
 
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
+use weir_bpf::clsact::{FilterRecord, Removed};
 use weir_bpf::sys::sched;
 use weir_bpf::units::{CpuId, Nice};
 
@@ -45,6 +46,11 @@ pub enum Knob {
         /// What weir sets.
         new: Vec<CpuId>,
     },
+    /// The gate's filter at tc ingress, on a kernel that has no link for it.
+    TcFilter {
+        /// What is to be removed.
+        filter: FilterRecord,
+    },
 }
 
 /// What came of putting a knob back.
@@ -76,6 +82,8 @@ impl Knob {
             Self::Affinity { thread, new, .. } => {
                 Ok(sched::set_affinity(living(thread).ok_or_else(|| gone(thread))?, new)?)
             }
+            // Attached by the gate, as soon as this is on record.
+            Self::TcFilter { .. } => Ok(()),
         }
     }
 
@@ -94,6 +102,12 @@ impl Knob {
                 Some(pid) => sched::set_affinity(pid, old).map_err(Error::from),
                 None => return Ok(Outcome::Gone),
             },
+            Self::TcFilter { filter } => {
+                match host.links.index(interface).and_then(|at| filter.remove(at)) {
+                    Ok(Removed::Nothing) => return Ok(Outcome::Gone),
+                    removed => removed.map(drop).map_err(Error::from),
+                }
+            }
         };
         match put_back {
             Ok(()) => Ok(Outcome::Restored),
@@ -106,7 +120,7 @@ impl Knob {
     /// Whether what the knob belongs to no longer exists.
     pub fn is_gone(&self, host: &Host, interface: &str) -> bool {
         match self {
-            Self::Threaded { .. } => host.links.index(interface).is_err(),
+            Self::Threaded { .. } | Self::TcFilter { .. } => host.links.index(interface).is_err(),
             Self::Nice { thread, .. } | Self::Affinity { thread, .. } => living(thread).is_none(),
         }
     }
@@ -117,6 +131,7 @@ impl Knob {
             Self::Threaded { .. } => THREADED.into(),
             Self::Nice { thread, .. } => format!("nice of {}", thread.comm),
             Self::Affinity { thread, .. } => format!("CPUs of {}", thread.comm),
+            Self::TcFilter { .. } => "tc ingress filter".into(),
         }
     }
 
@@ -126,6 +141,7 @@ impl Knob {
             Self::Threaded { old, .. } => old.clone(),
             Self::Nice { old, .. } => old.to_string(),
             Self::Affinity { old, .. } => CpuList(old.clone()).to_string(),
+            Self::TcFilter { .. } => "none".into(),
         }
     }
 
@@ -135,6 +151,7 @@ impl Knob {
             Self::Threaded { new, .. } => new.clone(),
             Self::Nice { new, .. } => new.to_string(),
             Self::Affinity { new, .. } => CpuList(new.clone()).to_string(),
+            Self::TcFilter { filter } => format!("program {}", filter.prog_id),
         }
     }
 }

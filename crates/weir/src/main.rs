@@ -1,11 +1,14 @@
 //! `weir`: the daemon and the command line.
 
+mod attach;
 mod claim;
 mod cli;
 mod clock;
+mod company;
 mod console;
 mod cpulist;
 mod daemon;
+mod diverting;
 mod error;
 mod guardian;
 mod host;

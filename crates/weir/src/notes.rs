@@ -1,12 +1,15 @@
 //! What a gate costs or hides on an interface, told at the start together with the remedy.
 
-use weir_bpf::gate::{AttachMode, Policy};
+use weir_bpf::attach::AttachMode;
+use weir_bpf::gate::Policy;
+use weir_bpf::programs;
 use weir_bpf::sys::{ethtool, packet};
 use weir_bpf::units::IfIndex;
 
 /// A veth's peer may then send no packet larger than the MTU (`veth_xdp_set()`).
 const VETH: &str = "with a gate in its driver, a veth's peer gives up TSO, and a TCP stream from it \
-                    is slower; `--attach generic` leaves TSO on, but then NAPI may stay in softirq";
+                    is slower; without `--attach native` weir goes to tc, which leaves TSO on, but \
+                    then NAPI may stay in softirq";
 
 const TAPPED: &str = "a packet socket (tcpdump or another capture) listens here, and will not see \
                       what the gate discards; use `--policy off` while capturing, and \
@@ -26,8 +29,39 @@ pub fn at_start(
     if attach == AttachMode::Native && is_veth() {
         notes.push(VETH.into());
     }
+    if attach == AttachMode::Tcx {
+        notes.extend(programs::at_tcx(ifindex).ok().and_then(|names| behind(&names)));
+    }
     if policy == Policy::On && is_tapped() {
         notes.push(TAPPED.into());
     }
     notes
+}
+
+/// The gate has just been put behind the programs that were there.
+fn behind(names: &[String]) -> Option<String> {
+    let (_gate, others) = names.split_last()?;
+    (!others.is_empty()).then(|| {
+        format!(
+            "other tc programs run before the gate ({}), and a packet that one of them accepts for \
+             good (TC_ACT_OK) is not seen by weir; on a driver that takes it, `--attach native` \
+             sees all",
+            others.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_others_are_named() {
+        let names =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(behind(&names(&["gate_tc"])), None);
+        assert_eq!(behind(&[]), None);
+        let note = behind(&names(&["first", "second", "gate_tc"])).unwrap();
+        assert!(note.contains("(first, second)"), "{note}");
+    }
 }

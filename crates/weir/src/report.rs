@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use serde::Serialize;
-use weir_bpf::gate::AttachMode;
+use weir_bpf::attach::AttachMode;
 use weir_bpf::verdict::{Reason, Verdict};
 
 use crate::cli::RunArgs;

@@ -34,7 +34,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let signals = catch_signals()?;
     let host = Rc::new(Host::open()?);
     let mut console = Console::default();
-    let claims = claim_all(&host, &args.interfaces, &mut console)?;
+    let claims = claim_all(&host, args, &mut console)?;
     let keys: Vec<Key> = claims.iter().map(|claim| claim.key(&host)).collect();
     let guardian = Guardian::start(&keys)?;
     let probe = QueueProbe::load()?;
@@ -57,7 +57,7 @@ fn settings(args: &RunArgs) -> Settings {
     // With the policy off, what is measured is what merely being there costs.
     let nice = (policy == Policy::On).then_some(Nice(args.nice));
     Settings {
-        attach: args.attach.into(),
+        attach: args.attach,
         policy,
         threads: ThreadSettings { nice, cpus: args.cpus.clone() },
     }
@@ -85,15 +85,15 @@ fn catch_signals() -> Result<UnixStream> {
     Ok(receiver)
 }
 
-fn claim_all(host: &Rc<Host>, interfaces: &[String], console: &mut Console) -> Result<Vec<Claim>> {
+fn claim_all(host: &Rc<Host>, args: &RunArgs, console: &mut Console) -> Result<Vec<Claim>> {
     let owner = Task::current().ok_or_else(|| {
         Error::refused("cannot read /proc/self/stat", "mount /proc: `mount -t proc proc /proc`")
     })?;
     let mut claims: Vec<Claim> = Vec::new();
-    for interface in interfaces {
+    for interface in &args.interfaces {
         // Named twice is protected once.
         if !claims.iter().any(|claim| claim.interface() == *interface) {
-            claims.push(Claim::take(host, interface, &owner, console)?);
+            claims.push(Claim::take(host, interface, &owner, args.attach, console)?);
         }
     }
     Ok(claims)

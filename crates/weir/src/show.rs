@@ -13,7 +13,7 @@ use crate::host::Host;
 use crate::privilege;
 use crate::restore;
 use crate::rundir::{RUN_DIR, RunDir};
-use crate::status::{InterfaceStatus, Overview};
+use crate::status::{DiversionStatus, InterfaceStatus, Overview};
 
 /// `weir status`. Needs no privilege.
 ///
@@ -74,6 +74,9 @@ fn table(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
             leftover.state_file
         )?;
     }
+    for lack in &overview.kernel_lacks {
+        writeln!(out, "this kernel lacks {}: {}", lack.feature, lack.cost)?;
+    }
     Ok(())
 }
 
@@ -89,8 +92,21 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         "  pid {} (guardian {}), since {}, network namespace {}",
         status.pid, status.guardian_pid, status.since, status.netns
     )?;
-    writeln!(out, "  gate {} XDP, policy {policy}", status.attach)?;
+    let diverted = if status.diversions.iter().any(|each| each.passes_all) {
+        ", everything passes: see the diversions"
+    } else {
+        ""
+    };
+    writeln!(
+        out,
+        "  gate at {}, policy {policy}{diverted} ({})",
+        status.attach.description(),
+        status.attach_reason
+    )?;
     writeln!(out, "  NAPI {}", napi(status))?;
+    for DiversionStatus { description, detail, cost, .. } in &status.diversions {
+        writeln!(out, "  diversion: {description} ({detail}): {cost}")?;
+    }
     for note in &status.notes {
         writeln!(out, "  note: {note}")?;
     }

@@ -1,8 +1,11 @@
 //! What a daemon publishes each second about one interface, and reading it back.
 
 use serde::{Deserialize, Serialize};
+use weir_bpf::attach::AttachMode;
 use weir_bpf::counters::Counters;
-use weir_bpf::gate::{AttachMode, Policy};
+use weir_bpf::features::{Features, Lack};
+use weir_bpf::gate::Policy;
+use weir_bpf::sys::divert::{Diversion, DiversionKind};
 use weir_bpf::units::{IfIndex, Nice};
 use weir_bpf::verdict::{Reason, Verdict};
 
@@ -35,6 +38,8 @@ pub struct InterfaceStatus {
     pub netns: u64,
     /// Where the gate is attached.
     pub attach: AttachMode,
+    /// Why there.
+    pub attach_reason: String,
     /// The kernel's number of the BPF map with the gate's counters.
     pub counters_map_id: u32,
     /// Whether the gate discards anything.
@@ -45,6 +50,8 @@ pub struct InterfaceStatus {
     pub not_threaded: Option<String>,
     /// The NAPI threads.
     pub napi_threads: Vec<i32>,
+    /// What may take packets elsewhere before a socket sees them, and what that costs.
+    pub diversions: Vec<DiversionStatus>,
     /// What the user of this interface should know, each with its remedy; found out when protection
     /// began.
     pub notes: Vec<String>,
@@ -60,6 +67,33 @@ pub struct InterfaceStatus {
     pub rates: Rates,
     /// What weir has turned, in that order.
     pub knobs: Vec<KnobStatus>,
+}
+
+/// Something that may take packets elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DiversionStatus {
+    /// What it is.
+    pub kind: DiversionKind,
+    /// What it is, for a person.
+    pub description: String,
+    /// What was found, and where.
+    pub detail: String,
+    /// Whether the gate passes every packet because of it.
+    pub passes_all: bool,
+    /// What it costs, and the remedy.
+    pub cost: String,
+}
+
+impl From<&Diversion> for DiversionStatus {
+    fn from(diversion: &Diversion) -> Self {
+        Self {
+            kind: diversion.kind,
+            description: diversion.kind.what().into(),
+            detail: diversion.detail.clone(),
+            passes_all: diversion.passes(),
+            cost: diversion.cost(),
+        }
+    }
 }
 
 /// Packets under one verdict.
@@ -178,6 +212,8 @@ pub struct Overview {
     pub interfaces: Vec<InterfaceStatus>,
     /// Interfaces where knobs may still be turned although no daemon runs.
     pub leftovers: Vec<Leftover>,
+    /// What the running kernel lacks, and what that costs.
+    pub kernel_lacks: Vec<Lack>,
 }
 
 /// Knobs that a daemon has left turned.
@@ -197,7 +233,9 @@ impl Overview {
     /// # Errors
     /// If a file cannot be read or is not weir's.
     pub fn read(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Self> {
-        let mut overview = Self { schema: SCHEMA, interfaces: vec![], leftovers: vec![] };
+        let kernel_lacks = Features::probe().lacks();
+        let mut overview =
+            Self { schema: SCHEMA, interfaces: vec![], leftovers: vec![], kernel_lacks };
         let Some(dir) = dir else { return Ok(overview) };
         let names = dir.names()?;
         let wanted = |key: &Key| netns.is_none_or(|netns| netns == key.netns);

@@ -1,7 +1,7 @@
 //! The `threaded` attribute of an interface, and how to put it back.
 
 use rustix::io::Errno;
-use weir_bpf::gate::{AttachRequest, Gate, Policy, QueueProbe};
+use weir_bpf::attach::{AttachMode, DoNothing};
 
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -22,7 +22,7 @@ pub fn read(host: &Host, interface: &str) -> Result<String> {
 /// The kernel refuses to change it on an interface that has no NAPI instance at that moment
 /// (`modify_napi_threaded()`), which is how a veth is as soon as its XDP program is gone. A daemon
 /// therefore puts threading back before it detaches the gate. After a killed daemon, whose link the
-/// kernel has removed, a gate that passes everything is attached for the moment of the write.
+/// kernel has removed, a program that passes everything is attached for the moment of the write.
 ///
 /// # Errors
 /// When the kernel refuses all the same: the interface is down.
@@ -41,10 +41,8 @@ pub fn put_back(host: &Host, interface: &str, old: &str) -> Result<()> {
             format!("`ip link set {interface} up`, then `weir reset {interface}`"),
         ));
     }
-    let probe = QueueProbe::load()?;
-    let mut passive = Gate::load(&probe)?;
-    passive.configure(host.links.mac(ifindex)?, Policy::Off);
-    passive.attach(ifindex, interface, AttachRequest::Native)?;
+    let mut nothing = DoNothing::load()?;
+    nothing.attach(ifindex, interface, AttachMode::Native)?;
     Ok(host.sysfs.write(interface, THREADED, old)?)
 }
 

@@ -207,7 +207,7 @@ fn two_labs_at_once_leave_each_other_alone() {
             repeats,
         ]
     };
-    let mut first = Lab::start(&tiny_but("12", "threaded"));
+    let mut first = Lab::start(&tiny_but("24", "threaded"));
     first.wait_for_trials(2);
     let names = first.namespaces();
     let told = success(&lab(&["clean"]));
@@ -281,7 +281,9 @@ fn missing_capabilities_are_named() {
 #[test]
 fn the_experiments_are_listed() {
     let list = success(&lab(&["list"]));
-    assert!(list.lines().any(|line| line.starts_with("udp-overload ")), "{list}");
+    for name in ["udp-overload ", "gate-cost "] {
+        assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
+    }
 }
 
 #[test]

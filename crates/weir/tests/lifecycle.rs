@@ -69,7 +69,7 @@ fn what_the_user_should_know_is_noted_with_its_remedy() {
         notes
     };
     let [offload] = &notes(&[])[..] else { panic!("not one note") };
-    assert!(offload.contains("TSO") && offload.contains("`--attach generic`"), "{offload}");
+    assert!(offload.contains("TSO") && offload.contains("without `--attach native`"), "{offload}");
     assert_eq!(notes(&["--attach", "generic"]), [] as [String; 0]);
 
     let capture = || {

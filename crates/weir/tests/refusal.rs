@@ -7,7 +7,7 @@ mod common;
 use std::process::Command;
 
 use common::*;
-use weir_bpf::gate::{AttachRequest, Gate, QueueProbe};
+use weir_bpf::attach::{AttachMode, DoNothing};
 
 #[test]
 fn a_second_daemon_is_refused_and_the_first_named() {
@@ -21,22 +21,63 @@ fn a_second_daemon_is_refused_and_the_first_named() {
     network.assert_untouched();
 }
 
+/// The XDP program on the protected interface.
+fn xdp_id(network: &Network) -> u32 {
+    network.links(|links, at| links.xdp(at).unwrap().unwrap().prog_id)
+}
+
 #[test]
-fn another_xdp_program_is_never_replaced() {
+fn another_xdp_program_is_named_and_never_replaced() {
     let network = Network::new();
-    let probe = QueueProbe::load().unwrap();
-    let mut other = Gate::load(&probe).unwrap();
-    network
-        .near
-        .run(|| other.attach(network.ifindex, NEAR, AttachRequest::Native))
-        .unwrap()
-        .unwrap();
-    let id = |network: &Network| network.links(|links, at| links.xdp(at).unwrap().unwrap().prog_id);
-    let before = id(&network);
+    let mut other = DoNothing::load().unwrap();
+    for (mode, name) in [(AttachMode::Native, "native"), (AttachMode::Generic, "generic")] {
+        network.near.run(|| other.attach(network.ifindex, NEAR, mode)).unwrap().unwrap();
+        let before = xdp_id(&network);
+        for attach in ["auto", "native", "generic"] {
+            let refusal = failure(&network.weir(&["run", NEAR, "--attach", attach]), 1);
+            for expected in [
+                format!("weir_nothing (id {before}, {name}, attached by link"),
+                format!("of pid {})", std::process::id()),
+                "`--attach tc`".into(),
+            ] {
+                assert!(refusal.contains(&expected), "{expected}: {refusal}");
+            }
+        }
+        assert_eq!(xdp_id(&network), before);
+        other.detach();
+    }
+    network.assert_untouched();
+}
+
+#[test]
+fn a_program_attached_by_netlink_has_its_own_remedy() {
+    let network = Network::new();
+    let other = DoNothing::load().unwrap();
+    network.near.run(|| other.attach_by_netlink(network.ifindex)).unwrap().unwrap();
+    let before = xdp_id(&network);
     let refusal = failure(&network.weir(&["run", NEAR]), 1);
-    assert!(refusal.contains(&format!("id {before}")), "{refusal}");
-    assert!(refusal.contains("xdp off"), "{refusal}");
-    assert_eq!(id(&network), before);
+    let expected = format!("weir_nothing (id {before}, native, attached by netlink)");
+    assert!(refusal.contains(&expected), "{refusal}");
+    assert!(refusal.contains("`ip link set dev near xdpdrv off`"), "{refusal}");
+    assert_eq!(xdp_id(&network), before);
+    let remedy = ["link", "set", "dev", NEAR, "xdpdrv", "off"];
+    let removed = network.near.run(|| Command::new("ip").args(remedy).status().unwrap()).unwrap();
+    assert!(removed.success());
+    network.assert_untouched();
+}
+
+#[test]
+fn tc_runs_beside_another_xdp_program() {
+    let network = Network::new();
+    let mut other = DoNothing::load().unwrap();
+    network.near.run(|| other.attach(network.ifindex, NEAR, AttachMode::Native)).unwrap().unwrap();
+    let before = xdp_id(&network);
+    for attach in ["tc", "clsact"] {
+        let daemon = Daemon::start(&network, &["--attach", attach]);
+        assert_eq!(xdp_id(&network), before);
+        daemon.interrupt();
+        assert_eq!(xdp_id(&network), before);
+    }
     other.detach();
     network.assert_untouched();
 }
@@ -86,7 +127,7 @@ fn without_sys_admin_the_gate_still_works() {
     // /sys shows the host's interfaces then, not this namespace's: threading is out of reach.
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set", "-sys_admin", "--inh-caps", "-all", WEIR, "run", NEAR]);
-    command.args(["--quiet"]).stderr(std::process::Stdio::null());
+    command.args(["--quiet", "--attach", "native"]).stderr(std::process::Stdio::null());
     let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
     wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
     assert!(network.interface_status()["not_threaded"].is_string());

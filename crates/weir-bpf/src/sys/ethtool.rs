@@ -11,8 +11,10 @@ use crate::error::{Error, Result};
 
 const SIOCETHTOOL: rustix::ioctl::Opcode = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_SGRO: u32 = 0x2c;
+const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
 /// `struct ifreq` as ethtool uses it: a name and a pointer in a union of 24 bytes.
 #[repr(C)]
@@ -47,7 +49,7 @@ struct DriverInfo {
 unsafe trait Argument {}
 
 #[allow(unsafe_code)]
-// SAFETY: two u32, as `struct ethtool_value`; used with ETHTOOL_GGRO and ETHTOOL_SGRO.
+// SAFETY: two u32, as `struct ethtool_value`; used with commands that take one.
 unsafe impl Argument for Value {}
 
 #[allow(unsafe_code)]
@@ -75,6 +77,18 @@ pub fn gro(ifname: &str) -> Result<bool> {
 pub fn set_gro(ifname: &str, on: bool) -> Result<()> {
     let mut value = Value { command: ETHTOOL_SGRO, data: on.into() };
     call("set the receive offload of", ifname, &mut value)
+}
+
+/// Whether VLAN tags of received frames may be removed before an XDP program sees the frame
+/// (`rx-vlan-offload`), for an interface of the calling thread's network namespace.
+///
+/// # Errors
+///
+/// As [`gro`].
+pub fn removes_vlan_tags(ifname: &str) -> Result<bool> {
+    let mut value = Value { command: ETHTOOL_GFLAGS, data: 0 };
+    call("read the VLAN offload of", ifname, &mut value)?;
+    Ok(value.data & ETH_FLAG_RXVLAN != 0)
 }
 
 /// Name of the driver (`veth`, `virtio_net`, ...) of an interface of the calling thread's network
@@ -131,6 +145,15 @@ mod tests {
                 set_gro("tool", on).unwrap();
                 assert_eq!(gro("tool").unwrap(), on);
             }
+        });
+    }
+
+    #[test]
+    fn vlan_offload_is_told() {
+        Sandbox::new().run(|| {
+            Links::open().unwrap().create_veth("tool", "peer", None).unwrap();
+            assert!(removes_vlan_tags("tool").unwrap());
+            assert!(!removes_vlan_tags("lo").unwrap());
         });
     }
 

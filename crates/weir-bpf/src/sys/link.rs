@@ -31,7 +31,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Must not be used or dropped on a thread of another asynchronous runtime.
 #[derive(Debug)]
 pub struct Links {
-    handle: Handle,
+    pub(super) handle: Handle,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -268,7 +268,7 @@ impl Links {
         })
     }
 
-    fn ask<T>(
+    pub(super) fn ask<T>(
         &self,
         operation: &'static str,
         object: impl Fn() -> String,
@@ -292,7 +292,7 @@ impl Links {
     }
 }
 
-fn object(ifindex: IfIndex) -> String {
+pub(super) fn object(ifindex: IfIndex) -> String {
     format!("interface number {}", ifindex.0)
 }
 

@@ -5,6 +5,7 @@
 //! or written to `/proc/sys/net`, sysfs or netlink follows it.
 
 pub mod caps;
+pub mod divert;
 #[cfg(feature = "seeded-defects")]
 pub mod encap;
 pub mod ethtool;
@@ -19,7 +20,9 @@ pub mod packet;
 pub mod sched;
 pub mod shared;
 pub mod snmp;
+mod sockopt;
 pub mod sysfs;
+pub(crate) mod tc;
 pub mod watch;
 
 #[cfg(test)]

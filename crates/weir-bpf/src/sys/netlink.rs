@@ -1,5 +1,5 @@
-//! The little of netlink that rtnetlink does not cover: generic netlink requests and raw
-//! notifications.
+//! The little of netlink that rtnetlink does not cover: generic netlink and netfilter requests, dumps of
+//! which no message may be lost for being unknown, and raw notifications.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -17,7 +17,10 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
+/// In an answer: what is dumped has changed meanwhile.
+const NLM_F_DUMP_INTR: u16 = 0x10;
 const NLM_F_DUMP: u16 = 0x300;
+const HEADER_BYTES: usize = 16;
 const GENL_HEADER_BYTES: usize = 4;
 const GENL_ID_CTRL: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
@@ -31,9 +34,10 @@ pub(super) struct Socket {
     buffer: Vec<u8>,
 }
 
-/// One message of a datagram: its type and what follows the header.
+/// One message of a datagram: its type, its flags and what follows the header.
 pub(super) struct Message<'a> {
     pub(super) kind: u16,
+    pub(super) flags: u16,
     pub(super) payload: &'a [u8],
 }
 
@@ -72,26 +76,45 @@ impl Socket {
         dump: bool,
         attributes: &[u8],
     ) -> rustix::io::Result<Vec<Vec<u8>>> {
+        let mut body = vec![command, 1, 0, 0]; // version 1, reserved
+        body.extend(attributes);
+        let mut answers = Vec::new();
+        for (kind, answer) in self.ask(family, dump, &body)? {
+            if kind == family {
+                answers.push(answer.get(GENL_HEADER_BYTES..).ok_or(Errno::BADMSG)?.to_vec());
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Sends a request and collects its answers: the type of each, and what follows its header.
+    ///
+    /// `INTR` if what was dumped has changed meanwhile, so that it may be incomplete.
+    pub(super) fn ask(
+        &mut self,
+        kind: u16,
+        dump: bool,
+        body: &[u8],
+    ) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
         let flags = NLM_F_REQUEST | if dump { NLM_F_DUMP } else { NLM_F_ACK };
-        let request = generic(family, command, flags, attributes);
+        let request = with_header(kind, flags, body);
         sendto(&self.fd, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
         let mut answers = Vec::new();
+        let mut interrupted = false;
         loop {
-            for Message { kind, payload } in self.receive()? {
+            for Message { kind, flags, payload } in self.receive()? {
+                interrupted |= dump && flags & NLM_F_DUMP_INTR != 0;
                 match kind {
                     // Both begin with an error number, negative or zero.
                     NLMSG_ERROR | NLMSG_DONE => {
                         return match number(payload).map(u32::cast_signed) {
+                            Some(0) if interrupted => Err(Errno::INTR),
                             Some(0) => Ok(answers),
                             Some(code) => Err(Errno::from_raw_os_error(code.saturating_neg())),
                             None => Err(Errno::BADMSG),
                         };
                     }
-                    kind if kind == family => {
-                        let body = payload.get(GENL_HEADER_BYTES..).ok_or(Errno::BADMSG)?;
-                        answers.push(body.to_vec());
-                    }
-                    _ => {}
+                    kind => answers.push((kind, payload.to_vec())),
                 }
             }
         }
@@ -146,16 +169,14 @@ fn is_kernel(address: SocketAddrAny) -> bool {
     SocketAddrNetlink::try_from(address).is_ok_and(|address| address.pid() == 0)
 }
 
-fn generic(family: u16, command: u8, flags: u16, attributes: &[u8]) -> Vec<u8> {
-    const HEADERS_BYTES: usize = 16 + GENL_HEADER_BYTES;
-    let bytes = u32::try_from(HEADERS_BYTES + attributes.len()).unwrap_or(u32::MAX);
-    let mut request = Vec::with_capacity(HEADERS_BYTES + attributes.len());
+fn with_header(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+    let bytes = u32::try_from(HEADER_BYTES + body.len()).unwrap_or(u32::MAX);
+    let mut request = Vec::with_capacity(HEADER_BYTES + body.len());
     request.extend(bytes.to_ne_bytes());
-    request.extend(family.to_ne_bytes());
+    request.extend(kind.to_ne_bytes());
     request.extend(flags.to_ne_bytes());
     request.extend([0; 8]); // sequence number and port: one request at a time, kernel's choice
-    request.extend([command, 1, 0, 0]); // version 1, reserved
-    request.extend(attributes);
+    request.extend(body);
     request
 }
 
@@ -165,7 +186,8 @@ fn messages(mut datagram: &[u8]) -> Option<Vec<Message<'_>>> {
     while !datagram.is_empty() {
         let message = NetlinkBuffer::new_checked(datagram).ok()?;
         let (kind, bytes) = (message.message_type(), message.length() as usize);
-        found.push(Message { kind, payload: datagram.get(16..bytes)? });
+        let payload = datagram.get(HEADER_BYTES..bytes)?;
+        found.push(Message { kind, flags: message.flags(), payload });
         datagram = datagram.get(bytes.next_multiple_of(4)..).unwrap_or_default();
     }
     Some(found)
@@ -187,8 +209,8 @@ mod tests {
 
     #[test]
     fn a_datagram_splits_into_its_messages() {
-        let mut datagram = generic(20, 1, 0, &[1, 2, 3, 4]);
-        datagram.extend(generic(21, 2, 0, &[]));
+        let mut datagram = with_header(20, 0, &[1, 1, 0, 0, 1, 2, 3, 4]);
+        datagram.extend(with_header(21, 0, &[2, 1, 0, 0]));
         let found = messages(&datagram).unwrap();
         assert_eq!(found.iter().map(|message| message.kind).collect::<Vec<_>>(), [20, 21]);
         assert_eq!(found[0].payload.len(), 8);

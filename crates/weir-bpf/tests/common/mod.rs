@@ -73,6 +73,17 @@ impl Network {
         Self { near, far, near_ifindex, far_ifindex, near_mac, far_mac, names }
     }
 
+    /// Gives the far end, which otherwise only sends what a generator makes, an address of its own.
+    pub fn make_far_a_host(&self) {
+        let make = || {
+            let links = Links::open().unwrap();
+            links.add_address(self.far_ifindex, FAR_IP4.parse().unwrap(), 24).unwrap();
+            let near = NEAR_IP4.parse().unwrap();
+            links.add_neighbour(self.far_ifindex, near, self.near_mac).unwrap();
+        };
+        self.far.run(make).unwrap();
+    }
+
     /// A UDP socket of the host under test.
     pub fn bind(&self, address: &str, port: u16) -> UdpSocket {
         let address = SocketAddr::new(address.parse::<IpAddr>().unwrap(), port);

@@ -1,7 +1,7 @@
 //! The tables of a report, made once: for the terminal and for the page.
 
 use super::units::{ABSENT, age, clean, count, percent, plural, rate, rates};
-use crate::results::{BystanderPoint, Experiment, Point};
+use crate::results::{BystanderPoint, Experiment, Goal, Point};
 
 /// Asked for and really sent may differ by this share before a point says so.
 const SHORTFALL: f64 = 0.05;
@@ -12,21 +12,26 @@ const MARKED: &str = "*";
 const SHORT: &str = "!";
 
 /// One table.
-pub(super) struct Grid {
+pub struct Grid {
+    /// Over the table.
     pub title: &'static str,
     /// One line under the title.
     pub note: &'static str,
+    /// Names of the columns.
     pub head: Vec<String>,
+    /// Below them.
     pub rows: Vec<Row>,
     /// So many leading columns are text; the others are figures.
     pub text_columns: usize,
+    /// Under the table.
     pub footnotes: Vec<String>,
 }
 
 /// A line of a [`Grid`].
-pub(super) enum Row {
+pub enum Row {
     /// A heading over the rows that follow.
     Group(String),
+    /// A cell for each column.
     Cells(Vec<String>),
 }
 
@@ -37,7 +42,7 @@ pub(super) fn grids(experiment: &Experiment) -> Vec<Grid> {
         ended(experiment),
         bystander(experiment),
         summary(experiment),
-        goals(experiment),
+        goals_grid(&experiment.goals),
     ]
     .into_iter()
     .filter(|grid| !grid.rows.is_empty())
@@ -188,8 +193,8 @@ fn summary(experiment: &Experiment) -> Grid {
 }
 
 /// What was wanted and what was got.
-fn goals(experiment: &Experiment) -> Grid {
-    let rows = experiment.goals.iter().map(|goal| {
+pub(super) fn goals_grid(goals: &[Goal]) -> Grid {
+    let rows = goals.iter().map(|goal| {
         let verdict = if goal.met { "met" } else { "NOT met" };
         Row::Cells(vec![verdict.to_owned(), clean(&goal.name), clean(&goal.want), clean(&goal.got)])
     });
@@ -203,14 +208,17 @@ fn goals(experiment: &Experiment) -> Grid {
     }
 }
 
-/// Whether every packet of every trial is in some counter.
-pub(super) fn accounting(experiment: &Experiment) -> String {
-    let trials = &experiment.trials;
-    let offered: u128 = trials.iter().map(|trial| u128::from(trial.ledger.offered)).sum();
-    let lost: u128 =
-        trials.iter().map(|trial| u128::from(trial.ledger.unaccounted.unsigned_abs())).sum();
-    let trials = plural(trials.len(), "trial");
-    if experiment.trials.is_empty() {
+/// Whether every packet is in some counter: of each trial how many were offered, and how many of
+/// those are in none.
+pub(super) fn packets_accounted(ledgers: impl Iterator<Item = (u64, i64)>) -> String {
+    let (mut count_of_trials, mut offered, mut lost) = (0, 0_u128, 0_u128);
+    for (sent, unaccounted) in ledgers {
+        count_of_trials += 1;
+        offered += u128::from(sent);
+        lost += u128::from(unaccounted.unsigned_abs());
+    }
+    let trials = plural(count_of_trials, "trial");
+    if count_of_trials == 0 {
         "No trial is recorded, so no packet is accounted for.".to_owned()
     } else if lost == 0 {
         format!("All {} packets offered in {trials} are accounted for.", count(offered))
@@ -304,6 +312,6 @@ fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-fn strings<const N: usize>(texts: [&str; N]) -> Vec<String> {
+pub(super) fn strings<const N: usize>(texts: [&str; N]) -> Vec<String> {
     texts.map(str::to_owned).into()
 }

@@ -7,16 +7,15 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::ReportError;
-use super::html::page;
-use super::plot::plot_svg;
-use crate::results::{Experiment, SCHEMA};
+use super::html::{page, views};
+use crate::results::{Outcome, SCHEMA};
 
 /// The page of a results directory.
 const PAGE: &str = "report.html";
 const REMEDY_WRITE: &str = "give `--out` a directory that you may write to, with room in it";
 const REMEDY_READ: &str = "give a results directory that you may read, as `--out` made it";
 
-/// Writes `<experiment>.json`, `<experiment>.svg` and `report.html` into `dir`, which is made if
+/// Writes `<experiment>.json`, `<experiment>.svg` (of an experiment that has a drawing) and `report.html` into `dir`, which is made if
 /// need be, and returns their paths. Each file appears whole or not at all.
 ///
 /// The page covers every result in `dir`, this one first, so that several experiments may share a
@@ -26,27 +25,29 @@ const REMEDY_READ: &str = "give a results directory that you may read, as `--out
 ///
 /// [`ReportError::Name`] or [`ReportError::Figures`] if the experiment cannot be kept, before
 /// anything is written; [`ReportError::File`] if the file system refuses.
-pub fn write(experiment: &Experiment, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
-    check_name(&experiment.experiment)?;
+pub fn write(experiment: &Outcome, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    check_name(experiment.name())?;
     let text = json(experiment)?;
-    let svg = plot_svg(experiment)?;
-    let paths = [
-        dir.join(json_name(experiment)),
-        dir.join(format!("{}.svg", experiment.experiment)),
-        dir.join(PAGE),
-    ];
+    let figure = experiment.view().figure()?;
+    let (kept, page_path) = (dir.join(json_name(experiment)), dir.join(PAGE));
+    let mut paths = vec![kept.clone()];
     fs::create_dir_all(dir).map_err(file_error("create the directory", dir, REMEDY_WRITE))?;
-    replace(&paths[0], &text)?;
-    replace(&paths[1], &svg)?;
+    replace(&kept, &text)?;
+    if let Some(figure) = figure {
+        let path = dir.join(format!("{}.svg", experiment.name()));
+        replace(&path, &figure.svg)?;
+        paths.push(path);
+    }
     let (mut experiments, mut left_out) = (vec![experiment.clone()], Vec::new());
-    for path in results(dir)?.iter().filter(|path| **path != paths[0]) {
+    for path in results(dir)?.iter().filter(|path| **path != kept) {
         match read_file(path) {
             Ok(other) => experiments.push(other),
             Err(error) => left_out.push(error),
         }
     }
-    replace(&paths[2], &page(&experiments, &left_out)?)?;
-    Ok(paths.into())
+    replace(&page_path, &page(&views(&experiments), &left_out)?)?;
+    paths.push(page_path);
+    Ok(paths)
 }
 
 /// Writes `report.html` of these experiments into `dir` and returns its path.
@@ -55,9 +56,9 @@ pub fn write(experiment: &Experiment, dir: &Path) -> Result<Vec<PathBuf>, Report
 ///
 /// [`ReportError::File`] if the file system refuses, [`ReportError::Plot`] if a drawing cannot be
 /// made.
-pub fn write_page(experiments: &[Experiment], dir: &Path) -> Result<PathBuf, ReportError> {
+pub fn write_page(experiments: &[Outcome], dir: &Path) -> Result<PathBuf, ReportError> {
     let path = dir.join(PAGE);
-    replace(&path, &page(experiments, &[])?)?;
+    replace(&path, &page(&views(experiments), &[])?)?;
     Ok(path)
 }
 
@@ -68,7 +69,7 @@ pub fn write_page(experiments: &[Experiment], dir: &Path) -> Result<PathBuf, Rep
 /// [`ReportError::Empty`] where there is none, [`ReportError::Malformed`] or
 /// [`ReportError::Schema`] for a file that is not a result of this weir, [`ReportError::File`] if
 /// the file system refuses.
-pub fn read(dir: &Path) -> Result<Vec<Experiment>, ReportError> {
+pub fn read(dir: &Path) -> Result<Vec<Outcome>, ReportError> {
     let paths = results(dir)?;
     if paths.is_empty() {
         return Err(ReportError::Empty { dir: dir.to_owned() });
@@ -77,8 +78,8 @@ pub fn read(dir: &Path) -> Result<Vec<Experiment>, ReportError> {
 }
 
 /// The file that keeps this experiment.
-pub(super) fn json_name(experiment: &Experiment) -> String {
-    format!("{}.json", experiment.experiment)
+fn json_name(experiment: &Outcome) -> String {
+    format!("{}.json", experiment.name())
 }
 
 /// Only plain names: one read from a foreign file must not lead out of the directory.
@@ -93,13 +94,13 @@ fn check_name(name: &str) -> Result<(), ReportError> {
 
 /// The JSON, read back to be sure of it: a figure that is not finite is written as `null`, which
 /// would be found out only when the file is next read.
-pub fn json(experiment: &Experiment) -> Result<String, ReportError> {
+pub fn json(experiment: &Outcome) -> Result<String, ReportError> {
     let failed = |cause: serde_json::Error| ReportError::Figures {
-        experiment: experiment.experiment.clone(),
+        experiment: experiment.name().to_owned(),
         problem: cause.to_string(),
     };
     let mut json = serde_json::to_string_pretty(experiment).map_err(failed)?;
-    serde_json::from_str::<Experiment>(&json).map_err(failed)?;
+    experiment.check_reads_back(&json).map_err(failed)?;
     json.push('\n');
     Ok(json)
 }
@@ -118,11 +119,16 @@ fn results(dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
     Ok(paths)
 }
 
-fn read_file(path: &Path) -> Result<Experiment, ReportError> {
+fn read_file(path: &Path) -> Result<Outcome, ReportError> {
     /// What every schema has, whatever else it holds.
     #[derive(Deserialize)]
     struct Versioned {
         schema: u32,
+    }
+    /// What every result of this schema has.
+    #[derive(Deserialize)]
+    struct Named {
+        experiment: String,
     }
 
     let json = fs::read(path).map_err(file_error("read", path, REMEDY_READ))?;
@@ -138,7 +144,8 @@ fn read_file(path: &Path) -> Result<Experiment, ReportError> {
     if schema != SCHEMA {
         return Err(ReportError::Schema { path: path.to_owned(), found: schema });
     }
-    serde_json::from_slice(&json).map_err(malformed)
+    let Named { experiment } = serde_json::from_slice(&json).map_err(malformed)?;
+    Outcome::parse(&experiment, &json).map_err(malformed)
 }
 
 /// Puts `text` at `path` in one step: a reader sees the old file or the new one.

@@ -1,28 +1,12 @@
 //! The report as one page that needs nothing else.
 
-use super::content::{Grid, Row, accounting, grids};
-use super::plot::plot_svg;
-use super::sentence::sentence;
-use super::units::{clean, plural};
-use super::{ReportError, json_name};
-use crate::results::Experiment;
+use super::ReportError;
+use super::content::{Grid, Row};
+use super::units::clean;
+use super::view::{Head, View};
+use crate::results::Outcome;
 
 const STYLE: &str = include_str!("style.css");
-
-/// What the words of the tables mean.
-const HOW_TO_READ: &str = "\
-<section id=\"how-to-read\"><h2>How to read it</h2>\
-<p>Every packet that is offered ends in exactly one place. A <dfn>NIC drop</dfn> is lost at the \
-full receive ring and costs the tested CPU nothing; a <dfn>discarded</dfn> packet is dropped at \
-weir&#39;s gate, before the kernel builds anything for it; a <dfn>late drop</dfn> is lost in the \
-backlog or at the full socket, after the CPU has done most of its work for nothing; the others \
-are <dfn>delivered</dfn>.</p>\
-<p>The <dfn>MLFRR</dfn> (maximum loss-free receive rate) is the highest offered rate with at \
-most 0.5&nbsp;% loss (PDR); <dfn>NDR</dfn> is the highest without any. <dfn>Retained</dfn> is \
-what is delivered at the highest offered rate as a share of the mode&#39;s own peak: near 0 it \
-is receive livelock, 100&nbsp;% is ideal. <dfn>Age</dfn> is the time from a packet&#39;s sending \
-to its delivery. Compare modes within one run; absolute figures belong to this machine.</p>\
-</section>";
 
 /// One experiment as a self-contained page: inline style and drawing, no outside reference, for
 /// light and dark screens. Every string of the experiment is escaped.
@@ -30,8 +14,8 @@ to its delivery. Compare modes within one run; absolute figures belong to this m
 /// # Errors
 ///
 /// [`ReportError::Plot`] if the drawing cannot be made.
-pub fn html(experiment: &Experiment) -> Result<String, ReportError> {
-    html_all(std::slice::from_ref(experiment))
+pub fn html(experiment: &dyn View) -> Result<String, ReportError> {
+    page(&[experiment], &[])
 }
 
 /// Several experiments as one page, in the order given, as [`html`] does one.
@@ -39,16 +23,21 @@ pub fn html(experiment: &Experiment) -> Result<String, ReportError> {
 /// # Errors
 ///
 /// [`ReportError::Plot`] if a drawing cannot be made.
-pub fn html_all(experiments: &[Experiment]) -> Result<String, ReportError> {
-    page(experiments, &[])
+pub fn html_all(experiments: &[Outcome]) -> Result<String, ReportError> {
+    page(&views(experiments), &[])
+}
+
+/// Several results as the reports see them.
+pub(super) fn views(experiments: &[Outcome]) -> Vec<&dyn View> {
+    experiments.iter().map(Outcome::view).collect()
 }
 
 /// The page, with a list of files that were left out and why.
 pub(super) fn page(
-    experiments: &[Experiment],
+    experiments: &[&dyn View],
     left_out: &[ReportError],
 ) -> Result<String, ReportError> {
-    let names: Vec<String> = experiments.iter().map(|e| escape(&e.experiment)).collect();
+    let names: Vec<String> = experiments.iter().map(|e| escape(e.head().experiment)).collect();
     let mut body = String::new();
     if experiments.len() > 1 {
         body.push_str("<nav aria-label=\"Experiments\"><ul>");
@@ -64,47 +53,61 @@ pub(super) fn page(
         ));
     }
     for (position, experiment) in experiments.iter().enumerate() {
-        body.push_str(&article(position, experiment)?);
+        body.push_str(&article(position, *experiment)?);
     }
+    body.push_str("<section id=\"how-to-read\"><h2>How to read it</h2>");
+    let mut explained = Vec::new();
+    for text in experiments.iter().map(|experiment| experiment.how_to_read()) {
+        if !explained.contains(&text) {
+            body.push_str(text);
+            explained.push(text);
+        }
+    }
+    body.push_str("</section>");
     Ok(format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>weir lab: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         {body}{HOW_TO_READ}\n</main>\n</body>\n</html>\n",
+         {body}\n</main>\n</body>\n</html>\n",
         names.join(", ")
     ))
 }
 
-fn article(position: usize, experiment: &Experiment) -> Result<String, ReportError> {
-    let name = escape(&experiment.experiment);
+fn article(position: usize, experiment: &dyn View) -> Result<String, ReportError> {
+    let head = experiment.head();
+    let name = escape(head.experiment);
     // A figure stays with its percent sign.
-    let sentence = escape(&sentence(experiment)).replace(" %", "&nbsp;%");
-    let quick = if experiment.quick { ", quick run: few repeats" } else { "" };
+    let sentence = escape(&experiment.sentence()).replace(" %", "&nbsp;%");
+    let quick = if head.quick { ", quick run: few repeats" } else { "" };
     let mut text = format!(
         "<article id=\"experiment-{position}\">\n<header><p class=\"kicker\">weir lab</p>\
          <h1>{name}</h1>\n<p class=\"lead\">{sentence}</p>\n<p class=\"meta\">{}, {:.0} s{quick}, \
          weir {}</p></header>\n",
-        escape(&experiment.started_at),
-        experiment.duration_s,
-        escape(&experiment.weir_version),
+        escape(head.started_at),
+        head.duration_s,
+        escape(head.weir_version),
     );
-    for warning in &experiment.warnings {
+    for warning in head.warnings {
         text.push_str(&format!("<p class=\"warning\">{}</p>\n", escape(warning)));
     }
-    text.push_str(&format!(
-        "<figure role=\"img\" aria-label=\"Delivered by offered rate. {sentence}\">\n{}</figure>\n",
-        plot_svg(experiment)?
-    ));
-    for grid in grids(experiment) {
+    if let Some(figure) = experiment.figure()? {
+        text.push_str(&format!(
+            "<figure role=\"img\" aria-label=\"{} {sentence}\">\n{}</figure>\n",
+            escape(figure.label),
+            figure.svg
+        ));
+    }
+    for grid in experiment.grids() {
         text.push_str(&table(&grid));
     }
-    text.push_str(&format!("<p class=\"accounting\">{}</p>\n", escape(&accounting(experiment))));
-    text.push_str(&setup(experiment));
-    text.push_str(&machine(experiment));
+    text.push_str(&format!("<p class=\"accounting\">{}</p>\n", escape(&experiment.accounting())));
+    if let Some(places) = experiment.places() {
+        text.push_str(&table(&places));
+    }
+    text.push_str(&machine(&head, experiment.facts()));
     text.push_str(&format!(
-        "<p class=\"meta\">Raw data: <code>{}</code>, beside this page.</p>\n</article>\n",
-        escape(&json_name(experiment))
+        "<p class=\"meta\">Raw data: <code>{name}.json</code>, beside this page.</p>\n</article>\n",
     ));
     Ok(text)
 }
@@ -146,43 +149,9 @@ fn table(grid: &Grid) -> String {
     text
 }
 
-/// What ran on which CPU, per mode.
-fn setup(experiment: &Experiment) -> String {
-    let rows: Vec<Row> = experiment
-        .setup
-        .iter()
-        .map(|(mode, setup)| {
-            Row::Cells(vec![
-                mode.to_string(),
-                clean(&setup.driver_poll),
-                clean(&setup.protocol),
-                clean(&setup.gate),
-                clean(&setup.application),
-                clean(&setup.attach),
-                if setup.gro { "on" } else { "off" }.to_owned(),
-                clean(&setup.rps_cpus),
-            ])
-        })
-        .collect();
-    if rows.is_empty() {
-        return String::new();
-    }
-    let head = ["mode", "driver poll", "IP and UDP", "gate", "application", "XDP", "GRO", "RPS"]
-        .map(str::to_owned)
-        .into();
-    table(&Grid {
-        title: "What ran where",
-        note: "The CPU and context of each part, and the receiving interface's settings.",
-        head,
-        rows,
-        text_columns: 8,
-        footnotes: Vec::new(),
-    })
-}
-
 /// The machine, its settings, the application and its packets.
-fn machine(experiment: &Experiment) -> String {
-    let (machine, workload) = (&experiment.machine, &experiment.workload);
+fn machine(head: &Head<'_>, workload: Vec<(&'static str, String)>) -> String {
+    let machine = head.machine;
     let unknown = || "unknown".to_owned();
     let mitigations: Vec<String> =
         machine.mitigations.iter().map(|(name, state)| format!("{name}: {state}")).collect();
@@ -217,30 +186,9 @@ fn machine(experiment: &Experiment) -> String {
                 if machine.shared_core { ", threads of one core" } else { "" }
             ),
         ),
-        (
-            "Application",
-            format!(
-                "{}, {}, {}-byte payload",
-                workload.application, workload.packets, workload.payload_bytes
-            ),
-        ),
-        (
-            "Receive buffer",
-            format!(
-                "{} bytes, which hold {} on this path",
-                workload.rcvbuf_bytes,
-                plural(workload.queue_depth_packets as usize, "packet")
-            ),
-        ),
-        (
-            "Generator's top",
-            workload.generator_top_pps.map_or("not tried".to_owned(), |top| {
-                format!("{} packets/s", super::units::rate(top))
-            }),
-        ),
     ];
     let mut text = String::from("<section><h2>Machine and workload</h2>\n<dl>\n");
-    for (name, fact) in facts {
+    for (name, fact) in facts.into_iter().chain(workload) {
         text.push_str(&format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(&fact)));
     }
     text.push_str("</dl></section>\n");

@@ -1,5 +1,5 @@
-//! What a reader gets of an [`Experiment`](crate::results::Experiment): a table for the terminal, a plot, a page, one
-//! sentence, and the files of a results directory.
+//! What a reader gets of an [`Outcome`](crate::results::Outcome): a table for the terminal, a plot, a
+//! page, one sentence, and the files of a results directory.
 //!
 //! Nothing here measures. All of it is a function of the recorded figures, so `weir lab report`
 //! gives the same from a file as `weir lab run` gave.
@@ -7,26 +7,32 @@
 mod axis;
 mod content;
 mod files;
+
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod fixture_gate_cost;
+mod gate_cost;
 mod html;
 mod marker;
 mod plot;
 mod sentence;
+mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
 mod units;
+mod view;
 
 use std::path::PathBuf;
 
 pub use files::{json, read, write, write_page};
+pub use gate_cost::gate_cost_sentence;
 pub use html::{html, html_all};
 pub use plot::plot_svg;
 pub use sentence::sentence;
 pub use table::table;
-
-use files::json_name;
+pub use view::{Figure, Head, View};
 
 use crate::results::SCHEMA;
 

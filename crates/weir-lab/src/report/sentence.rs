@@ -110,7 +110,7 @@ fn kept(tops: &[AtTop<'_>]) -> String {
 }
 
 /// `On this kernel (6.18)`: the release's first two numbers, which is what people compare.
-fn kernel(release: &str) -> String {
+pub(super) fn kernel(release: &str) -> String {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     match (numbers.next(), numbers.next()) {
         (Some(major), Some(minor)) if !major.is_empty() && !minor.is_empty() => {

@@ -1,50 +1,46 @@
 //! The report for a terminal of 100 columns: plain text, no colour.
 
-use super::content::{Grid, Row, accounting, grids};
-use super::sentence::sentence;
+use super::content::{Grid, Row};
 use super::units::{clean, plural};
-use crate::results::Experiment;
+use super::view::{Head, View};
 
 /// Prose is broken here; tables of every mode stay within it too.
 const COLUMNS: usize = 100;
 
-/// The experiment as text: delivered by offered rate, where every other packet ended, the
-/// bystander, the summary, the goals, warnings and, last, one sentence.
-pub fn table(experiment: &Experiment) -> String {
+/// The experiment as text: its tables, the goals, warnings and, last, one sentence.
+pub fn table(experiment: &dyn View) -> String {
     let mut text = String::new();
-    for line in heading(experiment) {
+    let head = experiment.head();
+    for line in heading(&head, experiment.workload()) {
         wrap(&mut text, "", &line);
     }
-    for grid in grids(experiment) {
+    for grid in experiment.grids() {
         text.push('\n');
         draw(&mut text, &grid);
     }
     text.push('\n');
-    wrap(&mut text, "", &accounting(experiment));
-    if !experiment.warnings.is_empty() {
+    wrap(&mut text, "", &experiment.accounting());
+    if !head.warnings.is_empty() {
         text.push_str("\nWarnings\n");
-        for warning in &experiment.warnings {
+        for warning in head.warnings {
             wrap(&mut text, "  - ", &clean(warning));
         }
     }
     text.push('\n');
-    wrap(&mut text, "", &sentence(experiment));
+    wrap(&mut text, "", &experiment.sentence());
     text
 }
 
 /// What ran, and on what: three lines.
-fn heading(experiment: &Experiment) -> [String; 3] {
-    let (machine, workload) = (&experiment.machine, &experiment.workload);
-    let quick = if experiment.quick { ", quick" } else { "" };
+fn heading(head: &Head<'_>, workload: String) -> [String; 3] {
+    let machine = head.machine;
+    let quick = if head.quick { ", quick" } else { "" };
     let kind = if machine.virtual_machine { ", virtual machine" } else { "" };
     let hz = machine.hz.map_or_else(String::new, |hz| format!(", {hz} Hz"));
     [
         format!(
             "{}: weir {}, {}, {:.0} s{quick}",
-            experiment.experiment,
-            experiment.weir_version,
-            experiment.started_at,
-            experiment.duration_s
+            head.experiment, head.weir_version, head.started_at, head.duration_s
         ),
         format!(
             "Linux {}, {}, {}{kind}, preemption {}{hz}; tested on CPU {}, generator on CPU {}",
@@ -55,14 +51,7 @@ fn heading(experiment: &Experiment) -> [String; 3] {
             machine.sut_cpu,
             machine.generator_cpu
         ),
-        format!(
-            "{} of {}, {}-byte payload; receive buffer {} bytes, {} here",
-            workload.application,
-            workload.packets,
-            workload.payload_bytes,
-            workload.rcvbuf_bytes,
-            plural(workload.queue_depth_packets as usize, "packet")
-        ),
+        workload,
     ]
     .map(|line| clean(&line))
 }

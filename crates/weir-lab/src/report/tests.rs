@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::fixture::experiment;
+use super::fixture_gate_cost::gate_cost;
 use super::*;
-use crate::results::{Experiment, Mode, Point};
+use crate::results::{Experiment, Mode, Outcome, Point};
 
 /// A directory of this test's own, removed at its end.
 struct Scratch(PathBuf);
@@ -215,7 +216,8 @@ fn page_escapes_every_string() {
 
 #[test]
 fn page_needs_nothing_from_outside() {
-    let page = html_all(&[experiment(&Mode::ALL), experiment(&[Mode::Stock])]).unwrap();
+    let page =
+        html_all(&[experiment(&Mode::ALL).into(), experiment(&[Mode::Stock]).into()]).unwrap();
     let without = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
     for outside in ["http", "src=", "@import", "url(", "<link", "<script"] {
         assert!(!without.contains(outside), "{outside}");
@@ -229,7 +231,7 @@ fn page_needs_nothing_from_outside() {
 fn what_is_written_is_read_back() {
     let scratch = Scratch::new("write");
     let dir = scratch.0.join("made/on/the/way");
-    let written = experiment(&Mode::ALL);
+    let written = Outcome::from(experiment(&Mode::ALL));
     let paths = write(&written, &dir).unwrap();
     let names = ["udp-overload.json", "udp-overload.svg", "report.html"];
     assert_eq!(paths, names.map(|name| dir.join(name)));
@@ -242,10 +244,11 @@ fn what_is_written_is_read_back() {
 #[test]
 fn one_page_covers_a_shared_directory() {
     let scratch = Scratch::new("shared");
-    write(&experiment(&[Mode::Stock]), &scratch.0).unwrap();
+    write(&experiment(&[Mode::Stock]).into(), &scratch.0).unwrap();
     fs::write(scratch.0.join("broken.json"), "{").unwrap();
     let mut other = experiment(&[Mode::Weir]);
     other.experiment = "other".to_owned();
+    let other = Outcome::from(other);
     let paths = write(&other, &scratch.0).unwrap();
     let page = fs::read_to_string(&paths[2]).unwrap();
     assert!(page.contains("<h1>other</h1>") && page.contains("<h1>udp-overload</h1>"));
@@ -291,16 +294,84 @@ fn what_cannot_be_kept_is_refused_before_anything_is_written() {
     for name in ["", "../escape", "a/b", ".hidden"] {
         let mut named = experiment(&[Mode::Stock]);
         named.experiment = name.to_owned();
-        assert!(matches!(write(&named, &scratch.0), Err(ReportError::Name { .. })), "{name}");
+        assert!(
+            matches!(write(&named.into(), &scratch.0), Err(ReportError::Name { .. })),
+            "{name}"
+        );
     }
     let mut endless = experiment(&[Mode::Stock]);
     endless.duration_s = f64::NAN;
-    assert!(matches!(write(&endless, &scratch.0), Err(ReportError::Figures { .. })));
+    assert!(matches!(write(&endless.into(), &scratch.0), Err(ReportError::Figures { .. })));
     assert!(!scratch.0.exists());
     fs::write(&scratch.0, "a file in the way").unwrap();
-    let error = write(&experiment(&[Mode::Stock]), &scratch.0).unwrap_err().to_string();
+    let error = write(&experiment(&[Mode::Stock]).into(), &scratch.0).unwrap_err().to_string();
     assert!(error.starts_with("cannot create the directory"), "{error}");
     fs::remove_file(&scratch.0).unwrap();
+}
+
+/// On the machine of the other fixture.
+fn cost() -> crate::results::gate_cost::GateCost {
+    gate_cost(experiment(&[]).machine)
+}
+
+#[test]
+fn schema_of_gate_cost_is_kept() {
+    let mut cost = cost();
+    cost.machine.mitigations.clear();
+    insta::assert_json_snapshot!(cost);
+}
+
+#[test]
+fn table_of_gate_cost_fits_a_terminal_and_gives_no_figure_to_what_was_not_discarded() {
+    let text = table(&cost());
+    for line in text.lines() {
+        assert!(line.chars().count() <= 100, "{} columns: {line}", line.chars().count());
+    }
+    assert!(text.contains("not discarded") && text.contains("* the tested CPU's speed"), "{text}");
+    assert!(text.contains("All 500,000 packets offered in 1 trial are accounted for."), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn gate_cost_says_what_it_saw() {
+    let mut cost = cost();
+    assert_eq!(
+        sentence_of(&cost),
+        "On this kernel (6.18), discarding a udp4 packet costs 300 ns with the driver (c_gate; a \
+         bare XDP_DROP 90.0 ns), 30 % of the bare rate; the gate adds 110 ns to one that passes."
+    );
+    cost.summary.clear();
+    assert_eq!(sentence_of(&cost), "On this kernel (6.18), nothing was measured.");
+}
+
+fn sentence_of(cost: &crate::results::gate_cost::GateCost) -> String {
+    assert!(table(cost).contains("On this kernel (6.18), "));
+    gate_cost_sentence(cost)
+}
+
+#[test]
+fn gate_cost_is_written_read_back_and_shares_a_page() {
+    let scratch = Scratch::new("gate-cost");
+    write(&experiment(&[Mode::Stock]).into(), &scratch.0).unwrap();
+    let written = Outcome::from(cost());
+    let paths = write(&written, &scratch.0).unwrap();
+    // It has no drawing.
+    assert_eq!(paths, ["gate-cost.json", "report.html"].map(|name| scratch.0.join(name)));
+    assert_eq!(read(&scratch.0).unwrap()[0], written);
+    let page = fs::read_to_string(&paths[1]).unwrap();
+    assert!(page.contains("<h1>gate-cost</h1>") && page.contains("<h1>udp-overload</h1>"));
+    assert!(page.contains("c_gate") && page.contains("MLFRR") && page.contains("gate-cost.json"));
+    assert_well_formed(&page[page.find("<body>").unwrap()..page.find("</html>").unwrap()]);
+}
+
+#[test]
+fn a_result_of_no_known_experiment_is_refused_by_name() {
+    let scratch = Scratch::new("unknown");
+    fs::create_dir_all(&scratch.0).unwrap();
+    let file = scratch.0.join("other.json");
+    fs::write(&file, "{\"schema\": 1, \"experiment\": \"other\"}").unwrap();
+    let error = read(&scratch.0).unwrap_err().to_string();
+    assert!(error.contains("no experiment is named \"other\""), "{error}");
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use super::order::Search;
 use super::{BYSTANDER, Plan, SWEEP};
 use crate::results::{BystanderPoint, Experiment, Mode, Point, Summary, Trial};
 use crate::stats::{Bisection, median, median_of_some, spread};
-use crate::topology;
+use crate::warnings;
 
 /// A point is marked where the SUT's speed differs by more than this from the run's median.
 const SPEED_TOLERANCE: f64 = 0.05;
@@ -98,42 +98,22 @@ pub(super) fn summarise(points: &[Point], search: &Search) -> Summary {
 
 /// What a reader should know before trusting a figure.
 pub(super) fn warnings(experiment: &Experiment) -> Vec<String> {
-    let mut warnings = Vec::new();
     let points = || experiment.series.values().flatten();
     let marked = points().filter(|point| point.marked).count();
-    if marked > 0 {
-        warnings.push(format!(
-            "{marked} of {} points were measured while the CPU's speed differed by more than 5 % \
-             from the run's median (marked)",
-            points().count()
-        ));
-    }
     let stolen = points().map(|point| point.steal).fold(0.0, f64::max);
-    if stolen > 0.02 {
-        warnings.push(format!("the hypervisor took up to {:.0} % of the CPU", stolen * 100.0));
-    }
+    let mut all = warnings::measured((marked, points().count()), stolen);
     let missed = |trial: &&Trial| {
         let missed = trial.missed_by_generator as f64;
         missed > MISSED_TOLERANCE * (missed + trial.ledger.offered as f64)
     };
     let short = experiment.trials.iter().filter(missed).count();
     if short > 0 {
-        warnings.push(format!(
+        all.push(format!(
             "in {short} of {} trials the generator's CPU was elsewhere for more than 1 % of the \
              packets; those were not sent, and are not counted as offered",
             experiment.trials.len()
         ));
     }
-    if experiment.machine.shared_core {
-        warnings.push("generator and tested system share a core: each slows the other down".into());
-    }
-    if topology::another_runs() {
-        warnings.push("another lab ran on this machine at the same time".into());
-    }
-    if experiment.quick {
-        warnings.push(
-            "a quick run: 3 short trials per point; differences of a few percent are noise".into(),
-        );
-    }
-    warnings
+    all.extend(warnings::circumstances(&experiment.machine, experiment.quick));
+    all
 }

@@ -83,7 +83,8 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<Experiment> 
     progress.begin(plan.trials());
     let mut trials = Vec::new();
     let mut trial = |mode, purpose: &str, flood: Option<PacketsPerSec>, window| {
-        progress.step(mode, purpose, flood.map(|rate| rate.0));
+        let rate = flood.map_or("top rate".into(), |rate| format!("{:.0} k/s", rate.0 / 1000.0));
+        progress.step(format!("{purpose}: {mode}, {rate}"));
         let bystander = (purpose == BYSTANDER).then_some(BYSTANDER_PPS);
         let load = Load { flood, bystander, warm_up: plan.warm_up, window };
         let done = trial::run(&mut bench, mode, purpose, load, stop)?;

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use weir_bpf::attach::{AttachMode, DoNothing};
 use weir_bpf::counters::Counters;
-use weir_bpf::gate::{AttachRequest, Gate, Policy, QueueProbe};
+use weir_bpf::gate::{Gate, Policy};
+use weir_bpf::probe::QueueProbe;
 use weir_bpf::sys::sched;
 use weir_bpf::units::MacAddr;
 use weir_bpf::verdict::Defect;
@@ -20,28 +22,6 @@ pub enum Queues {
     Free,
     /// Some queues are full: whatever an application receives without weir, it receives with it.
     Full,
-}
-
-/// Where the gate is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    Native,
-    Generic,
-}
-
-impl Mode {
-    fn request(self) -> AttachRequest {
-        match self {
-            Self::Native => AttachRequest::Native,
-            Self::Generic => AttachRequest::Generic,
-        }
-    }
-
-    /// Any XDP program at all changes what a veth charges for a packet, so the world without weir gets a
-    /// program that does nothing where a queue's capacity matters.
-    fn changes_charges(self) -> bool {
-        true
-    }
 }
 
 /// What one application received with weir, and did not without it, or the other way round.
@@ -60,59 +40,62 @@ impl fmt::Display for Difference {
 pub struct Duel {
     pub with: World,
     pub without: World,
-    mode: Mode,
-    gate: Option<Gate>,
-    idle: Option<Gate>,
+    mode: AttachMode,
     probe: QueueProbe,
 }
 
 impl Duel {
-    pub fn new(mode: Mode) -> Self {
+    pub fn new(mode: AttachMode) -> Self {
         // The order in which things happen is the order in which they are done.
         sched::pin_current_thread(cpu()).unwrap();
         let probe = QueueProbe::load().expect("the test needs root");
         let (with, without) = (World::new(), World::new());
         sched::set_fifo_current_thread(2).unwrap();
-        let mut duel = Self { with, without, mode, gate: None, idle: None, probe };
+        let mut duel = Self { with, without, mode, probe };
         duel.set_defect(None);
         duel
     }
 
     /// Attaches the gate anew, with one of its rules broken or with none.
     pub fn set_defect(&mut self, defect: Option<Defect>) {
-        self.gate = None;
+        self.with.gate = None;
         let gate = match defect {
             Some(defect) => Gate::load_with_defect(&self.probe, defect),
             None => Gate::load(&self.probe),
         };
-        self.gate = Some(attach(&self.with, gate.unwrap(), self.mode, Policy::On));
+        let mut gate = gate.unwrap();
+        gate.configure(MacAddr(NEAR_MAC), Policy::On);
+        let own = NEAR_ADDRESSES.map(|address| address.parse().unwrap());
+        gate.set_addresses(&own, &["198.18.0.255".parse().unwrap()]).unwrap();
+        let ifindex = self.with.network.near_ifindex;
+        self.with.near(|| gate.attach(ifindex, "near", self.mode).unwrap());
+        self.with.network.poll_in_thread();
+        self.with.gate = Some(gate);
     }
 
+    /// Any XDP program at all changes what a veth charges for a packet. So, where the capacity of a queue
+    /// matters, the world without weir gets one that does nothing.
     fn set_idle(&mut self, wanted: bool) {
-        if wanted == self.idle.is_some() {
+        if wanted == self.without.idle.is_some() {
             return;
         }
-        if wanted {
-            let gate = Gate::load(&self.probe).unwrap();
-            self.idle = Some(attach(&self.without, gate, self.mode, Policy::Off));
-        } else {
-            self.idle = None;
-            self.without.network.poll_in_thread();
-        }
+        let idle = wanted.then(|| {
+            let mut idle = DoNothing::load().unwrap();
+            let ifindex = self.without.network.near_ifindex;
+            self.without.near(|| idle.attach(ifindex, "near", self.mode).unwrap());
+            idle
+        });
+        self.without.idle = idle;
+        self.without.network.poll_in_thread();
     }
 
     pub fn counters(&self) -> Counters {
-        self.gate.as_ref().unwrap().counters().unwrap()
-    }
-
-    /// Tells the gate that something may divert packets.
-    pub fn gate(&mut self) -> &mut Gate {
-        self.gate.as_mut().unwrap()
+        self.with.gate.as_ref().unwrap().counters().unwrap()
     }
 
     /// Runs a case in both worlds.
     pub fn run(&mut self, queues: Queues, case: impl Fn(&mut World)) -> Vec<Difference> {
-        self.set_idle(queues == Queues::Full && self.mode.changes_charges());
+        self.set_idle(queues == Queues::Full && self.mode.is_xdp());
         // One after the other: what the queue probe knows of a port, it knows of one world's.
         let log = |world: &mut World| {
             world.start_numbers();
@@ -121,15 +104,6 @@ impl Duel {
         };
         compare(queues, &log(&mut self.with), &log(&mut self.without))
     }
-}
-
-fn attach(world: &World, mut gate: Gate, mode: Mode, policy: Policy) -> Gate {
-    gate.configure(MacAddr(NEAR_MAC), policy);
-    let own = NEAR_ADDRESSES.map(|address| address.parse().unwrap());
-    gate.set_addresses(&own, &["198.18.0.255".parse().unwrap()]).unwrap();
-    world.near(|| gate.attach(world.network.near_ifindex, "near", mode.request()).unwrap());
-    world.network.poll_in_thread();
-    gate
 }
 
 type Logs = BTreeMap<&'static str, Log>;

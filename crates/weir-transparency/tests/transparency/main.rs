@@ -14,7 +14,8 @@ mod world;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use duel::{Difference, Duel, Mode, Queues};
+use duel::{Difference, Duel, Queues};
+use weir_bpf::attach::AttachMode;
 use weir_bpf::verdict::{Defect, Reason};
 
 /// One at a time: each has a CPU to itself.
@@ -32,7 +33,6 @@ fn directed_cases(duel: &mut Duel) -> String {
     let mut failures = String::new();
     for queues in [Queues::Free, Queues::Full] {
         for case in cases::all().into_iter().filter(|case| case.queues == queues) {
-            println!("{}", case.name);
             let differences = duel.run(queues, case.run);
             if !differences.is_empty() {
                 failures += &format!("\n  {}:{}", case.name, describe(&differences));
@@ -42,7 +42,7 @@ fn directed_cases(duel: &mut Duel) -> String {
     failures
 }
 
-fn nothing_is_lost(mode: Mode) {
+fn nothing_is_lost(mode: AttachMode) {
     let _turn = turn();
     let mut duel = Duel::new(mode);
     let mut failures = directed_cases(&mut duel);
@@ -65,12 +65,17 @@ fn nothing_is_lost(mode: Mode) {
 
 #[test]
 fn applications_receive_the_same_with_the_gate_in_the_driver() {
-    nothing_is_lost(Mode::Native);
+    nothing_is_lost(AttachMode::Native);
 }
 
 #[test]
 fn applications_receive_the_same_with_the_gate_in_the_stack() {
-    nothing_is_lost(Mode::Generic);
+    nothing_is_lost(AttachMode::Generic);
+}
+
+#[test]
+fn applications_receive_the_same_with_the_gate_at_tc() {
+    nothing_is_lost(AttachMode::Tcx);
 }
 
 /// How often a case is tried: what the gate has learned of a queue, it believes for 10 ms, and another
@@ -80,7 +85,7 @@ const ATTEMPTS: usize = 8;
 #[test]
 fn every_seeded_defect_is_caught() {
     let _turn = turn();
-    let mut duel = Duel::new(Mode::Native);
+    let mut duel = Duel::new(AttachMode::Native);
     let mut missed = Vec::new();
     for defect in Defect::ALL {
         duel.set_defect(Some(defect));
@@ -107,7 +112,7 @@ fn every_seeded_defect_is_caught() {
 #[ignore = "takes minutes; its output is in the docs"]
 fn table_of_cases_and_defects() {
     let _turn = turn();
-    let mut duel = Duel::new(Mode::Native);
+    let mut duel = Duel::new(AttachMode::Native);
     for defect in Defect::ALL {
         duel.set_defect(Some(defect));
         let caught: Vec<_> = cases::all()

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{Shutdown, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{MsgFlags, send};
 use socket2::Socket;
-use std::os::fd::AsRawFd;
+use weir_bpf::attach::DoNothing;
+use weir_bpf::gate::Gate;
 
 use crate::frame::{self, address, udp_packet};
-use crate::network::{Network, inside};
+use crate::network::{Network, inside, pipe};
 use crate::socket::{self, Udp};
 
 /// Frames sent in one go: with the three that end it, one NAPI poll (64).
@@ -31,7 +33,11 @@ enum App {
 }
 
 pub struct World {
+    /// The one with weir.
+    pub gate: Option<Gate>,
+    pub idle: Option<DoNothing>,
     pub network: Network,
+    translates: bool,
     sender: Socket,
     /// What reaches the peer's network: answers.
     far: [Socket; 2],
@@ -67,7 +73,10 @@ impl World {
         };
         let last = [last(&network.near), last(&network.beyond)];
         Self {
+            gate: None,
+            idle: None,
             network,
+            translates: false,
             sender,
             far,
             last,
@@ -90,9 +99,25 @@ impl World {
                 }
             }
         }
+        if std::mem::take(&mut self.translates) {
+            self.divert(false, "flush ruleset");
+        }
         self.answers.clear();
         self.run += 1;
         std::mem::take(&mut self.log)
+    }
+
+    /// Translates addresses by nftables' rules; as the daemon would, tells the gate that there are such.
+    pub fn translate(&mut self, rules: &str) {
+        self.translates = true;
+        self.divert(true, rules);
+    }
+
+    fn divert(&mut self, diverted: bool, rules: &str) {
+        self.near(|| pipe("nft", &["-f", "-"], rules));
+        if let Some(gate) = &mut self.gate {
+            gate.set_diverted(diverted);
+        }
     }
 
     /// A payload of a number of its own.

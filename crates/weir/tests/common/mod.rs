@@ -223,7 +223,8 @@ impl Drop for Network {
     }
 }
 
-/// A running `weir run near ...`. Dropping it kills it.
+/// A running `weir run near ...`. Dropping it kills it. Its gate is in the driver, as on a NIC, unless
+/// the test says where.
 pub struct Daemon {
     child: Child,
     lines: Receiver<String>,
@@ -248,6 +249,9 @@ impl Daemon {
     fn spawn(network: &Network, options: &[&str]) -> Self {
         let mut command = Command::new(WEIR);
         command.args(["run", NEAR, "--json"]).args(options);
+        if !options.contains(&"--attach") {
+            command.args(["--attach", "native"]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());

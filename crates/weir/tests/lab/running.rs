@@ -59,10 +59,15 @@ pub struct Lab {
 impl Lab {
     /// Starts `weir lab run udp-overload OPTIONS`.
     pub fn start(options: &[&str]) -> Self {
+        Self::start_experiment("udp-overload", options)
+    }
+
+    /// Starts `weir lab run EXPERIMENT OPTIONS`.
+    pub fn start_experiment(experiment: &str, options: &[&str]) -> Self {
         let output = Scratch::new();
         let file = |name| File::create(output.path().join(name)).unwrap();
         let mut command = Command::new(WEIR);
-        command.args(["lab", "run", "udp-overload"]).args(options).process_group(0);
+        command.args(["lab", "run", experiment]).args(options).process_group(0);
         command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr"));
         Self { child: command.spawn().unwrap(), output, held: Vec::new() }
     }

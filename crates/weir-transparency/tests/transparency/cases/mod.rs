@@ -2,6 +2,7 @@
 
 mod fragments;
 mod group;
+mod nat;
 mod parsing;
 mod plain;
 mod tcp;
@@ -23,10 +24,18 @@ pub struct Case {
 }
 
 pub fn all() -> Vec<&'static Case> {
-    [plain::CASES, parsing::CASES, udp::CASES, group::CASES, fragments::CASES, tcp::CASES]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        plain::CASES,
+        parsing::CASES,
+        udp::CASES,
+        group::CASES,
+        fragments::CASES,
+        tcp::CASES,
+        nat::CASES,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// A payload of which each packet is charged a whole page by any XDP program on a veth, whatever was

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * At tc, GRO may have merged packets of one flow into one skb, and a local
+ * sender may never have cut it up. It counts as the packets that it stands for.
+ */
+#ifndef WEIR_MERGED_H
+#define WEIR_MERGED_H
+
+#include "abi.h"
+#include "cursor.h"
+#include <bpf/bpf_endian.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+
+/* Ethernet, IPv4 with options or IPv6, TCP with options: all that is read. */
+#define SKB_HEADERS_LEN 134
+
+/*
+ * Bytes that each of the merged packets had for headers, or 0 if that is not
+ * known. GRO merges nothing with IPv6 extension headers in front of it.
+ */
+static __always_inline __u32 merged_headers_len(struct cursor cursor)
+{
+	struct ethhdr *eth = cursor_take(&cursor, sizeof(*eth));
+	struct ipv6hdr *ip6;
+	struct iphdr *ip4;
+	struct tcphdr *tcp;
+	__u32 ip_len;
+	__u8 protocol;
+
+	if (!eth)
+		return 0;
+	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+		ip4 = cursor_take(&cursor, sizeof(*ip4));
+		if (!ip4 || ip4->ihl != sizeof(*ip4) / 4)
+			return 0;
+		ip_len = sizeof(*ip4);
+		protocol = ip4->protocol;
+	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
+		ip6 = cursor_take(&cursor, sizeof(*ip6));
+		if (!ip6)
+			return 0;
+		ip_len = sizeof(*ip6);
+		protocol = ip6->nexthdr;
+	} else {
+		return 0;
+	}
+	if (protocol == IPPROTO_UDP)
+		return ETH_HLEN + ip_len + sizeof(struct udphdr);
+	tcp = cursor_take(&cursor, sizeof(*tcp));
+	if (protocol != IPPROTO_TCP || !tcp)
+		return 0;
+	return ETH_HLEN + ip_len + tcp->doff * 4;
+}
+
+/* The packets that an skb stands for, and their bytes as on the wire. */
+static __always_inline struct weir_counter
+packets_of(const struct __sk_buff *skb, struct cursor cursor)
+{
+	struct weir_counter one = {.packets = 1, .bytes = skb->len};
+	__u32 gso_size = skb->gso_size, packets = skb->gso_segs, headers_len;
+
+	if (!gso_size)
+		return one;
+	headers_len = merged_headers_len(cursor);
+	if (!headers_len || headers_len >= skb->len)
+		return one;
+	/* A hypervisor does not tell how many (SKB_GSO_DODGY). */
+	if (!packets)
+		packets = (skb->len - headers_len + gso_size - 1) / gso_size;
+	return (struct weir_counter){
+		.packets = packets,
+		.bytes = skb->len + (__u64)(packets - 1) * headers_len,
+	};
+}
+
+/*
+ * Makes the headers readable: a driver may have left them in a page. Without
+ * memory for that the packet looks cut short, and passes. The cursor must be
+ * made after it.
+ */
+static __always_inline void pull_headers(struct __sk_buff *skb)
+{
+	__u32 wanted = skb->len < SKB_HEADERS_LEN ? skb->len : SKB_HEADERS_LEN;
+	void *data = (void *)(long)skb->data;
+
+	if (data + wanted > (void *)(long)skb->data_end)
+		bpf_skb_pull_data(skb, wanted);
+}
+
+#endif /* WEIR_MERGED_H */

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The short way: a packet whose destination was looked at in this NAPI poll.
+ * Nothing here calls a function that takes the flow's address, so that the flow
+ * stays in registers.
+ */
+#ifndef WEIR_RECALL_H
+#define WEIR_RECALL_H
+
+#include "address.h"
+#include "memory.h"
+#include "packet.h"
+#include "parse.h"
+#include "queue.h"
+
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
+
+/* A request to connect, and nothing besides. */
+static __always_inline bool tcp_is_syn(const struct flow *flow)
+{
+	return (flow->tcp_flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) ==
+	       TCP_SYN;
+}
+
+/* How a flow's destination is to be found. */
+static __always_inline enum weir_target target_of(const struct flow *flow,
+						  enum weir_parse parse)
+{
+	switch (parse) {
+	case WEIR_PARSE_UDP:
+		return is_group_mac(flow->mac) ? WEIR_TARGET_UDP_GROUP
+					       : WEIR_TARGET_UDP;
+	case WEIR_PARSE_TCP:
+		return tcp_is_syn(flow) ? WEIR_TARGET_TCP_SYN : WEIR_TARGET_TCP;
+	default:
+		return WEIR_TARGET_FORWARD;
+	}
+}
+
+/* A shorter packet than those that are refused may fit. */
+static __always_inline __u32 reason_for_length(__u32 reason, __u32 refused_len,
+					       __u32 udp_len)
+{
+	if (udp_len >= refused_len || DEFECT(SHORT_PACKET_JUDGED))
+		return reason;
+	if (reason == WEIR_REASON_UDP_FULL)
+		return WEIR_REASON_UDP_ROOM;
+	if (reason == WEIR_REASON_MULTICAST_FULL)
+		return WEIR_REASON_MULTICAST_ROOM;
+	return reason;
+}
+
+static __always_inline void count_channel(struct weir_memory *memory,
+					  const struct packet *packet,
+					  __u32 reason)
+{
+	enum weir_verdict verdict = verdict_of_reason(reason);
+
+	if (verdict == WEIR_VERDICT_DISCARD)
+		counter_add(&memory->seen[WEIR_VERDICT_DISCARD], packet->seen);
+	else
+		counter_add(&memory->seen[WEIR_VERDICT_PASS], packet->seen);
+}
+
+/* Is what is remembered in this place this packet's, and fresh? */
+static __always_inline bool memory_answers(const struct weir_memory *memory,
+					   const struct flow *flow,
+					   enum weir_target target,
+					   const struct weir_poll *poll)
+{
+	return memory_is_fresh(memory, poll) &&
+	       memory_is_of(memory, flow, target) &&
+	       memory_has_peer(memory, flow);
+}
+
+static __always_inline __u32 memory_use(struct weir_memory *memory,
+					const struct packet *packet,
+					const struct flow *flow)
+{
+	__u32 reason = reason_for_length(memory->reason, memory->udp_len,
+					 flow->udp_len);
+
+	if (memory->left > packet->seen.packets)
+		memory->left -= packet->seen.packets;
+	else
+		memory->left = 0;
+	count_channel(memory, packet, reason);
+	return reason;
+}
+
+/* Why this packet passes or is discarded; WEIR_REASON_COUNT: not known yet. */
+static __inline_but_with_defects __u32 recall(const struct packet *packet)
+{
+	struct cursor cursor = packet->cursor;
+	struct weir_memory *memory;
+	struct weir_poll *poll;
+	enum weir_target target;
+	enum weir_parse found;
+	struct flow flow = {};
+
+	found = parse_usual(&cursor, &flow, packet->len);
+	flow_of_one(&flow, packet);
+	if ((found != WEIR_PARSE_UDP && found != WEIR_PARSE_TCP) ||
+	    !is_own_mac(flow.mac))
+		return WEIR_REASON_COUNT;
+	target = target_of(&flow, found);
+	memory = memory_place(&flow, target);
+	poll = current_poll();
+	if (!memory || !poll || !memory_answers(memory, &flow, target, poll))
+		return WEIR_REASON_COUNT;
+	return memory_use(memory, packet, &flow);
+}
+
+#endif /* WEIR_RECALL_H */

@@ -1,0 +1,94 @@
+//! What the lab compares the gate with: `bpf/bare.bpf.c`, programs that do nothing.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
+use crate::attach::{self, AttachMode, Attachment};
+use crate::error::{Error, Result};
+use crate::skeleton::bare::{BareSkel, BareSkelBuilder};
+use crate::test_run::{self, TimedRun};
+use crate::units::IfIndex;
+
+/// What a bare program does with every packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bare {
+    /// `XDP_DROP`.
+    Drop,
+    /// `XDP_DROP`, after reading the packet's headers.
+    TouchDrop,
+    /// `XDP_PASS`.
+    Pass,
+}
+
+/// The bare programs, loaded. Those that are attached stay so without it.
+pub struct BarePrograms {
+    skel: BareSkel<'static>,
+}
+
+/// An attached program. Dropping it detaches it.
+pub struct Attached(#[expect(dead_code, reason = "held, not used")] Attachment);
+
+fn attach_at(program: BorrowedFd<'_>, ifindex: IfIndex, mode: AttachMode) -> Result<Attached> {
+    Ok(Attached(attach::by_link(program, ifindex, &format!("interface {}", ifindex.0), mode)?))
+}
+
+impl BarePrograms {
+    /// Loads them.
+    ///
+    /// # Errors
+    /// Without the privilege.
+    pub fn load() -> Result<Self> {
+        let failed = |operation| {
+            move |source| Error::Bpf {
+                operation,
+                object: "the bare XDP programs".into(),
+                source,
+                remedy: Some("they need root, and Linux 6.6 for tcx".into()),
+            }
+        };
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let open = BareSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        Ok(Self { skel: open.load().map_err(failed("load"))? })
+    }
+
+    fn program(&self, bare: Bare) -> std::os::fd::BorrowedFd<'_> {
+        match bare {
+            Bare::Drop => self.skel.progs.bare_drop.as_fd(),
+            Bare::TouchDrop => self.skel.progs.touch_drop.as_fd(),
+            Bare::Pass => self.skel.progs.bare_pass.as_fd(),
+        }
+    }
+
+    /// Attaches one in an interface's driver.
+    ///
+    /// # Errors
+    /// Where another XDP program is attached, or the driver takes none.
+    pub fn attach(&self, bare: Bare, ifindex: IfIndex) -> Result<Attached> {
+        attach_at(self.program(bare), ifindex, AttachMode::Native)
+    }
+
+    /// Lets every packet that an interface passes to the stack end where the stack begins (tcx
+    /// ingress).
+    ///
+    /// # Errors
+    /// Before Linux 6.6, which has no tcx.
+    pub fn attach_sink(&self, ifindex: IfIndex) -> Result<Attached> {
+        attach_at(self.skel.progs.sink.as_fd(), ifindex, AttachMode::Tcx)
+    }
+
+    /// As [`XdpProgram::timed`](test_run::XdpProgram::timed).
+    ///
+    /// # Errors
+    /// When the kernel refuses the run.
+    pub fn timed(
+        &self,
+        bare: Bare,
+        packet: &[u8],
+        ifindex: IfIndex,
+        repeat: u32,
+    ) -> Result<TimedRun> {
+        test_run::timed(self.program(bare), packet, ifindex, repeat)
+    }
+}

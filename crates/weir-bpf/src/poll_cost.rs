@@ -1,0 +1,125 @@
+//! What full NAPI polls take: `bpf/poll_cost.bpf.c`, for the lab.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+
+use crate::error::{Error, Result};
+use crate::skeleton::poll_cost::{PollCostSkel, PollCostSkelBuilder, types};
+use crate::units::Nanos;
+
+/// Polls of one NAPI instance, cumulative.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PollCost {
+    /// Every poll.
+    pub polls: u64,
+    /// Packets that they took.
+    pub packets: u64,
+    /// Polls that took a whole budget right after one that did, and were not interrupted for long.
+    pub full_polls: u64,
+    /// Packets of those.
+    pub full_packets: u64,
+    /// Time of those, each from the end of the one before it.
+    pub full_time: Nanos,
+    /// Such polls that were interrupted for long, and are not among `full_polls`.
+    pub interrupted: u64,
+    /// `full_polls` by whole nanoseconds per packet.
+    pub histogram: Vec<u32>,
+}
+
+impl PollCost {
+    /// Nanoseconds per packet that so great a share, 0 to 1, of the full polls since `before` stayed
+    /// within, to a fraction of one by interpolation; `None` if there was none.
+    pub fn quantile_ns_since(&self, before: &Self, share: f64) -> Option<f64> {
+        let earlier = before.histogram.iter().chain(std::iter::repeat(&0));
+        let polls: Vec<u32> =
+            self.histogram.iter().zip(earlier).map(|(now, then)| now.wrapping_sub(*then)).collect();
+        let wanted = polls.iter().map(|count| f64::from(*count)).sum::<f64>() * share;
+        let mut below = 0.0;
+        for (ns, count) in polls.iter().map(|count| f64::from(*count)).enumerate() {
+            if count > 0.0 && below + count >= wanted {
+                return Some(ns as f64 + (wanted - below) / count);
+            }
+            below += count;
+        }
+        None
+    }
+}
+
+/// The tracepoint program that times polls, attached until it is dropped.
+pub struct PollClock {
+    skel: PollCostSkel<'static>,
+}
+
+impl PollClock {
+    /// Loads and attaches it; it watches nothing yet.
+    ///
+    /// # Errors
+    /// Without the privilege.
+    pub fn load() -> Result<Self> {
+        let failed = |operation| {
+            move |source| Error::Bpf {
+                operation,
+                object: "the clock of NAPI polls".into(),
+                source,
+                remedy: Some("it needs root and a kernel with BTF".into()),
+            }
+        };
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let open = PollCostSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let mut skel = open.load().map_err(failed("load"))?;
+        skel.attach().map_err(failed("attach"))?;
+        Ok(Self { skel })
+    }
+
+    /// Watches one instance from now on, [`NapiThread::napi_id`](crate::sys::napi::NapiThread).
+    #[allow(unsafe_code)]
+    pub fn watch(&mut self, napi_id: u32) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            // SAFETY: a valid reference, to memory that the kernel may read meanwhile; the store is
+            // one aligned scalar.
+            unsafe { ptr::write_volatile(&raw mut bss.watched_napi_id, napi_id) };
+        }
+    }
+
+    /// What it has counted so far. Not one instant: polls end meanwhile, and one figure may be of
+    /// one poll more than another.
+    #[allow(unsafe_code)]
+    pub fn read(&self) -> PollCost {
+        let Some(bss) = self.skel.maps.bss_data.as_deref() else { return PollCost::default() };
+        // SAFETY: a valid reference, to plain integers that the kernel may write meanwhile.
+        let read: types::weir_poll_cost = unsafe { ptr::read_volatile(&raw const bss.poll_cost) };
+        PollCost {
+            polls: read.polls,
+            packets: read.packets,
+            full_polls: read.full_polls,
+            full_packets: read.full_packets,
+            full_time: Nanos(read.full_ns),
+            interrupted: read.interrupted,
+            histogram: read.histogram.to_vec(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PollCost;
+
+    #[test]
+    fn a_quantile_lies_within_its_nanosecond() {
+        let polls =
+            |histogram: &[u32]| PollCost { histogram: histogram.into(), ..Default::default() };
+        let before = polls(&[5, 0, 0, 0]);
+        assert_eq!(polls(&[5, 0, 0, 0]).quantile_ns_since(&before, 0.5), None);
+        assert_eq!(polls(&[5, 0, 4, 0]).quantile_ns_since(&before, 0.5), Some(2.5));
+        assert_eq!(
+            polls(&[5, 10, 4, 4000]).quantile_ns_since(&before, 0.5).map(f64::floor),
+            Some(3.0)
+        );
+        assert_eq!(
+            polls(&[0, 3, 1]).quantile_ns_since(&PollCost::default(), 0.5),
+            Some(1.0 + 2.0 / 3.0)
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! The queue probe: tracepoint programs that teach the gates what queues look like.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::mem::MaybeUninit;
+
+use libbpf_rs::ReferencesType;
+use libbpf_rs::btf::{Btf, types};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+
+use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::skeleton::queue::{QueueMaps, QueueSkel, QueueSkelBuilder};
+
+/// The tracepoint of a UDP packet that did not fit into its socket's queue, as the kernel's BTF names
+/// it.
+const UDP_REFUSED: &str = "btf_trace_udp_fail_queue_rcv_skb";
+/// What that tracepoint shows since Linux 6.10: its own data, the error, the socket and the packet.
+const PARAMETERS_WITH_PACKET: usize = 4;
+
+/// The tracepoint programs that teach the gates what queues look like. One serves many gates.
+pub struct QueueProbe {
+    skel: QueueSkel<'static>,
+    hash_seed: u64,
+    learns_ipv6: bool,
+}
+
+/// What the kernel's tracepoint of a refused UDP packet is good for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refusals {
+    /// It shows the packet: Linux 6.10 and later.
+    ShowPacket,
+    /// It does not, and may be silent for IPv6, which costs an fexit program to make good.
+    HidePacket { ipv6: bool },
+}
+
+impl QueueProbe {
+    /// Loads and attaches the probe.
+    ///
+    /// Its tracepoints fire where the kernel drops a UDP packet at a full socket
+    /// (`udp_fail_queue_rcv_skb`) and at the end of each NAPI poll (`napi_poll`), in the whole host.
+    /// Before Linux 6.10 also where the kernel drops any packet (`kfree_skb`), because there the first
+    /// does not show the packet, and, if the kernel lets it, at each UDP packet
+    /// (`__udp_enqueue_schedule_skb()`), because there the first may be silent for IPv6.
+    ///
+    /// # Errors
+    /// Without the privilege, or on a kernel that lacks one of the tracepoints.
+    pub fn load() -> Result<Self> {
+        // Random for each process: std seeds its hash maps from the kernel.
+        let hash_seed = RandomState::new().build_hasher().finish();
+        if refusal_shows_packet()? {
+            return Self::load_with(hash_seed, Refusals::ShowPacket);
+        }
+        // Some kernels refuse the trampolines that fexit programs need.
+        Self::load_with(hash_seed, Refusals::HidePacket { ipv6: true })
+            .or_else(|_| Self::load_with(hash_seed, Refusals::HidePacket { ipv6: false }))
+    }
+
+    fn load_with(hash_seed: u64, refusals: Refusals) -> Result<Self> {
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = QueueSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.hash_seed = hash_seed;
+        }
+        let shown = refusals == Refusals::ShowPacket;
+        let ipv6 = refusals == Refusals::HidePacket { ipv6: true };
+        open.progs.udp_refused.set_autoload(shown);
+        open.progs.udp_refused_freed.set_autoload(!shown);
+        open.progs.skb_freed.set_autoload(!shown);
+        open.progs.udp6_refused.set_autoload(ipv6);
+        let mut skel = open.load().map_err(failed("load"))?;
+        skel.attach().map_err(failed("attach"))?;
+        Ok(Self { skel, hash_seed, learns_ipv6: shown || ipv6 })
+    }
+
+    /// Whether the gates learn what an IPv6 packet is charged. If not, they discard none: the kernel
+    /// is older than Linux 6.10 and refuses BPF trampolines.
+    pub fn learns_ipv6(&self) -> bool {
+        self.learns_ipv6
+    }
+
+    /// The maps that gates share with the probe.
+    pub(crate) fn maps(&self) -> &QueueMaps<'static> {
+        &self.skel.maps
+    }
+
+    /// What the places of sockets in the shared map are derived from.
+    pub(crate) fn hash_seed(&self) -> u64 {
+        self.hash_seed
+    }
+}
+
+fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
+    move |source| Error::Bpf {
+        operation,
+        object: "the queue probe".into(),
+        source,
+        remedy: Some(LOAD_REMEDY.into()),
+    }
+}
+
+/// Whether the running kernel's tracepoint of a refused UDP packet shows the packet.
+fn refusal_shows_packet() -> Result<bool> {
+    let btf = Btf::from_vmlinux().map_err(failed("read the kernel's types for"))?;
+    Ok(tracepoint_parameters(&btf, UDP_REFUSED) >= PARAMETERS_WITH_PACKET)
+}
+
+/// How many parameters a tracepoint's handler gets; 0 where there is no such tracepoint.
+fn tracepoint_parameters(btf: &Btf<'_>, typedef: &str) -> usize {
+    // typedef void (*btf_trace_NAME)(void *, ...)
+    btf.type_by_name::<types::Typedef<'_>>(typedef)
+        .and_then(|typedef| types::Ptr::try_from(typedef.referenced_type()).ok())
+        .and_then(|pointer| types::FuncProto::try_from(pointer.referenced_type()).ok())
+        .map_or(0, |function| function.len())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
+
+    use super::*;
+
+    #[test]
+    fn tracepoints_are_counted_by_their_parameters() {
+        let btf = Btf::from_vmlinux().unwrap();
+        // As old as BTF: the data, the NAPI instance, work and budget.
+        assert_eq!(tracepoint_parameters(&btf, "btf_trace_napi_poll"), 4);
+        assert!([3, 4].contains(&tracepoint_parameters(&btf, UDP_REFUSED)));
+        assert_eq!(tracepoint_parameters(&btf, "btf_trace_no_such_tracepoint"), 0);
+    }
+}

@@ -1,0 +1,111 @@
+//! Other people's BPF programs: whose is it that is attached?
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter};
+use rustix::process::Pid;
+
+use crate::error::{Error, Result};
+use crate::units::IfIndex;
+
+/// `BPF_MPROG_MAX`: most programs at one hook.
+const TCX_PROGRAMS_MAX: usize = 64;
+
+/// An attached program, as far as the kernel tells. Without `CAP_SYS_ADMIN` it tells nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    /// The name that it was loaded under: the first 15 bytes of its function's.
+    pub name: Option<String>,
+    /// The link that holds it at an XDP hook; `None` if it was attached by netlink, or if the kernel
+    /// does not tell.
+    pub xdp_link: Option<XdpLink>,
+}
+
+/// A link that holds a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpLink {
+    /// The kernel's number of it.
+    pub id: u32,
+    /// The processes that hold it open; none if it is pinned only.
+    pub holders: Vec<Pid>,
+}
+
+impl Program {
+    /// The program of this number.
+    pub fn of(prog_id: u32) -> Self {
+        let info = ProgInfoIter::default().find(|program| program.id == prog_id);
+        let name = info.map(|program| program.name.to_string_lossy().into_owned());
+        Self { name: name.filter(|name| !name.is_empty()), xdp_link: xdp_link_of(prog_id) }
+    }
+}
+
+fn xdp_link_of(prog_id: u32) -> Option<XdpLink> {
+    let of_program = |link: &libbpf_rs::query::LinkInfo| {
+        link.prog_id == prog_id && matches!(link.info, LinkTypeInfo::Xdp(_))
+    };
+    let id = LinkInfoIter::default().find(of_program)?.id;
+    Some(XdpLink { id, holders: holders_of_link(id) })
+}
+
+/// The processes with a descriptor of this link, by `/proc/PID/fdinfo`.
+fn holders_of_link(id: u32) -> Vec<Pid> {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let line = format!("link_id:\t{id}");
+    let holds = |pid: &Pid| {
+        let Ok(fds) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
+        let mut texts = fds.flatten().map(|fd| std::fs::read_to_string(fd.path()));
+        texts.any(|text| text.is_ok_and(|text| text.lines().any(|each| each == line)))
+    };
+    let pid = |entry: std::fs::DirEntry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?);
+    processes.flatten().filter_map(pid).filter(holds).collect()
+}
+
+/// Names of the programs at an interface's tcx ingress hook, in the order in which they run.
+///
+/// # Errors
+/// [`Error::System`] where the kernel has no tcx, or without `CAP_NET_ADMIN`.
+#[allow(unsafe_code)]
+pub fn at_tcx(ifindex: IfIndex) -> Result<Vec<String>> {
+    let mut ids = [0_u32; TCX_PROGRAMS_MAX];
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
+        prog_ids: ids.as_mut_ptr(),
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.count = TCX_PROGRAMS_MAX as u32;
+    // SAFETY: `ids` has room for `count` numbers, and both outlive the call.
+    let code = unsafe {
+        libbpf_sys::bpf_prog_query_opts(
+            ifindex.0.cast_signed(),
+            libbpf_sys::BPF_TCX_INGRESS,
+            &raw mut options,
+        )
+    };
+    if code < 0 {
+        let source = std::io::Error::from_raw_os_error(-code);
+        let object = format!("interface number {}", ifindex.0);
+        return Err(Error::system("list the tc programs of", object, source));
+    }
+    // Entries that were not written are zero, which is no program's number.
+    let ids = ids.into_iter().filter(|id| *id != 0);
+    let name = |id| Program::of(id).name.unwrap_or_else(|| format!("program {id}"));
+    Ok(ids.map(name).collect())
+}
+
+/// The kernel's number of a loaded program of this process.
+#[allow(unsafe_code)]
+pub(crate) fn id_of(program: BorrowedFd<'_>) -> Result<u32> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: the descriptor is an open program's; the kernel writes at most `len` bytes to `info`,
+    // which is plain integers, all zero.
+    let code = unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut len)
+    };
+    if code < 0 {
+        let source = std::io::Error::from_raw_os_error(-code);
+        return Err(Error::system("look up", "the gate's program", source));
+    }
+    Ok(info.id)
+}

@@ -1,0 +1,126 @@
+//! The kernel's own record of what takes an interface's packets: `bpf/device.bpf.c`, run once.
+
+use std::mem::MaybeUninit;
+
+use libbpf_rs::ProgramInput;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
+use crate::error::{Error, Result};
+use crate::skeleton::device::{DeviceSkel, DeviceSkelBuilder};
+use crate::units::IfIndex;
+
+/// Where `struct __sk_buff` has the interface; the kernel takes what is left out for zeros.
+const IFINDEX_OFFSET: usize = 40;
+const CONTEXT_BYTES: usize = 44;
+const ETHERNET_HEADER_BYTES: usize = 14;
+
+/// What is in the way of an interface's packets, in whichever namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Device {
+    /// The kernel function that takes them (bridge, bond, macvlan, ...); 0: none.
+    pub(super) rx_handler: u64,
+    /// How many VLAN interfaces are on top.
+    pub(super) vlan_devices: u32,
+}
+
+/// The loaded program.
+pub(super) struct DeviceProbe {
+    skel: DeviceSkel<'static>,
+}
+
+impl DeviceProbe {
+    pub(super) fn load() -> Result<Self> {
+        let failed = |operation| {
+            move |source| Error::Bpf {
+                operation,
+                object: "the device probe".into(),
+                source,
+                remedy: Some("weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN)".into()),
+            }
+        };
+        // The skeleton borrows its storage: a few bytes per probe ever loaded are not given back.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let open = DeviceSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        Ok(Self { skel: open.load().map_err(failed("load"))? })
+    }
+
+    /// Looks at an interface of the calling thread's network namespace.
+    pub(super) fn look(&self, ifindex: IfIndex) -> Result<Device> {
+        let mut context = [0; CONTEXT_BYTES];
+        context[IFINDEX_OFFSET..].copy_from_slice(&ifindex.0.to_ne_bytes());
+        let failed = |source| Error::Bpf {
+            operation: "run the device probe on",
+            object: format!("interface number {}", ifindex.0),
+            source,
+            remedy: None,
+        };
+        self.skel
+            .progs
+            .device
+            .test_run(ProgramInput {
+                context_in: Some(&mut context),
+                data_in: Some(&[0; ETHERNET_HEADER_BYTES]),
+                ..Default::default()
+            })
+            .map_err(failed)?;
+        let seen = self.skel.maps.bss_data.as_deref().map(|bss| bss.seen);
+        // Reads that fail leave zeros.
+        match seen {
+            Some(seen) if seen.ifindex == ifindex.0 => {
+                Ok(Device { rx_handler: seen.rx_handler, vlan_devices: seen.vlan_devices })
+            }
+            _ => Err(Error::Refused {
+                problem: format!(
+                    "the kernel's record of interface number {} is unreadable",
+                    ifindex.0
+                ),
+                remedy: "use a kernel with BTF (/sys/kernel/btf/vmlinux)".into(),
+            }),
+        }
+    }
+}
+
+/// Attaching a program of one's own, for tests: this one, which lets every packet pass.
+#[cfg(test)]
+impl DeviceProbe {
+    /// Its number, and what holds it at tcx ingress.
+    #[allow(unsafe_code)]
+    pub(super) fn attach_tcx(&self, ifindex: IfIndex) -> Result<(u32, std::os::fd::OwnedFd)> {
+        use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+
+        use libbpf_rs::{Program, libbpf_sys};
+        let fd = self.skel.progs.device.as_fd().as_raw_fd();
+        // SAFETY: the descriptor is an open program's; without options.
+        let link = unsafe {
+            libbpf_sys::bpf_link_create(
+                fd,
+                ifindex.0.cast_signed(),
+                libbpf_sys::BPF_TCX_INGRESS,
+                std::ptr::null(),
+            )
+        };
+        assert!(link >= 0, "{link}");
+        // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
+        let link = unsafe { std::os::fd::OwnedFd::from_raw_fd(link) };
+        let id = Program::id_from_fd(self.skel.progs.device.as_fd()).unwrap();
+        Ok((id, link))
+    }
+
+    /// Attaches it as a filter; the classifier queue stays when it is dropped.
+    pub(super) fn attach_tc(&self, ifindex: IfIndex) -> Result<impl Drop> {
+        use std::os::fd::AsFd;
+
+        use libbpf_rs::{TC_INGRESS, TcHook, TcHookBuilder};
+        struct Attached(TcHook);
+        impl Drop for Attached {
+            fn drop(&mut self) {
+                self.0.detach().unwrap();
+            }
+        }
+        let mut builder = TcHookBuilder::new(self.skel.progs.device.as_fd());
+        builder.ifindex(ifindex.0.cast_signed()).handle(1).priority(1);
+        let mut hook = builder.hook(TC_INGRESS);
+        hook.create().unwrap();
+        Ok(Attached(hook.attach().unwrap()))
+    }
+}

@@ -1,0 +1,198 @@
+//! What the expressions of nftables, and the targets of iptables, do with a packet.
+//!
+//! Only those are let off that are known to take no packet elsewhere. Verdicts that drop need no
+//! mention: dropping is what the gate does too.
+
+use super::kind::DiversionKind;
+use crate::sys::netlink::{find, number};
+
+const NFTA_EXPR_NAME: u16 = 1;
+const NFTA_EXPR_DATA: u16 = 2;
+const NFTA_TARGET_NAME: u16 = 1;
+const NFTA_PAYLOAD_SREG: u16 = 5;
+const NFTA_LOG_GROUP: u16 = 1;
+const NFTA_IMMEDIATE_DATA: u16 = 2;
+const NFTA_DATA_VERDICT: u16 = 2;
+const NFTA_VERDICT_CODE: u16 = 1;
+const NF_VERDICT_MASK: u32 = 0xff;
+const NF_QUEUE: u32 = 3;
+
+/// Of nftables (`nft_expr_type`), harmless.
+const EXPRESSIONS: [&str; 26] = [
+    "bitwise",
+    "byteorder",
+    "cmp",
+    "connlimit",
+    "counter",
+    "ct",
+    "dynset",
+    "exthdr",
+    "fib",
+    "flow_offload",
+    "hash",
+    "inner",
+    "last",
+    "limit",
+    "lookup",
+    "match",
+    "meta",
+    "notrack",
+    "numgen",
+    "osf",
+    "quota",
+    "range",
+    "reject",
+    "rt",
+    "socket",
+    "xfrm",
+];
+
+/// Of iptables (`xt_target`), harmless. The empty name is a verdict or a jump.
+const TARGETS: [&str; 29] = [
+    "",
+    "AUDIT",
+    "CHECKSUM",
+    "CLASSIFY",
+    "CONNMARK",
+    "CONNSECMARK",
+    "CT",
+    "DSCP",
+    "ECN",
+    "ERROR",
+    "HL",
+    "HMARK",
+    "IDLETIMER",
+    "LED",
+    "LOG",
+    "MARK",
+    "NOTRACK",
+    "RATEEST",
+    "REJECT",
+    "SECMARK",
+    "SET",
+    "TCPMSS",
+    "TCPOPTSTRIP",
+    "TOS",
+    "TRACE",
+    "TTL",
+    "ULOG",
+    "standard",
+    "ACCOUNT",
+];
+
+/// What an expression does, by its list element's attributes: its kind and its name. `None` if it is
+/// harmless. `synproxies` tells whether there are objects of that type for `objref` to refer to.
+pub(super) fn classify(element: &[u8], synproxies: bool) -> Option<(DiversionKind, String)> {
+    let Some(name) = find(element, NFTA_EXPR_NAME).map(|bytes| super::text(&bytes)) else {
+        return Some((DiversionKind::Unknown, "an expression without a name".into()));
+    };
+    let data = find(element, NFTA_EXPR_DATA).unwrap_or_default();
+    if name == "target" {
+        return target(&find(&data, NFTA_TARGET_NAME).map(|n| super::text(&n)).unwrap_or_default());
+    }
+    let kind = match name.as_str() {
+        "nat" | "masq" | "redir" => Some(DiversionKind::Nat),
+        "tproxy" => Some(DiversionKind::Tproxy),
+        "queue" => Some(DiversionKind::NfQueue),
+        "fwd" | "dup" => Some(DiversionKind::Forward),
+        "synproxy" => Some(DiversionKind::Synproxy),
+        "payload" => find(&data, NFTA_PAYLOAD_SREG).map(|_| DiversionKind::HeaderRewrite),
+        "log" => find(&data, NFTA_LOG_GROUP).map(|_| DiversionKind::PacketLog),
+        // Through a map, it may be to any object.
+        "objref" if synproxies => Some(DiversionKind::Synproxy),
+        "objref" => None,
+        "immediate" => queues(&data).then_some(DiversionKind::NfQueue),
+        name if EXPRESSIONS.contains(&name) => None,
+        _ => Some(DiversionKind::Unknown),
+    };
+    kind.map(|kind| (kind, name))
+}
+
+/// What a target does. `None` if it is harmless.
+pub(super) fn target(name: &str) -> Option<(DiversionKind, String)> {
+    let kind = match name {
+        "DNAT" | "SNAT" | "MASQUERADE" | "REDIRECT" | "NETMAP" => DiversionKind::Nat,
+        "SNPT" | "DNPT" => DiversionKind::HeaderRewrite,
+        "TPROXY" => DiversionKind::Tproxy,
+        "NFQUEUE" | "QUEUE" => DiversionKind::NfQueue,
+        "TEE" | "CLUSTERIP" => DiversionKind::Forward,
+        "SYNPROXY" => DiversionKind::Synproxy,
+        "NFLOG" => DiversionKind::PacketLog,
+        name if TARGETS.contains(&name) => return None,
+        _ => DiversionKind::Unknown,
+    };
+    Some((kind, name.to_owned()))
+}
+
+/// A verdict may be to queue, although `nft` itself writes that as an expression.
+fn queues(immediate: &[u8]) -> bool {
+    let code = find(immediate, NFTA_IMMEDIATE_DATA)
+        .and_then(|data| find(&data, NFTA_DATA_VERDICT))
+        .and_then(|verdict| find(&verdict, NFTA_VERDICT_CODE));
+    let code = code.as_deref().and_then(big_endian);
+    // Jumps are negative; a queue's number is in the upper half.
+    code.is_some_and(|code| code.cast_signed() > 0 && code & NF_VERDICT_MASK == NF_QUEUE)
+}
+
+/// Numbers of netfilter are in network byte order.
+pub(super) fn big_endian(bytes: &[u8]) -> Option<u32> {
+    number(bytes).map(u32::from_be)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::netlink::attribute;
+
+    fn expression(name: &str, data: &[u8]) -> Vec<u8> {
+        let mut name = name.as_bytes().to_vec();
+        name.push(0);
+        let mut element = attribute(NFTA_EXPR_NAME, &name);
+        element.extend(attribute(NFTA_EXPR_DATA, data));
+        element
+    }
+
+    fn kind(name: &str, data: &[u8]) -> Option<DiversionKind> {
+        classify(&expression(name, data), false).map(|(kind, _)| kind)
+    }
+
+    #[test]
+    fn what_is_not_known_to_be_harmless_counts() {
+        assert_eq!(kind("cmp", &[]), None);
+        assert_eq!(kind("teleport", &[]), Some(DiversionKind::Unknown));
+        assert_eq!(target("STEAL").map(|(kind, _)| kind), Some(DiversionKind::Unknown));
+        assert_eq!(target("LOG"), None);
+        assert_eq!(classify(&[], false).map(|(kind, _)| kind), Some(DiversionKind::Unknown));
+    }
+
+    #[test]
+    fn writing_is_told_from_reading() {
+        let word = 1u32.to_be_bytes();
+        assert_eq!(kind("payload", &attribute(1, &word)), None);
+        let write = attribute(NFTA_PAYLOAD_SREG, &word);
+        assert_eq!(kind("payload", &write), Some(DiversionKind::HeaderRewrite));
+        assert_eq!(kind("log", &attribute(2, b"prefix\0")), None);
+        assert_eq!(
+            kind("log", &attribute(NFTA_LOG_GROUP, &[0, 1])),
+            Some(DiversionKind::PacketLog)
+        );
+    }
+
+    #[test]
+    fn targets_objects_and_verdicts_are_looked_into() {
+        let verdict = |code: u32| {
+            let code = attribute(NFTA_VERDICT_CODE, &code.to_be_bytes());
+            attribute(NFTA_IMMEDIATE_DATA, &attribute(NFTA_DATA_VERDICT, &code))
+        };
+        assert_eq!(kind("immediate", &verdict(0x0005_0003)), Some(DiversionKind::NfQueue));
+        for harmless in [0, 1, (-3i32).cast_unsigned(), (-5i32).cast_unsigned()] {
+            assert_eq!(kind("immediate", &verdict(harmless)), None, "{harmless:#x}");
+        }
+        let target = |name: &[u8]| kind("target", &attribute(NFTA_TARGET_NAME, name));
+        assert_eq!(target(b"DNAT\0"), Some(DiversionKind::Nat));
+        assert_eq!(target(b"MARK\0"), None);
+        let object = expression("objref", &[]);
+        assert_eq!(classify(&object, false), None);
+        assert_eq!(classify(&object, true), Some((DiversionKind::Synproxy, "objref".into())));
+    }
+}

@@ -1,0 +1,125 @@
+//! The kinds of diversion, and what each costs.
+
+use serde::{Deserialize, Serialize};
+
+/// What a diversion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiversionKind {
+    /// Network address translation: rules, or connections that still are translated. Masquerading
+    /// counts too: answers are translated back where they come in (`nf_nat_ipv4_pre_routing()`).
+    Nat,
+    /// Rules that write into packets' headers, such as stateless NAT.
+    HeaderRewrite,
+    /// A transparent proxy takes packets to other addresses and ports.
+    Tproxy,
+    /// A process sees packets before the socket does.
+    NfQueue,
+    /// Rules that forward or duplicate packets.
+    Forward,
+    /// SYNs are answered on behalf of listeners.
+    Synproxy,
+    /// Load balancing by IPVS.
+    Ipvs,
+    /// A tc filter redirects or mirrors packets.
+    TcRedirect,
+    /// A BPF program at tc ingress, which may do anything.
+    TcBpf,
+    /// A tc filter with another action that may change packets.
+    TcAction,
+    /// The interface is a port of a bridge, bond, team, VRF or the like.
+    Enslaved,
+    /// Another interface on top (macvlan, ipvlan, macsec) takes packets.
+    Upper,
+    /// Interfaces of VLANs whose tag the NIC may remove before the gate sees the frame.
+    UntaggedVlan,
+    /// Interfaces of VLANs whose tags the gate sees.
+    Vlan,
+    /// Multicast is forwarded from this interface.
+    MulticastForwarding,
+    /// Rules that come before the table of local addresses.
+    PolicyRouting,
+    /// Copies of packets go to a process (`log group`, NFLOG, tc's sample).
+    PacketLog,
+    /// BPF programs that choose sockets; the gate's own look-up runs them too.
+    SkLookup,
+    /// Could not be read, or was not understood.
+    Unknown,
+}
+
+const PASSES: &str =
+    "the gate passes every packet of this interface, so nothing is discarded early";
+
+impl DiversionKind {
+    /// Whether the gate must pass every packet because of it.
+    pub fn passes(self) -> bool {
+        !matches!(self, Self::Vlan | Self::PacketLog | Self::SkLookup)
+    }
+
+    /// What it is, for a person.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::Nat => "packets may be translated to another address or port",
+            Self::HeaderRewrite => "rules write into packets' headers",
+            Self::Tproxy => "a transparent proxy may take packets",
+            Self::NfQueue => "a process screens packets before sockets get them",
+            Self::Forward => "rules forward or duplicate packets",
+            Self::Synproxy => "SYNs are answered on behalf of listeners",
+            Self::Ipvs => "IPVS may send packets to other hosts",
+            Self::TcRedirect => "a tc filter redirects or mirrors packets",
+            Self::TcBpf => "a BPF program at tc ingress may take packets elsewhere",
+            Self::TcAction => "a tc filter may change packets",
+            Self::Enslaved => "the interface's packets go to its master",
+            Self::Upper => "an interface on top takes packets",
+            Self::UntaggedVlan => "packets of a VLAN may look like this interface's own",
+            Self::Vlan => "VLAN interfaces lie on top",
+            Self::MulticastForwarding => "multicast packets are forwarded",
+            Self::PolicyRouting => "routing rules come before the local addresses",
+            Self::PacketLog => "copies of packets go to a process",
+            Self::SkLookup => "BPF programs choose the socket",
+            Self::Unknown => "what may divert packets is not known in full",
+        }
+    }
+
+    /// What it costs, and the remedy.
+    pub fn cost(self) -> String {
+        match self {
+            Self::Vlan => "costs nothing: packets with a VLAN tag pass".into(),
+            Self::SkLookup => "costs nothing: the gate's look-up asks them too".into(),
+            Self::PacketLog => "the gate goes on discarding, and what it discards is not copied; \
+                                use `--policy off` if every copy is needed"
+                .into(),
+            _ => format!("{PASSES}; {}", self.remedy()),
+        }
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Nat => {
+                "remove the NAT rules if they are not needed, or run weir in the network namespace \
+                 of the applications"
+            }
+            Self::HeaderRewrite | Self::Tproxy | Self::NfQueue | Self::Forward | Self::Synproxy => {
+                "remove the rules if they are not needed, or run weir in the network namespace of \
+                 the applications"
+            }
+            Self::Ipvs => "run weir on the real servers",
+            Self::TcRedirect | Self::TcBpf | Self::TcAction => {
+                "`tc filter show dev IF ingress` and `bpftool net` name it; remove it if it is not \
+                 needed"
+            }
+            Self::Enslaved => "protect the master instead",
+            Self::Upper => "protect the interface on top instead",
+            Self::UntaggedVlan => {
+                "`ethtool --offload IF rxvlan off` lets the gate see the tags (on a veth, \
+                 `txvlan off` on its peer as well)"
+            }
+            Self::MulticastForwarding => "stop multicast routing here if it is not needed",
+            Self::PolicyRouting => "make `from all lookup local` the first rule (`ip rule`)",
+            Self::Unknown => {
+                "run weir as root with /proc mounted, or remove what it does not understand"
+            }
+            Self::Vlan | Self::PacketLog | Self::SkLookup => "none is needed",
+        }
+    }
+}

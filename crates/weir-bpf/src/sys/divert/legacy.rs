@@ -1,0 +1,154 @@
+//! Rules of legacy iptables (`x_tables`), read by the socket options that `iptables-legacy` uses.
+//!
+//! Only tables that exist are asked for: asking for another would make it.
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use super::conntrack;
+use super::expression::target;
+use super::kind::DiversionKind;
+use super::proc::read;
+use super::{Diversion, text};
+use crate::sys::sockopt;
+
+const SO_GET_INFO: i32 = 64;
+const SO_GET_ENTRIES: i32 = 65;
+/// `struct ipt_getinfo`, the same for both families.
+const INFO_BYTES: usize = 84;
+const NAME_BYTES: usize = 32;
+const HOOK_ENTRY_OFFSET: usize = 36;
+const UNDERFLOW_OFFSET: usize = 56;
+const SIZE_OFFSET: usize = 80;
+/// Where `struct ipt_get_entries` has its entries.
+const ENTRIES_OFFSET: usize = 40;
+const TARGET_NAME_OFFSET: usize = 2;
+const TARGET_NAME_BYTES: usize = 29;
+const STANDARD_VERDICT_OFFSET: usize = 32;
+/// Of a standard target: -NF_QUEUE - 1.
+const VERDICT_QUEUE: i32 = -4;
+/// FORWARD, OUTPUT and POSTROUTING: not on the way to a local socket.
+const HOOKS_ELSEWHERE: [usize; 3] = [2, 3, 4];
+
+struct Family {
+    names: &'static str,
+    command: &'static str,
+    address: AddressFamily,
+    level: i32,
+    /// Where `struct ipt_entry` has its target's offset, which is followed by its own length.
+    target_offset: usize,
+}
+
+const FAMILIES: [Family; 2] = [
+    Family {
+        names: "/proc/thread-self/net/ip_tables_names",
+        command: "iptables-legacy",
+        address: AddressFamily::INET,
+        level: 0,
+        target_offset: 88,
+    },
+    Family {
+        names: "/proc/thread-self/net/ip6_tables_names",
+        command: "ip6tables-legacy",
+        address: AddressFamily::INET6,
+        level: 41,
+        target_offset: 140,
+    },
+];
+
+/// What the calling thread's network namespace has.
+pub(super) fn iptables() -> Vec<Diversion> {
+    FAMILIES.iter().flat_map(of_family).collect()
+}
+
+fn of_family(family: &Family) -> Vec<Diversion> {
+    let names = match read(family.names) {
+        Ok(names) => names,
+        Err(error) => return vec![Diversion::unknown(family.names, error)],
+    };
+    let mut found = Vec::new();
+    for table in names.lines() {
+        let place = format!("{} table {table}", family.command);
+        match entries(family, table) {
+            Ok((info, entries)) => {
+                let of_table = judge(family, &place, &info, &entries, table == "nat");
+                let translates = of_table.iter().any(|one| one.kind == DiversionKind::Nat);
+                if table == "nat" && !translates {
+                    found.extend(conntrack::still_translated(&place));
+                }
+                found.extend(of_table);
+            }
+            Err(errno) => found.push(Diversion::unknown(&place, errno)),
+        }
+    }
+    found
+}
+
+fn entries(family: &Family, table: &str) -> rustix::io::Result<(Vec<u8>, Vec<u8>)> {
+    let socket = socket_with(family.address, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let mut info = vec![0; INFO_BYTES];
+    let name = table.as_bytes();
+    info.get_mut(..name.len()).ok_or(Errno::INVAL)?.copy_from_slice(name);
+    sockopt::get(&socket, family.level, SO_GET_INFO, &mut info)?;
+    let size = word(&info, SIZE_OFFSET).ok_or(Errno::BADMSG)?;
+    let mut entries = vec![0; ENTRIES_OFFSET + size as usize];
+    entries[..name.len()].copy_from_slice(name);
+    entries[NAME_BYTES..][..4].copy_from_slice(&size.to_ne_bytes());
+    sockopt::get(&socket, family.level, SO_GET_ENTRIES, &mut entries)?;
+    Ok((info, entries.split_off(ENTRIES_OFFSET)))
+}
+
+/// One diversion per kind of target; a table's first rule of the kind is enough.
+fn judge(family: &Family, place: &str, info: &[u8], entries: &[u8], nat: bool) -> Vec<Diversion> {
+    let mut found: Vec<Diversion> = Vec::new();
+    let mut at = 0;
+    while at < entries.len() {
+        let entry = &entries[at..];
+        let target_at = half(entry, family.target_offset).filter(|offset| *offset > 0);
+        let length = half(entry, family.target_offset + 2).filter(|length| *length > 0);
+        let (Some(target_at), Some(length)) = (target_at, length) else {
+            found.push(Diversion::unknown(place, "a malformed rule"));
+            break;
+        };
+        if nat || !is_elsewhere(info, at) {
+            let effect = target_of(entry.get(target_at..).unwrap_or_default());
+            found.extend(effect.map(|(kind, name)| {
+                Diversion::new(kind, format!("{place}: rules with target {name}"))
+            }));
+        }
+        at += length;
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn target_of(target_struct: &[u8]) -> Option<(DiversionKind, String)> {
+    let name = target_struct.get(TARGET_NAME_OFFSET..).unwrap_or_default();
+    let name = text(name.get(..TARGET_NAME_BYTES).unwrap_or_default());
+    let verdict = word(target_struct, STANDARD_VERDICT_OFFSET).map(u32::cast_signed);
+    match (name.as_str(), verdict) {
+        ("", Some(VERDICT_QUEUE)) => target("QUEUE"),
+        ("", None) => Some((DiversionKind::Unknown, "cut short".into())),
+        (name, _) => target(name),
+    }
+}
+
+/// Whether a rule is in a built-in chain that no packet passes on its way to a local socket.
+fn is_elsewhere(info: &[u8], at: usize) -> bool {
+    let hooks = word(info, NAME_BYTES).unwrap_or_default();
+    HOOKS_ELSEWHERE.iter().any(|hook| {
+        let bound = |offset| word(info, offset + 4 * hook).map(|bound| bound as usize);
+        let within = bound(HOOK_ENTRY_OFFSET).is_some_and(|first| at >= first)
+            && bound(UNDERFLOW_OFFSET).is_some_and(|last| at <= last);
+        hooks & (1 << hook) != 0 && within
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().copied().map(u32::from_ne_bytes)
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<usize> {
+    bytes.get(at..)?.first_chunk().copied().map(u16::from_ne_bytes).map(usize::from)
+}

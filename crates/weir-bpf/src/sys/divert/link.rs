@@ -1,0 +1,111 @@
+//! The interface's master, and the interfaces on top of it.
+
+use rustix::io::Errno;
+
+use super::device::Device;
+use super::kind::DiversionKind;
+use super::{Diversion, ask, text};
+use crate::sys::ethtool;
+use crate::sys::netlink::{find, number};
+use crate::units::IfIndex;
+
+const RTM_GETLINK: u16 = 18;
+/// `struct ifinfomsg`.
+const IFINFOMSG_BYTES: usize = 16;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_INFO_KIND: u16 = 1;
+
+/// An interface, as far as it matters here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) ifindex: IfIndex,
+    pub(super) name: String,
+    kind: String,
+    master: Option<u32>,
+    /// The interface below, in the same namespace.
+    lower: Option<u32>,
+}
+
+impl Link {
+    /// `NODEV` if there is none.
+    pub(super) fn of(ifindex: IfIndex) -> rustix::io::Result<Self> {
+        let mut body = [0; IFINFOMSG_BYTES];
+        body[4..8].copy_from_slice(&ifindex.0.to_ne_bytes());
+        let answers = ask(None, RTM_GETLINK, false, &body)?;
+        answers.first().and_then(|(_, answer)| parse(answer)).ok_or(Errno::BADMSG)
+    }
+
+    fn all() -> rustix::io::Result<Vec<Self>> {
+        let answers = ask(None, RTM_GETLINK, true, &[0; IFINFOMSG_BYTES])?;
+        answers.iter().map(|(_, answer)| parse(answer).ok_or(Errno::BADMSG)).collect()
+    }
+
+    fn describe(&self) -> String {
+        format!("{} {}", self.kind, self.name).trim_start().to_owned()
+    }
+
+    /// What takes its packets, given what the kernel's own record says. Other interfaces are listed
+    /// only if there is something to be named.
+    pub(super) fn diversions(&self, device: Device) -> Vec<Diversion> {
+        let mut found = Vec::new();
+        if let Some(master) = self.master {
+            let master = Self::of(IfIndex(master)).map(|link| link.describe());
+            let name = master.unwrap_or_else(|_| "one that cannot be looked up".into());
+            found.push(Diversion::new(DiversionKind::Enslaved, format!("master: {name}")));
+        }
+        let taken_by_another = device.rx_handler != 0 && self.master.is_none();
+        if !taken_by_another && device.vlan_devices == 0 {
+            return found;
+        }
+        let (vlans, others) = match self.upper() {
+            Ok(upper) => upper.into_iter().partition(|link| link.kind == "vlan"),
+            Err(errno) => {
+                found.push(Diversion::unknown("the interfaces on top cannot be listed", errno));
+                (Vec::new(), Vec::new())
+            }
+        };
+        if taken_by_another {
+            let detail = listed(&others, "rx_handler");
+            found.push(Diversion::new(DiversionKind::Upper, detail));
+        }
+        if device.vlan_devices > 0 {
+            let kind = match ethtool::removes_vlan_tags(&self.name) {
+                Ok(false) => DiversionKind::Vlan,
+                Ok(true) | Err(_) => DiversionKind::UntaggedVlan,
+            };
+            let count = device.vlan_devices;
+            let detail = format!("{count} VLAN interface(s): {}", listed(&vlans, "8021q"));
+            found.push(Diversion::new(kind, detail));
+        }
+        found
+    }
+
+    fn upper(&self) -> rustix::io::Result<Vec<Self>> {
+        let mut all = Self::all()?;
+        all.retain(|link| link.lower == Some(self.ifindex.0) && link.kind != "veth");
+        Ok(all)
+    }
+}
+
+fn listed(links: &[Link], by: &str) -> String {
+    let names: Vec<String> = links.iter().map(Link::describe).collect();
+    if names.is_empty() { format!("{by}, in another network namespace") } else { names.join(", ") }
+}
+
+fn parse(message: &[u8]) -> Option<Link> {
+    let attributes = message.get(IFINFOMSG_BYTES..)?;
+    let find_number = |kind| find(attributes, kind).as_deref().and_then(number);
+    let info = find(attributes, IFLA_LINKINFO).unwrap_or_default();
+    let elsewhere = find(attributes, IFLA_LINK_NETNSID).is_some();
+    Some(Link {
+        ifindex: IfIndex(number(message.get(4..)?)?),
+        name: text(&find(attributes, IFLA_IFNAME)?),
+        kind: find(&info, IFLA_INFO_KIND).map(|kind| text(&kind)).unwrap_or_default(),
+        master: find_number(IFLA_MASTER),
+        lower: find_number(IFLA_LINK).filter(|_| !elsewhere),
+    })
+}

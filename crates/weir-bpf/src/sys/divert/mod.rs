@@ -1,0 +1,119 @@
+//! What may take an interface's packets elsewhere before a socket sees them.
+//!
+//! The gate asks where a packet would go if nothing were in its way: by its destination address and
+//! port, in its network namespace. Where something is in its way (NAT, TPROXY, a bridge, ...), the
+//! packet may belong to somebody who has room for it, so the gate must not discard it. Whoever reads
+//! nothing, or does not understand what is read, takes it for a diversion ([`DiversionKind::Unknown`]).
+//!
+//! | source | read from |
+//! |---|---|
+//! | nftables, and iptables over nftables | nfnetlink (`nft`, `expression`), translated connections (`conntrack`) |
+//! | legacy iptables | its socket options (`legacy`) |
+//! | IPVS, multicast forwarding | `/proc` (`proc`) |
+//! | tc filters at ingress, tcx and `sk_lookup` programs | rtnetlink (`tc`), bpf(2) (`programs`) |
+//! | masters, and interfaces on top, in any namespace | rtnetlink (`link`), the kernel's own record (`device`) |
+//! | policy routing | rtnetlink (`rules`) |
+
+mod conntrack;
+mod device;
+mod expression;
+mod kind;
+mod legacy;
+mod link;
+mod nft;
+mod proc;
+mod programs;
+mod rules;
+mod tc;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::fmt;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{Protocol, SocketFlags, sockopt};
+
+pub use self::kind::DiversionKind;
+pub use self::watch::DiversionWatch;
+use super::netlink::Socket;
+use crate::error::Result;
+use crate::units::IfIndex;
+
+/// Something that may take packets elsewhere, or see them before a socket does.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Diversion {
+    /// What it is.
+    pub kind: DiversionKind,
+    /// What was found, and where: the table, filter or device.
+    pub detail: String,
+}
+
+impl Diversion {
+    fn new(kind: DiversionKind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into() }
+    }
+
+    fn unknown(what: &str, why: impl fmt::Display) -> Self {
+        Self::new(DiversionKind::Unknown, format!("{what}: {why}"))
+    }
+
+    /// Whether the gate must pass every packet because of it.
+    pub fn passes(&self) -> bool {
+        self.kind.passes()
+    }
+
+    /// What it costs, and what can be done about it.
+    pub fn cost(&self) -> String {
+        self.kind.cost()
+    }
+}
+
+impl fmt::Display for Diversion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}", self.kind.what(), self.detail, self.kind.cost())
+    }
+}
+
+/// What may divert an interface's packets, in the calling thread's network namespace, sorted.
+///
+/// Programs with these numbers (the kernel's) at tc ingress are the caller's own and do not count.
+///
+/// # Errors
+///
+/// [`crate::Error::System`] if there is no netlink socket to be had, [`crate::Error::Bpf`] without
+/// the privilege. Whatever cannot be read later is told as [`DiversionKind::Unknown`].
+pub fn diversions(ifindex: IfIndex, own_programs: &[u32]) -> Result<Vec<Diversion>> {
+    Ok(DiversionWatch::open(ifindex)?.read(own_programs))
+}
+
+/// How often a dump that the kernel interrupted, because of a change, is tried again.
+const DUMP_TRIES: u32 = 5;
+/// The kernel answers in the system call that asks, or never.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Asks one question over a socket of its own, so that an answer cut short harms no later one.
+fn ask(
+    protocol: Option<Protocol>,
+    kind: u16,
+    dump: bool,
+    body: &[u8],
+) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
+    let mut tries = 0;
+    loop {
+        let mut socket = Socket::open(protocol, 0, SocketFlags::empty())?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_TIMEOUT))?;
+        tries += 1;
+        match socket.ask(kind, dump, body) {
+            Err(Errno::INTR) if tries < DUMP_TRIES => {}
+            answers => return answers,
+        }
+    }
+}
+
+/// Text up to its NUL, as in netlink attributes and kernel structures.
+fn text(bytes: &[u8]) -> String {
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}

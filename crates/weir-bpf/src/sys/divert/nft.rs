@@ -1,0 +1,264 @@
+//! Rules of nftables, and of iptables where it is built on nftables.
+//!
+//! Attributes are read one by one, with netlink-packet-core: netlink-packet-netfilter would decode
+//! every operand of every expression, and refuse a rule set over one that it does not know.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rtnetlink::packet_core::NlasIterator;
+use rustix::io::Errno;
+use rustix::net::netlink;
+
+use super::conntrack;
+use super::expression::{big_endian, classify};
+use super::kind::DiversionKind;
+use super::{Diversion, ask, text};
+use crate::sys::netlink::find;
+
+pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10;
+const GETCHAIN: u16 = 4;
+const GETRULE: u16 = 7;
+const GETGEN: u16 = 16;
+const GETOBJ: u16 = 19;
+/// `struct nfgenmsg`: family, version, resource.
+pub(super) const NFGENMSG_BYTES: usize = 4;
+const NFTA_GEN_ID: u16 = 1;
+const NFTA_CHAIN_TABLE: u16 = 1;
+const NFTA_CHAIN_NAME: u16 = 3;
+const NFTA_CHAIN_HOOK: u16 = 4;
+const NFTA_CHAIN_TYPE: u16 = 7;
+const NFTA_HOOK_HOOKNUM: u16 = 1;
+const NFTA_HOOK_DEV: u16 = 3;
+const NFTA_HOOK_DEVS: u16 = 4;
+const NFTA_DEVICE_NAME: u16 = 1;
+const NFTA_RULE_TABLE: u16 = 1;
+const NFTA_RULE_CHAIN: u16 = 2;
+const NFTA_RULE_EXPRESSIONS: u16 = 4;
+const NFTA_OBJ_TYPE: u16 = 3;
+const NFT_OBJECT_SYNPROXY: u32 = 10;
+const NFPROTO_INET: u8 = 1;
+const NFPROTO_IPV4: u8 = 2;
+const NFPROTO_NETDEV: u8 = 5;
+const NFPROTO_IPV6: u8 = 10;
+/// Hooks that a packet to a local socket passes: PRE_ROUTING, LOCAL_IN, and inet's INGRESS.
+const NF_INET_IN: [u32; 2] = [0, 1];
+const NF_INET_INGRESS: u32 = 5;
+const NF_NETDEV_INGRESS: u32 = 0;
+
+/// What was found in one generation of the rules.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    found: Vec<Diversion>,
+    /// Chains of type nat, where there are no rules that translate.
+    idle_nat: Option<String>,
+}
+
+impl Rules {
+    /// Reads all rules of the calling thread's network namespace.
+    pub(super) fn read(ifname: &str) -> Self {
+        match Self::try_read(ifname) {
+            Ok(rules) => rules,
+            Err(errno) => {
+                let unknown = Diversion::unknown("the rules of nftables cannot be read", errno);
+                Self { found: vec![unknown], idle_nat: None }
+            }
+        }
+    }
+
+    fn try_read(ifname: &str) -> rustix::io::Result<Self> {
+        let chains = chains(ifname)?;
+        let mut findings = Findings { synproxies: has_synproxies()?, ..Findings::default() };
+        for (_, message) in dump(GETRULE)? {
+            findings.add_rule(&chains, &message);
+        }
+        let found = findings.into_diversions();
+        let translates = found.iter().any(|diversion| diversion.kind == DiversionKind::Nat);
+        let nat_chain = chains.iter().find(|(_, chain)| chain.nat).map(|(place, _)| place.name());
+        Ok(Self { found, idle_nat: nat_chain.filter(|_| !translates) })
+    }
+
+    /// What diverts now.
+    pub(super) fn diversions(&self) -> Vec<Diversion> {
+        let mut all = self.found.clone();
+        // The hooks of a nat chain without rules go on translating the connections that they know.
+        all.extend(self.idle_nat.as_deref().and_then(conntrack::still_translated));
+        all
+    }
+}
+
+/// Number of the rules' generation, which each change increments; `None` on a kernel without
+/// nftables.
+pub(super) fn generation() -> rustix::io::Result<Option<u32>> {
+    let kind = NFNL_SUBSYS_NFTABLES << 8 | GETGEN;
+    match ask(Some(netlink::NETFILTER), kind, false, &[0; NFGENMSG_BYTES]) {
+        Ok(answers) => {
+            let body = answers.first().and_then(|(_, answer)| answer.get(NFGENMSG_BYTES..));
+            let id = body.and_then(|body| find(body, NFTA_GEN_ID));
+            id.as_deref().and_then(big_endian).map(Some).ok_or(Errno::BADMSG)
+        }
+        // No such subsystem (nfnetlink_rcv_msg()), no such netlink protocol.
+        Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::PROTONOSUPPORT) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn dump(what: u16) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
+    ask(Some(netlink::NETFILTER), NFNL_SUBSYS_NFTABLES << 8 | what, true, &[0; NFGENMSG_BYTES])
+}
+
+/// Whether there are objects that answer SYNs; one without a type may be one.
+fn has_synproxies() -> rustix::io::Result<bool> {
+    let is_synproxy = |message: &[u8]| {
+        let found = message.get(NFGENMSG_BYTES..).and_then(|body| find(body, NFTA_OBJ_TYPE));
+        found.as_deref().and_then(big_endian).is_none_or(|kind| kind == NFT_OBJECT_SYNPROXY)
+    };
+    Ok(dump(GETOBJ)?.iter().any(|(_, message)| is_synproxy(message)))
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    family: u8,
+    table: String,
+    chain: String,
+}
+
+impl Place {
+    fn of(message: &[u8], table: u16, chain: u16) -> Option<Self> {
+        let family = *message.first()?;
+        let body = message.get(NFGENMSG_BYTES..)?;
+        let name = |kind| find(body, kind).map(|bytes| text(&bytes));
+        Some(Self { family, table: name(table)?, chain: name(chain)? })
+    }
+
+    fn table_name(&self) -> String {
+        let family = match self.family {
+            NFPROTO_INET => "inet",
+            NFPROTO_IPV4 => "ip",
+            NFPROTO_IPV6 => "ip6",
+            NFPROTO_NETDEV => "netdev",
+            _ => "other",
+        };
+        format!("table {family} {}", self.table)
+    }
+
+    fn name(&self) -> String {
+        format!("{}, chain {}", self.table_name(), self.chain)
+    }
+
+    /// Whether it is for IP packets at all: not ARP's, and not a bridge's, which is a master.
+    fn is_of_ip(&self) -> bool {
+        [NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_NETDEV].contains(&self.family)
+    }
+}
+
+/// A chain that the kernel calls by itself.
+struct BaseChain {
+    /// Whether this interface's incoming packets pass it.
+    incoming: bool,
+    nat: bool,
+}
+
+fn chains(ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
+    let mut chains = BTreeMap::new();
+    for (_, message) in dump(GETCHAIN)? {
+        let place = Place::of(&message, NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME).ok_or(Errno::BADMSG)?;
+        let body = message.get(NFGENMSG_BYTES..).unwrap_or_default();
+        let Some(hook) = find(body, NFTA_CHAIN_HOOK) else { continue };
+        let nat = find(body, NFTA_CHAIN_TYPE).is_some_and(|kind| text(&kind) == "nat");
+        let incoming = is_incoming(place.family, &hook, ifname);
+        chains.insert(place, BaseChain { incoming, nat });
+    }
+    Ok(chains)
+}
+
+fn is_incoming(family: u8, hook: &[u8], ifname: &str) -> bool {
+    let Some(number) = find(hook, NFTA_HOOK_HOOKNUM).as_deref().and_then(big_endian) else {
+        return true;
+    };
+    match family {
+        NFPROTO_NETDEV => number == NF_NETDEV_INGRESS && names(hook, ifname),
+        _ => NF_INET_IN.contains(&number) || number == NF_INET_INGRESS && names(hook, ifname),
+    }
+}
+
+/// Whether a hook is on this interface; on none by name means on one that is not told.
+fn names(hook: &[u8], ifname: &str) -> bool {
+    let devices = find(hook, NFTA_HOOK_DEVS).unwrap_or_default();
+    let listed = NlasIterator::new(&devices[..]).map_while(std::result::Result::ok);
+    // Another kind of attribute is a prefix (Linux 6.18), which is not looked into.
+    let mut listed = listed.map(|one| (one.kind() == NFTA_DEVICE_NAME).then(|| text(one.value())));
+    match find(hook, NFTA_HOOK_DEV) {
+        Some(device) if devices.is_empty() => text(&device) == ifname,
+        _ => devices.is_empty() || listed.any(|name| name.is_none_or(|name| name == ifname)),
+    }
+}
+
+/// Rules that divert, by what they do and by table: a host with a thousand chains gets one line.
+#[derive(Default)]
+struct Findings {
+    synproxies: bool,
+    found: BTreeMap<(DiversionKind, String), Finding>,
+}
+
+#[derive(Default)]
+struct Finding {
+    expressions: BTreeSet<String>,
+    chains: BTreeSet<String>,
+    rules: usize,
+}
+
+impl Findings {
+    fn add_rule(&mut self, chains: &BTreeMap<Place, BaseChain>, message: &[u8]) {
+        let Some(place) = Place::of(message, NFTA_RULE_TABLE, NFTA_RULE_CHAIN) else {
+            self.add(DiversionKind::Unknown, "a table without a name".into(), "", "rule".into());
+            return;
+        };
+        // Translation works in all its chains, whichever hook they are at; so may a chain that
+        // others jump to.
+        let concerns = |chain: &BaseChain| chain.incoming || chain.nat;
+        if !place.is_of_ip() || !chains.get(&place).is_none_or(concerns) {
+            return;
+        }
+        let body = message.get(NFGENMSG_BYTES..).unwrap_or_default();
+        let list = find(body, NFTA_RULE_EXPRESSIONS).unwrap_or_default();
+        let synproxies = self.synproxies;
+        let elements = NlasIterator::new(&list[..]).map(|element| match &element {
+            Ok(element) => classify(element.value(), synproxies),
+            Err(_) => Some((DiversionKind::Unknown, "a malformed rule".into())),
+        });
+        let mut kinds = BTreeSet::new();
+        for (kind, expression) in elements.flatten() {
+            kinds.insert(kind);
+            self.add(kind, place.table_name(), &place.chain, expression);
+        }
+        for kind in kinds {
+            if let Some(finding) = self.found.get_mut(&(kind, place.table_name())) {
+                finding.rules += 1;
+            }
+        }
+    }
+
+    fn add(&mut self, kind: DiversionKind, table: String, chain: &str, expression: String) {
+        let finding = self.found.entry((kind, table)).or_default();
+        finding.expressions.insert(expression);
+        finding.chains.insert(chain.to_owned());
+    }
+
+    fn into_diversions(self) -> Vec<Diversion> {
+        let diversion = |((kind, table), finding): ((DiversionKind, String), Finding)| {
+            let chain = finding.chains.first().map(String::as_str).unwrap_or_default();
+            let others = match finding.chains.len() {
+                0 | 1 => String::new(),
+                count => format!(" and {} more", count - 1),
+            };
+            let expressions: Vec<String> = finding.expressions.into_iter().collect();
+            let rules = finding.rules;
+            let detail = format!(
+                "{table}, chain {chain}{others}: {rules} rule(s) with {}",
+                expressions.join(", ")
+            );
+            Diversion::new(kind, detail)
+        };
+        self.found.into_iter().map(diversion).collect()
+    }
+}

@@ -1,0 +1,74 @@
+//! What only `/proc` tells: IPVS's services, and whether multicast is forwarded.
+
+use std::io;
+
+use super::Diversion;
+use super::kind::DiversionKind;
+
+const IP_VS: &str = "/proc/thread-self/net/ip_vs";
+/// `ip_vs_info_seq_show()` prints this many lines before the services.
+const IP_VS_HEADER_LINES: usize = 3;
+
+/// IPVS's virtual services; its hooks are there only while there are any.
+pub(super) fn ipvs() -> Option<Diversion> {
+    match read(IP_VS) {
+        Ok(text) => services(&text),
+        Err(error) => Some(Diversion::unknown(IP_VS, error)),
+    }
+}
+
+fn services(table: &str) -> Option<Diversion> {
+    // Below each service, its real servers, each after an arrow.
+    let lines = table.lines().skip(IP_VS_HEADER_LINES);
+    let services: Vec<&str> = lines.filter(|line| !line.trim_start().starts_with("->")).collect();
+    let first = services.first()?;
+    let detail = format!("{} virtual service(s), the first: {}", services.len(), first.trim());
+    Some(Diversion::new(DiversionKind::Ipvs, detail))
+}
+
+/// Whether a multicast router runs over this interface.
+pub(super) fn multicast_forwarding(ifname: &str) -> Vec<Diversion> {
+    let families = ["ipv4", "ipv6"].into_iter().filter_map(|family| {
+        // Names may hold anything but a slash; the directory is named as the interface is.
+        let path = format!("/proc/sys/net/{family}/conf/{ifname}/mc_forwarding");
+        match read(&path) {
+            Ok(value) if matches!(value.trim(), "" | "0") => None,
+            Ok(_) => Some(Diversion::new(DiversionKind::MulticastForwarding, path)),
+            Err(error) => Some(Diversion::unknown(&path, error)),
+        }
+    });
+    families.collect()
+}
+
+/// Empty if the kernel has no such file, as without IPVS, IPv6 or multicast routing.
+pub(super) fn read(path: &str) -> io::Result<String> {
+    match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Without /proc at all, nothing is known.
+            std::fs::metadata("/proc/thread-self/net").map(|_| String::new())
+        }
+        text => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "IP Virtual Server version 1.2.1 (size=4096)\n\
+        Prot LocalAddress:Port Scheduler Flags\n\
+        \x20 -> RemoteAddress:Port Forward Weight ActiveConn InActConn\n";
+
+    #[test]
+    fn services_are_counted_without_their_servers() {
+        assert_eq!(services(""), None);
+        assert_eq!(services(HEADER), None);
+        let table = format!(
+            "{HEADER}UDP  C6120001:0035 rr  \n  -> C6120002:0035      Masq    1      0          0\n\
+             FWM  00000001 wlc \n"
+        );
+        let found = services(&table).unwrap();
+        assert_eq!(found.kind, DiversionKind::Ipvs);
+        assert!(found.detail.starts_with("2 virtual service(s), the first: UDP"), "{found:?}");
+    }
+}

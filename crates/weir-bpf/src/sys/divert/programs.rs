@@ -1,0 +1,72 @@
+//! BPF programs beside the interface's packets: tcx at ingress, and `sk_lookup` in the namespace.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use libbpf_rs::libbpf_sys;
+use rustix::io::Errno;
+
+use super::Diversion;
+use super::kind::DiversionKind;
+use crate::units::IfIndex;
+
+/// More than the kernel allows at one place (`BPF_MPROG_MAX`, 64 per list).
+const PROGRAMS_MAX: usize = 64;
+const NETNS: &str = "/proc/thread-self/ns/net";
+
+/// Programs at tcx ingress, but for the caller's own.
+pub(super) fn tcx(ifindex: IfIndex, own: &[u32]) -> Option<Diversion> {
+    match query(ifindex.0.cast_signed(), libbpf_sys::BPF_TCX_INGRESS) {
+        Ok(mut programs) => {
+            programs.retain(|id| !own.contains(id));
+            let detail = format!("tcx ingress, program {}", listed(&programs));
+            (!programs.is_empty()).then(|| Diversion::new(DiversionKind::TcBpf, detail))
+        }
+        Err(error) => unless_absent("tcx programs cannot be listed", &error),
+    }
+}
+
+/// Programs that choose the sockets of the calling thread's network namespace.
+pub(super) fn sk_lookup() -> Option<Diversion> {
+    let listing = std::fs::File::open(NETNS)
+        .and_then(|netns| query(netns.as_raw_fd(), libbpf_sys::BPF_SK_LOOKUP));
+    match listing {
+        Ok(programs) => {
+            let detail = format!("program {}", listed(&programs));
+            (!programs.is_empty()).then(|| Diversion::new(DiversionKind::SkLookup, detail))
+        }
+        Err(error) => unless_absent("sk_lookup programs cannot be listed", &error),
+    }
+}
+
+fn listed(programs: &[u32]) -> String {
+    programs.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// `EINVAL`: the kernel has no such place for programs.
+fn unless_absent(what: &str, error: &io::Error) -> Option<Diversion> {
+    let absent = Errno::from_io_error(error) == Some(Errno::INVAL);
+    (!absent).then(|| Diversion::unknown(what, error))
+}
+
+#[allow(unsafe_code)]
+fn query(target: i32, attach_type: libbpf_sys::bpf_attach_type) -> io::Result<Vec<u32>> {
+    let mut programs = [0; PROGRAMS_MAX];
+    let (mut flags, mut count) = (0, PROGRAMS_MAX as u32);
+    // SAFETY: `programs` has room for `count` numbers; all three outlive the call.
+    let result = unsafe {
+        libbpf_sys::bpf_prog_query(
+            target,
+            attach_type,
+            0,
+            &raw mut flags,
+            programs.as_mut_ptr(),
+            &raw mut count,
+        )
+    };
+    // ENOSPC: there are more, and as many as fit were listed.
+    if result < 0 && result != -Errno::NOSPC.raw_os_error() {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    Ok(programs.into_iter().take(count as usize).filter(|id| *id != 0).collect())
+}

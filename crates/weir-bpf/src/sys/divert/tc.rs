@@ -1,0 +1,93 @@
+//! Filters of traffic control at ingress.
+
+use rtnetlink::packet_core::NlasIterator;
+
+use super::kind::DiversionKind;
+use super::{Diversion, ask, text};
+use crate::sys::netlink::{find, number};
+use crate::units::IfIndex;
+
+const RTM_GETTFILTER: u16 = 46;
+/// `struct tcmsg`.
+const TCMSG_BYTES: usize = 20;
+const IFINDEX_OFFSET: usize = 4;
+const PARENT_OFFSET: usize = 12;
+const INFO_OFFSET: usize = 16;
+/// Of `clsact`; `ingress` answers to it too. Filters of a shared block are listed as well.
+const TC_H_CLSACT_INGRESS: u32 = 0xffff_fff2;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_ACT_KIND: u16 = 1;
+const TCA_BPF_ID: u16 = 11;
+const TCA_BPF_NAME: u16 = 7;
+
+/// Where each kind of filter has its actions.
+const ACTIONS: [(&str, u16); 9] = [
+    ("basic", 3),
+    ("bpf", 1),
+    ("cgroup", 1),
+    ("flow", 9),
+    ("flower", 3),
+    ("fw", 4),
+    ("matchall", 2),
+    ("route", 6),
+    ("u32", 7),
+];
+
+/// Actions that at most drop a packet, or mark it.
+const HARMLESS: [&str; 9] =
+    ["connmark", "csum", "ctinfo", "gact", "gate", "police", "simple", "simp", "skbedit"];
+
+/// Filters that may take an interface's packets elsewhere, but for the caller's own BPF programs.
+pub(super) fn filters(ifindex: IfIndex, own_programs: &[u32]) -> Vec<Diversion> {
+    let mut body = [0; TCMSG_BYTES];
+    body[IFINDEX_OFFSET..][..4].copy_from_slice(&ifindex.0.to_ne_bytes());
+    body[PARENT_OFFSET..][..4].copy_from_slice(&TC_H_CLSACT_INGRESS.to_ne_bytes());
+    match ask(None, RTM_GETTFILTER, true, &body) {
+        Ok(filters) => {
+            let mut found: Vec<Diversion> =
+                filters.iter().flat_map(|(_, filter)| judge(filter, own_programs)).collect();
+            found.sort();
+            found.dedup();
+            found
+        }
+        Err(errno) => vec![Diversion::unknown("tc filters cannot be read", errno)],
+    }
+}
+
+fn judge(filter: &[u8], own_programs: &[u32]) -> Vec<Diversion> {
+    let attributes = filter.get(TCMSG_BYTES..).unwrap_or_default();
+    let kind = find(attributes, TCA_KIND).map(|kind| text(&kind)).unwrap_or_default();
+    let options = find(attributes, TCA_OPTIONS).unwrap_or_default();
+    let preference = filter.get(INFO_OFFSET..).and_then(number).unwrap_or_default() >> 16;
+    let place = format!("tc filter {kind} with preference {preference} at ingress");
+    let Some((_, actions)) = ACTIONS.iter().find(|(name, _)| *name == kind) else {
+        return vec![Diversion::unknown(&place, "weir does not know this kind of filter")];
+    };
+    let mut found = Vec::new();
+    let program = find(&options, TCA_BPF_ID).as_deref().and_then(number);
+    // Filters are listed once without their parts, as the head of their chain.
+    if kind == "bpf" && !options.is_empty() && !program.is_some_and(|id| own_programs.contains(&id))
+    {
+        let name = find(&options, TCA_BPF_NAME).map(|name| text(&name)).unwrap_or_default();
+        let detail = format!("{place}: program {} {name}", program.unwrap_or_default());
+        found.push(Diversion::new(DiversionKind::TcBpf, detail.trim_end()));
+    }
+    let list = find(&options, *actions).unwrap_or_default();
+    for action in NlasIterator::new(&list[..]) {
+        let name = action.ok().and_then(|action| find(action.value(), TCA_ACT_KIND));
+        let Some(name) = name.map(|name| text(&name)) else {
+            found.push(Diversion::unknown(&place, "an action without a name"));
+            break;
+        };
+        let kind = match name.as_str() {
+            name if HARMLESS.contains(&name) => continue,
+            "mirred" => DiversionKind::TcRedirect,
+            "bpf" => DiversionKind::TcBpf,
+            "sample" => DiversionKind::PacketLog,
+            _ => DiversionKind::TcAction,
+        };
+        found.push(Diversion::new(kind, format!("{place}: action {name}")));
+    }
+    found
+}

@@ -1,0 +1,246 @@
+//! What is attached to the interface, lies on top of it or routes its packets.
+
+use rustix::net::SocketFlags;
+
+use super::DiversionKind::*;
+use super::*;
+use crate::sys::divert::device::DeviceProbe;
+use crate::units::IfIndex;
+
+#[test]
+fn tc_filters_are_found() {
+    let filter = |action: &str| {
+        format!("tc filter add dev near ingress protocol ip u32 match ip dport 53 0xffff {action}")
+    };
+    with_watch(|watch| {
+        for (qdisc, remove) in [("clsact", "clsact"), ("handle ffff: ingress", "ingress")] {
+            sh(&format!("tc qdisc add dev near {qdisc}"));
+            assert_eq!(watch.read(&[]), []);
+            for action in ["redirect dev far", "mirror dev far"] {
+                let add = filter(&format!("action mirred egress {action}"));
+                let delete = "tc filter del dev near ingress";
+                comes_and_goes(watch, TcRedirect, "action mirred", [&add, delete]);
+            }
+            sh(&filter("flowid 1:1"));
+            assert_eq!(watch.read(&[]), [], "a filter without an action");
+            sh(&format!("tc qdisc del dev near {remove}"));
+        }
+        let shared =
+            filter("action mirred egress redirect dev far").replace("dev near ingress", "block 7");
+        comes_and_goes(
+            watch,
+            TcRedirect,
+            "action mirred",
+            [
+                &format!("tc qdisc add dev near ingress_block 7 clsact; {shared}"),
+                "tc qdisc del dev near clsact",
+            ],
+        );
+        sh("tc qdisc add dev near clsact");
+        sh(&filter("action mirred egress redirect dev far").replace("ingress", "egress"));
+        assert_eq!(watch.read(&[]), [], "outgoing packets are no matter");
+    });
+}
+
+#[test]
+fn programs_at_tc_are_found_but_for_the_callers_own() {
+    with_watch(|watch| {
+        let ifindex = Links::open().unwrap().index("near").unwrap();
+        let program = DeviceProbe::load().unwrap();
+        let (id, attached) = program.attach_tcx(ifindex).unwrap();
+        let found = watch.read(&[]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].kind, TcBpf);
+        assert_eq!(found[0].detail, format!("tcx ingress, program {id}"));
+        assert_eq!(watch.read(&[id]), []);
+        drop(attached);
+        assert_eq!(watch.read(&[]), []);
+
+        let hook = program.attach_tc(ifindex).unwrap();
+        let found = watch.read(&[]);
+        assert_eq!(found.iter().map(|one| one.kind).collect::<Vec<_>>(), [TcBpf], "{found:?}");
+        assert_eq!(watch.read(&[id]), []);
+        drop(hook);
+        sh("tc qdisc del dev near clsact");
+        assert_eq!(watch.read(&[]), []);
+    });
+}
+
+#[test]
+fn masters_are_found() {
+    with_watch(|watch| {
+        let port = |kind: &str, detail: &str, watch: &mut DiversionWatch, feature: &str| {
+            let add =
+                format!("ip link add name upper type {kind}; ip link set near down master upper");
+            comes_and_goes_if_present(
+                watch,
+                Enslaved,
+                detail,
+                [&add, "ip link del upper"],
+                feature,
+            );
+        };
+        port("bridge", "master: bridge upper", watch, "bridges (CONFIG_BRIDGE)");
+        port("bond", "master: bond upper", watch, "bonds (CONFIG_BONDING)");
+        port("team", "master: team upper", watch, "teams (CONFIG_NET_TEAM)");
+        port("vrf table 7", "master: vrf upper", watch, "VRFs (CONFIG_NET_VRF)");
+    });
+}
+
+#[test]
+fn interfaces_on_top_are_found_in_any_namespace() {
+    let upper = |kind: &str| format!("ip link add link near name upper type {kind}");
+    let remove = "ip link del upper";
+    with_watch(|watch| {
+        for kind in ["macvlan mode bridge", "macvlan mode passthru"] {
+            let feature = "macvlan (CONFIG_MACVLAN)";
+            let commands = [&upper(kind), remove];
+            comes_and_goes_if_present(watch, Upper, "macvlan upper", commands, feature);
+        }
+        let feature = "ipvlan (CONFIG_IPVLAN)";
+        comes_and_goes_if_present(
+            watch,
+            Upper,
+            "ipvlan upper",
+            [&upper("ipvlan"), remove],
+            feature,
+        );
+        let feature = "VLANs (CONFIG_VLAN_8021Q)";
+        let vlan = upper("vlan id 7");
+        let detail = "1 VLAN interface(s): vlan upper";
+        comes_and_goes_if_present(watch, UntaggedVlan, detail, [&vlan, remove], feature);
+        let other = Sandbox::new();
+        let add =
+            format!("{}; ip link set upper netns {}", upper("macvlan mode bridge"), other.name);
+        let remove = format!("ip -n {} link del upper", other.name);
+        let feature = "macvlan (CONFIG_MACVLAN)";
+        let detail = "in another network namespace";
+        comes_and_goes_if_present(watch, Upper, detail, [&add, &remove], feature);
+    });
+}
+
+#[test]
+fn routing_rules_before_the_local_addresses_are_found() {
+    with_watch(|watch| {
+        for family in ["-4", "-6"] {
+            // Behind the local table, and for another interface: no matter.
+            sh(&format!(
+                "ip {family} rule add pref 200 lookup local; ip {family} rule del pref 0
+                 ip {family} rule add pref 50 iif far lookup 100
+                 ip {family} rule add pref 300 fwmark 1 lookup 100"
+            ));
+            assert_eq!(watch.read(&[]), []);
+            for rule in ["fwmark 1 lookup 100", "iif near lookup 100", "lookup 100"] {
+                comes_and_goes(
+                    watch,
+                    PolicyRouting,
+                    "priority 60",
+                    [
+                        &format!("ip {family} rule add pref 60 {rule}"),
+                        &format!("ip {family} rule del pref 60"),
+                    ],
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn multicast_forwarding_is_found() {
+    with_watch(|watch| {
+        sh("ip address add 198.18.0.1/24 dev near");
+        let ifindex = Links::open().unwrap().index("near").unwrap();
+        let router = multicast_router(ifindex);
+        let found = watch.read(&[]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].kind, MulticastForwarding);
+        assert!(found[0].detail.contains("ipv4/conf/near/mc_forwarding"));
+        drop(router);
+        assert_eq!(watch.read(&[]), []);
+    });
+}
+
+#[test]
+fn programs_that_choose_sockets_are_told_and_stop_nothing() {
+    with_watch(|watch| {
+        let attached = choose_sockets();
+        let found = watch.read(&[]);
+        assert_eq!(found.iter().map(|one| one.kind).collect::<Vec<_>>(), [SkLookup], "{found:?}");
+        assert!(!found[0].passes());
+        drop(attached);
+        assert_eq!(watch.read(&[]), []);
+    });
+}
+
+/// Attaches a program that leaves the choice to the kernel (`return SK_PASS`).
+#[allow(unsafe_code)]
+fn choose_sockets() -> std::os::fd::OwnedFd {
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+    use libbpf_rs::libbpf_sys;
+    const MOV64_IMM_R0: u8 = 0xb7;
+    const EXIT: u8 = 0x95;
+    let instruction = |code, imm| libbpf_sys::bpf_insn { code, imm, ..Default::default() };
+    let instructions = [instruction(MOV64_IMM_R0, 1), instruction(EXIT, 0)];
+    let options = libbpf_sys::bpf_prog_load_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
+        expected_attach_type: libbpf_sys::BPF_SK_LOOKUP,
+        ..Default::default()
+    };
+    // SAFETY: strings end in NUL, the instructions are as many as said, and all outlive the call.
+    let program = unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_SK_LOOKUP,
+            c"choose".as_ptr(),
+            c"GPL".as_ptr(),
+            instructions.as_ptr(),
+            instructions.len() as libbpf_sys::size_t,
+            (&raw const options).cast_mut(),
+        )
+    };
+    assert!(program >= 0, "{program}");
+    // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
+    let program = unsafe { OwnedFd::from_raw_fd(program) };
+    let netns = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+    // SAFETY: both descriptors are open; without options.
+    let link = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            netns.as_raw_fd(),
+            libbpf_sys::BPF_SK_LOOKUP,
+            std::ptr::null(),
+        )
+    };
+    assert!(link >= 0, "{link}");
+    // SAFETY: as above.
+    unsafe { OwnedFd::from_raw_fd(link) }
+}
+
+/// What a multicast routing daemon does at its start.
+#[allow(unsafe_code)]
+fn multicast_router(ifindex: IfIndex) -> std::os::fd::OwnedFd {
+    use std::os::fd::AsRawFd;
+
+    use rustix::net::{AddressFamily, SocketType, ipproto, socket_with};
+    const MRT_INIT: i32 = 200;
+    const MRT_ADD_VIF: i32 = 202;
+    const VIFF_USE_IFINDEX: u8 = 8;
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::RAW, flags, Some(ipproto::IGMP));
+    let socket = socket.unwrap();
+    let set = |option, value: &[u8]| {
+        // SAFETY: the kernel reads `value.len()` bytes.
+        let result = unsafe {
+            let length = value.len() as libc::socklen_t;
+            libc::setsockopt(socket.as_raw_fd(), 0, option, value.as_ptr().cast(), length)
+        };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    };
+    set(MRT_INIT, &1i32.to_ne_bytes());
+    let mut vif = [0; 16];
+    vif[2] = VIFF_USE_IFINDEX;
+    vif[3] = 1; // threshold
+    vif[8..12].copy_from_slice(&ifindex.0.to_ne_bytes());
+    set(MRT_ADD_VIF, &vif);
+    socket
+}

@@ -1,0 +1,70 @@
+//! Each kind of diversion is found, and gone again once removed: with the real tools, in namespaces.
+
+mod device;
+mod rules;
+mod watch;
+
+use std::process::Command;
+
+use super::DiversionWatch;
+use super::kind::DiversionKind;
+use crate::sys::link::Links;
+use crate::sys::test_support::Sandbox;
+
+/// A namespace with a veth pair `near` and `far`, both up, in the thread that runs the test.
+fn with_watch(test: impl FnOnce(&mut DiversionWatch) + Send) {
+    Sandbox::new().run(|| {
+        let links = Links::open().unwrap();
+        links.create_veth("near", "far", None).unwrap();
+        for name in ["near", "far"] {
+            links.set_up(links.index(name).unwrap()).unwrap();
+        }
+        let mut watch = DiversionWatch::open(links.index("near").unwrap()).unwrap();
+        assert_eq!(watch.read(&[]), [], "nothing diverts in an empty namespace");
+        test(&mut watch);
+    });
+}
+
+fn try_sh(script: &str) -> std::result::Result<(), String> {
+    let output = Command::new("sh").args(["-e", "-c", script]).output().unwrap();
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{script}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn sh(script: &str) {
+    try_sh(script).unwrap();
+}
+
+/// After `add`, exactly this is found; after `remove`, nothing.
+fn comes_and_goes(
+    watch: &mut DiversionWatch,
+    kind: DiversionKind,
+    part_of_detail: &str,
+    [add, remove]: [&str; 2],
+) {
+    sh(add);
+    let found = watch.read(&[]);
+    assert_eq!(found.iter().map(|one| one.kind).collect::<Vec<_>>(), [kind], "{add}: {found:?}");
+    assert!(found[0].detail.contains(part_of_detail), "{add}: {found:?}");
+    sh(remove);
+    assert_eq!(watch.read(&[]), [], "{remove}");
+}
+
+/// As [`comes_and_goes`], where the kernel may lack what `add` asks for.
+fn comes_and_goes_if_present(
+    watch: &mut DiversionWatch,
+    kind: DiversionKind,
+    part_of_detail: &str,
+    commands: [&str; 2],
+    feature: &str,
+) {
+    if let Err(error) = try_sh(commands[0]) {
+        let absent = ["Unknown device type", "not supported", "No such file or directory"];
+        assert!(absent.iter().any(|text| error.contains(text)), "{error}");
+        println!("skipped: this kernel lacks {feature} ({})", error.trim());
+        return;
+    }
+    comes_and_goes(watch, kind, part_of_detail, ["true", commands[1]]);
+}

@@ -1,0 +1,172 @@
+//! Rules: of nftables, of both kinds of iptables, of IPVS.
+
+use super::DiversionKind::*;
+use super::*;
+use crate::sys::test_support::wait_until;
+
+#[test]
+fn rules_of_nftables_are_found() {
+    let rule = |chain: &str, rule: &str| {
+        format!("nft 'table inet t {{ chain c {{ {chain} {rule}; }}; }}'")
+    };
+    let nat = |hook: &str| format!("type nat hook {hook} priority 0;");
+    let filter = |hook: &str| format!("type filter hook {hook} priority -150;");
+    let pre = filter("prerouting");
+    let cases = [
+        (Nat, nat("prerouting"), "udp dport 53 redirect to :5353"),
+        (Nat, nat("prerouting"), "udp dport 53 dnat ip to 198.18.0.9"),
+        (Nat, nat("postrouting"), "oifname \"far\" masquerade"),
+        (Nat, nat("postrouting"), "snat ip to 198.18.0.9"),
+        (Nat, nat("output"), "udp dport 53 redirect to :5353"),
+        (Tproxy, pre.clone(), "meta l4proto udp tproxy ip to :5000"),
+        (HeaderRewrite, pre.clone(), "ip daddr 198.18.0.1 ip daddr set 198.18.0.9"),
+        (Synproxy, filter("input"), "tcp dport 80 synproxy mss 1460 wscale 7"),
+        (PacketLog, filter("input"), "log group 3"),
+    ];
+    with_watch(|watch| {
+        for (kind, chain, text) in &cases {
+            let detail = "table inet t, chain c: 1 rule(s) with ";
+            let add = rule(chain, text);
+            comes_and_goes(watch, *kind, detail, [&add, "nft delete table inet t"]);
+        }
+    });
+}
+
+#[test]
+fn rules_at_the_device_are_found_on_their_device_only() {
+    let rule = |device: &str, rule: &str| {
+        format!(
+            "nft 'table netdev t {{ chain c {{ type filter hook ingress device {device} priority \
+             0; {rule}; }}; }}'"
+        )
+    };
+    let remove = "nft delete table netdev t";
+    with_watch(|watch| {
+        for text in ["fwd to far", "udp dport 53 dup to far"] {
+            let place = "table netdev t, chain c";
+            comes_and_goes(watch, Forward, place, [&rule("near", text), remove]);
+            sh(&rule("far", text));
+            assert_eq!(watch.read(&[]), []);
+            sh(remove);
+        }
+        let devices = rule("near", "fwd to far").replace("device near", "devices = { far, near }");
+        comes_and_goes(watch, Forward, "with fwd", [&devices, remove]);
+    });
+}
+
+#[test]
+fn rules_that_take_no_packet_elsewhere_are_let_off() {
+    with_watch(|watch| {
+        sh(r#"nft '
+            table inet t {
+                set s { type ipv4_addr; flags dynamic; timeout 1m; }
+                map m { type inet_service : verdict; elements = { 7 : drop }; }
+                counter c { }
+                chain user { udp dport 9 reject; return; }
+                chain in {
+                    type filter hook input priority 0; policy accept;
+                    ct state established,related accept
+                    iifname "near" udp dport vmap @m
+                    add @s { ip saddr limit rate 10/second } counter name c
+                    counter name udp dport map { 1 : "c", 2 : "c" }
+                    log prefix "seen " limit rate 1/minute
+                    fib saddr type local meta mark set 1 jump user
+                    tcp option maxseg size set 1400
+                    socket transparent 1 accept
+                }
+                chain out { type route hook output priority 0; udp dport 7 ip ttl set 3; }
+            }
+            table bridge b {
+                chain c { type filter hook prerouting priority 0; ether daddr set 2:0:0:0:0:1; }
+            }'"#);
+        assert_eq!(watch.read(&[]), []);
+        sh("nft 'table inet v { synproxy p { mss 1460; wscale 7; }; chain c {
+            type filter hook input priority 0; synproxy name tcp dport map { 80 : \"p\" }; }; }'");
+        assert_eq!(watch.read(&[])[0].kind, Synproxy);
+        sh("nft delete table inet v");
+        // One chain that the kernel calls elsewhere does not excuse one that others may jump to.
+        sh("nft 'table inet u { chain user { ip daddr set 198.18.0.9; }; }'");
+        assert_eq!(watch.read(&[])[0].kind, HeaderRewrite);
+    });
+}
+
+#[test]
+fn connections_stay_translated_after_their_rule_has_gone() {
+    with_watch(|watch| {
+        sh("ip link set lo up
+            nft 'table ip t { chain c { type nat hook output priority 0; \
+                 udp dport 53 redirect to :5353; }; }'
+            echo 1 >/proc/sys/net/netfilter/nf_conntrack_udp_timeout");
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.send_to(b"query", "127.0.0.1:53").unwrap();
+        sh("nft flush chain ip t c");
+        let found = watch.read(&[]);
+        assert_eq!(found.iter().map(|one| one.kind).collect::<Vec<_>>(), [Nat]);
+        assert!(found[0].detail.contains("1 connection(s) still are translated"), "{found:?}");
+        wait_until("the connection has timed out", || watch.read(&[]).is_empty());
+    });
+}
+
+#[test]
+fn rules_of_iptables_are_found_over_nftables_and_legacy() {
+    let cases = [
+        (Nat, "-t nat", "PREROUTING -p udp --dport 53 -j REDIRECT --to-ports 5353"),
+        (Nat, "-t nat", "POSTROUTING -o far -j MASQUERADE"),
+        (Tproxy, "-t mangle", "PREROUTING -p udp -j TPROXY --on-port 5000"),
+        (NfQueue, "-t filter", "INPUT -p udp -j NFQUEUE --queue-num 3"),
+        (NfQueue, "-t raw", "PREROUTING -p udp -j NFQUEUE --queue-num 3"),
+        (PacketLog, "-t filter", "INPUT -p udp -j NFLOG --nflog-group 3"),
+    ];
+    let harmless = [
+        ("-t filter", "INPUT -p udp --dport 9 -j DROP"),
+        ("-t filter", "INPUT -p tcp --dport 9 -j REJECT"),
+        ("-t filter", "FORWARD -p udp -j NFQUEUE --queue-num 3"),
+        ("-t mangle", "OUTPUT -p udp -j NFQUEUE --queue-num 3"),
+        ("-t mangle", "PREROUTING -p udp -j MARK --set-mark 1"),
+    ];
+    with_watch(|watch| {
+        for family in ["iptables", "ip6tables"] {
+            for variant in ["nft", "legacy"] {
+                let command = format!("{family}-{variant}");
+                for (kind, table, rule) in cases {
+                    let add = format!("{command} {table} -A {rule}");
+                    let remove = format!("{command} {table} -D {rule}");
+                    comes_and_goes(watch, kind, "table", [&add, &remove]);
+                }
+                for (table, rule) in harmless {
+                    sh(&format!("{command} {table} -A {rule}"));
+                    assert_eq!(watch.read(&[]), [], "{command} {table} -A {rule}");
+                }
+                // From a chain of the user's own.
+                comes_and_goes(
+                    watch,
+                    NfQueue,
+                    "NFQUEUE",
+                    [
+                        &format!(
+                            "{command} -N own; {command} -A INPUT -j own; \
+                              {command} -A own -p udp -j NFQUEUE"
+                        ),
+                        &format!("{command} -F own"),
+                    ],
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn ipvs_is_found_where_the_kernel_has_it() {
+    if !std::path::Path::new("/proc/net/ip_vs").exists() {
+        println!("skipped: this kernel lacks IPVS (CONFIG_IP_VS), or has not loaded it");
+        return;
+    }
+    with_watch(|watch| {
+        comes_and_goes(
+            watch,
+            Ipvs,
+            "1 virtual service(s)",
+            ["ipvsadm -A -u 198.18.0.1:53 -s rr", "ipvsadm -D -u 198.18.0.1:53"],
+        );
+    });
+}

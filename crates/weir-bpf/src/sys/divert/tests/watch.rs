@@ -1,0 +1,74 @@
+//! Following changes, and what a look costs.
+
+use std::time::Instant;
+
+use super::DiversionKind::*;
+use super::*;
+use crate::sys::divert::watch::cpu_time;
+
+#[test]
+fn changes_are_told_and_elements_of_sets_are_not() {
+    with_watch(|watch| {
+        sh("nft 'table inet t { set s { type ipv4_addr; }; chain c { \
+            type filter hook prerouting priority 0; }; }'");
+        assert!(watch.changed().unwrap());
+        assert!(!watch.changed().unwrap());
+        sh("nft add element inet t s '{ 198.18.0.1 }'");
+        assert!(!watch.changed().unwrap());
+        for change in [
+            "nft add rule inet t c ip daddr set 198.18.0.9",
+            "nft flush chain inet t c",
+            "nft delete table inet t",
+            "iptables-nft -t nat -A PREROUTING -j ACCEPT",
+            "tc qdisc add dev near clsact",
+            "ip link add name upper type bridge",
+            "ip link set near master upper",
+            "ip -6 rule add pref 60 lookup 100",
+        ] {
+            sh(change);
+            assert!(watch.changed().unwrap(), "{change}");
+            assert!(!watch.changed().unwrap(), "{change}");
+        }
+        sh("nft 'table inet t { chain c { type filter hook prerouting priority 0; }; }'");
+        watch.changed().unwrap();
+        rustix::net::sockopt::set_socket_recv_buffer_size(watch.fds().next().unwrap(), 1).unwrap();
+        sh("for i in $(seq 30); do nft add rule inet t c counter; done");
+        assert!(watch.changed().unwrap(), "lost notifications count as a change");
+    });
+}
+
+#[test]
+fn an_interface_that_has_gone_is_not_known() {
+    with_watch(|watch| {
+        sh("ip link del near");
+        assert_eq!(watch.read(&[]).iter().map(|one| one.kind).collect::<Vec<_>>(), [Unknown]);
+    });
+}
+
+#[test]
+#[ignore = "prints what a look costs; nothing depends on it"]
+fn what_a_look_costs() {
+    with_watch(|watch| {
+        let mut measure = |what: &str| {
+            watch.read(&[]);
+            let (begun, cpu_begun) = (Instant::now(), cpu_time());
+            for _ in 0..100 {
+                watch.read(&[]);
+            }
+            println!(
+                "{what}: {:?}, CPU {:?}",
+                begun.elapsed() / 100,
+                (cpu_time() - cpu_begun) / 100
+            );
+        };
+        measure("nothing there");
+        sh("iptables-legacy -A INPUT -j DROP; ip6tables-legacy -A INPUT -j DROP");
+        measure("legacy filter tables");
+        sh("(echo 'table inet t { chain c { type filter hook input priority 0; ';
+             seq -f 'udp dport %g drop;' 5000; echo '}; }') | nft -f -");
+        measure("5000 rules of nftables, unchanged");
+        sh("(echo '*filter'; seq -f '-A INPUT -p udp --dport %g -j DROP' 5000; echo COMMIT) |
+            iptables-legacy-restore");
+        measure("5000 rules of legacy iptables");
+    });
+}

@@ -1,0 +1,173 @@
+//! Following what diverts: notifications where the kernel sends them, a look each second where not.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, netlink};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::device::DeviceProbe;
+use super::link::Link;
+use super::nft::{self, NFNL_SUBSYS_NFTABLES, Rules};
+use super::{Diversion, legacy, proc, programs, rules, tc};
+use crate::error::{Error, Result};
+use crate::sys::netlink::Socket;
+use crate::units::IfIndex;
+
+/// `NFNLGRP_NFTABLES` is group 7.
+const NFTABLES_GROUP: u32 = 1 << (7 - 1);
+const RTMGRP_LINK: u32 = 0x1;
+const RTMGRP_TC: u32 = 0x8;
+const RTMGRP_IPV4_RULE: u32 = 0x80;
+/// `RTNLGRP_IPV6_RULE` is group 19.
+const RTMGRP_IPV6_RULE: u32 = 1 << (19 - 1);
+
+/// Changes of tables, chains, rules and objects. Elements of sets come and go by the thousand and
+/// divert nothing.
+const NFT_CHANGES: [u16; 8] = [0, 2, 3, 5, 6, 8, 18, 20];
+
+/// After a look, at least this many times the CPU time that it took passes before another, however
+/// often rules change (a firewall that is loaded, containers that start): at most 2 % of a CPU...
+const REST_PER_LOOK: u32 = 50;
+/// ...but the rest is never longer than this.
+const REST_MAX: Duration = Duration::from_millis(500);
+
+/// Tells what diverts an interface's packets, and when that may have changed.
+///
+/// Poll both descriptors for input, then ask [`DiversionWatch::changed`], then
+/// [`DiversionWatch::read`]. Legacy iptables, IPVS, tcx and multicast routing send no notification, so
+/// read each second as well.
+pub struct DiversionWatch {
+    ifindex: IfIndex,
+    netfilter: Option<Socket>,
+    routing: Socket,
+    probe: DeviceProbe,
+    /// The rules of nftables, with their generation and the interface's name then.
+    rules: Option<(u32, String, Rules)>,
+    rested_at: Instant,
+}
+
+impl DiversionWatch {
+    /// Starts watching, in the calling thread's network namespace. What changes from now on is told.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] if there is no netlink socket to be had; [`Error::Bpf`] without the
+    /// privilege.
+    pub fn open(ifindex: IfIndex) -> Result<Self> {
+        let failed =
+            |errno| Error::system("watch", format!("interface number {}", ifindex.0), errno);
+        let nonblocking = SocketFlags::NONBLOCK;
+        let netfilter = match Socket::open(Some(netlink::NETFILTER), NFTABLES_GROUP, nonblocking) {
+            Ok(socket) => Some(socket),
+            // A kernel without netfilter's netlink has no nftables.
+            Err(Errno::PROTONOSUPPORT) => None,
+            Err(errno) => return Err(failed(errno)),
+        };
+        let groups = RTMGRP_LINK | RTMGRP_TC | RTMGRP_IPV4_RULE | RTMGRP_IPV6_RULE;
+        let routing = Socket::open(None, groups, nonblocking).map_err(failed)?;
+        let probe = DeviceProbe::load()?;
+        Ok(Self { ifindex, netfilter, routing, probe, rules: None, rested_at: Instant::now() })
+    }
+
+    /// Descriptors to poll.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.netfilter.iter().chain([&self.routing]).map(AsFd::as_fd)
+    }
+
+    /// Takes all pending notifications and says whether what diverts may have changed. Does not wait.
+    /// Notifications that were lost count as a change.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] if a socket fails.
+    pub fn changed(&mut self) -> Result<bool> {
+        let is_rule_change =
+            |kind: u16| kind >> 8 != NFNL_SUBSYS_NFTABLES || NFT_CHANGES.contains(&(kind & 0xff));
+        let mut changed = match &mut self.netfilter {
+            Some(socket) => drain(socket, is_rule_change),
+            None => Ok(false),
+        };
+        if let (Ok(changed), Ok(routing)) = (&mut changed, drain(&mut self.routing, |_| true)) {
+            *changed |= routing;
+        }
+        changed.map_err(|errno| Error::system("watch", "diversions", errno))
+    }
+
+    /// When the next look may be, if [`DiversionWatch::changed`] has told of a change: rules may change by
+    /// the thousand.
+    pub fn rested_at(&self) -> Instant {
+        self.rested_at
+    }
+
+    /// Looks. Programs with these numbers (the kernel's) at tc ingress are the caller's own and do not
+    /// count. What cannot be read counts as [`super::DiversionKind::Unknown`].
+    pub fn read(&mut self, own_programs: &[u32]) -> Vec<Diversion> {
+        let begun = cpu_time();
+        let mut found = self.look(own_programs);
+        found.sort();
+        found.dedup();
+        let rest = cpu_time().saturating_sub(begun) * REST_PER_LOOK;
+        self.rested_at = Instant::now() + rest.min(REST_MAX);
+        found
+    }
+
+    fn look(&mut self, own_programs: &[u32]) -> Vec<Diversion> {
+        let link = match Link::of(self.ifindex) {
+            Ok(link) => link,
+            Err(errno) => return vec![Diversion::unknown("the interface cannot be read", errno)],
+        };
+        let mut found = match self.probe.look(self.ifindex) {
+            Ok(device) => link.diversions(device),
+            Err(error) => vec![Diversion::unknown("interfaces on top", error)],
+        };
+        found.extend(self.nftables(&link.name));
+        found.extend(legacy::iptables());
+        found.extend(proc::ipvs());
+        found.extend(proc::multicast_forwarding(&link.name));
+        found.extend(tc::filters(self.ifindex, own_programs));
+        found.extend(programs::tcx(self.ifindex, own_programs));
+        found.extend(programs::sk_lookup());
+        found.extend(rules::policy_routing(&link.name));
+        found
+    }
+
+    /// Rules are read again only if their generation has changed.
+    fn nftables(&mut self, ifname: &str) -> Vec<Diversion> {
+        // Asked before the rules are read: a change in between is seen the next time.
+        let generation = match nft::generation() {
+            Ok(Some(generation)) => generation,
+            Ok(None) => return Vec::new(),
+            Err(errno) => {
+                return vec![Diversion::unknown("nftables does not answer", errno)];
+            }
+        };
+        let current =
+            |(known, name, _): &(u32, String, Rules)| *known == generation && name == ifname;
+        if !self.rules.as_ref().is_some_and(current) {
+            self.rules = Some((generation, ifname.to_owned(), Rules::read(ifname)));
+        }
+        self.rules.as_ref().map(|(.., rules)| rules.diversions()).unwrap_or_default()
+    }
+}
+
+/// What this thread has used.
+pub(super) fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+fn drain(socket: &mut Socket, matters: impl Fn(u16) -> bool) -> rustix::io::Result<bool> {
+    let mut changed = false;
+    loop {
+        match socket.receive() {
+            Ok(messages) => changed |= messages.iter().any(|message| matters(message.kind)),
+            Err(Errno::AGAIN) => return Ok(changed),
+            Err(Errno::INTR) => {}
+            Err(Errno::NOBUFS | Errno::MSGSIZE | Errno::BADMSG) => changed = true,
+            Err(errno) => return Err(errno),
+        }
+    }
+}

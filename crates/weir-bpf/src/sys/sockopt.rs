@@ -1,0 +1,33 @@
+//! Socket options that return a structure of any length.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::io::Errno;
+
+/// Reads an option into a buffer, which may hold the question and is of the length that the kernel
+/// expects. `BADMSG` if the kernel writes less.
+#[allow(unsafe_code)]
+pub(super) fn get(
+    socket: &impl AsFd,
+    level: i32,
+    option: i32,
+    buffer: &mut [u8],
+) -> rustix::io::Result<()> {
+    let mut length = libc::socklen_t::try_from(buffer.len()).map_err(|_| Errno::MSGSIZE)?;
+    // SAFETY: the kernel writes at most `length` bytes, which is the buffer's length, and both
+    // outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            buffer.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL));
+    }
+    if length as usize == buffer.len() { Ok(()) } else { Err(Errno::BADMSG) }
+}

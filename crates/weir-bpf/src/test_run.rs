@@ -1,0 +1,82 @@
+//! Timing a program on one packet, over and over (`BPF_PROG_TEST_RUN` with `repeat`).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::libbpf_sys;
+
+use crate::error::{Error, Result};
+use crate::units::{IfIndex, Nanos};
+
+/// One timed test run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedRun {
+    /// Mean time of one run, whole nanoseconds (the kernel divides), without what ran between two
+    /// runs where the kernel let others have the CPU (`bpf_test_timer_continue()`).
+    pub mean: Nanos,
+    /// What the last run returned, such as `XDP_DROP`, 1, or `XDP_PASS`, 2.
+    pub returned: u32,
+}
+
+/// A loaded XDP program, anybody's.
+pub struct XdpProgram(OwnedFd);
+
+impl XdpProgram {
+    /// The program with this number, such as [`XdpAttached::prog_id`](crate::sys::link::XdpAttached).
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN, or where there is no such program any more.
+    #[allow(unsafe_code)]
+    pub fn by_id(id: u32) -> Result<Self> {
+        // SAFETY: the call takes a number and returns a descriptor or an error.
+        let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) };
+        if fd < 0 {
+            let cause = io::Error::from_raw_os_error(-fd);
+            return Err(Error::system("open", format!("BPF program {id}"), cause));
+        }
+        // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Runs it `repeat` times on a packet as if it had come in on `ifindex`, an interface of the
+    /// calling thread's network namespace with XDP attached; on the calling thread's CPU.
+    ///
+    /// # Errors
+    /// As [`timed`].
+    pub fn timed(&self, packet: &[u8], ifindex: IfIndex, repeat: u32) -> Result<TimedRun> {
+        timed(self.0.as_fd(), packet, ifindex, repeat)
+    }
+}
+
+/// Runs a program `repeat` times on one packet.
+///
+/// # Errors
+/// When the kernel refuses the run, such as for a packet shorter than 14 bytes.
+#[allow(unsafe_code)]
+pub(crate) fn timed(
+    program: BorrowedFd<'_>,
+    packet: &[u8],
+    ifindex: IfIndex,
+    repeat: u32,
+) -> Result<TimedRun> {
+    let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+    // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+    let context: [u32; 6] = [0, len, 0, ifindex.0, 0, 0];
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: packet.as_ptr().cast(),
+        data_size_in: len,
+        ctx_in: context.as_ptr().cast(),
+        ctx_size_in: size_of_val(&context) as u32,
+        repeat: i32::try_from(repeat).unwrap_or(i32::MAX),
+        ..Default::default()
+    };
+    // SAFETY: the descriptor is an open program's; packet, context and options outlive the call.
+    let error =
+        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+    if error < 0 {
+        let cause = io::Error::from_raw_os_error(-error);
+        return Err(Error::system("time a program on", format!("a packet of {len} bytes"), cause));
+    }
+    Ok(TimedRun { mean: Nanos(options.duration.into()), returned: options.retval })
+}

@@ -1,0 +1,148 @@
+//! What the lab measures the gate's cost with does what it says.
+
+#![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
+
+mod common;
+
+use std::net::{SocketAddr, TcpListener};
+
+use common::{FAR_IP4, FAR_IP6, NEAR_IP4, NEAR_IP6, Network, wait_until};
+use weir_bpf::bare::{Bare, BarePrograms};
+use weir_bpf::lookup_cost::{LOOKUPS_PER_RUN, Lookup, LookupPrograms};
+use weir_bpf::poll_cost::PollClock;
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::napi;
+use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::test_run::XdpProgram;
+use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::units::PacketsPerSec;
+
+const PORT: u16 = 6016;
+const XDP_DROP: u32 = 1;
+const XDP_PASS: u32 = 2;
+
+fn flow(network: &Network) -> FlowSpec {
+    FlowSpec {
+        transport: Transport::Udp,
+        mac: (network.far_mac, network.near_mac),
+        address: (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap()),
+        random_address_bits: 0,
+        port: (4096, PORT),
+        random_port_bits: 0,
+        payload_len: 14,
+        rate: Some(PacketsPerSec(20_000.0)),
+    }
+}
+
+#[test]
+fn bare_programs_drop_and_pass() {
+    let network = Network::new();
+    let bare = BarePrograms::load().unwrap();
+    let inside = || {
+        let attached = bare.attach(Bare::Pass, network.near_ifindex).unwrap();
+        for (program, returned) in
+            [(Bare::Drop, XDP_DROP), (Bare::TouchDrop, XDP_DROP), (Bare::Pass, XDP_PASS)]
+        {
+            let run = bare.timed(program, &[0; 64], network.near_ifindex, 100).unwrap();
+            assert_eq!(run.returned, returned, "{program:?}");
+        }
+        // Somebody else's program, as the lab sees the gate.
+        let links = Links::open().unwrap();
+        let id = links.xdp(network.near_ifindex).unwrap().unwrap().prog_id;
+        let found = XdpProgram::by_id(id).unwrap();
+        assert_eq!(found.timed(&[0; 64], network.near_ifindex, 1).unwrap().returned, XDP_PASS);
+        assert!(bare.attach(Bare::Drop, network.near_ifindex).is_err(), "one is attached");
+        drop(attached);
+        assert!(links.xdp(network.near_ifindex).unwrap().is_none());
+        assert!(XdpProgram::by_id(u32::MAX).is_err());
+    };
+    network.near.run(inside).unwrap();
+}
+
+#[test]
+fn the_sink_takes_what_passes_and_polls_are_counted() {
+    let network = Network::new();
+    let socket = network.bind(NEAR_IP4, PORT);
+    let bare = BarePrograms::load().unwrap();
+    let mut clock = PollClock::load().unwrap();
+    let ifindex = network.near_ifindex;
+    let (attached, sink, napi_id) = network
+        .near
+        .run(|| {
+            let attached = bare.attach(Bare::Pass, ifindex).unwrap();
+            let sink = bare.attach_sink(ifindex).unwrap();
+            NetSysfs::open().unwrap().write("near", "threaded", "1").unwrap();
+            let threads = || napi::napi_threads(ifindex, "near").unwrap();
+            wait_until("the NAPI thread is there", || threads().len() == 1);
+            (attached, sink, threads()[0].napi_id)
+        })
+        .unwrap();
+    clock.watch(napi_id);
+    let mut generator = network.far.run(|| Generator::load(network.far_ifindex).unwrap()).unwrap();
+    generator.set_flows(&[flow(&network)]).unwrap();
+    let send = |generator: &Generator| {
+        let body = || {
+            generator.start();
+            wait_until("enough is sent", || generator.counts(0).sent >= 200);
+        };
+        generator.run_while(&network.far, None, body).unwrap();
+        generator.counts(0).sent
+    };
+    let sent = send(&generator);
+    wait_until("all are polled", || clock.read().packets >= sent);
+    assert_eq!(clock.read().packets, sent);
+    let mut buffer = [0; 64];
+    assert!(socket.recv(&mut buffer).is_err(), "a packet came past the sink");
+
+    drop(sink);
+    generator.set_flows(&[flow(&network)]).unwrap();
+    send(&generator);
+    assert_eq!(socket.recv(&mut buffer).unwrap(), 14);
+    drop(attached);
+}
+
+#[test]
+fn a_flow_is_spread_over_ports() {
+    let network = Network::new();
+    let sockets: Vec<_> = (PORT..PORT + 4).map(|port| network.bind(NEAR_IP4, port)).collect();
+    let mut generator = network.far.run(|| Generator::load(network.far_ifindex).unwrap()).unwrap();
+    assert!(generator.spread_over_ports(0, 2).is_err(), "no flow is set");
+    generator.set_flows(&[flow(&network)]).unwrap();
+    generator.spread_over_ports(0, 2).unwrap();
+    let body = || {
+        generator.start();
+        wait_until("enough is sent", || generator.counts(0).sent >= 100);
+    };
+    generator.run_while(&network.far, None, body).unwrap();
+    // With a wrong checksum the kernel would have dropped them.
+    for socket in sockets {
+        assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 14, "{socket:?}");
+    }
+}
+
+#[test]
+fn lookups_find_what_is_there() {
+    let network = Network::new();
+    let bare = BarePrograms::load().unwrap();
+    let mut lookups = LookupPrograms::load().unwrap();
+    for (far, near) in [(FAR_IP4, NEAR_IP4), (FAR_IP6, NEAR_IP6)] {
+        let _udp = network.bind(near, PORT);
+        let inside = || {
+            let _attached = bare.attach(Bare::Pass, network.near_ifindex).unwrap();
+            let at = |address: &str, port| SocketAddr::new(address.parse().unwrap(), port);
+            let _tcp = TcpListener::bind(at(near, PORT)).unwrap();
+            let mut found = |lookup, port| {
+                let (from, to) = (at(far, 4096), at(near, port));
+                let run = lookups.time(lookup, from, to, network.near_ifindex, 10).unwrap();
+                assert!(run.mean.0 > 0);
+                run.found
+            };
+            for lookup in [Lookup::Udp, Lookup::Tcp, Lookup::SkcTcp] {
+                assert_eq!(found(lookup, PORT), LOOKUPS_PER_RUN, "{lookup:?} {near}");
+                assert_eq!(found(lookup, PORT + 1), 0, "{lookup:?} {near}");
+            }
+            assert_eq!(found(Lookup::Nothing, PORT), 0);
+        };
+        network.near.run(inside).unwrap();
+    }
+}

@@ -1,0 +1,162 @@
+//! Where the gate goes: where the user says, else where the interface's driver bears it best.
+
+use std::rc::Rc;
+
+use rustix::io::Errno;
+use weir_bpf::attach::AttachMode;
+use weir_bpf::gate::Gate;
+use weir_bpf::sys::ethtool;
+use weir_bpf::units::IfIndex;
+
+use crate::cli::Attach;
+use crate::company;
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::journal::{Journal, TurnedKnob};
+use crate::knob::Knob;
+
+/// Drivers whose native XDP takes something from traffic that has nothing to do with weir, and what.
+/// On them the gate goes to tc, where TCP keeps its rate: `docs/adr/0004-attach-point.md`.
+const COSTLY: [(&str, &str); 3] = [
+    ("veth", "native XDP on a veth makes its peer give up TSO"),
+    ("virtio_net", "native XDP makes virtio_net give up its receive offloads"),
+    ("vmxnet3", "native XDP makes vmxnet3 give up LRO"),
+];
+
+/// An attached gate.
+pub struct Attached {
+    /// Where.
+    pub mode: AttachMode,
+    /// Why there.
+    pub reason: String,
+    /// The record of what would outlive this process.
+    pub filter: Option<TurnedKnob>,
+}
+
+/// Attaches a loaded gate.
+///
+/// # Errors
+/// If no place that was asked for takes it.
+pub fn attach(
+    host: &Host,
+    gate: &mut Gate,
+    journal: &Rc<Journal>,
+    ifindex: IfIndex,
+    request: Attach,
+) -> Result<Attached> {
+    let interface = journal.interface();
+    // Whatever has no driver to name has no native XDP either.
+    let driver = ethtool::driver(&interface).ok();
+    let (places, mut reason) = plan(request, driver.as_deref());
+    let mut refusal = None;
+    for mode in places {
+        match attach_at(gate, journal, ifindex, &interface, *mode) {
+            Ok(filter) => {
+                if request == Attach::Auto && *mode == AttachMode::Native {
+                    reason += ", whose native XDP is not known to cost other traffic anything";
+                }
+                return Ok(Attached { mode: *mode, reason, filter });
+            }
+            Err(error) if mode.is_xdp() && is_taken(&error) => {
+                // It has come since the interface was claimed.
+                company::refuse(host, ifindex, &interface, request)?;
+                return Err(error);
+            }
+            Err(error) => {
+                reason += &format!("; {} was refused ({})", mode.description(), why(&error));
+                refusal.get_or_insert(error);
+            }
+        }
+    }
+    let problem = refusal.map_or_else(String::new, |error| error.to_string());
+    let remedy = match request {
+        Attach::Native | Attach::Generic => "try `--attach tc`, which every interface takes".into(),
+        Attach::Auto | Attach::Tc | Attach::Clsact => format!(
+            "weir needs root (CAP_NET_ADMIN); `tc filter show dev {interface} ingress` lists what \
+             others have there"
+        ),
+    };
+    Err(Error::refused(problem, remedy))
+}
+
+fn attach_at(
+    gate: &mut Gate,
+    journal: &Rc<Journal>,
+    ifindex: IfIndex,
+    interface: &str,
+    mode: AttachMode,
+) -> Result<Option<TurnedKnob>> {
+    if mode != AttachMode::Clsact {
+        gate.attach(ifindex, interface, mode)?;
+        return Ok(None);
+    }
+    let filter = gate.filter_record(ifindex)?;
+    // Recorded before it is there: dropping the knob removes whatever has come of it.
+    let knob = journal.turn(Knob::TcFilter { filter })?;
+    gate.attach_filter(ifindex, interface, filter)?;
+    Ok(Some(knob))
+}
+
+/// The kernel's answer alone.
+fn why(error: &Error) -> String {
+    match error {
+        Error::Kernel(weir_bpf::Error::System { source, .. }) => source.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// Places to try, best first, and why the first is the best.
+fn plan(request: Attach, driver: Option<&str>) -> (&'static [AttachMode], String) {
+    use AttachMode::{Clsact, Generic, Native, Tcx};
+    let asked = |how: &str| format!("asked for with `--attach {how}`");
+    match request {
+        Attach::Native => (&[Native], asked("native")),
+        Attach::Generic => (&[Generic], asked("generic")),
+        Attach::Tc => (&[Tcx, Clsact], asked("tc")),
+        Attach::Clsact => (&[Clsact], asked("clsact")),
+        Attach::Auto => {
+            let costly = COSTLY.iter().find(|(name, _)| driver == Some(name));
+            match (costly, driver) {
+                (Some((_, cost)), _) => (&[Tcx, Clsact, Generic], format!("auto: {cost}")),
+                (None, Some(driver)) => {
+                    (&[Native, Tcx, Clsact, Generic], format!("auto: driver {driver}"))
+                }
+                (None, None) => {
+                    (&[Tcx, Clsact, Generic], "auto: no driver that could run XDP".into())
+                }
+            }
+        }
+    }
+}
+
+/// Whether the kernel answered that another XDP program is there: `EEXIST` says that it is in
+/// another mode.
+fn is_taken(error: &Error) -> bool {
+    matches!(error, Error::Kernel(weir_bpf::Error::System { source, .. })
+        if matches!(Errno::from_io_error(source), Some(Errno::BUSY | Errno::EXIST)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_goes_where_nobody_else_pays() {
+        let first = |request, driver| plan(request, driver).0[0];
+        for costly in ["veth", "virtio_net"] {
+            assert_eq!(first(Attach::Auto, Some(costly)), AttachMode::Tcx);
+            assert!(plan(Attach::Auto, Some(costly)).1.contains(costly));
+        }
+        assert_eq!(first(Attach::Auto, Some("ixgbe")), AttachMode::Native);
+        assert_eq!(first(Attach::Auto, None), AttachMode::Tcx);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_what_is_done() {
+        assert_eq!(plan(Attach::Native, Some("veth")).0, [AttachMode::Native]);
+        assert_eq!(plan(Attach::Generic, Some("ixgbe")).0, [AttachMode::Generic]);
+        let tc = plan(Attach::Tc, Some("ixgbe"));
+        assert_eq!(tc.0, [AttachMode::Tcx, AttachMode::Clsact]);
+        assert!(tc.1.contains("--attach tc"));
+    }
+}

@@ -1,0 +1,139 @@
+//! What may take an interface's packets elsewhere: read before the gate discards anything, followed
+//! while it does, and told.
+
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use weir_bpf::sys::divert::{Diversion, DiversionKind, DiversionWatch};
+use weir_bpf::units::IfIndex;
+
+use crate::error::Result;
+
+/// Programs of weir's own at tc ingress, by the kernel's numbers. The gate is an XDP program.
+const OWN_PROGRAMS: [u32; 0] = [];
+
+/// Legacy iptables, IPVS, tcx programs and multicast routing come and go without a word. A change takes
+/// effect within a second, also where the daemon has to wait for its CPU.
+const LOOK_ANYWAY: Duration = Duration::from_millis(500);
+
+/// The diversions of one interface.
+pub struct Diverting {
+    watch: DiversionWatch,
+    found: Vec<Diversion>,
+    news: Vec<String>,
+    /// Something has changed since the last look.
+    stale: bool,
+    looked_at: Instant,
+}
+
+impl Diverting {
+    /// Reads them, and follows them from now on.
+    ///
+    /// # Errors
+    /// Without the privilege. What cannot be read counts as a diversion.
+    pub fn open(ifindex: IfIndex) -> Result<Self> {
+        let watch = DiversionWatch::open(ifindex)?;
+        let looked_at = Instant::now();
+        let mut diverting =
+            Self { watch, found: Vec::new(), news: Vec::new(), stale: true, looked_at };
+        diverting.look();
+        Ok(diverting)
+    }
+
+    /// Looks again if the kernel has told of a change, or the last look is too long ago; but see
+    /// [`Diverting::due`].
+    ///
+    /// # Errors
+    /// If the kernel's notifications cannot be read.
+    pub fn follow(&mut self) -> Result<()> {
+        let changed = self.watch.changed();
+        // Without notifications there still are the looks.
+        self.stale |= !matches!(changed, Ok(false));
+        if self.due() <= Instant::now() {
+            self.look();
+        }
+        changed?;
+        Ok(())
+    }
+
+    /// When [`Diverting::follow`] should be called even without a change. Looks cost CPU time, so changes
+    /// that come one after the other are looked at together.
+    pub fn due(&self) -> Instant {
+        let anyway = self.looked_at + LOOK_ANYWAY;
+        if self.stale { anyway.min(self.watch.rested_at()) } else { anyway }
+    }
+
+    fn look(&mut self) {
+        self.stale = false;
+        self.looked_at = Instant::now();
+        let found = self.watch.read(&OWN_PROGRAMS);
+        let before = std::mem::replace(&mut self.found, found);
+        self.news.extend(news(&before, &self.found));
+    }
+
+    /// Whether the gate must pass everything.
+    pub fn passes_all(&self) -> bool {
+        self.found.iter().any(Diversion::passes)
+    }
+
+    /// What there is.
+    pub fn found(&self) -> &[Diversion] {
+        &self.found
+    }
+
+    /// What has come and gone since this was last asked.
+    pub fn take_news(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Readable when something may have changed.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.watch.fds()
+    }
+}
+
+/// One line for each kind that has come or gone: a container that starts adds a dozen rules to those
+/// that are there already.
+fn news(before: &[Diversion], now: &[Diversion]) -> Vec<String> {
+    let kinds = |all: &[Diversion]| all.iter().map(|one| one.kind).collect::<BTreeSet<_>>();
+    let (known, current) = (kinds(before), kinds(now));
+    let mut news = Vec::new();
+    for kind in current.difference(&known) {
+        news.extend(now.iter().find(|one| one.kind == *kind).map(Diversion::to_string));
+    }
+    let gone: Vec<&DiversionKind> = known.difference(&current).collect();
+    let discards_again = before.iter().any(Diversion::passes) && !now.iter().any(Diversion::passes);
+    for (at, kind) in gone.iter().enumerate() {
+        let last = at + 1 == gone.len();
+        let then = if last && discards_again { "; the gate discards again" } else { "" };
+        news.push(format!("no longer: {}{then}", kind.what()));
+    }
+    news
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn diversion(kind: DiversionKind, detail: &str) -> Diversion {
+        Diversion { kind, detail: detail.into() }
+    }
+
+    #[test]
+    fn kinds_that_come_and_go_are_news_and_further_rules_are_not() {
+        let one = [diversion(DiversionKind::Nat, "one rule")];
+        let two = [diversion(DiversionKind::Nat, "two rules")];
+        let came = news(&[], &one);
+        assert_eq!(came.len(), 1);
+        assert!(came[0].contains("(one rule): the gate passes every packet"), "{came:?}");
+        assert_eq!(news(&one, &two), [] as [&str; 0]);
+        assert_eq!(
+            news(&two, &[]),
+            ["no longer: packets may be translated to another address or port; the gate \
+                 discards again"]
+        );
+        let log = [diversion(DiversionKind::PacketLog, "one rule")];
+        assert_eq!(news(&log, &[]), ["no longer: copies of packets go to a process"]);
+    }
+}

@@ -1,0 +1,219 @@
+//! The gate at each place where it can be attached: it is there, it works, and it goes.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::*;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
+use weir_bpf::attach::AttachMode;
+use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::programs;
+use weir_bpf::units::MacAddr;
+
+/// `--attach`, and what the status then says.
+const PLACES: [(&str, &str); 4] =
+    [("native", "native"), ("generic", "generic"), ("tc", "tcx"), ("clsact", "clsact")];
+
+/// What `docs` promise for `kill -9`.
+const PROMISED: Duration = Duration::from_secs(1);
+
+fn near(network: &Network, program: &str, arguments: &str) -> String {
+    let run = || Command::new(program).args(arguments.split_whitespace()).output().unwrap();
+    let output = network.near.run(run).unwrap();
+    String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+}
+
+fn clsact(network: &Network) -> bool {
+    near(network, "tc", "qdisc show dev near").contains("clsact")
+}
+
+fn filters(network: &Network) -> String {
+    near(network, "tc", "filter show dev near ingress")
+}
+
+/// Somebody else's filter: classic BPF that matches nothing.
+fn put_filter(network: &Network, verb: &str, place: &str) {
+    let run = || {
+        let mut command = Command::new("tc");
+        command.args(["filter", verb, "dev", NEAR, "ingress"]).args(place.split(' '));
+        command.args(["bpf", "bytecode", "1,6 0 0 0"]).output().unwrap()
+    };
+    let output = network.near.run(run).unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Nothing of weir's is attached.
+fn is_detached(network: &Network) -> bool {
+    network.is_untouched() && !clsact(network)
+}
+
+/// More than one queue's worth to a socket that is not read: weir discards, and does not lose what
+/// is sent to one that is.
+fn flood_and_check(network: &Network) {
+    let full = network.near_socket("198.18.0.1:5000");
+    let read = network.near_socket("198.18.0.1:5001");
+    let sender = network.far_socket("198.18.0.2:0");
+    let discards = || {
+        for _ in 0..500 {
+            sender.send_to(&[0; 1000], "198.18.0.1:5000").unwrap();
+        }
+        network.count("udp-full") > 0
+    };
+    wait_until("the gate discards", discards);
+    let before = network.count("udp-room");
+    sender.send_to(b"packet", "198.18.0.1:5001").unwrap();
+    assert_eq!(read.recv(&mut [0; 16]).unwrap(), 6);
+    wait_until("it is counted", || network.count("udp-room") > before);
+    drop(full);
+}
+
+#[test]
+fn at_each_place_the_gate_works_and_goes_with_its_process() {
+    for (asked, attached) in PLACES {
+        let network = Network::new();
+        let daemon = Daemon::start(&network, &["--attach", asked]);
+        let status = network.interface_status();
+        assert_eq!(status["attach"], attached);
+        assert_eq!(status["attach_reason"], format!("asked for with `--attach {asked}`"));
+        assert_eq!(network.has_xdp(), ["native", "generic"].contains(&asked));
+        assert_eq!(clsact(&network), asked == "clsact");
+        flood_and_check(&network);
+        daemon.signal(Signal::TERM);
+        let (status, messages) = daemon.end();
+        assert!(status.success(), "{messages}");
+        assert!(is_detached(&network), "{asked}: {}", filters(&network));
+
+        let daemon = Daemon::start(&network, &["--attach", asked]);
+        daemon.kill();
+        let gone = wait(PROMISED, || is_detached(&network));
+        assert!(gone, "{asked}: {} {:?}", filters(&network), network.files());
+    }
+}
+
+#[test]
+fn auto_spares_the_veth_and_says_why() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &["--attach", "auto"]);
+    let status = network.interface_status();
+    assert_eq!(status["attach"], "tcx");
+    assert!(status["attach_reason"].as_str().unwrap().contains("TSO"), "{status}");
+    assert_eq!(status["notes"], Value::Array(vec![]));
+    let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    assert!(
+        text.contains("gate at tc ingress (tcx), policy on (auto: native XDP on a veth"),
+        "{text}"
+    );
+    daemon.interrupt();
+    network.assert_untouched();
+}
+
+/// A bridge has no native XDP.
+#[test]
+fn auto_says_what_the_driver_refused() {
+    let network = Network::new();
+    near(&network, "ip", "link add bridge type bridge");
+    let run = || {
+        let mut command = Command::new(WEIR);
+        command.args(["run", "bridge", "--quiet"]).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut daemon = network.near.run(run).unwrap();
+    wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+    let status = network.interface_status();
+    assert_eq!(status["attach"], "tcx");
+    let reason = status["attach_reason"].as_str().unwrap();
+    assert!(reason.starts_with("auto: driver bridge; native XDP was refused ("), "{reason}");
+    kill_process(Pid::from_child(&daemon), Signal::INT).unwrap();
+    assert!(daemon.wait().unwrap().success());
+    network.assert_untouched();
+}
+
+#[test]
+fn tc_programs_run_side_by_side() {
+    let network = Network::new();
+    let probe = QueueProbe::load().unwrap();
+    // Somebody else's: it passes everything, and counts what it sees.
+    let mut other = Gate::load(&probe).unwrap();
+    other.configure(MacAddr([0; 6]), Policy::Off);
+    let attach = || other.attach(network.ifindex, NEAR, AttachMode::Tcx).unwrap();
+    network.near.run(attach).unwrap();
+    let daemon = Daemon::start(&network, &["--attach", "tc"]);
+    let status = network.interface_status();
+    assert!(status["notes"][0].as_str().unwrap().contains("(gate_tc)"), "{status}");
+    flood_and_check(&network);
+    // The daemon's counters are a second old.
+    assert!(other.counters().unwrap().total().packets >= network.count("udp-room"));
+    daemon.interrupt();
+    let names = network.near.run(|| programs::at_tcx(network.ifindex).unwrap()).unwrap();
+    assert_eq!(names, ["gate_tc"]);
+    network.assert_untouched();
+}
+
+#[test]
+fn a_clsact_filter_left_by_two_kills_is_reset() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &["--attach", "clsact"]);
+    assert!(filters(&network).contains("gate_tc"), "{}", filters(&network));
+    let guardian = pid(&network.interface_status()["guardian_pid"]);
+    daemon.signal(Signal::STOP);
+    kill_process(guardian, Signal::KILL).unwrap();
+    daemon.kill();
+    wait_until("the guardian has ended", || test_kill_process(guardian).is_err());
+    assert!(filters(&network).contains("gate_tc"), "{}", filters(&network));
+    let output = network.weir(&["reset"]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("tc ingress filter program"), "{said}");
+    assert!(is_detached(&network), "{}", filters(&network));
+}
+
+#[test]
+fn other_peoples_qdiscs_and_filters_stay() {
+    let network = Network::new();
+    // The queueing discipline was there; then one that weir made, which others have used since.
+    for made_by_weir in [false, true] {
+        if !made_by_weir {
+            assert_eq!(near(&network, "tc", "qdisc add dev near clsact"), "");
+        }
+        let daemon = Daemon::start(&network, &["--attach", "clsact"]);
+        put_filter(&network, "add", "pref 7 handle 0x1");
+        daemon.interrupt();
+        assert!(filters(&network).contains("pref 7"), "{}", filters(&network));
+        assert!(!filters(&network).contains("gate_tc"), "{}", filters(&network));
+        assert!(clsact(&network));
+        assert_eq!(near(&network, "tc", "qdisc del dev near clsact"), "");
+    }
+    network.assert_untouched();
+}
+
+/// A filter of somebody else's with weir's priority and handle is not weir's, whatever the record says.
+#[test]
+fn a_filter_with_another_program_is_not_removed() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &["--attach", "clsact"]);
+    let guardian = pid(&network.interface_status()["guardian_pid"]);
+    daemon.signal(Signal::STOP);
+    kill_process(guardian, Signal::KILL).unwrap();
+    daemon.kill();
+    put_filter(&network, "replace", "pref 65535 handle 0x77656972");
+    assert!(network.weir(&["reset"]).status.success());
+    assert!(filters(&network).contains("0x77656972"), "{}", filters(&network));
+    assert!(clsact(&network));
+}
+
+#[test]
+fn what_the_kernel_lacks_is_listed_with_its_cost() {
+    let network = Network::new();
+    let status = network.status();
+    let lacks = status["kernel_lacks"].as_array().unwrap();
+    for lack in lacks {
+        println!("this kernel lacks {}: {}", lack["feature"], lack["cost"]);
+        assert!(!lack["cost"].as_str().unwrap().is_empty());
+    }
+    let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    assert_eq!(text.matches("this kernel lacks").count(), lacks.len(), "{text}");
+}

@@ -1,0 +1,160 @@
+//! What would go elsewhere is not discarded: a rule that comes while the gate discards stops it, and
+//! its removal lets it go on.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::net::UdpSocket;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::*;
+use weir_bpf::counters::CountersReader;
+use weir_bpf::verdict::Reason;
+
+/// Within which a change of rules must take effect.
+const PROMISED: Duration = Duration::from_secs(1);
+const FULL: &str = "198.18.0.1:5000";
+
+/// Sends to the full socket until it is dropped, slowly enough for the veth's ring.
+fn while_flooding(sender: &UdpSocket, test: impl FnOnce()) {
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let stopped = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Also when the test fails.
+        let _stop = Stop(&stopped);
+        scope.spawn(|| {
+            while !stopped.load(Ordering::Relaxed) {
+                for _ in 0..32 {
+                    let _ = sender.send_to(&[0x5a; 14], FULL);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        test();
+    });
+}
+
+fn sh(network: &Network, script: &str) {
+    let run = || Command::new("sh").args(["-e", "-c", script]).output().unwrap();
+    let output = network.near.run(run).unwrap();
+    assert!(output.status.success(), "{script}: {output:?}");
+}
+
+/// The kinds in `weir status --json`.
+fn kinds(network: &Network) -> Vec<String> {
+    let status = network.interface_status();
+    let diversions = status["diversions"].as_array().unwrap();
+    diversions.iter().map(|each| each["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The gate discards; between `add` and `remove` it does not.
+fn stops_and_resumes(kind: &str, [add, remove]: [&str; 2], meanwhile: impl FnOnce(&Network)) {
+    let network = Network::ipv4_only();
+    let _full = network.near_socket(FULL);
+    let sender = network.far_socket("198.18.0.2:0");
+    let daemon = Daemon::start(&network, &[]);
+    assert_eq!(kinds(&network), [] as [&str; 0]);
+    let map = network.interface_status()["counters_map_id"].as_u64().unwrap();
+    let counters = CountersReader::open(map.try_into().unwrap()).unwrap();
+    let count = |reason| counters.counters().unwrap().get(reason).packets;
+    while_flooding(&sender, || {
+        wait_until("the gate discards", || count(Reason::UdpFull) > 0);
+
+        sh(&network, add);
+        let changed = Instant::now();
+        let stopped = wait(PROMISED, || count(Reason::Diverted) > 0);
+        assert!(stopped, "{kind}: still discarding {PROMISED:?} later");
+        println!("{kind}: discards stopped {:?} later", changed.elapsed());
+        let discarded = count(Reason::UdpFull);
+        meanwhile(&network);
+        wait_until("the status lists it", || kinds(&network) == [kind]);
+        assert_eq!(count(Reason::UdpFull), discarded, "{kind}: discarded while diverted");
+
+        sh(&network, remove);
+        let changed = Instant::now();
+        let diverted = |count: &dyn Fn(Reason) -> u64| {
+            let before = count(Reason::Diverted);
+            std::thread::sleep(Duration::from_millis(20));
+            count(Reason::Diverted) > before
+        };
+        assert!(wait(PROMISED, || !diverted(&count)), "{kind}: everything passes still");
+        println!("{kind}: everything passed until {:?} later", changed.elapsed());
+        wait_until("discards resume", || count(Reason::UdpFull) > discarded);
+        wait_until("the status does not list it", || kinds(&network).is_empty());
+    });
+    let said = daemon.interrupt();
+    let appeared = "the gate passes every packet of this interface";
+    assert_eq!(said.matches(appeared).count(), 1, "{said}");
+    assert_eq!(said.matches("near: no longer: ").count(), 1, "{said}");
+    assert!(said.contains("the gate discards again"), "{said}");
+}
+
+#[test]
+fn a_redirect_of_nftables_stops_discards_and_its_target_gets_the_packets() {
+    let add = "nft 'table ip t { chain c { type nat hook prerouting priority -100; \
+               udp dport 5000 redirect to :5001; }; }'";
+    stops_and_resumes("nat", [add, "nft delete table ip t"], |network| {
+        let target = network.near_socket("198.18.0.1:5001");
+        for _ in 0..1000 {
+            assert_eq!(target.recv(&mut [0; 16]).unwrap(), 14);
+        }
+        wait_until("the status for people names it", || {
+            let output = network.weir(&["status"]);
+            let text = String::from_utf8(output.stdout).unwrap();
+            text.contains(
+                "diversion: packets may be translated to another address or port (table \
+                           ip t, chain c: 1 rule(s) with redir): the gate passes every packet",
+            ) && text.contains("policy on, everything passes: see the diversions")
+        });
+    });
+}
+
+#[test]
+fn a_redirect_of_tc_stops_discards() {
+    let add = "tc qdisc add dev near clsact; tc filter add dev near ingress protocol ip u32 \
+               match ip dport 5000 0xffff action mirred egress redirect dev near";
+    stops_and_resumes("tc-redirect", [add, "tc qdisc del dev near clsact"], |_| {});
+}
+
+#[test]
+fn a_screen_of_legacy_iptables_which_sends_no_notice_stops_discards() {
+    let rule = "INPUT -p udp --dport 5000 -j NFQUEUE --queue-num 3 --queue-bypass";
+    let add = format!("iptables-legacy -A {rule}");
+    let remove = format!("iptables-legacy -D {rule}");
+    stops_and_resumes("nf-queue", [&add, &remove], |_| {});
+}
+
+#[test]
+fn what_diverts_already_is_known_before_the_first_packet() {
+    let network = Network::ipv4_only();
+    let full = network.near_socket(FULL);
+    sh(
+        &network,
+        "nft 'table ip t { chain c { type nat hook prerouting priority -100; \
+                  udp dport 9 redirect to :10; }; }'",
+    );
+    let sender = network.far_socket("198.18.0.2:0");
+    let daemon = Daemon::start(&network, &[]);
+    for _ in 0..50 {
+        for _ in 0..64 {
+            sender.send_to(&[0x5a; 14], FULL).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    wait_until("they are counted", || network.count("diverted") > 1000);
+    for reason in ["udp-room", "udp-full"] {
+        assert_eq!(network.count(reason), 0);
+    }
+    drop(full);
+    let said = daemon.interrupt();
+    assert!(said.contains("near: packets may be translated"), "{said}");
+    network.assert_untouched();
+}
