@@ -46,7 +46,7 @@ fn nothing_is_lost(mode: AttachMode) {
     let _turn = turn();
     let mut duel = Duel::new(mode);
     let mut failures = directed_cases(&mut duel);
-    failures += &random::run(&mut duel);
+    failures += &random::run(&mut duel, mode);
     let counters = duel.counters();
     for reason in Reason::ALL {
         println!("{mode:?}: {} {}", reason.name(), counters.get(reason).packets);

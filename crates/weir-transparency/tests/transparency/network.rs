@@ -52,7 +52,7 @@ link set beyond up
 route add default via 198.18.1.1
 ";
 
-const NEAR_SYSCTLS: [(&str, &str); 12] = [
+const NEAR_SYSCTLS: &[(&str, &str)] = &[
     ("ipv4/ip_forward", "1"),
     ("ipv6/conf/all/forwarding", "1"),
     ("ipv4/conf/all/accept_source_route", "1"),
@@ -62,12 +62,18 @@ const NEAR_SYSCTLS: [(&str, &str); 12] = [
     ("ipv4/conf/near/rp_filter", "0"),
     // Every unreachable port is told, in both worlds.
     ("ipv4/icmp_ratelimit", "0"),
-    ("ipv4/icmp_msgs_per_sec", "1000000"),
+    ("ipv4/icmp_ratemask", "0"),
     ("ipv6/icmp/ratelimit", "0"),
+    ("ipv6/icmp/ratemask", "255"),
     // Nothing may depend on when this host last talked to a peer.
     ("ipv4/tcp_no_metrics_save", "1"),
-    // Sockets of one port may get packets of every group.
-    ("ipv4/igmp_max_memberships", "100"),
+];
+
+const BEYOND_SYSCTLS: [(&str, &str); 4] = [
+    ("ipv4/conf/all/accept_source_route", "1"),
+    ("ipv4/conf/beyond/accept_source_route", "1"),
+    ("ipv4/icmp_ratemask", "0"),
+    ("ipv6/icmp/ratemask", "255"),
 ];
 
 pub struct Network {
@@ -97,19 +103,13 @@ impl Network {
         near.run(|| {
             quiet_ipv6("side").unwrap();
             ethtool::set_gro("near", true).unwrap();
-            for (key, value) in NEAR_SYSCTLS {
-                std::fs::write(format!("/proc/sys/net/{key}"), value)
-                    .unwrap_or_else(|error| panic!("{key}: {error}"));
-            }
+            set(NEAR_SYSCTLS);
         })
         .unwrap();
         beyond
             .run(|| {
                 quiet_ipv6("beyond").unwrap();
-                for key in ["all", "beyond"] {
-                    let path = format!("/proc/sys/net/ipv4/conf/{key}/accept_source_route");
-                    std::fs::write(path, "1").unwrap();
-                }
+                set(&BEYOND_SYSCTLS);
             })
             .unwrap();
         batch(&names[0], NEAR_UP);
@@ -157,6 +157,13 @@ impl Drop for Network {
                 eprintln!("{error}");
             }
         }
+    }
+}
+
+fn set(sysctls: &[(&str, &str)]) {
+    for (key, value) in sysctls {
+        std::fs::write(format!("/proc/sys/net/{key}"), value)
+            .unwrap_or_else(|error| panic!("{key}: {error}"));
     }
 }
 
