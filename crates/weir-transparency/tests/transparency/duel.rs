@@ -102,7 +102,14 @@ impl Duel {
             case(world);
             world.finish()
         };
-        compare(queues, &log(&mut self.with), &log(&mut self.without))
+        let (mut with, mut without) = (log(&mut self.with), log(&mut self.without));
+        for world in [&mut self.with, &mut self.without] {
+            for name in std::mem::take(&mut world.disregarded) {
+                with.remove(name);
+                without.remove(name);
+            }
+        }
+        compare(queues, &with, &without)
     }
 }
 

@@ -107,6 +107,17 @@ fn every_seeded_defect_is_caught() {
     assert!(missed.is_empty(), "not caught: {missed:?}");
 }
 
+/// What the docs say is not kept is not kept; when it is, they have to be changed.
+#[test]
+fn the_known_exceptions_are_exceptions() {
+    let _turn = turn();
+    let mut duel = Duel::new(AttachMode::Native);
+    for case in cases::exceptions::CASES {
+        let differs = (0..ATTEMPTS).any(|_| !duel.run(case.queues, case.run).is_empty());
+        assert!(differs, "no exception any more: {}", case.name);
+    }
+}
+
 /// Every case with every defect, for the table in `docs/testing.md`.
 #[test]
 #[ignore = "takes minutes; its output is in the docs"]

@@ -1,5 +1,6 @@
 //! Directed cases: each drives one rule of the gate.
 
+pub mod exceptions;
 mod fragments;
 mod group;
 mod nat;
