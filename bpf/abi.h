@@ -86,8 +86,9 @@ struct weir_parsed {
 /* One interface under the gate. Written by the daemon, read per packet. */
 struct weir_interface {
 	__be16 mac[3];
-	__u8 policy_off; /* 1: count and pass everything */
-	__u8 diverted;	 /* 1: something may take packets elsewhere: pass */
+	__u8 policy_off;  /* 1: count and pass everything */
+	__u8 diverted;	  /* 1: something may take packets elsewhere: pass */
+	__u32 generation; /* counts changes of the addresses */
 };
 
 /* Per CPU, indexed by enum weir_reason. */
@@ -152,7 +153,14 @@ struct weir_memory {
 	__u16 connected;
 	__be16 peer_port_be;
 	__u32 peer[4];
-	__u64 pad_line[2];
+	/*
+	 * If one socket alone, unconnected, can be given these packets: the
+	 * kernel's struct sock and the bucket of its table that holds no other.
+	 */
+	__u64 sock;
+	__u64 bucket;
+	__u32 bound_ifindex; /* the device that the socket is bound to */
+	__u32 generation;    /* of the interface's addresses */
 };
 
 /* For how many packets what was found out is believed. */
@@ -198,7 +206,10 @@ struct weir_datagram {
 struct weir_explanation {
 	struct weir_parsed parsed;
 	__u32 reason;	      /* enum weir_reason */
-	__u32 egress_ifindex; /* of a forwarded packet, else 0 */
+	__u32 egress_ifindex; /* of a forwarded packet; else void */
+	/* As in parsed, with the types that give Rust the names. */
+	enum weir_parse parse;
+	enum weir_fragment fragment;
 };
 
 /*

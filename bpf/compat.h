@@ -77,6 +77,7 @@ struct sock_common {
 	__u16 skc_num; /* the local port, host order */
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
+	int skc_bound_dev_if;
 	unsigned char skc_reuseport : 1;
 	struct proto *skc_prot;
 	struct possible_net skc_net;

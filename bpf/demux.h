@@ -61,14 +61,26 @@ static __noinline struct weir_memory *demux_refresh(struct packet *packet,
 						    struct weir_memory *memory,
 						    struct weir_poll *poll)
 {
-	struct finding finding = {.reason = WEIR_REASON_OTHER_MAC};
+	struct workspace *workspace = get_workspace();
+	struct finding *finding;
 
 	if (!memory_is_of(memory, flow, target))
 		memory = memory_take(memory, flow, target, poll);
-	if (!memory)
+	if (!memory || !workspace)
 		return NULL;
-	demux_look(packet, flow, target, &finding);
-	remember(memory, flow, &finding, poll);
+	finding = &workspace->finding;
+	__builtin_memset(finding, 0, sizeof(*finding));
+	finding->reason = WEIR_REASON_OTHER_MAC;
+	if (udp_is_still_alone(memory)) {
+		finding->remember = WEIR_REMEMBERED;
+		finding->sock = memory->sock;
+		finding->bucket = memory->bucket;
+		finding->bound_ifindex = memory->bound_ifindex;
+		udp_judge(memory->sock, flow, finding);
+	} else {
+		demux_look(packet, flow, target, finding);
+	}
+	remember(memory, flow, finding, poll);
 	return memory;
 }
 

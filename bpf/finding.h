@@ -3,23 +3,19 @@
 #ifndef WEIR_FINDING_H
 #define WEIR_FINDING_H
 
+#include "address.h"
 #include "memory.h"
 #include "packet.h"
-
-struct finding {
-	__u32 reason;	/* enum weir_reason */
-	__u32 remember; /* for how many packets; 0: for this one only */
-	__u32 udp_len;	/* a discard is for packets at least this long */
-	__u32 egress_ifindex;
-	__u32 connected; /* and then only for this packet's peer */
-};
+#include "workspace.h"
 
 static __always_inline void remember(struct weir_memory *memory,
 				     const struct flow *flow,
 				     const struct finding *finding,
 				     const struct weir_poll *poll)
 {
-	if (kind_of_reason(memory->reason) != kind_of_reason(finding->reason))
+	/* Another channel: what was counted is the former one's. */
+	if (kind_of_reason(memory->reason) != kind_of_reason(finding->reason) ||
+	    memory->egress_ifindex != finding->egress_ifindex)
 		memory_fold(memory);
 	memory->reason = finding->reason;
 	memory->left = finding->remember;
@@ -27,6 +23,10 @@ static __always_inline void remember(struct weir_memory *memory,
 	memory->egress_ifindex = finding->egress_ifindex;
 	memory->connected = finding->connected;
 	memory->poll = poll->number;
+	memory->sock = finding->sock;
+	memory->bucket = finding->bucket;
+	memory->bound_ifindex = finding->bound_ifindex;
+	memory->generation = interface.generation;
 	if (finding->connected) {
 		memory->peer_port_be = flow->source_port_be;
 		copy_address(memory->peer, flow->source);

@@ -62,4 +62,12 @@ struct flow {
 	__u8 pad;
 };
 
+static __always_inline void copy_address(__u32 *to, const __u32 *from)
+{
+	to[0] = from[0];
+	to[1] = from[1];
+	to[2] = from[2];
+	to[3] = from[3];
+}
+
 #endif /* WEIR_FLOW_H */

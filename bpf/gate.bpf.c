@@ -12,23 +12,17 @@
 #include "merged.h"
 #include <linux/pkt_cls.h>
 
-/* Too large for the stack beside the frames of what is called with it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct flow);
-} examined_flow SEC(".maps");
-
 /* The long way: everything is parsed, and looked up. */
 static __noinline __u32 examine(struct packet *packet)
 {
 	enum weir_parse parsed;
-	__u32 zero = 0, reason;
-	struct flow *flow = bpf_map_lookup_elem(&examined_flow, &zero);
+	struct workspace *workspace = get_workspace();
+	struct flow *flow;
+	__u32 reason;
 
-	if (!flow)
+	if (!workspace)
 		return WEIR_REASON_MALFORMED;
+	flow = &workspace->flow;
 	__builtin_memset(flow, 0, sizeof(*flow));
 	parsed = parse(&packet->cursor, flow, packet->len);
 	flow_of_one(flow, packet);
@@ -38,26 +32,14 @@ static __noinline __u32 examine(struct packet *packet)
 	return reason;
 }
 
-static __always_inline enum weir_verdict judge(const struct packet *packet)
+/* What is decided before any packet is looked at; else WEIR_REASON_COUNT. */
+static __always_inline __u32 standing_reason(void)
 {
-	__u32 reason;
-
-	if (interface.policy_off) {
-		reason = WEIR_REASON_POLICY_OFF;
-	} else if (interface.diverted && !DEFECT(DIVERTED_IGNORED)) {
-		reason = WEIR_REASON_DIVERTED;
-	} else if (packet->tagged && !DEFECT(VLAN_IGNORED)) {
-		reason = WEIR_REASON_VLAN;
-	} else {
-		reason = explaining ? WEIR_REASON_COUNT : recall(packet);
-		if (reason == WEIR_REASON_COUNT) {
-			struct packet unknown = *packet;
-
-			reason = examine(&unknown);
-		}
-	}
-	count(reason, packet->seen);
-	return verdict_of_reason(reason);
+	if (interface.policy_off)
+		return WEIR_REASON_POLICY_OFF;
+	if (interface.diverted && !DEFECT(DIVERTED_IGNORED))
+		return WEIR_REASON_DIVERTED;
+	return WEIR_REASON_COUNT;
 }
 
 /* In the driver, or on an skb (generic). */
@@ -73,8 +55,20 @@ int gate(struct xdp_md *ctx)
 		.seen = {.packets = 1, .bytes = len},
 		.ifindex = ctx->ingress_ifindex,
 	};
+	__u32 reason;
 
-	return judge(&packet) == WEIR_VERDICT_DISCARD ? XDP_DROP : XDP_PASS;
+	reason = standing_reason();
+	if (reason == WEIR_REASON_COUNT && !explaining)
+		reason = recall(&packet);
+	if (reason == WEIR_REASON_COUNT) {
+		/* A copy, so that the other can stay in registers. */
+		struct packet unknown = packet;
+
+		reason = examine(&unknown);
+	}
+	count(reason, packet.seen);
+	return verdict_of_reason(reason) == WEIR_VERDICT_DISCARD ? XDP_DROP
+								 : XDP_PASS;
 }
 
 /*
@@ -90,15 +84,24 @@ int gate_tc(struct __sk_buff *skb)
 		.gso_size = skb->gso_size,
 		.ifindex = skb->ingress_ifindex,
 	};
+	__u32 reason;
 
 	pull_headers(skb);
 	packet.cursor = cursor_over((void *)(long)skb->data,
 				    (void *)(long)skb->data_end);
 	packet.seen = packets_of(skb, packet.cursor);
+	reason = standing_reason();
 	/* The kernel has taken the tag off: skb_vlan_untag(). */
-	packet.tagged = skb->vlan_present;
-	return judge(&packet) == WEIR_VERDICT_DISCARD ? TC_ACT_SHOT
-						      : TC_ACT_UNSPEC;
+	if (reason == WEIR_REASON_COUNT && skb->vlan_present &&
+	    !DEFECT(VLAN_IGNORED))
+		reason = WEIR_REASON_VLAN;
+	/* The short way would save less than the skb has cost already. */
+	if (reason == WEIR_REASON_COUNT)
+		reason = examine(&packet);
+	count(reason, packet.seen);
+	return verdict_of_reason(reason) == WEIR_VERDICT_DISCARD
+		       ? TC_ACT_SHOT
+		       : TC_ACT_UNSPEC;
 }
 
 char LICENSE[] SEC("license") = "GPL";

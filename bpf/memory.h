@@ -34,14 +34,6 @@ static __always_inline bool same_address(const __u32 *a, const __u32 *b,
 	       (a[1] == b[1] && a[2] == b[2] && a[3] == b[3]);
 }
 
-static __always_inline void copy_address(__u32 *to, const __u32 *from)
-{
-	to[0] = from[0];
-	to[1] = from[1];
-	to[2] = from[2];
-	to[3] = from[3];
-}
-
 /* The place for a destination; another one may have it. */
 static __always_inline struct weir_memory *memory_place(const struct flow *flow,
 							enum weir_target target)
@@ -126,6 +118,7 @@ static __always_inline void memory_assign(struct weir_memory *memory,
 	memory->left = 0;
 	memory->egress_ifindex = 0;
 	memory->connected = 0;
+	memory->sock = 0;
 }
 
 /*

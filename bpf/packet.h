@@ -15,7 +15,7 @@ struct packet {
 	__u32 len;	/* bytes, of all buffers */
 	__u32 gso_size; /* payload bytes of each merged packet; 0: one packet */
 	__u32 ifindex;	/* where it came in */
-	__u32 tagged;	/* the driver or the kernel has taken a VLAN tag off */
+	__u32 pad;
 };
 
 /* Queues are charged packet by packet. */

@@ -6,8 +6,8 @@
 #include "defect.h"
 #include "flow.h"
 
-/* A header's length field counts 8 bytes each beyond the first 8. */
-#define IPV6_EXTENSION_MASK 0x7ff
+/* The longest is 2,048 bytes: its length field counts 8 each beyond 8. */
+#define IPV6_EXTENSION_MASK 0xfff
 #define IPV6_OFFSET_MASK 0xfff8
 
 struct ipv6_extension {
@@ -58,42 +58,45 @@ static __always_inline bool parse_ip6_extension(struct cursor *cursor,
 		flow->routed = 1;
 	flow->protocol = extension->next_header;
 	flow->left -= len;
-	/* 2,048 bytes, the longest, is one more than the mask admits. */
-	return len <= IPV6_EXTENSION_MASK &&
-	       cursor_skip(cursor, len, IPV6_EXTENSION_MASK);
+	return cursor_skip(cursor, len, IPV6_EXTENSION_MASK);
+}
+
+/*
+ * Is this a header to look behind? Elsewhere than first, hop-by-hop options are
+ * a next header that nobody recognizes (RFC 8200, section 4.1).
+ */
+static __always_inline bool is_ipv6_extension(__u8 protocol, bool is_first)
+{
+	return protocol == IPPROTO_ROUTING || protocol == IPPROTO_DSTOPTS ||
+	       protocol == IPPROTO_FRAGMENT ||
+	       (protocol == IPPROTO_HOPOPTS && is_first);
 }
 
 static __always_inline enum weir_parse parse_ip6_chain(struct cursor *cursor,
 						       struct flow *flow)
 {
+	bool had_fragment = false;
 	int i;
 
 	for (i = 0; i < WEIR_IPV6_EXTENSIONS; i++) {
-		switch (flow->protocol) {
-		case IPPROTO_HOPOPTS:
-		case IPPROTO_ROUTING:
-		case IPPROTO_DSTOPTS:
+		if (!is_ipv6_extension(flow->protocol, i == 0))
+			return WEIR_PARSE_TRANSPORT;
+		if (flow->protocol != IPPROTO_FRAGMENT) {
 			if (!parse_ip6_extension(cursor, flow))
 				return WEIR_PARSE_MALFORMED;
-			break;
-		case IPPROTO_FRAGMENT:
-			/* Two of them: nobody sends that. */
-			if (flow->fragment || !parse_ip6_fragment(cursor, flow))
-				return WEIR_PARSE_MALFORMED;
-			if (flow->fragment == WEIR_FRAGMENT_LATER)
-				return WEIR_PARSE_LATER_FRAGMENT;
-			break;
-		default:
-			return WEIR_PARSE_TRANSPORT;
+			continue;
 		}
+		/* The kernel drops a second one, also behind an atomic
+		 * fragment's (ipv6_frag_rcv()).
+		 */
+		if (had_fragment || !parse_ip6_fragment(cursor, flow))
+			return WEIR_PARSE_MALFORMED;
+		if (flow->fragment == WEIR_FRAGMENT_LATER)
+			return WEIR_PARSE_LATER_FRAGMENT;
+		had_fragment = true;
 	}
-	return WEIR_PARSE_IPV6_CHAIN;
-}
-
-static __always_inline bool is_ipv6_extension(__u8 protocol)
-{
-	return protocol == IPPROTO_HOPOPTS || protocol == IPPROTO_ROUTING ||
-	       protocol == IPPROTO_DSTOPTS || protocol == IPPROTO_FRAGMENT;
+	return is_ipv6_extension(flow->protocol, false) ? WEIR_PARSE_IPV6_CHAIN
+							: WEIR_PARSE_TRANSPORT;
 }
 
 static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
@@ -117,7 +120,7 @@ static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
 		flow->protocol = IPPROTO_UDP;
 		return WEIR_PARSE_TRANSPORT;
 	}
-	if (is_ipv6_extension(ip->nexthdr))
+	if (is_ipv6_extension(ip->nexthdr, true))
 		return usual ? WEIR_PARSE_UNUSUAL
 			     : parse_ip6_chain(cursor, flow);
 	return WEIR_PARSE_TRANSPORT;

@@ -22,9 +22,11 @@ static __always_inline void parsed_from(const struct flow *flow,
 	to->fragment = flow->fragment;
 	to->routed = flow->routed;
 	to->left = flow->left;
-	to->fragment_id = flow->family == WEIR_FAMILY_IPV4
-				  ? bpf_ntohs(flow->fragment_id_be)
-				  : bpf_ntohl(flow->fragment_id_be);
+	/* An atomic fragment has a number too, but is whole. */
+	if (flow->fragment)
+		to->fragment_id = flow->family == WEIR_FAMILY_IPV4
+					  ? bpf_ntohs(flow->fragment_id_be)
+					  : bpf_ntohl(flow->fragment_id_be);
 	to->source_port = bpf_ntohs(flow->source_port_be);
 	to->destination_port = bpf_ntohs(flow->port_be);
 	to->udp_len = flow->udp_len;

@@ -3,6 +3,7 @@
 #ifndef WEIR_UDP_H
 #define WEIR_UDP_H
 
+#include "address.h"
 #include "finding.h"
 #include "lookup.h"
 #include "reuseport.h"
@@ -11,23 +12,83 @@
 /* net->bpf.run_array[]: programs that redirect lookups (BPF_SK_LOOKUP). */
 #define NETNS_BPF_SK_LOOKUP 1
 
-/* Is this the only socket that a packet to this address and port can reach? */
-__noinline bool udp_is_alone(__u64 address, const struct flow *flow)
+/* Does a program choose the socket (BPF_SK_LOOKUP)? */
+static __always_inline bool udp_lookup_is_steered(__u64 net)
+{
+	const struct net *netns = kernel_cast(net, struct net);
+
+	return kernel_pointer(netns, bpf.run_array[NETNS_BPF_SK_LOOKUP]);
+}
+
+/*
+ * Is this the only socket that a packet to this address and port can reach?
+ * Then what is found is of use for the next one; and if it is the only one in
+ * its bucket, it can be seen without a lookup whether it still is.
+ */
+__noinline bool udp_is_alone(__u64 address, const struct flow *flow,
+			     struct finding *finding)
 {
 	const struct sock *sk = kernel_cast(address, struct sock);
-	__u64 net = kernel_address(sk, __sk_common.skc_net.net);
-	const struct net *netns = kernel_cast(net, struct net);
-	struct survey survey = {.net = net};
+	__u64 net = kernel_address(sk, __sk_common.skc_net.net), bucket;
+	struct workspace *workspace = get_workspace();
+	struct survey *survey;
 
 	if (DEFECT(PORT_SHARED_IGNORED))
 		return true;
-	if (!flow || kernel_pointer(netns, bpf.run_array[NETNS_BPF_SK_LOOKUP]))
+	if (!flow || !finding || !workspace || udp_lookup_is_steered(net))
 		return false;
-	survey.port = bpf_ntohs(flow->port_be);
-	survey.family = flow->family;
-	copy_address(survey.destination, flow->destination);
-	survey_port(&survey, sk);
-	return survey.sockets == 1 && !survey.uncertain;
+	bucket = udp_bucket(sk, net, bpf_ntohs(flow->port_be));
+	if (udp_bucket_holds(bucket, address)) {
+		finding->sock = address;
+		finding->bucket = bucket;
+		finding->bound_ifindex =
+			kernel_read(sk, __sk_common.skc_bound_dev_if);
+		return true;
+	}
+	survey = survey_begin(workspace, flow, net);
+	survey_bucket(survey, bucket);
+	return survey->sockets == 1 && !survey->uncertain;
+}
+
+/*
+ * The same, of a socket that was alone in its bucket when it was last looked
+ * for: as long as it is, nobody else can have bound or connected to its port.
+ * The bucket is read before the socket, which may have been freed.
+ */
+__noinline bool udp_is_still_alone(const struct weir_memory *memory)
+{
+	const struct sock *sk;
+
+	if (!memory || !memory->sock || memory->connected ||
+	    memory->generation != interface.generation ||
+	    !udp_bucket_holds(memory->bucket, memory->sock))
+		return false;
+	sk = kernel_cast(memory->sock, struct sock);
+	return !kernel_read(sk, __sk_common.skc_dport) &&
+	       kernel_read(sk, __sk_common.skc_bound_dev_if) ==
+		       memory->bound_ifindex &&
+	       !udp_lookup_is_steered(
+		       kernel_pointer(sk, __sk_common.skc_net.net));
+}
+
+/*
+ * This packet takes its place in the queue before it gets there. Not so the
+ * first fragment of a datagram that may never be whole, nor a shorter packet,
+ * which is charged less.
+ */
+static __always_inline void udp_expect(const struct queue *queue,
+				       const struct flow *flow,
+				       struct finding *finding)
+{
+	if (DEFECT(ROOM_RESERVED)) {
+		queue_expect(queue, finding->remember ?: 1);
+		return;
+	}
+	/* Room for only a few: each packet counts. */
+	finding->remember = 0;
+	if (flow->udp_len >= queue->udp_len &&
+	    (flow->fragment == WEIR_FRAGMENT_NONE || DEFECT(FRAGMENT_EXPECTED)))
+		queue_expect(queue, 1);
 }
 
 /*
@@ -109,22 +170,24 @@ __noinline int udp_judge_group(__u64 address, const struct flow *flow,
 			       struct finding *finding)
 {
 	const struct sock *sk = kernel_cast(address, struct sock);
-	struct survey survey = {.any_address = true};
+	struct workspace *workspace = get_workspace();
+	struct survey *survey;
+	__u64 net;
 
-	if (!flow || !finding)
+	if (!flow || !finding || !workspace)
 		return 0;
-	survey.port = bpf_ntohs(flow->port_be);
-	survey.family = flow->family;
-	survey.udp_len = flow->udp_len;
-	survey.net = kernel_address(sk, __sk_common.skc_net.net);
-	survey_port(&survey, sk);
-	if (DEFECT(MULTICAST_FIRST_FULL) && survey.full)
-		survey.full = survey.sockets;
+	net = kernel_address(sk, __sk_common.skc_net.net);
+	survey = survey_begin(workspace, flow, net);
+	survey->any_address = true;
+	survey->udp_len = flow->udp_len;
+	survey_bucket(survey, udp_bucket(sk, net, survey->port));
+	if (DEFECT(MULTICAST_FIRST_FULL) && survey->full)
+		survey->full = survey->sockets;
 	finding->remember = WEIR_REMEMBERED;
 	finding->reason = WEIR_REASON_MULTICAST_ROOM;
 	finding->udp_len = flow->udp_len;
-	if (survey.sockets && survey.full == survey.sockets &&
-	    !survey.uncertain)
+	if (survey->sockets && survey->full == survey->sockets &&
+	    !survey->uncertain)
 		finding->reason = WEIR_REASON_MULTICAST_FULL;
 	return 0;
 }
@@ -161,7 +224,7 @@ static __always_inline void udp_look(void *ctx, const struct flow *flow,
 	} else if (group) {
 		udp_judge_group(address, flow, finding);
 	} else {
-		if (!udp_is_alone(address, flow))
+		if (!udp_is_alone(address, flow, finding))
 			finding->remember = 0;
 		udp_judge(address, flow, finding);
 	}

@@ -8,24 +8,10 @@
 
 #include "compat.h"
 #include "queue.h"
+#include "workspace.h"
 
 /* Sockets of one bucket that are looked at; more, and nothing is certain. */
 #define SURVEY_SOCKETS 24
-
-struct survey {
-	/* What is asked. */
-	__u64 net; /* the kernel's struct net */
-	__u32 destination[4];
-	__u16 port;
-	__u8 family;	  /* enum weir_family */
-	__u8 any_address; /* whatever the sockets are bound to */
-	__u16 udp_len; /* of the packet; 0: whether they are full is not asked
-			*/
-	/* What is found. */
-	__u16 sockets; /* that could be given the packet */
-	__u16 full;    /* those of them whose queue is full */
-	__u8 uncertain;
-};
 
 static __always_inline __u64 udp_table_of(const struct sock *sk, __u64 net)
 {
@@ -39,21 +25,30 @@ static __always_inline __u64 udp_table_of(const struct sock *sk, __u64 net)
 	return kernel_pointer(proto, h.udp_table);
 }
 
-/* udp_hashslot(). */
-static __always_inline __u64 first_on_port(__u64 table_address, __u64 net,
-					   __u16 port)
+/* The bucket that a port's sockets are in: udp_hashslot(). */
+static __always_inline __u64 udp_bucket(const struct sock *sk, __u64 net,
+					__u16 port)
 {
 	const struct udp_table *table =
-		kernel_cast(table_address, struct udp_table);
+		kernel_cast(udp_table_of(sk, net), struct udp_table);
 	const struct net *netns = kernel_cast(net, struct net);
-	const struct udp_hslot *slot;
 	__u64 buckets = kernel_address(table, hash);
 	__u32 at = (port + kernel_read(netns, hash_mix)) &
 		   kernel_read(table, mask);
 
-	slot = kernel_cast(buckets + at * bpf_core_type_size(struct udp_hslot),
-			   struct udp_hslot);
-	return kernel_address(slot, head.first);
+	return buckets + at * bpf_core_type_size(struct udp_hslot);
+}
+
+/* Is this socket in this bucket, and no other? */
+static __always_inline bool udp_bucket_holds(__u64 bucket, __u64 sock)
+{
+	const struct udp_hslot *slot = kernel_cast(bucket, struct udp_hslot);
+	const struct sock *sk = kernel_cast(sock, struct sock);
+	__u64 node =
+		sock + bpf_core_field_offset(struct sock, __sk_common.skc_node);
+
+	return kernel_pointer(slot, head.first) == node &&
+	       !kernel_pointer(sk, __sk_common.skc_node.next);
 }
 
 /* Could this address be what the socket is bound to? Rather yes than no. */
@@ -76,6 +71,19 @@ static __always_inline bool survey_address(const struct survey *survey,
 		words[1] == survey->destination[1] &&
 		words[2] == survey->destination[2] &&
 		words[3] == survey->destination[3]);
+}
+
+static __always_inline struct survey *
+survey_begin(struct workspace *workspace, const struct flow *flow, __u64 net)
+{
+	struct survey *survey = &workspace->survey;
+
+	__builtin_memset(survey, 0, sizeof(*survey));
+	survey->net = net;
+	survey->family = flow->family;
+	survey->port = bpf_ntohs(flow->port_be);
+	copy_address(survey->destination, flow->destination);
+	return survey;
 }
 
 /* A global function, like socket_is_full(). */
@@ -102,11 +110,10 @@ __noinline int survey_socket(struct survey *survey, __u64 address)
  * and tc program holds. A socket that comes or goes meanwhile may be missed: so
  * may it by the kernel's own lookup at this moment.
  */
-static __always_inline void survey_port(struct survey *survey,
-					const struct sock *sk)
+static __always_inline void survey_bucket(struct survey *survey, __u64 bucket)
 {
-	__u64 node = first_on_port(udp_table_of(sk, survey->net), survey->net,
-				   survey->port);
+	const struct udp_hslot *slot = kernel_cast(bucket, struct udp_hslot);
+	__u64 node = kernel_address(slot, head.first);
 	int i;
 
 	for (i = 0; i < SURVEY_SOCKETS && node; i++) {

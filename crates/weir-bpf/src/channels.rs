@@ -3,30 +3,49 @@
 //! Kinds of channel that have an address of their own (a UDP socket, a listener, an egress interface)
 //! are counted one by one; the others by reason alone, see [`crate::counters`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut};
+use serde::{Deserialize, Serialize};
 
 use crate::counters::Counter;
 use crate::error::{Error, Result};
+use crate::gate::Gate;
 use crate::skeleton::gate::types;
 use crate::units::IfIndex;
 use crate::verdict::{Kind, Reason, Verdict};
 
-/// A channel with an address of its own.
+/// How many channels with an address of their own are counted one by one. `WEIR_CHANNELS` in
+/// `bpf/abi.h`.
+pub const CHANNELS_MAX: usize = 4096;
+
+/// Where a packet is going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Channel {
     /// What it is.
     pub kind: Kind,
-    /// Local address and port; not of a [`Kind::Forward`] channel.
+    /// Local address and port; of a [`Kind::Udp`], [`Kind::Multicast`] or [`Kind::Tcp`] channel only.
     pub local: Option<(IpAddr, u16)>,
     /// Where packets leave the host; of a [`Kind::Forward`] channel only.
     pub egress: Option<IfIndex>,
 }
 
+impl Channel {
+    /// The only channel of a kind that has no address of its own.
+    pub fn of_kind(kind: Kind) -> Self {
+        Self { kind, local: None, egress: None }
+    }
+}
+
+/// Whether channels of this kind have an address of their own, and so are counted one by one.
+/// `has_channel()` in `bpf/channel.h`.
+pub fn is_addressed(kind: Kind) -> bool {
+    matches!(kind, Kind::Udp | Kind::Multicast | Kind::Tcp | Kind::Forward)
+}
+
 /// What was seen of a channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// Handed to the kernel.
     pub passed: Counter,
@@ -34,8 +53,25 @@ pub struct Seen {
     pub discarded: Counter,
 }
 
+impl std::ops::AddAssign for Seen {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.discarded += other.discarded;
+    }
+}
+
 impl Seen {
-    fn add(&mut self, counters: &[types::weir_counter; 2]) {
+    /// Packets, whatever became of them.
+    pub fn packets(&self) -> u64 {
+        self.passed.packets + self.discarded.packets
+    }
+
+    /// Bytes of their Ethernet frames.
+    pub fn bytes(&self) -> u64 {
+        self.passed.bytes + self.discarded.bytes
+    }
+
+    pub(crate) fn add(&mut self, counters: &[types::weir_counter; 2]) {
         let counter = |verdict: Verdict| {
             let counter = &counters[verdict as usize];
             Counter { packets: counter.packets, bytes: counter.bytes }
@@ -45,12 +81,89 @@ impl Seen {
     }
 }
 
+/// The kernel's numbers of the three maps that a gate counts channels in, for [`ChannelsReader::open`] in
+/// another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelMapIds {
+    /// Channel by channel.
+    pub channels: u32,
+    /// Those beyond [`CHANNELS_MAX`], together.
+    pub overflow: u32,
+    /// What each CPU has counted lately.
+    pub memories: u32,
+}
+
+impl Gate {
+    /// Where [`ChannelsReader::open`] finds this gate's channels.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub fn channel_map_ids(&self) -> Result<ChannelMapIds> {
+        let maps = &self.skel().maps;
+        Ok(ChannelMapIds {
+            channels: id_of(&maps.channels)?,
+            overflow: id_of(&maps.overflow_channel)?,
+            memories: id_of(&maps.memories)?,
+        })
+    }
+}
+
+fn id_of(map: &MapMut<'_>) -> Result<u32> {
+    let info = map.info().map_err(|source| Error::Bpf {
+        operation: "look up",
+        object: "the gate's channels".into(),
+        source,
+        remedy: None,
+    })?;
+    Ok(info.info.id)
+}
+
+/// Another process's gate's channels, read where the kernel keeps them. They stay readable after the
+/// gate has gone.
+pub struct ChannelsReader {
+    channels: MapHandle,
+    overflow: MapHandle,
+    memories: MapHandle,
+}
+
+impl ChannelsReader {
+    /// Opens the channels of the gate whose [`Gate::channel_map_ids`] these are.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN, or where there are no such maps any more.
+    pub fn open(ids: ChannelMapIds) -> Result<Self> {
+        let open = |id| {
+            MapHandle::from_map_id(id).map_err(|source| Error::Bpf {
+                operation: "open",
+                object: format!("the gate's channels, BPF map {id}"),
+                source,
+                remedy: Some(
+                    "it needs root (CAP_SYS_ADMIN), and a `weir run` that still runs".into(),
+                ),
+            })
+        };
+        Ok(Self {
+            channels: open(ids.channels)?,
+            overflow: open(ids.overflow)?,
+            memories: open(ids.memories)?,
+        })
+    }
+
+    /// As [`Gate::channels`].
+    ///
+    /// # Errors
+    /// When the kernel refuses a map lookup.
+    pub fn channels(&self) -> Result<Channels> {
+        read(&self.channels, &self.overflow, &self.memories)
+    }
+}
+
 /// Every channel with an address of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Channels {
     /// One by one.
     pub by_channel: BTreeMap<Channel, Seen>,
-    /// Those beyond the first `WEIR_CHANNELS` (4,096), together.
+    /// Those beyond the first [`CHANNELS_MAX`], together.
     pub overflow: Seen,
 }
 
@@ -62,21 +175,14 @@ pub(crate) fn read(
     memories: &impl MapCore,
 ) -> Result<Channels> {
     let mut found = Channels::default();
-    for key in channels.keys() {
-        let Some(channel) = record::<types::weir_channel_key>(&key).and_then(channel_of_key) else {
-            continue;
-        };
+    // Once each: where a key is deleted meanwhile, the kernel begins again (`htab_map_get_next_key`).
+    for key in channels.keys().collect::<BTreeSet<_>>() {
+        let Some(channel) = channel_of_key(&key) else { continue };
         let seen = found.by_channel.entry(channel).or_default();
-        for value in per_cpu(channels, &key)? {
-            if let Some(value) = record::<types::weir_channel>(&value) {
-                seen.add(&value.seen);
-            }
-        }
+        per_cpu(channels, &key)?.iter().for_each(|entry| add_entry(seen, entry));
     }
-    for value in per_cpu(overflow, &0_u32.to_ne_bytes())? {
-        if let Some(value) = record::<types::weir_channel>(&value) {
-            found.overflow.add(&value.seen);
-        }
+    for entry in per_cpu(overflow, &0_u32.to_ne_bytes())? {
+        add_entry(&mut found.overflow, &entry);
     }
     for place in 0..memories.max_entries() {
         for value in per_cpu(memories, &place.to_ne_bytes())? {
@@ -102,6 +208,13 @@ fn per_cpu(map: &impl MapCore, key: &[u8]) -> Result<Vec<Vec<u8>>> {
     Ok(values.unwrap_or_default())
 }
 
+/// What was seen, in one CPU's part of a channel's entry.
+pub(crate) fn add_entry(seen: &mut Seen, entry: &[u8]) {
+    if let Some(entry) = record::<types::weir_channel>(entry) {
+        seen.add(&entry.seen);
+    }
+}
+
 /// A plain record out of the kernel's bytes.
 #[allow(unsafe_code)]
 fn record<T: Copy>(bytes: &[u8]) -> Option<T> {
@@ -113,7 +226,9 @@ fn record<T: Copy>(bytes: &[u8]) -> Option<T> {
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-fn channel_of_key(key: types::weir_channel_key) -> Option<Channel> {
+/// The channel that the kernel half has counted under a key.
+pub(crate) fn channel_of_key(key: &[u8]) -> Option<Channel> {
+    let key = record::<types::weir_channel_key>(key)?;
     let kind = Kind::ALL.into_iter().find(|kind| *kind as u32 == u32::from(key.kind))?;
     Some(channel(kind, key.family.into(), &key.address, key.port, key.egress_ifindex))
 }
@@ -121,7 +236,7 @@ fn channel_of_key(key: types::weir_channel_key) -> Option<Channel> {
 fn channel_of_memory(memory: &types::weir_memory) -> Option<Channel> {
     let reason = Reason::ALL.into_iter().find(|reason| *reason as u32 == memory.reason)?;
     let kind = reason.kind();
-    if !matches!(kind, Kind::Udp | Kind::Multicast | Kind::Tcp | Kind::Forward) {
+    if !is_addressed(kind) {
         return None;
     }
     let port = u16::from_be(memory.port_be);

@@ -35,6 +35,11 @@ impl Counters {
         self.by_reason[reason as usize]
     }
 
+    /// Counts one more packet of so many bytes.
+    pub fn count(&mut self, reason: Reason, bytes: u64) {
+        self.by_reason[reason as usize] += Counter { packets: 1, bytes };
+    }
+
     /// Packets under one verdict.
     pub fn verdict(&self, verdict: Verdict) -> Counter {
         let mut sum = Counter::default();

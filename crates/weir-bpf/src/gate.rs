@@ -159,6 +159,10 @@ impl Gate {
             added.map_err(|source| address_failed(*ip, source))?;
         }
         self.addresses = wanted;
+        // Last: what was remembered of the old ones is void once the new ones are there.
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.interface.generation = bss.interface.generation.wrapping_add(1);
+        }
         Ok(())
     }
 
@@ -184,8 +188,16 @@ impl Gate {
     /// # Errors
     /// When the kernel does not answer.
     pub fn filter_record(&self, ifindex: IfIndex) -> Result<FilterRecord> {
-        let prog_id = programs::id_of(self.skel.progs.gate_tc.as_fd())?;
+        let prog_id = self.tc_program_id()?;
         FilterRecord::plan(&Links::open()?, ifindex, prog_id)
+    }
+
+    /// The kernel's number of the gate's program for tc ingress, attached or not.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn tc_program_id(&self) -> Result<u32> {
+        programs::id_of(self.skel.progs.gate_tc.as_fd())
     }
 
     /// Attaches the gate at [`AttachMode::Clsact`].
@@ -225,6 +237,11 @@ impl Gate {
     pub fn channels(&self) -> Result<Channels> {
         let maps = &self.skel.maps;
         channels::read(&maps.channels, &maps.overflow_channel, &maps.memories)
+    }
+
+    /// The loaded objects, for what else is read from them in this crate.
+    pub(crate) fn skel(&self) -> &GateSkel<'static> {
+        &self.skel
     }
 
     /// The kernel's number of the map that holds the counters, for [`counters::CountersReader::open`] in

@@ -53,7 +53,9 @@ fn a_tcp_stream_is_counted_packet_by_packet() {
 
         let seen = gate.counters().unwrap().verdict(Verdict::Pass);
         assert!(seen.packets >= STREAM_BYTES / SEGMENT_BYTES, "{seen:?}");
-        assert_eq!(seen.bytes, STREAM_BYTES + HEADER_BYTES * seen.packets + SYN_EXTRA_BYTES);
+        let once = STREAM_BYTES + HEADER_BYTES * seen.packets + SYN_EXTRA_BYTES;
+        // A tail that was not acknowledged in time, on a busy machine, is sent again.
+        assert!((once..once + 4 * SEGMENT_BYTES).contains(&seen.bytes), "{seen:?}, {once} bytes");
         // Otherwise nothing was tested.
         assert!(merged < seen.packets / 2, "{merged} skbs for {} packets", seen.packets);
     }

@@ -1,5 +1,8 @@
 //! The command line.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weir_bpf::gate::Policy;
 
@@ -27,6 +30,10 @@ pub enum Command {
     Run(RunArgs),
     /// Show what is protected and what the gates have seen
     Status(StatusArgs),
+    /// Show where packets are going, channel by channel
+    Channels(ChannelsArgs),
+    /// Say what the gate makes of each packet of a capture, and why
+    Explain(ExplainArgs),
     /// Put back every knob that a killed weir has left turned
     Reset(ResetArgs),
     /// Put back what the parent process has turned, when it has ended
@@ -138,6 +145,64 @@ pub struct StatusArgs {
     pub all_namespaces: bool,
 }
 
+/// Arguments of `weir channels`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A channel is where packets are going: a UDP socket, a TCP listener and its connections, an interface that
+they leave by, or a kind of packet, such as icmp.
+
+Examples:
+  sudo weir channels                 those of each protected interface of this network namespace
+  sudo weir channels eth1 --interval 5s
+  sudo weir channels --json | jq '.interfaces[].channels[:5]'")]
+pub struct ChannelsArgs {
+    /// The interface [default: each protected one of this network namespace]
+    #[arg(value_name = "IFACE")]
+    pub interface: Option<String>,
+    /// How long to watch for the rates; 0: not at all
+    #[arg(long, default_value = "1s", value_parser = interval, value_name = "TIME")]
+    pub interval: Duration,
+    /// Print JSON; its shape has a version, `schema`
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `0`, or a duration as humantime has it, an hour at most.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = if text == "0" {
+        Duration::ZERO
+    } else {
+        humantime::parse_duration(text).map_err(|error| format!("{error}; such as 1s or 500ms"))?
+    };
+    if interval > Duration::from_secs(3600) {
+        return Err("an hour at most".into());
+    }
+    Ok(interval)
+}
+
+/// Arguments of `weir explain`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The capture's packets go through the gate one after the other, as if they came in on the interface now:
+what is said of them is said of this host, of its addresses, sockets and routes and of how full its queues
+are at this moment. Nothing is sent, delivered or attached.
+
+Examples:
+  sudo weir explain flood.pcap
+  sudo tcpdump -i eth1 -c 1000 -w - | sudo weir explain - --interface eth1
+  sudo weir explain flood.pcapng --json | jq 'select(.verdict == \"discard\")'")]
+pub struct ExplainArgs {
+    /// The capture, pcap or pcapng; `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The interface that the packets are to come in on [default: the protected one, else the only one]
+    #[arg(long, value_name = "IFACE")]
+    pub interface: Option<String>,
+    /// Print JSON objects, one a line
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `weir reset`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -182,6 +247,9 @@ mod tests {
             "weir run eth1 --nice -21",
             "weir run eth1 --cpus 3-1",
             "weir run eth1 --attach tcx",
+            "weir explain",
+            "weir channels --interval 1",
+            "weir channels --interval 2h",
         ] {
             let error = Cli::try_parse_from(bad.split(' ')).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{bad}");

@@ -10,9 +10,6 @@ use weir_bpf::units::IfIndex;
 
 use crate::error::Result;
 
-/// Programs of weir's own at tc ingress, by the kernel's numbers. The gate is an XDP program.
-const OWN_PROGRAMS: [u32; 0] = [];
-
 /// Legacy iptables, IPVS, tcx programs and multicast routing come and go without a word. A change takes
 /// effect within a second, also where the daemon has to wait for its CPU.
 const LOOK_ANYWAY: Duration = Duration::from_millis(500);
@@ -20,6 +17,8 @@ const LOOK_ANYWAY: Duration = Duration::from_millis(500);
 /// The diversions of one interface.
 pub struct Diverting {
     watch: DiversionWatch,
+    /// The gate's own, at tc ingress, by the kernel's number.
+    own_program: u32,
     found: Vec<Diversion>,
     news: Vec<String>,
     /// Something has changed since the last look.
@@ -28,15 +27,21 @@ pub struct Diverting {
 }
 
 impl Diverting {
-    /// Reads them, and follows them from now on.
+    /// Reads them, and follows them from now on; but for the gate itself, which may be at tc ingress.
     ///
     /// # Errors
     /// Without the privilege. What cannot be read counts as a diversion.
-    pub fn open(ifindex: IfIndex) -> Result<Self> {
+    pub fn open(ifindex: IfIndex, own_program: u32) -> Result<Self> {
         let watch = DiversionWatch::open(ifindex)?;
         let looked_at = Instant::now();
-        let mut diverting =
-            Self { watch, found: Vec::new(), news: Vec::new(), stale: true, looked_at };
+        let mut diverting = Self {
+            watch,
+            own_program,
+            found: Vec::new(),
+            news: Vec::new(),
+            stale: true,
+            looked_at,
+        };
         diverting.look();
         Ok(diverting)
     }
@@ -67,7 +72,7 @@ impl Diverting {
     fn look(&mut self) {
         self.stale = false;
         self.looked_at = Instant::now();
-        let found = self.watch.read(&OWN_PROGRAMS);
+        let found = self.watch.read(&[self.own_program]);
         let before = std::mem::replace(&mut self.found, found);
         self.news.extend(news(&before, &self.found));
     }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::explain::CaptureError;
+
 /// What went wrong in the daemon or the command line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -37,6 +39,9 @@ pub enum Error {
         /// What to do about it.
         remedy: String,
     },
+    /// A packet capture cannot be read, or not further.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     /// Another daemon protects the interface.
     #[error(
         "weir already protects {interface} (pid {pid}); look at it with `weir status`, or stop it \

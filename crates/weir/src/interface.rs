@@ -6,8 +6,10 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use weir_bpf::attach::AttachMode;
+use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::prune::Pruner;
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
 use weir_bpf::units::IfIndex;
@@ -34,6 +36,8 @@ const FOLLOW_UP_TICKS: u32 = 3;
 /// How often NAPI threads are looked for without any change, in seconds: a driver may make new ones
 /// without a word.
 const LOOK_ANYWAY_TICKS: u32 = 10;
+/// How often the gate's channels are looked at for quiet ones, in seconds.
+const PRUNE_TICKS: u32 = 10;
 
 /// What to do on an interface.
 #[derive(Clone, Debug)]
@@ -69,11 +73,14 @@ pub struct Protected {
     host: Rc<Host>,
     policy: Policy,
     counters_map_id: u32,
+    channel_map_ids: ChannelMapIds,
+    pruner: Pruner,
     not_threaded: Option<String>,
     notes: Vec<String>,
     since: String,
     last: Sample,
     ticks_since_change: u32,
+    ticks: u32,
 }
 
 /// How protection ended.
@@ -104,8 +111,8 @@ impl Protected {
         let (ifindex, interface) = (claim.ifindex, claim.interface());
         // Opened before the addresses are read, so that no change falls between.
         let watch = InterfaceWatch::open(ifindex)?;
-        let diverting = Diverting::open(ifindex)?;
         let mut gate = Gate::load(probe)?;
+        let diverting = Diverting::open(ifindex, gate.tc_program_id()?)?;
         gate.configure(host.links.mac(ifindex)?, settings.policy);
         set_addresses(&mut gate, host, ifindex)?;
         gate.set_diverted(diverting.passes_all());
@@ -113,6 +120,7 @@ impl Protected {
         let notes = notes::at_start(ifindex, &interface, attached.mode, settings.policy);
         let last = sample(host, &claim, &gate)?;
         let counters_map_id = gate.counters_map_id()?;
+        let channel_map_ids = gate.channel_map_ids()?;
         let mut protected = Self {
             threads: NapiThreads::new(settings.threads.clone()),
             threaded: None,
@@ -124,11 +132,14 @@ impl Protected {
             policy: settings.policy,
             attached,
             counters_map_id,
+            channel_map_ids,
+            pruner: Pruner::default(),
             not_threaded: None,
             notes,
             since: clock::timestamp(SystemTime::now()),
             last,
             ticks_since_change: 0,
+            ticks: 0,
         };
         protected.switch_to_threads();
         match &protected.not_threaded {
@@ -215,6 +226,10 @@ impl Protected {
         if ticks <= FOLLOW_UP_TICKS || ticks.is_multiple_of(LOOK_ANYWAY_TICKS) {
             self.threads.refresh(&self.claim.journal, self.claim.ifindex)?;
         }
+        self.ticks = self.ticks.wrapping_add(1);
+        if self.ticks.is_multiple_of(PRUNE_TICKS) {
+            self.gate.prune_channels(&mut self.pruner, Instant::now())?;
+        }
         let now = sample(&self.host, &self.claim, &self.gate)?;
         let before = std::mem::replace(&mut self.last, now);
         let rates = Rates::between(&before, &self.last);
@@ -239,6 +254,8 @@ impl Protected {
             attach: self.attached.mode,
             attach_reason: self.attached.reason.clone(),
             counters_map_id: self.counters_map_id,
+            channel_map_ids: self.channel_map_ids,
+            retired: self.pruner.retired(),
             policy: self.policy,
             nice: self.threads.nice(),
             not_threaded: self.not_threaded.clone(),

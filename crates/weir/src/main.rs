@@ -1,6 +1,8 @@
 //! `weir`: the daemon and the command line.
 
 mod attach;
+mod channel_name;
+mod channels;
 mod claim;
 mod cli;
 mod clock;
@@ -10,6 +12,7 @@ mod cpulist;
 mod daemon;
 mod diverting;
 mod error;
+mod explain;
 mod guardian;
 mod host;
 mod interface;
@@ -52,6 +55,8 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(&args)?,
         Command::Status(args) => show::status(&args)?,
+        Command::Channels(args) => channels::run(&args)?,
+        Command::Explain(args) => explain::run(&args)?,
         Command::Reset(args) => return Ok(show::reset(&args)?),
         Command::Guardian(args) => guardian::run(args.parent, &args.keys)?,
         Command::Lab(args) => return Ok(weir_lab::cli::run(args)?),

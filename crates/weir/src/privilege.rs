@@ -14,7 +14,15 @@ const NEEDED: [Capability; 4] =
 /// # Errors
 /// Names what is missing.
 pub fn check(command: &str) -> Result<()> {
-    let missing = caps::missing(&NEEDED)?;
+    check_for(command, &NEEDED)
+}
+
+/// Checks that this process has the capabilities that `command` needs.
+///
+/// # Errors
+/// Names what is missing.
+pub fn check_for(command: &str, needed: &[Capability]) -> Result<()> {
+    let missing = caps::missing(needed)?;
     if missing.is_empty() {
         return Ok(());
     }

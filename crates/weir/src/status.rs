@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use weir_bpf::attach::AttachMode;
+use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
 use weir_bpf::features::{Features, Lack};
 use weir_bpf::gate::Policy;
+use weir_bpf::prune::Retired;
 use weir_bpf::sys::divert::{Diversion, DiversionKind};
 use weir_bpf::units::{IfIndex, Nice};
 use weir_bpf::verdict::{Reason, Verdict};
@@ -42,6 +44,10 @@ pub struct InterfaceStatus {
     pub attach_reason: String,
     /// The kernel's number of the BPF map with the gate's counters.
     pub counters_map_id: u32,
+    /// Those of the maps with what it has counted by channel.
+    pub channel_map_ids: ChannelMapIds,
+    /// Channels that were deleted after they had gone quiet, and what had been counted for them.
+    pub retired: Retired,
     /// Whether the gate discards anything.
     pub policy: Policy,
     /// Nice value of the NAPI threads; `null` if weir leaves it alone.
@@ -176,13 +182,22 @@ impl InterfaceStatus {
     /// # Errors
     /// When the file system refuses.
     pub fn write(&self, dir: &RunDir) -> Result<()> {
-        let name = Key { netns: self.netns, ifindex: self.ifindex }.status_file();
+        let name = self.key().status_file();
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| malformed(dir, &name, error.to_string()))?;
         dir.write(&name, PUBLIC, &text)
     }
 
-    fn read(dir: &RunDir, key: &Key) -> Result<Option<Self>> {
+    /// The name of its files.
+    pub fn key(&self) -> Key {
+        Key { netns: self.netns, ifindex: self.ifindex }
+    }
+
+    /// Reads what the daemon has published last; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// If the file is not one that this version of weir wrote, or cannot be trusted.
+    pub fn read(dir: &RunDir, key: &Key) -> Result<Option<Self>> {
         let name = key.status_file();
         let Some(text) = dir.read(&name)? else { return Ok(None) };
         let mut status: Self = serde_json::from_str(&text)

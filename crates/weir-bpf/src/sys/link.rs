@@ -200,7 +200,7 @@ impl Links {
     ///
     /// [`Error::System`] or [`Error::Netlink`] if the kernel does not answer.
     pub fn addresses(&self, ifindex: IfIndex) -> Result<Vec<IpAddr>> {
-        self.from_addresses(ifindex, |message| own_address(&message.attributes))
+        self.of_addresses(ifindex, |message| own_address(&message.attributes))
     }
 
     /// The IPv4 broadcast addresses of an interface's subnets: those that were configured, and the last
@@ -210,11 +210,11 @@ impl Links {
     ///
     /// As [`Links::addresses`].
     pub fn broadcasts(&self, ifindex: IfIndex) -> Result<Vec<Ipv4Addr>> {
-        let both = self.from_addresses(ifindex, |message| Some(broadcasts_of(message)))?;
+        let both = self.of_addresses(ifindex, |message| Some(broadcasts_of(message)))?;
         Ok(both.into_iter().flatten().flatten().collect())
     }
 
-    fn from_addresses<T>(
+    fn of_addresses<T>(
         &self,
         ifindex: IfIndex,
         what: impl Fn(&AddressMessage) -> Option<T>,

@@ -13,6 +13,7 @@ mod ifname;
 pub mod ipv6;
 pub mod link;
 mod link_info;
+pub mod link_list;
 pub mod napi;
 mod netlink;
 pub mod netns;

@@ -141,6 +141,13 @@ impl World {
 
     pub fn start_numbers(&mut self) {
         self.bed = 0;
+        self.echoes = 0;
+    }
+
+    /// A number for fragments that no other run has: the kernel keeps those of a datagram that was never
+    /// whole for 30 s.
+    pub fn fragment_id(&self, number: u16) -> u16 {
+        self.run.wrapping_mul(64).wrapping_add(number)
     }
 
     pub fn near<T>(&self, f: impl FnOnce() -> T) -> T {

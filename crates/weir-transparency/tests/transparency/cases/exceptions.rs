@@ -40,7 +40,7 @@ pub const CASES: &[Case] = &[
             world.udp("drained", BRIM);
             fill(world, PEER, AT);
             let payload = world.payload(2 * 1448 - 8);
-            let parts = udp_fragments(PEER, AT, 77, &payload, &[0, 1448]);
+            let parts = udp_fragments(PEER, AT, world.fragment_id(1), &payload, &[0, 1448]);
             let busy = long(world, PEER, AT);
             world.send(&[busy, parts[0].clone()]);
             world.drain("drained");

@@ -43,12 +43,13 @@ pub const CASES: &[Case] = &[
         run: |world| {
             open(world);
             // From two hosts, and to two: told apart.
+            let id = world.fragment_id(7);
             let mut all = Vec::new();
             for (from, to) in
                 [(PEER, AT), ("198.18.0.201:40000", AT), (PEER, "198.18.0.2:5000"), (PEER6, AT6)]
             {
                 let payload = world.payload(3000);
-                all.push(udp_fragments(from, to, 7, &payload, &[0, 1400, 2800]));
+                all.push(udp_fragments(from, to, id, &payload, &[0, 1400, 2800]));
             }
             for part in [2, 0, 1] {
                 let frames: Vec<_> = all.iter().map(|fragments| fragments[part].clone()).collect();
@@ -87,10 +88,10 @@ pub const CASES: &[Case] = &[
                 fill(world, PEER, AT);
                 let parts = fragments(world, id);
                 world.send(&parts);
-                let parts = fragments(world, id + 100);
+                let parts = fragments(world, id + 10);
                 world.send(&[parts[1].clone(), parts[0].clone(), parts[2].clone()]);
                 world.drain("full");
-                let parts = fragments(world, id + 200);
+                let parts = fragments(world, id + 20);
                 world.send(&parts);
             }
         },
@@ -106,7 +107,7 @@ pub const CASES: &[Case] = &[
                 world.drain("brim");
                 let mut tails = Vec::new();
                 for id in 0..14 {
-                    let parts = fragments(world, 300 + round * 20 + id);
+                    let parts = fragments(world, round * 14 + id);
                     let whole = long(world, PEER, AT);
                     world.send(&[parts[0].clone(), whole]);
                     tails.extend_from_slice(&parts[1..]);
@@ -121,7 +122,7 @@ pub const CASES: &[Case] = &[
 /// Three, each charged a whole page.
 fn fragments(world: &mut World, id: u16) -> Vec<Vec<u8>> {
     let payload = world.payload(3 * 1448 - 8);
-    udp_fragments(PEER, AT, id + 1, &payload, &[0, 1448, 2 * 1448])
+    udp_fragments(PEER, AT, world.fragment_id(id), &payload, &[0, 1448, 2 * 1448])
 }
 
 fn open(world: &mut World) {
@@ -135,7 +136,7 @@ fn ordered(world: &mut World, order: &[usize]) {
     open(world);
     for (from, to) in [(PEER, AT), (PEER6, AT6)] {
         let payload = world.payload(LONG + 1000);
-        let id = u16::from_be_bytes([payload[2], payload[3]]);
+        let id = world.fragment_id(u16::from(payload[3]));
         let parts = udp_fragments(from, to, id, &payload, &[0, 1200, 2400]);
         let frames: Vec<_> = order.iter().map(|part| parts[*part].clone()).collect();
         world.send(&frames);

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the long way works with, per CPU: too large for the stack, which the
+ * frames of all functions called within each other share (512 bytes). Nothing
+ * in it outlives one packet.
+ */
+#ifndef WEIR_WORKSPACE_H
+#define WEIR_WORKSPACE_H
+
+#include "flow.h"
+#include <bpf/bpf_helpers.h>
+
+struct finding {
+	__u32 reason;	/* enum weir_reason */
+	__u32 remember; /* for how many packets; 0: for this one only */
+	__u32 udp_len;	/* a discard is for packets at least this long */
+	__u32 egress_ifindex;
+	__u32 connected; /* and then only for this packet's peer */
+	__u32 bound_ifindex;
+	__u64 sock; /* this and the above as struct weir_memory says */
+	__u64 bucket;
+};
+
+struct survey {
+	/* What is asked. */
+	__u64 net; /* the kernel's struct net */
+	__u32 destination[4];
+	__u32 family; /* enum weir_family */
+	__u16 port;
+	/* Of the packet; 0: whether they are full is not asked. */
+	__u16 udp_len;
+	__u8 any_address; /* whatever the sockets are bound to */
+	/* What is found. */
+	__u8 uncertain;
+	__u16 sockets; /* that could be given the packet */
+	__u16 full;    /* those of them whose queue is full */
+};
+
+struct workspace {
+	struct flow flow;
+	struct finding finding;
+	struct survey survey;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct workspace);
+} workspaces SEC(".maps");
+
+static __always_inline struct workspace *get_workspace(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&workspaces, &zero);
+}
+
+#endif /* WEIR_WORKSPACE_H */

@@ -1,0 +1,90 @@
+//! What a channel is called.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use weir_bpf::channels::Channel;
+use weir_bpf::sys::link::Links;
+use weir_bpf::units::IfIndex;
+use weir_bpf::verdict::Kind;
+
+use crate::error::Result;
+
+/// A channel, for people and programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChannelName {
+    /// What kind of channel it is.
+    pub kind: &'static str,
+    /// As printed: `udp 198.18.0.1:53`, `forward via eth1`, `icmp`.
+    pub name: String,
+    /// Local address; `null` of a kind that has none.
+    pub address: Option<String>,
+    /// Local port; `null` of a kind that has none.
+    pub port: Option<u16>,
+    /// The interface that packets leave by, of kind `forward`; else `null`.
+    pub interface: Option<String>,
+}
+
+/// Gives channels of one network namespace their names.
+pub struct Namer {
+    links: HashMap<IfIndex, String>,
+}
+
+impl Namer {
+    /// Learns what interfaces are called.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn new(links: &Links) -> Result<Self> {
+        let links = links.list()?.into_iter().map(|link| (link.ifindex, link.info.name)).collect();
+        Ok(Self { links })
+    }
+
+    /// A channel's name.
+    pub fn name(&self, channel: &Channel) -> ChannelName {
+        let kind = channel.kind.name();
+        let interface = channel.egress.map(|ifindex| self.interface(ifindex));
+        let name = match (&channel.local, &interface) {
+            (Some((address, port)), _) if address.is_ipv6() => format!("{kind} [{address}]:{port}"),
+            (Some((address, port)), _) => format!("{kind} {address}:{port}"),
+            (None, Some(interface)) if channel.kind == Kind::Forward => {
+                format!("{kind} via {interface}")
+            }
+            (None, _) => kind.to_owned(),
+        };
+        ChannelName {
+            kind,
+            name,
+            address: channel.local.map(|(address, _)| address.to_string()),
+            port: channel.local.map(|(_, port)| port),
+            interface,
+        }
+    }
+
+    fn interface(&self, ifindex: IfIndex) -> String {
+        // One that has been removed since.
+        self.links.get(&ifindex).cloned().unwrap_or_else(|| format!("interface {}", ifindex.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_have_names() {
+        let namer = Namer { links: [(IfIndex(3), "eth1".into())].into() };
+        let name = |channel: &Channel| namer.name(channel).name;
+        let local = |kind, address: &str, port| Channel {
+            local: Some((address.parse().unwrap(), port)),
+            ..Channel::of_kind(kind)
+        };
+        assert_eq!(name(&local(Kind::Udp, "198.18.0.1", 53)), "udp 198.18.0.1:53");
+        assert_eq!(name(&local(Kind::Tcp, "2001:2::1", 443)), "tcp [2001:2::1]:443");
+        let via =
+            |ifindex| Channel { egress: Some(IfIndex(ifindex)), ..Channel::of_kind(Kind::Forward) };
+        assert_eq!(name(&via(3)), "forward via eth1");
+        assert_eq!(name(&via(4)), "forward via interface 4");
+        assert_eq!(name(&Channel::of_kind(Kind::TcpClient)), "tcp-client");
+    }
+}

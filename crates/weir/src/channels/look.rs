@@ -1,0 +1,116 @@
+//! One look at everything that a gate has counted.
+
+use std::time::Instant;
+
+use weir_bpf::channels::{Channel, Channels, ChannelsReader, Seen, is_addressed};
+use weir_bpf::counters::{Counters, CountersReader};
+use weir_bpf::prune::Retired;
+use weir_bpf::verdict::{Kind, Reason, Verdict};
+
+use crate::error::{Error, Result};
+use crate::rundir::RunDir;
+use crate::status::InterfaceStatus;
+
+/// The daemon deletes channels every few seconds at most.
+const TRIES: u32 = 5;
+
+/// Another process's gate.
+pub struct Gate {
+    counters: CountersReader,
+    channels: ChannelsReader,
+}
+
+/// What it had counted at one moment.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// When.
+    pub at: Instant,
+    /// By reason.
+    pub counters: Counters,
+    /// By channel, of those that have an address of their own.
+    pub channels: Channels,
+    /// Of the channels that the daemon has deleted since they had gone quiet.
+    pub retired: Retired,
+}
+
+impl Gate {
+    /// Opens the gate of an interface's daemon.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN, or where the daemon has gone.
+    pub fn open(status: &InterfaceStatus) -> Result<Self> {
+        Ok(Self {
+            counters: CountersReader::open(status.counters_map_id)?,
+            channels: ChannelsReader::open(status.channel_map_ids)?,
+        })
+    }
+
+    /// Reads the maps, and with them what the daemon has published of the channels that are in no map any
+    /// more: none may have been deleted meanwhile.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the daemon has gone.
+    pub fn look(&self, dir: &RunDir, interface: &InterfaceStatus) -> Result<Look> {
+        let retired = || {
+            let now = InterfaceStatus::read(dir, &interface.key())?;
+            now.map(|now| now.retired).ok_or_else(|| {
+                Error::refused(
+                    format!("{} is no longer protected", interface.interface),
+                    "`weir status` shows what is",
+                )
+            })
+        };
+        let mut before = retired()?;
+        for _ in 0..TRIES {
+            let (at, channels) = (Instant::now(), self.channels.channels()?);
+            let counters = self.counters.counters()?;
+            let after = retired()?;
+            if after == before {
+                return Ok(Look { at, counters, channels, retired: after });
+            }
+            before = after;
+        }
+        Err(Error::refused(
+            format!("the channels of {} change all the time", interface.interface),
+            "try again",
+        ))
+    }
+}
+
+impl Look {
+    /// Every channel that has been seen. Kinds that have no addresses are one channel each.
+    pub fn each(&self) -> impl Iterator<Item = (Channel, Seen)> {
+        let kinds = Kind::ALL.into_iter().filter(|kind| !is_addressed(*kind));
+        let kinds = kinds.map(|kind| (Channel::of_kind(kind), self.of_kind(kind)));
+        let addressed = self.channels.by_channel.iter().map(|(channel, seen)| (*channel, *seen));
+        addressed.chain(kinds).filter(|(_, seen)| seen.packets() > 0)
+    }
+
+    /// What was seen of a channel; nothing, if it is not known.
+    pub fn of(&self, channel: &Channel) -> Seen {
+        if is_addressed(channel.kind) {
+            self.channels.by_channel.get(channel).copied().unwrap_or_default()
+        } else {
+            self.of_kind(channel.kind)
+        }
+    }
+
+    /// Everything, by the counters.
+    pub fn total(&self) -> Seen {
+        Seen {
+            passed: self.counters.verdict(Verdict::Pass),
+            discarded: self.counters.verdict(Verdict::Discard),
+        }
+    }
+
+    fn of_kind(&self, kind: Kind) -> Seen {
+        let mut seen = Seen::default();
+        for reason in Reason::ALL.into_iter().filter(|reason| reason.kind() == kind) {
+            match reason.verdict() {
+                Verdict::Pass => seen.passed += self.counters.get(reason),
+                Verdict::Discard => seen.discarded += self.counters.get(reason),
+            }
+        }
+        seen
+    }
+}

@@ -1,0 +1,83 @@
+//! `weir channels`: where packets are going.
+
+mod look;
+mod rows;
+mod table;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use weir_bpf::sys::caps::Capability;
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::netns::NetNs;
+
+use self::look::{Gate, Look};
+use self::rows::{InterfaceChannels, Report};
+use crate::channel_name::Namer;
+use crate::cli::ChannelsArgs;
+use crate::error::{Error, Result};
+use crate::privilege;
+use crate::rundir::{RUN_DIR, RunDir};
+use crate::status::{InterfaceStatus, Overview, SCHEMA};
+
+/// To open another process's maps (`bpf_map_get_fd_by_id()`).
+const NEEDED: [Capability; 1] = [Capability::SysAdmin];
+
+/// Runs the command.
+///
+/// # Errors
+/// Without the privilege, or if the interface is not protected.
+pub fn run(args: &ChannelsArgs) -> Result<()> {
+    privilege::check_for("weir channels", &NEEDED)?;
+    let dir = RunDir::open(Path::new(RUN_DIR))?;
+    let running = running(dir.as_ref(), args.interface.as_deref())?;
+    let gates: Vec<Gate> = running.iter().map(Gate::open).collect::<Result<_>>()?;
+    let look = || -> Result<Vec<Look>> {
+        let Some(dir) = &dir else { return Ok(Vec::new()) };
+        gates.iter().zip(&running).map(|(gate, status)| gate.look(dir, status)).collect()
+    };
+    let earlier = if args.interval.is_zero() { None } else { Some(look()?) };
+    std::thread::sleep(args.interval);
+    let later = look()?;
+
+    let namer = Namer::new(&Links::open()?)?;
+    let interfaces = running.iter().zip(&later).enumerate().map(|(at, (status, later))| {
+        let earlier = earlier.as_ref().and_then(|earlier| earlier.get(at));
+        InterfaceChannels::new(status, earlier, later, &namer)
+    });
+    let report = Report { schema: SCHEMA, interfaces: interfaces.collect() };
+    print(&report, args.json)
+}
+
+/// The protected interfaces of this network namespace, or the one that is asked for.
+fn running(dir: Option<&RunDir>, named: Option<&str>) -> Result<Vec<InterfaceStatus>> {
+    let overview = Overview::read(dir, Some(NetNs::current()?.inode()))?;
+    let mut running: Vec<_> =
+        overview.interfaces.into_iter().filter(|interface| interface.running).collect();
+    if let Some(name) = named {
+        running.retain(|interface| interface.interface == name);
+    }
+    if running.is_empty() {
+        let what = named.unwrap_or("no interface of this network namespace");
+        let problem = if named.is_some() { "is not protected" } else { "is protected" };
+        let remedy = format!("`sudo weir run {}` protects it", named.unwrap_or("IFACE"));
+        return Err(Error::refused(format!("{what} {problem}"), remedy));
+    }
+    Ok(running)
+}
+
+fn print(report: &Report, json: bool) -> Result<()> {
+    let mut out = Vec::new();
+    let written = if json {
+        serde_json::to_writer_pretty(&mut out, report)
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(out))
+    } else {
+        table::write(&mut out, report)
+    };
+    match written.and_then(|()| io::stdout().lock().write_all(&out)) {
+        // `weir channels | head` has seen what it wanted.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done.map_err(|source| Error::system("write to standard output", source)),
+    }
+}

@@ -1,0 +1,271 @@
+//! A capture's packets one after the other, pcap or pcapng.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::PcapNgReader;
+use pcap_file::{DataLink, TsResolution};
+
+use super::error::{CaptureError, explain, not_ethernet};
+use super::pcapng;
+use super::source::{Progress, Source};
+
+/// libpcap's bound on a captured Ethernet frame, in bytes (`MAXIMUM_SNAPLEN`).
+const CAPTURED_LEN_MAX: u32 = 262_144;
+const PCAP_HEADER_LEN: u64 = 24;
+const PCAP_RECORD_HEADER_LEN: u64 = 16;
+
+/// A captured packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// When it was captured, since the epoch; `None` if the file does not say.
+    pub time: Option<Duration>,
+    /// How long it was, in bytes.
+    pub wire_len: u32,
+    /// What was captured of it.
+    pub data: Vec<u8>,
+}
+
+/// What a step through the file has found.
+pub(super) enum Step {
+    Packet(Packet),
+    /// Something else, or nothing.
+    Other,
+    /// The end of the file.
+    End,
+}
+
+enum Reader {
+    Pcap(PcapReader<Source>),
+    PcapNg(PcapNgReader<Source>),
+}
+
+/// A capture that is being read.
+pub struct Capture {
+    name: String,
+    reader: Reader,
+    progress: Rc<Progress>,
+    /// How long the file is, in bytes, if that is known.
+    pub len: Option<u64>,
+    /// Packets that were read.
+    count: u64,
+    /// Where the next packet or block begins.
+    offset: u64,
+}
+
+impl Capture {
+    /// Opens a file, or standard input for `-`.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is no capture of Ethernet frames.
+    pub fn open(path: &Path) -> Result<Self, CaptureError> {
+        let stdin = path == Path::new("-");
+        let name = if stdin { "standard input".into() } else { path.display().to_string() };
+        let failed = |source| CaptureError::Open { name: name.clone(), source };
+        let source = Source::open(path).map_err(failed)?;
+        Self::new(name, source)
+    }
+
+    fn new(name: String, source: Source) -> Result<Self, CaptureError> {
+        let failed = |source| CaptureError::Open { name: name.clone(), source };
+        let (first, source) = source.peek::<12>().map_err(failed)?;
+        let (progress, len) = (source.progress(), source.len);
+        let broken = |why| CaptureError::Header { name: name.clone(), why };
+        let (reader, offset) = if let Some(block_len) = pcapng::first_block_len(&first) {
+            let reader = PcapNgReader::new(source)
+                .map_err(|error| broken(explain(&error, progress.ended.get())))?;
+            (Reader::PcapNg(reader), block_len)
+        } else if is_pcap(&first) {
+            let reader = PcapReader::new(source)
+                .map_err(|error| broken(explain(&error, progress.ended.get())))?;
+            if !is_ethernet(reader.header().datalink) {
+                return Err(broken(not_ethernet(reader.header().datalink)));
+            }
+            (Reader::Pcap(reader), PCAP_HEADER_LEN)
+        } else {
+            return Err(broken("it begins like neither a pcap nor a pcapng file".into()));
+        };
+        Ok(Self { name, reader, progress, len, count: 0, offset })
+    }
+
+    /// `pcap` or `pcapng`.
+    pub fn format(&self) -> &'static str {
+        match self.reader {
+            Reader::Pcap(_) => "pcap",
+            Reader::PcapNg(_) => "pcapng",
+        }
+    }
+
+    /// What to call the file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes that were read of it.
+    pub fn bytes_read(&self) -> u64 {
+        self.progress.bytes.get()
+    }
+
+    /// The next packet; `None` at the end.
+    ///
+    /// # Errors
+    /// If it cannot be read; so it will be again.
+    pub fn next_packet(&mut self) -> Result<Option<Packet>, CaptureError> {
+        loop {
+            let ended = Rc::clone(&self.progress);
+            let step = match &mut self.reader {
+                Reader::Pcap(reader) => pcap_step(reader, &mut self.offset, &ended),
+                Reader::PcapNg(reader) => pcapng::step(reader, &mut self.offset, &ended),
+            };
+            match step {
+                Ok(Step::Packet(packet)) => {
+                    self.count += 1;
+                    return Ok(Some(packet));
+                }
+                Ok(Step::Other) => {}
+                Ok(Step::End) => return Ok(None),
+                Err(why) => {
+                    let (name, number) = (self.name.clone(), self.count + 1);
+                    return Err(CaptureError::Packet { name, number, offset: self.offset, why });
+                }
+            }
+        }
+    }
+}
+
+fn is_pcap(first: &[u8]) -> bool {
+    let magic: Option<[u8; 4]> = first.get(..4).and_then(|bytes| bytes.try_into().ok());
+    // Microseconds and nanoseconds, written by machines of either byte order.
+    const MAGICS: [u32; 2] = [0xa1b2_c3d4, 0xa1b2_3c4d];
+    magic.is_some_and(|magic| {
+        MAGICS.contains(&u32::from_be_bytes(magic)) || MAGICS.contains(&u32::from_le_bytes(magic))
+    })
+}
+
+/// The upper half of a pcap's link type is about the frame check sequence.
+pub(super) fn is_ethernet(link: DataLink) -> bool {
+    u32::from(link) & 0xffff == u32::from(DataLink::ETHERNET)
+}
+
+/// The library's own conversion refuses a packet that was longer than the snap length: the raw record is
+/// converted here.
+fn pcap_step(
+    reader: &mut PcapReader<Source>,
+    offset: &mut u64,
+    progress: &Progress,
+) -> Result<Step, String> {
+    let resolution = reader.header().ts_resolution;
+    let record = match reader.next_raw_packet() {
+        None => return Ok(Step::End),
+        Some(record) => record.map_err(|error| explain(&error, progress.ended.get()))?,
+    };
+    if record.incl_len > CAPTURED_LEN_MAX {
+        return Err(format!(
+            "its length, {} bytes, is wrong: the file is damaged here",
+            record.incl_len
+        ));
+    }
+    let nanos = match resolution {
+        TsResolution::MicroSecond => u64::from(record.ts_frac) * 1000,
+        TsResolution::NanoSecond => u64::from(record.ts_frac),
+    };
+    *offset += PCAP_RECORD_HEADER_LEN + u64::from(record.incl_len);
+    Ok(Step::Packet(Packet {
+        time: Some(Duration::from_secs(record.ts_sec.into()) + Duration::from_nanos(nanos)),
+        wire_len: record.orig_len.max(record.incl_len),
+        data: record.data.into_owned(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::io::Cursor;
+
+    use pcap_file::Endianness;
+    use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
+    use pcap_file::pcapng::PcapNgWriter;
+    use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+    use pcap_file::pcapng::blocks::interface_description::{
+        InterfaceDescriptionBlock, InterfaceDescriptionOption,
+    };
+
+    use super::*;
+
+    /// How many packets can be read of a file.
+    fn read(bytes: &[u8]) -> Result<usize, CaptureError> {
+        let source = Source::of(Box::new(Cursor::new(bytes.to_vec())), Some(bytes.len() as u64));
+        let mut capture = Capture::new("test".into(), source)?;
+        let mut count = 0;
+        while capture.next_packet()?.is_some() {
+            count += 1;
+            assert!(count <= bytes.len(), "it does not end");
+        }
+        Ok(count)
+    }
+
+    fn pcap() -> Vec<u8> {
+        let mut writer = PcapWriter::with_header(Vec::new(), PcapHeader::default()).unwrap();
+        for len in [60, 0, 14] {
+            let data = vec![0x5a; len];
+            let packet = RawPcapPacket {
+                ts_sec: 1,
+                ts_frac: 999_999,
+                incl_len: len as u32,
+                orig_len: 1500,
+                data: Cow::Borrowed(&data),
+            };
+            writer.write_raw_packet(&packet).unwrap();
+        }
+        writer.into_writer()
+    }
+
+    fn pcapng() -> Vec<u8> {
+        let mut writer = PcapNgWriter::with_endianness(Vec::new(), Endianness::Little).unwrap();
+        let mut interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
+        interface.options = vec![
+            InterfaceDescriptionOption::IfName("eth1".into()),
+            InterfaceDescriptionOption::IfTsResol(9),
+        ];
+        writer.write_pcapng_block(interface).unwrap();
+        for len in [60, 0, 15] {
+            let packet = EnhancedPacketBlock {
+                interface_id: 0,
+                timestamp: Duration::from_secs(1),
+                original_len: 1500,
+                data: Cow::Owned(vec![0x5a; len]),
+                options: vec![EnhancedPacketOption::Comment("a comment".into())],
+            };
+            writer.write_pcapng_block(packet).unwrap();
+        }
+        writer.into_inner()
+    }
+
+    #[test]
+    fn whatever_a_file_holds_reading_it_ends_without_a_panic() {
+        // xorshift64
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % below as u64) as usize
+        };
+        for good in [pcap(), pcapng()] {
+            assert_eq!(read(&good).unwrap(), 3);
+            let mut broken = 0;
+            for _ in 0..1500 {
+                let mut bytes = good.clone();
+                for _ in 0..=random(4) {
+                    let at = random(bytes.len());
+                    bytes[at] = [0, 1, 2, 4, 6, 12, 0x7f, 0xff, random(256) as u8][random(9)];
+                }
+                bytes.truncate(good.len() - random(8));
+                broken += usize::from(read(&bytes).is_err());
+            }
+            assert!(broken > 100, "{broken}");
+        }
+    }
+}

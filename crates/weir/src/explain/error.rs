@@ -1,0 +1,72 @@
+//! Why a capture cannot be read, or not further.
+
+use std::io;
+
+use pcap_file::PcapError;
+
+/// A capture that cannot be read, or not further.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The file cannot be opened or its first bytes cannot be read.
+    #[error("cannot read {name}: {source}")]
+    Open {
+        /// The file.
+        name: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The file's header is not one of a capture.
+    #[error("{name} is no capture that weir can read: {why}")]
+    Header {
+        /// The file.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The packets before this point are good.
+    #[error("{name}: cannot read packet {number}, at byte {offset}: {why}")]
+    Packet {
+        /// The file.
+        name: String,
+        /// Of the packet, counted from 1.
+        number: u64,
+        /// Where it begins, in bytes from the start of the file.
+        offset: u64,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// What a parser's error means; `ended`: whether the file has been read to its end.
+pub fn explain(error: &PcapError, ended: bool) -> String {
+    match error {
+        PcapError::IoError(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
+            if ended {
+                "the file ends in the middle of it: it was cut short, or a length in it is wrong"
+                    .into()
+            } else {
+                "its length is larger than any packet's: the file is damaged here".into()
+            }
+        }
+        PcapError::IoError(source) => source.to_string(),
+        PcapError::IncompleteBuffer => "a length in it is wrong: the file is damaged here".into(),
+        PcapError::InvalidField(field) => format!("the file is damaged here ({field})"),
+        PcapError::InvalidInterfaceId(id) => no_interface(*id),
+        PcapError::Utf8Error(_) | PcapError::FromUtf8Error(_) => {
+            "a text in it is not UTF-8: the file is damaged here".into()
+        }
+    }
+}
+
+/// A packet names an interface that the file has not described.
+pub fn no_interface(id: u32) -> String {
+    format!("it names interface {id}, which the file does not describe: the file is damaged")
+}
+
+/// A link type that has no Ethernet header.
+pub fn not_ethernet(link: pcap_file::DataLink) -> String {
+    format!(
+        "it was captured on a link of type {link:?}, and the gate is for Ethernet; capture on an \
+         Ethernet interface by its name (`tcpdump -i eth1`), not on `any`"
+    )
+}

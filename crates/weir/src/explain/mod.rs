@@ -1,0 +1,192 @@
+//! `weir explain`: what the gate makes of each packet of a capture, and why.
+
+mod capture;
+mod error;
+mod pcapng;
+mod print;
+mod progress;
+mod seen;
+mod source;
+mod target;
+
+use std::io::{self, BufWriter, Write};
+
+use weir_bpf::channels::Channel;
+use weir_bpf::counters::Counters;
+use weir_bpf::explain::{PACKET_LEN_MAX, PACKET_LEN_MIN};
+use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::sys::caps::Capability;
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::sched;
+use weir_bpf::verdict::Reason;
+
+use self::capture::{Capture, Packet};
+pub use self::error::CaptureError;
+use self::print::{Outcome, Printer, Totals, is_truncated};
+use self::progress::Bar;
+use self::target::Target;
+use crate::channel_name::Namer;
+use crate::cli::ExplainArgs;
+use crate::error::{Error, Result};
+use crate::privilege;
+
+/// To load the gate, and to run it.
+const NEEDED: [Capability; 3] = [Capability::NetAdmin, Capability::Bpf, Capability::Perfmon];
+
+/// What is left of a capture whose reader has gone.
+enum Failure {
+    /// Nothing is to be printed any more.
+    Output(io::Error),
+    Other(Error),
+}
+
+impl<E: Into<Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Without the privilege, or if the capture cannot be read to its end: the packets before that are
+/// printed.
+pub fn run(args: &ExplainArgs) -> Result<()> {
+    privilege::check_for("weir explain", &NEEDED)?;
+    match explain(args) {
+        // `weir explain | head` has seen what it wanted.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(Failure::Output(error)) => Err(Error::system("write to standard output", error)),
+        Err(Failure::Other(error)) => Err(error),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn explain(args: &ExplainArgs) -> std::result::Result<(), Failure> {
+    let links = Links::open()?;
+    let target = Target::choose(&links, args.interface.as_deref())?;
+    let mut capture = Capture::open(&args.file)?;
+    let probe = QueueProbe::load()?;
+    let mut gate = Gate::load_explaining(&probe)?;
+    gate.configure(target.mac, Policy::On);
+    let (own, broadcast) = (links.addresses(target.ifindex)?, links.broadcasts(target.ifindex)?);
+    gate.set_addresses(&own, &broadcast)?;
+    stay_on_one_cpu()?;
+
+    let namer = Namer::new(&links)?;
+    let out = BufWriter::new(io::stdout().lock());
+    let mut printer = Printer { out, json: args.json, namer: &namer };
+    printer.begin(&capture, &target).map_err(Failure::Output)?;
+    let mut session = Session::new(&gate, &target);
+    let read = session.packets(&mut capture, &mut printer)?;
+    let error = read.as_ref().err().map(ToString::to_string);
+    printer
+        .end(session.totals, &session.counters, &session.notes(), error)
+        .and_then(|()| printer.out.flush())
+        .map_err(Failure::Output)?;
+    Ok(read?)
+}
+
+/// What the gate remembers of one packet for the next, it remembers per CPU.
+fn stay_on_one_cpu() -> Result<()> {
+    let allowed = sched::affinity(rustix::thread::gettid())?;
+    match allowed.first() {
+        Some(cpu) => Ok(sched::pin_current_thread(*cpu)?),
+        None => Ok(()),
+    }
+}
+
+/// The packets of one capture.
+struct Session<'a> {
+    gate: &'a Gate,
+    target: &'a Target,
+    totals: Totals,
+    counters: Counters,
+    /// Frames to one station.
+    unicast: u64,
+    /// Those to the interface itself.
+    own: u64,
+}
+
+impl<'a> Session<'a> {
+    fn new(gate: &'a Gate, target: &'a Target) -> Self {
+        let (totals, counters) = (Totals::default(), Counters::default());
+        Self { gate, target, totals, counters, unicast: 0, own: 0 }
+    }
+
+    /// Explains every packet, up to the first that cannot be read.
+    fn packets(
+        &mut self,
+        capture: &mut Capture,
+        printer: &mut Printer<'_, impl Write>,
+    ) -> std::result::Result<std::result::Result<(), CaptureError>, Failure> {
+        let mut bar = Bar::new();
+        // What comes in as it is captured goes out at once.
+        let live = capture.len.is_none();
+        loop {
+            let packet = match capture.next_packet() {
+                Ok(Some(packet)) => packet,
+                Ok(None) => return Ok(Ok(())),
+                Err(error) => return Ok(Err(error)),
+            };
+            self.totals.packets += 1;
+            self.totals.truncated += u64::from(is_truncated(&packet));
+            let outcome = self.judge(&packet)?;
+            printer
+                .packet(self.totals.packets, &packet, &outcome)
+                .and_then(|()| if live { printer.out.flush() } else { Ok(()) })
+                .map_err(Failure::Output)?;
+            bar.tick(capture);
+        }
+    }
+
+    fn judge(&mut self, packet: &Packet) -> Result<Outcome> {
+        let frame = &packet.data;
+        if frame.len() < PACKET_LEN_MIN {
+            return Ok(Outcome::NotJudged("too short for an Ethernet header, 14 bytes"));
+        }
+        if frame.len() > PACKET_LEN_MAX {
+            return Ok(Outcome::NotJudged("too long to be run through the gate, 65,536 bytes"));
+        }
+        if let Some((destination, _)) = seen::macs(frame)
+            && destination.0[0] & 1 == 0
+        {
+            self.unicast += 1;
+            self.own += u64::from(destination == self.target.mac);
+        }
+        let mut explanation = self.gate.explain(frame, self.target.ifindex)?;
+        if !self.target.diversions.is_empty() {
+            // What a gate that knows of them says. This one does not, so that it parses the packet.
+            explanation.reason = Reason::Diverted;
+            explanation.channel = Channel::of_kind(Reason::Diverted.kind());
+        }
+        self.totals.judged += 1;
+        self.counters.count(explanation.reason, frame.len() as u64);
+        Ok(Outcome::Judged(explanation))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let Target { name, mac, .. } = self.target;
+        if self.unicast > 0 && self.own == 0 {
+            notes.push(format!(
+                "no frame here is addressed to {name} ({mac}): the capture was made elsewhere, or of \
+                 another interface (see --interface), so its packets are judged as other hosts'"
+            ));
+        }
+        if !self.target.diversions.is_empty() {
+            notes.push(format!(
+                "the gate passes everything on {name}: {}",
+                self.target.diversions.join("; ")
+            ));
+        }
+        if self.totals.truncated > 0 {
+            notes.push(
+                "of truncated packets the gate was given what was captured, which looks malformed \
+                 where a header says that there is more; capture whole packets (`tcpdump -s 0`)"
+                    .into(),
+            );
+        }
+        notes
+    }
+}

@@ -1,0 +1,200 @@
+//! What `weir explain` prints: a line for each packet, then what they add up to.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use weir_bpf::counters::Counters;
+use weir_bpf::explain::Explanation;
+use weir_bpf::verdict::Reason;
+
+use super::capture::{Capture, Packet};
+use super::seen::{self, Seen};
+use super::target::Target;
+use crate::channel_name::{ChannelName, Namer};
+use crate::clock;
+use crate::status::{self, ReasonCount, SCHEMA, VerdictCount};
+
+/// What was done with a packet.
+pub enum Outcome {
+    /// It went through the gate.
+    Judged(Explanation),
+    /// It did not: why.
+    NotJudged(&'static str),
+}
+
+/// How many packets there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// In the capture.
+    pub packets: u64,
+    /// Those that went through the gate.
+    pub judged: u64,
+    /// Those that were captured in part.
+    pub truncated: u64,
+}
+
+/// Where the lines go.
+pub struct Printer<'a, W> {
+    /// The writer.
+    pub out: W,
+    /// Print JSON.
+    pub json: bool,
+    /// Channels' names.
+    pub namer: &'a Namer,
+}
+
+#[derive(Serialize)]
+struct CaptureLine<'a> {
+    event: &'static str,
+    schema: u32,
+    file: &'a str,
+    format: &'static str,
+    interface: &'a str,
+    mac: String,
+}
+
+#[derive(Serialize)]
+struct PacketLine {
+    event: &'static str,
+    number: u64,
+    time: Option<String>,
+    captured_bytes: usize,
+    wire_bytes: u32,
+    truncated: bool,
+    not_judged: Option<&'static str>,
+    channel: Option<ChannelName>,
+    verdict: Option<&'static str>,
+    reason: Option<&'static str>,
+    description: Option<&'static str>,
+    seen: Option<Seen>,
+}
+
+#[derive(Serialize)]
+struct SummaryLine<'a> {
+    event: &'static str,
+    #[serde(flatten)]
+    totals: Totals,
+    verdicts: Vec<VerdictCount>,
+    reasons: Vec<ReasonCount>,
+    notes: &'a [String],
+    /// Why the capture could not be read to its end.
+    error: Option<String>,
+}
+
+impl<W: Write> Printer<'_, W> {
+    /// The first line.
+    pub fn begin(&mut self, capture: &Capture, target: &Target) -> io::Result<()> {
+        let (name, format, mac) = (capture.name(), capture.format(), target.mac);
+        if self.json {
+            return self.line(&CaptureLine {
+                event: "capture",
+                schema: SCHEMA,
+                file: name,
+                format,
+                interface: &target.name,
+                mac: mac.to_string(),
+            });
+        }
+        writeln!(self.out, "{name} ({format}), as if it came in on {} ({mac}) now", target.name)?;
+        writeln!(
+            self.out,
+            "{:>6}  {:<30} {:>6}  {:<8} {:<28} PACKET: REASON",
+            "NUMBER", "TIME", "BYTES", "VERDICT", "CHANNEL"
+        )
+    }
+
+    /// A packet's line.
+    pub fn packet(&mut self, number: u64, packet: &Packet, outcome: &Outcome) -> io::Result<()> {
+        if self.json {
+            return self.packet_json(number, packet, outcome);
+        }
+        let time = packet.time.and_then(clock::precise_timestamp).unwrap_or_else(|| "-".into());
+        let truncated = if is_truncated(packet) {
+            format!(" (truncated: {} of {} bytes)", packet.data.len(), packet.wire_len)
+        } else {
+            String::new()
+        };
+        let (verdict, channel, why) = match outcome {
+            Outcome::NotJudged(why) => ("-", "-".into(), format!("not judged: {why}")),
+            Outcome::Judged(explanation) => {
+                let reason = explanation.reason;
+                let seen = seen::text(&packet.data, explanation);
+                let why = format!("{seen}: {}, {}", reason.name(), reason.description());
+                (reason.verdict().name(), self.namer.name(&explanation.channel).name, why)
+            }
+        };
+        writeln!(
+            self.out,
+            "{number:>6}  {time:<30} {:>6}  {verdict:<8} {channel:<28} {why}{truncated}",
+            packet.wire_len
+        )
+    }
+
+    fn packet_json(&mut self, number: u64, packet: &Packet, outcome: &Outcome) -> io::Result<()> {
+        let (explanation, not_judged) = match outcome {
+            Outcome::Judged(explanation) => (Some(explanation), None),
+            Outcome::NotJudged(why) => (None, Some(*why)),
+        };
+        let reason = explanation.map(|explanation| explanation.reason);
+        let line = PacketLine {
+            event: "packet",
+            number,
+            time: packet.time.and_then(clock::precise_timestamp),
+            captured_bytes: packet.data.len(),
+            wire_bytes: packet.wire_len,
+            truncated: is_truncated(packet),
+            not_judged,
+            channel: explanation.map(|explanation| self.namer.name(&explanation.channel)),
+            verdict: reason.map(|reason| reason.verdict().name()),
+            reason: reason.map(Reason::name),
+            description: reason.map(Reason::description),
+            seen: explanation.and_then(|explanation| seen::seen(&packet.data, explanation)),
+        };
+        self.line(&line)
+    }
+
+    /// What the packets add up to; `error`: why there are no more.
+    pub fn end(
+        &mut self,
+        totals: Totals,
+        counters: &Counters,
+        notes: &[String],
+        error: Option<String>,
+    ) -> io::Result<()> {
+        let reasons = status::by_reason(counters).into_iter().filter(|each| each.packets > 0);
+        let verdicts = status::by_verdict(counters);
+        if self.json {
+            let reasons = reasons.collect();
+            let event = "summary";
+            return self.line(&SummaryLine { event, totals, verdicts, reasons, notes, error });
+        }
+        let Totals { packets, judged, truncated } = totals;
+        writeln!(
+            self.out,
+            "{packets} packets: {judged} judged, {} not, {truncated} truncated by the capture",
+            packets - judged
+        )?;
+        let reasons: Vec<ReasonCount> = reasons.collect();
+        for verdict in verdicts {
+            writeln!(self.out, "  {:<8} {:>12}", verdict.verdict, verdict.packets)?;
+            for reason in reasons.iter().filter(|reason| reason.verdict == verdict.verdict) {
+                let ReasonCount { reason, packets, description, .. } = reason;
+                writeln!(self.out, "    {packets:>17}  {reason:<18} {description}")?;
+            }
+        }
+        for note in notes {
+            writeln!(self.out, "note: {note}")?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, line).map_err(io::Error::from)?;
+        writeln!(self.out)
+    }
+}
+
+/// Whether less of a packet was captured than there was.
+pub fn is_truncated(packet: &Packet) -> bool {
+    (packet.data.len() as u64) < u64::from(packet.wire_len)
+}

@@ -1,0 +1,102 @@
+//! The interface that the packets are judged for.
+
+use std::path::Path;
+
+use weir_bpf::sys::divert;
+use weir_bpf::sys::link::{LinkInfo, Links};
+use weir_bpf::sys::netns::NetNs;
+use weir_bpf::units::{IfIndex, MacAddr};
+
+use crate::error::{Error, Result};
+use crate::rundir::{RUN_DIR, RunDir};
+use crate::status::{InterfaceStatus, Overview};
+
+/// An interface of this host.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Its number.
+    pub ifindex: IfIndex,
+    /// Its name.
+    pub name: String,
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+    /// What may divert its packets, so that the gate passes them all; each a sentence.
+    pub diversions: Vec<String>,
+}
+
+impl Target {
+    /// The interface of this name; else the one that is protected, else the only one that it can be.
+    ///
+    /// # Errors
+    /// If there is no such interface, it has no Ethernet address, or it cannot be told which one is meant.
+    pub fn choose(links: &Links, named: Option<&str>) -> Result<Self> {
+        let mut running = protected()?;
+        let ifindex = match named {
+            Some(name) => links.index(name)?,
+            None => match running.as_slice() {
+                [] => only(links)?,
+                [one] => one.ifindex,
+                _ => {
+                    let names = running.into_iter().map(|interface| interface.interface);
+                    return Err(undecided("weir protects several interfaces here", names));
+                }
+            },
+        };
+        running.retain(|interface| interface.ifindex == ifindex);
+        let LinkInfo { name, .. } = links.info(ifindex)?;
+        let diversions = diversions(ifindex, running.first())?;
+        Ok(Self { ifindex, name, mac: links.mac(ifindex)?, diversions })
+    }
+}
+
+/// The interfaces that are protected in this network namespace.
+fn protected() -> Result<Vec<InterfaceStatus>> {
+    let dir = RunDir::open(Path::new(RUN_DIR))?;
+    let overview = Overview::read(dir.as_ref(), Some(NetNs::current()?.inode()))?;
+    Ok(overview.interfaces.into_iter().filter(|interface| interface.running).collect())
+}
+
+/// What makes the gate pass everything: as the daemon has found, which knows its own programs, or as is
+/// found now.
+fn diversions(ifindex: IfIndex, running: Option<&InterfaceStatus>) -> Result<Vec<String>> {
+    if let Some(status) = running {
+        let passing = status.diversions.iter().filter(|each| each.passes_all);
+        return Ok(passing.map(|each| format!("{} ({})", each.description, each.detail)).collect());
+    }
+    let found = divert::diversions(ifindex, &[])?;
+    let passing = found.iter().filter(|each| each.passes());
+    Ok(passing.map(|each| format!("{} ({})", each.kind.what(), each.detail)).collect())
+}
+
+/// The only Ethernet interface that is up and has an address.
+fn only(links: &Links) -> Result<IfIndex> {
+    let mut found = Vec::new();
+    for link in links.list()? {
+        if !link.loopback
+            && link.info.up
+            && link.info.mac.is_some()
+            && !links.addresses(link.ifindex)?.is_empty()
+        {
+            found.push(link);
+        }
+    }
+    match found.as_slice() {
+        [one] => Ok(one.ifindex),
+        [] => Err(Error::refused(
+            "no Ethernet interface here is up and has an address",
+            "name one by --interface; `ip address` lists them",
+        )),
+        _ => Err(undecided(
+            "several interfaces here are up and have addresses",
+            found.into_iter().map(|link| link.info.name),
+        )),
+    }
+}
+
+fn undecided(problem: &str, names: impl Iterator<Item = String>) -> Error {
+    let names: Vec<String> = names.collect();
+    Error::refused(
+        format!("{problem} ({})", names.join(", ")),
+        "say which one the packets are to come in on: `--interface NAME`",
+    )
+}
