@@ -50,11 +50,8 @@ enum weir_defect {
 #ifdef WEIR_DEFECTS
 const volatile __u32 seeded_defect;
 #define DEFECT(name) (seeded_defect == WEIR_DEFECT_##name)
-/* The switches take stack, which is short on the way to the sockets. */
-#define __inline_but_with_defects __noinline
 #else
 #define DEFECT(name) 0
-#define __inline_but_with_defects __always_inline
 #endif
 
 #endif /* WEIR_DEFECT_H */

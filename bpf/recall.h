@@ -92,7 +92,7 @@ static __always_inline __u32 memory_use(struct weir_memory *memory,
 }
 
 /* Why this packet passes or is discarded; WEIR_REASON_COUNT: not known yet. */
-static __inline_but_with_defects __u32 recall(const struct packet *packet)
+static __always_inline __u32 recall(const struct packet *packet)
 {
 	struct cursor cursor = packet->cursor;
 	struct weir_memory *memory;

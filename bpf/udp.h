@@ -91,26 +91,6 @@ static __always_inline void udp_expect(const struct queue *queue,
 		queue_expect(queue, 1);
 }
 
-/*
- * This packet takes its place in the queue before it gets there. Not so the
- * first fragment of a datagram that may never be whole, nor a shorter packet,
- * which is charged less.
- */
-static __always_inline void udp_expect(const struct queue *queue,
-				       const struct flow *flow,
-				       struct finding *finding)
-{
-	if (DEFECT(ROOM_RESERVED)) {
-		queue_expect(queue, finding->remember ?: 1);
-		return;
-	}
-	/* Room for only a few: each packet counts. */
-	finding->remember = 0;
-	if (flow->udp_len >= queue->udp_len &&
-	    (flow->fragment == WEIR_FRAGMENT_NONE || DEFECT(FRAGMENT_EXPECTED)))
-		queue_expect(queue, 1);
-}
-
 static __always_inline void udp_socket(const struct sock *sk,
 				       const struct flow *flow,
 				       struct weir_poll *poll,
