@@ -61,7 +61,8 @@ __noinline bool udp_is_still_alone(const struct weir_memory *memory)
 
 	if (!memory || !memory->sock || memory->connected ||
 	    memory->generation != interface.generation ||
-	    !udp_bucket_holds(memory->bucket, memory->sock))
+	    !(udp_bucket_holds(memory->bucket, memory->sock) ||
+	      DEFECT(ALONE_FOREVER)))
 		return false;
 	sk = kernel_cast(memory->sock, struct sock);
 	return !kernel_read(sk, __sk_common.skc_dport) &&

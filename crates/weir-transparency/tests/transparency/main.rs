@@ -126,7 +126,10 @@ fn table_of_cases_and_defects() {
     let mut duel = Duel::new(AttachMode::Native);
     for defect in Defect::ALL {
         duel.set_defect(Some(defect));
-        let caught: Vec<_> = cases::all()
+        let mut cases = cases::all();
+        // Its own first: a defect may leave the gate in a state of which it does not get out.
+        cases.sort_by_key(|case| !case.catches.contains(&defect));
+        let caught: Vec<_> = cases
             .into_iter()
             .filter(|case| (0..3).any(|_| !duel.run(case.queues, case.run).is_empty()))
             .map(|case| case.name)

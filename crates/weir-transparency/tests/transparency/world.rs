@@ -100,6 +100,11 @@ impl World {
     /// Everything of the last case goes; its log is returned.
     pub fn finish(&mut self) -> BTreeMap<&'static str, Log> {
         self.drain_all();
+        let mut log = std::mem::take(&mut self.log);
+        // GRO keeps TCP back to the end of a poll; only a veth with XDP has it.
+        if let Some(answers) = log.get_mut(ANSWERS) {
+            answers.sort();
+        }
         for app in std::mem::take(&mut self.apps).into_values() {
             if let App::Tcp(_, connections) = app {
                 for (_, connection) in connections {
@@ -110,14 +115,13 @@ impl World {
         if std::mem::take(&mut self.translates) {
             self.divert(false, "flush ruleset");
         }
+        // What its end had to say is not the next case's.
+        self.settle();
+        self.log.clear();
         self.answers.clear();
         self.delayed_acks = false;
         self.run += 1;
-        // GRO keeps TCP back to the end of a poll; only a veth with XDP has it.
-        if let Some(answers) = self.log.get_mut(ANSWERS) {
-            answers.sort();
-        }
-        std::mem::take(&mut self.log)
+        log
     }
 
     /// Translates addresses by nftables' rules; as the daemon would, tells the gate that there are such.
@@ -210,6 +214,12 @@ impl World {
 
     pub fn has(&self, name: &'static str) -> bool {
         self.apps.contains_key(name)
+    }
+
+    /// The application ends.
+    pub fn close(&mut self, name: &'static str) {
+        self.drain(name);
+        self.apps.remove(name);
     }
 
     /// Its log is not compared, whichever world says so.

@@ -1,5 +1,7 @@
 //! One receiver: which, and has its queue room?
 
+use std::time::Duration;
+
 use weir_bpf::sys::encap::receive_esp_in_udp;
 use weir_bpf::verdict::Defect;
 
@@ -47,6 +49,40 @@ pub const CASES: &[Case] = &[
             let frames = [long(world, STRANGER, AT), long(world, PEER, AT)];
             world.send(&frames);
         },
+    },
+    Case {
+        name: "a connected socket that joins a full one",
+        queues: Full,
+        catches: &[Defect::AloneForever],
+        run: |world| {
+            let any = Udp { reuse_address: true, ..FULL };
+            world.udp("full", any);
+            fill(world, PEER, AT);
+            world.udp("connected", Udp { connect: Some(PEER), buffer_bytes: 0, ..any });
+            flood(world, PEER, AT, 3);
+        },
+    },
+    Case {
+        name: "a full socket is closed, and its successor has room",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            world.udp("first", FULL);
+            fill(world, PEER, AT);
+            world.drain("first");
+            world.close("first");
+            world.udp("successor", FULL);
+            flood(world, PEER, AT, 3);
+            world.close("successor");
+            // Nobody: the peer is told.
+            flood(world, PEER, AT, 1);
+        },
+    },
+    Case {
+        name: "a full socket in another's place, for another address",
+        queues: Full,
+        catches: &[],
+        run: successors,
     },
     Case {
         name: "two addresses, one port, one of them full",
@@ -202,4 +238,20 @@ fn esp_of_unknown_state() -> u64 {
         .expect("this kernel has no xfrm statistics, which the test of kernel receivers needs");
     let line = table.lines().find(|line| line.starts_with("XfrmInNoStates")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// The kernel reuses the memory of sockets that were closed, after a while.
+fn successors(world: &mut World) {
+    for _ in 0..12 {
+        world.udp("first", FULL);
+        flood(world, PEER, AT, 1);
+        world.close("first");
+        // A grace period (SOCK_RCU_FREE) and more.
+        std::thread::sleep(Duration::from_millis(15));
+        world.udp("successor", Udp { bind: "198.18.0.2:5000", ..FULL });
+        fill(world, PEER, "198.18.0.2:5000");
+        // Nobody: the peer is told.
+        flood(world, PEER, AT, 1);
+        world.close("successor");
+    }
 }
