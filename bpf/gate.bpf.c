@@ -46,27 +46,26 @@ static __always_inline __u32 standing_reason(void)
 SEC("xdp.frags")
 int gate(struct xdp_md *ctx)
 {
+	void *data = (void *)(long)ctx->data;
+	void *data_end = (void *)(long)ctx->data_end;
 	__u32 len = bpf_xdp_get_buff_len(ctx);
-	struct packet packet = {
-		.ctx = ctx,
-		.cursor = cursor_over((void *)(long)ctx->data,
-				      (void *)(long)ctx->data_end),
-		.len = len,
-		.seen = {.packets = 1, .bytes = len},
-		.ifindex = ctx->ingress_ifindex,
-	};
-	__u32 reason;
+	struct weir_counter seen = {.packets = 1, .bytes = len};
+	__u32 reason = standing_reason();
 
-	reason = standing_reason();
 	if (reason == WEIR_REASON_COUNT && !explaining)
-		reason = recall(&packet);
+		reason = recall(data, data_end, len);
 	if (reason == WEIR_REASON_COUNT) {
-		/* A copy, so that the other can stay in registers. */
-		struct packet unknown = packet;
+		struct packet packet = {
+			.ctx = ctx,
+			.cursor = cursor_over(data, data_end),
+			.len = len,
+			.seen = seen,
+			.ifindex = ctx->ingress_ifindex,
+		};
 
-		reason = examine(&unknown);
+		reason = examine(&packet);
 	}
-	count(reason, packet.seen);
+	count(reason, seen);
 	return verdict_of_reason(reason) == WEIR_VERDICT_DISCARD ? XDP_DROP
 								 : XDP_PASS;
 }

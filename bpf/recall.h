@@ -54,15 +54,13 @@ static __always_inline __u32 reason_for_length(__u32 reason, __u32 refused_len,
 }
 
 static __always_inline void count_channel(struct weir_memory *memory,
-					  const struct packet *packet,
+					  struct weir_counter seen,
 					  __u32 reason)
 {
-	enum weir_verdict verdict = verdict_of_reason(reason);
-
-	if (verdict == WEIR_VERDICT_DISCARD)
-		counter_add(&memory->seen[WEIR_VERDICT_DISCARD], packet->seen);
+	if (verdict_of_reason(reason) == WEIR_VERDICT_DISCARD)
+		counter_add(&memory->seen[WEIR_VERDICT_DISCARD], seen);
 	else
-		counter_add(&memory->seen[WEIR_VERDICT_PASS], packet->seen);
+		counter_add(&memory->seen[WEIR_VERDICT_PASS], seen);
 }
 
 /* Is what is remembered in this place this packet's, and fresh? */
@@ -77,32 +75,36 @@ static __always_inline bool memory_answers(const struct weir_memory *memory,
 }
 
 static __always_inline __u32 memory_use(struct weir_memory *memory,
-					const struct packet *packet,
+					struct weir_counter seen,
 					const struct flow *flow)
 {
 	__u32 reason = reason_for_length(memory->reason, memory->udp_len,
 					 flow->udp_len);
 
-	if (memory->left > packet->seen.packets)
-		memory->left -= packet->seen.packets;
+	if (memory->left > seen.packets)
+		memory->left -= seen.packets;
 	else
 		memory->left = 0;
-	count_channel(memory, packet, reason);
+	count_channel(memory, seen, reason);
 	return reason;
 }
 
-/* Why this packet passes or is discarded; WEIR_REASON_COUNT: not known yet. */
-static __always_inline __u32 recall(const struct packet *packet)
+/*
+ * Why this packet, of one buffer or more, passes or is discarded;
+ * WEIR_REASON_COUNT: not known yet. A function of its own for its frame on the
+ * stack, with arguments that fit into registers for speed.
+ */
+static __noinline __u32 recall(void *data, void *data_end, __u32 len)
 {
-	struct cursor cursor = packet->cursor;
+	struct weir_counter seen = {.packets = 1, .bytes = len};
+	struct cursor cursor = cursor_over(data, data_end);
 	struct weir_memory *memory;
 	struct weir_poll *poll;
 	enum weir_target target;
 	enum weir_parse found;
 	struct flow flow = {};
 
-	found = parse_usual(&cursor, &flow, packet->len);
-	flow_of_one(&flow, packet);
+	found = parse_usual(&cursor, &flow, len);
 	if ((found != WEIR_PARSE_UDP && found != WEIR_PARSE_TCP) ||
 	    !is_own_mac(flow.mac))
 		return WEIR_REASON_COUNT;
@@ -111,7 +113,7 @@ static __always_inline __u32 recall(const struct packet *packet)
 	poll = current_poll();
 	if (!memory || !poll || !memory_answers(memory, &flow, target, poll))
 		return WEIR_REASON_COUNT;
-	return memory_use(memory, packet, &flow);
+	return memory_use(memory, seen, &flow);
 }
 
 #endif /* WEIR_RECALL_H */
