@@ -159,8 +159,8 @@ struct weir_memory {
 	 */
 	__u64 sock;
 	__u64 bucket;
-	__u32 bound_ifindex; /* the device that the socket is bound to */
-	__u32 generation;    /* of the interface's addresses */
+	__u32 sock_tag;	  /* what the socket is bound and connected to */
+	__u32 generation; /* of the interface's addresses */
 };
 
 /* For how many packets what was found out is believed. */

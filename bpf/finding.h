@@ -25,7 +25,7 @@ static __always_inline void remember(struct weir_memory *memory,
 	memory->poll = poll->number;
 	memory->sock = finding->sock;
 	memory->bucket = finding->bucket;
-	memory->bound_ifindex = finding->bound_ifindex;
+	memory->sock_tag = finding->sock_tag;
 	memory->generation = interface.generation;
 	if (finding->connected) {
 		memory->peer_port_be = flow->source_port_be;
