@@ -1,5 +1,6 @@
 //! Sockets of every kind that an application may have.
 
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 
@@ -114,6 +115,10 @@ pub fn only_frames_with(socket: &Socket, field: Frames) {
         SockFilter::new(0x06, 0, 0, 0),
     ];
     socket.attach_filter(&filter).unwrap();
+    // What came before the filter.
+    let mut frame = [0; 64];
+    let mut reader = socket;
+    while reader.read(&mut frame).is_ok() {}
 }
 
 #[derive(Clone, Copy)]
