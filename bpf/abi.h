@@ -160,8 +160,8 @@ struct weir_memory {
 	 */
 	__u64 sock;
 	__u64 bucket;
-	__u32 bound_ifindex; /* the device that the socket is bound to */
-	__u32 generation;    /* of the interface's addresses */
+	__u32 sock_tag;	  /* what the socket is bound and connected to */
+	__u32 generation; /* of the interface's addresses */
 	/* If its queue is full: the bytes charged for a packet that it refuses,
 	 * and until when that is believed (CLOCK_MONOTONIC). */
 	__u64 known_until_ns;

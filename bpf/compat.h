@@ -79,6 +79,7 @@ struct sock_common {
 	volatile unsigned char skc_state;
 	int skc_bound_dev_if;
 	unsigned char skc_reuseport : 1;
+	unsigned char skc_ipv6only : 1;
 	struct proto *skc_prot;
 	struct possible_net skc_net;
 	struct in6_addr___kernel skc_v6_daddr;

@@ -38,6 +38,8 @@
 	X(FAMILY_IGNORED, "IPv4 and IPv6 sockets of one port are two")         \
 	X(ADDRESS_FORGOTTEN, "so are those of two local addresses")            \
 	X(ROOM_RESERVED, "room is taken by packets that came, not in advance") \
+	X(ALONE_FOREVER, "a socket that joins another on its port is seen")    \
+	X(PLACE_IS_ENOUGH, "a socket in the place of a closed one is another") \
 	X(FRAGMENT_EXPECTED, "a fragment alone takes no room")
 
 #define WEIR_DEFECT_ENUM(name, rule) WEIR_DEFECT_##name,

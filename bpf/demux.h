@@ -76,7 +76,7 @@ static __noinline struct weir_memory *demux_refresh(struct packet *packet,
 		finding->remember = WEIR_REMEMBERED;
 		finding->sock = memory->sock;
 		finding->bucket = memory->bucket;
-		finding->bound_ifindex = memory->bound_ifindex;
+		finding->sock_tag = memory->sock_tag;
 		udp_judge(memory->sock, flow, finding);
 	} else {
 		demux_look(packet, flow, target, memory, finding);

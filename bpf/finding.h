@@ -25,7 +25,7 @@ static __always_inline void remember(struct weir_memory *memory,
 	memory->poll = poll->number;
 	memory->sock = finding->sock;
 	memory->bucket = finding->bucket;
-	memory->bound_ifindex = finding->bound_ifindex;
+	memory->sock_tag = finding->sock_tag;
 	memory->known_until_ns = finding->known_until_ns;
 	memory->truesize = finding->truesize;
 	memory->generation = interface.generation;

@@ -8,6 +8,7 @@
 
 #include "finding.h"
 #include "udp_table.h"
+#include "udp_tag.h"
 
 /* net->bpf.run_array[]: programs that redirect lookups (BPF_SK_LOOKUP). */
 #define NETNS_BPF_SK_LOOKUP 1
@@ -61,7 +62,7 @@ __noinline bool udp_is_alone(__u64 address, const struct weir_memory *memory,
 		return false;
 	finding->sock = address;
 	finding->bucket = bucket;
-	finding->bound_ifindex = kernel_read(sk, __sk_common.skc_bound_dev_if);
+	finding->sock_tag = udp_socket_tag(sk);
 	return true;
 }
 
@@ -76,12 +77,12 @@ __noinline bool udp_is_still_alone(const struct weir_memory *memory)
 
 	if (!memory || !memory->sock || memory->connected ||
 	    memory->generation != interface.generation ||
-	    !udp_bucket_has_one(memory, memory->sock, memory->bucket))
+	    !(udp_bucket_has_one(memory, memory->sock, memory->bucket) ||
+	      DEFECT(ALONE_FOREVER)))
 		return false;
 	sk = kernel_cast(memory->sock, struct sock);
-	return !kernel_read(sk, __sk_common.skc_dport) &&
-	       kernel_read(sk, __sk_common.skc_bound_dev_if) ==
-		       memory->bound_ifindex &&
+	return (udp_socket_tag(sk) == memory->sock_tag ||
+		DEFECT(PLACE_IS_ENOUGH)) &&
 	       !udp_lookup_is_steered(
 		       kernel_pointer(sk, __sk_common.skc_net.net));
 }

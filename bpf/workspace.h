@@ -16,7 +16,7 @@ struct finding {
 	__u32 udp_len;	/* a discard is for packets at least this long */
 	__u32 egress_ifindex;
 	__u32 connected; /* and then only for this packet's peer */
-	__u32 bound_ifindex;
+	__u32 sock_tag;
 	__u64 sock; /* these as struct weir_memory says */
 	__u64 bucket;
 	__u64 known_until_ns;

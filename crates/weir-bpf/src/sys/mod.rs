@@ -6,6 +6,8 @@
 
 pub mod caps;
 pub mod divert;
+#[cfg(feature = "seeded-defects")]
+pub mod encap;
 pub mod ethtool;
 mod ifname;
 pub mod ipv6;

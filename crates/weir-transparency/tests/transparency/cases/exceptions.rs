@@ -1,0 +1,70 @@
+//! Where weir is not transparent, and says so: docs/testing.md. Each is tried, so that the list stays true.
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{Case, PEER, SMALL, fill, flood, long};
+use crate::duel::Queues::Full;
+use crate::frame::udp_fragments;
+use crate::socket::Udp;
+
+const AT: &str = "198.18.0.1:5000";
+const BRIM: Udp<'_> = Udp {
+    bind: AT,
+    buffer_bytes: SMALL,
+    connect: None,
+    reuse_port: false,
+    reuse_address: false,
+    only_v6: false,
+    device: None,
+    join: &[],
+    even_only: false,
+};
+
+pub const CASES: &[Case] = &[
+    Case {
+        name: "a raw socket sees what a full socket does not get",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            world.raw("raw", || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)).unwrap());
+            world.udp("full", BRIM);
+            fill(world, PEER, AT);
+            flood(world, PEER, AT, 5);
+        },
+    },
+    Case {
+        name: "the application reads between a discarded head and its tail",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            world.udp("drained", BRIM);
+            fill(world, PEER, AT);
+            let payload = world.payload(2 * 1448 - 8);
+            let parts = udp_fragments(PEER, AT, world.fragment_id(1), &payload, &[0, 1448]);
+            let busy = long(world, PEER, AT);
+            world.send(&[busy, parts[0].clone()]);
+            world.drain("drained");
+            world.send(&parts[1..]);
+        },
+    },
+    Case {
+        name: "packets that die on their way to the last free place",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            world.udp("brim", BRIM);
+            for _ in 0..3 {
+                fill(world, PEER, AT);
+                world.drain("brim");
+                for _ in 0..14 {
+                    let mut dead = long(world, PEER, AT);
+                    // The IPv4 header's checksum.
+                    dead[24] ^= 1;
+                    let alive = long(world, PEER, AT);
+                    world.send(&[dead, alive]);
+                }
+                world.drain("brim");
+            }
+        },
+    },
+];

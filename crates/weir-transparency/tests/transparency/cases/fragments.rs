@@ -1,0 +1,144 @@
+//! Fragments follow their first.
+
+use std::time::{Duration, Instant};
+
+use weir_bpf::verdict::Defect;
+
+use super::{Case, LONG, PEER, PEER6, SMALL, fill, long};
+use crate::duel::Queues::{Free, Full};
+use crate::frame::udp_fragments;
+use crate::socket::Udp;
+use crate::world::World;
+
+const AT: &str = "198.18.0.1:5000";
+const AT6: &str = "[2001:2::1]:5000";
+
+pub const CASES: &[Case] = &[
+    Case {
+        name: "fragments in order",
+        queues: Free,
+        catches: &[Defect::FragmentTailDiscarded],
+        run: |world| ordered(world, &[0, 1, 2]),
+    },
+    Case {
+        name: "the tail first",
+        queues: Free,
+        catches: &[Defect::FragmentEarlyDiscarded],
+        run: |world| ordered(world, &[2, 1, 0]),
+    },
+    Case {
+        name: "fragments in other orders, and repeated",
+        queues: Free,
+        catches: &[],
+        run: |world| {
+            ordered(world, &[1, 0, 2]);
+            ordered(world, &[2, 0, 1]);
+            ordered(world, &[0, 0, 1, 1, 2]);
+        },
+    },
+    Case {
+        name: "one number, several datagrams",
+        queues: Free,
+        catches: &[],
+        run: |world| {
+            open(world);
+            // From two hosts, and to two: told apart.
+            let id = world.fragment_id(7);
+            let mut all = Vec::new();
+            for (from, to) in
+                [(PEER, AT), ("198.18.0.201:40000", AT), (PEER, "198.18.0.2:5000"), (PEER6, AT6)]
+            {
+                let payload = world.payload(3000);
+                all.push(udp_fragments(from, to, id, &payload, &[0, 1400, 2800]));
+            }
+            for part in [2, 0, 1] {
+                let frames: Vec<_> = all.iter().map(|fragments| fragments[part].clone()).collect();
+                world.send(&frames);
+            }
+        },
+    },
+    Case {
+        name: "a head between its tail and room for it",
+        queues: Full,
+        catches: &[Defect::FragmentHeadAfterTail],
+        run: |world| {
+            world.udp("drained", Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() });
+            fill(world, PEER, AT);
+            let parts = fragments(world, 7);
+            let busy = long(world, PEER, AT);
+            let start = Instant::now();
+            world.send(&[parts[2].clone(), busy]);
+            world.send(&parts[..1]);
+            // What is known of a datagram is believed for 100 ms.
+            let in_time = start.elapsed() < Duration::from_millis(90);
+            world.drain("drained");
+            world.send(&parts[1..2]);
+            if !in_time {
+                world.disregard("drained");
+            }
+        },
+    },
+    Case {
+        name: "to a full socket",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            world.udp("full", Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() });
+            for id in 0..3 {
+                fill(world, PEER, AT);
+                let parts = fragments(world, id);
+                world.send(&parts);
+                let parts = fragments(world, id + 10);
+                world.send(&[parts[1].clone(), parts[0].clone(), parts[2].clone()]);
+                world.drain("full");
+                let parts = fragments(world, id + 20);
+                world.send(&parts);
+            }
+        },
+    },
+    Case {
+        name: "a head that waits for its tail takes nobody's place",
+        queues: Full,
+        catches: &[Defect::FragmentExpected],
+        run: |world| {
+            world.udp("brim", Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() });
+            for round in 0..3 {
+                fill(world, PEER, AT);
+                world.drain("brim");
+                let mut tails = Vec::new();
+                for id in 0..14 {
+                    let parts = fragments(world, round * 14 + id);
+                    let whole = long(world, PEER, AT);
+                    world.send(&[parts[0].clone(), whole]);
+                    tails.extend_from_slice(&parts[1..]);
+                }
+                world.send(&tails);
+                world.drain("brim");
+            }
+        },
+    },
+];
+
+/// Three, each charged a whole page.
+fn fragments(world: &mut World, id: u16) -> Vec<Vec<u8>> {
+    let payload = world.payload(3 * 1448 - 8);
+    udp_fragments(PEER, AT, world.fragment_id(id), &payload, &[0, 1448, 2 * 1448])
+}
+
+fn open(world: &mut World) {
+    if world.has("open") {
+        return;
+    }
+    world.udp("open", Udp { bind: "[::]:5000", ..Udp::default() });
+}
+
+fn ordered(world: &mut World, order: &[usize]) {
+    open(world);
+    for (from, to) in [(PEER, AT), (PEER6, AT6)] {
+        let payload = world.payload(LONG + 1000);
+        let id = world.fragment_id(u16::from(payload[3]));
+        let parts = udp_fragments(from, to, id, &payload, &[0, 1200, 2400]);
+        let frames: Vec<_> = order.iter().map(|part| parts[*part].clone()).collect();
+        world.send(&frames);
+    }
+}

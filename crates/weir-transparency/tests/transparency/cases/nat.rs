@@ -1,0 +1,37 @@
+//! Packets that go elsewhere than their addresses say.
+
+use weir_bpf::verdict::Defect;
+
+use super::{Case, PEER, SMALL, fill, flood};
+use crate::duel::Queues::Full;
+use crate::socket::Udp;
+use crate::world::World;
+
+/// Only of these senders: the others' packets fill the socket that these do not reach.
+const RULES: &str = "
+table ip weir {
+  chain prerouting {
+    type nat hook prerouting priority dstnat;
+    udp sport 41000 udp dport 6000 redirect to :6001
+    udp sport 41001 udp dport 6000 dnat to 198.18.1.2:6000
+  }
+}
+";
+
+pub const CASES: &[Case] = &[Case {
+    name: "NAT past a full socket",
+    queues: Full,
+    catches: &[Defect::DivertedIgnored],
+    run: translated,
+}];
+
+fn translated(world: &mut World) {
+    world.translate(RULES);
+    world.udp("full", Udp { bind: "198.18.0.1:6000", buffer_bytes: SMALL, ..Udp::default() });
+    world.udp("redirected to", Udp { bind: "198.18.0.1:6001", ..Udp::default() });
+    world.udp_beyond("translated to", "198.18.1.2:6000");
+    fill(world, PEER, "198.18.0.1:6000");
+    for from in ["198.18.0.201:41000", "198.18.0.201:41001"] {
+        flood(world, from, "198.18.0.1:6000", 3);
+    }
+}

@@ -1,0 +1,137 @@
+//! What lies where in a packet, and whose it is.
+
+use weir_bpf::verdict::Defect;
+
+use super::{Case, LONG, PEER, PEER6, SMALL, fill, flood, long};
+use crate::duel::Queues::Full;
+use crate::frame::{self, Ip4, address, ip6, tagged, to_mac, udp, udp_packet};
+use crate::socket::{Frames, Udp, only_frames_with, packet};
+use crate::world::World;
+
+pub const CASES: &[Case] = &[
+    Case {
+        name: "another host's MAC address, seen by a tap",
+        queues: Full,
+        catches: &[Defect::MacUnchecked],
+        run: |world| tapped(world, Frames::ForOtherHosts, |frame| to_mac(frame, frame::OTHER_MAC)),
+    },
+    Case {
+        name: "a tagged frame, seen by a tap",
+        queues: Full,
+        catches: &[Defect::VlanIgnored],
+        run: |world| tapped(world, Frames::Tagged, |frame| tagged(frame, 5)),
+    },
+    Case {
+        name: "to another host, by way of this one",
+        queues: Full,
+        catches: &[Defect::AddressUnchecked],
+        run: |world| {
+            world.udp("full", Udp { bind: "0.0.0.0:5000", buffer_bytes: SMALL, ..Udp::default() });
+            world.udp_beyond("beyond", "0.0.0.0:5000");
+            fill(world, PEER, "198.18.0.1:5000");
+            flood(world, PEER, "198.18.1.2:5000", 3);
+        },
+    },
+    Case {
+        name: "a source route through this host",
+        queues: Full,
+        catches: &[Defect::SourceRouteIgnored],
+        run: source_route,
+    },
+    Case {
+        name: "IPv4 options that look like a full socket's port",
+        queues: Full,
+        catches: &[Defect::Ipv4OptionsIgnored],
+        run: options,
+    },
+    Case {
+        name: "an IPv6 extension that looks like a full socket's port",
+        queues: Full,
+        catches: &[Defect::Ipv6ExtensionsIgnored],
+        run: extensions,
+    },
+];
+
+fn tapped(world: &mut World, frames: Frames, change: fn(&[u8]) -> Vec<u8>) {
+    world.raw("tap", || {
+        let socket = packet("near", 0x0003);
+        only_frames_with(&socket, frames);
+        socket
+    });
+    world.udp("full", Udp { bind: "198.18.0.1:5000", buffer_bytes: SMALL, ..Udp::default() });
+    fill(world, PEER, "198.18.0.1:5000");
+    let frames: Vec<_> = (0..3).map(|_| change(&long(world, PEER, "198.18.0.1:5000"))).collect();
+    world.send(&frames);
+}
+
+fn source_route(world: &mut World) {
+    world.udp("full", Udp { bind: "198.18.0.1:5000", buffer_bytes: SMALL, ..Udp::default() });
+    world.udp_beyond("beyond", "0.0.0.0:5000");
+    fill(world, PEER, "198.18.0.1:5000");
+    let (source, through) = (address(PEER), address("198.18.0.1:5000"));
+    let (std::net::IpAddr::V4(from), std::net::IpAddr::V4(by)) = (source.ip(), through.ip()) else {
+        return;
+    };
+    for _ in 0..3 {
+        let payload = world.payload(LONG);
+        // Its checksum is that of its last leg.
+        let datagram = udp(source, address("198.18.1.2:5000"), &payload);
+        let packet = Ip4 {
+            source: from,
+            destination: by,
+            protocol: frame::UDP,
+            options: &[131, 7, 4, 198, 18, 1, 2, 0],
+            id: 0,
+            offset: 0,
+            more: false,
+        };
+        world.send_apart(&packet.frame(&datagram));
+    }
+}
+
+fn options(world: &mut World) {
+    // Eight no-operations, read as a UDP header: port 257, length 257.
+    const NOP: u8 = 1;
+    world.udp("full", Udp { bind: "198.18.0.1:257", buffer_bytes: SMALL, ..Udp::default() });
+    world.udp("open", Udp { bind: "198.18.0.1:5000", ..Udp::default() });
+    for packets in [50, 4] {
+        let frames: Vec<_> =
+            (0..packets).map(|_| udp_packet(PEER, "198.18.0.1:257", &world.payload(200))).collect();
+        world.send(&frames);
+    }
+    let (source, to) = (address(PEER), address("198.18.0.1:5000"));
+    let (std::net::IpAddr::V4(from), std::net::IpAddr::V4(near)) = (source.ip(), to.ip()) else {
+        return;
+    };
+    let payload = world.payload(600);
+    let packet = Ip4 {
+        source: from,
+        destination: near,
+        protocol: frame::UDP,
+        options: &[NOP; 8],
+        id: 0,
+        offset: 0,
+        more: false,
+    };
+    world.send(&[packet.frame(&udp(source, to, &payload))]);
+    // Short packets are charged what is left of a page.
+    world.disregard("full");
+}
+
+fn extensions(world: &mut World) {
+    world.udp("full", Udp { bind: "[2001:2::1]:7684", buffer_bytes: SMALL, ..Udp::default() });
+    world.udp("open", Udp { bind: "[2001:2::1]:5000", ..Udp::default() });
+    fill(world, PEER6, "[2001:2::1]:7684");
+    let (source, to) = (address(PEER6), address("[2001:2::1]:5000"));
+    let (std::net::IpAddr::V6(from), std::net::IpAddr::V6(near)) = (source.ip(), to.ip()) else {
+        return;
+    };
+    let payload = world.payload(LONG);
+    // Next header, length; an option to be skipped (0x1e) of 4 bytes: port 0x1e04 = 7684 and, in its
+    // first two bytes, the length of a long datagram.
+    let mut packet = vec![frame::UDP, 0, 0x1e, 4];
+    packet.extend((LONG as u16 + 8).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend(udp(source, to, &payload));
+    world.send(&[ip6(from, near, 60, &packet)]);
+}

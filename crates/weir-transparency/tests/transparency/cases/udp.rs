@@ -1,0 +1,257 @@
+//! One receiver: which, and has its queue room?
+
+use std::time::Duration;
+
+use weir_bpf::sys::encap::receive_esp_in_udp;
+use weir_bpf::verdict::Defect;
+
+use super::{Case, LONG, PEER, PEER6, SMALL, STRANGER, fill, flood, long};
+use crate::duel::Queues::Full;
+use crate::frame::udp_packet;
+use crate::socket::Udp;
+use crate::world::World;
+
+const AT: &str = "198.18.0.1:5000";
+const FULL: Udp<'_> = Udp {
+    bind: AT,
+    buffer_bytes: SMALL,
+    connect: None,
+    reuse_port: false,
+    reuse_address: false,
+    only_v6: false,
+    device: None,
+    join: &[],
+    even_only: false,
+};
+
+pub const CASES: &[Case] = &[
+    Case {
+        name: "a stranger, to a full connected socket",
+        queues: Full,
+        catches: &[Defect::PeerIgnored],
+        run: |world| {
+            world.udp("full", Udp { connect: Some(PEER), ..FULL });
+            fill(world, PEER, AT);
+            // In one poll: the peer's packet, the stranger's, who must be told that nobody listens.
+            let frames = [long(world, PEER, AT), long(world, STRANGER, AT)];
+            world.send(&frames);
+        },
+    },
+    Case {
+        name: "a connected socket beside a full one",
+        queues: Full,
+        catches: &[Defect::PortSharedIgnored],
+        run: |world| {
+            let any = Udp { reuse_address: true, ..FULL };
+            world.udp("full", any);
+            world.udp("connected", Udp { connect: Some(PEER), buffer_bytes: 0, ..any });
+            fill(world, STRANGER, AT);
+            let frames = [long(world, STRANGER, AT), long(world, PEER, AT)];
+            world.send(&frames);
+        },
+    },
+    Case {
+        name: "a connected socket that joins a full one",
+        queues: Full,
+        catches: &[Defect::AloneForever],
+        run: |world| {
+            let any = Udp { reuse_address: true, ..FULL };
+            world.udp("full", any);
+            fill(world, PEER, AT);
+            world.udp("connected", Udp { connect: Some(PEER), buffer_bytes: 0, ..any });
+            flood(world, PEER, AT, 3);
+        },
+    },
+    Case {
+        name: "a full socket is closed, and its successor has room",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            world.udp("first", FULL);
+            fill(world, PEER, AT);
+            world.drain("first");
+            world.close("first");
+            world.udp("successor", FULL);
+            flood(world, PEER, AT, 3);
+            world.close("successor");
+            // Nobody: the peer is told.
+            flood(world, PEER, AT, 1);
+        },
+    },
+    Case {
+        name: "a full socket in another's place, for another address",
+        queues: Full,
+        catches: &[Defect::PlaceIsEnough],
+        run: successors,
+    },
+    Case {
+        name: "two addresses, one port, one of them full",
+        queues: Full,
+        catches: &[Defect::AddressForgotten],
+        run: |world| {
+            world.udp("full", FULL);
+            world.udp("other", Udp { bind: "198.18.0.2:5000", ..Udp::default() });
+            fill(world, PEER, AT);
+            let frames = [long(world, PEER, AT), long(world, PEER, "198.18.0.2:5000")];
+            world.send(&frames);
+        },
+    },
+    Case {
+        name: "two families, one port, one of them full",
+        queues: Full,
+        catches: &[Defect::FamilyIgnored],
+        run: |world| {
+            world.udp("full", FULL);
+            world.udp("other", Udp { bind: "[2001:2::1]:5000", only_v6: true, ..Udp::default() });
+            fill(world, PEER, AT);
+            let frames = [long(world, PEER, AT), long(world, PEER6, "[2001:2::1]:5000")];
+            world.send(&frames);
+        },
+    },
+    Case {
+        name: "ESP for the kernel, behind a full socket",
+        queues: Full,
+        catches: &[Defect::EncapIgnored],
+        run: esp,
+    },
+    Case {
+        name: "a packet larger than the buffer",
+        queues: Full,
+        catches: &[Defect::EmptyQueueFull],
+        run: |world| {
+            world.udp("tiny", Udp { buffer_bytes: 1, ..FULL });
+            for _ in 0..6 {
+                flood(world, PEER, AT, 3);
+                world.drain("tiny");
+            }
+        },
+    },
+    Case {
+        name: "to the brim again",
+        queues: Full,
+        catches: &[Defect::QueueHalved],
+        run: |world| {
+            world.udp("brim", FULL);
+            for _ in 0..3 {
+                fill(world, PEER, AT);
+                world.drain("brim");
+                for _ in 0..15 {
+                    flood(world, PEER, AT, 1);
+                }
+                world.drain("brim");
+            }
+        },
+    },
+    Case {
+        name: "a short packet where a long one does not fit",
+        queues: Full,
+        catches: &[Defect::ShortPacketJudged],
+        run: |world| {
+            world.udp("full", FULL);
+            fill(world, PEER, AT);
+            let short = udp_packet(PEER, AT, &world.payload(20));
+            let frames = [long(world, PEER, AT), short];
+            world.send(&frames);
+        },
+    },
+    Case {
+        name: "a full queue that is read",
+        queues: Full,
+        catches: &[Defect::FullForever],
+        run: |world| {
+            world.udp("read at last", FULL);
+            for _ in 0..3 {
+                fill(world, PEER, AT);
+                world.drain("read at last");
+                flood(world, PEER, AT, 2);
+                world.drain("read at last");
+            }
+        },
+    },
+    Case {
+        name: "one queue, two ways into it",
+        queues: Full,
+        catches: &[Defect::RoomReserved],
+        run: |world| {
+            world.udp("both", Udp { bind: "[::]:5000", ..FULL });
+            for _ in 0..3 {
+                fill(world, PEER, AT);
+                world.drain("both");
+                for _ in 0..8 {
+                    let frames = [long(world, PEER, AT), long(world, PEER6, "[2001:2::1]:5000")];
+                    world.send(&frames);
+                }
+                world.drain("both");
+            }
+        },
+    },
+    Case {
+        name: "a filter that drops half",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            world.udp("picky", Udp { even_only: true, ..FULL });
+            for _ in 0..4 {
+                for _ in 0..4 {
+                    let frames = [0, 1, 1, 1, 0, 1].map(|first| {
+                        let mut payload = world.payload(LONG);
+                        payload[0] = first;
+                        udp_packet(PEER, AT, &payload)
+                    });
+                    world.send(&frames);
+                }
+                world.drain("picky");
+            }
+        },
+    },
+];
+
+/// Packets with a marker of 0 are for the application, which is stopped; others for the kernel.
+fn esp(world: &mut World) {
+    let socket = world.near(|| {
+        let socket = FULL.open();
+        receive_esp_in_udp(&socket).unwrap();
+        socket
+    });
+    world.adopt("key exchange", socket);
+    let unknown = |world: &World| world.near(esp_of_unknown_state);
+    let before = unknown(world);
+    for (packets, marker) in [(40, 0), (2, 0), (4, 7)] {
+        let frames: Vec<_> = (0..packets)
+            .map(|number: u8| {
+                let mut payload = world.payload(LONG);
+                payload[..4].copy_from_slice(&[0, 0, 0, marker]);
+                payload[4] = number;
+                udp_packet(PEER, AT, &payload)
+            })
+            .collect();
+        world.send(&frames);
+    }
+    for _ in before..unknown(world) {
+        world.note("the kernel's ESP", b"a packet".to_vec());
+    }
+}
+
+/// Packets that reached ESP in this namespace, where no state is known.
+fn esp_of_unknown_state() -> u64 {
+    let table = std::fs::read_to_string("/proc/thread-self/net/xfrm_stat")
+        .expect("this kernel has no xfrm statistics, which the test of kernel receivers needs");
+    let line = table.lines().find(|line| line.starts_with("XfrmInNoStates")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// The kernel reuses the memory of sockets that were closed, after a while.
+fn successors(world: &mut World) {
+    for _ in 0..12 {
+        world.udp("first", FULL);
+        flood(world, PEER, AT, 1);
+        world.close("first");
+        // A grace period (SOCK_RCU_FREE) and more.
+        std::thread::sleep(Duration::from_millis(15));
+        world.udp("successor", Udp { bind: "198.18.0.2:5000", ..FULL });
+        fill(world, PEER, "198.18.0.2:5000");
+        // Nobody: the peer is told.
+        flood(world, PEER, AT, 1);
+        world.close("successor");
+    }
+}

@@ -1,0 +1,139 @@
+//! The first invariant, proven: the same packets through two namespaces, one with weir and one
+//! without; what applications receive is compared. `docs/testing.md`.
+
+#![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
+
+mod cases;
+mod duel;
+mod frame;
+mod network;
+mod peer;
+mod random;
+mod socket;
+mod world;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use duel::{Difference, Duel, Queues};
+use weir_bpf::attach::AttachMode;
+use weir_bpf::verdict::{Defect, Reason};
+
+/// One at a time: each has a CPU to itself.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn describe(differences: &[Difference]) -> String {
+    differences.iter().map(|one| format!("\n    {one}")).collect()
+}
+
+fn directed_cases(duel: &mut Duel) -> String {
+    let mut failures = String::new();
+    for queues in [Queues::Free, Queues::Full] {
+        for case in cases::all().into_iter().filter(|case| case.queues == queues) {
+            let differences = duel.run(queues, case.run);
+            if !differences.is_empty() {
+                failures += &format!("\n  {}:{}", case.name, describe(&differences));
+            }
+        }
+    }
+    failures
+}
+
+fn nothing_is_lost(mode: AttachMode) {
+    let _turn = turn();
+    let mut duel = Duel::new(mode);
+    let mut failures = directed_cases(&mut duel);
+    failures += &random::run(&mut duel, mode);
+    let counters = duel.counters();
+    for reason in Reason::ALL {
+        println!("{mode:?}: {} {}", reason.name(), counters.get(reason).packets);
+    }
+    assert!(
+        failures.is_empty(),
+        "with weir, {mode:?}, applications receive something else:{failures}"
+    );
+    // The gate did discard, so that the above says something.
+    for reason in
+        [Reason::UdpFull, Reason::MulticastFull, Reason::TcpBacklogFull, Reason::FragmentDiscarded]
+    {
+        assert!(counters.get(reason).packets > 0, "nothing was discarded as {}", reason.name());
+    }
+}
+
+#[test]
+fn applications_receive_the_same_with_the_gate_in_the_driver() {
+    nothing_is_lost(AttachMode::Native);
+}
+
+#[test]
+fn applications_receive_the_same_with_the_gate_in_the_stack() {
+    nothing_is_lost(AttachMode::Generic);
+}
+
+#[test]
+fn applications_receive_the_same_with_the_gate_at_tc() {
+    nothing_is_lost(AttachMode::Tcx);
+}
+
+/// How often a case is tried: what the gate has learned of a queue, it believes for 10 ms, and another
+/// program may take the CPU for as long.
+const ATTEMPTS: usize = 8;
+
+#[test]
+fn every_seeded_defect_is_caught() {
+    let _turn = turn();
+    let mut duel = Duel::new(AttachMode::Native);
+    let mut missed = Vec::new();
+    for defect in Defect::ALL {
+        duel.set_defect(Some(defect));
+        let mut cases = cases::all();
+        cases.retain(|case| case.catches.contains(&defect));
+        let caught = cases.iter().find_map(|case| {
+            let differences =
+                (0..ATTEMPTS).map(|_| duel.run(case.queues, case.run)).find(|d| !d.is_empty())?;
+            Some((case.name, differences))
+        });
+        match caught {
+            Some((case, differences)) => {
+                println!("{}: caught by {case:?}:{}", defect.name(), describe(&differences));
+            }
+            None => missed.push(defect.name()),
+        }
+    }
+    assert!(Defect::ALL.len() >= 20);
+    assert!(missed.is_empty(), "not caught: {missed:?}");
+}
+
+/// What the docs say is not kept is not kept; when it is, they have to be changed.
+#[test]
+fn the_known_exceptions_are_exceptions() {
+    let _turn = turn();
+    let mut duel = Duel::new(AttachMode::Native);
+    for case in cases::exceptions::CASES {
+        let differs = (0..ATTEMPTS).any(|_| !duel.run(case.queues, case.run).is_empty());
+        assert!(differs, "no exception any more: {}", case.name);
+    }
+}
+
+/// Every case with every defect, for the table in `docs/testing.md`.
+#[test]
+#[ignore = "takes minutes; its output is in the docs"]
+fn table_of_cases_and_defects() {
+    let _turn = turn();
+    let mut duel = Duel::new(AttachMode::Native);
+    for defect in Defect::ALL {
+        duel.set_defect(Some(defect));
+        let mut cases = cases::all();
+        // Its own first: a defect may leave the gate in a state of which it does not get out.
+        cases.sort_by_key(|case| !case.catches.contains(&defect));
+        let caught: Vec<_> = cases
+            .into_iter()
+            .filter(|case| (0..3).any(|_| !duel.run(case.queues, case.run).is_empty()))
+            .map(|case| case.name)
+            .collect();
+        println!("| `{}` | {} | {} |", defect.name(), defect.description(), caught.join("; "));
+    }
+}
