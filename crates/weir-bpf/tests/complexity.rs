@@ -1,0 +1,105 @@
+//! How large the kernel half is, so that a regression is seen: compared with `complexity.txt`, which
+//! is written anew by `WEIR_RECORD=1 cargo test -p weir-bpf --test complexity`.
+//!
+//! What the verifier has to look at depends on the kernel and on clang, so a tenth more or less is let
+//! pass on the kernel that the record names; on another one, only the verifier's limit counts.
+
+#![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::{env, fs};
+
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
+use weir_bpf::gate::{Gate, QueueProbe};
+
+const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/complexity.txt");
+/// `BPF_COMPLEXITY_LIMIT_INSNS` of `include/linux/bpf.h`.
+const VERIFIER_LIMIT: u32 = 1_000_000;
+const PROGRAMS: [&str; 4] = ["gate", "gate_tc", "udp_refused", "napi_poll_end"];
+
+/// Of one program, as `bpf_prog_info` has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Size {
+    /// Instructions that the verifier walked, over all branches.
+    verified: u32,
+    /// Instructions after the verifier's rewriting, all functions.
+    translated: u32,
+    /// Bytes of machine code, all functions.
+    jited: u32,
+}
+
+/// The newest programs of these names: those that this test has just loaded.
+fn sizes() -> BTreeMap<&'static str, Size> {
+    let options = ProgInfoQueryOptions::default()
+        .include_xlated_prog_insns(true)
+        .include_jited_prog_insns(true);
+    let mut found = BTreeMap::new();
+    for program in ProgInfoIter::with_query_opts(options) {
+        let Some(name) = PROGRAMS.iter().find(|name| program.name == **name) else {
+            continue;
+        };
+        let size = Size {
+            verified: program.verified_insns,
+            translated: (program.xlated_prog_insns.len() / 8) as u32,
+            jited: program.jited_prog_insns.len() as u32,
+        };
+        let newest = found.entry(*name).or_insert((0, size));
+        if program.id >= newest.0 {
+            *newest = (program.id, size);
+        }
+    }
+    found.into_iter().map(|(name, (_, size))| (name, size)).collect()
+}
+
+fn kernel() -> String {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    release.split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
+fn table(sizes: &BTreeMap<&'static str, Size>) -> String {
+    let mut text = format!("kernel {}\n", kernel());
+    for (name, size) in sizes {
+        writeln!(
+            text,
+            "{name:<14} {:>7} verified {:>6} translated {:>7} bytes of machine code",
+            size.verified, size.translated, size.jited
+        )
+        .unwrap();
+    }
+    text
+}
+
+fn numbers(line: &str) -> Vec<u32> {
+    line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+#[test]
+fn the_kernel_half_has_not_grown() {
+    let probe = QueueProbe::load().expect("the tests need root");
+    let _gate = Gate::load(&probe).unwrap();
+    let sizes = sizes();
+    assert_eq!(sizes.len(), PROGRAMS.len(), "{sizes:?}");
+    for (name, size) in &sizes {
+        assert!(size.verified < VERIFIER_LIMIT / 2, "{name}: {size:?}");
+    }
+    let now = table(&sizes);
+    println!("{now}");
+    if env::var_os("WEIR_RECORD").is_some() {
+        fs::write(RECORD, &now).unwrap();
+    }
+    let record = fs::read_to_string(RECORD).unwrap();
+    if record.lines().next() != now.lines().next() {
+        println!("recorded on another kernel: only the verifier's limit was looked at");
+        return;
+    }
+    for (then, now) in record.lines().zip(now.lines()).skip(1) {
+        for (then_size, now_size) in numbers(then).into_iter().zip(numbers(now)) {
+            let allowed = then_size / 10;
+            assert!(
+                now_size.abs_diff(then_size) <= allowed.max(8),
+                "recorded: {then}\nnow:      {now}\nif that is meant, record it: WEIR_RECORD=1"
+            );
+        }
+    }
+}
