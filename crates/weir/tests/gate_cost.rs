@@ -74,7 +74,8 @@ fn assert_row(row: &CostRow) {
     let discarded = row.modes[&CostMode::GateDiscard].discarded.unwrap();
     assert_eq!(row.discard_ratio.is_some(), discarded >= 0.99, "{row:?}");
     assert!(row.pass_added_ns.is_some(), "{row:?}");
-    if !row.kind.tcp() {
+    // On a machine so busy that no poll was full, hardly more came than fits into a queue.
+    if !row.kind.tcp() && row.modes[&CostMode::GateDiscard].in_full_polls > 0.5 {
         assert!(discarded > 0.5, "the sockets are to be full: {row:?}");
     }
 }
@@ -97,7 +98,7 @@ fn assert_test_runs(cost: &GateCost) {
         let point = cost.hot.iter().find(|point| point.packet == packet);
         point.unwrap_or_else(|| panic!("{packet} is not among {:?}", cost.hot)).reason.as_str()
     };
-    assert_eq!(counted("not IP (ARP's ethertype)"), "not-ip");
+    assert_eq!(counted("not IP (ARP's ethertype)"), "neighbour");
     for family in ["udp4", "udp6"] {
         assert_eq!(counted(&format!("{family} to another MAC address")), "other-mac");
         assert_ne!(

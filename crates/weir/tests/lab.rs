@@ -207,7 +207,7 @@ fn two_labs_at_once_leave_each_other_alone() {
             repeats,
         ]
     };
-    let mut first = Lab::start(&tiny_but("24", "threaded"));
+    let mut first = Lab::start(&tiny_but("48", "threaded"));
     first.wait_for_trials(2);
     let names = first.namespaces();
     let told = success(&lab(&["clean"]));
