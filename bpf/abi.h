@@ -133,7 +133,8 @@ enum weir_target {
 /*
  * What one CPU remembers about a destination (address, port), so that the next
  * packets to it cost no lookup. Believed within one NAPI poll only, for at most
- * WEIR_REMEMBERED packets. Two cache lines.
+ * WEIR_REMEMBERED packets. Three cache lines;
+ * the first two serve a packet that is remembered.
  */
 struct weir_memory {
 	__u32 address[4]; /* network order; IPv4: the first word */
@@ -161,6 +162,11 @@ struct weir_memory {
 	__u64 bucket;
 	__u32 sock_tag;	  /* what the socket is bound and connected to */
 	__u32 generation; /* of the interface's addresses */
+	/* If its queue is full: the bytes charged for a packet that it refuses,
+	 * and until when that is believed (CLOCK_MONOTONIC). */
+	__u64 known_until_ns;
+	__u32 truesize;
+	__u32 pad_line[9];
 };
 
 /* For how many packets what was found out is believed. */

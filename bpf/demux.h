@@ -31,6 +31,7 @@ static __always_inline __u32 icmpv6_reason(__u8 type)
 static __always_inline void demux_look(struct packet *packet,
 				       const struct flow *flow,
 				       enum weir_target target,
+				       const struct weir_memory *memory,
 				       struct finding *finding)
 {
 	enum destination destination = destination_of(flow);
@@ -42,7 +43,7 @@ static __always_inline void demux_look(struct packet *packet,
 	if (destination == DESTINATION_OTHER)
 		return forward(packet, flow, finding);
 	if (target == WEIR_TARGET_UDP || target == WEIR_TARGET_UDP_GROUP)
-		return udp_look(packet->ctx, flow, to_many, finding);
+		return udp_look(packet->ctx, flow, to_many, memory, finding);
 	if (to_many)
 		return;
 	if (target == WEIR_TARGET_TCP_SYN)
@@ -78,7 +79,7 @@ static __noinline struct weir_memory *demux_refresh(struct packet *packet,
 		finding->sock_tag = memory->sock_tag;
 		udp_judge(memory->sock, flow, finding);
 	} else {
-		demux_look(packet, flow, target, finding);
+		demux_look(packet, flow, target, memory, finding);
 	}
 	remember(memory, flow, finding, poll);
 	return memory;

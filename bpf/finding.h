@@ -26,6 +26,8 @@ static __always_inline void remember(struct weir_memory *memory,
 	memory->sock = finding->sock;
 	memory->bucket = finding->bucket;
 	memory->sock_tag = finding->sock_tag;
+	memory->known_until_ns = finding->known_until_ns;
+	memory->truesize = finding->truesize;
 	memory->generation = interface.generation;
 	if (finding->connected) {
 		memory->peer_port_be = flow->source_port_be;

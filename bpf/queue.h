@@ -20,6 +20,7 @@ struct queue {
 	__u32 limit;
 	__u32 truesize; /* bytes charged for a packet; 0: not known */
 	__u32 udp_len;	/* of the packet that this is known from */
+	__u64 known_until_ns;
 };
 
 static __always_inline struct weir_poll *current_poll(void)
@@ -48,11 +49,13 @@ queue_read(const struct sock *sk, struct weir_poll *poll, struct queue *queue)
 	queue->limit = kernel_read(sk, sk_rcvbuf);
 	queue->truesize = 0;
 	queue->udp_len = 0;
+	queue->known_until_ns = 0;
 	queue->slot = slot;
 	if (!slot)
 		return;
 	/* Nothing refused, or too long ago: let the kernel decide. */
-	if (poll_clock(poll) > slot->learned_ns + TRUESIZE_BELIEVED_NS)
+	queue->known_until_ns = slot->learned_ns + TRUESIZE_BELIEVED_NS;
+	if (poll_clock(poll) > queue->known_until_ns)
 		return;
 	queue->truesize = *(volatile __u32 *)&slot->truesize;
 	queue->udp_len = *(volatile __u32 *)&slot->udp_len;

@@ -12,6 +12,7 @@
 #include "packet.h"
 #include "parse.h"
 #include "queue.h"
+#include "udp_alone.h"
 
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
@@ -63,15 +64,25 @@ static __always_inline void count_channel(struct weir_memory *memory,
 		counter_add(&memory->seen[WEIR_VERDICT_PASS], seen);
 }
 
-/* Is what is remembered in this place this packet's, and fresh? */
-static __always_inline bool memory_answers(const struct weir_memory *memory,
+/*
+ * Is what is remembered in this place this packet's, and fresh? A queue that
+ * was full in an earlier poll is looked at again here: in a flood of many, that
+ * is all that happens.
+ */
+static __always_inline bool memory_answers(struct weir_memory *memory,
 					   const struct flow *flow,
 					   enum weir_target target,
-					   const struct weir_poll *poll)
+					   struct weir_poll *poll)
 {
-	return memory_is_fresh(memory, poll) &&
-	       memory_is_of(memory, flow, target) &&
-	       memory_has_peer(memory, flow);
+	if (!memory_is_of(memory, flow, target))
+		return false;
+	if (memory_is_fresh(memory, poll))
+		return memory_has_peer(memory, flow);
+	if (!udp_is_still_full(memory, poll_clock(poll)))
+		return false;
+	memory->poll = poll->number;
+	memory->left = WEIR_REMEMBERED;
+	return true;
 }
 
 static __always_inline __u32 memory_use(struct weir_memory *memory,

@@ -7,69 +7,7 @@
 #include "finding.h"
 #include "lookup.h"
 #include "reuseport.h"
-#include "udp_table.h"
-#include "udp_tag.h"
-
-/* net->bpf.run_array[]: programs that redirect lookups (BPF_SK_LOOKUP). */
-#define NETNS_BPF_SK_LOOKUP 1
-
-/* Does a program choose the socket (BPF_SK_LOOKUP)? */
-static __always_inline bool udp_lookup_is_steered(__u64 net)
-{
-	const struct net *netns = kernel_cast(net, struct net);
-
-	return kernel_pointer(netns, bpf.run_array[NETNS_BPF_SK_LOOKUP]);
-}
-
-/*
- * Is this the only socket that a packet to this address and port can reach?
- * Then what is found is of use for the next one; and if it is the only one in
- * its bucket, it can be seen without a lookup whether it still is.
- */
-__noinline bool udp_is_alone(__u64 address, const struct flow *flow,
-			     struct finding *finding)
-{
-	const struct sock *sk = kernel_cast(address, struct sock);
-	__u64 net = kernel_address(sk, __sk_common.skc_net.net), bucket;
-	struct workspace *workspace = get_workspace();
-	struct survey *survey;
-
-	if (DEFECT(PORT_SHARED_IGNORED))
-		return true;
-	if (!flow || !finding || !workspace || udp_lookup_is_steered(net))
-		return false;
-	bucket = udp_bucket(sk, net, bpf_ntohs(flow->port_be));
-	if (udp_bucket_holds(bucket, address)) {
-		finding->sock = address;
-		finding->bucket = bucket;
-		finding->sock_tag = udp_socket_tag(sk);
-		return true;
-	}
-	survey = survey_begin(workspace, flow, net);
-	survey_bucket(survey, bucket);
-	return survey->sockets == 1 && !survey->uncertain;
-}
-
-/*
- * The same, of a socket that was alone in its bucket when it was last looked
- * for: as long as it is, nobody else can have bound or connected to its port.
- * The bucket is read before the socket, which may have been freed.
- */
-__noinline bool udp_is_still_alone(const struct weir_memory *memory)
-{
-	const struct sock *sk;
-
-	if (!memory || !memory->sock || memory->connected ||
-	    memory->generation != interface.generation ||
-	    !(udp_bucket_holds(memory->bucket, memory->sock) ||
-	      DEFECT(ALONE_FOREVER)))
-		return false;
-	sk = kernel_cast(memory->sock, struct sock);
-	return (udp_socket_tag(sk) == memory->sock_tag ||
-		DEFECT(PLACE_IS_ENOUGH)) &&
-	       !udp_lookup_is_steered(
-		       kernel_pointer(sk, __sk_common.skc_net.net));
-}
+#include "udp_alone.h"
 
 /*
  * This packet takes its place in the queue before it gets there. Not so the
@@ -106,6 +44,8 @@ static __always_inline void udp_socket(const struct sock *sk,
 		in_flight = 0;
 	room = queue_room(&queue, in_flight);
 	finding->udp_len = queue.udp_len;
+	finding->truesize = queue.truesize;
+	finding->known_until_ns = queue.known_until_ns;
 	finding->reason = room ? WEIR_REASON_UDP_ROOM : WEIR_REASON_UDP_FULL;
 	/* A connected socket is given its peer's packets only. */
 	finding->connected = kernel_read(sk, __sk_common.skc_dport) != 0;
@@ -157,7 +97,8 @@ __noinline int udp_judge_group(__u64 address, const struct flow *flow,
 	if (!flow || !finding || !workspace)
 		return 0;
 	net = kernel_address(sk, __sk_common.skc_net.net);
-	survey = survey_begin(workspace, flow, net);
+	survey = survey_begin(workspace, flow->destination, flow->family,
+			      flow->port_be, net);
 	survey->any_address = true;
 	survey->udp_len = flow->udp_len;
 	survey_bucket(survey, udp_bucket(sk, net, survey->port));
@@ -193,7 +134,9 @@ static __noinline __u64 udp_find(void *ctx, const struct flow *flow)
 
 /* One receiver, or many. */
 static __always_inline void udp_look(void *ctx, const struct flow *flow,
-				     bool group, struct finding *finding)
+				     bool group,
+				     const struct weir_memory *memory,
+				     struct finding *finding)
 {
 	__u64 address = udp_find(ctx, flow);
 
@@ -204,7 +147,7 @@ static __always_inline void udp_look(void *ctx, const struct flow *flow,
 	} else if (group) {
 		udp_judge_group(address, flow, finding);
 	} else {
-		if (!udp_is_alone(address, flow, finding))
+		if (!udp_is_alone(address, memory, finding))
 			finding->remember = 0;
 		udp_judge(address, flow, finding);
 	}

@@ -73,20 +73,25 @@ static __always_inline bool survey_address(const struct survey *survey,
 		words[3] == survey->destination[3]);
 }
 
-static __always_inline struct survey *
-survey_begin(struct workspace *workspace, const struct flow *flow, __u64 net)
+static __always_inline struct survey *survey_begin(struct workspace *workspace,
+						   const __u32 *destination,
+						   __u32 family, __be16 port_be,
+						   __u64 net)
 {
 	struct survey *survey = &workspace->survey;
 
 	__builtin_memset(survey, 0, sizeof(*survey));
 	survey->net = net;
-	survey->family = flow->family;
-	survey->port = bpf_ntohs(flow->port_be);
-	copy_address(survey->destination, flow->destination);
+	survey->family = family;
+	survey->port = bpf_ntohs(port_be);
+	copy_address(survey->destination, destination);
 	return survey;
 }
 
-/* A global function, like socket_is_full(). */
+/*
+ * Could this one be given the packet? A global function, like
+ * socket_is_full().
+ */
 __noinline int survey_socket(struct survey *survey, __u64 address)
 {
 	const struct sock *sk = kernel_cast(address, struct sock);
@@ -98,11 +103,10 @@ __noinline int survey_socket(struct survey *survey, __u64 address)
 	    !survey_address(survey, common))
 		return 0;
 	survey->sockets++;
+	survey->last = address;
 	if (kernel_read(up, encap_type))
 		survey->uncertain = true;
-	if (survey->udp_len && socket_is_full(address, survey->udp_len))
-		survey->full++;
-	return 0;
+	return 1;
 }
 
 /*
@@ -122,7 +126,9 @@ static __always_inline void survey_bucket(struct survey *survey, __u64 bucket)
 		__u64 offset = bpf_core_field_offset(struct sock,
 						     __sk_common.skc_node);
 
-		survey_socket(survey, node - offset);
+		if (survey_socket(survey, node - offset) && survey->udp_len &&
+		    socket_is_full(node - offset, survey->udp_len))
+			survey->full++;
 		node = kernel_address(link, next);
 	}
 	if (node)

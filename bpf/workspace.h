@@ -17,8 +17,11 @@ struct finding {
 	__u32 egress_ifindex;
 	__u32 connected; /* and then only for this packet's peer */
 	__u32 sock_tag;
-	__u64 sock; /* this and the above as struct weir_memory says */
+	__u64 sock; /* these as struct weir_memory says */
 	__u64 bucket;
+	__u64 known_until_ns;
+	__u32 truesize;
+	__u32 pad;
 };
 
 struct survey {
@@ -34,6 +37,7 @@ struct survey {
 	__u8 uncertain;
 	__u16 sockets; /* that could be given the packet */
 	__u16 full;    /* those of them whose queue is full */
+	__u64 last;    /* the last of them */
 };
 
 struct workspace {
