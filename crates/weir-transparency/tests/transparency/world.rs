@@ -392,8 +392,9 @@ fn answer(frame: &[u8]) -> Option<Vec<u8>> {
             Some([b"tcp ", ports, &[flags], frame.get(data..)?].concat())
         }
         frame::UDP => Some([b"udp ", frame.get(at..)?].concat()),
-        // Neighbours that do not answer are given up by the clock.
-        frame::ICMP if frame.get(at..at + 2)? == [3, 1] => None,
+        // Neighbours that do not answer are given up by the clock; that there is no route is told so
+        // often in a second (ip_error()).
+        frame::ICMP if matches!(frame.get(at..at + 2)?, [3, 0 | 1]) => None,
         58 if frame.get(at..at + 2)? == [1, 3] => None,
         frame::ICMP => Some([b"icmp ", frame.get(at..)?].concat()),
         // Errors and echo replies, not neighbour discovery.
