@@ -167,9 +167,10 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 	})
 
 /*
- * The address of the kernel's struct sock behind what a lookup helper returned.
- * The verifier allows no arithmetic on that pointer (before 6.2) and none
- * across global functions; read back from the stack it is a number.
+ * The address of a kernel object, such as the struct sock behind what a lookup
+ * helper returned. The verifier allows no arithmetic on that pointer
+ * (before 6.2) and none across global functions; read back from the stack it is
+ * a number.
  */
 static __always_inline __u64 kernel_address_of(const void *bpf_sock)
 {

@@ -18,10 +18,10 @@
 #define TRUESIZE_BELIEVED_NS 10000000ULL
 
 /*
- * Direct-mapped by the socket's addresses and ports. Two sockets that share a
+ * Direct-mapped by the kernel's struct sock. Two sockets that share a
  * slot evict each other, and what is then forgotten (a truesize, packets in
  * flight) makes the gate admit packets that the kernel drops. The seed keeps
- * others from choosing ports that share a slot with a socket of their liking.
+ * others from guessing who shares a slot with whom.
  */
 const volatile __u64 hash_seed;
 
@@ -39,22 +39,12 @@ struct {
 	__type(value, struct weir_poll);
 } napi_polls SEC(".maps");
 
-/*
- * The hash is over fields, not over the pointer: the verifier allows a kernel
- * pointer to be compared, not to be computed with.
- */
+/* By the socket's own address: the members of a group share theirs. */
 static __always_inline struct weir_queue_slot *queue_slot(const struct sock *sk)
 {
-	const struct sock_common *common = &sk->__sk_common;
-	__u64 hash;
+	__u64 hash = hash_seed ^ kernel_address_of(sk);
 	__u32 key;
 
-	hash = hash_seed ^ kernel_read(common, skc_addrpair) ^
-	       kernel_read(common, skc_portpair);
-	hash ^= (__u64)kernel_read(common, skc_v6_daddr.in6_u.u6_addr32[3])
-		<< 32;
-	hash ^= (__u64)kernel_read(common, skc_v6_rcv_saddr.in6_u.u6_addr32[3])
-		<< 16;
 	/* The finalizer of MurmurHash3 (Appleby). */
 	hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdULL;
 	hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53ULL;
