@@ -236,7 +236,11 @@ struct weir_queue_slot {
 	__u32 charged_seen;
 	/* Packets admitted in this poll that have not been charged yet. */
 	__u32 in_flight;
-	__u64 pad[3];
+	/* The NAPI poll in which the kernel was asked again; 0: not yet. */
+	__u64 asked_poll;
+	__u32 asked_looks; /* since then */
+	__u32 pad32;
+	__u64 pad;
 };
 
 /* Per CPU: the NAPI poll that is running. */

@@ -79,8 +79,10 @@ static __always_inline void learn(const struct sock *sk, struct refused refused)
 	}
 	slot->truesize = refused.truesize;
 	slot->udp_len = refused.udp_len;
-	if (now > slot->learned_ns + TRUESIZE_BELIEVED_NS)
+	if (now > slot->learned_ns + TRUESIZE_BELIEVED_NS) {
 		slot->learned_ns = now;
+		slot->asked_poll = 0;
+	}
 }
 
 /*

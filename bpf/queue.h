@@ -5,6 +5,7 @@
 
 #include "compat.h"
 #include "defect.h"
+#include "queue_ask.h"
 #include "queue_map.h"
 #include <stdbool.h>
 
@@ -21,6 +22,7 @@ struct queue {
 	__u32 truesize; /* bytes charged for a packet; 0: not known */
 	__u32 udp_len;	/* of the packet that this is known from */
 	__u64 known_until_ns;
+	bool asks; /* the packet is to ask the kernel for the charge */
 };
 
 static __always_inline struct weir_poll *current_poll(void)
@@ -50,13 +52,19 @@ queue_read(const struct sock *sk, struct weir_poll *poll, struct queue *queue)
 	queue->truesize = 0;
 	queue->udp_len = 0;
 	queue->known_until_ns = 0;
+	queue->asks = false;
 	queue->slot = slot;
 	if (!slot)
 		return;
 	/* Nothing refused, or too long ago: let the kernel decide. */
 	queue->known_until_ns = slot->learned_ns + TRUESIZE_BELIEVED_NS;
-	if (poll_clock(poll) > queue->known_until_ns)
+	if (*(volatile __u64 *)&slot->sock != (__u64)sk)
 		return;
+	if (poll_clock(poll) > queue->known_until_ns) {
+		queue->asks = queue_asks(slot, poll);
+		if (queue->asks)
+			return;
+	}
 	queue->truesize = *(volatile __u32 *)&slot->truesize;
 	queue->udp_len = *(volatile __u32 *)&slot->udp_len;
 	/* Read last: the charge is this socket's, not an evictor's. */
@@ -80,8 +88,7 @@ static __always_inline __u32 queue_in_flight(const struct queue *queue,
 
 	if (!slot || !queue->truesize)
 		return 0;
-	/* Distinct over CPUs: none mistakes another's packets for its own. */
-	poll_id = poll->number << 16 | bpf_get_smp_processor_id();
+	poll_id = queue_poll_id(poll);
 	in_flight = slot->in_flight;
 	seen = slot->charged_seen;
 	if (slot->poll != poll_id || queue->charged < seen) {
@@ -129,6 +136,14 @@ static __always_inline __u32 queue_room(const struct queue *queue,
 	if (charged + queue->truesize > limit)
 		return 0;
 	return (limit - charged) / queue->truesize;
+}
+
+/* Has the kernel refused a packet of this socket's, as far as is remembered? */
+static __always_inline bool queue_has_refused(const struct sock *sk)
+{
+	struct weir_queue_slot *slot = queue_slot(sk);
+
+	return slot && *(volatile __u64 *)&slot->sock == (__u64)sk;
 }
 
 /* A packet shorter than the one that was refused may be charged less. */

@@ -51,6 +51,8 @@ static __always_inline void udp_socket(const struct sock *sk,
 	finding->connected = kernel_read(sk, __sk_common.skc_dport) != 0;
 	if (DEFECT(ROOM_RESERVED) && room && room < finding->remember)
 		finding->remember = room;
+	if (queue.asks)
+		finding->remember = 0;
 	if (room && room < QUEUE_ROOM_FOR_ANY_POLL)
 		udp_expect(&queue, flow, finding);
 }
@@ -104,12 +106,15 @@ __noinline int udp_judge_group(__u64 address, const struct flow *flow,
 	survey_bucket(survey, udp_bucket(sk, net, survey->port));
 	if (DEFECT(MULTICAST_FIRST_FULL) && survey->full)
 		survey->full = survey->sockets;
-	finding->remember = WEIR_REMEMBERED;
 	finding->reason = WEIR_REASON_MULTICAST_ROOM;
 	finding->udp_len = flow->udp_len;
+	/* In overload each packet counts. */
+	finding->remember = queue_has_refused(sk) ? 0 : WEIR_REMEMBERED;
 	if (survey->sockets && survey->full == survey->sockets &&
-	    !survey->uncertain)
+	    !survey->uncertain) {
 		finding->reason = WEIR_REASON_MULTICAST_FULL;
+		finding->remember = WEIR_REMEMBERED;
+	}
 	return 0;
 }
 
