@@ -89,6 +89,8 @@ struct weir_interface {
 	__u8 policy_off;  /* 1: count and pass everything */
 	__u8 diverted;	  /* 1: something may take packets elsewhere: pass */
 	__u32 generation; /* counts changes of the addresses */
+	__u32 ifindex;
+	__u32 no_polls; /* 1: its driver has no NAPI: each packet is a poll */
 };
 
 /* Per CPU, indexed by enum weir_reason. */
@@ -132,9 +134,9 @@ enum weir_target {
 
 /*
  * What one CPU remembers about a destination (address, port), so that the next
- * packets to it cost no lookup. Believed within one NAPI poll only, for at most
- * WEIR_REMEMBERED packets. Three cache lines;
- * the first two serve a packet that is remembered.
+ * packets to it cost no lookup. It answers within one NAPI poll only, for at
+ * most WEIR_REMEMBERED packets. Three cache lines; the first two serve a packet
+ * that is remembered.
  */
 struct weir_memory {
 	__u32 address[4]; /* network order; IPv4: the first word */
@@ -239,8 +241,10 @@ struct weir_queue_slot {
 	/* The NAPI poll in which the kernel was asked again; 0: not yet. */
 	__u64 asked_poll;
 	__u32 asked_looks; /* since then */
-	__u32 pad32;
-	__u64 pad;
+	__u32 ifindex;	 /* where it came in: drivers differ in what they charge
+			  */
+	__u32 condensed; /* what is taken may be charged less: skb_condense() */
+	__u32 pad;
 };
 
 /* Per CPU: the NAPI poll that is running. */

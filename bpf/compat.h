@@ -108,6 +108,7 @@ struct sock {
 
 struct udp_sock {
 	__u8 encap_type;
+	void *udp_prod_queue; /* since 6.18 */
 };
 
 struct sk_buff {
@@ -115,7 +116,19 @@ struct sk_buff {
 	unsigned char *head;
 	unsigned int end;	/* an offset from head, on 64-bit kernels */
 	__u16 transport_header; /* likewise */
+	__u16 network_header;
+	int skb_iif;
+	unsigned int data_len;
+	char cb[48];
 	__be16 protocol;
+};
+
+struct inet_skb_parm {
+	__u16 flags;
+};
+
+struct inet6_skb_parm {
+	__u16 flags;
 };
 
 struct skb_shared_info {

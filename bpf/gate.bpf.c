@@ -32,9 +32,20 @@ static __noinline __u32 examine(struct packet *packet)
 	return reason;
 }
 
+/* Where no NAPI poll ever ends, nothing of one packet holds for the next. */
+static __always_inline void end_poll(void)
+{
+	struct weir_poll *poll = current_poll();
+
+	if (poll)
+		poll->number++;
+}
+
 /* What is decided before any packet is looked at; else WEIR_REASON_COUNT. */
 static __always_inline __u32 standing_reason(void)
 {
+	if (interface.no_polls)
+		end_poll();
 	if (interface.policy_off)
 		return WEIR_REASON_POLICY_OFF;
 	if (interface.diverted && !DEFECT(DIVERTED_IGNORED))

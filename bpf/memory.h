@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What this CPU has found out about a destination within this NAPI poll, so
- * that a flood to it costs one socket lookup in WEIR_REMEMBERED packets.
+ * What this CPU has found out about a destination, so that a flood to it costs
+ * one look in WEIR_REMEMBERED packets.
  *
- * A memory never outlives the poll in which it was made: the packets of one
- * poll (64 of them at most, by the drivers' weight) are taken from the ring in
- * one go, with softirqs off, so nothing can be told apart that happens between
- * them but what another CPU does meanwhile; and every WEIR_REMEMBERED packets
- * the socket is looked at again.
+ * What was found answers only within the NAPI poll in which it was: the packets
+ * of one poll (64 of them at most, by the drivers' weight) are taken from the
+ * ring in one go, with softirqs off, so nothing can be told apart that happens
+ * between them but what another CPU does meanwhile; and every WEIR_REMEMBERED
+ * packets the socket is looked at again. In later polls it only says where to
+ * look (udp_alone.h).
  */
 #ifndef WEIR_MEMORY_H
 #define WEIR_MEMORY_H

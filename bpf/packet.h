@@ -18,12 +18,19 @@ struct packet {
 	__u32 pad;
 };
 
-/* Queues are charged packet by packet. */
+/*
+ * Queues are charged packet by packet; the last may be shorter than the rest,
+ * and fit where they do not.
+ */
 static __always_inline void flow_of_one(struct flow *flow,
 					const struct packet *packet)
 {
-	if (packet->gso_size && flow->udp_len)
-		flow->udp_len = packet->gso_size + sizeof(struct udphdr);
+	__u32 last;
+
+	if (!packet->gso_size || flow->udp_len <= sizeof(struct udphdr))
+		return;
+	last = (flow->udp_len - sizeof(struct udphdr)) % packet->gso_size;
+	flow->udp_len = (last ?: packet->gso_size) + sizeof(struct udphdr);
 }
 
 #endif /* WEIR_PACKET_H */

@@ -4,9 +4,9 @@
  * where one NAPI poll ends and the next begins.
  *
  * Truesize is not known at the gate, and guessing it low means never
- * discarding. So the kernel teaches it: each late drop tells what was charged
- * for a packet that did not fit. Nothing here runs for a packet that is
- * delivered.
+ * discarding. So the kernel teaches it: each late drop tells what would have
+ * been charged for a packet that did not fit. Nothing here runs for a packet
+ * that is delivered.
  *
  * Before kernel 6.10 the tracepoint of a refused packet does not show the
  * packet. There, user space loads the second pair of programs in place of the
@@ -19,6 +19,11 @@
 #include <linux/if_ether.h>
 #include <linux/udp.h>
 
+#define IPV4_TOTAL_LEN_AT 2
+#define IPV6_PAYLOAD_LEN_AT 4
+#define IPV6_HEADER_LEN 40
+#define IPSKB_FRAG_COMPLETE 8 /* include/net/ip.h */
+#define IP6SKB_FRAGMENTED 16  /* include/linux/ipv6.h */
 #define ENOMEM 12 /* over the socket's own limit; ENOBUFS is the host's */
 
 enum skb_drop_reason {
@@ -29,6 +34,8 @@ enum skb_drop_reason {
 struct refused {
 	__u32 truesize; /* bytes; 0: nothing is known */
 	__u32 udp_len;
+	__u32 ifindex;
+	__u32 condensed; /* as in struct weir_queue_slot */
 };
 
 /* The packet that the kernel is freeing because it did not fit. */
@@ -39,50 +46,91 @@ struct {
 	__type(value, struct refused);
 } freed_refused SEC(".maps");
 
-/* One packet's charge and length. GRO may have merged several into the skb. */
+/* The UDP length that the IP header leaves; the kernel cuts off the rest. */
+static __always_inline __u32 ip_payload_len(const struct sk_buff *skb)
+{
+	const void *ip = skb->head + skb->network_header;
+	__u32 before = skb->transport_header - skb->network_header;
+	__be16 len_be = 0;
+
+	if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		bpf_probe_read_kernel(&len_be, sizeof(len_be),
+				      ip + IPV6_PAYLOAD_LEN_AT);
+		return bpf_ntohs(len_be) + IPV6_HEADER_LEN - before;
+	}
+	bpf_probe_read_kernel(&len_be, sizeof(len_be), ip + IPV4_TOTAL_LEN_AT);
+	return bpf_ntohs(len_be) - before;
+}
+
+/* It is charged the sum of its fragments: no other packet is. */
+static __always_inline bool is_reassembled(const struct sk_buff *skb)
+{
+	const struct inet6_skb_parm *parm6 = (const void *)skb->cb;
+	const struct inet_skb_parm *parm4 = (const void *)skb->cb;
+
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		return BPF_CORE_READ(parm6, flags) & IP6SKB_FRAGMENTED;
+	return BPF_CORE_READ(parm4, flags) & IPSKB_FRAG_COMPLETE;
+}
+
+/*
+ * One packet's charge and length. GRO may have merged several into the skb.
+ * Nothing is known from a packet that carries more than its UDP header says:
+ * its charge is not that of its length.
+ */
 static __always_inline struct refused one_packet(const struct sk_buff *skb)
 {
 	struct skb_shared_info *shared = (void *)(skb->head + skb->end);
 	struct udphdr *udp = (void *)(skb->head + skb->transport_header);
 	__u32 packets = BPF_CORE_READ(shared, gso_segs);
+	struct refused refused = {
+		.truesize = skb->truesize,
+		.ifindex = skb->skb_iif,
+		.condensed = skb->data_len != 0,
+	};
 	__be16 len_be = 0;
 
-	if (packets > 1)
-		return (struct refused){
-			.truesize = skb->truesize / packets,
-			.udp_len =
-				BPF_CORE_READ(shared, gso_size) + sizeof(*udp),
-		};
+	if (packets > 1) {
+		refused.truesize /= packets;
+		refused.udp_len =
+			BPF_CORE_READ(shared, gso_size) + sizeof(*udp);
+		return refused;
+	}
 	bpf_probe_read_kernel(&len_be, sizeof(len_be), &udp->len);
-	return (struct refused){
-		.truesize = skb->truesize,
-		.udp_len = bpf_ntohs(len_be),
-	};
+	refused.udp_len = bpf_ntohs(len_be);
+	if (refused.udp_len != ip_payload_len(skb) || is_reassembled(skb))
+		refused.truesize = 0;
+	return refused;
 }
 
+/* The owner is written last and taken away first: see queue_read(). */
 static __always_inline void learn(const struct sock *sk, struct refused refused)
 {
 	struct weir_queue_slot *slot = queue_slot(sk);
 	__u64 now = bpf_ktime_get_ns();
+	bool known;
 
-	if (!slot)
+	if (!slot || !refused.truesize)
 		return;
-	if (slot->sock == (__u64)sk &&
-	    now <= slot->learned_ns + TRUESIZE_BELIEVED_NS &&
+	known = slot->sock == (__u64)sk && slot->ifindex == refused.ifindex;
+	if (known && now <= slot->learned_ns + TRUESIZE_BELIEVED_NS &&
 	    refused.truesize >= slot->truesize)
 		return;
-	if (slot->sock != (__u64)sk) {
+	*(volatile __u64 *)&slot->sock = 0;
+	if (!known) {
 		slot->poll = 0;
 		slot->in_flight = 0;
 		slot->learned_ns = 0;
-		slot->sock = (__u64)sk;
 	}
-	slot->truesize = refused.truesize;
-	slot->udp_len = refused.udp_len;
 	if (now > slot->learned_ns + TRUESIZE_BELIEVED_NS) {
-		slot->learned_ns = now;
-		slot->asked_poll = 0;
+		*(volatile __u64 *)&slot->learned_ns = now;
+		*(volatile __u64 *)&slot->asked_poll = 0;
 	}
+	*(volatile __u32 *)&slot->truesize = refused.truesize;
+	*(volatile __u32 *)&slot->udp_len = refused.udp_len;
+	*(volatile __u32 *)&slot->ifindex = refused.ifindex;
+	*(volatile __u32 *)&slot->condensed = refused.condensed;
+	*(volatile __u64 *)&slot->sock = (__u64)sk;
 }
 
 /*

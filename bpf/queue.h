@@ -3,6 +3,7 @@
 #ifndef WEIR_QUEUE_H
 #define WEIR_QUEUE_H
 
+#include "address.h"
 #include "compat.h"
 #include "defect.h"
 #include "queue_ask.h"
@@ -23,6 +24,7 @@ struct queue {
 	__u32 udp_len;	/* of the packet that this is known from */
 	__u64 known_until_ns;
 	bool asks; /* the packet is to ask the kernel for the charge */
+	bool takes_one_more;
 };
 
 static __always_inline struct weir_poll *current_poll(void)
@@ -42,6 +44,15 @@ static __always_inline __u64 poll_clock(struct weir_poll *poll)
 	return poll->now_ns;
 }
 
+/*
+ * Before 6.18 a packet is refused only if the queue is over its limit already,
+ * whatever its own charge is.
+ */
+static __always_inline bool queue_takes_one_more(void)
+{
+	return !bpf_core_field_exists(struct udp_sock, udp_prod_queue);
+}
+
 static __always_inline void
 queue_read(const struct sock *sk, struct weir_poll *poll, struct queue *queue)
 {
@@ -53,12 +64,16 @@ queue_read(const struct sock *sk, struct weir_poll *poll, struct queue *queue)
 	queue->udp_len = 0;
 	queue->known_until_ns = 0;
 	queue->asks = false;
+	queue->takes_one_more = queue_takes_one_more();
 	queue->slot = slot;
 	if (!slot)
 		return;
 	/* Nothing refused, or too long ago: let the kernel decide. */
 	queue->known_until_ns = slot->learned_ns + TRUESIZE_BELIEVED_NS;
-	if (*(volatile __u64 *)&slot->sock != (__u64)sk)
+	if (*(volatile __u64 *)&slot->sock != (__u64)sk ||
+	    slot->ifindex != interface.ifindex)
+		return;
+	if (poll_clock(poll) > queue->known_until_ns + TRUESIZE_BELIEVED_NS)
 		return;
 	if (poll_clock(poll) > queue->known_until_ns) {
 		queue->asks = queue_asks(slot, poll);
@@ -96,6 +111,12 @@ static __always_inline __u32 queue_in_flight(const struct queue *queue,
 		slot->charged_seen = queue->charged;
 		return slot->in_flight = 0;
 	}
+	/* What has arrived may have been charged less: then it cannot be told
+	 * how many they were. */
+	if (slot->condensed && queue->charged != seen) {
+		slot->charged_seen = queue->charged;
+		return slot->in_flight = 0;
+	}
 	arrived = (queue->charged - seen) / queue->truesize;
 	if (arrived > in_flight)
 		arrived = in_flight;
@@ -115,9 +136,10 @@ static __always_inline void queue_expect(const struct queue *queue,
 }
 
 /*
- * The kernel's own test, __udp_enqueue_schedule_skb(): a packet is refused when
- * its charge does not fit and the queue is not empty. in_flight packets have
- * been admitted and are not charged yet.
+ * The kernel's own test, __udp_enqueue_schedule_skb(). Since 6.18 a packet is
+ * refused when its charge does not fit and the queue is not empty; before, when
+ * what is there already is over the limit. in_flight packets have been admitted
+ * and are not charged yet.
  */
 static __always_inline __u32 queue_room(const struct queue *queue,
 					__u32 in_flight)
@@ -131,6 +153,10 @@ static __always_inline __u32 queue_room(const struct queue *queue,
 		return QUEUE_ROOM_UNKNOWN;
 	if (DEFECT(QUEUE_HALVED))
 		limit /= 2;
+	if (queue->takes_one_more)
+		return charged > limit
+			       ? 0
+			       : (limit - charged) / queue->truesize + 1;
 	if (!charged && !DEFECT(EMPTY_QUEUE_FULL))
 		return queue->truesize > limit ? 1 : limit / queue->truesize;
 	if (charged + queue->truesize > limit)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The short way: a packet whose destination was looked at in this NAPI poll.
+ * The short way: a packet whose destination was looked at in this NAPI poll, or
+ * whose queue was full and still is.
  * Nothing here calls a function that takes the flow's address, so that the flow
  * stays in registers.
  */

@@ -106,8 +106,11 @@ __noinline bool udp_is_still_full(const struct weir_memory *memory,
 	sk = kernel_cast(memory->sock, struct sock);
 	up = kernel_cast(memory->sock, struct udp_sock);
 	charged = kernel_read(sk, sk_backlog.rmem_alloc.counter);
-	return charged && !kernel_read(up, encap_type) &&
-	       charged + memory->truesize > (__u32)kernel_read(sk, sk_rcvbuf);
+	if (!charged || kernel_read(up, encap_type))
+		return false;
+	if (!queue_takes_one_more())
+		charged += memory->truesize;
+	return charged > (__u32)kernel_read(sk, sk_rcvbuf);
 }
 
 #endif /* WEIR_UDP_ALONE_H */

@@ -18,6 +18,7 @@ use crate::error::{Error, LOAD_REMEDY, Result};
 pub use crate::probe::QueueProbe;
 use crate::programs;
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
+use crate::sys::ethtool;
 use crate::sys::link::Links;
 use crate::units::{IfIndex, MacAddr};
 use crate::verdict::Verdict;
@@ -98,6 +99,13 @@ impl Gate {
         Ok(Self { skel, attachment: None, addresses: BTreeMap::new() })
     }
 
+    /// Tells the gate which interface it stands for in test runs; one that is attached knows.
+    pub fn stand_for(&mut self, ifindex: IfIndex) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.interface.ifindex = ifindex.0;
+        }
+    }
+
     /// Tells the gate its interface's own MAC address and whether to discard at all. Takes effect
     /// with the next packet.
     pub fn configure(&mut self, mac: MacAddr, policy: Policy) {
@@ -140,28 +148,37 @@ impl Gate {
                 *kept += 1;
             }
         }
-        for gone in self.addresses.keys().filter(|ip| !wanted.contains_key(ip)) {
-            let deleted = match gone {
-                IpAddr::V4(v4) => self.skel.maps.local_ipv4.delete(&v4.octets()),
-                IpAddr::V6(v6) => self.skel.maps.local_ipv6.delete(&v6.octets()),
-            };
-            deleted.map_err(|source| address_failed(*gone, source))?;
+        let done = self.replace_addresses(&wanted);
+        // Also of what was done in part: what was remembered of the old ones is void.
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.interface.generation = bss.interface.generation.wrapping_add(1);
         }
-        for (ip, kind) in &wanted {
+        done
+    }
+
+    /// Keeps account of each step, so that a failed one can be tried again.
+    fn replace_addresses(&mut self, wanted: &BTreeMap<IpAddr, u32>) -> Result<()> {
+        let (ipv4, ipv6) = (&self.skel.maps.local_ipv4, &self.skel.maps.local_ipv6);
+        let gone: Vec<IpAddr> =
+            self.addresses.keys().filter(|ip| !wanted.contains_key(ip)).copied().collect();
+        for ip in gone {
+            let deleted = match ip {
+                IpAddr::V4(v4) => ipv4.delete(&v4.octets()),
+                IpAddr::V6(v6) => ipv6.delete(&v6.octets()),
+            };
+            deleted.map_err(|source| address_failed(ip, source))?;
+            self.addresses.remove(&ip);
+        }
+        for (ip, kind) in wanted {
             if self.addresses.get(ip) == Some(kind) {
                 continue;
             }
-            let (ipv4, ipv6) = (&self.skel.maps.local_ipv4, &self.skel.maps.local_ipv6);
             let added = match ip {
                 IpAddr::V4(v4) => ipv4.update(&v4.octets(), &kind.to_ne_bytes(), MapFlags::ANY),
                 IpAddr::V6(v6) => ipv6.update(&v6.octets(), &kind.to_ne_bytes(), MapFlags::ANY),
             };
             added.map_err(|source| address_failed(*ip, source))?;
-        }
-        self.addresses = wanted;
-        // Last: what was remembered of the old ones is void once the new ones are there.
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.interface.generation = bss.interface.generation.wrapping_add(1);
+            self.addresses.insert(*ip, *kind);
         }
         Ok(())
     }
@@ -177,9 +194,19 @@ impl Gate {
             let record = self.filter_record(ifindex)?;
             return self.attach_filter(ifindex, ifname, record);
         }
+        self.set_interface(ifindex, ifname);
         let program = if mode.is_xdp() { &self.skel.progs.gate } else { &self.skel.progs.gate_tc };
         self.attachment = Some(attach::by_link(program.as_fd(), ifindex, ifname, mode)?);
         Ok(())
+    }
+
+    /// Tells the gate where it is. A driver without NAPI has no polls that the probe could see end.
+    fn set_interface(&mut self, ifindex: IfIndex, ifname: &str) {
+        let no_polls = ethtool::driver(ifname).is_ok_and(|driver| driver == "tun");
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.interface.ifindex = ifindex.0;
+            bss.interface.no_polls = u32::from(no_polls);
+        }
     }
 
     /// What [`Gate::attach_filter`] would leave behind if this process were killed; to be written down
@@ -211,6 +238,7 @@ impl Gate {
         ifname: &str,
         record: FilterRecord,
     ) -> Result<()> {
+        self.set_interface(ifindex, ifname);
         let program = self.skel.progs.gate_tc.as_fd();
         let filter = Filter::attach(program, ifindex, ifname, record)?;
         self.attachment = Some(Attachment::Filter { _filter: filter });

@@ -54,8 +54,8 @@ fn a_tcp_stream_is_counted_packet_by_packet() {
         let seen = gate.counters().unwrap().verdict(Verdict::Pass);
         assert!(seen.packets >= STREAM_BYTES / SEGMENT_BYTES, "{seen:?}");
         let once = STREAM_BYTES + HEADER_BYTES * seen.packets + SYN_EXTRA_BYTES;
-        // A tail that was not acknowledged in time, on a busy machine, is sent again.
-        assert!((once..once + 4 * SEGMENT_BYTES).contains(&seen.bytes), "{seen:?}, {once} bytes");
+        // On a busy machine a backlog overflows, and some of it is sent again.
+        assert!((once..once + STREAM_BYTES / 10).contains(&seen.bytes), "{seen:?}, {once} bytes");
         // Otherwise nothing was tested.
         assert!(merged < seen.packets / 2, "{merged} skbs for {} packets", seen.packets);
     }

@@ -69,6 +69,7 @@ fn explain(args: &ExplainArgs) -> std::result::Result<(), Failure> {
     let probe = QueueProbe::load()?;
     let mut gate = Gate::load_explaining(&probe)?;
     gate.configure(target.mac, Policy::On);
+    gate.stand_for(target.ifindex);
     let (own, broadcast) = (links.addresses(target.ifindex)?, links.broadcasts(target.ifindex)?);
     gate.set_addresses(&own, &broadcast)?;
     stay_on_one_cpu()?;
