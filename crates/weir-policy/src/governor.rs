@@ -1,0 +1,320 @@
+//! The control law for one NAPI thread: how much of its CPU network input may use, and when.
+//!
+//! What moves the weight is cost, not fullness. Three kinds of time are told apart on the thread's CPU:
+//!
+//! - **wasted**: input ran for packets that were discarded. Somebody's queue is full, so what its
+//!   consumer lacks is CPU, and input is to yield it.
+//! - **stalled**: input waits while a stranger (a process that consumes none of its packets) runs and
+//!   every consumer sleeps, its queue empty, or has waited for longer than the timeout. The network
+//!   starves, and input is to have more.
+//! - **taken**: input ran while a stranger wanted the CPU. This, or the waste, over input's share
+//!   makes it yield whatever else is true.
+//!
+//! The sources are Mogul & Ramakrishnan, *Eliminating Receive Livelock*, sections 6.6 (feedback, with
+//! a timeout) and 7 (the user's share), and Druschel & Banga, *Lazy Receiver Processing*, section 2.2
+//! (traffic separation).
+
+use crate::settings::{Prefer, Settings};
+use crate::units::{Nanos, Weight};
+
+/// The shortest time between two looks. A look costs some 15 us, and each makes the scheduler choose
+/// again, which is what it is for while a stranger holds the CPU: EEVDF lets a running process keep the
+/// CPU until its slice ends, and looks at that only with the tick (4 ms at 250 Hz).
+pub const LOOK_SOONEST: Nanos = Nanos::from_micros(400);
+/// The time between two looks under load.
+pub const LOOK_USUALLY: Nanos = Nanos::from_millis(2);
+/// How much later the next look is after one that found nobody waiting.
+const LOOK_LATER: Nanos = Nanos::from_micros(100);
+
+/// Input is held if it waits for strangers for more than this share of the time.
+const HELD_FROM: f64 = 0.03;
+
+/// How long a stranger or a flood beside other channels is believed in after it was last seen.
+const REMEMBERED: Nanos = Nanos::from_millis(20);
+
+/// Weight, in nice steps, per millisecond and unit of (wasted - stalled) time.
+const BALANCE_PER_MS: f64 = 4.0;
+/// Weight, in nice steps, per millisecond and unit of share that input is over its own, or under.
+const SHARE_PER_MS: f64 = 4.0;
+/// Discarded packets are a flood if they cost this share of the CPU, or make the ring overflow.
+const FLOOD_FROM: f64 = 0.05;
+/// Where input begins when it is to tell channels apart: heavier than every usual process.
+const SEPARATING_FROM: f64 = -10.0;
+
+/// What happened on a NAPI thread's CPU since the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Observation {
+    /// How long that is.
+    pub elapsed: Nanos,
+    /// CPU time of the thread.
+    pub ran: Nanos,
+    /// Of it, for packets that were discarded.
+    pub wasted: Nanos,
+    /// Of `ran`, while a stranger was runnable on the same CPU.
+    pub taken: Nanos,
+    /// How long the thread was runnable while a stranger ran.
+    pub held: Nanos,
+    /// Of it, with every consumer asleep, or beyond the timeout.
+    pub stalled: Nanos,
+    /// Whether a stranger ran or wanted to.
+    pub strangers: bool,
+    /// Whether as many packets waited in the ring as a small one holds: some may be lost unseen.
+    pub overrun: bool,
+    /// Whether packets of one channel were admitted beside another's that were discarded.
+    pub beside: bool,
+}
+
+/// How long the thread is to run at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Patience {
+    /// As the scheduler has it.
+    #[default]
+    Usual,
+    /// Long turns: what waits has piled up.
+    Patient,
+    /// Short turns, and soon: the ring must not overflow.
+    Prompt,
+}
+
+/// What the governor is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Doing {
+    /// Nobody but consumers wants the CPU: input takes what they leave.
+    #[default]
+    Yielding,
+    /// Input, consumers and strangers share the CPU.
+    Balancing,
+    /// Input takes up to its share, to tell a flood from other channels.
+    Separating,
+}
+
+/// What is to be done until the next look.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Action {
+    /// The thread's weight.
+    pub weight: Weight,
+    /// The length of its turns.
+    pub patience: Patience,
+    /// When to look again; `None`: when there is news.
+    pub look_in: Option<Nanos>,
+    /// Why.
+    pub doing: Doing,
+}
+
+/// The law's state.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Governor {
+    nice: f64,
+    taken: f64,
+    wasted: f64,
+    /// Since a stranger was last seen.
+    alone_for: Nanos,
+    /// Since a flood was last seen beside another channel.
+    apart_for: Nanos,
+    /// Since input last ran or wanted to.
+    quiet_for: Nanos,
+    doing: Doing,
+    look_in: Nanos,
+}
+
+impl Default for Governor {
+    fn default() -> Self {
+        Self {
+            nice: f64::from(Weight::LIGHTEST.nice()),
+            taken: 0.0,
+            wasted: 0.0,
+            alone_for: REMEMBERED,
+            apart_for: REMEMBERED,
+            quiet_for: REMEMBERED,
+            doing: Doing::Yielding,
+            look_in: LOOK_USUALLY,
+        }
+    }
+}
+
+impl Governor {
+    /// What to do after what was seen.
+    #[must_use]
+    pub fn decide(mut self, settings: &Settings, seen: &Observation) -> (Self, Action) {
+        self.remember(settings, seen);
+        let before = self.doing;
+        self.doing = self.what_to_do(settings);
+        self.nice = match self.doing {
+            Doing::Yielding => f64::from(Weight::LIGHTEST.nice()),
+            Doing::Balancing => {
+                // What input was about before says nothing of who is there now.
+                let goes_on = before == self.doing && self.quiet_for < REMEMBERED;
+                let from = if goes_on { self.nice } else { 0.0 };
+                self.balanced(from, settings, seen)
+            }
+            Doing::Separating => {
+                let from = if before == self.doing { self.nice } else { SEPARATING_FROM };
+                self.at_share(from, settings, seen.elapsed)
+            }
+        };
+        self.look_in = next_look(self.look_in, seen);
+        let action = Action {
+            weight: Weight::nearest(self.nice),
+            patience: self.patience(seen),
+            look_in: self.wants_look().then_some(self.look_in),
+            doing: self.doing,
+        };
+        (self, action)
+    }
+
+    /// The share of the CPU that goes to packets that are discarded, averaged over the period.
+    pub const fn wasted(&self) -> f64 {
+        self.wasted
+    }
+
+    /// The share of the CPU that input takes from strangers, averaged over the period.
+    pub const fn taken(&self) -> f64 {
+        self.taken
+    }
+
+    fn remember(&mut self, settings: &Settings, seen: &Observation) {
+        // An exponential average that forgets with the time constant of one period.
+        let kept = (-seen.elapsed.share_of(settings.period)).exp();
+        let average = |old: f64, now: Nanos| kept * old + (1.0 - kept) * now.share_of(seen.elapsed);
+        self.taken = average(self.taken, seen.taken);
+        self.wasted = average(self.wasted, seen.wasted);
+        let since = |before: Nanos, again: bool| {
+            if again { Nanos::ZERO } else { before + seen.elapsed }
+        };
+        self.alone_for = since(self.alone_for, seen.strangers);
+        // A trickle that nobody reads costs nothing worth telling apart.
+        let flood = seen.overrun || self.wasted > FLOOD_FROM;
+        self.apart_for = since(self.apart_for, seen.beside && flood);
+        self.quiet_for = since(self.quiet_for, seen.ran + seen.held > Nanos::ZERO);
+    }
+
+    fn what_to_do(&self, settings: &Settings) -> Doing {
+        if settings.prefer == Prefer::Separation && self.apart_for < REMEMBERED {
+            Doing::Separating
+        } else if self.alone_for < REMEMBERED {
+            Doing::Balancing
+        } else {
+            Doing::Yielding
+        }
+    }
+
+    /// How far input is over its share; below zero: how much of it is left.
+    fn over_share(&self, settings: &Settings) -> f64 {
+        self.taken.max(self.wasted) - settings.user_share.rest()
+    }
+
+    /// Lighter by what is wasted, heavier by what is stalled; over the share, lighter.
+    fn balanced(&self, from: f64, settings: &Settings, seen: &Observation) -> f64 {
+        let waste = seen.wasted.share_of(seen.elapsed) - seen.stalled.share_of(seen.elapsed);
+        let step = BALANCE_PER_MS * waste;
+        let over = self.over_share(settings);
+        let step = if over > 0.0 { step.max(SHARE_PER_MS * over) } else { step };
+        within_reach(from + step * seen.elapsed.as_millis())
+    }
+
+    /// Heavier until the share is reached, lighter beyond it, the faster the further away.
+    fn at_share(&self, from: f64, settings: &Settings, elapsed: Nanos) -> f64 {
+        within_reach(from + SHARE_PER_MS * self.over_share(settings) * elapsed.as_millis())
+    }
+
+    fn patience(&self, seen: &Observation) -> Patience {
+        match self.doing {
+            Doing::Separating => Patience::Prompt,
+            Doing::Balancing if seen.held > Nanos::ZERO => Patience::Patient,
+            Doing::Balancing | Doing::Yielding => Patience::Usual,
+        }
+    }
+
+    /// Whether anything is to be expected without news. A stranger that holds input, or a flood beside
+    /// another channel, is news.
+    fn wants_look(&self) -> bool {
+        self.doing != Doing::Yielding && self.quiet_for < REMEMBERED
+    }
+}
+
+fn within_reach(nice: f64) -> f64 {
+    nice.clamp(f64::from(Weight::HEAVIEST.nice()), f64::from(Weight::LIGHTEST.nice()))
+}
+
+/// Twice as soon while input is held, a little later each time while it is not.
+fn next_look(last: Nanos, seen: &Observation) -> Nanos {
+    if seen.held.share_of(seen.elapsed) > HELD_FROM {
+        Nanos(last.0 / 2).max(LOOK_SOONEST)
+    } else {
+        (last + LOOK_LATER).min(LOOK_USUALLY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Nanos = Nanos::from_millis(1);
+
+    fn after(looks: u32, seen: &Observation) -> (Governor, Action) {
+        let settings = Settings::default();
+        let first = Governor::default().decide(&settings, seen);
+        (1..looks).fold(first, |(governor, _), _| governor.decide(&settings, seen))
+    }
+
+    #[test]
+    fn nobody_else_there_input_takes_what_is_left() {
+        let (_, action) = after(3, &Observation { elapsed: MS, ran: MS, ..Default::default() });
+        assert_eq!((action.weight, action.look_in), (Weight::LIGHTEST, None));
+    }
+
+    #[test]
+    fn stalled_input_becomes_heavier_and_wasted_lighter() {
+        let seen = Observation { elapsed: MS, ran: MS, strangers: true, ..Default::default() };
+        let stalled = after(3, &Observation { held: MS, stalled: MS, ..seen }).1;
+        assert!(stalled.weight.nice() < -5, "{stalled:?}");
+        assert_eq!(stalled.look_in, Some(LOOK_SOONEST));
+        let wasted = after(3, &Observation { wasted: Nanos(300_000), ..seen }).1;
+        assert!(wasted.weight.nice() > 2, "{wasted:?}");
+    }
+
+    #[test]
+    fn input_over_its_share_yields() {
+        let seen = Observation { elapsed: MS, strangers: true, ran: MS, ..Default::default() };
+        let over = after(40, &Observation { taken: Nanos(600_000), ..seen }).1;
+        assert!(over.weight.nice() > 3, "{over:?}");
+        let far_over = after(40, &Observation { taken: Nanos(900_000), ..seen }).1;
+        assert_eq!(far_over.weight, Weight::LIGHTEST);
+        let under = after(40, &Observation { taken: Nanos(400_000), ..seen }).1;
+        assert_eq!(under.weight, Weight::NORMAL);
+    }
+
+    #[test]
+    fn a_flood_beside_another_channel_is_told_from_it() {
+        let seen =
+            Observation { elapsed: MS, beside: true, overrun: true, ran: MS, ..Default::default() };
+        let little = after(10, &Observation { wasted: Nanos(100_000), ..seen }).1;
+        assert_eq!((little.doing, little.patience), (Doing::Separating, Patience::Prompt));
+        assert!(little.weight.nice() < -10, "{little:?}");
+        let much = after(60, &Observation { wasted: Nanos(700_000), ..seen }).1;
+        assert!(much.weight.nice() > 0, "{much:?}");
+        // Where throughput is preferred, a flood is not looked at for others' sake.
+        let settings = Settings { prefer: Prefer::Throughput, ..Default::default() };
+        let (_, action) = Governor::default().decide(&settings, &seen);
+        assert_eq!(action.doing, Doing::Yielding);
+    }
+
+    #[test]
+    fn what_is_past_is_forgotten() {
+        let seen = Observation { elapsed: MS, strangers: true, ..Default::default() };
+        let (mut governor, _) = after(1, &seen);
+        let quiet = Observation { elapsed: MS, ..Default::default() };
+        for _ in 0..20 {
+            governor = governor.decide(&Settings::default(), &quiet).0;
+        }
+        let (_, action) = governor.decide(&Settings::default(), &quiet);
+        assert_eq!((action.doing, action.look_in), (Doing::Yielding, None));
+    }
+
+    #[test]
+    fn nothing_is_looked_at_while_no_input_comes() {
+        let seen = Observation { elapsed: MS, strangers: true, ..Default::default() };
+        let (_, action) = after(30, &seen);
+        assert_eq!((action.weight, action.look_in), (Weight::NORMAL, None));
+    }
+}
