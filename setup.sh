@@ -12,7 +12,7 @@ packages=(
   libbpf-dev      # bpf/bpf_helpers.h
   libelf-dev      # libbpf reads ELF objects
   linux-libc-dev  # packet headers
-  nftables        # nft, in the tests
+  nftables        # nft, in the tests and in the lab
   pkg-config
   util-linux      # setpriv, in the tests
   zlib1g-dev

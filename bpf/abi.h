@@ -252,6 +252,86 @@ struct weir_poll {
 	__u64 number;  /* polls that have ended */
 	__u64 clocked; /* 1 + number when now_ns was read */
 	__u64 now_ns;  /* CLOCK_MONOTONIC */
+	/* Packets that the gate has discarded on this CPU... */
+	__u64 discarded;
+	/* ...for which channel last; 0: none of late... */
+	__u64 full_id;
+	/* ...and those of other channels that it has admitted meanwhile. */
+	__u64 beside;
+	/* As the governor's programs last saw them, and when. */
+	__u64 discarded_seen;
+	__u64 beside_seen;
+	__u64 full_ns; /* CLOCK_MONOTONIC */
+};
+
+/* How many NAPI threads are governed at once. */
+#define WEIR_INPUTS 64
+
+/* How many processes are known to be woken by network input. */
+#define WEIR_CONSUMERS 4096
+
+/*
+ * So many polls in a row that took a whole budget (64): about as much waited as
+ * a small ring holds (veth: 256), so it may have overflowed.
+ */
+#define WEIR_OVERRUN_POLLS 3
+
+/* Input may wait for this part of the timeout with consumers idle. */
+#define WEIR_BATCH_PART 4
+
+/* What a CPU is at. */
+enum weir_running {
+	WEIR_RUNNING_IDLE,
+	WEIR_RUNNING_INPUT,    /* a governed NAPI thread */
+	WEIR_RUNNING_CONSUMER, /* a process that input wakes */
+	WEIR_RUNNING_STRANGER, /* any other process */
+	WEIR_RUNNING_HOST,     /* the kernel's other threads, and weir itself */
+};
+
+/*
+ * What one CPU's time went to: written on that CPU alone but for the counts.
+ * One cache line.
+ */
+struct weir_cpu {
+	__u64 since_ns; /* when what runs now began to, CLOCK_MONOTONIC */
+	__u64 stranger_ns;
+	__u64 alone_ns; /* of it, with no consumer runnable here */
+	enum weir_running running;
+	__u32 input;	 /* which, if it is one */
+	__u32 inputs;	 /* those that last ran here */
+	__s32 waiting;	 /* of them, those that wait for the CPU */
+	__s32 consumers; /* runnable here, or running */
+	__u32 wanted;	 /* a stranger waited when input began to run */
+	__u64 pad;
+};
+
+/*
+ * One governed NAPI thread. All times in nanoseconds; counters only grow. Two
+ * cache lines.
+ */
+struct weir_input {
+	__u64 ran_ns;
+	__u64 taken_ns;	  /* of it, while a stranger waited for the CPU */
+	__u64 wasted_ns;  /* of it, for packets that were discarded */
+	__u64 held_ns;	  /* waited while a stranger ran */
+	__u64 stalled_ns; /* of it, with no consumer runnable, or for too long
+			   */
+	__u64 discarded;  /* packets */
+	__u64 beside;	  /* packets of other channels, admitted meanwhile */
+	__u64 polled_ns;  /* when its last poll ended, or it began to run */
+	/* cpu->stranger_ns and alone_ns as it began to wait. */
+	__u64 stranger_then_ns;
+	__u64 alone_then_ns;
+	/* What polls that discarded everything took of late, and discarded. */
+	__u64 vain_ns;
+	__u64 vain_packets;
+	__u64 timeout_ns; /* set by user space */
+	__u32 cpu;
+	__u32 waiting;
+	__u32 armed; /* set by user space: news is wanted */
+	__u32 home;  /* the CPU among whose inputs it is, once it has run */
+	__u32 full_polls; /* in a row */
+	__u32 overruns;	  /* polls before which the ring may have been full */
 };
 
 /* Socket lookups in one run of a program that measures them. */

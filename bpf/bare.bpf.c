@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What the lab's gate-cost compares the gate with: XDP programs that do nothing
- * but drop, or pass, and a place where passed packets end cheaply. No part of
- * the gate.
+ * but drop, or pass. No part of the gate.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
-#include <linux/pkt_cls.h>
 
 /* Ethernet, IPv4 and both ports. */
 #define TOUCHED_LEN 38
@@ -40,16 +38,6 @@ SEC("xdp.frags")
 int bare_pass(struct xdp_md *ctx)
 {
 	return XDP_PASS;
-}
-
-/*
- * On tcx ingress, the first thing after the skb is built and GRO has looked at
- * it: what follows costs more than the gate, varies more, and is none of it.
- */
-SEC("tcx/ingress")
-int sink(struct __sk_buff *skb)
-{
-	return TC_ACT_SHOT;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -101,7 +101,7 @@ static __always_inline __u32 demux_target(struct packet *packet,
 	}
 	if (explaining)
 		explanation.egress_ifindex = memory->egress_ifindex;
-	return memory_use(memory, packet->seen, flow);
+	return memory_use(memory, poll, packet->seen, flow);
 }
 
 /* For this host, and neither UDP nor TCP. */

@@ -55,14 +55,35 @@ static __always_inline __u32 reason_for_length(__u32 reason, __u32 refused_len,
 	return reason;
 }
 
+/* What tells a channel from the others of one CPU well enough. */
+static __always_inline __u64 channel_id(const struct weir_memory *memory)
+{
+	return (__u64)memory->target << 56 | (__u64)memory->port_be << 32 |
+	       (memory->address[0] ^ memory->address[3]);
+}
+
+/* For the governor: is another channel live beside the one that is full? */
+static __always_inline void note_company(const struct weir_memory *memory,
+					 struct weir_poll *poll, __u32 packets)
+{
+	if (poll->full_id && poll->full_id != channel_id(memory) &&
+	    kind_of_reason(memory->reason) != WEIR_KIND_CLOSED)
+		poll->beside += packets;
+}
+
 static __always_inline void count_channel(struct weir_memory *memory,
+					  struct weir_poll *poll,
 					  struct weir_counter seen,
 					  __u32 reason)
 {
-	if (verdict_of_reason(reason) == WEIR_VERDICT_DISCARD)
+	if (verdict_of_reason(reason) == WEIR_VERDICT_DISCARD) {
+		poll->discarded += seen.packets;
+		poll->full_id = channel_id(memory);
 		counter_add(&memory->seen[WEIR_VERDICT_DISCARD], seen);
-	else
+	} else {
+		note_company(memory, poll, seen.packets);
 		counter_add(&memory->seen[WEIR_VERDICT_PASS], seen);
+	}
 }
 
 /*
@@ -87,6 +108,7 @@ static __always_inline bool memory_answers(struct weir_memory *memory,
 }
 
 static __always_inline __u32 memory_use(struct weir_memory *memory,
+					struct weir_poll *poll,
 					struct weir_counter seen,
 					const struct flow *flow)
 {
@@ -97,7 +119,7 @@ static __always_inline __u32 memory_use(struct weir_memory *memory,
 		memory->left -= seen.packets;
 	else
 		memory->left = 0;
-	count_channel(memory, seen, reason);
+	count_channel(memory, poll, seen, reason);
 	return reason;
 }
 
@@ -125,7 +147,7 @@ static __noinline __u32 recall(void *data, void *data_end, __u32 len)
 	poll = current_poll();
 	if (!memory || !poll || !memory_answers(memory, &flow, target, poll))
 		return WEIR_REASON_COUNT;
-	return memory_use(memory, seen, &flow);
+	return memory_use(memory, poll, seen, &flow);
 }
 
 #endif /* WEIR_RECALL_H */

@@ -30,10 +30,6 @@ pub struct BarePrograms {
 /// An attached program. Dropping it detaches it.
 pub struct Attached(#[expect(dead_code, reason = "held, not used")] Attachment);
 
-fn attach_at(program: BorrowedFd<'_>, ifindex: IfIndex, mode: AttachMode) -> Result<Attached> {
-    Ok(Attached(attach::by_link(program, ifindex, &format!("interface {}", ifindex.0), mode)?))
-}
-
 impl BarePrograms {
     /// Loads them.
     ///
@@ -45,7 +41,7 @@ impl BarePrograms {
                 operation,
                 object: "the bare XDP programs".into(),
                 source,
-                remedy: Some("they need root, and Linux 6.6 for tcx".into()),
+                remedy: Some("they need root".into()),
             }
         };
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -53,7 +49,7 @@ impl BarePrograms {
         Ok(Self { skel: open.load().map_err(failed("load"))? })
     }
 
-    fn program(&self, bare: Bare) -> std::os::fd::BorrowedFd<'_> {
+    fn program(&self, bare: Bare) -> BorrowedFd<'_> {
         match bare {
             Bare::Drop => self.skel.progs.bare_drop.as_fd(),
             Bare::TouchDrop => self.skel.progs.touch_drop.as_fd(),
@@ -66,16 +62,9 @@ impl BarePrograms {
     /// # Errors
     /// Where another XDP program is attached, or the driver takes none.
     pub fn attach(&self, bare: Bare, ifindex: IfIndex) -> Result<Attached> {
-        attach_at(self.program(bare), ifindex, AttachMode::Native)
-    }
-
-    /// Lets every packet that an interface passes to the stack end where the stack begins (tcx
-    /// ingress).
-    ///
-    /// # Errors
-    /// Before Linux 6.6, which has no tcx.
-    pub fn attach_sink(&self, ifindex: IfIndex) -> Result<Attached> {
-        attach_at(self.skel.progs.sink.as_fd(), ifindex, AttachMode::Tcx)
+        let object = format!("interface {}", ifindex.0);
+        let program = self.program(bare);
+        Ok(Attached(attach::by_link(program, ifindex, &object, AttachMode::Native)?))
     }
 
     /// As [`XdpProgram::timed`](test_run::XdpProgram::timed).

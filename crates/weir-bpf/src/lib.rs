@@ -19,6 +19,7 @@ pub mod error;
 pub mod explain;
 pub mod features;
 pub mod gate;
+pub mod input;
 pub mod lookup_cost;
 pub mod parser;
 pub mod poll_cost;
@@ -51,6 +52,9 @@ mod skeleton {
     }
     pub mod gate {
         include!(concat!(env!("OUT_DIR"), "/gate.skel.rs"));
+    }
+    pub mod input {
+        include!(concat!(env!("OUT_DIR"), "/input.skel.rs"));
     }
     pub mod lookup_cost {
         include!(concat!(env!("OUT_DIR"), "/lookup_cost.skel.rs"));

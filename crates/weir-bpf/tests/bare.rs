@@ -60,44 +60,32 @@ fn bare_programs_drop_and_pass() {
 }
 
 #[test]
-fn the_sink_takes_what_passes_and_polls_are_counted() {
+fn polls_are_counted() {
     let network = Network::new();
-    let socket = network.bind(NEAR_IP4, PORT);
     let bare = BarePrograms::load().unwrap();
     let mut clock = PollClock::load().unwrap();
     let ifindex = network.near_ifindex;
-    let (attached, sink, napi_id) = network
+    let (attached, napi_id) = network
         .near
         .run(|| {
             let attached = bare.attach(Bare::Pass, ifindex).unwrap();
-            let sink = bare.attach_sink(ifindex).unwrap();
             NetSysfs::open().unwrap().write("near", "threaded", "1").unwrap();
             let threads = || napi::napi_threads(ifindex, "near").unwrap();
             wait_until("the NAPI thread is there", || threads().len() == 1);
-            (attached, sink, threads()[0].napi_id)
+            (attached, threads()[0].napi_id)
         })
         .unwrap();
     clock.watch(napi_id);
     let mut generator = network.far.run(|| Generator::load(network.far_ifindex).unwrap()).unwrap();
     generator.set_flows(&[flow(&network)]).unwrap();
-    let send = |generator: &Generator| {
-        let body = || {
-            generator.start();
-            wait_until("enough is sent", || generator.counts(0).sent >= 200);
-        };
-        generator.run_while(&network.far, None, body).unwrap();
-        generator.counts(0).sent
+    let body = || {
+        generator.start();
+        wait_until("enough is sent", || generator.counts(0).sent >= 200);
     };
-    let sent = send(&generator);
+    generator.run_while(&network.far, None, body).unwrap();
+    let sent = generator.counts(0).sent;
     wait_until("all are polled", || clock.read().packets >= sent);
     assert_eq!(clock.read().packets, sent);
-    let mut buffer = [0; 64];
-    assert!(socket.recv(&mut buffer).is_err(), "a packet came past the sink");
-
-    drop(sink);
-    generator.set_flows(&[flow(&network)]).unwrap();
-    send(&generator);
-    assert_eq!(socket.recv(&mut buffer).unwrap(), 14);
     drop(attached);
 }
 

@@ -12,11 +12,22 @@ use std::{env, fs};
 
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use weir_bpf::gate::{Gate, QueueProbe};
+use weir_bpf::input::Inputs;
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/complexity.txt");
 /// `BPF_COMPLEXITY_LIMIT_INSNS` of `include/linux/bpf.h`.
 const VERIFIER_LIMIT: u32 = 1_000_000;
-const PROGRAMS: [&str; 4] = ["gate", "gate_tc", "udp_refused", "napi_poll_end"];
+const PROGRAMS: [&str; 9] = [
+    "gate",
+    "gate_tc",
+    "udp_refused",
+    "napi_poll_end",
+    "switched",
+    "waking",
+    "woken",
+    "migrated",
+    "polled",
+];
 
 /// Of one program, as `bpf_prog_info` has them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,6 +89,7 @@ fn numbers(line: &str) -> Vec<u32> {
 fn the_kernel_half_has_not_grown() {
     let probe = QueueProbe::load().expect("the tests need root");
     let _gate = Gate::load(&probe).unwrap();
+    let _inputs = Inputs::load(&probe).unwrap();
     let sizes = sizes();
     assert_eq!(sizes.len(), PROGRAMS.len(), "{sizes:?}");
     for (name, size) in &sizes {

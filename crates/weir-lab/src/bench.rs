@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use weir_bpf::sys::sched;
+use rustix::process::Pid;
+use weir_bpf::sys::{napi, sched};
 use weir_bpf::traffic::{FlowSpec, Generator, Transport};
 use weir_bpf::units::{CpuId, Nice, PacketsPerSec};
 
 use crate::error::{Error, Result};
 use crate::results::Mode;
-use crate::topology::{Host, Topology};
+use crate::topology::{Host, SUT_INTERFACE, Topology};
+use crate::trial::Flood;
 use crate::worker::App;
 use crate::worker_process::{Daemon, Worker};
 
@@ -123,7 +125,7 @@ impl Bench {
     pub fn aim(
         &mut self,
         mode: Mode,
-        flood: Option<PacketsPerSec>,
+        flood: Flood,
         bystander: Option<PacketsPerSec>,
     ) -> Result<()> {
         // The light flow stands first: what is due goes before the flood.
@@ -131,7 +133,11 @@ impl Bench {
         if bystander.is_some() {
             flows.push(self.flow(mode, BYSTANDER_PORT, bystander));
         }
-        flows.push(self.flow(mode, FLOODED_PORT, flood));
+        match flood {
+            Flood::Off => {}
+            Flood::Paced(rate) => flows.push(self.flow(mode, FLOODED_PORT, Some(rate))),
+            Flood::Top => flows.push(self.flow(mode, FLOODED_PORT, None)),
+        }
         self.set_flows(mode, &flows)
     }
 
@@ -144,8 +150,21 @@ impl Bench {
         self.set_flows(mode, &[flow])
     }
 
+    /// Points the generator at another host's flooded port, at its top rate.
+    ///
+    /// # Errors
+    /// A flow that contradicts itself.
+    pub fn aim_at_host(&mut self, host: &Host) -> Result<()> {
+        self.generator.set_output(host.generator_ifindex);
+        self.generator.set_flows(&[self.flow_to(host, FLOODED_PORT, None)])?;
+        Ok(())
+    }
+
     fn flow(&self, mode: Mode, port: u16, rate: Option<PacketsPerSec>) -> FlowSpec {
-        let host = &self.suts[&mode].host;
+        self.flow_to(&self.suts[&mode].host, port, rate)
+    }
+
+    fn flow_to(&self, host: &Host, port: u16, rate: Option<PacketsPerSec>) -> FlowSpec {
         FlowSpec {
             transport: Transport::Udp,
             mac: host.mac,
@@ -173,17 +192,36 @@ impl Bench {
         Ok(self.generator.run_while(netns, Some(cpu), body)?)
     }
 
-    /// Starts `weir run` for a mode that has it.
+    /// Starts a compute-bound process on the CPU of a mode's host.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_neighbour(&self, mode: Mode) -> Result<Worker> {
+        Worker::start(&self.suts[&mode].host.netns_path, self.sut_cpu, &["compute".to_owned()])
+    }
+
+    /// The threads that poll a mode's interface; none where softirq does.
+    ///
+    /// # Errors
+    /// Where the kernel does not tell.
+    pub fn pollers(&self, mode: Mode) -> Result<Vec<Pid>> {
+        let host = &self.suts[&mode].host;
+        let threads = host.netns.run(|| napi::napi_threads(host.ifindex, SUT_INTERFACE))??;
+        Ok(threads.iter().map(|thread| thread.pid).collect())
+    }
+
+    /// Starts `weir run` for a mode that has it, with more options.
     ///
     /// # Errors
     /// When it does not come up.
-    pub fn start_daemon(&self, mode: Mode) -> Result<Option<Daemon>> {
+    pub fn start_daemon(&self, mode: Mode, options: &[&str]) -> Result<Option<Daemon>> {
         let special: &[&str] = match mode {
             Mode::Stock | Mode::Threaded | Mode::Niced => return Ok(None),
             Mode::Gate => &["--nice", "0"],
             Mode::IdleWeir => &["--policy", "off"],
             Mode::Weir => &[],
         };
-        Daemon::protect(&self.suts[&mode].host.netns_path, self.sut_cpu, special).map(Some)
+        let options = [special, options].concat();
+        Daemon::protect(&self.suts[&mode].host.netns_path, self.sut_cpu, &options).map(Some)
     }
 }

@@ -1,5 +1,7 @@
 //! `weir lab ...`.
 
+mod plans;
+
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,22 +10,15 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use weir_bpf::sys::caps::{self, Capability};
-use weir_bpf::units::PacketsPerSec;
 
-use crate::bench::Workload;
 use crate::error::{Error, Result};
-use crate::gate_cost;
 use crate::progress::Progress;
 use crate::rates::{Rate, parse_rate};
-use crate::report;
 use crate::results::{Mode, Outcome};
 use crate::stop::Stop;
-use crate::topology;
-use crate::udp_overload::{self, Plan};
 use crate::worker::App;
+use crate::{gate_cost, neighbour, report, separation, topology, udp_overload, user_share};
 
-/// What a quick run's trials may take, so that the whole ends within 45 s.
-const QUICK_BUDGET: Duration = Duration::from_secs(40);
 /// LRP's payload, bytes.
 const PAYLOAD: u16 = 14;
 
@@ -54,7 +49,7 @@ struct RunArgs {
     /// Experiments; `weir lab list` lists them.
     #[arg(required = true, value_enum)]
     experiments: Vec<Name>,
-    /// Modes to compare [default: all; with --quick: stock,threaded,niced,weir].
+    /// Modes to compare [default: the experiment's; udp-overload --quick: stock,threaded,niced,weir].
     #[arg(long, value_delimiter = ',', value_parser = parse_mode)]
     modes: Vec<Mode>,
     /// Offered rates in packets/s, such as 100k,1.5M,top.
@@ -87,6 +82,9 @@ struct RunArgs {
     /// UDP payload, bytes.
     #[arg(long, default_value_t = PAYLOAD, value_parser = clap::value_parser!(u16).range(14..=1400))]
     payload: u16,
+    /// udp-overload: with a compute-bound process on the tested CPU, and without for comparison.
+    #[arg(long)]
+    neighbour: bool,
     /// Receive buffer of the applications, bytes [default: the system's].
     #[arg(long, default_value_t = 0)]
     rcvbuf: usize,
@@ -99,6 +97,10 @@ enum Name {
     UdpOverload,
     /// What the gate costs per packet, against bare XDP programs
     GateCost,
+    /// LRP 2.2, 3: a light flow to one UDP service while another is flooded
+    Separation,
+    /// MR fig. 7-1: what user processes keep of a flooded CPU
+    UserShare,
 }
 
 fn parse_mode(text: &str) -> std::result::Result<Mode, String> {
@@ -164,10 +166,21 @@ fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
     for name in names {
         let progress = Progress::new(true);
         let outcome = match name {
-            Name::UdpOverload => {
-                udp_overload::run(&plan(args), &stop, &progress).map(Outcome::from)
+            Name::UdpOverload if args.neighbour => {
+                neighbour::run(&plans::neighbour(args), &stop, &progress).map(Outcome::from)
             }
-            Name::GateCost => gate_cost::run(&cost_plan(args), &stop, &progress).map(Outcome::from),
+            Name::UdpOverload => {
+                udp_overload::run(&plans::udp_overload(args), &stop, &progress).map(Outcome::from)
+            }
+            Name::GateCost => {
+                gate_cost::run(&plans::gate_cost(args), &stop, &progress).map(Outcome::from)
+            }
+            Name::Separation => {
+                separation::run(&plans::separation(args), &stop, &progress).map(Outcome::from)
+            }
+            Name::UserShare => {
+                user_share::run(&plans::user_share(args), &stop, &progress).map(Outcome::from)
+            }
         };
         // What fails because the user stops the run is not the user's concern.
         let experiment = outcome.or_else(|error| stop.check().and(Err(error)))?;
@@ -223,9 +236,6 @@ fn check_privilege() -> Result<()> {
 
 /// An option that no named experiment has is a mistake, not a wish.
 fn refuse_unused(args: &RunArgs) -> Result<()> {
-    if args.experiments.contains(&Name::UdpOverload) {
-        return Ok(());
-    }
     let given = [
         ("--modes", !args.modes.is_empty()),
         ("--rates", !args.rates.is_empty()),
@@ -234,73 +244,25 @@ fn refuse_unused(args: &RunArgs) -> Result<()> {
         ("--payload", args.payload != PAYLOAD),
         ("--rcvbuf", args.rcvbuf != 0),
     ];
-    match given.iter().find(|(_, given)| *given) {
-        None => Ok(()),
-        Some((option, _)) => Err(Error::refused(
+    let only_costs = args.experiments.iter().all(|name| *name == Name::GateCost);
+    if let Some((option, _)) = given.iter().find(|(_, given)| *given && only_costs) {
+        return Err(Error::refused(
             format!("{} has no {option}: it measures all of its modes and kinds", gate_cost::NAME),
             format!("leave {option} out; it is for {}", udp_overload::NAME),
+        ));
+    }
+    if args.neighbour && !args.experiments.contains(&Name::UdpOverload) {
+        return Err(Error::refused(
+            "--neighbour is an option of udp-overload",
+            "leave it out; user-share has its neighbour always",
+        ));
+    }
+    let foreign = |mode: &&Mode| !user_share::MODES.contains(mode);
+    match args.modes.iter().find(foreign) {
+        Some(mode) if args.experiments.contains(&Name::UserShare) => Err(Error::refused(
+            format!("{} has no mode {mode}", user_share::NAME),
+            format!("its modes are {}", user_share::MODES.map(Mode::name).join(", ")),
         )),
-    }
-}
-
-fn cost_plan(args: &RunArgs) -> gate_cost::Plan {
-    let quick = args.quick;
-    gate_cost::Plan {
-        repeats: args.repeats.unwrap_or(if quick { 3 } else { 10 }),
-        warm_up: Duration::from_millis(if quick { 30 } else { 200 }),
-        window: args.seconds.unwrap_or(Duration::from_millis(if quick { 100 } else { 1000 })),
-        calls: if quick { 12 } else { 50 },
-        quick,
-        budget: (quick && args.repeats.is_none()).then_some(QUICK_BUDGET),
-    }
-}
-
-fn plan(args: &RunArgs) -> Plan {
-    let quick = args.quick;
-    let mut modes = match (args.modes.is_empty(), quick) {
-        (false, _) => args.modes.clone(),
-        (true, true) => vec![Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Weir],
-        (true, false) => Mode::ALL.to_vec(),
-    };
-    modes.sort();
-    modes.dedup();
-    let rates = |text: &[&str]| -> Vec<Rate> {
-        text.iter().filter_map(|rate| parse_rate(rate).ok()).collect()
-    };
-    let quick_rates = rates(&["100k", "300k", "600k", "1.2M", "3M", "top"]);
-    let full_rates = rates(&[
-        "50k", "100k", "200k", "300k", "400k", "600k", "800k", "1.2M", "1.6M", "2.4M", "3.2M",
-        "4.8M", "top",
-    ]);
-    let mut chosen = match (args.rates.is_empty(), quick) {
-        (false, _) => args.rates.clone(),
-        (true, true) => quick_rates,
-        (true, false) => full_rates,
-    };
-    chosen.sort_by(|a, b| a.0.total_cmp(&b.0));
-    chosen.dedup();
-    let to_flood = |rate: Rate| rate.0.is_finite().then_some(PacketsPerSec(rate.0));
-    let seconds = |quick_s: f64, full_s: f64| {
-        args.seconds.unwrap_or(Duration::from_secs_f64(if quick { quick_s } else { full_s }))
-    };
-    let bystander =
-        if quick { rates(&["1.2M", "top"]) } else { rates(&["800k", "1.6M", "3.2M", "top"]) };
-    Plan {
-        modes,
-        rates: chosen.into_iter().map(to_flood).collect(),
-        bystander_rates: bystander.into_iter().map(to_flood).collect(),
-        repeats: args.repeats.unwrap_or(if quick { 3 } else { 10 }),
-        bystander_repeats: args.repeats.unwrap_or(if quick { 3 } else { 5 }),
-        bisection_steps: if quick { 5 } else { 9 },
-        warm_up: Duration::from_millis(if quick { 50 } else { 300 }),
-        window: seconds(0.2, 2.0),
-        bisection_window: Duration::from_millis(if quick { 100 } else { 1000 }),
-        workload: Workload {
-            app: args.app,
-            ipv6: args.ipv6,
-            payload_len: args.payload,
-            rcvbuf: args.rcvbuf,
-        },
-        quick,
+        _ => Ok(()),
     }
 }

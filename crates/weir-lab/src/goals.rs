@@ -1,6 +1,6 @@
 //! What is wanted of each experiment, compared with what was measured.
 
-use crate::results::{Experiment, Goal, Mode, Point};
+use crate::results::{Experiment, Goal, Mode, Point, Trial};
 
 /// `stock`'s livelock must show below this share of its peak at the top rate.
 const STOCK_RETAINED_MAX: f64 = 0.2;
@@ -11,7 +11,6 @@ const WEIR_AGAINST_BEST_MIN: f64 = 0.9;
 
 /// Goals of `udp-overload`. One that this run could not measure is not met.
 pub fn udp_overload(experiment: &Experiment) -> Vec<Goal> {
-    let lost: i64 = experiment.trials.iter().map(|t| t.ledger.unaccounted.abs()).sum();
     vec![
         goal(
             "stock: livelock is visible (retained at the top rate)",
@@ -34,13 +33,25 @@ pub fn udp_overload(experiment: &Experiment) -> Vec<Goal> {
                 (got, ratio >= WEIR_AGAINST_BEST_MIN)
             }),
         ),
-        Goal {
-            name: "every packet of every trial accounted for".into(),
-            want: "0 unaccounted".into(),
-            got: format!("{lost} unaccounted in {} trials", experiment.trials.len()),
-            met: lost == 0,
-        },
+        accounted(experiment.trials.iter()),
     ]
+}
+
+/// That no packet is in no counter.
+pub(crate) fn accounted<'a>(trials: impl ExactSizeIterator<Item = &'a Trial>) -> Goal {
+    let count = trials.len();
+    let lost: i64 = trials.map(|trial| trial.ledger.unaccounted.abs()).sum();
+    Goal {
+        name: "every packet of every trial accounted for".into(),
+        want: "0 unaccounted".into(),
+        got: format!("{lost} unaccounted in {count} trials"),
+        met: lost == 0,
+    }
+}
+
+/// The lowest figure and where it was found.
+pub(crate) fn least(figures: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
+    figures.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 /// A goal; one that could not be measured is not met.
@@ -64,11 +75,9 @@ fn worst_against_best(experiment: &Experiment) -> Option<(f64, f64)> {
     let stock = baselines[0];
     let peak = (0..stock.len())
         .max_by(|a, b| stock[*a].delivered_pps.total_cmp(&stock[*b].delivered_pps))?;
-    (peak + 1..weir.len())
-        .map(|index| {
-            let best = baselines.iter().map(|points| points[index].delivered_pps);
-            let best = best.fold(0.0, f64::max);
-            (weir[index].delivered_pps / best, weir[index].offered_pps)
-        })
-        .min_by(|a, b| a.0.total_cmp(&b.0))
+    least((peak + 1..weir.len()).map(|index| {
+        let best = baselines.iter().map(|points| points[index].delivered_pps);
+        let best = best.fold(0.0, f64::max);
+        (weir[index].delivered_pps / best, weir[index].offered_pps)
+    }))
 }

@@ -4,7 +4,11 @@
 //! a whole trial, from before its first packet until everything has drained, and add up exactly.
 
 pub mod gate_cost;
+pub mod load;
+pub mod neighbour;
 mod outcome;
+pub mod separation;
+pub mod user_share;
 
 use std::collections::BTreeMap;
 

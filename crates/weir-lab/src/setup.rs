@@ -1,8 +1,9 @@
 //! What runs where in each mode, read back from the kernel rather than from what was asked for.
 
 use std::collections::BTreeMap;
+use std::fs;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, getsid};
 use weir_bpf::sys::{ethtool, napi, sched};
 
 use crate::bench::Bench;
@@ -28,7 +29,7 @@ pub struct Observed {
 pub fn observe(bench: &mut Bench, modes: &[Mode], stop: &Stop) -> Result<Observed> {
     let mut observed = Observed { modes: BTreeMap::new(), rcvbuf_bytes: 0 };
     for mode in modes {
-        let daemon = bench.start_daemon(*mode)?;
+        let daemon = bench.start_daemon(*mode, &[])?;
         if *mode == Mode::Stock {
             interrupts::bind(bench, *mode)?;
         }
@@ -68,7 +69,7 @@ fn describe(bench: &Bench, mode: Mode, attach: String, depth: &QueueDepth) -> Re
         protocol: poll.clone(),
         driver_poll: poll,
         gate,
-        application: place(sut.flooded.pid())?,
+        application: format!("{}, {}", place(sut.flooded.pid())?, session(sut.flooded.pid())),
         attach,
         gro,
         rps_cpus: file("queues/rx-0/rps_cpus")?,
@@ -83,4 +84,15 @@ fn describe(bench: &Bench, mode: Mode, attach: String, depth: &QueueDepth) -> Re
 pub fn place(pid: Pid) -> Result<String> {
     let cpus: Vec<String> = sched::affinity(pid)?.iter().map(ToString::to_string).collect();
     Ok(format!("CPU {} at nice {}", cpus.join(","), sched::nice(pid)?))
+}
+
+/// Whom the scheduler weighs a process with.
+fn session(pid: Pid) -> &'static str {
+    let autogroup = fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
+    match (getsid(Some(pid)) == Ok(pid), autogroup.is_ok_and(|text| text.trim() == "1")) {
+        (true, true) => "a session of its own, autogroup on",
+        (true, false) => "a session of its own, no autogroup",
+        (false, true) => "in another process's session, autogroup on",
+        (false, false) => "in another process's session, no autogroup",
+    }
 }

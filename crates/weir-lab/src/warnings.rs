@@ -1,7 +1,10 @@
 //! What a reader should know before trusting any experiment's figures.
 
-use crate::results::Machine;
+use crate::results::{Machine, Trial};
 use crate::topology;
+
+/// The generator's CPU was elsewhere for more than this share of what fell due.
+const MISSED_TOLERANCE: f64 = 0.01;
 
 /// Of how the machine behaved: how many points are marked of how many there are, and the largest
 /// share of the SUT's CPU that the hypervisor took.
@@ -17,6 +20,22 @@ pub fn measured((marked, points): (usize, usize), stolen: f64) -> Vec<String> {
         warnings.push(format!("the hypervisor took up to {:.0} % of the CPU", stolen * 100.0));
     }
     warnings
+}
+
+/// Of the generator: in how many trials it was elsewhere.
+pub fn missed<'a>(trials: impl ExactSizeIterator<Item = &'a Trial>) -> Option<String> {
+    let all = trials.len();
+    let missed = |trial: &&Trial| {
+        let missed = trial.missed_by_generator as f64;
+        missed > MISSED_TOLERANCE * (missed + trial.ledger.offered as f64)
+    };
+    let short = trials.filter(missed).count();
+    (short > 0).then(|| {
+        format!(
+            "in {short} of {all} trials the generator's CPU was elsewhere for more than 1 % of the \
+             packets; those were not sent, and are not counted as offered"
+        )
+    })
 }
 
 /// Of the machine and the run.

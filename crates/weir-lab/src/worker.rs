@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
@@ -28,6 +28,10 @@ pub mod slots {
     pub const READY: usize = 0;
     /// Packets received.
     pub const DELIVERED: usize = 1;
+    /// Passes of the calibrated loop, of the compute-bound process.
+    pub const WORK: usize = 2;
+    /// CPU time that it has had, nanoseconds.
+    pub const CPU_NS: usize = 3;
     /// Histogram of packets' ages, or of the speed probe's loop, in nanoseconds.
     pub const HISTOGRAM: usize = 8;
     /// Slots in all.
@@ -40,6 +44,8 @@ const AGE_SAMPLE: u64 = 16;
 const LOOP_ITERATIONS: u64 = 3000;
 const LOOP_PAUSE: Duration = Duration::from_millis(5);
 const LOOPS_PER_PAUSE: u32 = 2;
+/// The neighbour asks for its CPU time once in so many passes, 80 us, so that asking costs it nothing.
+const LOOPS_PER_LOOK: u64 = 16;
 /// Messages that the `recvmmsg` application takes at once.
 const BATCH: usize = 32;
 
@@ -60,6 +66,8 @@ pub enum Role {
     },
     /// Times a calibrated loop again and again.
     SpeedProbe,
+    /// Computes without pause: the neighbour.
+    Compute,
     /// Becomes another `weir` command inside the namespace.
     Exec {
         /// Its arguments.
@@ -112,12 +120,17 @@ pub struct WorkerArgs {
 /// # Errors
 /// When it cannot be set up.
 pub fn run(args: WorkerArgs) -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::TERM))
+    // A daemon is to put everything back; an application that is stopped would not see SIGTERM.
+    let end = if matches!(args.role, Role::Exec { .. }) { Signal::TERM } else { Signal::KILL };
+    set_parent_process_death_signal(Some(end))
         .map_err(|source| Error::io("tie to its parent", "the worker", source))?;
     // The controller may have ended before the request above.
     if rustix::process::getppid().map_or(0, |parent| parent.as_raw_pid()) != args.parent {
         return Err(Error::refused("the lab has ended", "start it again"));
     }
+    // As a service is: with autogroup the processes of one session are weighed as one group, and nice
+    // values say nothing between that group and the NAPI threads, or with the generator in it.
+    setsid().map_err(|source| Error::io("leave the session of", "the lab", source))?;
     // Inherited from the controller, whose weight is raised.
     sched::set_nice(rustix::thread::gettid(), Nice(0))?;
     NetNs::open(&args.netns)?.enter_current_thread()?;
@@ -126,6 +139,7 @@ pub fn run(args: WorkerArgs) -> Result<()> {
     match (args.role, shared) {
         (Role::UdpSink { bind, app, rcvbuf }, Some(shared)) => udp_sink(bind, app, rcvbuf, &shared),
         (Role::SpeedProbe, Some(shared)) => speed_probe(&shared),
+        (Role::Compute, Some(shared)) => compute(&shared),
         (Role::Exec { arguments }, _) => {
             let source = Command::new("/proc/self/exe").arg0("weir").args(arguments).exec();
             Err(Error::io("start", "weir in the namespace", source))
@@ -200,6 +214,20 @@ fn speed_probe(shared: &SharedCounters) -> Result<()> {
             histogram::record(shared, slots::HISTOGRAM, took);
         }
         std::thread::sleep(LOOP_PAUSE);
+    }
+}
+
+/// Counts passes of the same loop: work done, which the kernel's accounting has no say in.
+fn compute(shared: &SharedCounters) -> Result<()> {
+    shared.get(slots::READY).store(1, Ordering::Release);
+    loop {
+        for _ in 0..LOOPS_PER_LOOK {
+            std::hint::black_box(calibrated_loop(std::hint::black_box(1)));
+            shared.get(slots::WORK).fetch_add(1, Ordering::Relaxed);
+        }
+        let had = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let had_ns = had.tv_sec as u64 * 1_000_000_000 + had.tv_nsec as u64;
+        shared.get(slots::CPU_NS).store(had_ns, Ordering::Relaxed);
     }
 }
 

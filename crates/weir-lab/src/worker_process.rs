@@ -1,7 +1,6 @@
 //! Starting workers and the daemon, and ending them.
 
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
@@ -11,8 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use weir_bpf::counters::CountersReader;
+use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
-use weir_bpf::units::CpuId;
+use weir_bpf::units::{CpuId, Nanos};
 
 use crate::error::{Error, Result};
 use crate::topology::SUT_INTERFACE;
@@ -25,8 +25,9 @@ fn command(netns: &Path, cpu: CpuId) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg("lab-worker").arg("--parent").arg(std::process::id().to_string());
     command.arg("--netns").arg(netns).arg("--cpu").arg(cpu.0.to_string());
-    // Not in the terminal's process group: Ctrl-C is for the controller, which ends them in order.
-    command.stdin(Stdio::null()).process_group(0);
+    // It leaves the terminal's session itself (`worker::run`): Ctrl-C is for the controller, which
+    // ends them in order.
+    command.stdin(Stdio::null());
     command
 }
 
@@ -74,7 +75,12 @@ impl Worker {
 
     /// Packets that it has received.
     pub fn delivered(&self) -> u64 {
-        self.shared.get(slots::DELIVERED).load(Ordering::Relaxed)
+        self.count(slots::DELIVERED)
+    }
+
+    /// One of its counters.
+    pub fn count(&self, slot: usize) -> u64 {
+        self.shared.get(slot).load(Ordering::Relaxed)
     }
 
     /// Its process.
@@ -119,8 +125,11 @@ impl Daemon {
     /// When the daemon does not come up.
     pub fn protect(netns: &Path, cpu: CpuId, options: &[&str]) -> Result<Self> {
         let cpus = cpu.to_string();
-        let arguments: Vec<String> = ["run", "--json", "--quiet", "--attach", "native", "--cpus"]
+        // What the machine's own configuration says is nothing to the experiment.
+        let isolated = ["run", "--config", "/dev/null", "--json", "--quiet"];
+        let arguments: Vec<String> = isolated
             .into_iter()
+            .chain(["--attach", "native", "--cpus"])
             .chain([cpus.as_str()])
             .chain(options.iter().copied())
             .chain([SUT_INTERFACE])
@@ -161,6 +170,26 @@ impl Daemon {
                 Err(error.into())
             }
         }
+    }
+}
+
+impl Daemon {
+    /// CPU time that its threads have had.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn cpu_time(&self) -> Result<Nanos> {
+        let path = format!("/proc/{}/task", self.child.id());
+        let failed = |source| Error::io("list", path.clone(), source);
+        let mut sum = 0;
+        for entry in std::fs::read_dir(&path).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let number = name.to_str().and_then(|name| name.parse().ok());
+            // A thread that ends meanwhile takes what it had with it.
+            let time = number.and_then(Pid::from_raw).map(sched::cpu_time);
+            sum += time.and_then(std::result::Result::ok).map_or(0, |time| time.0);
+        }
+        Ok(Nanos(sum))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weir_bpf::gate::Policy;
 
-use crate::cpulist::CpuList;
+use crate::config::args::{ConfigArgs, SettingArgs};
 use crate::key::Key;
 
 /// Ends receive livelock on a Linux host.
@@ -34,6 +34,8 @@ pub enum Command {
     Channels(ChannelsArgs),
     /// Say what the gate makes of each packet of a capture, and why
     Explain(ExplainArgs),
+    /// Check a configuration file, or show the settings that hold
+    Config(ConfigArgs),
     /// Put back every knob that a killed weir has left turned
     Reset(ResetArgs),
     /// Put back what the parent process has turned, when it has ended
@@ -48,12 +50,16 @@ pub enum Command {
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  sudo weir run eth1                  protect eth1; Ctrl-C puts everything back
-  sudo weir run eth1 eth2 --cpus 2-3  and keep their NAPI threads on CPUs 2 and 3
-  sudo weir run eth1 --nice 5         let network input weigh more against processes
-  sudo weir run eth1 --policy off     only watch: count, and discard nothing
-  sudo weir run eth1 --attach tc      beside another XDP program
-  sudo weir run eth1 --json | jq .    one JSON object per second";
+  sudo weir run eth1                   protect eth1; Ctrl-C puts everything back
+  sudo weir run eth1 eth2 --cpus 2-3   and keep their NAPI threads on CPUs 2 and 3
+  sudo weir run eth1 --user-share 70%  leave more of the CPU to processes
+  sudo weir run eth1 --nice 5          one weight for network input, whatever happens
+  sudo weir run eth1 --policy off      only watch: count, and discard nothing
+  sudo weir run eth1 --attach tc       beside another XDP program
+  sudo weir run eth1 --json | jq .     one JSON object per second
+
+SIGHUP makes a running weir read its configuration file again: `sudo kill -HUP PID`, with the PID that
+`weir status` shows. A file with a mistake in it changes nothing.";
 
 /// Arguments of `weir run`.
 #[derive(Args, Debug)]
@@ -62,24 +68,16 @@ pub struct RunArgs {
     /// The interfaces to protect
     #[arg(required = true, value_name = "IFACE")]
     pub interfaces: Vec<String>,
-    /// Where the gate goes
-    #[arg(long, value_enum, default_value_t = Attach::Auto, value_name = "WHERE")]
-    pub attach: Attach,
-    /// Weight of the NAPI threads, from -20 (heaviest) to 19 (lightest)
-    #[arg(
-        long,
-        default_value_t = 19,
-        allow_negative_numbers = true,
-        value_parser = clap::value_parser!(i32).range(-20..=19),
-        value_name = "N"
-    )]
-    pub nice: i32,
-    /// Keep the NAPI threads on these CPUs, such as 0-3,8 [default: leave them where they are]
-    #[arg(long, value_name = "LIST")]
-    pub cpus: Option<CpuList>,
+    /// What may also be in the configuration file.
+    #[command(flatten)]
+    pub settings: SettingArgs,
     /// Whether to discard anything; off: count and pass every packet, and leave nice values alone
     #[arg(long, value_enum, default_value_t = PolicyArg::On)]
     pub policy: PolicyArg,
+    /// Switch receive packet steering (RPS) off while weir runs: it takes packets to softirqs, which
+    /// nothing governs
+    #[arg(long)]
+    pub rps_off: bool,
     /// Print no status line each second
     #[arg(long)]
     pub quiet: bool,
@@ -247,6 +245,12 @@ mod tests {
             "weir run eth1 --nice -21",
             "weir run eth1 --cpus 3-1",
             "weir run eth1 --attach tcx",
+            "weir run eth1 --user-share 50",
+            "weir run eth1 --prefer both",
+            "weir run eth1 --timeout 1",
+            "weir run eth1 --period 2s",
+            "weir config",
+            "weir config show --timeout 1h",
             "weir explain",
             "weir channels --interval 1",
             "weir channels --interval 2h",
@@ -258,6 +262,6 @@ mod tests {
         let Command::Run(args) = Cli::try_parse_from(good.split(' ')).unwrap().command else {
             panic!("not run");
         };
-        assert_eq!((args.nice, args.interfaces.len()), (-5, 2));
+        assert_eq!((args.settings.nice, args.interfaces.len()), (Some(-5), 2));
     }
 }

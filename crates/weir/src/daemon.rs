@@ -1,6 +1,6 @@
 //! The main loop: one thread, asleep between a signal, a change of an interface and the next second.
 
-use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -8,12 +8,15 @@ use rustix::io::Errno;
 use weir_bpf::sys::sched;
 use weir_bpf::units::Nice;
 
+use crate::config::Reloader;
 use crate::console::Console;
 use crate::error::{Error, Result};
+use crate::governor::Governors;
 use crate::guardian::Guardian;
 use crate::interface::{Presence, Protected};
 use crate::key::Key;
 use crate::report::{Report, summary};
+use crate::signals::Signals;
 
 const TICK: Duration = Duration::from_secs(1);
 
@@ -23,8 +26,11 @@ pub struct Daemon {
     interfaces: Vec<Protected>,
     keys: Vec<Key>,
     guardian: Option<Guardian>,
+    governors: Option<Rc<Governors>>,
     guardian_started: Instant,
-    signals: UnixStream,
+    signals: Signals,
+    reloader: Reloader,
+    hung_up: bool,
     console: Console,
     report: Report,
     lost: Vec<String>,
@@ -56,10 +62,21 @@ impl Drop for Light {
     }
 }
 
+/// Who works beside the loop.
+pub struct Wardens {
+    /// Puts back what a killed daemon had turned...
+    pub guardian: Guardian,
+    /// ...on these interfaces.
+    pub keys: Vec<Key>,
+    /// Moves the weights of NAPI threads; none where nothing is governed.
+    pub governors: Option<Rc<Governors>>,
+}
+
 /// What woke the loop.
 #[derive(Debug, Default)]
 struct Events {
     stop: bool,
+    hangup: bool,
     guardian_died: bool,
     changed: Vec<usize>,
 }
@@ -68,18 +85,21 @@ impl Daemon {
     /// A daemon over protected interfaces.
     pub fn new(
         interfaces: Vec<Protected>,
-        keys: Vec<Key>,
-        guardian: Guardian,
-        signals: UnixStream,
+        wardens: Wardens,
+        signals: Signals,
+        reloader: Reloader,
         console: Console,
         report: Report,
     ) -> Self {
         Self {
             interfaces,
-            keys,
-            guardian: Some(guardian),
+            keys: wardens.keys,
+            guardian: Some(wardens.guardian),
+            governors: wardens.governors,
             guardian_started: Instant::now(),
             signals,
+            reloader,
+            hung_up: false,
             console,
             report,
             lost: Vec::new(),
@@ -105,7 +125,10 @@ impl Daemon {
                 next_tick = (next_tick + TICK).max(Instant::now());
             }
             let events = self.wait(next_tick)?;
-            if events.stop {
+            if events.hangup {
+                self.hang_up();
+            }
+            if events.stop || self.has_lost_its_terminal() {
                 break;
             }
             if events.guardian_died {
@@ -120,7 +143,10 @@ impl Daemon {
     }
 
     fn wait(&self, until: Instant) -> Result<Events> {
-        let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        let mut fds = vec![
+            PollFd::new(&self.signals.stop, PollFlags::IN),
+            PollFd::new(&self.signals.hangup, PollFlags::IN),
+        ];
         // Of which interface each further descriptor is.
         let mut owners = Vec::new();
         for (at, interface) in self.interfaces.iter().enumerate() {
@@ -143,14 +169,15 @@ impl Daemon {
         }
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         // In the order in which they were put in: signals, interfaces, guardian.
-        let (interfaces, guardian) = ready[1..].split_at(owners.len());
+        let (interfaces, guardian) = ready[2..].split_at(owners.len());
         let now = Instant::now();
         let has_news = |at: &usize| {
             self.interfaces[*at].due() <= now
                 || owners.iter().zip(interfaces).any(|(owner, ready)| *ready && owner == at)
         };
         let changed = (0..self.interfaces.len()).filter(has_news).collect();
-        Ok(Events { stop: ready[0], changed, guardian_died: guardian.contains(&true) })
+        let guardian_died = guardian.contains(&true);
+        Ok(Events { stop: ready[0], hangup: ready[1], changed, guardian_died })
     }
 
     fn tick(&mut self) {
@@ -180,6 +207,36 @@ impl Daemon {
             }
         }
         self.lose(&gone);
+    }
+
+    fn hang_up(&mut self) {
+        self.signals.hear_hangups();
+        self.hung_up = true;
+        if !self.signals.terminal_is_gone() {
+            self.reload();
+        }
+    }
+
+    /// A terminal may be gone a moment after its SIGHUP: a shell that ends tells first.
+    fn has_lost_its_terminal(&self) -> bool {
+        self.hung_up && self.signals.terminal_is_gone()
+    }
+
+    fn reload(&mut self) {
+        if let Err(error) = self.reloader.read() {
+            self.console.say(&error.to_string());
+            self.console.say("every setting stays as it was");
+            return;
+        }
+        self.console.say(&self.reloader.describe());
+        for interface in &mut self.interfaces {
+            let name = interface.interface();
+            let change = self.reloader.change(&interface.key(), &name);
+            interface.set_governor(change.governor);
+            for news in change.news {
+                self.console.say(&format!("{name}: {news}"));
+            }
+        }
     }
 
     fn tell_news(&mut self) {
@@ -225,7 +282,12 @@ impl Daemon {
     fn start_guardian(&mut self) {
         self.guardian_started = Instant::now();
         match Guardian::start(&self.keys) {
-            Ok(guardian) => self.guardian = Some(guardian),
+            Ok(mut guardian) => {
+                if let Some(governors) = &self.governors {
+                    governors.beat_to(guardian.take_beats());
+                }
+                self.guardian = Some(guardian);
+            }
             // Tried again with the next tick; protection goes on meanwhile.
             Err(error) => trouble(&mut self.console, &mut self.last_trouble, &error),
         }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::config::ConfigError;
 use crate::explain::CaptureError;
 
 /// What went wrong in the daemon or the command line.
@@ -39,6 +40,9 @@ pub enum Error {
         /// What to do about it.
         remedy: String,
     },
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// A packet capture cannot be read, or not further.
     #[error(transparent)]
     Capture(#[from] CaptureError),

@@ -2,16 +2,20 @@
 //!
 //! It is started before the first knob is turned, holds a pidfd of the daemon and sleeps until that
 //! says that the daemon has ended. A daemon that has put everything back itself dismisses it.
+//!
+//! A governor beats, into the guardian's standard input. Once it does, a pause longer than
+//! [`BEATLESS`](crate::governor::BEATLESS) means that nobody moves the weights any more (the daemon is
+//! stopped, or waits for memory), and the guardian gives governed threads a weight that can stay.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 
@@ -19,15 +23,20 @@ use weir_bpf::sys::sched;
 use weir_bpf::units::Nice;
 
 use crate::error::{Error, Result};
+use crate::governor::BEATLESS;
 use crate::host::Host;
 use crate::key::Key;
 use crate::lock::{Attempt, Lock, Purpose};
 use crate::restore;
+use crate::statefile::State;
 
 /// What the guardian writes when it is ready.
 const READY: u8 = b'+';
 /// How long it may take to get ready; the exec and a few system calls take milliseconds.
 const READY_MAX: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+
+/// As [`BEATLESS`].
+const BEATLESS_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: BEATLESS.subsec_nanos() as i64 };
 
 /// A running guardian, seen from the daemon.
 #[derive(Debug)]
@@ -49,7 +58,7 @@ impl Guardian {
             .args(["guardian", "--parent", &std::process::id().to_string()])
             .args(keys.iter().map(Key::to_string))
             .current_dir("/")
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -69,6 +78,13 @@ impl Guardian {
             ));
         }
         Ok(Self { child, pidfd })
+    }
+
+    /// Where the governor is to beat; `None` if that has been asked before.
+    pub fn take_beats(&mut self) -> Option<ChildStdin> {
+        // A guardian that does not read is not to hold the governor up.
+        let beats = self.child.stdin.take()?;
+        ioctl_fionbio(&beats, true).ok().map(|()| beats)
     }
 
     /// Its process number.
@@ -118,7 +134,7 @@ pub fn run(parent: i32, keys: &[Key]) -> Result<()> {
     let host = Host::open()?;
     if let Some(daemon) = daemon {
         report_ready()?;
-        wait_for_end(&daemon)?;
+        wait_for_end(&daemon, || leave_to_themselves(&host, keys))?;
     }
     let mut failures = Vec::new();
     for key in keys {
@@ -167,13 +183,40 @@ fn report_ready() -> Result<()> {
     rustix::stdio::dup2_stdout(&null).map_err(|errno| failed(errno.into()))
 }
 
-fn wait_for_end(daemon: &OwnedFd) -> Result<()> {
+/// Calls `beatless` whenever beats that had begun stay out.
+fn wait_for_end(daemon: &OwnedFd, beatless: impl Fn()) -> Result<()> {
+    let mut stdin = Some(std::io::stdin());
+    let mut beating = false;
     loop {
-        let mut fds = [PollFd::new(daemon, PollFlags::IN)];
-        match poll(&mut fds, None) {
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Ok(()),
+        let mut fds = vec![PollFd::new(daemon, PollFlags::IN)];
+        fds.extend(stdin.as_ref().map(|stdin| PollFd::new(stdin, PollFlags::IN)));
+        let timeout = beating.then_some(BEATLESS_TIMEOUT);
+        match poll(&mut fds, timeout.as_ref()) {
+            Err(Errno::INTR) => continue,
             Err(errno) => return Err(Error::system("wait for the daemon's end", errno)),
+            // Again and again: it may have gone on for a moment that was too short for a beat.
+            Ok(0) => {
+                beatless();
+                continue;
+            }
+            Ok(_) => {}
+        }
+        if !fds[0].revents().is_empty() {
+            return Ok(());
+        }
+        // Several beats at once are as good as one; at their end the daemon is about to end, too.
+        beating = matches!(rustix::io::read(std::io::stdin(), &mut [0; 64]), Ok(1..));
+        if !beating {
+            stdin = None;
+        }
+    }
+}
+
+/// While nobody governs: what cannot be set now is put back with the rest.
+fn leave_to_themselves(host: &Host, keys: &[Key]) {
+    for state in keys.iter().filter_map(|key| State::read(&host.dir, key).ok().flatten()) {
+        for knob in &state.knobs {
+            let _ = knob.leave_to_itself(host, &state.interface);
         }
     }
 }

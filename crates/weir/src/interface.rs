@@ -21,11 +21,13 @@ use crate::clock;
 use crate::console::Console;
 use crate::diverting::Diverting;
 use crate::error::Result;
+use crate::governor::Governors;
 use crate::host::Host;
 use crate::journal::TurnedKnob;
 use crate::key::Key;
 use crate::knob::Knob;
 use crate::notes;
+use crate::rps;
 use crate::sample::{Rates, Sample, top_discard};
 use crate::status::{self, InterfaceStatus};
 use crate::threading;
@@ -46,6 +48,10 @@ pub struct Settings {
     pub attach: Attach,
     /// Whether it discards.
     pub policy: Policy,
+    /// Whether receive packet steering is switched off.
+    pub rps_off: bool,
+    /// What the governor goes by.
+    pub governor: weir_policy::Settings,
     /// What NAPI threads are to be like.
     pub threads: ThreadSettings,
 }
@@ -63,6 +69,7 @@ pub enum Presence {
 pub struct Protected {
     threads: NapiThreads,
     threaded: Option<TurnedKnob>,
+    rps: Vec<TurnedKnob>,
     // After threading: see `threading::put_back`.
     gate: Gate,
     // After the gate, which removes it itself; what is left of it by then is a failure to report.
@@ -72,6 +79,7 @@ pub struct Protected {
     diverting: Diverting,
     host: Rc<Host>,
     policy: Policy,
+    governor: weir_policy::Settings,
     counters_map_id: u32,
     channel_map_ids: ChannelMapIds,
     pruner: Pruner,
@@ -105,6 +113,7 @@ impl Protected {
         host: &Rc<Host>,
         claim: Claim,
         probe: &QueueProbe,
+        governors: Option<Rc<Governors>>,
         settings: &Settings,
         console: &mut Console,
     ) -> Result<Self> {
@@ -117,19 +126,23 @@ impl Protected {
         set_addresses(&mut gate, host, ifindex)?;
         gate.set_diverted(diverting.passes_all());
         let attached = attach::attach(host, &mut gate, &claim.journal, ifindex, settings.attach)?;
-        let notes = notes::at_start(ifindex, &interface, attached.mode, settings.policy);
+        let mut notes = notes::at_start(ifindex, &interface, attached.mode, settings.policy);
+        let rps = if settings.rps_off { rps::switch_off(host, &claim.journal)? } else { vec![] };
+        notes.extend(rps::note(&rps::steering(host, &interface)));
         let last = sample(host, &claim, &gate)?;
         let counters_map_id = gate.counters_map_id()?;
         let channel_map_ids = gate.channel_map_ids()?;
         let mut protected = Self {
-            threads: NapiThreads::new(settings.threads.clone()),
+            threads: NapiThreads::new(settings.threads.clone(), governors, settings.governor),
             threaded: None,
+            rps,
             gate,
             claim,
             watch,
             diverting,
             host: Rc::clone(host),
             policy: settings.policy,
+            governor: settings.governor,
             attached,
             counters_map_id,
             channel_map_ids,
@@ -143,7 +156,11 @@ impl Protected {
         };
         protected.switch_to_threads();
         match &protected.not_threaded {
-            None => protected.threads.appear(&protected.claim.journal, ifindex)?,
+            None => {
+                let journal = &protected.claim.journal;
+                protected.threads.allow_deferral(host, journal)?;
+                protected.threads.appear(journal, ifindex)?;
+            }
             Some(why) => console.say(&format!(
                 "{interface}: NAPI stays in softirq ({why}); the gate works alone, and input keeps \
                  its precedence over processes"
@@ -181,6 +198,12 @@ impl Protected {
     /// The name of its files.
     pub fn key(&self) -> Key {
         self.claim.key(&self.host)
+    }
+
+    /// Goes by other settings from now on.
+    pub fn set_governor(&mut self, settings: weir_policy::Settings) {
+        self.governor = settings;
+        self.threads.set_governor(settings);
     }
 
     /// Reacts to a change of the interface (its addresses, name, state) or of what diverts its packets.
@@ -257,7 +280,10 @@ impl Protected {
             channel_map_ids: self.channel_map_ids,
             retired: self.pruner.retired(),
             policy: self.policy,
-            nice: self.threads.nice(),
+            nice: self.threads.weight().fixed(),
+            governed: self.threads.observed(),
+            user_share: self.governor.user_share,
+            prefer: self.governor.prefer,
             not_threaded: self.not_threaded.clone(),
             napi_threads: self.threads.pids(),
             diversions: self.diverting.found().iter().map(Into::into).collect(),
@@ -295,10 +321,10 @@ impl Protected {
             Policy::On => "",
             Policy::Off => ", policy off",
         };
-        let threads = match (self.threads.pids().len(), self.threads.nice(), &self.not_threaded) {
-            (_, _, Some(_)) => "NAPI in softirq".into(),
-            (count, Some(nice), None) => format!("{count} NAPI thread(s) at nice {nice}"),
-            (count, None, None) => format!("{count} NAPI thread(s), weight left alone"),
+        let count = self.threads.pids().len();
+        let threads = match (&self.not_threaded, self.threads.weight()) {
+            (Some(_), _) => "NAPI in softirq".into(),
+            (None, weight) => format!("{count} NAPI thread(s), {weight}"),
         };
         format!(
             "protecting {} ({}{policy}; {threads})",
@@ -331,6 +357,7 @@ impl Protected {
     pub fn finish(mut self) -> Farewell {
         self.threads.put_back();
         self.threaded = None;
+        self.rps.clear();
         self.gate.detach();
         self.attached.filter = None;
         // After detaching, no packet is missing.

@@ -13,7 +13,10 @@ use weir_bpf::units::{CpuId, Nice};
 
 use crate::cpulist::CpuList;
 use crate::error::{Error, Result};
+use crate::governor::STATIC_WEIGHT;
+use crate::governor::deferral::{DEFER_HARD_IRQS, FLUSH_TIMEOUT};
 use crate::host::Host;
+use crate::rps;
 use crate::task::Task;
 use crate::threading::{self, THREADED};
 
@@ -34,8 +37,11 @@ pub enum Knob {
         thread: Task,
         /// Its nice value before.
         old: Nice,
-        /// What weir sets.
+        /// What weir sets first.
         new: Nice,
+        /// Whether the governor moves it from there.
+        #[serde(default)]
+        governed: bool,
     },
     /// The CPUs that a NAPI thread may run on.
     Affinity {
@@ -45,6 +51,19 @@ pub enum Knob {
         old: Vec<CpuId>,
         /// What weir sets.
         new: Vec<CpuId>,
+    },
+    /// Interrupt deferral: `gro_flush_timeout` and `napi_defer_hard_irqs` in sysfs, which the governor
+    /// sets while it needs them.
+    Deferral {
+        /// Both files' contents before.
+        old: String,
+    },
+    /// Receive packet steering of one receive queue.
+    Rps {
+        /// The queue, such as `rx-0`.
+        queue: String,
+        /// Its CPUs before, as a mask.
+        old: String,
     },
     /// The gate's filter at tc ingress, on a kernel that has no link for it.
     TcFilter {
@@ -82,8 +101,11 @@ impl Knob {
             Self::Affinity { thread, new, .. } => {
                 Ok(sched::set_affinity(living(thread).ok_or_else(|| gone(thread))?, new)?)
             }
-            // Attached by the gate, as soon as this is on record.
-            Self::TcFilter { .. } => Ok(()),
+            Self::Rps { queue, .. } => {
+                Ok(host.sysfs.write(interface, &rps::attribute(queue), rps::OFF)?)
+            }
+            // Turned later, by the governor; attached by the gate, as soon as this is on record.
+            Self::Deferral { .. } | Self::TcFilter { .. } => Ok(()),
         }
     }
 
@@ -94,8 +116,16 @@ impl Knob {
     pub fn turn_back(&self, host: &Host, interface: &str) -> Result<Outcome> {
         let put_back = match self {
             Self::Threaded { old, .. } => threading::put_back(host, interface, old),
+            Self::Rps { queue, old } => {
+                host.sysfs.write(interface, &rps::attribute(queue), old).map_err(Error::from)
+            }
+            Self::Deferral { old } => [FLUSH_TIMEOUT, DEFER_HARD_IRQS]
+                .into_iter()
+                .try_for_each(|attribute| host.sysfs.write(interface, attribute, old))
+                .map_err(Error::from),
             Self::Nice { thread, old, .. } => match living(thread) {
-                Some(pid) => sched::set_nice(pid, *old).map_err(Error::from),
+                // With the usual slice: the governor may have set another.
+                Some(pid) => sched::set_weight(pid, *old, None).map_err(Error::from),
                 None => return Ok(Outcome::Gone),
             },
             Self::Affinity { thread, old, .. } => match living(thread) {
@@ -117,10 +147,29 @@ impl Knob {
         }
     }
 
+    /// Gives what the governor moves the value that it is to have while no governor lives. Other knobs
+    /// stay.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn leave_to_itself(&self, host: &Host, interface: &str) -> Result<()> {
+        match self {
+            Self::Nice { thread, governed: true, .. } => match living(thread) {
+                Some(pid) => Ok(sched::set_weight(pid, STATIC_WEIGHT, None)?),
+                None => Ok(()),
+            },
+            Self::Deferral { .. } => self.turn_back(host, interface).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether what the knob belongs to no longer exists.
     pub fn is_gone(&self, host: &Host, interface: &str) -> bool {
         match self {
-            Self::Threaded { .. } | Self::TcFilter { .. } => host.links.index(interface).is_err(),
+            Self::Threaded { .. }
+            | Self::Rps { .. }
+            | Self::Deferral { .. }
+            | Self::TcFilter { .. } => host.links.index(interface).is_err(),
             Self::Nice { thread, .. } | Self::Affinity { thread, .. } => living(thread).is_none(),
         }
     }
@@ -131,6 +180,8 @@ impl Knob {
             Self::Threaded { .. } => THREADED.into(),
             Self::Nice { thread, .. } => format!("nice of {}", thread.comm),
             Self::Affinity { thread, .. } => format!("CPUs of {}", thread.comm),
+            Self::Rps { queue, .. } => format!("receive packet steering of {queue}"),
+            Self::Deferral { .. } => "interrupt deferral".into(),
             Self::TcFilter { .. } => "tc ingress filter".into(),
         }
     }
@@ -141,6 +192,7 @@ impl Knob {
             Self::Threaded { old, .. } => old.clone(),
             Self::Nice { old, .. } => old.to_string(),
             Self::Affinity { old, .. } => CpuList(old.clone()).to_string(),
+            Self::Rps { old, .. } | Self::Deferral { old } => old.clone(),
             Self::TcFilter { .. } => "none".into(),
         }
     }
@@ -149,8 +201,11 @@ impl Knob {
     pub fn new_value(&self) -> String {
         match self {
             Self::Threaded { new, .. } => new.clone(),
+            Self::Nice { governed: true, .. } => "governed".into(),
             Self::Nice { new, .. } => new.to_string(),
             Self::Affinity { new, .. } => CpuList(new.clone()).to_string(),
+            Self::Rps { .. } => rps::OFF.into(),
+            Self::Deferral { .. } => "governed".into(),
             Self::TcFilter { filter } => format!("program {}", filter.prog_id),
         }
     }

@@ -7,12 +7,14 @@ mod claim;
 mod cli;
 mod clock;
 mod company;
+mod config;
 mod console;
 mod cpulist;
 mod daemon;
 mod diverting;
 mod error;
 mod explain;
+mod governor;
 mod guardian;
 mod host;
 mod interface;
@@ -24,10 +26,12 @@ mod notes;
 mod privilege;
 mod report;
 mod restore;
+mod rps;
 mod run;
 mod rundir;
 mod sample;
 mod show;
+mod signals;
 mod statefile;
 mod status;
 mod task;
@@ -39,6 +43,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
+use crate::config::args::ConfigCommand;
 
 fn main() -> ExitCode {
     match dispatch(Cli::parse().command) {
@@ -57,6 +62,10 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Status(args) => show::status(&args)?,
         Command::Channels(args) => channels::run(&args)?,
         Command::Explain(args) => explain::run(&args)?,
+        Command::Config(args) => match args.command {
+            ConfigCommand::Check(args) => config::check(&args)?,
+            ConfigCommand::Show(args) => config::show(&args)?,
+        },
         Command::Reset(args) => return Ok(show::reset(&args)?),
         Command::Guardian(args) => guardian::run(args.parent, &args.keys)?,
         Command::Lab(args) => return Ok(weir_lab::cli::run(args)?),

@@ -1,27 +1,27 @@
 //! The daemon's life: claim, guard, protect, watch, put back.
 
-use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use weir_bpf::gate::{Policy, QueueProbe};
+use weir_bpf::gate::QueueProbe;
 use weir_bpf::sys::sched;
-use weir_bpf::units::Nice;
 
 use crate::claim::Claim;
 use crate::cli::RunArgs;
+use crate::config::{Config, Reloader};
 use crate::console::Console;
 use crate::cpulist::CpuList;
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Wardens};
 use crate::error::{Error, Result};
+use crate::governor::Governors;
 use crate::guardian::Guardian;
 use crate::host::Host;
 use crate::interface::{Protected, Settings};
 use crate::key::Key;
 use crate::privilege;
 use crate::report::Report;
+use crate::signals::Signals;
 use crate::task::Task;
-use crate::threads::ThreadSettings;
+use crate::threads::ThreadWeight;
 
 /// `weir run`: protects interfaces until told to stop.
 ///
@@ -29,63 +29,85 @@ use crate::threads::ThreadSettings;
 /// If protection cannot start, an interface vanishes, or something cannot be put back.
 pub fn run(args: &RunArgs) -> Result<()> {
     privilege::check("weir run")?;
-    check_cpus(args.cpus.as_ref())?;
+    let config = Config::load(&args.settings)?;
+    for interface in &args.interfaces {
+        check_cpus(&config, interface)?;
+    }
     // Before anything is changed: from here on a signal ends the loop, not the process.
-    let signals = catch_signals()?;
+    let signals = Signals::catch()?;
     let host = Rc::new(Host::open()?);
     let mut console = Console::default();
-    let claims = claim_all(&host, args, &mut console)?;
+    let claims = claim_all(&host, args, &config, &mut console)?;
     let keys: Vec<Key> = claims.iter().map(|claim| claim.key(&host)).collect();
-    let guardian = Guardian::start(&keys)?;
+    let mut guardian = Guardian::start(&keys)?;
     let probe = QueueProbe::load()?;
-    let settings = settings(args);
+    let governors = governors(&config, args, &probe, &mut console);
+    if let Some(governors) = &governors {
+        governors.beat_to(guardian.take_beats());
+    }
     let mut protected = Vec::new();
+    let mut running = Vec::new();
     for claim in claims {
-        let interface = Protected::start(&host, claim, &probe, &settings, &mut console)?;
+        let effective = config.of(&claim.interface());
+        let settings = Settings { rps_off: args.rps_off, ..effective.settings(args.policy.into()) };
+        let interface =
+            Protected::start(&host, claim, &probe, governors.clone(), &settings, &mut console)?;
         console.say(&interface.describe());
         for note in interface.notes() {
             console.say(&format!("{}: {note}", interface.interface()));
         }
+        running.push((interface.key(), effective));
         protected.push(interface);
     }
     let report = Report::of(args);
-    Daemon::new(protected, keys, guardian, signals, console, report).run()
+    let wardens = Wardens { guardian, keys, governors };
+    let reloader = Reloader::new(config, running);
+    Daemon::new(protected, wardens, signals, reloader, console, report).run()
 }
 
-fn settings(args: &RunArgs) -> Settings {
+/// None where no interface is to be governed. Where the kernel has not what it takes, weir protects with
+/// a fixed weight: the gate does not depend on the governor.
+fn governors(
+    config: &Config,
+    args: &RunArgs,
+    probe: &QueueProbe,
+    console: &mut Console,
+) -> Option<Rc<Governors>> {
     let policy = args.policy.into();
-    // With the policy off, what is measured is what merely being there costs.
-    let nice = (policy == Policy::On).then_some(Nice(args.nice));
-    Settings {
-        attach: args.attach,
-        policy,
-        threads: ThreadSettings { nice, cpus: args.cpus.clone() },
+    let governed = |interface: &String| {
+        config.of(interface).settings(policy).threads.weight == ThreadWeight::Governed
+    };
+    if !args.interfaces.iter().any(governed) {
+        return None;
     }
+    let started = Governors::start(probe);
+    started
+        .map_err(|error| {
+            console.say(&format!("no governor, network input keeps the lowest weight: {error}"));
+        })
+        .ok()
 }
 
-fn check_cpus(cpus: Option<&CpuList>) -> Result<()> {
-    let Some(CpuList(cpus)) = cpus else { return Ok(()) };
+fn check_cpus(config: &Config, interface: &str) -> Result<()> {
+    let effective = config.of(interface);
+    let cpus = effective.cpus();
+    let Some(CpuList(wanted)) = &cpus.value else { return Ok(()) };
     let online = sched::online_cpus()?;
-    match cpus.iter().find(|cpu| !online.contains(cpu)) {
+    match wanted.iter().find(|cpu| !online.contains(cpu)) {
         None => Ok(()),
         Some(offline) => Err(Error::refused(
-            format!("CPU {offline} is not online"),
+            format!("CPU {offline} is not online ({})", config.origin_text(cpus.origin)),
             format!("choose from {}", CpuList(online.clone())),
         )),
     }
 }
 
-fn catch_signals() -> Result<UnixStream> {
-    let failed = |source| Error::system("catch signals", source);
-    let (receiver, sender) = UnixStream::pair().map_err(failed)?;
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-        let sender = sender.try_clone().map_err(failed)?;
-        signal_hook::low_level::pipe::register(signal, sender).map_err(failed)?;
-    }
-    Ok(receiver)
-}
-
-fn claim_all(host: &Rc<Host>, args: &RunArgs, console: &mut Console) -> Result<Vec<Claim>> {
+fn claim_all(
+    host: &Rc<Host>,
+    args: &RunArgs,
+    config: &Config,
+    console: &mut Console,
+) -> Result<Vec<Claim>> {
     let owner = Task::current().ok_or_else(|| {
         Error::refused("cannot read /proc/self/stat", "mount /proc: `mount -t proc proc /proc`")
     })?;
@@ -93,7 +115,8 @@ fn claim_all(host: &Rc<Host>, args: &RunArgs, console: &mut Console) -> Result<V
     for interface in &args.interfaces {
         // Named twice is protected once.
         if !claims.iter().any(|claim| claim.interface() == *interface) {
-            claims.push(Claim::take(host, interface, &owner, args.attach, console)?);
+            let attach = config.of(interface).attach();
+            claims.push(Claim::take(host, interface, &owner, attach, console)?);
         }
     }
     Ok(claims)

@@ -8,7 +8,9 @@ use weir_bpf::gate::Policy;
 use weir_bpf::sys::netns::NetNs;
 
 use crate::cli::{ResetArgs, StatusArgs};
+use crate::config::value::{PreferArg, choice_text};
 use crate::error::{Error, Result};
+use crate::governor::Observed;
 use crate::host::Host;
 use crate::privilege;
 use crate::restore;
@@ -104,6 +106,11 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         status.attach_reason
     )?;
     writeln!(out, "  NAPI {}", napi(status))?;
+    for observed in &status.governed {
+        writeln!(out, "  governor: {}", governor(observed))?;
+    }
+    let prefer = choice_text(&PreferArg::from(status.prefer));
+    writeln!(out, "  user share {}, prefer {prefer}", status.user_share)?;
     for DiversionStatus { description, detail, cost, .. } in &status.diversions {
         writeln!(out, "  diversion: {description} ({detail}): {cost}")?;
     }
@@ -155,6 +162,31 @@ fn napi(status: &InterfaceStatus) -> String {
     let threads = if pids.is_empty() { "none now".into() } else { pids.join(", ") };
     match status.nice {
         Some(nice) => format!("threads {threads}, nice {nice}"),
-        None => format!("threads {threads}, nice left alone"),
+        None if status.governed.is_empty() => format!("threads {threads}, nice left alone"),
+        None => format!("threads {threads}, governed"),
     }
+}
+
+/// What the governor does with one thread.
+fn governor(observed: &Observed) -> String {
+    let percent = |share: f64| format!("{:.0}%", share * 100.0);
+    let ring = match (observed.c_gate_ns, observed.r_ring_pps) {
+        (Some(cost), Some(rate)) => {
+            format!("; a discarded packet costs {cost:.0} ns, so the ring holds up to {rate:.0}/s")
+        }
+        _ => String::new(),
+    };
+    format!(
+        "thread {} on CPU {}: {}, nice {}; used {} of the CPU (in vain {}, wanted by others {}), \
+         waited for others {}{ring}; the governor itself {:.1}%",
+        observed.pid,
+        observed.cpu,
+        observed.doing,
+        observed.nice,
+        percent(observed.used),
+        percent(observed.wasted),
+        percent(observed.taken),
+        percent(observed.held),
+        observed.own_cpu * 100.0
+    )
 }

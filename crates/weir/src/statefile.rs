@@ -114,7 +114,7 @@ mod tests {
         let mut state = State::new(&key, "eth1", Task::current().unwrap());
         state.knobs = vec![
             Knob::Threaded { old: "0".into(), new: "1".into() },
-            Knob::Nice { thread: thread.clone(), old: Nice(0), new: Nice(19) },
+            Knob::Nice { thread: thread.clone(), old: Nice(0), new: Nice(19), governed: true },
             Knob::Affinity { thread, old: vec![CpuId(0), CpuId(1)], new: vec![CpuId(1)] },
         ];
         state

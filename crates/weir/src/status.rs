@@ -10,8 +10,10 @@ use weir_bpf::prune::Retired;
 use weir_bpf::sys::divert::{Diversion, DiversionKind};
 use weir_bpf::units::{IfIndex, Nice};
 use weir_bpf::verdict::{Reason, Verdict};
+use weir_policy::{Prefer, Share};
 
 use crate::error::{Error, Result};
+use crate::governor::Observed;
 use crate::key::{Key, STATE_SUFFIX, STATUS_SUFFIX};
 use crate::knob::Knob;
 use crate::lock::holders_of;
@@ -50,8 +52,14 @@ pub struct InterfaceStatus {
     pub retired: Retired,
     /// Whether the gate discards anything.
     pub policy: Policy,
-    /// Nice value of the NAPI threads; `null` if weir leaves it alone.
+    /// The nice value that NAPI threads keep; `null` if weir leaves it alone or the governor moves it.
     pub nice: Option<Nice>,
+    /// What the governor does with each NAPI thread; empty where it is off.
+    pub governed: Vec<Observed>,
+    /// What processes get of a CPU that they want, at least; a part of 1.
+    pub user_share: Share,
+    /// What input's share is for.
+    pub prefer: Prefer,
     /// Why NAPI is not polled by threads; `null` if it is.
     pub not_threaded: Option<String>,
     /// The NAPI threads.

@@ -119,7 +119,8 @@ fn auto_says_what_the_driver_refused() {
     near(&network, "ip", "link add bridge type bridge");
     let run = || {
         let mut command = Command::new(WEIR);
-        command.args(["run", "bridge", "--quiet"]).stderr(Stdio::null()).spawn().unwrap()
+        command.args(["run", "bridge", "--quiet"]).args(NO_CONFIG);
+        command.stderr(Stdio::null()).spawn().unwrap()
     };
     let mut daemon = network.near.run(run).unwrap();
     wait_until("the status is published", || !network.status()["interfaces"][0].is_null());

@@ -87,6 +87,7 @@ fn assert_trial(trial: &CostTrial, row: &CostRow) {
     assert_eq!(ledger.unaccounted, 0, "{trial:?}");
     assert_eq!(ledger.counted, trial.mode.gated().then_some(ledger.seen), "{trial:?}");
     assert!(ledger.discarded <= ledger.counted, "{trial:?}");
+    assert_eq!(ledger.unjudged, trial.mode.gated().then_some(0), "{trial:?}");
     assert!((0.0..=1.0).contains(&trial.busy), "{trial:?}");
     assert!((0.0..=1.0).contains(&trial.in_full_polls), "{trial:?}");
     assert!(row.modes.contains_key(&trial.mode));

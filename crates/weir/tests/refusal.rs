@@ -112,6 +112,7 @@ fn missing_capabilities_are_named() {
     let run = |dropped: &str| {
         let mut command = Command::new("setpriv");
         command.args(["--bounding-set", dropped, "--inh-caps", "-all", WEIR, "run", NEAR]);
+        command.args(NO_CONFIG);
         failure(&network.near.run(|| command.output().unwrap()).unwrap(), 1)
     };
     let refusal = run("-net_admin,-sys_nice");
@@ -127,6 +128,7 @@ fn without_sys_admin_the_gate_still_works() {
     // /sys shows the host's interfaces then, not this namespace's: threading is out of reach.
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set", "-sys_admin", "--inh-caps", "-all", WEIR, "run", NEAR]);
+    command.args(NO_CONFIG);
     command.args(["--quiet", "--attach", "native"]).stderr(std::process::Stdio::null());
     let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
     wait_until("the status is published", || !network.status()["interfaces"][0].is_null());

@@ -56,6 +56,44 @@ pub fn set_nice(pid: Pid, nice: Nice) -> Result<()> {
         .map_err(|errno| Error::system("set the nice value of", object(pid), errno))
 }
 
+/// Sets a thread's nice value and how long it runs at a time, at least, when others wait: 0.1 to
+/// 100 ms, or the kernel's usual time (`base_slice_ns`). Kernels before 6.12 keep to the usual time.
+///
+/// # Errors
+///
+/// [`Error::System`] with `ESRCH` if there is no such thread, `EACCES` or `EPERM` without
+/// `CAP_SYS_NICE`.
+#[allow(unsafe_code)]
+pub fn set_weight(pid: Pid, nice: Nice, slice: Option<Nanos>) -> Result<()> {
+    /// `struct sched_attr`, as of its first version (include/uapi/linux/sched/types.h).
+    #[repr(C)]
+    #[derive(Default)]
+    struct SchedAttr {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    // Its policy, normal, is 0.
+    let attr = SchedAttr {
+        size: size_of::<SchedAttr>() as u32,
+        nice: nice.0,
+        runtime: slice.map_or(0, |slice| slice.0),
+        ..SchedAttr::default()
+    };
+    let pid_raw = pid.as_raw_nonzero().get();
+    // SAFETY: `attr` is as long as it says and outlives the call, which only reads it.
+    let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, pid_raw, &raw const attr, 0) };
+    if answer == 0 {
+        return Ok(());
+    }
+    Err(Error::system("set the weight of", object(pid), std::io::Error::last_os_error()))
+}
+
 /// Lets the calling thread, and threads that it starts later, run on this CPU only.
 ///
 /// # Errors
@@ -227,6 +265,17 @@ mod tests {
             }
         });
         assert_eq!(nice(gettid()).unwrap(), outside);
+    }
+
+    #[test]
+    fn weights_are_nice_values_with_a_slice() {
+        on_own_thread(|| {
+            set_weight(gettid(), Nice(5), Some(Nanos(100_000))).unwrap();
+            assert_eq!(nice(gettid()).unwrap(), Nice(5));
+            set_weight(gettid(), Nice(19), None).unwrap();
+            assert_eq!(nice(gettid()).unwrap(), Nice(19));
+        });
+        assert!(set_weight(Pid::from_raw(i32::MAX).unwrap(), Nice(0), None).is_err());
     }
 
     #[test]

@@ -32,6 +32,7 @@ fn trial(mode: CostMode, repeat: u32, ns_per_packet: f64) -> CostTrial {
             seen: 1000,
             counted: gated(1000),
             discarded: gated(discarded),
+            unjudged: gated(0),
             unaccounted: 0,
         },
     }

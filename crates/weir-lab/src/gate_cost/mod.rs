@@ -2,7 +2,7 @@
 //! or only pass, on the same interface and CPU, in one run.
 //!
 //! - **The real path**: packets at the generator's top rate into a veth whose NAPI thread runs on the
-//!   SUT's CPU. What passes ends at tcx ingress, so that the stack, which costs ten times what is
+//!   SUT's CPU. What passes ends at the interface's ingress chain ([`sink`]), so that the stack, which costs ten times what is
 //!   measured, adds no noise; it is the same for gate and bare program. The figure is the median time of
 //!   NAPI polls that took a whole budget right after another ([`weir_bpf::poll_cost`]): a bare drop is
 //!   faster than the generator, and its NAPI thread sleeps now and then, but such polls never wait. The
@@ -18,6 +18,7 @@ pub mod lookup;
 mod packets;
 mod rig;
 mod rows;
+mod sink;
 mod targets;
 mod trial;
 
@@ -33,6 +34,8 @@ use crate::results::SCHEMA;
 use crate::results::gate_cost::{CostMode, GateCost};
 use crate::stop::Stop;
 use rig::Rig;
+pub use sink::PASSED_END;
+pub(crate) use trial::IN_FULL_POLLS_MIN;
 use trial::Times;
 
 /// Its name on the command line.

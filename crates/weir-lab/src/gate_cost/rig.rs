@@ -10,6 +10,7 @@ use weir_bpf::traffic::{FlowSpec, Generator, Transport};
 use weir_bpf::units::{CpuId, Nice, PacketsPerSec};
 
 use super::rows::RowSpec;
+use super::sink::{self, Sink};
 use super::targets::Targets;
 use crate::bench::become_controller;
 use crate::error::{Error, Result};
@@ -116,12 +117,12 @@ impl Rig {
         Ok(Program::Bare(attached))
     }
 
-    /// Lets what passes end at tcx ingress.
+    /// Lets what passes end where the stack begins.
     ///
     /// # Errors
-    /// Before Linux 6.6.
-    pub fn attach_sink(&self) -> Result<Attached> {
-        Ok(self.host.netns.run(|| self.bare.attach_sink(self.host.ifindex))??)
+    /// Without nftables.
+    pub fn attach_sink(&self) -> Result<Sink<'_>> {
+        Sink::attach(&self.host.netns, SUT_INTERFACE)
     }
 
     /// The interface's polling thread, on the SUT's CPU at nice 0, watched from now on.
@@ -185,7 +186,7 @@ impl Rig {
             driver_poll: format!("{}, NAPI thread", setup::place(thread.pid)?),
             gro,
             payload_bytes: PAYLOAD_LEN.into(),
-            passed_end: "dropped at tcx ingress, the first thing after the skb and GRO".into(),
+            passed_end: sink::PASSED_END.into(),
         })
     }
 }

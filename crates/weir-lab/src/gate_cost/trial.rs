@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use weir_bpf::counters::Counters;
 use weir_bpf::poll_cost::PollCost;
 use weir_bpf::sys::sched;
-use weir_bpf::verdict::Verdict;
+use weir_bpf::verdict::{Reason, Verdict};
 
 use super::rig::{Program, Rig};
 use super::rows::RowSpec;
@@ -36,7 +37,7 @@ struct Snapshot {
     sent: u64,
     ring_drop: u64,
     seen: u64,
-    gate: Option<(u64, u64)>,
+    gate: Option<Counters>,
     polls: PollCost,
     napi_cpu_ns: u64,
     loops: Vec<u64>,
@@ -51,11 +52,7 @@ impl Snapshot {
         let sysfs = &rig.topology.generator_sysfs;
         let gate = match program.gate() {
             None => None,
-            Some(daemon) => {
-                let counters = daemon.counters.counters()?;
-                let discarded = counters.verdict(Verdict::Discard).packets;
-                Some((counters.total().packets, discarded))
-            }
+            Some(daemon) => Some(daemon.counters.counters()?),
         };
         Ok(Self {
             at,
@@ -73,18 +70,35 @@ impl Snapshot {
 
     fn ledger_since(&self, before: &Self) -> CostLedger {
         let since = |of: fn(&Self) -> u64| of(self).saturating_sub(of(before));
-        let gate = self.gate.zip(before.gate);
+        let gate = |of: fn(&Counters) -> u64| {
+            let both = self.gate.as_ref().zip(before.gate.as_ref());
+            both.map(|(now, before)| of(now).saturating_sub(of(before)))
+        };
         let (offered, ring_drop, seen) =
             (since(|s| s.sent), since(|s| s.ring_drop), since(|s| s.seen));
         CostLedger {
             offered,
             ring_drop,
             seen,
-            counted: gate.map(|(now, before)| now.0 - before.0),
-            discarded: gate.map(|(now, before)| now.1 - before.1),
+            counted: gate(counted),
+            discarded: gate(discarded),
+            unjudged: gate(unjudged),
             unaccounted: offered as i64 - ring_drop as i64 - seen as i64,
         }
     }
+}
+
+fn counted(gate: &Counters) -> u64 {
+    gate.total().packets
+}
+
+fn discarded(gate: &Counters) -> u64 {
+    gate.verdict(Verdict::Discard).packets
+}
+
+/// Packets that passed without a look at their destination.
+fn unjudged(gate: &Counters) -> u64 {
+    gate.get(Reason::Diverted).packets + gate.get(Reason::PolicyOff).packets
 }
 
 /// Whether every packet is where it must be, in as many counters as there are.
@@ -104,10 +118,10 @@ pub fn run(
     times: Times,
     stop: &Stop,
 ) -> Result<CostTrial> {
-    let _sink = if mode.passes() { Some(rig.attach_sink()?) } else { None };
     let napi = rig.napi_thread()?.pid;
     rig.aim(spec, if mode.passes() { ROOM_PORT } else { FULL_PORT }, None)?;
     let rig = &*rig;
+    let _sink = if mode.passes() { Some(rig.attach_sink()?) } else { None };
     let snapshot = || Snapshot::take(rig, napi, program);
 
     let (netns, cpu) = (&rig.topology.generator, Some(rig.generator_cpu));
@@ -138,6 +152,7 @@ pub fn run(
             ledger: format!("{ledger:?}"),
         });
     }
+    refuse_unjudged(&ledger)?;
     // Before and after the load the thread sleeps, and its CPU time is exact.
     let cpu_ns = after.napi_cpu_ns.saturating_sub(before.napi_cpu_ns) as f64;
     let mut trial = window((row, repeat), mode, &opened, &closed);
@@ -147,6 +162,18 @@ pub fn run(
         trial.ns_per_packet = trial.cpu_ns_per_packet;
     }
     Ok(CostTrial { ledger, ..trial })
+}
+
+/// What the gate costs is what it costs to judge.
+fn refuse_unjudged(ledger: &CostLedger) -> Result<()> {
+    match ledger.unjudged {
+        None | Some(0) => Ok(()),
+        Some(packets) => Err(Error::refused(
+            format!("the gate passed {packets} of {} packets unjudged", ledger.seen),
+            "something in the lab's namespace may divert packets, or was added to it; `weir status` \
+             there names it; otherwise please report this",
+        )),
+    }
 }
 
 /// The figures of the window.
@@ -175,13 +202,27 @@ fn window(
         cpu_ns_per_packet: 0.0,
         busy: 0.0,
         in_full_polls: ratio(full_packets, polls(|p| p.packets)).min(1.0),
-        discarded_share: closed.gate.zip(opened.gate).map(|(closed, opened)| {
-            ratio(closed.1.saturating_sub(opened.1), closed.0.saturating_sub(opened.0)).min(1.0)
+        discarded_share: closed.gate.as_ref().zip(opened.gate.as_ref()).map(|(closed, opened)| {
+            let since = |of: fn(&Counters) -> u64| of(closed).saturating_sub(of(opened));
+            ratio(since(discarded), since(counted)).min(1.0)
         }),
         interrupted_polls: polls(|p| p.interrupted),
         // The undisturbed passes of the loop: interrupts only ever make it slower.
         sut_loop_ns: histogram::percentile(&opened.loops, &closed.loops, 10.0).unwrap_or(0) as f64,
         steal: (closed.steal_s - opened.steal_s) / window_s,
         ledger: CostLedger::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_that_did_not_judge_is_no_result() {
+        let ledger = |unjudged| CostLedger { seen: 9, unjudged, ..CostLedger::default() };
+        assert!(refuse_unjudged(&ledger(None)).is_ok());
+        assert!(refuse_unjudged(&ledger(Some(0))).is_ok());
+        assert!(refuse_unjudged(&ledger(Some(1))).is_err());
     }
 }

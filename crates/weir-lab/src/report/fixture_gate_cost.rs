@@ -20,7 +20,7 @@ pub(super) fn gate_cost(machine: Machine) -> GateCost {
             driver_poll: "CPU 1 at nice 0, NAPI thread".to_owned(),
             gro: true,
             payload_bytes: 14,
-            passed_end: "dropped at tcx ingress, the first thing after the skb and GRO".to_owned(),
+            passed_end: crate::gate_cost::PASSED_END.to_owned(),
         },
         rows,
         hot: vec![HotPoint {
@@ -127,6 +127,7 @@ fn trial() -> CostTrial {
             seen: 400_000,
             counted: Some(400_000),
             discarded: Some(399_200),
+            unjudged: Some(0),
             unaccounted: 0,
         },
     }

@@ -210,7 +210,7 @@ fn passing(cost: &GateCost) -> Grid {
     Grid {
         title: "Passing: the real path, ns per packet",
         note: "A bare XDP_PASS against the gate on sockets with room; both with the skb, GRO and a \
-               drop at tcx ingress; added: pair by pair.",
+               drop at ingress; added: pair by pair.",
         head: strings([
             "flows",
             "sockets",

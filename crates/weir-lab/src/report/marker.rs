@@ -5,6 +5,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use crate::results::Mode;
+use crate::results::user_share::ShareMode;
 
 /// A mode's look.
 pub(super) struct Look {
@@ -56,6 +57,19 @@ pub(super) fn look(mode: Mode) -> Look {
         Mode::Weir => (RGBColor(0x00, 0x72, 0xb2), 3, DIAMOND),
     };
     Look { color, width_px, shape }
+}
+
+/// The settings of weir share its colour's family, and differ in shape.
+pub(super) fn look_of_share(key: ShareMode) -> Look {
+    match key {
+        ShareMode::Threaded => look(Mode::Threaded),
+        ShareMode::Niced => look(Mode::Niced),
+        ShareMode::Weir25 => {
+            Look { color: RGBColor(0x56, 0xb4, 0xe9), width_px: 2, shape: UPSIDE_DOWN }
+        }
+        ShareMode::Weir50 => look(Mode::Weir),
+        ShareMode::Weir75 => Look { color: RGBColor(0xcc, 0x79, 0xa7), width_px: 2, shape: PLUS },
+    }
 }
 
 /// Draws a mode's marker at a place of the whole drawing, in pixels.

@@ -6,22 +6,31 @@
 
 mod axis;
 mod content;
+mod drawing;
 mod files;
 
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod fixture_gate_cost;
+#[cfg(test)]
+mod fixture_load;
 mod gate_cost;
 mod html;
+mod load;
 mod marker;
+mod neighbour;
 mod plot;
 mod sentence;
+mod separation;
 mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_load;
 mod units;
+mod user_share;
 mod view;
 
 use std::path::PathBuf;
@@ -29,9 +38,12 @@ use std::path::PathBuf;
 pub use files::{json, read, write, write_page};
 pub use gate_cost::gate_cost_sentence;
 pub use html::{html, html_all};
+pub use neighbour::neighbour_sentence;
 pub use plot::plot_svg;
 pub use sentence::sentence;
+pub use separation::separation_sentence;
 pub use table::table;
+pub use user_share::user_share_sentence;
 pub use view::{Figure, Head, View};
 
 use crate::results::SCHEMA;

@@ -6,7 +6,7 @@ use super::plot::plot_svg;
 use super::sentence::sentence;
 use super::units::{clean, plural, rate};
 use super::view::{Figure, Head, View};
-use crate::results::Experiment;
+use crate::results::{Experiment, ModeSetup, Workload};
 
 /// What the words of the tables mean.
 const HOW_TO_READ: &str = "\
@@ -36,15 +36,7 @@ impl View for Experiment {
     }
 
     fn workload(&self) -> String {
-        let workload = &self.workload;
-        format!(
-            "{} of {}, {}-byte payload; receive buffer {} bytes, {} here",
-            workload.application,
-            workload.packets,
-            workload.payload_bytes,
-            workload.rcvbuf_bytes,
-            plural(workload.queue_depth_packets as usize, "packet")
-        )
+        workload_line(&self.workload)
     }
 
     fn grids(&self) -> Vec<Grid> {
@@ -69,60 +61,78 @@ impl View for Experiment {
     }
 
     fn places(&self) -> Option<Grid> {
-        let rows: Vec<Row> = self
-            .setup
-            .iter()
-            .map(|(mode, setup)| {
-                Row::Cells(vec![
-                    mode.to_string(),
-                    clean(&setup.driver_poll),
-                    clean(&setup.protocol),
-                    clean(&setup.gate),
-                    clean(&setup.application),
-                    clean(&setup.attach),
-                    if setup.gro { "on" } else { "off" }.to_owned(),
-                    clean(&setup.rps_cpus),
-                ])
-            })
-            .collect();
-        let head =
-            ["mode", "driver poll", "IP and UDP", "gate", "application", "XDP", "GRO", "RPS"]
-                .map(str::to_owned)
-                .into();
-        (!rows.is_empty()).then_some(Grid {
-            title: "What ran where",
-            note: "The CPU and context of each part, and the receiving interface's settings.",
-            head,
-            rows,
-            text_columns: 8,
-            footnotes: Vec::new(),
-        })
+        places(self.setup.iter().map(|(mode, setup)| (mode.to_string(), setup)))
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
-        let workload = &self.workload;
-        vec![
-            (
-                "Application",
-                format!(
-                    "{}, {}, {}-byte payload",
-                    workload.application, workload.packets, workload.payload_bytes
-                ),
-            ),
-            (
-                "Receive buffer",
-                format!(
-                    "{} bytes, which hold {} on this path",
-                    workload.rcvbuf_bytes,
-                    plural(workload.queue_depth_packets as usize, "packet")
-                ),
-            ),
-            (
-                "Generator's top",
-                workload
-                    .generator_top_pps
-                    .map_or("not tried".to_owned(), |top| format!("{} packets/s", rate(top))),
-            ),
-        ]
+        workload_facts(&self.workload)
     }
+}
+
+/// The packets and the application, in one line.
+pub(super) fn workload_line(workload: &Workload) -> String {
+    format!(
+        "{} of {}, {}-byte payload; receive buffer {} bytes, {} here",
+        workload.application,
+        workload.packets,
+        workload.payload_bytes,
+        workload.rcvbuf_bytes,
+        plural(workload.queue_depth_packets as usize, "packet")
+    )
+}
+
+/// What ran on which CPU.
+pub(super) fn places<'a>(setups: impl Iterator<Item = (String, &'a ModeSetup)>) -> Option<Grid> {
+    let rows: Vec<Row> = setups
+        .map(|(mode, setup)| {
+            Row::Cells(vec![
+                mode,
+                clean(&setup.driver_poll),
+                clean(&setup.protocol),
+                clean(&setup.gate),
+                clean(&setup.application),
+                clean(&setup.attach),
+                if setup.gro { "on" } else { "off" }.to_owned(),
+                clean(&setup.rps_cpus),
+            ])
+        })
+        .collect();
+    let head = ["mode", "driver poll", "IP and UDP", "gate", "application", "XDP", "GRO", "RPS"]
+        .map(str::to_owned)
+        .into();
+    (!rows.is_empty()).then_some(Grid {
+        title: "What ran where",
+        note: "The CPU and context of each part, and the receiving interface's settings.",
+        head,
+        rows,
+        text_columns: 8,
+        footnotes: Vec::new(),
+    })
+}
+
+/// Names and facts of the packets and the application.
+pub(super) fn workload_facts(workload: &Workload) -> Vec<(&'static str, String)> {
+    vec![
+        (
+            "Application",
+            format!(
+                "{}, {}, {}-byte payload",
+                workload.application, workload.packets, workload.payload_bytes
+            ),
+        ),
+        (
+            "Receive buffer",
+            format!(
+                "{} bytes, which hold {} on this path",
+                workload.rcvbuf_bytes,
+                plural(workload.queue_depth_packets as usize, "packet")
+            ),
+        ),
+        (
+            "Generator's top",
+            workload
+                .generator_top_pps
+                .map_or("not tried".to_owned(), |top| format!("{} packets/s", rate(top))),
+        ),
+    ]
 }

@@ -9,10 +9,10 @@ use super::*;
 use crate::results::{Experiment, Mode, Outcome, Point};
 
 /// A directory of this test's own, removed at its end.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    fn new(test: &str) -> Self {
+    pub(super) fn new(test: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("weir-report-{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         Self(dir)
@@ -56,7 +56,7 @@ fn hostile() -> Experiment {
 }
 
 /// Panics unless every element is closed in order and every `&` begins a reference.
-fn assert_well_formed(xml: &str) {
+pub(super) fn assert_well_formed(xml: &str) {
     let mut open = Vec::new();
     let mut rest = xml;
     while let Some(start) = rest.find('<') {

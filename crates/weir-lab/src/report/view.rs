@@ -63,6 +63,9 @@ impl Outcome {
         match self {
             Self::Sweep(sweep) => sweep.as_ref(),
             Self::GateCost(cost) => cost.as_ref(),
+            Self::Neighbour(run) => run.as_ref(),
+            Self::Separation(run) => run.as_ref(),
+            Self::UserShare(run) => run.as_ref(),
         }
     }
 }

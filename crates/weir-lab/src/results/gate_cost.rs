@@ -264,6 +264,9 @@ pub struct CostLedger {
     pub counted: Option<u64>,
     /// Discarded by the gate; absent without it.
     pub discarded: Option<u64>,
+    /// Passed by the gate without a look at their destination (diverted, policy off): must be 0; absent
+    /// without it.
+    pub unjudged: Option<u64>,
     /// `offered - ring_drop - seen`: must be 0.
     pub unaccounted: i64,
 }

@@ -3,8 +3,11 @@
 use serde::Serialize;
 
 use super::gate_cost::GateCost;
+use super::neighbour::NeighbourRun;
+use super::separation::SeparationRun;
+use super::user_share::UserShareRun;
 use super::{Experiment, Goal};
-use crate::{gate_cost, udp_overload};
+use crate::{gate_cost, neighbour, separation, udp_overload, user_share};
 
 /// What one experiment has yielded. In JSON the fields of the result itself: `experiment` tells
 /// which shape they have.
@@ -15,6 +18,12 @@ pub enum Outcome {
     Sweep(Box<Experiment>),
     /// `gate-cost`.
     GateCost(Box<GateCost>),
+    /// `udp-overload --neighbour`.
+    Neighbour(Box<NeighbourRun>),
+    /// `separation`.
+    Separation(Box<SeparationRun>),
+    /// `user-share`.
+    UserShare(Box<UserShareRun>),
 }
 
 impl Outcome {
@@ -26,6 +35,9 @@ impl Outcome {
         match name {
             udp_overload::NAME => serde_json::from_slice(json).map(Self::Sweep),
             gate_cost::NAME => serde_json::from_slice(json).map(Self::GateCost),
+            neighbour::NAME => serde_json::from_slice(json).map(Self::Neighbour),
+            separation::NAME => serde_json::from_slice(json).map(Self::Separation),
+            user_share::NAME => serde_json::from_slice(json).map(Self::UserShare),
             other => Err(serde::de::Error::custom(format_args!(
                 "no experiment is named {other:?}; `weir lab list` lists them"
             ))),
@@ -40,6 +52,9 @@ impl Outcome {
         match self {
             Self::Sweep(_) => serde_json::from_str::<Experiment>(json).map(drop),
             Self::GateCost(_) => serde_json::from_str::<GateCost>(json).map(drop),
+            Self::Neighbour(_) => serde_json::from_str::<NeighbourRun>(json).map(drop),
+            Self::Separation(_) => serde_json::from_str::<SeparationRun>(json).map(drop),
+            Self::UserShare(_) => serde_json::from_str::<UserShareRun>(json).map(drop),
         }
     }
 
@@ -48,6 +63,9 @@ impl Outcome {
         match self {
             Self::Sweep(sweep) => &sweep.experiment,
             Self::GateCost(cost) => &cost.experiment,
+            Self::Neighbour(run) => &run.experiment,
+            Self::Separation(run) => &run.experiment,
+            Self::UserShare(run) => &run.experiment,
         }
     }
 
@@ -56,18 +74,28 @@ impl Outcome {
         match self {
             Self::Sweep(sweep) => &sweep.goals,
             Self::GateCost(cost) => &cost.goals,
+            Self::Neighbour(run) => &run.goals,
+            Self::Separation(run) => &run.goals,
+            Self::UserShare(run) => &run.goals,
         }
     }
 }
 
-impl From<Experiment> for Outcome {
-    fn from(sweep: Experiment) -> Self {
-        Self::Sweep(Box::new(sweep))
-    }
+/// Each experiment's result is an outcome.
+macro_rules! outcome_of {
+    ($($result:ty => $variant:ident),+ $(,)?) => {
+        $(impl From<$result> for Outcome {
+            fn from(result: $result) -> Self {
+                Self::$variant(Box::new(result))
+            }
+        })+
+    };
 }
 
-impl From<GateCost> for Outcome {
-    fn from(cost: GateCost) -> Self {
-        Self::GateCost(Box::new(cost))
-    }
+outcome_of! {
+    Experiment => Sweep,
+    GateCost => GateCost,
+    NeighbourRun => Neighbour,
+    SeparationRun => Separation,
+    UserShareRun => UserShare,
 }

@@ -4,16 +4,12 @@ use std::collections::BTreeMap;
 
 use weir_bpf::units::PacketsPerSec;
 
-use super::order::Search;
+use super::search::Search;
 use super::{BYSTANDER, Plan, SWEEP};
 use crate::results::{BystanderPoint, Experiment, Mode, Point, Summary, Trial};
+use crate::speed::Speeds;
 use crate::stats::{Bisection, median, median_of_some, spread};
 use crate::warnings;
-
-/// A point is marked where the SUT's speed differs by more than this from the run's median.
-const SPEED_TOLERANCE: f64 = 0.05;
-/// The generator's CPU was elsewhere for more than this share of what fell due.
-const MISSED_TOLERANCE: f64 = 0.01;
 
 fn of<'a>(
     trials: &'a [Trial],
@@ -30,14 +26,11 @@ fn of<'a>(
 
 /// Per mode, one point per rate: medians over the trials.
 pub(super) fn series(plan: &Plan, trials: &[Trial]) -> BTreeMap<Mode, Vec<Point>> {
-    let loops: Vec<f64> = trials.iter().map(|t| t.sut_loop_ns).filter(|ns| *ns > 0.0).collect();
-    let fastest = loops.iter().copied().fold(f64::INFINITY, f64::min);
-    let usual = fastest / median(loops);
+    let speeds = Speeds::of(trials.iter());
     let point = |rate: &Option<PacketsPerSec>, mode| {
         let trials = of(trials, mode, SWEEP, *rate);
         let median_of = |of: fn(&Trial) -> f64| median(trials.iter().map(|trial| of(trial)));
-        let loop_ns = median_of(|t| t.sut_loop_ns);
-        let sut_speed = if loop_ns > 0.0 { fastest / loop_ns } else { 0.0 };
+        let (sut_speed, marked) = speeds.judge(median_of(|t| t.sut_loop_ns));
         Point {
             target_pps: rate.map(|rate| rate.0),
             offered_pps: median_of(|t| t.offered_pps),
@@ -49,7 +42,7 @@ pub(super) fn series(plan: &Plan, trials: &[Trial]) -> BTreeMap<Mode, Vec<Point>
             user_cpu: median_of(|t| t.user_cpu),
             sut_speed,
             steal: median_of(|t| t.steal),
-            marked: (sut_speed / usual - 1.0).abs() > SPEED_TOLERANCE,
+            marked,
             age_p50_us: median_of_some(trials.iter().map(|t| t.age_p50_us)),
             age_p99_us: median_of_some(trials.iter().map(|t| t.age_p99_us)),
             repeats: trials.len() as u32,
@@ -102,18 +95,7 @@ pub(super) fn warnings(experiment: &Experiment) -> Vec<String> {
     let marked = points().filter(|point| point.marked).count();
     let stolen = points().map(|point| point.steal).fold(0.0, f64::max);
     let mut all = warnings::measured((marked, points().count()), stolen);
-    let missed = |trial: &&Trial| {
-        let missed = trial.missed_by_generator as f64;
-        missed > MISSED_TOLERANCE * (missed + trial.ledger.offered as f64)
-    };
-    let short = experiment.trials.iter().filter(missed).count();
-    if short > 0 {
-        all.push(format!(
-            "in {short} of {} trials the generator's CPU was elsewhere for more than 1 % of the \
-             packets; those were not sent, and are not counted as offered",
-            experiment.trials.len()
-        ));
-    }
+    all.extend(warnings::missed(experiment.trials.iter()));
     all.extend(warnings::circumstances(&experiment.machine, experiment.quick));
     all
 }

@@ -2,7 +2,7 @@
 //! generator's top, per mode.
 
 mod analysis;
-mod order;
+mod search;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -12,13 +12,14 @@ use weir_bpf::units::PacketsPerSec;
 use crate::bench::{Bench, Workload};
 use crate::error::{Error, Result};
 use crate::machine;
+use crate::order::interleaved;
 use crate::progress::Progress;
 use crate::results::{Experiment, Mode, SCHEMA, Summary, Trial, Workload as WorkloadResult};
 use crate::setup;
 use crate::stop::Stop;
-use crate::trial::{self, Load};
+use crate::trial::{self, Flood, Load};
 use crate::{goals, report};
-use order::{Search, interleaved};
+use search::Search;
 
 /// Its name on the command line.
 pub const NAME: &str = "udp-overload";
@@ -83,10 +84,10 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<Experiment> 
     progress.begin(plan.trials());
     let mut trials = Vec::new();
     let mut trial = |mode, purpose: &str, flood: Option<PacketsPerSec>, window| {
-        let rate = flood.map_or("top rate".into(), |rate| format!("{:.0} k/s", rate.0 / 1000.0));
-        progress.step(format!("{purpose}: {mode}, {rate}"));
+        let flood = Flood::from(flood);
+        progress.step(format!("{purpose}: {mode}, {flood}"));
         let bystander = (purpose == BYSTANDER).then_some(BYSTANDER_PPS);
-        let load = Load { flood, bystander, warm_up: plan.warm_up, window };
+        let load = Load { bystander, ..Load::of(flood, plan.warm_up, window) };
         let done = trial::run(&mut bench, mode, purpose, load, stop)?;
         progress.done();
         trials.push(done.clone());

@@ -5,12 +5,13 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(missing_docs, reason = "the names say it, and nobody else uses them")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ pub const FAR_IP6: &str = "2001:2::2";
 /// The second interface of a host that has two, and its peer.
 pub const NEAR2: &str = "near2";
 pub const FAR2: &str = "far2";
+/// What the machine's own configuration says is nothing to the tests.
+pub const NO_CONFIG: &[&str] = &["--config", "/dev/null"];
 /// How long anything may take that has no promised time.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -163,7 +166,12 @@ impl Network {
 
     /// Runs a `weir` command to its end.
     pub fn weir(&self, arguments: &[&str]) -> Output {
-        self.near.run(|| Command::new(WEIR).args(arguments).output().unwrap()).unwrap()
+        let mut command = Command::new(WEIR);
+        command.args(arguments);
+        if arguments.first() == Some(&"run") {
+            command.args(isolation(arguments));
+        }
+        self.near.run(|| command.output().unwrap()).unwrap()
     }
 
     /// What `weir status --json` says.
@@ -205,6 +213,11 @@ impl Network {
     }
 }
 
+/// What to add to the options of `weir run`.
+fn isolation(options: &[&str]) -> &'static [&'static str] {
+    if options.contains(&"--config") { &[] } else { NO_CONFIG }
+}
+
 fn socket(ns: &NetNs, address: &str) -> UdpSocket {
     let address: SocketAddr = address.parse().unwrap();
     let socket = ns.run(|| UdpSocket::bind(address).unwrap()).unwrap();
@@ -228,7 +241,8 @@ impl Drop for Network {
 pub struct Daemon {
     child: Child,
     lines: Receiver<String>,
-    messages: Option<JoinHandle<String>>,
+    messages: Arc<Mutex<String>>,
+    listener: Option<JoinHandle<()>>,
 }
 
 impl Daemon {
@@ -252,20 +266,23 @@ impl Daemon {
         if !options.contains(&"--attach") {
             command.args(["--attach", "native"]);
         }
+        command.args(isolation(options));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut stderr = child.stderr.take().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        let messages = std::thread::spawn(move || {
-            let mut text = String::new();
-            let _ = stderr.read_to_string(&mut text);
-            text
+        let messages = Arc::new(Mutex::new(String::new()));
+        let heard = Arc::clone(&messages);
+        let listener = std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                heard.lock().unwrap().extend([line.as_str(), "\n"]);
+            }
         });
-        Self { child, lines, messages: Some(messages) }
+        Self { child, lines, messages, listener: Some(listener) }
     }
 
     pub fn pid(&self) -> Pid {
@@ -281,6 +298,12 @@ impl Daemon {
         serde_json::from_str(&self.lines.recv_timeout(PATIENCE).unwrap()).unwrap()
     }
 
+    /// Waits until it has said this.
+    pub fn said(&self, message: &str) {
+        let said = || self.messages.lock().unwrap().contains(message);
+        wait_until(&format!("weir says {message:?}"), said);
+    }
+
     /// Waits until it has ended; its exit status and messages.
     pub fn end(mut self) -> (ExitStatus, String) {
         let mut status = None;
@@ -288,7 +311,9 @@ impl Daemon {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
-        (status.unwrap(), self.messages.take().unwrap().join().unwrap())
+        self.listener.take().unwrap().join().unwrap();
+        let messages = self.messages.lock().unwrap().clone();
+        (status.unwrap(), messages)
     }
 
     /// Ctrl-C, and its last words.

@@ -57,6 +57,7 @@ fn assert_setup(mode: Mode, setup: &ModeSetup) {
     assert_eq!(setup.attach, if gated { "native" } else { "none" }, "{mode}");
     assert_eq!(setup.gate != "none", gated, "{mode}: {setup:?}");
     assert!(setup.driver_poll.starts_with("CPU "), "{mode}: {setup:?}");
+    assert!(setup.application.contains("a session of its own"), "{mode}: {setup:?}");
 }
 
 fn assert_point(point: &Point) {

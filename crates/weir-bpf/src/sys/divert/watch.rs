@@ -1,4 +1,4 @@
-//! Following what diverts: notifications where the kernel sends them, a look each second where not.
+//! Following what diverts: notifications where the kernel sends them, a look now and then where not.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ const REST_MAX: Duration = Duration::from_millis(500);
 ///
 /// Poll both descriptors for input, then ask [`DiversionWatch::changed`], then
 /// [`DiversionWatch::read`]. Legacy iptables, IPVS, tcx and multicast routing send no notification, so
-/// read each second as well.
+/// read now and then as well.
 pub struct DiversionWatch {
     ifindex: IfIndex,
     netfilter: Option<Socket>,

@@ -49,6 +49,12 @@ fn rules_at_the_device_are_found_on_their_device_only() {
             assert_eq!(watch.read(&[]), []);
             sh(remove);
         }
+        // A verdict that drops takes no packet elsewhere, by rule or for the whole chain.
+        for text in ["drop", "policy drop"] {
+            sh(&rule("near", text));
+            assert_eq!(watch.read(&[]), [], "{text}");
+            sh(remove);
+        }
         let devices = rule("near", "fwd to far").replace("device near", "devices = { far, near }");
         comes_and_goes(watch, Forward, "with fwd", [&devices, remove]);
     });

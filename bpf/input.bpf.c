@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The governor's eyes: what network input costs the CPU that a NAPI thread runs
+ * on, and whom.
+ *
+ * The kernel's own accounting does not tell: it is tick-based or leaves
+ * interrupts out, and knows no discarded packets. Here the clock is read where
+ * the scheduler switches, on the CPUs of governed threads only; elsewhere a
+ * switch costs a map lookup or two.
+ */
+#include "input.h"
+#include "queue_map.h"
+#include <bpf/bpf_tracing.h>
+
+struct napi_struct;
+
+/* The cost of a discarded packet is the average over so many, and less. */
+#define VAIN_PACKETS 16384
+/* What one is thought to cost before any has been seen. */
+#define DISCARD_COST_NS 150
+
+/* Still a consumer, or a process that once was one? */
+static __always_inline bool is_consumer(const struct weir_consumer *consumer,
+					const struct weir_poll *poll, __u64 now)
+{
+	if (consumer->score < CONSUMER_SCORE_MIN)
+		return false;
+	/* One whose queue is full does not sleep, so nothing wakes it. */
+	return now - consumer->woken_ns < CONSUMER_NS ||
+	       (poll && poll->full_id);
+}
+
+static __always_inline void keep_score(struct weir_consumer *consumer)
+{
+	if (consumer->from_input && consumer->score < CONSUMER_SCORE_MAX)
+		consumer->score++;
+	if (!consumer->from_input && consumer->score > -CONSUMER_SCORE_MAX)
+		consumer->score--;
+	consumer->from_input = 0;
+}
+
+static __always_inline struct weir_poll *this_poll(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&napi_polls, &zero);
+}
+
+static __always_inline void leave_runnable(struct weir_consumer *consumer)
+{
+	struct weir_cpu *cpu = cpu_at(consumer->cpu);
+
+	if (!consumer->runnable)
+		return;
+	consumer->runnable = 0;
+	if (cpu)
+		__sync_fetch_and_add(&cpu->consumers, -1);
+}
+
+static __always_inline void become_runnable(struct weir_consumer *consumer,
+					    __u32 cpu_number)
+{
+	struct weir_cpu *cpu = cpu_at(cpu_number);
+
+	if (consumer->runnable || !cpu || !cpu->inputs)
+		return;
+	consumer->runnable = 1;
+	consumer->cpu = cpu_number;
+	__sync_fetch_and_add(&cpu->consumers, 1);
+}
+
+static __always_inline void leave_cpu(const struct task_struct *prev,
+				      struct weir_cpu *cpu, __u32 cpu_number,
+				      bool sleeps, __u64 now)
+{
+	struct weir_consumer *consumer;
+	struct weir_input *input;
+
+	if (cpu->running == WEIR_RUNNING_INPUT) {
+		input = input_at(cpu->input);
+		/* One that has been let go waits for nobody. */
+		if (input && !sleeps && number_of(prev))
+			begin_waiting(input, cpu_number, cpu, now);
+	} else if (cpu->running == WEIR_RUNNING_CONSUMER && sleeps) {
+		consumer = consumer_of(prev);
+		if (consumer)
+			leave_runnable(consumer);
+	}
+}
+
+/* An input thread runs here from now on. */
+static __always_inline void enter_input(const struct task_struct *task,
+					struct weir_cpu *cpu, __u32 cpu_number,
+					__u32 number, __u64 now)
+{
+	struct weir_input *input = input_at(number);
+	struct weir_cpu *before;
+
+	if (!input)
+		return;
+	end_waiting(input);
+	input->cpu = cpu_number;
+	if (!input->polled_ns || input->home != cpu_number) {
+		before = cpu_at(input->home);
+		if (input->polled_ns && before)
+			__sync_fetch_and_add(&before->inputs, -1);
+		__sync_fetch_and_add(&cpu->inputs, 1);
+		input->home = cpu_number;
+	}
+	input->polled_ns = now;
+	cpu->input = number;
+	cpu->wanted = stranger_waits(cpu, task);
+}
+
+/* Every input that waits here is held by a stranger from now on. */
+static __always_inline void tell_waiting(struct weir_cpu *cpu)
+{
+	struct weir_input *input = input_at(cpu->input);
+
+	/* Of several threads the last that ran speaks for all. */
+	if (cpu->waiting > 0 && input && input->waiting)
+		tell(input, cpu->input);
+}
+
+static __always_inline enum weir_running kind_of(const struct task_struct *next,
+						 __u64 now)
+{
+	struct weir_consumer *consumer;
+
+	if (!next->pid)
+		return WEIR_RUNNING_IDLE;
+	if (next->flags & PF_KTHREAD || next->tgid == own_tgid)
+		return WEIR_RUNNING_HOST;
+	consumer = consumer_of(next);
+	if (!consumer)
+		return WEIR_RUNNING_STRANGER;
+	if (is_consumer(consumer, this_poll(), now))
+		return WEIR_RUNNING_CONSUMER;
+	leave_runnable(consumer);
+	return WEIR_RUNNING_STRANGER;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(switched, bool preempt, struct task_struct *prev,
+	     struct task_struct *next, unsigned int prev_state)
+{
+	__u32 cpu_number = bpf_get_smp_processor_id();
+	struct weir_cpu *cpu = cpu_at(cpu_number);
+	__u32 *number = number_of(next);
+	__u64 now;
+
+	if (!cpu || (!number && !cpu->inputs))
+		return 0;
+	now = bpf_ktime_get_ns();
+	/* Until now nobody looked here. */
+	if (!cpu->inputs)
+		cpu->running = WEIR_RUNNING_IDLE;
+	settle(cpu, now);
+	leave_cpu(prev, cpu, cpu_number, !preempt && prev_state, now);
+	if (number) {
+		enter_input(next, cpu, cpu_number, *number, now);
+		cpu->running = WEIR_RUNNING_INPUT;
+		return 0;
+	}
+	cpu->running = kind_of(next, now);
+	if (cpu->running == WEIR_RUNNING_IDLE)
+		cpu->consumers = 0; /* whatever was miscounted */
+	if (cpu->running == WEIR_RUNNING_STRANGER)
+		tell_waiting(cpu);
+	return 0;
+}
+
+/* Whom input wakes consumes what it brings. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(waking, struct task_struct *task)
+{
+	struct weir_cpu *cpu = cpu_at(bpf_get_smp_processor_id());
+	struct weir_consumer *consumer, found = {};
+	__u32 pid = task->pid;
+
+	if (!cpu || cpu->running != WEIR_RUNNING_INPUT ||
+	    task->flags & PF_KTHREAD || task->tgid == own_tgid)
+		return 0;
+	consumer = bpf_map_lookup_elem(&consumers, &pid);
+	if (consumer) {
+		consumer->woken_ns = bpf_ktime_get_ns();
+		consumer->from_input = 1;
+		return 0;
+	}
+	found.woken_ns = bpf_ktime_get_ns();
+	found.from_input = 1;
+	bpf_map_update_elem(&consumers, &pid, &found, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(woken, struct task_struct *task)
+{
+	__u32 cpu_number = task_cpu(task);
+	struct weir_cpu *cpu = cpu_at(cpu_number);
+	__u32 *number = number_of(task);
+	struct weir_consumer *consumer;
+	struct weir_input *input;
+	__u64 now;
+
+	if (!cpu || !cpu->inputs)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (number) {
+		input = input_at(*number);
+		if (!input || (cpu->running == WEIR_RUNNING_INPUT &&
+			       cpu->input == *number))
+			return 0;
+		begin_waiting(input, cpu_number, cpu, now);
+		if (cpu->running == WEIR_RUNNING_STRANGER)
+			tell(input, *number);
+		return 0;
+	}
+	consumer = consumer_of(task);
+	if (!consumer)
+		return 0;
+	keep_score(consumer);
+	if (!is_consumer(consumer, this_poll(), now))
+		return 0;
+	/* What a stranger has run until now, it ran alone. */
+	if (cpu_number == bpf_get_smp_processor_id())
+		settle(cpu, now);
+	become_runnable(consumer, cpu_number);
+	return 0;
+}
+
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(migrated, struct task_struct *task, int to)
+{
+	struct weir_consumer *consumer = consumer_of(task);
+
+	if (!consumer || !consumer->runnable)
+		return 0;
+	leave_runnable(consumer);
+	become_runnable(consumer, to);
+	return 0;
+}
+
+/* What one poll discarded, and what that cost. */
+static __always_inline void charge(struct weir_input *input, __u64 took,
+				   __u64 discarded, __u32 work)
+{
+	__u64 cost = DISCARD_COST_NS;
+
+	input->discarded += discarded;
+	/* A whole poll for nothing tells what one packet costs. */
+	if (discarded >= work) {
+		input->wasted_ns += took;
+		input->vain_ns += took;
+		input->vain_packets += discarded;
+		if (input->vain_packets > VAIN_PACKETS) {
+			input->vain_ns /= 2;
+			input->vain_packets /= 2;
+		}
+		return;
+	}
+	if (input->vain_packets)
+		cost = input->vain_ns / input->vain_packets;
+	cost *= discarded;
+	input->wasted_ns += cost < took ? cost : took;
+}
+
+SEC("tp_btf/napi_poll")
+int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
+{
+	struct weir_cpu *cpu = cpu_at(bpf_get_smp_processor_id());
+	struct weir_poll *poll = this_poll();
+	__u64 now, took, discarded, beside;
+	struct weir_input *input;
+
+	if (!cpu || !poll)
+		return 0;
+	/* This poll's own: another's, in softirq, is not input's next. */
+	discarded = poll->discarded - poll->discarded_seen;
+	beside = poll->beside - poll->beside_seen;
+	poll->discarded_seen = poll->discarded;
+	poll->beside_seen = poll->beside;
+	if (cpu->running != WEIR_RUNNING_INPUT)
+		return 0;
+	input = input_at(cpu->input);
+	if (!input)
+		return 0;
+	now = bpf_ktime_get_ns();
+	took = now - input->polled_ns;
+	input->polled_ns = now;
+	input->full_polls = work < budget ? 0 : input->full_polls + 1;
+	if (input->full_polls >= WEIR_OVERRUN_POLLS)
+		input->overruns++;
+	if (discarded) {
+		charge(input, took, discarded, work);
+		poll->full_ns = now;
+	} else if (poll->full_id && now - poll->full_ns > FULL_NS) {
+		poll->full_id = 0;
+	}
+	if (beside) {
+		input->beside += beside;
+		tell(input, cpu->input);
+	}
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the governor's programs read of the scheduler. */
+#ifndef WEIR_TASK_H
+#define WEIR_TASK_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <stdbool.h>
+
+#define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), \
+			     apply_to = record)
+
+struct thread_info {
+	__u32 cpu;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int flags;
+	int pid;
+	int tgid;
+};
+
+/* Fair processes that are runnable, in all groups, the running one too. */
+struct cfs_rq {
+	unsigned int h_nr_runnable; /* since 6.14 */
+};
+
+struct cfs_rq___before {
+	unsigned int h_nr_running; /* with delayed ones since 6.12 */
+};
+
+struct rq {
+	struct cfs_rq cfs;
+};
+
+/* With CONFIG_FAIR_GROUP_SCHED; the same type, for that field. */
+struct cfs_rq___group {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	struct cfs_rq___group *cfs_rq;
+};
+
+struct task_struct___fair {
+	struct sched_entity se;
+};
+
+#pragma clang attribute pop
+
+static __always_inline __u32 task_cpu(const struct task_struct *task)
+{
+	return task->thread_info.cpu;
+}
+
+/*
+ * Processes that are runnable on a task's CPU; 0: the kernel does not tell. By
+ * way of the task, as not every kernel lists its run queues' symbol.
+ */
+static __always_inline __u32 runnable_beside(const struct task_struct *task)
+{
+	const struct task_struct___fair *fair = (const void *)task;
+	const struct cfs_rq___before *before;
+	const struct rq *rq;
+
+	if (!bpf_core_field_exists(fair->se.cfs_rq->rq))
+		return 0;
+	rq = BPF_CORE_READ(fair, se.cfs_rq, rq);
+	if (bpf_core_field_exists(rq->cfs.h_nr_runnable))
+		return BPF_CORE_READ(rq, cfs.h_nr_runnable);
+	before = (const void *)&rq->cfs;
+	return BPF_CORE_READ(before, h_nr_running);
+}
+
+#endif /* WEIR_TASK_H */

@@ -1,0 +1,341 @@
+//! What network input costs the CPU that a NAPI thread runs on, and whom: `bpf/input.bpf.c`.
+
+use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use rustix::mm::{MapFlags as MmapFlags, ProtFlags, mmap, munmap};
+use rustix::process::Pid;
+
+use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::gate::QueueProbe;
+use crate::skeleton::input::{InputSkel, InputSkelBuilder, types};
+use crate::sys::sched;
+use crate::units::{CpuId, Nanos};
+
+/// How many NAPI threads can be governed at once. `WEIR_INPUTS` in `bpf/abi.h`.
+pub const INPUTS_MAX: usize = 64;
+/// `WEIR_BATCH_PART` in `bpf/abi.h`.
+const BATCH_PART: u64 = 4;
+
+/// What is known of one NAPI thread since it is watched. Times only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InputCounters {
+    /// Its CPU time.
+    pub ran: Nanos,
+    /// Of it, while a stranger, a process that input does not wake, waited for the same CPU.
+    pub taken: Nanos,
+    /// Of it, for packets that the gate discarded.
+    pub wasted: Nanos,
+    /// How long it was runnable and a stranger ran.
+    pub held: Nanos,
+    /// Of it, past the timeout each time that it waited, or past a quarter of that with no consumer
+    /// runnable.
+    pub stalled: Nanos,
+    /// Strangers' time on its CPU.
+    pub strangers: Nanos,
+    /// Packets discarded.
+    pub discarded: u64,
+    /// Packets of other channels that were admitted meanwhile.
+    pub beside: u64,
+    /// Polls that found as much as a small ring holds: it may have overflowed.
+    pub overruns: u32,
+    /// What discarding one packet has cost of late, driver included; none if none was.
+    pub discard_cost: Option<Nanos>,
+}
+
+/// The scheduler's tracepoints, watched for up to [`INPUTS_MAX`] NAPI threads.
+pub struct Inputs {
+    _skel: InputSkel<'static>,
+    shared: Arc<Shared>,
+    news: MapHandle,
+}
+
+impl Inputs {
+    /// Loads and attaches the programs; nothing is watched yet.
+    ///
+    /// # Errors
+    /// Without the privilege, or on a kernel that lacks one of the tracepoints.
+    pub fn load(probe: &QueueProbe) -> Result<Self> {
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = InputSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let cpus = sched::online_cpus()?.last().map_or(0, |last| last.0) + 1;
+        open.maps.cpus.set_max_entries(cpus).map_err(failed("size"))?;
+        if let Some(bss) = open.maps.bss_data.as_deref_mut() {
+            bss.own_tgid = std::process::id();
+        }
+        let polls = &probe.maps().napi_polls;
+        open.maps.napi_polls.reuse_fd(polls.as_fd()).map_err(failed("share"))?;
+        let mut skel = open.load().map_err(failed("load"))?;
+        let clone = |map: &libbpf_rs::Map<'_>| MapHandle::try_from(map).map_err(failed("share"));
+        let shared = Shared {
+            cpus: Mapped::of(skel.maps.cpus.as_fd(), cpus as usize)?,
+            inputs: Mapped::of(skel.maps.inputs.as_fd(), INPUTS_MAX)?,
+            numbers: clone(&skel.maps.input_of_thread)?,
+            free: Mutex::new((0..INPUTS_MAX as u32).rev().collect()),
+        };
+        let news = clone(&skel.maps.news)?;
+        skel.attach().map_err(failed("attach"))?;
+        Ok(Self { _skel: skel, shared: Arc::new(shared), news })
+    }
+
+    /// Watches a NAPI thread until the answer is dropped. `timeout` is how long it may be kept waiting
+    /// while consumers have work before that counts as stalled.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if [`INPUTS_MAX`] are watched already.
+    pub fn watch(&self, thread: Pid, timeout: Nanos) -> Result<Input> {
+        let taken = self.shared.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let number = taken.ok_or_else(|| Error::Refused {
+            problem: format!("{INPUTS_MAX} NAPI threads are governed already"),
+            remedy: "give interfaces fewer queues: `ethtool -L`".into(),
+        })?;
+        // From here on dropping it gives the place back.
+        let input = Input { number, thread, shared: Arc::clone(&self.shared) };
+        self.shared.inputs.write(number, types::weir_input::default());
+        input.set_timeout(timeout);
+        let key = thread.as_raw_nonzero().get().to_ne_bytes();
+        self.shared
+            .numbers
+            .update(&key, &number.to_ne_bytes(), MapFlags::ANY)
+            .map_err(failed("watch a NAPI thread with"))?;
+        Ok(input)
+    }
+
+    /// Where news arrives of inputs that were armed.
+    ///
+    /// # Errors
+    /// For want of memory.
+    pub fn news(&self) -> Result<News> {
+        let numbers = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&numbers);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&self.news, move |bytes| {
+                if let Ok(number) = bytes.try_into().map(u32::from_ne_bytes) {
+                    into.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+                }
+                0
+            })
+            .map_err(failed("listen to"))?;
+        Ok(News { ring: builder.build().map_err(failed("listen to"))?, numbers })
+    }
+}
+
+/// What the tracepoints tell at once.
+pub struct News {
+    ring: RingBuffer<'static>,
+    numbers: Arc<Mutex<Vec<u32>>>,
+}
+
+impl News {
+    /// Waits, so long at most, and says of which inputs there is news ([`Input::number`]).
+    ///
+    /// # Errors
+    /// When the kernel refuses to wait; not for a signal.
+    pub fn wait(&mut self, most: Duration) -> Result<Vec<u32>> {
+        match self.ring.poll(most) {
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
+                return Err(failed("listen to")(error));
+            }
+            _ => {}
+        }
+        Ok(std::mem::take(&mut *self.numbers.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// A NAPI thread that is watched, until this is dropped.
+pub struct Input {
+    number: u32,
+    thread: Pid,
+    shared: Arc<Shared>,
+}
+
+impl Input {
+    /// Which it is, in [`News`].
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// What has happened until now. Not one instant: the thread may run meanwhile.
+    pub fn read(&self) -> InputCounters {
+        let input = self.shared.inputs.read(self.number);
+        let cpu = self.shared.cpus.read(input.cpu);
+        let (mut held, mut stalled) = (input.held_ns, input.stalled_ns);
+        // It waits: that much of it has happened by now.
+        if input.waiting != 0 {
+            let now = cpu.stranger_ns.saturating_sub(input.stranger_then_ns);
+            let alone = cpu.alone_ns.saturating_sub(input.alone_then_ns);
+            held += now;
+            stalled += alone.saturating_sub(input.timeout_ns / BATCH_PART)
+                + now.saturating_sub(alone).saturating_sub(input.timeout_ns);
+        }
+        let discard_cost = input.vain_ns.checked_div(input.vain_packets);
+        InputCounters {
+            ran: Nanos(input.ran_ns),
+            taken: Nanos(input.taken_ns),
+            wasted: Nanos(input.wasted_ns),
+            held: Nanos(held),
+            stalled: Nanos(stalled),
+            strangers: Nanos(cpu.stranger_ns),
+            discarded: input.discarded,
+            beside: input.beside,
+            overruns: input.overruns,
+            discard_cost: discard_cost.map(Nanos),
+        }
+    }
+
+    /// Where it runs, or last ran.
+    pub fn cpu(&self) -> CpuId {
+        CpuId(self.shared.inputs.read(self.number).cpu)
+    }
+
+    /// Asks to be told, once, when a stranger holds it or another channel is live beside one that is
+    /// full.
+    pub fn arm(&self) {
+        let armed = offset_of!(types::weir_input, armed);
+        self.shared.inputs.set(self.number, armed, 1_u32);
+    }
+
+    /// Sets how long it may be kept waiting before that counts as stalled.
+    pub fn set_timeout(&self, timeout: Nanos) {
+        let at = offset_of!(types::weir_input, timeout_ns);
+        self.shared.inputs.set(self.number, at, timeout.0);
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        // Fails only if it is not there, and a thread's end takes nothing away that was.
+        let _ = self.shared.numbers.delete(&self.thread.as_raw_nonzero().get().to_ne_bytes());
+        self.shared.discount(self.number);
+        self.shared.free.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
+    }
+}
+
+/// What the handles of one load have in common.
+struct Shared {
+    cpus: Mapped<types::weir_cpu>,
+    inputs: Mapped<types::weir_input>,
+    numbers: MapHandle,
+    free: Mutex<Vec<u32>>,
+}
+
+impl Shared {
+    /// An input that was let go is counted on no CPU any more.
+    fn discount(&self, number: u32) {
+        let input = self.inputs.read(number);
+        if input.waiting != 0 {
+            self.cpus.decrement(input.cpu, offset_of!(types::weir_cpu, waiting));
+        }
+        if input.polled_ns != 0 {
+            self.cpus.decrement(input.home, offset_of!(types::weir_cpu, inputs));
+        }
+    }
+}
+
+/// A BPF array in this process's memory.
+struct Mapped<T> {
+    at: NonNull<T>,
+    len: usize,
+}
+
+#[allow(unsafe_code)]
+// SAFETY: the mapping belongs to the process, not to a thread; the kernel writes it anyway.
+unsafe impl<T> Send for Mapped<T> {}
+
+#[allow(unsafe_code)]
+// SAFETY: as for `Send`; all access is volatile, by plain integers.
+unsafe impl<T> Sync for Mapped<T> {}
+
+impl<T: Copy + Default> Mapped<T> {
+    #[allow(unsafe_code)]
+    fn of(map: BorrowedFd<'_>, len: usize) -> Result<Self> {
+        // The kernel pads entries to eight bytes, and the types have that anyway.
+        const { assert!(size_of::<T>().is_multiple_of(8)) };
+        let bytes = len * size_of::<T>();
+        // SAFETY: a new mapping, placed by the kernel, of a map that is at least so large.
+        let at = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MmapFlags::SHARED,
+                map,
+                0,
+            )
+        };
+        let at = at.map_err(|errno| Error::system("map", "the governor's counters", errno))?;
+        let at = NonNull::new(at.cast()).ok_or_else(|| Error::Refused {
+            problem: "the governor's counters were mapped at address 0".into(),
+            remedy: "this is a defect of weir".into(),
+        })?;
+        Ok(Self { at, len })
+    }
+
+    fn place(&self, number: u32) -> Option<*mut T> {
+        let number = number as usize;
+        (number < self.len).then(|| self.at.as_ptr().wrapping_add(number))
+    }
+
+    #[allow(unsafe_code)]
+    fn read(&self, number: u32) -> T {
+        // SAFETY: within the mapping, which lasts as long as `self`; plain integers, of which each
+        // is read at once or is one of an earlier moment.
+        self.place(number).map_or_else(T::default, |at| unsafe { at.read_volatile() })
+    }
+
+    #[allow(unsafe_code)]
+    fn write(&self, number: u32, value: T) {
+        if let Some(at) = self.place(number) {
+            // SAFETY: as for `read`.
+            unsafe { at.write_volatile(value) };
+        }
+    }
+
+    /// Takes 1 off a 32-bit count that the kernel half keeps, too.
+    #[allow(unsafe_code)]
+    fn decrement(&self, number: u32, offset: usize) {
+        let fits = offset + size_of::<u32>() <= size_of::<T>();
+        if let Some(at) =
+            self.place(number).filter(|_| fits && offset.is_multiple_of(align_of::<u32>()))
+        {
+            // SAFETY: within an entry of the mapping, aligned, and changed by atomic operations alone.
+            let count = unsafe { AtomicU32::from_ptr(at.byte_add(offset).cast()) };
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn set<F>(&self, number: u32, offset: usize, value: F) {
+        let fits = offset + size_of::<F>() <= size_of::<T>();
+        if let Some(at) =
+            self.place(number).filter(|_| fits && offset.is_multiple_of(align_of::<F>()))
+        {
+            // SAFETY: within an entry of the mapping, and aligned as the entry is.
+            unsafe { at.byte_add(offset).cast::<F>().write_volatile(value) };
+        }
+    }
+}
+
+impl<T> Drop for Mapped<T> {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: mapped by `of` with this length, and nothing of it is handed out.
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.len * size_of::<T>()) };
+    }
+}
+
+fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
+    move |source| Error::Bpf {
+        operation,
+        object: "the governor's tracepoints".into(),
+        source,
+        remedy: Some(LOAD_REMEDY.into()),
+    }
+}

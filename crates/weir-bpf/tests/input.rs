@@ -1,0 +1,383 @@
+//! The governor's eyes, on a real NAPI thread: whom the time of its CPU goes to.
+//!
+//! Other processes of the machine may run on that CPU too, and are strangers. So a stranger of the
+//! test's own is looked for in what it adds, and a consumer in what it does not add.
+
+#![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
+
+mod common;
+
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::slice::from_ref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::{FAR_IP4, NEAR_IP4, Network, wait_until};
+use rustix::net::sockopt;
+use rustix::process::Pid;
+use weir_bpf::Error;
+use weir_bpf::attach::AttachMode;
+use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::input::{INPUTS_MAX, Input, InputCounters, Inputs};
+use weir_bpf::sys::napi::napi_threads;
+use weir_bpf::sys::sched;
+use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::units::{CpuId, Nanos, Nice, PacketsPerSec};
+use weir_bpf::verdict::Verdict;
+
+const PORT: u16 = 5000;
+const OTHER_PORT: u16 = 5001;
+const MS: u64 = 1_000_000;
+/// Longer than any test lasts: what waits is never stalled.
+const NEVER: Nanos = Nanos(3_600_000 * MS);
+const SPIN: &str = "while :; do :; done";
+/// Answers each datagram of one line feed with another, after some work.
+const WORK_AND_ANSWER: &str =
+    "while read -r _; do i=0; while [ $i -lt 400 ]; do i=$((i+1)); done; echo; done";
+
+/// A veth with a gate in its driver, polled by one thread on one CPU.
+struct Bench {
+    inputs: Inputs,
+    gate: Gate,
+    thread: Pid,
+    cpu: CpuId,
+    network: Network,
+    _probe: QueueProbe,
+    /// The CPU is every test's.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let network = Network::new();
+        network.make_far_a_host();
+        let probe = QueueProbe::load().expect("the tests need root");
+        let mut gate = Gate::load(&probe).unwrap();
+        gate.configure(network.near_mac, Policy::On);
+        gate.set_addresses(&[NEAR_IP4.parse().unwrap()], &[]).unwrap();
+        let attach = || gate.attach(network.near_ifindex, "near", AttachMode::Native);
+        network.near.run(attach).unwrap().unwrap();
+        let cpu = *sched::online_cpus().unwrap().last().unwrap();
+        let thread = network.near.run(|| {
+            NetSysfs::open().unwrap().write("near", "threaded", "1").unwrap();
+            let threads = || napi_threads(network.near_ifindex, "near").unwrap();
+            wait_until("there is a NAPI thread", || threads().len() == 1);
+            threads()[0].pid
+        });
+        let thread = thread.unwrap();
+        sched::set_affinity(thread, &[cpu]).unwrap();
+        let inputs = Inputs::load(&probe).unwrap();
+        Self { inputs, gate, thread, cpu, network, _probe: probe, _alone: alone }
+    }
+
+    fn watch(&self) -> Input {
+        self.inputs.watch(self.thread, Nanos(MS)).unwrap()
+    }
+
+    /// A socket of the host under test, and one of its peer's that sends there.
+    fn sockets(&self) -> (UdpSocket, UdpSocket) {
+        self.sockets_at(PORT)
+    }
+
+    fn sockets_at(&self, port: u16) -> (UdpSocket, UdpSocket) {
+        let near = self.network.bind(NEAR_IP4, port);
+        let far = self.network.far.run(|| UdpSocket::bind((FAR_IP4, port)).unwrap()).unwrap();
+        far.connect((NEAR_IP4, port)).unwrap();
+        near.connect((FAR_IP4, port)).unwrap();
+        far.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        near.set_read_timeout(None).unwrap();
+        (near, far)
+    }
+
+    /// A process on the thread's CPU. This one, with all its threads, counts as weir.
+    fn process(&self, script: &str, input: Stdio, output: Stdio) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(input).stdout(output);
+        let process = Process(command.spawn().unwrap());
+        sched::set_affinity(process.pid(), &[self.cpu]).unwrap();
+        process
+    }
+
+    fn stranger(&self) -> Process {
+        self.process(SPIN, Stdio::null(), Stdio::null())
+    }
+
+    fn flow(&self, port: u16, rate: f64) -> FlowSpec {
+        let network = &self.network;
+        FlowSpec {
+            transport: Transport::Udp,
+            mac: (network.far_mac, network.near_mac),
+            address: (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap()),
+            random_address_bits: 0,
+            port: (4096, port),
+            random_port_bits: 0,
+            payload_len: 14,
+            rate: Some(PacketsPerSec(rate)),
+        }
+    }
+
+    fn generator(&self) -> Generator {
+        let load = || Generator::load(self.network.far_ifindex).unwrap();
+        self.network.far.run(load).unwrap()
+    }
+
+    /// Sends these flows, from another CPU if there is one, until `enough`.
+    fn send(&self, generator: &mut Generator, flows: &[FlowSpec], enough: impl FnMut() -> bool) {
+        generator.set_flows(flows).unwrap();
+        let elsewhere = sched::online_cpus().unwrap()[0];
+        let body = || {
+            generator.start();
+            wait_until("enough has been seen", enough);
+        };
+        generator.run_while(&self.network.far, Some(elsewhere), body).unwrap();
+    }
+
+    fn gate_discarded(&self) -> u64 {
+        self.gate.counters().unwrap().verdict(Verdict::Discard).packets
+    }
+}
+
+/// A process of the test's own, ended with it.
+struct Process(Child);
+
+impl Process {
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Sends a packet to nobody who reads, and looks again, until the condition holds.
+fn send_until(far: &UdpSocket, what: &str, mut condition: impl FnMut() -> bool) {
+    wait_until(what, || {
+        far.send(b"\n").unwrap();
+        condition()
+    });
+}
+
+/// Time of this CPU, in nanoseconds, that the scheduler takes off whom it befalls and the clock does
+/// not: the hypervisor's and interrupts' (`/proc/stat`, in steps of 10 ms).
+fn beyond_the_scheduler(cpu: CpuId) -> u64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap();
+    let name = format!("cpu{cpu}");
+    let mut lines = text.lines().map(|line| line.split_ascii_whitespace());
+    let fields = lines.find(|fields| fields.clone().next() == Some(&name)).unwrap();
+    // cpuN user nice system idle iowait irq softirq steal
+    fields.skip(6).take(3).map(|ticks| ticks.parse::<u64>().unwrap() * 10 * MS).sum()
+}
+
+/// What happened until this process had had so much of the CPU.
+fn while_it_works(input: &Input, process: &Process, time: Nanos) -> InputCounters {
+    let had = || sched::cpu_time(process.pid()).unwrap().0;
+    let (before, from) = (input.read(), had());
+    wait_until("the process has worked", || had() >= from + time.0);
+    let after = input.read();
+    InputCounters {
+        taken: Nanos(after.taken.0 - before.taken.0),
+        held: Nanos(after.held.0 - before.held.0),
+        strangers: Nanos(after.strangers.0 - before.strangers.0),
+        ..after
+    }
+}
+
+#[test]
+fn input_runs_for_as_long_as_the_kernel_says() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let started = Instant::now();
+    let kernel = || sched::cpu_time(bench.thread).unwrap().0;
+    let before = (kernel(), beyond_the_scheduler(bench.cpu));
+    assert_eq!((input.read().ran, input.read().discarded), (Nanos(0), 0));
+    let _full = bench.network.bind(NEAR_IP4, PORT);
+    // So much that it runs for long at a time: the kernel counts from the wake-up on, not from the switch.
+    let flood = [FlowSpec { rate: None, ..bench.flow(PORT, 1.0) }];
+    bench.send(&mut bench.generator(), &flood, || input.read().ran.0 > 50 * MS);
+    assert_eq!(input.cpu(), bench.cpu);
+    // Until it sleeps, one of them is behind.
+    wait_until("both say the same", || {
+        let (ran, kernel) = (input.read().ran.0, kernel() - before.0);
+        let beyond = beyond_the_scheduler(bench.cpu) - before.1;
+        (kernel - kernel / 5..kernel + kernel / 5 + beyond).contains(&ran)
+    });
+    assert!(u128::from(input.read().ran.0) <= started.elapsed().as_nanos());
+
+    drop(input);
+    let again = bench.watch();
+    assert_eq!(again.read().ran, Nanos(0), "a new watch begins at 0");
+    let (_near, far) = bench.sockets_at(OTHER_PORT);
+    send_until(&far, "it is seen again", || again.read().ran.0 > 0);
+}
+
+#[test]
+fn whom_packets_wake_is_no_stranger() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let (near, far) = bench.sockets();
+    let output = OwnedFd::from(near.try_clone().unwrap());
+    let consumer = bench.process(WORK_AND_ANSWER, OwnedFd::from(near).into(), output.into());
+    // It is to get the CPU before whatever else runs on this machine.
+    sched::set_nice(consumer.pid(), Nice(-20)).unwrap();
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // One packet at a time, so that it sleeps in between and is woken by each.
+            while !end.load(Ordering::Relaxed) {
+                far.send(b"\n").unwrap();
+                let _ = far.recv(&mut [0; 8]);
+            }
+        });
+        let _end = Raise(&end);
+        let mut seen = Vec::new();
+        let found = (0..100).any(|_| {
+            let now = while_it_works(&input, &consumer, Nanos(20 * MS));
+            let most = now.strangers.max(now.held).max(now.taken);
+            seen.push(now);
+            most.0 < 5 * MS
+        });
+        assert!(found, "it counts as a stranger: {seen:#?}");
+    });
+}
+
+/// Ends a thread also when a test fails.
+struct Raise<'a>(&'a AtomicBool);
+
+impl Drop for Raise<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_stranger_holds_input_up_and_is_told_of_once() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let mut news = bench.inputs.news().unwrap();
+    let (_near, far) = bench.sockets();
+    send_until(&far, "input has run", || input.read().ran.0 > 0);
+    sched::set_nice(bench.thread, Nice(19)).unwrap();
+    let _stranger = bench.stranger();
+    // With packets, so that the scheduler switches: until then its time is not counted.
+    let before = input.read().strangers;
+    send_until(&far, "a stranger works", || input.read().strangers.0 > before.0 + 5 * MS);
+
+    input.arm();
+    let poll = Duration::from_millis(1);
+    send_until(&far, "there is news", || news.wait(poll).unwrap().contains(&input.number()));
+    let told = input.read();
+    let mut again = Vec::new();
+    send_until(&far, "it is held for longer", || {
+        again.extend(news.wait(poll).unwrap());
+        input.read().held.0 > told.held.0 + 20 * MS
+    });
+    assert_eq!(again, [0; 0], "it had not been armed again");
+    // It runs all the same, and takes that from the stranger.
+    send_until(&far, "input takes time", || input.read().taken > told.taken);
+}
+
+#[test]
+fn input_is_stalled_past_its_timeout_only() {
+    let bench = Bench::new();
+    let input = bench.inputs.watch(bench.thread, NEVER).unwrap();
+    let (_near, far) = bench.sockets();
+    sched::set_nice(bench.thread, Nice(19)).unwrap();
+    let _stranger = bench.stranger();
+    send_until(&far, "input is held", || input.read().held.0 > 20 * MS);
+    assert_eq!(input.read().stalled, Nanos(0));
+    input.set_timeout(Nanos(MS));
+    send_until(&far, "input is stalled", || input.read().stalled.0 > 5 * MS);
+    let seen = input.read();
+    assert!(seen.stalled < seen.held, "{seen:?}");
+}
+
+/// What is counted by CPU must not outlast a watch that ends while its thread waits.
+#[test]
+fn who_is_let_go_while_it_waits_is_waited_for_no_longer() {
+    let bench = Bench::new();
+    let (_near, far) = bench.sockets();
+    for _ in 0..10 {
+        let input = bench.watch();
+        send_until(&far, "input has run", || input.read().ran.0 > 0);
+        let stranger = bench.stranger();
+        sched::set_nice(stranger.pid(), Nice(-20)).unwrap();
+        sched::set_nice(bench.thread, Nice(19)).unwrap();
+        while_it_works(&input, &stranger, Nanos(5 * MS));
+        // As little as it weighs, it waits for the most part.
+        (0..50).for_each(|_| drop(far.send(b"\n")));
+        drop(input);
+        drop(stranger);
+        sched::set_nice(bench.thread, Nice(0)).unwrap();
+    }
+    let input = bench.watch();
+    let _stranger = bench.stranger();
+    send_until(&far, "input takes time from the stranger", || input.read().taken.0 > 0);
+}
+
+#[test]
+fn discards_are_counted_and_have_a_cost() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let _full = bench.network.bind(NEAR_IP4, PORT);
+    let flood = [bench.flow(PORT, 50_000.0)];
+    bench.send(&mut bench.generator(), &flood, || {
+        let seen = input.read();
+        seen.discarded > 2_000 && seen.wasted.0 > 0 && seen.discard_cost.is_some()
+    });
+    wait_until("each is counted once", || input.read().discarded == bench.gate_discarded());
+    let seen = input.read();
+    assert!((10..100_000).contains(&seen.discard_cost.unwrap().0), "{seen:?}");
+    assert!(seen.wasted <= seen.ran, "{seen:?}");
+    assert_eq!(seen.beside, 0, "nobody else was sent anything");
+}
+
+#[test]
+fn another_channel_beside_a_full_one_is_seen() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let mut news = bench.inputs.news().unwrap();
+    let _full = bench.network.bind(NEAR_IP4, PORT);
+    let live = bench.network.bind(NEAR_IP4, OTHER_PORT);
+    sockopt::set_socket_recv_buffer_size_force(&live, 16 << 20).unwrap();
+    let mut generator = bench.generator();
+    let (flood, trickle) = (bench.flow(PORT, 50_000.0), bench.flow(OTHER_PORT, 2_000.0));
+
+    // Two channels, none of them full.
+    bench.send(&mut generator, from_ref(&trickle), || live.recv(&mut [0; 64]).is_ok());
+    // One that is.
+    bench.send(&mut generator, from_ref(&flood), || input.read().discarded > 2_000);
+    assert_eq!(input.read().beside, 0);
+    // Both.
+    input.arm();
+    let mut told = Vec::new();
+    bench.send(&mut generator, &[trickle, flood], || {
+        told.extend(news.wait(Duration::from_millis(1)).unwrap());
+        input.read().beside > 20 && !told.is_empty()
+    });
+    assert!(told.contains(&input.number()), "{told:?}");
+}
+
+#[test]
+fn places_are_limited_and_come_back() {
+    let bench = Bench::new();
+    // Numbers that no thread has: PID_MAX_LIMIT is 2^22.
+    let watch =
+        |n: usize| bench.inputs.watch(Pid::from_raw((1 << 22) + 1 + n as i32).unwrap(), Nanos(MS));
+    let mut watched: Vec<Input> = (0..INPUTS_MAX).map(|n| watch(n).unwrap()).collect();
+    let refused = watch(INPUTS_MAX).err().unwrap();
+    assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+    let given_back = watched.swap_remove(7).number();
+    let next = watch(INPUTS_MAX).unwrap();
+    assert_eq!(next.number(), given_back);
+    assert!(watched.iter().all(|input| input.number() != next.number()));
+}

@@ -1,0 +1,139 @@
+//! From the command line's arguments to the experiments' plans.
+
+use std::time::Duration;
+
+use weir_bpf::units::PacketsPerSec;
+
+use super::RunArgs;
+use crate::bench::Workload;
+use crate::rates::{Rate, parse_rate};
+use crate::results::Mode;
+use crate::trial::Flood;
+use crate::{gate_cost, load, udp_overload, user_share};
+
+/// What a quick run's trials may take, so that the whole ends within 45 s.
+const QUICK_BUDGET: Duration = Duration::from_secs(40);
+/// The same where a search follows the trials.
+const QUICK_BUDGET_SEARCH: Duration = Duration::from_secs(32);
+const QUICK_MODES: [Mode; 4] = [Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Weir];
+
+/// Rates that are known to be well written.
+fn rates(text: &[&str]) -> Vec<Rate> {
+    text.iter().filter_map(|rate| parse_rate(rate).ok()).collect()
+}
+
+fn to_flood(rate: Rate) -> Option<PacketsPerSec> {
+    rate.0.is_finite().then_some(PacketsPerSec(rate.0))
+}
+
+fn workload(args: &RunArgs) -> Workload {
+    Workload { app: args.app, ipv6: args.ipv6, payload_len: args.payload, rcvbuf: args.rcvbuf }
+}
+
+/// The modes asked for, in column order; else these.
+fn modes(args: &RunArgs, quick: &[Mode], full: &[Mode]) -> Vec<Mode> {
+    let mut modes = match (args.modes.is_empty(), args.quick) {
+        (false, _) => args.modes.clone(),
+        (true, true) => quick.to_vec(),
+        (true, false) => full.to_vec(),
+    };
+    modes.sort();
+    modes.dedup();
+    modes
+}
+
+/// The rates asked for, lowest first; else these.
+fn chosen(args: &RunArgs, quick: &[&str], full: &[&str]) -> Vec<Rate> {
+    let mut chosen = match (args.rates.is_empty(), args.quick) {
+        (false, _) => args.rates.clone(),
+        (true, true) => rates(quick),
+        (true, false) => rates(full),
+    };
+    chosen.sort_by(|a, b| a.0.total_cmp(&b.0));
+    chosen.dedup();
+    chosen
+}
+
+/// What these experiments have in common.
+fn shared(
+    args: &RunArgs,
+    modes: Vec<Mode>,
+    (quick_rates, full_rates): (&[&str], &[&str]),
+    quick_budget: Duration,
+) -> load::Plan {
+    let quick = args.quick;
+    let chosen = chosen(args, quick_rates, full_rates);
+    load::Plan {
+        modes,
+        rates: chosen.into_iter().map(|rate| Flood::from(to_flood(rate))).collect(),
+        repeats: args.repeats.unwrap_or(if quick { 3 } else { 10 }),
+        warm_up: Duration::from_millis(if quick { 50 } else { 300 }),
+        window: args.seconds.unwrap_or(Duration::from_millis(if quick { 200 } else { 2000 })),
+        workload: workload(args),
+        quick,
+        budget: (quick && args.repeats.is_none()).then_some(quick_budget),
+    }
+}
+
+/// `udp-overload --neighbour`.
+pub(super) fn neighbour(args: &RunArgs) -> load::Plan {
+    let full = ["50k", "100k", "200k", "300k", "400k", "600k", "800k", "1.6M", "3.2M", "top"];
+    let modes = modes(args, &QUICK_MODES, &Mode::ALL);
+    shared(args, modes, (&["100k", "300k", "1.2M", "top"], &full), QUICK_BUDGET)
+}
+
+/// `separation`.
+pub(super) fn separation(args: &RunArgs) -> load::Plan {
+    let full = [Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Gate, Mode::Weir];
+    let modes = modes(args, &QUICK_MODES, &full);
+    let rates = ["400k", "800k", "1.6M", "2.4M", "top"];
+    shared(args, modes, (&["400k", "1.6M", "top"], &rates), QUICK_BUDGET_SEARCH)
+}
+
+/// `user-share`.
+pub(super) fn user_share(args: &RunArgs) -> load::Plan {
+    let modes = modes(args, &user_share::MODES, &user_share::MODES);
+    let full = ["100k", "200k", "400k", "800k", "1.6M", "2.4M", "3.2M", "top"];
+    shared(args, modes, (&["400k", "1.6M", "top"], &full), QUICK_BUDGET)
+}
+
+/// `gate-cost`.
+pub(super) fn gate_cost(args: &RunArgs) -> gate_cost::Plan {
+    let quick = args.quick;
+    gate_cost::Plan {
+        repeats: args.repeats.unwrap_or(if quick { 3 } else { 10 }),
+        warm_up: Duration::from_millis(if quick { 30 } else { 200 }),
+        window: args.seconds.unwrap_or(Duration::from_millis(if quick { 100 } else { 1000 })),
+        calls: if quick { 12 } else { 50 },
+        quick,
+        budget: (quick && args.repeats.is_none()).then_some(QUICK_BUDGET),
+    }
+}
+
+/// `udp-overload`.
+pub(super) fn udp_overload(args: &RunArgs) -> udp_overload::Plan {
+    let quick = args.quick;
+    let full_rates = [
+        "50k", "100k", "200k", "300k", "400k", "600k", "800k", "1.2M", "1.6M", "2.4M", "3.2M",
+        "4.8M", "top",
+    ];
+    let chosen = chosen(args, &["100k", "300k", "600k", "1.2M", "3M", "top"], &full_rates);
+    let seconds = |quick_s: f64, full_s: f64| {
+        args.seconds.unwrap_or(Duration::from_secs_f64(if quick { quick_s } else { full_s }))
+    };
+    let bystander =
+        if quick { rates(&["1.2M", "top"]) } else { rates(&["800k", "1.6M", "3.2M", "top"]) };
+    udp_overload::Plan {
+        modes: modes(args, &QUICK_MODES, &Mode::ALL),
+        rates: chosen.into_iter().map(to_flood).collect(),
+        bystander_rates: bystander.into_iter().map(to_flood).collect(),
+        repeats: args.repeats.unwrap_or(if quick { 3 } else { 10 }),
+        bystander_repeats: args.repeats.unwrap_or(if quick { 3 } else { 5 }),
+        bisection_steps: if quick { 5 } else { 9 },
+        warm_up: Duration::from_millis(if quick { 50 } else { 300 }),
+        window: seconds(0.2, 2.0),
+        bisection_window: Duration::from_millis(if quick { 100 } else { 1000 }),
+        workload: workload(args),
+        quick,
+    }
+}

@@ -1,0 +1,124 @@
+//! Where passed packets end cheaply: a chain of nftables at the interface's ingress that drops all.
+//!
+//! It is the first thing after the skb is built and GRO and tc have looked at it: what follows costs more
+//! than the gate, varies more, and is none of it. Not a program at tc: beside one, the gate takes packets
+//! for diverted and judges none (`docs/adr/0005-diversions.md`). A verdict that drops takes no packet
+//! elsewhere.
+
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use weir_bpf::sys::netns::NetNs;
+
+use crate::error::{Error, Result};
+
+/// Where passed packets end, as results say it.
+pub const PASSED_END: &str =
+    "dropped by nftables at ingress, the first thing after the skb, GRO and tc";
+const REMEDY: &str = "gate-cost needs the nft command (package nftables), and a kernel with nftables \
+                      for the netdev family (CONFIG_NF_TABLES_NETDEV)";
+
+/// The chain, in place. Dropping it removes it.
+pub struct Sink<'a> {
+    netns: &'a NetNs,
+}
+
+impl<'a> Sink<'a> {
+    /// Lets everything that an interface passes to the stack end there.
+    ///
+    /// # Errors
+    /// Without `nft`, or where the kernel has no such chains.
+    pub fn attach(netns: &'a NetNs, interface: &str) -> Result<Self> {
+        let chain =
+            format!("type filter hook ingress device \"{interface}\" priority 0; policy drop;");
+        nft(netns, &format!("table netdev weir_lab {{ chain sink {{ {chain} }}; }}"))?;
+        Ok(Self { netns })
+    }
+}
+
+impl Drop for Sink<'_> {
+    fn drop(&mut self) {
+        // It goes with its namespace at the latest.
+        let _ = nft(self.netns, "delete table netdev weir_lab");
+    }
+}
+
+/// Gives commands to `nft` in a namespace.
+fn nft(netns: &NetNs, commands: &str) -> Result<()> {
+    let output = netns.run(|| run_nft(commands))?;
+    let output =
+        output.map_err(|source| Error::refused(format!("nft cannot be run ({source})"), REMEDY))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::refused(format!("nft refuses `{commands}`: {said}"), REMEDY))
+}
+
+fn run_nft(commands: &str) -> io::Result<std::process::Output> {
+    let mut command = Command::new("nft");
+    command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // Ctrl-C is for the controller.
+    let mut child = command.process_group(0).spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(commands.as_bytes())?;
+    }
+    child.wait_with_output()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed call fails the test")]
+mod tests {
+    use std::net::UdpSocket;
+    use std::time::{Duration, Instant};
+
+    use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+
+    use super::*;
+    use crate::topology::{SUT_INTERFACE, Topology};
+
+    const PORT: u16 = 6016;
+
+    #[test]
+    fn nothing_comes_past_it_until_it_is_dropped() {
+        let mut topology = Topology::create().expect("the tests need root");
+        let host = topology.add_host("sink", false).unwrap();
+        host.wait_until_up().unwrap();
+        let socket = host.netns.run(|| UdpSocket::bind((host.address.1, PORT)).unwrap()).unwrap();
+        let load = || Generator::load(host.generator_ifindex).unwrap();
+        let mut generator = topology.generator.run(load).unwrap();
+        let mut send = || {
+            generator
+                .set_flows(&[FlowSpec {
+                    transport: Transport::Udp,
+                    mac: host.mac,
+                    address: host.address,
+                    random_address_bits: 0,
+                    port: (4096, PORT),
+                    random_port_bits: 0,
+                    payload_len: 14,
+                    rate: None,
+                }])
+                .unwrap();
+            let body = || {
+                generator.start();
+                let deadline = Instant::now() + Duration::from_secs(10);
+                while generator.counts(0).sent < 100 {
+                    assert!(Instant::now() < deadline, "the generator sends nothing");
+                }
+            };
+            generator.run_while(&topology.generator, None, body).unwrap();
+        };
+
+        let sink = Sink::attach(&host.netns, SUT_INTERFACE).unwrap();
+        send();
+        socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        assert!(socket.recv(&mut [0; 64]).is_err(), "a packet came past it");
+        drop(sink);
+        send();
+        assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 14);
+        let refused = Sink::attach(&host.netns, "no\"name").err().unwrap().to_string();
+        assert!(refused.contains("nft refuses"), "{refused}");
+    }
+}

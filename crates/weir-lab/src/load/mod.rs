@@ -1,0 +1,235 @@
+//! What the experiments share in which several things want the SUT's CPU at once: the plan, the
+//! running of trials, and what every result has.
+
+pub(crate) mod points;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use weir_bpf::units::CpuId;
+
+use crate::bench::{Bench, Workload};
+use crate::error::Result;
+use crate::machine;
+use crate::progress::Progress;
+use crate::results::load::{LoadKey, LoadPoint, LoadRun, LoadTrial};
+use crate::results::{Mode, SCHEMA, Workload as WorkloadResult};
+use crate::setup::{self, Observed};
+use crate::stop::Stop;
+use crate::trial::{self, Flood, Load};
+use crate::warnings;
+
+/// One run's plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The modes, in the order in which each rate goes through them.
+    pub modes: Vec<Mode>,
+    /// Rates of the flood, lowest first.
+    pub rates: Vec<Flood>,
+    /// Trials per point.
+    pub repeats: u32,
+    /// Before a window.
+    pub warm_up: Duration,
+    /// A trial's window.
+    pub window: Duration,
+    /// Packets and applications.
+    pub workload: Workload,
+    /// Whether this is a quick run.
+    pub quick: bool,
+    /// No repeat is begun that would end later than this after the first began; the first always is.
+    pub budget: Option<Duration>,
+}
+
+impl Plan {
+    /// A trial with this flood and nothing else.
+    pub fn load(&self, flood: Flood) -> Load {
+        Load::of(flood, self.warm_up, self.window)
+    }
+
+    /// Whether one repeat more would take longer than there is, by the time that `done` took.
+    fn is_late(&self, elapsed: Duration, done: u32) -> bool {
+        self.budget.is_some_and(|budget| done > 0 && elapsed + elapsed / done > budget)
+    }
+}
+
+/// Runs trials and keeps them.
+pub struct Runner<'a, K> {
+    /// Hosts, applications, generator.
+    pub bench: Bench,
+    /// The plan.
+    pub plan: &'a Plan,
+    /// Whether the user wants to stop.
+    pub stop: &'a Stop,
+    /// Every trial so far.
+    pub trials: Vec<LoadTrial<K>>,
+    progress: &'a Progress,
+    observed: Observed,
+    cpus: (CpuId, CpuId),
+    began: Instant,
+    started_at: String,
+    first_trial: Option<Instant>,
+}
+
+/// What an experiment found, by what it compares.
+pub struct Found<K, P, S, R> {
+    /// What was measured once for the whole run.
+    pub reference: R,
+    /// Points.
+    pub series: BTreeMap<K, Vec<P>>,
+    /// Summaries.
+    pub summary: BTreeMap<K, S>,
+}
+
+impl<'a, K: LoadKey> Runner<'a, K> {
+    /// Sets up a host for each of the plan's modes.
+    ///
+    /// # Errors
+    /// Without the privilege, or where the kernel refuses.
+    pub fn set_up(plan: &'a Plan, stop: &'a Stop, progress: &'a Progress) -> Result<Self> {
+        let began = Instant::now();
+        let started_at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let cpus = machine::choose_cpus()?;
+        progress.say("setting up namespaces and applications");
+        let mut bench = Bench::set_up(&plan.modes, plan.workload, cpus)?;
+        let observed = setup::observe(&mut bench, &plan.modes, stop)?;
+        let (trials, first_trial) = (vec![], None);
+        Ok(Self {
+            bench,
+            plan,
+            stop,
+            trials,
+            progress,
+            observed,
+            cpus,
+            began,
+            started_at,
+            first_trial,
+        })
+    }
+
+    /// So many trials there will be, about.
+    pub fn begin(&mut self, trials: usize) {
+        self.progress.begin(trials as u64);
+        self.first_trial = Some(Instant::now());
+    }
+
+    /// Whether a quick run had better not begin another repeat.
+    pub fn is_late(&self, repeats_done: u32) -> bool {
+        let elapsed = self.first_trial.map_or(Duration::ZERO, |first| first.elapsed());
+        self.plan.is_late(elapsed, repeats_done)
+    }
+
+    /// Says what is being measured beside the trials.
+    pub fn step(&self, what: &'static str) {
+        self.progress.step(what);
+    }
+
+    /// Runs one trial.
+    ///
+    /// # Errors
+    /// As [`trial::measure`].
+    pub fn trial(&mut self, key: K, purpose: &str, load: Load) -> Result<LoadTrial<K>> {
+        self.progress.step(format!("{purpose}: {key}, {}", load.flood));
+        let load = Load { options: key.options(), ..load };
+        let done = trial::measure(&mut self.bench, key.mode(), purpose, load, self.stop)?;
+        self.progress.done();
+        let trial = LoadTrial {
+            key,
+            load: done.trial,
+            bystander_age_p50_us: done.bystander_age_us.0,
+            bystander_age_p99_us: done.bystander_age_us.1,
+            input_cpu_ns: done.input_cpu.map(|time| time.0),
+            daemon_cpu_ns: done.daemon_cpu.map(|time| time.0),
+            flooded_cpu_ns: done.flooded_cpu.0,
+            bystander_cpu_ns: done.bystander_cpu.0,
+            neighbour_per_s: done.neighbour.map(|work| work.per_s),
+            neighbour_cpu: done.neighbour.map(|work| work.cpu),
+        };
+        self.trials.push(trial.clone());
+        Ok(trial)
+    }
+
+    /// The result; goals and sentence are left to the experiment.
+    pub fn finish<P: LoadPoint, S, R>(
+        self,
+        name: &str,
+        found: Found<K, P, S, R>,
+    ) -> LoadRun<K, P, S, R> {
+        self.progress.finish();
+        let plan = self.plan;
+        let tops = self.trials.iter().filter(|trial| trial.load.target_pps.is_none());
+        let depths = self.observed.modes.values().map(|setup| setup.queue_depth_packets);
+        let workload = WorkloadResult {
+            application: plan.workload.app.name().into(),
+            packets: if plan.workload.ipv6 { "udp6" } else { "udp4" }.into(),
+            payload_bytes: plan.workload.payload_len.into(),
+            rcvbuf_bytes: self.observed.rcvbuf_bytes,
+            queue_depth_packets: depths.min().unwrap_or(0),
+            generator_top_pps: tops.map(|trial| trial.load.offered_pps).reduce(f64::max),
+        };
+        let setup = found.series.keys().filter_map(|key| {
+            self.observed.modes.get(&key.mode()).map(|setup| (*key, setup.clone()))
+        });
+        let mut run = LoadRun {
+            schema: SCHEMA,
+            experiment: name.into(),
+            weir_version: env!("CARGO_PKG_VERSION").into(),
+            started_at: self.started_at,
+            duration_s: 0.0,
+            quick: plan.quick,
+            machine: machine::describe(self.cpus.0, self.cpus.1),
+            workload,
+            setup: setup.collect(),
+            reference: found.reference,
+            series: found.series,
+            summary: found.summary,
+            goals: vec![],
+            sentence: String::new(),
+            warnings: vec![],
+            trials: self.trials,
+        };
+        run.warnings = warnings_of(&run, plan.repeats);
+        run.duration_s = self.began.elapsed().as_secs_f64();
+        run
+    }
+}
+
+/// What a reader should know before trusting a figure.
+fn warnings_of<K: Ord, P: LoadPoint, S, R>(run: &LoadRun<K, P, S, R>, repeats: u32) -> Vec<String> {
+    let conditions = || run.series.values().flatten().map(LoadPoint::conditions);
+    let marked = conditions().filter(|conditions| conditions.marked).count();
+    let stolen = conditions().map(|conditions| conditions.steal).fold(0.0, f64::max);
+    let mut all = warnings::measured((marked, conditions().count()), stolen);
+    let least = conditions().map(|conditions| conditions.repeats).min().unwrap_or(0);
+    if least < repeats {
+        all.push(format!("the machine was slow: {least} trials per point instead of {repeats}"));
+    }
+    all.extend(warnings::missed(run.trials.iter().map(|trial| &trial.load)));
+    all.extend(warnings::circumstances(&run.machine, run.quick));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::App;
+
+    #[test]
+    fn a_quick_run_leaves_out_repeats_rather_than_be_late() {
+        let workload = Workload { app: App::Recv, ipv6: false, payload_len: 14, rcvbuf: 0 };
+        let plan = Plan {
+            modes: vec![],
+            rates: vec![],
+            repeats: 3,
+            warm_up: Duration::ZERO,
+            window: Duration::ZERO,
+            workload,
+            quick: true,
+            budget: Some(Duration::from_secs(40)),
+        };
+        assert!(!plan.is_late(Duration::from_secs(100), 0));
+        assert!(!plan.is_late(Duration::from_secs(19), 1));
+        assert!(plan.is_late(Duration::from_secs(28), 2));
+        assert!(!Plan { budget: None, ..plan }.is_late(Duration::from_secs(1000), 1));
+    }
+}

@@ -1,0 +1,162 @@
+//! Experiments in which several things want the SUT's CPU, as the reports see them: what they have in
+//! common.
+
+use std::fmt::Display;
+
+use super::ReportError;
+use super::content::{Grid, Row, goals_grid, packets_accounted, short, strings};
+use super::drawing::{Drawing, Line};
+use super::sweep::{places, workload_facts, workload_line};
+use super::units::{ABSENT, rate};
+use super::view::{Figure, Head, View};
+use crate::results::load::{LoadKey, LoadPoint, LoadRun};
+
+/// What one of these experiments says for itself.
+pub(super) trait Described {
+    /// Its tables, but for the goals.
+    fn tables(&self) -> Vec<Grid>;
+    /// What was seen, in one sentence.
+    fn seen(&self) -> String;
+    /// Its drawing: what it shows, the axis upwards, that axis' unit, and the lines.
+    fn picture(&self) -> Picture;
+    /// What the words of its tables mean: sound HTML paragraphs.
+    fn words(&self) -> &'static str;
+    /// What is said of the workload after the packets.
+    fn beside(&self) -> String;
+}
+
+/// A drawing in the making.
+pub(super) struct Picture {
+    /// What is drawn by what.
+    pub title: &'static str,
+    /// The same, as a sentence.
+    pub label: &'static str,
+    /// What the axis to the right is of.
+    pub across: &'static str,
+    /// The axis upwards, with its unit.
+    pub upwards: &'static str,
+    /// How many of the figure make a unit.
+    pub unit: f64,
+    /// One line per mode.
+    pub lines: Vec<Line>,
+}
+
+impl<K: LoadKey, P: LoadPoint, S, R> View for LoadRun<K, P, S, R>
+where
+    Self: Described,
+{
+    fn head(&self) -> Head<'_> {
+        Head {
+            experiment: &self.experiment,
+            weir_version: &self.weir_version,
+            started_at: &self.started_at,
+            duration_s: self.duration_s,
+            quick: self.quick,
+            machine: &self.machine,
+            goals: &self.goals,
+            warnings: &self.warnings,
+        }
+    }
+
+    fn workload(&self) -> String {
+        format!("{}; {}", workload_line(&self.workload), self.beside())
+    }
+
+    fn grids(&self) -> Vec<Grid> {
+        let mut grids = self.tables();
+        grids.push(goals_grid(&self.goals));
+        grids.retain(|grid| !grid.rows.is_empty());
+        grids
+    }
+
+    fn accounting(&self) -> String {
+        let ledgers = self.trials.iter().map(|trial| &trial.load.ledger);
+        packets_accounted(ledgers.map(|ledger| (ledger.offered, ledger.unaccounted)))
+    }
+
+    fn sentence(&self) -> String {
+        self.seen()
+    }
+
+    fn figure(&self) -> Result<Option<Figure>, ReportError> {
+        let Picture { title, label, across, upwards, unit, lines } = self.picture();
+        let (experiment, machine) = (self.experiment.as_str(), &self.machine);
+        let all_delivered = false;
+        let drawing =
+            Drawing { experiment, title, machine, across, upwards, unit, all_delivered, lines };
+        Ok(Some(Figure { svg: drawing.svg()?, label }))
+    }
+
+    fn how_to_read(&self) -> &'static str {
+        self.words()
+    }
+
+    fn places(&self) -> Option<Grid> {
+        places(self.setup.iter().map(|(key, setup)| (key.to_string(), setup)))
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = workload_facts(&self.workload);
+        facts.push(("Beside it", self.beside()));
+        facts
+    }
+}
+
+/// A heading for each mode, then a row for each of its points: the rate asked for, that really sent,
+/// and the cells.
+pub(super) fn by_mode<K: Display, P: LoadPoint>(
+    series: &std::collections::BTreeMap<K, Vec<P>>,
+    cells: impl Fn(&P) -> Vec<String>,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (key, points) in series.iter().filter(|(_, points)| !points.is_empty()) {
+        rows.push(Row::Group(key.to_string()));
+        for point in points {
+            let (target, sent) = (point.target_pps(), point.flood_pps());
+            let marks = match (point.conditions().marked, short(target, sent)) {
+                (false, false) => "",
+                (true, false) => "*",
+                (false, true) => "!",
+                (true, true) => "*!",
+            };
+            let mut all = vec![
+                target.map_or_else(|| "top".to_owned(), rate),
+                format!("{}{marks:<1}", rate(sent)),
+            ];
+            all.extend(cells(point));
+            rows.push(Row::Cells(all));
+        }
+    }
+    rows
+}
+
+/// What `*` and `!` mean, where they occur.
+pub(super) fn marks<K, P: LoadPoint>(
+    series: &std::collections::BTreeMap<K, Vec<P>>,
+) -> Vec<String> {
+    let points = || series.values().flatten();
+    let mut notes = Vec::new();
+    if points().any(|point| point.conditions().marked) {
+        notes.push(
+            "* the tested CPU's speed differed by more than 5 % from this run's median; compare \
+             with care"
+                .to_owned(),
+        );
+    }
+    if points().any(|point| short(point.target_pps(), point.flood_pps())) {
+        notes.push("! the generator sent over 5 % less than the target".to_owned());
+    }
+    notes
+}
+
+/// A figure that may not be there.
+pub(super) fn some(figure: Option<f64>, show: impl Fn(f64) -> String) -> String {
+    figure.map_or_else(|| ABSENT.to_owned(), show)
+}
+
+/// Names of columns after the first two.
+pub(super) fn head<const N: usize>(sent: &str, columns: [&str; N]) -> Vec<String> {
+    let mut head = strings(["target", sent]);
+    head.extend(strings(columns));
+    head
+}

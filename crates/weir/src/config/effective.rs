@@ -1,0 +1,155 @@
+//! What holds on one interface, when everything that was said is laid over each other.
+
+use serde_json::{Value, json};
+use weir_bpf::gate::Policy;
+use weir_bpf::units::Nice;
+use weir_policy::{Nanos, Prefer, Share};
+
+use super::layer::{Layer, Origin, Sourced};
+use super::value::{PreferArg, choice_text, time_text};
+use crate::cli::Attach;
+use crate::cpulist::CpuList;
+use crate::interface::Settings;
+use crate::threads::{ThreadSettings, ThreadWeight};
+
+/// One interface's settings, each with its origin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effective {
+    user_share: Sourced<Share>,
+    prefer: Sourced<Prefer>,
+    timeout: Sourced<Nanos>,
+    period: Sourced<Nanos>,
+    nice: Sourced<Option<Nice>>,
+    attach: Sourced<Attach>,
+    cpus: Sourced<Option<CpuList>>,
+}
+
+/// One setting, for a person or a program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What it is called in the file.
+    pub key: &'static str,
+    /// Its value as the file has it; `null` for what only the absence of a value says.
+    pub value: Value,
+    /// What that absence says.
+    pub unset: &'static str,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Whether it changes while weir runs.
+    pub live: bool,
+}
+
+impl Row {
+    /// The value, for a person.
+    pub fn text(&self) -> String {
+        match &self.value {
+            Value::Null => self.unset.into(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl Effective {
+    /// The first of the layers that says something decides.
+    pub fn of(layers: &[&Layer]) -> Self {
+        let default = weir_policy::Settings::default();
+        Self {
+            user_share: first(layers, |layer| &layer.user_share, default.user_share),
+            prefer: first(layers, |layer| &layer.prefer, default.prefer),
+            timeout: first(layers, |layer| &layer.timeout, default.timeout),
+            period: first(layers, |layer| &layer.period, default.period),
+            nice: first_if_any(layers, |layer| &layer.nice),
+            attach: first(layers, |layer| &layer.attach, Attach::Auto),
+            cpus: first_if_any(layers, |layer| &layer.cpus),
+        }
+    }
+
+    /// What the governor goes by.
+    pub fn governor(&self) -> weir_policy::Settings {
+        weir_policy::Settings {
+            user_share: self.user_share.value,
+            prefer: self.prefer.value,
+            timeout: self.timeout.value,
+            period: self.period.value,
+        }
+    }
+
+    /// What to do on the interface.
+    pub fn settings(&self, policy: Policy) -> Settings {
+        let weight = match (policy, self.nice.value) {
+            // With the policy off, what is measured is what merely being there costs.
+            (Policy::Off, _) => ThreadWeight::Untouched,
+            (Policy::On, Some(nice)) => ThreadWeight::Fixed(nice),
+            (Policy::On, None) => ThreadWeight::Governed,
+        };
+        Settings {
+            attach: self.attach.value,
+            policy,
+            rps_off: false,
+            governor: self.governor(),
+            threads: ThreadSettings { weight, cpus: self.cpus.value.clone() },
+        }
+    }
+
+    /// Where the gate goes.
+    pub fn attach(&self) -> Attach {
+        self.attach.value
+    }
+
+    /// Where NAPI threads may run.
+    pub fn cpus(&self) -> &Sourced<Option<CpuList>> {
+        &self.cpus
+    }
+
+    /// Takes over from `new` what changes while weir runs. The rest stays as the interface was set up.
+    pub fn adopt(&mut self, new: &Self) {
+        *self = Self {
+            user_share: new.user_share.clone(),
+            prefer: new.prefer.clone(),
+            timeout: new.timeout.clone(),
+            period: new.period.clone(),
+            nice: self.nice.clone(),
+            attach: self.attach.clone(),
+            cpus: self.cpus.clone(),
+        };
+    }
+
+    /// Every setting.
+    pub fn rows(&self) -> [Row; 7] {
+        let row = |key, value, origin, live| Row { key, value, unset: "", origin, live };
+        let share = json!(self.user_share.value.to_string());
+        let prefer = json!(choice_text(&PreferArg::from(self.prefer.value)));
+        let nice = json!(self.nice.value.map(|Nice(nice)| nice));
+        let cpus = json!(self.cpus.value.as_ref().map(CpuList::to_string));
+        let time = |time: &Sourced<Nanos>| json!(time_text(time.value));
+        [
+            row("user_share", share, self.user_share.origin, true),
+            row("prefer", prefer, self.prefer.origin, true),
+            row("timeout", time(&self.timeout), self.timeout.origin, true),
+            row("period", time(&self.period), self.period.origin, true),
+            Row { unset: "governed", ..row("nice", nice, self.nice.origin, false) },
+            row("attach", json!(choice_text(&self.attach.value)), self.attach.origin, false),
+            Row { unset: "left alone", ..row("cpus", cpus, self.cpus.origin, false) },
+        ]
+    }
+}
+
+fn first<T: Clone>(
+    layers: &[&Layer],
+    of: impl Fn(&Layer) -> &Option<Sourced<T>>,
+    default: T,
+) -> Sourced<T> {
+    let said = layers.iter().find_map(|layer| of(layer).clone());
+    said.unwrap_or(Sourced { value: default, origin: Origin::Default })
+}
+
+fn first_if_any<T: Clone>(
+    layers: &[&Layer],
+    of: impl Fn(&Layer) -> &Option<Sourced<T>>,
+) -> Sourced<Option<T>> {
+    match layers.iter().find_map(|layer| of(layer).clone()) {
+        Some(said) => Sourced { value: Some(said.value), origin: said.origin },
+        None => Sourced { value: None, origin: Origin::Default },
+    }
+}

@@ -1,0 +1,273 @@
+//! The file: TOML, read as a whole, with the line of each value.
+//!
+//! The tables are walked here rather than by serde: serde stops at the first mistake, and a user is to
+//! see all of them, in the file's own words.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use weir_bpf::units::Nice;
+
+use super::error::{ConfigError, Problem};
+use super::layer::{Layer, Line, Origin, Sourced};
+use super::value;
+
+/// What a configuration may have, in bytes. A host's hundred interfaces take a tenth of it.
+const SIZE_MAX: u64 = 1 << 20;
+/// How much of a wrong value is shown, in characters.
+const SHOWN_MAX: usize = 40;
+/// `IFNAMSIZ` less its terminating zero.
+const NAME_MAX: usize = 15;
+
+const KEYS: &str = "user_share, prefer, timeout, period, nice, attach, cpus";
+
+type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
+type Value<'a> = Spanned<DeValue<'a>>;
+
+/// A valid configuration file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it says of every interface.
+    pub everywhere: Layer,
+    /// What it says of single ones.
+    pub interfaces: BTreeMap<String, Layer>,
+}
+
+impl ConfigFile {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or anything in it is wrong.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |source| ConfigError::Unreadable { path: path.into(), source };
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(SIZE_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > SIZE_MAX {
+            return Err(ConfigError::TooLarge { path: path.into(), max: SIZE_MAX });
+        }
+        Self::parse(path, &bytes)
+    }
+
+    /// Checks a file's contents.
+    ///
+    /// # Errors
+    /// If anything is wrong: everything that is, by line.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ConfigError> {
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let line = Line::of(bytes, error.valid_up_to());
+            let what = "this is not text in UTF-8, which TOML is".into();
+            ConfigError::Wrong(vec![Problem { path: path.into(), line, what }])
+        })?;
+        let mut walk = Walk { path, text, problems: Vec::new() };
+        let (table, errors) = DeTable::parse_recoverable(text);
+        for error in errors {
+            // What follows a syntax error may be misread: nothing else is said of the file.
+            walk.syntax(&error);
+        }
+        if !walk.problems.is_empty() {
+            return Err(walk.wrong());
+        }
+        let (everywhere, interfaces) = walk.file(table.get_ref());
+        if !walk.problems.is_empty() {
+            return Err(walk.wrong());
+        }
+        Ok(Self { path: path.into(), everywhere, interfaces })
+    }
+}
+
+/// A walk over a file's tables, and the problems met on it.
+struct Walk<'a> {
+    path: &'a Path,
+    text: &'a str,
+    problems: Vec<Problem>,
+}
+
+impl Walk<'_> {
+    fn file(&mut self, table: &DeTable<'_>) -> (Layer, BTreeMap<String, Layer>) {
+        let mut everywhere = Layer::default();
+        let mut interfaces = BTreeMap::new();
+        for (key, value) in table {
+            if key.get_ref() == "interface" {
+                interfaces = self.interfaces(key, value);
+            } else {
+                self.setting(&mut everywhere, key, value, Origin::File);
+            }
+        }
+        (everywhere, interfaces)
+    }
+
+    fn interfaces(&mut self, key: &Key<'_>, value: &Value<'_>) -> BTreeMap<String, Layer> {
+        let Some(sections) = value.get_ref().as_table() else {
+            self.problem(key, "write a section, such as [interface.eth0]".into());
+            return BTreeMap::new();
+        };
+        let mut interfaces = BTreeMap::new();
+        for (name, section) in sections {
+            if !is_name(name.get_ref()) {
+                let what = format!(
+                    "{:?} cannot be an interface's name; write one of at most {NAME_MAX} bytes, \
+                     such as [interface.eth0]",
+                    name.get_ref()
+                );
+                self.problem(name, what);
+            } else if let Some(settings) = section.get_ref().as_table() {
+                let layer = self.section(name, settings);
+                interfaces.insert(name.get_ref().to_string(), layer);
+            } else {
+                let what = format!(
+                    "a setting of {0} belongs under the section [interface.{0}], one of every \
+                     interface above the first section",
+                    name.get_ref()
+                );
+                self.problem(name, what);
+            }
+        }
+        interfaces
+    }
+
+    fn section(&mut self, name: &Key<'_>, settings: &DeTable<'_>) -> Layer {
+        let mut layer = Layer::default();
+        for (key, value) in settings {
+            if value.get_ref().is_table() {
+                // What TOML makes of a VLAN's name.
+                let what = format!(
+                    "there are no sections in an interface's; if the interface's name has a dot, \
+                     write it in quotes: [interface.\"{}.{}\"]",
+                    name.get_ref(),
+                    key.get_ref()
+                );
+                self.problem(key, what);
+            } else {
+                self.setting(&mut layer, key, value, Origin::Interface);
+            }
+        }
+        layer
+    }
+
+    fn setting(
+        &mut self,
+        layer: &mut Layer,
+        key: &Key<'_>,
+        value: &Value<'_>,
+        origin: fn(Line) -> Origin,
+    ) {
+        let origin = origin(self.line(key));
+        let text = Text { value, raw: self.text.get(value.span()).unwrap_or_default() };
+        let read = match key.get_ref().as_ref() {
+            "user_share" => text.quoted(value::user_share).put(&mut layer.user_share, origin),
+            "prefer" => text.quoted(value::prefer).put(&mut layer.prefer, origin),
+            "timeout" => text.quoted(value::timeout).put(&mut layer.timeout, origin),
+            "period" => text.quoted(value::period).put(&mut layer.period, origin),
+            "nice" => text.number(value::nice).map(Nice).put(&mut layer.nice, origin),
+            "attach" => text.quoted(value::attach).put(&mut layer.attach, origin),
+            "cpus" => text.quoted(value::cpus).put(&mut layer.cpus, origin),
+            unknown => {
+                let what = format!("there is no setting {unknown:?}; the settings are {KEYS}");
+                return self.problem(key, what);
+            }
+        };
+        if let Err(why) = read {
+            let what = format!("{}: {why}", text.shown(key.get_ref()));
+            self.problem(key, what);
+        }
+    }
+
+    fn syntax(&mut self, error: &toml::de::Error) {
+        let offset = error.span().map_or(0, |span| span.start);
+        let line = Line::of(self.text.as_bytes(), offset);
+        let mut what = error.message().replace('\n', ", ");
+        if self.is_bare_value(offset) {
+            what.push_str("; a percentage, a time or a word is a string, such as \"50%\"");
+        }
+        self.problems.push(Problem { path: self.path.into(), line, what });
+    }
+
+    /// Whether this is in a value without quotes: `user_share = 50%`, the likeliest mistake of all.
+    fn is_bare_value(&self, offset: usize) -> bool {
+        let Some((before, after)) = self.text.split_at_checked(offset) else { return false };
+        let before = before.rsplit('\n').next().unwrap_or_default();
+        let line = format!("{before}{}", after.lines().next().unwrap_or_default());
+        let value = line.split_once('=').map_or("", |(_, value)| value.trim_start());
+        before.contains('=') && value.starts_with(|first: char| first.is_alphanumeric())
+    }
+
+    fn line(&self, key: &Key<'_>) -> Line {
+        Line::of(self.text.as_bytes(), key.span().start)
+    }
+
+    fn problem(&mut self, key: &Key<'_>, what: String) {
+        let line = self.line(key);
+        self.problems.push(Problem { path: self.path.into(), line, what });
+    }
+
+    fn wrong(mut self) -> ConfigError {
+        self.problems.sort_by_key(|problem| problem.line);
+        // One mistake may make the parser stumble several times.
+        self.problems.dedup();
+        ConfigError::Wrong(self.problems)
+    }
+}
+
+/// A value as it stands in the file.
+struct Text<'a> {
+    value: &'a Value<'a>,
+    raw: &'a str,
+}
+
+impl Text<'_> {
+    fn quoted<T>(&self, read: fn(&str) -> Result<T, String>) -> Result<T, String> {
+        match self.value.get_ref().as_str() {
+            Some(text) => read(text),
+            None => read(self.raw).and(Err("write it in quotes".into())),
+        }
+    }
+
+    fn number<T>(&self, read: fn(&str) -> Result<T, String>) -> Result<T, String> {
+        match self.value.get_ref().as_str() {
+            None => read(self.raw),
+            Some(text) => read(text).and(Err("write it without quotes".into())),
+        }
+    }
+
+    fn shown(&self, key: &str) -> String {
+        if self.value.get_ref().is_table() {
+            return format!("{key} is no section");
+        }
+        let line = self.raw.lines().next().unwrap_or_default();
+        let short: String = line.chars().take(SHOWN_MAX).collect();
+        let rest = if short.len() < self.raw.len() { "..." } else { "" };
+        format!("{key} = {short}{rest}")
+    }
+}
+
+/// Puts a value where it belongs, with its origin.
+trait Put<T> {
+    fn put(self, place: &mut Option<Sourced<T>>, origin: Origin) -> Result<(), String>;
+}
+
+impl<T> Put<T> for Result<T, String> {
+    fn put(self, place: &mut Option<Sourced<T>>, origin: Origin) -> Result<(), String> {
+        *place = Some(Sourced { value: self?, origin });
+        Ok(())
+    }
+}
+
+/// `dev_valid_name()`, net/core/dev.c.
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c != '/' && c != ':' && !c.is_ascii_whitespace();
+    !name.is_empty()
+        && name.len() <= NAME_MAX
+        && !matches!(name, "." | "..")
+        && name.chars().all(allowed)
+}
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

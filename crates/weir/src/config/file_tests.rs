@@ -1,0 +1,133 @@
+//! What a file may say, and what is said of one that may not.
+
+use weir_bpf::units::CpuId;
+use weir_policy::{Nanos, Prefer, Share};
+
+use super::*;
+use crate::cli::Attach;
+use crate::cpulist::CpuList;
+
+fn parse(text: &str) -> Result<ConfigFile, ConfigError> {
+    ConfigFile::parse(Path::new("w.toml"), text.as_bytes())
+}
+
+/// Everything that is said of a wrong file.
+fn problems(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+fn sourced<T>(value: T, origin: Origin) -> Option<Sourced<T>> {
+    Some(Sourced { value, origin })
+}
+
+#[test]
+fn every_setting_is_read_with_its_line() {
+    let text = "# weir\n\
+        user_share = \"70%\"\n\
+        prefer = \"throughput\"\n\
+        timeout = '2ms'\n\
+        period = \"\"\"20ms\"\"\"\n\
+        nice = -5\n\
+        attach = \"tc\"\n\
+        cpus = \"0-1,3\"\n\
+        [interface.eth0]\n\
+        user_share = \"25.5%\"\n\
+        [interface.\"eth0.5\"]\r\n\
+        nice = 5\n\
+        [interface.eth1]\n";
+    let file = parse(text).unwrap();
+    let at = |line| Origin::File(Line(line));
+    let cpus = CpuList([0, 1, 3].map(CpuId).to_vec());
+    let everywhere = Layer {
+        user_share: sourced(Share::percent(70.0).unwrap(), at(2)),
+        prefer: sourced(Prefer::Throughput, at(3)),
+        timeout: sourced(Nanos::from_millis(2), at(4)),
+        period: sourced(Nanos::from_millis(20), at(5)),
+        nice: sourced(Nice(-5), at(6)),
+        attach: sourced(Attach::Tc, at(7)),
+        cpus: sourced(cpus, at(8)),
+    };
+    assert_eq!(file.everywhere, everywhere);
+    let eth0 = &file.interfaces["eth0"];
+    let share = Share::percent(25.5).unwrap();
+    assert_eq!(eth0.user_share, sourced(share, Origin::Interface(Line(10))));
+    let vlan = &file.interfaces["eth0.5"];
+    assert_eq!(vlan.nice, sourced(Nice(5), Origin::Interface(Line(12))));
+    assert_eq!(file.interfaces["eth1"], Layer::default());
+}
+
+#[test]
+fn nothing_is_a_valid_file() {
+    for text in ["", "\n", "# nothing", "[interface]", "\u{feff}nice = 1"] {
+        assert!(parse(text).is_ok(), "{text:?}");
+    }
+    assert!(ConfigFile::read(Path::new("/dev/null")).is_ok());
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_line_and_what_is_allowed() {
+    for (line, said) in [
+        ("user_share = 50", "user_share = 50: write a percentage from 1% to 99%, with the sign"),
+        ("user_share = \"0.5\"", "user_share = \"0.5\": write a percentage from 1% to 99%"),
+        ("user_share = \"100%\"", "user_share = \"100%\": write a percentage from 1% to 99%"),
+        ("prefer = \"both\"", "prefer = \"both\": write \"separation\" or \"throughput\""),
+        ("timeout = 1", "timeout = 1: write a time from 100us to 100ms, with its unit"),
+        ("period = \"2s\"", "period = \"2s\": write a time from 1ms to 1s, with its unit"),
+        ("nice = 20", "nice = 20: write a whole number from -20 (heaviest) to 19 (lightest)"),
+        ("nice = \"5\"", "nice = \"5\": write it without quotes"),
+        ("attach = \"driver\"", "write \"auto\" or \"native\" or \"generic\" or \"tc\""),
+        ("cpus = \"3-1\"", "cpus = \"3-1\": \"3-1\" runs backwards; write 1-3"),
+        ("cpus = 3", "cpus = 3: write it in quotes"),
+        ("cpus = [0, 1]", "cpus = [0, 1]: "),
+        ("usershare = \"50%\"", "there is no setting \"usershare\"; the settings are user_share, "),
+        ("Nice = 1", "there is no setting \"Nice\"; the settings are "),
+        ("interface = 3", "write a section, such as [interface.eth0]"),
+        ("interface.eth0 = 3", "belongs under the section [interface.eth0]"),
+        ("[nice]", "nice is no section: write a whole number"),
+        ("[nonsense]", "there is no setting \"nonsense\""),
+        ("[interface.eth0.5]", "write it in quotes: [interface.\"eth0.5\"]"),
+        ("[interface.\"a/b\"]", "\"a/b\" cannot be an interface's name"),
+        ("[interface.sixteen-letters-]", "write one of at most 15 bytes"),
+    ] {
+        let said_of = problems(&format!("# one\n# two\n{line}\n"));
+        let start = "w.toml:3: ";
+        assert!(said_of.starts_with(start) && said_of.contains(said), "{line}: {said_of}");
+        assert!(!said_of.contains('\n'), "{line}: {said_of}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_named_in_the_order_of_their_lines() {
+    let said = problems("[interface.eth0]\nnice = 99\nfoo = 1\n[interface.eth1]\nprefer = 1\n");
+    let lines: Vec<&str> = said.lines().map(|line| &line[..9]).collect();
+    assert_eq!(lines, ["w.toml:2:", "w.toml:3:", "w.toml:5:"]);
+}
+
+#[test]
+fn what_is_no_toml_is_named_with_its_line() {
+    for text in ["\nnice = 1\nnice = 2", "\n\nnice =", "\n\n= 1", "\n\n[interface", "\n\nnice 1"] {
+        let said = problems(text);
+        assert!(said.starts_with("w.toml:3: "), "{text:?}: {said}");
+    }
+    for text in ["user_share = 50%", "timeout = 1ms", "prefer = throughput"] {
+        let said = problems(text);
+        assert!(said.starts_with("w.toml:1: "), "{text:?}: {said}");
+        assert!(said.contains("is a string, such as \"50%\""), "{text:?}: {said}");
+    }
+    let error = ConfigFile::parse(Path::new("w.toml"), b"nice = 1\nprefer = \"\xff\"").unwrap_err();
+    assert_eq!(error.to_string(), "w.toml:2: this is not text in UTF-8, which TOML is");
+}
+
+#[test]
+fn long_values_are_shown_in_part() {
+    let said = problems(&format!("prefer = \"{}\"", "x".repeat(1000)));
+    assert!(said.contains("xxx...: write ") && said.len() < 150, "{said}");
+}
+
+#[test]
+fn a_file_that_cannot_be_one_is_refused() {
+    let unreadable = ConfigFile::read(Path::new("/nonexistent/weir.toml")).unwrap_err().to_string();
+    assert!(unreadable.contains("cannot read the configuration /nonexistent/weir.toml: No such"));
+    let large = ConfigFile::read(Path::new("/dev/zero")).unwrap_err().to_string();
+    assert!(large.contains("/dev/zero is larger than 1048576 bytes"), "{large}");
+}

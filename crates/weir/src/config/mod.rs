@@ -1,0 +1,120 @@
+//! The configuration: the command line's settings over the file's, over what weir does by itself.
+
+pub mod args;
+mod effective;
+mod error;
+mod file;
+mod layer;
+mod reload;
+mod show;
+pub mod value;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use effective::Effective;
+pub use error::ConfigError;
+pub use layer::Origin;
+pub use reload::Reloader;
+pub use show::{check, show};
+
+use args::SettingArgs;
+use file::ConfigFile;
+use layer::Layer;
+
+/// The file that is read if no other is named and it exists.
+pub const DEFAULT_FILE: &str = "/etc/weir/weir.toml";
+
+/// Everything that was said, valid as a whole.
+#[derive(Clone, Debug)]
+pub struct Config {
+    flags: Layer,
+    /// The file that was named.
+    named: Option<PathBuf>,
+    file: Option<ConfigFile>,
+}
+
+impl Config {
+    /// Reads the file that the command line names, or the usual one if there is one.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or anything in it is wrong.
+    pub fn load(args: &SettingArgs) -> Result<Self, ConfigError> {
+        let named = args.config.clone();
+        let file = match &named {
+            Some(path) => Some(ConfigFile::read(path)?),
+            None => if_exists(Path::new(DEFAULT_FILE))?,
+        };
+        Ok(Self { flags: args.layer(), named, file })
+    }
+
+    /// What the same command line means by now.
+    ///
+    /// # Errors
+    /// As [`Config::load`]; also if the file is gone, or is nothing that can be read twice.
+    pub fn again(&self) -> Result<Self, ConfigError> {
+        let path = self.named.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
+        let file = match (fs::metadata(path), self.named.is_some() || self.file.is_some()) {
+            // An empty answer from a pipe would be taken for an empty file, and a full one may never end.
+            (Ok(found), _) if !found.is_file() => return Err(ConfigError::NotAgain(path.into())),
+            (Err(error), true) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(ConfigError::Gone(path.into()));
+            }
+            (_, true) => Some(ConfigFile::read(path)?),
+            (_, false) => if_exists(path)?,
+        };
+        Ok(Self { flags: self.flags.clone(), named: self.named.clone(), file })
+    }
+
+    /// The file that was read.
+    pub fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(|file| file.path.as_path())
+    }
+
+    /// What holds on an interface.
+    pub fn of(&self, interface: &str) -> Effective {
+        let section = self.file.as_ref().and_then(|file| file.interfaces.get(interface));
+        self.effective(section)
+    }
+
+    /// What holds on an interface of which nothing in particular is said.
+    pub fn of_any(&self) -> Effective {
+        self.effective(None)
+    }
+
+    /// The interfaces of which something in particular is said.
+    pub fn sections(&self) -> impl Iterator<Item = &str> {
+        self.file.iter().flat_map(|file| file.interfaces.keys().map(String::as_str))
+    }
+
+    fn effective(&self, section: Option<&Layer>) -> Effective {
+        let everywhere = self.file.as_ref().map(|file| &file.everywhere);
+        let layers: Vec<&Layer> =
+            std::iter::once(&self.flags).chain(section).chain(everywhere).collect();
+        Effective::of(&layers)
+    }
+
+    /// An origin, for a person.
+    pub fn origin_text(&self, origin: Origin) -> String {
+        let path = || self.path().map(|path| path.display().to_string()).unwrap_or_default();
+        match origin {
+            Origin::Default => "default".into(),
+            Origin::File(line) => format!("{}:{}", path(), line.0),
+            Origin::Interface(line) => format!("{}:{}, for this interface", path(), line.0),
+            Origin::Flag => "command line".into(),
+        }
+    }
+}
+
+fn if_exists(path: &Path) -> Result<Option<ConfigFile>, ConfigError> {
+    match ConfigFile::read(path) {
+        Err(ConfigError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests;

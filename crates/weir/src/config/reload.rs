@@ -1,0 +1,71 @@
+//! Reading the configuration again while weir runs.
+
+use super::effective::{Effective, Row};
+use super::error::ConfigError;
+use super::{Config, DEFAULT_FILE};
+use crate::key::Key;
+
+/// The configuration of a running daemon.
+pub struct Reloader {
+    pub(super) config: Config,
+    /// What holds on each interface, as far as this daemon can make it hold.
+    running: Vec<(Key, Effective)>,
+}
+
+/// What a valid configuration means to an interface.
+pub struct Change {
+    /// What the governor is to go by from now on.
+    pub governor: weir_policy::Settings,
+    /// What there is to say about it.
+    pub news: Vec<String>,
+}
+
+impl Reloader {
+    /// A daemon that was started with this configuration, and has these interfaces.
+    pub fn new(config: Config, running: Vec<(Key, Effective)>) -> Self {
+        Self { config, running }
+    }
+
+    /// Reads everything again, all of it before anything is changed. In case of an error what was
+    /// known stays known.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or anything in it is wrong.
+    pub fn read(&mut self) -> Result<(), ConfigError> {
+        self.config = self.config.again()?;
+        Ok(())
+    }
+
+    /// What was read, for a person.
+    pub fn describe(&self) -> String {
+        match self.config.path() {
+            Some(path) => format!("read {} again", path.display()),
+            None => format!("no configuration is read: {DEFAULT_FILE} does not exist"),
+        }
+    }
+
+    /// What it means to an interface, by its present name.
+    pub fn change(&mut self, key: &Key, interface: &str) -> Change {
+        let new = self.config.of(interface);
+        let mut news = Vec::new();
+        if let Some((_, old)) = self.running.iter_mut().find(|(each, _)| each == key) {
+            let rows = old.rows().into_iter().zip(new.rows());
+            let changed = rows.filter(|(old, new)| old.value != new.value);
+            news.extend(changed.map(|(old, new)| self.config.tell(&old, &new)));
+            old.adopt(&new);
+        }
+        Change { governor: new.governor(), news }
+    }
+}
+
+impl Config {
+    fn tell(&self, old: &Row, new: &Row) -> String {
+        let (key, from, to) = (new.key, old.text(), new.text());
+        let origin = self.origin_text(new.origin);
+        if new.live {
+            format!("{key} {from} -> {to} ({origin})")
+        } else {
+            format!("{key} stays {from}: {to} ({origin}) takes effect when weir is restarted")
+        }
+    }
+}

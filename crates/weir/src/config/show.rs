@@ -1,0 +1,129 @@
+//! `weir config check` and `weir config show`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::args::{CheckArgs, ShowArgs};
+use super::effective::Effective;
+use super::file::ConfigFile;
+use super::layer::Origin;
+use super::{Config, DEFAULT_FILE};
+use crate::error::{Error, Result};
+use crate::status::SCHEMA;
+
+/// `weir config check`. Needs no privilege.
+///
+/// # Errors
+/// If the file cannot be read or is not valid.
+pub fn check(args: &CheckArgs) -> Result<()> {
+    ConfigFile::read(&args.file)?;
+    print(format!("{}: valid\n", args.file.display()).as_bytes())
+}
+
+/// What `weir config show --json` prints.
+#[derive(Debug, Serialize)]
+struct Shown {
+    schema: u32,
+    /// The file that was read; `null` if none was.
+    file: Option<String>,
+    interfaces: Vec<ShownInterface>,
+}
+
+/// What holds on one interface.
+#[derive(Debug, Serialize)]
+struct ShownInterface {
+    /// Its name; `null` for any that has no section of its own.
+    interface: Option<String>,
+    settings: BTreeMap<&'static str, ShownSetting>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownSetting {
+    value: Value,
+    source: &'static str,
+    /// Where in the file it is; `null` if it is not from there.
+    line: Option<usize>,
+}
+
+/// `weir config show`. Needs no privilege.
+///
+/// # Errors
+/// If the file cannot be read or is not valid.
+pub fn show(args: &ShowArgs) -> Result<()> {
+    let config = Config::load(&args.settings)?;
+    let mut effective: Vec<(Option<String>, Effective)> = Vec::new();
+    if args.interfaces.is_empty() {
+        effective.push((None, config.of_any()));
+        effective.extend(config.sections().map(|name| (Some(name.into()), config.of(name))));
+    } else {
+        let named = args.interfaces.iter();
+        effective.extend(named.map(|name| (Some(name.clone()), config.of(name))));
+    }
+    let mut out = Vec::new();
+    let written = if args.json {
+        serde_json::to_writer_pretty(&mut out, &json(&config, &effective))
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(out))
+    } else {
+        table(&mut out, &config, &effective)
+    };
+    written.map_err(writing)?;
+    print(&out)
+}
+
+fn writing(source: io::Error) -> Error {
+    Error::system("write to standard output", source)
+}
+
+fn print(out: &[u8]) -> Result<()> {
+    match io::stdout().lock().write_all(out) {
+        // `weir config show | head` has seen what it wanted.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done.map_err(writing),
+    }
+}
+
+fn json(config: &Config, effective: &[(Option<String>, Effective)]) -> Shown {
+    let setting = |value: Value, origin: Origin| {
+        let (source, line) = match origin {
+            Origin::Default => ("default", None),
+            Origin::File(line) => ("file", Some(line.0)),
+            Origin::Interface(line) => ("interface", Some(line.0)),
+            Origin::Flag => ("flag", None),
+        };
+        ShownSetting { value, source, line }
+    };
+    let interface = |(name, effective): &(Option<String>, Effective)| {
+        let rows = effective.rows().into_iter();
+        let settings = rows.map(|row| (row.key, setting(row.value, row.origin))).collect();
+        ShownInterface { interface: name.clone(), settings }
+    };
+    Shown {
+        schema: SCHEMA,
+        file: config.path().map(|path| path.display().to_string()),
+        interfaces: effective.iter().map(interface).collect(),
+    }
+}
+
+fn table(
+    out: &mut impl Write,
+    config: &Config,
+    effective: &[(Option<String>, Effective)],
+) -> io::Result<()> {
+    match config.path() {
+        Some(path) => writeln!(out, "file: {}", path.display())?,
+        None => writeln!(out, "file: none ({DEFAULT_FILE} does not exist)")?,
+    }
+    for (name, effective) in effective {
+        let name = name.as_deref().unwrap_or("interfaces that have no section of their own");
+        writeln!(out, "\n{name}")?;
+        for row in effective.rows() {
+            let source = config.origin_text(row.origin);
+            writeln!(out, "  {:<10}  {:<10}  {source}", row.key, row.text())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! What decides, and what a change means while weir runs.
+
+use clap::Parser;
+use weir_bpf::gate::Policy;
+use weir_bpf::units::{IfIndex, Nice};
+use weir_policy::{Nanos, Prefer, Share};
+
+use super::*;
+use crate::cli::{Cli, Command};
+use crate::key::Key;
+use crate::threads::ThreadWeight;
+
+const KEY: Key = Key { netns: 1, ifindex: IfIndex(2) };
+
+fn flags(flags: &str) -> SettingArgs {
+    let command = format!("weir run eth0 {flags}");
+    match Cli::try_parse_from(command.split_whitespace()).unwrap().command {
+        Command::Run(args) => args.settings,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn config(options: &str, file: &str) -> Config {
+    let file = ConfigFile::parse(Path::new("w.toml"), file.as_bytes()).unwrap();
+    Config { flags: flags(options).layer(), named: Some("w.toml".into()), file: Some(file) }
+}
+
+fn origins(config: &Config, interface: &str) -> Vec<String> {
+    config.of(interface).rows().map(|row| config.origin_text(row.origin)).to_vec()
+}
+
+#[test]
+fn the_defaults_are_the_governors() {
+    let config = config("", "");
+    let effective = config.of("eth0");
+    assert_eq!(effective.governor(), weir_policy::Settings::default());
+    assert!(origins(&config, "eth0").iter().all(|origin| origin == "default"));
+    let settings = effective.settings(Policy::On);
+    assert_eq!(settings.threads.weight, ThreadWeight::Governed);
+    assert_eq!((settings.attach, settings.threads.cpus), (crate::cli::Attach::Auto, None));
+}
+
+#[test]
+fn flags_come_before_the_interface_and_that_before_the_rest() {
+    let file = "user_share = \"60%\"\nprefer = \"throughput\"\nperiod = \"20ms\"\nnice = 3\n\
+        [interface.eth0]\nuser_share = \"70%\"\nprefer = \"separation\"\n";
+    let config = config("--user-share 80% --timeout 2ms", file);
+    let eth0 = config.of("eth0").governor();
+    let expected = weir_policy::Settings {
+        user_share: Share::percent(80.0).unwrap(),
+        prefer: Prefer::Separation,
+        timeout: Nanos::from_millis(2),
+        period: Nanos::from_millis(20),
+    };
+    assert_eq!(eth0, expected);
+    assert_eq!(
+        origins(&config, "eth0"),
+        [
+            "command line",
+            "w.toml:7, for this interface",
+            "command line",
+            "w.toml:3",
+            "w.toml:4",
+            "default",
+            "default"
+        ]
+    );
+    assert_eq!(config.of("eth1").governor().prefer, Prefer::Throughput);
+    assert_eq!(config.of_any(), config.of("eth1"));
+    assert_eq!(config.sections().collect::<Vec<_>>(), ["eth0"]);
+}
+
+#[test]
+fn a_weight_is_the_policys_the_users_or_the_governors() {
+    let weight = |options, policy| config(options, "").of("eth0").settings(policy).threads.weight;
+    assert_eq!(weight("", Policy::On), ThreadWeight::Governed);
+    assert_eq!(weight("--nice -5", Policy::On), ThreadWeight::Fixed(Nice(-5)));
+    assert_eq!(weight("--nice -5", Policy::Off), ThreadWeight::Untouched);
+    assert_eq!(weight("", Policy::Off), ThreadWeight::Untouched);
+}
+
+#[test]
+fn what_changes_while_weir_runs_is_told_from_what_does_not() {
+    let started = config("--period 5ms", "user_share = \"60%\"\nattach = \"tc\"\n");
+    let mut reloader = Reloader::new(started.clone(), vec![(KEY, started.of("eth0"))]);
+    let file =
+        "user_share = \"70%\"\nperiod = \"7ms\"\nattach = \"native\"\ncpus = \"0\"\nnice = 1\n";
+    for first in [true, false] {
+        reloader.config = config("--period 5ms", file);
+        let change = reloader.change(&KEY, "eth0");
+        assert_eq!(change.governor.user_share, Share::percent(70.0).unwrap());
+        assert_eq!(change.governor.period, Nanos::from_millis(5));
+        let restart = "takes effect when weir is restarted";
+        let expected = [
+            "user_share 60% -> 70% (w.toml:1)".to_owned(),
+            format!("nice stays governed: 1 (w.toml:5) {restart}"),
+            format!("attach stays tc: native (w.toml:3) {restart}"),
+            format!("cpus stays left alone: 0 (w.toml:4) {restart}"),
+        ];
+        // The second time, what could change has.
+        assert_eq!(change.news, expected[usize::from(!first)..]);
+    }
+    reloader.config = started;
+    let change = reloader.change(&KEY, "eth0");
+    assert_eq!(change.news, ["user_share 70% -> 60% (w.toml:1)"]);
+}
+
+#[test]
+fn reading_again_takes_a_whole_file_or_nothing() {
+    let path = std::env::temp_dir().join(format!("weir-config-{}.toml", std::process::id()));
+    fs::write(&path, "user_share = \"60%\"\n").unwrap();
+    let first = Config::load(&flags(&format!("--config {}", path.display()))).unwrap();
+    let share = |reloader: &Reloader| reloader.config.of("eth0").governor().user_share;
+    let percent = |percent| Share::percent(percent).unwrap();
+    let mut reloader = Reloader::new(first, Vec::new());
+    fs::write(&path, "user_share = \"70%\"\nperiod = \"1h\"\n").unwrap();
+    assert!(matches!(reloader.read(), Err(ConfigError::Wrong(_))));
+    assert_eq!(share(&reloader), percent(60.0));
+    fs::write(&path, "user_share = \"70%\"\n").unwrap();
+    reloader.read().unwrap();
+    assert_eq!(share(&reloader), percent(70.0));
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(reloader.read(), Err(ConfigError::Gone(gone)) if gone == path));
+    assert_eq!(share(&reloader), percent(70.0));
+    let null = Config::load(&flags("--config /dev/null")).unwrap();
+    assert!(matches!(null.again(), Err(ConfigError::NotAgain(_))));
+}

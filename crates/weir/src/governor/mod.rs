@@ -1,0 +1,231 @@
+//! The governor: moves the weight of NAPI threads, one look after the other, by the law of
+//! `weir-policy`.
+//!
+//! Each governed thread has a thread of weir's own that looks after it ([`look`]), on the same CPU and
+//! before all normal processes; it sleeps while there is nothing to decide. One more thread listens to
+//! the kernel half for news, and wakes them. As long as all of them live, it beats: see
+//! [`crate::guardian`].
+
+pub mod deferral;
+mod look;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::ChildStdin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+use weir_bpf::gate::QueueProbe;
+use weir_bpf::input::{Inputs, News};
+use weir_bpf::sys::sched;
+use weir_bpf::units::{CpuId, Nanos, Nice};
+use weir_policy::{Doing, Settings, Weight};
+
+use crate::error::{Error, Result};
+use crate::task::Task;
+use deferral::Deferral;
+use look::Look;
+
+/// How often the listener beats.
+pub const BEAT: Duration = Duration::from_millis(100);
+/// Without a beat for so long, the guardian takes the weights back.
+pub const BEATLESS: Duration = Duration::from_millis(500);
+/// The weight that governed threads have while no governor beats: the kernel's default.
+pub const STATIC_WEIGHT: Nice = Nice(0);
+/// A thread of the governor's that has not run for so long does not live.
+const LIVELY: Duration = Duration::from_millis(350);
+/// The listener's real-time priority, the lowest: it preempts processes, and nobody's real-time work.
+const PRIORITY: u8 = 1;
+
+/// What the governor does with one NAPI thread: for `weir status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Observed {
+    /// The NAPI thread.
+    pub pid: i32,
+    /// Where it runs.
+    pub cpu: CpuId,
+    /// Its weight now.
+    pub nice: Nice,
+    /// What is being done.
+    pub doing: String,
+    /// The share of its CPU that input used, 0 to 1, since the last status.
+    pub used: f64,
+    /// Of that CPU, for packets that were discarded.
+    pub wasted: f64,
+    /// Of that CPU, while other processes than consumers waited for it.
+    pub taken: f64,
+    /// How long it waited while such a process ran, as a share of the time.
+    pub held: f64,
+    /// What discarding one packet costs, driver included, in nanoseconds.
+    pub c_gate_ns: Option<f64>,
+    /// The rate of packets up to which the ring should not overflow: input's share / `c_gate_ns`.
+    pub r_ring_pps: Option<f64>,
+    /// The share of its CPU that the governor itself uses.
+    pub own_cpu: f64,
+}
+
+/// Governs NAPI threads, of any interface. Threads that are given to it are let go when their
+/// [`Governed`] is dropped.
+pub struct Governors {
+    inputs: Inputs,
+    shared: Arc<Shared>,
+    listener: Option<JoinHandle<()>>,
+}
+
+/// What the listener has in common with the rest.
+struct Shared {
+    looks: Mutex<BTreeMap<u32, Arc<Look>>>,
+    stop: AtomicBool,
+    /// Where beats go; none before there is a guardian.
+    beats: Mutex<Option<ChildStdin>>,
+}
+
+impl Shared {
+    fn looks(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Look>>> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Governors {
+    /// Loads the kernel half and starts to listen.
+    ///
+    /// # Errors
+    /// If the kernel lacks a tracepoint, or refuses a thread.
+    pub fn start(probe: &QueueProbe) -> Result<Rc<Self>> {
+        let inputs = Inputs::load(probe)?;
+        let shared = Arc::new(Shared {
+            looks: Mutex::default(),
+            stop: AtomicBool::new(false),
+            beats: Mutex::new(None),
+        });
+        let (news, listening) = (inputs.news()?, Arc::clone(&shared));
+        let listener = std::thread::Builder::new()
+            .name("weir-listen".into())
+            .spawn(move || listen(news, &listening))
+            .map_err(|source| Error::system("start the governor's thread", source))?;
+        Ok(Rc::new(Self { inputs, shared, listener: Some(listener) }))
+    }
+
+    /// Where beats are to go from now on.
+    pub fn beat_to(&self, guardian: Option<ChildStdin>) {
+        *self.shared.beats.lock().unwrap_or_else(PoisonError::into_inner) = guardian;
+    }
+
+    /// Governs a NAPI thread until the answer is dropped. Its weight is then what it was last;
+    /// `deferral` is its interface's.
+    ///
+    /// # Errors
+    /// If too many are governed, or the kernel refuses a thread.
+    pub fn govern(
+        self: &Rc<Self>,
+        task: &Task,
+        deferral: Option<Arc<Deferral>>,
+        settings: Settings,
+    ) -> Result<Governed> {
+        let pid = Pid::from_raw(task.pid).ok_or_else(|| {
+            Error::refused("a NAPI thread has no number", "this is a defect of weir")
+        })?;
+        let input = self.inputs.watch(pid, Nanos(settings.timeout.0))?;
+        let number = input.number();
+        let look = Arc::new(Look::new(input, pid, deferral, settings));
+        let looking = Arc::clone(&look);
+        let thread = std::thread::Builder::new()
+            .name("weir-govern".into())
+            .spawn(move || looking.run())
+            .map_err(|source| Error::system("start the governor's thread", source))?;
+        look.belongs_to(thread.thread().clone());
+        self.shared.looks().insert(number, Arc::clone(&look));
+        Ok(Governed { number, look, thread: Some(thread), governors: Rc::clone(self) })
+    }
+}
+
+impl Drop for Governors {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(listener) = self.listener.take() {
+            let _ = listener.join();
+        }
+    }
+}
+
+/// A NAPI thread that is governed, until this is dropped.
+pub struct Governed {
+    number: u32,
+    look: Arc<Look>,
+    thread: Option<JoinHandle<()>>,
+    governors: Rc<Governors>,
+}
+
+impl Governed {
+    /// What has been done since this was last asked.
+    pub fn observed(&self) -> Observed {
+        self.look.observed()
+    }
+
+    /// Goes by these settings from the next look on.
+    pub fn set(&self, settings: Settings) {
+        self.look.set(settings);
+    }
+}
+
+impl Drop for Governed {
+    fn drop(&mut self) {
+        self.governors.shared.looks().remove(&self.number);
+        self.look.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Passes the kernel half's news on, and beats.
+fn listen(mut news: News, shared: &Shared) {
+    // Where that is refused, news waits for its turn.
+    let _ = sched::set_fifo_current_thread(PRIORITY);
+    let mut beat_due = Instant::now();
+    while !shared.stop.load(Ordering::Relaxed) {
+        let heard = news.wait(beat_due.saturating_duration_since(Instant::now()));
+        let Ok(numbers) = heard else {
+            // Without news a look finds out by itself, if later.
+            std::thread::sleep(BEAT);
+            continue;
+        };
+        let looks = shared.looks();
+        for look in numbers.iter().filter_map(|number| looks.get(number)) {
+            look.wake();
+        }
+        let now = Instant::now();
+        if now < beat_due {
+            continue;
+        }
+        // Stopped for so long that the guardian has taken the weights back.
+        if now > beat_due + BEATLESS - BEAT {
+            looks.values().for_each(|look| look.set_anew());
+        }
+        beat_due = now + BEAT;
+        if looks.values().all(|look| look.lived_within(LIVELY)) {
+            let mut beats = shared.beats.lock().unwrap_or_else(PoisonError::into_inner);
+            // A guardian that has died is the main loop's affair.
+            let _ = beats.as_mut().map(|to| to.write_all(&[1]));
+        }
+    }
+}
+
+/// For a person.
+const fn name_of(doing: Doing) -> &'static str {
+    match doing {
+        Doing::Yielding => "yielding",
+        Doing::Balancing => "balancing",
+        Doing::Separating => "separating",
+    }
+}
+
+fn nice_of(weight: Weight) -> Nice {
+    Nice(weight.nice())
+}

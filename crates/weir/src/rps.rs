@@ -1,0 +1,68 @@
+//! Receive packet steering: the kernel then hands packets from the NAPI thread on to other CPUs'
+//! softirqs (`net.core.netdev_max_backlog`), where nothing weighs them: today's ipintrq (Mogul &
+//! Ramakrishnan, section 4.2).
+
+use std::rc::Rc;
+
+use crate::error::Result;
+use crate::host::Host;
+use crate::journal::{Journal, TurnedKnob};
+use crate::knob::Knob;
+
+/// A receive queue's CPUs, as a mask; of no CPU: off.
+pub const OFF: &str = "0";
+
+/// The attribute of one receive queue.
+pub fn attribute(queue: &str) -> String {
+    format!("queues/{queue}/rps_cpus")
+}
+
+/// The receive queues that steer, each with its mask. What cannot be read does not.
+pub fn steering(host: &Host, interface: &str) -> Vec<(String, String)> {
+    let queues = host.sysfs.list(interface, "queues").unwrap_or_default();
+    let mask = |queue: String| {
+        let mask = host.sysfs.read(interface, &attribute(&queue)).ok()?;
+        is_on(&mask).then_some((queue, mask))
+    };
+    queues.into_iter().filter(|queue| queue.starts_with("rx-")).filter_map(mask).collect()
+}
+
+/// Groups of hexadecimal digits with commas between.
+fn is_on(mask: &str) -> bool {
+    mask.chars().any(|digit| digit.is_ascii_hexdigit() && digit != '0')
+}
+
+/// Switches it off on every receive queue, until the knobs are dropped.
+///
+/// # Errors
+/// When the record cannot be written, or the kernel refuses.
+pub fn switch_off(host: &Host, journal: &Rc<Journal>) -> Result<Vec<TurnedKnob>> {
+    steering(host, &journal.interface())
+        .into_iter()
+        .map(|(queue, old)| journal.turn(Knob::Rps { queue, old }))
+        .collect()
+}
+
+/// What to tell the user about queues that steer; none if there is none.
+pub fn note(steering: &[(String, String)]) -> Option<String> {
+    let queues: Vec<&str> = steering.iter().map(|(queue, _)| queue.as_str()).collect();
+    (!queues.is_empty()).then(|| {
+        format!(
+            "receive packet steering (RPS) is on for {}: it hands packets on to softirqs, which \
+             nothing governs; `weir run --rps-off` switches it off while weir runs",
+            queues.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_of_no_cpu_are_off() {
+        assert_eq!(["0", "00000000,00000000", ""].map(is_on), [false; 3]);
+        assert_eq!(["2", "00000001,00000000", "f"].map(is_on), [true; 3]);
+        assert_eq!(note(&[]), None);
+    }
+}

@@ -1,0 +1,59 @@
+//! The signals that the daemon obeys: to stop, and to read its configuration again.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+use crate::error::{Error, Result};
+
+/// Caught signals.
+pub struct Signals {
+    /// Readable once the daemon is to stop.
+    pub stop: UnixStream,
+    /// Readable while a SIGHUP has not been heard.
+    pub hangup: UnixStream,
+    from_terminal: bool,
+}
+
+impl Signals {
+    /// From now on a signal ends the loop, not the process.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn catch() -> Result<Self> {
+        let failed = |source| Error::system("catch signals", source);
+        let stop = catch(&[SIGINT, SIGTERM, SIGQUIT])?;
+        let hangup = catch(&[SIGHUP])?;
+        hangup.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { stop, hangup, from_terminal: has_terminal() })
+    }
+
+    /// Hears every SIGHUP that has come so far.
+    pub fn hear_hangups(&mut self) {
+        let mut signals = [0; 64];
+        while self.hangup.read(&mut signals).is_ok_and(|count| count > 0) {}
+    }
+
+    /// Whether a SIGHUP means that the terminal from which the daemon was started is gone, and with it
+    /// whoever could stop the daemon there.
+    pub fn terminal_is_gone(&self) -> bool {
+        self.from_terminal && !has_terminal()
+    }
+}
+
+fn catch(signals: &[i32]) -> Result<UnixStream> {
+    let failed = |source| Error::system("catch signals", source);
+    let (receiver, sender) = UnixStream::pair().map_err(failed)?;
+    for signal in signals {
+        let sender = sender.try_clone().map_err(failed)?;
+        signal_hook::low_level::pipe::register(*signal, sender).map_err(failed)?;
+    }
+    Ok(receiver)
+}
+
+/// The kernel opens this for processes with a controlling terminal alone.
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}

@@ -1,0 +1,227 @@
+//! The configuration: of the real daemon, and as `weir config` shows it.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use common::*;
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// A configuration file of the test's own.
+struct ConfigFile(PathBuf);
+
+impl ConfigFile {
+    fn new(name: &str, text: &str) -> Self {
+        let file = format!("weir-test-{}-{name}.toml", std::process::id());
+        let file = Self(std::env::temp_dir().join(file));
+        file.write(text);
+        file
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.0, text).unwrap();
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for ConfigFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn config(arguments: &[&str]) -> Output {
+    Command::new(WEIR).arg("config").args(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn shares_and_preference(network: &Network) -> (f64, String) {
+    let status = network.interface_status();
+    (status["user_share"].as_f64().unwrap(), status["prefer"].as_str().unwrap().into())
+}
+
+#[test]
+fn a_good_file_is_taken_over_and_a_bad_one_is_not() {
+    let network = Network::new();
+    let file = ConfigFile::new("reload", "user_share = \"60%\"\n");
+    let daemon = Daemon::start(&network, &["--config", file.path()]);
+    assert_eq!(shares_and_preference(&network), (0.6, "separation".into()));
+
+    file.write("[interface.near]\nuser_share = \"70%\"\nprefer = \"throughput\"\ncpus = \"0\"\n");
+    daemon.signal(Signal::HUP);
+    let wanted = (0.7, "throughput".into());
+    wait_until("the file is taken over", || shares_and_preference(&network) == wanted);
+
+    // What is right in a file with a mistake does not count either.
+    file.write("user_share = \"80%\"\nprefer = 1\nperiod = \"1h\"\n");
+    daemon.signal(Signal::HUP);
+    daemon.said("every setting stays as it was");
+    std::fs::remove_file(file.path()).unwrap();
+    daemon.signal(Signal::HUP);
+    daemon.said("is gone");
+    let updated = network.interface_status()["updated"].clone();
+    wait_until("the next status", || network.interface_status()["updated"] != updated);
+    assert_eq!(shares_and_preference(&network), wanted);
+
+    let messages = daemon.interrupt();
+    let path = file.path();
+    for said in [
+        format!("weir: read {path} again\n"),
+        format!("near: user_share 60% -> 70% ({path}:2, for this interface)\n"),
+        format!("near: prefer separation -> throughput ({path}:3, for this interface)\n"),
+        format!("near: cpus stays left alone: 0 ({path}:4, for this interface) takes effect when"),
+        format!("{path}:2: prefer = 1: write \"separation\" or \"throughput\"\n"),
+        format!("{path}:3: period = \"1h\": write a time from 1ms to 1s, with its unit"),
+        format!("the configuration {path} is gone; put it back, or restart weir"),
+    ] {
+        assert!(messages.contains(&said), "{said}: {messages}");
+    }
+    network.assert_untouched();
+}
+
+#[test]
+fn the_command_line_overrides_the_file() {
+    let network = Network::new();
+    let text = "user_share = \"60%\"\nnice = 5\nattach = \"native\"\n[interface.near]\nnice = 7\n";
+    let file = ConfigFile::new("override", text);
+    let options = ["--config", file.path(), "--user-share", "75%", "--attach", "generic"];
+    let daemon = Daemon::start(&network, &options);
+    let status = network.interface_status();
+    assert_eq!((&status["nice"], &status["attach"]), (&7.into(), &"generic".into()));
+    assert_eq!(shares_and_preference(&network).0, 0.75);
+    // As long as it was given on the command line, the file changes nothing.
+    file.write("user_share = \"50%\"\nprefer = \"throughput\"\nattach = \"native\"\nnice = 7\n");
+    daemon.signal(Signal::HUP);
+    let wanted = (0.75, "throughput".into());
+    wait_until("the file is taken over", || shares_and_preference(&network) == wanted);
+    let messages = daemon.interrupt();
+    assert!(!messages.contains("attach stays") && !messages.contains("user_share"), "{messages}");
+    network.assert_untouched();
+}
+
+#[test]
+fn a_bad_file_protects_nothing() {
+    let network = Network::new();
+    let file = ConfigFile::new("start", "# weir\nuser_share = \"100%\"\n");
+    let refusal = failure(&network.weir(&["run", NEAR, "--config", file.path()]), 1);
+    let said = format!("weir: {}:2: user_share = \"100%\": write a percentage from", file.path());
+    assert!(refusal.starts_with(&said), "{refusal}");
+    file.write("\ncpus = \"0,8000\"\n");
+    let refusal = failure(&network.weir(&["run", NEAR, "--config", file.path()]), 1);
+    let said = format!("CPU 8000 is not online ({}:2); choose from", file.path());
+    assert!(refusal.contains(&said), "{refusal}");
+    network.assert_untouched();
+}
+
+#[test]
+fn a_terminal_that_is_closed_stops_the_daemon() {
+    let network = Network::new();
+    // script(1) makes a terminal, and closes it when it is killed.
+    let run = format!("exec {WEIR} run {NEAR} --config /dev/null --quiet");
+    let spawn = || {
+        let mut command = Command::new("script");
+        command.args(["--quiet", "--return", "--command", &run, "/dev/null"]);
+        command.stdin(Stdio::null()).stdout(File::create("/dev/null").unwrap()).spawn().unwrap()
+    };
+    let mut terminal = network.near.run(spawn).unwrap();
+    wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+    let daemon = pid(&network.interface_status()["pid"]);
+    // With its terminal, it reads its configuration again.
+    let started = network.interface_status()["since"].clone();
+    rustix::process::kill_process(daemon, Signal::HUP).unwrap();
+    let updated = network.interface_status()["updated"].clone();
+    wait_until("the next status", || network.interface_status()["updated"] != updated);
+    assert_eq!(network.interface_status()["since"], started);
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+    wait_until("everything is put back", || network.is_untouched());
+}
+
+#[test]
+fn check_says_everything_that_is_wrong() {
+    let file = ConfigFile::new("check", "user_share = \"50%\"\n[interface.eth0]\nnice = 0\n");
+    let good = config(&["check", file.path()]);
+    assert_eq!(stdout(&good), format!("{}: valid\n", file.path()));
+    file.write("user_shar = \"50%\"\n\n[interface.eth0]\ntimeout = \"1s\"\n");
+    let wrong = failure(&config(&["check", file.path()]), 1);
+    let lines: Vec<&str> = wrong.lines().collect();
+    assert_eq!(lines.len(), 2, "{wrong}");
+    let first = format!("weir: {}:1: there is no setting \"user_shar\"; the settings", file.path());
+    assert!(lines[0].starts_with(&first), "{wrong}");
+    let second = format!("{}:4: timeout = \"1s\": write a time from 100us to 100ms", file.path());
+    assert!(lines[1].starts_with(&second), "{wrong}");
+    let missing = failure(&config(&["check", "/nonexistent"]), 1);
+    assert!(missing.contains("cannot read the configuration /nonexistent"), "{missing}");
+    failure(&config(&["check", "--nonsense"]), 2);
+}
+
+#[test]
+fn show_names_the_source_of_every_setting() {
+    let text = "user_share = \"60%\"\nperiod = \"20ms\"\n[interface.eth0]\nuser_share = \"70%\"\n";
+    let file = ConfigFile::new("show", text);
+    let options = ["show", "--config", file.path(), "--timeout", "2ms", "--nice", "-3"];
+    let shown = stdout(&config(&[&options[..], &["--json"]].concat()));
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&shown["schema"], &shown["file"]), (&1.into(), &file.path().into()));
+    let [any, eth0] = &shown["interfaces"].as_array().unwrap()[..] else { panic!("{shown}") };
+    assert_eq!((&any["interface"], &eth0["interface"]), (&Value::Null, &"eth0".into()));
+    let is = |interface: &Value, key: &str, value: Value, source: &str, line: Value| {
+        let expected = serde_json::json!({ "value": value, "source": source, "line": line });
+        assert_eq!(interface["settings"][key], expected, "{key}");
+    };
+    is(any, "user_share", "60%".into(), "file", 1.into());
+    is(eth0, "user_share", "70%".into(), "interface", 4.into());
+    is(eth0, "period", "20ms".into(), "file", 2.into());
+    is(eth0, "timeout", "2ms".into(), "flag", Value::Null);
+    is(eth0, "nice", (-3).into(), "flag", Value::Null);
+    is(eth0, "prefer", "separation".into(), "default", Value::Null);
+    is(eth0, "cpus", Value::Null, "default", Value::Null);
+
+    let table = stdout(&config(&[&options[..], &["eth0"]].concat()));
+    let path = file.path();
+    for line in [
+        format!("file: {path}"),
+        "eth0".into(),
+        format!("  user_share  70%         {path}:4, for this interface"),
+        format!("  period      20ms        {path}:2"),
+        "  timeout     2ms         command line".into(),
+        "  prefer      separation  default".into(),
+        "  cpus        left alone  default".into(),
+    ] {
+        assert!(table.lines().any(|each| each == line), "{line}: {table}");
+    }
+}
+
+/// In a mount namespace of its own, where `/etc` has nothing but what `prepare` puts there.
+fn with_etc(prepare: &str) -> Output {
+    let script =
+        format!("mount -t tmpfs none /etc && mkdir /etc/weir && {prepare} exec $weir config show");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]).env("weir", Path::new(WEIR));
+    command.output().unwrap()
+}
+
+#[test]
+fn the_usual_file_is_read_if_it_exists() {
+    let without = stdout(&with_etc(""));
+    assert!(without.starts_with("file: none (/etc/weir/weir.toml does not exist)\n"), "{without}");
+    let with = stdout(&with_etc("echo 'user_share = \"61%\"' >/etc/weir/weir.toml;"));
+    assert!(with.contains("user_share  61%         /etc/weir/weir.toml:1\n"), "{with}");
+    let bad = failure(&with_etc("echo nonsense >/etc/weir/weir.toml;"), 1);
+    assert!(bad.starts_with("weir: /etc/weir/weir.toml:1: "), "{bad}");
+    // What is there and cannot be read is not passed over.
+    let directory = failure(&with_etc("mkdir /etc/weir/weir.toml;"), 1);
+    assert!(directory.contains("cannot read the configuration /etc/weir/weir.toml"), "{directory}");
+}
