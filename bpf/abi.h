@@ -312,6 +312,8 @@ struct weir_cpu {
 struct weir_input {
 	__u64 ran_ns;
 	__u64 taken_ns;	  /* of it, while a stranger waited for the CPU */
+	__u64 intruded;	  /* how often that began */
+	__u64 woken;	  /* of it, by a wake-up, not as its turn came */
 	__u64 wasted_ns;  /* of it, for packets that were discarded */
 	__u64 held_ns;	  /* waited while a stranger ran */
 	__u64 stalled_ns; /* of it, with no consumer runnable, or for too long
@@ -332,6 +334,8 @@ struct weir_input {
 	__u32 home;  /* the CPU among whose inputs it is, once it has run */
 	__u32 full_polls; /* in a row */
 	__u32 overruns;	  /* polls before which the ring may have been full */
+	__u32 wakes;	  /* it has been woken and has not run since */
+	__u32 pad;
 };
 
 /* Socket lookups in one run of a program that measures them. */

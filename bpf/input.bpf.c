@@ -110,6 +110,11 @@ static __always_inline void enter_input(const struct task_struct *task,
 	input->polled_ns = now;
 	cpu->input = number;
 	cpu->wanted = stranger_waits(cpu, task);
+	if (cpu->wanted) {
+		input->intruded++;
+		input->woken += input->wakes;
+	}
+	input->wakes = 0;
 }
 
 /* Every input that waits here is held by a stranger from now on. */
@@ -211,6 +216,7 @@ int BPF_PROG(woken, struct task_struct *task)
 		if (!input || (cpu->running == WEIR_RUNNING_INPUT &&
 			       cpu->input == *number))
 			return 0;
+		input->wakes = 1;
 		begin_waiting(input, cpu_number, cpu, now);
 		if (cpu->running == WEIR_RUNNING_STRANGER)
 			tell(input, *number);

@@ -30,6 +30,10 @@ pub struct InputCounters {
     pub ran: Nanos,
     /// Of it, while a stranger, a process that input does not wake, waited for the same CPU.
     pub taken: Nanos,
+    /// How often that began.
+    pub intruded: u64,
+    /// Of it, because the thread was woken, not because its turn came.
+    pub woken: u64,
     /// Of it, for packets that the gate discarded.
     pub wasted: Nanos,
     /// How long it was runnable and a stranger ran.
@@ -179,6 +183,8 @@ impl Input {
         InputCounters {
             ran: Nanos(input.ran_ns),
             taken: Nanos(input.taken_ns),
+            intruded: input.intruded,
+            woken: input.woken,
             wasted: Nanos(input.wasted_ns),
             held: Nanos(held),
             stalled: Nanos(stalled),

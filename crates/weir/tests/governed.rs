@@ -81,8 +81,16 @@ impl Host {
         self.governed()["doing"] == what
     }
 
+    /// At rest it yields; where others keep the CPU busy, it is at the usual weight, and nothing comes in.
     fn wait_for_rest(&self) {
-        let rests = || self.nice() == LIGHTEST && self.does("yielding");
+        let rests = || {
+            let governed = self.governed();
+            match governed["doing"].as_str() {
+                Some("yielding") => self.nice() == LIGHTEST,
+                Some("balancing") => self.nice() == Nice(0) && governed["used"] == 0.0,
+                _ => false,
+            }
+        };
         assert!(wait(QUIET_MAX, rests), "never at rest: {}", self.governed());
     }
 
@@ -221,7 +229,7 @@ fn beside_a_compute_bound_process_input_is_not_starved() {
         let balances = || host.nice() != LIGHTEST && host.does("balancing");
         assert!(wait(PATIENCE, balances), "nice {}, {}", host.nice(), host.governed());
         // Who packets are for gets them.
-        assert_eq!(live.recv(&mut [0; 64]).unwrap(), 14);
+        wait_until("one arrives", || live.recv(&mut [0; 64]).is_ok_and(|len| len == 14));
         let cpu = host.governed()["cpu"].clone();
         assert_eq!(cpu, host.cpu.0);
     });
@@ -384,10 +392,11 @@ fn a_reader_that_has_stopped_costs_its_neighbour_nothing() {
     let mut generator = host.generator();
     let flows = [host.flow(LIVE_PORT, 2_000.0), host.flow(FULL_PORT, 50_000.0)];
     let mut rounds = Vec::new();
-    // On a machine that others use too, their CPU may be away for longer than the ring lasts (5 ms).
+    // On a machine that others use too, their CPU may be away for longer than the ring lasts (5 ms), so a
+    // round is short.
     let none_lost = wait(QUIET_MAX, || {
         host.while_sending(&mut generator, &flows, |generator| {
-            wait_until("enough is sent", || generator.counts(0).sent >= 1_000);
+            wait_until("enough is sent", || generator.counts(0).sent >= 100);
         });
         let sent = generator.counts(0).sent;
         let mut received = 0;

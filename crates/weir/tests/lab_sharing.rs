@@ -69,8 +69,10 @@ where
     }
     for point in run.series.values().flatten() {
         assert_eq!(point.conditions().repeats, 1, "{point:?}");
-        assert_eq!(point.flood_pps() > 0.0, point.target_pps() != Some(0.0), "{point:?}");
+        // So short a trial may be one in which the generator did not get its CPU.
+        assert!(point.flood_pps() == 0.0 || point.target_pps() != Some(0.0), "{point:?}");
     }
+    assert!(run.series.values().flatten().any(|point| point.flood_pps() > 0.0));
     run.trials.iter().for_each(assert_trial);
 }
 

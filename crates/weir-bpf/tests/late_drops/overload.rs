@@ -136,13 +136,18 @@ impl Bench {
 
     fn counts(&self) -> Counts {
         let (v4, v6) = self.network.near.run(|| snmp::udp_stats().unwrap()).unwrap();
-        let far = self.network.far_ifindex;
-        let stats = || Links::open().unwrap().stats(far).unwrap();
         Counts {
             gate: self.gate.counters().unwrap(),
             late: v4.rcvbuf_errors + v6.rcvbuf_errors,
-            ring_full: self.network.far.run(stats).unwrap().tx_dropped,
+            ring_full: self.ring_full(),
         }
+    }
+
+    /// Packets that found the ring full, until now.
+    pub fn ring_full(&self) -> u64 {
+        let far = self.network.far_ifindex;
+        let stats = || Links::open().unwrap().stats(far).unwrap();
+        self.network.far.run(stats).unwrap().tx_dropped
     }
 
     /// Sends ten times what slow readers read. Where the machine had no time to send as much, once more.

@@ -2,22 +2,21 @@
 //! more of them, so that one costs less (`napi_defer_hard_irqs`, `gro_flush_timeout`:
 //! Documentation/networking/napi.rst, "Software IRQ coalescing").
 //!
-//! At other times it would only make packets older. Where the operator has set either value, both stay
+//! How long follows from the law ([`weir_policy::Action::wait`]). Where the operator has set either value, both stay
 //! as they are.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
 use weir_bpf::sys::sysfs::AttributeWriter;
+use weir_bpf::units::Nanos;
 
 use crate::error::Result;
 use crate::host::Host;
 use crate::journal::{Journal, TurnedKnob};
 use crate::knob::Knob;
 
-/// How long packets may wait, in nanoseconds. A ring of 256 entries, a veth's, fills in as much at
-/// 5 million packets a second.
-const WAIT_NS: &str = "50000";
 /// How many polls without a packet end the waiting.
 const EMPTY_POLLS: &str = "2";
 /// Neither is set.
@@ -32,7 +31,8 @@ pub const DEFER_HARD_IRQS: &str = "napi_defer_hard_irqs";
 pub struct Deferral {
     wait: AttributeWriter,
     polls: AttributeWriter,
-    wanted: Mutex<u32>,
+    /// By thread. The shortest holds for all, so that no ring overflows.
+    wanted: Mutex<BTreeMap<u32, Nanos>>,
 }
 
 impl Deferral {
@@ -52,31 +52,21 @@ impl Deferral {
         let knob = journal.turn(Knob::Deferral { old: OFF.into() })?;
         let writer = |attribute| host.sysfs.writer(&interface, attribute);
         let (wait, polls) = (writer(FLUSH_TIMEOUT)?, writer(DEFER_HARD_IRQS)?);
-        Ok(Some((Self { wait, polls, wanted: Mutex::new(0) }, knob)))
+        Ok(Some((Self { wait, polls, wanted: Mutex::default() }, knob)))
     }
 
-    /// One thread wants it, more than before.
-    pub fn hold(&self) {
+    /// What one thread wants from now on, even if that is nothing new: another may have changed it.
+    pub fn set(&self, thread: u32, wait: Option<Nanos>) {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        *wanted += 1;
-        if *wanted == 1 {
-            self.write(WAIT_NS, EMPTY_POLLS);
+        let were = wanted.len();
+        match wait {
+            Some(wait) => drop(wanted.insert(thread, wait)),
+            None => drop(wanted.remove(&thread)),
         }
-    }
-
-    /// Another has switched it off meanwhile.
-    pub fn renew(&self) {
-        if *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) > 0 {
-            self.write(WAIT_NS, EMPTY_POLLS);
-        }
-    }
-
-    /// One thread wants it no more.
-    pub fn release(&self) {
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        *wanted = wanted.saturating_sub(1);
-        if *wanted == 0 {
-            self.write(OFF, OFF);
+        match wanted.values().min() {
+            Some(wait) => self.write(&wait.0.to_string(), EMPTY_POLLS),
+            None if were > 0 => self.write(OFF, OFF),
+            None => {}
         }
     }
 

@@ -13,6 +13,7 @@ use weir_bpf::units::{CpuId, Nanos};
 use weir_policy::{Action, Doing, Governor, Observation, Patience, Settings};
 
 use super::deferral::Deferral;
+use super::switch_cost::SwitchCost;
 use super::{Observed, PRIORITY, name_of, nice_of};
 
 /// How long it sleeps at most, whatever it waits for: news can be lost.
@@ -29,6 +30,7 @@ const PROMPT: Nanos = Nanos(100_000);
 /// What looks after one NAPI thread.
 pub(super) struct Look {
     input: Input,
+    switch_cost: SwitchCost,
     thread: Pid,
     deferral: Option<Arc<Deferral>>,
     settings: Mutex<Settings>,
@@ -39,6 +41,8 @@ pub(super) struct Look {
     /// When it last ran, in milliseconds since the start.
     lived_ms: AtomicU64,
     own_cpu_ns: AtomicU64,
+    /// What strangers lost to switches, until now.
+    switches_ns: AtomicU64,
     /// What it does now, and the counters when this was last told.
     told: Mutex<Told>,
 }
@@ -47,20 +51,24 @@ struct Told {
     at: Instant,
     counters: InputCounters,
     own_cpu_ns: u64,
+    switches_ns: u64,
     action: Option<Action>,
 }
 
 impl Look {
     pub(super) fn new(
         input: Input,
+        switch_cost: SwitchCost,
         thread: Pid,
         deferral: Option<Arc<Deferral>>,
         settings: Settings,
     ) -> Self {
         let counters = input.read();
-        let told = Told { at: Instant::now(), counters, own_cpu_ns: 0, action: None };
+        let told =
+            Told { at: Instant::now(), counters, own_cpu_ns: 0, switches_ns: 0, action: None };
         Self {
             input,
+            switch_cost,
             thread,
             deferral,
             settings: Mutex::new(settings),
@@ -70,6 +78,7 @@ impl Look {
             started: Instant::now(),
             lived_ms: AtomicU64::new(0),
             own_cpu_ns: AtomicU64::new(0),
+            switches_ns: AtomicU64::new(0),
             told: Mutex::new(told),
         }
     }
@@ -90,15 +99,14 @@ impl Look {
             place.follow(self.input.cpu());
             let now = (Instant::now(), self.input.read());
             let settings = *lock(&self.settings);
+            let switches = interruptions(self.switch_cost, before, &last.1, &now.1);
+            self.switches_ns.fetch_add(switches.0, Ordering::Relaxed);
             let action;
-            (governor, action) = governor.decide(&settings, &observation(last, now));
+            (governor, action) = governor.decide(&settings, &observation(last, now, switches));
             last = now;
             let anew = self.anew.swap(false, Ordering::Relaxed);
             self.act(before.filter(|_| !anew), action);
-            self.defer(before, Some(action));
-            if let Some(deferral) = self.deferral.as_ref().filter(|_| anew) {
-                deferral.renew();
-            }
+            self.defer(before.filter(|_| !anew).map(|before| before.wait), action.wait);
             before = Some(action);
             self.note(action);
             if roused && action.doing == Doing::Yielding {
@@ -106,7 +114,7 @@ impl Look {
             }
             roused = self.rest(action, &settings, now.1);
         }
-        self.defer(before, None);
+        self.defer(None, None);
     }
 
     fn act(&self, before: Option<Action>, action: Action) {
@@ -124,14 +132,10 @@ impl Look {
         let _ = sched::set_weight(self.thread, nice_of(action.weight), slice);
     }
 
-    /// Packets wait a moment while it separates.
-    fn defer(&self, before: Option<Action>, now: Option<Action>) {
-        let separates =
-            |action: Option<Action>| action.is_some_and(|action| action.doing == Doing::Separating);
-        match (&self.deferral, separates(before), separates(now)) {
-            (Some(deferral), false, true) => deferral.hold(),
-            (Some(deferral), true, false) => deferral.release(),
-            _ => {}
+    /// `before`: what was set last, if that is known.
+    fn defer(&self, before: Option<Option<weir_policy::Nanos>>, wait: Option<weir_policy::Nanos>) {
+        if let Some(deferral) = self.deferral.as_ref().filter(|_| before != Some(wait)) {
+            deferral.set(self.input.number(), wait.map(|wait| Nanos(wait.0)));
         }
     }
 
@@ -200,6 +204,7 @@ impl Look {
         let mut told = lock(&self.told);
         let (at, counters) = (Instant::now(), self.input.read());
         let own_cpu_ns = self.own_cpu_ns.load(Ordering::Relaxed);
+        let switches_ns = self.switches_ns.load(Ordering::Relaxed);
         let whole = at.duration_since(told.at).as_nanos() as f64;
         let share = |now: Nanos, then: Nanos| share(now.0.saturating_sub(then.0), whole);
         let settings = *lock(&self.settings);
@@ -211,13 +216,16 @@ impl Look {
             doing: told.action.map_or("starting", |action| name_of(action.doing)).into(),
             used: share(counters.ran, told.counters.ran),
             wasted: share(counters.wasted, told.counters.wasted),
-            taken: share(counters.taken, told.counters.taken),
+            taken: share(
+                Nanos(counters.taken.0 + switches_ns),
+                Nanos(told.counters.taken.0 + told.switches_ns),
+            ),
             held: share(counters.held, told.counters.held),
             c_gate_ns,
             r_ring_pps: c_gate_ns.map(|ns| settings.user_share.rest() * 1e9 / ns),
             own_cpu: share(Nanos(own_cpu_ns), Nanos(told.own_cpu_ns)),
         };
-        *told = Told { at, counters, own_cpu_ns, action: told.action };
+        *told = Told { at, counters, own_cpu_ns, switches_ns, action: told.action };
         observed
     }
 }
@@ -230,8 +238,28 @@ fn share(part_ns: u64, whole_ns: f64) -> f64 {
     if whole_ns > 0.0 { part_ns as f64 / whole_ns } else { 0.0 }
 }
 
-/// What happened between two readings.
-fn observation(last: (Instant, InputCounters), now: (Instant, InputCounters)) -> Observation {
+/// What strangers lost to switches between two readings: to input, and to this look.
+fn interruptions(
+    cost: SwitchCost,
+    before: Option<Action>,
+    last: &InputCounters,
+    now: &InputCounters,
+) -> Nanos {
+    let woken = now.woken.saturating_sub(last.woken);
+    let picked = now.intruded.saturating_sub(last.intruded).saturating_sub(woken);
+    let waited = before.is_some_and(|before| before.wait.is_some());
+    let by_wake = if waited { cost.by_timer } else { cost.by_cpu };
+    let looked = before.is_some_and(|before| before.look_in.is_some());
+    let by_look = if looked && now.strangers > last.strangers { cost.by_timer } else { Nanos(0) };
+    Nanos(woken * by_wake.0 + picked * cost.by_turn.0 + by_look.0)
+}
+
+/// What happened between two readings, with what switches cost besides.
+fn observation(
+    last: (Instant, InputCounters),
+    now: (Instant, InputCounters),
+    switches: Nanos,
+) -> Observation {
     let elapsed = weir_policy::Nanos::from(now.0.duration_since(last.0));
     let since = |field: fn(&InputCounters) -> Nanos| {
         weir_policy::Nanos(field(&now.1).0.saturating_sub(field(&last.1).0))
@@ -242,7 +270,7 @@ fn observation(last: (Instant, InputCounters), now: (Instant, InputCounters)) ->
         elapsed,
         ran: since(|counters| counters.ran),
         wasted: since(|counters| counters.wasted),
-        taken,
+        taken: taken + weir_policy::Nanos(switches.0),
         held: since(|counters| counters.held),
         stalled: since(|counters| counters.stalled),
         strangers: wanted.share_of(elapsed) > STRANGERS_FROM,

@@ -8,6 +8,7 @@
 
 pub mod deferral;
 mod look;
+mod switch_cost;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -30,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::task::Task;
 use deferral::Deferral;
 use look::Look;
+use switch_cost::SwitchCost;
 
 /// How often the listener beats.
 pub const BEAT: Duration = Duration::from_millis(100);
@@ -74,6 +76,7 @@ pub struct Observed {
 /// [`Governed`] is dropped.
 pub struct Governors {
     inputs: Inputs,
+    switch_cost: SwitchCost,
     shared: Arc<Shared>,
     listener: Option<JoinHandle<()>>,
 }
@@ -109,7 +112,12 @@ impl Governors {
             .name("weir-listen".into())
             .spawn(move || listen(news, &listening))
             .map_err(|source| Error::system("start the governor's thread", source))?;
-        Ok(Rc::new(Self { inputs, shared, listener: Some(listener) }))
+        Ok(Rc::new(Self {
+            inputs,
+            switch_cost: SwitchCost::measure(),
+            shared,
+            listener: Some(listener),
+        }))
     }
 
     /// Where beats are to go from now on.
@@ -133,7 +141,7 @@ impl Governors {
         })?;
         let input = self.inputs.watch(pid, Nanos(settings.timeout.0))?;
         let number = input.number();
-        let look = Arc::new(Look::new(input, pid, deferral, settings));
+        let look = Arc::new(Look::new(input, self.switch_cost, pid, deferral, settings));
         let looking = Arc::clone(&look);
         let thread = std::thread::Builder::new()
             .name("weir-govern".into())
@@ -189,6 +197,7 @@ fn listen(mut news: News, shared: &Shared) {
     // Where that is refused, news waits for its turn.
     let _ = sched::set_fifo_current_thread(PRIORITY);
     let mut beat_due = Instant::now();
+    let (mut beaten, mut anew_until) = (beat_due, beat_due);
     while !shared.stop.load(Ordering::Relaxed) {
         let heard = news.wait(beat_due.saturating_duration_since(Instant::now()));
         let Ok(numbers) = heard else {
@@ -204,15 +213,20 @@ fn listen(mut news: News, shared: &Shared) {
         if now < beat_due {
             continue;
         }
-        // Stopped for so long that the guardian has taken the weights back.
-        if now > beat_due + BEATLESS - BEAT {
-            looks.values().for_each(|look| look.set_anew());
-        }
         beat_due = now + BEAT;
-        if looks.values().all(|look| look.lived_within(LIVELY)) {
-            let mut beats = shared.beats.lock().unwrap_or_else(PoisonError::into_inner);
-            // A guardian that has died is the main loop's affair.
-            let _ = beats.as_mut().map(|to| to.write_all(&[1]));
+        if !looks.values().all(|look| look.lived_within(LIVELY)) {
+            continue;
+        }
+        let mut beats = shared.beats.lock().unwrap_or_else(PoisonError::into_inner);
+        // A guardian that has died is the main loop's affair.
+        let _ = beats.as_mut().map(|to| to.write_all(&[1]));
+        // So late that the guardian may have taken the weights back, and may be about to.
+        if now > beaten + BEATLESS - BEAT {
+            anew_until = now + BEATLESS;
+        }
+        beaten = now;
+        if now < anew_until {
+            looks.values().for_each(|look| look.set_anew());
         }
     }
 }

@@ -338,14 +338,18 @@ impl Drop for Daemon {
     }
 }
 
-/// Waits until the condition holds; whether it did in time.
+/// Waits until the condition holds; whether it did in time. The time for which this machine's CPUs were
+/// away, as far as this thread overslept, does not count, up to ten times the limit.
 pub fn wait(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + limit;
+    const NAP: Duration = Duration::from_millis(5);
+    let (started, mut away) = (Instant::now(), Duration::ZERO);
     while !condition() {
-        if Instant::now() >= deadline {
+        if started.elapsed() >= limit + away.min(limit * 10) {
             return false;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        let asleep = Instant::now();
+        std::thread::sleep(NAP);
+        away += asleep.elapsed().saturating_sub(NAP + Duration::from_millis(1));
     }
     true
 }

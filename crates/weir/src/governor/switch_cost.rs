@@ -1,0 +1,154 @@
+//! What it costs a CPU to stop what it runs, run a thread that was woken, and go on.
+//!
+//! The clock that is read where the scheduler switches does not see it: the interrupt and both
+//! switches are over before and after. Where polls are short, it is most of what input costs those whom it
+//! interrupts, and in a virtual machine, where setting a timer leaves the guest, more than on bare metal.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use weir_bpf::sys::sched;
+use weir_bpf::units::{CpuId, Nanos};
+
+use super::PRIORITY;
+
+/// How often each is measured; the middle one counts, as others may be the hypervisor's.
+const WAKES: usize = 51;
+/// How long is slept in between.
+const PAUSE: Duration = Duration::from_micros(30);
+/// Each takes some 3 ms where nobody else disturbs; it is given up after this.
+const AT_MOST: Duration = Duration::from_millis(50);
+
+/// What an interruption costs the CPU; all 0 where that could not be measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SwitchCost {
+    /// By a thread that a timer wakes.
+    pub(super) by_timer: Nanos,
+    /// By one that another CPU wakes.
+    pub(super) by_cpu: Nanos,
+    /// By one whose turn comes.
+    pub(super) by_turn: Nanos,
+}
+
+/// What makes the thread run that interrupts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waker {
+    Timer,
+    Cpu(CpuId),
+    /// The other's yielding.
+    Turn,
+}
+
+impl SwitchCost {
+    /// Measures it on this host's last CPU, which real-time threads keep busy for some 7 ms.
+    pub(super) fn measure() -> Self {
+        let cpus = sched::online_cpus().unwrap_or_default();
+        let Some((on, others)) = cpus.split_last() else { return Self::default() };
+        let by_timer = median_gap(*on, Waker::Timer).unwrap_or_default();
+        let by_cpu = others.first().and_then(|other| median_gap(*on, Waker::Cpu(*other)));
+        let by_cpu = by_cpu.unwrap_or(by_timer).min(by_timer);
+        let by_turn = median_gap(*on, Waker::Turn).unwrap_or(by_cpu).min(by_cpu);
+        Self { by_timer, by_cpu, by_turn }
+    }
+}
+
+/// The time that a thread is kept from running by another's wake-up. `None` where real-time threads are
+/// refused, or were disturbed for too long.
+fn median_gap(on: CpuId, waker: Waker) -> Option<Nanos> {
+    let (woken, end, ended) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
+    // Nobody keeps the CPU busy before the other has its place there.
+    let ready = Barrier::new(2);
+    let mut gaps = std::thread::scope(|scope| {
+        let interrupted = scope.spawn(|| {
+            let placed = place(on, PRIORITY);
+            ready.wait();
+            if placed { gaps(waker, &woken, &end) } else { Vec::new() }
+        });
+        let interrupts = scope.spawn(|| {
+            let placed = place(on, PRIORITY + u8::from(waker != Waker::Turn));
+            ready.wait();
+            if placed {
+                run_again_and_again(waker, &woken, &end);
+            }
+            end.store(true, Ordering::Relaxed);
+            ended.store(true, Ordering::Relaxed);
+        });
+        if let Waker::Cpu(from) = waker {
+            let interrupts = interrupts.thread().clone();
+            let ended = &ended;
+            scope.spawn(move || wake(&interrupts, from, ended));
+        }
+        interrupted.join().unwrap_or_default()
+    });
+    if gaps.len() < WAKES / 2 {
+        return None;
+    }
+    gaps.sort_unstable();
+    gaps.get(gaps.len() / 2).map(|gap| Nanos(gap.as_nanos() as u64))
+}
+
+fn place(cpu: CpuId, priority: u8) -> bool {
+    sched::pin_current_thread(cpu).is_ok() && sched::set_fifo_current_thread(priority).is_ok()
+}
+
+fn run_again_and_again(waker: Waker, woken: &AtomicU64, end: &AtomicBool) {
+    let begun = Instant::now();
+    while !end.load(Ordering::Relaxed) && begun.elapsed() < AT_MOST {
+        match waker {
+            Waker::Timer => std::thread::sleep(PAUSE),
+            Waker::Cpu(_) => std::thread::park(),
+            Waker::Turn => std::thread::yield_now(),
+        }
+        woken.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Wakes that thread, from another CPU, until it has ended.
+fn wake(thread: &Thread, from: CpuId, ended: &AtomicBool) {
+    let _ = sched::pin_current_thread(from);
+    while !ended.load(Ordering::Relaxed) {
+        std::thread::sleep(PAUSE);
+        thread.unpark();
+    }
+}
+
+/// How long each wake-up of the other kept this thread from reading the clock.
+fn gaps(waker: Waker, woken: &AtomicU64, end: &AtomicBool) -> Vec<Duration> {
+    let mut gaps = Vec::with_capacity(WAKES);
+    let mut last = Instant::now();
+    let mut seen = woken.load(Ordering::Relaxed);
+    let begun = Instant::now();
+    while gaps.len() < WAKES && !end.load(Ordering::Relaxed) && begun.elapsed() < AT_MOST {
+        let before = last;
+        if waker == Waker::Turn {
+            std::thread::yield_now();
+        }
+        last = Instant::now();
+        let now = woken.load(Ordering::Relaxed);
+        // It came after the last look there, before or after the clock was read.
+        if now != seen {
+            gaps.push(before.elapsed());
+            seen = now;
+        }
+    }
+    end.store(true, Ordering::Relaxed);
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interruption_costs_something() {
+        // Of several, as it gives up on a CPU that is taken away meanwhile.
+        let plausible = (0..100).any(|_| {
+            let cost = SwitchCost::measure();
+            println!("{cost:?}");
+            cost.by_turn > Nanos(100) && cost.by_cpu <= cost.by_timer
+        });
+        assert!(plausible);
+    }
+}
