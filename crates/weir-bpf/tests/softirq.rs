@@ -29,7 +29,8 @@ const PERIOD: Nanos = Nanos(10 * MS);
 /// Nobody listens: what is admitted costs as much as a packet can.
 const CLOSED_PORT: u16 = 5999;
 const SECOND_IP4: &str = "198.18.0.2";
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Of 100 ms each, if nothing stops the test.
+const WINDOWS_MAX: usize = 400;
 
 /// A veth that no thread polls, with a gate in its driver.
 struct Bench {
@@ -128,26 +129,29 @@ impl Bench {
         Sample { at: Instant::now(), discarded, used: times.used.0, taken: times.taken.0 }
     }
 
+    fn window(&self, process: &Process) -> Window {
+        let (before, done) = (self.sample(), process.done());
+        sleep(Duration::from_millis(100));
+        let after = self.sample();
+        let elapsed = (after.at - before.at).as_nanos() as f64;
+        Window {
+            taken: (after.taken - before.taken) as f64 / elapsed,
+            work: (process.done() - done) as f64 / elapsed,
+            discarded: after.discarded - before.discarded,
+        }
+    }
+
     /// Looks at one window after the other until one is as wanted.
     fn wait_for(&self, process: &Process, wanted: impl Fn(&Window) -> bool) -> Window {
-        let deadline = Instant::now() + PATIENCE;
         let mut seen = Vec::new();
-        while Instant::now() < deadline {
-            let (before, done) = (self.sample(), process.done());
-            sleep(Duration::from_millis(100));
-            let after = self.sample();
-            let elapsed = (after.at - before.at).as_nanos() as f64;
-            let window = Window {
-                taken: (after.taken - before.taken) as f64 / elapsed,
-                work: (process.done() - done) as f64 / elapsed,
-                discarded: after.discarded - before.discarded,
-            };
-            seen.push(window);
-            if wanted(&window) {
-                return window;
+        for _ in 0..WINDOWS_MAX {
+            seen.push(self.window(process));
+            match seen.last() {
+                Some(window) if wanted(window) => return *window,
+                _ => {}
             }
         }
-        panic!("waited in vain: {:?}", &seen[seen.len().saturating_sub(20)..]);
+        panic!("waited in vain: {:?}", &seen[seen.len() - 20..]);
     }
 }
 
@@ -202,6 +206,7 @@ impl Drop for Process {
     }
 }
 
+/// How much a flood takes depends on the machine, and on who else uses it: so the limit is set by that.
 #[test]
 fn a_flood_takes_its_share_from_processes_and_no_more() {
     let mut bench = Bench::new(AttachMode::Native);
@@ -209,23 +214,27 @@ fn a_flood_takes_its_share_from_processes_and_no_more() {
     let process = Process::start(bench.cpu);
     let mut generator = bench.generator();
     // As fast as it can; and, as discarding has its price, a smaller share of what is slower.
-    for (rate, share, most) in [(None, 500, 0.6), (Some(400_000.0), 100, 0.25)] {
+    for (rate, part, at_most) in [(None, 0.5, 0.9), (Some(400_000.0), 0.25, 0.6)] {
         bench.gate.limit_input(None);
         let before = bench.count(Reason::CpuShare);
-        let free = bench.while_flooded(&mut generator, rate, || {
-            let takes_much = |window: &Window| window.taken > most * 1.4 || window.taken > 0.5;
-            let windows = [(); 3].map(|()| bench.wait_for(&process, takes_much));
-            windows.into_iter().map(|window| window.work).fold(f64::INFINITY, f64::min)
-        });
+        let mut windows =
+            bench.while_flooded(&mut generator, rate, || [(); 15].map(|()| bench.window(&process)));
         assert_eq!(bench.count(Reason::CpuShare), before);
+        windows.sort_by(|a, b| a.taken.total_cmp(&b.taken));
+        let free = windows[10];
 
-        bench.gate.limit_input(Some(Permille(share)));
+        let share = Permille((free.taken * part * 1000.0) as u32);
+        bench.gate.limit_input(Some(share));
+        // What is not taken is left to the process, at least half of it.
+        let left = |window: &Window| (1.0 - window.taken) / (1.0 - free.taken);
         let limited = bench.while_flooded(&mut generator, rate, || {
             bench.wait_for(&process, |window| {
-                window.taken < most && window.discarded > 1_000 && window.work > free * 1.5
+                window.discarded > 500
+                    && window.taken < free.taken * at_most
+                    && window.work > free.work * (1.0 + left(window)) / 2.0
             })
         });
-        println!("{rate:?}, {share}: {limited:?}, without: {free}");
+        println!("{rate:?}: {free:?}; with {share:?}: {limited:?}");
     }
 }
 
@@ -242,7 +251,7 @@ fn arp_is_answered_past_the_limit() {
     let process = Process::start(bench.cpu);
     // Not so fast that the ring overflows, which it does for everybody.
     bench.while_flooded(&mut bench.generator(), Some(100_000.0), || {
-        bench.wait_for(&process, |window| window.discarded > 1_000);
+        bench.wait_for(&process, |window| window.discarded > 100);
         let is_resolved = || {
             let far = UdpSocket::bind((FAR_IP4, 0)).unwrap();
             let _ = far.send_to(b"fourteen bytes", (SECOND_IP4, CLOSED_PORT));
