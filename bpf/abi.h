@@ -91,6 +91,8 @@ struct weir_interface {
 	__u32 generation; /* counts changes of the addresses */
 	__u32 ifindex;
 	__u32 no_polls; /* 1: its driver has no NAPI: each packet is a poll */
+	__u32 limited;	/* 1: softirqs may not take more than that from... */
+	__u32 input_share; /* ...processes, in parts of WEIR_SHARE_ONE */
 };
 
 /* Per CPU, indexed by enum weir_reason. */
@@ -262,6 +264,46 @@ struct weir_poll {
 	__u64 discarded_seen;
 	__u64 beside_seen;
 	__u64 full_ns; /* CLOCK_MONOTONIC */
+};
+
+/* The whole of a CPU's time. */
+#define WEIR_SHARE_ONE 1000
+
+/*
+ * More packets than one poll takes. So many with no end of a poll between them:
+ * whoever saw them end is gone, and nothing ends a period any more.
+ */
+#define WEIR_UNMARKED_MAX 1024
+
+/* Whose time a receive softirq runs in. */
+enum weir_softirq_time {
+	WEIR_SOFTIRQ_SPARE, /* nobody's: no process wants the CPU */
+	WEIR_SOFTIRQ_OWN,   /* its sender's: of packets sent on this CPU */
+	WEIR_SOFTIRQ_TAKEN, /* another process's */
+};
+
+/*
+ * Per CPU: what receive softirqs take from processes. All times in nanoseconds.
+ * One cache line.
+ */
+struct weir_softirq {
+	/* The clock at the last mark (it began, or a poll in it ended); 0: no
+	 * receive softirq runs. */
+	__u64 marked_ns;
+	__u64 period_began_ns;
+	__u64 period_taken_ns;	     /* in this period */
+	__u64 used_ns;		     /* ever */
+	__u64 taken_ns;		     /* ever */
+	enum weir_softirq_time time; /* since the last mark */
+	/* period_taken_ns, in parts of WEIR_SHARE_ONE of a period; 0 where
+	 * nothing is taken. */
+	__u32 share;
+	__u32 unmarked; /* packets since then for which share was too much */
+	__u32 limit;	/* as share; the one that it was too much for; or 0 */
+	__u16 in_interrupt;
+	__u16 raised;	      /* the next one was raised in an interrupt */
+	__u16 from_interrupt; /* this one was */
+	__u16 pad;
 };
 
 /* How many NAPI threads are governed at once. */

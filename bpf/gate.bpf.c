@@ -9,6 +9,7 @@
  * gate does not understand, or cannot name the destination of, passes.
  */
 #include "demux.h"
+#include "limit.h"
 #include "merged.h"
 #include <linux/pkt_cls.h>
 
@@ -41,13 +42,15 @@ static __always_inline void end_poll(void)
 		poll->number++;
 }
 
-/* What is decided before any packet is looked at; else WEIR_REASON_COUNT. */
-static __always_inline __u32 standing_reason(void)
+/* What is decided before a packet is parsed; else WEIR_REASON_COUNT. */
+static __always_inline __u32 standing_reason(bool past_limit)
 {
 	if (interface.no_polls)
 		end_poll();
 	if (interface.policy_off)
 		return WEIR_REASON_POLICY_OFF;
+	if (past_limit)
+		return WEIR_REASON_CPU_SHARE;
 	if (interface.diverted && !DEFECT(DIVERTED_IGNORED))
 		return WEIR_REASON_DIVERTED;
 	return WEIR_REASON_COUNT;
@@ -61,7 +64,8 @@ int gate(struct xdp_md *ctx)
 	void *data_end = (void *)(long)ctx->data_end;
 	__u32 len = bpf_xdp_get_buff_len(ctx);
 	struct weir_counter seen = {.packets = 1, .bytes = len};
-	__u32 reason = standing_reason();
+	__u32 reason =
+		standing_reason(interface.limited && xdp_is_past_limit(ctx));
 
 	if (reason == WEIR_REASON_COUNT && !explaining)
 		reason = recall(data, data_end, len);
@@ -100,7 +104,7 @@ int gate_tc(struct __sk_buff *skb)
 	packet.cursor = cursor_over((void *)(long)skb->data,
 				    (void *)(long)skb->data_end);
 	packet.seen = packets_of(skb, packet.cursor);
-	reason = standing_reason();
+	reason = standing_reason(interface.limited && skb_is_past_limit(skb));
 	/* The kernel has taken the tag off: skb_vlan_untag(). */
 	if (reason == WEIR_REASON_COUNT && skb->vlan_present &&
 	    !DEFECT(VLAN_IGNORED))

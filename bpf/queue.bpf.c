@@ -14,6 +14,7 @@
  */
 #include "compat.h"
 #include "queue_map.h"
+#include "softirq_map.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
 #include <linux/if_ether.h>

@@ -94,7 +94,10 @@
 	  "NAT, a redirect or the like may take this interface's packets "     \
 	  "elsewhere: `weir status` names it")                                 \
 	X(POLICY_OFF, PASS, OTHER, "policy-off",                               \
-	  "the gate is attached with its policy switched off")
+	  "the gate is attached with its policy switched off")                 \
+	X(CPU_SHARE, DISCARD, OTHER, "cpu-share",                              \
+	  "receive softirqs have taken input's share of this CPU from "        \
+	  "processes in this period")
 
 #define WEIR_VERDICT_ENUM(name, text, description) WEIR_VERDICT_##name,
 enum weir_verdict { WEIR_VERDICTS(WEIR_VERDICT_ENUM) WEIR_VERDICT_COUNT };

@@ -10,8 +10,18 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 9] =
-    ["bare", "device", "gate", "input", "lookup_cost", "parser", "poll_cost", "queue", "traffic"];
+const OBJECTS: [&str; 10] = [
+    "bare",
+    "device",
+    "gate",
+    "input",
+    "lookup_cost",
+    "parser",
+    "poll_cost",
+    "queue",
+    "softirq",
+    "traffic",
+];
 const CLANG_CANDIDATES: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];
 
 fn main() -> Result<(), Box<dyn Error>> {

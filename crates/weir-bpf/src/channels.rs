@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::counters::Counter;
 use crate::error::{Error, Result};
 use crate::gate::Gate;
+use crate::record::record;
 use crate::skeleton::gate::types;
 use crate::units::IfIndex;
 use crate::verdict::{Kind, Reason, Verdict};
@@ -213,17 +214,6 @@ pub(crate) fn add_entry(seen: &mut Seen, entry: &[u8]) {
     if let Some(entry) = record::<types::weir_channel>(entry) {
         seen.add(&entry.seen);
     }
-}
-
-/// A plain record out of the kernel's bytes.
-#[allow(unsafe_code)]
-fn record<T: Copy>(bytes: &[u8]) -> Option<T> {
-    if bytes.len() < size_of::<T>() {
-        return None;
-    }
-    // SAFETY: there are enough bytes, and the types of this module that it is used for are the kernel
-    // half's own, integers throughout, of which every pattern of bits is a value.
-    Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
 /// The channel that the kernel half has counted under a key.

@@ -20,7 +20,7 @@ use crate::programs;
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
 use crate::sys::ethtool;
 use crate::sys::link::Links;
-use crate::units::{IfIndex, MacAddr};
+use crate::units::{IfIndex, MacAddr, Permille};
 use crate::verdict::Verdict;
 
 /// Most addresses of one family that an interface may have under the gate; packets to further ones
@@ -95,6 +95,7 @@ impl Gate {
         let shared = probe.maps();
         open.maps.queue_slots.reuse_fd(shared.queue_slots.as_fd()).map_err(failed("share"))?;
         open.maps.napi_polls.reuse_fd(shared.napi_polls.as_fd()).map_err(failed("share"))?;
+        open.maps.softirqs.reuse_fd(shared.softirqs.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
         Ok(Self { skel, attachment: None, addresses: BTreeMap::new() })
     }
@@ -124,6 +125,21 @@ impl Gate {
     pub fn set_diverted(&mut self, diverted: bool) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.interface.diverted = u8::from(diverted);
+        }
+    }
+
+    /// Limits what receive softirqs may take of a CPU from processes that want it, in each period of
+    /// [`Softirqs`](crate::softirq::Softirqs): past this share the gate counts packets under
+    /// [`Reason::CpuShare`] and discards them, but for ARP and the like. `None`: no limit. Takes effect
+    /// with the next packet.
+    ///
+    /// [`Reason::CpuShare`]: crate::verdict::Reason::CpuShare
+    pub fn limit_input(&mut self, share: Option<Permille>) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            if let Some(Permille(share)) = share {
+                bss.interface.input_share = share;
+            }
+            bss.interface.limited = u32::from(share.is_some());
         }
     }
 

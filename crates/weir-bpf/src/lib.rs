@@ -4,6 +4,7 @@
 //! - [`attach`], [`clsact`]: where a gate is attached; [`programs`]: whose else is there;
 //! - [`features`]: what this kernel lacks;
 //! - [`counters`]: what the gate has seen, by reason; [`channels`]: by channel, which [`prune`] keeps few;
+//! - [`input`], [`softirq`]: what network input costs its CPU, polled by a thread or in softirqs;
 //! - [`explain`]: what the gate makes of one packet; [`parser`]: its parser alone, for tests;
 //! - [`traffic`]: the lab's load generator;
 //! - [`bare`], [`poll_cost`], [`lookup_cost`], [`test_run`]: what the lab measures the gate's cost with;
@@ -26,6 +27,8 @@ pub mod poll_cost;
 pub mod probe;
 pub mod programs;
 pub mod prune;
+mod record;
+pub mod softirq;
 pub mod sys;
 pub mod test_run;
 pub mod traffic;
@@ -67,6 +70,9 @@ mod skeleton {
     }
     pub mod queue {
         include!(concat!(env!("OUT_DIR"), "/queue.skel.rs"));
+    }
+    pub mod softirq {
+        include!(concat!(env!("OUT_DIR"), "/softirq.skel.rs"));
     }
     pub mod traffic {
         include!(concat!(env!("OUT_DIR"), "/traffic.skel.rs"));

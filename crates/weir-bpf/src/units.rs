@@ -42,6 +42,11 @@ pub struct PacketsPerSec(pub f64);
 #[serde(transparent)]
 pub struct Nanos(pub u64);
 
+/// A share, in thousandths. `WEIR_SHARE_ONE` in `bpf/abi.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Permille(pub u32);
+
 /// A process's or thread's scheduling weight, -20 (heaviest) to 19 (lightest).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

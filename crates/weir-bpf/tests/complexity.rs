@@ -13,11 +13,13 @@ use std::{env, fs};
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::input::Inputs;
+use weir_bpf::softirq::Softirqs;
+use weir_bpf::units::Nanos;
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/complexity.txt");
 /// `BPF_COMPLEXITY_LIMIT_INSNS` of `include/linux/bpf.h`.
 const VERIFIER_LIMIT: u32 = 1_000_000;
-const PROGRAMS: [&str; 9] = [
+const PROGRAMS: [&str; 13] = [
     "gate",
     "gate_tc",
     "udp_refused",
@@ -27,6 +29,10 @@ const PROGRAMS: [&str; 9] = [
     "woken",
     "migrated",
     "polled",
+    "softirq_raised",
+    "softirq_begins",
+    "softirq_polled",
+    "softirq_ends",
 ];
 
 /// Of one program, as `bpf_prog_info` has them.
@@ -90,6 +96,7 @@ fn the_kernel_half_has_not_grown() {
     let probe = QueueProbe::load().expect("the tests need root");
     let _gate = Gate::load(&probe).unwrap();
     let _inputs = Inputs::load(&probe).unwrap();
+    let _softirqs = Softirqs::load(&probe, Nanos(10_000_000)).unwrap();
     let sizes = sizes();
     assert_eq!(sizes.len(), PROGRAMS.len(), "{sizes:?}");
     for (name, size) in &sizes {

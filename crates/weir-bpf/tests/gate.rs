@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::sched;
 use weir_bpf::traffic::{FlowSpec, Generator, Transport};
-use weir_bpf::units::{CpuId, MacAddr, PacketsPerSec};
+use weir_bpf::units::{CpuId, MacAddr, PacketsPerSec, Permille};
 use weir_bpf::verdict::Reason;
 
 const OPEN: u16 = 5000;
@@ -237,6 +237,56 @@ fn policy_off_passes_and_counts() {
     let mut bench = Bench::new();
     bench.gate.configure(bench.network.near_mac, Policy::Off);
     assert_eq!(bench.judge(&bench.udp4(NEAR_IP4, OPEN)), Reason::PolicyOff);
+}
+
+/// With nothing for input at all every packet is past the limit. Nobody marks the ends of polls here, so
+/// that holds for 1,024 packets (`WEIR_UNMARKED_MAX`).
+#[test]
+fn past_the_limit_only_what_keeps_the_network_together_passes() {
+    sched::pin_current_thread(*sched::online_cpus().unwrap().last().unwrap()).unwrap();
+    let mut bench = Bench::new();
+    let _open = bench.network.bind("::", OPEN);
+    let (v4, v6) = (bench.udp4(NEAR_IP4, OPEN), bench.udp6(NEAR_IP6, OPEN));
+    let ip = ETHERNET;
+    let icmp6 = |kind: u8| with(&v6, &[(ip + 6, &[58]), (ip + 40, &[kind])]);
+    let arp = with(&v4, &[(12, &[0x08, 0x06])]);
+    let vlan = [0x81, 0, 0, 5];
+    bench.gate.limit_input(Some(Permille(0)));
+    bench.gate.set_diverted(true);
+    assert_eq!(bench.judge(&v4), Reason::CpuShare, "wherever it would have gone");
+    bench.gate.set_diverted(false);
+    let cases: Vec<(&str, Vec<u8>, Reason)> = vec![
+        ("UDP", v4.clone(), Reason::CpuShare),
+        ("UDP, IPv6", v6.clone(), Reason::CpuShare),
+        ("TCP", with(&v4, &[(ip + 9, &[6]), (ip + 32, &[0x50])]), Reason::CpuShare),
+        ("ICMP", with(&v4, &[(ip + 9, &[1])]), Reason::CpuShare),
+        ("ICMPv6 echo", icmp6(128), Reason::CpuShare),
+        ("to be routed on", bench.udp4("198.18.0.77", OPEN), Reason::CpuShare),
+        ("802.1Q", tagged(&v4, &vlan), Reason::CpuShare),
+        ("two tags", tagged(&tagged(&v6, &vlan), &[0x88, 0xa8, 0, 6]), Reason::CpuShare),
+        ("cut short", v4[..ip + 19].to_vec(), Reason::CpuShare),
+        ("options, IPv6", with_extension(&v6, 0, &[0; 6]), Reason::CpuShare),
+        ("many options, then MLD", with_extension(&icmp6(143), 0, &[0; 14]), Reason::CpuShare),
+        ("ARP", arp.clone(), Reason::Neighbour),
+        ("ARP, 802.1Q", tagged(&arp, &vlan), Reason::Vlan),
+        ("LLDP", with(&v4, &[(12, &[0x88, 0xcc])]), Reason::OtherEthertype),
+        ("IGMP", with(&v4, &[(ip + 9, &[2])]), Reason::Group),
+        ("neighbour", icmp6(135), Reason::Neighbour),
+        ("redirect", icmp6(137), Reason::Neighbour),
+        ("MLD", icmp6(131), Reason::Group),
+        ("MLDv2", with_extension(&icmp6(143), 0, &[0; 6]), Reason::Group),
+        ("Ethernet header alone", v4[..ETHERNET].to_vec(), Reason::CpuShare),
+    ];
+    for (name, packet, reason) in cases {
+        assert_eq!(bench.judge(&packet), reason, "{name}");
+    }
+    // Whoever would end the period is gone.
+    for _ in 0..1024 {
+        bench.judge(&v4);
+    }
+    assert_eq!(bench.judge(&v4), Reason::UdpRoom);
+    bench.gate.limit_input(None);
+    assert_eq!(bench.judge(&v4), Reason::UdpRoom);
 }
 
 #[test]

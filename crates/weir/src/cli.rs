@@ -109,6 +109,15 @@ impl Attach {
     }
 }
 
+/// Who polls NAPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Napi {
+    /// Threads, whose weight the governor moves; softirqs where the driver refuses
+    Threads,
+    /// Softirqs, which the gate limits to input's share of a CPU that processes want
+    Softirq,
+}
+
 /// Whether the gate discards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PolicyArg {
@@ -245,6 +254,7 @@ mod tests {
             "weir run eth1 --nice -21",
             "weir run eth1 --cpus 3-1",
             "weir run eth1 --attach tcx",
+            "weir run eth1 --napi thread",
             "weir run eth1 --user-share 50",
             "weir run eth1 --prefer both",
             "weir run eth1 --timeout 1",

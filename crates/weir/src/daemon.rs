@@ -232,7 +232,9 @@ impl Daemon {
         for interface in &mut self.interfaces {
             let name = interface.interface();
             let change = self.reloader.change(&interface.key(), &name);
-            interface.set_governor(change.governor);
+            if let Err(error) = interface.set_governor(change.governor) {
+                trouble(&mut self.console, &mut self.last_trouble, &error);
+            }
             for news in change.news {
                 self.console.say(&format!("{name}: {news}"));
             }

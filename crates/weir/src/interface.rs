@@ -13,10 +13,11 @@ use weir_bpf::prune::Pruner;
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
 use weir_bpf::units::IfIndex;
+use weir_bpf::verdict::Reason;
 
 use crate::attach::{self, Attached};
 use crate::claim::Claim;
-use crate::cli::Attach;
+use crate::cli::{Attach, Napi};
 use crate::clock;
 use crate::console::Console;
 use crate::diverting::Diverting;
@@ -29,6 +30,7 @@ use crate::knob::Knob;
 use crate::notes;
 use crate::rps;
 use crate::sample::{Rates, Sample, top_discard};
+use crate::softirq::{Limit, Limiter};
 use crate::status::{self, InterfaceStatus};
 use crate::threading;
 use crate::threads::{NapiThreads, ThreadSettings};
@@ -38,6 +40,8 @@ const FOLLOW_UP_TICKS: u32 = 3;
 /// How often NAPI threads are looked for without any change, in seconds: a driver may make new ones
 /// without a word.
 const LOOK_ANYWAY_TICKS: u32 = 10;
+/// Why NAPI is in softirq where nothing refuses threads.
+const CHOSEN: &str = "as `napi` says";
 /// How often the gate's channels are looked at for quiet ones, in seconds.
 const PRUNE_TICKS: u32 = 10;
 
@@ -52,8 +56,20 @@ pub struct Settings {
     pub rps_off: bool,
     /// What the governor goes by.
     pub governor: weir_policy::Settings,
+    /// Who is to poll NAPI.
+    pub napi: Napi,
     /// What NAPI threads are to be like.
     pub threads: ThreadSettings,
+}
+
+/// What all interfaces share of the kernel half.
+pub struct Kernel {
+    /// Teaches the gates.
+    pub probe: Rc<QueueProbe>,
+    /// Limits what is polled in softirqs.
+    pub limiter: Rc<Limiter>,
+    /// Moves the weights of NAPI threads; none where nothing is governed.
+    pub governors: Option<Rc<Governors>>,
 }
 
 /// What the kernel says about an interface that may have changed.
@@ -72,6 +88,8 @@ pub struct Protected {
     rps: Vec<TurnedKnob>,
     // After threading: see `threading::put_back`.
     gate: Gate,
+    // After the gate, which goes by it.
+    limit: Option<Limit>,
     // After the gate, which removes it itself; what is left of it by then is a failure to report.
     attached: Attached,
     claim: Claim,
@@ -80,6 +98,8 @@ pub struct Protected {
     host: Rc<Host>,
     policy: Policy,
     governor: weir_policy::Settings,
+    napi: Napi,
+    limiter: Rc<Limiter>,
     counters_map_id: u32,
     channel_map_ids: ChannelMapIds,
     pruner: Pruner,
@@ -112,15 +132,14 @@ impl Protected {
     pub fn start(
         host: &Rc<Host>,
         claim: Claim,
-        probe: &QueueProbe,
-        governors: Option<Rc<Governors>>,
+        kernel: &Kernel,
         settings: &Settings,
         console: &mut Console,
     ) -> Result<Self> {
         let (ifindex, interface) = (claim.ifindex, claim.interface());
         // Opened before the addresses are read, so that no change falls between.
         let watch = InterfaceWatch::open(ifindex)?;
-        let mut gate = Gate::load(probe)?;
+        let mut gate = Gate::load(&kernel.probe)?;
         let diverting = Diverting::open(ifindex, gate.tc_program_id()?)?;
         gate.configure(host.links.mac(ifindex)?, settings.policy);
         set_addresses(&mut gate, host, ifindex)?;
@@ -133,16 +152,23 @@ impl Protected {
         let counters_map_id = gate.counters_map_id()?;
         let channel_map_ids = gate.channel_map_ids()?;
         let mut protected = Self {
-            threads: NapiThreads::new(settings.threads.clone(), governors, settings.governor),
+            threads: NapiThreads::new(
+                settings.threads.clone(),
+                kernel.governors.clone(),
+                settings.governor,
+            ),
             threaded: None,
             rps,
             gate,
+            limit: None,
             claim,
             watch,
             diverting,
             host: Rc::clone(host),
             policy: settings.policy,
             governor: settings.governor,
+            napi: settings.napi,
+            limiter: Rc::clone(&kernel.limiter),
             attached,
             counters_map_id,
             channel_map_ids,
@@ -154,40 +180,61 @@ impl Protected {
             ticks_since_change: 0,
             ticks: 0,
         };
-        protected.switch_to_threads();
+        protected.switch_napi();
         match &protected.not_threaded {
             None => {
                 let journal = &protected.claim.journal;
                 protected.threads.allow_deferral(host, journal)?;
                 protected.threads.appear(journal, ifindex)?;
             }
-            Some(why) => console.say(&format!(
-                "{interface}: NAPI stays in softirq ({why}); the gate works alone, and input keeps \
-                 its precedence over processes"
-            )),
+            Some(why) => {
+                let why = format!("{interface}: NAPI stays in softirq ({why})");
+                let limited = protected.limit();
+                console.say(&format!("{why}; {}", softirq_mode(protected.limit.as_ref(), limited)));
+            }
         }
         Ok(protected)
     }
 
-    /// Switches NAPI to threads, where that is possible and not done yet.
-    fn switch_to_threads(&mut self) {
+    /// Switches NAPI to threads, or to softirq, where that is possible and not done yet.
+    fn switch_napi(&mut self) {
         let interface = self.claim.interface();
         let turn = || {
             let old = threading::read(&self.host, &interface)?;
-            if old != "0" {
-                return Ok(None);
-            }
-            let knob = Knob::Threaded { old, new: "1".into() };
+            let new = match self.napi {
+                Napi::Threads if old == "0" => "1",
+                Napi::Softirq if old != "0" => "0",
+                Napi::Threads | Napi::Softirq => return Ok(None),
+            };
+            let knob = Knob::Threaded { old, new: new.into() };
             self.claim.journal.turn(knob).map(Some)
         };
-        match turn() {
-            Ok(turned) => {
-                // Already threaded by us: the guard stays.
+        match (turn(), self.napi) {
+            (Ok(turned), napi) => {
+                // Already switched by us: the guard stays.
                 self.threaded = self.threaded.take().or(turned);
-                self.not_threaded = None;
+                self.not_threaded = (napi == Napi::Softirq).then(|| CHOSEN.into());
             }
-            Err(error) => self.not_threaded = Some(error.to_string()),
+            (Err(error), _) => self.not_threaded = Some(error.to_string()),
         }
+    }
+
+    /// Limits what receive softirqs take from processes, as long as they poll this interface.
+    fn limit(&mut self) -> Result<()> {
+        if self.not_threaded.is_none() || self.policy == Policy::Off {
+            self.gate.limit_input(None);
+            self.limit = None;
+            return Ok(());
+        }
+        match &mut self.limit {
+            Some(limit) => limit.set(&self.governor),
+            None => {
+                let limited = self.limiter.limit(self.claim.ifindex, &self.governor)?;
+                self.limit = Some(limited);
+            }
+        }
+        self.gate.limit_input(self.limit.as_ref().map(Limit::input_share));
+        Ok(())
     }
 
     /// The interface's name.
@@ -201,9 +248,13 @@ impl Protected {
     }
 
     /// Goes by other settings from now on.
-    pub fn set_governor(&mut self, settings: weir_policy::Settings) {
+    ///
+    /// # Errors
+    /// If the kernel refuses the limit of softirq mode.
+    pub fn set_governor(&mut self, settings: weir_policy::Settings) -> Result<()> {
         self.governor = settings;
         self.threads.set_governor(settings);
+        self.limit()
     }
 
     /// Reacts to a change of the interface (its addresses, name, state) or of what diverts its packets.
@@ -234,7 +285,8 @@ impl Protected {
 
     fn look_for_threads(&mut self) -> Result<()> {
         if self.not_threaded.is_some() {
-            self.switch_to_threads();
+            self.switch_napi();
+            self.limit()?;
         }
         self.threads.refresh(&self.claim.journal, self.claim.ifindex)
     }
@@ -285,6 +337,10 @@ impl Protected {
             user_share: self.governor.user_share,
             prefer: self.governor.prefer,
             not_threaded: self.not_threaded.clone(),
+            softirq_limit: self
+                .limit
+                .as_ref()
+                .map(|limit| limit.observed(self.last.gate.get(Reason::CpuShare).packets)),
             napi_threads: self.threads.pids(),
             diversions: self.diverting.found().iter().map(Into::into).collect(),
             notes: self.notes.clone(),
@@ -323,6 +379,7 @@ impl Protected {
         };
         let count = self.threads.pids().len();
         let threads = match (&self.not_threaded, self.threads.weight()) {
+            (Some(_), _) if self.limit.is_some() => "NAPI in softirq, limited".into(),
             (Some(_), _) => "NAPI in softirq".into(),
             (None, weight) => format!("{count} NAPI thread(s), {weight}"),
         };
@@ -384,6 +441,22 @@ pub struct Tick {
     pub top_discard: Option<weir_bpf::verdict::Reason>,
     /// Everything that the gate has seen so far.
     pub counters: Counters,
+}
+
+/// What becomes of processes beside an interface that is polled in softirqs.
+fn softirq_mode(limit: Option<&Limit>, limited: Result<()>) -> String {
+    match (limit, limited) {
+        (Some(limit), _) => format!(
+            "of a CPU that processes want, it takes {}% at most",
+            f64::from(limit.input_share().0) / 10.0
+        ),
+        (None, Ok(())) => {
+            "the gate works alone, and input keeps its precedence over processes".into()
+        }
+        (None, Err(error)) => {
+            format!("no limit, input keeps its precedence over processes: {error}")
+        }
+    }
 }
 
 fn set_addresses(gate: &mut Gate, host: &Host, ifindex: IfIndex) -> Result<()> {

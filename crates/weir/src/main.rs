@@ -32,6 +32,7 @@ mod rundir;
 mod sample;
 mod show;
 mod signals;
+mod softirq;
 mod statefile;
 mod status;
 mod task;

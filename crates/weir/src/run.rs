@@ -6,7 +6,7 @@ use weir_bpf::gate::QueueProbe;
 use weir_bpf::sys::sched;
 
 use crate::claim::Claim;
-use crate::cli::RunArgs;
+use crate::cli::{Napi, RunArgs};
 use crate::config::{Config, Reloader};
 use crate::console::Console;
 use crate::cpulist::CpuList;
@@ -15,11 +15,12 @@ use crate::error::{Error, Result};
 use crate::governor::Governors;
 use crate::guardian::Guardian;
 use crate::host::Host;
-use crate::interface::{Protected, Settings};
+use crate::interface::{Kernel, Protected, Settings};
 use crate::key::Key;
 use crate::privilege;
 use crate::report::Report;
 use crate::signals::Signals;
+use crate::softirq::Limiter;
 use crate::task::Task;
 use crate::threads::ThreadWeight;
 
@@ -40,18 +41,18 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let claims = claim_all(&host, args, &config, &mut console)?;
     let keys: Vec<Key> = claims.iter().map(|claim| claim.key(&host)).collect();
     let mut guardian = Guardian::start(&keys)?;
-    let probe = QueueProbe::load()?;
+    let probe = Rc::new(QueueProbe::load()?);
     let governors = governors(&config, args, &probe, &mut console);
     if let Some(governors) = &governors {
         governors.beat_to(guardian.take_beats());
     }
+    let kernel = Kernel { limiter: Limiter::new(Rc::clone(&probe)), probe, governors };
     let mut protected = Vec::new();
     let mut running = Vec::new();
     for claim in claims {
         let effective = config.of(&claim.interface());
         let settings = Settings { rps_off: args.rps_off, ..effective.settings(args.policy.into()) };
-        let interface =
-            Protected::start(&host, claim, &probe, governors.clone(), &settings, &mut console)?;
+        let interface = Protected::start(&host, claim, &kernel, &settings, &mut console)?;
         console.say(&interface.describe());
         for note in interface.notes() {
             console.say(&format!("{}: {note}", interface.interface()));
@@ -60,7 +61,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         protected.push(interface);
     }
     let report = Report::of(args);
-    let wardens = Wardens { guardian, keys, governors };
+    let wardens = Wardens { guardian, keys, governors: kernel.governors };
     let reloader = Reloader::new(config, running);
     Daemon::new(protected, wardens, signals, reloader, console, report).run()
 }
@@ -75,7 +76,8 @@ fn governors(
 ) -> Option<Rc<Governors>> {
     let policy = args.policy.into();
     let governed = |interface: &String| {
-        config.of(interface).settings(policy).threads.weight == ThreadWeight::Governed
+        let settings = config.of(interface).settings(policy);
+        settings.napi == Napi::Threads && settings.threads.weight == ThreadWeight::Governed
     };
     if !args.interfaces.iter().any(governed) {
         return None;

@@ -15,6 +15,7 @@ use crate::host::Host;
 use crate::privilege;
 use crate::restore;
 use crate::rundir::{RUN_DIR, RunDir};
+use crate::softirq::{CpuShares, LimitStatus};
 use crate::status::{DiversionStatus, InterfaceStatus, Overview};
 
 /// `weir status`. Needs no privilege.
@@ -109,6 +110,9 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
     for observed in &status.governed {
         writeln!(out, "  governor: {}", governor(observed))?;
     }
+    if let Some(limit) = &status.softirq_limit {
+        writeln!(out, "  softirq limit: {}", softirq_limit(limit))?;
+    }
     let prefer = choice_text(&PreferArg::from(status.prefer));
     writeln!(out, "  user share {}, prefer {prefer}", status.user_share)?;
     for DiversionStatus { description, detail, cost, .. } in &status.diversions {
@@ -165,6 +169,20 @@ fn napi(status: &InterfaceStatus) -> String {
         None if status.governed.is_empty() => format!("threads {threads}, nice left alone"),
         None => format!("threads {threads}, governed"),
     }
+}
+
+/// What receive softirqs may take, and do.
+fn softirq_limit(limit: &LimitStatus) -> String {
+    let cpu = |cpu: &CpuShares| {
+        let (taken, used) = (cpu.taken * 100.0, cpu.used * 100.0);
+        format!("; of CPU {} taken {taken:.0}%, used {used:.0}%", cpu.cpu)
+    };
+    let cpus: String = limit.cpus.iter().map(cpu).collect();
+    format!(
+        "{:.1}% of a CPU that processes want; discarded for it {}{cpus}",
+        limit.input_share * 100.0,
+        limit.discarded
+    )
 }
 
 /// What the governor does with one thread.

@@ -19,6 +19,7 @@ use crate::knob::Knob;
 use crate::lock::holders_of;
 use crate::rundir::{PUBLIC, RunDir};
 use crate::sample::Rates;
+use crate::softirq::LimitStatus;
 
 /// Version of the shape of everything that is printed as JSON.
 pub const SCHEMA: u32 = 1;
@@ -62,6 +63,8 @@ pub struct InterfaceStatus {
     pub prefer: Prefer,
     /// Why NAPI is not polled by threads; `null` if it is.
     pub not_threaded: Option<String>,
+    /// What receive softirqs are limited to; `null` where threads poll, or the policy is off.
+    pub softirq_limit: Option<LimitStatus>,
     /// The NAPI threads.
     pub napi_threads: Vec<i32>,
     /// What may take packets elsewhere before a socket sees them, and what that costs.

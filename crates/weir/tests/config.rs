@@ -198,6 +198,7 @@ fn show_names_the_source_of_every_setting() {
         format!("  period      20ms        {path}:2"),
         "  timeout     2ms         command line".into(),
         "  prefer      separation  default".into(),
+        "  napi        threads     default".into(),
         "  cpus        left alone  default".into(),
     ] {
         assert!(table.lines().any(|each| each == line), "{line}: {table}");

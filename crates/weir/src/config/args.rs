@@ -8,7 +8,7 @@ use weir_policy::{Nanos, Share};
 
 use super::layer::{Layer, Origin, Sourced};
 use super::value::{self, PreferArg};
-use crate::cli::Attach;
+use crate::cli::{Attach, Napi};
 use crate::cpulist::CpuList;
 
 /// Settings. Each that is given holds for every interface, whatever the file says.
@@ -45,6 +45,9 @@ pub struct SettingArgs {
     /// Where the gate goes [default: auto]
     #[arg(long, value_enum, value_name = "WHERE", help_heading = "Settings")]
     pub attach: Option<Attach>,
+    /// Who polls the interface [default: threads]
+    #[arg(long, value_enum, value_name = "WHO", help_heading = "Settings")]
+    pub napi: Option<Napi>,
     /// Keep the NAPI threads on these CPUs, such as 0-3,8 [default: leave them where they are]
     #[arg(long, value_name = "LIST", help_heading = "Settings")]
     pub cpus: Option<CpuList>,
@@ -60,6 +63,7 @@ impl SettingArgs {
             period: said(self.period),
             nice: said(self.nice.map(Nice)),
             attach: said(self.attach),
+            napi: said(self.napi),
             cpus: said(self.cpus.clone()),
         }
     }

@@ -7,7 +7,7 @@ use weir_policy::{Nanos, Prefer, Share};
 
 use super::layer::{Layer, Origin, Sourced};
 use super::value::{PreferArg, choice_text, time_text};
-use crate::cli::Attach;
+use crate::cli::{Attach, Napi};
 use crate::cpulist::CpuList;
 use crate::interface::Settings;
 use crate::threads::{ThreadSettings, ThreadWeight};
@@ -21,6 +21,7 @@ pub struct Effective {
     period: Sourced<Nanos>,
     nice: Sourced<Option<Nice>>,
     attach: Sourced<Attach>,
+    napi: Sourced<Napi>,
     cpus: Sourced<Option<CpuList>>,
 }
 
@@ -61,6 +62,7 @@ impl Effective {
             period: first(layers, |layer| &layer.period, default.period),
             nice: first_if_any(layers, |layer| &layer.nice),
             attach: first(layers, |layer| &layer.attach, Attach::Auto),
+            napi: first(layers, |layer| &layer.napi, Napi::Threads),
             cpus: first_if_any(layers, |layer| &layer.cpus),
         }
     }
@@ -88,6 +90,7 @@ impl Effective {
             policy,
             rps_off: false,
             governor: self.governor(),
+            napi: self.napi.value,
             threads: ThreadSettings { weight, cpus: self.cpus.value.clone() },
         }
     }
@@ -111,12 +114,13 @@ impl Effective {
             period: new.period.clone(),
             nice: self.nice.clone(),
             attach: self.attach.clone(),
+            napi: self.napi.clone(),
             cpus: self.cpus.clone(),
         };
     }
 
     /// Every setting.
-    pub fn rows(&self) -> [Row; 7] {
+    pub fn rows(&self) -> [Row; 8] {
         let row = |key, value, origin, live| Row { key, value, unset: "", origin, live };
         let share = json!(self.user_share.value.to_string());
         let prefer = json!(choice_text(&PreferArg::from(self.prefer.value)));
@@ -130,6 +134,7 @@ impl Effective {
             row("period", time(&self.period), self.period.origin, true),
             Row { unset: "governed", ..row("nice", nice, self.nice.origin, false) },
             row("attach", json!(choice_text(&self.attach.value)), self.attach.origin, false),
+            row("napi", json!(choice_text(&self.napi.value)), self.napi.origin, false),
             Row { unset: "left alone", ..row("cpus", cpus, self.cpus.origin, false) },
         ]
     }

@@ -23,7 +23,7 @@ const SHOWN_MAX: usize = 40;
 /// `IFNAMSIZ` less its terminating zero.
 const NAME_MAX: usize = 15;
 
-const KEYS: &str = "user_share, prefer, timeout, period, nice, attach, cpus";
+const KEYS: &str = "user_share, prefer, timeout, period, nice, attach, napi, cpus";
 
 type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
 type Value<'a> = Spanned<DeValue<'a>>;
@@ -167,6 +167,7 @@ impl Walk<'_> {
             "period" => text.quoted(value::period).put(&mut layer.period, origin),
             "nice" => text.number(value::nice).map(Nice).put(&mut layer.nice, origin),
             "attach" => text.quoted(value::attach).put(&mut layer.attach, origin),
+            "napi" => text.quoted(value::napi).put(&mut layer.napi, origin),
             "cpus" => text.quoted(value::cpus).put(&mut layer.cpus, origin),
             unknown => {
                 let what = format!("there is no setting {unknown:?}; the settings are {KEYS}");

@@ -4,7 +4,7 @@ use weir_bpf::units::CpuId;
 use weir_policy::{Nanos, Prefer, Share};
 
 use super::*;
-use crate::cli::Attach;
+use crate::cli::{Attach, Napi};
 use crate::cpulist::CpuList;
 
 fn parse(text: &str) -> Result<ConfigFile, ConfigError> {
@@ -30,6 +30,7 @@ fn every_setting_is_read_with_its_line() {
         nice = -5\n\
         attach = \"tc\"\n\
         cpus = \"0-1,3\"\n\
+        napi = \"softirq\"\n\
         [interface.eth0]\n\
         user_share = \"25.5%\"\n\
         [interface.\"eth0.5\"]\r\n\
@@ -46,13 +47,14 @@ fn every_setting_is_read_with_its_line() {
         nice: sourced(Nice(-5), at(6)),
         attach: sourced(Attach::Tc, at(7)),
         cpus: sourced(cpus, at(8)),
+        napi: sourced(Napi::Softirq, at(9)),
     };
     assert_eq!(file.everywhere, everywhere);
     let eth0 = &file.interfaces["eth0"];
     let share = Share::percent(25.5).unwrap();
-    assert_eq!(eth0.user_share, sourced(share, Origin::Interface(Line(10))));
+    assert_eq!(eth0.user_share, sourced(share, Origin::Interface(Line(11))));
     let vlan = &file.interfaces["eth0.5"];
-    assert_eq!(vlan.nice, sourced(Nice(5), Origin::Interface(Line(12))));
+    assert_eq!(vlan.nice, sourced(Nice(5), Origin::Interface(Line(13))));
     assert_eq!(file.interfaces["eth1"], Layer::default());
 }
 

@@ -3,7 +3,7 @@
 use weir_bpf::units::Nice;
 use weir_policy::{Nanos, Prefer, Share};
 
-use crate::cli::Attach;
+use crate::cli::{Attach, Napi};
 use crate::cpulist::CpuList;
 
 /// Where a value comes from.
@@ -55,6 +55,8 @@ pub struct Layer {
     pub nice: Option<Sourced<Nice>>,
     /// Where the gate goes.
     pub attach: Option<Sourced<Attach>>,
+    /// Who polls NAPI.
+    pub napi: Option<Sourced<Napi>>,
     /// Where NAPI threads may run.
     pub cpus: Option<Sourced<CpuList>>,
 }

@@ -62,6 +62,7 @@ fn flags_come_before_the_interface_and_that_before_the_rest() {
             "w.toml:3",
             "w.toml:4",
             "default",
+            "default",
             "default"
         ]
     );

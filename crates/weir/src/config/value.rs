@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use weir_policy::{Nanos, Prefer, Settings, Share};
 
-use crate::cli::Attach;
+use crate::cli::{Attach, Napi};
 use crate::cpulist::CpuList;
 
 /// `50%`. Without the sign it would not be clear whether 1 is a hundredth or the whole.
@@ -84,6 +84,14 @@ pub fn prefer(text: &str) -> Result<Prefer, String> {
 /// # Errors
 /// Says what may be written.
 pub fn attach(text: &str) -> Result<Attach, String> {
+    choice(text)
+}
+
+/// `threads` or `softirq`.
+///
+/// # Errors
+/// Says what may be written.
+pub fn napi(text: &str) -> Result<Napi, String> {
     choice(text)
 }
 

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Softirq mode: past input's share of the CPU everything is discarded until the
+ * period ends (Mogul & Ramakrishnan, section 7), but what keeps the network
+ * together.
+ */
+#ifndef WEIR_LIMIT_H
+#define WEIR_LIMIT_H
+
+#include "address.h"
+#include "demux.h"
+#include "parse.h"
+#include "softirq_map.h"
+
+/* Neighbour discovery or MLD, which goes behind one hop-by-hop option. */
+static __always_inline bool is_control6(struct cursor cursor)
+{
+	struct ipv6hdr *ip6 = cursor_take(&cursor, sizeof(*ip6));
+	struct ipv6_opt_hdr *options;
+	struct icmp_header *icmp;
+	__u8 next;
+
+	if (!ip6)
+		return false;
+	next = ip6->nexthdr;
+	if (next == IPPROTO_HOPOPTS) {
+		options = cursor_take(&cursor, 8);
+		if (!options || options->hdrlen)
+			return false;
+		next = options->nexthdr;
+	}
+	icmp = cursor_take(&cursor, sizeof(*icmp));
+	return next == IPPROTO_ICMPV6 && icmp &&
+	       icmpv6_reason(icmp->type) != WEIR_REASON_ICMP;
+}
+
+/*
+ * The class that no limit holds for: every ethertype but IP's (ARP, LACP,
+ * STP, ...), behind VLAN tags too, and IP's own neighbours and groups.
+ */
+static __always_inline bool is_control(struct cursor cursor)
+{
+	struct ethernet *eth = cursor_take(&cursor, sizeof(*eth));
+	struct flow flow = {};
+	struct iphdr *ip4;
+
+	if (!eth)
+		return true;
+	flow.ethertype_be = eth->ethertype_be;
+	if (!parse_vlan_tags(&cursor, &flow))
+		return true;
+	if (flow.ethertype_be == bpf_htons(ETH_P_IPV6))
+		return is_control6(cursor);
+	if (flow.ethertype_be != bpf_htons(ETH_P_IP))
+		return true;
+	ip4 = cursor_take(&cursor, sizeof(*ip4));
+	return ip4 && ip4->protocol == IPPROTO_IGMP;
+}
+
+/*
+ * Have receive softirqs taken more of this CPU than is input's, and is the
+ * packet one that pays for it?
+ */
+static __always_inline bool is_past_limit(void *data, void *data_end)
+{
+	struct weir_softirq *softirq = this_softirq();
+
+	if (!softirq || softirq->share < interface.input_share ||
+	    softirq->unmarked >= WEIR_UNMARKED_MAX)
+		return false;
+	softirq->unmarked++;
+	softirq->limit = interface.input_share;
+	return !is_control(cursor_over(data, data_end));
+}
+
+/* Global functions, which the verifier looks at once, whoever calls them. */
+__noinline bool xdp_is_past_limit(struct xdp_md *ctx)
+{
+	return is_past_limit((void *)(long)ctx->data,
+			     (void *)(long)ctx->data_end);
+}
+
+__noinline bool skb_is_past_limit(struct __sk_buff *skb)
+{
+	return is_past_limit((void *)(long)skb->data,
+			     (void *)(long)skb->data_end);
+}
+
+#endif /* WEIR_LIMIT_H */

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Softirq mode: how much of each CPU receive softirqs take from processes, in
+ * each period. The gate discards by it (limit.h).
+ *
+ * Mogul & Ramakrishnan, section 7: what input has used is added up at the end
+ * of each round of polling, and cleared at the end of the period or when the
+ * CPU is idle.
+ */
+#include "softirq_map.h"
+#include "task.h"
+#include <bpf/bpf_tracing.h>
+
+#define NET_RX_SOFTIRQ 3 /* include/linux/interrupt.h */
+
+/*
+ * No poll takes so long by itself (64 packets): the hypervisor or an interrupt
+ * had the CPU, and the packets are not to pay for that.
+ */
+#define POLL_NS_MAX 1000000ULL
+
+struct napi_struct;
+
+/* Set by user space. */
+__u64 period_ns;
+
+/*
+ * Whose time runs from now on? A process that is interrupted loses it; one that
+ * ends up here by sending to this host (loopback, veth) spends it. Beneath the
+ * idle task or a kernel thread, such as ksoftirqd, it is whoever else's is
+ * runnable.
+ */
+static __always_inline enum weir_softirq_time
+whose_time(const struct weir_softirq *softirq)
+{
+	const struct task_struct *task = bpf_get_current_task_btf();
+
+	if (task->pid && !(task->flags & PF_KTHREAD))
+		return softirq->from_interrupt ? WEIR_SOFTIRQ_TAKEN
+					       : WEIR_SOFTIRQ_OWN;
+	return runnable_beside(task) > (task->pid ? 1 : 0) ? WEIR_SOFTIRQ_TAKEN
+							   : WEIR_SOFTIRQ_SPARE;
+}
+
+/*
+ * What was taken past the limit is owed: discarding costs, too, and the paper's
+ * interrupts that stay off do not. A quarter of each period's share is input's
+ * all the same, so that something is always admitted.
+ */
+static __always_inline __u64 owed(const struct weir_softirq *softirq)
+{
+	__u64 limit_ns = softirq->limit * period_ns / WEIR_SHARE_ONE;
+	__u64 most = limit_ns - limit_ns / 4, over;
+
+	if (!limit_ns || softirq->period_taken_ns < limit_ns)
+		return 0;
+	over = softirq->period_taken_ns - limit_ns;
+	return over < most ? over : most;
+}
+
+static __always_inline void mark(struct weir_softirq *softirq, __u64 now)
+{
+	softirq->marked_ns = now;
+	softirq->unmarked = 0;
+	softirq->share = 0;
+	softirq->time = whose_time(softirq);
+	if (now - softirq->period_began_ns >= period_ns) {
+		softirq->period_began_ns = now;
+		softirq->period_taken_ns = owed(softirq);
+		softirq->limit = 0;
+	}
+	/* Until now everybody has had what they wanted. */
+	if (softirq->time == WEIR_SOFTIRQ_SPARE)
+		softirq->period_taken_ns = 0;
+	if (softirq->time == WEIR_SOFTIRQ_TAKEN)
+		softirq->share =
+			softirq->period_taken_ns * WEIR_SHARE_ONE / period_ns;
+}
+
+/* What has been used since the last mark. */
+static __always_inline void settle(struct weir_softirq *softirq, __u64 now)
+{
+	__u64 took = now - softirq->marked_ns;
+
+	softirq->used_ns += took;
+	if (softirq->time != WEIR_SOFTIRQ_TAKEN)
+		return;
+	softirq->taken_ns += took;
+	softirq->period_taken_ns += took < POLL_NS_MAX ? took : POLL_NS_MAX;
+}
+
+SEC("tp_btf/softirq_raise")
+int BPF_PROG(softirq_raised, unsigned int vec_nr)
+{
+	struct weir_softirq *softirq;
+
+	if (vec_nr != NET_RX_SOFTIRQ)
+		return 0;
+	softirq = this_softirq();
+	/* One that raises itself has not finished what it was raised for. */
+	if (softirq && (softirq->in_interrupt ||
+			(softirq->marked_ns && softirq->from_interrupt)))
+		softirq->raised = 1;
+	return 0;
+}
+
+SEC("tp_btf/softirq_entry")
+int BPF_PROG(softirq_begins, unsigned int vec_nr)
+{
+	struct weir_softirq *softirq;
+
+	if (vec_nr != NET_RX_SOFTIRQ)
+		return 0;
+	softirq = this_softirq();
+	if (!softirq)
+		return 0;
+	softirq->from_interrupt = softirq->raised;
+	softirq->raised = 0;
+	mark(softirq, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* NAPI threads poll too, but not in a softirq. */
+SEC("tp_btf/napi_poll")
+int BPF_PROG(softirq_polled, struct napi_struct *napi, int work, int budget)
+{
+	struct weir_softirq *softirq = this_softirq();
+	__u64 now;
+
+	if (!softirq || !softirq->marked_ns)
+		return 0;
+	now = bpf_ktime_get_ns();
+	settle(softirq, now);
+	mark(softirq, now);
+	return 0;
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(softirq_ends, unsigned int vec_nr)
+{
+	struct weir_softirq *softirq;
+
+	if (vec_nr != NET_RX_SOFTIRQ)
+		return 0;
+	softirq = this_softirq();
+	if (!softirq || !softirq->marked_ns)
+		return 0;
+	settle(softirq, bpf_ktime_get_ns());
+	softirq->marked_ns = 0;
+	softirq->share = 0;
+	return 0;
+}
+
+static __always_inline int set_interrupt(__u32 in_interrupt)
+{
+	struct weir_softirq *softirq = this_softirq();
+
+	if (softirq)
+		softirq->in_interrupt = in_interrupt;
+	return 0;
+}
+
+/*
+ * Interrupts that can bring packets: a device's, a timer's (NAPI that was
+ * deferred), and another CPU's (RPS): x86's two, then arm64's. User space loads
+ * those that the kernel has.
+ */
+SEC("?tp_btf/irq_handler_entry")
+int BPF_PROG(irq_begins)
+{
+	return set_interrupt(1);
+}
+
+SEC("?tp_btf/irq_handler_exit")
+int BPF_PROG(irq_ends)
+{
+	return set_interrupt(0);
+}
+
+SEC("?tp_btf/local_timer_entry")
+int BPF_PROG(timer_begins)
+{
+	return set_interrupt(1);
+}
+
+SEC("?tp_btf/local_timer_exit")
+int BPF_PROG(timer_ends)
+{
+	return set_interrupt(0);
+}
+
+SEC("?tp_btf/call_function_single_entry")
+int BPF_PROG(call_begins)
+{
+	return set_interrupt(1);
+}
+
+SEC("?tp_btf/call_function_single_exit")
+int BPF_PROG(call_ends)
+{
+	return set_interrupt(0);
+}
+
+SEC("?tp_btf/ipi_entry")
+int BPF_PROG(ipi_begins)
+{
+	return set_interrupt(1);
+}
+
+SEC("?tp_btf/ipi_exit")
+int BPF_PROG(ipi_ends)
+{
+	return set_interrupt(0);
+}
+
+char LICENSE[] SEC("license") = "GPL";

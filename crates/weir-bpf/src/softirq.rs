@@ -1,0 +1,110 @@
+//! What receive softirqs take from processes, for the limit of softirq mode: `bpf/softirq.bpf.c`.
+
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Typedef;
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::gate::QueueProbe;
+use crate::record::record;
+use crate::skeleton::softirq::{SoftirqSkel, SoftirqSkelBuilder, types};
+use crate::units::{CpuId, Nanos};
+
+/// What receive softirqs of one CPU have used since they are watched, whichever interface they were for.
+/// Times only grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoftirqTimes {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Their time.
+    pub used: Nanos,
+    /// Of it, while a process wanted the CPU. Not what one spends by sending to this host.
+    pub taken: Nanos,
+}
+
+/// Receive softirqs, watched on every CPU. While this lives, gates that share its probe can be limited by
+/// them: [`Gate::limit_input`](crate::gate::Gate::limit_input).
+pub struct Softirqs {
+    skel: SoftirqSkel<'static>,
+    times: MapHandle,
+}
+
+impl Softirqs {
+    /// Loads and attaches the programs. In each `period` what may be taken begins anew.
+    ///
+    /// # Errors
+    /// Without the privilege, or on a kernel that lacks one of the tracepoints.
+    pub fn load(probe: &QueueProbe, period: Nanos) -> Result<Self> {
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = SoftirqSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let shared = &probe.maps().softirqs;
+        open.maps.softirqs.reuse_fd(shared.as_fd()).map_err(failed("share"))?;
+        let btf = Btf::from_vmlinux().map_err(failed("read the kernel's types for"))?;
+        let progs = &mut open.progs;
+        for (tracepoint, programs) in [
+            ("irq_handler_entry", [&mut progs.irq_begins, &mut progs.irq_ends]),
+            ("local_timer_entry", [&mut progs.timer_begins, &mut progs.timer_ends]),
+            ("call_function_single_entry", [&mut progs.call_begins, &mut progs.call_ends]),
+            ("ipi_entry", [&mut progs.ipi_begins, &mut progs.ipi_ends]),
+        ] {
+            let typedef = format!("btf_trace_{tracepoint}");
+            let there = btf.type_by_name::<Typedef<'_>>(&typedef).is_some();
+            programs.into_iter().for_each(|program| {
+                program.set_autoload(there);
+            });
+        }
+        let mut skel = open.load().map_err(failed("load"))?;
+        let times = MapHandle::try_from(shared).map_err(failed("share"))?;
+        forget(&times)?;
+        if let Some(bss) = skel.maps.bss_data.as_deref_mut() {
+            bss.period_ns = period.0;
+        }
+        skel.attach().map_err(failed("attach"))?;
+        Ok(Self { skel, times })
+    }
+
+    /// Goes by another period from the next poll on.
+    pub fn set_period(&mut self, period: Nanos) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.period_ns = period.0;
+        }
+    }
+
+    /// What has been used until now, by CPU. Not one instant: softirqs run meanwhile.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map lookup.
+    pub fn read(&self) -> Result<Vec<SoftirqTimes>> {
+        let key = 0_u32.to_ne_bytes();
+        let values = self.times.lookup_percpu(&key, MapFlags::ANY).map_err(failed("read"))?;
+        let values = values.unwrap_or_default();
+        let records = values.iter().map(|value| record::<types::weir_softirq>(value));
+        let times = |(cpu, softirq): (u32, Option<types::weir_softirq>)| {
+            let softirq = softirq?;
+            let (used, taken) = (Nanos(softirq.used_ns), Nanos(softirq.taken_ns));
+            Some(SoftirqTimes { cpu: CpuId(cpu), used, taken })
+        };
+        Ok((0..).zip(records).filter_map(times).collect())
+    }
+}
+
+/// An earlier load may have ended within a softirq.
+fn forget(times: &MapHandle) -> Result<()> {
+    let cpus = libbpf_rs::num_possible_cpus().map_err(failed("count the CPUs for"))?;
+    let zero = vec![0; size_of::<types::weir_softirq>()];
+    let key = 0_u32.to_ne_bytes();
+    times.update_percpu(&key, &vec![zero; cpus], MapFlags::ANY).map_err(failed("clear"))
+}
+
+fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
+    move |source| Error::Bpf {
+        operation,
+        object: "the softirq tracepoints".into(),
+        source,
+        remedy: Some(LOAD_REMEDY.into()),
+    }
+}

@@ -1,0 +1,323 @@
+//! Softirq mode: what receive softirqs take from processes, and the gate's limit to it.
+//!
+//! Other processes of the machine run on the same CPU and get their part of what is left, the hypervisor
+//! takes what it wants: so what must be possible is waited for, window by window.
+
+#![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
+
+mod common;
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+use common::{FAR_IP4, NEAR_IP4, Network, wait_until};
+use weir_bpf::attach::AttachMode;
+use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::softirq::Softirqs;
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::sched;
+use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::units::{CpuId, Nanos, PacketsPerSec, Permille};
+use weir_bpf::verdict::Reason;
+
+const MS: u64 = 1_000_000;
+const PERIOD: Nanos = Nanos(10 * MS);
+/// Nobody listens: what is admitted costs as much as a packet can.
+const CLOSED_PORT: u16 = 5999;
+const SECOND_IP4: &str = "198.18.0.2";
+/// Of 100 ms each, if nothing stops the test.
+const WINDOWS_MAX: usize = 400;
+
+/// A veth that no thread polls, with a gate in its driver.
+struct Bench {
+    softirqs: Softirqs,
+    gate: Gate,
+    cpu: CpuId,
+    network: Network,
+    _probe: QueueProbe,
+    /// The CPU is every test's.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Bench {
+    fn new(mode: AttachMode) -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let network = Network::new();
+        network.make_far_a_host();
+        let probe = QueueProbe::load().expect("the tests need root");
+        let mut gate = Gate::load(&probe).unwrap();
+        gate.configure(network.near_mac, Policy::On);
+        gate.set_addresses(&[NEAR_IP4.parse().unwrap()], &[]).unwrap();
+        let attach = || gate.attach(network.near_ifindex, "near", mode);
+        network.near.run(attach).unwrap().unwrap();
+        let softirqs = Softirqs::load(&probe, PERIOD).unwrap();
+        let cpu = *sched::online_cpus().unwrap().last().unwrap();
+        Self { softirqs, gate, cpu, network, _probe: probe, _alone: alone }
+    }
+
+    /// Has NAPI started by a timer on the CPU where it last ran, as by an interrupt that is bound there.
+    fn bind_interrupts(&self) {
+        let defer = || {
+            let sysfs = NetSysfs::open().unwrap();
+            sysfs.write("near", "gro_flush_timeout", "200000").unwrap();
+            sysfs.write("near", "napi_defer_hard_irqs", "2147483647").unwrap();
+        };
+        self.network.near.run(defer).unwrap();
+        self.send_from_its_cpu(1);
+    }
+
+    fn send_from_its_cpu(&self, packets: u32) {
+        let send = || {
+            sched::pin_current_thread(self.cpu).unwrap();
+            let far = UdpSocket::bind((FAR_IP4, 0)).unwrap();
+            for _ in 0..packets {
+                far.send_to(b"fourteen bytes", (NEAR_IP4, CLOSED_PORT)).unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.network.far.run(send).unwrap()).join().unwrap();
+        });
+    }
+
+    /// Sends to nobody, from another CPU if there is one, while `body` runs.
+    fn while_flooded<T>(
+        &self,
+        generator: &mut Generator,
+        rate: Option<f64>,
+        body: impl FnOnce() -> T,
+    ) -> T {
+        let network = &self.network;
+        let flow = FlowSpec {
+            transport: Transport::Udp,
+            mac: (network.far_mac, network.near_mac),
+            address: (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap()),
+            random_address_bits: 0,
+            port: (4096, CLOSED_PORT),
+            random_port_bits: 0,
+            payload_len: 14,
+            rate: rate.map(PacketsPerSec),
+        };
+        generator.set_flows(&[flow]).unwrap();
+        let elsewhere = sched::online_cpus().unwrap()[0];
+        let generator = &*generator;
+        let start = || {
+            generator.start();
+            body()
+        };
+        generator.run_while(&network.far, Some(elsewhere), start).unwrap()
+    }
+
+    fn generator(&self) -> Generator {
+        let load = || Generator::load(self.network.far_ifindex).unwrap();
+        self.network.far.run(load).unwrap()
+    }
+
+    fn count(&self, reason: Reason) -> u64 {
+        self.gate.counters().unwrap().get(reason).packets
+    }
+
+    fn sample(&self) -> Sample {
+        // In this order: what has been discarded was taken before.
+        let discarded = self.count(Reason::CpuShare);
+        let times = self.softirqs.read().unwrap();
+        let times = times.iter().find(|times| times.cpu == self.cpu).unwrap();
+        Sample { at: Instant::now(), discarded, used: times.used.0, taken: times.taken.0 }
+    }
+
+    fn window(&self, process: &Process) -> Window {
+        let (before, done) = (self.sample(), process.done());
+        sleep(Duration::from_millis(100));
+        let after = self.sample();
+        let elapsed = (after.at - before.at).as_nanos() as f64;
+        Window {
+            taken: (after.taken - before.taken) as f64 / elapsed,
+            work: (process.done() - done) as f64 / elapsed,
+            discarded: after.discarded - before.discarded,
+        }
+    }
+
+    /// Looks at one window after the other until one is as wanted.
+    fn wait_for(&self, process: &Process, wanted: impl Fn(&Window) -> bool) -> Window {
+        let mut seen = Vec::new();
+        for _ in 0..WINDOWS_MAX {
+            seen.push(self.window(process));
+            match seen.last() {
+                Some(window) if wanted(window) => return *window,
+                _ => {}
+            }
+        }
+        panic!("waited in vain: {:?}", &seen[seen.len() - 20..]);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Sample {
+    at: Instant,
+    discarded: u64,
+    used: u64,
+    taken: u64,
+}
+
+/// What happened within 100 ms or a little more.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    /// The share of the CPU that softirqs took.
+    taken: f64,
+    /// What the process got done in a nanosecond.
+    work: f64,
+    /// Packets, for the limit.
+    discarded: u64,
+}
+
+/// A compute-bound process, in effect: a thread of the test.
+struct Process {
+    done: Arc<AtomicU64>,
+    end: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Process {
+    fn start(cpu: CpuId) -> Self {
+        let (done, end) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, stop) = (Arc::clone(&done), Arc::clone(&end));
+        let thread = spawn(move || {
+            sched::pin_current_thread(cpu).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Self { done, end, thread: Some(thread) }
+    }
+
+    fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// How much a flood takes depends on the machine, and on who else uses it: so the limit is set by that.
+#[test]
+fn a_flood_takes_its_share_from_processes_and_no_more() {
+    let mut bench = Bench::new(AttachMode::Native);
+    bench.bind_interrupts();
+    let process = Process::start(bench.cpu);
+    let mut generator = bench.generator();
+    // As fast as it can; and, as discarding has its price, a smaller share of what is slower.
+    for (rate, part, at_most) in [(None, 0.5, 0.9), (Some(400_000.0), 0.25, 0.6)] {
+        bench.gate.limit_input(None);
+        let before = bench.count(Reason::CpuShare);
+        let mut windows =
+            bench.while_flooded(&mut generator, rate, || [(); 15].map(|()| bench.window(&process)));
+        assert_eq!(bench.count(Reason::CpuShare), before);
+        windows.sort_by(|a, b| a.taken.total_cmp(&b.taken));
+        let free = windows[10];
+
+        let share = Permille((free.taken * part * 1000.0) as u32);
+        bench.gate.limit_input(Some(share));
+        // What is not taken is left to the process, at least half of it.
+        let left = |window: &Window| (1.0 - window.taken) / (1.0 - free.taken);
+        let limited = bench.while_flooded(&mut generator, rate, || {
+            bench.wait_for(&process, |window| {
+                window.discarded > 500
+                    && window.taken < free.taken * at_most
+                    && window.work > free.work * (1.0 + left(window)) / 2.0
+            })
+        });
+        println!("{rate:?}: {free:?}; with {share:?}: {limited:?}");
+    }
+}
+
+#[test]
+fn arp_is_answered_past_the_limit() {
+    let mut bench = Bench::new(AttachMode::Native);
+    let add = || {
+        let links = Links::open().unwrap();
+        links.add_address(bench.network.near_ifindex, SECOND_IP4.parse().unwrap(), 24).unwrap();
+    };
+    bench.network.near.run(add).unwrap();
+    bench.bind_interrupts();
+    bench.gate.limit_input(Some(Permille(10)));
+    let process = Process::start(bench.cpu);
+    // Not so fast that the ring overflows, which it does for everybody.
+    bench.while_flooded(&mut bench.generator(), Some(100_000.0), || {
+        bench.wait_for(&process, |window| window.discarded > 100);
+        let is_resolved = || {
+            let far = UdpSocket::bind((FAR_IP4, 0)).unwrap();
+            let _ = far.send_to(b"fourteen bytes", (SECOND_IP4, CLOSED_PORT));
+            let known = std::fs::read_to_string("/proc/thread-self/net/arp").unwrap();
+            known.lines().any(|line| line.starts_with(SECOND_IP4) && line.contains("0x2"))
+        };
+        let resolved = || bench.network.far.run(is_resolved).unwrap();
+        wait_until("the second address is known", resolved);
+    });
+    assert!(bench.count(Reason::Neighbour) > 0);
+}
+
+/// Who sends to a socket of the same host pays for that himself: nothing is taken from anybody.
+#[test]
+fn a_local_sender_spends_its_own_time() {
+    let mut bench = Bench::new(AttachMode::Native);
+    bench.gate.limit_input(Some(Permille(10)));
+    const PACKETS: u32 = 2_000;
+    wait_until("some are sent and none discarded", || {
+        let before = (bench.sample(), bench.count(Reason::UdpNoSocket));
+        bench.send_from_its_cpu(PACKETS);
+        let after = (bench.sample(), bench.count(Reason::UdpNoSocket));
+        let (used, taken) = (after.0.used - before.0.used, after.0.taken - before.0.taken);
+        after.1 - before.1 >= u64::from(PACKETS) && used > MS / 10 && taken < used / 4
+    });
+}
+
+/// On a CPU that nobody else wants, input may have all of it. Other processes may want it at any time:
+/// but as long as nothing was taken from them, nothing is discarded.
+#[test]
+fn what_is_taken_from_nobody_is_not_limited() {
+    let mut bench = Bench::new(AttachMode::Native);
+    bench.bind_interrupts();
+    const SHARE: u64 = 50;
+    bench.gate.limit_input(Some(Permille(SHARE as u32)));
+    // Less than a quarter of the share cannot be what a period's packets were discarded for.
+    let least = PERIOD.0 * SHARE / 1000 / 4;
+    bench.while_flooded(&mut bench.generator(), Some(50_000.0), || {
+        let mut samples = vec![bench.sample()];
+        for _ in 0..60 {
+            sleep(Duration::from_millis(25));
+            samples.push(bench.sample());
+        }
+        let mut calm = 0;
+        for three in samples.windows(3) {
+            // Over two windows, as the period began in the first.
+            let taken = three[2].taken - three[0].taken;
+            let discarded = three[2].discarded - three[1].discarded;
+            assert!(discarded == 0 || taken >= least, "{discarded} for {taken} ns");
+            let used = three[2].used - three[1].used;
+            calm += u32::from(taken < least && used > MS);
+        }
+        println!("{calm} windows in which nobody wanted the CPU");
+    });
+}
+
+/// At tc the gate knows the limit, too.
+#[test]
+fn an_skb_past_the_limit_is_discarded() {
+    let mut bench = Bench::new(AttachMode::Tcx);
+    // Nothing is input's at all.
+    bench.gate.limit_input(Some(Permille(0)));
+    bench.send_from_its_cpu(5);
+    wait_until("they are discarded", || bench.count(Reason::CpuShare) == 5);
+    bench.gate.limit_input(None);
+    bench.send_from_its_cpu(5);
+    wait_until("they pass", || bench.count(Reason::UdpNoSocket) == 5);
+    assert_eq!(bench.count(Reason::CpuShare), 5);
+}

@@ -1,0 +1,145 @@
+//! The limit of softirq mode: which interfaces have one, and what receive softirqs take. Kernel half and
+//! gate keep it by themselves, whether or not the daemon runs.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use weir_bpf::gate::QueueProbe;
+use weir_bpf::softirq::{SoftirqTimes, Softirqs};
+use weir_bpf::units::{CpuId, IfIndex, Nanos, Permille};
+use weir_policy::{Settings, Share};
+
+use crate::error::Result;
+
+/// What the limit does on one interface: for `weir status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitStatus {
+    /// What receive softirqs may take of a CPU from processes that want it; a part of 1.
+    pub input_share: f64,
+    /// Packets that the gate has discarded for it.
+    pub discarded: u64,
+    /// Receive softirqs since the last status, for whichever interface, on each CPU that had some.
+    pub cpus: Vec<CpuShares>,
+}
+
+/// Receive softirqs of one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuShares {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// The share of it that they used, 0 to 1.
+    pub used: f64,
+    /// That they took from processes.
+    pub taken: f64,
+}
+
+/// Limits interfaces. The kernel half is loaded while there is one that is limited.
+pub struct Limiter {
+    probe: Rc<QueueProbe>,
+    running: RefCell<Running>,
+}
+
+#[derive(Default)]
+struct Running {
+    softirqs: Option<Softirqs>,
+    periods: BTreeMap<IfIndex, Nanos>,
+}
+
+impl Running {
+    /// A CPU has one period, whoever interrupts it: the shortest.
+    fn follow_period(&mut self) {
+        match (self.periods.values().min(), &mut self.softirqs) {
+            (Some(shortest), Some(softirqs)) => softirqs.set_period(*shortest),
+            _ => self.softirqs = None,
+        }
+    }
+}
+
+impl Limiter {
+    /// Limits nothing yet.
+    pub fn new(probe: Rc<QueueProbe>) -> Rc<Self> {
+        Rc::new(Self { probe, running: RefCell::default() })
+    }
+
+    /// Watches receive softirqs for an interface, until the answer is dropped. Its gate has yet to be
+    /// told.
+    ///
+    /// # Errors
+    /// If the kernel lacks a tracepoint.
+    pub fn limit(self: &Rc<Self>, ifindex: IfIndex, settings: &Settings) -> Result<Limit> {
+        let mut running = self.running.borrow_mut();
+        if running.softirqs.is_none() {
+            running.softirqs = Some(Softirqs::load(&self.probe, Nanos(settings.period.0))?);
+        }
+        drop(running);
+        let mut limit = Limit {
+            limiter: Rc::clone(self),
+            ifindex,
+            input_share: settings.user_share,
+            last: RefCell::new((Instant::now(), self.times())),
+        };
+        limit.set(settings);
+        Ok(limit)
+    }
+
+    /// Nothing, if it cannot be read: nothing depends on it.
+    fn times(&self) -> Vec<SoftirqTimes> {
+        let running = self.running.borrow();
+        let times = running.softirqs.as_ref().and_then(|softirqs| softirqs.read().ok());
+        times.unwrap_or_default()
+    }
+}
+
+/// An interface that is limited, until this is dropped.
+pub struct Limit {
+    limiter: Rc<Limiter>,
+    ifindex: IfIndex,
+    input_share: Share,
+    last: RefCell<(Instant, Vec<SoftirqTimes>)>,
+}
+
+impl Limit {
+    /// Goes by these settings from now on; the gate has yet to be told.
+    pub fn set(&mut self, settings: &Settings) {
+        self.input_share = settings.user_share;
+        let mut running = self.limiter.running.borrow_mut();
+        running.periods.insert(self.ifindex, Nanos(settings.period.0));
+        running.follow_period();
+    }
+
+    /// What the gate is to be told.
+    pub fn input_share(&self) -> Permille {
+        Permille((self.input_share.rest() * 1000.0).round() as u32)
+    }
+
+    /// What has happened since this was last asked.
+    pub fn observed(&self, discarded: u64) -> LimitStatus {
+        let now = (Instant::now(), self.limiter.times());
+        let (at, before) = self.last.replace(now.clone());
+        let elapsed_ns = now.0.duration_since(at).as_nanos().max(1) as f64;
+        let share = |before: Nanos, after: Nanos| {
+            // A softirq's time is counted as its polls end.
+            (after.0.saturating_sub(before.0) as f64 / elapsed_ns).min(1.0)
+        };
+        let pairs = now.1.iter().zip(&before).filter(|(after, before)| after != before);
+        let cpus = pairs.map(|(after, before)| CpuShares {
+            cpu: after.cpu,
+            used: share(before.used, after.used),
+            taken: share(before.taken, after.taken),
+        });
+        LimitStatus { input_share: self.input_share.rest(), discarded, cpus: cpus.collect() }
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        let mut running = self.limiter.running.borrow_mut();
+        running.periods.remove(&self.ifindex);
+        running.follow_period();
+    }
+}

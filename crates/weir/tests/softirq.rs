@@ -1,0 +1,178 @@
+//! Softirq mode, in the real daemon: who chooses it, what limits it, and that it goes back.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+use common::*;
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::sched;
+use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::units::PacketsPerSec;
+
+const SOFTIRQ: [&str; 2] = ["--napi", "softirq"];
+const CLOSED_PORT: u16 = 7999;
+
+fn limit(network: &Network) -> Value {
+    network.interface_status()["softirq_limit"].clone()
+}
+
+fn is(value: &Value, wanted: f64) -> bool {
+    value.as_f64().is_some_and(|value| (value - wanted).abs() < 1e-6)
+}
+
+#[test]
+fn it_is_chosen_and_limited() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &SOFTIRQ);
+    let status = network.interface_status();
+    assert!(status["not_threaded"].as_str().unwrap().contains("napi"), "{status}");
+    assert!(is(&status["softirq_limit"]["input_share"], 0.5), "{status}");
+    assert_eq!(status["softirq_limit"]["discarded"], 0, "{status}");
+    assert_eq!((network.threaded().as_str(), network.has_xdp()), ("0", true));
+    let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    assert!(text.contains("softirq limit: 50.0% of a CPU that processes want"), "{text}");
+    let said = daemon.interrupt();
+    assert!(said.contains("of a CPU that processes want, it takes 50% at most"), "{said}");
+    network.assert_untouched();
+}
+
+/// What the operator had threaded is polled in softirq while weir runs, if weir is told so.
+#[test]
+fn threads_go_and_come_back() {
+    let network = Network::ipv4_only();
+    let set = |value: &str| {
+        let near = &network.near;
+        near.run(|| NetSysfs::open().unwrap().write(NEAR, "threaded", value)).unwrap().unwrap();
+    };
+    // With GRO a veth is polled by NAPI without weir, so it has a thread.
+    let gro = || weir_bpf::sys::ethtool::set_gro(NEAR, true);
+    network.near.run(gro).unwrap().unwrap();
+    set("1");
+    for end in [Daemon::kill as fn(Daemon), |daemon| drop(daemon.interrupt())] {
+        let daemon = Daemon::start(&network, &SOFTIRQ);
+        assert_eq!(network.threaded(), "0");
+        assert!(limit(&network).is_object());
+        end(daemon);
+        wait_until("there are threads again", || {
+            network.threaded() == "1" && network.files().is_empty()
+        });
+    }
+    set("0");
+    network.assert_untouched();
+}
+
+#[test]
+fn what_is_polled_by_threads_or_only_watched_has_no_limit() {
+    let network = Network::new();
+    let has_none = |options: &[&str]| {
+        let daemon = Daemon::start(&network, options);
+        let limit = limit(&network);
+        daemon.interrupt();
+        limit.is_null()
+    };
+    assert!(has_none(&[]));
+    assert!(has_none(&["--napi", "softirq", "--policy", "off"]));
+    // In the stack a veth has nothing that could be threaded.
+    assert!(!has_none(&["--attach", "generic"]));
+    network.assert_untouched();
+}
+
+struct ConfigFile(PathBuf);
+
+impl Drop for ConfigFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn another_share_holds_at_once() {
+    let network = Network::new();
+    let file = format!("weir-test-{}-softirq.toml", std::process::id());
+    let file = ConfigFile(std::env::temp_dir().join(file));
+    std::fs::write(&file.0, "napi = \"softirq\"\nuser_share = \"60%\"\n").unwrap();
+    let daemon = Daemon::start(&network, &["--config", file.0.to_str().unwrap()]);
+    assert!(is(&limit(&network)["input_share"], 0.4));
+    let text = "napi = \"threads\"\nuser_share = \"90%\"\nperiod = \"5ms\"\n";
+    std::fs::write(&file.0, text).unwrap();
+    daemon.signal(Signal::HUP);
+    wait_until("input has 10 %", || is(&limit(&network)["input_share"], 0.1));
+    assert!(daemon.interrupt().contains("napi stays softirq"));
+    network.assert_untouched();
+}
+
+/// A process of the test's own, ended with it.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_flood_past_the_limit_is_discarded_and_told_of() {
+    let network = Network::ipv4_only();
+    let cpus = sched::online_cpus().unwrap();
+    let (elsewhere, cpu) = (cpus[0], *cpus.last().unwrap());
+    let daemon = Daemon::start(&network, &["--napi", "softirq", "--user-share", "99%"]);
+    // By a timer on the CPU where NAPI last ran, as by an interrupt that is bound there.
+    let defer = || {
+        let sysfs = NetSysfs::open().unwrap();
+        sysfs.write(NEAR, "gro_flush_timeout", "200000").unwrap();
+        sysfs.write(NEAR, "napi_defer_hard_irqs", "2147483647").unwrap();
+    };
+    network.near.run(defer).unwrap();
+    let process = Process(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
+    sched::set_affinity(Pid::from_child(&process.0), &[cpu]).unwrap();
+
+    let mac = |name| {
+        let links = Links::open().unwrap();
+        links.mac(links.index(name).unwrap()).unwrap()
+    };
+    let macs = (network.far.run(|| mac("far")).unwrap(), network.near.run(|| mac(NEAR)).unwrap());
+    let flow = FlowSpec {
+        transport: Transport::Udp,
+        mac: macs,
+        address: (FAR_IP.parse().unwrap(), NEAR_IP.parse().unwrap()),
+        random_address_bits: 0,
+        port: (4096, CLOSED_PORT),
+        random_port_bits: 0,
+        payload_len: 14,
+        rate: Some(PacketsPerSec(100_000.0)),
+    };
+    let load = || Generator::load(Links::open().unwrap().index("far").unwrap()).unwrap();
+    let mut generator = network.far.run(load).unwrap();
+    generator.set_flows(&[flow]).unwrap();
+    // The first from the CPU under test, so that the timer is there.
+    for from in [cpu, elsewhere] {
+        let body = || {
+            generator.start();
+            let before = generator.counts(0).sent;
+            wait_until("some are sent", || generator.counts(0).sent > before);
+            if from == elsewhere {
+                let told = || {
+                    let limit = limit(&network);
+                    let taken = limit["cpus"].as_array().unwrap().iter().any(|each| {
+                        each["cpu"] == cpu.0 && each["taken"].as_f64().is_some_and(|it| it > 0.0)
+                    });
+                    taken && limit["discarded"].as_u64().is_some_and(|packets| packets > 100)
+                };
+                wait_until("the status tells", told);
+            }
+        };
+        generator.run_while(&network.far, Some(from), body).unwrap();
+    }
+    let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    assert!(text.contains("cpu-share"), "{text}");
+    let said = daemon.interrupt();
+    assert!(said.contains(" cpu-share"), "{said}");
+}
