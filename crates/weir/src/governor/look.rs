@@ -13,6 +13,7 @@ use weir_bpf::units::{CpuId, Nanos};
 use weir_policy::{Action, Doing, Governor, Observation, Patience, Settings};
 
 use super::deferral::Deferral;
+use super::peers::Peers;
 use super::{Observed, PRIORITY, name_of, nice_of};
 
 /// How long it sleeps at most, whatever it waits for: news can be lost.
@@ -31,6 +32,7 @@ pub(super) struct Look {
     input: Input,
     thread: Pid,
     deferral: Option<Arc<Deferral>>,
+    peers: Arc<Peers>,
     settings: Mutex<Settings>,
     stop: AtomicBool,
     anew: AtomicBool,
@@ -54,7 +56,7 @@ impl Look {
     pub(super) fn new(
         input: Input,
         thread: Pid,
-        deferral: Option<Arc<Deferral>>,
+        (deferral, peers): (Option<Arc<Deferral>>, Arc<Peers>),
         settings: Settings,
     ) -> Self {
         let counters = input.read();
@@ -63,6 +65,7 @@ impl Look {
             input,
             thread,
             deferral,
+            peers,
             settings: Mutex::new(settings),
             stop: AtomicBool::new(false),
             anew: AtomicBool::new(false),
@@ -86,12 +89,17 @@ impl Look {
         let mut last = (Instant::now(), self.input.read());
         let mut before = None;
         let mut roused = false;
+        let number = self.input.number();
         while !self.stop.load(Ordering::Relaxed) {
-            place.follow(self.input.cpu());
+            let cpu = self.input.cpu();
+            place.follow(cpu);
             let now = (Instant::now(), self.input.read());
             let settings = *lock(&self.settings);
             let action;
-            (governor, action) = governor.decide(&settings, &observation(last, now));
+            let joined = now.1.beside != last.1.beside && self.peers.another_on(cpu, number);
+            let seen = Observation { joined, ..observation(last, now) };
+            (governor, action) = governor.decide(&settings, &seen);
+            self.peers.note(number, governor.tells_apart().then_some(cpu));
             last = now;
             let anew = self.anew.swap(false, Ordering::Relaxed);
             self.act(before.filter(|_| !anew), action);
@@ -107,6 +115,7 @@ impl Look {
             roused = self.rest(action, &settings, now.1);
         }
         self.defer(before, None);
+        self.peers.note(number, None);
     }
 
     fn act(&self, before: Option<Action>, action: Action) {
@@ -248,6 +257,7 @@ fn observation(last: (Instant, InputCounters), now: (Instant, InputCounters)) ->
         strangers: wanted.share_of(elapsed) > STRANGERS_FROM,
         overrun: now.1.overruns != last.1.overruns,
         beside: now.1.beside != last.1.beside && now.1.discarded != last.1.discarded,
+        joined: false,
     }
 }
 

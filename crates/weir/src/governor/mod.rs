@@ -8,6 +8,7 @@
 
 pub mod deferral;
 mod look;
+mod peers;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -30,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::task::Task;
 use deferral::Deferral;
 use look::Look;
+use peers::Peers;
 
 /// How often the listener beats.
 pub const BEAT: Duration = Duration::from_millis(100);
@@ -81,6 +83,7 @@ pub struct Governors {
 /// What the listener has in common with the rest.
 struct Shared {
     looks: Mutex<BTreeMap<u32, Arc<Look>>>,
+    peers: Arc<Peers>,
     stop: AtomicBool,
     /// Where beats go; none before there is a guardian.
     beats: Mutex<Option<ChildStdin>>,
@@ -101,6 +104,7 @@ impl Governors {
         let inputs = Inputs::load(probe)?;
         let shared = Arc::new(Shared {
             looks: Mutex::default(),
+            peers: Arc::default(),
             stop: AtomicBool::new(false),
             beats: Mutex::new(None),
         });
@@ -133,7 +137,8 @@ impl Governors {
         })?;
         let input = self.inputs.watch(pid, Nanos(settings.timeout.0))?;
         let number = input.number();
-        let look = Arc::new(Look::new(input, pid, deferral, settings));
+        let peers = Arc::clone(&self.shared.peers);
+        let look = Arc::new(Look::new(input, pid, (deferral, peers), settings));
         let looking = Arc::clone(&look);
         let thread = std::thread::Builder::new()
             .name("weir-govern".into())
