@@ -70,6 +70,9 @@ pub struct Observation {
     pub overrun: bool,
     /// Whether packets of one channel were admitted beside another's that were discarded.
     pub beside: bool,
+    /// Whether packets of this input were admitted while another input of the same CPU told a flood from
+    /// other channels ([`Governor::tells_apart`]).
+    pub joined: bool,
 }
 
 /// How long the thread is to run at a time.
@@ -92,7 +95,7 @@ pub enum Doing {
     Yielding,
     /// Input, consumers and strangers share the CPU.
     Balancing,
-    /// Input takes up to its share, to tell a flood from other channels.
+    /// Input takes up to its share, to tell a flood from other channels, or beside an input that does.
     Separating,
 }
 
@@ -123,6 +126,8 @@ pub struct Governor {
     apart_for: Nanos,
     /// Since the ring may last have overflowed.
     kept_up_for: Nanos,
+    /// Since another input did that on the same CPU while packets of this one were admitted.
+    joined_for: Nanos,
     /// Since input last ran or wanted to.
     quiet_for: Nanos,
     doing: Doing,
@@ -138,6 +143,7 @@ impl Default for Governor {
             alone_for: REMEMBERED,
             apart_for: REMEMBERED,
             kept_up_for: REMEMBERED,
+            joined_for: REMEMBERED,
             quiet_for: REMEMBERED,
             doing: Doing::Yielding,
             look_in: LOOK_USUALLY,
@@ -186,6 +192,12 @@ impl Governor {
         self.taken
     }
 
+    /// Whether it tells a flood of its own from other channels. Other inputs of the CPU, which would
+    /// starve at a lighter weight, are to join it.
+    pub fn tells_apart(&self) -> bool {
+        self.doing == Doing::Separating && self.apart_for < REMEMBERED
+    }
+
     fn remember(&mut self, settings: &Settings, seen: &Observation) {
         // An exponential average that forgets with the time constant of one period.
         let kept = (-seen.elapsed.share_of(settings.period)).exp();
@@ -200,11 +212,14 @@ impl Governor {
         let flood = seen.overrun || self.wasted > FLOOD_FROM;
         self.apart_for = since(self.apart_for, seen.beside && flood);
         self.kept_up_for = since(self.kept_up_for, seen.overrun);
+        // Who is flooded itself has no claim to a second share.
+        self.joined_for = since(self.joined_for, seen.joined && self.wasted <= FLOOD_FROM);
         self.quiet_for = since(self.quiet_for, seen.ran + seen.held > Nanos::ZERO);
     }
 
     fn what_to_do(&self, settings: &Settings) -> Doing {
-        if settings.prefer == Prefer::Separation && self.apart_for < REMEMBERED {
+        let apart_for = self.apart_for.min(self.joined_for);
+        if settings.prefer == Prefer::Separation && apart_for < REMEMBERED {
             Doing::Separating
         } else if self.alone_for < REMEMBERED {
             Doing::Balancing
@@ -322,6 +337,16 @@ mod tests {
         let settings = Settings { prefer: Prefer::Throughput, ..Default::default() };
         let (_, action) = Governor::default().decide(&settings, &seen);
         assert_eq!(action.doing, Doing::Yielding);
+    }
+
+    #[test]
+    fn beside_an_input_that_separates_a_light_one_does_too() {
+        let seen = Observation { elapsed: MS, joined: true, ..Default::default() };
+        let (governor, light) = after(10, &seen);
+        assert_eq!((light.doing, light.weight), (Doing::Separating, Weight::HEAVIEST));
+        assert!(!governor.tells_apart());
+        let flooded = after(30, &Observation { ran: MS, wasted: MS, ..seen }).1;
+        assert_eq!((flooded.doing, flooded.weight), (Doing::Yielding, Weight::LIGHTEST));
     }
 
     #[test]

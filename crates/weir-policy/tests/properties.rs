@@ -30,8 +30,8 @@ fn part(of: Nanos, part: f64) -> Nanos {
 /// Any observation that a CPU can give.
 fn observation() -> impl Strategy<Value = Observation> {
     let parts = (0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64);
-    (400_000..2_000_000u64, parts, any::<[bool; 3]>()).prop_map(
-        |(elapsed, (ran, wasted, taken, held, stalled), [strangers, overrun, beside])| {
+    (400_000..2_000_000u64, parts, any::<[bool; 4]>()).prop_map(
+        |(elapsed, (ran, wasted, taken, held, stalled), [strangers, overrun, beside, joined])| {
             let elapsed = Nanos(elapsed);
             let ran = part(elapsed, ran);
             let held = if strangers { part(elapsed - ran, held) } else { Nanos::ZERO };
@@ -45,6 +45,7 @@ fn observation() -> impl Strategy<Value = Observation> {
                 strangers,
                 overrun,
                 beside,
+                joined,
             }
         },
     )

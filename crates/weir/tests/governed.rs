@@ -20,11 +20,10 @@ use rustix::net::sockopt;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_bpf::sys::ethtool;
-use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::traffic::{FlowSpec, Generator, Transport};
-use weir_bpf::units::{CpuId, Nice, PacketsPerSec};
+use weir_bpf::traffic::{FlowSpec, Generator};
+use weir_bpf::units::{CpuId, Nice};
 
 /// What `docs` promise for a daemon that is stopped or killed.
 const PROMISED: Duration = Duration::from_secs(1);
@@ -99,27 +98,7 @@ impl Host {
     }
 
     fn flow(&self, port: u16, rate: f64) -> FlowSpec {
-        let mac = |name| {
-            let links = Links::open().unwrap();
-            links.mac(links.index(name).unwrap()).unwrap()
-        };
-        let far = self.network.far.run(|| mac("far")).unwrap();
-        let near = self.network.near.run(|| mac(NEAR)).unwrap();
-        FlowSpec {
-            transport: Transport::Udp,
-            mac: (far, near),
-            address: (FAR_IP.parse().unwrap(), NEAR_IP.parse().unwrap()),
-            random_address_bits: 0,
-            port: (4096, port),
-            random_port_bits: 0,
-            payload_len: 14,
-            rate: Some(PacketsPerSec(rate)),
-        }
-    }
-
-    fn generator(&self) -> Generator {
-        let load = || Generator::load(Links::open().unwrap().index("far").unwrap()).unwrap();
-        self.network.far.run(load).unwrap()
+        self.network.flow(port, Some(rate))
     }
 
     /// Sends these flows, from another CPU if there is one, while `body` runs.
@@ -145,7 +124,7 @@ impl Host {
         let live = self.bind(LIVE_PORT);
         sockopt::set_socket_recv_buffer_size_force(&live, 64 << 20).unwrap();
         let flows = [self.flow(LIVE_PORT, 1_000.0), self.flow(FULL_PORT, 200_000.0)];
-        self.while_sending(&mut self.generator(), &flows, |_| body());
+        self.while_sending(&mut self.network.generator(), &flows, |_| body());
     }
 
     /// `gro_flush_timeout` and `napi_defer_hard_irqs`.
@@ -225,7 +204,7 @@ fn beside_a_compute_bound_process_input_is_not_starved() {
     host.wait_for_rest();
     let neighbour = Process::compute_bound(host.cpu);
     let flows = [host.flow(LIVE_PORT, 5_000.0)];
-    host.while_sending(&mut host.generator(), &flows, |_| {
+    host.while_sending(&mut host.network.generator(), &flows, |_| {
         let balances = || host.nice() != LIGHTEST && host.does("balancing");
         assert!(wait(PATIENCE, balances), "nice {}, {}", host.nice(), host.governed());
         // Who packets are for gets them.
@@ -389,7 +368,7 @@ fn a_reader_that_has_stopped_costs_its_neighbour_nothing() {
     let live = host.bind(LIVE_PORT);
     live.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     sockopt::set_socket_recv_buffer_size_force(&live, 64 << 20).unwrap();
-    let mut generator = host.generator();
+    let mut generator = host.network.generator();
     let flows = [host.flow(LIVE_PORT, 2_000.0), host.flow(FULL_PORT, 50_000.0)];
     let mut rounds = Vec::new();
     // On a machine that others use too, their CPU may be away for longer than the ring lasts (5 ms), so a

@@ -14,6 +14,8 @@ const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_SGRO: u32 = 0x2c;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETHTOOL_SCHANNELS: u32 = 0x3d;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
 /// `struct ifreq` as ethtool uses it: a name and a pointer in a union of 24 bytes.
@@ -39,6 +41,21 @@ struct DriverInfo {
     others: [u8; 160],
 }
 
+/// `struct ethtool_channels`.
+#[derive(Default)]
+#[repr(C)]
+struct Queues {
+    command: u32,
+    rx_max: u32,
+    tx_max: u32,
+    other_max: u32,
+    combined_max: u32,
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
 /// Structures that the kernel may write over, whatever the bytes.
 ///
 /// # Safety
@@ -55,6 +72,10 @@ unsafe impl Argument for Value {}
 #[allow(unsafe_code)]
 // SAFETY: integers and bytes, 196 in all, as `struct ethtool_drvinfo`; used with ETHTOOL_GDRVINFO.
 unsafe impl Argument for DriverInfo {}
+
+#[allow(unsafe_code)]
+// SAFETY: nine u32, as `struct ethtool_channels`; used with the two commands that take one.
+unsafe impl Argument for Queues {}
 
 /// Whether generic receive offload is on, for an interface of the calling thread's network
 /// namespace. On a veth, on means that it receives by NAPI.
@@ -104,6 +125,20 @@ pub fn driver(ifname: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
+/// Gives an interface of the calling thread's network namespace so many receive queues, and as many
+/// transmit queues. Each queue of a veth is polled by a NAPI instance of its own.
+///
+/// # Errors
+///
+/// As [`set_gro`]; [`Error::System`] with `EINVAL` for more than the driver has (veth: as many as there
+/// are possible CPUs).
+pub fn set_queues(ifname: &str, count: u32) -> Result<()> {
+    let mut queues = Queues { command: ETHTOOL_GCHANNELS, ..Queues::default() };
+    call("read the queues of", ifname, &mut queues)?;
+    queues = Queues { command: ETHTOOL_SCHANNELS, rx: count, tx: count, ..queues };
+    call("set the queues of", ifname, &mut queues)
+}
+
 #[allow(unsafe_code)]
 fn call<T: Argument>(operation: &'static str, ifname: &str, argument: &mut T) -> Result<()> {
     check_name(ifname)?;
@@ -127,6 +162,8 @@ fn call<T: Argument>(operation: &'static str, ifname: &str, argument: &mut T) ->
 mod tests {
     use super::*;
     use crate::sys::link::Links;
+    use crate::sys::sched;
+    use crate::sys::sysfs::NetSysfs;
     use crate::sys::test_support::Sandbox;
 
     #[test]
@@ -134,6 +171,7 @@ mod tests {
         assert_eq!(size_of::<Request>(), 40);
         assert_eq!(size_of::<Value>(), 8);
         assert_eq!(size_of::<DriverInfo>(), 196);
+        assert_eq!(size_of::<Queues>(), 36);
     }
 
     #[test]
@@ -145,6 +183,19 @@ mod tests {
                 set_gro("tool", on).unwrap();
                 assert_eq!(gro("tool").unwrap(), on);
             }
+        });
+    }
+
+    #[test]
+    fn a_veth_has_as_many_queues_as_it_is_given() {
+        Sandbox::new().run(|| {
+            Links::open().unwrap().create_veth("tool", "peer", None).unwrap();
+            let queues = || NetSysfs::open().unwrap().list("tool", "queues").unwrap().len();
+            assert_eq!(queues(), 2);
+            let possible = sched::online_cpus().unwrap().len().min(2) as u32;
+            set_queues("tool", possible).unwrap();
+            assert_eq!(queues(), 2 * possible as usize);
+            assert!(set_queues("tool", 1 << 16).is_err());
         });
     }
 

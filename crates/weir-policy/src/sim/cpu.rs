@@ -1,5 +1,6 @@
 //! One CPU of a host: what it does, step by step.
 
+use super::governed::Watch;
 use super::host::{CONSUMER_TURN, Host, POLL_BUDGET};
 use super::outcome::CpuTime;
 use super::scheduler::{RunQueue, TaskId};
@@ -127,6 +128,7 @@ impl Host {
 
     fn end_poll(&mut self, at: usize, ran: Nanos, wasted: Nanos) {
         let stranger_waits = self.stranger_waits(at);
+        let apart = self.others_tell_apart(at);
         let queue = &mut self.queues[at];
         for (flow, admitted) in queue.flows.iter().zip(&mut queue.admitting) {
             let consumer = &mut self.consumers[flow.to];
@@ -140,7 +142,8 @@ impl Host {
         }
         if let Some(watch) = &mut queue.watch {
             watch.ran(ran, wasted, stranger_waits);
-            if watch.beside() {
+            let joined = apart && watch.join();
+            if watch.beside() || joined {
                 watch.news(self.now);
             }
         }
@@ -151,6 +154,13 @@ impl Host {
                 self.wake_cpu(on);
             }
         }
+    }
+
+    /// Whether another queue of the same CPU tells a flood from other channels.
+    fn others_tell_apart(&self, at: usize) -> bool {
+        let queues = &self.cpus[self.queues[at].cpu].queues;
+        let mut others = queues.iter().filter(|other| **other != at);
+        others.any(|&other| self.queues[other].watch.as_ref().is_some_and(Watch::tells_apart))
     }
 
     fn stranger_waits(&self, at: usize) -> bool {

@@ -123,6 +123,17 @@ impl Watch {
         self.seen.beside
     }
 
+    /// Another input of the CPU tells a flood apart; `true` if that is news to this one.
+    pub(super) fn join(&mut self) -> bool {
+        self.seen.joined |= self.admitted.contains(&true);
+        self.seen.joined
+    }
+
+    /// Whether it tells a flood apart itself.
+    pub(super) fn tells_apart(&self) -> bool {
+        self.governor.tells_apart()
+    }
+
     /// Looks, and says what the thread's weight and slice are to be.
     pub(super) fn look(&mut self, now: Nanos, usual_slice: Nanos) -> (Weight, Nanos) {
         self.seen.elapsed = now - self.last;

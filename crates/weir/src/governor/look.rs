@@ -13,6 +13,7 @@ use weir_bpf::units::{CpuId, Nanos};
 use weir_policy::{Action, Doing, Governor, Observation, Patience, Settings};
 
 use super::deferral::Deferral;
+use super::peers::Peers;
 use super::switch_cost::SwitchCost;
 use super::{Observed, PRIORITY, name_of, nice_of};
 
@@ -30,9 +31,9 @@ const PROMPT: Nanos = Nanos(100_000);
 /// What looks after one NAPI thread.
 pub(super) struct Look {
     input: Input,
-    switch_cost: SwitchCost,
     thread: Pid,
     deferral: Option<Arc<Deferral>>,
+    common: Common,
     settings: Mutex<Settings>,
     stop: AtomicBool,
     anew: AtomicBool,
@@ -47,6 +48,13 @@ pub(super) struct Look {
     told: Mutex<Told>,
 }
 
+/// What all have in common.
+#[derive(Clone)]
+pub(super) struct Common {
+    pub(super) switch_cost: SwitchCost,
+    pub(super) peers: Arc<Peers>,
+}
+
 struct Told {
     at: Instant,
     counters: InputCounters,
@@ -58,9 +66,9 @@ struct Told {
 impl Look {
     pub(super) fn new(
         input: Input,
-        switch_cost: SwitchCost,
         thread: Pid,
         deferral: Option<Arc<Deferral>>,
+        common: Common,
         settings: Settings,
     ) -> Self {
         let counters = input.read();
@@ -68,9 +76,9 @@ impl Look {
             Told { at: Instant::now(), counters, own_cpu_ns: 0, switches_ns: 0, action: None };
         Self {
             input,
-            switch_cost,
             thread,
             deferral,
+            common,
             settings: Mutex::new(settings),
             stop: AtomicBool::new(false),
             anew: AtomicBool::new(false),
@@ -95,14 +103,19 @@ impl Look {
         let mut last = (Instant::now(), self.input.read());
         let mut before = None;
         let mut roused = false;
+        let number = self.input.number();
         while !self.stop.load(Ordering::Relaxed) {
-            place.follow(self.input.cpu());
+            let cpu = self.input.cpu();
+            place.follow(cpu);
             let now = (Instant::now(), self.input.read());
             let settings = *lock(&self.settings);
-            let switches = interruptions(self.switch_cost, before, &last.1, &now.1);
+            let switches = interruptions(self.common.switch_cost, before, &last.1, &now.1);
             self.switches_ns.fetch_add(switches.0, Ordering::Relaxed);
             let action;
-            (governor, action) = governor.decide(&settings, &observation(last, now, switches));
+            let joined = now.1.beside != last.1.beside && self.common.peers.another_on(cpu, number);
+            let seen = Observation { joined, ..observation(last, now, switches) };
+            (governor, action) = governor.decide(&settings, &seen);
+            self.common.peers.note(number, governor.tells_apart().then_some(cpu));
             last = now;
             let anew = self.anew.swap(false, Ordering::Relaxed);
             self.act(before.filter(|_| !anew), action);
@@ -115,6 +128,7 @@ impl Look {
             roused = self.rest(action, &settings, now.1);
         }
         self.defer(None, None);
+        self.common.peers.note(number, None);
     }
 
     fn act(&self, before: Option<Action>, action: Action) {
@@ -276,6 +290,7 @@ fn observation(
         strangers: wanted.share_of(elapsed) > STRANGERS_FROM,
         overrun: now.1.overruns != last.1.overruns,
         beside: now.1.beside != last.1.beside && now.1.discarded != last.1.discarded,
+        joined: false,
     }
 }
 

@@ -8,6 +8,7 @@
 
 pub mod deferral;
 mod look;
+mod peers;
 mod switch_cost;
 
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ use weir_policy::{Doing, Settings, Weight};
 use crate::error::{Error, Result};
 use crate::task::Task;
 use deferral::Deferral;
-use look::Look;
+use look::{Common, Look};
 use switch_cost::SwitchCost;
 
 /// How often the listener beats.
@@ -76,7 +77,7 @@ pub struct Observed {
 /// [`Governed`] is dropped.
 pub struct Governors {
     inputs: Inputs,
-    switch_cost: SwitchCost,
+    common: Common,
     shared: Arc<Shared>,
     listener: Option<JoinHandle<()>>,
 }
@@ -114,7 +115,7 @@ impl Governors {
             .map_err(|source| Error::system("start the governor's thread", source))?;
         Ok(Rc::new(Self {
             inputs,
-            switch_cost: SwitchCost::measure(),
+            common: Common { switch_cost: SwitchCost::measure(), peers: Arc::default() },
             shared,
             listener: Some(listener),
         }))
@@ -141,7 +142,7 @@ impl Governors {
         })?;
         let input = self.inputs.watch(pid, Nanos(settings.timeout.0))?;
         let number = input.number();
-        let look = Arc::new(Look::new(input, self.switch_cost, pid, deferral, settings));
+        let look = Arc::new(Look::new(input, pid, deferral, self.common.clone(), settings));
         let looking = Arc::clone(&look);
         let thread = std::thread::Builder::new()
             .name("weir-govern".into())

@@ -21,7 +21,8 @@ use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::units::IfIndex;
+use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::units::{IfIndex, PacketsPerSec};
 
 /// The binary under test.
 pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
@@ -210,6 +211,34 @@ impl Network {
 
     pub fn far_socket(&self, address: &str) -> UdpSocket {
         socket(&self.far, address)
+    }
+}
+
+/// Generated load, all of it by the first pair.
+impl Network {
+    pub fn generator(&self) -> Generator {
+        let load = || Generator::load(Links::open().unwrap().index("far").unwrap()).unwrap();
+        self.far.run(load).unwrap()
+    }
+
+    /// UDP packets to a port of [`NEAR_IP`]; without a rate, as many as can be made.
+    pub fn flow(&self, port: u16, rate: Option<f64>) -> FlowSpec {
+        let mac = |name| {
+            let links = Links::open().unwrap();
+            links.mac(links.index(name).unwrap()).unwrap()
+        };
+        let far = self.far.run(|| mac("far")).unwrap();
+        let near = self.near.run(|| mac(NEAR)).unwrap();
+        FlowSpec {
+            transport: Transport::Udp,
+            mac: (far, near),
+            address: (FAR_IP.parse().unwrap(), NEAR_IP.parse().unwrap()),
+            random_address_bits: 0,
+            port: (4096, port),
+            random_port_bits: 0,
+            payload_len: 14,
+            rate: rate.map(PacketsPerSec),
+        }
     }
 }
 
