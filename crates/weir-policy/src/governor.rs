@@ -192,6 +192,11 @@ impl Governor {
         self.taken
     }
 
+    /// What of input's share it uses: for [`Settings::beside`].
+    pub fn used(&self) -> f64 {
+        self.taken.max(self.wasted)
+    }
+
     /// Whether it tells a flood of its own from other channels. Other inputs of the CPU, which would
     /// starve at a lighter weight, are to join it.
     pub fn tells_apart(&self) -> bool {
@@ -230,7 +235,7 @@ impl Governor {
 
     /// How far input is over its share; below zero: how much of it is left.
     fn over_share(&self, settings: &Settings) -> f64 {
-        self.taken.max(self.wasted) - settings.user_share.rest()
+        self.used() - settings.user_share.rest()
     }
 
     /// Lighter by what is wasted, heavier by what is stalled; over the share, lighter.

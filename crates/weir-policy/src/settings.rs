@@ -39,6 +39,24 @@ impl Settings {
     pub const PERIOD_RANGE: (Nanos, Nanos) = (Nanos::from_millis(1), Nanos::from_millis(1000));
     /// What `user_share` may be, in percent. Input that got nothing would never see that it is wanted.
     pub const USER_SHARE_PERCENT_RANGE: (f64, f64) = (1.0, 99.0);
+
+    /// The settings of one of several NAPI threads of a CPU, which have input's share of it together:
+    /// max-min fair, so that what the others do not use is this one's. `others`: what each of them uses, as
+    /// shares of the CPU.
+    #[must_use]
+    pub fn beside(self, mut others: Vec<f64>) -> Self {
+        others.sort_by(f64::total_cmp);
+        let (mut left, mut threads) = (self.user_share.rest(), others.len() + 1);
+        for used in others {
+            if used * threads as f64 >= left {
+                break;
+            }
+            left -= used;
+            threads -= 1;
+        }
+        let own = left / threads as f64;
+        Self { user_share: Share::new(1.0 - own).unwrap_or(self.user_share), ..self }
+    }
 }
 
 impl Default for Settings {
@@ -49,5 +67,23 @@ impl Default for Settings {
             timeout: Nanos::from_millis(1),
             period: Nanos::from_millis(10),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_a_cpu_have_one_share_together() {
+        let own = |others: &[f64]| Settings::default().beside(others.to_vec()).user_share.rest();
+        let is = |others: &[f64], wanted: f64| assert!((own(others) - wanted).abs() < 1e-9);
+        is(&[], 0.5);
+        is(&[0.0], 0.5);
+        is(&[0.1], 0.4);
+        // More than a fair part is not theirs, however much they use.
+        is(&[0.4], 0.25);
+        is(&[0.9, 0.1], 0.2);
+        is(&[1.0, 1.0, 1.0], 0.125);
     }
 }

@@ -69,3 +69,24 @@ proptest! {
         prop_assert_eq!(counts.ring_dropped, 0, "{:?}", counts);
     }
 }
+
+/// The same flood and light flow by each of so many interfaces of one CPU, and a compute-bound process.
+fn flooded_interfaces(number: usize) -> f64 {
+    let flood = PacketsPerSec::mega(5.0 / number as f64);
+    let host = vm::flooded(Mode::Weir(Settings::default()), flood);
+    let mut host = vm::with_neighbour(vm::with_bystander(host, PacketsPerSec::kilo(5.0)));
+    let another = host.queues[0].clone();
+    host.queues.resize(number, another);
+    let (_, outcome) = Host::measure(host, Nanos::from_millis(100), Nanos::from_millis(500));
+    outcome.share(|cpu| cpu.input).get()
+}
+
+/// Input's share is one CPU's, however many threads poll there.
+#[test]
+fn several_flooded_interfaces_have_one_share_together() {
+    let one = flooded_interfaces(1);
+    for number in [2, 4] {
+        let together = flooded_interfaces(number);
+        assert!(together < one + 0.1, "{number} take {together:.2} of the CPU, one {one:.2}");
+    }
+}

@@ -128,7 +128,7 @@ impl Host {
 
     fn end_poll(&mut self, at: usize, ran: Nanos, wasted: Nanos) {
         let stranger_waits = self.stranger_waits(at);
-        let apart = self.others_tell_apart(at);
+        let apart = self.others_of(at).any(Watch::tells_apart);
         let queue = &mut self.queues[at];
         for (flow, admitted) in queue.flows.iter().zip(&mut queue.admitting) {
             let consumer = &mut self.consumers[flow.to];
@@ -156,11 +156,11 @@ impl Host {
         }
     }
 
-    /// Whether another queue of the same CPU tells a flood from other channels.
-    fn others_tell_apart(&self, at: usize) -> bool {
+    /// The governed threads of the other queues of a queue's CPU.
+    fn others_of(&self, at: usize) -> impl Iterator<Item = &Watch> {
         let queues = &self.cpus[self.queues[at].cpu].queues;
-        let mut others = queues.iter().filter(|other| **other != at);
-        others.any(|&other| self.queues[other].watch.as_ref().is_some_and(Watch::tells_apart))
+        let others = queues.iter().filter(move |other| **other != at);
+        others.filter_map(|&other| self.queues[other].watch.as_ref())
     }
 
     fn stranger_waits(&self, at: usize) -> bool {
@@ -223,10 +223,12 @@ impl Host {
     fn look(&mut self, cpu: usize) -> Nanos {
         let mut cost = Nanos::ZERO;
         for at in 0..self.cpus[cpu].queues.len() {
-            let queue = &mut self.queues[self.cpus[cpu].queues[at]];
+            let own = self.cpus[cpu].queues[at];
+            let others = self.others_of(own).map(Watch::used).collect();
+            let queue = &mut self.queues[own];
             let (Some(watch), Some(task)) = (&mut queue.watch, queue.task) else { continue };
             if watch.next().is_some_and(|due| due <= self.now) {
-                let (weight, slice) = watch.look(self.now, self.spec.slice);
+                let (weight, slice) = watch.look(self.now, self.spec.slice, others);
                 self.cpus[cpu].run.reweight(task, weight, slice);
                 cost += self.spec.costs.look;
             }

@@ -134,10 +134,22 @@ impl Watch {
         self.governor.tells_apart()
     }
 
-    /// Looks, and says what the thread's weight and slice are to be.
-    pub(super) fn look(&mut self, now: Nanos, usual_slice: Nanos) -> (Weight, Nanos) {
+    /// What of input's share it uses.
+    pub(super) fn used(&self) -> f64 {
+        self.governor.used()
+    }
+
+    /// Looks, and says what the thread's weight and slice are to be. `others`: what the CPU's other
+    /// threads use.
+    pub(super) fn look(
+        &mut self,
+        now: Nanos,
+        usual_slice: Nanos,
+        others: Vec<f64>,
+    ) -> (Weight, Nanos) {
         self.seen.elapsed = now - self.last;
-        let (governor, action) = self.governor.decide(&self.settings, &self.seen);
+        let settings = self.settings.beside(others);
+        let (governor, action) = self.governor.decide(&settings, &self.seen);
         self.looks.push(Look { at: now, seen: self.seen, action });
         self.governor = governor;
         self.last = now;

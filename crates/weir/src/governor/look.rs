@@ -112,10 +112,12 @@ impl Look {
             let switches = interruptions(self.common.switch_cost, before, &last.1, &now.1);
             self.switches_ns.fetch_add(switches.0, Ordering::Relaxed);
             let action;
-            let joined = now.1.beside != last.1.beside && self.common.peers.another_on(cpu, number);
+            let joined =
+                now.1.beside != last.1.beside && self.common.peers.another_tells_apart(cpu, number);
             let seen = Observation { joined, ..observation(last, now, switches) };
-            (governor, action) = governor.decide(&settings, &seen);
-            self.common.peers.note(number, governor.tells_apart().then_some(cpu));
+            (governor, action) = governor
+                .decide(&settings.beside(self.common.peers.used_by_others(cpu, number)), &seen);
+            self.common.peers.note(number, cpu, &governor);
             last = now;
             let anew = self.anew.swap(false, Ordering::Relaxed);
             self.act(before.filter(|_| !anew), action);
@@ -128,7 +130,7 @@ impl Look {
             roused = self.rest(action, &settings, now.1);
         }
         self.defer(None, None);
-        self.common.peers.note(number, None);
+        self.common.peers.forget(number);
     }
 
     fn act(&self, before: Option<Action>, action: Action) {

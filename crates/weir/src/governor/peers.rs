@@ -4,42 +4,78 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_bpf::units::CpuId;
+use weir_policy::Governor;
 
-/// Which governed threads tell a flood from other channels, by the thread's number, and on which CPU.
+/// What one governed thread does, by its last look.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    cpu: CpuId,
+    /// Of input's share of the CPU.
+    used: f64,
+    tells_apart: bool,
+}
+
+/// What each governed thread does, by its number.
 #[derive(Default)]
-pub(super) struct Peers(Mutex<BTreeMap<u32, CpuId>>);
+pub(super) struct Peers(Mutex<BTreeMap<u32, Peer>>);
 
 impl Peers {
-    /// A thread tells a flood apart on this CPU, or, with `None`, does not.
-    pub(super) fn note(&self, number: u32, apart_on: Option<CpuId>) {
-        match apart_on {
-            Some(cpu) => self.lock().insert(number, cpu),
-            None => self.lock().remove(&number),
-        };
+    /// What a thread does on this CPU.
+    pub(super) fn note(&self, number: u32, cpu: CpuId, governor: &Governor) {
+        let peer = Peer { cpu, used: governor.used(), tells_apart: governor.tells_apart() };
+        self.lock().insert(number, peer);
     }
 
-    /// Whether another thread than this one tells a flood apart on this CPU.
-    pub(super) fn another_on(&self, cpu: CpuId, number: u32) -> bool {
-        self.lock().iter().any(|(other, on)| *other != number && *on == cpu)
+    /// A thread is governed no more.
+    pub(super) fn forget(&self, number: u32) {
+        self.lock().remove(&number);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, CpuId>> {
+    /// Whether another thread than this one tells a flood from other channels on this CPU.
+    pub(super) fn another_tells_apart(&self, cpu: CpuId, number: u32) -> bool {
+        others(&self.lock(), cpu, number).any(|peer| peer.tells_apart)
+    }
+
+    /// What each of the other threads uses of input's share of this CPU.
+    pub(super) fn used_by_others(&self, cpu: CpuId, number: u32) -> Vec<f64> {
+        others(&self.lock(), cpu, number).map(|peer| peer.used).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Peer>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+fn others(peers: &BTreeMap<u32, Peer>, cpu: CpuId, number: u32) -> impl Iterator<Item = &Peer> {
+    let others = peers.iter().filter(move |(other, peer)| **other != number && peer.cpu == cpu);
+    others.map(|(_, peer)| peer)
+}
+
 #[cfg(test)]
 mod tests {
+    use weir_policy::{Nanos, Observation, Settings};
+
     use super::*;
 
     #[test]
     fn only_others_of_the_same_cpu_count() {
+        let ms = Nanos::from_millis(1);
+        let flooded =
+            Observation { elapsed: ms, ran: ms, wasted: ms, beside: true, ..Default::default() };
+        let settings = Settings::default();
+        let (governor, _) = (0..9)
+            .fold(Governor::default().decide(&settings, &flooded), |(governor, _), _| {
+                governor.decide(&settings, &flooded)
+            });
         let peers = Peers::default();
-        peers.note(1, Some(CpuId(0)));
-        assert!(peers.another_on(CpuId(0), 2));
-        assert!(!peers.another_on(CpuId(0), 1));
-        assert!(!peers.another_on(CpuId(1), 2));
-        peers.note(1, None);
-        assert!(!peers.another_on(CpuId(0), 2));
+        peers.note(1, CpuId(0), &governor);
+        assert!(peers.another_tells_apart(CpuId(0), 2));
+        assert!(!peers.another_tells_apart(CpuId(0), 1));
+        assert!(!peers.another_tells_apart(CpuId(1), 2));
+        assert_eq!(peers.used_by_others(CpuId(0), 2), [governor.used()]);
+        assert!(governor.used() > 0.5);
+        assert_eq!(peers.used_by_others(CpuId(0), 1), [0.0; 0]);
+        peers.forget(1);
+        assert!(!peers.another_tells_apart(CpuId(0), 2));
     }
 }
