@@ -95,10 +95,12 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         "  pid {} (guardian {}), since {}, network namespace {}",
         status.pid, status.guardian_pid, status.since, status.netns
     )?;
-    let diverted = if status.diversions.iter().any(|each| each.passes_all) {
-        ", everything passes: see the diversions"
-    } else {
-        ""
+    let diverted = match status.diversions.iter().any(|each| each.passes_all) {
+        true if status.softirq_limit.is_some() => {
+            ", everything within the softirq limit passes: see the diversions"
+        }
+        true => ", everything passes: see the diversions",
+        false => "",
     };
     writeln!(
         out,
