@@ -145,10 +145,10 @@ struct weir_memory {
 	enum weir_family family;
 	enum weir_target target; /* none: unused */
 	__be16 port_be;
-	__u16 pad;
-	__u32 left;   /* packets that this is still believed for */
-	__u64 poll;   /* the NAPI poll in which it was found out */
-	__u32 reason; /* enum weir_reason */
+	__u16 account; /* where its packets are charged, on this CPU */
+	__u32 left;    /* packets that this is still believed for */
+	__u64 poll;    /* the NAPI poll in which it was found out */
+	__u32 reason;  /* enum weir_reason */
 	/* A full queue refuses packets at least this long (UDP header). */
 	__u32 udp_len;
 	/* What was seen of this channel here, by enum weir_verdict. */
@@ -249,6 +249,43 @@ struct weir_queue_slot {
 	__u32 pad;
 };
 
+/*
+ * How many channels each CPU charges one by one (a power of two). The first
+ * places are the kinds' own, for all that have none.
+ */
+#define WEIR_ACCOUNTS 64
+
+/* How many channels one poll's time is shared out among; others go without. */
+#define WEIR_TOUCHES 8
+
+/* The whole of a CPU, as a limit. */
+#define WEIR_LIMIT_ONE 1024
+
+/*
+ * What the packets of one channel that were admitted on one CPU have cost
+ * there, and may. All times in nanoseconds. Two cache lines.
+ */
+struct weir_account {
+	struct weir_channel_key key;
+	__u64 poll;	 /* the last in which one was admitted */
+	__u32 in_poll;	 /* how many in it */
+	__u32 shed;	 /* how often it was found over its limit; grows */
+	__u64 used_ns;	 /* CLOCK_MONOTONIC, of that poll */
+	__s64 tokens_ns; /* what may be used at once; below 0: owed */
+	/* Ever; of kinds' own places those of channels that had a place, too.
+	 */
+	__u64 charged_ns;
+	__u64 packets;
+	/* Of late: their cost is one by the other. */
+	__u64 cost_ns;
+	__u64 cost_packets;
+	__u64 filled_ns; /* when tokens were last added, CLOCK_MONOTONIC */
+	/* Set by user space: a limit, and until when it holds. */
+	__u64 limited_until_ns;
+	__u32 limit; /* of WEIR_LIMIT_ONE */
+	__u32 pad[5];
+};
+
 /* Per CPU: the NAPI poll that is running. */
 struct weir_poll {
 	__u64 number;  /* polls that have ended */
@@ -264,6 +301,15 @@ struct weir_poll {
 	__u64 discarded_seen;
 	__u64 beside_seen;
 	__u64 full_ns; /* CLOCK_MONOTONIC */
+	/* The accounts of which packets were admitted, in this poll. */
+	__u64 touched; /* 1 + the poll's number */
+	__u32 touches;
+	__u32 pad;
+	__u32 touch[WEIR_TOUCHES];
+	/* Time that was shared out, and time that no admitted packet is to
+	 * answer for. */
+	__u64 charged_ns;
+	__u64 uncharged_ns;
 };
 
 /* The whole of a CPU's time. */
@@ -332,7 +378,7 @@ enum weir_running {
 
 /*
  * What one CPU's time went to: written on that CPU alone but for the counts.
- * One cache line.
+ * Two cache lines.
  */
 struct weir_cpu {
 	__u64 since_ns; /* when what runs now began to, CLOCK_MONOTONIC */
@@ -344,7 +390,11 @@ struct weir_cpu {
 	__s32 waiting;	 /* of them, those that wait for the CPU */
 	__s32 consumers; /* runnable here, or running */
 	__u32 wanted;	 /* a stranger waited when input began to run */
-	__u64 pad;
+	__u32 crowded;	 /* more than one is runnable */
+	__u32 pad;
+	__u64 crowded_ns;
+	__u64 idle_ns;
+	__u64 pad_line[7];
 };
 
 /*

@@ -28,7 +28,8 @@ struct {
 static __always_inline bool has_channel(__u8 kind)
 {
 	return kind == WEIR_KIND_UDP || kind == WEIR_KIND_MULTICAST ||
-	       kind == WEIR_KIND_TCP || kind == WEIR_KIND_FORWARD;
+	       kind == WEIR_KIND_TCP || kind == WEIR_KIND_TCP_REQUEST ||
+	       kind == WEIR_KIND_FORWARD;
 }
 
 static __always_inline struct weir_channel *

@@ -120,6 +120,7 @@ static __always_inline void memory_assign(struct weir_memory *memory,
 	memory->egress_ifindex = 0;
 	memory->connected = 0;
 	memory->sock = 0;
+	memory->account = 0;
 }
 
 /*

@@ -8,6 +8,7 @@
 #ifndef WEIR_RECALL_H
 #define WEIR_RECALL_H
 
+#include "account.h"
 #include "address.h"
 #include "memory.h"
 #include "packet.h"
@@ -82,6 +83,7 @@ static __always_inline void count_channel(struct weir_memory *memory,
 		counter_add(&memory->seen[WEIR_VERDICT_DISCARD], seen);
 	} else {
 		note_company(memory, poll, seen.packets);
+		account_add(memory->account, seen.packets);
 		counter_add(&memory->seen[WEIR_VERDICT_PASS], seen);
 	}
 }

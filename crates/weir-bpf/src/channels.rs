@@ -26,7 +26,8 @@ pub const CHANNELS_MAX: usize = 4096;
 pub struct Channel {
     /// What it is.
     pub kind: Kind,
-    /// Local address and port; of a [`Kind::Udp`], [`Kind::Multicast`] or [`Kind::Tcp`] channel only.
+    /// Local address and port; none of kinds that have none ([`is_addressed`]), nor of a
+    /// [`Kind::Forward`] channel.
     pub local: Option<(IpAddr, u16)>,
     /// Where packets leave the host; of a [`Kind::Forward`] channel only.
     pub egress: Option<IfIndex>,
@@ -42,7 +43,7 @@ impl Channel {
 /// Whether channels of this kind have an address of their own, and so are counted one by one.
 /// `has_channel()` in `bpf/channel.h`.
 pub fn is_addressed(kind: Kind) -> bool {
-    matches!(kind, Kind::Udp | Kind::Multicast | Kind::Tcp | Kind::Forward)
+    matches!(kind, Kind::Udp | Kind::Multicast | Kind::Tcp | Kind::TcpRequest | Kind::Forward)
 }
 
 /// What was seen of a channel.
@@ -233,7 +234,13 @@ fn channel_of_memory(memory: &types::weir_memory) -> Option<Channel> {
     Some(channel(kind, memory.family.0, &memory.address, port, memory.egress_ifindex))
 }
 
-fn channel(kind: Kind, family: u32, address: &[u32; 4], port: u16, egress: u32) -> Channel {
+pub(crate) fn channel(
+    kind: Kind,
+    family: u32,
+    address: &[u32; 4],
+    port: u16,
+    egress: u32,
+) -> Channel {
     if kind == Kind::Forward {
         return Channel { kind, local: None, egress: Some(IfIndex(egress)) };
     }
