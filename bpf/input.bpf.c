@@ -305,10 +305,11 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 	took = now - input->polled_ns;
 	input->polled_ns = now;
 	input->full_polls = work < budget ? 0 : input->full_polls + 1;
-	if (input->full_polls >= WEIR_OVERRUN_POLLS) {
+	if (input->full_polls >= WEIR_OVERRUN_POLLS)
 		input->overruns++;
+	/* Shares are wanted where there is more than one flooded queue. */
+	if (input->full_polls >= WEIR_OVERRUN_POLLS && is_divisible(poll))
 		tell(input, cpu->input);
-	}
 	share_out(poll, took, waste(input, took, discarded, work));
 	if (discarded) {
 		poll->full_ns = now;

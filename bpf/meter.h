@@ -10,6 +10,7 @@
 #define WEIR_METER_H
 
 #include "account_map.h"
+#include <stdbool.h>
 
 /* A packet's cost is the average over so many, and less. */
 #define COST_PACKETS 4096
@@ -27,6 +28,23 @@ static __always_inline void account_charge(struct weir_account *account,
 	}
 	account->tokens_ns -= ns;
 	account->in_poll = 0;
+}
+
+/* Packets that nobody's queue bounds. */
+static __always_inline bool is_unawaited(__u32 kind)
+{
+	return kind == WEIR_KIND_TCP_REQUEST || kind == WEIR_KIND_CLOSED ||
+	       kind == WEIR_KIND_ICMP || kind == WEIR_KIND_FRAGMENT ||
+	       kind == WEIR_KIND_MALFORMED;
+}
+
+/* Is this poll's time anybody's but one queue's? */
+static __always_inline bool is_divisible(const struct weir_poll *poll)
+{
+	struct weir_account *account = account_at(poll->touch[0]);
+
+	return poll->touches > 1 ||
+	       (poll->touches && account && is_unawaited(account->key.kind));
 }
 
 /* On the CPU of the poll that has just ended. */

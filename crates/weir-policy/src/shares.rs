@@ -161,6 +161,11 @@ impl Shares {
         if held { f64::INFINITY } else { known.map_or(0.0, |known| known.used) }
     }
 
+    /// A limit for those that want more.
+    fn past(&self, claim: &Claim, limit: f64) -> (u32, Option<f64>) {
+        (claim.channel, (self.demand(claim) > limit).then_some(limit))
+    }
+
     fn divide(&mut self, settings: &Settings, claims: &[Claim]) {
         let of = |bound| claims.iter().filter(move |claim| claim.bound == bound);
         let queued: f64 = of(Bound::Queue).map(|claim| claim.weight).sum();
@@ -169,9 +174,10 @@ impl Shares {
         let shared = || of(Bound::Queue).chain(of(Bound::Nothing));
         wants.extend(shared().map(|claim| (claim.weight, self.demand(claim))));
         let level = level(1.0, wants);
+        // Who takes less has no limit.
         let mut limits: Vec<(u32, Option<f64>)> =
-            of(Bound::Nothing).map(|claim| (claim.channel, Some(level * claim.weight))).collect();
-        limits.extend(of(Bound::Control).map(|claim| (claim.channel, Some(CONTROL_SHARE))));
+            of(Bound::Nothing).map(|claim| self.past(claim, level * claim.weight)).collect();
+        limits.extend(of(Bound::Control).map(|claim| self.past(claim, CONTROL_SHARE)));
         limits.extend(self.among_queues(settings, claims));
         for (channel, limit) in limits {
             if let Some(known) = self.known.get_mut(&channel) {
@@ -200,11 +206,7 @@ impl Shares {
         };
         let wants = queues.iter().map(|claim| (claim.weight, self.demand(claim))).collect();
         let level = level(together, wants);
-        let limit = |claim: &Claim| {
-            let own = level * claim.weight;
-            (claim.channel, (self.demand(claim) > own).then_some(own))
-        };
-        queues.iter().map(limit).collect()
+        queues.iter().map(|claim| self.past(claim, level * claim.weight)).collect()
     }
 
     /// Unused time is anybody's.

@@ -28,11 +28,17 @@ fn hand() {
     let cpus = sched::online_cpus().unwrap();
     let host = Host { network, cpu: *cpus.last().unwrap(), elsewhere: cpus[0] };
     let cpu = host.cpu.to_string();
-    let daemon = (std::env::var("NOWEIR").is_err()).then(|| Daemon::start(&host.network, &["--cpus", &cpu]));
+    let daemon =
+        (std::env::var("NOWEIR").is_err()).then(|| Daemon::start(&host.network, &["--cpus", &cpu]));
     if daemon.is_none() {
         host.network.near.run(|| std::fs::write("/proc/self/comm", "x")).unwrap().unwrap();
     }
-    let route = || std::process::Command::new("ip").args(["route", "add", "198.18.128.0/17", "via", FAR_IP]).status().unwrap();
+    let route = || {
+        std::process::Command::new("ip")
+            .args(["route", "add", "198.18.128.0/17", "via", FAR_IP])
+            .status()
+            .unwrap()
+    };
     assert!(host.network.near.run(route).unwrap().success());
     let listener = host.network.near.run(|| TcpListener::bind((NEAR_IP, 7000)).unwrap()).unwrap();
     let service = host.network.near_socket(&format!("{NEAR_IP}:{SERVICE_PORT}"));
@@ -81,7 +87,9 @@ fn hand() {
         over.store(true, Ordering::Relaxed);
     });
     drop(listener);
-    for reason in ["tcp-syn", "tcp-request", "tcp-request-share", "udp-room", "udp-full", "udp-share"] {
+    for reason in
+        ["tcp-syn", "tcp-request", "tcp-request-share", "udp-room", "udp-full", "udp-share"]
+    {
         println!("{reason} {}", host.network.count(reason));
     }
     daemon.map(Daemon::interrupt);
