@@ -398,8 +398,7 @@ struct weir_cpu {
 };
 
 /*
- * One governed NAPI thread. All times in nanoseconds; counters only grow. Two
- * cache lines.
+ * One governed NAPI thread. All times in nanoseconds; counters only grow.
  */
 struct weir_input {
 	__u64 ran_ns;
@@ -419,6 +418,7 @@ struct weir_input {
 	/* What polls that discarded everything took of late, and discarded. */
 	__u64 vain_ns;
 	__u64 vain_packets;
+	__u64 carried_ns; /* from its last poll's end until it last stopped */
 	__u64 timeout_ns; /* set by user space */
 	__u32 cpu;
 	__u32 waiting;

@@ -73,9 +73,9 @@ static __always_inline __u32 account_find(const struct weir_channel_key *key,
 
 	hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdULL;
 	for (i = 0; i < ACCOUNT_PROBES; i++) {
-		place = ((hash >> 32) + i) & (WEIR_ACCOUNTS - 1);
-		if (place < WEIR_KIND_COUNT)
-			continue;
+		place = WEIR_KIND_COUNT +
+			((__u32)(hash >> 32) + i) %
+				(WEIR_ACCOUNTS - WEIR_KIND_COUNT);
 		account = account_at(place);
 		if (!account)
 			break;

@@ -79,8 +79,11 @@ static __always_inline void leave_cpu(const struct task_struct *prev,
 
 	if (cpu->running == WEIR_RUNNING_INPUT) {
 		input = input_at(cpu->input);
+		if (!input)
+			return;
+		input->carried_ns += now - input->polled_ns;
 		/* One that has been let go waits for nobody. */
-		if (input && !sleeps && number_of(prev))
+		if (!sleeps && number_of(prev))
 			begin_waiting(input, cpu_number, cpu, now);
 	} else if (cpu->running == WEIR_RUNNING_CONSUMER && sleeps) {
 		consumer = consumer_of(prev);
@@ -310,7 +313,9 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 	/* Shares are wanted where there is more than one flooded queue. */
 	if (input->full_polls >= WEIR_OVERRUN_POLLS && is_divisible(poll))
 		tell(input, cpu->input);
-	share_out(poll, took, waste(input, took, discarded, work));
+	share_out(poll, took + input->carried_ns,
+		  waste(input, took, discarded, work));
+	input->carried_ns = 0;
 	if (discarded) {
 		poll->full_ns = now;
 	} else if (poll->full_id && now - poll->full_ns > FULL_NS) {
