@@ -5,6 +5,7 @@
 //! - [`features`]: what this kernel lacks;
 //! - [`counters`]: what the gate has seen, by reason; [`channels`]: by channel, which [`prune`] keeps few;
 //! - [`input`], [`softirq`]: what network input costs its CPU, polled by a thread or in softirqs;
+//! - [`holders`]: which processes have which sockets open;
 //! - [`explain`]: what the gate makes of one packet; [`parser`]: its parser alone, for tests;
 //! - [`traffic`]: the lab's load generator;
 //! - [`bare`], [`poll_cost`], [`lookup_cost`], [`test_run`]: what the lab measures the gate's cost with;
@@ -20,6 +21,7 @@ pub mod error;
 pub mod explain;
 pub mod features;
 pub mod gate;
+pub mod holders;
 pub mod input;
 pub mod lookup_cost;
 pub mod parser;
@@ -55,6 +57,9 @@ mod skeleton {
     }
     pub mod gate {
         include!(concat!(env!("OUT_DIR"), "/gate.skel.rs"));
+    }
+    pub mod holders {
+        include!(concat!(env!("OUT_DIR"), "/holders.skel.rs"));
     }
     pub mod input {
         include!(concat!(env!("OUT_DIR"), "/input.skel.rs"));
