@@ -94,7 +94,16 @@ pub struct Holders {
 impl Holders {
     /// By iterators, if the kernel lets it.
     pub fn open() -> Self {
-        Self { iterators: Iterators::load().ok() }
+        Self::by_iterators().unwrap_or(Self::by_proc())
+    }
+
+    /// By iterators alone.
+    ///
+    /// # Errors
+    ///
+    /// Without the privilege, or on a kernel that lacks them.
+    pub fn by_iterators() -> Result<Self> {
+        Ok(Self { iterators: Some(Iterators::load()?) })
     }
 
     /// By `/proc` in any case.
