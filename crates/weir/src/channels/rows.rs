@@ -1,11 +1,13 @@
 //! Channels with their counts and rates, for programs and people.
 
 use serde::Serialize;
-use weir_bpf::channels::{Channel, Seen};
+use weir_bpf::channels::{Channel, Seen, is_addressed};
 use weir_bpf::counters::Counter;
 use weir_bpf::units::{IfIndex, PacketsPerSec};
+use weir_bpf::verdict::{Kind, Reason, Verdict};
 
 use super::look::Look;
+use super::sockets::{Behind, OwnerRow, SocketsRow};
 use crate::channel_name::{ChannelName, Namer};
 use crate::status::InterfaceStatus;
 
@@ -35,6 +37,8 @@ pub struct InterfaceChannels {
     pub retired: RetiredRow,
     /// Every packet, by the counters of reasons.
     pub total: Figures,
+    /// What was discarded of all channels, by reason.
+    pub discards: Vec<Discards>,
 }
 
 /// One channel.
@@ -46,6 +50,22 @@ pub struct ChannelRow {
     /// What was seen of it.
     #[serde(flatten)]
     pub figures: Figures,
+    /// What was discarded, by reason.
+    pub discards: Vec<Discards>,
+    /// The sockets that its packets are for; `null` of a kind that has none.
+    pub sockets: Option<SocketsRow>,
+    /// Whose they are; `null` of a kind that has none.
+    pub owner: Option<OwnerRow>,
+}
+
+/// Packets that were discarded for one reason.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Discards {
+    /// Why.
+    pub reason: &'static str,
+    /// How many.
+    #[serde(flatten)]
+    pub counter: Counter,
 }
 
 /// Channels that are no longer listed.
@@ -61,6 +81,8 @@ pub struct RetiredRow {
 /// What was seen.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figures {
+    /// Both of the following.
+    pub offered: Counter,
     /// Handed to the kernel.
     pub passed: Counter,
     /// Dropped at the gate.
@@ -72,6 +94,8 @@ pub struct Figures {
 /// What happened per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rates {
+    /// Packets of both of the following.
+    pub offered_pps: PacketsPerSec,
     /// Packets handed to the kernel.
     pub passed_pps: PacketsPerSec,
     /// Packets dropped at the gate.
@@ -88,17 +112,44 @@ impl Figures {
             if secs > 0.0 { after.saturating_sub(before) as f64 / secs } else { 0.0 }
         };
         let rates = earlier.map(|earlier| Rates {
+            offered_pps: PacketsPerSec(rate(earlier.packets(), seen.packets())),
             passed_pps: PacketsPerSec(rate(earlier.passed.packets, seen.passed.packets)),
             discarded_pps: PacketsPerSec(rate(earlier.discarded.packets, seen.discarded.packets)),
             bytes_per_sec: rate(earlier.bytes(), seen.bytes()),
         });
-        Self { passed: seen.passed, discarded: seen.discarded, rates }
+        let offered = Counter { packets: seen.packets(), bytes: seen.bytes() };
+        Self { offered, passed: seen.passed, discarded: seen.discarded, rates }
+    }
+}
+
+impl Look {
+    /// By the counters of reasons.
+    fn discards(&self, of: impl Fn(Reason) -> bool) -> Vec<Discards> {
+        let discarded = |reason: &Reason| reason.verdict() == Verdict::Discard && of(*reason);
+        let discards = Reason::ALL
+            .into_iter()
+            .filter(discarded)
+            .map(|reason| Discards { reason: reason.name(), counter: self.counters.get(reason) });
+        discards.filter(|discards| discards.counter.packets > 0).collect()
     }
 
-    /// Packets, whatever became of them.
-    pub fn packets(&self) -> u64 {
-        self.passed.packets + self.discarded.packets
+    /// A kind whose channels have addresses has them counted by verdict: one reason to discard is all that
+    /// such a kind has.
+    fn discards_of(&self, channel: &Channel) -> Vec<Discards> {
+        if !is_addressed(channel.kind) {
+            return self.discards(|reason| reason.kind() == channel.kind);
+        }
+        let counter = self.of(channel).discarded;
+        let reason = only_reason_to_discard(channel.kind).filter(|_| counter.packets > 0);
+        reason.map(|reason| Discards { reason: reason.name(), counter }).into_iter().collect()
     }
+}
+
+/// `None`: there is none, or it is one of several.
+fn only_reason_to_discard(kind: Kind) -> Option<Reason> {
+    let of_kind = |reason: &Reason| reason.kind() == kind && reason.verdict() == Verdict::Discard;
+    let mut reasons = Reason::ALL.into_iter().filter(of_kind);
+    reasons.next().filter(|_| reasons.next().is_none())
 }
 
 impl InterfaceChannels {
@@ -108,17 +159,21 @@ impl InterfaceChannels {
         earlier: Option<&Look>,
         later: &Look,
         namer: &Namer,
+        behind: Option<&Behind>,
     ) -> Self {
         let elapsed = earlier.map(|earlier| later.at.duration_since(earlier.at).as_secs_f64());
         let secs = elapsed.unwrap_or_default();
         let figures = |of: &dyn Fn(&Look) -> Seen| Figures::of(of(later), earlier.map(of), secs);
-        let row = |(channel, _): (Channel, Seen)| ChannelRow {
-            name: namer.name(&channel),
-            figures: figures(&|look| look.of(&channel)),
+        let row = |(channel, _): (Channel, Seen)| {
+            let figures = figures(&|look| look.of(&channel));
+            let behind = behind.and_then(|behind| behind.of(&channel, status.ifindex, &figures));
+            let (sockets, owner) = behind.unzip();
+            let discards = later.discards_of(&channel);
+            ChannelRow { name: namer.name(&channel), figures, discards, sockets, owner }
         };
         let mut channels: Vec<ChannelRow> = later.each().map(row).collect();
         channels.sort_by(|a, b| {
-            let packets = |row: &ChannelRow| row.figures.packets();
+            let packets = |row: &ChannelRow| row.figures.offered.packets;
             packets(b).cmp(&packets(a)).then_with(|| a.name.name.cmp(&b.name.name))
         });
         Self {
@@ -132,6 +187,7 @@ impl InterfaceChannels {
                 figures: figures(&|look| look.retired.seen),
             },
             total: figures(&Look::total),
+            discards: later.discards(|_| true),
         }
     }
 }
