@@ -120,6 +120,14 @@ enum weir_address_kind {
 	WEIR_ADDRESS_BROADCAST,
 };
 
+/* What becomes of a channel's packets. */
+enum weir_seen {
+	WEIR_SEEN_PASSED,
+	WEIR_SEEN_FULL, /* discarded: its queue was full */
+	WEIR_SEEN_SHED, /* discarded: it was over its share of the CPU */
+	WEIR_SEEN_COUNT,
+};
+
 /* How many destinations each CPU remembers (a power of two). */
 #define WEIR_MEMORIES 1024
 #define WEIR_MEMORIES_BITS 10
@@ -151,13 +159,12 @@ struct weir_memory {
 	__u32 reason;  /* enum weir_reason */
 	/* A full queue refuses packets at least this long (UDP header). */
 	__u32 udp_len;
-	/* What was seen of this channel here, by enum weir_verdict. */
-	struct weir_counter seen[2];
+	/* What was seen of this channel here. */
+	struct weir_counter seen[WEIR_SEEN_COUNT];
 	__u32 egress_ifindex; /* of a forwarded packet */
-	/* If the socket is connected: its only peer. */
+	/* If the socket is connected: its only peer's port. */
 	__u16 connected;
 	__be16 peer_port_be;
-	__u32 peer[4];
 	/*
 	 * If one socket alone, unconnected, can be given these packets: the
 	 * kernel's struct sock and the bucket of its table that holds no other.
@@ -170,6 +177,7 @@ struct weir_memory {
 	 * and until when that is believed (CLOCK_MONOTONIC). */
 	__u64 known_until_ns;
 	__u32 truesize;
+	__u32 peer[4]; /* as peer_port_be */
 	__u32 pad_line[9];
 };
 
@@ -190,7 +198,7 @@ struct weir_channel_key {
 
 /* Per CPU. */
 struct weir_channel {
-	struct weir_counter seen[2]; /* by enum weir_verdict */
+	struct weir_counter seen[WEIR_SEEN_COUNT];
 };
 
 /* How many fragmented datagrams are followed at once. */

@@ -5,6 +5,7 @@
 
 #include "verdict.h"
 #include <linux/types.h>
+#include <stdbool.h>
 
 #define VERDICT_OF_REASON(name, verdict, kind, text, description) \
 	[WEIR_REASON_##name] = WEIR_VERDICT_##verdict,
@@ -34,6 +35,12 @@ static __always_inline enum weir_verdict verdict_of_reason(__u32 reason)
 static __always_inline enum weir_kind kind_of_reason(__u32 reason)
 {
 	return reason < WEIR_REASON_COUNT ? kind_of[reason] : WEIR_KIND_OTHER;
+}
+
+/* They are the last in the list. */
+static __always_inline bool is_share_reason(__u32 reason)
+{
+	return reason >= WEIR_REASON_UDP_SHARE;
 }
 
 static __always_inline __u32 share_of_kind(__u32 kind)

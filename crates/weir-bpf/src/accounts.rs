@@ -1,12 +1,14 @@
 //! What the packets of each channel cost the CPU that receives them, and may: `bpf/account.h`, `bpf/meter.h`.
 
+use std::collections::BTreeMap;
 use std::mem::offset_of;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
+use libbpf_rs::{MapCore, MapHandle};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::channels::{self, Channel};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::mapped::Mapped;
 use crate::skeleton::input::types;
 use crate::units::{CpuId, Nanos, Permille};
@@ -35,12 +37,52 @@ pub struct Account {
 }
 
 /// All accounts of a host.
-pub struct Accounts(Mapped<types::weir_account>);
+pub struct Accounts {
+    mapped: Mapped<types::weir_account>,
+    cpus: u32,
+}
+
+/// What admitted packets have cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// CPU time.
+    pub time: Nanos,
+    /// How many they were.
+    pub packets: u64,
+}
 
 impl Accounts {
     /// Of this map, with places for so many CPUs.
     pub(crate) fn of(map: BorrowedFd<'_>, cpus: u32) -> Result<Self> {
-        Ok(Self(Mapped::of(map, (cpus * ACCOUNTS) as usize)?))
+        Ok(Self { mapped: Mapped::of(map, (cpus * ACCOUNTS) as usize)?, cpus })
+    }
+
+    /// Those of another process's gate, by the kernel's number of their map.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN, or where there is no such map any more.
+    pub fn open(map_id: u32) -> Result<Self> {
+        let failed = |source| Error::Bpf {
+            operation: "open",
+            object: format!("the meter's accounts, BPF map {map_id}"),
+            source,
+            remedy: Some("it needs root (CAP_SYS_ADMIN), and a `weir run` that still runs".into()),
+        };
+        let map = MapHandle::from_map_id(map_id).map_err(failed)?;
+        Self::of(map.as_fd(), map.max_entries() / ACCOUNTS)
+    }
+
+    /// What each channel has been charged, on all CPUs together.
+    pub fn charges(&self) -> BTreeMap<Channel, Charge> {
+        let mut charges = BTreeMap::<Channel, Charge>::new();
+        for cpu in 0..self.cpus {
+            for account in self.read(CpuId(cpu)) {
+                let charge = charges.entry(account.channel).or_default();
+                charge.time.0 += account.charged.0;
+                charge.packets += account.packets;
+            }
+        }
+        charges
     }
 
     /// Those of a CPU that have been used.
@@ -53,18 +95,18 @@ impl Accounts {
         let at = cpu.0 * ACCOUNTS + place;
         let limit = u64::from(share.0) * LIMIT_ONE / 1000;
         let limit = u32::try_from(limit.max(1)).unwrap_or(u32::MAX);
-        self.0.set(at, offset_of!(types::weir_account, limit), limit);
-        self.0.set(at, offset_of!(types::weir_account, limited_until_ns), until.0);
+        self.mapped.set(at, offset_of!(types::weir_account, limit), limit);
+        self.mapped.set(at, offset_of!(types::weir_account, limited_until_ns), until.0);
     }
 
     /// Lets it have what it wants.
     pub fn unlimit(&self, cpu: CpuId, place: u32) {
         let at = cpu.0 * ACCOUNTS + place;
-        self.0.set(at, offset_of!(types::weir_account, limited_until_ns), 0_u64);
+        self.mapped.set(at, offset_of!(types::weir_account, limited_until_ns), 0_u64);
     }
 
     fn one(&self, cpu: CpuId, place: u32) -> Option<Account> {
-        let account = self.0.read(cpu.0 * ACCOUNTS + place);
+        let account = self.mapped.read(cpu.0 * ACCOUNTS + place);
         if account.used_ns == 0 && account.shed == 0 {
             return None;
         }

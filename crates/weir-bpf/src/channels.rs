@@ -15,7 +15,7 @@ use crate::gate::Gate;
 use crate::record::record;
 use crate::skeleton::gate::types;
 use crate::units::IfIndex;
-use crate::verdict::{Kind, Reason, Verdict};
+use crate::verdict::{Kind, Reason};
 
 /// How many channels with an address of their own are counted one by one. `WEIR_CHANNELS` in
 /// `bpf/abi.h`.
@@ -53,12 +53,16 @@ pub struct Seen {
     pub passed: Counter,
     /// Dropped at the gate.
     pub discarded: Counter,
+    /// Of those, because the channel was over its share of a saturated CPU.
+    #[serde(default)]
+    pub shed: Counter,
 }
 
 impl std::ops::AddAssign for Seen {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.discarded += other.discarded;
+        self.shed += other.shed;
     }
 }
 
@@ -73,13 +77,17 @@ impl Seen {
         self.passed.bytes + self.discarded.bytes
     }
 
-    pub(crate) fn add(&mut self, counters: &[types::weir_counter; 2]) {
-        let counter = |verdict: Verdict| {
-            let counter = &counters[verdict as usize];
-            Counter { packets: counter.packets, bytes: counter.bytes }
+    pub(crate) fn add(&mut self, counters: &[types::weir_counter; 3]) {
+        let counter = |counter: &types::weir_counter| Counter {
+            packets: counter.packets,
+            bytes: counter.bytes,
         };
-        self.passed += counter(Verdict::Pass);
-        self.discarded += counter(Verdict::Discard);
+        // In the order of `enum weir_seen`.
+        let [passed, full, shed] = counters.each_ref().map(counter);
+        self.passed += passed;
+        self.discarded += full;
+        self.discarded += shed;
+        self.shed += shed;
     }
 }
 
@@ -93,6 +101,8 @@ pub struct ChannelMapIds {
     pub overflow: u32,
     /// What each CPU has counted lately.
     pub memories: u32,
+    /// What channels are charged ([`crate::accounts`]).
+    pub accounts: u32,
 }
 
 impl Gate {
@@ -106,6 +116,7 @@ impl Gate {
             channels: id_of(&maps.channels)?,
             overflow: id_of(&maps.overflow_channel)?,
             memories: id_of(&maps.memories)?,
+            accounts: id_of(&maps.accounts)?,
         })
     }
 }

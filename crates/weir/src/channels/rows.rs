@@ -1,6 +1,7 @@
 //! Channels with their counts and rates, for programs and people.
 
 use serde::Serialize;
+use weir_bpf::accounts::Charge;
 use weir_bpf::channels::{Channel, Seen, is_addressed};
 use weir_bpf::counters::Counter;
 use weir_bpf::units::{IfIndex, PacketsPerSec};
@@ -52,10 +53,39 @@ pub struct ChannelRow {
     pub figures: Figures,
     /// What was discarded, by reason.
     pub discards: Vec<Discards>,
+    /// What its packets that were admitted have cost the CPUs that received them; `null` if nothing is
+    /// known.
+    pub cpu: Option<CpuRow>,
     /// The sockets that its packets are for; `null` of a kind that has none.
     pub sockets: Option<SocketsRow>,
     /// Whose they are; `null` of a kind that has none.
     pub owner: Option<OwnerRow>,
+}
+
+/// CPU time of receive work, on all CPUs, for a channel of whichever interface.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CpuRow {
+    /// Since it was last quiet for a second, at least.
+    pub charged_ns: u64,
+    /// Between the two looks, of one CPU; `null` if there was one only, or it was quiet.
+    pub share: Option<f64>,
+    /// Of one packet; `null` if there was none.
+    pub packet_ns: Option<u64>,
+}
+
+impl CpuRow {
+    fn of(charge: &Charge, earlier: Option<&Charge>, elapsed: Option<f64>) -> Self {
+        let share = elapsed.zip(earlier).filter(|(secs, earlier)| {
+            // Less than before: its account was another's meanwhile.
+            *secs > 0.0 && earlier.time <= charge.time
+        });
+        Self {
+            charged_ns: charge.time.0,
+            share: share
+                .map(|(secs, earlier)| (charge.time.0 - earlier.time.0) as f64 / 1e9 / secs),
+            packet_ns: charge.time.0.checked_div(charge.packets),
+        }
+    }
 }
 
 /// Packets that were discarded for one reason.
@@ -133,23 +163,31 @@ impl Look {
         discards.filter(|discards| discards.counter.packets > 0).collect()
     }
 
-    /// A kind whose channels have addresses has them counted by verdict: one reason to discard is all that
-    /// such a kind has.
+    /// A kind whose channels have addresses has one reason to discard for its queue, and one for its share of
+    /// the CPU.
     fn discards_of(&self, channel: &Channel) -> Vec<Discards> {
         if !is_addressed(channel.kind) {
             return self.discards(|reason| reason.kind() == channel.kind);
         }
-        let counter = self.of(channel).discarded;
-        let reason = only_reason_to_discard(channel.kind).filter(|_| counter.packets > 0);
-        reason.map(|reason| Discards { reason: reason.name(), counter }).into_iter().collect()
+        let seen = self.of(channel);
+        let full = Counter {
+            packets: seen.discarded.packets - seen.shed.packets,
+            bytes: seen.discarded.bytes - seen.shed.bytes,
+        };
+        let of = |share: bool, counter: Counter| {
+            let discards = |reason: Reason| Discards { reason: reason.name(), counter };
+            reason_to_discard(channel.kind, share).filter(|_| counter.packets > 0).map(discards)
+        };
+        of(false, full).into_iter().chain(of(true, seen.shed)).collect()
     }
 }
 
-/// `None`: there is none, or it is one of several.
-fn only_reason_to_discard(kind: Kind) -> Option<Reason> {
-    let of_kind = |reason: &Reason| reason.kind() == kind && reason.verdict() == Verdict::Discard;
-    let mut reasons = Reason::ALL.into_iter().filter(of_kind);
-    reasons.next().filter(|_| reasons.next().is_none())
+/// For its share of the CPU, or else for its queue. `None`: there is none.
+fn reason_to_discard(kind: Kind, share: bool) -> Option<Reason> {
+    Reason::ALL.into_iter().find(|reason| {
+        let discards = reason.kind() == kind && reason.verdict() == Verdict::Discard;
+        discards && reason.is_share() == share
+    })
 }
 
 impl InterfaceChannels {
@@ -169,7 +207,11 @@ impl InterfaceChannels {
             let behind = behind.and_then(|behind| behind.of(&channel, status.ifindex, &figures));
             let (sockets, owner) = behind.unzip();
             let discards = later.discards_of(&channel);
-            ChannelRow { name: namer.name(&channel), figures, discards, sockets, owner }
+            let cpu = later.charges.get(&channel).map(|charge| {
+                let before = earlier.and_then(|earlier| earlier.charges.get(&channel));
+                CpuRow::of(charge, before, elapsed)
+            });
+            ChannelRow { name: namer.name(&channel), figures, discards, cpu, sockets, owner }
         };
         let mut channels: Vec<ChannelRow> = later.each().map(row).collect();
         channels.sort_by(|a, b| {

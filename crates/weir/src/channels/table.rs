@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::rows::{ChannelRow, Figures, InterfaceChannels, Report};
+use super::rows::{ChannelRow, CpuRow, Figures, InterfaceChannels, Report};
 use super::sockets::{OwnerRow, SocketsRow};
 use crate::owners::cut;
 
@@ -29,19 +29,19 @@ pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
 
 fn one_interface(out: &mut impl Write, interface: &InterfaceChannels) -> io::Result<()> {
     writeln!(out, "{}", interface.interface)?;
-    let titles = ["PASSED", "DISCARDED", "PASSED/s", "DISC/s", "DELIV/s", "LATE", "QUEUE"];
+    let titles = ["PASSED", "DISCARDED", "PASSED/s", "DISC/s", "DELIV/s", "LATE", "QUEUE", "CPU"];
     line(out, "CHANNEL", &titles.map(str::to_owned))?;
     for channel in &interface.channels {
         one_channel(out, channel)?;
     }
     if interface.overflow.offered.packets > 0 {
-        row(out, "(further channels, together)", &interface.overflow, None)?;
+        row(out, "(further channels, together)", &interface.overflow, None, None)?;
     }
     if interface.retired.channels > 0 {
         let name = format!("({} quiet channels, deleted)", interface.retired.channels);
-        row(out, &name, &interface.retired.figures, None)?;
+        row(out, &name, &interface.retired.figures, None, None)?;
     }
-    row(out, "(all)", &interface.total, None)?;
+    row(out, "(all)", &interface.total, None, None)?;
     if interface.discards.len() > 1 {
         for discards in &interface.discards {
             writeln!(out, "    {} discarded: {}", discards.counter.packets, discards.reason)?;
@@ -54,7 +54,7 @@ fn one_interface(out: &mut impl Write, interface: &InterfaceChannels) -> io::Res
 }
 
 fn one_channel(out: &mut impl Write, channel: &ChannelRow) -> io::Result<()> {
-    row(out, &channel.name.name, &channel.figures, channel.sockets.as_ref())?;
+    row(out, &channel.name.name, &channel.figures, channel.sockets.as_ref(), channel.cpu)?;
     if channel.discards.len() > 1 {
         for discards in &channel.discards {
             writeln!(out, "    {} discarded: {}", discards.counter.packets, discards.reason)?;
@@ -87,6 +87,7 @@ fn row(
     name: &str,
     figures: &Figures,
     sockets: Option<&SocketsRow>,
+    cpu: Option<CpuRow>,
 ) -> io::Result<()> {
     let rates = figures.rates.as_ref();
     let rate = |pps: Option<f64>| pps.map_or_else(|| "-".into(), |pps| count(pps.round() as u64));
@@ -99,20 +100,26 @@ fn row(
         rate(delivered.map(|delivered| delivered.0)),
         sockets.map_or_else(|| "-".into(), |sockets| count(sockets.late_drops)),
         sockets.map_or_else(|| "-".into(), fill),
+        cpu.and_then(|cpu| cpu.share).map_or_else(|| "-".into(), percent),
     ];
     line(out, name, &columns)
 }
 
-fn line(out: &mut impl Write, name: &str, columns: &[String; 7]) -> io::Result<()> {
+fn line(out: &mut impl Write, name: &str, columns: &[String; 8]) -> io::Result<()> {
     let name = if name.chars().count() > NAME_COLUMNS {
         writeln!(out, "  {name}")?;
         ""
     } else {
         name
     };
-    let [passed, discarded, passed_pps, discarded_pps, delivered_pps, late, queue] = columns;
+    let [passed, discarded, passed_pps, discarded_pps, delivered_pps, late, queue, cpu] = columns;
     write!(out, "  {name:<NAME_COLUMNS$} {passed:>11} {discarded:>11} {passed_pps:>8} ")?;
-    writeln!(out, "{discarded_pps:>8} {delivered_pps:>8} {late:>8} {queue:>5}")
+    writeln!(out, "{discarded_pps:>8} {delivered_pps:>8} {late:>8} {queue:>5} {cpu:>4}")
+}
+
+/// Of one CPU; several may receive.
+fn percent(share: f64) -> String {
+    format!("{:.0}%", (share * 100.0).min(9999.0))
 }
 
 /// How full a queue is. One may be over its limit: the kernel compares before it adds.
@@ -152,7 +159,11 @@ mod tests {
 
     fn figures(packets: u64) -> Figures {
         let counter = Counter { packets, bytes: packets };
-        Figures::of(Seen { passed: counter, discarded: counter }, Some(Seen::default()), 1.0)
+        Figures::of(
+            Seen { passed: counter, discarded: counter, ..Seen::default() },
+            Some(Seen::default()),
+            1.0,
+        )
     }
 
     fn channel(name: &str, packets: u64) -> ChannelRow {
@@ -166,6 +177,7 @@ mod tests {
             },
             figures: figures(packets),
             discards: Vec::new(),
+            cpu: Some(CpuRow { charged_ns: packets, share: Some(packets as f64), packet_ns: None }),
             sockets: Some(SocketsRow {
                 count: 1,
                 queue: Queue { used: packets, limit: 4, unit: "bytes" },
@@ -203,7 +215,7 @@ mod tests {
         assert!(table.contains("4611.69P"), "{table}");
         let short = table.lines().find(|line| line.contains("198.18.0.1")).unwrap();
         let columns: Vec<&str> = short.split_whitespace().skip(2).collect();
-        assert_eq!(columns, ["3", "3", "3", "3", "3", "3", "75%"]);
+        assert_eq!(columns, ["3", "3", "3", "3", "3", "3", "75%", "300%"]);
         assert!(table.contains("    no process has it open\n"), "{table}");
     }
 
