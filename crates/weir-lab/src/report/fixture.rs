@@ -96,6 +96,8 @@ fn point(mode: Mode, target_pps: Option<f64>, delivered_pps: f64) -> Point {
             min: short(delivered_pps * 0.96),
             max: short(delivered_pps * 1.03).min(offered_pps),
         },
+        echo_pps: target_pps.is_none_or(|target| target < 300e3).then_some(delivered_pps * 0.5),
+        echo_steady: target_pps.is_none().then_some(0.875),
         user_cpu: delivered_pps / 400e3,
         sut_speed: 0.98,
         steal: 0.001,
@@ -208,5 +210,6 @@ fn trial(mode: Mode) -> Trial {
         age_p99_us: None,
         missed_by_generator: 0,
         ledger,
+        replies: None,
     }
 }
