@@ -93,8 +93,8 @@ impl Bench {
             match mode {
                 Mode::Threaded => drop(host.thread_napi(sut_cpu, Nice(0))?),
                 Mode::Niced => drop(host.thread_napi(sut_cpu, Nice(19))?),
-                // `crate::interrupts` makes the first, `weir run` the others.
-                Mode::Stock | Mode::Gate | Mode::IdleWeir | Mode::Weir => {}
+                // `crate::interrupts` and `weir run` make these.
+                Mode::Stock | Mode::Gate | Mode::IdleWeir | Mode::Weir | Mode::Softirq => {}
             }
             let sink = |port| {
                 let mut role = udp_role("udp-sink", &host, port, workload);
@@ -246,6 +246,7 @@ impl Bench {
             Mode::Gate => &["--nice", "0"],
             Mode::IdleWeir => &["--policy", "off"],
             Mode::Weir => &[],
+            Mode::Softirq => &["--napi", "softirq"],
         };
         let options = [special, options].concat();
         Daemon::protect(&self.suts[&mode].host.netns_path, self.sut_cpu, &options).map(Some)

@@ -34,12 +34,21 @@ pub enum Mode {
     IdleWeir,
     /// The gate and the lowered weight of the NAPI threads.
     Weir,
+    /// weir where softirqs poll, as in `stock`: the gate and its limit, the fallback.
+    Softirq,
 }
 
 impl Mode {
     /// Every mode, in column order.
-    pub const ALL: [Self; 6] =
-        [Self::Stock, Self::Threaded, Self::Niced, Self::Gate, Self::IdleWeir, Self::Weir];
+    pub const ALL: [Self; 7] = [
+        Self::Stock,
+        Self::Threaded,
+        Self::Niced,
+        Self::Gate,
+        Self::IdleWeir,
+        Self::Weir,
+        Self::Softirq,
+    ];
     /// What weir is judged against: the best of these.
     pub const BASELINES: [Self; 3] = [Self::Stock, Self::Threaded, Self::Niced];
 
@@ -52,7 +61,13 @@ impl Mode {
             Self::Gate => "gate",
             Self::IdleWeir => "idle-weir",
             Self::Weir => "weir",
+            Self::Softirq => "softirq",
         }
+    }
+
+    /// Whether softirqs poll, after interrupts, rather than threads.
+    pub const fn is_interrupted(self) -> bool {
+        matches!(self, Self::Stock | Self::Softirq)
     }
 }
 

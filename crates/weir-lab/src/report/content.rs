@@ -6,6 +6,9 @@ use crate::results::{BystanderPoint, Experiment, Goal, Point};
 /// Asked for and really sent may differ by this share before a point says so.
 const SHORTFALL: f64 = 0.05;
 
+/// Beside more modes than this the bystander's rate is left to its share, to fit a terminal.
+const BYSTANDER_MODES_MAX: usize = 6;
+
 /// Follows a figure whose trials ran on a faster or slower CPU.
 const MARKED: &str = "*";
 /// Follows a figure that was taken at a lower rate than was asked for.
@@ -185,7 +188,11 @@ fn bystander(experiment: &Experiment) -> Grid {
             } else {
                 ABSENT.to_owned()
             };
-            let text = format!("{} ({kept})", rate(point.goodput_pps));
+            let text = if series.len() > BYSTANDER_MODES_MAX {
+                kept
+            } else {
+                format!("{} ({kept})", rate(point.goodput_pps))
+            };
             cells.push(marked(text, if is_short { SHORT } else { "" }));
         }
         rows.push(Row::Cells(cells));

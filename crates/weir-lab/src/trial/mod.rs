@@ -141,7 +141,7 @@ pub fn measure(
     stop: &Stop,
 ) -> Result<Measured> {
     let daemon = bench.start_daemon(mode, load.options)?;
-    if mode == Mode::Stock {
+    if mode.is_interrupted() {
         interrupts::bind(bench, mode)?;
     }
     if load.echo {
@@ -182,7 +182,7 @@ pub fn measure(
     drop(stopped);
     drop(neighbour);
     let after = drain(&before, &observer, stop)?;
-    if mode == Mode::Stock {
+    if mode.is_interrupted() {
         interrupts::release(bench, mode)?;
     }
     let ledger = after.ledger_since(&before);
