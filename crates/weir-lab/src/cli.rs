@@ -61,7 +61,7 @@ struct RunArgs {
     /// Trials per point [default: 10; with --quick: 3].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
-    /// Short windows and few rates: ends within 45 s.
+    /// Short windows and few rates: ends within a minute.
     #[arg(long)]
     quick: bool,
     /// Print the result as JSON instead of tables.

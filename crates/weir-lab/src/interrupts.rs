@@ -1,4 +1,4 @@
-//! Receive interrupts on the SUT's CPU, for `stock`.
+//! Receive interrupts on the SUT's CPU, for `stock` and `softirq`.
 //!
 //! A veth has no interrupt of its own: its NAPI instance runs on the CPU that sent, the generator's.
 //! With interrupts deferred (`napi_defer_hard_irqs`, `gro_flush_timeout`), NAPI is started by a timer
@@ -22,7 +22,7 @@ const DEFER: &str = "2147483647";
 const FIRST_PACKET_DEADLINE: Duration = Duration::from_secs(2);
 const SLOWEST: PacketsPerSec = PacketsPerSec(10_000.0);
 
-/// Binds `stock`'s receive interrupts to the SUT's CPU until [`release`].
+/// Binds a mode's receive interrupts to the SUT's CPU until [`release`].
 ///
 /// # Errors
 /// Where the kernel refuses the settings.

@@ -30,14 +30,14 @@ pub fn observe(bench: &mut Bench, modes: &[Mode], stop: &Stop) -> Result<Observe
     let mut observed = Observed { modes: BTreeMap::new(), rcvbuf_bytes: 0 };
     for mode in modes {
         let daemon = bench.start_daemon(*mode, &[])?;
-        if *mode == Mode::Stock {
+        if mode.is_interrupted() {
             interrupts::bind(bench, *mode)?;
         }
         let depth = queue_depth::count(bench, *mode, stop)?;
         observed.rcvbuf_bytes = depth.rcvbuf_bytes;
         let attach = daemon.as_ref().map_or("none".into(), |daemon| daemon.attach.clone());
         observed.modes.insert(*mode, describe(bench, *mode, attach, &depth)?);
-        if *mode == Mode::Stock {
+        if mode.is_interrupted() {
             interrupts::release(bench, *mode)?;
         }
     }

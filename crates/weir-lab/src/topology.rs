@@ -24,6 +24,10 @@ use crate::error::{Error, Result};
 /// What the names of the lab's namespaces begin with; the process id follows.
 const PREFIX: &str = "weir-lab-";
 const LOCK_DIR: &str = "/run/weir-lab";
+/// Ethernet address of an echo server's client: no interface's, so that the generator's namespace drops
+/// what comes for it at the first test of IP (`PACKET_OTHERHOST`, `ip_rcv_core()`). A veth receives on the
+/// CPU that sent, so each reply's end costs the SUT; this is the least that it can.
+const CLIENT_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x01]);
 /// The receiving interface's name in its namespace.
 pub const SUT_INTERFACE: &str = "sut0";
 const NAPI_DEADLINE: Duration = Duration::from_secs(5);
@@ -61,6 +65,8 @@ pub struct Host {
     pub mac: (MacAddr, MacAddr),
     /// IP addresses, generator and host.
     pub address: (IpAddr, IpAddr),
+    /// Another address beyond the pair, of whom an echo server's packets seem to come.
+    pub client: IpAddr,
     /// Its subnet.
     index: u8,
 }
@@ -113,6 +119,7 @@ impl Topology {
         let generator_ifindex = links.index(&generator_ifname)?;
         let generator_mac = links.mac(generator_ifindex)?;
         let address = addresses(index, ipv6);
+        let client = client_address(index, ipv6);
 
         let made = netns.run(|| -> Result<_> {
             let links = Links::open()?;
@@ -123,6 +130,7 @@ impl Topology {
             links.set_up(links.index("lo")?)?;
             links.set_up(ifindex)?;
             give_address(&links, ifindex, address, generator_mac)?;
+            links.add_neighbour(ifindex, client, CLIENT_MAC)?;
             Ok((sysfs, ifindex, links.mac(ifindex)?))
         });
         let (sysfs, ifindex, mac) = made.map_err(Error::from).and_then(|made| made)?;
@@ -136,6 +144,7 @@ impl Topology {
             generator_ifname,
             mac: (generator_mac, mac),
             address,
+            client,
             index,
         })
     }
@@ -220,6 +229,15 @@ fn addresses(index: u8, ipv6: bool) -> (IpAddr, IpAddr) {
     } else {
         // The generator's address has its low bits clear, for random sources.
         (Ipv4Addr::new(198, 18, index, 128).into(), Ipv4Addr::new(198, 18, index, 2).into())
+    }
+}
+
+/// An address of the same subnet that is neither the generator's, with its random sources, nor the host's.
+fn client_address(index: u8, ipv6: bool) -> IpAddr {
+    if ipv6 {
+        Ipv6Addr::new(0x2001, 2, 0, index.into(), 0, 0, 0, 3).into()
+    } else {
+        Ipv4Addr::new(198, 18, index, 3).into()
     }
 }
 

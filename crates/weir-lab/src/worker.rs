@@ -32,6 +32,8 @@ pub mod slots {
     pub const WORK: usize = 2;
     /// CPU time that it has had, nanoseconds.
     pub const CPU_NS: usize = 3;
+    /// Packets that the echo server has sent.
+    pub const REPLIED: usize = 4;
     /// Histogram of packets' ages, or of the speed probe's loop, in nanoseconds.
     pub const HISTOGRAM: usize = 8;
     /// Slots in all.
@@ -61,6 +63,15 @@ pub enum Role {
         #[arg(long, value_enum, default_value_t)]
         app: App,
         /// Receive buffer to ask for, bytes; 0: the system's default.
+        #[arg(long, default_value_t = 0)]
+        rcvbuf: usize,
+    },
+    /// Sends each UDP packet back to where it came from, as a program that does nothing special.
+    UdpEcho {
+        /// Where to listen.
+        #[arg(long)]
+        bind: SocketAddr,
+        /// As of the sink.
         #[arg(long, default_value_t = 0)]
         rcvbuf: usize,
     },
@@ -138,6 +149,7 @@ pub fn run(args: WorkerArgs) -> Result<()> {
     let shared = args.shared.map(SharedCounters::open).transpose()?;
     match (args.role, shared) {
         (Role::UdpSink { bind, app, rcvbuf }, Some(shared)) => udp_sink(bind, app, rcvbuf, &shared),
+        (Role::UdpEcho { bind, rcvbuf }, Some(shared)) => udp_echo(bind, rcvbuf, &shared),
         (Role::SpeedProbe, Some(shared)) => speed_probe(&shared),
         (Role::Compute, Some(shared)) => compute(&shared),
         (Role::Exec { arguments }, _) => {
@@ -148,23 +160,45 @@ pub fn run(args: WorkerArgs) -> Result<()> {
     }
 }
 
-fn udp_sink(bind: SocketAddr, app: App, rcvbuf: usize, shared: &SharedCounters) -> Result<()> {
+fn bind_udp(bind: SocketAddr, rcvbuf: usize) -> Result<UdpSocket> {
     let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
     let socket = UdpSocket::bind(bind).map_err(failed("bind"))?;
     if rcvbuf != 0 {
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, rcvbuf)
             .map_err(|source| Error::io("set the receive buffer of", bind.to_string(), source))?;
     }
+    Ok(socket)
+}
+
+/// Counts what was received, of which `payload` is the last.
+fn received(shared: &SharedCounters, count: u64, payload: &[u8]) {
+    let before = shared.get(slots::DELIVERED).fetch_add(count, Ordering::Relaxed);
+    if before / AGE_SAMPLE != (before + count) / AGE_SAMPLE
+        && let Some(stamp) = Stamp::parse(payload)
+    {
+        let age = monotonic_ns().saturating_sub(stamp.sent_ns);
+        histogram::record(shared, slots::HISTOGRAM, age);
+    }
+}
+
+fn udp_echo(bind: SocketAddr, rcvbuf: usize, shared: &SharedCounters) -> Result<()> {
+    let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
+    let socket = bind_udp(bind, rcvbuf)?;
     shared.get(slots::READY).store(1, Ordering::Release);
-    let received = |count: u64, payload: &[u8]| {
-        let before = shared.get(slots::DELIVERED).fetch_add(count, Ordering::Relaxed);
-        if before / AGE_SAMPLE != (before + count) / AGE_SAMPLE
-            && let Some(stamp) = Stamp::parse(payload)
-        {
-            let age = monotonic_ns().saturating_sub(stamp.sent_ns);
-            histogram::record(shared, slots::HISTOGRAM, age);
-        }
-    };
+    let mut buffer = [0; 2048];
+    loop {
+        let (len, from) = socket.recv_from(&mut buffer).map_err(failed("receive on"))?;
+        received(shared, 1, &buffer[..len]);
+        socket.send_to(&buffer[..len], from).map_err(failed("reply from"))?;
+        shared.get(slots::REPLIED).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn udp_sink(bind: SocketAddr, app: App, rcvbuf: usize, shared: &SharedCounters) -> Result<()> {
+    let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
+    let socket = bind_udp(bind, rcvbuf)?;
+    shared.get(slots::READY).store(1, Ordering::Release);
+    let received = |count, payload: &[u8]| received(shared, count, payload);
     match app {
         App::Recv => {
             let mut buffer = [0; 2048];

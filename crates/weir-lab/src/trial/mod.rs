@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 pub(crate) mod made_up;
+mod replies;
 mod snapshot;
 
 use std::time::{Duration, Instant};
@@ -72,6 +73,8 @@ pub struct Load {
     pub neighbour: bool,
     /// Whether the flooded application is stopped, so that its queue is full.
     pub stopped: bool,
+    /// Whether an echo server is flooded in its place; there is no bystander then.
+    pub echo: bool,
     /// More options of `weir run`, in a mode that has it.
     pub options: &'static [&'static str],
     /// Before the window.
@@ -83,8 +86,9 @@ pub struct Load {
 impl Load {
     /// A flood alone.
     pub fn of(flood: Flood, warm_up: Duration, window: Duration) -> Self {
-        let (bystander, neighbour, stopped, options) = (None, false, false, &[]);
-        Self { flood, bystander, neighbour, stopped, options, warm_up, window }
+        let (neighbour, stopped, echo) = (false, false, false);
+        let (bystander, options) = (None, &[]);
+        Self { flood, bystander, neighbour, stopped, echo, options, warm_up, window }
     }
 }
 
@@ -137,44 +141,62 @@ pub fn measure(
     stop: &Stop,
 ) -> Result<Measured> {
     let daemon = bench.start_daemon(mode, load.options)?;
-    if mode == Mode::Stock {
+    if mode.is_interrupted() {
         interrupts::bind(bench, mode)?;
     }
-    bench.aim(mode, load.flood, load.bystander)?;
+    if load.echo {
+        bench.aim_at_echo(mode, load.flood)?;
+    } else {
+        bench.aim(mode, load.flood, load.bystander)?;
+    }
     let bench = &*bench;
+    let echo = if load.echo { Some(bench.start_echo(mode)?) } else { None };
     let neighbour = if load.neighbour { Some(bench.start_neighbour(mode)?) } else { None };
     let stopped =
         if load.stopped { Some(Stopped::stop(bench.sut(mode).flooded.pid())?) } else { None };
     let observer = Observer {
         bench,
+        mode,
         sut: bench.sut(mode),
+        flooded: echo.as_ref().unwrap_or(&bench.sut(mode).flooded),
         daemon: daemon.as_ref(),
         pollers: bench.pollers(mode)?,
         load,
     };
 
-    let (before, opened, closed) = bench.generate_while(|| {
+    let (before, opened, closed, arrivals) = bench.generate_while(|| {
         stop.sleep(SPIN_UP)?;
         let before = observer.snapshot(neighbour.as_ref())?;
         bench.generator.start();
         stop.sleep(load.warm_up)?;
         let opened = observer.snapshot(neighbour.as_ref())?;
-        stop.sleep(load.window)?;
-        Ok::<_, Error>((before, opened, observer.snapshot(neighbour.as_ref())?))
+        let arrivals = if load.echo {
+            replies::watch(bench, mode, load.window, stop)?
+        } else {
+            stop.sleep(load.window)?;
+            vec![]
+        };
+        Ok::<_, Error>((before, opened, observer.snapshot(neighbour.as_ref())?, arrivals))
     })??;
     // What waits in its queue is to be received, and in good time.
     drop(stopped);
     drop(neighbour);
     let after = drain(&before, &observer, stop)?;
-    if mode == Mode::Stock {
+    if mode.is_interrupted() {
         interrupts::release(bench, mode)?;
     }
     let ledger = after.ledger_since(&before);
     check_conservation(&ledger, mode, load.flood)?;
+    let ends = before.replies.as_ref().zip(after.replies.as_ref());
+    let replies = ends.map(|(before, after)| replies::replies(before, after, &arrivals));
+    if let Some(replies) = &replies {
+        replies::check(replies, ledger.delivered, mode, load.flood)?;
+    }
     let missed = (0..observer.flows()).map(|flow| bench.generator.counts(flow).missed);
     let trial = Trial {
         missed_by_generator: missed.sum(),
         ledger,
+        replies,
         ..window(mode, purpose, load.flood, &opened, &closed)
     };
     let age = |percentile| age_us(&opened.bystander_ages, &closed.bystander_ages, percentile);
@@ -265,6 +287,7 @@ fn window(mode: Mode, purpose: &str, flood: Flood, opened: &Snapshot, closed: &S
         age_p99_us: age(99.0),
         missed_by_generator: 0,
         ledger: Ledger::default(),
+        replies: None,
     }
 }
 
@@ -273,7 +296,7 @@ fn drain(before: &Snapshot, observer: &Observer<'_>, stop: &Stop) -> Result<Snap
     let deadline = Instant::now() + DRAIN_DEADLINE;
     loop {
         let now = observer.snapshot(None)?;
-        if now.ledger_since(before).unaccounted == 0 || Instant::now() > deadline {
+        if now.is_drained_since(before) || Instant::now() > deadline {
             return Ok(now);
         }
         stop.sleep(DRAIN_STEP)?;

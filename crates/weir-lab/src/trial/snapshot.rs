@@ -6,12 +6,13 @@ use rustix::process::Pid;
 use weir_bpf::sys::{sched, snmp};
 use weir_bpf::verdict::Verdict;
 
+use super::replies::Counts;
 use super::{Flood, Load, statistic};
 use crate::bench::{Bench, Sut};
 use crate::error::Result;
 use crate::histogram;
 use crate::machine;
-use crate::results::Ledger;
+use crate::results::{Ledger, Mode};
 use crate::topology::SUT_INTERFACE;
 use crate::worker::slots;
 use crate::worker_process::{Daemon, Worker};
@@ -39,11 +40,20 @@ pub(super) struct Snapshot {
     pub(super) late_backlog: u64,
     pub(super) late_socket: u64,
     pub(super) late_other: u64,
+    /// Of the echo server, if there is one.
+    pub(super) replies: Option<Counts>,
 }
 
 impl Snapshot {
     pub(super) fn late_drop(&self) -> u64 {
         self.late_backlog + self.late_socket + self.late_other
+    }
+
+    /// Whether every packet since another snapshot has ended somewhere, and was replied to.
+    pub(super) fn is_drained_since(&self, before: &Self) -> bool {
+        let ledger = self.ledger_since(before);
+        let sent = self.replies.zip(before.replies).map(|(now, then)| now.sent - then.sent);
+        ledger.unaccounted == 0 && sent.is_none_or(|sent| sent == ledger.delivered)
     }
 
     /// Every packet between two snapshots: exact once everything has drained.
@@ -74,7 +84,9 @@ impl Snapshot {
 /// Everything that a trial reads.
 pub(super) struct Observer<'a> {
     pub(super) bench: &'a Bench,
+    pub(super) mode: Mode,
     pub(super) sut: &'a Sut,
+    pub(super) flooded: &'a Worker,
     pub(super) daemon: Option<&'a Daemon>,
     pub(super) pollers: Vec<Pid>,
     pub(super) load: Load,
@@ -110,17 +122,18 @@ impl Observer<'_> {
     /// The counters, with those of the neighbour if it runs.
     pub(super) fn snapshot(&self, neighbour: Option<&Worker>) -> Result<Snapshot> {
         let (bench, sut, host) = (self.bench, self.sut, &self.sut.host);
+        let flooded = self.flooded;
         // The figures that matter most first, from memory, within a microsecond.
         let sent_at = Instant::now();
         let (bystander_sent, flood_sent) = self.sent();
-        let flooded_delivered = sut.flooded.delivered();
+        let flooded_delivered = flooded.delivered();
         let bystander_delivered = sut.bystander.delivered();
         let work = |slot| neighbour.map_or(0, |neighbour| neighbour.count(slot));
         let (work, work_cpu_ns) = (work(slots::WORK), work(slots::CPU_NS));
-        let ages = histogram::snapshot(sut.flooded.shared(), slots::HISTOGRAM);
+        let ages = histogram::snapshot(flooded.shared(), slots::HISTOGRAM);
         let bystander_ages = histogram::snapshot(sut.bystander.shared(), slots::HISTOGRAM);
         let loops = histogram::snapshot(bench.speed.shared(), slots::HISTOGRAM);
-        let flooded_cpu_ns = sched::cpu_time(sut.flooded.pid())?.0;
+        let flooded_cpu_ns = sched::cpu_time(flooded.pid())?.0;
         let bystander_cpu_ns = sched::cpu_time(sut.bystander.pid())?.0;
         let input_cpu_ns = self.input_cpu_ns()?;
         let daemon_cpu = self.daemon.map(Daemon::cpu_time).transpose()?;
@@ -137,6 +150,7 @@ impl Observer<'_> {
         };
         let (v4, v6) = host.netns.run(snmp::udp_stats)??;
         let late_socket = v4.rcvbuf_errors + v6.rcvbuf_errors;
+        let replies = self.load.echo.then(|| Counts::now(flooded, bench, self.mode)).transpose()?;
         let other = |s: &snmp::UdpStats| s.in_errors.saturating_sub(s.rcvbuf_errors) + s.no_ports;
         Ok(Snapshot {
             sent_at,
@@ -161,6 +175,7 @@ impl Observer<'_> {
             late_backlog: rx_dropped.saturating_sub(nic_drop),
             late_socket,
             late_other: other(&v4) + other(&v6),
+            replies,
         })
     }
 }
