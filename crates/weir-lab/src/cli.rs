@@ -17,7 +17,9 @@ use crate::rates::{Rate, parse_rate};
 use crate::results::{Mode, Outcome};
 use crate::stop::Stop;
 use crate::worker::App;
-use crate::{gate_cost, neighbour, report, separation, topology, udp_overload, user_share};
+use crate::{
+    gate_cost, http_syn_flood, neighbour, report, separation, topology, udp_overload, user_share,
+};
 
 /// LRP's payload, bytes.
 const PAYLOAD: u16 = 14;
@@ -101,6 +103,8 @@ enum Name {
     Separation,
     /// MR fig. 7-1: what user processes keep of a flooded CPU
     UserShare,
+    /// LRP fig. 5: nginx while SYNs flood another listener of the host
+    HttpSynFlood,
 }
 
 fn parse_mode(text: &str) -> std::result::Result<Mode, String> {
@@ -180,6 +184,10 @@ fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
             }
             Name::UserShare => {
                 user_share::run(&plans::user_share(args), &stop, &progress).map(Outcome::from)
+            }
+            Name::HttpSynFlood => {
+                http_syn_flood::run(&plans::http_syn_flood(args), &stop, &progress)
+                    .map(Outcome::from)
             }
         };
         // What fails because the user stops the run is not the user's concern.

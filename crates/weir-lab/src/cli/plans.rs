@@ -97,6 +97,14 @@ pub(super) fn user_share(args: &RunArgs) -> load::Plan {
     shared(args, modes, (&["400k", "1.6M", "top"], &full), QUICK_BUDGET)
 }
 
+/// `http-syn-flood`.
+pub(super) fn http_syn_flood(args: &RunArgs) -> load::Plan {
+    let full = [Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Gate, Mode::Weir];
+    let modes = modes(args, &QUICK_MODES, &full);
+    let rates = ["50k", "100k", "200k", "400k", "800k"];
+    shared(args, modes, (&["100k", "400k"], &rates), QUICK_BUDGET)
+}
+
 /// `gate-cost`.
 pub(super) fn gate_cost(args: &RunArgs) -> gate_cost::Plan {
     let quick = args.quick;
