@@ -252,6 +252,15 @@ fn refuse_unused(args: &RunArgs) -> Result<()> {
         ("--payload", args.payload != PAYLOAD),
         ("--rcvbuf", args.rcvbuf != 0),
     ];
+    let not_udp = given[2..].iter().find(|(_, given)| *given);
+    if let Some((option, _)) = not_udp
+        && args.experiments.iter().all(|name| *name == Name::HttpSynFlood)
+    {
+        return Err(Error::refused(
+            format!("{} has no {option}: its flood is TCP over IPv4", http_syn_flood::NAME),
+            format!("leave {option} out; it is for {}", udp_overload::NAME),
+        ));
+    }
     let only_costs = args.experiments.iter().all(|name| *name == Name::GateCost);
     if let Some((option, _)) = given.iter().find(|(_, given)| *given && only_costs) {
         return Err(Error::refused(

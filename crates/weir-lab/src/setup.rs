@@ -8,10 +8,10 @@ use weir_bpf::sys::{ethtool, napi, sched};
 
 use crate::bench::Bench;
 use crate::error::Result;
+use crate::interrupts;
 use crate::queue_depth;
 use crate::results::{Mode, ModeSetup};
 use crate::stop::Stop;
-use crate::interrupts;
 use crate::topology::SUT_INTERFACE;
 use crate::worker_process::Daemon;
 

@@ -149,8 +149,7 @@ impl Client<'_> {
     }
 
     fn connect(&self) -> Result<Connection> {
-        let family =
-            if self.server.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+        let family = if self.server.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         loop {
             let began = Instant::now();

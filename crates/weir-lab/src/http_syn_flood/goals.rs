@@ -23,11 +23,34 @@ fn kept(run: &HttpRun, usage: Usage) -> Goal {
         .iter()
         .find(|point| point.variant == usage.name() && point.target_pps == Some(FLOOD_PPS));
     goal(
-        &format!("weir: {} requests/s at {:.0} k SYN/s, of unflooded", usage.name(), FLOOD_PPS / 1e3),
+        &format!(
+            "weir: {} requests/s at {:.0} k SYN/s, of unflooded",
+            usage.name(),
+            FLOOD_PPS / 1e3
+        ),
         format!(">= {KEPT_MIN:.2}"),
         flooded.and_then(|point| {
             let kept = point.of_unloaded?;
             Some((format!("{kept:.3}"), kept >= KEPT_MIN))
         }),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::goals;
+    use crate::report::fixture_http::http;
+
+    #[test]
+    fn the_goal_is_asked_at_400_k_alone_and_of_each_usage() {
+        let mut run = http();
+        let met = |run: &_| goals(run).iter().map(|goal| goal.met).collect::<Vec<_>>();
+        assert_eq!(met(&run), [true, false, true]);
+        assert_eq!(goals(&run)[0].got, "0.950");
+        for point in run.series.values_mut().flatten() {
+            point.target_pps = point.target_pps.map(|rate| rate * 2.0);
+        }
+        assert_eq!(met(&run), [false, false, true]);
+        assert!(goals(&run)[1].got.contains("not measured"));
+    }
 }

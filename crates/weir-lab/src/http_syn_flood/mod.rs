@@ -61,7 +61,7 @@ impl Usage {
 /// What runs on one host: the server and the listener that is flooded. Dropping it ends both.
 struct Services {
     nginx: Nginx,
-    flooded: Worker,
+    _flooded: Worker,
 }
 
 impl Services {
@@ -73,7 +73,7 @@ impl Services {
         let listener = ["tcp-listener".into(), "--bind".into(), bind];
         Ok(Self {
             nginx: Nginx::start(program, host, bench.sut_cpu, &directory)?,
-            flooded: Worker::start(&host.netns_path, bench.sut_cpu, &listener)?,
+            _flooded: Worker::start(&host.netns_path, bench.sut_cpu, &listener)?,
         })
     }
 }
@@ -104,8 +104,7 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<HttpRun> {
         }
         for ((usage, flood), mode) in one_repeat(&points, &plan.modes, repeat) {
             progress.step(format!("{}: {mode}, {flood}", usage.name()));
-            let asked =
-                Asked { mode, usage, flood, warm_up: plan.warm_up, window: plan.window };
+            let asked = Asked { mode, usage, flood, warm_up: plan.warm_up, window: plan.window };
             trials.push(trial::measure(&mut bench, &services[&mode], asked, stop)?);
             progress.done();
         }

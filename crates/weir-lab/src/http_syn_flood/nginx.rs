@@ -22,7 +22,7 @@ const TRY: Duration = Duration::from_millis(200);
 
 /// A server, its master process and its worker. Dropping it ends both.
 pub struct Nginx {
-    master: Program,
+    _master: Program,
     /// The process that serves.
     pub worker: Pid,
 }
@@ -67,14 +67,13 @@ impl Nginx {
         let configuration = directory.join("nginx.conf");
         written(configuration.clone(), configure(address, directory))?;
         let text = |path: &Path| path.display().to_string();
-        let arguments =
-            [text(program), "-e".into(), text(&log), "-c".into(), text(&configuration)];
+        let arguments = [text(program), "-e".into(), text(&log), "-c".into(), text(&configuration)];
         let mut master = Program::start(&host.netns_path, cpu, &arguments)?;
         let deadline = Instant::now() + START_DEADLINE;
         loop {
             let answers = host.netns.run(|| TcpStream::connect_timeout(&address, TRY).is_ok())?;
             if answers && let Some(worker) = child_of(master.pid()) {
-                return Ok(Self { master, worker });
+                return Ok(Self { _master: master, worker });
             }
             if !master.is_running() || Instant::now() > deadline {
                 let said = fs::read_to_string(&log).unwrap_or_default();
@@ -85,11 +84,6 @@ impl Nginx {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-    }
-
-    /// Its master process.
-    pub fn master(&self) -> Pid {
-        self.master.pid()
     }
 }
 

@@ -42,7 +42,6 @@ pub(super) struct Asked {
 /// Cumulative counters, each with the instant at which it was read.
 struct Snapshot {
     at: Instant,
-    sent: u64,
     requests: u64,
     failures: [u64; Failure::ALL.len()],
     took: Vec<u64>,
@@ -60,6 +59,8 @@ struct Snapshot {
 /// Packets, flood and client together, since the host was made.
 #[derive(Clone, Copy)]
 struct Packets {
+    /// Of the flood, since it was aimed.
+    sent: u64,
     /// Refused by the ring.
     ring_refused: u64,
     /// Of these, the flood's.
@@ -100,7 +101,7 @@ pub(super) fn measure(
     let bench = &*bench;
     let pollers = bench.pollers(mode)?;
     let observer = Observer { bench, mode, services, daemon: daemon.as_ref(), pollers };
-    let before = observer.packets()?;
+    let before = observer.packets()?; // the flood was aimed anew, so nothing is sent
 
     let (opened, closed) = bench.generate_while(|| {
         let client = start_client(bench, mode, usage, stop)?;
@@ -169,10 +170,9 @@ fn start_client(bench: &Bench, mode: Mode, usage: Usage, stop: &Stop) -> Result<
 
 /// Waits until every packet has ended somewhere.
 fn drain(observer: &Observer<'_>, before: &Packets, stop: &Stop) -> Result<Ledger> {
-    let sent = observer.bench.generator.counts(0).sent;
     let deadline = Instant::now() + DRAIN_DEADLINE;
     loop {
-        let ledger = observer.packets()?.ledger_since(before, sent);
+        let ledger = observer.packets()?.ledger_since(before);
         if ledger.unaccounted == 0 || Instant::now() > deadline {
             return Ok(ledger);
         }
@@ -182,14 +182,14 @@ fn drain(observer: &Observer<'_>, before: &Packets, stop: &Stop) -> Result<Ledge
 
 impl Packets {
     /// The client's packets that came to the ring: what the generator did not send.
-    fn client_since(&self, before: &Self, sent: u64) -> u64 {
+    fn client_since(&self, before: &Self) -> u64 {
         let all = self.ring_refused - before.ring_refused + self.taken - before.taken;
-        all.saturating_sub(sent)
+        all.saturating_sub(self.sent - before.sent)
     }
 
     /// Every packet between two looks: exact once everything has drained.
-    fn ledger_since(&self, before: &Self, sent: u64) -> Ledger {
-        let offered = sent + self.client_since(before, sent);
+    fn ledger_since(&self, before: &Self) -> Ledger {
+        let offered = self.sent - before.sent + self.client_since(before);
         let nic_drop = self.ring_refused - before.ring_refused;
         let discarded = self.discarded - before.discarded;
         let delivered = self.segments - before.segments;
@@ -204,6 +204,7 @@ impl Observer<'_> {
         let own = |file| statistic(&host.sysfs, SUT_INTERFACE, file);
         let tcp = host.netns.run(snmp::tcp_stats)??;
         Ok(Packets {
+            sent: self.bench.generator.counts(0).sent,
             ring_refused: statistic(
                 &topology.generator_sysfs,
                 &host.generator_ifname,
@@ -225,7 +226,7 @@ impl Observer<'_> {
         let bench = self.bench;
         // The figures that matter most first, from memory, within a microsecond.
         let at = Instant::now();
-        let (sent, requests) = (bench.generator.counts(0).sent, client.delivered());
+        let requests = client.delivered();
         let failures = Failure::ALL.map(|failure| client.count(failure.slot()));
         let took = histogram::snapshot(client.shared(), slots::HISTOGRAM);
         let loops = histogram::snapshot(bench.speed.shared(), slots::HISTOGRAM);
@@ -233,7 +234,6 @@ impl Observer<'_> {
         let input: Vec<u64> = self.pollers.iter().map(|pid| cpu_ns(*pid)).collect::<Result<_>>()?;
         Ok(Snapshot {
             at,
-            sent,
             requests,
             failures,
             took,
@@ -287,14 +287,11 @@ fn figures(
         of(&closed.packets).saturating_sub(of(&opened.packets)) as f64 / kernel_s
     };
     let share = |of: fn(&Snapshot) -> u64| per_s(of) / 1e9;
-    let offered_pps = per_s(|s| s.sent);
+    let offered_pps = kernel_per_s(|p| p.sent);
     let nic_drop_pps = kernel_per_s(|p| p.ring_refused_flood);
-    let client_lost_pps =
-        kernel_per_s(|p| p.ring_refused.saturating_sub(p.ring_refused_flood));
-    // What the generator did not send is the client's.
-    let all_pps = kernel_per_s(|p| p.ring_refused + p.taken);
-    let client_pps = (all_pps - offered_pps).max(0.0);
-    let client_taken_pps = client_pps - client_lost_pps;
+    let client_lost_pps = kernel_per_s(|p| p.ring_refused.saturating_sub(p.ring_refused_flood));
+    let client_pps = closed.packets.client_since(&opened.packets) as f64 / kernel_s;
+    let client_taken_pps = (client_pps - client_lost_pps).max(0.0);
     let discarded_pps = kernel_per_s(|p| p.discarded);
     let flood_taken_pps = kernel_per_s(|p| p.segments) - client_taken_pps;
     let failed = |failure: Failure| {

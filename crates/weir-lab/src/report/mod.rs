@@ -14,6 +14,8 @@ mod fixture;
 #[cfg(test)]
 mod fixture_gate_cost;
 #[cfg(test)]
+pub(crate) mod fixture_http;
+#[cfg(test)]
 mod fixture_load;
 mod gate_cost;
 mod html;
@@ -29,6 +31,8 @@ mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_http;
 #[cfg(test)]
 mod tests_load;
 mod units;
