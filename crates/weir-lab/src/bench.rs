@@ -193,7 +193,11 @@ impl Bench {
         }
     }
 
-    fn set_flows(&mut self, mode: Mode, flows: &[FlowSpec]) -> Result<()> {
+    /// Points the generator at one mode's host, with these flows.
+    ///
+    /// # Errors
+    /// Flows that contradict themselves.
+    pub fn set_flows(&mut self, mode: Mode, flows: &[FlowSpec]) -> Result<()> {
         self.generator.set_output(self.suts[&mode].host.generator_ifindex);
         self.generator.set_flows(flows)?;
         Ok(())

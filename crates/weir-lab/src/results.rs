@@ -4,7 +4,9 @@
 //! a whole trial, from before its first packet until everything has drained, and add up exactly.
 
 pub mod gate_cost;
+pub mod http;
 pub mod load;
+pub mod merit;
 pub mod neighbour;
 mod outcome;
 pub mod separation;

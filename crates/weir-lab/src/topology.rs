@@ -28,6 +28,8 @@ const LOCK_DIR: &str = "/run/weir-lab";
 /// what comes for it at the first test of IP (`PACKET_OTHERHOST`, `ip_rcv_core()`). A veth receives on the
 /// CPU that sent, so each reply's end costs the SUT; this is the least that it can.
 const CLIENT_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x01]);
+/// What a lab's directory of files is called; the lab's own name stands before it.
+const FILES: &str = ".files";
 /// The receiving interface's name in its namespace.
 pub const SUT_INTERFACE: &str = "sut0";
 const NAPI_DEADLINE: Duration = Duration::from_secs(5);
@@ -37,6 +39,8 @@ const UP_DEADLINE: Duration = Duration::from_secs(5);
 pub struct Topology {
     /// Where the load comes from.
     pub generator: NetNs,
+    /// That namespace's path.
+    pub generator_path: PathBuf,
     /// Links of the generator's namespace.
     pub generator_links: Links,
     /// Interface files of the generator's namespace.
@@ -93,6 +97,7 @@ impl Topology {
         };
         Ok(Self {
             generator,
+            generator_path: Path::new("/run/netns").join(&name),
             generator_links,
             generator_sysfs,
             names: vec![name],
@@ -100,6 +105,17 @@ impl Topology {
             lock_path,
             _lock: lock,
         })
+    }
+
+    /// A directory for the files of one host's applications, which goes with the lab.
+    ///
+    /// # Errors
+    /// Where the file system refuses.
+    pub fn directory(&self, name: &str) -> Result<PathBuf> {
+        let path = files_of(&self.prefix).join(name);
+        fs::create_dir_all(&path)
+            .map_err(|source| Error::io("create", path.display().to_string(), source))?;
+        Ok(path)
     }
 
     /// Makes a host, whose name is the lab's and this one's.
@@ -246,8 +262,13 @@ impl Drop for Topology {
         for name in &self.names {
             let _ = NetNs::delete_named(name);
         }
+        let _ = fs::remove_dir_all(files_of(&self.prefix));
         let _ = fs::remove_file(&self.lock_path);
     }
+}
+
+fn files_of(prefix: &str) -> PathBuf {
+    Path::new(LOCK_DIR).join(format!("{prefix}{FILES}"))
 }
 
 /// A lab holds a lock for as long as it lives, so that others can tell a running lab's namespaces
@@ -285,6 +306,7 @@ pub fn clean() -> Result<Vec<String>> {
         let Some(prefix) = owner(&name) else { continue };
         if !is_running(&prefix) {
             NetNs::delete_named(&name)?;
+            let _ = fs::remove_dir_all(files_of(&prefix));
             let _ = fs::remove_file(Path::new(LOCK_DIR).join(prefix));
             removed.push(name);
         }

@@ -3,7 +3,7 @@
 //! They run as `weir lab-worker ...`, so that one executable is all there is to install. Each ends
 //! with the process that started it, however that ends.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -19,6 +19,8 @@ use weir_bpf::units::{CpuId, Nice};
 
 use crate::error::{Error, Result};
 use crate::histogram;
+use crate::http_syn_flood::Usage;
+use crate::http_syn_flood::client;
 
 /// Where a worker's figures stand in the memory that it shares with the controller.
 pub mod slots {
@@ -26,7 +28,7 @@ pub mod slots {
 
     /// 1 once the worker is ready.
     pub const READY: usize = 0;
-    /// Packets received.
+    /// Packets received; requests answered in full.
     pub const DELIVERED: usize = 1;
     /// Passes of the calibrated loop, of the compute-bound process.
     pub const WORK: usize = 2;
@@ -34,7 +36,10 @@ pub mod slots {
     pub const CPU_NS: usize = 3;
     /// Packets that the echo server has sent.
     pub const REPLIED: usize = 4;
-    /// Histogram of packets' ages, or of the speed probe's loop, in nanoseconds.
+    /// Of the HTTP client, four counters: see [`crate::http_syn_flood::client::Failure`].
+    pub const FAILURES: usize = 4;
+    /// Histogram of packets' ages, of the time that requests took, or of the speed probe's loop, in
+    /// nanoseconds.
     pub const HISTOGRAM: usize = 8;
     /// Slots in all.
     pub const LEN: usize = HISTOGRAM + histogram::SLOTS;
@@ -79,6 +84,30 @@ pub enum Role {
     SpeedProbe,
     /// Computes without pause: the neighbour.
     Compute,
+    /// Listens on TCP, and takes what it gets, which under a flood of SYNs is nothing.
+    TcpListener {
+        /// Where to listen.
+        #[arg(long)]
+        bind: SocketAddr,
+    },
+    /// Asks an HTTP server for one document again and again.
+    HttpClient {
+        /// The server.
+        #[arg(long)]
+        server: SocketAddr,
+        /// How many connections.
+        #[arg(long)]
+        connections: usize,
+        /// What a connection is used for.
+        #[arg(long, value_enum)]
+        usage: Usage,
+    },
+    /// Becomes another program inside the namespace.
+    Program {
+        /// The program and its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<String>,
+    },
     /// Becomes another `weir` command inside the namespace.
     Exec {
         /// Its arguments.
@@ -131,8 +160,10 @@ pub struct WorkerArgs {
 /// # Errors
 /// When it cannot be set up.
 pub fn run(args: WorkerArgs) -> Result<()> {
-    // A daemon is to put everything back; an application that is stopped would not see SIGTERM.
-    let end = if matches!(args.role, Role::Exec { .. }) { Signal::TERM } else { Signal::KILL };
+    // A daemon is to put everything back, a server to end its own processes; an application that is
+    // stopped would not see SIGTERM.
+    let others = matches!(args.role, Role::Exec { .. } | Role::Program { .. });
+    let end = if others { Signal::TERM } else { Signal::KILL };
     set_parent_process_death_signal(Some(end))
         .map_err(|source| Error::io("tie to its parent", "the worker", source))?;
     // The controller may have ended before the request above.
@@ -152,6 +183,16 @@ pub fn run(args: WorkerArgs) -> Result<()> {
         (Role::UdpEcho { bind, rcvbuf }, Some(shared)) => udp_echo(bind, rcvbuf, &shared),
         (Role::SpeedProbe, Some(shared)) => speed_probe(&shared),
         (Role::Compute, Some(shared)) => compute(&shared),
+        (Role::TcpListener { bind }, Some(shared)) => tcp_listener(bind, &shared),
+        (Role::HttpClient { server, connections, usage }, Some(shared)) => {
+            client::run(server, connections, usage, &shared)
+        }
+        (Role::Program { command }, _) => {
+            let mut command = command.into_iter();
+            let program = command.next().unwrap_or_default();
+            let source = Command::new(&program).args(command).exec();
+            Err(Error::io("start", program, source))
+        }
         (Role::Exec { arguments }, _) => {
             let source = Command::new("/proc/self/exe").arg0("weir").args(arguments).exec();
             Err(Error::io("start", "weir in the namespace", source))
@@ -208,6 +249,16 @@ fn udp_sink(bind: SocketAddr, app: App, rcvbuf: usize, shared: &SharedCounters) 
             }
         }
         App::Recvmmsg => batches(&socket, received).map_err(failed("receive on")),
+    }
+}
+
+fn tcp_listener(bind: SocketAddr, shared: &SharedCounters) -> Result<()> {
+    let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
+    let listener = TcpListener::bind(bind).map_err(failed("listen on"))?;
+    shared.get(slots::READY).store(1, Ordering::Release);
+    loop {
+        drop(listener.accept().map_err(failed("accept on"))?);
+        shared.get(slots::DELIVERED).fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 
 const SIOCETHTOOL: rustix::ioctl::Opcode = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GTSO: u32 = 0x1e;
+const ETHTOOL_STSO: u32 = 0x1f;
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_SGRO: u32 = 0x2c;
@@ -100,6 +102,29 @@ pub fn set_gro(ifname: &str, on: bool) -> Result<()> {
     call("set the receive offload of", ifname, &mut value)
 }
 
+/// Whether an interface of the calling thread's network namespace cuts TCP's data into packets itself
+/// (TSO).
+///
+/// # Errors
+///
+/// As [`gro`].
+pub fn tso(ifname: &str) -> Result<bool> {
+    let mut value = Value { command: ETHTOOL_GTSO, data: 0 };
+    call("read the segmentation offload of", ifname, &mut value)?;
+    Ok(value.data != 0)
+}
+
+/// Switches that on or off. A veth without it hands each packet to its peer's NAPI, if the peer has
+/// one; with it, most go past it (`veth_skb_is_eligible_for_gro()`).
+///
+/// # Errors
+///
+/// As [`set_gro`].
+pub fn set_tso(ifname: &str, on: bool) -> Result<()> {
+    let mut value = Value { command: ETHTOOL_STSO, data: on.into() };
+    call("set the segmentation offload of", ifname, &mut value)
+}
+
 /// Whether VLAN tags of received frames may be removed before an XDP program sees the frame
 /// (`rx-vlan-offload`), for an interface of the calling thread's network namespace.
 ///
@@ -175,13 +200,15 @@ mod tests {
     }
 
     #[test]
-    fn receive_offload_is_switched() {
+    fn offloads_are_switched() {
         Sandbox::new().run(|| {
             Links::open().unwrap().create_veth("tool", "peer", None).unwrap();
             assert_eq!(driver("tool").unwrap(), "veth");
             for on in [true, false, true] {
                 set_gro("tool", on).unwrap();
                 assert_eq!(gro("tool").unwrap(), on);
+                set_tso("tool", on).unwrap();
+                assert_eq!(tso("tool").unwrap(), on);
             }
         });
     }

@@ -13,7 +13,7 @@ use crate::{gate_cost, load, udp_overload, user_share};
 
 /// What a quick run's trials may take, so that the whole ends within 45 s.
 const QUICK_BUDGET: Duration = Duration::from_secs(40);
-/// The same where a search follows the trials.
+/// The same where a search follows the trials, or more is set up before them.
 const QUICK_BUDGET_SEARCH: Duration = Duration::from_secs(32);
 /// What the whole of a quick `udp-overload` may take: a minute, less taking everything down.
 const QUICK_WHOLE: Duration = Duration::from_secs(55);
@@ -104,6 +104,16 @@ pub(super) fn user_share(args: &RunArgs) -> load::Plan {
     let modes = modes(args, &user_share::MODES, &user_share::MODES);
     let full = ["100k", "200k", "400k", "800k", "1.6M", "2.4M", "3.2M", "top"];
     shared(args, modes, (&["400k", "1.6M", "top"], &full), QUICK_BUDGET)
+}
+
+/// `http-syn-flood`.
+pub(super) fn http_syn_flood(args: &RunArgs) -> load::Plan {
+    let full = [Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Gate, Mode::Weir];
+    let modes = modes(args, &QUICK_MODES, &full);
+    let rates = ["50k", "100k", "200k", "400k", "800k"];
+    let plan = shared(args, modes, (&["100k", "400k"], &rates), QUICK_BUDGET_SEARCH);
+    // Other experiments of the same command may have packets of their own; this one's are TCP.
+    load::Plan { workload: Workload { ipv6: false, ..plan.workload }, ..plan }
 }
 
 /// `gate-cost`.

@@ -54,7 +54,7 @@ pub trait View {
     /// What ran on which CPU; a table of the page only.
     fn places(&self) -> Option<Grid>;
     /// Names and facts of the workload, of the page only.
-    fn facts(&self) -> Vec<(&'static str, String)>;
+    fn facts(&self) -> Vec<(&str, String)>;
 }
 
 impl Outcome {
@@ -66,6 +66,7 @@ impl Outcome {
             Self::Neighbour(run) => run.as_ref(),
             Self::Separation(run) => run.as_ref(),
             Self::UserShare(run) => run.as_ref(),
+            Self::Http(run) => run.as_ref(),
         }
     }
 }

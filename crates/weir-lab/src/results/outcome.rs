@@ -3,11 +3,12 @@
 use serde::Serialize;
 
 use super::gate_cost::GateCost;
+use super::http::HttpRun;
 use super::neighbour::NeighbourRun;
 use super::separation::SeparationRun;
 use super::user_share::UserShareRun;
 use super::{Experiment, Goal};
-use crate::{gate_cost, neighbour, separation, udp_overload, user_share};
+use crate::{gate_cost, http_syn_flood, neighbour, separation, udp_overload, user_share};
 
 /// What one experiment has yielded. In JSON the fields of the result itself: `experiment` tells
 /// which shape they have.
@@ -24,6 +25,8 @@ pub enum Outcome {
     Separation(Box<SeparationRun>),
     /// `user-share`.
     UserShare(Box<UserShareRun>),
+    /// `http-syn-flood`.
+    Http(Box<HttpRun>),
 }
 
 impl Outcome {
@@ -38,6 +41,7 @@ impl Outcome {
             neighbour::NAME => serde_json::from_slice(json).map(Self::Neighbour),
             separation::NAME => serde_json::from_slice(json).map(Self::Separation),
             user_share::NAME => serde_json::from_slice(json).map(Self::UserShare),
+            http_syn_flood::NAME => serde_json::from_slice(json).map(Self::Http),
             other => Err(serde::de::Error::custom(format_args!(
                 "no experiment is named {other:?}; `weir lab list` lists them"
             ))),
@@ -55,6 +59,7 @@ impl Outcome {
             Self::Neighbour(_) => serde_json::from_str::<NeighbourRun>(json).map(drop),
             Self::Separation(_) => serde_json::from_str::<SeparationRun>(json).map(drop),
             Self::UserShare(_) => serde_json::from_str::<UserShareRun>(json).map(drop),
+            Self::Http(_) => serde_json::from_str::<HttpRun>(json).map(drop),
         }
     }
 
@@ -66,6 +71,7 @@ impl Outcome {
             Self::Neighbour(run) => &run.experiment,
             Self::Separation(run) => &run.experiment,
             Self::UserShare(run) => &run.experiment,
+            Self::Http(run) => &run.experiment,
         }
     }
 
@@ -77,6 +83,7 @@ impl Outcome {
             Self::Neighbour(run) => &run.goals,
             Self::Separation(run) => &run.goals,
             Self::UserShare(run) => &run.goals,
+            Self::Http(run) => &run.goals,
         }
     }
 }
@@ -98,4 +105,5 @@ outcome_of! {
     NeighbourRun => Neighbour,
     SeparationRun => Separation,
     UserShareRun => UserShare,
+    HttpRun => Http,
 }

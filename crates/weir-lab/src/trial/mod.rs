@@ -215,7 +215,7 @@ fn since((now, then): (u64, u64)) -> Nanos {
     Nanos(now.saturating_sub(then))
 }
 
-fn check_conservation(ledger: &Ledger, mode: Mode, flood: Flood) -> Result<()> {
+pub(crate) fn check_conservation(ledger: &Ledger, mode: Mode, flood: Flood) -> Result<()> {
     if ledger.unaccounted == 0 {
         return Ok(());
     }
@@ -255,7 +255,7 @@ fn work(opened: &Snapshot, closed: &Snapshot) -> Work {
 }
 
 /// Age below which `percentile` percent of the packets between two snapshots were delivered.
-fn age_us(before: &[u64], after: &[u64], percentile: f64) -> Option<f64> {
+pub(crate) fn age_us(before: &[u64], after: &[u64], percentile: f64) -> Option<f64> {
     histogram::percentile(before, after, percentile).map(|ns| ns as f64 / 1000.0)
 }
 
