@@ -299,7 +299,10 @@ struct weir_poll {
 	__u64 number;  /* polls that have ended */
 	__u64 clocked; /* 1 + number when now_ns was read */
 	__u64 now_ns;  /* CLOCK_MONOTONIC */
-	/* Packets that the gate has discarded on this CPU... */
+	/* Of the packets that the gate has discarded on this CPU those that
+	 * were over their channel's share... */
+	__u64 shed;
+	/* ...all of them... */
 	__u64 discarded;
 	/* ...for which channel last; 0: none of late... */
 	__u64 full_id;
@@ -308,6 +311,7 @@ struct weir_poll {
 	/* As the governor's programs last saw them, and when. */
 	__u64 discarded_seen;
 	__u64 beside_seen;
+	__u64 shed_seen;
 	__u64 full_ns; /* CLOCK_MONOTONIC */
 	/* The accounts of which packets were admitted, in this poll. */
 	__u64 touched; /* 1 + the poll's number */
@@ -417,9 +421,11 @@ struct weir_input {
 	__u64 held_ns;	  /* waited while a stranger ran */
 	__u64 stalled_ns; /* of it, with no consumer runnable, or for too long
 			   */
-	__u64 discarded;  /* packets */
-	__u64 beside;	  /* packets of other channels, admitted meanwhile */
-	__u64 polled_ns;  /* when its last poll ended, or it began to run */
+	__u64 packets;
+	__u64 discarded; /* of them */
+	__u64 shed;	 /* of those, for their channels' shares */
+	__u64 beside;	 /* packets of other channels, admitted meanwhile */
+	__u64 polled_ns; /* when its last poll ended, or it began to run */
 	/* cpu->stranger_ns and alone_ns as it began to wait. */
 	__u64 stranger_then_ns;
 	__u64 alone_then_ns;

@@ -211,6 +211,7 @@ __noinline __u32 kind_charge(__u32 reason, __u32 packets)
 		return reason;
 	if (!account_admits(kind, kind, poll) && share_of_kind(kind)) {
 		poll->discarded += packets;
+		poll->shed += packets;
 		/* No destination's id is so small. */
 		poll->full_id = 1 + kind;
 		return share_of_kind(kind);

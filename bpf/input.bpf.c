@@ -289,7 +289,7 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 {
 	struct weir_cpu *cpu = cpu_at(bpf_get_smp_processor_id());
 	struct weir_poll *poll = this_poll();
-	__u64 now, took, discarded, beside;
+	__u64 now, took, discarded, beside, shed;
 	struct weir_input *input;
 
 	if (!cpu || !poll)
@@ -297,6 +297,8 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 	/* This poll's own: another's, in softirq, is not input's next. */
 	discarded = poll->discarded - poll->discarded_seen;
 	beside = poll->beside - poll->beside_seen;
+	shed = poll->shed - poll->shed_seen;
+	poll->shed_seen = poll->shed;
 	poll->discarded_seen = poll->discarded;
 	poll->beside_seen = poll->beside;
 	if (cpu->running != WEIR_RUNNING_INPUT)
@@ -307,6 +309,8 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 	now = bpf_ktime_get_ns();
 	took = now - input->polled_ns;
 	input->polled_ns = now;
+	input->packets += work;
+	input->shed += shed;
 	input->full_polls = work < budget ? 0 : input->full_polls + 1;
 	if (input->full_polls >= WEIR_OVERRUN_POLLS)
 		input->overruns++;
