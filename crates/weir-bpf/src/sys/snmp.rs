@@ -1,4 +1,4 @@
-//! The kernel's own count of UDP datagrams, in the calling thread's network namespace.
+//! The kernel's own counts of IPv4 packets and UDP datagrams, in the calling thread's network namespace.
 
 use std::path::Path;
 
@@ -40,20 +40,27 @@ pub fn udp_stats() -> Result<(UdpStats, UdpStats)> {
     Ok((v4, v6))
 }
 
-/// `snmp` has two lines per protocol: names, then as many numbers.
-fn parse_v4(text: &str) -> Result<UdpStats> {
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
+/// `snmp` and `netstat` have two lines per protocol: names, then as many numbers.
+fn pairs<'a>(path: &str, text: &'a str, protocol: &str) -> Result<Vec<(&'a str, &'a str)>> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
     let (Some(names), Some(numbers)) = (lines.next(), lines.next()) else {
-        return Err(malformed(V4, "two lines that begin with Udp:"));
+        return Err(malformed(path, &format!("two lines that begin with {}", protocol.trim_end())));
     };
     let (names, numbers): (Vec<_>, Vec<_>) =
         (names.split_ascii_whitespace().collect(), numbers.split_ascii_whitespace().collect());
     if names.len() != numbers.len() {
-        return Err(malformed(V4, "as many numbers as names"));
+        return Err(malformed(path, "as many numbers as names"));
     }
-    collect(V4, |field| {
-        names.iter().zip(&numbers).find_map(|(name, number)| (*name == field).then_some(*number))
-    })
+    Ok(names.into_iter().zip(numbers).collect())
+}
+
+fn find<'a>(pairs: &[(&str, &'a str)], field: &str) -> Option<&'a str> {
+    pairs.iter().find_map(|(name, number)| (*name == field).then_some(*number))
+}
+
+fn parse_v4(text: &str) -> Result<UdpStats> {
+    let pairs = pairs(V4, text, "Udp: ")?;
+    collect(V4, |field| find(&pairs, field))
 }
 
 /// `snmp6` has one name and one number per line.
@@ -80,6 +87,31 @@ fn collect<'a>(path: &str, text_of: impl Fn(&str) -> Option<&'a str>) -> Result<
         // Newer than the others (Linux 5.11).
         mem_errors: if text_of("MemErrors").is_some() { number("MemErrors")? } else { 0 },
     })
+}
+
+/// IPv4 packets since the namespace was made (RFC 4293).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ip4Stats {
+    /// Received for this host or to be forwarded, malformed ones too: counted before anything is done
+    /// with them. What GRO has merged counts once.
+    pub in_receives: u64,
+    /// Sent by this host itself.
+    pub out_requests: u64,
+}
+
+/// IPv4's counts.
+///
+/// # Errors
+///
+/// As [`udp_stats`].
+pub fn ip4_stats() -> Result<Ip4Stats> {
+    let text = std::fs::read_to_string(V4).map_err(|source| Error::system("read", V4, source))?;
+    let pairs = pairs(V4, &text, "Ip: ")?;
+    let number = |field: &str| {
+        let parsed = find(&pairs, field).and_then(|text| text.parse().ok());
+        parsed.ok_or_else(|| malformed(V4, &format!("a number for IP's {field}")))
+    };
+    Ok(Ip4Stats { in_receives: number("InReceives")?, out_requests: number("OutRequests")? })
 }
 
 fn malformed(path: &str, expected: &str) -> Error {
@@ -171,6 +203,9 @@ UdpLite6InDatagrams             \t91
             }
             let expected = UdpStats { in_datagrams: 1, no_ports: 1, ..Default::default() };
             wait_until("all are counted", || udp_stats().unwrap() == (expected, expected));
+            // Two datagrams and an error message, by the loopback interface.
+            let three = Ip4Stats { in_receives: 3, out_requests: 3 };
+            assert_eq!(ip4_stats().unwrap(), three);
         });
     }
 }
