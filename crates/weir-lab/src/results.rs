@@ -4,6 +4,7 @@
 //! a whole trial, from before its first packet until everything has drained, and add up exactly.
 
 pub mod gate_cost;
+pub mod kinds;
 pub mod load;
 pub mod neighbour;
 mod outcome;
@@ -284,8 +285,16 @@ pub struct Ledger {
     pub late_other: u64,
     /// Received by the applications.
     pub delivered: u64,
+    /// Received by IP and not for UDP: TCP, ICMP, fragments, malformed, forwarded, to a group that nobody
+    /// has joined. Counted beside floods of several kinds; else 0, and absent.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub beyond_udp: u64,
     /// In no counter: must be 0.
     pub unaccounted: i64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// One run of the generator against one mode.

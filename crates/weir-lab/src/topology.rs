@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 
 /// What the names of the lab's namespaces begin with; the process id follows.
 const PREFIX: &str = "weir-lab-";
+const NETNS_DIR: &str = "/run/netns";
 const LOCK_DIR: &str = "/run/weir-lab";
 /// The receiving interface's name in its namespace.
 pub const SUT_INTERFACE: &str = "sut0";
@@ -33,6 +34,8 @@ const UP_DEADLINE: Duration = Duration::from_secs(5);
 pub struct Topology {
     /// Where the load comes from.
     pub generator: NetNs,
+    /// That namespace's path.
+    pub generator_path: PathBuf,
     /// Links of the generator's namespace.
     pub generator_links: Links,
     /// Interface files of the generator's namespace.
@@ -87,6 +90,7 @@ impl Topology {
         };
         Ok(Self {
             generator,
+            generator_path: Path::new(NETNS_DIR).join(&name),
             generator_links,
             generator_sysfs,
             names: vec![name],
@@ -129,7 +133,7 @@ impl Topology {
         links.set_up(generator_ifindex)?;
         Ok(Host {
             netns,
-            netns_path: Path::new("/run/netns").join(name),
+            netns_path: Path::new(NETNS_DIR).join(name),
             sysfs,
             ifindex,
             generator_ifindex,

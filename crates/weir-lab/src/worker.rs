@@ -3,7 +3,7 @@
 //! They run as `weir lab-worker ...`, so that one executable is all there is to install. Each ends
 //! with the process that started it, however that ends.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,7 +18,7 @@ use weir_bpf::traffic::Stamp;
 use weir_bpf::units::{CpuId, Nice};
 
 use crate::error::{Error, Result};
-use crate::histogram;
+use crate::{histogram, service};
 
 /// Where a worker's figures stand in the memory that it shares with the controller.
 pub mod slots {
@@ -26,13 +26,16 @@ pub mod slots {
 
     /// 1 once the worker is ready.
     pub const READY: usize = 0;
-    /// Packets received.
+    /// Packets received; requests answered.
     pub const DELIVERED: usize = 1;
     /// Passes of the calibrated loop, of the compute-bound process.
     pub const WORK: usize = 2;
     /// CPU time that it has had, nanoseconds.
     pub const CPU_NS: usize = 3;
-    /// Histogram of packets' ages, or of the speed probe's loop, in nanoseconds.
+    /// Not 0 while the TCP client is to send requests.
+    pub const GO: usize = 7;
+    /// Histogram of packets' ages, of the time that requests took, or of the speed probe's loop, in
+    /// nanoseconds.
     pub const HISTOGRAM: usize = 8;
     /// Slots in all.
     pub const LEN: usize = HISTOGRAM + histogram::SLOTS;
@@ -63,6 +66,30 @@ pub enum Role {
         /// Receive buffer to ask for, bytes; 0: the system's default.
         #[arg(long, default_value_t = 0)]
         rcvbuf: usize,
+        /// Multicast group to join.
+        #[arg(long, requires = "on")]
+        join: Option<Ipv4Addr>,
+        /// Address of the interface on which to join it.
+        #[arg(long)]
+        on: Option<Ipv4Addr>,
+    },
+    /// Answers requests over TCP.
+    TcpService {
+        /// Where to listen.
+        #[arg(long)]
+        bind: SocketAddr,
+    },
+    /// Has requests answered over TCP.
+    TcpClient {
+        /// The service.
+        #[arg(long)]
+        server: SocketAddr,
+        /// How many connections.
+        #[arg(long)]
+        connections: u32,
+        /// Requests per second, of all connections.
+        #[arg(long)]
+        per_second: u32,
     },
     /// Times a calibrated loop again and again.
     SpeedProbe,
@@ -137,7 +164,13 @@ pub fn run(args: WorkerArgs) -> Result<()> {
     sched::pin_current_thread(CpuId(args.cpu))?;
     let shared = args.shared.map(SharedCounters::open).transpose()?;
     match (args.role, shared) {
-        (Role::UdpSink { bind, app, rcvbuf }, Some(shared)) => udp_sink(bind, app, rcvbuf, &shared),
+        (Role::UdpSink { bind, app, rcvbuf, join, on }, Some(shared)) => {
+            udp_sink(bind, app, rcvbuf, join.zip(on), &shared)
+        }
+        (Role::TcpService { bind }, Some(shared)) => service::serve(bind, &shared),
+        (Role::TcpClient { server, connections, per_second }, Some(shared)) => {
+            service::ask(server, connections, per_second, &shared)
+        }
         (Role::SpeedProbe, Some(shared)) => speed_probe(&shared),
         (Role::Compute, Some(shared)) => compute(&shared),
         (Role::Exec { arguments }, _) => {
@@ -148,9 +181,18 @@ pub fn run(args: WorkerArgs) -> Result<()> {
     }
 }
 
-fn udp_sink(bind: SocketAddr, app: App, rcvbuf: usize, shared: &SharedCounters) -> Result<()> {
+fn udp_sink(
+    bind: SocketAddr,
+    app: App,
+    rcvbuf: usize,
+    join: Option<(Ipv4Addr, Ipv4Addr)>,
+    shared: &SharedCounters,
+) -> Result<()> {
     let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
     let socket = UdpSocket::bind(bind).map_err(failed("bind"))?;
+    if let Some((group, on)) = join {
+        socket.join_multicast_v4(&group, &on).map_err(failed("join a group for"))?;
+    }
     if rcvbuf != 0 {
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, rcvbuf)
             .map_err(|source| Error::io("set the receive buffer of", bind.to_string(), source))?;

@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 
 const SIOCETHTOOL: rustix::ioctl::Opcode = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GTSO: u32 = 0x1e;
+const ETHTOOL_STSO: u32 = 0x1f;
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_SGRO: u32 = 0x2c;
@@ -100,6 +102,29 @@ pub fn set_gro(ifname: &str, on: bool) -> Result<()> {
     call("set the receive offload of", ifname, &mut value)
 }
 
+/// Whether TCP may hand segments over that are cut later (TSO), for an interface of the calling
+/// thread's network namespace.
+///
+/// # Errors
+///
+/// As [`gro`].
+pub fn tso(ifname: &str) -> Result<bool> {
+    let mut value = Value { command: ETHTOOL_GTSO, data: 0 };
+    call("read the segmentation offload of", ifname, &mut value)?;
+    Ok(value.data != 0)
+}
+
+/// Switches TSO on or off. A veth whose sender has it takes TCP past the receiver's NAPI instance, hence
+/// its ring, unless the receiver has an XDP program (`veth_skb_is_eligible_for_gro()`).
+///
+/// # Errors
+///
+/// As [`set_gro`].
+pub fn set_tso(ifname: &str, on: bool) -> Result<()> {
+    let mut value = Value { command: ETHTOOL_STSO, data: on.into() };
+    call("set the segmentation offload of", ifname, &mut value)
+}
+
 /// Whether VLAN tags of received frames may be removed before an XDP program sees the frame
 /// (`rx-vlan-offload`), for an interface of the calling thread's network namespace.
 ///
@@ -182,6 +207,17 @@ mod tests {
             for on in [true, false, true] {
                 set_gro("tool", on).unwrap();
                 assert_eq!(gro("tool").unwrap(), on);
+            }
+        });
+    }
+
+    #[test]
+    fn segmentation_offload_is_switched() {
+        Sandbox::new().run(|| {
+            Links::open().unwrap().create_veth("tool", "peer", None).unwrap();
+            for on in [true, false, true] {
+                set_tso("tool", on).unwrap();
+                assert_eq!(tso("tool").unwrap(), on);
             }
         });
     }

@@ -3,11 +3,12 @@
 use serde::Serialize;
 
 use super::gate_cost::GateCost;
+use super::kinds::KindsRun;
 use super::neighbour::NeighbourRun;
 use super::separation::SeparationRun;
 use super::user_share::UserShareRun;
 use super::{Experiment, Goal};
-use crate::{gate_cost, neighbour, separation, udp_overload, user_share};
+use crate::{gate_cost, kinds, neighbour, separation, udp_overload, user_share};
 
 /// What one experiment has yielded. In JSON the fields of the result itself: `experiment` tells
 /// which shape they have.
@@ -22,6 +23,8 @@ pub enum Outcome {
     Neighbour(Box<NeighbourRun>),
     /// `separation`.
     Separation(Box<SeparationRun>),
+    /// `separation --kinds`.
+    Kinds(Box<KindsRun>),
     /// `user-share`.
     UserShare(Box<UserShareRun>),
 }
@@ -37,6 +40,7 @@ impl Outcome {
             gate_cost::NAME => serde_json::from_slice(json).map(Self::GateCost),
             neighbour::NAME => serde_json::from_slice(json).map(Self::Neighbour),
             separation::NAME => serde_json::from_slice(json).map(Self::Separation),
+            kinds::NAME => serde_json::from_slice(json).map(Self::Kinds),
             user_share::NAME => serde_json::from_slice(json).map(Self::UserShare),
             other => Err(serde::de::Error::custom(format_args!(
                 "no experiment is named {other:?}; `weir lab list` lists them"
@@ -54,6 +58,7 @@ impl Outcome {
             Self::GateCost(_) => serde_json::from_str::<GateCost>(json).map(drop),
             Self::Neighbour(_) => serde_json::from_str::<NeighbourRun>(json).map(drop),
             Self::Separation(_) => serde_json::from_str::<SeparationRun>(json).map(drop),
+            Self::Kinds(_) => serde_json::from_str::<KindsRun>(json).map(drop),
             Self::UserShare(_) => serde_json::from_str::<UserShareRun>(json).map(drop),
         }
     }
@@ -65,6 +70,7 @@ impl Outcome {
             Self::GateCost(cost) => &cost.experiment,
             Self::Neighbour(run) => &run.experiment,
             Self::Separation(run) => &run.experiment,
+            Self::Kinds(run) => &run.experiment,
             Self::UserShare(run) => &run.experiment,
         }
     }
@@ -76,6 +82,7 @@ impl Outcome {
             Self::GateCost(cost) => &cost.goals,
             Self::Neighbour(run) => &run.goals,
             Self::Separation(run) => &run.goals,
+            Self::Kinds(run) => &run.goals,
             Self::UserShare(run) => &run.goals,
         }
     }
@@ -97,5 +104,6 @@ outcome_of! {
     GateCost => GateCost,
     NeighbourRun => Neighbour,
     SeparationRun => Separation,
+    KindsRun => Kinds,
     UserShareRun => UserShare,
 }

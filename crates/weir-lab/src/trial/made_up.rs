@@ -43,5 +43,6 @@ pub fn trial(
         bystander_cpu_ns: 0,
         neighbour_per_s: None,
         neighbour_cpu: None,
+        service: None,
     }
 }

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 pub(crate) mod made_up;
+mod service;
 mod snapshot;
 
 use std::time::{Duration, Instant};
@@ -13,6 +14,8 @@ use crate::bench::Bench;
 use crate::error::{Error, Result};
 use crate::histogram;
 use crate::interrupts;
+use crate::results::kinds::Kind;
+use crate::results::load::Service;
 use crate::results::{Ledger, Mode, Trial};
 use crate::stop::Stop;
 use snapshot::{Observer, Snapshot};
@@ -72,6 +75,9 @@ pub struct Load {
     pub neighbour: bool,
     /// Whether the flooded application is stopped, so that its queue is full.
     pub stopped: bool,
+    /// What the flood is, where the TCP service runs too; `None`: UDP to the first application, without
+    /// that service.
+    pub kind: Option<Kind>,
     /// More options of `weir run`, in a mode that has it.
     pub options: &'static [&'static str],
     /// Before the window.
@@ -84,7 +90,7 @@ impl Load {
     /// A flood alone.
     pub fn of(flood: Flood, warm_up: Duration, window: Duration) -> Self {
         let (bystander, neighbour, stopped, options) = (None, false, false, &[]);
-        Self { flood, bystander, neighbour, stopped, options, warm_up, window }
+        Self { flood, bystander, neighbour, stopped, kind: None, options, warm_up, window }
     }
 }
 
@@ -106,6 +112,8 @@ pub struct Measured {
     pub bystander_cpu: Nanos,
     /// What the compute-bound process did in the window, if one ran.
     pub neighbour: Option<Work>,
+    /// What the TCP service did in the window, if it ran.
+    pub service: Option<Service>,
 }
 
 /// What a compute-bound process did.
@@ -140,14 +148,27 @@ pub fn measure(
     if mode == Mode::Stock {
         interrupts::bind(bench, mode)?;
     }
-    bench.aim(mode, load.flood, load.bystander)?;
+    let flood_flows = match load.kind {
+        Some(kind) => bench.aim_kind(mode, (kind, load.flood), load.bystander)?,
+        None => {
+            bench.aim(mode, load.flood, load.bystander)?;
+            usize::from(load.flood != Flood::Off)
+        }
+    };
     let bench = &*bench;
+    let client = match load.kind {
+        Some(_) => Some(bench.beside(mode)?.start_client(&bench.topology, bench.generator_cpu)?),
+        None => None,
+    };
     let neighbour = if load.neighbour { Some(bench.start_neighbour(mode)?) } else { None };
     let stopped =
         if load.stopped { Some(Stopped::stop(bench.sut(mode).flooded.pid())?) } else { None };
     let observer = Observer {
         bench,
+        mode,
         sut: bench.sut(mode),
+        client: client.as_ref(),
+        flood_flows,
         daemon: daemon.as_ref(),
         pollers: bench.pollers(mode)?,
         load,
@@ -157,11 +178,13 @@ pub fn measure(
         stop.sleep(SPIN_UP)?;
         let before = observer.snapshot(neighbour.as_ref())?;
         bench.generator.start();
+        service::let_go(client.as_ref(), true);
         stop.sleep(load.warm_up)?;
         let opened = observer.snapshot(neighbour.as_ref())?;
         stop.sleep(load.window)?;
         Ok::<_, Error>((before, opened, observer.snapshot(neighbour.as_ref())?))
     })??;
+    service::let_go(client.as_ref(), false);
     // What waits in its queue is to be received, and in good time.
     drop(stopped);
     drop(neighbour);
@@ -185,6 +208,7 @@ pub fn measure(
         flooded_cpu: since((after.flooded_cpu_ns, before.flooded_cpu_ns)),
         bystander_cpu: since((after.bystander_cpu_ns, before.bystander_cpu_ns)),
         neighbour: load.neighbour.then(|| work(&opened, &closed)),
+        service: service::service(&opened, &closed),
         trial,
     })
 }
@@ -271,11 +295,16 @@ fn window(mode: Mode, purpose: &str, flood: Flood, opened: &Snapshot, closed: &S
 /// Waits until every packet has ended somewhere.
 fn drain(before: &Snapshot, observer: &Observer<'_>, stop: &Stop) -> Result<Snapshot> {
     let deadline = Instant::now() + DRAIN_DEADLINE;
+    let mut last = None;
     loop {
         let now = observer.snapshot(None)?;
-        if now.ledger_since(before).unaccounted == 0 || Instant::now() > deadline {
+        let ledger = now.ledger_since(before);
+        // What IP has received may still be on its way to an application.
+        let at_rest = now.service.is_none() || last == Some(ledger);
+        if (ledger.unaccounted == 0 && at_rest) || Instant::now() > deadline {
             return Ok(now);
         }
+        last = Some(ledger);
         stop.sleep(DRAIN_STEP)?;
     }
 }

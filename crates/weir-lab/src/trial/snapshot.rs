@@ -6,12 +6,13 @@ use rustix::process::Pid;
 use weir_bpf::sys::{sched, snmp};
 use weir_bpf::verdict::Verdict;
 
-use super::{Flood, Load, statistic};
+use super::service::Counts;
+use super::{Load, statistic};
 use crate::bench::{Bench, Sut};
 use crate::error::Result;
 use crate::histogram;
 use crate::machine;
-use crate::results::Ledger;
+use crate::results::{Ledger, Mode};
 use crate::topology::SUT_INTERFACE;
 use crate::worker::slots;
 use crate::worker_process::{Daemon, Worker};
@@ -39,6 +40,8 @@ pub(super) struct Snapshot {
     pub(super) late_backlog: u64,
     pub(super) late_socket: u64,
     pub(super) late_other: u64,
+    /// Of the TCP service, if it runs.
+    pub(super) service: Option<Counts>,
 }
 
 impl Snapshot {
@@ -58,14 +61,19 @@ impl Snapshot {
             late_socket: self.late_socket - before.late_socket,
             late_other: self.late_other.saturating_sub(before.late_other),
             delivered: delivered(self) - delivered(before),
+            beyond_udp: 0,
             unaccounted: 0,
         };
+        if let Some((now, before)) = self.service.as_ref().zip(before.service.as_ref()) {
+            now.complete(before, &mut ledger);
+        }
         let ends = ledger.nic_drop
             + ledger.discarded
             + ledger.late_backlog
             + ledger.late_socket
             + ledger.late_other
-            + ledger.delivered;
+            + ledger.delivered
+            + ledger.beyond_udp;
         ledger.unaccounted = ledger.offered as i64 - ends as i64;
         ledger
     }
@@ -74,7 +82,10 @@ impl Snapshot {
 /// Everything that a trial reads.
 pub(super) struct Observer<'a> {
     pub(super) bench: &'a Bench,
+    pub(super) mode: Mode,
     pub(super) sut: &'a Sut,
+    pub(super) client: Option<&'a Worker>,
+    pub(super) flood_flows: usize,
     pub(super) daemon: Option<&'a Daemon>,
     pub(super) pollers: Vec<Pid>,
     pub(super) load: Load,
@@ -83,18 +94,14 @@ pub(super) struct Observer<'a> {
 impl Observer<'_> {
     /// How many flows there are: the light one first, then the flood.
     pub(super) fn flows(&self) -> usize {
-        usize::from(self.load.bystander.is_some()) + usize::from(self.load.flood != Flood::Off)
+        usize::from(self.load.bystander.is_some()) + self.flood_flows
     }
 
-    /// What was sent to the bystander and to the flooded application.
+    /// What was sent to the bystander, and of the flood.
     fn sent(&self) -> (u64, u64) {
         let sent = |flow| self.bench.generator.counts(flow).sent;
-        match (self.load.bystander.is_some(), self.load.flood != Flood::Off) {
-            (false, false) => (0, 0),
-            (false, true) => (0, sent(0)),
-            (true, false) => (sent(0), 0),
-            (true, true) => (sent(0), sent(1)),
-        }
+        let light = usize::from(self.load.bystander.is_some());
+        ((0..light).map(sent).sum(), (light..self.flows()).map(sent).sum())
     }
 
     /// CPU time of the polling threads; `None` where there are none.
@@ -115,6 +122,9 @@ impl Observer<'_> {
         let (bystander_sent, flood_sent) = self.sent();
         let flooded_delivered = sut.flooded.delivered();
         let bystander_delivered = sut.bystander.delivered();
+        let service = self.client.map(|client| Counts::now(client, bench, (self.mode, sut)));
+        let service = service.transpose()?;
+        let many_delivered = service.as_ref().map_or(0, Counts::many_delivered);
         let work = |slot| neighbour.map_or(0, |neighbour| neighbour.count(slot));
         let (work, work_cpu_ns) = (work(slots::WORK), work(slots::CPU_NS));
         let ages = histogram::snapshot(sut.flooded.shared(), slots::HISTOGRAM);
@@ -142,7 +152,7 @@ impl Observer<'_> {
             sent_at,
             flood_sent,
             bystander_sent,
-            flooded_delivered,
+            flooded_delivered: flooded_delivered + many_delivered,
             bystander_delivered,
             flooded_cpu_ns,
             bystander_cpu_ns,
@@ -161,6 +171,7 @@ impl Observer<'_> {
             late_backlog: rx_dropped.saturating_sub(nic_drop),
             late_socket,
             late_other: other(&v4) + other(&v6),
+            service,
         })
     }
 }
