@@ -13,6 +13,7 @@ packages=(
   libelf-dev      # libbpf reads ELF objects
   linux-libc-dev  # packet headers
   nftables        # nft, in the tests and in the lab
+  nginx-light     # serves, in the lab
   pkg-config
   util-linux      # setpriv, in the tests
   zlib1g-dev
@@ -40,7 +41,17 @@ if ((${#missing[@]})); then
   fi
   echo "setup.sh: installing ${missing[*]}"
   apt-get update -qq
+  # nginx is for the lab to start, in namespaces: as a service it stays off.
+  policy=/usr/sbin/policy-rc.d
+  if [[ " ${missing[*]} " == *" nginx-light "* && ! -e $policy ]]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\n[ "$1" != nginx ] || exit 101\n' >"$policy"
+    chmod 755 "$policy"
+  fi
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
+  if [[ " ${missing[*]} " == *" nginx-light "* && -d /run/systemd/system ]]; then
+    systemctl --quiet disable nginx
+  fi
 fi
 
 # Debian 12's own cargo is 1.63; weir needs the version that Cargo.toml names.

@@ -120,6 +120,14 @@ enum weir_address_kind {
 	WEIR_ADDRESS_BROADCAST,
 };
 
+/* What becomes of a channel's packets. */
+enum weir_seen {
+	WEIR_SEEN_PASSED,
+	WEIR_SEEN_FULL, /* discarded: its queue was full */
+	WEIR_SEEN_SHED, /* discarded: it was over its share of the CPU */
+	WEIR_SEEN_COUNT,
+};
+
 /* How many destinations each CPU remembers (a power of two). */
 #define WEIR_MEMORIES 1024
 #define WEIR_MEMORIES_BITS 10
@@ -145,19 +153,18 @@ struct weir_memory {
 	enum weir_family family;
 	enum weir_target target; /* none: unused */
 	__be16 port_be;
-	__u16 pad;
-	__u32 left;   /* packets that this is still believed for */
-	__u64 poll;   /* the NAPI poll in which it was found out */
-	__u32 reason; /* enum weir_reason */
+	__u16 account; /* where its packets are charged, on this CPU */
+	__u32 left;    /* packets that this is still believed for */
+	__u64 poll;    /* the NAPI poll in which it was found out */
+	__u32 reason;  /* enum weir_reason */
 	/* A full queue refuses packets at least this long (UDP header). */
 	__u32 udp_len;
-	/* What was seen of this channel here, by enum weir_verdict. */
-	struct weir_counter seen[2];
+	/* What was seen of this channel here. */
+	struct weir_counter seen[WEIR_SEEN_COUNT];
 	__u32 egress_ifindex; /* of a forwarded packet */
-	/* If the socket is connected: its only peer. */
+	/* If the socket is connected: its only peer's port. */
 	__u16 connected;
 	__be16 peer_port_be;
-	__u32 peer[4];
 	/*
 	 * If one socket alone, unconnected, can be given these packets: the
 	 * kernel's struct sock and the bucket of its table that holds no other.
@@ -170,6 +177,7 @@ struct weir_memory {
 	 * and until when that is believed (CLOCK_MONOTONIC). */
 	__u64 known_until_ns;
 	__u32 truesize;
+	__u32 peer[4]; /* as peer_port_be */
 	__u32 pad_line[9];
 };
 
@@ -190,7 +198,7 @@ struct weir_channel_key {
 
 /* Per CPU. */
 struct weir_channel {
-	struct weir_counter seen[2]; /* by enum weir_verdict */
+	struct weir_counter seen[WEIR_SEEN_COUNT];
 };
 
 /* How many fragmented datagrams are followed at once. */
@@ -249,6 +257,43 @@ struct weir_queue_slot {
 	__u32 pad;
 };
 
+/*
+ * How many channels each CPU charges one by one (a power of two). The first
+ * places are the kinds' own, for all that have none.
+ */
+#define WEIR_ACCOUNTS 64
+
+/* How many channels one poll's time is shared out among; others go without. */
+#define WEIR_TOUCHES 8
+
+/* The whole of a CPU, as a limit. */
+#define WEIR_LIMIT_ONE 1024
+
+/*
+ * What the packets of one channel that were admitted on one CPU have cost
+ * there, and may. All times in nanoseconds. Two cache lines.
+ */
+struct weir_account {
+	struct weir_channel_key key;
+	__u64 poll;	 /* the last in which one was admitted */
+	__u32 in_poll;	 /* how many in it */
+	__u32 shed;	 /* how often it was found over its limit; grows */
+	__u64 used_ns;	 /* CLOCK_MONOTONIC, of that poll */
+	__s64 tokens_ns; /* what may be used at once; below 0: owed */
+	/* Ever; of kinds' own places those of channels that had a place, too.
+	 */
+	__u64 charged_ns;
+	__u64 packets;
+	/* Of late: their cost is one by the other. */
+	__u64 cost_ns;
+	__u64 cost_packets;
+	__u64 filled_ns; /* when tokens were last added, CLOCK_MONOTONIC */
+	/* Set by user space: a limit, and until when it holds. */
+	__u64 limited_until_ns;
+	__u32 limit; /* of WEIR_LIMIT_ONE */
+	__u32 pad[5];
+};
+
 /* Per CPU: the NAPI poll that is running. */
 struct weir_poll {
 	__u64 number;  /* polls that have ended */
@@ -264,6 +309,15 @@ struct weir_poll {
 	__u64 discarded_seen;
 	__u64 beside_seen;
 	__u64 full_ns; /* CLOCK_MONOTONIC */
+	/* The accounts of which packets were admitted, in this poll. */
+	__u64 touched; /* 1 + the poll's number */
+	__u32 touches;
+	__u32 pad;
+	__u32 touch[WEIR_TOUCHES];
+	/* Time that was shared out, and time that no admitted packet is to
+	 * answer for. */
+	__u64 charged_ns;
+	__u64 uncharged_ns;
 };
 
 /* The whole of a CPU's time. */
@@ -332,7 +386,7 @@ enum weir_running {
 
 /*
  * What one CPU's time went to: written on that CPU alone but for the counts.
- * One cache line.
+ * Two cache lines.
  */
 struct weir_cpu {
 	__u64 since_ns; /* when what runs now began to, CLOCK_MONOTONIC */
@@ -344,12 +398,15 @@ struct weir_cpu {
 	__s32 waiting;	 /* of them, those that wait for the CPU */
 	__s32 consumers; /* runnable here, or running */
 	__u32 wanted;	 /* a stranger waited when input began to run */
-	__u64 pad;
+	__u32 crowded;	 /* more than one is runnable */
+	__u32 pad;
+	__u64 crowded_ns;
+	__u64 idle_ns;
+	__u64 pad_line[7];
 };
 
 /*
- * One governed NAPI thread. All times in nanoseconds; counters only grow. Two
- * cache lines.
+ * One governed NAPI thread. All times in nanoseconds; counters only grow.
  */
 struct weir_input {
 	__u64 ran_ns;
@@ -369,6 +426,7 @@ struct weir_input {
 	/* What polls that discarded everything took of late, and discarded. */
 	__u64 vain_ns;
 	__u64 vain_packets;
+	__u64 carried_ns; /* from its last poll's end until it last stopped */
 	__u64 timeout_ns; /* set by user space */
 	__u32 cpu;
 	__u32 waiting;
@@ -456,6 +514,32 @@ struct weir_traffic_flow {
 	__u8 has_stamp;
 	__u8 header[WEIR_TRAFFIC_HEADER_LEN];
 	__u8 pad[1];
+};
+
+/* A process, told from a later one with its number. */
+struct weir_process_id {
+	__u64 started; /* CLOCK_MONOTONIC, ns */
+	__u32 pid;     /* in the reader's pid namespace */
+	__u32 pad;
+};
+
+/* A process has a socket open. */
+struct weir_holder {
+	struct weir_process_id process;
+	__u64 inode; /* the socket's */
+};
+
+struct weir_process {
+	struct weir_process_id process;
+	/* The address of the set of control groups that it is in: it has
+	 * another one in others. */
+	__u64 cgroups;
+	__u64 cgroup_id; /* of the group in cgroup v2 */
+	__u32 uid;	 /* effective */
+	__s32 nice;
+	__u32 policy; /* SCHED_* */
+	char comm[16];
+	__u32 pad;
 };
 
 #endif /* WEIR_ABI_H */

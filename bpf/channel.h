@@ -28,7 +28,8 @@ struct {
 static __always_inline bool has_channel(__u8 kind)
 {
 	return kind == WEIR_KIND_UDP || kind == WEIR_KIND_MULTICAST ||
-	       kind == WEIR_KIND_TCP || kind == WEIR_KIND_FORWARD;
+	       kind == WEIR_KIND_TCP || kind == WEIR_KIND_TCP_REQUEST ||
+	       kind == WEIR_KIND_FORWARD;
 }
 
 static __always_inline struct weir_channel *
@@ -56,7 +57,7 @@ static __always_inline void channel_add(const struct weir_channel_key *key,
 	channel = channel_of(key);
 	if (!channel)
 		return;
-	for (i = 0; i < WEIR_VERDICT_COUNT; i++) {
+	for (i = 0; i < WEIR_SEEN_COUNT; i++) {
 		channel->seen[i].packets += seen[i].packets;
 		channel->seen[i].bytes += seen[i].bytes;
 	}

@@ -106,6 +106,14 @@ struct sock {
 	__u32 sk_max_ack_backlog;
 };
 
+struct request_sock_queue {
+	atomic_t qlen;
+};
+
+struct inet_connection_sock {
+	struct request_sock_queue icsk_accept_queue;
+};
+
 struct udp_sock {
 	__u8 encap_type;
 	void *udp_prod_queue; /* since 6.18 */

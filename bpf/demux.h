@@ -82,6 +82,7 @@ static __noinline struct weir_memory *demux_refresh(struct packet *packet,
 		demux_look(packet, flow, target, memory, finding);
 	}
 	remember(memory, flow, finding, poll);
+	memory_charge(memory);
 	return memory;
 }
 
@@ -120,13 +121,10 @@ static __always_inline __u32 other_reason(const struct flow *flow,
 	}
 }
 
-static __always_inline __u32 demux_ip(struct packet *packet,
-				      const struct flow *flow,
-				      enum weir_parse parse)
+/* An IP packet that is for no destination in particular; else COUNT. */
+static __always_inline __u32 ip_kind_reason(const struct flow *flow,
+					    enum weir_parse parse)
 {
-	enum weir_target target;
-	__u32 reason;
-
 	if (!is_own_mac(flow->mac) && !is_group_mac(flow->mac) &&
 	    !DEFECT(MAC_UNCHECKED))
 		return WEIR_REASON_OTHER_MAC;
@@ -137,23 +135,18 @@ static __always_inline __u32 demux_ip(struct packet *packet,
 		return WEIR_REASON_SOURCE_ROUTED;
 	if (parse == WEIR_PARSE_LATER_FRAGMENT)
 		return fragment_later(flow);
-	target = target_of(flow, parse);
-	if (target == WEIR_TARGET_FORWARD &&
+	if (target_of(flow, parse) == WEIR_TARGET_FORWARD &&
 	    destination_of(flow) != DESTINATION_OTHER)
 		return other_reason(flow, parse);
 	if (flow->fragment == WEIR_FRAGMENT_FIRST &&
 	    fragment_is_overtaken(flow))
 		return WEIR_REASON_FRAGMENT;
-	reason = demux_target(packet, flow, target);
-	if (flow->fragment == WEIR_FRAGMENT_FIRST)
-		fragment_note(flow, reason);
-	return reason;
+	return WEIR_REASON_COUNT;
 }
 
-/* Why this packet passes, or is discarded. */
-static __always_inline __u32 demux(struct packet *packet,
-				   const struct flow *flow,
-				   enum weir_parse parse)
+/* A packet of a kind that has no destinations of its own; else COUNT. */
+static __always_inline __u32 kind_reason(const struct flow *flow,
+					 enum weir_parse parse)
 {
 	if (parse == WEIR_PARSE_MALFORMED)
 		return WEIR_REASON_MALFORMED;
@@ -167,8 +160,38 @@ static __always_inline __u32 demux(struct packet *packet,
 	case WEIR_PARSE_IPV6_CHAIN:
 		return WEIR_REASON_IPV6_CHAIN;
 	default:
-		return demux_ip(packet, flow, parse);
+		return ip_kind_reason(flow, parse);
 	}
+}
+
+/*
+ * A head that waits for its tail costs what no queue shows, so it is charged to
+ * fragments, too.
+ */
+static __always_inline __u32 demux_head(struct packet *packet,
+					const struct flow *flow,
+					enum weir_target target)
+{
+	__u32 reason = kind_charge(WEIR_REASON_FRAGMENT, packet->seen.packets);
+
+	if (verdict_of_reason(reason) == WEIR_VERDICT_PASS)
+		reason = demux_target(packet, flow, target);
+	fragment_note(flow, reason);
+	return reason;
+}
+
+/* Why this packet passes, or is discarded. */
+static __always_inline __u32 demux(struct packet *packet,
+				   const struct flow *flow,
+				   enum weir_parse parse)
+{
+	__u32 reason = kind_reason(flow, parse);
+
+	if (reason != WEIR_REASON_COUNT)
+		return kind_charge(reason, packet->seen.packets);
+	if (flow->fragment == WEIR_FRAGMENT_FIRST)
+		return demux_head(packet, flow, target_of(flow, parse));
+	return demux_target(packet, flow, target_of(flow, parse));
 }
 
 #endif /* WEIR_DEMUX_H */

@@ -9,6 +9,7 @@
  * switch costs a map lookup or two.
  */
 #include "input.h"
+#include "meter.h"
 #include "queue_map.h"
 #include <bpf/bpf_tracing.h>
 
@@ -78,8 +79,11 @@ static __always_inline void leave_cpu(const struct task_struct *prev,
 
 	if (cpu->running == WEIR_RUNNING_INPUT) {
 		input = input_at(cpu->input);
+		if (!input)
+			return;
+		input->carried_ns += now - input->polled_ns;
 		/* One that has been let go waits for nobody. */
-		if (input && !sleeps && number_of(prev))
+		if (!sleeps && number_of(prev))
 			begin_waiting(input, cpu_number, cpu, now);
 	} else if (cpu->running == WEIR_RUNNING_CONSUMER && sleeps) {
 		consumer = consumer_of(prev);
@@ -158,10 +162,14 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev,
 		return 0;
 	now = bpf_ktime_get_ns();
 	/* Until now nobody looked here. */
-	if (!cpu->inputs)
+	if (!cpu->inputs) {
 		cpu->running = WEIR_RUNNING_IDLE;
+		cpu->crowded = 0;
+		cpu->since_ns = now;
+	}
 	settle(cpu, now);
 	leave_cpu(prev, cpu, cpu_number, !preempt && prev_state, now);
+	cpu->crowded = next->pid && runnable_beside(next) > 1;
 	if (number) {
 		enter_input(next, cpu, cpu_number, *number, now);
 		cpu->running = WEIR_RUNNING_INPUT;
@@ -247,12 +255,14 @@ int BPF_PROG(migrated, struct task_struct *task, int to)
 	return 0;
 }
 
-/* What one poll discarded, and what that cost. */
-static __always_inline void charge(struct weir_input *input, __u64 took,
+/* What one poll discarded: what did that cost? */
+static __always_inline __u64 waste(struct weir_input *input, __u64 took,
 				   __u64 discarded, __u32 work)
 {
 	__u64 cost = DISCARD_COST_NS;
 
+	if (!discarded)
+		return 0;
 	input->discarded += discarded;
 	/* A whole poll for nothing tells what one packet costs. */
 	if (discarded >= work) {
@@ -263,12 +273,15 @@ static __always_inline void charge(struct weir_input *input, __u64 took,
 			input->vain_ns /= 2;
 			input->vain_packets /= 2;
 		}
-		return;
+		return took;
 	}
 	if (input->vain_packets)
 		cost = input->vain_ns / input->vain_packets;
 	cost *= discarded;
-	input->wasted_ns += cost < took ? cost : took;
+	if (cost > took)
+		cost = took;
+	input->wasted_ns += cost;
+	return cost;
 }
 
 SEC("tp_btf/napi_poll")
@@ -297,8 +310,13 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 	input->full_polls = work < budget ? 0 : input->full_polls + 1;
 	if (input->full_polls >= WEIR_OVERRUN_POLLS)
 		input->overruns++;
+	/* Shares are wanted where there is more than one flooded queue. */
+	if (input->full_polls >= WEIR_OVERRUN_POLLS && is_divisible(poll))
+		tell(input, cpu->input);
+	share_out(poll, took + input->carried_ns,
+		  waste(input, took, discarded, work));
+	input->carried_ns = 0;
 	if (discarded) {
-		charge(input, took, discarded, work);
 		poll->full_ns = now;
 	} else if (poll->full_id && now - poll->full_ns > FULL_NS) {
 		poll->full_id = 0;

@@ -107,7 +107,11 @@ static __always_inline void settle(struct weir_cpu *cpu, __u64 now)
 	struct weir_input *input;
 
 	cpu->since_ns = now;
-	if (cpu->running == WEIR_RUNNING_STRANGER) {
+	if (cpu->crowded)
+		cpu->crowded_ns += ran;
+	if (cpu->running == WEIR_RUNNING_IDLE) {
+		cpu->idle_ns += ran;
+	} else if (cpu->running == WEIR_RUNNING_STRANGER) {
 		cpu->stranger_ns += ran;
 		if (cpu->consumers <= 0)
 			cpu->alone_ns += ran;

@@ -91,8 +91,9 @@ __noinline int memory_fold(struct weir_memory *memory)
 {
 	struct weir_channel_key key = {};
 
-	if (!memory || (!memory->seen[WEIR_VERDICT_PASS].packets &&
-			!memory->seen[WEIR_VERDICT_DISCARD].packets))
+	if (!memory || (!memory->seen[WEIR_SEEN_PASSED].packets &&
+			!memory->seen[WEIR_SEEN_FULL].packets &&
+			!memory->seen[WEIR_SEEN_SHED].packets))
 		return 0;
 	key.egress_ifindex = memory->egress_ifindex;
 	key.kind = kind_of_reason(memory->reason);
@@ -120,6 +121,7 @@ static __always_inline void memory_assign(struct weir_memory *memory,
 	memory->egress_ifindex = 0;
 	memory->connected = 0;
 	memory->sock = 0;
+	memory->account = 0;
 }
 
 /*

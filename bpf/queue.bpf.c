@@ -12,6 +12,7 @@
  * packet. There, user space loads the second pair of programs in place of the
  * first (crates/weir-bpf/src/probe.rs).
  */
+#include "account_map.h"
 #include "compat.h"
 #include "queue_map.h"
 #include "softirq_map.h"

@@ -8,6 +8,7 @@
 #ifndef WEIR_RECALL_H
 #define WEIR_RECALL_H
 
+#include "account.h"
 #include "address.h"
 #include "memory.h"
 #include "packet.h"
@@ -79,10 +80,14 @@ static __always_inline void count_channel(struct weir_memory *memory,
 	if (verdict_of_reason(reason) == WEIR_VERDICT_DISCARD) {
 		poll->discarded += seen.packets;
 		poll->full_id = channel_id(memory);
-		counter_add(&memory->seen[WEIR_VERDICT_DISCARD], seen);
+		counter_add(
+			&memory->seen[is_share_reason(reason) ? WEIR_SEEN_SHED
+							      : WEIR_SEEN_FULL],
+			seen);
 	} else {
 		note_company(memory, poll, seen.packets);
-		counter_add(&memory->seen[WEIR_VERDICT_PASS], seen);
+		account_add(memory->account, seen.packets);
+		counter_add(&memory->seen[WEIR_SEEN_PASSED], seen);
 	}
 }
 

@@ -23,6 +23,19 @@ static __always_inline bool tcp_backlog_is_full(const struct sock *sk)
 	return DEFECT(BACKLOG_AT_LIMIT) ? waiting >= limit : waiting > limit;
 }
 
+/*
+ * inet_csk_reqsk_queue_is_full(): the kernel keeps nothing of further requests,
+ * and answers them by SYN cookie, if at all.
+ */
+static __always_inline bool tcp_requests_are_full(const struct sock *sk)
+{
+	const struct inet_connection_sock *icsk =
+		kernel_cast(kernel_address_of(sk), struct inet_connection_sock);
+	__u32 waiting = kernel_read(icsk, icsk_accept_queue.qlen.counter);
+
+	return waiting && waiting >= kernel_read(sk, sk_max_ack_backlog);
+}
+
 /* By its address, for the loop below: see socket_is_full(). */
 __noinline bool tcp_listener_is_over(__u64 sk)
 {
@@ -73,6 +86,8 @@ __noinline int tcp_judge_syn(__u64 address, struct finding *finding)
 		finding->reason = WEIR_REASON_TCP_BACKLOG_FULL;
 		finding->remember =
 			DEFECT(SYN_OF_CONNECTION) ? WEIR_REMEMBERED : 0;
+	} else if (tcp_requests_are_full(sk)) {
+		finding->reason = WEIR_REASON_TCP_REQUEST;
 	}
 	return 0;
 }

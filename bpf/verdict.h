@@ -22,6 +22,9 @@
 	  "the UDP sockets that share a multicast or broadcast address and " \
 	  "port")                                                            \
 	X(TCP, "tcp", "a TCP listener and its connections")                  \
+	X(TCP_REQUEST, "tcp-request",                                        \
+	  "requests to connect to a TCP listener whose queue of them is "    \
+	  "full, so that the kernel answers by SYN cookie or not at all")    \
 	X(TCP_CLIENT, "tcp-client", "TCP connections that this host opened") \
 	X(CLOSED, "closed", "ports that no socket receives")                 \
 	X(ICMP, "icmp", "ICMP and ICMPv6 but for neighbour discovery")       \
@@ -29,8 +32,31 @@
 	X(GROUP, "group", "IGMP and MLD: multicast group membership")        \
 	X(FRAGMENT, "fragment", "IP fragments after the first")              \
 	X(FORWARD, "forward", "packets routed on, by egress interface")      \
+	X(MALFORMED, "malformed", "packets that contradict themselves")      \
 	X(TAP, "tap", "frames for other hosts, on a promiscuous interface")  \
 	X(OTHER, "other", "everything that the gate cannot or must not name")
+
+/*
+ * The CPU is saturated, and the channel has had its share of it: one for each
+ * kind that has a share.
+ */
+#define WEIR_SHARE_REASON(X, kind, text)              \
+	X(kind##_SHARE, DISCARD, kind, text "-share", \
+	  "the CPU is saturated, and this channel is over its share of it")
+
+#define WEIR_SHARE_REASONS(X)                            \
+	WEIR_SHARE_REASON(X, UDP, "udp")                 \
+	WEIR_SHARE_REASON(X, MULTICAST, "multicast")     \
+	WEIR_SHARE_REASON(X, TCP, "tcp")                 \
+	WEIR_SHARE_REASON(X, TCP_REQUEST, "tcp-request") \
+	WEIR_SHARE_REASON(X, TCP_CLIENT, "tcp-client")   \
+	WEIR_SHARE_REASON(X, CLOSED, "closed")           \
+	WEIR_SHARE_REASON(X, ICMP, "icmp")               \
+	WEIR_SHARE_REASON(X, NEIGHBOUR, "neighbour")     \
+	WEIR_SHARE_REASON(X, GROUP, "group")             \
+	WEIR_SHARE_REASON(X, FRAGMENT, "fragment")       \
+	WEIR_SHARE_REASON(X, FORWARD, "forward")         \
+	WEIR_SHARE_REASON(X, MALFORMED, "malformed")
 
 /* X(NAME, VERDICT, KIND, "name as printed", "description") */
 #define WEIR_REASONS(X)                                                        \
@@ -54,6 +80,9 @@
 	X(TCP_BACKLOG_FULL, DISCARD, TCP, "tcp-backlog-full",                  \
 	  "a connection request to a listener whose accept queue is over its " \
 	  "limit, so the kernel would drop it")                                \
+	X(TCP_REQUEST, PASS, TCP_REQUEST, "tcp-request",                       \
+	  "a connection request to a listener whose queue of requests is "     \
+	  "full: the kernel answers by SYN cookie, or not at all")             \
 	X(TCP_SEGMENT, PASS, TCP, "tcp-segment",                               \
 	  "to a listener's port, but no connection request: it may free "      \
 	  "something")                                                         \
@@ -88,7 +117,7 @@
 	  "IP, but neither UDP, TCP, ICMP nor IGMP")                           \
 	X(OTHER_ETHERTYPE, PASS, OTHER, "other-ethertype",                     \
 	  "neither IP nor ARP (LLDP, PPPoE, ...)")                             \
-	X(MALFORMED, PASS, OTHER, "malformed",                                 \
+	X(MALFORMED, PASS, MALFORMED, "malformed",                             \
 	  "a header is cut short or contradicts itself")                       \
 	X(DIVERTED, PASS, OTHER, "diverted",                                   \
 	  "NAT, a redirect or the like may take this interface's packets "     \
@@ -97,7 +126,8 @@
 	  "the gate is attached with its policy switched off")                 \
 	X(CPU_SHARE, DISCARD, OTHER, "cpu-share",                              \
 	  "receive softirqs have taken input's share of this CPU from "        \
-	  "processes in this period")
+	  "processes in this period")                                          \
+	WEIR_SHARE_REASONS(X)
 
 #define WEIR_VERDICT_ENUM(name, text, description) WEIR_VERDICT_##name,
 enum weir_verdict { WEIR_VERDICTS(WEIR_VERDICT_ENUM) WEIR_VERDICT_COUNT };

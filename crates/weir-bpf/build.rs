@@ -10,10 +10,11 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 10] = [
+const OBJECTS: [&str; 11] = [
     "bare",
     "device",
     "gate",
+    "holders",
     "input",
     "lookup_cost",
     "parser",

@@ -15,7 +15,7 @@ use crate::gate::Gate;
 use crate::record::record;
 use crate::skeleton::gate::types;
 use crate::units::IfIndex;
-use crate::verdict::{Kind, Reason, Verdict};
+use crate::verdict::{Kind, Reason};
 
 /// How many channels with an address of their own are counted one by one. `WEIR_CHANNELS` in
 /// `bpf/abi.h`.
@@ -26,7 +26,8 @@ pub const CHANNELS_MAX: usize = 4096;
 pub struct Channel {
     /// What it is.
     pub kind: Kind,
-    /// Local address and port; of a [`Kind::Udp`], [`Kind::Multicast`] or [`Kind::Tcp`] channel only.
+    /// Local address and port; none of kinds that have none ([`is_addressed`]), nor of a
+    /// [`Kind::Forward`] channel.
     pub local: Option<(IpAddr, u16)>,
     /// Where packets leave the host; of a [`Kind::Forward`] channel only.
     pub egress: Option<IfIndex>,
@@ -42,7 +43,7 @@ impl Channel {
 /// Whether channels of this kind have an address of their own, and so are counted one by one.
 /// `has_channel()` in `bpf/channel.h`.
 pub fn is_addressed(kind: Kind) -> bool {
-    matches!(kind, Kind::Udp | Kind::Multicast | Kind::Tcp | Kind::Forward)
+    matches!(kind, Kind::Udp | Kind::Multicast | Kind::Tcp | Kind::TcpRequest | Kind::Forward)
 }
 
 /// What was seen of a channel.
@@ -52,12 +53,16 @@ pub struct Seen {
     pub passed: Counter,
     /// Dropped at the gate.
     pub discarded: Counter,
+    /// Of those, because the channel was over its share of a saturated CPU.
+    #[serde(default)]
+    pub shed: Counter,
 }
 
 impl std::ops::AddAssign for Seen {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.discarded += other.discarded;
+        self.shed += other.shed;
     }
 }
 
@@ -72,13 +77,17 @@ impl Seen {
         self.passed.bytes + self.discarded.bytes
     }
 
-    pub(crate) fn add(&mut self, counters: &[types::weir_counter; 2]) {
-        let counter = |verdict: Verdict| {
-            let counter = &counters[verdict as usize];
-            Counter { packets: counter.packets, bytes: counter.bytes }
+    pub(crate) fn add(&mut self, counters: &[types::weir_counter; 3]) {
+        let counter = |counter: &types::weir_counter| Counter {
+            packets: counter.packets,
+            bytes: counter.bytes,
         };
-        self.passed += counter(Verdict::Pass);
-        self.discarded += counter(Verdict::Discard);
+        // In the order of `enum weir_seen`.
+        let [passed, full, shed] = counters.each_ref().map(counter);
+        self.passed += passed;
+        self.discarded += full;
+        self.discarded += shed;
+        self.shed += shed;
     }
 }
 
@@ -92,6 +101,8 @@ pub struct ChannelMapIds {
     pub overflow: u32,
     /// What each CPU has counted lately.
     pub memories: u32,
+    /// What channels are charged ([`crate::accounts`]).
+    pub accounts: u32,
 }
 
 impl Gate {
@@ -105,6 +116,7 @@ impl Gate {
             channels: id_of(&maps.channels)?,
             overflow: id_of(&maps.overflow_channel)?,
             memories: id_of(&maps.memories)?,
+            accounts: id_of(&maps.accounts)?,
         })
     }
 }
@@ -233,7 +245,13 @@ fn channel_of_memory(memory: &types::weir_memory) -> Option<Channel> {
     Some(channel(kind, memory.family.0, &memory.address, port, memory.egress_ifindex))
 }
 
-fn channel(kind: Kind, family: u32, address: &[u32; 4], port: u16, egress: u32) -> Channel {
+pub(crate) fn channel(
+    kind: Kind,
+    family: u32,
+    address: &[u32; 4],
+    port: u16,
+    egress: u32,
+) -> Channel {
     if kind == Kind::Forward {
         return Channel { kind, local: None, egress: Some(IfIndex(egress)) };
     }

@@ -24,9 +24,15 @@ impl std::ops::AddAssign for Counter {
 }
 
 /// What the gate has seen since it was loaded: each packet once, under one reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
     by_reason: [Counter; Reason::ALL.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self { by_reason: [Counter::default(); Reason::ALL.len()] }
+    }
 }
 
 impl Counters {

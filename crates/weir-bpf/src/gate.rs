@@ -95,6 +95,7 @@ impl Gate {
         let shared = probe.maps();
         open.maps.queue_slots.reuse_fd(shared.queue_slots.as_fd()).map_err(failed("share"))?;
         open.maps.napi_polls.reuse_fd(shared.napi_polls.as_fd()).map_err(failed("share"))?;
+        open.maps.accounts.reuse_fd(shared.accounts.as_fd()).map_err(failed("share"))?;
         open.maps.softirqs.reuse_fd(shared.softirqs.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
         Ok(Self { skel, attachment: None, addresses: BTreeMap::new() })

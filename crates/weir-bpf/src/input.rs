@@ -1,19 +1,18 @@
 //! What network input costs the CPU that a NAPI thread runs on, and whom: `bpf/input.bpf.c`.
 
 use std::mem::{MaybeUninit, offset_of};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
-use rustix::mm::{MapFlags as MmapFlags, ProtFlags, mmap, munmap};
 use rustix::process::Pid;
 
+use crate::accounts::Accounts;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
+use crate::mapped::Mapped;
 use crate::skeleton::input::{InputSkel, InputSkelBuilder, types};
 use crate::sys::sched;
 use crate::units::{CpuId, Nanos};
@@ -43,6 +42,10 @@ pub struct InputCounters {
     pub stalled: Nanos,
     /// Strangers' time on its CPU.
     pub strangers: Nanos,
+    /// How long that CPU has been idle.
+    pub idle: Nanos,
+    /// How long somebody has waited for it.
+    pub crowded: Nanos,
     /// Packets discarded.
     pub discarded: u64,
     /// Packets of other channels that were admitted meanwhile.
@@ -75,11 +78,14 @@ impl Inputs {
         }
         let polls = &probe.maps().napi_polls;
         open.maps.napi_polls.reuse_fd(polls.as_fd()).map_err(failed("share"))?;
+        let accounts = &probe.maps().accounts;
+        open.maps.accounts.reuse_fd(accounts.as_fd()).map_err(failed("share"))?;
         let mut skel = open.load().map_err(failed("load"))?;
         let clone = |map: &libbpf_rs::Map<'_>| MapHandle::try_from(map).map_err(failed("share"));
         let shared = Shared {
             cpus: Mapped::of(skel.maps.cpus.as_fd(), cpus as usize)?,
             inputs: Mapped::of(skel.maps.inputs.as_fd(), INPUTS_MAX)?,
+            accounts: Accounts::of(skel.maps.accounts.as_fd(), cpus)?,
             numbers: clone(&skel.maps.input_of_thread)?,
             free: Mutex::new((0..INPUTS_MAX as u32).rev().collect()),
         };
@@ -189,11 +195,18 @@ impl Input {
             held: Nanos(held),
             stalled: Nanos(stalled),
             strangers: Nanos(cpu.stranger_ns),
+            idle: Nanos(cpu.idle_ns),
+            crowded: Nanos(cpu.crowded_ns),
             discarded: input.discarded,
             beside: input.beside,
             overruns: input.overruns,
             discard_cost: discard_cost.map(Nanos),
         }
+    }
+
+    /// What the packets of each channel cost, on every CPU.
+    pub fn accounts(&self) -> &Accounts {
+        &self.shared.accounts
     }
 
     /// Where it runs, or last ran.
@@ -228,6 +241,7 @@ impl Drop for Input {
 struct Shared {
     cpus: Mapped<types::weir_cpu>,
     inputs: Mapped<types::weir_input>,
+    accounts: Accounts,
     numbers: MapHandle,
     free: Mutex<Vec<u32>>,
 }
@@ -242,98 +256,6 @@ impl Shared {
         if input.polled_ns != 0 {
             self.cpus.decrement(input.home, offset_of!(types::weir_cpu, inputs));
         }
-    }
-}
-
-/// A BPF array in this process's memory.
-struct Mapped<T> {
-    at: NonNull<T>,
-    len: usize,
-}
-
-#[allow(unsafe_code)]
-// SAFETY: the mapping belongs to the process, not to a thread; the kernel writes it anyway.
-unsafe impl<T> Send for Mapped<T> {}
-
-#[allow(unsafe_code)]
-// SAFETY: as for `Send`; all access is volatile, by plain integers.
-unsafe impl<T> Sync for Mapped<T> {}
-
-impl<T: Copy + Default> Mapped<T> {
-    #[allow(unsafe_code)]
-    fn of(map: BorrowedFd<'_>, len: usize) -> Result<Self> {
-        // The kernel pads entries to eight bytes, and the types have that anyway.
-        const { assert!(size_of::<T>().is_multiple_of(8)) };
-        let bytes = len * size_of::<T>();
-        // SAFETY: a new mapping, placed by the kernel, of a map that is at least so large.
-        let at = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MmapFlags::SHARED,
-                map,
-                0,
-            )
-        };
-        let at = at.map_err(|errno| Error::system("map", "the governor's counters", errno))?;
-        let at = NonNull::new(at.cast()).ok_or_else(|| Error::Refused {
-            problem: "the governor's counters were mapped at address 0".into(),
-            remedy: "this is a defect of weir".into(),
-        })?;
-        Ok(Self { at, len })
-    }
-
-    fn place(&self, number: u32) -> Option<*mut T> {
-        let number = number as usize;
-        (number < self.len).then(|| self.at.as_ptr().wrapping_add(number))
-    }
-
-    #[allow(unsafe_code)]
-    fn read(&self, number: u32) -> T {
-        // SAFETY: within the mapping, which lasts as long as `self`; plain integers, of which each
-        // is read at once or is one of an earlier moment.
-        self.place(number).map_or_else(T::default, |at| unsafe { at.read_volatile() })
-    }
-
-    #[allow(unsafe_code)]
-    fn write(&self, number: u32, value: T) {
-        if let Some(at) = self.place(number) {
-            // SAFETY: as for `read`.
-            unsafe { at.write_volatile(value) };
-        }
-    }
-
-    /// Takes 1 off a 32-bit count that the kernel half keeps, too.
-    #[allow(unsafe_code)]
-    fn decrement(&self, number: u32, offset: usize) {
-        let fits = offset + size_of::<u32>() <= size_of::<T>();
-        if let Some(at) =
-            self.place(number).filter(|_| fits && offset.is_multiple_of(align_of::<u32>()))
-        {
-            // SAFETY: within an entry of the mapping, aligned, and changed by atomic operations alone.
-            let count = unsafe { AtomicU32::from_ptr(at.byte_add(offset).cast()) };
-            count.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    #[allow(unsafe_code)]
-    fn set<F>(&self, number: u32, offset: usize, value: F) {
-        let fits = offset + size_of::<F>() <= size_of::<T>();
-        if let Some(at) =
-            self.place(number).filter(|_| fits && offset.is_multiple_of(align_of::<F>()))
-        {
-            // SAFETY: within an entry of the mapping, and aligned as the entry is.
-            unsafe { at.byte_add(offset).cast::<F>().write_volatile(value) };
-        }
-    }
-}
-
-impl<T> Drop for Mapped<T> {
-    #[allow(unsafe_code)]
-    fn drop(&mut self) {
-        // SAFETY: mapped by `of` with this length, and nothing of it is handed out.
-        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.len * size_of::<T>()) };
     }
 }
 

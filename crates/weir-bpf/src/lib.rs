@@ -5,12 +5,15 @@
 //! - [`features`]: what this kernel lacks;
 //! - [`counters`]: what the gate has seen, by reason; [`channels`]: by channel, which [`prune`] keeps few;
 //! - [`input`], [`softirq`]: what network input costs its CPU, polled by a thread or in softirqs;
+//! - [`accounts`]: what it costs channel by channel, and may;
+//! - [`holders`]: which processes have which sockets open;
 //! - [`explain`]: what the gate makes of one packet; [`parser`]: its parser alone, for tests;
 //! - [`traffic`]: the lab's load generator;
 //! - [`bare`], [`poll_cost`], [`lookup_cost`], [`test_run`]: what the lab measures the gate's cost with;
 //! - [`verdict`]: what the gate decides and why;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
 
+pub mod accounts;
 pub mod attach;
 pub mod bare;
 pub mod channels;
@@ -20,8 +23,10 @@ pub mod error;
 pub mod explain;
 pub mod features;
 pub mod gate;
+pub mod holders;
 pub mod input;
 pub mod lookup_cost;
+mod mapped;
 pub mod parser;
 pub mod poll_cost;
 pub mod probe;
@@ -55,6 +60,9 @@ mod skeleton {
     }
     pub mod gate {
         include!(concat!(env!("OUT_DIR"), "/gate.skel.rs"));
+    }
+    pub mod holders {
+        include!(concat!(env!("OUT_DIR"), "/holders.skel.rs"));
     }
     pub mod input {
         include!(concat!(env!("OUT_DIR"), "/input.skel.rs"));

@@ -7,8 +7,10 @@ use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 
+use crate::accounts::ACCOUNTS;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::skeleton::queue::{QueueMaps, QueueSkel, QueueSkelBuilder};
+use crate::sys::sched;
 
 /// The tracepoint of a UDP packet that did not fit into its socket's queue, as the kernel's BTF names
 /// it.
@@ -60,6 +62,8 @@ impl QueueProbe {
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.hash_seed = hash_seed;
         }
+        let cpus = sched::online_cpus()?.last().map_or(0, |last| last.0) + 1;
+        open.maps.accounts.set_max_entries(cpus * ACCOUNTS).map_err(failed("size"))?;
         let shown = refusals == Refusals::ShowPacket;
         let ipv6 = refusals == Refusals::HidePacket { ipv6: true };
         open.progs.udp_refused.set_autoload(shown);

@@ -57,3 +57,13 @@ impl fmt::Display for Nice {
         write!(f, "{}", self.0)
     }
 }
+
+/// The number of a user, as this process's user namespace has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Uid(pub u32);
+
+/// The number of an open socket's inode: what `/proc/PID/fd` calls `socket:[NUMBER]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SocketInode(pub u32);

@@ -207,7 +207,7 @@ fn a_packet_is_explained() {
     let explanation = explain(&packet[..20]);
     assert_eq!(explanation.reason, Reason::Malformed);
     assert_eq!(explanation.headers, None);
-    assert_eq!(explanation.channel, Channel::of_kind(Kind::Other));
+    assert_eq!(explanation.channel, Channel::of_kind(Kind::Malformed));
 
     let mute = Gate::load(&bench.probe).unwrap();
     let refused = bench.network.near.run(|| mute.explain(&packet, ifindex)).unwrap().unwrap_err();

@@ -21,6 +21,8 @@ use crate::worker_process::{Daemon, Worker};
 pub const FLOODED_PORT: u16 = 5000;
 /// Port of the second application, which is sent a light flow.
 pub const BYSTANDER_PORT: u16 = 5001;
+/// Port of the echo server, in trials that have one.
+const ECHO_PORT: u16 = 5002;
 const SOURCE_PORT: u16 = 40_000;
 
 /// Puts the calling thread, which makes and watches everything, on the generator's CPU.
@@ -94,14 +96,12 @@ impl Bench {
             match mode {
                 Mode::Threaded => drop(host.thread_napi(sut_cpu, Nice(0))?),
                 Mode::Niced => drop(host.thread_napi(sut_cpu, Nice(19))?),
-                // `crate::interrupts` makes the first, `weir run` the others.
-                Mode::Stock | Mode::Gate | Mode::IdleWeir | Mode::Weir => {}
+                // `crate::interrupts` and `weir run` make these.
+                Mode::Stock | Mode::Gate | Mode::IdleWeir | Mode::Weir | Mode::Softirq => {}
             }
             let sink = |port| {
-                let bind = SocketAddr::new(host.address.1, port).to_string();
-                let mut role = vec!["udp-sink".into(), "--bind".into(), bind];
+                let mut role = udp_role("udp-sink", &host, port, workload);
                 role.extend(["--app".into(), workload.app.name().into()]);
-                role.extend(["--rcvbuf".into(), workload.rcvbuf.to_string()]);
                 Worker::start(&host.netns_path, sut_cpu, &role)
             };
             let (flooded, bystander) = (sink(FLOODED_PORT)?, sink(BYSTANDER_PORT)?);
@@ -188,6 +188,22 @@ impl Bench {
         Ok(count)
     }
 
+    /// Points the generator at a mode's echo server.
+    ///
+    /// # Errors
+    /// Flows that contradict themselves.
+    pub fn aim_at_echo(&mut self, mode: Mode, flood: Flood) -> Result<()> {
+        let client = self.suts[&mode].host.client;
+        let rate = match flood {
+            Flood::Off => return self.set_flows(mode, &[]),
+            Flood::Paced(rate) => Some(rate),
+            Flood::Top => None,
+        };
+        let mut flow = self.flow(mode, ECHO_PORT, rate);
+        flow.address.0 = client;
+        self.set_flows(mode, &[flow])
+    }
+
     /// Points the generator at one port of one mode's host.
     ///
     /// # Errors
@@ -224,7 +240,11 @@ impl Bench {
         }
     }
 
-    fn set_flows(&mut self, mode: Mode, flows: &[FlowSpec]) -> Result<()> {
+    /// Points the generator at one mode's host, with these flows.
+    ///
+    /// # Errors
+    /// Flows that contradict themselves.
+    pub fn set_flows(&mut self, mode: Mode, flows: &[FlowSpec]) -> Result<()> {
         self.generator.set_output(self.suts[&mode].host.generator_ifindex);
         self.generator.set_flows(flows)?;
         Ok(())
@@ -247,6 +267,16 @@ impl Bench {
         Worker::start(&self.suts[&mode].host.netns_path, self.sut_cpu, &["compute".to_owned()])
     }
 
+    /// Starts an echo server on a mode's host.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_echo(&self, mode: Mode) -> Result<Worker> {
+        let host = &self.suts[&mode].host;
+        let role = udp_role("udp-echo", host, ECHO_PORT, self.workload);
+        Worker::start(&host.netns_path, self.sut_cpu, &role)
+    }
+
     /// The threads that poll a mode's interface; none where softirq does.
     ///
     /// # Errors
@@ -267,8 +297,16 @@ impl Bench {
             Mode::Gate => &["--nice", "0"],
             Mode::IdleWeir => &["--policy", "off"],
             Mode::Weir => &[],
+            Mode::Softirq => &["--napi", "softirq"],
         };
         let options = [special, options].concat();
         Daemon::protect(&self.suts[&mode].host.netns_path, self.sut_cpu, &options).map(Some)
     }
+}
+
+/// What a worker is told that receives at a port of a host.
+fn udp_role(name: &str, host: &Host, port: u16, workload: Workload) -> Vec<String> {
+    let bind = SocketAddr::new(host.address.1, port).to_string();
+    let rcvbuf = workload.rcvbuf.to_string();
+    [name, "--bind", &bind, "--rcvbuf", &rcvbuf].map(str::to_owned).into()
 }

@@ -18,7 +18,10 @@ use crate::results::kinds::Kind;
 use crate::results::{Mode, Outcome};
 use crate::stop::Stop;
 use crate::worker::App;
-use crate::{gate_cost, kinds, neighbour, report, separation, topology, udp_overload, user_share};
+use crate::{
+    gate_cost, http_syn_flood, kinds, neighbour, report, separation, topology, udp_overload,
+    user_share,
+};
 
 /// LRP's payload, bytes.
 const PAYLOAD: u16 = 14;
@@ -62,7 +65,7 @@ struct RunArgs {
     /// Trials per point [default: 10; with --quick: 3].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
-    /// Short windows and few rates: ends within 45 s.
+    /// Short windows and few rates: ends within a minute.
     #[arg(long)]
     quick: bool,
     /// Print the result as JSON instead of tables.
@@ -106,6 +109,8 @@ enum Name {
     Separation,
     /// MR fig. 7-1: what user processes keep of a flooded CPU
     UserShare,
+    /// LRP fig. 5: nginx while SYNs flood another listener of the host
+    HttpSynFlood,
 }
 
 fn parse_mode(text: &str) -> std::result::Result<Mode, String> {
@@ -206,6 +211,10 @@ fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
             Name::UserShare => {
                 user_share::run(&plans::user_share(args), &stop, &progress).map(Outcome::from)
             }
+            Name::HttpSynFlood => {
+                http_syn_flood::run(&plans::http_syn_flood(args), &stop, &progress)
+                    .map(Outcome::from)
+            }
         };
         // What fails because the user stops the run is not the user's concern.
         let experiment = outcome.or_else(|error| stop.check().and(Err(error)))?;
@@ -269,6 +278,15 @@ fn refuse_unused(args: &RunArgs) -> Result<()> {
         ("--payload", args.payload != PAYLOAD),
         ("--rcvbuf", args.rcvbuf != 0),
     ];
+    let not_udp = given[2..].iter().find(|(_, given)| *given);
+    if let Some((option, _)) = not_udp
+        && args.experiments.iter().all(|name| *name == Name::HttpSynFlood)
+    {
+        return Err(Error::refused(
+            format!("{} has no {option}: its flood is TCP over IPv4", http_syn_flood::NAME),
+            format!("leave {option} out; it is for {}", udp_overload::NAME),
+        ));
+    }
     let only_costs = args.experiments.iter().all(|name| *name == Name::GateCost);
     if let Some((option, _)) = given.iter().find(|(_, given)| *given && only_costs) {
         return Err(Error::refused(

@@ -44,6 +44,19 @@ pub enum Error {
         /// Where the others ended.
         ledger: String,
     },
+    /// Replies of an echo server that were sent and did not arrive, or the reverse.
+    #[error(
+        "replies do not add up in mode {mode} at {rate} ({replies}); the run is not a result. Something \
+         else may be sending in the lab's namespaces; otherwise please report this"
+    )]
+    Replies {
+        /// The mode.
+        mode: String,
+        /// The rate that was asked for.
+        rate: String,
+        /// Where they were counted.
+        replies: String,
+    },
     /// Writing or reading results.
     #[error(transparent)]
     Report(#[from] crate::report::ReportError),

@@ -9,6 +9,11 @@ const WEIR_RETAINED_MIN: f64 = 0.85;
 /// Past `stock`'s peak, `weir` must reach this share of the best baseline at every rate.
 const WEIR_AGAINST_BEST_MIN: f64 = 0.9;
 
+/// `weir` must keep this share of an echo server's highest rate of replies at the top rate,
+const ECHO_RETAINED_MIN: f64 = 0.9;
+/// and reach this share of the best baseline's there.
+const ECHO_AGAINST_BEST_MIN: f64 = 0.97;
+
 /// Goals of `udp-overload`. One that this run could not measure is not met.
 pub fn udp_overload(experiment: &Experiment) -> Vec<Goal> {
     vec![
@@ -32,6 +37,18 @@ pub fn udp_overload(experiment: &Experiment) -> Vec<Goal> {
                 let got = format!("{ratio:.3} at worst, at {:.0} k packets/s", rate / 1000.0);
                 (got, ratio >= WEIR_AGAINST_BEST_MIN)
             }),
+        ),
+        goal(
+            "weir: echo replies at the top rate against their highest rate",
+            format!(">= {ECHO_RETAINED_MIN}"),
+            echo_retained(experiment)
+                .map(|retained| (format!("{retained:.3}"), retained >= ECHO_RETAINED_MIN)),
+        ),
+        goal(
+            "weir: echo replies at the top rate against the best of stock, threaded, niced",
+            format!(">= {ECHO_AGAINST_BEST_MIN}"),
+            echo_against_best(experiment)
+                .map(|ratio| (format!("{ratio:.3}"), ratio >= ECHO_AGAINST_BEST_MIN)),
         ),
         accounted(experiment.trials.iter()),
     ]
@@ -64,6 +81,28 @@ pub(crate) fn goal(name: &str, want: String, measured: Option<(String, bool)>) -
 fn retained_at_top(experiment: &Experiment, mode: Mode) -> Option<f64> {
     let at_top = experiment.series.get(&mode)?.iter().any(|point| point.target_pps.is_none());
     at_top.then(|| experiment.summary.get(&mode).map(|summary| summary.retained))?
+}
+
+/// An echo server's replies at the generator's top rate.
+fn echo_at_top(experiment: &Experiment, mode: Mode) -> Option<f64> {
+    experiment.series.get(&mode)?.iter().find(|point| point.target_pps.is_none())?.echo_pps
+}
+
+/// `None` unless there were replies, at the top rate and at another.
+fn echo_retained(experiment: &Experiment) -> Option<f64> {
+    let top = echo_at_top(experiment, Mode::Weir)?;
+    let replies: Vec<f64> =
+        experiment.series.get(&Mode::Weir)?.iter().filter_map(|point| point.echo_pps).collect();
+    let highest = replies.iter().copied().fold(0.0, f64::max);
+    (replies.len() > 1 && highest > 0.0).then(|| top / highest)
+}
+
+/// `None` unless all four were measured.
+fn echo_against_best(experiment: &Experiment) -> Option<f64> {
+    let baselines: Vec<f64> =
+        Mode::BASELINES.iter().map(|mode| echo_at_top(experiment, *mode)).collect::<Option<_>>()?;
+    let best = baselines.into_iter().fold(0.0, f64::max);
+    (best > 0.0).then_some(echo_at_top(experiment, Mode::Weir)? / best)
 }
 
 /// The lowest ratio of `weir` to the best baseline at a rate past `stock`'s peak, and that rate.

@@ -1,4 +1,4 @@
-//! Receive interrupts on the SUT's CPU, for `stock`.
+//! Receive interrupts on the SUT's CPU, for `stock` and `softirq`.
 //!
 //! A veth has no interrupt of its own: its NAPI instance runs on the CPU that sent, the generator's.
 //! With interrupts deferred (`napi_defer_hard_irqs`, `gro_flush_timeout`), NAPI is started by a timer
@@ -8,6 +8,7 @@
 
 use std::time::{Duration, Instant};
 
+use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::PacketsPerSec;
 
 use crate::bench::{Bench, FLOODED_PORT};
@@ -22,16 +23,12 @@ const DEFER: &str = "2147483647";
 const FIRST_PACKET_DEADLINE: Duration = Duration::from_secs(2);
 const SLOWEST: PacketsPerSec = PacketsPerSec(10_000.0);
 
-/// Binds `stock`'s receive interrupts to the SUT's CPU until [`release`].
+/// Binds a mode's receive interrupts to the SUT's CPU until [`release`].
 ///
 /// # Errors
 /// Where the kernel refuses the settings.
 pub fn bind(bench: &mut Bench, mode: Mode) -> Result<()> {
-    let sysfs = &bench.sut(mode).host.sysfs;
-    let moderation = MODERATION.as_nanos().to_string();
-    sysfs.write(SUT_INTERFACE, "gro_flush_timeout", &moderation)?;
-    sysfs.write(SUT_INTERFACE, "napi_defer_hard_irqs", DEFER)?;
-
+    defer(&bench.sut(mode).host.sysfs, SUT_INTERFACE, MODERATION)?;
     bench.aim_at_port(mode, FLOODED_PORT, SLOWEST)?;
     let bench = &*bench;
     let from_sut = Some(bench.sut_cpu);
@@ -56,8 +53,25 @@ pub fn bind(bench: &mut Bench, mode: Mode) -> Result<()> {
 /// # Errors
 /// Where the kernel refuses the settings.
 pub fn release(bench: &Bench, mode: Mode) -> Result<()> {
-    let sysfs = &bench.sut(mode).host.sysfs;
-    sysfs.write(SUT_INTERFACE, "napi_defer_hard_irqs", "0")?;
-    sysfs.write(SUT_INTERFACE, "gro_flush_timeout", "0")?;
+    defer_no_more(&bench.sut(mode).host.sysfs, SUT_INTERFACE)
+}
+
+/// Lets a timer alone start an interface's NAPI, on the CPU where it runs next.
+///
+/// # Errors
+/// Where the kernel refuses the settings.
+pub fn defer(sysfs: &NetSysfs, interface: &str, moderation: Duration) -> Result<()> {
+    sysfs.write(interface, "gro_flush_timeout", &moderation.as_nanos().to_string())?;
+    sysfs.write(interface, "napi_defer_hard_irqs", DEFER)?;
+    Ok(())
+}
+
+/// Undoes [`defer`].
+///
+/// # Errors
+/// Where the kernel refuses the settings.
+pub fn defer_no_more(sysfs: &NetSysfs, interface: &str) -> Result<()> {
+    sysfs.write(interface, "napi_defer_hard_irqs", "0")?;
+    sysfs.write(interface, "gro_flush_timeout", "0")?;
     Ok(())
 }

@@ -125,11 +125,21 @@ fn mitigations() -> BTreeMap<String, String> {
 /// Time that the hypervisor took from a CPU since boot, in seconds (`steal` of `/proc/stat`, in
 /// steps of 10 ms).
 pub fn steal_s(cpu: CpuId) -> f64 {
+    cpu_stat_s(cpu, 8)
+}
+
+/// Time that a CPU had nothing to do since boot, in seconds (`idle` of `/proc/stat`).
+pub fn idle_s(cpu: CpuId) -> f64 {
+    cpu_stat_s(cpu, 4)
+}
+
+/// A column of a CPU's line in `/proc/stat`, seconds.
+fn cpu_stat_s(cpu: CpuId, column: usize) -> f64 {
     let wanted = format!("cpu{cpu}");
     read("/proc/stat")
         .and_then(|text| {
             let line = text.lines().find(|line| line.split(' ').next() == Some(&wanted))?;
-            line.split_whitespace().nth(8)?.parse::<f64>().ok()
+            line.split_whitespace().nth(column)?.parse::<f64>().ok()
         })
         .map_or(0.0, |ticks| ticks / rustix::param::clock_ticks_per_second() as f64)
 }

@@ -4,8 +4,10 @@
 //! a whole trial, from before its first packet until everything has drained, and add up exactly.
 
 pub mod gate_cost;
+pub mod http;
 pub mod kinds;
 pub mod load;
+pub mod merit;
 pub mod neighbour;
 mod outcome;
 pub mod separation;
@@ -35,12 +37,21 @@ pub enum Mode {
     IdleWeir,
     /// The gate and the lowered weight of the NAPI threads.
     Weir,
+    /// weir where softirqs poll, as in `stock`: the gate and its limit, the fallback.
+    Softirq,
 }
 
 impl Mode {
     /// Every mode, in column order.
-    pub const ALL: [Self; 6] =
-        [Self::Stock, Self::Threaded, Self::Niced, Self::Gate, Self::IdleWeir, Self::Weir];
+    pub const ALL: [Self; 7] = [
+        Self::Stock,
+        Self::Threaded,
+        Self::Niced,
+        Self::Gate,
+        Self::IdleWeir,
+        Self::Weir,
+        Self::Softirq,
+    ];
     /// What weir is judged against: the best of these.
     pub const BASELINES: [Self; 3] = [Self::Stock, Self::Threaded, Self::Niced];
 
@@ -53,7 +64,13 @@ impl Mode {
             Self::Gate => "gate",
             Self::IdleWeir => "idle-weir",
             Self::Weir => "weir",
+            Self::Softirq => "softirq",
         }
+    }
+
+    /// Whether softirqs poll, after interrupts, rather than threads.
+    pub const fn is_interrupted(self) -> bool {
+        matches!(self, Self::Stock | Self::Softirq)
     }
 }
 
@@ -201,6 +218,12 @@ pub struct Point {
     pub delivered_pps: f64,
     /// Range of `delivered_pps` over the trials.
     pub delivered: Spread,
+    /// Replies of an echo server, flooded in place of the application, that arrived at the far end;
+    /// absent where that was not measured.
+    pub echo_pps: Option<f64>,
+    /// Their lowest rate in a slice of 10 ms against the median one, 0 to 1; absent as well where most
+    /// slices had none.
+    pub echo_steady: Option<f64>,
     /// Share of the SUT's CPU that the kernel charged to the application, 0 to 1.
     pub user_cpu: f64,
     /// Speed of the SUT's CPU against the fastest seen in this run, 0 to 1.
@@ -297,13 +320,29 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
+/// What an echo server replied, and what the far end had of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replies {
+    /// Arrivals at the far end, packets/s over the window.
+    pub arrived_pps: f64,
+    /// As `echo_steady` in [`Point`].
+    pub steady: Option<f64>,
+    /// Packets that the server has sent over the whole trial.
+    pub sent: u64,
+    /// Packets that the far end's interface received, over the whole trial.
+    pub arrived: u64,
+    /// Packets that did not leave, because the far end had no room.
+    pub refused: u64,
+}
+
 /// One run of the generator against one mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trial {
     /// The mode.
     pub mode: Mode,
-    /// What the trial was for: `sweep`, `bystander` or `mlfrr`.
+    /// What the trial was for: `sweep`, `echo`, `bystander` or `mlfrr`.
     pub purpose: String,
     /// Rate that was asked for; absent: as fast as the generator can.
     pub target_pps: Option<f64>,
@@ -337,4 +376,6 @@ pub struct Trial {
     pub missed_by_generator: u64,
     /// Over the whole trial.
     pub ledger: Ledger,
+    /// Replies of the application, if it was an echo server.
+    pub replies: Option<Replies>,
 }

@@ -8,11 +8,12 @@ use weir_bpf::sys::{ethtool, napi, sched};
 
 use crate::bench::Bench;
 use crate::error::Result;
+use crate::interrupts;
 use crate::queue_depth;
 use crate::results::{Mode, ModeSetup};
 use crate::stop::Stop;
 use crate::topology::SUT_INTERFACE;
-use crate::{interrupts, queue_depth::QueueDepth};
+use crate::worker_process::Daemon;
 
 /// Every mode's set-up.
 pub struct Observed {
@@ -30,22 +31,32 @@ pub fn observe(bench: &mut Bench, modes: &[Mode], stop: &Stop) -> Result<Observe
     let mut observed = Observed { modes: BTreeMap::new(), rcvbuf_bytes: 0 };
     for mode in modes {
         let daemon = bench.start_daemon(*mode, &[])?;
-        if *mode == Mode::Stock {
+        if mode.is_interrupted() {
             interrupts::bind(bench, *mode)?;
         }
         let depth = queue_depth::count(bench, *mode, stop)?;
         observed.rcvbuf_bytes = depth.rcvbuf_bytes;
-        let attach = daemon.as_ref().map_or("none".into(), |daemon| daemon.attach.clone());
-        observed.modes.insert(*mode, describe(bench, *mode, attach, &depth)?);
-        if *mode == Mode::Stock {
+        let application = (bench.sut(*mode).flooded.pid(), depth.packets);
+        observed.modes.insert(*mode, describe(bench, *mode, daemon.as_ref(), application)?);
+        if mode.is_interrupted() {
             interrupts::release(bench, *mode)?;
         }
     }
     Ok(observed)
 }
 
-fn describe(bench: &Bench, mode: Mode, attach: String, depth: &QueueDepth) -> Result<ModeSetup> {
+/// What runs where in a mode that is set up, with an application and how much its queue holds.
+///
+/// # Errors
+/// Where the kernel does not tell.
+pub fn describe(
+    bench: &Bench,
+    mode: Mode,
+    daemon: Option<&Daemon>,
+    (application, queue_depth_packets): (Pid, u32),
+) -> Result<ModeSetup> {
     let sut = bench.sut(mode);
+    let attach = daemon.map_or("none".into(), |daemon| daemon.attach.clone());
     let file = |name: &str| -> Result<String> {
         Ok(sut.host.sysfs.read(SUT_INTERFACE, name)?.trim().to_owned())
     };
@@ -69,11 +80,11 @@ fn describe(bench: &Bench, mode: Mode, attach: String, depth: &QueueDepth) -> Re
         protocol: poll.clone(),
         driver_poll: poll,
         gate,
-        application: format!("{}, {}", place(sut.flooded.pid())?, session(sut.flooded.pid())),
+        application: format!("{}, {}", place(application)?, session(application)),
         attach,
         gro,
         rps_cpus: file("queues/rx-0/rps_cpus")?,
-        queue_depth_packets: depth.packets,
+        queue_depth_packets,
     })
 }
 

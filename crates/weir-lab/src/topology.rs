@@ -25,6 +25,12 @@ use crate::error::{Error, Result};
 const PREFIX: &str = "weir-lab-";
 const NETNS_DIR: &str = "/run/netns";
 const LOCK_DIR: &str = "/run/weir-lab";
+/// Ethernet address of an echo server's client: no interface's, so that the generator's namespace drops
+/// what comes for it at the first test of IP (`PACKET_OTHERHOST`, `ip_rcv_core()`). A veth receives on the
+/// CPU that sent, so each reply's end costs the SUT; this is the least that it can.
+const CLIENT_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x01]);
+/// What a lab's directory of files is called; the lab's own name stands before it.
+const FILES: &str = ".files";
 /// The receiving interface's name in its namespace.
 pub const SUT_INTERFACE: &str = "sut0";
 const NAPI_DEADLINE: Duration = Duration::from_secs(5);
@@ -64,6 +70,8 @@ pub struct Host {
     pub mac: (MacAddr, MacAddr),
     /// IP addresses, generator and host.
     pub address: (IpAddr, IpAddr),
+    /// Another address beyond the pair, of whom an echo server's packets seem to come.
+    pub client: IpAddr,
     /// Its subnet.
     index: u8,
 }
@@ -100,6 +108,17 @@ impl Topology {
         })
     }
 
+    /// A directory for the files of one host's applications, which goes with the lab.
+    ///
+    /// # Errors
+    /// Where the file system refuses.
+    pub fn directory(&self, name: &str) -> Result<PathBuf> {
+        let path = files_of(&self.prefix).join(name);
+        fs::create_dir_all(&path)
+            .map_err(|source| Error::io("create", path.display().to_string(), source))?;
+        Ok(path)
+    }
+
     /// Makes a host, whose name is the lab's and this one's.
     ///
     /// # Errors
@@ -117,6 +136,7 @@ impl Topology {
         let generator_ifindex = links.index(&generator_ifname)?;
         let generator_mac = links.mac(generator_ifindex)?;
         let address = addresses(index, ipv6);
+        let client = client_address(index, ipv6);
 
         let made = netns.run(|| -> Result<_> {
             let links = Links::open()?;
@@ -127,6 +147,7 @@ impl Topology {
             links.set_up(links.index("lo")?)?;
             links.set_up(ifindex)?;
             give_address(&links, ifindex, address, generator_mac)?;
+            links.add_neighbour(ifindex, client, CLIENT_MAC)?;
             Ok((sysfs, ifindex, links.mac(ifindex)?))
         });
         let (sysfs, ifindex, mac) = made.map_err(Error::from).and_then(|made| made)?;
@@ -140,6 +161,7 @@ impl Topology {
             generator_ifname,
             mac: (generator_mac, mac),
             address,
+            client,
             index,
         })
     }
@@ -227,13 +249,27 @@ fn addresses(index: u8, ipv6: bool) -> (IpAddr, IpAddr) {
     }
 }
 
+/// An address of the same subnet that is neither the generator's, with its random sources, nor the host's.
+fn client_address(index: u8, ipv6: bool) -> IpAddr {
+    if ipv6 {
+        Ipv6Addr::new(0x2001, 2, 0, index.into(), 0, 0, 0, 3).into()
+    } else {
+        Ipv4Addr::new(198, 18, index, 3).into()
+    }
+}
+
 impl Drop for Topology {
     fn drop(&mut self) {
         for name in &self.names {
             let _ = NetNs::delete_named(name);
         }
+        let _ = fs::remove_dir_all(files_of(&self.prefix));
         let _ = fs::remove_file(&self.lock_path);
     }
+}
+
+fn files_of(prefix: &str) -> PathBuf {
+    Path::new(LOCK_DIR).join(format!("{prefix}{FILES}"))
 }
 
 /// A lab holds a lock for as long as it lives, so that others can tell a running lab's namespaces
@@ -271,6 +307,7 @@ pub fn clean() -> Result<Vec<String>> {
         let Some(prefix) = owner(&name) else { continue };
         if !is_running(&prefix) {
             NetNs::delete_named(&name)?;
+            let _ = fs::remove_dir_all(files_of(&prefix));
             let _ = fs::remove_file(Path::new(LOCK_DIR).join(prefix));
             removed.push(name);
         }

@@ -1,5 +1,6 @@
 //! What a reader should know before trusting any experiment's figures.
 
+use crate::results::load::Conditions;
 use crate::results::{Machine, Trial};
 use crate::topology;
 
@@ -20,6 +21,21 @@ pub fn measured((marked, points): (usize, usize), stolen: f64) -> Vec<String> {
         warnings.push(format!("the hypervisor took up to {:.0} % of the CPU", stolen * 100.0));
     }
     warnings
+}
+
+/// Of a run's points: how the machine behaved, and whether there was time for every trial.
+pub fn of_points<'a>(
+    conditions: impl Iterator<Item = &'a Conditions> + Clone,
+    repeats: u32,
+) -> Vec<String> {
+    let marked = conditions.clone().filter(|conditions| conditions.marked).count();
+    let stolen = conditions.clone().map(|conditions| conditions.steal).fold(0.0, f64::max);
+    let mut all = measured((marked, conditions.clone().count()), stolen);
+    let least = conditions.map(|conditions| conditions.repeats).min().unwrap_or(0);
+    if least < repeats {
+        all.push(format!("the machine was slow: {least} trials per point instead of {repeats}"));
+    }
+    all
 }
 
 /// Of the generator: in how many trials it was elsewhere.

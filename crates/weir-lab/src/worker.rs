@@ -3,7 +3,7 @@
 //! They run as `weir lab-worker ...`, so that one executable is all there is to install. Each ends
 //! with the process that started it, however that ends.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,6 +18,7 @@ use weir_bpf::traffic::Stamp;
 use weir_bpf::units::{CpuId, Nice};
 
 use crate::error::{Error, Result};
+use crate::http_syn_flood::{Usage, client};
 use crate::{histogram, service};
 
 /// Where a worker's figures stand in the memory that it shares with the controller.
@@ -26,14 +27,18 @@ pub mod slots {
 
     /// 1 once the worker is ready.
     pub const READY: usize = 0;
-    /// Packets received; requests answered.
+    /// Packets received; requests answered in full.
     pub const DELIVERED: usize = 1;
     /// Passes of the calibrated loop, of the compute-bound process.
     pub const WORK: usize = 2;
     /// CPU time that it has had, nanoseconds.
     pub const CPU_NS: usize = 3;
+    /// Packets that the echo server has sent.
+    pub const REPLIED: usize = 4;
     /// Not 0 while the TCP client is to send requests.
-    pub const GO: usize = 7;
+    pub const GO: usize = 4;
+    /// Of the HTTP client, four counters: see [`crate::http_syn_flood::client::Failure`].
+    pub const FAILURES: usize = 4;
     /// Histogram of packets' ages, of the time that requests took, or of the speed probe's loop, in
     /// nanoseconds.
     pub const HISTOGRAM: usize = 8;
@@ -91,10 +96,43 @@ pub enum Role {
         #[arg(long)]
         per_second: u32,
     },
+    /// Sends each UDP packet back to where it came from, as a program that does nothing special.
+    UdpEcho {
+        /// Where to listen.
+        #[arg(long)]
+        bind: SocketAddr,
+        /// As of the sink.
+        #[arg(long, default_value_t = 0)]
+        rcvbuf: usize,
+    },
     /// Times a calibrated loop again and again.
     SpeedProbe,
     /// Computes without pause: the neighbour.
     Compute,
+    /// Listens on TCP, and takes what it gets, which under a flood of SYNs is nothing.
+    TcpListener {
+        /// Where to listen.
+        #[arg(long)]
+        bind: SocketAddr,
+    },
+    /// Asks an HTTP server for one document again and again.
+    HttpClient {
+        /// The server.
+        #[arg(long)]
+        server: SocketAddr,
+        /// How many connections.
+        #[arg(long)]
+        connections: usize,
+        /// What a connection is used for.
+        #[arg(long, value_enum)]
+        usage: Usage,
+    },
+    /// Becomes another program inside the namespace.
+    Program {
+        /// The program and its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<String>,
+    },
     /// Becomes another `weir` command inside the namespace.
     Exec {
         /// Its arguments.
@@ -147,8 +185,10 @@ pub struct WorkerArgs {
 /// # Errors
 /// When it cannot be set up.
 pub fn run(args: WorkerArgs) -> Result<()> {
-    // A daemon is to put everything back; an application that is stopped would not see SIGTERM.
-    let end = if matches!(args.role, Role::Exec { .. }) { Signal::TERM } else { Signal::KILL };
+    // A daemon is to put everything back, a server to end its own processes; an application that is
+    // stopped would not see SIGTERM.
+    let others = matches!(args.role, Role::Exec { .. } | Role::Program { .. });
+    let end = if others { Signal::TERM } else { Signal::KILL };
     set_parent_process_death_signal(Some(end))
         .map_err(|source| Error::io("tie to its parent", "the worker", source))?;
     // The controller may have ended before the request above.
@@ -165,14 +205,25 @@ pub fn run(args: WorkerArgs) -> Result<()> {
     let shared = args.shared.map(SharedCounters::open).transpose()?;
     match (args.role, shared) {
         (Role::UdpSink { bind, app, rcvbuf, join, on }, Some(shared)) => {
-            udp_sink(bind, app, rcvbuf, join.zip(on), &shared)
+            udp_sink(bind, (app, rcvbuf), join.zip(on), &shared)
         }
+        (Role::UdpEcho { bind, rcvbuf }, Some(shared)) => udp_echo(bind, rcvbuf, &shared),
         (Role::TcpService { bind }, Some(shared)) => service::serve(bind, &shared),
         (Role::TcpClient { server, connections, per_second }, Some(shared)) => {
             service::ask(server, connections, per_second, &shared)
         }
         (Role::SpeedProbe, Some(shared)) => speed_probe(&shared),
         (Role::Compute, Some(shared)) => compute(&shared),
+        (Role::TcpListener { bind }, Some(shared)) => tcp_listener(bind, &shared),
+        (Role::HttpClient { server, connections, usage }, Some(shared)) => {
+            client::run(server, connections, usage, &shared)
+        }
+        (Role::Program { command }, _) => {
+            let mut command = command.into_iter();
+            let program = command.next().unwrap_or_default();
+            let source = Command::new(&program).args(command).exec();
+            Err(Error::io("start", program, source))
+        }
         (Role::Exec { arguments }, _) => {
             let source = Command::new("/proc/self/exe").arg0("weir").args(arguments).exec();
             Err(Error::io("start", "weir in the namespace", source))
@@ -181,32 +232,53 @@ pub fn run(args: WorkerArgs) -> Result<()> {
     }
 }
 
-fn udp_sink(
-    bind: SocketAddr,
-    app: App,
-    rcvbuf: usize,
-    join: Option<(Ipv4Addr, Ipv4Addr)>,
-    shared: &SharedCounters,
-) -> Result<()> {
+fn bind_udp(bind: SocketAddr, rcvbuf: usize) -> Result<UdpSocket> {
     let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
     let socket = UdpSocket::bind(bind).map_err(failed("bind"))?;
-    if let Some((group, on)) = join {
-        socket.join_multicast_v4(&group, &on).map_err(failed("join a group for"))?;
-    }
     if rcvbuf != 0 {
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, rcvbuf)
             .map_err(|source| Error::io("set the receive buffer of", bind.to_string(), source))?;
     }
+    Ok(socket)
+}
+
+/// Counts what was received, of which `payload` is the last.
+fn received(shared: &SharedCounters, count: u64, payload: &[u8]) {
+    let before = shared.get(slots::DELIVERED).fetch_add(count, Ordering::Relaxed);
+    if before / AGE_SAMPLE != (before + count) / AGE_SAMPLE
+        && let Some(stamp) = Stamp::parse(payload)
+    {
+        let age = monotonic_ns().saturating_sub(stamp.sent_ns);
+        histogram::record(shared, slots::HISTOGRAM, age);
+    }
+}
+
+fn udp_echo(bind: SocketAddr, rcvbuf: usize, shared: &SharedCounters) -> Result<()> {
+    let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
+    let socket = bind_udp(bind, rcvbuf)?;
     shared.get(slots::READY).store(1, Ordering::Release);
-    let received = |count: u64, payload: &[u8]| {
-        let before = shared.get(slots::DELIVERED).fetch_add(count, Ordering::Relaxed);
-        if before / AGE_SAMPLE != (before + count) / AGE_SAMPLE
-            && let Some(stamp) = Stamp::parse(payload)
-        {
-            let age = monotonic_ns().saturating_sub(stamp.sent_ns);
-            histogram::record(shared, slots::HISTOGRAM, age);
-        }
-    };
+    let mut buffer = [0; 2048];
+    loop {
+        let (len, from) = socket.recv_from(&mut buffer).map_err(failed("receive on"))?;
+        received(shared, 1, &buffer[..len]);
+        socket.send_to(&buffer[..len], from).map_err(failed("reply from"))?;
+        shared.get(slots::REPLIED).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn udp_sink(
+    bind: SocketAddr,
+    (app, rcvbuf): (App, usize),
+    join: Option<(Ipv4Addr, Ipv4Addr)>,
+    shared: &SharedCounters,
+) -> Result<()> {
+    let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
+    let socket = bind_udp(bind, rcvbuf)?;
+    if let Some((group, on)) = join {
+        socket.join_multicast_v4(&group, &on).map_err(failed("join a group for"))?;
+    }
+    shared.get(slots::READY).store(1, Ordering::Release);
+    let received = |count, payload: &[u8]| received(shared, count, payload);
     match app {
         App::Recv => {
             let mut buffer = [0; 2048];
@@ -216,6 +288,16 @@ fn udp_sink(
             }
         }
         App::Recvmmsg => batches(&socket, received).map_err(failed("receive on")),
+    }
+}
+
+fn tcp_listener(bind: SocketAddr, shared: &SharedCounters) -> Result<()> {
+    let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
+    let listener = TcpListener::bind(bind).map_err(failed("listen on"))?;
+    shared.get(slots::READY).store(1, Ordering::Release);
+    loop {
+        drop(listener.accept().map_err(failed("accept on"))?);
+        shared.get(slots::DELIVERED).fetch_add(1, Ordering::Relaxed);
     }
 }
 

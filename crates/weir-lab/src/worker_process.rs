@@ -96,6 +96,41 @@ impl Drop for Worker {
     }
 }
 
+/// A program that is not weir's, in a namespace. Dropping it asks it to end, and waits.
+pub struct Program(Child);
+
+impl Program {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When there is no process to be had; that the program is not there shows only in its end.
+    pub fn start(netns: &Path, cpu: CpuId, arguments: &[String]) -> Result<Self> {
+        let child = command(netns, cpu)
+            .args(["program", "--"])
+            .args(arguments)
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|source| Error::io("start", arguments.join(" "), source))?;
+        Ok(Self(child))
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        end(&mut self.0);
+    }
+}
+
 /// The first line that `weir run --json` prints.
 #[derive(Debug, Deserialize)]
 struct Ready {
@@ -216,7 +251,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Asks a daemon to end, so that it puts everything back; kills it if it does not.
+/// Asks a process to end, so that it puts everything back; kills it if it does not.
 fn end(child: &mut Child) {
     let _ = kill_process(Pid::from_child(child), Signal::TERM);
     let deadline = Instant::now() + STOP_DEADLINE;

@@ -3,9 +3,11 @@
 
 pub mod governor;
 pub mod settings;
+pub mod shares;
 pub mod sim;
 pub mod units;
 
 pub use governor::{Action, Doing, Governor, Observation, Patience};
 pub use settings::{Prefer, Settings};
+pub use shares::{Bound, Claim, Load, Shares};
 pub use units::{Nanos, Share, Weight};

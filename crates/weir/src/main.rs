@@ -23,6 +23,7 @@ mod key;
 mod knob;
 mod lock;
 mod notes;
+mod owners;
 mod privilege;
 mod report;
 mod restore;

@@ -84,8 +84,8 @@ fn assert_trial<K: LoadKey + std::fmt::Debug>(trial: &LoadTrial<K>) {
     assert_eq!((ledger.offered, ledger.unaccounted), (ends, 0), "{trial:?}");
     assert_eq!(trial.load.mode, trial.key.mode());
     // Softirq has no thread whose CPU time could be read.
-    assert_eq!(trial.input_cpu_ns.is_some(), trial.load.mode != Mode::Stock, "{trial:?}");
-    let weir_runs = matches!(trial.load.mode, Mode::Gate | Mode::IdleWeir | Mode::Weir);
+    assert_eq!(trial.input_cpu_ns.is_none(), trial.load.mode.is_interrupted(), "{trial:?}");
+    let weir_runs = !Mode::BASELINES.contains(&trial.load.mode);
     assert_eq!(trial.daemon_cpu_ns.is_some(), weir_runs, "{trial:?}");
     assert_eq!(trial.neighbour_per_s.is_some(), trial.neighbour_cpu.is_some(), "{trial:?}");
 }
@@ -195,9 +195,15 @@ fn each_kind_of_flood_ends_where_it_should() {
 #[test]
 fn user_share_compares_what_is_set_with_what_is_done() {
     let _alone = alone();
-    let options = ["--modes=threaded,weir", "--rates=top"];
-    let run: UserShareRun = run(("user-share", "user-share"), &options, 3);
-    let keys = [ShareMode::Threaded, ShareMode::Weir25, ShareMode::Weir50, ShareMode::Weir75];
+    let options = ["--modes=threaded,weir,softirq", "--rates=top"];
+    let run: UserShareRun = run(("user-share", "user-share"), &options, 4);
+    let keys = [
+        ShareMode::Threaded,
+        ShareMode::Weir25,
+        ShareMode::Weir50,
+        ShareMode::Weir75,
+        ShareMode::Softirq50,
+    ];
     assert!(run.series.keys().eq(&keys));
     for (key, points) in &run.series {
         assert_eq!(targets(points), [Some(0.0), None]);
@@ -208,7 +214,7 @@ fn user_share_compares_what_is_set_with_what_is_done() {
         assert_eq!(run.summary[key].setting, key.setting());
     }
     assert!(run.trials.iter().all(|t| t.neighbour_per_s.is_some()));
-    assert_eq!(run.goals.len(), 7);
+    assert_eq!(run.goals.len(), 8);
 }
 
 #[test]

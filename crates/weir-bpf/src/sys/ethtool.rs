@@ -102,8 +102,8 @@ pub fn set_gro(ifname: &str, on: bool) -> Result<()> {
     call("set the receive offload of", ifname, &mut value)
 }
 
-/// Whether TCP may hand segments over that are cut later (TSO), for an interface of the calling
-/// thread's network namespace.
+/// Whether an interface of the calling thread's network namespace cuts TCP's data into packets itself
+/// (TSO).
 ///
 /// # Errors
 ///
@@ -114,8 +114,9 @@ pub fn tso(ifname: &str) -> Result<bool> {
     Ok(value.data != 0)
 }
 
-/// Switches TSO on or off. A veth whose sender has it takes TCP past the receiver's NAPI instance, hence
-/// its ring, unless the receiver has an XDP program (`veth_skb_is_eligible_for_gro()`).
+/// Switches that on or off. A veth without it hands each packet to its peer's NAPI, if the peer has
+/// one, hence to its ring; with it, most go past it unless the peer has an XDP program
+/// (`veth_skb_is_eligible_for_gro()`).
 ///
 /// # Errors
 ///
@@ -200,22 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn receive_offload_is_switched() {
+    fn offloads_are_switched() {
         Sandbox::new().run(|| {
             Links::open().unwrap().create_veth("tool", "peer", None).unwrap();
             assert_eq!(driver("tool").unwrap(), "veth");
             for on in [true, false, true] {
                 set_gro("tool", on).unwrap();
                 assert_eq!(gro("tool").unwrap(), on);
-            }
-        });
-    }
-
-    #[test]
-    fn segmentation_offload_is_switched() {
-        Sandbox::new().run(|| {
-            Links::open().unwrap().create_veth("tool", "peer", None).unwrap();
-            for on in [true, false, true] {
                 set_tso("tool", on).unwrap();
                 assert_eq!(tso("tool").unwrap(), on);
             }

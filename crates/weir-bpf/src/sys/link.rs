@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
 use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkMessage};
-use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth};
+use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use rustix::io::Errno;
 
 pub use super::ifname::{MAX_NAME_BYTES, check_name};
@@ -240,6 +240,20 @@ impl Links {
         let request = self.handle.neighbours().add(ifindex.0, ip).link_layer_address(&mac.0);
         let what = || format!("{ip} to {}", object(ifindex));
         self.ask("add neighbour", what, request.replace().execute())
+    }
+
+    /// Adds a route to an IPv4 prefix, by a gateway that an interface of the namespace reaches.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] with `EEXIST` if there is one, `ENETUNREACH` if nothing reaches the gateway.
+    pub fn add_route(&self, prefix: (Ipv4Addr, u8), gateway: Ipv4Addr) -> Result<()> {
+        let message = RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(prefix.0, prefix.1)
+            .gateway(gateway)
+            .build();
+        let what = || format!("{}/{} by {gateway}", prefix.0, prefix.1);
+        self.ask("add route", what, self.handle.route().add(message).execute())
     }
 
     /// Deletes an interface; a veth's peer goes with it.

@@ -73,6 +73,21 @@ fn own_addresses_are_listed_per_interface() {
 }
 
 #[test]
+fn a_route_needs_a_gateway_that_can_be_reached() {
+    with_pair(|links, near, _| {
+        links.set_up(near).unwrap();
+        let route = || links.add_route(("10.1.0.0".parse().unwrap(), 16), [10, 0, 0, 2].into());
+        let unreachable = route().unwrap_err().to_string();
+        assert!(unreachable.contains("10.1.0.0/16 by 10.0.0.2"), "{unreachable}");
+        links.add_address(near, "10.0.0.1".parse().unwrap(), 24).unwrap();
+        route().unwrap();
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.connect("10.1.2.3:9").unwrap();
+        assert_eq!(socket.local_addr().unwrap().ip(), [10, 0, 0, 1]);
+    });
+}
+
+#[test]
 fn ipv6_addresses_are_usable_at_once() {
     with_pair(|links, near, far| {
         links.set_up(near).unwrap();

@@ -21,6 +21,7 @@ pub mod packet;
 pub mod sched;
 pub mod shared;
 pub mod snmp;
+pub mod sock_diag;
 mod sockopt;
 pub mod sysfs;
 pub(crate) mod tc;

@@ -1,4 +1,5 @@
-//! The kernel's own counts of IPv4 packets and UDP datagrams, in the calling thread's network namespace.
+//! The kernel's own counts of IPv4 packets, UDP datagrams and TCP segments, in the calling thread's
+//! network namespace.
 
 use std::path::Path;
 
@@ -8,6 +9,7 @@ use crate::error::{Error, Result};
 
 const V4: &str = "/proc/thread-self/net/snmp";
 const V6: &str = "/proc/thread-self/net/snmp6";
+const NETSTAT: &str = "/proc/thread-self/net/netstat";
 
 /// Datagrams since the namespace was made, of UDP without UDP-Lite (RFC 4113 and Linux's
 /// additions).
@@ -38,6 +40,43 @@ pub fn udp_stats() -> Result<(UdpStats, UdpStats)> {
     let v4 = parse_v4(&read(V4)?)?;
     let v6 = if Path::new(V6).exists() { parse_v6(&read(V6)?)? } else { UdpStats::default() };
     Ok((v4, v6))
+}
+
+/// Segments since the namespace was made, of TCP over IPv4 and IPv6 together (RFC 4022 and Linux's
+/// additions).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpStats {
+    /// Taken by TCP, good or bad; what GRO has merged counts once.
+    pub in_segs: u64,
+    /// Handed to IP, those sent again included.
+    pub out_segs: u64,
+    /// SYNs answered by a cookie, because the listener had no room to remember them.
+    pub syn_cookies_sent: u64,
+}
+
+/// The namespace's TCP.
+///
+/// # Errors
+///
+/// As [`udp_stats`].
+pub fn tcp_stats() -> Result<TcpStats> {
+    let read =
+        |path| std::fs::read_to_string(path).map_err(|source| Error::system("read", path, source));
+    parse_tcp(&read(V4)?, &read(NETSTAT)?)
+}
+
+fn parse_tcp(snmp: &str, netstat: &str) -> Result<TcpStats> {
+    let (tcp, extended) = (pairs(V4, snmp, "Tcp: ")?, pairs(NETSTAT, netstat, "TcpExt: ")?);
+    let number = |path, pairs: &[(&str, &str)], field: &str| {
+        find(pairs, field)
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| malformed(path, &format!("a number for TCP's {field}")))
+    };
+    Ok(TcpStats {
+        in_segs: number(V4, &tcp, "InSegs")?,
+        out_segs: number(V4, &tcp, "OutSegs")?,
+        syn_cookies_sent: number(NETSTAT, &extended, "SyncookiesSent")?,
+    })
 }
 
 /// `snmp` and `netstat` have two lines per protocol: names, then as many numbers.
@@ -163,6 +202,16 @@ UdpLite6InDatagrams             \t91
         };
         assert_eq!(parse_v4(SNMP).unwrap(), expected);
         assert_eq!(parse_v6(SNMP6).unwrap(), UdpStats { mem_errors: 9, ..expected });
+    }
+
+    #[test]
+    fn tcp_is_in_two_files() {
+        let snmp = "Tcp: RtoAlgorithm InSegs OutSegs InErrs\nTcp: 1 5 6 9\n";
+        let netstat = "TcpExt: SyncookiesSent SyncookiesRecv\nTcpExt: 7 8\n";
+        let expected = TcpStats { in_segs: 5, out_segs: 6, syn_cookies_sent: 7 };
+        assert_eq!(parse_tcp(snmp, netstat).unwrap(), expected);
+        let error = parse_tcp(snmp, &netstat.replace("Sent", "")).unwrap_err().to_string();
+        assert!(error.contains("netstat") && error.contains("SyncookiesSent"), "{error}");
     }
 
     #[test]

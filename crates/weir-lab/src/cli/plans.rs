@@ -14,8 +14,17 @@ use crate::{gate_cost, kinds, load, udp_overload, user_share};
 
 /// What a quick run's trials may take, so that the whole ends within 45 s.
 const QUICK_BUDGET: Duration = Duration::from_secs(40);
-/// The same where a search follows the trials.
+/// The same where a search follows the trials, or more is set up before them.
 const QUICK_BUDGET_SEARCH: Duration = Duration::from_secs(32);
+/// What the whole of a quick `udp-overload` may take: a minute, less taking everything down.
+const QUICK_WHOLE: Duration = Duration::from_secs(55);
+/// `udp-overload`'s.
+const QUICK_RATES: [&str; 6] = ["100k", "300k", "600k", "1.2M", "3M", "top"];
+/// Those of them at which the echo server is flooded too: on either side of its peak, and the top.
+const QUICK_ECHO: [&str; 3] = ["100k", "300k", "top"];
+/// In a full run `softirq` has to be asked for: it is the fallback, and `user-share` has it.
+const FULL_MODES: [Mode; 6] =
+    [Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Gate, Mode::IdleWeir, Mode::Weir];
 const QUICK_MODES: [Mode; 4] = [Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Weir];
 
 /// Rates that are known to be well written.
@@ -79,7 +88,7 @@ fn shared(
 /// `udp-overload --neighbour`.
 pub(super) fn neighbour(args: &RunArgs) -> load::Plan {
     let full = ["50k", "100k", "200k", "300k", "400k", "600k", "800k", "1.6M", "3.2M", "top"];
-    let modes = modes(args, &QUICK_MODES, &Mode::ALL);
+    let modes = modes(args, &QUICK_MODES, &FULL_MODES);
     shared(args, modes, (&["100k", "300k", "1.2M", "top"], &full), QUICK_BUDGET)
 }
 
@@ -125,6 +134,16 @@ pub(super) fn user_share(args: &RunArgs) -> load::Plan {
     shared(args, modes, (&["400k", "1.6M", "top"], &full), QUICK_BUDGET)
 }
 
+/// `http-syn-flood`.
+pub(super) fn http_syn_flood(args: &RunArgs) -> load::Plan {
+    let full = [Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Gate, Mode::Weir];
+    let modes = modes(args, &QUICK_MODES, &full);
+    let rates = ["50k", "100k", "200k", "400k", "800k"];
+    let plan = shared(args, modes, (&["100k", "400k"], &rates), QUICK_BUDGET_SEARCH);
+    // Other experiments of the same command may have packets of their own; this one's are TCP.
+    load::Plan { workload: Workload { ipv6: false, ..plan.workload }, ..plan }
+}
+
 /// `gate-cost`.
 pub(super) fn gate_cost(args: &RunArgs) -> gate_cost::Plan {
     let quick = args.quick;
@@ -145,23 +164,29 @@ pub(super) fn udp_overload(args: &RunArgs) -> udp_overload::Plan {
         "50k", "100k", "200k", "300k", "400k", "600k", "800k", "1.2M", "1.6M", "2.4M", "3.2M",
         "4.8M", "top",
     ];
-    let chosen = chosen(args, &["100k", "300k", "600k", "1.2M", "3M", "top"], &full_rates);
+    let chosen = chosen(args, &QUICK_RATES, &full_rates);
     let seconds = |quick_s: f64, full_s: f64| {
         args.seconds.unwrap_or(Duration::from_secs_f64(if quick { quick_s } else { full_s }))
     };
+    let whole = |rates: Vec<Rate>| rates.into_iter().map(to_flood).collect();
+    let echo = if quick && args.rates.is_empty() { rates(&QUICK_ECHO) } else { chosen.clone() };
     let bystander =
         if quick { rates(&["1.2M", "top"]) } else { rates(&["800k", "1.6M", "3.2M", "top"]) };
     udp_overload::Plan {
-        modes: modes(args, &QUICK_MODES, &Mode::ALL),
-        rates: chosen.into_iter().map(to_flood).collect(),
-        bystander_rates: bystander.into_iter().map(to_flood).collect(),
+        modes: modes(args, &QUICK_MODES, &FULL_MODES),
+        rates: whole(chosen),
+        echo_rates: whole(echo),
+        bystander_rates: whole(bystander),
         repeats: args.repeats.unwrap_or(if quick { 3 } else { 10 }),
+        echo_repeats: args.repeats.unwrap_or(if quick { 3 } else { 5 }),
         bystander_repeats: args.repeats.unwrap_or(if quick { 3 } else { 5 }),
         bisection_steps: if quick { 5 } else { 9 },
         warm_up: Duration::from_millis(if quick { 50 } else { 300 }),
         window: seconds(0.2, 2.0),
+        echo_window: seconds(0.1, 2.0),
         bisection_window: Duration::from_millis(if quick { 100 } else { 1000 }),
         workload: workload(args),
         quick,
+        budget: (quick && args.repeats.is_none()).then_some(QUICK_WHOLE),
     }
 }

@@ -5,19 +5,14 @@
 //! for diverted and judges none (`docs/adr/0005-diversions.md`). A verdict that drops takes no packet
 //! elsewhere.
 
-use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
-
 use weir_bpf::sys::netns::NetNs;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::nft::nft;
 
 /// Where passed packets end, as results say it.
 pub const PASSED_END: &str =
     "dropped by nftables at ingress, the first thing after the skb, GRO and tc";
-const REMEDY: &str = "gate-cost needs the nft command (package nftables), and a kernel with nftables \
-                      for the netdev family (CONFIG_NF_TABLES_NETDEV)";
 
 /// The chain, in place. Dropping it removes it.
 pub struct Sink<'a> {
@@ -42,29 +37,6 @@ impl Drop for Sink<'_> {
         // It goes with its namespace at the latest.
         let _ = nft(self.netns, "delete table netdev weir_lab");
     }
-}
-
-/// Gives commands to `nft` in a namespace.
-fn nft(netns: &NetNs, commands: &str) -> Result<()> {
-    let output = netns.run(|| run_nft(commands))?;
-    let output =
-        output.map_err(|source| Error::refused(format!("nft cannot be run ({source})"), REMEDY))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::refused(format!("nft refuses `{commands}`: {said}"), REMEDY))
-}
-
-fn run_nft(commands: &str) -> io::Result<std::process::Output> {
-    let mut command = Command::new("nft");
-    command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // Ctrl-C is for the controller.
-    let mut child = command.process_group(0).spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(commands.as_bytes())?;
-    }
-    child.wait_with_output()
 }
 
 #[cfg(test)]

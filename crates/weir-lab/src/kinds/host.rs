@@ -61,14 +61,14 @@ impl Beside {
             Worker::start(&host.netns_path, sut_cpu, &role)
         };
         let at = |port| SocketAddr::new(near.into(), port);
-        let listen = |port| start(&["tcp-service", "--bind", &at(port).to_string()]);
+        let service_address = at(SERVICE_PORT);
         let many = format!("0.0.0.0:{MANY_PORT}");
         let joined = [GROUP.to_string(), near.to_string()];
         Ok(Self {
-            service: listen(SERVICE_PORT)?,
+            service: start(&["tcp-service", "--bind", &service_address.to_string()])?,
             many: start(&["udp-sink", "--bind", &many, "--join", &joined[0], "--on", &joined[1]])?,
-            _listener: listen(LISTENER_PORT)?,
-            service_address: at(SERVICE_PORT),
+            _listener: start(&["tcp-listener", "--bind", &at(LISTENER_PORT).to_string()])?,
+            service_address,
             behind,
         })
     }
@@ -94,7 +94,7 @@ impl Beside {
 /// Makes the far end of the pair a host with this address, beside the generator.
 fn add_client(topology: &Topology, host: &Host, client: Ipv4Addr) -> Result<()> {
     topology.generator.run(|| {
-        // A veth whose sender has TSO takes TCP past the receiver's ring (veth_skb_is_eligible_for_gro()).
+        // With TSO, segments would go past the host's ring.
         ethtool::set_tso(&host.generator_ifname, false)
     })??;
     let links = &topology.generator_links;

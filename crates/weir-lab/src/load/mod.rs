@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::machine;
 use crate::progress::Progress;
 use crate::results::load::{LoadKey, LoadPoint, LoadRun, LoadTrial};
-use crate::results::{Mode, SCHEMA, Workload as WorkloadResult};
+use crate::results::{Machine, Mode, SCHEMA, Workload as WorkloadResult};
 use crate::setup::{self, Observed};
 use crate::stop::Stop;
 use crate::trial::{self, Flood, Load};
@@ -52,6 +52,52 @@ impl Plan {
     }
 }
 
+/// One run, from its beginning: its plan, its place and its clock.
+pub struct Session<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// What is shown meanwhile.
+    pub progress: &'a Progress,
+    /// CPU of the system under test, and of the generator.
+    pub cpus: (CpuId, CpuId),
+    /// When it began.
+    pub began: Instant,
+    /// The same, UTC, RFC 3339.
+    pub started_at: String,
+    first_trial: Option<Instant>,
+}
+
+impl<'a> Session<'a> {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// With fewer than two CPUs.
+    pub fn begin(plan: &'a Plan, progress: &'a Progress) -> Result<Self> {
+        let began = Instant::now();
+        let started_at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let cpus = machine::choose_cpus()?;
+        progress.say("setting up namespaces and applications");
+        Ok(Self { plan, progress, cpus, began, started_at, first_trial: None })
+    }
+
+    /// So many trials there will be, about.
+    pub fn begin_trials(&mut self, trials: usize) {
+        self.progress.begin(trials as u64);
+        self.first_trial = Some(Instant::now());
+    }
+
+    /// Whether a quick run had better not begin another repeat.
+    pub fn is_late(&self, repeats_done: u32) -> bool {
+        let elapsed = self.first_trial.map_or(Duration::ZERO, |first| first.elapsed());
+        self.plan.is_late(elapsed, repeats_done)
+    }
+
+    /// What it runs on.
+    pub fn machine(&self) -> Machine {
+        machine::describe(self.cpus.0, self.cpus.1)
+    }
+}
+
 /// Runs trials and keeps them.
 pub struct Runner<'a, K> {
     /// Hosts, applications, generator.
@@ -62,12 +108,8 @@ pub struct Runner<'a, K> {
     pub stop: &'a Stop,
     /// Every trial so far.
     pub trials: Vec<LoadTrial<K>>,
-    progress: &'a Progress,
+    session: Session<'a>,
     observed: Observed,
-    cpus: (CpuId, CpuId),
-    began: Instant,
-    started_at: String,
-    first_trial: Option<Instant>,
 }
 
 /// What an experiment found, by what it compares.
@@ -86,42 +128,25 @@ impl<'a, K: LoadKey> Runner<'a, K> {
     /// # Errors
     /// Without the privilege, or where the kernel refuses.
     pub fn set_up(plan: &'a Plan, stop: &'a Stop, progress: &'a Progress) -> Result<Self> {
-        let began = Instant::now();
-        let started_at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        let cpus = machine::choose_cpus()?;
-        progress.say("setting up namespaces and applications");
-        let mut bench = Bench::set_up(&plan.modes, plan.workload, cpus)?;
+        let session = Session::begin(plan, progress)?;
+        let mut bench = Bench::set_up(&plan.modes, plan.workload, session.cpus)?;
         let observed = setup::observe(&mut bench, &plan.modes, stop)?;
-        let (trials, first_trial) = (vec![], None);
-        Ok(Self {
-            bench,
-            plan,
-            stop,
-            trials,
-            progress,
-            observed,
-            cpus,
-            began,
-            started_at,
-            first_trial,
-        })
+        Ok(Self { bench, plan, stop, trials: vec![], session, observed })
     }
 
     /// So many trials there will be, about.
     pub fn begin(&mut self, trials: usize) {
-        self.progress.begin(trials as u64);
-        self.first_trial = Some(Instant::now());
+        self.session.begin_trials(trials);
     }
 
     /// Whether a quick run had better not begin another repeat.
     pub fn is_late(&self, repeats_done: u32) -> bool {
-        let elapsed = self.first_trial.map_or(Duration::ZERO, |first| first.elapsed());
-        self.plan.is_late(elapsed, repeats_done)
+        self.session.is_late(repeats_done)
     }
 
     /// Says what is being measured beside the trials.
     pub fn step(&self, what: &'static str) {
-        self.progress.step(what);
+        self.session.progress.step(what);
     }
 
     /// Runs one trial.
@@ -129,10 +154,10 @@ impl<'a, K: LoadKey> Runner<'a, K> {
     /// # Errors
     /// As [`trial::measure`].
     pub fn trial(&mut self, key: K, purpose: &str, load: Load) -> Result<LoadTrial<K>> {
-        self.progress.step(format!("{purpose}: {key}, {}", load.flood));
+        self.session.progress.step(format!("{purpose}: {key}, {}", load.flood));
         let load = Load { options: key.options(), ..load };
         let done = trial::measure(&mut self.bench, key.mode(), purpose, load, self.stop)?;
-        self.progress.done();
+        self.session.progress.done();
         let trial = LoadTrial {
             key,
             load: done.trial,
@@ -156,7 +181,7 @@ impl<'a, K: LoadKey> Runner<'a, K> {
         name: &str,
         found: Found<K, P, S, R>,
     ) -> LoadRun<K, P, S, R> {
-        self.progress.finish();
+        self.session.progress.finish();
         let plan = self.plan;
         let tops = self.trials.iter().filter(|trial| trial.load.target_pps.is_none());
         let depths = self.observed.modes.values().map(|setup| setup.queue_depth_packets);
@@ -175,10 +200,10 @@ impl<'a, K: LoadKey> Runner<'a, K> {
             schema: SCHEMA,
             experiment: name.into(),
             weir_version: env!("CARGO_PKG_VERSION").into(),
-            started_at: self.started_at,
+            started_at: self.session.started_at.clone(),
             duration_s: 0.0,
             quick: plan.quick,
-            machine: machine::describe(self.cpus.0, self.cpus.1),
+            machine: self.session.machine(),
             workload,
             setup: setup.collect(),
             reference: found.reference,
@@ -190,21 +215,15 @@ impl<'a, K: LoadKey> Runner<'a, K> {
             trials: self.trials,
         };
         run.warnings = warnings_of(&run, plan.repeats);
-        run.duration_s = self.began.elapsed().as_secs_f64();
+        run.duration_s = self.session.began.elapsed().as_secs_f64();
         run
     }
 }
 
 /// What a reader should know before trusting a figure.
 fn warnings_of<K: Ord, P: LoadPoint, S, R>(run: &LoadRun<K, P, S, R>, repeats: u32) -> Vec<String> {
-    let conditions = || run.series.values().flatten().map(LoadPoint::conditions);
-    let marked = conditions().filter(|conditions| conditions.marked).count();
-    let stolen = conditions().map(|conditions| conditions.steal).fold(0.0, f64::max);
-    let mut all = warnings::measured((marked, conditions().count()), stolen);
-    let least = conditions().map(|conditions| conditions.repeats).min().unwrap_or(0);
-    if least < repeats {
-        all.push(format!("the machine was slow: {least} trials per point instead of {repeats}"));
-    }
+    let conditions = run.series.values().flatten().map(LoadPoint::conditions);
+    let mut all = warnings::of_points(conditions, repeats);
     all.extend(warnings::missed(run.trials.iter().map(|trial| &trial.load)));
     all.extend(warnings::circumstances(&run.machine, run.quick));
     all

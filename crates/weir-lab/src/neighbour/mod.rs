@@ -29,7 +29,8 @@ pub(crate) const UNLOADED: &str = "unloaded";
 
 /// The mode in which an idle host costs its CPU least, for what is measured without packets.
 pub(crate) fn quietest(modes: &[Mode]) -> Mode {
-    let quiet = [Mode::Threaded, Mode::Niced, Mode::Gate, Mode::IdleWeir, Mode::Weir, Mode::Stock];
+    let quiet =
+        [Mode::Threaded, Mode::Niced, Mode::Gate, Mode::IdleWeir, Mode::Weir, Mode::Softirq];
     quiet.into_iter().find(|mode| modes.contains(mode)).unwrap_or(Mode::Stock)
 }
 

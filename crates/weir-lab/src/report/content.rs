@@ -6,6 +6,9 @@ use crate::results::{BystanderPoint, Experiment, Goal, Point};
 /// Asked for and really sent may differ by this share before a point says so.
 const SHORTFALL: f64 = 0.05;
 
+/// Beside more modes than this the bystander's rate is left to its share, to fit a terminal.
+const BYSTANDER_MODES_MAX: usize = 6;
+
 /// Follows a figure whose trials ran on a faster or slower CPU.
 const MARKED: &str = "*";
 /// Follows a figure that was taken at a lower rate than was asked for.
@@ -40,6 +43,7 @@ pub(super) fn grids(experiment: &Experiment) -> Vec<Grid> {
     [
         delivered(experiment),
         ended(experiment),
+        echo(experiment),
         bystander(experiment),
         summary(experiment),
         goals_grid(&experiment.goals),
@@ -119,6 +123,43 @@ fn ended(experiment: &Experiment) -> Grid {
     }
 }
 
+/// Replies of an echo server by offered rate, a column per mode.
+fn echo(experiment: &Experiment) -> Grid {
+    let series = &experiment.series;
+    let measured = || series.values().flatten().filter(|point| point.echo_pps.is_some());
+    let targets = targets(measured().map(|point| point.target_pps));
+    let mut rows = Vec::new();
+    let mut part = |name: &str, cell: fn(&Point) -> Option<String>| {
+        rows.push(Row::Group(name.to_owned()));
+        for target in &targets {
+            let of_mode = |points: &Vec<Point>| {
+                let text = find(points, *target).and_then(cell);
+                marked(text.unwrap_or_else(|| ABSENT.to_owned()), "")
+            };
+            let name = target.map_or_else(|| "top".to_owned(), rate);
+            rows.push(Row::Cells(
+                std::iter::once(name).chain(series.values().map(of_mode)).collect(),
+            ));
+        }
+    };
+    if !targets.is_empty() {
+        part("replies, packets/s", |point| point.echo_pps.map(rate));
+        part("slowest 10 ms of the window against the median 10 ms", |point| {
+            point.echo_steady.map(percent)
+        });
+    }
+    let mut head = vec!["target".to_owned()];
+    head.extend(series.keys().map(|mode| marked(mode.to_string(), "")));
+    Grid {
+        title: "Echo: a UDP echo server flooded in the application's place",
+        note: "Replies that arrived at the far end; medians of trials of their own.",
+        head,
+        rows,
+        text_columns: 1,
+        footnotes: Vec::new(),
+    }
+}
+
 /// What a light flow to a second socket kept beside the flood.
 fn bystander(experiment: &Experiment) -> Grid {
     let series = &experiment.bystander;
@@ -147,7 +188,11 @@ fn bystander(experiment: &Experiment) -> Grid {
             } else {
                 ABSENT.to_owned()
             };
-            let text = format!("{} ({kept})", rate(point.goodput_pps));
+            let text = if series.len() > BYSTANDER_MODES_MAX {
+                kept
+            } else {
+                format!("{} ({kept})", rate(point.goodput_pps))
+            };
             cells.push(marked(text, if is_short { SHORT } else { "" }));
         }
         rows.push(Row::Cells(cells));

@@ -74,6 +74,21 @@ pub(super) struct Dot {
     pub marked: bool,
 }
 
+/// Drawings one below the other, as one.
+pub(super) fn stacked(svgs: &[String]) -> String {
+    let (width, height) = (SIZE_PX.0, SIZE_PX.1 * svgs.len() as u32);
+    let mut all = format!(
+        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+         xmlns=\"http://www.w3.org/2000/svg\">\n"
+    );
+    for (position, svg) in svgs.iter().enumerate() {
+        let top = SIZE_PX.1 * position as u32;
+        all.push_str(&svg.replacen("<svg ", &format!("<svg y=\"{top}\" "), 1));
+    }
+    all.push_str("</svg>\n");
+    all
+}
+
 impl Drawing<'_> {
     /// The drawing, 900 by 520 pixels, with min-max bars and hollow markers for marked points.
     /// Without points it says so.

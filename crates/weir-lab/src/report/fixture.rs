@@ -10,13 +10,14 @@ const TARGETS: [Option<f64>; 7] =
 const TOP_PPS: f64 = 5.1e6;
 
 /// Delivered by mode at each of [`TARGETS`], packets/s.
-const DELIVERED: [(Mode, [f64; 7]); 6] = [
+const DELIVERED: [(Mode, [f64; 7]); 7] = [
     (Mode::Stock, [100e3, 200e3, 351e3, 214e3, 96e3, 18e3, 2.1e3]),
     (Mode::Threaded, [100e3, 199e3, 290e3, 231e3, 180e3, 141e3, 119e3]),
     (Mode::Niced, [100e3, 186e3, 355e3, 382e3, 376e3, 371e3, 367e3]),
     (Mode::Gate, [100e3, 199e3, 305e3, 291e3, 262e3, 214e3, 171e3]),
     (Mode::IdleWeir, [100e3, 199e3, 286e3, 228e3, 176e3, 139e3, 116e3]),
     (Mode::Weir, [100e3, 200e3, 361e3, 384e3, 379e3, 370e3, 365e3]),
+    (Mode::Softirq, [100e3, 200e3, 351e3, 271e3, 211e3, 181e3, 121e3]),
 ];
 
 /// `udp-overload` with these modes, a bystander, a marked point and one that fell short.
@@ -76,7 +77,7 @@ fn sweep(mode: Mode, delivered: &[f64; 7]) -> Vec<Point> {
 }
 
 fn point(mode: Mode, target_pps: Option<f64>, delivered_pps: f64) -> Point {
-    let gated = matches!(mode, Mode::Gate | Mode::Weir);
+    let gated = matches!(mode, Mode::Gate | Mode::Weir | Mode::Softirq);
     let mut offered_pps = target_pps.unwrap_or(TOP_PPS - 20e3 * mode as u8 as f64);
     if mode == Mode::Threaded && target_pps == Some(3.2e6) {
         offered_pps = 2.9e6;
@@ -96,6 +97,8 @@ fn point(mode: Mode, target_pps: Option<f64>, delivered_pps: f64) -> Point {
             min: short(delivered_pps * 0.96),
             max: short(delivered_pps * 1.03).min(offered_pps),
         },
+        echo_pps: target_pps.is_none_or(|target| target < 300e3).then_some(delivered_pps * 0.5),
+        echo_steady: target_pps.is_none().then_some(0.875),
         user_cpu: delivered_pps / 400e3,
         sut_speed: 0.98,
         steal: 0.001,
@@ -164,6 +167,7 @@ fn setup(mode: Mode) -> ModeSetup {
         Mode::Niced => ("CPU 1, NAPI thread at nice 19", "none"),
         Mode::Gate | Mode::IdleWeir => ("CPU 1, NAPI thread at nice 0", "native"),
         Mode::Weir => ("CPU 1, NAPI thread at nice 0 to 19", "native"),
+        Mode::Softirq => ("CPU 1, softirq", "native"),
     };
     let stock = mode == Mode::Stock;
     ModeSetup {
@@ -209,5 +213,6 @@ fn trial(mode: Mode) -> Trial {
         age_p99_us: None,
         missed_by_generator: 0,
         ledger,
+        replies: None,
     }
 }

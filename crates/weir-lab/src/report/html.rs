@@ -150,7 +150,7 @@ fn table(grid: &Grid) -> String {
 }
 
 /// The machine, its settings, the application and its packets.
-fn machine(head: &Head<'_>, workload: Vec<(&'static str, String)>) -> String {
+fn machine(head: &Head<'_>, workload: Vec<(&str, String)>) -> String {
     let machine = head.machine;
     let unknown = || "unknown".to_owned();
     let mitigations: Vec<String> =

@@ -46,6 +46,10 @@ const PLUS: Shape = Shape::Corners(&[
     (-2, -2),
 ]);
 
+const HOURGLASS: Shape = Shape::Corners(&[(-5, -5), (5, -5), (-5, 5), (5, 5)]);
+const BOW: Shape = Shape::Corners(&[(-5, -5), (-5, 5), (5, -5), (5, 5)]);
+const FLAT: Shape = Shape::Corners(&[(-6, -2), (6, -2), (6, 2), (-6, 2)]);
+
 /// Colours by Okabe and Ito, which the colour-blind can tell apart.
 pub(super) fn look(mode: Mode) -> Look {
     let (color, width_px, shape) = match mode {
@@ -55,11 +59,12 @@ pub(super) fn look(mode: Mode) -> Look {
         Mode::Gate => (RGBColor(0x56, 0xb4, 0xe9), 2, UPSIDE_DOWN),
         Mode::IdleWeir => (RGBColor(0xcc, 0x79, 0xa7), 2, PLUS),
         Mode::Weir => (RGBColor(0x00, 0x72, 0xb2), 3, DIAMOND),
+        Mode::Softirq => (RGBColor(0x40, 0x40, 0x40), 2, HOURGLASS),
     };
     Look { color, width_px, shape }
 }
 
-/// The settings of weir share its colour's family, and differ in shape.
+/// The settings of weir share its colour's family, those of its fallback are grey; all differ in shape.
 pub(super) fn look_of_share(key: ShareMode) -> Look {
     match key {
         ShareMode::Threaded => look(Mode::Threaded),
@@ -69,6 +74,11 @@ pub(super) fn look_of_share(key: ShareMode) -> Look {
         }
         ShareMode::Weir50 => look(Mode::Weir),
         ShareMode::Weir75 => Look { color: RGBColor(0xcc, 0x79, 0xa7), width_px: 2, shape: PLUS },
+        ShareMode::Softirq25 => Look { color: RGBColor(0xa0, 0xa0, 0xa0), width_px: 2, shape: BOW },
+        ShareMode::Softirq50 => look(Mode::Softirq),
+        ShareMode::Softirq75 => {
+            Look { color: RGBColor(0x70, 0x70, 0x70), width_px: 2, shape: FLAT }
+        }
     }
 }
 

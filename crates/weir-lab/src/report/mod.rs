@@ -14,12 +14,16 @@ mod fixture;
 #[cfg(test)]
 mod fixture_gate_cost;
 #[cfg(test)]
+pub(crate) mod fixture_http;
+#[cfg(test)]
 mod fixture_load;
 mod gate_cost;
 mod html;
+mod http;
 mod kinds;
 mod load;
 mod marker;
+mod merit;
 mod neighbour;
 mod plot;
 mod sentence;
@@ -28,6 +32,8 @@ mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_http;
 #[cfg(test)]
 mod tests_load;
 mod units;
@@ -39,6 +45,7 @@ use std::path::PathBuf;
 pub use files::{json, read, write, write_page};
 pub use gate_cost::gate_cost_sentence;
 pub use html::{html, html_all};
+pub use http::http_sentence;
 pub use kinds::kinds_sentence;
 pub use neighbour::neighbour_sentence;
 pub use plot::plot_svg;

@@ -15,7 +15,9 @@ receives, at what one costs it without a flood. The flooded application is stopp
 packet of the flood is discarded. Input <dfn>needs</dfn> its CPU time per packet taken, times the \
 rate offered; where that is more than the setting leaves it, user processes are to have their \
 setting, less three points, and elsewhere 95&nbsp;% of what input does not need. \
-<dfn>Deviation</dfn> is the user&#39;s share less the setting where input wants more.</p>";
+<dfn>Deviation</dfn> is the user&#39;s share less the setting where input wants more. In \
+<code>softirq</code> modes softirqs poll and the gate limits them, which is weir&#39;s fallback; nobody&#39;s \
+CPU time says there what input needs, so the setting less three points is all that is wanted.</p>";
 
 impl Described for UserShareRun {
     fn tables(&self) -> Vec<Grid> {
@@ -94,8 +96,8 @@ fn shares(run: &UserShareRun) -> Grid {
             percent(point.neighbour),
             percent(point.second),
             percent(point.second_goodput),
-            percent(point.input_cpu),
-            percent(point.input_need),
+            some(point.input_cpu, percent),
+            some(point.input_need, percent),
         ]
     });
     Grid {

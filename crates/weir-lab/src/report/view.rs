@@ -54,7 +54,7 @@ pub trait View {
     /// What ran on which CPU; a table of the page only.
     fn places(&self) -> Option<Grid>;
     /// Names and facts of the workload, of the page only.
-    fn facts(&self) -> Vec<(&'static str, String)>;
+    fn facts(&self) -> Vec<(&str, String)>;
 }
 
 impl Outcome {
@@ -67,6 +67,7 @@ impl Outcome {
             Self::Separation(run) => run.as_ref(),
             Self::Kinds(run) => run.as_ref(),
             Self::UserShare(run) => run.as_ref(),
+            Self::Http(run) => run.as_ref(),
         }
     }
 }

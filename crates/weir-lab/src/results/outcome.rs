@@ -3,12 +3,13 @@
 use serde::Serialize;
 
 use super::gate_cost::GateCost;
+use super::http::HttpRun;
 use super::kinds::KindsRun;
 use super::neighbour::NeighbourRun;
 use super::separation::SeparationRun;
 use super::user_share::UserShareRun;
 use super::{Experiment, Goal};
-use crate::{gate_cost, kinds, neighbour, separation, udp_overload, user_share};
+use crate::{gate_cost, http_syn_flood, kinds, neighbour, separation, udp_overload, user_share};
 
 /// What one experiment has yielded. In JSON the fields of the result itself: `experiment` tells
 /// which shape they have.
@@ -27,6 +28,8 @@ pub enum Outcome {
     Kinds(Box<KindsRun>),
     /// `user-share`.
     UserShare(Box<UserShareRun>),
+    /// `http-syn-flood`.
+    Http(Box<HttpRun>),
 }
 
 impl Outcome {
@@ -42,6 +45,7 @@ impl Outcome {
             separation::NAME => serde_json::from_slice(json).map(Self::Separation),
             kinds::NAME => serde_json::from_slice(json).map(Self::Kinds),
             user_share::NAME => serde_json::from_slice(json).map(Self::UserShare),
+            http_syn_flood::NAME => serde_json::from_slice(json).map(Self::Http),
             other => Err(serde::de::Error::custom(format_args!(
                 "no experiment is named {other:?}; `weir lab list` lists them"
             ))),
@@ -60,6 +64,7 @@ impl Outcome {
             Self::Separation(_) => serde_json::from_str::<SeparationRun>(json).map(drop),
             Self::Kinds(_) => serde_json::from_str::<KindsRun>(json).map(drop),
             Self::UserShare(_) => serde_json::from_str::<UserShareRun>(json).map(drop),
+            Self::Http(_) => serde_json::from_str::<HttpRun>(json).map(drop),
         }
     }
 
@@ -72,6 +77,7 @@ impl Outcome {
             Self::Separation(run) => &run.experiment,
             Self::Kinds(run) => &run.experiment,
             Self::UserShare(run) => &run.experiment,
+            Self::Http(run) => &run.experiment,
         }
     }
 
@@ -84,6 +90,7 @@ impl Outcome {
             Self::Separation(run) => &run.goals,
             Self::Kinds(run) => &run.goals,
             Self::UserShare(run) => &run.goals,
+            Self::Http(run) => &run.goals,
         }
     }
 }
@@ -106,4 +113,5 @@ outcome_of! {
     SeparationRun => Separation,
     KindsRun => Kinds,
     UserShareRun => UserShare,
+    HttpRun => Http,
 }

@@ -26,12 +26,29 @@ pub enum ShareMode {
     /// `weir run --user-share 75%`.
     #[serde(rename = "weir-75")]
     Weir75,
+    /// `weir run --user-share 25% --napi softirq`.
+    #[serde(rename = "softirq-25")]
+    Softirq25,
+    /// `weir run --user-share 50% --napi softirq`.
+    #[serde(rename = "softirq-50")]
+    Softirq50,
+    /// `weir run --user-share 75% --napi softirq`.
+    #[serde(rename = "softirq-75")]
+    Softirq75,
 }
 
 impl ShareMode {
     /// Each, in column order.
-    pub const ALL: [Self; 5] =
-        [Self::Threaded, Self::Niced, Self::Weir25, Self::Weir50, Self::Weir75];
+    pub const ALL: [Self; 8] = [
+        Self::Threaded,
+        Self::Niced,
+        Self::Weir25,
+        Self::Weir50,
+        Self::Weir75,
+        Self::Softirq25,
+        Self::Softirq50,
+        Self::Softirq75,
+    ];
 
     /// As in tables and in JSON.
     pub const fn name(self) -> &'static str {
@@ -41,6 +58,9 @@ impl ShareMode {
             Self::Weir25 => "weir-25",
             Self::Weir50 => "weir-50",
             Self::Weir75 => "weir-75",
+            Self::Softirq25 => "softirq-25",
+            Self::Softirq50 => "softirq-50",
+            Self::Softirq75 => "softirq-75",
         }
     }
 
@@ -48,9 +68,9 @@ impl ShareMode {
     pub const fn setting(self) -> Option<f64> {
         match self {
             Self::Threaded | Self::Niced => None,
-            Self::Weir25 => Some(0.25),
-            Self::Weir50 => Some(0.5),
-            Self::Weir75 => Some(0.75),
+            Self::Weir25 | Self::Softirq25 => Some(0.25),
+            Self::Weir50 | Self::Softirq50 => Some(0.5),
+            Self::Weir75 | Self::Softirq75 => Some(0.75),
         }
     }
 }
@@ -61,15 +81,16 @@ impl LoadKey for ShareMode {
             Self::Threaded => Mode::Threaded,
             Self::Niced => Mode::Niced,
             Self::Weir25 | Self::Weir50 | Self::Weir75 => Mode::Weir,
+            Self::Softirq25 | Self::Softirq50 | Self::Softirq75 => Mode::Softirq,
         }
     }
 
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::Threaded | Self::Niced => &[],
-            Self::Weir25 => &["--user-share", "25%"],
-            Self::Weir50 => &["--user-share", "50%"],
-            Self::Weir75 => &["--user-share", "75%"],
+            Self::Weir25 | Self::Softirq25 => &["--user-share", "25%"],
+            Self::Weir50 | Self::Softirq50 => &["--user-share", "50%"],
+            Self::Weir75 | Self::Softirq75 => &["--user-share", "75%"],
         }
     }
 }
@@ -110,14 +131,14 @@ pub struct SharePoint {
     pub second: f64,
     /// Share of what it was sent that the second application received, 0 to 1.
     pub second_goodput: f64,
-    /// Share of the SUT's CPU that input had, 0 to 1.
-    pub input_cpu: f64,
+    /// Share of the SUT's CPU that input had, 0 to 1; absent where softirq polls, as is the next.
+    pub input_cpu: Option<f64>,
     /// Share that it would need to take every packet: its CPU time per packet x the rate.
-    pub input_need: f64,
+    pub input_need: Option<f64>,
     /// The least that user processes are to have here; absent without a setting.
     pub wanted: Option<f64>,
-    /// `user` less the setting, in percentage points, where input wants more than its share; absent
-    /// elsewhere.
+    /// `user` less the setting, in percentage points, where input wants more than its share, or has
+    /// more; absent elsewhere.
     pub deviation_points: Option<f64>,
     /// Lost at the receive ring.
     pub nic_drop_pps: f64,

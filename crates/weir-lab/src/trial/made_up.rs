@@ -34,6 +34,7 @@ pub fn trial(
             age_p99_us: None,
             missed_by_generator: 0,
             ledger: Ledger { offered, discarded, delivered, ..Ledger::default() },
+            replies: None,
         },
         bystander_age_p50_us: None,
         bystander_age_p99_us: None,

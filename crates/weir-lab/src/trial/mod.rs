@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 pub(crate) mod made_up;
+mod replies;
 mod service;
 mod snapshot;
 
@@ -78,6 +79,8 @@ pub struct Load {
     /// What the flood is, where the TCP service runs too; `None`: UDP to the first application, without
     /// that service.
     pub kind: Option<Kind>,
+    /// Whether an echo server is flooded in its place; there is no bystander then.
+    pub echo: bool,
     /// More options of `weir run`, in a mode that has it.
     pub options: &'static [&'static str],
     /// Before the window.
@@ -89,8 +92,9 @@ pub struct Load {
 impl Load {
     /// A flood alone.
     pub fn of(flood: Flood, warm_up: Duration, window: Duration) -> Self {
-        let (bystander, neighbour, stopped, options) = (None, false, false, &[]);
-        Self { flood, bystander, neighbour, stopped, kind: None, options, warm_up, window }
+        let (neighbour, stopped, echo, kind) = (false, false, false, None);
+        let (bystander, options) = (None, &[]);
+        Self { flood, bystander, neighbour, stopped, kind, echo, options, warm_up, window }
     }
 }
 
@@ -145,21 +149,16 @@ pub fn measure(
     stop: &Stop,
 ) -> Result<Measured> {
     let daemon = bench.start_daemon(mode, load.options)?;
-    if mode == Mode::Stock {
+    if mode.is_interrupted() {
         interrupts::bind(bench, mode)?;
     }
-    let flood_flows = match load.kind {
-        Some(kind) => bench.aim_kind(mode, (kind, load.flood), load.bystander)?,
-        None => {
-            bench.aim(mode, load.flood, load.bystander)?;
-            usize::from(load.flood != Flood::Off)
-        }
-    };
+    let flood_flows = aim(bench, mode, &load)?;
     let bench = &*bench;
     let client = match load.kind {
         Some(_) => Some(bench.beside(mode)?.start_client(&bench.topology, bench.generator_cpu)?),
         None => None,
     };
+    let echo = if load.echo { Some(bench.start_echo(mode)?) } else { None };
     let neighbour = if load.neighbour { Some(bench.start_neighbour(mode)?) } else { None };
     let stopped =
         if load.stopped { Some(Stopped::stop(bench.sut(mode).flooded.pid())?) } else { None };
@@ -169,35 +168,47 @@ pub fn measure(
         sut: bench.sut(mode),
         client: client.as_ref(),
         flood_flows,
+        flooded: echo.as_ref().unwrap_or(&bench.sut(mode).flooded),
         daemon: daemon.as_ref(),
         pollers: bench.pollers(mode)?,
         load,
     };
 
-    let (before, opened, closed) = bench.generate_while(|| {
+    let (before, opened, closed, arrivals) = bench.generate_while(|| {
         stop.sleep(SPIN_UP)?;
         let before = observer.snapshot(neighbour.as_ref())?;
         bench.generator.start();
         service::let_go(client.as_ref(), true);
         stop.sleep(load.warm_up)?;
         let opened = observer.snapshot(neighbour.as_ref())?;
-        stop.sleep(load.window)?;
-        Ok::<_, Error>((before, opened, observer.snapshot(neighbour.as_ref())?))
+        let arrivals = if load.echo {
+            replies::watch(bench, mode, load.window, stop)?
+        } else {
+            stop.sleep(load.window)?;
+            vec![]
+        };
+        Ok::<_, Error>((before, opened, observer.snapshot(neighbour.as_ref())?, arrivals))
     })??;
     service::let_go(client.as_ref(), false);
     // What waits in its queue is to be received, and in good time.
     drop(stopped);
     drop(neighbour);
     let after = drain(&before, &observer, stop)?;
-    if mode == Mode::Stock {
+    if mode.is_interrupted() {
         interrupts::release(bench, mode)?;
     }
     let ledger = after.ledger_since(&before);
     check_conservation(&ledger, mode, load.flood)?;
+    let ends = before.replies.as_ref().zip(after.replies.as_ref());
+    let replies = ends.map(|(before, after)| replies::replies(before, after, &arrivals));
+    if let Some(replies) = &replies {
+        replies::check(replies, ledger.delivered, mode, load.flood)?;
+    }
     let missed = (0..observer.flows()).map(|flow| bench.generator.counts(flow).missed);
     let trial = Trial {
         missed_by_generator: missed.sum(),
         ledger,
+        replies,
         ..window(mode, purpose, load.flood, &opened, &closed)
     };
     let age = |percentile| age_us(&opened.bystander_ages, &closed.bystander_ages, percentile);
@@ -213,11 +224,21 @@ pub fn measure(
     })
 }
 
+/// Points the generator at what a load floods; returns of how many flows the flood is.
+fn aim(bench: &mut Bench, mode: Mode, load: &Load) -> Result<usize> {
+    match load.kind {
+        Some(kind) => return bench.aim_kind(mode, (kind, load.flood), load.bystander),
+        None if load.echo => bench.aim_at_echo(mode, load.flood)?,
+        None => bench.aim(mode, load.flood, load.bystander)?,
+    }
+    Ok(usize::from(load.flood != Flood::Off))
+}
+
 fn since((now, then): (u64, u64)) -> Nanos {
     Nanos(now.saturating_sub(then))
 }
 
-fn check_conservation(ledger: &Ledger, mode: Mode, flood: Flood) -> Result<()> {
+pub(crate) fn check_conservation(ledger: &Ledger, mode: Mode, flood: Flood) -> Result<()> {
     if ledger.unaccounted == 0 {
         return Ok(());
     }
@@ -257,7 +278,7 @@ fn work(opened: &Snapshot, closed: &Snapshot) -> Work {
 }
 
 /// Age below which `percentile` percent of the packets between two snapshots were delivered.
-fn age_us(before: &[u64], after: &[u64], percentile: f64) -> Option<f64> {
+pub(crate) fn age_us(before: &[u64], after: &[u64], percentile: f64) -> Option<f64> {
     histogram::percentile(before, after, percentile).map(|ns| ns as f64 / 1000.0)
 }
 
@@ -289,6 +310,7 @@ fn window(mode: Mode, purpose: &str, flood: Flood, opened: &Snapshot, closed: &S
         age_p99_us: age(99.0),
         missed_by_generator: 0,
         ledger: Ledger::default(),
+        replies: None,
     }
 }
 
@@ -298,10 +320,10 @@ fn drain(before: &Snapshot, observer: &Observer<'_>, stop: &Stop) -> Result<Snap
     let mut last = None;
     loop {
         let now = observer.snapshot(None)?;
-        let ledger = now.ledger_since(before);
         // What IP has received may still be on its way to an application.
+        let ledger = now.ledger_since(before);
         let at_rest = now.service.is_none() || last == Some(ledger);
-        if (ledger.unaccounted == 0 && at_rest) || Instant::now() > deadline {
+        if (now.is_drained_since(before) && at_rest) || Instant::now() > deadline {
             return Ok(now);
         }
         last = Some(ledger);

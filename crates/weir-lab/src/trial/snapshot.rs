@@ -6,8 +6,7 @@ use rustix::process::Pid;
 use weir_bpf::sys::{sched, snmp};
 use weir_bpf::verdict::Verdict;
 
-use super::service::Counts;
-use super::{Load, statistic};
+use super::{Load, replies, service, statistic};
 use crate::bench::{Bench, Sut};
 use crate::error::Result;
 use crate::histogram;
@@ -41,12 +40,21 @@ pub(super) struct Snapshot {
     pub(super) late_socket: u64,
     pub(super) late_other: u64,
     /// Of the TCP service, if it runs.
-    pub(super) service: Option<Counts>,
+    pub(super) service: Option<service::Counts>,
+    /// Of the echo server, if there is one.
+    pub(super) replies: Option<replies::Counts>,
 }
 
 impl Snapshot {
     pub(super) fn late_drop(&self) -> u64 {
         self.late_backlog + self.late_socket + self.late_other
+    }
+
+    /// Whether every packet since another snapshot has ended somewhere, and was replied to.
+    pub(super) fn is_drained_since(&self, before: &Self) -> bool {
+        let ledger = self.ledger_since(before);
+        let sent = self.replies.zip(before.replies).map(|(now, then)| now.sent - then.sent);
+        ledger.unaccounted == 0 && sent.is_none_or(|sent| sent == ledger.delivered)
     }
 
     /// Every packet between two snapshots: exact once everything has drained.
@@ -86,6 +94,7 @@ pub(super) struct Observer<'a> {
     pub(super) sut: &'a Sut,
     pub(super) client: Option<&'a Worker>,
     pub(super) flood_flows: usize,
+    pub(super) flooded: &'a Worker,
     pub(super) daemon: Option<&'a Daemon>,
     pub(super) pollers: Vec<Pid>,
     pub(super) load: Load,
@@ -117,20 +126,22 @@ impl Observer<'_> {
     /// The counters, with those of the neighbour if it runs.
     pub(super) fn snapshot(&self, neighbour: Option<&Worker>) -> Result<Snapshot> {
         let (bench, sut, host) = (self.bench, self.sut, &self.sut.host);
+        let flooded = self.flooded;
         // The figures that matter most first, from memory, within a microsecond.
         let sent_at = Instant::now();
         let (bystander_sent, flood_sent) = self.sent();
-        let flooded_delivered = sut.flooded.delivered();
+        let flooded_delivered = flooded.delivered();
         let bystander_delivered = sut.bystander.delivered();
-        let service = self.client.map(|client| Counts::now(client, bench, (self.mode, sut)));
+        let service =
+            self.client.map(|client| service::Counts::now(client, bench, (self.mode, sut)));
         let service = service.transpose()?;
-        let many_delivered = service.as_ref().map_or(0, Counts::many_delivered);
+        let many_delivered = service.as_ref().map_or(0, service::Counts::many_delivered);
         let work = |slot| neighbour.map_or(0, |neighbour| neighbour.count(slot));
         let (work, work_cpu_ns) = (work(slots::WORK), work(slots::CPU_NS));
-        let ages = histogram::snapshot(sut.flooded.shared(), slots::HISTOGRAM);
+        let ages = histogram::snapshot(flooded.shared(), slots::HISTOGRAM);
         let bystander_ages = histogram::snapshot(sut.bystander.shared(), slots::HISTOGRAM);
         let loops = histogram::snapshot(bench.speed.shared(), slots::HISTOGRAM);
-        let flooded_cpu_ns = sched::cpu_time(sut.flooded.pid())?.0;
+        let flooded_cpu_ns = sched::cpu_time(flooded.pid())?.0;
         let bystander_cpu_ns = sched::cpu_time(sut.bystander.pid())?.0;
         let input_cpu_ns = self.input_cpu_ns()?;
         let daemon_cpu = self.daemon.map(Daemon::cpu_time).transpose()?;
@@ -147,6 +158,8 @@ impl Observer<'_> {
         };
         let (v4, v6) = host.netns.run(snmp::udp_stats)??;
         let late_socket = v4.rcvbuf_errors + v6.rcvbuf_errors;
+        let replies = self.load.echo.then(|| replies::Counts::now(flooded, bench, self.mode));
+        let replies = replies.transpose()?;
         let other = |s: &snmp::UdpStats| s.in_errors.saturating_sub(s.rcvbuf_errors) + s.no_ports;
         Ok(Snapshot {
             sent_at,
@@ -172,6 +185,7 @@ impl Observer<'_> {
             late_socket,
             late_other: other(&v4) + other(&v6),
             service,
+            replies,
         })
     }
 }

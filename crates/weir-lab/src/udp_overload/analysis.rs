@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weir_bpf::units::PacketsPerSec;
 
 use super::search::Search;
-use super::{BYSTANDER, Plan, SWEEP};
+use super::{BYSTANDER, ECHO, Plan, SWEEP};
 use crate::results::{BystanderPoint, Experiment, Mode, Point, Summary, Trial};
 use crate::speed::Speeds;
 use crate::stats::{Bisection, median, median_of_some, spread};
@@ -28,6 +28,8 @@ fn of<'a>(
 pub(super) fn series(plan: &Plan, trials: &[Trial]) -> BTreeMap<Mode, Vec<Point>> {
     let speeds = Speeds::of(trials.iter());
     let point = |rate: &Option<PacketsPerSec>, mode| {
+        let echo = of(trials, mode, ECHO, *rate);
+        let replies = || echo.iter().map(|trial| trial.replies);
         let trials = of(trials, mode, SWEEP, *rate);
         let median_of = |of: fn(&Trial) -> f64| median(trials.iter().map(|trial| of(trial)));
         let (sut_speed, marked) = speeds.judge(median_of(|t| t.sut_loop_ns));
@@ -39,6 +41,8 @@ pub(super) fn series(plan: &Plan, trials: &[Trial]) -> BTreeMap<Mode, Vec<Point>
             late_drop_pps: median_of(|t| t.late_drop_pps),
             delivered_pps: median_of(|t| t.delivered_pps),
             delivered: spread(trials.iter().map(|t| t.delivered_pps)),
+            echo_pps: median_of_some(replies().map(|replies| Some(replies?.arrived_pps))),
+            echo_steady: median_of_some(replies().map(|replies| replies?.steady)),
             user_cpu: median_of(|t| t.user_cpu),
             sut_speed,
             steal: median_of(|t| t.steal),
@@ -90,11 +94,19 @@ pub(super) fn summarise(points: &[Point], search: &Search) -> Summary {
 }
 
 /// What a reader should know before trusting a figure.
-pub(super) fn warnings(experiment: &Experiment) -> Vec<String> {
+pub(super) fn warnings(plan: &Plan, experiment: &Experiment) -> Vec<String> {
     let points = || experiment.series.values().flatten();
     let marked = points().filter(|point| point.marked).count();
     let stolen = points().map(|point| point.steal).fold(0.0, f64::max);
     let mut all = warnings::measured((marked, points().count()), stolen);
+    let echo = experiment.trials.iter().filter(|trial| trial.purpose == ECHO).count();
+    let repeats = echo / (plan.echo_rates.len() * plan.modes.len()).max(1);
+    if repeats < plan.echo_repeats as usize {
+        let wanted = plan.echo_repeats;
+        all.push(format!(
+            "the machine was slow: trials of the echo server per point {repeats} instead of {wanted}"
+        ));
+    }
     all.extend(warnings::missed(experiment.trials.iter()));
     all.extend(warnings::circumstances(&experiment.machine, experiment.quick));
     all

@@ -12,7 +12,7 @@ use weir_bpf::units::PacketsPerSec;
 use crate::bench::{Bench, Workload};
 use crate::error::{Error, Result};
 use crate::machine;
-use crate::order::interleaved;
+use crate::order::{interleaved, one_repeat};
 use crate::progress::Progress;
 use crate::results::{Experiment, Mode, SCHEMA, Summary, Trial, Workload as WorkloadResult};
 use crate::setup;
@@ -27,6 +27,7 @@ pub const NAME: &str = "udp-overload";
 const BYSTANDER_PPS: PacketsPerSec = PacketsPerSec(20_000.0);
 /// What trials are for.
 const SWEEP: &str = "sweep";
+const ECHO: &str = "echo";
 const BYSTANDER: &str = "bystander";
 const MLFRR: &str = "mlfrr";
 
@@ -37,10 +38,14 @@ pub struct Plan {
     pub modes: Vec<Mode>,
     /// Offered rates, lowest first; `None`: the generator's top.
     pub rates: Vec<Option<PacketsPerSec>>,
+    /// Rates at which an echo server is flooded in the application's place; each is one of `rates`.
+    pub echo_rates: Vec<Option<PacketsPerSec>>,
     /// Rates of the flood beside the bystander.
     pub bystander_rates: Vec<Option<PacketsPerSec>>,
     /// Trials per point.
     pub repeats: u32,
+    /// Trials of the echo server per point.
+    pub echo_repeats: u32,
     /// Trials per bystander point.
     pub bystander_repeats: u32,
     /// Steps of each bisection.
@@ -49,23 +54,33 @@ pub struct Plan {
     pub warm_up: Duration,
     /// A sweep's window.
     pub window: Duration,
+    /// The echo server's.
+    pub echo_window: Duration,
     /// A bisection's window.
     pub bisection_window: Duration,
     /// Packets and application.
     pub workload: Workload,
     /// Whether this is a quick run.
     pub quick: bool,
+    /// The echo server's trials are not repeated once the run would take longer than this.
+    pub budget: Option<Duration>,
 }
 
 impl Plan {
+    /// Whether a run that lasts this long is too long.
+    fn is_late(&self, duration: Duration) -> bool {
+        self.budget.is_some_and(|budget| duration > budget)
+    }
+
     /// About how many trials it takes.
     pub fn trials(&self) -> u64 {
         let sweep = self.rates.len() * self.repeats as usize;
+        let echo = self.echo_rates.len() * self.echo_repeats as usize;
         let bystander = self.bystander_rates.len() * self.bystander_repeats as usize;
         // Most rates that a search for no loss tries fail, and are tried twice; of the others, half.
         let halves = if self.quick { 3 } else { 3 + 4 };
         let search = self.bisection_steps as usize * halves / 2;
-        (self.modes.len() * (sweep + bystander + search)) as u64
+        (self.modes.len() * (sweep + echo + bystander + search)) as u64
     }
 }
 
@@ -87,7 +102,8 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<Experiment> 
         let flood = Flood::from(flood);
         progress.step(format!("{purpose}: {mode}, {flood}"));
         let bystander = (purpose == BYSTANDER).then_some(BYSTANDER_PPS);
-        let load = Load { bystander, ..Load::of(flood, plan.warm_up, window) };
+        let echo = purpose == ECHO;
+        let load = Load { bystander, echo, ..Load::of(flood, plan.warm_up, window) };
         let done = trial::run(&mut bench, mode, purpose, load, stop)?;
         progress.done();
         trials.push(done.clone());
@@ -109,6 +125,16 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<Experiment> 
                 let rate = Some(PacketsPerSec(rate));
                 search.report(&trial(*mode, MLFRR, rate, plan.bisection_window)?);
             }
+        }
+    }
+    let echo_began = Instant::now();
+    for repeat in 0..plan.echo_repeats {
+        // Last, as these are what a slow machine leaves out.
+        if repeat > 0 && plan.is_late(began.elapsed() + echo_began.elapsed() / repeat) {
+            break;
+        }
+        for (rate, mode) in one_repeat(&plan.echo_rates, &plan.modes, repeat) {
+            trial(mode, ECHO, rate, plan.echo_window)?;
         }
     }
     progress.finish();
@@ -146,7 +172,7 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<Experiment> 
         trials,
     };
     experiment.goals = goals::udp_overload(&experiment);
-    experiment.warnings = analysis::warnings(&experiment);
+    experiment.warnings = analysis::warnings(plan, &experiment);
     experiment.sentence = report::sentence(&experiment);
     experiment.duration_s = began.elapsed().as_secs_f64();
     Ok(experiment)

@@ -64,7 +64,7 @@ fn point(
         if sent > 0.0 { t.load.bystander_delivered_pps / sent } else { 0.0 }
     };
     let user = group.spread(|t| neighbour(t) + second(t));
-    let input_need = group.input_need().unwrap_or(0.0);
+    let input_need = group.input_need();
     SharePoint {
         target_pps: rate.target_pps(),
         flood_pps: group.median(|t| t.load.offered_pps),
@@ -73,11 +73,15 @@ fn point(
         neighbour: group.median(neighbour),
         second: group.median(second),
         second_goodput: group.median(goodput),
-        input_cpu: group.input_cpu().unwrap_or(0.0),
+        input_cpu: group.input_cpu(),
         input_need,
         wanted: setting.map(|setting| wanted(setting, input_need)),
         deviation_points: setting
-            .filter(|setting| !fits(*setting, input_need))
+            .filter(|setting| match input_need {
+                Some(need) => !fits(*setting, need),
+                // Whoever has more than its share wants it.
+                None => user.median < *setting,
+            })
             .map(|setting| (user.median - setting) * 100.0),
         nic_drop_pps: group.median(|t| t.load.nic_drop_pps),
         discarded_pps: group.median(|t| t.load.discarded_pps),
@@ -92,8 +96,9 @@ pub(super) fn fits(setting: f64, input_need: f64) -> bool {
 }
 
 /// The least that processes are to have.
-fn wanted(setting: f64, input_need: f64) -> f64 {
-    let rest = if fits(setting, input_need) { (1.0 - input_need) * OF_REST_MIN } else { 0.0 };
+fn wanted(setting: f64, input_need: Option<f64>) -> f64 {
+    let fitting = input_need.filter(|need| fits(setting, *need));
+    let rest = fitting.map_or(0.0, |need| (1.0 - need) * OF_REST_MIN);
     f64::max(setting - SHORT_MAX, rest)
 }
 

@@ -1,9 +1,11 @@
 //! One look at everything that a gate has counted.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
+use weir_bpf::accounts::{Accounts, Charge};
 use weir_bpf::channels::{Channel, Channels, ChannelsReader, Seen, is_addressed};
-use weir_bpf::counters::{Counters, CountersReader};
+use weir_bpf::counters::{Counter, Counters, CountersReader};
 use weir_bpf::prune::Retired;
 use weir_bpf::verdict::{Kind, Reason, Verdict};
 
@@ -18,6 +20,7 @@ const TRIES: u32 = 5;
 pub struct Gate {
     counters: CountersReader,
     channels: ChannelsReader,
+    accounts: Accounts,
 }
 
 /// What it had counted at one moment.
@@ -29,6 +32,8 @@ pub struct Look {
     pub counters: Counters,
     /// By channel, of those that have an address of their own.
     pub channels: Channels,
+    /// What channels have been charged for packets that were admitted.
+    pub charges: BTreeMap<Channel, Charge>,
     /// Of the channels that the daemon has deleted since they had gone quiet.
     pub retired: Retired,
 }
@@ -42,6 +47,7 @@ impl Gate {
         Ok(Self {
             counters: CountersReader::open(status.counters_map_id)?,
             channels: ChannelsReader::open(status.channel_map_ids)?,
+            accounts: Accounts::open(status.channel_map_ids.accounts)?,
         })
     }
 
@@ -66,7 +72,8 @@ impl Gate {
             let counters = self.counters.counters()?;
             let after = retired()?;
             if after == before {
-                return Ok(Look { at, counters, channels, retired: after });
+                let charges = self.accounts.charges();
+                return Ok(Look { at, counters, channels, charges, retired: after });
             }
             before = after;
         }
@@ -97,9 +104,14 @@ impl Look {
 
     /// Everything, by the counters.
     pub fn total(&self) -> Seen {
+        let mut shed = Counter::default();
+        for reason in Reason::ALL.into_iter().filter(|reason| reason.is_share()) {
+            shed += self.counters.get(reason);
+        }
         Seen {
             passed: self.counters.verdict(Verdict::Pass),
             discarded: self.counters.verdict(Verdict::Discard),
+            shed,
         }
     }
 
@@ -109,6 +121,9 @@ impl Look {
             match reason.verdict() {
                 Verdict::Pass => seen.passed += self.counters.get(reason),
                 Verdict::Discard => seen.discarded += self.counters.get(reason),
+            }
+            if reason.is_share() {
+                seen.shed += self.counters.get(reason);
             }
         }
         seen

@@ -2,6 +2,7 @@
 
 mod look;
 mod rows;
+mod sockets;
 mod table;
 
 use std::io::{self, Write};
@@ -13,9 +14,11 @@ use weir_bpf::sys::netns::NetNs;
 
 use self::look::{Gate, Look};
 use self::rows::{InterfaceChannels, Report};
+use self::sockets::Behind;
 use crate::channel_name::Namer;
 use crate::cli::ChannelsArgs;
 use crate::error::{Error, Result};
+use crate::owners::{Owners, Ownership};
 use crate::privilege;
 use crate::rundir::{RUN_DIR, RunDir};
 use crate::status::{InterfaceStatus, Overview, SCHEMA};
@@ -36,17 +39,39 @@ pub fn run(args: &ChannelsArgs) -> Result<()> {
         let Some(dir) = &dir else { return Ok(Vec::new()) };
         gates.iter().zip(&running).map(|(gate, status)| gate.look(dir, status)).collect()
     };
-    let earlier = if args.interval.is_zero() { None } else { Some(look()?) };
+    let mut owners = opened(Owners::open());
+    let mut owned = || owners.as_mut().and_then(|owners| opened(owners.look()));
+    let earlier = if args.interval.is_zero() { None } else { Some((look()?, owned())) };
     std::thread::sleep(args.interval);
-    let later = look()?;
+    let (later, owned_later) = (look()?, owned());
+    let (earlier, owned_earlier) = earlier.unzip();
+    let behind = owned_later.map(|later_owned| {
+        behind(owned_earlier.flatten(), later_owned, running.iter().zip(&later))
+    });
 
     let namer = Namer::new(&Links::open()?)?;
     let interfaces = running.iter().zip(&later).enumerate().map(|(at, (status, later))| {
         let earlier = earlier.as_ref().and_then(|earlier| earlier.get(at));
-        InterfaceChannels::new(status, earlier, later, &namer)
+        InterfaceChannels::new(status, earlier, later, &namer, behind.as_ref())
     });
     let report = Report { schema: SCHEMA, interfaces: interfaces.collect() };
     print(&report, args.json)
+}
+
+/// Channels can be listed without their owners.
+fn opened<T>(result: Result<T>) -> Option<T> {
+    result.inspect_err(|error| eprintln!("weir: owners are not shown: {error}")).ok()
+}
+
+/// What is behind the channels that the gates have seen.
+fn behind<'a>(
+    earlier: Option<Ownership>,
+    later: Ownership,
+    looks: impl Iterator<Item = (&'a InterfaceStatus, &'a Look)>,
+) -> Behind {
+    let channels =
+        looks.flat_map(|(status, look)| look.each().map(|(channel, _)| (channel, status.ifindex)));
+    Behind::new(earlier, later, channels)
 }
 
 /// The protected interfaces of this network namespace, or the one that is asked for.

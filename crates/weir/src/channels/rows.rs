@@ -1,11 +1,14 @@
 //! Channels with their counts and rates, for programs and people.
 
 use serde::Serialize;
-use weir_bpf::channels::{Channel, Seen};
+use weir_bpf::accounts::Charge;
+use weir_bpf::channels::{Channel, Seen, is_addressed};
 use weir_bpf::counters::Counter;
 use weir_bpf::units::{IfIndex, PacketsPerSec};
+use weir_bpf::verdict::{Kind, Reason, Verdict};
 
 use super::look::Look;
+use super::sockets::{Behind, OwnerRow, SocketsRow};
 use crate::channel_name::{ChannelName, Namer};
 use crate::status::InterfaceStatus;
 
@@ -35,6 +38,8 @@ pub struct InterfaceChannels {
     pub retired: RetiredRow,
     /// Every packet, by the counters of reasons.
     pub total: Figures,
+    /// What was discarded of all channels, by reason.
+    pub discards: Vec<Discards>,
 }
 
 /// One channel.
@@ -46,6 +51,51 @@ pub struct ChannelRow {
     /// What was seen of it.
     #[serde(flatten)]
     pub figures: Figures,
+    /// What was discarded, by reason.
+    pub discards: Vec<Discards>,
+    /// What its packets that were admitted have cost the CPUs that received them; `null` if nothing is
+    /// known.
+    pub cpu: Option<CpuRow>,
+    /// The sockets that its packets are for; `null` of a kind that has none.
+    pub sockets: Option<SocketsRow>,
+    /// Whose they are; `null` of a kind that has none.
+    pub owner: Option<OwnerRow>,
+}
+
+/// CPU time of receive work, on all CPUs, for a channel of whichever interface.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CpuRow {
+    /// Since it was last quiet for a second, at least.
+    pub charged_ns: u64,
+    /// Between the two looks, of one CPU; `null` if there was one only, or it was quiet.
+    pub share: Option<f64>,
+    /// Of one packet; `null` if there was none.
+    pub packet_ns: Option<u64>,
+}
+
+impl CpuRow {
+    fn of(charge: &Charge, earlier: Option<&Charge>, elapsed: Option<f64>) -> Self {
+        let share = elapsed.zip(earlier).filter(|(secs, earlier)| {
+            // Less than before: its account was another's meanwhile.
+            *secs > 0.0 && earlier.time <= charge.time
+        });
+        Self {
+            charged_ns: charge.time.0,
+            share: share
+                .map(|(secs, earlier)| (charge.time.0 - earlier.time.0) as f64 / 1e9 / secs),
+            packet_ns: charge.time.0.checked_div(charge.packets),
+        }
+    }
+}
+
+/// Packets that were discarded for one reason.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Discards {
+    /// Why.
+    pub reason: &'static str,
+    /// How many.
+    #[serde(flatten)]
+    pub counter: Counter,
 }
 
 /// Channels that are no longer listed.
@@ -61,6 +111,8 @@ pub struct RetiredRow {
 /// What was seen.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figures {
+    /// Both of the following.
+    pub offered: Counter,
     /// Handed to the kernel.
     pub passed: Counter,
     /// Dropped at the gate.
@@ -72,6 +124,8 @@ pub struct Figures {
 /// What happened per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rates {
+    /// Packets of both of the following.
+    pub offered_pps: PacketsPerSec,
     /// Packets handed to the kernel.
     pub passed_pps: PacketsPerSec,
     /// Packets dropped at the gate.
@@ -88,17 +142,52 @@ impl Figures {
             if secs > 0.0 { after.saturating_sub(before) as f64 / secs } else { 0.0 }
         };
         let rates = earlier.map(|earlier| Rates {
+            offered_pps: PacketsPerSec(rate(earlier.packets(), seen.packets())),
             passed_pps: PacketsPerSec(rate(earlier.passed.packets, seen.passed.packets)),
             discarded_pps: PacketsPerSec(rate(earlier.discarded.packets, seen.discarded.packets)),
             bytes_per_sec: rate(earlier.bytes(), seen.bytes()),
         });
-        Self { passed: seen.passed, discarded: seen.discarded, rates }
+        let offered = Counter { packets: seen.packets(), bytes: seen.bytes() };
+        Self { offered, passed: seen.passed, discarded: seen.discarded, rates }
+    }
+}
+
+impl Look {
+    /// By the counters of reasons.
+    fn discards(&self, of: impl Fn(Reason) -> bool) -> Vec<Discards> {
+        let discarded = |reason: &Reason| reason.verdict() == Verdict::Discard && of(*reason);
+        let discards = Reason::ALL
+            .into_iter()
+            .filter(discarded)
+            .map(|reason| Discards { reason: reason.name(), counter: self.counters.get(reason) });
+        discards.filter(|discards| discards.counter.packets > 0).collect()
     }
 
-    /// Packets, whatever became of them.
-    pub fn packets(&self) -> u64 {
-        self.passed.packets + self.discarded.packets
+    /// A kind whose channels have addresses has one reason to discard for its queue, and one for its share of
+    /// the CPU.
+    fn discards_of(&self, channel: &Channel) -> Vec<Discards> {
+        if !is_addressed(channel.kind) {
+            return self.discards(|reason| reason.kind() == channel.kind);
+        }
+        let seen = self.of(channel);
+        let full = Counter {
+            packets: seen.discarded.packets - seen.shed.packets,
+            bytes: seen.discarded.bytes - seen.shed.bytes,
+        };
+        let of = |share: bool, counter: Counter| {
+            let discards = |reason: Reason| Discards { reason: reason.name(), counter };
+            reason_to_discard(channel.kind, share).filter(|_| counter.packets > 0).map(discards)
+        };
+        of(false, full).into_iter().chain(of(true, seen.shed)).collect()
     }
+}
+
+/// For its share of the CPU, or else for its queue. `None`: there is none.
+fn reason_to_discard(kind: Kind, share: bool) -> Option<Reason> {
+    Reason::ALL.into_iter().find(|reason| {
+        let discards = reason.kind() == kind && reason.verdict() == Verdict::Discard;
+        discards && reason.is_share() == share
+    })
 }
 
 impl InterfaceChannels {
@@ -108,17 +197,25 @@ impl InterfaceChannels {
         earlier: Option<&Look>,
         later: &Look,
         namer: &Namer,
+        behind: Option<&Behind>,
     ) -> Self {
         let elapsed = earlier.map(|earlier| later.at.duration_since(earlier.at).as_secs_f64());
         let secs = elapsed.unwrap_or_default();
         let figures = |of: &dyn Fn(&Look) -> Seen| Figures::of(of(later), earlier.map(of), secs);
-        let row = |(channel, _): (Channel, Seen)| ChannelRow {
-            name: namer.name(&channel),
-            figures: figures(&|look| look.of(&channel)),
+        let row = |(channel, _): (Channel, Seen)| {
+            let figures = figures(&|look| look.of(&channel));
+            let behind = behind.and_then(|behind| behind.of(&channel, status.ifindex, &figures));
+            let (sockets, owner) = behind.unzip();
+            let discards = later.discards_of(&channel);
+            let cpu = later.charges.get(&channel).map(|charge| {
+                let before = earlier.and_then(|earlier| earlier.charges.get(&channel));
+                CpuRow::of(charge, before, elapsed)
+            });
+            ChannelRow { name: namer.name(&channel), figures, discards, cpu, sockets, owner }
         };
         let mut channels: Vec<ChannelRow> = later.each().map(row).collect();
         channels.sort_by(|a, b| {
-            let packets = |row: &ChannelRow| row.figures.packets();
+            let packets = |row: &ChannelRow| row.figures.offered.packets;
             packets(b).cmp(&packets(a)).then_with(|| a.name.name.cmp(&b.name.name))
         });
         Self {
@@ -132,6 +229,7 @@ impl InterfaceChannels {
                 figures: figures(&|look| look.retired.seen),
             },
             total: figures(&Look::total),
+            discards: later.discards(|_| true),
         }
     }
 }

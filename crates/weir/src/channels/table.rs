@@ -1,8 +1,17 @@
-//! Channels for a person.
+//! Channels for a person, at most 100 columns wide.
 
 use std::io::{self, Write};
 
-use super::rows::{Figures, InterfaceChannels, Report};
+use super::rows::{ChannelRow, CpuRow, Figures, InterfaceChannels, Report};
+use super::sockets::{OwnerRow, SocketsRow};
+use crate::owners::cut;
+
+/// A channel's name; longer ones have a line of their own.
+const NAME_COLUMNS: usize = 25;
+/// Of the line below a channel, which names its owner.
+const OWNER_COLUMNS: usize = 94;
+/// Of the part of it that is a unit's name: several lines of it say no more.
+const PLACE_COLUMNS: usize = 48;
 
 /// Writes a table for each interface.
 ///
@@ -20,40 +29,202 @@ pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
 
 fn one_interface(out: &mut impl Write, interface: &InterfaceChannels) -> io::Result<()> {
     writeln!(out, "{}", interface.interface)?;
-    writeln!(
-        out,
-        "  {:<34} {:>14} {:>14} {:>16} {:>11} {:>11} {:>9}",
-        "CHANNEL", "PASSED", "DISCARDED", "BYTES", "PASSED/s", "DISCARDED/s", "MB/s"
-    )?;
+    let titles = ["PASSED", "DISCARDED", "PASSED/s", "DISC/s", "DELIV/s", "LATE", "QUEUE", "CPU"];
+    line(out, "CHANNEL", &titles.map(str::to_owned))?;
     for channel in &interface.channels {
-        row(out, &channel.name.name, &channel.figures)?;
+        one_channel(out, channel)?;
     }
-    if interface.overflow.packets() > 0 {
-        row(out, "(further channels, together)", &interface.overflow)?;
+    if interface.overflow.offered.packets > 0 {
+        row(out, "(further channels, together)", &interface.overflow, None, None)?;
     }
     if interface.retired.channels > 0 {
         let name = format!("({} quiet channels, deleted)", interface.retired.channels);
-        row(out, &name, &interface.retired.figures)?;
+        row(out, &name, &interface.retired.figures, None, None)?;
     }
-    row(out, "(all)", &interface.total)?;
-    if interface.overflow.packets() > 0 {
+    row(out, "(all)", &interface.total, None, None)?;
+    if interface.discards.len() > 1 {
+        for discards in &interface.discards {
+            writeln!(out, "    {} discarded: {}", discards.counter.packets, discards.reason)?;
+        }
+    }
+    if interface.overflow.offered.packets > 0 {
         writeln!(out, "  4,096 channels are counted one by one; further ones together")?;
     }
     Ok(())
 }
 
-fn row(out: &mut impl Write, name: &str, figures: &Figures) -> io::Result<()> {
-    let Figures { passed, discarded, rates } = figures;
-    let bytes = passed.bytes + discarded.bytes;
-    write!(out, "  {name:<34} {:>14} {:>14} {bytes:>16}", passed.packets, discarded.packets)?;
-    match rates {
-        None => writeln!(out, " {:>11} {:>11} {:>9}", "-", "-", "-"),
-        Some(rates) => writeln!(
-            out,
-            " {:>11.0} {:>11.0} {:>9.1}",
-            rates.passed_pps.0,
-            rates.discarded_pps.0,
-            rates.bytes_per_sec / 1e6
-        ),
+fn one_channel(out: &mut impl Write, channel: &ChannelRow) -> io::Result<()> {
+    row(out, &channel.name.name, &channel.figures, channel.sockets.as_ref(), channel.cpu)?;
+    if channel.discards.len() > 1 {
+        for discards in &channel.discards {
+            writeln!(out, "    {} discarded: {}", discards.counter.packets, discards.reason)?;
+        }
+    }
+    match &channel.owner {
+        Some(owner) => writeln!(out, "    {}", cut(&owner_line(owner), OWNER_COLUMNS)),
+        None => Ok(()),
+    }
+}
+
+/// `nginx 4021 (www-data), nginx.service, and 3 more processes; weight 1024`
+fn owner_line(owner: &OwnerRow) -> String {
+    let Some(first) = owner.processes.first() else { return "no process has it open".into() };
+    let user = first.user.clone().unwrap_or_else(|| first.uid.0.to_string());
+    let place = first.place().map(|place| format!(", {}", cut(&place, PLACE_COLUMNS)));
+    let more = match owner.processes.len() - 1 {
+        0 => String::new(),
+        1 => ", and 1 more process".into(),
+        more => format!(", and {more} more processes"),
+    };
+    // A name of control characters is four times as long escaped.
+    let comm = cut(&first.comm, 15);
+    let place = place.unwrap_or_default();
+    format!("{comm} {} ({}){place}{more}", first.pid, cut(&user, 16))
+}
+
+fn row(
+    out: &mut impl Write,
+    name: &str,
+    figures: &Figures,
+    sockets: Option<&SocketsRow>,
+    cpu: Option<CpuRow>,
+) -> io::Result<()> {
+    let rates = figures.rates.as_ref();
+    let rate = |pps: Option<f64>| pps.map_or_else(|| "-".into(), |pps| count(pps.round() as u64));
+    let delivered = sockets.and_then(|sockets| sockets.delivered_pps);
+    let columns = [
+        count(figures.passed.packets),
+        count(figures.discarded.packets),
+        rate(rates.map(|rates| rates.passed_pps.0)),
+        rate(rates.map(|rates| rates.discarded_pps.0)),
+        rate(delivered.map(|delivered| delivered.0)),
+        sockets.map_or_else(|| "-".into(), |sockets| count(sockets.late_drops)),
+        sockets.map_or_else(|| "-".into(), fill),
+        cpu.and_then(|cpu| cpu.share).map_or_else(|| "-".into(), percent),
+    ];
+    line(out, name, &columns)
+}
+
+fn line(out: &mut impl Write, name: &str, columns: &[String; 8]) -> io::Result<()> {
+    let name = if name.chars().count() > NAME_COLUMNS {
+        writeln!(out, "  {name}")?;
+        ""
+    } else {
+        name
+    };
+    let [passed, discarded, passed_pps, discarded_pps, delivered_pps, late, queue, cpu] = columns;
+    write!(out, "  {name:<NAME_COLUMNS$} {passed:>11} {discarded:>11} {passed_pps:>8} ")?;
+    writeln!(out, "{discarded_pps:>8} {delivered_pps:>8} {late:>8} {queue:>5} {cpu:>4}")
+}
+
+/// Of one CPU; several may receive.
+fn percent(share: f64) -> String {
+    format!("{:.0}%", (share * 100.0).min(9999.0))
+}
+
+/// How full a queue is. One may be over its limit: the kernel compares before it adds.
+fn fill(sockets: &SocketsRow) -> String {
+    let queue = &sockets.queue;
+    if sockets.count == 0 || queue.limit == 0 {
+        return "-".into();
+    }
+    format!("{:.0}%", (queue.used as f64 * 100.0 / queue.limit as f64).min(999.0))
+}
+
+/// Every digit, as long as eight are enough.
+fn count(number: u64) -> String {
+    const SCALES: [(u64, char); 4] = [
+        (1_000_000_000_000_000, 'P'),
+        (1_000_000_000_000, 'T'),
+        (1_000_000_000, 'G'),
+        (1_000_000, 'M'),
+    ];
+    if number < 100_000_000 {
+        return number.to_string();
+    }
+    let (scale, unit) = SCALES.into_iter().find(|(scale, _)| number >= *scale).unwrap_or((1, ' '));
+    format!("{:.2}{unit}", number as f64 / scale as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_bpf::channels::Seen;
+    use weir_bpf::counters::Counter;
+    use weir_bpf::units::{IfIndex, PacketsPerSec};
+
+    use super::*;
+    use crate::channel_name::ChannelName;
+    use crate::channels::rows::RetiredRow;
+    use crate::channels::sockets::Queue;
+
+    fn figures(packets: u64) -> Figures {
+        let counter = Counter { packets, bytes: packets };
+        Figures::of(
+            Seen { passed: counter, discarded: counter, ..Seen::default() },
+            Some(Seen::default()),
+            1.0,
+        )
+    }
+
+    fn channel(name: &str, packets: u64) -> ChannelRow {
+        ChannelRow {
+            name: ChannelName {
+                kind: "udp",
+                name: name.into(),
+                address: None,
+                port: None,
+                interface: None,
+            },
+            figures: figures(packets),
+            discards: Vec::new(),
+            cpu: Some(CpuRow { charged_ns: packets, share: Some(packets as f64), packet_ns: None }),
+            sockets: Some(SocketsRow {
+                count: 1,
+                queue: Queue { used: packets, limit: 4, unit: "bytes" },
+                late_drops: packets,
+                late_drops_pps: None,
+                delivered_pps: Some(PacketsPerSec(packets as f64)),
+            }),
+            owner: Some(OwnerRow { weight: None, processes: Vec::new() }),
+        }
+    }
+
+    fn printed(channels: Vec<ChannelRow>) -> String {
+        let interface = InterfaceChannels {
+            interface: "near".into(),
+            ifindex: IfIndex(1),
+            interval_secs: None,
+            channels,
+            overflow: figures(u64::MAX / 4),
+            retired: RetiredRow { channels: u64::MAX, figures: figures(u64::MAX / 4) },
+            total: figures(1),
+            discards: Vec::new(),
+        };
+        let mut out = Vec::new();
+        write(&mut out, &Report { schema: 1, interfaces: vec![interface] }).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn whatever_is_in_it_the_table_is_narrow() {
+        let longest = "multicast [ff02:1111:2222:3333:4444:5555:6666:7777]:65535";
+        let table = printed(vec![channel(longest, u64::MAX / 4), channel("udp 198.18.0.1:53", 3)]);
+        for line in table.lines() {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+        assert!(table.contains("4611.69P"), "{table}");
+        let short = table.lines().find(|line| line.contains("198.18.0.1")).unwrap();
+        let columns: Vec<&str> = short.split_whitespace().skip(2).collect();
+        assert_eq!(columns, ["3", "3", "3", "3", "3", "3", "75%", "300%"]);
+        assert!(table.contains("    no process has it open\n"), "{table}");
+    }
+
+    #[test]
+    fn numbers_keep_their_digits_as_long_as_they_fit() {
+        for (number, expected) in
+            [(0, "0"), (99_999_999, "99999999"), (123_456_789, "123.46M"), (u64::MAX, "18446.74P")]
+        {
+            assert_eq!(count(number), expected);
+        }
     }
 }

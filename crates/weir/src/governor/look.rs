@@ -10,9 +10,11 @@ use rustix::time::{ClockId, clock_gettime};
 use weir_bpf::input::{Input, InputCounters};
 use weir_bpf::sys::sched;
 use weir_bpf::units::{CpuId, Nanos};
+use weir_policy::governor::LOOK_USUALLY;
 use weir_policy::{Action, Doing, Governor, Observation, Patience, Settings};
 
 use super::deferral::Deferral;
+use super::fair::{Fair, Seen};
 use super::peers::Peers;
 use super::switch_cost::SwitchCost;
 use super::{Observed, PRIORITY, name_of, nice_of};
@@ -103,6 +105,7 @@ impl Look {
         let mut last = (Instant::now(), self.input.read());
         let mut before = None;
         let mut roused = false;
+        let mut fair = Fair::default();
         let number = self.input.number();
         while !self.stop.load(Ordering::Relaxed) {
             let cpu = self.input.cpu();
@@ -118,17 +121,22 @@ impl Look {
             (governor, action) = governor
                 .decide(&settings.beside(self.common.peers.used_by_others(cpu, number)), &seen);
             self.common.peers.note(number, cpu, &governor);
+            let between = Seen { elapsed: seen.elapsed, last: &last.1, now: &now.1 };
+            fair.look(self.input.accounts(), cpu, &settings, &between);
             last = now;
             let anew = self.anew.swap(false, Ordering::Relaxed);
             self.act(before.filter(|_| !anew), action);
             self.defer(before.filter(|_| !anew).map(|before| before.wait), action.wait);
             before = Some(action);
             self.note(action);
-            if roused && action.doing == Doing::Yielding {
+            if roused && action.doing == Doing::Yielding && !fair.is_live() {
                 std::thread::sleep(DEAF);
             }
+            let live = fair.is_live().then_some(LOOK_USUALLY);
+            let action = Action { look_in: action.look_in.or(live), ..action };
             roused = self.rest(action, &settings, now.1);
         }
+        fair.end(self.input.accounts());
         self.defer(None, None);
         self.common.peers.forget(number);
     }

@@ -7,6 +7,7 @@
 //! [`crate::guardian`].
 
 pub mod deferral;
+mod fair;
 mod look;
 mod peers;
 mod switch_cost;

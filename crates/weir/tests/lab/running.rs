@@ -127,6 +127,11 @@ impl Lab {
         Path::new("/run/weir-lab").join(self.prefix().trim_end_matches('-'))
     }
 
+    /// Where its applications' files are.
+    pub fn files_path(&self) -> PathBuf {
+        self.lock_path().with_extension("files")
+    }
+
     /// Names of its namespaces that are there.
     pub fn namespaces(&self) -> Vec<String> {
         netns::list_named(&self.prefix()).unwrap()
@@ -175,7 +180,9 @@ impl Lab {
     /// Nothing in the system tells that it ever ran.
     pub fn assert_nothing_left(&self) {
         assert_eq!(self.namespaces(), [] as [&str; 0]);
-        assert!(!self.lock_path().exists(), "{} is still there", self.lock_path().display());
+        for path in [self.lock_path(), self.files_path()] {
+            assert!(!path.exists(), "{} is still there", path.display());
+        }
         self.assert_no_process_left();
         // The guardian may still be at it when the daemon has gone.
         let restored = wait(PATIENCE, || self.state_files().is_empty());
@@ -190,6 +197,7 @@ impl Drop for Lab {
         for name in self.namespaces() {
             let _ = NetNs::delete_named(&name);
         }
+        let _ = fs::remove_dir_all(self.files_path());
         let _ = fs::remove_file(self.lock_path());
     }
 }

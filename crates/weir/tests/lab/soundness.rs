@@ -42,7 +42,8 @@ pub fn assert_sound(experiment: &Experiment, wanted: &Wanted<'_>) {
             let of_it = |trial: &&Trial| trial.mode == *mode && trial.purpose == purpose;
             experiment.trials.iter().filter(of_it).count()
         };
-        for (purpose, rates) in [("sweep", wanted.rates.len()), ("bystander", 2)] {
+        let rates = wanted.rates.len();
+        for (purpose, rates) in [("sweep", rates), ("echo", rates), ("bystander", 2)] {
             let trials = trials(purpose);
             assert!(trials >= rates && trials % rates == 0, "{mode}: {trials} {purpose} trials");
         }
@@ -67,6 +68,8 @@ fn assert_point(point: &Point) {
     let spread = point.delivered;
     assert!(spread.min <= spread.median && spread.median <= spread.max, "{point:?}");
     assert!(point.age_p50_us <= point.age_p99_us, "{point:?}");
+    assert!(point.echo_pps.is_some_and(|pps| pps >= 0.0), "{point:?}");
+    assert!(point.echo_steady.is_none_or(|share| (0.0..=1.0).contains(&share)), "{point:?}");
 }
 
 fn assert_summary(summary: &Summary, points: &[Point]) {
@@ -91,6 +94,11 @@ fn assert_trial(trial: &Trial) {
     let ends = nic_drop + discarded + late_backlog + late_socket + late_other + delivered;
     assert_eq!((offered, beyond_udp), (ends, 0), "{trial:?}");
     assert!(offered > 0, "{trial:?}");
+    assert_eq!(trial.replies.is_some(), trial.purpose == "echo", "{trial:?}");
+    if let Some(replies) = trial.replies {
+        assert_eq!(replies.sent, delivered, "{trial:?}");
+        assert_eq!(replies.arrived + replies.refused, delivered, "{trial:?}");
+    }
     if matches!(trial.mode, Mode::Stock | Mode::Threaded | Mode::Niced | Mode::IdleWeir) {
         assert_eq!(discarded, 0, "nobody discards in {}: {trial:?}", trial.mode);
     }

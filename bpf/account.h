@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Who pays for an admitted packet, and has he had his share? (Druschel & Banga,
+ * section 3: resource accounting.)
+ *
+ * A channel's account is looked for once per NAPI poll and destination, not per
+ * packet; the meter shares the poll's time out at its end (meter.h). A limit is
+ * kept by tokens: time on this CPU, some of it saved up.
+ */
+#ifndef WEIR_ACCOUNT_H
+#define WEIR_ACCOUNT_H
+
+#include "account_map.h"
+#include "channel.h"
+#include "memory.h"
+#include "queue.h"
+
+/* An account that nobody has used for so long is another's to take. */
+#define ACCOUNT_IDLE_NS 1000000000ULL
+/* So many places are looked at for one. */
+#define ACCOUNT_PROBES 4
+/* Unused time is saved up for so long. */
+#define TOKENS_SAVED_NS 10000000ULL
+
+#define PACKETS_UNLIMITED (~0U)
+
+static __always_inline bool same_channel(const struct weir_channel_key *a,
+					 const struct weir_channel_key *b)
+{
+	return a->kind == b->kind && a->port == b->port &&
+	       a->family == b->family &&
+	       a->egress_ifindex == b->egress_ifindex &&
+	       a->address[0] == b->address[0] &&
+	       a->address[1] == b->address[1] &&
+	       a->address[2] == b->address[2] && a->address[3] == b->address[3];
+}
+
+static __always_inline void memory_key(const struct weir_memory *memory,
+				       __u32 kind, struct weir_channel_key *key)
+{
+	key->egress_ifindex = memory->egress_ifindex;
+	key->kind = kind;
+	if (kind == WEIR_KIND_FORWARD)
+		return;
+	key->port = bpf_ntohs(memory->port_be);
+	key->family = memory->family;
+	copy_address(key->address, memory->address);
+}
+
+/* What it has had goes to its kind; the place is another's from now on. */
+static __always_inline void account_open(struct weir_account *account,
+					 const struct weir_channel_key *key)
+{
+	struct weir_account *kinds = account_at(account->key.kind);
+
+	if (kinds && account->packets) {
+		kinds->charged_ns += account->charged_ns;
+		kinds->packets += account->packets;
+	}
+	__builtin_memset(account, 0, sizeof(*account));
+	account->key = *key;
+}
+
+/* The place of a channel's account. */
+static __always_inline __u32 account_find(const struct weir_channel_key *key,
+					  __u64 now)
+{
+	__u64 hash = hash_seed ^ key->address[0] ^
+		     (__u64)key->address[3] << 32 ^ (__u64)key->port << 24 ^
+		     (__u64)key->kind << 8 ^ key->egress_ifindex;
+	__u32 i, place, free = key->kind;
+	struct weir_account *account;
+
+	hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdULL;
+	for (i = 0; i < ACCOUNT_PROBES; i++) {
+		place = WEIR_KIND_COUNT +
+			((__u32)(hash >> 32) + i) %
+				(WEIR_ACCOUNTS - WEIR_KIND_COUNT);
+		account = account_at(place);
+		if (!account)
+			break;
+		if (same_channel(&account->key, key))
+			return place;
+		if (free == key->kind &&
+		    now - account->used_ns > ACCOUNT_IDLE_NS)
+			free = place;
+	}
+	if (free == key->kind)
+		return free;
+	account = account_at(free);
+	if (account)
+		account_open(account, key);
+	return free;
+}
+
+/* For how many packets has it time left? */
+static __always_inline __u32 account_room(struct weir_account *account,
+					  const struct weir_poll *poll,
+					  __u64 now)
+{
+	__u64 since = now - account->filled_ns, room;
+	__s64 most = TOKENS_SAVED_NS * account->limit / WEIR_LIMIT_ONE;
+
+	if (now > account->limited_until_ns) {
+		account->filled_ns = 0;
+		account->tokens_ns = 0;
+		return PACKETS_UNLIMITED;
+	}
+	if (since > TOKENS_SAVED_NS)
+		since = TOKENS_SAVED_NS;
+	account->filled_ns = now;
+	account->tokens_ns += since * account->limit / WEIR_LIMIT_ONE;
+	if (account->tokens_ns > most)
+		account->tokens_ns = most;
+	if (account->tokens_ns <= 0)
+		return 0;
+	room = account->tokens_ns / account_cost(account) + 1;
+	if (account->poll != poll->number)
+		return room;
+	return room > account->in_poll ? room - account->in_poll : 0;
+}
+
+/* The meter is to know that packets of it were admitted in this poll. */
+static __always_inline void account_touch(struct weir_account *account,
+					  __u32 place, struct weir_poll *poll,
+					  __u64 now)
+{
+	if (poll->touched != poll->number + 1) {
+		poll->touched = poll->number + 1;
+		poll->touches = 0;
+	}
+	if (account->poll == poll->number && account->in_poll)
+		return;
+	account->poll = poll->number;
+	account->in_poll = 0;
+	account->used_ns = now;
+	if (poll->touches >= WEIR_TOUCHES)
+		return;
+	poll->touch[poll->touches & (WEIR_TOUCHES - 1)] = place;
+	poll->touches++;
+}
+
+/* How many more packets of this account may be admitted in this poll. */
+static __always_inline __u32 account_admits(__u32 place, __u32 kind,
+					    struct weir_poll *poll)
+{
+	struct weir_account *account = account_at(place);
+	__u64 now = poll_clock(poll);
+	__u32 room;
+
+	if (!account)
+		return PACKETS_UNLIMITED;
+	/* A kind's own, before its first packet. */
+	account->key.kind = kind;
+	room = account_room(account, poll, now);
+	if (room)
+		account_touch(account, place, poll, now);
+	else
+		account->shed++;
+	return room;
+}
+
+/*
+ * A destination that has just been looked at: where are its packets charged,
+ * and are they over what is its channel's? A global function, which the
+ * verifier looks at once.
+ */
+__noinline int memory_charge(struct weir_memory *memory)
+{
+	struct weir_poll *poll = current_poll();
+	struct weir_channel_key key = {};
+	__u32 kind, room;
+
+	if (!memory || !poll ||
+	    verdict_of_reason(memory->reason) == WEIR_VERDICT_DISCARD)
+		return 0;
+	kind = kind_of_reason(memory->reason);
+	memory->account = kind;
+	if (has_channel(kind)) {
+		memory_key(memory, kind, &key);
+		memory->account = account_find(&key, poll_clock(poll));
+	}
+	room = account_admits(memory->account, kind, poll);
+	if (!room && share_of_kind(kind)) {
+		memory->reason = share_of_kind(kind);
+		memory->left = WEIR_REMEMBERED;
+	} else if (memory->left > room) {
+		memory->left = room;
+	}
+	return 0;
+}
+
+static __always_inline void account_add(__u32 place, __u32 packets)
+{
+	struct weir_account *account = account_at(place);
+
+	if (account)
+		account->in_poll += packets;
+}
+
+/*
+ * The same for a packet of a kind that has no destinations of its own: why it
+ * passes, or is discarded.
+ */
+__noinline __u32 kind_charge(__u32 reason, __u32 packets)
+{
+	struct weir_poll *poll = current_poll();
+	__u32 kind = kind_of_reason(reason);
+
+	if (!poll || verdict_of_reason(reason) == WEIR_VERDICT_DISCARD)
+		return reason;
+	if (!account_admits(kind, kind, poll) && share_of_kind(kind)) {
+		poll->discarded += packets;
+		/* No destination's id is so small. */
+		poll->full_id = 1 + kind;
+		return share_of_kind(kind);
+	}
+	account_add(kind, packets);
+	return reason;
+}
+
+#endif /* WEIR_ACCOUNT_H */

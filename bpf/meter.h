@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The meter: shares the time of a NAPI poll out among the channels whose
+ * packets were admitted in it, by how many they were and what one of each has
+ * cost of late. A poll of one channel's packets alone tells what one costs; in
+ * others the shares come nearer to the truth each time (expectation
+ * maximization).
+ */
+#ifndef WEIR_METER_H
+#define WEIR_METER_H
+
+#include "account_map.h"
+#include <stdbool.h>
+
+/* A packet's cost is the average over so many, and less. */
+#define COST_PACKETS 4096
+
+static __always_inline void account_charge(struct weir_account *account,
+					   __u64 ns)
+{
+	account->charged_ns += ns;
+	account->packets += account->in_poll;
+	account->cost_ns += ns;
+	account->cost_packets += account->in_poll;
+	if (account->cost_packets > COST_PACKETS) {
+		account->cost_ns /= 2;
+		account->cost_packets /= 2;
+	}
+	account->tokens_ns -= ns;
+	account->in_poll = 0;
+}
+
+/* Packets that nobody's queue bounds. */
+static __always_inline bool is_unawaited(__u32 kind)
+{
+	return kind == WEIR_KIND_TCP_REQUEST || kind == WEIR_KIND_CLOSED ||
+	       kind == WEIR_KIND_ICMP || kind == WEIR_KIND_FRAGMENT ||
+	       kind == WEIR_KIND_MALFORMED;
+}
+
+/* Is this poll's time anybody's but one queue's? */
+static __always_inline bool is_divisible(const struct weir_poll *poll)
+{
+	struct weir_account *account = account_at(poll->touch[0]);
+
+	return poll->touches > 1 ||
+	       (poll->touches && account && is_unawaited(account->key.kind));
+}
+
+/* On the CPU of the poll that has just ended. */
+static __always_inline void share_out(struct weir_poll *poll, __u64 took,
+				      __u64 discarding)
+{
+	__u64 admitting = took > discarding ? took - discarding : 0;
+	struct weir_account *account;
+	__u64 parts = 0;
+	__u32 i;
+
+	poll->touched = 0;
+	for (i = 0; i < WEIR_TOUCHES && i < poll->touches; i++) {
+		account = account_at(poll->touch[i]);
+		if (account)
+			parts += account->in_poll * account_cost(account);
+	}
+	if (!parts) {
+		poll->uncharged_ns += took;
+		return;
+	}
+	for (i = 0; i < WEIR_TOUCHES && i < poll->touches; i++) {
+		account = account_at(poll->touch[i]);
+		if (account && account->in_poll)
+			account_charge(account, admitting * account->in_poll *
+							account_cost(account) /
+							parts);
+	}
+	poll->charged_ns += admitting;
+	poll->uncharged_ns += took - admitting;
+	poll->touches = 0;
+}
+
+#endif /* WEIR_METER_H */

@@ -1,0 +1,136 @@
+//! What the packets of each channel cost the CPU that receives them, and may: `bpf/account.h`, `bpf/meter.h`.
+
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use libbpf_rs::{MapCore, MapHandle};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::channels::{self, Channel};
+use crate::error::{Error, Result};
+use crate::mapped::Mapped;
+use crate::skeleton::input::types;
+use crate::units::{CpuId, Nanos, Permille};
+use crate::verdict::Kind;
+
+/// How many channels each CPU charges one by one. `WEIR_ACCOUNTS` in `bpf/abi.h`.
+pub(crate) const ACCOUNTS: u32 = 64;
+/// `WEIR_LIMIT_ONE` in `bpf/abi.h`.
+const LIMIT_ONE: u64 = 1024;
+
+/// One channel on one CPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Account {
+    /// Where it is kept: another channel may take the place a second after its last packet.
+    pub place: u32,
+    /// Whose it is. Channels for which there was no place are charged to their kind, which has no address.
+    pub channel: Channel,
+    /// What its packets that were admitted have cost.
+    pub charged: Nanos,
+    /// How many they were.
+    pub packets: u64,
+    /// What one of them has cost of late; none if none was.
+    pub cost: Option<Nanos>,
+    /// How often it was found over its limit; wraps around.
+    pub shed: u32,
+}
+
+/// All accounts of a host.
+pub struct Accounts {
+    mapped: Mapped<types::weir_account>,
+    cpus: u32,
+}
+
+/// What admitted packets have cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// CPU time.
+    pub time: Nanos,
+    /// How many they were.
+    pub packets: u64,
+}
+
+impl Accounts {
+    /// Of this map, with places for so many CPUs.
+    pub(crate) fn of(map: BorrowedFd<'_>, cpus: u32) -> Result<Self> {
+        Ok(Self { mapped: Mapped::of(map, (cpus * ACCOUNTS) as usize)?, cpus })
+    }
+
+    /// Those of another process's gate, by the kernel's number of their map.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN, or where there is no such map any more.
+    pub fn open(map_id: u32) -> Result<Self> {
+        let failed = |source| Error::Bpf {
+            operation: "open",
+            object: format!("the meter's accounts, BPF map {map_id}"),
+            source,
+            remedy: Some("it needs root (CAP_SYS_ADMIN), and a `weir run` that still runs".into()),
+        };
+        let map = MapHandle::from_map_id(map_id).map_err(failed)?;
+        Self::of(map.as_fd(), map.max_entries() / ACCOUNTS)
+    }
+
+    /// What each channel has been charged, on all CPUs together.
+    pub fn charges(&self) -> BTreeMap<Channel, Charge> {
+        let mut charges = BTreeMap::<Channel, Charge>::new();
+        for cpu in 0..self.cpus {
+            for account in self.read(CpuId(cpu)) {
+                let charge = charges.entry(account.channel).or_default();
+                charge.time.0 += account.charged.0;
+                charge.packets += account.packets;
+            }
+        }
+        charges
+    }
+
+    /// Those of a CPU that have been used.
+    pub fn read(&self, cpu: CpuId) -> Vec<Account> {
+        (0..ACCOUNTS).filter_map(|place| self.one(cpu, place)).collect()
+    }
+
+    /// Holds an account to a share of its CPU until then (`CLOCK_MONOTONIC`).
+    pub fn limit(&self, cpu: CpuId, place: u32, share: Permille, until: Nanos) {
+        let at = cpu.0 * ACCOUNTS + place;
+        let limit = u64::from(share.0) * LIMIT_ONE / 1000;
+        let limit = u32::try_from(limit.max(1)).unwrap_or(u32::MAX);
+        self.mapped.set(at, offset_of!(types::weir_account, limit), limit);
+        self.mapped.set(at, offset_of!(types::weir_account, limited_until_ns), until.0);
+    }
+
+    /// Lets it have what it wants.
+    pub fn unlimit(&self, cpu: CpuId, place: u32) {
+        let at = cpu.0 * ACCOUNTS + place;
+        self.mapped.set(at, offset_of!(types::weir_account, limited_until_ns), 0_u64);
+    }
+
+    fn one(&self, cpu: CpuId, place: u32) -> Option<Account> {
+        let account = self.mapped.read(cpu.0 * ACCOUNTS + place);
+        if account.used_ns == 0 && account.shed == 0 {
+            return None;
+        }
+        let kind = *Kind::ALL.get(usize::from(account.key.kind))?;
+        let is_kinds = place < Kind::ALL.len() as u32;
+        let channel = if is_kinds {
+            Channel::of_kind(kind)
+        } else {
+            let types::weir_channel_key { address, egress_ifindex, port, family, .. } = account.key;
+            channels::channel(kind, family.into(), &address, port, egress_ifindex)
+        };
+        Some(Account {
+            place,
+            channel,
+            charged: Nanos(account.charged_ns),
+            packets: account.packets,
+            cost: account.cost_ns.checked_div(account.cost_packets).map(Nanos),
+            shed: account.shed,
+        })
+    }
+}
+
+/// `CLOCK_MONOTONIC`, as the kernel half reads it.
+pub fn monotonic_now() -> Nanos {
+    let now = clock_gettime(ClockId::Monotonic);
+    Nanos(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs())
+}

@@ -1,0 +1,120 @@
+//! The meter and the limits, on a real NAPI thread: what each channel's packets cost, and that a limit is
+//! kept.
+
+#![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::threaded::{Bench, MS, PORT};
+use common::{NEAR_IP4, wait_until};
+use weir_bpf::accounts::{Account, monotonic_now};
+use weir_bpf::channels::Channel;
+use weir_bpf::input::Input;
+use weir_bpf::traffic::FlowSpec;
+use weir_bpf::units::{Nanos, Permille};
+use weir_bpf::verdict::{Kind, Reason};
+
+const OTHER_PORT: u16 = 5001;
+const CLOSED_PORT: u16 = 5002;
+/// A limit that holds for as long as any test lasts.
+const LASTING: Nanos = Nanos(600_000 * MS);
+
+fn udp(port: u16) -> Channel {
+    let local = Some((NEAR_IP4.parse().unwrap(), port));
+    Channel { local, ..Channel::of_kind(Kind::Udp) }
+}
+
+fn account_of(bench: &Bench, input: &Input, channel: Channel) -> Option<Account> {
+    input.accounts().read(bench.cpu).into_iter().find(|account| account.channel == channel)
+}
+
+fn count(bench: &Bench, reason: Reason) -> u64 {
+    bench.gate.counters().unwrap().get(reason).packets
+}
+
+#[test]
+fn what_is_charged_adds_up_to_what_the_scheduler_saw() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let _sockets = [PORT, OTHER_PORT].map(|port| bench.network.bind(NEAR_IP4, port));
+    let flows = [
+        bench.flow(PORT, 20_000.0),
+        bench.flow(OTHER_PORT, 100_000.0),
+        bench.flow(CLOSED_PORT, 200_000.0),
+    ];
+    bench.send(&mut bench.generator(), &flows, || input.read().ran.0 > 300 * MS);
+    let ran = input.read();
+    let accounts = input.accounts().read(bench.cpu);
+    let charged: u64 = accounts.iter().map(|account| account.charged.0).sum();
+    let all = (charged + ran.wasted.0) as f64 / ran.ran.0 as f64;
+    // The rest are polls that found nothing, and the way into the first one and out of the last.
+    println!("charged {all:.3} of {:?}: {accounts:?}", ran.ran);
+    assert!((0.9..1.01).contains(&all), "{all}: {accounts:?}");
+    // Sockets that nobody reads are full at once: what is admitted is for the closed port.
+    let closed = account_of(&bench, &input, Channel::of_kind(Kind::Closed)).unwrap();
+    assert!(closed.charged.0 > charged / 2, "{accounts:?}");
+    assert_eq!(closed.packets, count(&bench, Reason::UdpNoSocket));
+    for port in [PORT, OTHER_PORT] {
+        let admitted = account_of(&bench, &input, udp(port)).unwrap();
+        assert!(admitted.packets > 0 && admitted.cost.is_some(), "{accounts:?}");
+    }
+}
+
+#[test]
+fn a_limit_is_kept_and_ends() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let flood = [FlowSpec { rate: None, ..bench.flow(CLOSED_PORT, 1.0) }];
+    let closed = || account_of(&bench, &input, Channel::of_kind(Kind::Closed));
+    let mut generator = bench.generator();
+    bench.send(&mut generator, &flood, || closed().is_some_and(|account| account.packets > 1000));
+    assert_eq!(count(&bench, Reason::ClosedShare), 0);
+
+    let place = closed().unwrap().place;
+    let limit = |until| input.accounts().limit(bench.cpu, place, Permille(50), until);
+    limit(Nanos(monotonic_now().0 + LASTING.0));
+    let (from, then) = (closed().unwrap(), monotonic_now());
+    bench.send(&mut generator, &flood, || {
+        count(&bench, Reason::ClosedShare) > 100_000 && monotonic_now().0 - then.0 > 500 * MS
+    });
+    let (now, elapsed) = (closed().unwrap(), monotonic_now().0 - then.0);
+    let used = (now.charged.0 - from.charged.0) as f64 / elapsed as f64;
+    println!("used {used:.4}");
+    // The hypervisor's time is charged to whom it befalls, and what was saved up comes on top.
+    assert!((0.005..0.08).contains(&used), "{used}");
+    assert!(now.shed > from.shed);
+
+    limit(Nanos(0));
+    let discarded = count(&bench, Reason::ClosedShare);
+    let from = closed().unwrap().packets;
+    bench.send(&mut generator, &flood, || closed().unwrap().packets > from + 10_000);
+    assert_eq!(count(&bench, Reason::ClosedShare), discarded);
+}
+
+#[test]
+fn a_limit_on_one_channel_is_no_other_s() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let (near, far) = bench.sockets();
+    let open = || account_of(&bench, &input, udp(PORT));
+    wait_until("the channel has an account", || {
+        far.send(b"\n").unwrap();
+        open().is_some()
+    });
+    let flood = [bench.flow(CLOSED_PORT, 100_000.0)];
+    let closed = || account_of(&bench, &input, Channel::of_kind(Kind::Closed));
+    let mut generator = bench.generator();
+    bench.send(&mut generator, &flood, || closed().is_some());
+    let until = Nanos(monotonic_now().0 + LASTING.0);
+    input.accounts().limit(bench.cpu, closed().unwrap().place, Permille(1), until);
+    near.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    while near.recv(&mut [0; 64]).is_ok() {}
+    bench.send(&mut generator, &flood, || {
+        far.send(b"\n").unwrap();
+        count(&bench, Reason::ClosedShare) > 10_000
+    });
+    assert_eq!(count(&bench, Reason::UdpShare), 0);
+    assert!(near.recv(&mut [0; 64]).is_ok());
+}

@@ -1,0 +1,148 @@
+//! A host that is polled by a NAPI thread, on real packets.
+
+use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::Pid;
+use weir_bpf::attach::AttachMode;
+use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::input::{Input, Inputs};
+use weir_bpf::sys::napi::napi_threads;
+use weir_bpf::sys::sched;
+use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::units::{CpuId, Nanos, PacketsPerSec};
+use weir_bpf::verdict::Verdict;
+
+use super::{FAR_IP4, NEAR_IP4, Network, wait_until};
+
+pub const PORT: u16 = 5000;
+pub const MS: u64 = 1_000_000;
+const SPIN: &str = "while :; do :; done";
+
+/// A veth with a gate in its driver, polled by one thread on one CPU.
+pub struct Bench {
+    pub inputs: Inputs,
+    pub gate: Gate,
+    pub thread: Pid,
+    pub cpu: CpuId,
+    pub network: Network,
+    _probe: QueueProbe,
+    /// The CPU is every test's.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let network = Network::new();
+        network.make_far_a_host();
+        let probe = QueueProbe::load().expect("the tests need root");
+        let mut gate = Gate::load(&probe).unwrap();
+        gate.configure(network.near_mac, Policy::On);
+        gate.set_addresses(&[NEAR_IP4.parse().unwrap()], &[]).unwrap();
+        let attach = || gate.attach(network.near_ifindex, "near", AttachMode::Native);
+        network.near.run(attach).unwrap().unwrap();
+        let cpu = *sched::online_cpus().unwrap().last().unwrap();
+        let thread = network.near.run(|| {
+            NetSysfs::open().unwrap().write("near", "threaded", "1").unwrap();
+            let threads = || napi_threads(network.near_ifindex, "near").unwrap();
+            wait_until("there is a NAPI thread", || threads().len() == 1);
+            threads()[0].pid
+        });
+        let thread = thread.unwrap();
+        sched::set_affinity(thread, &[cpu]).unwrap();
+        let inputs = Inputs::load(&probe).unwrap();
+        Self { inputs, gate, thread, cpu, network, _probe: probe, _alone: alone }
+    }
+
+    pub fn watch(&self) -> Input {
+        self.inputs.watch(self.thread, Nanos(MS)).unwrap()
+    }
+
+    /// A socket of the host under test, and one of its peer's that sends there.
+    pub fn sockets(&self) -> (UdpSocket, UdpSocket) {
+        self.sockets_at(PORT)
+    }
+
+    pub fn sockets_at(&self, port: u16) -> (UdpSocket, UdpSocket) {
+        let near = self.network.bind(NEAR_IP4, port);
+        let far = self.network.far.run(|| UdpSocket::bind((FAR_IP4, port)).unwrap()).unwrap();
+        far.connect((NEAR_IP4, port)).unwrap();
+        near.connect((FAR_IP4, port)).unwrap();
+        far.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        near.set_read_timeout(None).unwrap();
+        (near, far)
+    }
+
+    /// A process on the thread's CPU. This one, with all its threads, counts as weir.
+    pub fn process(&self, script: &str, input: Stdio, output: Stdio) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(input).stdout(output);
+        let process = Process(command.spawn().unwrap());
+        sched::set_affinity(process.pid(), &[self.cpu]).unwrap();
+        process
+    }
+
+    pub fn stranger(&self) -> Process {
+        self.process(SPIN, Stdio::null(), Stdio::null())
+    }
+
+    pub fn flow(&self, port: u16, rate: f64) -> FlowSpec {
+        let network = &self.network;
+        FlowSpec {
+            transport: Transport::Udp,
+            mac: (network.far_mac, network.near_mac),
+            address: (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap()),
+            random_address_bits: 0,
+            port: (4096, port),
+            random_port_bits: 0,
+            payload_len: 14,
+            rate: Some(PacketsPerSec(rate)),
+        }
+    }
+
+    pub fn generator(&self) -> Generator {
+        let load = || Generator::load(self.network.far_ifindex).unwrap();
+        self.network.far.run(load).unwrap()
+    }
+
+    /// Sends these flows, from another CPU if there is one, until `enough`.
+    pub fn send(
+        &self,
+        generator: &mut Generator,
+        flows: &[FlowSpec],
+        enough: impl FnMut() -> bool,
+    ) {
+        generator.set_flows(flows).unwrap();
+        let elsewhere = sched::online_cpus().unwrap()[0];
+        let body = || {
+            generator.start();
+            wait_until("enough has been seen", enough);
+        };
+        generator.run_while(&self.network.far, Some(elsewhere), body).unwrap();
+    }
+
+    pub fn gate_discarded(&self) -> u64 {
+        self.gate.counters().unwrap().verdict(Verdict::Discard).packets
+    }
+}
+
+/// A process of the test's own, ended with it.
+pub struct Process(Child);
+
+impl Process {
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,211 @@
+//! Experiments that ask what a service keeps of one figure of merit, as the reports see them: what they
+//! have in common.
+
+use std::collections::BTreeMap;
+
+use super::ReportError;
+use super::content::{Grid, Row, goals_grid, packets_accounted, strings};
+use super::drawing::{Dot, Drawing, Line, stacked};
+use super::load::{by_mode, head, marks, some};
+use super::marker;
+use super::sweep::places;
+use super::units::{percent, rate};
+use super::view::{Figure, Head, View};
+use crate::results::Mode;
+use crate::results::merit::{MeritPoint, MeritRun};
+
+/// What one of these experiments says for itself.
+pub(super) trait Shown: Clone + 'static {
+    /// What the drawings show.
+    const LABEL: &'static str;
+    /// What the load is called.
+    const LOAD: &'static str;
+    /// The axis upwards, with its unit.
+    const UPWARDS: &'static str;
+    /// How many of the figure make that unit.
+    const UNIT: f64;
+    /// Under the tables of the figure of merit.
+    const NOTE: &'static str;
+    /// Under the tables of where packets ended.
+    const ENDED_NOTE: &'static str;
+    /// Names of its own columns beside the figure of merit.
+    const COLUMNS: &'static [&'static str];
+    /// Names of its own columns beside where packets ended.
+    const ENDED_COLUMNS: &'static [&'static str];
+    /// What the words of its tables mean: sound HTML paragraphs.
+    const WORDS: &'static str;
+
+    /// Titles of a variant's drawing and tables.
+    fn titles(variant: &str) -> Titles;
+    /// Its cells beside the figure of merit.
+    fn cells(&self) -> Vec<String>;
+    /// Its cells beside where packets ended.
+    fn ended_cells(&self) -> Vec<String>;
+    /// What was seen, in one sentence.
+    fn seen(run: &MeritRun<Self>) -> String;
+}
+
+/// Titles of one variant.
+pub(super) struct Titles {
+    /// Of its drawing.
+    pub drawing: &'static str,
+    /// Of the table of the figure of merit.
+    pub merit: &'static str,
+    /// Of the table of where packets ended.
+    pub ended: &'static str,
+}
+
+impl<D: Shown> View for MeritRun<D> {
+    fn head(&self) -> Head<'_> {
+        Head {
+            experiment: &self.experiment,
+            weir_version: &self.weir_version,
+            started_at: &self.started_at,
+            duration_s: self.duration_s,
+            quick: self.quick,
+            machine: &self.machine,
+            goals: &self.goals,
+            warnings: &self.warnings,
+        }
+    }
+
+    fn workload(&self) -> String {
+        let facts: Vec<String> = self
+            .workload
+            .iter()
+            .map(|fact| format!("{}: {}", fact.name.to_lowercase(), fact.value))
+            .collect();
+        facts.join("; ")
+    }
+
+    fn grids(&self) -> Vec<Grid> {
+        let mut grids = vec![];
+        for variant in &self.variants {
+            let points = of_variant(self, variant);
+            grids.push(merit(&points, D::titles(variant).merit));
+            grids.push(ended(&points, D::titles(variant).ended));
+        }
+        grids.push(summary(self));
+        grids.push(goals_grid(&self.goals));
+        grids.retain(|grid| !grid.rows.is_empty());
+        grids
+    }
+
+    fn accounting(&self) -> String {
+        let ledgers = self.trials.iter().map(|trial| &trial.load.ledger);
+        packets_accounted(ledgers.map(|ledger| (ledger.offered, ledger.unaccounted)))
+    }
+
+    fn sentence(&self) -> String {
+        D::seen(self)
+    }
+
+    fn figure(&self) -> Result<Option<Figure>, ReportError> {
+        let svgs = self.variants.iter().map(|variant| {
+            let lines = of_variant(self, variant).into_iter().map(|(mode, points)| Line {
+                name: mode.name(),
+                look: marker::look(mode),
+                dots: points.iter().map(dot).collect(),
+            });
+            let drawing = Drawing {
+                experiment: &self.experiment,
+                title: D::titles(variant).drawing,
+                machine: &self.machine,
+                across: D::LOAD,
+                upwards: D::UPWARDS,
+                unit: D::UNIT,
+                all_delivered: false,
+                lines: lines.collect(),
+            };
+            drawing.svg()
+        });
+        let svgs = svgs.collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(Figure { svg: stacked(&svgs), label: D::LABEL }))
+    }
+
+    fn how_to_read(&self) -> &'static str {
+        D::WORDS
+    }
+
+    fn places(&self) -> Option<Grid> {
+        places(self.setup.iter().map(|(mode, setup)| (mode.to_string(), setup)))
+    }
+
+    fn facts(&self) -> Vec<(&str, String)> {
+        self.workload.iter().map(|fact| (fact.name.as_str(), fact.value.clone())).collect()
+    }
+}
+
+fn dot<D>(point: &MeritPoint<D>) -> Dot {
+    Dot {
+        pps: point.flood_pps,
+        figure: [point.merit, point.merit_range.min, point.merit_range.max],
+        marked: point.conditions.marked,
+    }
+}
+
+/// The points of one variant.
+fn of_variant<D: Clone>(run: &MeritRun<D>, variant: &str) -> BTreeMap<Mode, Vec<MeritPoint<D>>> {
+    let own = |points: &Vec<MeritPoint<D>>| {
+        points.iter().filter(|point| point.variant == variant).cloned().collect()
+    };
+    run.series.iter().map(|(mode, points)| (*mode, own(points))).collect()
+}
+
+fn merit<D: Shown>(points: &BTreeMap<Mode, Vec<MeritPoint<D>>>, title: &'static str) -> Grid {
+    let rows = by_mode(points, |point| {
+        let range = point.merit_range;
+        let mut cells = vec![
+            rate(point.merit),
+            format!("{}-{}", rate(range.min), rate(range.max)),
+            some(point.of_unloaded, percent),
+        ];
+        cells.extend(point.detail.cells());
+        cells
+    });
+    let mut head = head("sent ", ["median", "min-max", "of unloaded"]);
+    head.extend(D::COLUMNS.iter().map(|name| (*name).to_owned()));
+    Grid { title, note: D::NOTE, head, rows, text_columns: 1, footnotes: marks(points) }
+}
+
+fn ended<D: Shown>(points: &BTreeMap<Mode, Vec<MeritPoint<D>>>, title: &'static str) -> Grid {
+    let rows = by_mode(points, |point| {
+        let mut cells = vec![
+            percent(point.ring_loss),
+            rate(point.nic_drop_pps),
+            rate(point.discarded_pps),
+            rate(point.delivered_pps),
+            some(point.input_cpu, percent),
+        ];
+        cells.extend(point.detail.ended_cells());
+        cells
+    });
+    let columns = ["ring loss", "NIC drop", "discarded", "taken", "input"];
+    let mut head = head("sent ", columns);
+    head.extend(D::ENDED_COLUMNS.iter().map(|name| (*name).to_owned()));
+    Grid { title, note: D::ENDED_NOTE, head, rows, text_columns: 1, footnotes: vec![] }
+}
+
+fn summary<D>(run: &MeritRun<D>) -> Grid {
+    let rows = run.summary.iter().flat_map(|(mode, summary)| {
+        // In the order of the variants, not of the alphabet.
+        let kept = run.variants.iter().filter_map(|v| Some((v, summary.variants.get(v)?)));
+        kept.map(|(variant, kept)| {
+            Row::Cells(vec![
+                mode.to_string(),
+                variant.clone(),
+                rate(kept.unloaded),
+                rate(kept.overload),
+                percent(kept.retained),
+            ])
+        })
+    });
+    Grid {
+        title: "Summary",
+        note: "Overload: at the highest flood.",
+        head: strings(["mode", "variant", "unloaded", "overload", "retained"]),
+        rows: rows.collect(),
+        text_columns: 2,
+        footnotes: vec![],
+    }
+}

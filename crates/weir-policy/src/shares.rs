@@ -1,0 +1,330 @@
+//! Fair shares: how much of a CPU the packets of each channel may take while it is saturated.
+//!
+//! Early demultiplexing alone does not help against packets that never fill a queue (Druschel & Banga,
+//! section 3: SYNs that are answered by cookie, pings, packets to closed ports, fragments). What bounds them is
+//! a share of the CPU, max-min fair by weight: who wants less than that gets what he wants, and what he
+//! leaves is the others'.
+
+use std::collections::BTreeMap;
+
+use crate::settings::Settings;
+use crate::units::Nanos;
+
+/// A CPU is saturated if it was idle for less than this share of a period...
+const IDLE_BELOW: f64 = 0.01;
+/// ...and somebody has waited for it for so long.
+const WAITED: Nanos = Nanos::from_millis(1);
+/// How long a ring's overflow is remembered.
+const OVERRUN_REMEMBERED: Nanos = Nanos::from_millis(20);
+/// By how much limits grow in each period in which the CPU is not saturated.
+const RELIEF: f64 = 1.25;
+/// A limit that is so many times what is used limits nobody.
+const LOOSE: f64 = 4.0;
+/// How much less channels with queues get together in each period in which the ring overflows.
+const SQUEEZE: f64 = 0.85;
+/// What the control class may take, whatever others want.
+const CONTROL_SHARE: f64 = 0.05;
+/// Channels that have used nothing for so long are forgotten.
+const FORGOTTEN: Nanos = Nanos::from_millis(1000);
+
+/// What bounds a channel's packets besides its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// A receiver's queue: past that they are discarded anyway.
+    Queue,
+    /// Nothing: nobody waits for them, and each costs what it costs.
+    Nothing,
+    /// They keep the network together (ARP, ...): they have a share of their own, and no more.
+    Control,
+    /// Nobody knows what they are: they have no limit.
+    Unknown,
+}
+
+/// What one channel has used since the last look.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Claim {
+    /// Which channel: as the caller numbers them.
+    pub channel: u32,
+    /// What bounds it.
+    pub bound: Bound,
+    /// Its weight beside others; 1 is a receiver of nice 0.
+    pub weight: f64,
+    /// CPU time of packets that were admitted.
+    pub used: Nanos,
+    /// Whether some were discarded for its limit.
+    pub shed: bool,
+}
+
+/// What happened on a CPU since the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// How long that is.
+    pub elapsed: Nanos,
+    /// How long the CPU was idle.
+    pub idle: Nanos,
+    /// How long somebody was runnable and did not run.
+    pub waited: Nanos,
+    /// Whether a ring may have overflowed.
+    pub overrun: bool,
+}
+
+/// What is known of a channel.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Share of the CPU, averaged over a period.
+    used: f64,
+    quiet_for: Nanos,
+    limit: Option<f64>,
+}
+
+/// The law's state, of one CPU.
+#[derive(Clone, Debug, Default)]
+pub struct Shares {
+    window: Load,
+    overrun_for: Option<Nanos>,
+    /// What channels with queues get together, while that is less than all.
+    together: Option<f64>,
+    saturated: bool,
+    known: BTreeMap<u32, Known>,
+}
+
+impl Shares {
+    /// The limit of each channel that has one from now on, as a share of the CPU.
+    pub fn decide(
+        &mut self,
+        settings: &Settings,
+        load: &Load,
+        claims: &[Claim],
+    ) -> BTreeMap<u32, f64> {
+        self.remember(settings, load, claims);
+        if self.window.elapsed >= settings.period {
+            let window = std::mem::take(&mut self.window);
+            self.saturated =
+                window.idle.share_of(window.elapsed) < IDLE_BELOW && window.waited >= WAITED;
+            if self.saturated {
+                self.divide(settings, claims);
+            } else {
+                self.relieve();
+            }
+        }
+        let limits = self
+            .known
+            .iter()
+            .filter_map(|(channel, known)| known.limit.map(|limit| (*channel, limit)));
+        limits.collect()
+    }
+
+    /// Whether any channel has a limit.
+    pub fn limits_any(&self) -> bool {
+        self.known.values().any(|known| known.limit.is_some())
+    }
+
+    /// Whether the CPU was saturated in the last period.
+    pub fn saturated(&self) -> bool {
+        self.saturated
+    }
+
+    fn remember(&mut self, settings: &Settings, load: &Load, claims: &[Claim]) {
+        self.window.elapsed += load.elapsed;
+        self.window.idle += load.idle;
+        self.window.waited += load.waited;
+        self.overrun_for = if load.overrun {
+            Some(Nanos::ZERO)
+        } else {
+            let since = self.overrun_for.map(|since| since + load.elapsed);
+            since.filter(|since| *since < OVERRUN_REMEMBERED)
+        };
+        let kept = (-load.elapsed.share_of(settings.period)).exp();
+        for known in self.known.values_mut() {
+            known.used *= kept;
+            known.quiet_for += load.elapsed;
+        }
+        for claim in claims {
+            let known = self.known.entry(claim.channel).or_insert(Known {
+                used: 0.0,
+                quiet_for: Nanos::ZERO,
+                limit: None,
+            });
+            known.used += (1.0 - kept) * claim.used.share_of(load.elapsed);
+            if claim.used > Nanos::ZERO || claim.shed {
+                known.quiet_for = Nanos::ZERO;
+            }
+        }
+        self.known.retain(|_, known| known.quiet_for < FORGOTTEN);
+    }
+
+    /// Who has wanted more than he got wants all there is.
+    fn demand(&self, claim: &Claim) -> f64 {
+        let known = self.known.get(&claim.channel);
+        let held = claim.shed
+            || known.is_some_and(|known| known.limit.is_some_and(|limit| known.used > 0.8 * limit));
+        if held { f64::INFINITY } else { known.map_or(0.0, |known| known.used) }
+    }
+
+    /// A limit for those that want more.
+    fn past(&self, claim: &Claim, limit: f64) -> (u32, Option<f64>) {
+        (claim.channel, (self.demand(claim) > limit).then_some(limit))
+    }
+
+    fn divide(&mut self, settings: &Settings, claims: &[Claim]) {
+        let of = |bound| claims.iter().filter(move |claim| claim.bound == bound);
+        let queued: f64 = of(Bound::Queue).map(|claim| claim.weight).sum();
+        // Processes want all of it, and weigh as much as those who receive for them.
+        let mut wants = vec![(queued.max(1.0), f64::INFINITY)];
+        let shared = || of(Bound::Queue).chain(of(Bound::Nothing));
+        wants.extend(shared().map(|claim| (claim.weight, self.demand(claim))));
+        let level = level(1.0, wants);
+        // Who takes less has no limit.
+        let mut limits: Vec<(u32, Option<f64>)> =
+            of(Bound::Nothing).map(|claim| self.past(claim, level * claim.weight)).collect();
+        limits.extend(of(Bound::Control).map(|claim| self.past(claim, CONTROL_SHARE)));
+        limits.extend(self.among_queues(settings, claims));
+        for (channel, limit) in limits {
+            if let Some(known) = self.known.get_mut(&channel) {
+                known.limit = limit;
+            }
+        }
+    }
+
+    /// Channels with queues have no limit but when the ring overflows, which costs all of them packets: then
+    /// those that are over their fair part of input's share yield, bit by bit.
+    fn among_queues(&mut self, settings: &Settings, claims: &[Claim]) -> Vec<(u32, Option<f64>)> {
+        let queues: Vec<Claim> =
+            claims.iter().filter(|claim| claim.bound == Bound::Queue).copied().collect();
+        let used = |claim: &Claim| self.known.get(&claim.channel).map_or(0.0, |known| known.used);
+        let total: f64 = queues.iter().map(used).sum();
+        let least = settings.user_share.rest();
+        self.together = if self.overrun_for.is_some() && queues.len() > 1 {
+            Some((self.together.unwrap_or(total).min(total.max(least)) * SQUEEZE).max(least))
+        } else {
+            self.together
+                .map(|together| together * RELIEF)
+                .filter(|together| *together < LOOSE * total)
+        };
+        let Some(together) = self.together else {
+            return queues.iter().map(|claim| (claim.channel, None)).collect();
+        };
+        let wants = queues.iter().map(|claim| (claim.weight, self.demand(claim))).collect();
+        let level = level(together, wants);
+        queues.iter().map(|claim| self.past(claim, level * claim.weight)).collect()
+    }
+
+    /// Unused time is anybody's.
+    fn relieve(&mut self) {
+        self.together = None;
+        for known in self.known.values_mut() {
+            known.limit = known
+                .limit
+                .map(|limit| limit * RELIEF)
+                .filter(|limit| *limit < 1.0 && *limit < (LOOSE * known.used).max(0.01));
+        }
+    }
+}
+
+/// The water level of a max-min fair division by weight: each gets the smaller of what he wants and the level
+/// times his weight, and together they get `capacity`, or all that they want. `wants`: weights and demands.
+fn level(capacity: f64, mut wants: Vec<(f64, f64)>) -> f64 {
+    wants.retain(|(weight, _)| *weight > 0.0);
+    wants.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
+    let mut left = capacity;
+    let mut weights: f64 = wants.iter().map(|(weight, _)| weight).sum();
+    for (weight, demand) in wants {
+        if demand / weight * weights >= left {
+            return left / weights;
+        }
+        left -= demand;
+        weights -= weight;
+    }
+    f64::INFINITY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Nanos = Nanos::from_millis(1);
+    const FULL: Load = Load { elapsed: MS, idle: Nanos::ZERO, waited: MS, overrun: false };
+    const SERVER: u32 = 20;
+    const FLOOD: u32 = 21;
+
+    fn claim(channel: u32, bound: Bound, used_us: u64) -> Claim {
+        let weight = if bound == Bound::Nothing { 1.0 / 32.0 } else { 1.0 };
+        Claim { channel, bound, weight, used: Nanos::from_micros(used_us), shed: false }
+    }
+
+    fn after(looks: u32, load: &Load, claims: &[Claim]) -> (Shares, BTreeMap<u32, f64>) {
+        let mut shares = Shares::default();
+        let mut limits = BTreeMap::new();
+        for _ in 0..looks {
+            limits = shares.decide(&Settings::default(), load, claims);
+        }
+        (shares, limits)
+    }
+
+    #[test]
+    fn who_wants_little_gets_it_and_the_rest_is_divided_by_weight() {
+        let is = |level: f64, wanted: f64| assert!((level - wanted).abs() < 1e-9, "{level}");
+        is(level(1.0, vec![(1.0, f64::INFINITY), (1.0, 0.2)]), 0.8);
+        is(level(1.0, vec![(1.0, f64::INFINITY), (3.0, f64::INFINITY)]), 0.25);
+        is(level(0.5, vec![(1.0, 0.3), (1.0, 0.1), (2.0, 9.0)]), 0.4 / 3.0);
+        assert_eq!(level(1.0, vec![(1.0, 0.3), (0.0, 5.0)]), f64::INFINITY);
+        assert_eq!(level(1.0, vec![]), f64::INFINITY);
+    }
+
+    #[test]
+    fn nobody_has_a_limit_while_the_cpu_is_not_saturated() {
+        let claims = [claim(SERVER, Bound::Queue, 200), claim(FLOOD, Bound::Nothing, 700)];
+        let idle = Load { idle: Nanos::from_micros(20), ..FULL };
+        assert_eq!(after(50, &idle, &claims).1, BTreeMap::new());
+        let alone = Load { waited: Nanos::ZERO, ..FULL };
+        assert_eq!(after(50, &alone, &claims).1, BTreeMap::new());
+    }
+
+    #[test]
+    fn a_flood_without_a_queue_is_held_to_its_weight_and_a_server_is_not() {
+        let claims = [claim(SERVER, Bound::Queue, 280), claim(FLOOD, Bound::Nothing, 600)];
+        let (_, limits) = after(50, &FULL, &claims);
+        assert_eq!(limits.keys().copied().collect::<Vec<_>>(), [FLOOD]);
+        let limit = limits.get(&FLOOD).copied().unwrap_or_default();
+        assert!((0.015..0.03).contains(&limit), "{limit}");
+    }
+
+    #[test]
+    fn one_flooded_queue_alone_has_no_limit() {
+        let overrun = Load { overrun: true, ..FULL };
+        assert_eq!(after(50, &overrun, &[claim(SERVER, Bound::Queue, 700)]).1, BTreeMap::new());
+    }
+
+    #[test]
+    fn of_two_queues_the_larger_yields_when_the_ring_overflows() {
+        let claims = [claim(SERVER, Bound::Queue, 50), claim(FLOOD, Bound::Queue, 800)];
+        assert_eq!(after(50, &FULL, &claims).1, BTreeMap::new());
+        let overrun = Load { overrun: true, ..FULL };
+        let (_, limits) = after(200, &overrun, &claims);
+        assert_eq!(limits.keys().copied().collect::<Vec<_>>(), [FLOOD]);
+        let limit = limits.get(&FLOOD).copied().unwrap_or_default();
+        assert!((0.44..0.46).contains(&limit), "{limit}");
+    }
+
+    #[test]
+    fn limits_go_when_there_is_time_to_spare() {
+        let mut claims = [claim(SERVER, Bound::Queue, 280), claim(FLOOD, Bound::Nothing, 600)];
+        let (mut shares, _) = after(50, &FULL, &claims);
+        claims[1] = Claim { used: Nanos::from_micros(20), shed: true, ..claims[1] };
+        let spare = Load { idle: Nanos::from_micros(500), ..FULL };
+        for _ in 0..400 {
+            // It takes what it may.
+            let limits = shares.decide(&Settings::default(), &spare, &claims);
+            let limit = limits.get(&FLOOD).copied().unwrap_or(1.0);
+            claims[1].used = Nanos((limit * 1e6) as u64);
+        }
+        assert!(!shares.limits_any());
+    }
+
+    #[test]
+    fn what_is_unknown_has_no_limit_and_control_has_its_own() {
+        let claims = [claim(1, Bound::Unknown, 500), claim(2, Bound::Control, 400)];
+        let (_, limits) = after(50, &FULL, &claims);
+        assert_eq!(limits, BTreeMap::from([(2, CONTROL_SHARE)]));
+    }
+}

@@ -1,0 +1,120 @@
+//! Holds channels to their share of a CPU while it is saturated: between the meter's accounts and the law
+//! ([`weir_policy::Shares`]).
+
+use std::collections::BTreeMap;
+
+use weir_bpf::accounts::{Account, Accounts, monotonic_now};
+use weir_bpf::input::InputCounters;
+use weir_bpf::units::{CpuId, Nanos, Permille};
+use weir_bpf::verdict::Kind;
+use weir_policy::{Bound, Claim, Load, Settings, Shares};
+
+/// How long a limit holds if nobody sets it again. Whoever looks does so each few milliseconds; if it cannot,
+/// nobody is to be limited for long.
+const HOLDS: Nanos = Nanos(50_000_000);
+
+/// The weight of packets that nobody waits for, beside that of a receiver of nice 0, which is 1.
+const UNAWAITED: f64 = 1.0 / 32.0;
+/// The same of fragments, which somebody may wait for.
+const FRAGMENTS: f64 = 1.0 / 8.0;
+
+/// One CPU's division, as far as the NAPI thread sees it that it is kept for.
+#[derive(Default)]
+pub(super) struct Fair {
+    cpu: Option<CpuId>,
+    shares: Shares,
+    /// As they were at the last look, by place.
+    last: BTreeMap<u32, Account>,
+    limited: BTreeMap<u32, f64>,
+}
+
+impl Fair {
+    /// Looks at what every channel has used, and sets limits.
+    pub(super) fn look(
+        &mut self,
+        accounts: &Accounts,
+        cpu: CpuId,
+        settings: &Settings,
+        seen: &Seen<'_>,
+    ) {
+        if self.cpu != Some(cpu) {
+            self.end(accounts);
+            *self = Self { cpu: Some(cpu), ..Self::default() };
+        }
+        let now: BTreeMap<u32, Account> =
+            accounts.read(cpu).into_iter().map(|account| (account.place, account)).collect();
+        let claims: Vec<Claim> =
+            now.values().map(|account| claim(account, self.last.get(&account.place))).collect();
+        let limits = self.shares.decide(settings, &seen.load(), &claims);
+        self.last = now;
+        let until = Nanos(monotonic_now().0 + HOLDS.0);
+        for (place, limit) in &limits {
+            // At least a thousandth, as less would be nothing.
+            let share = Permille((limit * 1000.0).round().clamp(1.0, 1000.0) as u32);
+            accounts.limit(cpu, *place, share, until);
+        }
+        for place in self.limited.keys().filter(|place| !limits.contains_key(place)) {
+            accounts.unlimit(cpu, *place);
+        }
+        self.limited = limits;
+    }
+
+    /// Whether it is to be looked at again soon.
+    pub(super) fn is_live(&self) -> bool {
+        self.shares.limits_any()
+    }
+
+    /// Nobody is limited from now on.
+    pub(super) fn end(&mut self, accounts: &Accounts) {
+        let Some(cpu) = self.cpu else { return };
+        for place in std::mem::take(&mut self.limited).into_keys() {
+            accounts.unlimit(cpu, place);
+        }
+    }
+}
+
+/// Two readings of a thread's counters, and the time between them.
+pub(super) struct Seen<'a> {
+    pub(super) elapsed: weir_policy::Nanos,
+    pub(super) last: &'a InputCounters,
+    pub(super) now: &'a InputCounters,
+}
+
+impl Seen<'_> {
+    fn load(&self) -> Load {
+        let since = |now: Nanos, last: Nanos| weir_policy::Nanos(now.0.saturating_sub(last.0));
+        Load {
+            elapsed: self.elapsed,
+            idle: since(self.now.idle, self.last.idle),
+            waited: since(self.now.crowded, self.last.crowded),
+            overrun: self.now.overruns != self.last.overruns,
+        }
+    }
+}
+
+/// What a channel has used since it was last looked at. A place may have become another channel's.
+fn claim(now: &Account, last: Option<&Account>) -> Claim {
+    let last = last.filter(|last| last.channel == now.channel && last.charged <= now.charged);
+    let (bound, weight) = bound_and_weight(now.channel.kind);
+    Claim {
+        channel: now.place,
+        bound,
+        weight,
+        used: weir_policy::Nanos(now.charged.0 - last.map_or(now.charged.0, |last| last.charged.0)),
+        shed: last.is_some_and(|last| last.shed != now.shed),
+    }
+}
+
+fn bound_and_weight(kind: Kind) -> (Bound, f64) {
+    match kind {
+        Kind::Udp | Kind::Multicast | Kind::Tcp | Kind::TcpClient | Kind::Forward => {
+            (Bound::Queue, 1.0)
+        }
+        Kind::TcpRequest | Kind::Closed | Kind::Icmp | Kind::Malformed => {
+            (Bound::Nothing, UNAWAITED)
+        }
+        Kind::Fragment => (Bound::Nothing, FRAGMENTS),
+        Kind::Neighbour | Kind::Group => (Bound::Control, 1.0),
+        Kind::Tap | Kind::Other => (Bound::Unknown, 1.0),
+    }
+}

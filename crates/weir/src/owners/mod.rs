@@ -1,0 +1,99 @@
+//! Who receives a channel's packets: the sockets, and the processes that have them open.
+//!
+//! Nothing is remembered from look to look but what cannot have changed, so sockets that come, go, are
+//! inherited or passed on are right at every look.
+
+mod group;
+mod ownership;
+mod printable;
+mod process;
+#[cfg(test)]
+mod tests;
+mod users;
+mod weight;
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::sync::Arc;
+use std::time::Instant;
+
+use weir_bpf::holders::{self, GroupMark, Holders, ProcessId};
+use weir_bpf::sys::sock_diag::SocketDiag;
+use weir_bpf::units::SocketInode;
+
+pub use self::group::Group;
+pub use self::ownership::{Owner, Ownership};
+pub use self::printable::cut;
+pub use self::process::Process;
+use self::users::Users;
+pub use self::weight::Weight;
+use crate::error::Result;
+
+/// Looks for owners, as often as wanted.
+pub struct Owners {
+    sockets: SocketDiag,
+    holders: Holders,
+    users: Users,
+    groups: HashMap<ProcessId, (GroupMark, Option<Arc<Group>>)>,
+}
+
+impl Owners {
+    /// For the calling thread's network namespace, which must also be that of those that look.
+    ///
+    /// # Errors
+    /// On a kernel that does not list its sockets.
+    pub fn open() -> Result<Self> {
+        Self::open_with(Holders::open())
+    }
+
+    fn open_with(holders: Holders) -> Result<Self> {
+        Ok(Self {
+            sockets: SocketDiag::open()?,
+            holders,
+            users: Users::default(),
+            groups: HashMap::new(),
+        })
+    }
+
+    /// Who owns what now. Processes outside this pid namespace are not seen.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn look(&mut self) -> Result<Ownership> {
+        let at = Instant::now();
+        let sockets = self.sockets.sockets()?;
+        let inodes: HashSet<SocketInode> = sockets.iter().filter_map(|each| each.inode).collect();
+        let found = self.holders.look(&inodes)?;
+        self.users.refresh();
+        let processes: HashMap<ProcessId, Arc<Process>> = found
+            .processes
+            .iter()
+            .map(|process| (process.id, Arc::new(self.process(process))))
+            .collect();
+        self.groups.retain(|id, _| processes.contains_key(id));
+        Ok(Ownership::new(at, sockets, &found.holders, &processes))
+    }
+
+    fn process(&mut self, found: &holders::Process) -> Process {
+        let group = self.group(found);
+        Process::new(found, self.users.name(found.uid), group)
+    }
+
+    /// A process's group; read again only if it has been moved.
+    fn group(&mut self, process: &holders::Process) -> Option<Arc<Group>> {
+        let read = || {
+            // One that has ended has none.
+            let text = fs::read(format!("/proc/{}/cgroup", process.id.pid)).ok()?;
+            Group::parse(&text).map(Arc::new)
+        };
+        let Some(mark) = process.groups else { return read() };
+        match self.groups.get(&process.id) {
+            Some((known, group)) if *known == mark => group.clone(),
+            _ => {
+                let group = read();
+                self.groups.insert(process.id, (mark, group.clone()));
+                group
+            }
+        }
+    }
+}

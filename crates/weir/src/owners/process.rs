@@ -1,0 +1,71 @@
+//! A process that owns sockets, for people and programs.
+
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use weir_bpf::holders::{self, Policy, ProcessId};
+use weir_bpf::units::{Nice, Uid};
+
+use super::group::Group;
+use super::printable::printable;
+use super::weight::Weight;
+
+/// A process. Its texts are safe to print.
+#[derive(Clone, Debug, Serialize)]
+pub struct Process {
+    /// Which one.
+    #[serde(skip)]
+    pub id: ProcessId,
+    /// Its number.
+    pub pid: i32,
+    /// Its name; processes choose it themselves.
+    pub comm: String,
+    /// Its effective user.
+    pub uid: Uid,
+    /// That user's name, if `/etc/passwd` has one.
+    pub user: Option<String>,
+    /// What its heaviest thread weighs.
+    pub weight: Weight,
+    /// That thread's nice value; `null` if it is scheduled otherwise.
+    pub nice: Option<Nice>,
+    /// Its control group; `null` if that is the root.
+    #[serde(serialize_with = "group")]
+    pub cgroup: Option<Arc<Group>>,
+}
+
+fn group<S: Serializer>(group: &Option<Arc<Group>>, serializer: S) -> Result<S::Ok, S::Error> {
+    group.as_deref().serialize(serializer)
+}
+
+impl Process {
+    /// From what the kernel has told.
+    pub fn new(found: &holders::Process, user: Option<&str>, group: Option<Arc<Group>>) -> Self {
+        let by_nice = Policy::Fair(Nice(0));
+        let heaviest = found.policies.iter().copied().max_by_key(|policy| Weight::of(*policy));
+        let heaviest = heaviest.unwrap_or(by_nice);
+        Self {
+            id: found.id,
+            pid: found.id.pid,
+            comm: printable(&found.comm),
+            uid: found.uid,
+            user: user.map(str::to_owned),
+            weight: Weight::of(heaviest),
+            nice: match heaviest {
+                Policy::Fair(nice) => Some(nice),
+                Policy::Idle | Policy::RealTime => None,
+            },
+            cgroup: group,
+        }
+    }
+
+    /// Its unit or container, as briefly as it can be named.
+    pub fn place(&self) -> Option<String> {
+        let group = self.cgroup.as_ref()?;
+        match (&group.container, &group.unit, &group.user_unit) {
+            (Some(container), ..) => Some(format!("{} {}", container.runtime, container.id)),
+            (None, Some(unit), Some(user_unit)) => Some(format!("{unit}/{user_unit}")),
+            (None, Some(unit), None) => Some(unit.clone()),
+            (None, None, _) => Some(group.path.clone()),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What a process weighs, in the kernel's scheduler.
+
+use serde::Serialize;
+use weir_bpf::holders::Policy;
+use weir_bpf::units::Nice;
+
+/// A share of the CPU in proportion to others' weights; 1,024 of a process at nice 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Weight(pub u32);
+
+/// `sched_prio_to_weight[]`, kernel/sched/core.c: nice -20 to 19.
+const WEIGHTS: [u32; 40] = [
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904,
+    3906, 3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87,
+    70, 56, 45, 36, 29, 23, 18, 15,
+];
+/// `WEIGHT_IDLEPRIO`, kernel/sched/sched.h.
+const IDLE: u32 = 3;
+
+impl Weight {
+    /// A thread's. Real-time ones have no weight, they run first: they count as the heaviest.
+    pub fn of(policy: Policy) -> Self {
+        let [heaviest, ..] = WEIGHTS;
+        match policy {
+            Policy::Fair(Nice(nice)) => {
+                let at = usize::try_from(nice + 20).unwrap_or(0);
+                Self(WEIGHTS[at.min(WEIGHTS.len() - 1)])
+            }
+            Policy::Idle => Self(IDLE),
+            Policy::RealTime => Self(heaviest),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_the_kernels() {
+        let of = |nice| Weight::of(Policy::Fair(Nice(nice))).0;
+        assert_eq!([-20, 0, 1, 5, 19].map(of), [88761, 1024, 820, 335, 15]);
+        assert_eq!([-99, 99].map(of), [88761, 15]);
+        assert_eq!(Weight::of(Policy::Idle), Weight(3));
+        assert_eq!(Weight::of(Policy::RealTime), Weight(88761));
+    }
+}
