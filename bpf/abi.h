@@ -481,6 +481,10 @@ enum weir_traffic_kind {
 	WEIR_TRAFFIC_TCP_SYN4,
 	WEIR_TRAFFIC_UDP6,
 	WEIR_TRAFFIC_TCP_SYN6,
+	WEIR_TRAFFIC_ECHO4,
+	WEIR_TRAFFIC_ECHO6,
+	WEIR_TRAFFIC_FRAGMENT4,
+	WEIR_TRAFFIC_FRAGMENT6,
 };
 
 /*
@@ -506,8 +510,12 @@ struct weir_traffic_flow {
 	/* Sum of the checksummed words that do not change, host order. */
 	__u32 transport_sum;
 	__u32 ip_sum;
-	__u32 source_mask; /* random bits of the source address, host order */
-	__u16 port_mask;   /* random bits of the source port, host order */
+	/*
+	 * Random bits of the source address, host order; of an IPv4 fragment,
+	 * those that count on where its identification wraps.
+	 */
+	__u32 source_mask;
+	__u16 port_mask; /* random bits of the source port, host order */
 	__u16 destination_port_mask; /* ...and of the destination port */
 	__u8 has_stamp;
 	__u8 header[WEIR_TRAFFIC_HEADER_LEN];

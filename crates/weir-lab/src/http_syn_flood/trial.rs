@@ -93,7 +93,7 @@ pub(super) fn measure(
 ) -> Result<MeritTrial<Http>> {
     let Asked { mode, usage, flood, .. } = asked;
     let daemon = bench.start_daemon(mode, &[])?;
-    if mode == Mode::Stock {
+    if mode.is_interrupted() {
         interrupts::bind(bench, mode)?;
     }
     far_side::bind(bench, mode)?;
@@ -115,7 +115,7 @@ pub(super) fn measure(
     drop(client);
     let ledger = drain(&observer, &before, stop)?;
     far_side::release(bench, mode)?;
-    if mode == Mode::Stock {
+    if mode.is_interrupted() {
         interrupts::release(bench, mode)?;
     }
     check_conservation(&ledger, mode, flood)?;

@@ -4,11 +4,12 @@ use serde::Serialize;
 
 use super::gate_cost::GateCost;
 use super::http::HttpRun;
+use super::kinds::KindsRun;
 use super::neighbour::NeighbourRun;
 use super::separation::SeparationRun;
 use super::user_share::UserShareRun;
 use super::{Experiment, Goal};
-use crate::{gate_cost, http_syn_flood, neighbour, separation, udp_overload, user_share};
+use crate::{gate_cost, http_syn_flood, kinds, neighbour, separation, udp_overload, user_share};
 
 /// What one experiment has yielded. In JSON the fields of the result itself: `experiment` tells
 /// which shape they have.
@@ -23,6 +24,8 @@ pub enum Outcome {
     Neighbour(Box<NeighbourRun>),
     /// `separation`.
     Separation(Box<SeparationRun>),
+    /// `separation --kinds`.
+    Kinds(Box<KindsRun>),
     /// `user-share`.
     UserShare(Box<UserShareRun>),
     /// `http-syn-flood`.
@@ -40,6 +43,7 @@ impl Outcome {
             gate_cost::NAME => serde_json::from_slice(json).map(Self::GateCost),
             neighbour::NAME => serde_json::from_slice(json).map(Self::Neighbour),
             separation::NAME => serde_json::from_slice(json).map(Self::Separation),
+            kinds::NAME => serde_json::from_slice(json).map(Self::Kinds),
             user_share::NAME => serde_json::from_slice(json).map(Self::UserShare),
             http_syn_flood::NAME => serde_json::from_slice(json).map(Self::Http),
             other => Err(serde::de::Error::custom(format_args!(
@@ -58,6 +62,7 @@ impl Outcome {
             Self::GateCost(_) => serde_json::from_str::<GateCost>(json).map(drop),
             Self::Neighbour(_) => serde_json::from_str::<NeighbourRun>(json).map(drop),
             Self::Separation(_) => serde_json::from_str::<SeparationRun>(json).map(drop),
+            Self::Kinds(_) => serde_json::from_str::<KindsRun>(json).map(drop),
             Self::UserShare(_) => serde_json::from_str::<UserShareRun>(json).map(drop),
             Self::Http(_) => serde_json::from_str::<HttpRun>(json).map(drop),
         }
@@ -70,6 +75,7 @@ impl Outcome {
             Self::GateCost(cost) => &cost.experiment,
             Self::Neighbour(run) => &run.experiment,
             Self::Separation(run) => &run.experiment,
+            Self::Kinds(run) => &run.experiment,
             Self::UserShare(run) => &run.experiment,
             Self::Http(run) => &run.experiment,
         }
@@ -82,6 +88,7 @@ impl Outcome {
             Self::GateCost(cost) => &cost.goals,
             Self::Neighbour(run) => &run.goals,
             Self::Separation(run) => &run.goals,
+            Self::Kinds(run) => &run.goals,
             Self::UserShare(run) => &run.goals,
             Self::Http(run) => &run.goals,
         }
@@ -104,6 +111,7 @@ outcome_of! {
     GateCost => GateCost,
     NeighbourRun => Neighbour,
     SeparationRun => Separation,
+    KindsRun => Kinds,
     UserShareRun => UserShare,
     HttpRun => Http,
 }
