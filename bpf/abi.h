@@ -312,7 +312,8 @@ struct weir_poll {
 	__u64 discarded_seen;
 	__u64 beside_seen;
 	__u64 shed_seen;
-	__u64 full_ns; /* CLOCK_MONOTONIC */
+	__u64 full_ns;	/* CLOCK_MONOTONIC */
+	__u64 ended_ns; /* when the meter last saw one end, CLOCK_MONOTONIC */
 	/* The accounts of which packets were admitted, in this poll. */
 	__u64 touched; /* 1 + the poll's number */
 	__u32 touches;

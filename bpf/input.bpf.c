@@ -99,6 +99,7 @@ static __always_inline void enter_input(const struct task_struct *task,
 {
 	struct weir_input *input = input_at(number);
 	struct weir_cpu *before;
+	__u32 runnable;
 
 	if (!input)
 		return;
@@ -113,7 +114,9 @@ static __always_inline void enter_input(const struct task_struct *task,
 	}
 	input->polled_ns = now;
 	cpu->input = number;
-	cpu->wanted = stranger_waits(cpu, task);
+	runnable = runnable_beside(task);
+	cpu->crowded = runnable > 1;
+	cpu->wanted = stranger_waits(cpu, runnable);
 	if (cpu->wanted) {
 		input->intruded++;
 		input->woken += input->wakes;
@@ -169,7 +172,7 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev,
 	}
 	settle(cpu, now);
 	leave_cpu(prev, cpu, cpu_number, !preempt && prev_state, now);
-	cpu->crowded = next->pid && runnable_beside(next) > 1;
+	cpu->crowded = cpu->waiting > 0;
 	if (number) {
 		enter_input(next, cpu, cpu_number, *number, now);
 		cpu->running = WEIR_RUNNING_INPUT;
@@ -309,6 +312,7 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 	now = bpf_ktime_get_ns();
 	took = now - input->polled_ns;
 	input->polled_ns = now;
+	poll->ended_ns = now;
 	input->packets += work;
 	input->shed += shed;
 	input->full_polls = work < budget ? 0 : input->full_polls + 1;
