@@ -136,7 +136,6 @@ static __always_inline void account_touch(struct weir_account *account,
 	if (account->poll == poll->number && account->in_poll)
 		return;
 	account->poll = poll->number;
-	account->in_poll = 0;
 	account->used_ns = poll->ended_ns;
 	if (poll->touches >= WEIR_TOUCHES)
 		return;
