@@ -315,7 +315,7 @@ mod tests {
         let (mut shares, _) = after(50, &FULL, &claims);
         claims[1] = Claim { used: Nanos::from_micros(20), shed: true, ..claims[1] };
         let spare = Load { idle: Nanos::from_micros(500), ..FULL };
-        for _ in 0..400 {
+        for _ in 0..2_000 {
             // It takes what it may.
             let limits = shares.decide(&Settings::default(), &spare, &claims);
             let limit = limits.get(&FLOOD).copied().unwrap_or(1.0);
