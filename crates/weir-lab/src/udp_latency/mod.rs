@@ -3,8 +3,9 @@
 //!
 //! The generator sends the pings itself, at a low rate, so that no client waits for the CPU that it keeps
 //! busy, and writes the time into each; a program at the server's interface sees when the reply leaves
-//! ([`weir_bpf::replies`]). A receiver at the far end, even of a real-time priority, was tried and adds
-//! the wake-up of another CPU, and what its own host has to do in a softirq of the flooded one.
+//! ([`weir_bpf::replies`]). The same program at tc ingress of the far end was tried beside it, on the same
+//! replies: there it saw half of them within 1.3 us, but the slowest percent 62 us later and more in `stock`
+//! from 1.6 M packets/s on, since the far end's softirq runs on the same CPU and waits for the flood's.
 
 mod goals;
 mod round_trips;
