@@ -10,7 +10,7 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 11] = [
+const OBJECTS: [&str; 12] = [
     "bare",
     "device",
     "gate",
@@ -20,6 +20,7 @@ const OBJECTS: [&str; 11] = [
     "parser",
     "poll_cost",
     "queue",
+    "replies",
     "softirq",
     "traffic",
 ];

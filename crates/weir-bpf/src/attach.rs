@@ -86,6 +86,18 @@ pub(crate) fn by_link(
     link.map(|link| Attachment::Link { _link: link }).map_err(|error| failed(ifname, mode, error))
 }
 
+/// Attaches a loaded program by a link where packets leave (`BPF_TCX_EGRESS`, Linux 6.6).
+pub(crate) fn at_egress(
+    program: BorrowedFd<'_>,
+    ifindex: IfIndex,
+    ifname: &str,
+) -> Result<Attachment> {
+    let link = create_link(program, ifindex, libbpf_sys::BPF_TCX_EGRESS, 0);
+    link.map(|link| Attachment::Link { _link: link }).map_err(|source| {
+        Error::system("attach a program to", format!("{ifname} at tc egress (tcx)"), source)
+    })
+}
+
 pub(crate) fn failed(ifname: &str, mode: AttachMode, source: impl Into<io::Error>) -> Error {
     Error::system("attach a program to", format!("{ifname} at {}", mode.description()), source)
 }

@@ -8,7 +8,7 @@
 //! - [`accounts`]: what it costs channel by channel, and may;
 //! - [`holders`]: which processes have which sockets open;
 //! - [`explain`]: what the gate makes of one packet; [`parser`]: its parser alone, for tests;
-//! - [`traffic`]: the lab's load generator;
+//! - [`traffic`]: the lab's load generator; [`replies`]: when it had which reply;
 //! - [`bare`], [`poll_cost`], [`lookup_cost`], [`test_run`]: what the lab measures the gate's cost with;
 //! - [`verdict`]: what the gate decides and why;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
@@ -33,6 +33,7 @@ pub mod probe;
 pub mod programs;
 pub mod prune;
 mod record;
+pub mod replies;
 pub mod softirq;
 pub mod sys;
 pub mod test_run;
@@ -78,6 +79,9 @@ mod skeleton {
     }
     pub mod queue {
         include!(concat!(env!("OUT_DIR"), "/queue.skel.rs"));
+    }
+    pub mod replies {
+        include!(concat!(env!("OUT_DIR"), "/replies.skel.rs"));
     }
     pub mod softirq {
         include!(concat!(env!("OUT_DIR"), "/softirq.skel.rs"));

@@ -22,7 +22,7 @@ pub const FLOODED_PORT: u16 = 5000;
 /// Port of the second application, which is sent a light flow.
 pub const BYSTANDER_PORT: u16 = 5001;
 /// Port of the echo server, in trials that have one.
-const ECHO_PORT: u16 = 5002;
+pub const ECHO_PORT: u16 = 5002;
 const SOURCE_PORT: u16 = 40_000;
 
 /// Puts the calling thread, which makes and watches everything, on the generator's CPU.
@@ -158,11 +158,25 @@ impl Bench {
         if bystander.is_some() {
             flows.push(self.flow(mode, BYSTANDER_PORT, bystander));
         }
-        match flood {
-            Flood::Off => {}
-            Flood::Paced(rate) => flows.push(self.flow(mode, FLOODED_PORT, Some(rate))),
-            Flood::Top => flows.push(self.flow(mode, FLOODED_PORT, None)),
+        flows.extend(self.flood(mode, flood));
+        self.set_flows(mode, &flows)
+    }
+
+    /// Points the generator at a mode's echo server, lightly, and at the first application.
+    ///
+    /// # Errors
+    /// Flows that contradict themselves.
+    pub fn aim_pings(
+        &mut self,
+        mode: Mode,
+        flood: Flood,
+        pings: Option<PacketsPerSec>,
+    ) -> Result<()> {
+        let mut flows = vec![];
+        if pings.is_some() {
+            flows.push(self.echo_flow(mode, pings));
         }
+        flows.extend(self.flood(mode, flood));
         self.set_flows(mode, &flows)
     }
 
@@ -193,15 +207,12 @@ impl Bench {
     /// # Errors
     /// Flows that contradict themselves.
     pub fn aim_at_echo(&mut self, mode: Mode, flood: Flood) -> Result<()> {
-        let client = self.suts[&mode].host.client;
         let rate = match flood {
             Flood::Off => return self.set_flows(mode, &[]),
             Flood::Paced(rate) => Some(rate),
             Flood::Top => None,
         };
-        let mut flow = self.flow(mode, ECHO_PORT, rate);
-        flow.address.0 = client;
-        self.set_flows(mode, &[flow])
+        self.set_flows(mode, &[self.echo_flow(mode, rate)])
     }
 
     /// Points the generator at one port of one mode's host.
@@ -221,6 +232,20 @@ impl Bench {
         self.generator.set_output(host.generator_ifindex);
         self.generator.set_flows(&[self.flow_to(host, FLOODED_PORT, None)])?;
         Ok(())
+    }
+
+    fn flood(&self, mode: Mode, flood: Flood) -> Option<FlowSpec> {
+        match flood {
+            Flood::Off => None,
+            Flood::Paced(rate) => Some(self.flow(mode, FLOODED_PORT, Some(rate))),
+            Flood::Top => Some(self.flow(mode, FLOODED_PORT, None)),
+        }
+    }
+
+    fn echo_flow(&self, mode: Mode, rate: Option<PacketsPerSec>) -> FlowSpec {
+        let mut flow = self.flow(mode, ECHO_PORT, rate);
+        flow.address.0 = self.suts[&mode].host.client;
+        flow
     }
 
     fn flow(&self, mode: Mode, port: u16, rate: Option<PacketsPerSec>) -> FlowSpec {
@@ -265,6 +290,14 @@ impl Bench {
     /// When it does not start.
     pub fn start_neighbour(&self, mode: Mode) -> Result<Worker> {
         Worker::start(&self.suts[&mode].host.netns_path, self.sut_cpu, &["compute".to_owned()])
+    }
+
+    /// Starts a process on a mode's host that takes what nobody else wants of the CPU.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_spinner(&self, mode: Mode) -> Result<Worker> {
+        Worker::start(&self.suts[&mode].host.netns_path, self.sut_cpu, &["spinner".to_owned()])
     }
 
     /// Starts an echo server on a mode's host.

@@ -19,8 +19,8 @@ use crate::results::{Mode, Outcome};
 use crate::stop::Stop;
 use crate::worker::App;
 use crate::{
-    gate_cost, http_syn_flood, kinds, neighbour, report, separation, topology, udp_overload,
-    user_share,
+    gate_cost, http_syn_flood, kinds, neighbour, report, separation, topology, udp_latency,
+    udp_overload, user_share,
 };
 
 /// LRP's payload, bytes.
@@ -111,6 +111,8 @@ enum Name {
     UserShare,
     /// LRP fig. 5: nginx while SYNs flood another listener of the host
     HttpSynFlood,
+    /// LRP fig. 4: round trips to a UDP echo server while another socket is flooded
+    UdpLatency,
 }
 
 fn parse_mode(text: &str) -> std::result::Result<Mode, String> {
@@ -214,6 +216,9 @@ fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
             Name::HttpSynFlood => {
                 http_syn_flood::run(&plans::http_syn_flood(args), &stop, &progress)
                     .map(Outcome::from)
+            }
+            Name::UdpLatency => {
+                udp_latency::run(&plans::udp_latency(args), &stop, &progress).map(Outcome::from)
             }
         };
         // What fails because the user stops the run is not the user's concern.

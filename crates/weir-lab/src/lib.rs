@@ -33,6 +33,7 @@ pub mod stats;
 pub mod stop;
 pub mod topology;
 pub mod trial;
+pub mod udp_latency;
 pub mod udp_overload;
 pub mod user_share;
 pub mod warnings;

@@ -6,6 +6,7 @@
 pub mod gate_cost;
 pub mod http;
 pub mod kinds;
+pub mod latency;
 pub mod load;
 pub mod merit;
 pub mod neighbour;

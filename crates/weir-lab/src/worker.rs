@@ -109,6 +109,8 @@ pub enum Role {
     SpeedProbe,
     /// Computes without pause: the neighbour.
     Compute,
+    /// Computes whenever nobody else wants the CPU, so that it never idles.
+    Spinner,
     /// Listens on TCP, and takes what it gets, which under a flood of SYNs is nothing.
     TcpListener {
         /// Where to listen.
@@ -214,6 +216,7 @@ pub fn run(args: WorkerArgs) -> Result<()> {
         }
         (Role::SpeedProbe, Some(shared)) => speed_probe(&shared),
         (Role::Compute, Some(shared)) => compute(&shared),
+        (Role::Spinner, Some(shared)) => spin(&shared),
         (Role::TcpListener { bind }, Some(shared)) => tcp_listener(bind, &shared),
         (Role::HttpClient { server, connections, usage }, Some(shared)) => {
             client::run(server, connections, usage, &shared)
@@ -352,6 +355,16 @@ fn compute(shared: &SharedCounters) -> Result<()> {
         let had = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         let had_ns = had.tv_sec as u64 * 1_000_000_000 + had.tv_nsec as u64;
         shared.get(slots::CPU_NS).store(had_ns, Ordering::Relaxed);
+    }
+}
+
+/// LRP's low-priority, compute-bound process (section 4.1).
+fn spin(shared: &SharedCounters) -> Result<()> {
+    sched::set_idle_current_thread()?;
+    shared.get(slots::READY).store(1, Ordering::Release);
+    loop {
+        std::hint::black_box(calibrated_loop(std::hint::black_box(1)));
+        std::thread::yield_now();
     }
 }
 

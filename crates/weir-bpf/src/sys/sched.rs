@@ -109,8 +109,36 @@ pub fn pin_current_thread(cpu: CpuId) -> Result<()> {
 /// # Errors
 ///
 /// [`Error::System`] with `EINVAL` for another priority, `EPERM` without `CAP_SYS_NICE`.
-#[allow(unsafe_code)]
 pub fn set_fifo_current_thread(priority: u8) -> Result<()> {
+    const SCHED_FIFO: i32 = 1;
+    const SCHED_RESET_ON_FORK: i32 = 0x4000_0000;
+    set_policy_current_thread(SCHED_FIFO | SCHED_RESET_ON_FORK, priority).map_err(|source| {
+        Error::system("set real-time", format!("priority {priority} for this thread"), source)
+    })
+}
+
+/// Lets the calling thread, and threads that it starts later, run only where no others of its session
+/// want the CPU (`SCHED_IDLE`), and its session after all others (`/proc/self/autogroup`, where the
+/// kernel has that).
+///
+/// # Errors
+///
+/// [`Error::System`] where the kernel refuses.
+pub fn set_idle_current_thread() -> Result<()> {
+    const SCHED_IDLE: i32 = 5;
+    const AUTOGROUP: &str = "/proc/self/autogroup";
+    set_policy_current_thread(SCHED_IDLE, 0)
+        .map_err(|source| Error::system("set idle", "this thread's policy", source))?;
+    match std::fs::write(AUTOGROUP, "19") {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::system("write", AUTOGROUP, source))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[allow(unsafe_code)]
+fn set_policy_current_thread(policy: i32, priority: u8) -> std::io::Result<()> {
     #[repr(C)]
     struct SchedParam {
         priority: i32,
@@ -119,17 +147,11 @@ pub fn set_fifo_current_thread(priority: u8) -> Result<()> {
     unsafe extern "C" {
         fn sched_setscheduler(pid: i32, policy: i32, param: *const SchedParam) -> i32;
     }
-    const SCHED_FIFO: i32 = 1;
-    const SCHED_RESET_ON_FORK: i32 = 0x4000_0000;
     let param = SchedParam { priority: priority.into() };
     // SAFETY: the declaration is POSIX's; `param` outlives the call, which only reads it; pid 0 is
     // the calling thread.
-    let answer = unsafe { sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param) };
-    if answer == 0 {
-        return Ok(());
-    }
-    let object = format!("priority {priority} for this thread");
-    Err(Error::system("set real-time", object, std::io::Error::last_os_error()))
+    let answer = unsafe { sched_setscheduler(0, policy, &param) };
+    if answer == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// CPUs that are online, in increasing order, whether or not this process may use them.

@@ -144,6 +144,15 @@ pub(super) fn http_syn_flood(args: &RunArgs) -> load::Plan {
     load::Plan { workload: Workload { ipv6: false, ..plan.workload }, ..plan }
 }
 
+/// `udp-latency`. Percentiles want more pings than figures of other quick runs want packets.
+pub(super) fn udp_latency(args: &RunArgs) -> load::Plan {
+    let modes = modes(args, &QUICK_MODES, &QUICK_MODES);
+    let full = ["100k", "200k", "400k", "800k", "1.6M", "top"];
+    let plan = shared(args, modes, (&["100k", "400k", "1.6M", "top"], &full), QUICK_BUDGET_SEARCH);
+    let window = args.seconds.unwrap_or(Duration::from_millis(if args.quick { 500 } else { 2000 }));
+    load::Plan { window, ..plan }
+}
+
 /// `gate-cost`.
 pub(super) fn gate_cost(args: &RunArgs) -> gate_cost::Plan {
     let quick = args.quick;

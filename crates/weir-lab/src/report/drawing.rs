@@ -45,6 +45,8 @@ pub(super) struct Drawing<'a> {
     pub across: &'static str,
     /// What the axis upwards is of, with its unit.
     pub upwards: &'static str,
+    /// Whether that may be logarithmic, where its figures are far apart.
+    pub logarithmic: bool,
     /// A figure of the axis upwards is so many of the unit that is drawn.
     pub unit: f64,
     /// A line where every packet offered is delivered.
@@ -143,7 +145,14 @@ impl Drawing<'_> {
     }
 
     fn chart(&self, root: &Area<'_>, x: &Axis) -> Drawn {
-        let y = Axis::delivered(self.dots().flat_map(|dot| dot.figure).fold(0.0, f64::max));
+        let figures = || self.dots().flat_map(|dot| dot.figure);
+        let (least, most) =
+            (figures().fold(f64::INFINITY, f64::min), figures().fold(0.0, f64::max));
+        let y = if self.logarithmic && least > 0.0 {
+            Axis::offered(least, most)
+        } else {
+            Axis::delivered(most)
+        };
         let scale = if x.logarithmic { ", logarithmic" } else { "" };
         let mut axes: Axes<'_, '_> = ChartBuilder::on(root)
             .margin_top(HEADING_PX)

@@ -82,8 +82,17 @@ where
         let Picture { title, label, across, upwards, unit, lines } = self.picture();
         let (experiment, machine) = (self.experiment.as_str(), &self.machine);
         let all_delivered = false;
-        let drawing =
-            Drawing { experiment, title, machine, across, upwards, unit, all_delivered, lines };
+        let drawing = Drawing {
+            experiment,
+            title,
+            machine,
+            across,
+            upwards,
+            logarithmic: false,
+            unit,
+            all_delivered,
+            lines,
+        };
         Ok(Some(Figure { svg: drawing.svg()?, label }))
     }
 

@@ -22,6 +22,8 @@ pub(super) trait Shown: Clone + 'static {
     const LOAD: &'static str;
     /// The axis upwards, with its unit.
     const UPWARDS: &'static str;
+    /// Whether the axis upwards may be logarithmic.
+    const LOGARITHMIC: bool = false;
     /// How many of the figure make that unit.
     const UNIT: f64;
     /// Under the tables of the figure of merit.
@@ -32,11 +34,21 @@ pub(super) trait Shown: Clone + 'static {
     const COLUMNS: &'static [&'static str];
     /// Names of its own columns beside where packets ended.
     const ENDED_COLUMNS: &'static [&'static str];
+    /// What the quotient of overload and unloaded is called.
+    const RETAINED: &'static str = "retained";
     /// What the words of its tables mean: sound HTML paragraphs.
     const WORDS: &'static str;
 
     /// Titles of a variant's drawing and tables.
     fn titles(variant: &str) -> Titles;
+    /// The figure of merit, for a person.
+    fn figure(merit: f64) -> String {
+        rate(merit)
+    }
+    /// What it is against another one.
+    fn against(ratio: f64) -> String {
+        percent(ratio)
+    }
     /// Its cells beside the figure of merit.
     fn cells(&self) -> Vec<String>;
     /// Its cells beside where packets ended.
@@ -113,6 +125,7 @@ impl<D: Shown> View for MeritRun<D> {
                 machine: &self.machine,
                 across: D::LOAD,
                 upwards: D::UPWARDS,
+                logarithmic: D::LOGARITHMIC,
                 unit: D::UNIT,
                 all_delivered: false,
                 lines: lines.collect(),
@@ -156,9 +169,9 @@ fn merit<D: Shown>(points: &BTreeMap<Mode, Vec<MeritPoint<D>>>, title: &'static 
     let rows = by_mode(points, |point| {
         let range = point.merit_range;
         let mut cells = vec![
-            rate(point.merit),
-            format!("{}-{}", rate(range.min), rate(range.max)),
-            some(point.of_unloaded, percent),
+            D::figure(point.merit),
+            format!("{}-{}", D::figure(range.min), D::figure(range.max)),
+            some(point.of_unloaded, D::against),
         ];
         cells.extend(point.detail.cells());
         cells
@@ -186,7 +199,7 @@ fn ended<D: Shown>(points: &BTreeMap<Mode, Vec<MeritPoint<D>>>, title: &'static 
     Grid { title, note: D::ENDED_NOTE, head, rows, text_columns: 1, footnotes: vec![] }
 }
 
-fn summary<D>(run: &MeritRun<D>) -> Grid {
+fn summary<D: Shown>(run: &MeritRun<D>) -> Grid {
     let rows = run.summary.iter().flat_map(|(mode, summary)| {
         // In the order of the variants, not of the alphabet.
         let kept = run.variants.iter().filter_map(|v| Some((v, summary.variants.get(v)?)));
@@ -194,16 +207,16 @@ fn summary<D>(run: &MeritRun<D>) -> Grid {
             Row::Cells(vec![
                 mode.to_string(),
                 variant.clone(),
-                rate(kept.unloaded),
-                rate(kept.overload),
-                percent(kept.retained),
+                D::figure(kept.unloaded),
+                D::figure(kept.overload),
+                D::against(kept.retained),
             ])
         })
     });
     Grid {
         title: "Summary",
         note: "Overload: at the highest flood.",
-        head: strings(["mode", "variant", "unloaded", "overload", "retained"]),
+        head: strings(["mode", "variant", "unloaded", "overload", D::RETAINED]),
         rows: rows.collect(),
         text_columns: 2,
         footnotes: vec![],

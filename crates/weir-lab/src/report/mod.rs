@@ -16,11 +16,14 @@ mod fixture_gate_cost;
 #[cfg(test)]
 pub(crate) mod fixture_http;
 #[cfg(test)]
+pub(crate) mod fixture_latency;
+#[cfg(test)]
 mod fixture_load;
 mod gate_cost;
 mod html;
 mod http;
 mod kinds;
+mod latency;
 mod load;
 mod marker;
 mod merit;
@@ -35,6 +38,8 @@ mod tests;
 #[cfg(test)]
 mod tests_http;
 #[cfg(test)]
+mod tests_latency;
+#[cfg(test)]
 mod tests_load;
 mod units;
 mod user_share;
@@ -47,6 +52,7 @@ pub use gate_cost::gate_cost_sentence;
 pub use html::{html, html_all};
 pub use http::http_sentence;
 pub use kinds::kinds_sentence;
+pub use latency::latency_sentence;
 pub use neighbour::neighbour_sentence;
 pub use plot::plot_svg;
 pub use sentence::sentence;

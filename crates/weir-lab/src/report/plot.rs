@@ -29,6 +29,7 @@ pub fn plot_svg(experiment: &Experiment) -> Result<String, ReportError> {
         across: "offered",
         upwards: "delivered to the application (k packets/s)",
         unit: 1e3,
+        logarithmic: false,
         all_delivered: true,
         lines: lines.collect(),
     };

@@ -68,6 +68,7 @@ impl Outcome {
             Self::Kinds(run) => run.as_ref(),
             Self::UserShare(run) => run.as_ref(),
             Self::Http(run) => run.as_ref(),
+            Self::Latency(run) => run.as_ref(),
         }
     }
 }

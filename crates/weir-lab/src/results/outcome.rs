@@ -5,11 +5,14 @@ use serde::Serialize;
 use super::gate_cost::GateCost;
 use super::http::HttpRun;
 use super::kinds::KindsRun;
+use super::latency::LatencyRun;
 use super::neighbour::NeighbourRun;
 use super::separation::SeparationRun;
 use super::user_share::UserShareRun;
 use super::{Experiment, Goal};
-use crate::{gate_cost, http_syn_flood, kinds, neighbour, separation, udp_overload, user_share};
+use crate::{
+    gate_cost, http_syn_flood, kinds, neighbour, separation, udp_latency, udp_overload, user_share,
+};
 
 /// What one experiment has yielded. In JSON the fields of the result itself: `experiment` tells
 /// which shape they have.
@@ -30,6 +33,8 @@ pub enum Outcome {
     UserShare(Box<UserShareRun>),
     /// `http-syn-flood`.
     Http(Box<HttpRun>),
+    /// `udp-latency`.
+    Latency(Box<LatencyRun>),
 }
 
 impl Outcome {
@@ -46,6 +51,7 @@ impl Outcome {
             kinds::NAME => serde_json::from_slice(json).map(Self::Kinds),
             user_share::NAME => serde_json::from_slice(json).map(Self::UserShare),
             http_syn_flood::NAME => serde_json::from_slice(json).map(Self::Http),
+            udp_latency::NAME => serde_json::from_slice(json).map(Self::Latency),
             other => Err(serde::de::Error::custom(format_args!(
                 "no experiment is named {other:?}; `weir lab list` lists them"
             ))),
@@ -65,6 +71,7 @@ impl Outcome {
             Self::Kinds(_) => serde_json::from_str::<KindsRun>(json).map(drop),
             Self::UserShare(_) => serde_json::from_str::<UserShareRun>(json).map(drop),
             Self::Http(_) => serde_json::from_str::<HttpRun>(json).map(drop),
+            Self::Latency(_) => serde_json::from_str::<LatencyRun>(json).map(drop),
         }
     }
 
@@ -78,6 +85,7 @@ impl Outcome {
             Self::Kinds(run) => &run.experiment,
             Self::UserShare(run) => &run.experiment,
             Self::Http(run) => &run.experiment,
+            Self::Latency(run) => &run.experiment,
         }
     }
 
@@ -91,6 +99,7 @@ impl Outcome {
             Self::Kinds(run) => &run.goals,
             Self::UserShare(run) => &run.goals,
             Self::Http(run) => &run.goals,
+            Self::Latency(run) => &run.goals,
         }
     }
 }
@@ -114,4 +123,5 @@ outcome_of! {
     KindsRun => Kinds,
     UserShareRun => UserShare,
     HttpRun => Http,
+    LatencyRun => Latency,
 }

@@ -65,6 +65,18 @@ impl std::fmt::Display for Flood {
     }
 }
 
+/// In whose place an echo server runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Echo {
+    /// There is none.
+    #[default]
+    None,
+    /// The flooded application's; there is no bystander then.
+    Flooded,
+    /// The second application's: it has the light flow.
+    Light,
+}
+
 /// What a trial sends, for how long, and what else runs meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
@@ -79,8 +91,8 @@ pub struct Load {
     /// What the flood is, where the TCP service runs too; `None`: UDP to the first application, without
     /// that service.
     pub kind: Option<Kind>,
-    /// Whether an echo server is flooded in its place; there is no bystander then.
-    pub echo: bool,
+    /// In whose place an echo server runs, if one does.
+    pub echo: Echo,
     /// More options of `weir run`, in a mode that has it.
     pub options: &'static [&'static str],
     /// Before the window.
@@ -92,8 +104,8 @@ pub struct Load {
 impl Load {
     /// A flood alone.
     pub fn of(flood: Flood, warm_up: Duration, window: Duration) -> Self {
-        let (neighbour, stopped, echo, kind) = (false, false, false, None);
-        let (bystander, options) = (None, &[]);
+        let (neighbour, stopped, echo) = (false, false, Echo::None);
+        let (bystander, kind, options) = (None, None, &[]);
         Self { flood, bystander, neighbour, stopped, kind, echo, options, warm_up, window }
     }
 }
@@ -106,6 +118,10 @@ pub struct Measured {
     pub trial: Trial,
     /// Age of the bystander's packets, median and 99th percentile.
     pub bystander_age_us: (Option<f64>, Option<f64>),
+    /// Numbers of the light flow's packets that were sent in the window: from, and up to before.
+    pub light: (u64, u64),
+    /// CPU time of the polling threads and of `weir run` over the window alone, to within a tick.
+    pub window_cpu: (Option<Nanos>, Option<Nanos>),
     /// CPU time of the polling threads; `None` where softirq polls.
     pub input_cpu: Option<Nanos>,
     /// CPU time of `weir run`, where it runs; it is on the SUT's CPU too.
@@ -158,17 +174,20 @@ pub fn measure(
         Some(_) => Some(bench.beside(mode)?.start_client(&bench.topology, bench.generator_cpu)?),
         None => None,
     };
-    let echo = if load.echo { Some(bench.start_echo(mode)?) } else { None };
+    let echo = if load.echo == Echo::None { None } else { Some(bench.start_echo(mode)?) };
     let neighbour = if load.neighbour { Some(bench.start_neighbour(mode)?) } else { None };
     let stopped =
         if load.stopped { Some(Stopped::stop(bench.sut(mode).flooded.pid())?) } else { None };
+    let in_place = |of| echo.as_ref().filter(|_| load.echo == of);
     let observer = Observer {
         bench,
         mode,
         sut: bench.sut(mode),
         client: client.as_ref(),
         flood_flows,
-        flooded: echo.as_ref().unwrap_or(&bench.sut(mode).flooded),
+        flooded: in_place(Echo::Flooded).unwrap_or(&bench.sut(mode).flooded),
+        bystander: in_place(Echo::Light).unwrap_or(&bench.sut(mode).bystander),
+        echo: echo.as_ref(),
         daemon: daemon.as_ref(),
         pollers: bench.pollers(mode)?,
         load,
@@ -181,11 +200,14 @@ pub fn measure(
         service::let_go(client.as_ref(), true);
         stop.sleep(load.warm_up)?;
         let opened = observer.snapshot(neighbour.as_ref())?;
-        let arrivals = if load.echo {
-            replies::watch(bench, mode, load.window, stop)?
-        } else {
-            stop.sleep(load.window)?;
-            vec![]
+        let arrivals = match load.echo {
+            Echo::None => {
+                stop.sleep(load.window)?;
+                vec![]
+            }
+            Echo::Flooded => replies::watch(bench, mode, (load.window, replies::SLICE), stop)?,
+            // Reading takes the CPU from the generator, which would be late with a ping.
+            Echo::Light => replies::watch(bench, mode, (load.window, load.window), stop)?,
         };
         Ok::<_, Error>((before, opened, observer.snapshot(neighbour.as_ref())?, arrivals))
     })??;
@@ -202,7 +224,7 @@ pub fn measure(
     let ends = before.replies.as_ref().zip(after.replies.as_ref());
     let replies = ends.map(|(before, after)| replies::replies(before, after, &arrivals));
     if let Some(replies) = &replies {
-        replies::check(replies, ledger.delivered, mode, load.flood)?;
+        replies::check(replies, after.echoed_since(&before), mode, load.flood)?;
     }
     let missed = (0..observer.flows()).map(|flow| bench.generator.counts(flow).missed);
     let trial = Trial {
@@ -214,6 +236,11 @@ pub fn measure(
     let age = |percentile| age_us(&opened.bystander_ages, &closed.bystander_ages, percentile);
     Ok(Measured {
         bystander_age_us: (age(50.0), age(99.0)),
+        light: (opened.bystander_sent, closed.bystander_sent),
+        window_cpu: (
+            closed.input_cpu_ns.zip(opened.input_cpu_ns).map(since),
+            closed.daemon_cpu_ns.zip(opened.daemon_cpu_ns).map(since),
+        ),
         input_cpu: after.input_cpu_ns.zip(before.input_cpu_ns).map(since),
         daemon_cpu: after.daemon_cpu_ns.zip(before.daemon_cpu_ns).map(since),
         flooded_cpu: since((after.flooded_cpu_ns, before.flooded_cpu_ns)),
@@ -228,8 +255,11 @@ pub fn measure(
 fn aim(bench: &mut Bench, mode: Mode, load: &Load) -> Result<usize> {
     match load.kind {
         Some(kind) => return bench.aim_kind(mode, (kind, load.flood), load.bystander),
-        None if load.echo => bench.aim_at_echo(mode, load.flood)?,
-        None => bench.aim(mode, load.flood, load.bystander)?,
+        None => match load.echo {
+            Echo::None => bench.aim(mode, load.flood, load.bystander)?,
+            Echo::Flooded => bench.aim_at_echo(mode, load.flood)?,
+            Echo::Light => bench.aim_pings(mode, load.flood, load.bystander)?,
+        },
     }
     Ok(usize::from(load.flood != Flood::Off))
 }

@@ -18,7 +18,7 @@ use crate::worker_process::Worker;
 use super::{Flood, statistic};
 
 /// How often arrivals are read while the window lasts: long against the microseconds that it takes.
-const SLICE: Duration = Duration::from_millis(10);
+pub(super) const SLICE: Duration = Duration::from_millis(10);
 
 /// Packets that the generator's interface has received so far.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,7 @@ impl Arrived {
 /// Where replies have ended so far, packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
+    pub(super) received: u64,
     pub(super) sent: u64,
     arrived: u64,
     refused: u64,
@@ -46,6 +47,8 @@ pub(super) struct Counts {
 impl Counts {
     pub(super) fn now(server: &Worker, bench: &Bench, mode: Mode) -> Result<Self> {
         Ok(Self {
+            // First, so that what has not been replied to is seen.
+            received: server.delivered(),
             sent: server.count(slots::REPLIED),
             arrived: Arrived::now(bench, mode)?.packets,
             refused: statistic(&bench.sut(mode).host.sysfs, SUT_INTERFACE, "tx_dropped")?,
@@ -57,7 +60,7 @@ impl Counts {
 pub(super) fn watch(
     bench: &Bench,
     mode: Mode,
-    window: Duration,
+    (window, slice): (Duration, Duration),
     stop: &Stop,
 ) -> Result<Vec<Arrived>> {
     let mut readings = vec![Arrived::now(bench, mode)?];
@@ -65,12 +68,12 @@ pub(super) fn watch(
     loop {
         let left = window.saturating_sub(began.elapsed());
         // What is left over of the window lengthens its last slice.
-        if left < SLICE * 2 {
+        if left < slice * 2 {
             stop.sleep(left)?;
             readings.push(Arrived::now(bench, mode)?);
             return Ok(readings);
         }
-        stop.sleep(SLICE)?;
+        stop.sleep(slice)?;
         readings.push(Arrived::now(bench, mode)?);
     }
 }
@@ -82,7 +85,7 @@ pub(super) fn rates(readings: &[Arrived]) -> (f64, Option<f64>) {
     };
     let whole = readings.first().zip(readings.last());
     let slices = spread(readings.windows(2).map(|pair| per_s(&pair[0], &pair[1])));
-    let steady = (slices.median > 0.0).then(|| slices.min / slices.median);
+    let steady = (readings.len() > 2 && slices.median > 0.0).then(|| slices.min / slices.median);
     (whole.map_or(0.0, |(first, last)| per_s(first, last)), steady)
 }
 

@@ -54,7 +54,13 @@ impl Snapshot {
     pub(super) fn is_drained_since(&self, before: &Self) -> bool {
         let ledger = self.ledger_since(before);
         let sent = self.replies.zip(before.replies).map(|(now, then)| now.sent - then.sent);
-        ledger.unaccounted == 0 && sent.is_none_or(|sent| sent == ledger.delivered)
+        ledger.unaccounted == 0 && sent.is_none_or(|sent| sent == self.echoed_since(before))
+    }
+
+    /// What the echo server has received since another snapshot.
+    pub(super) fn echoed_since(&self, before: &Self) -> u64 {
+        let ends = self.replies.zip(before.replies);
+        ends.map_or(0, |(now, then)| now.received - then.received)
     }
 
     /// Every packet between two snapshots: exact once everything has drained.
@@ -95,6 +101,8 @@ pub(super) struct Observer<'a> {
     pub(super) client: Option<&'a Worker>,
     pub(super) flood_flows: usize,
     pub(super) flooded: &'a Worker,
+    pub(super) bystander: &'a Worker,
+    pub(super) echo: Option<&'a Worker>,
     pub(super) daemon: Option<&'a Daemon>,
     pub(super) pollers: Vec<Pid>,
     pub(super) load: Load,
@@ -126,12 +134,12 @@ impl Observer<'_> {
     /// The counters, with those of the neighbour if it runs.
     pub(super) fn snapshot(&self, neighbour: Option<&Worker>) -> Result<Snapshot> {
         let (bench, sut, host) = (self.bench, self.sut, &self.sut.host);
-        let flooded = self.flooded;
+        let (flooded, bystander) = (self.flooded, self.bystander);
         // The figures that matter most first, from memory, within a microsecond.
         let sent_at = Instant::now();
         let (bystander_sent, flood_sent) = self.sent();
         let flooded_delivered = flooded.delivered();
-        let bystander_delivered = sut.bystander.delivered();
+        let bystander_delivered = bystander.delivered();
         let service =
             self.client.map(|client| service::Counts::now(client, bench, (self.mode, sut)));
         let service = service.transpose()?;
@@ -139,10 +147,10 @@ impl Observer<'_> {
         let work = |slot| neighbour.map_or(0, |neighbour| neighbour.count(slot));
         let (work, work_cpu_ns) = (work(slots::WORK), work(slots::CPU_NS));
         let ages = histogram::snapshot(flooded.shared(), slots::HISTOGRAM);
-        let bystander_ages = histogram::snapshot(sut.bystander.shared(), slots::HISTOGRAM);
+        let bystander_ages = histogram::snapshot(bystander.shared(), slots::HISTOGRAM);
         let loops = histogram::snapshot(bench.speed.shared(), slots::HISTOGRAM);
         let flooded_cpu_ns = sched::cpu_time(flooded.pid())?.0;
-        let bystander_cpu_ns = sched::cpu_time(sut.bystander.pid())?.0;
+        let bystander_cpu_ns = sched::cpu_time(bystander.pid())?.0;
         let input_cpu_ns = self.input_cpu_ns()?;
         let daemon_cpu = self.daemon.map(Daemon::cpu_time).transpose()?;
         let steal_s = machine::steal_s(bench.sut_cpu);
@@ -158,7 +166,7 @@ impl Observer<'_> {
         };
         let (v4, v6) = host.netns.run(snmp::udp_stats)??;
         let late_socket = v4.rcvbuf_errors + v6.rcvbuf_errors;
-        let replies = self.load.echo.then(|| replies::Counts::now(flooded, bench, self.mode));
+        let replies = self.echo.map(|echo| replies::Counts::now(echo, bench, self.mode));
         let replies = replies.transpose()?;
         let other = |s: &snmp::UdpStats| s.in_errors.saturating_sub(s.rcvbuf_errors) + s.no_ports;
         Ok(Snapshot {

@@ -17,7 +17,7 @@ use crate::progress::Progress;
 use crate::results::{Experiment, Mode, SCHEMA, Summary, Trial, Workload as WorkloadResult};
 use crate::setup;
 use crate::stop::Stop;
-use crate::trial::{self, Flood, Load};
+use crate::trial::{self, Echo, Flood, Load};
 use crate::{goals, report};
 use search::Search;
 
@@ -102,7 +102,7 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<Experiment> 
         let flood = Flood::from(flood);
         progress.step(format!("{purpose}: {mode}, {flood}"));
         let bystander = (purpose == BYSTANDER).then_some(BYSTANDER_PPS);
-        let echo = purpose == ECHO;
+        let echo = if purpose == ECHO { Echo::Flooded } else { Echo::None };
         let load = Load { bystander, echo, ..Load::of(flood, plan.warm_up, window) };
         let done = trial::run(&mut bench, mode, purpose, load, stop)?;
         progress.done();

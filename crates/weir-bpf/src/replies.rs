@@ -1,0 +1,69 @@
+//! When the lab's echo server replied: `bpf/replies.bpf.c`.
+
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
+use crate::attach::{self, Attachment};
+use crate::error::{Error, Result};
+use crate::mapped::Mapped;
+use crate::skeleton::replies::{RepliesSkel, RepliesSkelBuilder};
+use crate::units::{IfIndex, Nanos};
+
+/// Of how many questions, from a flow's first, the reply is looked for.
+pub const QUESTIONS: u32 = 1 << 17;
+
+/// The program, loaded, and what it has seen. It stays attached without it.
+pub struct Replies {
+    skel: RepliesSkel<'static>,
+    ages: Mapped<u64>,
+}
+
+/// An attached program. Dropping it detaches it.
+pub struct Attached(#[expect(dead_code, reason = "held, not used")] Attachment);
+
+impl Replies {
+    /// Loads it, for a server at this port.
+    ///
+    /// # Errors
+    /// Without the privilege.
+    pub fn load(port: u16) -> Result<Self> {
+        let failed = |operation| {
+            move |source| Error::Bpf {
+                operation,
+                object: "the program that sees an echo server's replies".into(),
+                source,
+                remedy: Some("it needs root".into()),
+            }
+        };
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = RepliesSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        open.maps.ages.set_max_entries(QUESTIONS).map_err(failed("size"))?;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.port = port;
+        }
+        let skel = open.load().map_err(failed("load"))?;
+        let ages = Mapped::of(skel.maps.ages.as_fd(), QUESTIONS as usize)?;
+        Ok(Self { skel, ages })
+    }
+
+    /// Attaches it where packets leave by an interface of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// Before Linux 6.6, which has no tcx.
+    pub fn attach(&self, ifindex: IfIndex, ifname: &str) -> Result<Attached> {
+        attach::at_egress(self.skel.progs.replies.as_fd(), ifindex, ifname).map(Attached)
+    }
+
+    /// Forgets every reply.
+    pub fn clear(&self) {
+        (0..QUESTIONS).for_each(|number| self.ages.write(number, 0));
+    }
+
+    /// How long after it was made a flow's question of this number was replied to; `None` if it was not.
+    pub fn age(&self, number: u32) -> Option<Nanos> {
+        let age = self.ages.read(number);
+        (age != 0).then_some(Nanos(age))
+    }
+}

@@ -1,0 +1,40 @@
+//! What `udp-latency` tells beside the 99th percentile of the round trip.
+
+use serde::{Deserialize, Serialize};
+
+use super::merit::{Detail, MeritRun};
+use crate::stats::median_of_some;
+
+/// The whole result.
+pub type LatencyRun = MeritRun<Latency>;
+
+/// Round trips of the pings that were sent in the window. Of a point: medians of the trials' percentiles,
+/// and sums of the counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latency {
+    /// Of the pings that had a reply, median, microseconds; absent where none had.
+    pub p50_us: Option<f64>,
+    /// The same, 99th percentile; absent with fewer than 100 replies.
+    pub p99_us: Option<f64>,
+    /// The same, 99.9th percentile; absent with fewer than 1,000 replies.
+    pub p999_us: Option<f64>,
+    /// Pings that were sent.
+    pub sent: u64,
+    /// Of these, without a reply.
+    pub lost: u64,
+}
+
+impl Detail for Latency {
+    fn of_trials(trials: &[&Self]) -> Self {
+        let some = |of: fn(&Self) -> Option<f64>| median_of_some(trials.iter().map(|t| of(t)));
+        let sum = |of: fn(&Self) -> u64| trials.iter().map(|trial| of(trial)).sum();
+        Self {
+            p50_us: some(|trial| trial.p50_us),
+            p99_us: some(|trial| trial.p99_us),
+            p999_us: some(|trial| trial.p999_us),
+            sent: sum(|trial| trial.sent),
+            lost: sum(|trial| trial.lost),
+        }
+    }
+}
