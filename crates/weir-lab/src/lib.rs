@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod cli;
 pub mod error;
+pub mod far_end;
 pub mod gate_cost;
 pub mod goals;
 pub mod histogram;
