@@ -17,6 +17,10 @@ mod fixture_gate_cost;
 pub(crate) mod fixture_http;
 #[cfg(test)]
 mod fixture_load;
+#[cfg(test)]
+pub(crate) mod fixture_parity;
+#[cfg(test)]
+pub(crate) mod fixture_rpc;
 mod gate_cost;
 mod html;
 mod http;
@@ -24,7 +28,9 @@ mod load;
 mod marker;
 mod merit;
 mod neighbour;
+mod parity;
 mod plot;
+mod rpc;
 mod sentence;
 mod separation;
 mod sweep;
@@ -35,6 +41,10 @@ mod tests;
 mod tests_http;
 #[cfg(test)]
 mod tests_load;
+#[cfg(test)]
+mod tests_parity;
+#[cfg(test)]
+mod tests_rpc;
 mod units;
 mod user_share;
 mod view;
@@ -46,7 +56,9 @@ pub use gate_cost::gate_cost_sentence;
 pub use html::{html, html_all};
 pub use http::http_sentence;
 pub use neighbour::neighbour_sentence;
+pub use parity::parity_sentence;
 pub use plot::plot_svg;
+pub use rpc::rpc_sentence;
 pub use sentence::sentence;
 pub use separation::separation_sentence;
 pub use table::table;

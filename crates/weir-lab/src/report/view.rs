@@ -67,6 +67,8 @@ impl Outcome {
             Self::Separation(run) => run.as_ref(),
             Self::UserShare(run) => run.as_ref(),
             Self::Http(run) => run.as_ref(),
+            Self::Parity(run) => run.as_ref(),
+            Self::Rpc(run) => run.as_ref(),
         }
     }
 }

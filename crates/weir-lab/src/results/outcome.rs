@@ -5,10 +5,14 @@ use serde::Serialize;
 use super::gate_cost::GateCost;
 use super::http::HttpRun;
 use super::neighbour::NeighbourRun;
+use super::parity::ParityRun;
+use super::rpc::RpcRun;
 use super::separation::SeparationRun;
 use super::user_share::UserShareRun;
 use super::{Experiment, Goal};
-use crate::{gate_cost, http_syn_flood, neighbour, separation, udp_overload, user_share};
+use crate::{
+    gate_cost, http_syn_flood, neighbour, parity, rpc_mix, separation, udp_overload, user_share,
+};
 
 /// What one experiment has yielded. In JSON the fields of the result itself: `experiment` tells
 /// which shape they have.
@@ -27,6 +31,10 @@ pub enum Outcome {
     UserShare(Box<UserShareRun>),
     /// `http-syn-flood`.
     Http(Box<HttpRun>),
+    /// `parity`.
+    Parity(Box<ParityRun>),
+    /// `rpc-mix`.
+    Rpc(Box<RpcRun>),
 }
 
 impl Outcome {
@@ -42,6 +50,8 @@ impl Outcome {
             separation::NAME => serde_json::from_slice(json).map(Self::Separation),
             user_share::NAME => serde_json::from_slice(json).map(Self::UserShare),
             http_syn_flood::NAME => serde_json::from_slice(json).map(Self::Http),
+            parity::NAME => serde_json::from_slice(json).map(Self::Parity),
+            rpc_mix::NAME => serde_json::from_slice(json).map(Self::Rpc),
             other => Err(serde::de::Error::custom(format_args!(
                 "no experiment is named {other:?}; `weir lab list` lists them"
             ))),
@@ -60,6 +70,8 @@ impl Outcome {
             Self::Separation(_) => serde_json::from_str::<SeparationRun>(json).map(drop),
             Self::UserShare(_) => serde_json::from_str::<UserShareRun>(json).map(drop),
             Self::Http(_) => serde_json::from_str::<HttpRun>(json).map(drop),
+            Self::Parity(_) => serde_json::from_str::<ParityRun>(json).map(drop),
+            Self::Rpc(_) => serde_json::from_str::<RpcRun>(json).map(drop),
         }
     }
 
@@ -72,6 +84,8 @@ impl Outcome {
             Self::Separation(run) => &run.experiment,
             Self::UserShare(run) => &run.experiment,
             Self::Http(run) => &run.experiment,
+            Self::Parity(run) => &run.experiment,
+            Self::Rpc(run) => &run.experiment,
         }
     }
 
@@ -84,6 +98,8 @@ impl Outcome {
             Self::Separation(run) => &run.goals,
             Self::UserShare(run) => &run.goals,
             Self::Http(run) => &run.goals,
+            Self::Parity(run) => &run.goals,
+            Self::Rpc(run) => &run.goals,
         }
     }
 }
@@ -106,4 +122,6 @@ outcome_of! {
     SeparationRun => Separation,
     UserShareRun => UserShare,
     HttpRun => Http,
+    ParityRun => Parity,
+    RpcRun => Rpc,
 }
