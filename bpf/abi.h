@@ -276,7 +276,7 @@ struct weir_queue_slot {
 struct weir_account {
 	struct weir_channel_key key;
 	__u64 poll;	 /* the last in which one was admitted */
-	__u32 in_poll;	 /* how many in it */
+	__u32 in_poll;	 /* how many are not charged yet */
 	__u32 shed;	 /* how often it was found over its limit; grows */
 	__u64 used_ns;	 /* CLOCK_MONOTONIC, of that poll */
 	__s64 tokens_ns; /* what may be used at once; below 0: owed */
@@ -299,7 +299,10 @@ struct weir_poll {
 	__u64 number;  /* polls that have ended */
 	__u64 clocked; /* 1 + number when now_ns was read */
 	__u64 now_ns;  /* CLOCK_MONOTONIC */
-	/* Packets that the gate has discarded on this CPU... */
+	/* Of the packets that the gate has discarded on this CPU those that
+	 * were over their channel's share... */
+	__u64 shed;
+	/* ...all of them... */
 	__u64 discarded;
 	/* ...for which channel last; 0: none of late... */
 	__u64 full_id;
@@ -308,7 +311,9 @@ struct weir_poll {
 	/* As the governor's programs last saw them, and when. */
 	__u64 discarded_seen;
 	__u64 beside_seen;
-	__u64 full_ns; /* CLOCK_MONOTONIC */
+	__u64 shed_seen;
+	__u64 full_ns;	/* CLOCK_MONOTONIC */
+	__u64 ended_ns; /* when the meter last saw one end, CLOCK_MONOTONIC */
 	/* The accounts of which packets were admitted, in this poll. */
 	__u64 touched; /* 1 + the poll's number */
 	__u32 touches;
@@ -417,9 +422,11 @@ struct weir_input {
 	__u64 held_ns;	  /* waited while a stranger ran */
 	__u64 stalled_ns; /* of it, with no consumer runnable, or for too long
 			   */
-	__u64 discarded;  /* packets */
-	__u64 beside;	  /* packets of other channels, admitted meanwhile */
-	__u64 polled_ns;  /* when its last poll ended, or it began to run */
+	__u64 packets;
+	__u64 discarded; /* of them */
+	__u64 shed;	 /* of those, for their channels' shares */
+	__u64 beside;	 /* packets of other channels, admitted meanwhile */
+	__u64 polled_ns; /* when its last poll ended, or it began to run */
 	/* cpu->stranger_ns and alone_ns as it began to wait. */
 	__u64 stranger_then_ns;
 	__u64 alone_then_ns;
@@ -475,6 +482,10 @@ enum weir_traffic_kind {
 	WEIR_TRAFFIC_TCP_SYN4,
 	WEIR_TRAFFIC_UDP6,
 	WEIR_TRAFFIC_TCP_SYN6,
+	WEIR_TRAFFIC_ECHO4,
+	WEIR_TRAFFIC_ECHO6,
+	WEIR_TRAFFIC_FRAGMENT4,
+	WEIR_TRAFFIC_FRAGMENT6,
 };
 
 /*
@@ -500,8 +511,12 @@ struct weir_traffic_flow {
 	/* Sum of the checksummed words that do not change, host order. */
 	__u32 transport_sum;
 	__u32 ip_sum;
-	__u32 source_mask; /* random bits of the source address, host order */
-	__u16 port_mask;   /* random bits of the source port, host order */
+	/*
+	 * Random bits of the source address, host order; of an IPv4 fragment,
+	 * those that count on where its identification wraps.
+	 */
+	__u32 source_mask;
+	__u16 port_mask; /* random bits of the source port, host order */
 	__u16 destination_port_mask; /* ...and of the destination port */
 	__u8 has_stamp;
 	__u8 header[WEIR_TRAFFIC_HEADER_LEN];

@@ -95,12 +95,17 @@ static __always_inline __u32 account_find(const struct weir_channel_key *key,
 
 /* For how many packets has it time left? */
 static __always_inline __u32 account_room(struct weir_account *account,
-					  const struct weir_poll *poll,
-					  __u64 now)
+					  struct weir_poll *poll)
 {
-	__u64 since = now - account->filled_ns, room;
-	__s64 most = TOKENS_SAVED_NS * account->limit / WEIR_LIMIT_ONE;
+	__u64 now, since, room;
+	__s64 most;
 
+	/* The usual case, without a look at the clock. */
+	if (!account->limited_until_ns)
+		return PACKETS_UNLIMITED;
+	now = poll_clock(poll);
+	since = now - account->filled_ns;
+	most = TOKENS_SAVED_NS * account->limit / WEIR_LIMIT_ONE;
 	if (now > account->limited_until_ns) {
 		account->filled_ns = 0;
 		account->tokens_ns = 0;
@@ -122,8 +127,7 @@ static __always_inline __u32 account_room(struct weir_account *account,
 
 /* The meter is to know that packets of it were admitted in this poll. */
 static __always_inline void account_touch(struct weir_account *account,
-					  __u32 place, struct weir_poll *poll,
-					  __u64 now)
+					  __u32 place, struct weir_poll *poll)
 {
 	if (poll->touched != poll->number + 1) {
 		poll->touched = poll->number + 1;
@@ -132,8 +136,7 @@ static __always_inline void account_touch(struct weir_account *account,
 	if (account->poll == poll->number && account->in_poll)
 		return;
 	account->poll = poll->number;
-	account->in_poll = 0;
-	account->used_ns = now;
+	account->used_ns = poll->ended_ns;
 	if (poll->touches >= WEIR_TOUCHES)
 		return;
 	poll->touch[poll->touches & (WEIR_TOUCHES - 1)] = place;
@@ -145,19 +148,33 @@ static __always_inline __u32 account_admits(__u32 place, __u32 kind,
 					    struct weir_poll *poll)
 {
 	struct weir_account *account = account_at(place);
-	__u64 now = poll_clock(poll);
 	__u32 room;
 
 	if (!account)
 		return PACKETS_UNLIMITED;
 	/* A kind's own, before its first packet. */
 	account->key.kind = kind;
-	room = account_room(account, poll, now);
+	room = account_room(account, poll);
 	if (room)
-		account_touch(account, place, poll, now);
+		account_touch(account, place, poll);
 	else
 		account->shed++;
 	return room;
+}
+
+/* Is the place that it was charged at last still its own? */
+static __always_inline bool account_is_of(const struct weir_memory *memory,
+					  __u32 kind)
+{
+	const struct weir_account *account = account_at(memory->account);
+
+	return account && memory->account >= WEIR_KIND_COUNT &&
+	       account->key.kind == kind &&
+	       account->key.port == bpf_ntohs(memory->port_be) &&
+	       account->key.family == memory->family &&
+	       kind != WEIR_KIND_FORWARD &&
+	       same_address(account->key.address, memory->address,
+			    memory->family);
 }
 
 /*
@@ -175,10 +192,11 @@ __noinline int memory_charge(struct weir_memory *memory)
 	    verdict_of_reason(memory->reason) == WEIR_VERDICT_DISCARD)
 		return 0;
 	kind = kind_of_reason(memory->reason);
-	memory->account = kind;
-	if (has_channel(kind)) {
+	if (!has_channel(kind)) {
+		memory->account = kind;
+	} else if (!account_is_of(memory, kind)) {
 		memory_key(memory, kind, &key);
-		memory->account = account_find(&key, poll_clock(poll));
+		memory->account = account_find(&key, poll->ended_ns);
 	}
 	room = account_admits(memory->account, kind, poll);
 	if (!room && share_of_kind(kind)) {
@@ -211,6 +229,7 @@ __noinline __u32 kind_charge(__u32 reason, __u32 packets)
 		return reason;
 	if (!account_admits(kind, kind, poll) && share_of_kind(kind)) {
 		poll->discarded += packets;
+		poll->shed += packets;
 		/* No destination's id is so small. */
 		poll->full_id = 1 + kind;
 		return share_of_kind(kind);

@@ -99,6 +99,7 @@ static __always_inline void enter_input(const struct task_struct *task,
 {
 	struct weir_input *input = input_at(number);
 	struct weir_cpu *before;
+	__u32 runnable;
 
 	if (!input)
 		return;
@@ -113,7 +114,9 @@ static __always_inline void enter_input(const struct task_struct *task,
 	}
 	input->polled_ns = now;
 	cpu->input = number;
-	cpu->wanted = stranger_waits(cpu, task);
+	runnable = runnable_beside(task);
+	cpu->crowded = runnable > 1;
+	cpu->wanted = stranger_waits(cpu, runnable);
 	if (cpu->wanted) {
 		input->intruded++;
 		input->woken += input->wakes;
@@ -169,7 +172,7 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev,
 	}
 	settle(cpu, now);
 	leave_cpu(prev, cpu, cpu_number, !preempt && prev_state, now);
-	cpu->crowded = next->pid && runnable_beside(next) > 1;
+	cpu->crowded = cpu->waiting > 0;
 	if (number) {
 		enter_input(next, cpu, cpu_number, *number, now);
 		cpu->running = WEIR_RUNNING_INPUT;
@@ -289,7 +292,7 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 {
 	struct weir_cpu *cpu = cpu_at(bpf_get_smp_processor_id());
 	struct weir_poll *poll = this_poll();
-	__u64 now, took, discarded, beside;
+	__u64 now, took, discarded, beside, shed;
 	struct weir_input *input;
 
 	if (!cpu || !poll)
@@ -297,6 +300,8 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 	/* This poll's own: another's, in softirq, is not input's next. */
 	discarded = poll->discarded - poll->discarded_seen;
 	beside = poll->beside - poll->beside_seen;
+	shed = poll->shed - poll->shed_seen;
+	poll->shed_seen = poll->shed;
 	poll->discarded_seen = poll->discarded;
 	poll->beside_seen = poll->beside;
 	if (cpu->running != WEIR_RUNNING_INPUT)
@@ -307,6 +312,9 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 	now = bpf_ktime_get_ns();
 	took = now - input->polled_ns;
 	input->polled_ns = now;
+	poll->ended_ns = now;
+	input->packets += work;
+	input->shed += shed;
 	input->full_polls = work < budget ? 0 : input->full_polls + 1;
 	if (input->full_polls >= WEIR_OVERRUN_POLLS)
 		input->overruns++;

@@ -189,13 +189,13 @@ static __always_inline void end_waiting(struct weir_input *input)
 
 /* A strange process waits that input is about to keep waiting. */
 static __always_inline bool stranger_waits(const struct weir_cpu *cpu,
-					   const struct task_struct *task)
+					   __u32 runnable)
 {
 	__s32 known = 1 + cpu->waiting;
 
 	if (cpu->consumers > 0)
 		known += cpu->consumers;
-	return (__s32)runnable_beside(task) > known;
+	return (__s32)runnable > known;
 }
 
 #endif /* WEIR_INPUT_H */

@@ -57,6 +57,14 @@ static __always_inline void share_out(struct weir_poll *poll, __u64 took,
 	__u32 i;
 
 	poll->touched = 0;
+	account = account_at(poll->touch[0]);
+	if (poll->touches == 1 && account && account->in_poll) {
+		account_charge(account, admitting);
+		poll->charged_ns += admitting;
+		poll->uncharged_ns += took - admitting;
+		poll->touches = 0;
+		return;
+	}
 	for (i = 0; i < WEIR_TOUCHES && i < poll->touches; i++) {
 		account = account_at(poll->touch[i]);
 		if (account)

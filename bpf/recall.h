@@ -80,10 +80,12 @@ static __always_inline void count_channel(struct weir_memory *memory,
 	if (verdict_of_reason(reason) == WEIR_VERDICT_DISCARD) {
 		poll->discarded += seen.packets;
 		poll->full_id = channel_id(memory);
-		counter_add(
-			&memory->seen[is_share_reason(reason) ? WEIR_SEEN_SHED
-							      : WEIR_SEEN_FULL],
-			seen);
+		if (is_share_reason(reason)) {
+			poll->shed += seen.packets;
+			counter_add(&memory->seen[WEIR_SEEN_SHED], seen);
+		} else {
+			counter_add(&memory->seen[WEIR_SEEN_FULL], seen);
+		}
 	} else {
 		note_company(memory, poll, seen.packets);
 		account_add(memory->account, seen.packets);

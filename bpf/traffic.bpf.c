@@ -21,6 +21,27 @@
 #define CATCH_UP_PACKETS 64
 #define Q16(x) ((__u64)(x) << 16)
 
+#define IPV6_FRAGMENT_LEN 8
+#define IPV6_IDENTIFICATION_OFFSET                \
+	4 /* in a fragment header (RFC 8200, 4.5) \
+	   */
+
+/* What follows the IP header. */
+enum layout {
+	LAYOUT_UDP,
+	LAYOUT_TCP,
+	LAYOUT_ECHO,
+};
+
+/* ICMP's and ICMPv6's (RFC 792, RFC 4443); as long as UDP's header. */
+struct echo {
+	__u8 type;
+	__u8 code;
+	__be16 checksum_be;
+	__be16 identifier_be;
+	__be16 number_be;
+};
+
 /* Set by user space before a run, read and written here during it. */
 struct weir_traffic_flow flows[WEIR_TRAFFIC_FLOWS];
 __u64 start_ns;
@@ -118,36 +139,62 @@ write_destination_port(void *ports, const struct weir_traffic_flow *flow)
 	return random;
 }
 
-static __always_inline void write_transport(void *transport, bool tcp,
-					    __u16 source_port, __u32 sum)
+static __always_inline void write_transport(void *transport, enum layout layout,
+					    __u16 varied, __u32 sum)
 {
-	if (tcp) {
-		struct tcphdr *th = transport;
-
-		th->source = bpf_htons(source_port);
-		th->check = fold(sum);
-	} else {
+	switch (layout) {
+	case LAYOUT_UDP: {
 		struct udphdr *uh = transport;
 
-		uh->source = bpf_htons(source_port);
+		uh->source = bpf_htons(varied);
 		uh->check = fold(sum) ?: 0xffff;
+		break;
 	}
+	case LAYOUT_TCP: {
+		struct tcphdr *th = transport;
+
+		th->source = bpf_htons(varied);
+		th->check = fold(sum);
+		break;
+	}
+	case LAYOUT_ECHO: {
+		struct echo *echo = transport;
+
+		echo->identifier_be = bpf_htons(varied);
+		echo->checksum_be = fold(sum);
+		break;
+	}
+	}
+}
+
+static __always_inline __u32 transport_len(enum layout layout)
+{
+	return layout == LAYOUT_TCP ? sizeof(struct tcphdr)
+				    : sizeof(struct udphdr);
+}
+
+/* The field that varies: the source port, or the identifier of an echo. */
+static __always_inline __u16 read_varied(void *transport, enum layout layout)
+{
+	struct echo *echo = transport;
+
+	if (layout == LAYOUT_ECHO)
+		return bpf_ntohs(echo->identifier_be);
+	return bpf_ntohs(*(__be16 *)transport);
 }
 
 static __always_inline void write_packet4(struct xdp_md *ctx,
 					  const struct weir_traffic_flow *flow,
-					  __u64 now_ns, bool tcp)
+					  __u64 now_ns, enum layout layout)
 {
-	const __u32 transport_len =
-		tcp ? sizeof(struct tcphdr) : sizeof(struct udphdr);
 	const __u32 header_len =
-		ETH_HLEN + sizeof(struct iphdr) + transport_len;
+		ETH_HLEN + sizeof(struct iphdr) + transport_len(layout);
 	struct cursor cursor = cursor_over((void *)(long)ctx->data,
 					   (void *)(long)ctx->data_end);
-	__u32 random = next_random(), source, sum;
+	__u32 random = next_random(), source, sum = flow->transport_sum;
 	__u8 *header = cursor_take(&cursor, header_len);
 	struct iphdr *ip;
-	__u16 port;
+	__u16 varied;
 
 	if (!header)
 		return;
@@ -156,28 +203,30 @@ static __always_inline void write_packet4(struct xdp_md *ctx,
 	source = bpf_ntohl(ip->saddr) | (random & flow->source_mask);
 	ip->saddr = bpf_htonl(source);
 	ip->check = fold(sum_u32(flow->ip_sum, source));
-	port = bpf_ntohs(*(__u16 *)(ip + 1)) | (random >> 16 & flow->port_mask);
-	sum = sum_u32(flow->transport_sum, source) + port;
-	sum += write_destination_port(ip + 1, flow);
-	if (!tcp)
+	varied = read_varied(ip + 1, layout) | (random >> 16 & flow->port_mask);
+	sum += varied;
+	/* ICMP alone has no pseudo-header. */
+	if (layout != LAYOUT_ECHO) {
+		sum = sum_u32(sum, source);
+		sum += write_destination_port(ip + 1, flow);
+	}
+	if (layout != LAYOUT_TCP)
 		sum = write_stamp(&cursor, flow, now_ns, sum);
-	write_transport(ip + 1, tcp, port, sum);
+	write_transport(ip + 1, layout, varied, sum);
 }
 
 static __always_inline void write_packet6(struct xdp_md *ctx,
 					  const struct weir_traffic_flow *flow,
-					  __u64 now_ns, bool tcp)
+					  __u64 now_ns, enum layout layout)
 {
-	const __u32 transport_len =
-		tcp ? sizeof(struct tcphdr) : sizeof(struct udphdr);
 	const __u32 header_len =
-		ETH_HLEN + sizeof(struct ipv6hdr) + transport_len;
+		ETH_HLEN + sizeof(struct ipv6hdr) + transport_len(layout);
 	struct cursor cursor = cursor_over((void *)(long)ctx->data,
 					   (void *)(long)ctx->data_end);
 	__u32 random = next_random(), source, sum;
 	__u8 *header = cursor_take(&cursor, header_len);
 	struct ipv6hdr *ip;
-	__u16 port;
+	__u16 varied;
 
 	if (!header)
 		return;
@@ -186,12 +235,58 @@ static __always_inline void write_packet6(struct xdp_md *ctx,
 	source = bpf_ntohl(ip->saddr.in6_u.u6_addr32[3]) |
 		 (random & flow->source_mask);
 	ip->saddr.in6_u.u6_addr32[3] = bpf_htonl(source);
-	port = bpf_ntohs(*(__u16 *)(ip + 1)) | (random >> 16 & flow->port_mask);
-	sum = sum_u32(flow->transport_sum, source) + port;
-	sum += write_destination_port(ip + 1, flow);
-	if (!tcp)
+	varied = read_varied(ip + 1, layout) | (random >> 16 & flow->port_mask);
+	sum = sum_u32(flow->transport_sum, source) + varied;
+	if (layout != LAYOUT_ECHO)
+		sum += write_destination_port(ip + 1, flow);
+	if (layout != LAYOUT_TCP)
 		sum = write_stamp(&cursor, flow, now_ns, sum);
-	write_transport(ip + 1, tcp, port, sum);
+	write_transport(ip + 1, layout, varied, sum);
+}
+
+/*
+ * A fragment alone. Its identification is its number in the flow, and the
+ * source address counts on, so that no two of some millions are of one
+ * datagram.
+ */
+static __always_inline void
+write_fragment4(struct xdp_md *ctx, const struct weir_traffic_flow *flow)
+{
+	const __u32 header_len =
+		ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr);
+	struct cursor cursor = cursor_over((void *)(long)ctx->data,
+					   (void *)(long)ctx->data_end);
+	__u8 *header = cursor_take(&cursor, header_len);
+	__u32 number = (__u32)flow->sent, source;
+	struct iphdr *ip;
+
+	if (!header)
+		return;
+	__builtin_memcpy(header, flow->header, header_len);
+	ip = (void *)(header + ETH_HLEN);
+	source = bpf_ntohl(ip->saddr) | (number >> 16 & flow->source_mask);
+	ip->saddr = bpf_htonl(source);
+	ip->id = bpf_htons((__u16)number);
+	ip->check = fold(sum_u32(flow->ip_sum, source) + (__u16)number);
+}
+
+static __always_inline void
+write_fragment6(struct xdp_md *ctx, const struct weir_traffic_flow *flow)
+{
+	const __u32 header_len = ETH_HLEN + sizeof(struct ipv6hdr) +
+				 IPV6_FRAGMENT_LEN + sizeof(struct udphdr);
+	struct cursor cursor = cursor_over((void *)(long)ctx->data,
+					   (void *)(long)ctx->data_end);
+	__u8 *header = cursor_take(&cursor, header_len);
+	__be32 *identification_be;
+
+	if (!header)
+		return;
+	__builtin_memcpy(header, flow->header, header_len);
+	identification_be =
+		(void *)(header + ETH_HLEN + sizeof(struct ipv6hdr) +
+			 IPV6_IDENTIFICATION_OFFSET);
+	*identification_be = bpf_htonl((__u32)flow->sent);
 }
 
 static __always_inline void write_packet(struct xdp_md *ctx,
@@ -200,13 +295,21 @@ static __always_inline void write_packet(struct xdp_md *ctx,
 {
 	switch (flow->kind) {
 	case WEIR_TRAFFIC_UDP4:
-		return write_packet4(ctx, flow, now_ns, false);
+		return write_packet4(ctx, flow, now_ns, LAYOUT_UDP);
 	case WEIR_TRAFFIC_TCP_SYN4:
-		return write_packet4(ctx, flow, now_ns, true);
+		return write_packet4(ctx, flow, now_ns, LAYOUT_TCP);
 	case WEIR_TRAFFIC_UDP6:
-		return write_packet6(ctx, flow, now_ns, false);
+		return write_packet6(ctx, flow, now_ns, LAYOUT_UDP);
 	case WEIR_TRAFFIC_TCP_SYN6:
-		return write_packet6(ctx, flow, now_ns, true);
+		return write_packet6(ctx, flow, now_ns, LAYOUT_TCP);
+	case WEIR_TRAFFIC_ECHO4:
+		return write_packet4(ctx, flow, now_ns, LAYOUT_ECHO);
+	case WEIR_TRAFFIC_ECHO6:
+		return write_packet6(ctx, flow, now_ns, LAYOUT_ECHO);
+	case WEIR_TRAFFIC_FRAGMENT4:
+		return write_fragment4(ctx, flow);
+	case WEIR_TRAFFIC_FRAGMENT6:
+		return write_fragment6(ctx, flow);
 	}
 }
 

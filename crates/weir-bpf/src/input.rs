@@ -46,8 +46,12 @@ pub struct InputCounters {
     pub idle: Nanos,
     /// How long somebody has waited for it.
     pub crowded: Nanos,
-    /// Packets discarded.
+    /// Packets that it has taken from the ring.
+    pub packets: u64,
+    /// Of them, discarded.
     pub discarded: u64,
+    /// Of those, because their channels were over their share of the CPU.
+    pub shed: u64,
     /// Packets of other channels that were admitted meanwhile.
     pub beside: u64,
     /// Polls that found as much as a small ring holds: it may have overflowed.
@@ -197,7 +201,9 @@ impl Input {
             strangers: Nanos(cpu.stranger_ns),
             idle: Nanos(cpu.idle_ns),
             crowded: Nanos(cpu.crowded_ns),
+            packets: input.packets,
             discarded: input.discarded,
+            shed: input.shed,
             beside: input.beside,
             overruns: input.overruns,
             discard_cost: discard_cost.map(Nanos),

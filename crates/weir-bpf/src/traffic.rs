@@ -5,6 +5,8 @@
 //! packet, and redirects what is not due into a veth that takes nothing, so that the generator's CPU
 //! does the same work at every rate.
 
+mod template;
+
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
@@ -44,12 +46,36 @@ pub enum Transport {
     Udp,
     /// A TCP segment with SYN alone set, and no payload.
     TcpSyn,
+    /// As [`Transport::Udp`], but with a checksum that is wrong in every packet.
+    UdpBadChecksum,
+    /// An ICMP or ICMPv6 echo request; its identifier is the flow's source port, its sequence number
+    /// the destination port.
+    Echo,
+    /// The first fragment of a UDP datagram, a different one each time, of which nothing else comes.
+    /// Of IPv4 the random address bits are not random, but count the datagrams beyond 2^16.
+    FirstFragment,
+    /// The last fragment of one, as above.
+    LastFragment,
+    /// A packet that contradicts itself.
+    Malformed(Flaw),
+}
+
+/// What is wrong with a packet that is UDP otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// The IP header says that the packet is longer than its frame.
+    IpLength,
+    /// The IPv4 header says that it is shorter than any can be (IHL 4), or the IPv6 header that it is
+    /// of another version.
+    IpHeader,
+    /// The UDP header says that the datagram is longer than its packet.
+    UdpLength,
 }
 
 /// One flow of generated packets.
 #[derive(Clone, Debug)]
 pub struct FlowSpec {
-    /// UDP or TCP SYN.
+    /// What its packets are.
     pub transport: Transport,
     /// Source and destination Ethernet address.
     pub mac: (MacAddr, MacAddr),
@@ -63,7 +89,7 @@ pub struct FlowSpec {
     /// How many low bits of the source port are random in each packet (0 to 16). They must be zero
     /// in the port.
     pub random_port_bits: u8,
-    /// UDP payload, bytes.
+    /// UDP or echo payload, bytes; a fragment is made longer, to a multiple of 8 bytes.
     pub payload_len: u16,
     /// Packets per second; `None`: as many as the CPU can.
     pub rate: Option<PacketsPerSec>,
@@ -190,7 +216,7 @@ impl Generator {
         self.frame_len = 0;
         self.configured = std::array::from_fn(|index| index < specs.len());
         for (flow, spec) in flows.iter_mut().zip(specs) {
-            let frame_len = template(spec, flow)?;
+            let frame_len = template::write(spec, flow)?;
             self.frame_len = self.frame_len.max(frame_len);
         }
         // SAFETY: the mapping is valid, and no run is under way that could read it.
@@ -200,7 +226,7 @@ impl Generator {
 
     /// Sends each packet of a flow that was set to one of 2^`bits` ports at random: the low bits of its
     /// destination port, which must be zero in it. Takes the generator exclusively, so it is not
-    /// running; [`Generator::set_flows`] undoes it.
+    /// running; [`Generator::set_flows`] undoes it. For UDP and TCP: echoes and fragments stay as they are.
     ///
     /// # Errors
     /// A flow that was not set, or more than 16 bits.
@@ -339,97 +365,4 @@ impl Generator {
 
 fn refused(problem: String) -> Error {
     Error::Refused { problem, remedy: "see the limits in weir_bpf::traffic::FlowSpec".into() }
-}
-
-/// Writes a flow's headers and constant checksums; returns its frames' length.
-fn template(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result<usize> {
-    if spec.random_address_bits > 32 || spec.random_port_bits > 16 {
-        return Err(refused("a source has more random bits than it has bits".into()));
-    }
-    let (transport_len, payload_len) = match spec.transport {
-        Transport::Udp => (8, usize::from(spec.payload_len)),
-        Transport::TcpSyn => (20, 0),
-    };
-    let segment_len = (transport_len + payload_len) as u16;
-    let protocol = match spec.transport {
-        Transport::Udp => 17,
-        Transport::TcpSyn => 6,
-    };
-    let mut header = Vec::with_capacity(flow.header.len());
-    header.extend(spec.mac.1.0);
-    header.extend(spec.mac.0.0);
-    let (ip_len, source_low) = match spec.address {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            header.extend([0x08, 0x00, 0x45, 0]);
-            header.extend((20 + segment_len).to_be_bytes());
-            header.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]); // don't fragment, TTL 64
-            header.extend(source.octets());
-            header.extend(destination.octets());
-            (20, u32::from(source))
-        }
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            header.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
-            header.extend(segment_len.to_be_bytes());
-            header.extend([protocol, 64]); // hop limit 64
-            header.extend(source.octets());
-            header.extend(destination.octets());
-            (40, source.to_bits() as u32)
-        }
-        (source, destination) => {
-            return Err(refused(format!("{source} and {destination} differ in family")));
-        }
-    };
-    header.extend(spec.port.0.to_be_bytes());
-    header.extend(spec.port.1.to_be_bytes());
-    match spec.transport {
-        Transport::Udp => header.extend([segment_len.to_be_bytes(), [0, 0]].concat()),
-        // Sequence and acknowledgement 0, 20 bytes of header, SYN, window 65,535.
-        Transport::TcpSyn => {
-            header.extend([0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0]);
-        }
-    }
-
-    let source_mask = ((1_u64 << spec.random_address_bits) - 1) as u32;
-    let port_mask = ((1_u32 << spec.random_port_bits) - 1) as u16;
-    if source_low & source_mask != 0 || spec.port.0 & port_mask != 0 {
-        return Err(refused("a source address or port is set where it is to be random".into()));
-    }
-    let ip = &header[ETHERNET_LEN..ETHERNET_LEN + ip_len];
-    let addresses = if ip_len == 20 { &ip[12..] } else { &ip[8..] };
-    let source_sum = sum(&source_low.to_be_bytes());
-    let port_sum = u32::from(spec.port.0);
-    flow.ip_sum = if ip_len == 20 { sum(ip) - source_sum } else { 0 };
-    flow.transport_sum = sum(addresses) - source_sum
-        + u32::from(protocol)
-        + u32::from(segment_len)
-        + sum(&header[ETHERNET_LEN + ip_len..])
-        - port_sum;
-    flow.source_mask = source_mask;
-    flow.port_mask = port_mask;
-    flow.has_stamp = u8::from(spec.transport == Transport::Udp && payload_len >= STAMP_LEN);
-    flow.kind = match (spec.transport, ip_len) {
-        (Transport::Udp, 20) => types::weir_traffic_kind::WEIR_TRAFFIC_UDP4,
-        (Transport::TcpSyn, 20) => types::weir_traffic_kind::WEIR_TRAFFIC_TCP_SYN4,
-        (Transport::Udp, _) => types::weir_traffic_kind::WEIR_TRAFFIC_UDP6,
-        (Transport::TcpSyn, _) => types::weir_traffic_kind::WEIR_TRAFFIC_TCP_SYN6,
-    };
-    flow.interval_q16 = match spec.rate {
-        None => 0,
-        Some(PacketsPerSec(rate)) if rate.is_finite() && rate >= 1.0 => {
-            (1e9 * 65536.0 / rate) as u64
-        }
-        Some(PacketsPerSec(rate)) => {
-            return Err(refused(format!("a rate of {rate} packets/s is below 1")));
-        }
-    };
-    flow.header[..header.len()].copy_from_slice(&header);
-    Ok(header.len() + payload_len)
-}
-
-/// Sum of big-endian 16-bit words (RFC 1071), not folded.
-fn sum(bytes: &[u8]) -> u32 {
-    bytes
-        .chunks(2)
-        .map(|pair| u32::from_be_bytes([0, 0, pair[0], *pair.get(1).unwrap_or(&0)]))
-        .sum()
 }

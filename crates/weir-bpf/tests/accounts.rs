@@ -55,7 +55,12 @@ fn what_is_charged_adds_up_to_what_the_scheduler_saw() {
     // Sockets that nobody reads are full at once: what is admitted is for the closed port.
     let closed = account_of(&bench, &input, Channel::of_kind(Kind::Closed)).unwrap();
     assert!(closed.charged.0 > charged / 2, "{accounts:?}");
-    assert_eq!(closed.packets, count(&bench, Reason::UdpNoSocket));
+    // Those of a poll that was not seen as the thread's are charged with its next one.
+    let admitted = count(&bench, Reason::UdpNoSocket);
+    assert!(
+        (admitted - admitted / 50..=admitted).contains(&closed.packets),
+        "{admitted}: {closed:?}"
+    );
     for port in [PORT, OTHER_PORT] {
         let admitted = account_of(&bench, &input, udp(port)).unwrap();
         assert!(admitted.packets > 0 && admitted.cost.is_some(), "{accounts:?}");

@@ -6,13 +6,13 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use common::{FAR_IP4, FAR_IP6, NEAR_IP4, NEAR_IP6, Network, wait_until};
 use rustix::net::sockopt;
 use weir_bpf::sys::snmp;
-use weir_bpf::traffic::{FlowSpec, Generator, Stamp, Transport};
-use weir_bpf::units::PacketsPerSec;
+use weir_bpf::traffic::{Flaw, FlowSpec, Generator, Stamp, Transport};
+use weir_bpf::units::{MacAddr, PacketsPerSec};
 
 const PORT: u16 = 6000;
 
@@ -102,6 +102,107 @@ fn syns_over_ipv4_are_taken() {
 #[test]
 fn syns_over_ipv6_are_taken() {
     syns_are_taken((FAR_IP6, NEAR_IP6), "tcp6");
+}
+
+/// The host's own count of something, from `/proc/net/snmp`, `netstat` (`Ip InReceives`: protocol and
+/// name) or `snmp6` (`Ip6InReceives`).
+fn counted(network: &Network, name: &str) -> u64 {
+    let read =
+        |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap();
+    let text = network.near.run(|| ["snmp", "netstat", "snmp6"].map(read)).unwrap();
+    let Some((protocol, field)) = name.split_once(' ') else {
+        let mut lines = text[2].lines().map(|line| line.split_ascii_whitespace());
+        return lines
+            .find_map(|mut line| (line.next()? == name).then(|| line.next()))
+            .unwrap()
+            .unwrap()
+            .parse()
+            .unwrap();
+    };
+    let of_it = |line: &&str| line.split_once(": ").is_some_and(|(of, _)| of == protocol);
+    let lines: Vec<&str> = text[..2].iter().flat_map(|text| text.lines()).filter(of_it).collect();
+    let (names, numbers) = (lines[0].split(' '), lines[1].split(' '));
+    names
+        .zip(numbers)
+        .find_map(|(name, number)| (name == field).then_some(number))
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+/// Sends packets of a kind, and holds the host's counters to their number.
+fn are_counted_as(transport: Transport, (far, near): (&str, &str), names: &[&str]) {
+    let network = Network::new();
+    let socket = network.bind(near, PORT);
+    // The checksum of a short packet is checked on arrival, that of a long one when it is read.
+    let flow = FlowSpec { payload_len: 14, ..flow(&network, transport, (far, near)) };
+    let sent = send(&network, &[flow], |generator| generator.counts(0).sent >= 20)[0];
+    for name in names {
+        wait_until(name, || counted(&network, name) == sent);
+    }
+    for never in ["Ip ReasmOKs", "Ip6ReasmOKs", "Icmp InCsumErrors", "Icmp6InCsumErrors"] {
+        assert_eq!(counted(&network, never), 0, "{never}");
+    }
+    assert!(socket.recv(&mut [0; 256]).is_err(), "nothing is for an application");
+}
+
+#[test]
+fn a_bad_checksum_is_bad_in_every_packet() {
+    let names = ["Ip InReceives", "Udp InCsumErrors"];
+    // The far end's random sources meet all values that a checksum can have near a carry.
+    are_counted_as(Transport::UdpBadChecksum, (FAR_IP4, NEAR_IP4), &names);
+    let names = ["Ip6InReceives", "Udp6InCsumErrors"];
+    are_counted_as(Transport::UdpBadChecksum, (FAR_IP6, NEAR_IP6), &names);
+}
+
+#[test]
+fn echo_requests_are_taken_for_such() {
+    are_counted_as(Transport::Echo, (FAR_IP4, NEAR_IP4), &["Icmp InEchos"]);
+    are_counted_as(Transport::Echo, (FAR_IP6, NEAR_IP6), &["Icmp6InEchos"]);
+}
+
+#[test]
+fn fragments_never_become_whole() {
+    for transport in [Transport::FirstFragment, Transport::LastFragment] {
+        are_counted_as(transport, (FAR_IP4, NEAR_IP4), &["Ip ReasmReqds"]);
+        are_counted_as(transport, (FAR_IP6, NEAR_IP6), &["Ip6ReasmReqds"]);
+    }
+}
+
+#[test]
+fn malformed_packets_are_so_in_the_way_that_they_should() {
+    for (flaw, v4, v6) in [
+        (Flaw::IpHeader, "Ip InHdrErrors", "Ip6InHdrErrors"),
+        (Flaw::IpLength, "IpExt InTruncatedPkts", "Ip6InTruncatedPkts"),
+        (Flaw::UdpLength, "Udp InErrors", "Udp6InErrors"),
+    ] {
+        are_counted_as(Transport::Malformed(flaw), (FAR_IP4, NEAR_IP4), &["Ip InReceives", v4]);
+        are_counted_as(Transport::Malformed(flaw), (FAR_IP6, NEAR_IP6), &["Ip6InReceives", v6]);
+    }
+}
+
+#[test]
+fn a_group_and_a_broadcast_address_reach_those_who_listen() {
+    const GROUP: [u8; 4] = [233, 252, 0, 1]; // MCAST-TEST-NET (RFC 6676)
+    const GROUP_MAC: [u8; 6] = [0x01, 0x00, 0x5e, 0x7c, 0, 1];
+    let broadcast = [198, 18, 0, 255];
+    for (destination, mac) in [(GROUP, GROUP_MAC), (broadcast, [0xff; 6])] {
+        let network = Network::new();
+        let socket = network.bind("0.0.0.0", PORT);
+        sockopt::set_socket_recv_buffer_size_force(&socket, 16 << 20).unwrap();
+        let near: Ipv4Addr = NEAR_IP4.parse().unwrap();
+        network.near.run(|| socket.join_multicast_v4(&GROUP.into(), &near).unwrap()).unwrap();
+        let flow = FlowSpec {
+            mac: (network.far_mac, MacAddr(mac)),
+            address: (FAR_IP4.parse().unwrap(), IpAddr::from(destination)),
+            ..flow(&network, Transport::Udp, (FAR_IP4, NEAR_IP4))
+        };
+        let sent = send(&network, &[flow], |generator| generator.counts(0).sent >= 20)[0];
+        let mut buffer = [0; 256];
+        for _ in 0..sent {
+            assert_eq!(socket.recv(&mut buffer).unwrap(), 100);
+        }
+    }
 }
 
 #[test]

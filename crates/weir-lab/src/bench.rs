@@ -9,7 +9,9 @@ use weir_bpf::traffic::{FlowSpec, Generator, Transport};
 use weir_bpf::units::{CpuId, Nice, PacketsPerSec};
 
 use crate::error::{Error, Result};
+use crate::kinds::{self, Beside};
 use crate::results::Mode;
+use crate::results::kinds::Kind;
 use crate::topology::{Host, SUT_INTERFACE, Topology};
 use crate::trial::Flood;
 use crate::worker::App;
@@ -61,6 +63,7 @@ pub struct Sut {
 pub struct Bench {
     // In the order in which they must be dropped: processes, then the namespaces they are in.
     suts: BTreeMap<Mode, Sut>,
+    beside: BTreeMap<Mode, Beside>,
     /// The calibrated loop on the SUT's CPU.
     pub speed: Worker,
     /// The load generator.
@@ -110,7 +113,29 @@ impl Bench {
         let speed = Worker::start(&first.host.netns_path, sut_cpu, &["speed-probe".to_owned()])?;
         let output = first.host.generator_ifindex;
         let generator = topology.generator.run(|| Generator::load(output))??;
-        Ok(Self { suts, speed, generator, topology, workload, sut_cpu, generator_cpu })
+        let beside = BTreeMap::new();
+        Ok(Self { suts, beside, speed, generator, topology, workload, sut_cpu, generator_cpu })
+    }
+
+    /// Adds to each host what floods of all kinds take.
+    ///
+    /// # Errors
+    /// As [`Beside::add`].
+    pub fn add_beside(&mut self) -> Result<()> {
+        for (mode, sut) in &self.suts {
+            self.beside.insert(*mode, Beside::add(&self.topology, &sut.host, self.sut_cpu)?);
+        }
+        Ok(())
+    }
+
+    /// What one mode's host has for floods of all kinds.
+    ///
+    /// # Errors
+    /// Where [`Bench::add_beside`] was not called.
+    pub fn beside(&self, mode: Mode) -> Result<&Beside> {
+        self.beside
+            .get(&mode)
+            .ok_or_else(|| Error::refused("a host lacks what a flood is for", "please report this"))
     }
 
     /// One mode's system under test.
@@ -139,6 +164,28 @@ impl Bench {
             Flood::Top => flows.push(self.flow(mode, FLOODED_PORT, None)),
         }
         self.set_flows(mode, &flows)
+    }
+
+    /// Points the generator at one mode's host with a flood of some kind; returns of how many flows.
+    ///
+    /// # Errors
+    /// Flows that contradict themselves.
+    pub fn aim_kind(
+        &mut self,
+        mode: Mode,
+        (kind, flood): (Kind, Flood),
+        bystander: Option<PacketsPerSec>,
+    ) -> Result<usize> {
+        let mut flows = vec![];
+        if bystander.is_some() {
+            flows.push(self.flow(mode, BYSTANDER_PORT, bystander));
+        }
+        let base = self.flow(mode, FLOODED_PORT, None);
+        let flood = kinds::flows(kind, flood, &base, self.beside(mode)?);
+        let count = flood.len();
+        flows.extend(flood);
+        self.set_flows(mode, &flows)?;
+        Ok(count)
     }
 
     /// Points the generator at a mode's echo server.

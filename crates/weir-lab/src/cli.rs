@@ -14,11 +14,12 @@ use weir_bpf::sys::caps::{self, Capability};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::rates::{Rate, parse_rate};
+use crate::results::kinds::Kind;
 use crate::results::{Mode, Outcome};
 use crate::stop::Stop;
 use crate::worker::App;
 use crate::{
-    gate_cost, http_syn_flood, neighbour, parity, report, rpc_mix, separation, topology,
+    gate_cost, http_syn_flood, kinds, neighbour, parity, report, rpc_mix, separation, topology,
     udp_overload, user_share,
 };
 
@@ -88,6 +89,10 @@ struct RunArgs {
     /// udp-overload: with a compute-bound process on the tested CPU, and without for comparison.
     #[arg(long)]
     neighbour: bool,
+    /// separation: a UDP and a TCP service beside floods of these kinds, such as syn,icmp, or `all` (with
+    /// --quick: closed, syn, icmp, fragments, forward, within 60 s).
+    #[arg(long, value_delimiter = ',', value_parser = parse_kinds)]
+    kinds: Vec<Kinds>,
     /// Receive buffer of the applications, bytes [default: the system's].
     #[arg(long, default_value_t = 0)]
     rcvbuf: usize,
@@ -118,6 +123,21 @@ fn parse_mode(text: &str) -> std::result::Result<Mode, String> {
         .into_iter()
         .find(|mode| mode.name() == text)
         .ok_or_else(|| format!("the modes are {}", all()))
+}
+
+/// One kind of flood, or each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kinds {
+    All,
+    One(Kind),
+}
+
+fn parse_kinds(text: &str) -> std::result::Result<Kinds, String> {
+    if text == "all" {
+        return Ok(Kinds::All);
+    }
+    let one = Kind::ALL.into_iter().find(|kind| kind.name() == text).map(Kinds::One);
+    one.ok_or_else(|| format!("the kinds are {}, or all", Kind::ALL.map(Kind::name).join(", ")))
 }
 
 fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
@@ -183,6 +203,11 @@ fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
             }
             Name::GateCost => {
                 gate_cost::run(&plans::gate_cost(args), &stop, &progress).map(Outcome::from)
+            }
+            Name::Separation if !args.kinds.is_empty() => {
+                let kinds = plans::kinds(args);
+                kinds::run(&plans::separation_kinds(args), &kinds, &stop, &progress)
+                    .map(Outcome::from)
             }
             Name::Separation => {
                 separation::run(&plans::separation(args), &stop, &progress).map(Outcome::from)
@@ -296,6 +321,15 @@ fn refuse_unused(args: &RunArgs) -> Result<()> {
         return Err(Error::refused(
             "--neighbour is an option of udp-overload",
             "leave it out; user-share has its neighbour always",
+        ));
+    }
+    if !args.kinds.is_empty() && !args.experiments.contains(&Name::Separation) {
+        return Err(Error::refused("--kinds is an option of separation", "leave it out"));
+    }
+    if !args.kinds.is_empty() && args.ipv6 {
+        return Err(Error::refused(
+            "the kinds of flood are IPv4's: one of them is broadcast",
+            "leave out --ipv6 or --kinds",
         ));
     }
     let foreign = |mode: &&Mode| !user_share::MODES.contains(mode);

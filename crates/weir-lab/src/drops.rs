@@ -71,6 +71,7 @@ impl Drops {
             late_socket,
             late_other,
             delivered,
+            beyond_udp: 0,
             unaccounted,
         }
     }

@@ -5,6 +5,7 @@
 
 pub mod gate_cost;
 pub mod http;
+pub mod kinds;
 pub mod load;
 pub mod merit;
 pub mod neighbour;
@@ -309,8 +310,16 @@ pub struct Ledger {
     pub late_other: u64,
     /// Received by the applications.
     pub delivered: u64,
+    /// Received by IP and not for UDP: TCP, ICMP, fragments, malformed, forwarded, to a group that nobody
+    /// has joined. Counted beside floods of several kinds; else 0, and absent.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub beyond_udp: u64,
     /// In no counter: must be 0.
     pub unaccounted: i64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What an echo server replied, and what the far end had of it.

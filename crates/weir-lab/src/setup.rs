@@ -100,10 +100,11 @@ pub fn place(pid: Pid) -> Result<String> {
 /// Whom the scheduler weighs a process with.
 fn session(pid: Pid) -> &'static str {
     let autogroup = fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
-    match (getsid(Some(pid)) == Ok(pid), autogroup.is_ok_and(|text| text.trim() == "1")) {
+    // A server's worker process is in its master's.
+    match (getsid(Some(pid)) != getsid(None), autogroup.is_ok_and(|text| text.trim() == "1")) {
         (true, true) => "a session of its own, autogroup on",
         (true, false) => "a session of its own, no autogroup",
-        (false, true) => "in another process's session, autogroup on",
-        (false, false) => "in another process's session, no autogroup",
+        (false, true) => "in the lab's session, autogroup on",
+        (false, false) => "in the lab's session, no autogroup",
     }
 }

@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 
 /// What the names of the lab's namespaces begin with; the process id follows.
 const PREFIX: &str = "weir-lab-";
+const NETNS_DIR: &str = "/run/netns";
 const LOCK_DIR: &str = "/run/weir-lab";
 /// Ethernet address of an echo server's client: no interface's, so that the generator's namespace drops
 /// what comes for it at the first test of IP (`PACKET_OTHERHOST`, `ip_rcv_core()`). A veth receives on the
@@ -97,7 +98,7 @@ impl Topology {
         };
         Ok(Self {
             generator,
-            generator_path: Path::new("/run/netns").join(&name),
+            generator_path: Path::new(NETNS_DIR).join(&name),
             generator_links,
             generator_sysfs,
             names: vec![name],
@@ -153,7 +154,7 @@ impl Topology {
         links.set_up(generator_ifindex)?;
         Ok(Host {
             netns,
-            netns_path: Path::new("/run/netns").join(name),
+            netns_path: Path::new(NETNS_DIR).join(name),
             sysfs,
             ifindex,
             generator_ifindex,

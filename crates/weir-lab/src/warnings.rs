@@ -65,7 +65,8 @@ pub fn circumstances(machine: &Machine, quick: bool) -> Vec<String> {
     }
     if quick {
         warnings.push(
-            "a quick run: 3 short trials per point; differences of a few percent are noise".into(),
+            "a quick run: few short trials per point; differences of a few percent are noise"
+                .into(),
         );
     }
     warnings

@@ -3,7 +3,7 @@
 //! They run as `weir lab-worker ...`, so that one executable is all there is to install. Each ends
 //! with the process that started it, however that ends.
 
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,12 +18,11 @@ use weir_bpf::traffic::Stamp;
 use weir_bpf::units::{CpuId, Nice};
 
 use crate::error::{Error, Result};
-use crate::histogram;
-use crate::http_syn_flood::Usage;
-use crate::http_syn_flood::client;
+use crate::http_syn_flood::{Usage, client};
 use crate::parity::peer;
 use crate::results::parity::Measure;
 use crate::rpc_mix::peer as rpc;
+use crate::{histogram, service};
 
 /// Where a worker's figures stand in the memory that it shares with the controller.
 pub mod slots {
@@ -43,6 +42,8 @@ pub mod slots {
     pub const LAST_CALL_NS: usize = 3;
     /// Packets that the echo server has sent.
     pub const REPLIED: usize = 4;
+    /// Not 0 while the TCP client is to send requests.
+    pub const GO: usize = 4;
     /// Of the HTTP client, four counters: see [`crate::http_syn_flood::client::Failure`].
     pub const FAILURES: usize = 4;
     /// Datagrams, or bytes, that a client has sent.
@@ -83,6 +84,30 @@ pub enum Role {
         /// Receive buffer to ask for, bytes; 0: the system's default.
         #[arg(long, default_value_t = 0)]
         rcvbuf: usize,
+        /// Multicast group to join.
+        #[arg(long, requires = "on")]
+        join: Option<Ipv4Addr>,
+        /// Address of the interface on which to join it.
+        #[arg(long)]
+        on: Option<Ipv4Addr>,
+    },
+    /// Answers requests over TCP.
+    TcpService {
+        /// Where to listen.
+        #[arg(long)]
+        bind: SocketAddr,
+    },
+    /// Has requests answered over TCP.
+    TcpClient {
+        /// The service.
+        #[arg(long)]
+        server: SocketAddr,
+        /// How many connections.
+        #[arg(long)]
+        connections: u32,
+        /// Requests per second, of all connections.
+        #[arg(long)]
+        per_second: u32,
     },
     /// Sends each UDP packet back to where it came from, as a program that does nothing special.
     UdpEcho {
@@ -259,8 +284,14 @@ pub fn run(args: WorkerArgs) -> Result<()> {
     sched::pin_current_thread(CpuId(args.cpu))?;
     let shared = args.shared.map(SharedCounters::open).transpose()?;
     match (args.role, shared) {
-        (Role::UdpSink { bind, app, rcvbuf }, Some(shared)) => udp_sink(bind, app, rcvbuf, &shared),
+        (Role::UdpSink { bind, app, rcvbuf, join, on }, Some(shared)) => {
+            udp_sink(bind, (app, rcvbuf), join.zip(on), &shared)
+        }
         (Role::UdpEcho { bind, rcvbuf }, Some(shared)) => udp_echo(bind, rcvbuf, &shared),
+        (Role::TcpService { bind }, Some(shared)) => service::serve(bind, &shared),
+        (Role::TcpClient { server, connections, per_second }, Some(shared)) => {
+            service::ask(server, connections, per_second, &shared)
+        }
         (Role::SpeedProbe, Some(shared)) => speed_probe(&shared),
         (Role::Compute, Some(shared)) => compute(&shared),
         (Role::TcpListener { bind }, Some(shared)) => tcp_listener(bind, &shared),
@@ -324,9 +355,17 @@ fn udp_echo(bind: SocketAddr, rcvbuf: usize, shared: &SharedCounters) -> Result<
     }
 }
 
-fn udp_sink(bind: SocketAddr, app: App, rcvbuf: usize, shared: &SharedCounters) -> Result<()> {
+fn udp_sink(
+    bind: SocketAddr,
+    (app, rcvbuf): (App, usize),
+    join: Option<(Ipv4Addr, Ipv4Addr)>,
+    shared: &SharedCounters,
+) -> Result<()> {
     let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
     let socket = bind_udp(bind, rcvbuf)?;
+    if let Some((group, on)) = join {
+        socket.join_multicast_v4(&group, &on).map_err(failed("join a group for"))?;
+    }
     shared.get(slots::READY).store(1, Ordering::Release);
     let received = |count, payload: &[u8]| received(shared, count, payload);
     match app {

@@ -32,6 +32,10 @@ const HELD_FROM: f64 = 0.03;
 /// How long a stranger or a flood beside other channels is believed in after it was last seen.
 const REMEMBERED: Nanos = Nanos::from_millis(20);
 
+/// The same of a ring's overflow while a flood is discarded that fills no queue. Its consumers sleep now and then,
+/// and input has its turn then, without an interrupt: whether that is often enough is tried no sooner.
+const REMEMBERED_LONGER: Nanos = Nanos::from_millis(500);
+
 /// Weight, in nice steps, per millisecond and unit of (wasted - stalled) time.
 const BALANCE_PER_MS: f64 = 4.0;
 /// Weight, in nice steps, per millisecond and unit of share that input is over its own, or under.
@@ -48,6 +52,10 @@ const WAIT: Nanos = Nanos::from_micros(50);
 /// The same while strangers want the CPU, and the ring does not overflow: each end of waiting is a timer's
 /// interrupt and two switches, which strangers pay for.
 const WAIT_LONGER: Nanos = Nanos::from_micros(200);
+/// The same while a flood is discarded that fills no queue, so that no consumer runs dry meanwhile: until so many
+/// packets have come, a quarter of a small ring, and at most so long.
+const WAIT_PACKETS: f64 = 64.0;
+const WAIT_LONGEST: Nanos = Nanos::from_micros(200);
 
 /// What happened on a NAPI thread's CPU since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -70,6 +78,10 @@ pub struct Observation {
     pub overrun: bool,
     /// Whether packets of one channel were admitted beside another's that were discarded.
     pub beside: bool,
+    /// Packets that were taken from the ring.
+    pub packets: u64,
+    /// Whether most of what was discarded was over its channel's share of the CPU: no queue was full of it.
+    pub shed: bool,
     /// Whether packets of this input were admitted while another input of the same CPU told a flood from
     /// other channels ([`Governor::tells_apart`]).
     pub joined: bool,
@@ -124,8 +136,14 @@ pub struct Governor {
     alone_for: Nanos,
     /// Since a flood was last seen beside another channel.
     apart_for: Nanos,
+    /// For how long that counts.
+    apart_until: Nanos,
     /// Since the ring may last have overflowed.
     kept_up_for: Nanos,
+    /// Since a flood was last seen that fills no queue.
+    shed_for: Nanos,
+    /// Packets per nanosecond.
+    rate: f64,
     /// Since another input did that on the same CPU while packets of this one were admitted.
     joined_for: Nanos,
     /// Since input last ran or wanted to.
@@ -142,7 +160,10 @@ impl Default for Governor {
             wasted: 0.0,
             alone_for: REMEMBERED,
             apart_for: REMEMBERED,
+            apart_until: REMEMBERED,
             kept_up_for: REMEMBERED,
+            shed_for: REMEMBERED,
+            rate: 0.0,
             joined_for: REMEMBERED,
             quiet_for: REMEMBERED,
             doing: Doing::Yielding,
@@ -200,7 +221,7 @@ impl Governor {
     /// Whether it tells a flood of its own from other channels. Other inputs of the CPU, which would
     /// starve at a lighter weight, are to join it.
     pub fn tells_apart(&self) -> bool {
-        self.doing == Doing::Separating && self.apart_for < REMEMBERED
+        self.doing == Doing::Separating && self.apart_for < self.apart_until
     }
 
     fn remember(&mut self, settings: &Settings, seen: &Observation) {
@@ -209,22 +230,28 @@ impl Governor {
         let average = |old: f64, now: Nanos| kept * old + (1.0 - kept) * now.share_of(seen.elapsed);
         self.taken = average(self.taken, seen.taken);
         self.wasted = average(self.wasted, seen.wasted);
+        self.rate =
+            kept * self.rate + (1.0 - kept) * seen.packets as f64 / seen.elapsed.0.max(1) as f64;
         let since = |before: Nanos, again: bool| {
             if again { Nanos::ZERO } else { before + seen.elapsed }
         };
         self.alone_for = since(self.alone_for, seen.strangers);
         // A trickle that nobody reads costs nothing worth telling apart.
-        let flood = seen.overrun || self.wasted > FLOOD_FROM;
+        let flood = seen.overrun || (self.wasted > FLOOD_FROM && !seen.shed);
         self.apart_for = since(self.apart_for, seen.beside && flood);
+        if seen.beside && flood {
+            self.apart_until = if seen.shed { REMEMBERED_LONGER } else { REMEMBERED };
+        }
         self.kept_up_for = since(self.kept_up_for, seen.overrun);
+        self.shed_for = since(self.shed_for, seen.shed);
         // Who is flooded itself has no claim to a second share.
         self.joined_for = since(self.joined_for, seen.joined && self.wasted <= FLOOD_FROM);
         self.quiet_for = since(self.quiet_for, seen.ran + seen.held > Nanos::ZERO);
     }
 
     fn what_to_do(&self, settings: &Settings) -> Doing {
-        let apart_for = self.apart_for.min(self.joined_for);
-        if settings.prefer == Prefer::Separation && apart_for < REMEMBERED {
+        let apart = self.apart_for < self.apart_until || self.joined_for < REMEMBERED;
+        if settings.prefer == Prefer::Separation && apart {
             Doing::Separating
         } else if self.alone_for < REMEMBERED {
             Doing::Balancing
@@ -264,10 +291,18 @@ impl Governor {
         let keeps_up = self.kept_up_for >= REMEMBERED;
         let strangers = self.alone_for < REMEMBERED;
         match self.doing {
+            Doing::Separating if self.shed_for < REMEMBERED => Some(self.wait_for_packets()),
             Doing::Separating if strangers && keeps_up => Some(WAIT_LONGER),
             Doing::Separating => Some(WAIT),
             Doing::Balancing | Doing::Yielding => None,
         }
+    }
+
+    fn wait_for_packets(&self) -> Nanos {
+        let wait = WAIT_PACKETS / self.rate.max(f64::MIN_POSITIVE);
+        // In whole steps, so that it is not set anew with every look.
+        let steps = (wait / WAIT.0 as f64).clamp(1.0, WAIT_LONGEST.0 as f64 / WAIT.0 as f64);
+        Nanos(steps as u64 * WAIT.0)
     }
 
     /// Whether anything is to be expected without news. A stranger that holds input, or a flood beside

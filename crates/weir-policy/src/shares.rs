@@ -14,10 +14,13 @@ use crate::units::Nanos;
 const IDLE_BELOW: f64 = 0.01;
 /// ...and somebody has waited for it for so long.
 const WAITED: Nanos = Nanos::from_millis(1);
+/// Time that nobody wants is given to those who are limited only where there is more of it than this share: who
+/// waits for the answers to his packets leaves the CPU idle, too, and would get them later.
+const SPARE: f64 = 0.2;
 /// How long a ring's overflow is remembered.
 const OVERRUN_REMEMBERED: Nanos = Nanos::from_millis(20);
-/// By how much limits grow in each period in which the CPU is not saturated.
-const RELIEF: f64 = 1.25;
+/// By how much limits grow in each period with time to spare.
+const RELIEF: f64 = 1.05;
 /// A limit that is so many times what is used limits nobody.
 const LOOSE: f64 = 4.0;
 /// How much less channels with queues get together in each period in which the ring overflows.
@@ -103,7 +106,7 @@ impl Shares {
                 window.idle.share_of(window.elapsed) < IDLE_BELOW && window.waited >= WAITED;
             if self.saturated {
                 self.divide(settings, claims);
-            } else {
+            } else if window.idle.share_of(window.elapsed) > SPARE {
                 self.relieve();
             }
         }
@@ -312,7 +315,7 @@ mod tests {
         let (mut shares, _) = after(50, &FULL, &claims);
         claims[1] = Claim { used: Nanos::from_micros(20), shed: true, ..claims[1] };
         let spare = Load { idle: Nanos::from_micros(500), ..FULL };
-        for _ in 0..400 {
+        for _ in 0..2_000 {
             // It takes what it may.
             let limits = shares.decide(&Settings::default(), &spare, &claims);
             let limit = limits.get(&FLOOD).copied().unwrap_or(1.0);

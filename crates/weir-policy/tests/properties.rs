@@ -30,8 +30,9 @@ fn part(of: Nanos, part: f64) -> Nanos {
 /// Any observation that a CPU can give.
 fn observation() -> impl Strategy<Value = Observation> {
     let parts = (0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64);
-    (400_000..2_000_000u64, parts, any::<[bool; 4]>()).prop_map(
-        |(elapsed, (ran, wasted, taken, held, stalled), [strangers, overrun, beside, joined])| {
+    (400_000..2_000_000u64, parts, any::<[bool; 4]>(), 0..20_000u64).prop_map(
+        |(elapsed, (ran, wasted, taken, held, stalled), whether, packets)| {
+            let [strangers, overrun, beside, joined] = whether;
             let elapsed = Nanos(elapsed);
             let ran = part(elapsed, ran);
             let held = if strangers { part(elapsed - ran, held) } else { Nanos::ZERO };
@@ -45,6 +46,9 @@ fn observation() -> impl Strategy<Value = Observation> {
                 strangers,
                 overrun,
                 beside,
+                packets,
+                // Which is remembered for longer: a property of its own.
+                shed: false,
                 joined,
             }
         },
@@ -78,6 +82,26 @@ fn shown(
 /// Input and a stranger share the CPU, nothing is wasted and nothing stalls.
 fn calm(elapsed: Nanos) -> Observation {
     Observation { elapsed, ran: part(elapsed, 0.1), strangers: true, ..Default::default() }
+}
+
+proptest! {
+    #[test]
+    fn an_overflow_beside_a_flood_without_a_queue_is_remembered_and_forgotten(history in history()) {
+        let settings = Settings::default();
+        let governor = after(&history, &settings);
+        let ms = Nanos::from_millis(1);
+        let flood = Observation {
+            elapsed: ms, ran: ms, overrun: true, beside: true, shed: true, packets: 400, ..Observation::default()
+        };
+        let (governor, action) = shown(governor, &settings, &flood, ms);
+        prop_assert_eq!(action.doing, Doing::Separating);
+        let kept_up = Observation { overrun: false, ..flood };
+        let (governor, action) = shown(governor, &settings, &kept_up, Nanos::from_millis(490));
+        prop_assert_eq!(action.doing, Doing::Separating);
+        prop_assert!(action.wait.is_some_and(|wait| wait <= Nanos::from_micros(200)));
+        let (_, action) = shown(governor, &settings, &kept_up, Nanos::from_millis(20));
+        prop_assert_eq!(action.doing, Doing::Yielding);
+    }
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use weir_bpf::sys::sched;
-use weir_bpf::units::Nice;
+use weir_bpf::units::{IfIndex, Nice};
 
 use crate::config::Reloader;
 use crate::console::Console;
@@ -194,6 +194,16 @@ impl Daemon {
             }
         }
         self.lose(&gone);
+        self.weigh_receivers();
+    }
+
+    fn weigh_receivers(&mut self) {
+        let interfaces: Vec<IfIndex> = self.interfaces.iter().map(Protected::ifindex).collect();
+        let weighed =
+            self.governors.as_ref().map(|governors| governors.weigh_receivers(&interfaces));
+        if let Some(Err(error)) = weighed {
+            trouble(&mut self.console, &mut self.last_trouble, &error);
+        }
     }
 
     fn follow(&mut self, changed: &[usize]) {

@@ -242,6 +242,11 @@ impl Protected {
         self.claim.interface()
     }
 
+    /// The interface's number.
+    pub fn ifindex(&self) -> IfIndex {
+        self.claim.ifindex
+    }
+
     /// The name of its files.
     pub fn key(&self) -> Key {
         self.claim.key(&self.host)

@@ -1,6 +1,7 @@
 //! What `weir status` and `weir reset` print.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,7 +11,7 @@ use weir_bpf::sys::netns::NetNs;
 use crate::cli::{ResetArgs, StatusArgs};
 use crate::config::value::{PreferArg, choice_text};
 use crate::error::{Error, Result};
-use crate::governor::Observed;
+use crate::governor::{LimitRow, Observed};
 use crate::host::Host;
 use crate::privilege;
 use crate::restore;
@@ -111,6 +112,9 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
     writeln!(out, "  NAPI {}", napi(status))?;
     for observed in &status.governed {
         writeln!(out, "  governor: {}", governor(observed))?;
+        for limit in &observed.limits {
+            writeln!(out, "  held to its share: {}", held(limit))?;
+        }
     }
     if let Some(limit) = &status.softirq_limit {
         writeln!(out, "  softirq limit: {}", softirq_limit(limit))?;
@@ -185,6 +189,15 @@ fn softirq_limit(limit: &LimitStatus) -> String {
         limit.input_share * 100.0,
         limit.discarded
     )
+}
+
+/// A channel that is over its share of a saturated CPU.
+fn held(limit: &LimitRow) -> String {
+    let local = match (limit.address, limit.port) {
+        (Some(address), Some(port)) => format!(" {}", SocketAddr::new(address, port)),
+        _ => String::new(),
+    };
+    format!("{}{local}, at most {:.1}% of the CPU", limit.kind, limit.share * 100.0)
 }
 
 /// What the governor does with one thread.

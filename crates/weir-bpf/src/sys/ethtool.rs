@@ -115,7 +115,8 @@ pub fn tso(ifname: &str) -> Result<bool> {
 }
 
 /// Switches that on or off. A veth without it hands each packet to its peer's NAPI, if the peer has
-/// one; with it, most go past it (`veth_skb_is_eligible_for_gro()`).
+/// one, hence to its ring; with it, most go past it unless the peer has an XDP program
+/// (`veth_skb_is_eligible_for_gro()`).
 ///
 /// # Errors
 ///

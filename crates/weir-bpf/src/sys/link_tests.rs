@@ -83,7 +83,7 @@ fn a_route_needs_a_gateway_that_can_be_reached() {
         route().unwrap();
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         socket.connect("10.1.2.3:9").unwrap();
-        assert_eq!(socket.local_addr().unwrap().ip(), [10, 0, 0, 1]);
+        assert_eq!(socket.local_addr().unwrap().ip().to_string(), "10.0.0.1");
     });
 }
 

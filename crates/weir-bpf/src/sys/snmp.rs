@@ -1,5 +1,5 @@
-//! The kernel's own counts of UDP datagrams and TCP segments, in the calling thread's network
-//! namespace.
+//! The kernel's own counts of IPv4 packets, UDP datagrams and TCP segments, in the calling thread's
+//! network namespace.
 
 use std::path::Path;
 
@@ -128,6 +128,31 @@ fn collect<'a>(path: &str, text_of: impl Fn(&str) -> Option<&'a str>) -> Result<
     })
 }
 
+/// IPv4 packets since the namespace was made (RFC 4293).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ip4Stats {
+    /// Received for this host or to be forwarded, malformed ones too: counted before anything is done
+    /// with them. What GRO has merged counts once.
+    pub in_receives: u64,
+    /// Sent by this host itself.
+    pub out_requests: u64,
+}
+
+/// IPv4's counts.
+///
+/// # Errors
+///
+/// As [`udp_stats`].
+pub fn ip4_stats() -> Result<Ip4Stats> {
+    let text = std::fs::read_to_string(V4).map_err(|source| Error::system("read", V4, source))?;
+    let pairs = pairs(V4, &text, "Ip: ")?;
+    let number = |field: &str| {
+        let parsed = find(&pairs, field).and_then(|text| text.parse().ok());
+        parsed.ok_or_else(|| malformed(V4, &format!("a number for IP's {field}")))
+    };
+    Ok(Ip4Stats { in_receives: number("InReceives")?, out_requests: number("OutRequests")? })
+}
+
 fn malformed(path: &str, expected: &str) -> Error {
     Error::Refused {
         problem: format!("{path} is malformed"),
@@ -227,6 +252,9 @@ UdpLite6InDatagrams             \t91
             }
             let expected = UdpStats { in_datagrams: 1, no_ports: 1, ..Default::default() };
             wait_until("all are counted", || udp_stats().unwrap() == (expected, expected));
+            // Two datagrams and an error message, by the loopback interface.
+            let three = Ip4Stats { in_receives: 3, out_requests: 3 };
+            assert_eq!(ip4_stats().unwrap(), three);
         });
     }
 }

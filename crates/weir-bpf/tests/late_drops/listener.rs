@@ -101,7 +101,8 @@ fn counts(bench: &Bench) -> [u64; 3] {
     let at = names.split(' ').position(|name| name == "ListenOverflows").unwrap();
     let gate = bench.gate.counters().unwrap();
     let late = numbers.split(' ').nth(at).unwrap().parse().unwrap();
-    [gate.get(Reason::TcpSyn).packets, gate.get(Reason::TcpBacklogFull).packets, late]
+    let requests = [Reason::TcpSyn, Reason::TcpRequest].map(|reason| gate.get(reason).packets);
+    [requests.iter().sum(), gate.get(Reason::TcpBacklogFull).packets, late]
 }
 
 fn since(bench: &Bench, before: [u64; 3]) -> [u64; 3] {

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use weir_bpf::units::PacketsPerSec;
 
-use super::RunArgs;
+use super::{Kinds, RunArgs};
 use crate::bench::Workload;
 use crate::rates::{Rate, parse_rate};
 use crate::results::Mode;
+use crate::results::kinds::Kind;
 use crate::trial::Flood;
-use crate::{gate_cost, load, udp_overload, user_share};
+use crate::{gate_cost, kinds, load, udp_overload, user_share};
 
 /// What a quick run's trials may take, so that the whole ends within 45 s.
 const QUICK_BUDGET: Duration = Duration::from_secs(40);
@@ -99,6 +100,33 @@ pub(super) fn separation(args: &RunArgs) -> load::Plan {
     let modes = modes(args, &QUICK_MODES, &full);
     let rates = ["400k", "800k", "1.6M", "2.4M", "top"];
     shared(args, modes, (&["400k", "1.6M", "top"], &rates), QUICK_BUDGET_SEARCH)
+}
+
+/// `separation --kinds`. Its windows are longer: TCP waits for 200 ms before it sends again what was lost;
+/// so a quick run has no time for repeats.
+pub(super) fn separation_kinds(args: &RunArgs) -> load::Plan {
+    let modes = modes(args, &QUICK_MODES, &QUICK_MODES);
+    let full = ["100k", "400k", "1M", "top"];
+    let plan = shared(args, modes, (&["100k", "1M"], &full), QUICK_BUDGET);
+    load::Plan {
+        warm_up: Duration::from_millis(if args.quick { 150 } else { 300 }),
+        window: args.seconds.unwrap_or(Duration::from_millis(if args.quick { 400 } else { 2000 })),
+        repeats: args.repeats.unwrap_or(if args.quick { 1 } else { 5 }),
+        ..plan
+    }
+}
+
+/// The kinds asked for, in the order of the tables.
+pub(super) fn kinds(args: &RunArgs) -> Vec<Kind> {
+    let every: &[Kind] = if args.quick { &kinds::QUICK } else { &Kind::ALL };
+    let each = args.kinds.iter().flat_map(|asked| match asked {
+        Kinds::All => every.to_vec(),
+        Kinds::One(kind) => vec![*kind],
+    });
+    let mut kinds: Vec<Kind> = each.collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
 }
 
 /// `user-share`.

@@ -7,6 +7,8 @@ use crate::results::{Goal, Mode};
 
 /// The flood at which it is asked, SYN/s.
 const FLOOD_PPS: f64 = 400e3;
+/// It was that flood if this share of it was sent.
+const SENT_MIN: f64 = 0.95;
 /// Share of the unflooded rate.
 const KEPT_MIN: f64 = 0.9;
 
@@ -30,7 +32,11 @@ fn kept(run: &HttpRun, usage: Usage) -> Goal {
         ),
         format!(">= {KEPT_MIN:.2}"),
         flooded.and_then(|point| {
-            let kept = point.of_unloaded?;
+            let (kept, sent) = (point.of_unloaded?, point.flood_pps);
+            if sent < FLOOD_PPS * SENT_MIN {
+                let got = format!("{kept:.3}, but only {:.0} k SYN/s were sent", sent / 1e3);
+                return Some((got, false));
+            }
             Some((format!("{kept:.3}"), kept >= KEPT_MIN))
         }),
     )
@@ -47,6 +53,9 @@ mod tests {
         let met = |run: &_| goals(run).iter().map(|goal| goal.met).collect::<Vec<_>>();
         assert_eq!(met(&run), [true, false, true]);
         assert_eq!(goals(&run)[0].got, "0.950");
+        run.series.values_mut().flatten().for_each(|point| point.flood_pps *= 0.9);
+        assert_eq!(goals(&run)[0].got, "0.950, but only 360 k SYN/s were sent");
+        assert_eq!(met(&run), [false, false, true]);
         for point in run.series.values_mut().flatten() {
             point.target_pps = point.target_pps.map(|rate| rate * 2.0);
         }

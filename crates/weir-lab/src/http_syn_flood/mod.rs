@@ -131,13 +131,13 @@ fn observe(
     let mut all = BTreeMap::new();
     for (mode, services) in services {
         let daemon = bench.start_daemon(*mode, &[])?;
-        if *mode == Mode::Stock {
+        if mode.is_interrupted() {
             interrupts::bind(bench, *mode)?;
         }
         // Nothing of the flood ever waits in a queue that the application reads.
         let application = (services.nginx.worker, 0);
         all.insert(*mode, setup::describe(bench, *mode, daemon.as_ref(), application)?);
-        if *mode == Mode::Stock {
+        if mode.is_interrupted() {
             interrupts::release(bench, *mode)?;
         }
     }

@@ -93,7 +93,7 @@ pub(super) fn measure(
 ) -> Result<MeritTrial<Http>> {
     let Asked { mode, usage, flood, .. } = asked;
     let daemon = bench.start_daemon(mode, &[])?;
-    if mode == Mode::Stock {
+    if mode.is_interrupted() {
         interrupts::bind(bench, mode)?;
     }
     far_side::bind(bench, mode)?;
@@ -103,8 +103,8 @@ pub(super) fn measure(
     let observer = Observer { bench, mode, services, daemon: daemon.as_ref(), pollers };
     let before = observer.packets()?; // the flood was aimed anew, so nothing is sent
 
+    let client = start_client(bench, mode, usage, stop)?;
     let (opened, closed) = bench.generate_while(|| {
-        let client = start_client(bench, mode, usage, stop)?;
         stop.sleep(SPIN_UP)?;
         bench.generator.start();
         stop.sleep(asked.warm_up)?;
@@ -112,9 +112,10 @@ pub(super) fn measure(
         stop.sleep(asked.window)?;
         Ok::<_, Error>((opened, observer.snapshot(&client)?))
     })??;
+    drop(client);
     let ledger = drain(&observer, &before, stop)?;
     far_end::release(bench, mode)?;
-    if mode == Mode::Stock {
+    if mode.is_interrupted() {
         interrupts::release(bench, mode)?;
     }
     check_conservation(&ledger, mode, flood)?;

@@ -169,6 +169,7 @@ impl<'a, K: LoadKey> Runner<'a, K> {
             bystander_cpu_ns: done.bystander_cpu.0,
             neighbour_per_s: done.neighbour.map(|work| work.per_s),
             neighbour_cpu: done.neighbour.map(|work| work.cpu),
+            service: done.service,
         };
         self.trials.push(trial.clone());
         Ok(trial)

@@ -191,6 +191,7 @@ fn trial(mode: Mode) -> Trial {
         late_socket: 2_500_000,
         late_other: 0,
         delivered: 100_000,
+        beyond_udp: 0,
         unaccounted: 0,
     };
     Trial {

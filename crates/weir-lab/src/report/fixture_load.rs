@@ -1,7 +1,8 @@
 //! Plausible results of the experiments in which several things want the CPU, for tests.
 
 use super::fixture::experiment;
-use crate::results::load::{Conditions, LoadRun, LoadTrial};
+use crate::results::kinds::*;
+use crate::results::load::{Conditions, LoadRun, LoadTrial, Service};
 use crate::results::neighbour::*;
 use crate::results::separation::*;
 use crate::results::user_share::*;
@@ -56,6 +57,7 @@ fn run<K: Ord + Copy, P, S, R>(
             bystander_cpu_ns: 50_000_000,
             neighbour_per_s: Some(100_000.0),
             neighbour_cpu: Some(0.5),
+            service: None,
         }],
     }
 }
@@ -138,6 +140,57 @@ pub(super) fn separation() -> SeparationRun {
     let points = vec![point(Some(0.0), 0.0), point(Some(1.6e6), 1.5e6), point(None, 5e6)];
     let mut run = run("separation", Mode::Weir, (points, summary, reference));
     run.sentence = super::separation_sentence(&run);
+    run
+}
+
+/// `separation --kinds`: no flood, connection requests below R_ring and past it, and pings past it.
+pub(super) fn kinds() -> KindsRun {
+    let point = |kind: Option<Kind>, target_pps: Option<f64>, kept: f64| KindPoint {
+        kind,
+        target_pps,
+        flood_pps: target_pps.unwrap_or(5e6),
+        udp_pps: 20e3 * kept,
+        udp_kept: kept,
+        udp_range: around(kept),
+        udp_age_p50_us: Some(85.5),
+        udp_age_p99_us: Some(850.5),
+        tcp_per_s: 1000.0 * kept,
+        tcp_kept: kept / 2.0,
+        tcp_range: around(kept / 2.0),
+        tcp_time_p50_us: Some(120.5),
+        tcp_time_p99_us: None,
+        flooded_pps: 0.0,
+        ring_loss: if kept < 0.5 { 0.375 } else { 0.0 },
+        nic_drop_pps: 2e6,
+        discarded_pps: 1.4e6,
+        late_drop_pps: 0.0,
+        input_cpu: Some(0.5),
+        conditions: if kept < 0.5 { MARKED } else { CONDITIONS },
+    };
+    let reference = KindsReference { udp_pps: 20e3, tcp_per_s: 2000.0 };
+    let reached =
+        KindSummary { r_ring_pps: Some(100e3), udp_kept: Some(0.96875), tcp_kept: Some(0.484375) };
+    let summary = KindsSummary {
+        unloaded: 1000.0,
+        overload: 250.0,
+        retained: 0.25,
+        kinds: [(Kind::Syn, reached), (Kind::Icmp, KindSummary::default())].into(),
+    };
+    let points = vec![
+        point(None, Some(0.0), 1.0),
+        point(Some(Kind::Syn), Some(100e3), 0.96875),
+        point(Some(Kind::Syn), None, 0.25),
+        point(Some(Kind::Icmp), None, 0.375),
+    ];
+    let mut run = run("separation-kinds", Mode::Weir, (points, summary, reference));
+    run.trials[0].service = Some(Service {
+        answered_per_s: 968.75,
+        time_p50_us: Some(120.5),
+        time_p99_us: Some(1200.5),
+    });
+    run.trials[0].load.ledger.delivered -= 1000;
+    run.trials[0].load.ledger.beyond_udp = 1000;
+    run.sentence = super::kinds_sentence(&run);
     run
 }
 

@@ -111,23 +111,24 @@ pub(super) fn by_mode<K: Display, P: LoadPoint>(
     let mut rows = Vec::new();
     for (key, points) in series.iter().filter(|(_, points)| !points.is_empty()) {
         rows.push(Row::Group(key.to_string()));
-        for point in points {
-            let (target, sent) = (point.target_pps(), point.flood_pps());
-            let marks = match (point.conditions().marked, short(target, sent)) {
-                (false, false) => "",
-                (true, false) => "*",
-                (false, true) => "!",
-                (true, true) => "*!",
-            };
-            let mut all = vec![
-                target.map_or_else(|| "top".to_owned(), rate),
-                format!("{}{marks:<1}", rate(sent)),
-            ];
-            all.extend(cells(point));
-            rows.push(Row::Cells(all));
-        }
+        rows.extend(points.iter().map(|point| Row::Cells(row_of(point, cells(point)))));
     }
     rows
+}
+
+/// The rate asked for, that really sent, and the cells.
+pub(super) fn row_of<P: LoadPoint>(point: &P, cells: Vec<String>) -> Vec<String> {
+    let (target, sent) = (point.target_pps(), point.flood_pps());
+    let marks = match (point.conditions().marked, short(target, sent)) {
+        (false, false) => "",
+        (true, false) => "*",
+        (false, true) => "!",
+        (true, true) => "*!",
+    };
+    let mut all =
+        vec![target.map_or_else(|| "top".to_owned(), rate), format!("{}{marks:<1}", rate(sent))];
+    all.extend(cells);
+    all
 }
 
 /// What `*` and `!` mean, where they occur.

@@ -1,13 +1,13 @@
 //! The reports of the experiments in which several things want the CPU.
 
 use super::fixture::experiment;
-use super::fixture_load::{neighbour, separation, user_share};
+use super::fixture_load::{kinds, neighbour, separation, user_share};
 use super::tests::{Scratch, assert_well_formed};
 use super::*;
 use crate::results::{Mode, Outcome};
 
-fn each() -> [Outcome; 3] {
-    [neighbour().into(), separation().into(), user_share().into()]
+fn each() -> [Outcome; 4] {
+    [neighbour().into(), separation().into(), kinds().into(), user_share().into()]
 }
 
 #[test]
@@ -18,6 +18,11 @@ fn schema_of_the_neighbour_is_kept() {
 #[test]
 fn schema_of_separation_is_kept() {
     insta::assert_json_snapshot!(separation());
+}
+
+#[test]
+fn schema_of_kinds_is_kept() {
+    insta::assert_json_snapshot!(kinds());
 }
 
 #[test]
@@ -52,7 +57,9 @@ fn they_are_written_read_back_and_share_a_page() {
         assert!(read(&scratch.0).unwrap().contains(&outcome));
     }
     let page = std::fs::read_to_string(scratch.0.join("report.html")).unwrap();
-    for name in ["udp-overload", "udp-overload-neighbour", "separation", "user-share"] {
+    for name in
+        ["udp-overload", "udp-overload-neighbour", "separation", "separation-kinds", "user-share"]
+    {
         assert!(page.contains(&format!("<h1>{name}</h1>")), "{name}");
     }
     assert!(page.contains("R_ring") && page.contains("fair division"));
@@ -65,6 +72,9 @@ fn without_figures_they_still_say_something() {
     (empty.series, empty.summary) = Default::default();
     let text = table(&empty);
     assert!(text.ends_with("nothing is said of separation.\n"), "{text}");
+    let mut empty = kinds();
+    (empty.series, empty.summary) = Default::default();
+    assert!(table(&empty).ends_with("nothing is said of separation.\n"));
     let mut empty = user_share();
     (empty.series, empty.summary) = Default::default();
     assert!(table(&empty).ends_with("nothing is said of the user's share.\n"));

@@ -65,6 +65,7 @@ impl Outcome {
             Self::GateCost(cost) => cost.as_ref(),
             Self::Neighbour(run) => run.as_ref(),
             Self::Separation(run) => run.as_ref(),
+            Self::Kinds(run) => run.as_ref(),
             Self::UserShare(run) => run.as_ref(),
             Self::Http(run) => run.as_ref(),
             Self::Parity(run) => run.as_ref(),

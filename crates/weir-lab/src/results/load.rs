@@ -1,5 +1,5 @@
 //! The shape of experiments in which several things want the SUT's CPU at once: `udp-overload
-//! --neighbour`, `separation`, `user-share`. Each has points, a summary and figures of the whole run
+//! --neighbour`, `separation`, `separation --kinds`, `user-share`. Each has points, a summary and figures of the whole run
 //! of its own.
 
 use std::collections::BTreeMap;
@@ -115,6 +115,21 @@ pub struct LoadTrial<K> {
     pub neighbour_per_s: Option<f64>,
     /// Share of the SUT's CPU that it had in the window, 0 to 1.
     pub neighbour_cpu: Option<f64>,
+    /// The TCP service; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Service>,
+}
+
+/// What a TCP service did in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Service {
+    /// Requests answered per second.
+    pub answered_per_s: f64,
+    /// Time that one took, median, microseconds.
+    pub time_p50_us: Option<f64>,
+    /// The same, 99th percentile.
+    pub time_p99_us: Option<f64>,
 }
 
 impl<K> LoadTrial<K> {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::gate_cost::GateCost;
 use super::http::HttpRun;
+use super::kinds::KindsRun;
 use super::neighbour::NeighbourRun;
 use super::parity::ParityRun;
 use super::rpc::RpcRun;
@@ -11,7 +12,8 @@ use super::separation::SeparationRun;
 use super::user_share::UserShareRun;
 use super::{Experiment, Goal};
 use crate::{
-    gate_cost, http_syn_flood, neighbour, parity, rpc_mix, separation, udp_overload, user_share,
+    gate_cost, http_syn_flood, kinds, neighbour, parity, rpc_mix, separation, udp_overload,
+    user_share,
 };
 
 /// What one experiment has yielded. In JSON the fields of the result itself: `experiment` tells
@@ -27,6 +29,8 @@ pub enum Outcome {
     Neighbour(Box<NeighbourRun>),
     /// `separation`.
     Separation(Box<SeparationRun>),
+    /// `separation --kinds`.
+    Kinds(Box<KindsRun>),
     /// `user-share`.
     UserShare(Box<UserShareRun>),
     /// `http-syn-flood`.
@@ -48,6 +52,7 @@ impl Outcome {
             gate_cost::NAME => serde_json::from_slice(json).map(Self::GateCost),
             neighbour::NAME => serde_json::from_slice(json).map(Self::Neighbour),
             separation::NAME => serde_json::from_slice(json).map(Self::Separation),
+            kinds::NAME => serde_json::from_slice(json).map(Self::Kinds),
             user_share::NAME => serde_json::from_slice(json).map(Self::UserShare),
             http_syn_flood::NAME => serde_json::from_slice(json).map(Self::Http),
             parity::NAME => serde_json::from_slice(json).map(Self::Parity),
@@ -68,6 +73,7 @@ impl Outcome {
             Self::GateCost(_) => serde_json::from_str::<GateCost>(json).map(drop),
             Self::Neighbour(_) => serde_json::from_str::<NeighbourRun>(json).map(drop),
             Self::Separation(_) => serde_json::from_str::<SeparationRun>(json).map(drop),
+            Self::Kinds(_) => serde_json::from_str::<KindsRun>(json).map(drop),
             Self::UserShare(_) => serde_json::from_str::<UserShareRun>(json).map(drop),
             Self::Http(_) => serde_json::from_str::<HttpRun>(json).map(drop),
             Self::Parity(_) => serde_json::from_str::<ParityRun>(json).map(drop),
@@ -82,6 +88,7 @@ impl Outcome {
             Self::GateCost(cost) => &cost.experiment,
             Self::Neighbour(run) => &run.experiment,
             Self::Separation(run) => &run.experiment,
+            Self::Kinds(run) => &run.experiment,
             Self::UserShare(run) => &run.experiment,
             Self::Http(run) => &run.experiment,
             Self::Parity(run) => &run.experiment,
@@ -96,6 +103,7 @@ impl Outcome {
             Self::GateCost(cost) => &cost.goals,
             Self::Neighbour(run) => &run.goals,
             Self::Separation(run) => &run.goals,
+            Self::Kinds(run) => &run.goals,
             Self::UserShare(run) => &run.goals,
             Self::Http(run) => &run.goals,
             Self::Parity(run) => &run.goals,
@@ -120,6 +128,7 @@ outcome_of! {
     GateCost => GateCost,
     NeighbourRun => Neighbour,
     SeparationRun => Separation,
+    KindsRun => Kinds,
     UserShareRun => UserShare,
     HttpRun => Http,
     ParityRun => Parity,

@@ -44,5 +44,6 @@ pub fn trial(
         bystander_cpu_ns: 0,
         neighbour_per_s: None,
         neighbour_cpu: None,
+        service: None,
     }
 }

@@ -3,6 +3,7 @@
 #[cfg(test)]
 pub(crate) mod made_up;
 mod replies;
+mod service;
 mod snapshot;
 
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use crate::bench::Bench;
 use crate::error::{Error, Result};
 use crate::histogram;
 use crate::interrupts;
+use crate::results::kinds::Kind;
+use crate::results::load::Service;
 use crate::results::{Ledger, Mode, Trial};
 use crate::stop::Stop;
 use snapshot::{Observer, Snapshot};
@@ -73,6 +76,9 @@ pub struct Load {
     pub neighbour: bool,
     /// Whether the flooded application is stopped, so that its queue is full.
     pub stopped: bool,
+    /// What the flood is, where the TCP service runs too; `None`: UDP to the first application, without
+    /// that service.
+    pub kind: Option<Kind>,
     /// Whether an echo server is flooded in its place; there is no bystander then.
     pub echo: bool,
     /// More options of `weir run`, in a mode that has it.
@@ -86,9 +92,9 @@ pub struct Load {
 impl Load {
     /// A flood alone.
     pub fn of(flood: Flood, warm_up: Duration, window: Duration) -> Self {
-        let (neighbour, stopped, echo) = (false, false, false);
+        let (neighbour, stopped, echo, kind) = (false, false, false, None);
         let (bystander, options) = (None, &[]);
-        Self { flood, bystander, neighbour, stopped, echo, options, warm_up, window }
+        Self { flood, bystander, neighbour, stopped, kind, echo, options, warm_up, window }
     }
 }
 
@@ -110,6 +116,8 @@ pub struct Measured {
     pub bystander_cpu: Nanos,
     /// What the compute-bound process did in the window, if one ran.
     pub neighbour: Option<Work>,
+    /// What the TCP service did in the window, if it ran.
+    pub service: Option<Service>,
 }
 
 /// What a compute-bound process did.
@@ -144,12 +152,12 @@ pub fn measure(
     if mode.is_interrupted() {
         interrupts::bind(bench, mode)?;
     }
-    if load.echo {
-        bench.aim_at_echo(mode, load.flood)?;
-    } else {
-        bench.aim(mode, load.flood, load.bystander)?;
-    }
+    let flood_flows = aim(bench, mode, &load)?;
     let bench = &*bench;
+    let client = match load.kind {
+        Some(_) => Some(bench.beside(mode)?.start_client(&bench.topology, bench.generator_cpu)?),
+        None => None,
+    };
     let echo = if load.echo { Some(bench.start_echo(mode)?) } else { None };
     let neighbour = if load.neighbour { Some(bench.start_neighbour(mode)?) } else { None };
     let stopped =
@@ -158,6 +166,8 @@ pub fn measure(
         bench,
         mode,
         sut: bench.sut(mode),
+        client: client.as_ref(),
+        flood_flows,
         flooded: echo.as_ref().unwrap_or(&bench.sut(mode).flooded),
         daemon: daemon.as_ref(),
         pollers: bench.pollers(mode)?,
@@ -168,6 +178,7 @@ pub fn measure(
         stop.sleep(SPIN_UP)?;
         let before = observer.snapshot(neighbour.as_ref())?;
         bench.generator.start();
+        service::let_go(client.as_ref(), true);
         stop.sleep(load.warm_up)?;
         let opened = observer.snapshot(neighbour.as_ref())?;
         let arrivals = if load.echo {
@@ -178,6 +189,7 @@ pub fn measure(
         };
         Ok::<_, Error>((before, opened, observer.snapshot(neighbour.as_ref())?, arrivals))
     })??;
+    service::let_go(client.as_ref(), false);
     // What waits in its queue is to be received, and in good time.
     drop(stopped);
     drop(neighbour);
@@ -207,8 +219,19 @@ pub fn measure(
         flooded_cpu: since((after.flooded_cpu_ns, before.flooded_cpu_ns)),
         bystander_cpu: since((after.bystander_cpu_ns, before.bystander_cpu_ns)),
         neighbour: load.neighbour.then(|| work(&opened, &closed)),
+        service: service::service(&opened, &closed),
         trial,
     })
+}
+
+/// Points the generator at what a load floods; returns of how many flows the flood is.
+fn aim(bench: &mut Bench, mode: Mode, load: &Load) -> Result<usize> {
+    match load.kind {
+        Some(kind) => return bench.aim_kind(mode, (kind, load.flood), load.bystander),
+        None if load.echo => bench.aim_at_echo(mode, load.flood)?,
+        None => bench.aim(mode, load.flood, load.bystander)?,
+    }
+    Ok(usize::from(load.flood != Flood::Off))
 }
 
 fn since((now, then): (u64, u64)) -> Nanos {
@@ -294,11 +317,16 @@ fn window(mode: Mode, purpose: &str, flood: Flood, opened: &Snapshot, closed: &S
 /// Waits until every packet has ended somewhere.
 fn drain(before: &Snapshot, observer: &Observer<'_>, stop: &Stop) -> Result<Snapshot> {
     let deadline = Instant::now() + DRAIN_DEADLINE;
+    let mut last = None;
     loop {
         let now = observer.snapshot(None)?;
-        if now.is_drained_since(before) || Instant::now() > deadline {
+        // What IP has received may still be on its way to an application.
+        let ledger = now.ledger_since(before);
+        let at_rest = now.service.is_none() || last == Some(ledger);
+        if (now.is_drained_since(before) && at_rest) || Instant::now() > deadline {
             return Ok(now);
         }
+        last = Some(ledger);
         stop.sleep(DRAIN_STEP)?;
     }
 }

@@ -6,8 +6,7 @@ use rustix::process::Pid;
 use weir_bpf::sys::{sched, snmp};
 use weir_bpf::verdict::Verdict;
 
-use super::replies::Counts;
-use super::{Flood, Load, statistic};
+use super::{Load, replies, service, statistic};
 use crate::bench::{Bench, Sut};
 use crate::error::Result;
 use crate::histogram;
@@ -40,8 +39,10 @@ pub(super) struct Snapshot {
     pub(super) late_backlog: u64,
     pub(super) late_socket: u64,
     pub(super) late_other: u64,
+    /// Of the TCP service, if it runs.
+    pub(super) service: Option<service::Counts>,
     /// Of the echo server, if there is one.
-    pub(super) replies: Option<Counts>,
+    pub(super) replies: Option<replies::Counts>,
 }
 
 impl Snapshot {
@@ -68,14 +69,19 @@ impl Snapshot {
             late_socket: self.late_socket - before.late_socket,
             late_other: self.late_other.saturating_sub(before.late_other),
             delivered: delivered(self) - delivered(before),
+            beyond_udp: 0,
             unaccounted: 0,
         };
+        if let Some((now, before)) = self.service.as_ref().zip(before.service.as_ref()) {
+            now.complete(before, &mut ledger);
+        }
         let ends = ledger.nic_drop
             + ledger.discarded
             + ledger.late_backlog
             + ledger.late_socket
             + ledger.late_other
-            + ledger.delivered;
+            + ledger.delivered
+            + ledger.beyond_udp;
         ledger.unaccounted = ledger.offered as i64 - ends as i64;
         ledger
     }
@@ -86,6 +92,8 @@ pub(super) struct Observer<'a> {
     pub(super) bench: &'a Bench,
     pub(super) mode: Mode,
     pub(super) sut: &'a Sut,
+    pub(super) client: Option<&'a Worker>,
+    pub(super) flood_flows: usize,
     pub(super) flooded: &'a Worker,
     pub(super) daemon: Option<&'a Daemon>,
     pub(super) pollers: Vec<Pid>,
@@ -95,18 +103,14 @@ pub(super) struct Observer<'a> {
 impl Observer<'_> {
     /// How many flows there are: the light one first, then the flood.
     pub(super) fn flows(&self) -> usize {
-        usize::from(self.load.bystander.is_some()) + usize::from(self.load.flood != Flood::Off)
+        usize::from(self.load.bystander.is_some()) + self.flood_flows
     }
 
-    /// What was sent to the bystander and to the flooded application.
+    /// What was sent to the bystander, and of the flood.
     fn sent(&self) -> (u64, u64) {
         let sent = |flow| self.bench.generator.counts(flow).sent;
-        match (self.load.bystander.is_some(), self.load.flood != Flood::Off) {
-            (false, false) => (0, 0),
-            (false, true) => (0, sent(0)),
-            (true, false) => (sent(0), 0),
-            (true, true) => (sent(0), sent(1)),
-        }
+        let light = usize::from(self.load.bystander.is_some());
+        ((0..light).map(sent).sum(), (light..self.flows()).map(sent).sum())
     }
 
     /// CPU time of the polling threads; `None` where there are none.
@@ -128,6 +132,10 @@ impl Observer<'_> {
         let (bystander_sent, flood_sent) = self.sent();
         let flooded_delivered = flooded.delivered();
         let bystander_delivered = sut.bystander.delivered();
+        let service =
+            self.client.map(|client| service::Counts::now(client, bench, (self.mode, sut)));
+        let service = service.transpose()?;
+        let many_delivered = service.as_ref().map_or(0, service::Counts::many_delivered);
         let work = |slot| neighbour.map_or(0, |neighbour| neighbour.count(slot));
         let (work, work_cpu_ns) = (work(slots::WORK), work(slots::CPU_NS));
         let ages = histogram::snapshot(flooded.shared(), slots::HISTOGRAM);
@@ -150,13 +158,14 @@ impl Observer<'_> {
         };
         let (v4, v6) = host.netns.run(snmp::udp_stats)??;
         let late_socket = v4.rcvbuf_errors + v6.rcvbuf_errors;
-        let replies = self.load.echo.then(|| Counts::now(flooded, bench, self.mode)).transpose()?;
+        let replies = self.load.echo.then(|| replies::Counts::now(flooded, bench, self.mode));
+        let replies = replies.transpose()?;
         let other = |s: &snmp::UdpStats| s.in_errors.saturating_sub(s.rcvbuf_errors) + s.no_ports;
         Ok(Snapshot {
             sent_at,
             flood_sent,
             bystander_sent,
-            flooded_delivered,
+            flooded_delivered: flooded_delivered + many_delivered,
             bystander_delivered,
             flooded_cpu_ns,
             bystander_cpu_ns,
@@ -175,6 +184,7 @@ impl Observer<'_> {
             late_backlog: rx_dropped.saturating_sub(nic_drop),
             late_socket,
             late_other: other(&v4) + other(&v6),
+            service,
             replies,
         })
     }

@@ -39,6 +39,7 @@ fn made(
         bystander_cpu_ns: second as u64 * 2000,
         neighbour_per_s: Some(per_s),
         neighbour_cpu: Some(per_s / 200e3),
+        service: None,
     }
 }
 

@@ -2,12 +2,16 @@
 //! ([`weir_policy::Shares`]).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use weir_bpf::accounts::{Account, Accounts, monotonic_now};
+use weir_bpf::channels::Channel;
 use weir_bpf::input::InputCounters;
 use weir_bpf::units::{CpuId, Nanos, Permille};
 use weir_bpf::verdict::Kind;
 use weir_policy::{Bound, Claim, Load, Settings, Shares};
+
+use super::receivers::Receivers;
 
 /// How long a limit holds if nobody sets it again. Whoever looks does so each few milliseconds; if it cannot,
 /// nobody is to be limited for long.
@@ -19,8 +23,8 @@ const UNAWAITED: f64 = 1.0 / 32.0;
 const FRAGMENTS: f64 = 1.0 / 8.0;
 
 /// One CPU's division, as far as the NAPI thread sees it that it is kept for.
-#[derive(Default)]
 pub(super) struct Fair {
+    receivers: Arc<Receivers>,
     cpu: Option<CpuId>,
     shares: Shares,
     /// As they were at the last look, by place.
@@ -29,6 +33,11 @@ pub(super) struct Fair {
 }
 
 impl Fair {
+    pub(super) fn new(receivers: Arc<Receivers>) -> Self {
+        let (shares, last, limited) = Default::default();
+        Self { receivers, cpu: None, shares, last, limited }
+    }
+
     /// Looks at what every channel has used, and sets limits.
     pub(super) fn look(
         &mut self,
@@ -39,13 +48,21 @@ impl Fair {
     ) {
         if self.cpu != Some(cpu) {
             self.end(accounts);
-            *self = Self { cpu: Some(cpu), ..Self::default() };
+            *self = Self { cpu: Some(cpu), ..Self::new(Arc::clone(&self.receivers)) };
         }
         let now: BTreeMap<u32, Account> =
             accounts.read(cpu).into_iter().map(|account| (account.place, account)).collect();
-        let claims: Vec<Claim> =
-            now.values().map(|account| claim(account, self.last.get(&account.place))).collect();
+        let claims: Vec<Claim> = now
+            .values()
+            .map(|account| {
+                let weight = self.receivers.weight(&received(account.channel));
+                claim(account, self.last.get(&account.place), weight)
+            })
+            .collect();
         let limits = self.shares.decide(settings, &seen.load(), &claims);
+        if self.shares.saturated() {
+            self.receivers.want(now.values().map(|account| received(account.channel)));
+        }
         self.last = now;
         let until = Nanos(monotonic_now().0 + HOLDS.0);
         for (place, limit) in &limits {
@@ -57,6 +74,12 @@ impl Fair {
             accounts.unlimit(cpu, *place);
         }
         self.limited = limits;
+    }
+
+    /// Who is held to which share of the CPU.
+    pub(super) fn limits(&self) -> Vec<(Channel, f64)> {
+        let limit = |(place, limit): (&u32, &f64)| Some((self.last.get(place)?.channel, *limit));
+        self.limited.iter().filter_map(limit).collect()
     }
 
     /// Whether it is to be looked at again soon.
@@ -92,14 +115,20 @@ impl Seen<'_> {
     }
 }
 
+/// The channel by which its receiver is known: of connection requests, the listener's.
+fn received(channel: Channel) -> Channel {
+    let kind = if channel.kind == Kind::TcpRequest { Kind::Tcp } else { channel.kind };
+    Channel { kind, ..channel }
+}
+
 /// What a channel has used since it was last looked at. A place may have become another channel's.
-fn claim(now: &Account, last: Option<&Account>) -> Claim {
+fn claim(now: &Account, last: Option<&Account>, receiver: f64) -> Claim {
     let last = last.filter(|last| last.channel == now.channel && last.charged <= now.charged);
     let (bound, weight) = bound_and_weight(now.channel.kind);
     Claim {
         channel: now.place,
         bound,
-        weight,
+        weight: weight * receiver,
         used: weir_policy::Nanos(now.charged.0 - last.map_or(now.charged.0, |last| last.charged.0)),
         shed: last.is_some_and(|last| last.shed != now.shed),
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
+use weir_bpf::channels::Channel;
 use weir_bpf::input::{Input, InputCounters};
 use weir_bpf::sys::sched;
 use weir_bpf::units::{CpuId, Nanos};
@@ -16,8 +17,9 @@ use weir_policy::{Action, Doing, Governor, Observation, Patience, Settings};
 use super::deferral::Deferral;
 use super::fair::{Fair, Seen};
 use super::peers::Peers;
+use super::receivers::Receivers;
 use super::switch_cost::SwitchCost;
-use super::{Observed, PRIORITY, name_of, nice_of};
+use super::{LimitRow, Observed, PRIORITY, name_of, nice_of};
 
 /// How long it sleeps at most, whatever it waits for: news can be lost.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
@@ -55,6 +57,7 @@ pub(super) struct Look {
 pub(super) struct Common {
     pub(super) switch_cost: SwitchCost,
     pub(super) peers: Arc<Peers>,
+    pub(super) receivers: Arc<Receivers>,
 }
 
 struct Told {
@@ -63,6 +66,7 @@ struct Told {
     own_cpu_ns: u64,
     switches_ns: u64,
     action: Option<Action>,
+    limits: Vec<(Channel, f64)>,
 }
 
 impl Look {
@@ -74,8 +78,14 @@ impl Look {
         settings: Settings,
     ) -> Self {
         let counters = input.read();
-        let told =
-            Told { at: Instant::now(), counters, own_cpu_ns: 0, switches_ns: 0, action: None };
+        let told = Told {
+            at: Instant::now(),
+            counters,
+            own_cpu_ns: 0,
+            switches_ns: 0,
+            action: None,
+            limits: vec![],
+        };
         Self {
             input,
             thread,
@@ -105,7 +115,7 @@ impl Look {
         let mut last = (Instant::now(), self.input.read());
         let mut before = None;
         let mut roused = false;
-        let mut fair = Fair::default();
+        let mut fair = Fair::new(Arc::clone(&self.common.receivers));
         let number = self.input.number();
         while !self.stop.load(Ordering::Relaxed) {
             let cpu = self.input.cpu();
@@ -123,6 +133,7 @@ impl Look {
             self.common.peers.note(number, cpu, &governor);
             let between = Seen { elapsed: seen.elapsed, last: &last.1, now: &now.1 };
             fair.look(self.input.accounts(), cpu, &settings, &between);
+            lock(&self.told).limits = fair.limits();
             last = now;
             let anew = self.anew.swap(false, Ordering::Relaxed);
             self.act(before.filter(|_| !anew), action);
@@ -248,8 +259,10 @@ impl Look {
             c_gate_ns,
             r_ring_pps: c_gate_ns.map(|ns| settings.user_share.rest() * 1e9 / ns),
             own_cpu: share(Nanos(own_cpu_ns), Nanos(told.own_cpu_ns)),
+            limits: told.limits.iter().map(LimitRow::of).collect(),
         };
-        *told = Told { at, counters, own_cpu_ns, switches_ns, action: told.action };
+        let limits = std::mem::take(&mut told.limits);
+        *told = Told { at, counters, own_cpu_ns, switches_ns, action: told.action, limits };
         observed
     }
 }
@@ -300,6 +313,8 @@ fn observation(
         strangers: wanted.share_of(elapsed) > STRANGERS_FROM,
         overrun: now.1.overruns != last.1.overruns,
         beside: now.1.beside != last.1.beside && now.1.discarded != last.1.discarded,
+        packets: now.1.packets - last.1.packets,
+        shed: 2 * (now.1.shed - last.1.shed) > now.1.discarded - last.1.discarded,
         joined: false,
     }
 }

@@ -10,10 +10,13 @@ pub mod deferral;
 mod fair;
 mod look;
 mod peers;
+mod receivers;
 mod switch_cost;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::net::IpAddr;
 use std::process::ChildStdin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,13 +26,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
+use weir_bpf::channels::Channel;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::input::{Inputs, News};
 use weir_bpf::sys::sched;
-use weir_bpf::units::{CpuId, Nanos, Nice};
+use weir_bpf::units::{CpuId, IfIndex, Nanos, Nice};
 use weir_policy::{Doing, Settings, Weight};
 
 use crate::error::{Error, Result};
+use crate::owners::{self, Owners};
 use crate::task::Task;
 use deferral::Deferral;
 use look::{Common, Look};
@@ -72,12 +77,41 @@ pub struct Observed {
     pub r_ring_pps: Option<f64>,
     /// The share of its CPU that the governor itself uses.
     pub own_cpu: f64,
+    /// Channels that are held to a share of that CPU, as it is saturated.
+    #[serde(default)]
+    pub limits: Vec<LimitRow>,
+}
+
+/// A channel that is held to its share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LimitRow {
+    /// What kind of channel it is.
+    pub kind: String,
+    /// Its local address; `null` of a kind that has none.
+    pub address: Option<IpAddr>,
+    /// Its local port; `null` of a kind that has none.
+    pub port: Option<u16>,
+    /// What it may take of the CPU, 0 to 1.
+    pub share: f64,
+}
+
+impl LimitRow {
+    fn of((channel, share): &(Channel, f64)) -> Self {
+        Self {
+            kind: channel.kind.name().into(),
+            address: channel.local.map(|(address, _)| address),
+            port: channel.local.map(|(_, port)| port),
+            share: *share,
+        }
+    }
 }
 
 /// Governs NAPI threads, of any interface. Threads that are given to it are let go when their
 /// [`Governed`] is dropped.
 pub struct Governors {
     inputs: Inputs,
+    /// Who receives; opened when it is first asked for.
+    owners: RefCell<Option<Owners>>,
     common: Common,
     shared: Arc<Shared>,
     listener: Option<JoinHandle<()>>,
@@ -116,10 +150,40 @@ impl Governors {
             .map_err(|source| Error::system("start the governor's thread", source))?;
         Ok(Rc::new(Self {
             inputs,
-            common: Common { switch_cost: SwitchCost::measure(), peers: Arc::default() },
+            owners: RefCell::default(),
+            common: Common {
+                switch_cost: SwitchCost::measure(),
+                peers: Arc::default(),
+                receivers: Arc::default(),
+            },
             shared,
             listener: Some(listener),
         }))
+    }
+
+    /// Finds out what those weigh who receive the packets of saturated CPUs, if there are any; on these interfaces.
+    ///
+    /// # Errors
+    /// When the kernel does not tell who has a socket open. Then all weigh the same.
+    pub fn weigh_receivers(&self, interfaces: &[IfIndex]) -> Result<()> {
+        let wanted = self.common.receivers.take_wanted();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let mut owners = self.owners.borrow_mut();
+        let owners = match &mut *owners {
+            Some(owners) => owners,
+            none => none.insert(Owners::open()?),
+        };
+        let ownership = owners.look()?;
+        let weight = |channel: &Channel| {
+            let weights =
+                interfaces.iter().filter_map(|each| ownership.of(channel, *each)?.weight());
+            weights.max().map(|weight| f64::from(weight.0) / f64::from(owners::Weight::NORMAL.0))
+        };
+        let known = wanted.iter().filter_map(|channel| Some((*channel, weight(channel)?)));
+        self.common.receivers.set(known.collect());
+        Ok(())
     }
 
     /// Where beats are to go from now on.

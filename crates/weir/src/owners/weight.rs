@@ -19,6 +19,9 @@ const WEIGHTS: [u32; 40] = [
 const IDLE: u32 = 3;
 
 impl Weight {
+    /// Of a process at nice 0.
+    pub const NORMAL: Self = Self(1024);
+
     /// A thread's. Real-time ones have no weight, they run first: they count as the heaviest.
     pub fn of(policy: Policy) -> Self {
         let [heaviest, ..] = WEIGHTS;

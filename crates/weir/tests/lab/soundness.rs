@@ -87,11 +87,12 @@ fn assert_trial(trial: &Trial) {
         late_socket,
         late_other,
         delivered,
+        beyond_udp,
         unaccounted,
     } = trial.ledger;
     assert_eq!(unaccounted, 0, "{trial:?}");
     let ends = nic_drop + discarded + late_backlog + late_socket + late_other + delivered;
-    assert_eq!(offered, ends, "{trial:?}");
+    assert_eq!((offered, beyond_udp), (ends, 0), "{trial:?}");
     assert!(offered > 0, "{trial:?}");
     assert_eq!(trial.replies.is_some(), trial.purpose == "echo", "{trial:?}");
     if let Some(replies) = trial.replies {
