@@ -7,6 +7,7 @@ packages=(
   build-essential # linker, make
   clang-19        # compiles the BPF programs
   clang-format-19 # checks their style
+  iperf3          # sends and receives, in the lab
   iproute2        # ip and tc, in the tests
   iptables        # both of its kinds, in the tests
   libbpf-dev      # bpf/bpf_helpers.h

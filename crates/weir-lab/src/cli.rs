@@ -19,8 +19,8 @@ use crate::results::{Mode, Outcome};
 use crate::stop::Stop;
 use crate::worker::App;
 use crate::{
-    gate_cost, http_syn_flood, kinds, neighbour, report, separation, topology, udp_latency,
-    udp_overload, user_share,
+    gate_cost, http_syn_flood, kinds, neighbour, parity, report, rpc_mix, separation, topology,
+    udp_latency, udp_overload, user_share,
 };
 
 /// LRP's payload, bytes.
@@ -113,6 +113,10 @@ enum Name {
     HttpSynFlood,
     /// LRP fig. 4: round trips to a UDP echo server while another socket is flooded
     UdpLatency,
+    /// LRP table 1: round trips and throughput where nothing is overloaded
+    Parity,
+    /// LRP table 2: a long computation beside short RPCs, where nothing is overloaded
+    RpcMix,
 }
 
 fn parse_mode(text: &str) -> std::result::Result<Mode, String> {
@@ -220,6 +224,10 @@ fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
             Name::UdpLatency => {
                 udp_latency::run(&plans::udp_latency(args), &stop, &progress).map(Outcome::from)
             }
+            Name::Parity => parity::run(&plans::parity(args), &stop, &progress).map(Outcome::from),
+            Name::RpcMix => {
+                rpc_mix::run(&plans::rpc_mix(args), &stop, &progress).map(Outcome::from)
+            }
         };
         // What fails because the user stops the run is not the user's concern.
         let experiment = outcome.or_else(|error| stop.check().and(Err(error)))?;
@@ -289,6 +297,21 @@ fn refuse_unused(args: &RunArgs) -> Result<()> {
     {
         return Err(Error::refused(
             format!("{} has no {option}: its flood is TCP over IPv4", http_syn_flood::NAME),
+            format!("leave {option} out; it is for {}", udp_overload::NAME),
+        ));
+    }
+    let only_rpc = args.experiments.iter().all(|name| *name == Name::RpcMix);
+    // But for the modes.
+    if let Some((option, _)) = given[1..].iter().find(|(_, given)| *given && only_rpc) {
+        return Err(Error::refused(
+            format!("{} has no {option}: its servers and requests are its own", rpc_mix::NAME),
+            format!("leave {option} out; it is for {}", udp_overload::NAME),
+        ));
+    }
+    let only_parity = args.experiments.iter().all(|name| *name == Name::Parity);
+    if let Some((option, _)) = given.iter().find(|(_, given)| *given && only_parity) {
+        return Err(Error::refused(
+            format!("{} has no {option}: its table has rows and columns of its own", parity::NAME),
             format!("leave {option} out; it is for {}", udp_overload::NAME),
         ));
     }

@@ -7,7 +7,10 @@
 
 pub mod bench;
 pub mod cli;
+pub mod compare;
+pub mod drops;
 pub mod error;
+pub mod far_end;
 pub mod gate_cost;
 pub mod goals;
 pub mod histogram;
@@ -20,11 +23,13 @@ pub mod merit;
 pub mod neighbour;
 pub mod nft;
 pub mod order;
+pub mod parity;
 pub mod progress;
 pub mod queue_depth;
 pub mod rates;
 pub mod report;
 pub mod results;
+pub mod rpc_mix;
 pub mod separation;
 pub mod service;
 pub mod setup;

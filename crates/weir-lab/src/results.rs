@@ -11,6 +11,8 @@ pub mod load;
 pub mod merit;
 pub mod neighbour;
 mod outcome;
+pub mod parity;
+pub mod rpc;
 pub mod separation;
 pub mod user_share;
 

@@ -16,7 +16,12 @@ pub struct Speeds {
 impl Speeds {
     /// Of a run's trials.
     pub fn of<'a>(trials: impl Iterator<Item = &'a Trial>) -> Self {
-        let loops: Vec<f64> = trials.map(|t| t.sut_loop_ns).filter(|ns| *ns > 0.0).collect();
+        Self::of_loops(trials.map(|trial| trial.sut_loop_ns))
+    }
+
+    /// Of how long the loop took in each; 0 where it was not timed.
+    pub fn of_loops(loops: impl Iterator<Item = f64>) -> Self {
+        let loops: Vec<f64> = loops.filter(|ns| *ns > 0.0).collect();
         let fastest_ns = loops.iter().copied().fold(f64::INFINITY, f64::min);
         Self { fastest_ns, usual: fastest_ns / median(loops) }
     }

@@ -19,6 +19,9 @@ use weir_bpf::units::{CpuId, Nice};
 
 use crate::error::{Error, Result};
 use crate::http_syn_flood::{Usage, client};
+use crate::parity::peer;
+use crate::results::parity::Measure;
+use crate::rpc_mix::peer as rpc;
 use crate::{histogram, service};
 
 /// Where a worker's figures stand in the memory that it shares with the controller.
@@ -33,12 +36,22 @@ pub mod slots {
     pub const WORK: usize = 2;
     /// CPU time that it has had, nanoseconds.
     pub const CPU_NS: usize = 3;
+    /// Of the RPC client: calls of the worker that were answered,
+    pub const CALLS: usize = 2;
+    /// and when the last was, nanoseconds of `CLOCK_MONOTONIC`.
+    pub const LAST_CALL_NS: usize = 3;
     /// Packets that the echo server has sent.
     pub const REPLIED: usize = 4;
     /// Not 0 while the TCP client is to send requests.
     pub const GO: usize = 4;
     /// Of the HTTP client, four counters: see [`crate::http_syn_flood::client::Failure`].
     pub const FAILURES: usize = 4;
+    /// Datagrams, or bytes, that a client has sent.
+    pub const SENT: usize = 4;
+    /// Set by the controller: a client is to send no more.
+    pub const STOP: usize = 5;
+    /// Answers that did not come.
+    pub const LOST: usize = 6;
     /// Histogram of packets' ages, of the time that requests took, or of the speed probe's loop, in
     /// nanoseconds.
     pub const HISTOGRAM: usize = 8;
@@ -129,6 +142,42 @@ pub enum Role {
         #[arg(long, value_enum)]
         usage: Usage,
     },
+    /// Receives, and answers, one of the conversations of `parity`.
+    ParityServer {
+        /// Which.
+        #[command(flatten)]
+        talk: TalkArgs,
+    },
+    /// Begins one.
+    ParityClient {
+        /// Which.
+        #[command(flatten)]
+        talk: TalkArgs,
+    },
+    /// Computes long, in memory, for each call.
+    RpcWorker {
+        /// Where and how much.
+        #[command(flatten)]
+        server: RpcArgs,
+    },
+    /// Computes little for each request.
+    RpcServer {
+        /// Where and how much.
+        #[command(flatten)]
+        server: RpcArgs,
+    },
+    /// Calls the worker, and keeps the others busy.
+    RpcClient {
+        /// The worker.
+        #[arg(long)]
+        worker: SocketAddr,
+        /// The others.
+        #[arg(long)]
+        servers: Vec<SocketAddr>,
+        /// Requests outstanding with each of these.
+        #[arg(long)]
+        outstanding: u32,
+    },
     /// Becomes another program inside the namespace.
     Program {
         /// The program and its arguments.
@@ -141,6 +190,37 @@ pub enum Role {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+}
+
+/// A server of `rpc-mix`, on the command line.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct RpcArgs {
+    /// Where to listen.
+    #[arg(long)]
+    bind: SocketAddr,
+    /// How much it computes.
+    #[arg(long)]
+    size: u64,
+}
+
+/// A conversation, on the command line.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct TalkArgs {
+    /// What is measured.
+    #[arg(value_enum)]
+    measure: Measure,
+    /// Where the server is.
+    #[arg(long)]
+    server: SocketAddr,
+    /// How many sockets at either end.
+    #[arg(long)]
+    flows: u16,
+}
+
+impl From<TalkArgs> for peer::Talk {
+    fn from(args: TalkArgs) -> Self {
+        Self { measure: args.measure, server: args.server, flows: args.flows }
+    }
 }
 
 /// The application under test.
@@ -220,6 +300,15 @@ pub fn run(args: WorkerArgs) -> Result<()> {
         (Role::TcpListener { bind }, Some(shared)) => tcp_listener(bind, &shared),
         (Role::HttpClient { server, connections, usage }, Some(shared)) => {
             client::run(server, connections, usage, &shared)
+        }
+        (Role::ParityServer { talk }, Some(shared)) => peer::serve(talk.into(), &shared),
+        (Role::ParityClient { talk }, Some(shared)) => peer::ask(talk.into(), &shared),
+        (Role::RpcWorker { server }, Some(shared)) => rpc::work(server.bind, server.size, &shared),
+        (Role::RpcServer { server }, Some(shared)) => {
+            rpc::answer(server.bind, server.size, &shared)
+        }
+        (Role::RpcClient { worker, servers, outstanding }, Some(shared)) => {
+            rpc::ask(worker, &servers, outstanding, &shared)
         }
         (Role::Program { command }, _) => {
             let mut command = command.into_iter();

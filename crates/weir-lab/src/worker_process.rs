@@ -159,12 +159,20 @@ impl Daemon {
     /// # Errors
     /// When the daemon does not come up.
     pub fn protect(netns: &Path, cpu: CpuId, options: &[&str]) -> Result<Self> {
+        Self::protect_at(netns, cpu, "native", options)
+    }
+
+    /// Protects a host's interface, attached as `--attach` has it and with everything on one CPU.
+    ///
+    /// # Errors
+    /// When the daemon does not come up.
+    pub fn protect_at(netns: &Path, cpu: CpuId, attach: &str, options: &[&str]) -> Result<Self> {
         let cpus = cpu.to_string();
         // What the machine's own configuration says is nothing to the experiment.
         let isolated = ["run", "--config", "/dev/null", "--json", "--quiet"];
         let arguments: Vec<String> = isolated
             .into_iter()
-            .chain(["--attach", "native", "--cpus"])
+            .chain(["--attach", attach, "--cpus"])
             .chain([cpus.as_str()])
             .chain(options.iter().copied())
             .chain([SUT_INTERFACE])

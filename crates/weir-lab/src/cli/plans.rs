@@ -16,6 +16,8 @@ use crate::{gate_cost, kinds, load, udp_overload, user_share};
 const QUICK_BUDGET: Duration = Duration::from_secs(40);
 /// The same where a search follows the trials, or more is set up before them.
 const QUICK_BUDGET_SEARCH: Duration = Duration::from_secs(32);
+/// The same for `parity`, whose iperf3 measures whole seconds: three repeats take most of it.
+const QUICK_BUDGET_PARITY: Duration = Duration::from_secs(50);
 /// What the whole of a quick `udp-overload` may take: a minute, less taking everything down.
 const QUICK_WHOLE: Duration = Duration::from_secs(55);
 /// `udp-overload`'s.
@@ -151,6 +153,20 @@ pub(super) fn udp_latency(args: &RunArgs) -> load::Plan {
     let plan = shared(args, modes, (&["100k", "400k", "1.6M", "top"], &full), QUICK_BUDGET_SEARCH);
     let window = args.seconds.unwrap_or(Duration::from_millis(if args.quick { 500 } else { 2000 }));
     load::Plan { window, ..plan }
+}
+
+/// `parity`.
+pub(super) fn parity(args: &RunArgs) -> load::Plan {
+    let workload = Workload { ipv6: false, ..workload(args) };
+    load::Plan { workload, ..shared(args, vec![], (&[], &[]), QUICK_BUDGET_PARITY) }
+}
+
+/// `rpc-mix`.
+pub(super) fn rpc_mix(args: &RunArgs) -> load::Plan {
+    let full = [Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Gate, Mode::Weir];
+    let workload = Workload { ipv6: false, ..workload(args) };
+    let modes = modes(args, &QUICK_MODES, &full);
+    load::Plan { workload, ..shared(args, modes, (&[], &[]), QUICK_BUDGET) }
 }
 
 /// `gate-cost`.

@@ -21,7 +21,7 @@ use crate::trial::{
 };
 use crate::worker::slots;
 use crate::worker_process::{Daemon, Worker};
-use crate::{histogram, interrupts, machine};
+use crate::{far_end, histogram, interrupts, machine};
 
 /// How long the client may take until it has asked often enough to be under way.
 const UNDER_WAY_DEADLINE: Duration = Duration::from_secs(2);
@@ -114,7 +114,7 @@ pub(super) fn measure(
     })??;
     drop(client);
     let ledger = drain(&observer, &before, stop)?;
-    far_side::release(bench, mode)?;
+    far_end::release(bench, mode)?;
     if mode.is_interrupted() {
         interrupts::release(bench, mode)?;
     }

@@ -19,6 +19,10 @@ pub(crate) mod fixture_http;
 pub(crate) mod fixture_latency;
 #[cfg(test)]
 mod fixture_load;
+#[cfg(test)]
+pub(crate) mod fixture_parity;
+#[cfg(test)]
+pub(crate) mod fixture_rpc;
 mod gate_cost;
 mod html;
 mod http;
@@ -28,7 +32,9 @@ mod load;
 mod marker;
 mod merit;
 mod neighbour;
+mod parity;
 mod plot;
+mod rpc;
 mod sentence;
 mod separation;
 mod sweep;
@@ -41,6 +47,10 @@ mod tests_http;
 mod tests_latency;
 #[cfg(test)]
 mod tests_load;
+#[cfg(test)]
+mod tests_parity;
+#[cfg(test)]
+mod tests_rpc;
 mod units;
 mod user_share;
 mod view;
@@ -54,7 +64,9 @@ pub use http::http_sentence;
 pub use kinds::kinds_sentence;
 pub use latency::latency_sentence;
 pub use neighbour::neighbour_sentence;
+pub use parity::parity_sentence;
 pub use plot::plot_svg;
+pub use rpc::rpc_sentence;
 pub use sentence::sentence;
 pub use separation::separation_sentence;
 pub use table::table;

@@ -69,6 +69,8 @@ impl Outcome {
             Self::UserShare(run) => run.as_ref(),
             Self::Http(run) => run.as_ref(),
             Self::Latency(run) => run.as_ref(),
+            Self::Parity(run) => run.as_ref(),
+            Self::Rpc(run) => run.as_ref(),
         }
     }
 }

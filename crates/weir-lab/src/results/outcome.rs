@@ -7,11 +7,14 @@ use super::http::HttpRun;
 use super::kinds::KindsRun;
 use super::latency::LatencyRun;
 use super::neighbour::NeighbourRun;
+use super::parity::ParityRun;
+use super::rpc::RpcRun;
 use super::separation::SeparationRun;
 use super::user_share::UserShareRun;
 use super::{Experiment, Goal};
 use crate::{
-    gate_cost, http_syn_flood, kinds, neighbour, separation, udp_latency, udp_overload, user_share,
+    gate_cost, http_syn_flood, kinds, neighbour, parity, rpc_mix, separation, udp_latency,
+    udp_overload, user_share,
 };
 
 /// What one experiment has yielded. In JSON the fields of the result itself: `experiment` tells
@@ -35,6 +38,10 @@ pub enum Outcome {
     Http(Box<HttpRun>),
     /// `udp-latency`.
     Latency(Box<LatencyRun>),
+    /// `parity`.
+    Parity(Box<ParityRun>),
+    /// `rpc-mix`.
+    Rpc(Box<RpcRun>),
 }
 
 impl Outcome {
@@ -52,6 +59,8 @@ impl Outcome {
             user_share::NAME => serde_json::from_slice(json).map(Self::UserShare),
             http_syn_flood::NAME => serde_json::from_slice(json).map(Self::Http),
             udp_latency::NAME => serde_json::from_slice(json).map(Self::Latency),
+            parity::NAME => serde_json::from_slice(json).map(Self::Parity),
+            rpc_mix::NAME => serde_json::from_slice(json).map(Self::Rpc),
             other => Err(serde::de::Error::custom(format_args!(
                 "no experiment is named {other:?}; `weir lab list` lists them"
             ))),
@@ -72,6 +81,8 @@ impl Outcome {
             Self::UserShare(_) => serde_json::from_str::<UserShareRun>(json).map(drop),
             Self::Http(_) => serde_json::from_str::<HttpRun>(json).map(drop),
             Self::Latency(_) => serde_json::from_str::<LatencyRun>(json).map(drop),
+            Self::Parity(_) => serde_json::from_str::<ParityRun>(json).map(drop),
+            Self::Rpc(_) => serde_json::from_str::<RpcRun>(json).map(drop),
         }
     }
 
@@ -86,6 +97,8 @@ impl Outcome {
             Self::UserShare(run) => &run.experiment,
             Self::Http(run) => &run.experiment,
             Self::Latency(run) => &run.experiment,
+            Self::Parity(run) => &run.experiment,
+            Self::Rpc(run) => &run.experiment,
         }
     }
 
@@ -100,6 +113,8 @@ impl Outcome {
             Self::UserShare(run) => &run.goals,
             Self::Http(run) => &run.goals,
             Self::Latency(run) => &run.goals,
+            Self::Parity(run) => &run.goals,
+            Self::Rpc(run) => &run.goals,
         }
     }
 }
@@ -124,4 +139,6 @@ outcome_of! {
     UserShareRun => UserShare,
     HttpRun => Http,
     LatencyRun => Latency,
+    ParityRun => Parity,
+    RpcRun => Rpc,
 }
