@@ -93,6 +93,7 @@ struct weir_interface {
 	__u32 no_polls; /* 1: its driver has no NAPI: each packet is a poll */
 	__u32 limited;	/* 1: softirqs may not take more than that from... */
 	__u32 input_share; /* ...processes, in parts of WEIR_SHARE_ONE */
+	__u32 selective;   /* 1: heavy sources are shed before light ones */
 };
 
 /* Per CPU, indexed by enum weir_reason. */
@@ -123,7 +124,7 @@ enum weir_address_kind {
 /* What becomes of a channel's packets. */
 enum weir_seen {
 	WEIR_SEEN_PASSED,
-	WEIR_SEEN_FULL, /* discarded: its queue was full */
+	WEIR_SEEN_FULL, /* discarded: its queue was full, or kept for others */
 	WEIR_SEEN_SHED, /* discarded: it was over its share of the CPU */
 	WEIR_SEEN_COUNT,
 };
@@ -178,7 +179,13 @@ struct weir_memory {
 	__u64 known_until_ns;
 	__u32 truesize;
 	__u32 peer[4]; /* as peer_port_be */
-	__u32 pad_line[9];
+	/* If its queue is contested: 1 + the contest's place; and for how many
+	 * more packets of this poll what follows is believed. */
+	__u32 contest;
+	__u32 contest_left;
+	__u32 room;	/* packets that the queue has room for... */
+	__u32 reserved; /* ...and those of them that heavy sources leave */
+	__u32 pad_line[5];
 };
 
 /* For how many packets what was found out is believed. */
@@ -255,6 +262,37 @@ struct weir_queue_slot {
 			  */
 	__u32 condensed; /* what is taken may be charged less: skb_condense() */
 	__u32 pad;
+};
+
+/* How many contested queues are followed at once (a power of two). */
+#define WEIR_CONTESTS 64
+
+/* The sketch of who sends to one: rows, and places in each (a power of two). */
+#define WEIR_SOURCE_ROWS 4
+#define WEIR_SOURCE_COLUMNS_BITS 10
+#define WEIR_SOURCE_COLUMNS (1 << WEIR_SOURCE_COLUMNS_BITS)
+
+/* What was admitted from the sources that share a place. */
+struct weir_source_count {
+	__u16 era; /* halved with each that ends */
+	__u16 packets;
+};
+
+/*
+ * A UDP socket's queue that was full of late, and who was admitted to it: all
+ * counts are of packets, and halved when an era ends.
+ */
+struct weir_contest {
+	__u64 sock;	/* the kernel's struct sock *, only ever compared */
+	__u64 until_ns; /* CLOCK_MONOTONIC */
+	__u32 truesize; /* bytes charged for a packet, as last known */
+	__u32 era;
+	__u32 admitted; /* all, but for what the era's end has halved */
+	__u32 heaviest; /* of the source that most were admitted from */
+	__u32 lighter;	/* from sources with clearly fewer than that... */
+	__u32 unknown;	/* ...and from those that were hardly seen before */
+	struct weir_source_count
+		counts[WEIR_SOURCE_ROWS * WEIR_SOURCE_COLUMNS]; /* row by row */
 };
 
 /*

@@ -83,6 +83,10 @@ static __noinline struct weir_memory *demux_refresh(struct packet *packet,
 	}
 	remember(memory, flow, finding, poll);
 	memory_charge(memory);
+	if (memory->contest &&
+	    verdict_of_reason(memory->reason) == WEIR_VERDICT_PASS)
+		source_admit(contest_at(memory->contest - 1), source_hash(flow),
+			     packet->seen.packets);
 	return memory;
 }
 

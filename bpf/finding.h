@@ -29,6 +29,10 @@ static __always_inline void remember(struct weir_memory *memory,
 	memory->known_until_ns = finding->known_until_ns;
 	memory->truesize = finding->truesize;
 	memory->generation = interface.generation;
+	memory->contest = finding->contest;
+	memory->contest_left = WEIR_REMEMBERED;
+	memory->room = finding->room;
+	memory->reserved = finding->reserved;
 	if (finding->connected) {
 		memory->peer_port_be = flow->source_port_be;
 		copy_address(memory->peer, flow->source);

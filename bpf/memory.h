@@ -122,6 +122,7 @@ static __always_inline void memory_assign(struct weir_memory *memory,
 	memory->connected = 0;
 	memory->sock = 0;
 	memory->account = 0;
+	memory->contest = 0;
 }
 
 /*

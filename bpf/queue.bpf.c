@@ -14,6 +14,7 @@
  */
 #include "account_map.h"
 #include "compat.h"
+#include "contest_map.h"
 #include "queue_map.h"
 #include "softirq_map.h"
 #include <bpf/bpf_endian.h>

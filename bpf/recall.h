@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The short way: a packet whose destination was looked at in this NAPI poll, or
- * whose queue was full and still is.
+ * whose queue was full and still is, or whose source was to wait and still is.
  * Nothing here calls a function that takes the flow's address, so that the flow
  * stays in registers.
  */
@@ -10,10 +10,12 @@
 
 #include "account.h"
 #include "address.h"
+#include "contest_map.h"
 #include "memory.h"
 #include "packet.h"
 #include "parse.h"
 #include "queue.h"
+#include "sources.h"
 #include "udp_alone.h"
 
 #define TCP_FIN 0x01
@@ -131,6 +133,26 @@ static __always_inline __u32 memory_use(struct weir_memory *memory,
 }
 
 /*
+ * Is this packet's queue contested, and was what room it had when it was last
+ * looked at, in this NAPI poll, kept for others? Each packet that is admitted
+ * is a look, so it can have got more room since then, not less.
+ */
+static __always_inline bool memory_is_kept(struct weir_memory *memory,
+					   const struct flow *flow,
+					   enum weir_target target,
+					   const struct weir_poll *poll)
+{
+	if (memory->poll != poll->number || !memory->contest ||
+	    !memory->contest_left || !memory->sock ||
+	    !memory_is_of(memory, flow, target))
+		return false;
+	memory->contest_left--;
+	return source_must_wait(contest_at(memory->contest - 1),
+				source_hash(flow), memory->room,
+				memory->reserved);
+}
+
+/*
  * Why this packet, of one buffer or more, passes or is discarded;
  * WEIR_REASON_COUNT: not known yet. A function of its own for its frame on the
  * stack, with arguments that fit into registers for speed.
@@ -152,9 +174,14 @@ static __noinline __u32 recall(void *data, void *data_end, __u32 len)
 	target = target_of(&flow, found);
 	memory = memory_place(&flow, target);
 	poll = current_poll();
-	if (!memory || !poll || !memory_answers(memory, &flow, target, poll))
+	if (!memory || !poll)
 		return WEIR_REASON_COUNT;
-	return memory_use(memory, poll, seen, &flow);
+	if (memory_answers(memory, &flow, target, poll))
+		return memory_use(memory, poll, seen, &flow);
+	if (!memory_is_kept(memory, &flow, target, poll))
+		return WEIR_REASON_COUNT;
+	count_channel(memory, poll, seen, WEIR_REASON_UDP_SOURCE);
+	return WEIR_REASON_UDP_SOURCE;
 }
 
 #endif /* WEIR_RECALL_H */

@@ -4,6 +4,7 @@
 #define WEIR_UDP_H
 
 #include "address.h"
+#include "contest.h"
 #include "finding.h"
 #include "lookup.h"
 #include "reuseport.h"
@@ -53,6 +54,8 @@ static __always_inline void udp_socket(const struct sock *sk,
 		finding->remember = room;
 	if (queue.asks)
 		finding->remember = 0;
+	if (interface.selective && !finding->connected)
+		room = contest_judge(sk, &queue, room, flow, finding);
 	if (room && room < QUEUE_ROOM_FOR_ANY_POLL)
 		udp_expect(&queue, flow, finding);
 }

@@ -65,6 +65,9 @@
 	X(UDP_FULL, DISCARD, UDP, "udp-full",                                  \
 	  "the destination UDP socket's receive queue is full, so the kernel " \
 	  "would drop the packet")                                             \
+	X(UDP_SOURCE, DISCARD, UDP, "udp-source",                              \
+	  "the destination UDP socket's receive queue is nearly full, and "    \
+	  "what room is left is kept for sources that send less")              \
 	X(UDP_ENCAP, PASS, UDP, "udp-encap",                                   \
 	  "the socket has a receiver inside the kernel (VXLAN, WireGuard, "    \
 	  "...)")                                                              \

@@ -21,7 +21,9 @@ struct finding {
 	__u64 bucket;
 	__u64 known_until_ns;
 	__u32 truesize;
-	__u32 pad;
+	__u32 contest;
+	__u32 room;
+	__u32 reserved;
 };
 
 struct survey {

@@ -96,6 +96,7 @@ impl Gate {
         open.maps.queue_slots.reuse_fd(shared.queue_slots.as_fd()).map_err(failed("share"))?;
         open.maps.napi_polls.reuse_fd(shared.napi_polls.as_fd()).map_err(failed("share"))?;
         open.maps.accounts.reuse_fd(shared.accounts.as_fd()).map_err(failed("share"))?;
+        open.maps.contests.reuse_fd(shared.contests.as_fd()).map_err(failed("share"))?;
         open.maps.softirqs.reuse_fd(shared.softirqs.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
         Ok(Self { skel, attachment: None, addresses: BTreeMap::new() })
@@ -141,6 +142,17 @@ impl Gate {
                 bss.interface.input_share = share;
             }
             bss.interface.limited = u32::from(share.is_some());
+        }
+    }
+
+    /// Whether heavy sources are shed before light ones while a UDP socket's queue is contested: the gate
+    /// counts their packets under [`Reason::UdpSource`]. At first they are not. Takes effect with the
+    /// next packet.
+    ///
+    /// [`Reason::UdpSource`]: crate::verdict::Reason::UdpSource
+    pub fn set_selective(&mut self, selective: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.interface.selective = u32::from(selective);
         }
     }
 

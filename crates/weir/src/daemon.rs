@@ -242,6 +242,7 @@ impl Daemon {
         for interface in &mut self.interfaces {
             let name = interface.interface();
             let change = self.reloader.change(&interface.key(), &name);
+            interface.set_selective(change.selective);
             if let Err(error) = interface.set_governor(change.governor) {
                 trouble(&mut self.console, &mut self.last_trouble, &error);
             }

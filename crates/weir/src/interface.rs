@@ -56,6 +56,8 @@ pub struct Settings {
     pub rps_off: bool,
     /// What the governor goes by.
     pub governor: weir_policy::Settings,
+    /// Whether heavy sources are shed before light ones.
+    pub selective: bool,
     /// Who is to poll NAPI.
     pub napi: Napi,
     /// What NAPI threads are to be like.
@@ -142,6 +144,7 @@ impl Protected {
         let mut gate = Gate::load(&kernel.probe)?;
         let diverting = Diverting::open(ifindex, gate.tc_program_id()?)?;
         gate.configure(host.links.mac(ifindex)?, settings.policy);
+        gate.set_selective(settings.selective);
         set_addresses(&mut gate, host, ifindex)?;
         gate.set_diverted(diverting.passes_all());
         let attached = attach::attach(host, &mut gate, &claim.journal, ifindex, settings.attach)?;
@@ -260,6 +263,11 @@ impl Protected {
         self.governor = settings;
         self.threads.set_governor(settings);
         self.limit()
+    }
+
+    /// Sheds heavy sources before light ones from now on, or no more.
+    pub fn set_selective(&mut self, selective: bool) {
+        self.gate.set_selective(selective);
     }
 
     /// Reacts to a change of the interface (its addresses, name, state) or of what diverts its packets.

@@ -32,6 +32,10 @@ pub struct SettingArgs {
     /// Over how long shares are averaged; 1ms to 1s [default: 10ms]
     #[arg(long, value_parser = value::period, value_name = "TIME", help_heading = "Settings")]
     pub period: Option<Nanos>,
+    /// Whether heavy senders are shed before light ones at a UDP socket whose queue is full [default:
+    /// true]
+    #[arg(long, value_parser = value::selective, value_name = "BOOL", help_heading = "Settings")]
+    pub selective: Option<bool>,
     /// Give the NAPI threads this fixed weight, from -20 (heaviest) to 19 (lightest), and leave the
     /// governor off [default: the governor moves their weight]
     #[arg(
@@ -61,6 +65,7 @@ impl SettingArgs {
             prefer: said(self.prefer.map(Into::into)),
             timeout: said(self.timeout),
             period: said(self.period),
+            selective: said(self.selective),
             nice: said(self.nice.map(Nice)),
             attach: said(self.attach),
             napi: said(self.napi),

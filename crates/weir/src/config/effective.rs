@@ -19,6 +19,7 @@ pub struct Effective {
     prefer: Sourced<Prefer>,
     timeout: Sourced<Nanos>,
     period: Sourced<Nanos>,
+    selective: Sourced<bool>,
     nice: Sourced<Option<Nice>>,
     attach: Sourced<Attach>,
     napi: Sourced<Napi>,
@@ -60,6 +61,7 @@ impl Effective {
             prefer: first(layers, |layer| &layer.prefer, default.prefer),
             timeout: first(layers, |layer| &layer.timeout, default.timeout),
             period: first(layers, |layer| &layer.period, default.period),
+            selective: first(layers, |layer| &layer.selective, true),
             nice: first_if_any(layers, |layer| &layer.nice),
             attach: first(layers, |layer| &layer.attach, Attach::Auto),
             napi: first(layers, |layer| &layer.napi, Napi::Threads),
@@ -90,9 +92,15 @@ impl Effective {
             policy,
             rps_off: false,
             governor: self.governor(),
+            selective: self.selective.value,
             napi: self.napi.value,
             threads: ThreadSettings { weight, cpus: self.cpus.value.clone() },
         }
+    }
+
+    /// Whether heavy sources are shed before light ones.
+    pub fn selective(&self) -> bool {
+        self.selective.value
     }
 
     /// Where the gate goes.
@@ -112,6 +120,7 @@ impl Effective {
             prefer: new.prefer.clone(),
             timeout: new.timeout.clone(),
             period: new.period.clone(),
+            selective: new.selective.clone(),
             nice: self.nice.clone(),
             attach: self.attach.clone(),
             napi: self.napi.clone(),
@@ -120,7 +129,7 @@ impl Effective {
     }
 
     /// Every setting.
-    pub fn rows(&self) -> [Row; 8] {
+    pub fn rows(&self) -> [Row; 9] {
         let row = |key, value, origin, live| Row { key, value, unset: "", origin, live };
         let share = json!(self.user_share.value.to_string());
         let prefer = json!(choice_text(&PreferArg::from(self.prefer.value)));
@@ -132,6 +141,7 @@ impl Effective {
             row("prefer", prefer, self.prefer.origin, true),
             row("timeout", time(&self.timeout), self.timeout.origin, true),
             row("period", time(&self.period), self.period.origin, true),
+            row("selective", json!(self.selective.value), self.selective.origin, true),
             Row { unset: "governed", ..row("nice", nice, self.nice.origin, false) },
             row("attach", json!(choice_text(&self.attach.value)), self.attach.origin, false),
             row("napi", json!(choice_text(&self.napi.value)), self.napi.origin, false),

@@ -23,7 +23,7 @@ const SHOWN_MAX: usize = 40;
 /// `IFNAMSIZ` less its terminating zero.
 const NAME_MAX: usize = 15;
 
-const KEYS: &str = "user_share, prefer, timeout, period, nice, attach, napi, cpus";
+const KEYS: &str = "user_share, prefer, timeout, period, selective, nice, attach, napi, cpus";
 
 type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
 type Value<'a> = Spanned<DeValue<'a>>;
@@ -165,7 +165,8 @@ impl Walk<'_> {
             "prefer" => text.quoted(value::prefer).put(&mut layer.prefer, origin),
             "timeout" => text.quoted(value::timeout).put(&mut layer.timeout, origin),
             "period" => text.quoted(value::period).put(&mut layer.period, origin),
-            "nice" => text.number(value::nice).map(Nice).put(&mut layer.nice, origin),
+            "selective" => text.bare(value::selective).put(&mut layer.selective, origin),
+            "nice" => text.bare(value::nice).map(Nice).put(&mut layer.nice, origin),
             "attach" => text.quoted(value::attach).put(&mut layer.attach, origin),
             "napi" => text.quoted(value::napi).put(&mut layer.napi, origin),
             "cpus" => text.quoted(value::cpus).put(&mut layer.cpus, origin),
@@ -230,7 +231,7 @@ impl Text<'_> {
         }
     }
 
-    fn number<T>(&self, read: fn(&str) -> Result<T, String>) -> Result<T, String> {
+    fn bare<T>(&self, read: fn(&str) -> Result<T, String>) -> Result<T, String> {
         match self.value.get_ref().as_str() {
             None => read(self.raw),
             Some(text) => read(text).and(Err("write it without quotes".into())),

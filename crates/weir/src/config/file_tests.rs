@@ -31,6 +31,7 @@ fn every_setting_is_read_with_its_line() {
         attach = \"tc\"\n\
         cpus = \"0-1,3\"\n\
         napi = \"softirq\"\n\
+        selective = false\n\
         [interface.eth0]\n\
         user_share = \"25.5%\"\n\
         [interface.\"eth0.5\"]\r\n\
@@ -48,13 +49,14 @@ fn every_setting_is_read_with_its_line() {
         attach: sourced(Attach::Tc, at(7)),
         cpus: sourced(cpus, at(8)),
         napi: sourced(Napi::Softirq, at(9)),
+        selective: sourced(false, at(10)),
     };
     assert_eq!(file.everywhere, everywhere);
     let eth0 = &file.interfaces["eth0"];
     let share = Share::percent(25.5).unwrap();
-    assert_eq!(eth0.user_share, sourced(share, Origin::Interface(Line(11))));
+    assert_eq!(eth0.user_share, sourced(share, Origin::Interface(Line(12))));
     let vlan = &file.interfaces["eth0.5"];
-    assert_eq!(vlan.nice, sourced(Nice(5), Origin::Interface(Line(13))));
+    assert_eq!(vlan.nice, sourced(Nice(5), Origin::Interface(Line(14))));
     assert_eq!(file.interfaces["eth1"], Layer::default());
 }
 
@@ -77,6 +79,8 @@ fn a_wrong_value_is_named_with_its_line_and_what_is_allowed() {
         ("period = \"2s\"", "period = \"2s\": write a time from 1ms to 1s, with its unit"),
         ("nice = 20", "nice = 20: write a whole number from -20 (heaviest) to 19 (lightest)"),
         ("nice = \"5\"", "nice = \"5\": write it without quotes"),
+        ("selective = \"true\"", "selective = \"true\": write it without quotes"),
+        ("selective = 1", "selective = 1: write true or false"),
         ("attach = \"driver\"", "write \"auto\" or \"native\" or \"generic\" or \"tc\""),
         ("cpus = \"3-1\"", "cpus = \"3-1\": \"3-1\" runs backwards; write 1-3"),
         ("cpus = 3", "cpus = 3: write it in quotes"),

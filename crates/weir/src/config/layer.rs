@@ -51,6 +51,8 @@ pub struct Layer {
     pub timeout: Option<Sourced<Nanos>>,
     /// Over how long shares are averaged.
     pub period: Option<Sourced<Nanos>>,
+    /// Whether heavy sources are shed before light ones.
+    pub selective: Option<Sourced<bool>>,
     /// A fixed weight in place of the governor's.
     pub nice: Option<Sourced<Nice>>,
     /// Where the gate goes.

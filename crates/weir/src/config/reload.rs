@@ -16,6 +16,8 @@ pub struct Reloader {
 pub struct Change {
     /// What the governor is to go by from now on.
     pub governor: weir_policy::Settings,
+    /// Whether heavy sources are to be shed before light ones.
+    pub selective: bool,
     /// What there is to say about it.
     pub news: Vec<String>,
 }
@@ -54,7 +56,7 @@ impl Reloader {
             news.extend(changed.map(|(old, new)| self.config.tell(&old, &new)));
             old.adopt(&new);
         }
-        Change { governor: new.governor(), news }
+        Change { governor: new.governor(), selective: new.selective(), news }
     }
 }
 

@@ -54,6 +54,14 @@ pub fn time_text(time: Nanos) -> String {
     humantime::format_duration(Duration::from(time)).to_string()
 }
 
+/// `true` or `false`.
+///
+/// # Errors
+/// Says what may be written.
+pub fn selective(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| "write true or false".into())
+}
+
 /// A nice value.
 ///
 /// # Errors
@@ -188,5 +196,7 @@ mod tests {
         for text in ["20", "-21", "1.5", "", "x"] {
             assert!(nice(text).unwrap_err().contains("from -20"), "{text}");
         }
+        assert_eq!((selective("true"), selective("false")), (Ok(true), Ok(false)));
+        assert_eq!(selective("on"), Err("write true or false".into()));
     }
 }
