@@ -18,6 +18,8 @@
 #define ERA_PACKETS 1024
 /* A source with so few before this packet may be one of very many. */
 #define UNKNOWN_PACKETS 2
+/* So many of them are not a few heavy sources' first ones. */
+#define UNKNOWN_MATTER 32
 /* Sources with less than one part of what is admitted are never shed. */
 #define LIGHT_PARTS 128
 /* A count that is so many eras old is 0. */
@@ -130,11 +132,14 @@ static __always_inline __u32 places_reserved(const struct weir_contest *contest,
 					     __u32 places)
 {
 	__u32 admitted = contest->admitted ?: 1;
-	__u32 light = contest->lighter + contest->unknown;
+	__u32 light = contest->lighter;
 	__u32 reserved;
 
 	if (2 * contest->unknown > admitted)
 		return 0;
+	/* A few heavy sources were unknown once, too. */
+	if (contest->unknown > UNKNOWN_MATTER)
+		light += contest->unknown;
 	reserved = ((__u64)places * light / 2 + admitted - 1) / admitted;
 	return reserved < places / 2 ? reserved : places / 2;
 }
