@@ -187,7 +187,7 @@ fn show_names_the_source_of_every_setting() {
     is(eth0, "timeout", "2ms".into(), "flag", Value::Null);
     is(eth0, "nice", (-3).into(), "flag", Value::Null);
     is(eth0, "prefer", "separation".into(), "default", Value::Null);
-    is(eth0, "selective", true.into(), "default", Value::Null);
+    is(eth0, "selective", false.into(), "default", Value::Null);
     is(eth0, "cpus", Value::Null, "default", Value::Null);
 
     let table = stdout(&config(&[&options[..], &["eth0"]].concat()));
@@ -199,7 +199,7 @@ fn show_names_the_source_of_every_setting() {
         format!("  period      20ms        {path}:2"),
         "  timeout     2ms         command line".into(),
         "  prefer      separation  default".into(),
-        "  selective   true        default".into(),
+        "  selective   false       default".into(),
         "  napi        threads     default".into(),
         "  cpus        left alone  default".into(),
     ] {

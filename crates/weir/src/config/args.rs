@@ -33,7 +33,7 @@ pub struct SettingArgs {
     #[arg(long, value_parser = value::period, value_name = "TIME", help_heading = "Settings")]
     pub period: Option<Nanos>,
     /// Whether heavy senders are shed before light ones at a UDP socket whose queue is full [default:
-    /// true]
+    /// false]
     #[arg(long, value_parser = value::selective, value_name = "BOOL", help_heading = "Settings")]
     pub selective: Option<bool>,
     /// Give the NAPI threads this fixed weight, from -20 (heaviest) to 19 (lightest), and leave the

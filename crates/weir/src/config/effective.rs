@@ -61,7 +61,7 @@ impl Effective {
             prefer: first(layers, |layer| &layer.prefer, default.prefer),
             timeout: first(layers, |layer| &layer.timeout, default.timeout),
             period: first(layers, |layer| &layer.period, default.period),
-            selective: first(layers, |layer| &layer.selective, true),
+            selective: first(layers, |layer| &layer.selective, false),
             nice: first_if_any(layers, |layer| &layer.nice),
             attach: first(layers, |layer| &layer.attach, Attach::Auto),
             napi: first(layers, |layer| &layer.napi, Napi::Threads),

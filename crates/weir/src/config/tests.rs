@@ -85,17 +85,17 @@ fn a_weight_is_the_policys_the_users_or_the_governors() {
 fn what_changes_while_weir_runs_is_told_from_what_does_not() {
     let started = config("--period 5ms", "user_share = \"60%\"\nattach = \"tc\"\n");
     let mut reloader = Reloader::new(started.clone(), vec![(KEY, started.of("eth0"))]);
-    let file = "user_share = \"70%\"\nperiod = \"7ms\"\nselective = false\nattach = \"native\"\ncpus = \"0\"\nnice = 1\n";
+    let file = "user_share = \"70%\"\nperiod = \"7ms\"\nselective = true\nattach = \"native\"\ncpus = \"0\"\nnice = 1\n";
     for first in [true, false] {
         reloader.config = config("--period 5ms", file);
         let change = reloader.change(&KEY, "eth0");
         assert_eq!(change.governor.user_share, Share::percent(70.0).unwrap());
         assert_eq!(change.governor.period, Nanos::from_millis(5));
-        assert!(!change.selective);
+        assert!(change.selective);
         let restart = "takes effect when weir is restarted";
         let expected = [
             "user_share 60% -> 70% (w.toml:1)".to_owned(),
-            "selective true -> false (w.toml:3)".to_owned(),
+            "selective false -> true (w.toml:3)".to_owned(),
             format!("nice stays governed: 1 (w.toml:6) {restart}"),
             format!("attach stays tc: native (w.toml:4) {restart}"),
             format!("cpus stays left alone: 0 (w.toml:5) {restart}"),
@@ -105,7 +105,7 @@ fn what_changes_while_weir_runs_is_told_from_what_does_not() {
     }
     reloader.config = started;
     let change = reloader.change(&KEY, "eth0");
-    let back = ["user_share 70% -> 60% (w.toml:1)", "selective false -> true (default)"];
+    let back = ["user_share 70% -> 60% (w.toml:1)", "selective true -> false (default)"];
     assert_eq!(change.news, back);
 }
 
