@@ -357,10 +357,6 @@ struct weir_poll {
 	__u32 touches;
 	__u32 pad;
 	__u32 touch[WEIR_TOUCHES];
-	/* Time that was shared out, and time that no admitted packet is to
-	 * answer for. */
-	__u64 charged_ns;
-	__u64 uncharged_ns;
 };
 
 /* The whole of a CPU's time. */
@@ -371,6 +367,12 @@ struct weir_poll {
  * whoever saw them end is gone, and nothing ends a period any more.
  */
 #define WEIR_UNMARKED_MAX 1024
+
+/*
+ * No poll takes so long by itself (64 packets): the hypervisor or an interrupt
+ * had the CPU, and the packets are not to pay for that.
+ */
+#define WEIR_POLL_NS_MAX 1000000ULL
 
 /* Whose time a receive softirq runs in. */
 enum weir_softirq_time {

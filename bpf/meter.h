@@ -26,11 +26,14 @@ static __always_inline void account_charge(struct weir_account *account,
 		account->cost_ns /= 2;
 		account->cost_packets /= 2;
 	}
-	account->tokens_ns -= ns;
 	account->in_poll = 0;
+	/* What it had without a limit is no debt, nor is what no poll takes. */
+	if (account->limited_until_ns)
+		account->tokens_ns -=
+			ns < WEIR_POLL_NS_MAX ? ns : WEIR_POLL_NS_MAX;
 }
 
-/* Packets that nobody's queue bounds. */
+/* Packets that nobody's queue bounds: Bound::Nothing in user space. */
 static __always_inline bool is_unawaited(__u32 kind)
 {
 	return kind == WEIR_KIND_TCP_REQUEST || kind == WEIR_KIND_CLOSED ||
@@ -60,8 +63,6 @@ static __always_inline void share_out(struct weir_poll *poll, __u64 took,
 	account = account_at(poll->touch[0]);
 	if (poll->touches == 1 && account && account->in_poll) {
 		account_charge(account, admitting);
-		poll->charged_ns += admitting;
-		poll->uncharged_ns += took - admitting;
 		poll->touches = 0;
 		return;
 	}
@@ -70,10 +71,8 @@ static __always_inline void share_out(struct weir_poll *poll, __u64 took,
 		if (account)
 			parts += account->in_poll * account_cost(account);
 	}
-	if (!parts) {
-		poll->uncharged_ns += took;
+	if (!parts)
 		return;
-	}
 	for (i = 0; i < WEIR_TOUCHES && i < poll->touches; i++) {
 		account = account_at(poll->touch[i]);
 		if (account && account->in_poll)
@@ -81,8 +80,6 @@ static __always_inline void share_out(struct weir_poll *poll, __u64 took,
 							account_cost(account) /
 							parts);
 	}
-	poll->charged_ns += admitting;
-	poll->uncharged_ns += took - admitting;
 	poll->touches = 0;
 }
 

@@ -13,12 +13,6 @@
 
 #define NET_RX_SOFTIRQ 3 /* include/linux/interrupt.h */
 
-/*
- * No poll takes so long by itself (64 packets): the hypervisor or an interrupt
- * had the CPU, and the packets are not to pay for that.
- */
-#define POLL_NS_MAX 1000000ULL
-
 struct napi_struct;
 
 /* Set by user space. */
@@ -86,7 +80,8 @@ static __always_inline void settle(struct weir_softirq *softirq, __u64 now)
 	if (softirq->time != WEIR_SOFTIRQ_TAKEN)
 		return;
 	softirq->taken_ns += took;
-	softirq->period_taken_ns += took < POLL_NS_MAX ? took : POLL_NS_MAX;
+	softirq->period_taken_ns +=
+		took < WEIR_POLL_NS_MAX ? took : WEIR_POLL_NS_MAX;
 }
 
 SEC("tp_btf/softirq_raise")

@@ -99,6 +99,23 @@ fn a_limit_is_kept_and_ends() {
 }
 
 #[test]
+fn a_limit_begins_without_a_debt() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let flood = [FlowSpec { rate: None, ..bench.flow(CLOSED_PORT, 1.0) }];
+    let closed = || account_of(&bench, &input, Channel::of_kind(Kind::Closed));
+    let charged = || closed().map_or(0, |account| account.charged.0);
+    let mut generator = bench.generator();
+    // What takes a minute at the limit.
+    bench.send(&mut generator, &flood, || charged() > 300 * MS);
+    let from = closed().unwrap();
+    let until = Nanos(monotonic_now().0 + LASTING.0);
+    input.accounts().limit(bench.cpu, from.place, Permille(5), until);
+    bench.send(&mut generator, &flood, || closed().unwrap().packets > from.packets + 1000);
+    assert!(count(&bench, Reason::ClosedShare) > 0);
+}
+
+#[test]
 fn a_limit_on_one_channel_is_no_other_s() {
     let bench = Bench::new();
     let input = bench.watch();

@@ -105,7 +105,9 @@ impl Shares {
             self.saturated =
                 window.idle.share_of(window.elapsed) < IDLE_BELOW && window.waited >= WAITED;
             if self.saturated {
-                self.divide(settings, claims);
+                let known = |claim: &&Claim| self.known.contains_key(&claim.channel);
+                let active: Vec<Claim> = claims.iter().filter(known).copied().collect();
+                self.divide(settings, &active);
             } else if window.idle.share_of(window.elapsed) > SPARE {
                 self.relieve();
             }
@@ -142,16 +144,14 @@ impl Shares {
             known.used *= kept;
             known.quiet_for += load.elapsed;
         }
-        for claim in claims {
+        for claim in claims.iter().filter(|claim| claim.used > Nanos::ZERO || claim.shed) {
             let known = self.known.entry(claim.channel).or_insert(Known {
                 used: 0.0,
                 quiet_for: Nanos::ZERO,
                 limit: None,
             });
             known.used += (1.0 - kept) * claim.used.share_of(load.elapsed);
-            if claim.used > Nanos::ZERO || claim.shed {
-                known.quiet_for = Nanos::ZERO;
-            }
+            known.quiet_for = Nanos::ZERO;
         }
         self.known.retain(|_, known| known.quiet_for < FORGOTTEN);
     }
@@ -322,6 +322,14 @@ mod tests {
             claims[1].used = Nanos((limit * 1e6) as u64);
         }
         assert!(!shares.limits_any());
+    }
+
+    #[test]
+    fn who_has_been_quiet_takes_no_part() {
+        let busy = [claim(SERVER, Bound::Queue, 280), claim(FLOOD, Bound::Nothing, 600)];
+        let quiet = (0..10).map(|channel| claim(channel, Bound::Queue, 0));
+        let all: Vec<Claim> = busy.into_iter().chain(quiet).collect();
+        assert_eq!(after(50, &FULL, &all).1, after(50, &FULL, &busy).1);
     }
 
     #[test]
