@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use rustix::process::{Pid, getsid};
+use rustix::process::{Pid, getpid};
+use weir_bpf::sys::stat::Stat;
 use weir_bpf::sys::{ethtool, napi, sched};
 
 use crate::bench::Bench;
@@ -100,8 +101,10 @@ pub fn place(pid: Pid) -> Result<String> {
 /// Whom the scheduler weighs a process with.
 fn session(pid: Pid) -> &'static str {
     let autogroup = fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
-    // A server's worker process is in its master's.
-    match (getsid(Some(pid)) != getsid(None), autogroup.is_ok_and(|text| text.trim() == "1")) {
+    // A server's worker process is in its master's. Not getsid(2) by rustix, which takes a session
+    // of 0, one that was begun outside the PID namespace, for impossible.
+    let session = |pid: Pid| Stat::of(pid.as_raw_nonzero().get()).and_then(|stat| stat.session());
+    match (session(pid) != session(getpid()), autogroup.is_ok_and(|text| text.trim() == "1")) {
         (true, true) => "a session of its own, autogroup on",
         (true, false) => "a session of its own, no autogroup",
         (false, true) => "in the lab's session, autogroup on",

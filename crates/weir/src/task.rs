@@ -1,8 +1,7 @@
 //! Who a process number belongs to: numbers are reused, so a number alone names nobody.
 
-use std::fs;
-
 use serde::{Deserialize, Serialize};
+use weir_bpf::sys::stat::Stat;
 
 /// A process or kernel thread that cannot be mistaken for a later one with the same number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,54 +18,31 @@ pub struct Task {
 impl Task {
     /// The task that has this number now.
     pub fn with_pid(pid: i32) -> Option<Self> {
-        Some(Stat::read(pid)?.task)
+        Self::of(pid, &Stat::of(pid)?)
     }
 
     /// The NAPI thread that has this number now; `None` if it is another kind of task.
     pub fn napi_thread(pid: i32) -> Option<Self> {
-        Stat::read(pid).filter(Stat::is_napi_thread).map(|stat| stat.task)
+        Self::of(pid, &Stat::of(pid).filter(is_napi_thread)?)
     }
 
     /// This process.
     pub fn current() -> Option<Self> {
         Self::with_pid(i32::try_from(std::process::id()).ok()?)
     }
+
+    fn of(pid: i32, stat: &Stat) -> Option<Self> {
+        let comm = String::from_utf8_lossy(&stat.comm).into_owned();
+        Some(Self { pid, comm, start_ticks: stat.start_ticks()? })
+    }
 }
 
-/// What `/proc/PID/stat` tells about a task.
-#[derive(Debug)]
-struct Stat {
-    task: Task,
-    /// The kernel's `PF_*`.
-    flags: u32,
-}
-
-impl Stat {
-    fn read(pid: i32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        Self::parse(&stat)
-    }
-
-    /// The name is in parentheses and may itself contain any character.
-    fn parse(stat: &str) -> Option<Self> {
-        // Fields 9 and 22; those after the name begin with the third, and none has parentheses.
-        const FLAGS_AFTER_NAME: usize = 9 - 3;
-        const START_AFTER_NAME: usize = 22 - 3;
-        let (pid, rest) = stat.split_once(" (")?;
-        let (comm, rest) = rest.rsplit_once(") ")?;
-        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        let flags = fields.get(FLAGS_AFTER_NAME)?.parse().ok()?;
-        let start_ticks = fields.get(START_AFTER_NAME)?.parse().ok()?;
-        Some(Self { task: Task { pid: pid.parse().ok()?, comm: comm.into(), start_ticks }, flags })
-    }
-
-    /// The kernel names NAPI threads `napi/<interface>-<id>`. Any process can give itself such a
-    /// name, but not make itself a kernel thread.
-    fn is_napi_thread(&self) -> bool {
-        /// linux/sched.h
-        const PF_KTHREAD: u32 = 0x0020_0000;
-        self.flags & PF_KTHREAD != 0 && self.task.comm.starts_with("napi/")
-    }
+/// The kernel names NAPI threads `napi/<interface>-<id>`. Any process can give itself such a name,
+/// but not make itself a kernel thread.
+fn is_napi_thread(stat: &Stat) -> bool {
+    /// linux/sched.h
+    const PF_KTHREAD: u32 = 0x0020_0000;
+    stat.flags().is_some_and(|flags| flags & PF_KTHREAD != 0) && stat.comm.starts_with(b"napi/")
 }
 
 #[cfg(test)]
@@ -74,21 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_parentheses_and_spaces_are_parsed() {
-        let stat = "42 (napi/a) (b-1) S 2 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1234 0 0";
-        let parsed = Stat::parse(stat).unwrap();
-        let task = Task { pid: 42, comm: "napi/a) (b-1".into(), start_ticks: 1234 };
-        assert_eq!((&parsed.task, parsed.flags), (&task, 2_129_984));
-        assert!(parsed.is_napi_thread());
-    }
-
-    #[test]
     fn a_process_that_calls_itself_a_napi_thread_is_none() {
-        // The fields that a kernel thread would have, in the name.
-        let stat = "42 (napi/) S 2 0 0 ) R 1 0 0 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 1234 0 0";
-        let parsed = Stat::parse(stat).unwrap();
-        assert_eq!((parsed.flags, parsed.task.start_ticks), (4_194_304, 1234));
-        assert!(!parsed.is_napi_thread());
         let renamed = || {
             rustix::thread::set_name(c"napi/eth0-1").unwrap();
             let own = rustix::thread::gettid().as_raw_nonzero().get();

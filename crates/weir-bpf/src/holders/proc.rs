@@ -5,6 +5,7 @@ use std::fs;
 
 use super::{Found, Policy, Process, ProcessId, Started};
 use crate::error::{Error, Result};
+use crate::sys::stat::Stat;
 use crate::units::{Nice, SocketInode, Uid};
 
 pub(super) fn look(sockets: &HashSet<SocketInode>) -> Result<Found> {
@@ -39,19 +40,19 @@ fn held_by(pid: i32, sockets: &HashSet<SocketInode>) -> Vec<SocketInode> {
 }
 
 fn process(pid: i32) -> Option<Process> {
-    let stat = Stat::read(&format!("/proc/{pid}/stat"))?;
+    let stat = Stat::of(pid)?;
     let status = fs::read(format!("/proc/{pid}/status")).ok()?;
-    let mut policies = vec![stat.policy];
+    let mut policies = vec![policy(&stat)?];
     for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
         let path = thread.path().join("stat");
-        if let Some(thread) = path.to_str().and_then(Stat::read)
-            && !policies.contains(&thread.policy)
+        if let Some(thread) = path.to_str().and_then(Stat::read).as_ref().and_then(policy)
+            && !policies.contains(&thread)
         {
-            policies.push(thread.policy);
+            policies.push(thread);
         }
     }
     Some(Process {
-        id: ProcessId { started: stat.started, pid },
+        id: ProcessId { started: Started(stat.start_ticks()?), pid },
         comm: stat.comm,
         uid: effective_uid(&status)?,
         policies,
@@ -59,33 +60,8 @@ fn process(pid: i32) -> Option<Process> {
     })
 }
 
-/// What proc(5) says of `/proc/PID/stat`.
-struct Stat {
-    comm: Vec<u8>,
-    policy: Policy,
-    started: Started,
-}
-
-impl Stat {
-    fn read(path: &str) -> Option<Self> {
-        Self::parse(&fs::read(path).ok()?)
-    }
-
-    /// The name is in parentheses and may itself hold any byte, so its end is the last of them.
-    fn parse(stat: &[u8]) -> Option<Self> {
-        let begin = stat.iter().position(|byte| *byte == b'(')?;
-        let end = stat.iter().rposition(|byte| *byte == b')')?;
-        let rest = str::from_utf8(stat.get(end + 1..)?).ok()?;
-        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // Those after the name begin with the third.
-        let field = |number: usize| fields.get(number - 3);
-        let (nice, policy) = (field(19)?.parse().ok()?, field(41)?.parse().ok()?);
-        Some(Self {
-            comm: stat.get(begin + 1..end)?.to_vec(),
-            policy: Policy::of(policy, Nice(nice)),
-            started: Started(field(22)?.parse().ok()?),
-        })
-    }
+fn policy(stat: &Stat) -> Option<Policy> {
+    Some(Policy::of(stat.field(41)?, Nice(stat.field(19)?)))
 }
 
 /// `Uid:` has the real one, the effective one and two more.
@@ -98,20 +74,6 @@ fn effective_uid(status: &[u8]) -> Option<Uid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hostile_names_are_parsed() {
-        let rest = (3..=52).map(|n| if n == 19 { "-5".into() } else { n.to_string() });
-        let rest: Vec<String> = rest.collect();
-        let stat = |name: &[u8]| [b"7 (", name, b") ", rest.join(" ").as_bytes()].concat();
-        for name in [&b"a) R 1 (b"[..], b"\xff\x1b[2J", b"", b"\n"] {
-            let parsed = Stat::parse(&stat(name)).unwrap();
-            assert_eq!((parsed.comm.as_slice(), parsed.started), (name, Started(22)));
-            // Field 41 is 41 here: no policy that is known.
-            assert_eq!(parsed.policy, Policy::RealTime);
-        }
-        assert!(Stat::parse(b"7 (").is_none() && Stat::parse(b")(").is_none());
-    }
 
     #[test]
     fn the_effective_user_is_told() {

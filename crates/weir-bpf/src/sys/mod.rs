@@ -23,6 +23,7 @@ pub mod shared;
 pub mod snmp;
 pub mod sock_diag;
 mod sockopt;
+pub mod stat;
 pub mod sysfs;
 pub(crate) mod tc;
 pub mod watch;

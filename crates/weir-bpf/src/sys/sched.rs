@@ -229,6 +229,7 @@ mod tests {
     use rustix::thread::{gettid, sched_getcpu};
 
     use super::*;
+    use crate::sys::stat::Stat;
 
     /// What is set here must not stay with a thread of the test runner's.
     fn on_own_thread<T: Send>(test: impl FnOnce() -> T + Send) -> T {
@@ -303,14 +304,13 @@ mod tests {
     #[test]
     fn real_time_is_this_threads_alone() {
         let policy = || {
-            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-            let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
-            fields.skip(37).take(2).map(str::to_owned).collect::<Vec<_>>() // rt_priority, policy
+            let stat = Stat::read("/proc/thread-self/stat").unwrap();
+            [40, 41].map(|field| stat.field::<u32>(field).unwrap()) // rt_priority, policy
         };
         on_own_thread(|| {
             set_fifo_current_thread(3).unwrap();
-            assert_eq!(policy(), ["3", "1"]);
-            assert_eq!(on_own_thread(policy), ["0", "0"]);
+            assert_eq!(policy(), [3, 1]);
+            assert_eq!(on_own_thread(policy), [0, 0]);
             assert!(set_fifo_current_thread(100).is_err());
         });
     }

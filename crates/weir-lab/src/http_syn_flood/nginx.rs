@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
+use weir_bpf::sys::stat::Stat;
 use weir_bpf::units::CpuId;
 
 use crate::error::{Error, Result};
@@ -117,12 +118,8 @@ fn configure(address: SocketAddr, directory: &Path) -> String {
 
 /// The process whose parent is this one.
 fn child_of(parent: Pid) -> Option<Pid> {
-    let is_its = |pid: &i32| {
-        // The name, in parentheses, may hold anything; state and parent follow it.
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
-        after.split_whitespace().nth(1) == Some(&parent.as_raw_nonzero().to_string())
-    };
+    let parent = parent.as_raw_nonzero().get();
+    let is_its = |pid: &i32| Stat::of(*pid).is_some_and(|stat| stat.parent() == Some(parent));
     let names = fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.file_name());
     let pids = names.filter_map(|name| name.to_str()?.parse().ok());
     pids.into_iter().find(is_its).and_then(Pid::from_raw)

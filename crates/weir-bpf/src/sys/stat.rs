@@ -1,0 +1,85 @@
+//! What proc(5) says of `/proc/PID/stat`.
+
+use std::fs;
+use std::str::FromStr;
+
+/// The line of one process or thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Its name, at most 15 bytes, which may be any.
+    pub comm: Vec<u8>,
+    rest: Vec<String>,
+}
+
+impl Stat {
+    /// Of the process or thread with this number; `None` if it has ended.
+    pub fn of(pid: i32) -> Option<Self> {
+        Self::read(&format!("/proc/{pid}/stat"))
+    }
+
+    /// The file at a path.
+    pub fn read(path: &str) -> Option<Self> {
+        Self::parse(&fs::read(path).ok()?)
+    }
+
+    /// The name is in parentheses and may itself hold any byte, so its end is the last of them.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let begin = line.iter().position(|byte| *byte == b'(')?;
+        let end = line.iter().rposition(|byte| *byte == b')')?;
+        let rest = str::from_utf8(line.get(end + 1..)?).ok()?;
+        Some(Self {
+            comm: line.get(begin + 1..end)?.to_vec(),
+            rest: rest.split_ascii_whitespace().map(Into::into).collect(),
+        })
+    }
+
+    /// A field by proc(5)'s number, from 3 (the state) on.
+    pub fn field<T: FromStr>(&self, number: usize) -> Option<T> {
+        self.rest.get(number.checked_sub(3)?)?.parse().ok()
+    }
+
+    /// Its parent's number.
+    pub fn parent(&self) -> Option<i32> {
+        self.field(4)
+    }
+
+    /// The session it is in; 0 where that was begun outside this PID namespace.
+    pub fn session(&self) -> Option<i32> {
+        self.field(6)
+    }
+
+    /// The kernel's `PF_*`.
+    pub fn flags(&self) -> Option<u32> {
+        self.field(9)
+    }
+
+    /// When it started, in clock ticks since boot.
+    pub fn start_ticks(&self) -> Option<u64> {
+        self.field(22)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_are_parsed() {
+        let rest: Vec<String> = (3..=52).map(|number| number.to_string()).collect();
+        let line = |name: &[u8]| [b"7 (", name, b") ", rest.join(" ").as_bytes()].concat();
+        for name in [&b"a) R 1 (b"[..], b"\xff\x1b[2J", b"", b"\n", b"napi/a) (b-1"] {
+            let stat = Stat::parse(&line(name)).unwrap();
+            assert_eq!((stat.comm.as_slice(), stat.start_ticks()), (name, Some(22)));
+            assert_eq!((stat.parent(), stat.session(), stat.flags()), (Some(4), Some(6), Some(9)));
+            assert_eq!((stat.field::<i32>(2), stat.field::<i32>(53)), (None, None));
+        }
+        assert!(Stat::parse(b"7 (").is_none() && Stat::parse(b")(").is_none());
+    }
+
+    #[test]
+    fn nothing_is_told_of_nobody() {
+        assert_eq!(Stat::of(-1), None);
+        let own = Stat::of(std::process::id().cast_signed()).unwrap();
+        assert_eq!(own.parent(), Some(std::os::unix::process::parent_id().cast_signed()));
+    }
+}
