@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod cli;
 pub mod compare;
+mod congestion;
 pub mod drops;
 pub mod error;
 pub mod far_end;

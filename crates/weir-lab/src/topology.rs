@@ -19,6 +19,7 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, ipv6, napi, sched};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
 
+use crate::congestion;
 use crate::error::{Error, Result};
 
 /// What the names of the lab's namespaces begin with; the process id follows.
@@ -87,7 +88,10 @@ impl Topology {
         let (lock, lock_path) = take_lock(&prefix)?;
         let name = format!("{prefix}-gen");
         let generator = NetNs::create_named(&name)?;
-        let made = generator.run(|| -> Result<_> { Ok((Links::open()?, NetSysfs::open()?)) });
+        let made = generator.run(|| -> Result<_> {
+            congestion::set()?;
+            Ok((Links::open()?, NetSysfs::open()?))
+        });
         let made = made.map_err(Error::from).and_then(|made| made);
         let (generator_links, generator_sysfs) = match made {
             Ok(made) => made,
@@ -143,6 +147,7 @@ impl Topology {
             let sysfs = NetSysfs::open()?;
             let ifindex = links.index(SUT_INTERFACE)?;
             ipv6::quiet_ipv6(SUT_INTERFACE)?;
+            congestion::set()?;
             ethtool::set_gro(SUT_INTERFACE, true)?;
             links.set_up(links.index("lo")?)?;
             links.set_up(ifindex)?;

@@ -56,6 +56,11 @@ const WAIT_LONGER: Nanos = Nanos::from_micros(200);
 /// packets have come, a quarter of a small ring, and at most so long.
 const WAIT_PACKETS: f64 = 64.0;
 const WAIT_LONGEST: Nanos = Nanos::from_micros(200);
+const WAIT_STEP: Nanos = Nanos::from_micros(25);
+/// Where more than this share of the CPU is idle, that waiting is what is waited for: who has asked for
+/// something gets his answer later. Then it is shorter, by this much per millisecond and unit of idle time.
+const SPARE: f64 = 0.05;
+const HURRY_PER_MS: f64 = 0.5;
 
 /// What happened on a NAPI thread's CPU since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -78,6 +83,8 @@ pub struct Observation {
     pub overrun: bool,
     /// Whether packets of one channel were admitted beside another's that were discarded.
     pub beside: bool,
+    /// How long the CPU was idle.
+    pub idle: Nanos,
     /// Packets that were taken from the ring.
     pub packets: u64,
     /// Whether most of what was discarded was over its channel's share of the CPU: no queue was full of it.
@@ -144,6 +151,8 @@ pub struct Governor {
     shed_for: Nanos,
     /// Packets per nanosecond.
     rate: f64,
+    /// How much of waiting for packets is left out: from 0 to 1.
+    hurry: f64,
     /// Since another input did that on the same CPU while packets of this one were admitted.
     joined_for: Nanos,
     /// Since input last ran or wanted to.
@@ -164,6 +173,7 @@ impl Default for Governor {
             kept_up_for: REMEMBERED,
             shed_for: REMEMBERED,
             rate: 0.0,
+            hurry: 0.0,
             joined_for: REMEMBERED,
             quiet_for: REMEMBERED,
             doing: Doing::Yielding,
@@ -244,6 +254,8 @@ impl Governor {
         }
         self.kept_up_for = since(self.kept_up_for, seen.overrun);
         self.shed_for = since(self.shed_for, seen.shed);
+        let spare = seen.idle.share_of(seen.elapsed) - SPARE;
+        self.hurry = (self.hurry + HURRY_PER_MS * spare * seen.elapsed.as_millis()).clamp(0.0, 1.0);
         // Who is flooded itself has no claim to a second share.
         self.joined_for = since(self.joined_for, seen.joined && self.wasted <= FLOOD_FROM);
         self.quiet_for = since(self.quiet_for, seen.ran + seen.held > Nanos::ZERO);
@@ -299,10 +311,11 @@ impl Governor {
     }
 
     fn wait_for_packets(&self) -> Nanos {
-        let wait = WAIT_PACKETS / self.rate.max(f64::MIN_POSITIVE);
+        let (shortest, longest) = (WAIT.0 as f64, WAIT_LONGEST.0 as f64);
+        let wait = (WAIT_PACKETS / self.rate.max(f64::MIN_POSITIVE)).clamp(shortest, longest);
+        let wait = wait - self.hurry * (wait - shortest);
         // In whole steps, so that it is not set anew with every look.
-        let steps = (wait / WAIT.0 as f64).clamp(1.0, WAIT_LONGEST.0 as f64 / WAIT.0 as f64);
-        Nanos(steps as u64 * WAIT.0)
+        Nanos((wait / WAIT_STEP.0 as f64) as u64 * WAIT_STEP.0)
     }
 
     /// Whether anything is to be expected without news. A stranger that holds input, or a flood beside

@@ -14,6 +14,7 @@ mod trial;
 use std::collections::BTreeMap;
 
 use crate::bench::{Bench, FLOODED_PORT};
+use crate::congestion;
 use crate::error::Result;
 use crate::interrupts;
 use crate::load::{Plan, Session};
@@ -157,6 +158,7 @@ fn workload(version: String) -> Vec<Fact> {
                 client::PATIENCE.as_secs()
             ),
         ),
+        fact("Congestion control", congestion::NAME.into()),
         fact("Flood", format!("TCP SYNs from {network}/{bits} to another listener")),
     ]
 }

@@ -313,6 +313,7 @@ fn observation(
         strangers: wanted.share_of(elapsed) > STRANGERS_FROM,
         overrun: now.1.overruns != last.1.overruns,
         beside: now.1.beside != last.1.beside && now.1.discarded != last.1.discarded,
+        idle: since(|counters| counters.idle),
         packets: now.1.packets - last.1.packets,
         shed: 2 * (now.1.shed - last.1.shed) > now.1.discarded - last.1.discarded,
         joined: false,
