@@ -148,12 +148,14 @@ pub struct News {
 }
 
 impl News {
-    /// Waits, so long at most, and says of which inputs there is news ([`Input::number`]).
+    /// Waits, so long at most, to the next whole millisecond, and says of which inputs there is news
+    /// ([`Input::number`]).
     ///
     /// # Errors
     /// When the kernel refuses to wait; not for a signal.
     pub fn wait(&mut self, most: Duration) -> Result<Vec<u32>> {
-        match self.ring.poll(most) {
+        // The library waits for whole milliseconds, and cuts off the rest: not at all for less than one.
+        match self.ring.poll(whole_millis(most)) {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
                 return Err(failed("listen to")(error));
             }
@@ -161,6 +163,11 @@ impl News {
         }
         Ok(std::mem::take(&mut *self.numbers.lock().unwrap_or_else(PoisonError::into_inner)))
     }
+}
+
+/// At least so long, in whole milliseconds.
+fn whole_millis(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
 /// A NAPI thread that is watched, until this is dropped.

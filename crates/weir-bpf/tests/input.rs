@@ -254,3 +254,16 @@ fn places_are_limited_and_come_back() {
     assert_eq!(next.number(), given_back);
     assert!(watched.iter().all(|input| input.number() != next.number()));
 }
+
+/// An `epoll_wait()` of less than a millisecond would be none, in a loop.
+#[test]
+fn waiting_for_news_takes_no_cpu() {
+    let mut news = Bench::new().inputs.news().unwrap();
+    let own = || sched::cpu_time(rustix::thread::gettid()).unwrap().0;
+    let (before, began) = (own(), Instant::now());
+    while began.elapsed() < Duration::from_millis(200) {
+        assert_eq!(news.wait(Duration::from_micros(999)).unwrap(), []);
+    }
+    let took = own() - before;
+    assert!(took < 100 * MS, "{took} ns of 200 ms");
+}

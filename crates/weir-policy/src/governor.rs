@@ -32,9 +32,12 @@ const HELD_FROM: f64 = 0.03;
 /// How long a stranger or a flood beside other channels is believed in after it was last seen.
 const REMEMBERED: Nanos = Nanos::from_millis(20);
 
-/// The same of a ring's overflow while a flood is discarded that fills no queue. Its consumers sleep now and then,
-/// and input has its turn then, without an interrupt: whether that is often enough is tried no sooner.
-const REMEMBERED_LONGER: Nanos = Nanos::from_millis(500);
+/// How long a ring's overflow is remembered while a flood is discarded that fills no queue. Consumers sleep now and
+/// then, and input has its turn then, without an interrupt. Whether that is often enough is tried no sooner: it
+/// costs a ringful of everybody's packets if it is not.
+const OVERRUN_REMEMBERED: Nanos = Nanos::from_millis(10_000);
+/// How long such a flood is believed in.
+const SHED_REMEMBERED: Nanos = Nanos::from_millis(100);
 
 /// Weight, in nice steps, per millisecond and unit of (wasted - stalled) time.
 const BALANCE_PER_MS: f64 = 4.0;
@@ -143,8 +146,8 @@ pub struct Governor {
     alone_for: Nanos,
     /// Since a flood was last seen beside another channel.
     apart_for: Nanos,
-    /// For how long that counts.
-    apart_until: Nanos,
+    /// Since one that fills no queue last made the ring overflow.
+    overrun_for: Nanos,
     /// Since the ring may last have overflowed.
     kept_up_for: Nanos,
     /// Since a flood was last seen that fills no queue.
@@ -169,9 +172,9 @@ impl Default for Governor {
             wasted: 0.0,
             alone_for: REMEMBERED,
             apart_for: REMEMBERED,
-            apart_until: REMEMBERED,
+            overrun_for: OVERRUN_REMEMBERED,
             kept_up_for: REMEMBERED,
-            shed_for: REMEMBERED,
+            shed_for: SHED_REMEMBERED,
             rate: 0.0,
             hurry: 0.0,
             joined_for: REMEMBERED,
@@ -231,7 +234,7 @@ impl Governor {
     /// Whether it tells a flood of its own from other channels. Other inputs of the CPU, which would
     /// starve at a lighter weight, are to join it.
     pub fn tells_apart(&self) -> bool {
-        self.doing == Doing::Separating && self.apart_for < self.apart_until
+        self.doing == Doing::Separating && self.is_apart()
     }
 
     fn remember(&mut self, settings: &Settings, seen: &Observation) {
@@ -249,9 +252,7 @@ impl Governor {
         // A trickle that nobody reads costs nothing worth telling apart.
         let flood = seen.overrun || (self.wasted > FLOOD_FROM && !seen.shed);
         self.apart_for = since(self.apart_for, seen.beside && flood);
-        if seen.beside && flood {
-            self.apart_until = if seen.shed { REMEMBERED_LONGER } else { REMEMBERED };
-        }
+        self.overrun_for = since(self.overrun_for, seen.beside && seen.overrun && seen.shed);
         self.kept_up_for = since(self.kept_up_for, seen.overrun);
         self.shed_for = since(self.shed_for, seen.shed);
         let spare = seen.idle.share_of(seen.elapsed) - SPARE;
@@ -262,7 +263,7 @@ impl Governor {
     }
 
     fn what_to_do(&self, settings: &Settings) -> Doing {
-        let apart = self.apart_for < self.apart_until || self.joined_for < REMEMBERED;
+        let apart = self.is_apart() || self.joined_for < REMEMBERED;
         if settings.prefer == Prefer::Separation && apart {
             Doing::Separating
         } else if self.alone_for < REMEMBERED {
@@ -270,6 +271,12 @@ impl Governor {
         } else {
             Doing::Yielding
         }
+    }
+
+    /// Whether there is a flood to be told from other channels.
+    fn is_apart(&self) -> bool {
+        let overflows = self.overrun_for < OVERRUN_REMEMBERED && self.shed_for < SHED_REMEMBERED;
+        overflows || self.apart_for < REMEMBERED
     }
 
     /// How far input is over its share; below zero: how much of it is left.
@@ -303,7 +310,7 @@ impl Governor {
         let keeps_up = self.kept_up_for >= REMEMBERED;
         let strangers = self.alone_for < REMEMBERED;
         match self.doing {
-            Doing::Separating if self.shed_for < REMEMBERED => Some(self.wait_for_packets()),
+            Doing::Separating if self.shed_for < SHED_REMEMBERED => Some(self.wait_for_packets()),
             Doing::Separating if strangers && keeps_up => Some(WAIT_LONGER),
             Doing::Separating => Some(WAIT),
             Doing::Balancing | Doing::Yielding => None,

@@ -29,9 +29,9 @@ fn part(of: Nanos, part: f64) -> Nanos {
 
 /// Any observation that a CPU can give.
 fn observation() -> impl Strategy<Value = Observation> {
-    let parts = (0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64);
+    let parts = (0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64);
     (400_000..2_000_000u64, parts, any::<[bool; 4]>(), 0..20_000u64).prop_map(
-        |(elapsed, (ran, wasted, taken, held, stalled), whether, packets)| {
+        |(elapsed, (ran, wasted, taken, held, stalled, idle), whether, packets)| {
             let [strangers, overrun, beside, joined] = whether;
             let elapsed = Nanos(elapsed);
             let ran = part(elapsed, ran);
@@ -46,6 +46,7 @@ fn observation() -> impl Strategy<Value = Observation> {
                 strangers,
                 overrun,
                 beside,
+                idle: if strangers { Nanos::ZERO } else { part(elapsed - ran, idle) },
                 packets,
                 // Which is remembered for longer: a property of its own.
                 shed: false,
@@ -85,6 +86,9 @@ fn calm(elapsed: Nanos) -> Observation {
 }
 
 proptest! {
+    // Each lasts for ten seconds, of its own time.
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..Default::default() })]
+
     #[test]
     fn an_overflow_beside_a_flood_without_a_queue_is_remembered_and_forgotten(history in history()) {
         let settings = Settings::default();
@@ -96,10 +100,17 @@ proptest! {
         let (governor, action) = shown(governor, &settings, &flood, ms);
         prop_assert_eq!(action.doing, Doing::Separating);
         let kept_up = Observation { overrun: false, ..flood };
-        let (governor, action) = shown(governor, &settings, &kept_up, Nanos::from_millis(490));
+        let (governor, action) = shown(governor, &settings, &kept_up, Nanos::from_millis(990));
         prop_assert_eq!(action.doing, Doing::Separating);
-        prop_assert!(action.wait.is_some_and(|wait| wait <= Nanos::from_micros(200)));
-        let (_, action) = shown(governor, &settings, &kept_up, Nanos::from_millis(20));
+        prop_assert_eq!(action.wait, Some(Nanos::from_micros(150)));
+        // Whoever waits for answers leaves the CPU idle.
+        let idle = Observation { idle: part(ms, 0.2), ..kept_up };
+        let (_, action) = shown(governor, &settings, &idle, Nanos::from_millis(50));
+        prop_assert_eq!(action.wait, Some(Nanos::from_micros(50)));
+        let (_, action) = shown(governor, &settings, &kept_up, Nanos::from_millis(9_100));
+        prop_assert_eq!(action.doing, Doing::Yielding);
+        let gone = Observation { shed: false, beside: false, ..kept_up };
+        let (_, action) = shown(governor, &settings, &gone, Nanos::from_millis(110));
         prop_assert_eq!(action.doing, Doing::Yielding);
     }
 }

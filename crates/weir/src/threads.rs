@@ -84,8 +84,8 @@ pub struct NapiThreads {
     governors: Option<Rc<Governors>>,
     governor: Settings,
     tasks: Vec<Task>,
+    // These two before the knobs: what goes back is not to be moved again.
     deferral: Option<Arc<Deferral>>,
-    // Before the knobs: what goes back is not to be moved again.
     governed: Vec<(Task, Governed)>,
     knobs: Vec<TurnedKnob>,
 }
