@@ -21,7 +21,7 @@ use crate::cli::{Attach, Napi};
 use crate::clock;
 use crate::console::Console;
 use crate::diverting::Diverting;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::governor::Governors;
 use crate::host::Host;
 use crate::journal::TurnedKnob;
@@ -32,6 +32,7 @@ use crate::rps;
 use crate::sample::{Rates, Sample, top_discard};
 use crate::softirq::{Limit, Limiter};
 use crate::status::{self, InterfaceStatus};
+use crate::task;
 use crate::threading;
 use crate::threads::{NapiThreads, ThreadSettings};
 
@@ -126,6 +127,14 @@ pub struct Farewell {
     pub failures: Vec<String>,
 }
 
+/// Threads that nobody can weigh are no better than softirqs.
+fn unseen() -> Error {
+    Error::refused(
+        "NAPI threads cannot be seen from this PID namespace",
+        "run weir in the host's (`docker run --pid=host`)",
+    )
+}
+
 impl Protected {
     /// Protects a claimed interface. On failure everything is as before.
     ///
@@ -205,6 +214,7 @@ impl Protected {
         let turn = || {
             let old = threading::read(&self.host, &interface)?;
             let new = match self.napi {
+                Napi::Threads if old == "0" && !task::sees_kernel_threads() => return Err(unseen()),
                 Napi::Threads if old == "0" => "1",
                 Napi::Softirq if old != "0" => "0",
                 Napi::Threads | Napi::Softirq => return Ok(None),

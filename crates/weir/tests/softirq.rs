@@ -4,8 +4,10 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use common::*;
 use rustix::process::{Pid, Signal};
@@ -65,6 +67,29 @@ fn threads_go_and_come_back() {
         });
     }
     set("0");
+    network.assert_untouched();
+}
+
+/// As in a container of which nobody has thought.
+#[test]
+fn in_a_pid_namespace_it_is_what_is_left() {
+    let network = Network::ipv4_only();
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc", WEIR, "run", NEAR]);
+    command
+        .args(["--attach", "native"])
+        .process_group(0)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let said = lines.find_map(|line| Some(line.unwrap()).filter(|line| line.contains("namespace")));
+    assert!(said.as_ref().is_some_and(|said| said.contains("--pid=host")), "{said:?}");
+    assert_eq!(network.threaded(), "0");
+    // unshare itself does not listen.
+    rustix::process::kill_process_group(Pid::from_child(&child), Signal::INT).unwrap();
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert!(child.wait().unwrap().success(), "{rest:?}");
     network.assert_untouched();
 }
 
