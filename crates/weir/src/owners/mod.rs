@@ -21,7 +21,7 @@ use weir_bpf::holders::{self, GroupMark, Holders, ProcessId};
 use weir_bpf::sys::sock_diag::SocketDiag;
 use weir_bpf::units::SocketInode;
 
-pub use self::group::Group;
+pub use self::group::{Group, is_unit};
 pub use self::ownership::{Owner, Ownership};
 pub use self::printable::cut;
 pub use self::process::Process;
