@@ -175,7 +175,7 @@ mod tests {
             groups: None,
         };
         let group = Group::parse(format!("0::{cgroup}\n").as_bytes()).map(Arc::new);
-        Arc::new(Process::new(&found, None, group))
+        Arc::new(Process::new(&found, None, group, 1.0))
     }
 
     fn rules(rules: Vec<(Selector, f64)>) -> ShareSettings {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::group_weight::CpuGroup;
 use super::printable::printable;
 
 /// Digits of a container's id, as every runtime makes it, and of the part that their tools print.
@@ -34,6 +35,9 @@ pub struct Group {
     pub user_unit: Option<String>,
     /// The container.
     pub container: Option<Container>,
+    /// By which group the scheduler weighs it; `None`: the root.
+    #[serde(skip)]
+    pub cpu: Option<CpuGroup>,
 }
 
 /// A container.
@@ -59,6 +63,7 @@ impl Group {
             unit: unit.map(printable),
             user_unit: user_unit.map(printable),
             container: container(&parts),
+            cpu: CpuGroup::parse(cgroup),
         })
     }
 }
