@@ -191,13 +191,13 @@ fn without_enforcement_nobody_is_limited_and_with_it_he_is() {
     let passed = || host.network.count("udp-no-socket");
     let flood = host.network.flow(CLOSED_PORT, Some(FLOOD_PPS));
     host.flood(&mut host.network.generator(), flood, || {
-        // So many are far over the flood's share.
-        wait_until("the flood has been seen", || passed() > 100_000);
+        // With a share it would be held to it long before.
+        wait_long("the flood has been seen", || passed() > 50_000);
         assert_eq!((host.network.count("closed-share"), host.closed_share()), (0, None));
         assert_eq!(host.network.interface_status()["shares_enforced"], false);
         file.write("[shares]\nenforce = true\n");
         daemon.signal(Signal::HUP);
-        wait_until("it is limited", || host.network.count("closed-share") > 10_000);
+        wait_long("it is limited", || host.network.count("closed-share") > 10_000);
         assert_eq!(host.network.interface_status()["shares_enforced"], true);
         file.write("[shares]\nenforce = false\n");
         daemon.signal(Signal::HUP);
@@ -206,7 +206,7 @@ fn without_enforcement_nobody_is_limited_and_with_it_he_is() {
             status["shares_enforced"] == false && host.closed_share().is_none()
         });
         let (discarded, before) = (host.network.count("closed-share"), passed());
-        wait_until("it passes", || passed() > before + 100_000);
+        wait_long("it passes", || passed() > before + 50_000);
         // What a limit discards that was set before lasts for 50 ms.
         let since = host.network.count("closed-share") - discarded;
         assert!(since < FLOOD_PPS as u64 / 2, "{since}");
@@ -226,11 +226,11 @@ fn a_kinds_weight_that_is_raised_is_taken_over() {
         host.closed_share().is_some_and(|share| shares.contains(&share))
     };
     host.flood(&mut host.network.generator(), flood, || {
-        // Beside processes, which weigh 1 at least, 0.01 / 1.01 is its part; and a service that hardly wants any.
+        // Beside processes, which weigh 1, its part is 0.01 / 1.01.
         wait_long("its share is small", || holds(0.005..0.0125));
         file.write(&weight(0.05));
         daemon.signal(Signal::HUP);
-        wait_long("its share is larger", || holds(0.03..0.06));
+        wait_long("its share is larger", || holds(0.04..0.06));
     });
     let messages = daemon.interrupt();
     let news =
