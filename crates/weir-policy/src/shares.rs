@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::settings::Settings;
-use crate::units::Nanos;
+use crate::units::{Nanos, Share};
 
 /// A CPU is saturated if it was idle for less than this share of a period...
 const IDLE_BELOW: f64 = 0.01;
@@ -25,8 +25,6 @@ const RELIEF: f64 = 1.05;
 const LOOSE: f64 = 4.0;
 /// How much less channels with queues get together in each period in which the ring overflows.
 const SQUEEZE: f64 = 0.85;
-/// What the control class may take, whatever others want.
-const CONTROL_SHARE: f64 = 0.05;
 /// Channels that have used nothing for so long are forgotten.
 const FORGOTTEN: Nanos = Nanos::from_millis(1000);
 
@@ -37,8 +35,6 @@ pub enum Bound {
     Queue,
     /// Nothing: nobody waits for them, and each costs what it costs.
     Nothing,
-    /// They keep the network together (ARP, ...): they have a share of their own, and no more.
-    Control,
     /// Nobody knows what they are: they have no limit.
     Unknown,
 }
@@ -50,6 +46,10 @@ pub struct Claim {
     pub channel: u32,
     /// What bounds it.
     pub bound: Bound,
+    /// Whether it belongs to the protected class, which keeps the network together (ARP, ...) or the host in
+    /// reach. Of a channel with a queue its part of the class's share is the least that it may take; of one
+    /// without it is all.
+    pub protected: bool,
     /// Its weight beside others; 1 is a receiver of nice 0.
     pub weight: f64,
     /// CPU time of packets that were admitted.
@@ -92,10 +92,17 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// The limit of each channel that has one from now on, as a share of the CPU.
+    /// What the protected class's share of a CPU may be, in percent, and is if nobody says.
+    pub const CONTROL_PERCENT_RANGE: (f64, f64) = (1.0, 50.0);
+    /// See [`Self::CONTROL_PERCENT_RANGE`].
+    pub const CONTROL_PERCENT: f64 = 5.0;
+
+    /// The limit of each channel that has one from now on, as a share of the CPU. `control`: what the protected
+    /// class may take together, whatever others want.
     pub fn decide(
         &mut self,
         settings: &Settings,
+        control: Share,
         load: &Load,
         claims: &[Claim],
     ) -> BTreeMap<u32, f64> {
@@ -107,7 +114,7 @@ impl Shares {
             if self.saturated {
                 let known = |claim: &&Claim| self.known.contains_key(&claim.channel);
                 let active: Vec<Claim> = claims.iter().filter(known).copied().collect();
-                self.divide(settings, &active);
+                self.divide(settings, control, &active);
             } else if window.idle.share_of(window.elapsed) > SPARE {
                 self.relieve();
             }
@@ -169,19 +176,29 @@ impl Shares {
         (claim.channel, (self.demand(claim) > limit).then_some(limit))
     }
 
-    fn divide(&mut self, settings: &Settings, claims: &[Claim]) {
-        let of = |bound| claims.iter().filter(move |claim| claim.bound == bound);
-        let queued: f64 = of(Bound::Queue).map(|claim| claim.weight).sum();
+    fn divide(&mut self, settings: &Settings, control: Share, claims: &[Claim]) {
+        let reserved = Reserved {
+            level: level(control.get(), self.wants(claims.iter().filter(|claim| claim.protected))),
+        };
+        let (apart, shared): (Vec<Claim>, Vec<Claim>) = claims
+            .iter()
+            .filter(|claim| claim.bound != Bound::Unknown)
+            .partition(|claim| claim.protected && claim.bound == Bound::Nothing);
+        // What has a share of its own is not divided again.
+        let taken: f64 =
+            apart.iter().map(|claim| self.demand(claim).min(reserved.part(claim))).sum();
+        let queued = shared.iter().filter(|claim| claim.bound == Bound::Queue);
         // Processes want all of it, and weigh as much as those who receive for them.
-        let mut wants = vec![(queued.max(1.0), f64::INFINITY)];
-        let shared = || of(Bound::Queue).chain(of(Bound::Nothing));
-        wants.extend(shared().map(|claim| (claim.weight, self.demand(claim))));
-        let level = level(1.0, wants);
+        let processes = queued.map(|claim| claim.weight).sum::<f64>().max(1.0);
+        let mut wants = self.wants(shared.iter());
+        wants.push((processes, f64::INFINITY));
+        let level = level(1.0 - taken, wants);
         // Who takes less has no limit.
         let mut limits: Vec<(u32, Option<f64>)> =
-            of(Bound::Nothing).map(|claim| self.past(claim, level * claim.weight)).collect();
-        limits.extend(of(Bound::Control).map(|claim| self.past(claim, CONTROL_SHARE)));
-        limits.extend(self.among_queues(settings, claims));
+            apart.iter().map(|claim| self.past(claim, reserved.part(claim))).collect();
+        let unqueued = shared.iter().filter(|claim| claim.bound == Bound::Nothing);
+        limits.extend(unqueued.map(|claim| self.past(claim, level * claim.weight)));
+        limits.extend(self.among_queues(settings, &reserved, claims));
         for (channel, limit) in limits {
             if let Some(known) = self.known.get_mut(&channel) {
                 known.limit = limit;
@@ -189,9 +206,19 @@ impl Shares {
         }
     }
 
+    fn wants<'a>(&self, claims: impl Iterator<Item = &'a Claim>) -> Vec<(f64, f64)> {
+        claims.map(|claim| (claim.weight, self.demand(claim))).collect()
+    }
+
     /// Channels with queues have no limit but when the ring overflows, which costs all of them packets: then
-    /// those that are over their fair part of input's share yield, bit by bit.
-    fn among_queues(&mut self, settings: &Settings, claims: &[Claim]) -> Vec<(u32, Option<f64>)> {
+    /// those that are over their fair part of input's share yield, bit by bit; no protected one to less than its
+    /// part of what is reserved.
+    fn among_queues(
+        &mut self,
+        settings: &Settings,
+        reserved: &Reserved,
+        claims: &[Claim],
+    ) -> Vec<(u32, Option<f64>)> {
         let queues: Vec<Claim> =
             claims.iter().filter(|claim| claim.bound == Bound::Queue).copied().collect();
         let used = |claim: &Claim| self.known.get(&claim.channel).map_or(0.0, |known| known.used);
@@ -207,9 +234,9 @@ impl Shares {
         let Some(together) = self.together else {
             return queues.iter().map(|claim| (claim.channel, None)).collect();
         };
-        let wants = queues.iter().map(|claim| (claim.weight, self.demand(claim))).collect();
-        let level = level(together, wants);
-        queues.iter().map(|claim| self.past(claim, level * claim.weight)).collect()
+        let level = level(together, self.wants(queues.iter()));
+        let part = |claim: &Claim| (level * claim.weight).max(reserved.part(claim));
+        queues.iter().map(|claim| self.past(claim, part(claim))).collect()
     }
 
     /// Unused time is anybody's.
@@ -221,6 +248,18 @@ impl Shares {
                 .map(|limit| limit * RELIEF)
                 .filter(|limit| *limit < 1.0 && *limit < (LOOSE * known.used).max(0.01));
         }
+    }
+}
+
+/// How the protected class's share is divided among its members.
+struct Reserved {
+    level: f64,
+}
+
+impl Reserved {
+    /// What is a channel's; nothing if it is no member.
+    fn part(&self, claim: &Claim) -> f64 {
+        if claim.protected { self.level * claim.weight } else { 0.0 }
     }
 }
 
@@ -252,14 +291,23 @@ mod tests {
 
     fn claim(channel: u32, bound: Bound, used_us: u64) -> Claim {
         let weight = if bound == Bound::Nothing { 1.0 / 32.0 } else { 1.0 };
-        Claim { channel, bound, weight, used: Nanos::from_micros(used_us), shed: false }
+        let used = Nanos::from_micros(used_us);
+        Claim { channel, bound, protected: false, weight, used, shed: false }
+    }
+
+    fn protected(channel: u32, bound: Bound, used_us: u64) -> Claim {
+        Claim { protected: true, weight: 1.0, ..claim(channel, bound, used_us) }
+    }
+
+    fn control() -> Share {
+        Share::percent(Shares::CONTROL_PERCENT).unwrap()
     }
 
     fn after(looks: u32, load: &Load, claims: &[Claim]) -> (Shares, BTreeMap<u32, f64>) {
         let mut shares = Shares::default();
         let mut limits = BTreeMap::new();
         for _ in 0..looks {
-            limits = shares.decide(&Settings::default(), load, claims);
+            limits = shares.decide(&Settings::default(), control(), load, claims);
         }
         (shares, limits)
     }
@@ -317,7 +365,7 @@ mod tests {
         let spare = Load { idle: Nanos::from_micros(500), ..FULL };
         for _ in 0..2_000 {
             // It takes what it may.
-            let limits = shares.decide(&Settings::default(), &spare, &claims);
+            let limits = shares.decide(&Settings::default(), control(), &spare, &claims);
             let limit = limits.get(&FLOOD).copied().unwrap_or(1.0);
             claims[1].used = Nanos((limit * 1e6) as u64);
         }
@@ -333,9 +381,36 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_has_no_limit_and_control_has_its_own() {
-        let claims = [claim(1, Bound::Unknown, 500), claim(2, Bound::Control, 400)];
-        let (_, limits) = after(50, &FULL, &claims);
-        assert_eq!(limits, BTreeMap::from([(2, CONTROL_SHARE)]));
+    fn what_is_unknown_has_no_limit_and_the_protected_class_has_its_own() {
+        let claims = [claim(1, Bound::Unknown, 500), protected(2, Bound::Nothing, 400)];
+        assert_eq!(after(50, &FULL, &claims).1, BTreeMap::from([(2, 0.05)]));
+    }
+
+    #[test]
+    fn the_protected_class_has_one_share_and_a_flood_of_one_leaves_the_others_theirs() {
+        let both = [protected(1, Bound::Nothing, 400), protected(2, Bound::Nothing, 300)];
+        assert_eq!(after(50, &FULL, &both).1, BTreeMap::from([(1, 0.025), (2, 0.025)]));
+        let one = [protected(1, Bound::Nothing, 400), protected(2, Bound::Nothing, 10)];
+        let (_, limits) = after(200, &FULL, &one);
+        assert_eq!(limits.keys().copied().collect::<Vec<_>>(), [1]);
+        let limit = limits.get(&1).copied().unwrap_or_default();
+        assert!((0.039..0.041).contains(&limit), "{limit}");
+    }
+
+    #[test]
+    fn a_protected_queue_keeps_its_part_when_the_ring_overflows() {
+        let overrun = Load { overrun: true, ..FULL };
+        let light = |claim: Claim| Claim { weight: 0.01, ..claim };
+        let flood = claim(FLOOD, Bound::Queue, 800);
+        let limit = |claims: &[Claim]| after(400, &overrun, claims).1.get(&SERVER).copied();
+        // Its weight would give it half a percent.
+        let held = limit(&[light(claim(SERVER, Bound::Queue, 100)), flood]);
+        assert!(held.is_some_and(|limit| limit < 0.006), "{held:?}");
+        assert_eq!(limit(&[light(protected(SERVER, Bound::Queue, 100)), flood]), Some(0.05));
+        // Others in the class have their parts of it.
+        let many = [light(protected(SERVER, Bound::Queue, 100)), protected(1, Bound::Nothing, 0)];
+        assert_eq!(limit(&[&many[..], &[flood]].concat()), Some(0.05));
+        let quiet = limit(&[light(protected(SERVER, Bound::Queue, 30)), flood]);
+        assert_eq!(quiet, None);
     }
 }

@@ -5,18 +5,44 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use weir_policy::{Bound, Claim, Load, Nanos, Settings, Shares};
+use weir_policy::{Bound, Claim, Load, Nanos, Settings, Share, Shares};
 
 /// More than any limit lasts without a cause: 5 % more each 10 ms.
 const LONG: u32 = 4_000;
 
-fn bound() -> impl Strategy<Value = Bound> {
-    prop::sample::select(vec![Bound::Queue, Bound::Nothing, Bound::Control, Bound::Unknown])
+/// A channel, with its demand as a share of a CPU.
+#[derive(Clone, Copy, Debug)]
+struct Channel {
+    bound: Bound,
+    protected: bool,
+    weight: f64,
+    demand: f64,
 }
 
-/// Channels that use a CPU together, with their demands as shares of it.
-fn channels() -> impl Strategy<Value = Vec<(Bound, f64, f64)>> {
-    prop::collection::vec((bound(), 0.01..4.0f64, 0.0..0.5f64), 1..8)
+fn channel() -> impl Strategy<Value = Channel> {
+    let bounds = vec![Bound::Queue, Bound::Nothing, Bound::Unknown];
+    let parts = (prop::sample::select(bounds), any::<bool>(), 0.01..4.0f64, 0.0..0.5f64);
+    parts.prop_map(|(bound, protected, weight, demand)| Channel {
+        bound,
+        protected,
+        weight,
+        demand,
+    })
+}
+
+/// Channels that use a CPU together.
+fn channels() -> impl Strategy<Value = Vec<Channel>> {
+    prop::collection::vec(channel(), 1..8)
+}
+
+/// What the protected class has.
+fn control() -> impl Strategy<Value = Share> {
+    let (least, most) = Shares::CONTROL_PERCENT_RANGE;
+    (least..most).prop_map(|percent| Share::percent(percent).unwrap())
+}
+
+fn usual() -> Share {
+    Share::percent(Shares::CONTROL_PERCENT).unwrap()
 }
 
 const MS: Nanos = Nanos::from_millis(1);
@@ -25,12 +51,13 @@ const MS: Nanos = Nanos::from_millis(1);
 struct Host {
     shares: Shares,
     limits: BTreeMap<u32, f64>,
-    channels: Vec<(Bound, f64, f64)>,
+    control: Share,
+    channels: Vec<Channel>,
 }
 
 impl Host {
-    fn new(channels: Vec<(Bound, f64, f64)>) -> Self {
-        Self { shares: Shares::default(), limits: BTreeMap::new(), channels }
+    fn new(channels: Vec<Channel>, control: Share) -> Self {
+        Self { shares: Shares::default(), limits: BTreeMap::new(), control, channels }
     }
 
     fn look(&mut self, load: Load) {
@@ -39,22 +66,29 @@ impl Host {
             .iter()
             .zip(0..)
             .map(|(channel, number)| {
-                let (bound, weight, demand) = *channel;
+                let Channel { bound, protected, weight, demand } = *channel;
                 let limit = self.limits.get(&number).copied().unwrap_or(f64::INFINITY);
-                Claim {
-                    channel: number,
-                    bound,
-                    weight,
-                    used: Nanos((demand.min(limit) * load.elapsed.0 as f64) as u64),
-                    shed: demand > limit,
-                }
+                let used = Nanos((demand.min(limit) * load.elapsed.0 as f64) as u64);
+                let shed = demand > limit;
+                Claim { channel: number, bound, protected, weight, used, shed }
             })
             .collect();
-        self.limits = self.shares.decide(&Settings::default(), &load, &claims);
+        self.limits = self.shares.decide(&Settings::default(), self.control, &load, &claims);
+    }
+
+    fn channel(&self, channel: u32) -> Channel {
+        self.channels[channel as usize]
     }
 
     fn bound(&self, channel: u32) -> Bound {
-        self.channels.get(channel as usize).unwrap().0
+        self.channel(channel).bound
+    }
+
+    /// Members of the protected class that want anything, with their limits.
+    fn class(&self) -> Vec<(Channel, Option<f64>)> {
+        let numbered = self.channels.iter().zip(0..);
+        let members = numbered.filter(|(channel, _)| channel.protected && channel.demand > 1e-6);
+        members.map(|(channel, number)| (*channel, self.limits.get(&number).copied())).collect()
     }
 }
 
@@ -70,7 +104,7 @@ proptest! {
     ) {
         // Either it is idle now and then, or nobody waits.
         for seen in [load(idle.max(0.02), true, overrun), load(idle, false, overrun)] {
-            let mut host = Host::new(channels.clone());
+            let mut host = Host::new(channels.clone(), usual());
             for _ in 0..looks {
                 host.look(seen);
                 prop_assert!(host.limits.is_empty());
@@ -82,7 +116,7 @@ proptest! {
     fn what_is_unknown_is_never_limited_and_every_limit_is_a_part(
         channels in channels(), seen in prop::collection::vec((0.0..0.03f64, any::<[bool; 2]>()), 1..300)
     ) {
-        let mut host = Host::new(channels);
+        let mut host = Host::new(channels, usual());
         for (idle, [waited, overrun]) in seen {
             host.look(load(idle, waited, overrun));
             for (channel, limit) in &host.limits {
@@ -94,7 +128,7 @@ proptest! {
 
     #[test]
     fn a_queue_is_limited_only_while_the_ring_overflows(channels in channels()) {
-        let mut host = Host::new(channels);
+        let mut host = Host::new(channels, usual());
         for _ in 0..200 {
             host.look(load(0.0, true, false));
             let limited = host.limits.keys().all(|channel| host.bound(*channel) != Bound::Queue);
@@ -104,7 +138,7 @@ proptest! {
 
     #[test]
     fn limits_end(channels in channels(), busy in 1..300u32) {
-        let mut host = Host::new(channels);
+        let mut host = Host::new(channels, usual());
         for _ in 0..busy {
             host.look(load(0.0, true, true));
         }
@@ -112,5 +146,59 @@ proptest! {
             host.look(load(0.5, true, false));
         }
         prop_assert!(host.limits.is_empty());
+    }
+
+    #[test]
+    fn the_protected_class_never_gets_more_than_its_share_of_what_has_no_queue(
+        channels in channels(), control in control(), overrun in any::<bool>()
+    ) {
+        let mut host = Host::new(channels, control);
+        for _ in 0..200 {
+            host.look(load(0.0, true, overrun));
+            let apart = host.class().into_iter().filter(|(each, _)| each.bound == Bound::Nothing);
+            let limits: f64 = apart.filter_map(|(_, limit)| limit).sum();
+            prop_assert!(limits <= control.get() + 1e-9, "{limits}");
+        }
+    }
+
+    #[test]
+    fn who_is_protected_is_never_limited_below_its_part(
+        channels in channels(), control in control(),
+        seen in prop::collection::vec((0.0..0.3f64, any::<[bool; 2]>()), 1..300)
+    ) {
+        let weights: f64 = channels.iter().filter(|each| each.protected).map(|each| each.weight).sum();
+        let mut host = Host::new(channels, control);
+        for (idle, [waited, overrun]) in seen {
+            host.look(load(idle, waited, overrun));
+            for (each, limit) in host.class() {
+                let part = control.get() * each.weight / weights;
+                prop_assert!(limit.is_none_or(|limit| limit > part - 1e-9), "{limit:?} of {part}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_protected_class_is_divided_max_min(
+        channels in prop::collection::vec(channel(), 2..8), control in control()
+    ) {
+        let all = |each| Channel { bound: Bound::Nothing, protected: true, ..each };
+        let mut host = Host::new(channels.into_iter().map(all).collect(), control);
+        for _ in 0..400 {
+            host.look(load(0.0, true, false));
+        }
+        let class = host.class();
+        let levels = class.iter().filter_map(|(each, limit)| Some((*limit)? / each.weight));
+        let level = levels.fold(f64::INFINITY, f64::min);
+        let gets = |(each, limit): &(Channel, Option<f64>)| limit.unwrap_or(each.demand);
+        // Nobody gets more for his weight than one who is limited, and nothing of the share is left over.
+        for each in &class {
+            prop_assert!(gets(each) <= (level * each.0.weight) * 1.01 + 1e-6);
+        }
+        let together: f64 = class.iter().map(gets).sum();
+        if level.is_finite() {
+            prop_assert!((together / control.get() - 1.0).abs() < 0.01, "{together}");
+        } else {
+            prop_assert!(together <= control.get() * 1.01);
+        }
     }
 }

@@ -239,6 +239,13 @@ impl Daemon {
             return;
         }
         self.console.say(&self.reloader.describe());
+        let (shares, news) = self.reloader.change_shares();
+        if let Some(governors) = &self.governors {
+            governors.set_shares(shares);
+        }
+        for news in news {
+            self.console.say(&news);
+        }
         for interface in &mut self.interfaces {
             let name = interface.interface();
             let change = self.reloader.change(&interface.key(), &name);

@@ -357,6 +357,7 @@ impl Protected {
             policy: self.policy,
             nice: self.threads.weight().fixed(),
             governed: self.threads.observed(),
+            shares_enforced: self.threads.shares_are_enforced(),
             user_share: self.governor.user_share,
             prefer: self.governor.prefer,
             not_threaded: self.not_threaded.clone(),

@@ -31,6 +31,7 @@ mod rps;
 mod run;
 mod rundir;
 mod sample;
+mod shares;
 mod show;
 mod signals;
 mod softirq;

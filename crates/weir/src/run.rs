@@ -82,7 +82,7 @@ fn governors(
     if !args.interfaces.iter().any(governed) {
         return None;
     }
-    let started = Governors::start(probe);
+    let started = Governors::start(probe, config.shares().settings());
     started
         .map_err(|error| {
             console.say(&format!("no governor, network input keeps the lowest weight: {error}"));

@@ -116,6 +116,9 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
             writeln!(out, "  held to its share: {}", held(limit))?;
         }
     }
+    if !status.governed.is_empty() && !status.shares_enforced {
+        writeln!(out, "  shares: metered, and nobody is held to his (enforce = false)")?;
+    }
     if let Some(limit) = &status.softirq_limit {
         writeln!(out, "  softirq limit: {}", softirq_limit(limit))?;
     }

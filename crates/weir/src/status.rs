@@ -57,6 +57,10 @@ pub struct InterfaceStatus {
     pub nice: Option<Nice>,
     /// What the governor does with each NAPI thread; empty where it is off.
     pub governed: Vec<Observed>,
+    /// Whether channels are held to their share of a saturated CPU; they are not where the governor is off, nor
+    /// with `enforce = false`.
+    #[serde(default)]
+    pub shares_enforced: bool,
     /// What processes get of a CPU that they want, at least; a part of 1.
     pub user_share: Share,
     /// What input's share is for.

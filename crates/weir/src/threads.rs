@@ -210,6 +210,12 @@ impl NapiThreads {
         self.governed.iter().map(|(_, governed)| governed.observed()).collect()
     }
 
+    /// Whether channels are held to their share of the threads' CPUs while those are saturated.
+    pub fn shares_are_enforced(&self) -> bool {
+        let governors = self.governors.as_ref().filter(|_| !self.governed.is_empty());
+        governors.is_some_and(|governors| governors.enforces_shares())
+    }
+
     /// Turns every knob back.
     pub fn put_back(&mut self) {
         self.governed.clear();

@@ -5,38 +5,12 @@
 mod common;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use common::*;
 use rustix::process::Signal;
 use serde_json::Value;
-
-/// A configuration file of the test's own.
-struct ConfigFile(PathBuf);
-
-impl ConfigFile {
-    fn new(name: &str, text: &str) -> Self {
-        let file = format!("weir-test-{}-{name}.toml", std::process::id());
-        let file = Self(std::env::temp_dir().join(file));
-        file.write(text);
-        file
-    }
-
-    fn write(&self, text: &str) {
-        std::fs::write(&self.0, text).unwrap();
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for ConfigFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 fn config(arguments: &[&str]) -> Output {
     Command::new(WEIR).arg("config").args(arguments).output().unwrap()
@@ -205,6 +179,44 @@ fn show_names_the_source_of_every_setting() {
     ] {
         assert!(table.lines().any(|each| each == line), "{line}: {table}");
     }
+}
+
+#[test]
+fn show_names_the_source_of_what_holds_of_shares() {
+    let text = "[shares]\ncontrol = \"7%\"\nprotected = [5000, 5001]\n\
+        [[shares.weight]]\nport = 53\nweight = 4\n[[shares.weight]]\nkind = \"icmp\"\nweight = 0.1\n";
+    let file = ConfigFile::new("show-shares", text);
+    stdout(&config(&["check", file.path()]));
+    let shown = stdout(&config(&["show", "--config", file.path(), "--json"]));
+    let shares = serde_json::from_str::<Value>(&shown).unwrap()["shares"].clone();
+    let line = |line: usize| ("file", Value::from(line));
+    for (key, value, (source, line)) in [
+        ("enforce", Value::from(true), ("default", Value::Null)),
+        ("control", "7%".into(), line(2)),
+        ("protected", vec![5000, 5001].into(), line(3)),
+    ] {
+        let expected = serde_json::json!({ "value": value, "source": source, "line": line });
+        assert_eq!(shares["settings"][key], expected, "{key}");
+    }
+    let weights = serde_json::json!([
+        { "by": "port", "of": "53", "value": 4.0, "source": "file", "line": 4 },
+        { "by": "kind", "of": "icmp", "value": 0.1, "source": "file", "line": 7 },
+    ]);
+    assert_eq!(shares["weights"], weights);
+    let table = stdout(&config(&["show", "eth0", "--config", file.path()]));
+    let path = file.path();
+    for line in [
+        "shares, on every interface".into(),
+        "  enforce     true        default".into(),
+        format!("  control     7%          {path}:2"),
+        format!("  protected   [5000,5001]  {path}:3"),
+        format!("  weight      4 of port 53  {path}:4"),
+        format!("  weight      0.1 of kind icmp  {path}:7"),
+    ] {
+        assert!(table.lines().any(|each| each == line), "{line}: {table}");
+    }
+    let nothing = stdout(&config(&["show", "--config", "/dev/null"]));
+    assert!(nothing.contains("\n  protected   usual       default\n"), "{nothing}");
 }
 
 /// In a mount namespace of its own, where `/etc` has nothing but what `prepare` puts there.

@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::*;
+use rustix::process::Signal;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::traffic::{FlowSpec, Generator, Transport};
@@ -62,7 +63,21 @@ impl Host {
     }
 
     fn start(&self) -> Daemon {
-        Daemon::start(&self.network, &["--cpus", &self.cpu.to_string()])
+        self.start_with(&[])
+    }
+
+    fn start_with(&self, options: &[&str]) -> Daemon {
+        let cpu = self.cpu.to_string();
+        Daemon::start(&self.network, &[&["--cpus", &cpu], options].concat())
+    }
+
+    /// What packets to closed ports may take of the CPU, if that is limited now.
+    fn closed_share(&self) -> Option<f64> {
+        let status = self.network.interface_status();
+        let threads = status["governed"].as_array().unwrap();
+        let limits = threads.iter().flat_map(|each| each["limits"].as_array().unwrap());
+        let closed = limits.filter(|each| each["kind"] == "closed");
+        closed.map(|each| each["share"].as_f64().unwrap()).reduce(f64::max)
     }
 
     fn flood(&self, generator: &mut Generator, flood: FlowSpec, body: impl FnOnce()) {
@@ -166,4 +181,64 @@ fn nobody_is_limited_while_there_is_time_to_spare() {
     });
     assert_eq!(host.network.count("closed-share"), 0);
     daemon.interrupt();
+}
+
+#[test]
+fn without_enforcement_nobody_is_limited_and_with_it_he_is() {
+    let host = Host::new();
+    let file = ConfigFile::new("enforce", "[shares]\nenforce = false\n");
+    let daemon = host.start_with(&["--config", file.path()]);
+    let passed = || host.network.count("udp-no-socket");
+    let flood = host.network.flow(CLOSED_PORT, Some(FLOOD_PPS));
+    host.flood(&mut host.network.generator(), flood, || {
+        // With a share it would be held to it long before.
+        wait_long("the flood has been seen", || passed() > 50_000);
+        assert_eq!((host.network.count("closed-share"), host.closed_share()), (0, None));
+        assert_eq!(host.network.interface_status()["shares_enforced"], false);
+        file.write("[shares]\nenforce = true\n");
+        daemon.signal(Signal::HUP);
+        wait_long("it is limited", || host.network.count("closed-share") > 10_000);
+        assert_eq!(host.network.interface_status()["shares_enforced"], true);
+        file.write("[shares]\nenforce = false\n");
+        daemon.signal(Signal::HUP);
+        wait_until("it is not limited", || {
+            let status = host.network.interface_status();
+            status["shares_enforced"] == false && host.closed_share().is_none()
+        });
+        let (discarded, before) = (host.network.count("closed-share"), passed());
+        wait_long("it passes", || passed() > before + 50_000);
+        // What a limit discards that was set before lasts for 50 ms.
+        let since = host.network.count("closed-share") - discarded;
+        assert!(since < FLOOD_PPS as u64 / 2, "{since}");
+    });
+    daemon.interrupt();
+}
+
+#[test]
+fn a_kinds_weight_that_is_raised_is_taken_over() {
+    let host = Host::new();
+    let weight = |weight: f64| format!("[[shares.weight]]\nkind = \"closed\"\nweight = {weight}\n");
+    let file = ConfigFile::new("weight", &weight(0.01));
+    let daemon = host.start_with(&["--config", file.path()]);
+    let flood = host.network.flow(CLOSED_PORT, Some(FLOOD_PPS));
+    // A CPU that is not saturated for a while raises limits bit by bit, so they are looked at again and again.
+    let holds = |shares: std::ops::Range<f64>| {
+        host.closed_share().is_some_and(|share| shares.contains(&share))
+    };
+    host.flood(&mut host.network.generator(), flood, || {
+        // Beside processes, which weigh 1, its part is 0.01 / 1.01.
+        wait_long("its share is small", || holds(0.005..0.0125));
+        file.write(&weight(0.05));
+        daemon.signal(Signal::HUP);
+        wait_long("its share is larger", || holds(0.04..0.06));
+    });
+    let messages = daemon.interrupt();
+    let news =
+        format!("shares.weight 0.01 of kind closed -> 0.05 of kind closed ({}:1)", file.path());
+    assert!(messages.contains(&news), "{messages}");
+}
+
+/// What others do on this CPU may leave it without want for a while.
+fn wait_long(what: &str, condition: impl FnMut() -> bool) {
+    assert!(wait(TRIES_MAX, condition), "waited in vain until {what}");
 }

@@ -34,7 +34,7 @@ pub struct SettingArgs {
     pub period: Option<Nanos>,
     /// Whether heavy senders are shed before light ones at a UDP socket whose queue is full [default:
     /// false]
-    #[arg(long, value_parser = value::selective, value_name = "BOOL", help_heading = "Settings")]
+    #[arg(long, value_parser = value::boolean, value_name = "BOOL", help_heading = "Settings")]
     pub selective: Option<bool>,
     /// Give the NAPI threads this fixed weight, from -20 (heaviest) to 19 (lightest), and leave the
     /// governor off [default: the governor moves their weight]

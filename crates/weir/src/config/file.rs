@@ -14,6 +14,7 @@ use weir_bpf::units::Nice;
 
 use super::error::{ConfigError, Problem};
 use super::layer::{Layer, Line, Origin, Sourced};
+use super::shares::ShareLayer;
 use super::value;
 
 /// What a configuration may have, in bytes. A host's hundred interfaces take a tenth of it.
@@ -22,6 +23,9 @@ const SIZE_MAX: u64 = 1 << 20;
 const SHOWN_MAX: usize = 40;
 /// `IFNAMSIZ` less its terminating zero.
 const NAME_MAX: usize = 15;
+
+#[path = "file_shares.rs"]
+mod shares;
 
 const KEYS: &str = "user_share, prefer, timeout, period, selective, nice, attach, napi, cpus";
 
@@ -37,6 +41,8 @@ pub struct ConfigFile {
     pub everywhere: Layer,
     /// What it says of single ones.
     pub interfaces: BTreeMap<String, Layer>,
+    /// What it says of fair shares.
+    pub shares: ShareLayer,
 }
 
 impl ConfigFile {
@@ -74,11 +80,11 @@ impl ConfigFile {
         if !walk.problems.is_empty() {
             return Err(walk.wrong());
         }
-        let (everywhere, interfaces) = walk.file(table.get_ref());
+        let file = walk.file(table.get_ref());
         if !walk.problems.is_empty() {
             return Err(walk.wrong());
         }
-        Ok(Self { path: path.into(), everywhere, interfaces })
+        Ok(file)
     }
 }
 
@@ -89,18 +95,22 @@ struct Walk<'a> {
     problems: Vec<Problem>,
 }
 
-impl Walk<'_> {
-    fn file(&mut self, table: &DeTable<'_>) -> (Layer, BTreeMap<String, Layer>) {
-        let mut everywhere = Layer::default();
-        let mut interfaces = BTreeMap::new();
+impl<'a> Walk<'a> {
+    fn file(&mut self, table: &DeTable<'_>) -> ConfigFile {
+        let mut file = ConfigFile {
+            path: self.path.into(),
+            everywhere: Layer::default(),
+            interfaces: BTreeMap::new(),
+            shares: ShareLayer::default(),
+        };
         for (key, value) in table {
-            if key.get_ref() == "interface" {
-                interfaces = self.interfaces(key, value);
-            } else {
-                self.setting(&mut everywhere, key, value, Origin::File);
+            match key.get_ref().as_ref() {
+                "interface" => file.interfaces = self.interfaces(key, value),
+                "shares" => file.shares = self.shares(key, value),
+                _ => self.setting(&mut file.everywhere, key, value, Origin::File),
             }
         }
-        (everywhere, interfaces)
+        file
     }
 
     fn interfaces(&mut self, key: &Key<'_>, value: &Value<'_>) -> BTreeMap<String, Layer> {
@@ -159,13 +169,13 @@ impl Walk<'_> {
         origin: fn(Line) -> Origin,
     ) {
         let origin = origin(self.line(key));
-        let text = Text { value, raw: self.text.get(value.span()).unwrap_or_default() };
+        let text = self.text_of(value);
         let read = match key.get_ref().as_ref() {
             "user_share" => text.quoted(value::user_share).put(&mut layer.user_share, origin),
             "prefer" => text.quoted(value::prefer).put(&mut layer.prefer, origin),
             "timeout" => text.quoted(value::timeout).put(&mut layer.timeout, origin),
             "period" => text.quoted(value::period).put(&mut layer.period, origin),
-            "selective" => text.bare(value::selective).put(&mut layer.selective, origin),
+            "selective" => text.bare(value::boolean).put(&mut layer.selective, origin),
             "nice" => text.bare(value::nice).map(Nice).put(&mut layer.nice, origin),
             "attach" => text.quoted(value::attach).put(&mut layer.attach, origin),
             "napi" => text.quoted(value::napi).put(&mut layer.napi, origin),
@@ -200,12 +210,27 @@ impl Walk<'_> {
         before.contains('=') && value.starts_with(|first: char| first.is_alphanumeric())
     }
 
+    fn text_of<'b>(&self, value: &'b Value<'b>) -> Text<'b>
+    where
+        'a: 'b,
+    {
+        Text { value, raw: self.raw(value) }
+    }
+
+    /// A value as it is written.
+    fn raw(&self, value: &Value<'_>) -> &'a str {
+        self.text.get(value.span()).unwrap_or_default()
+    }
+
     fn line(&self, key: &Key<'_>) -> Line {
         Line::of(self.text.as_bytes(), key.span().start)
     }
 
     fn problem(&mut self, key: &Key<'_>, what: String) {
-        let line = self.line(key);
+        self.problem_at(self.line(key), what);
+    }
+
+    fn problem_at(&mut self, line: Line, what: String) {
         self.problems.push(Problem { path: self.path.into(), line, what });
     }
 

@@ -1,11 +1,13 @@
 //! What a file may say, and what is said of one that may not.
 
 use weir_bpf::units::CpuId;
+use weir_bpf::verdict::Kind;
 use weir_policy::{Nanos, Prefer, Share};
 
 use super::*;
 use crate::cli::{Attach, Napi};
 use crate::cpulist::CpuList;
+use crate::shares::{Selector, WeightRule};
 
 fn parse(text: &str) -> Result<ConfigFile, ConfigError> {
     ConfigFile::parse(Path::new("w.toml"), text.as_bytes())
@@ -58,6 +60,158 @@ fn every_setting_is_read_with_its_line() {
     let vlan = &file.interfaces["eth0.5"];
     assert_eq!(vlan.nice, sourced(Nice(5), Origin::Interface(Line(14))));
     assert_eq!(file.interfaces["eth1"], Layer::default());
+}
+
+#[test]
+fn shares_are_read_with_their_lines() {
+    let text = "[shares]\n\
+        enforce = false\n\
+        control = \"7.5%\"\n\
+        protected = [22, 5000,\n  5001]\n\
+        [[shares.weight]]\n\
+        port = 53\n\
+        weight = 4\n\
+        [[shares.weight]]\n\
+        weight = 0.5\n\
+        process = \"named\"\n\
+        [[shares.weight]]\n\
+        unit = \"named.service\"\n\
+        weight = 1e1\n\
+        [[shares.weight]]\n\
+        cgroup = \"/user.slice\"\n\
+        weight = 0.001\n\
+        [[shares.weight]]\n\
+        kind = \"tcp-request\"\n\
+        weight = 1000\n";
+    let shares = parse(text).unwrap().shares;
+    let at = |line| Origin::File(Line(line));
+    assert_eq!(shares.enforce, sourced(false, at(2)));
+    assert_eq!(shares.control, sourced(Share::percent(7.5).unwrap(), at(3)));
+    assert_eq!(shares.protected, sourced([22, 5000, 5001].into(), at(4)));
+    let rule =
+        |whose, weight, line| Sourced { value: WeightRule { whose, weight }, origin: at(line) };
+    let weights = [
+        rule(Selector::Port(53), 4.0, 6),
+        rule(Selector::Process("named".into()), 0.5, 9),
+        rule(Selector::Unit("named.service".into()), 10.0, 12),
+        rule(Selector::Cgroup("/user.slice".into()), 0.001, 15),
+        rule(Selector::Kind(Kind::TcpRequest), 1000.0, 18),
+    ];
+    assert_eq!(shares.weights, weights);
+    // The same in another way.
+    let inline = parse("shares.weight = [{ port = 53, weight = 4 }]").unwrap();
+    assert_eq!(inline.shares.weights, [rule(Selector::Port(53), 4.0, 1)]);
+    assert_eq!(parse("[shares]\n").unwrap().shares, ShareLayer::default());
+}
+
+#[test]
+fn a_wrong_share_is_named_with_its_line_and_what_is_allowed() {
+    let entry = "[[shares.weight]]";
+    for (line, text, said) in [
+        (1, "shares = 3", "write a section, [shares]"),
+        (2, "[shares]\nenforce = \"true\"", "enforce = \"true\": write it without quotes"),
+        (2, "[shares]\nenforce = 1", "enforce = 1: write true or false"),
+        (
+            2,
+            "[shares]\ncontrol = 5",
+            "control = 5: write a percentage from 1% to 50%, with the sign",
+        ),
+        (2, "[shares]\ncontrol = \"51%\"", "such as \"5%\""),
+        (2, "[shares]\nprotected = 22", "protected = 22: write a list of ports from 1 to 65535"),
+        (2, "[shares]\nprotected = [0]", "such as [5000, 5001]"),
+        (
+            2,
+            "[shares]\nprotected = [22, \"23\"]",
+            "protected = [22, \"23\"]: write a list of ports",
+        ),
+        (2, "[shares]\nprotected = [[22]]", "write a list of ports"),
+        (
+            2,
+            "[shares]\nenforced = true",
+            "there is no setting \"enforced\" of shares; there are enforce, ",
+        ),
+        (2, "[shares]\nuser_share = \"50%\"", "there is no setting \"user_share\" of shares"),
+        (2, "[shares]\nweight = 4", "[[shares.weight]], for each weight"),
+        (2, "[shares]\nweight = [4]", "[[shares.weight]], for each weight"),
+        (1, "[shares.weight]\nport = 53", "[[shares.weight]], for each weight"),
+        (
+            1,
+            &format!("{entry}\nweight = 4"),
+            "write whose weight it is: one of port, process, unit, cgroup, kind",
+        ),
+        (
+            1,
+            &format!("{entry}\nport = 53\nkind = \"udp\"\nweight = 4"),
+            "a weight has exactly one of port, process,",
+        ),
+        (1, &format!("{entry}\nport = 53"), "write the weight itself, such as weight = 4"),
+        (
+            3,
+            &format!("{entry}\nport = 53\nweight = 0"),
+            "weight = 0: write a number from 0.001 to 1000",
+        ),
+        (
+            3,
+            &format!("{entry}\nport = 53\nweight = \"4\""),
+            "weight = \"4\": write it without quotes",
+        ),
+        (3, &format!("{entry}\nport = 53\nweight = inf"), "weight = inf: write a number"),
+        (3, &format!("{entry}\nport = 53\nweight = []"), "weight = []: write a number"),
+        (
+            2,
+            &format!("{entry}\nport = 0\nweight = 4"),
+            "port = 0: write a port's number from 1 to 65535",
+        ),
+        (
+            2,
+            &format!("{entry}\nport = \"53\"\nweight = 4"),
+            "port = \"53\": write it without quotes",
+        ),
+        (
+            2,
+            &format!("{entry}\nprocess = \"a-process-of-this-name\"\nweight = 4"),
+            "of at most 15 bytes",
+        ),
+        (
+            2,
+            &format!("{entry}\nunit = \"named\"\nweight = 4"),
+            "unit = \"named\": write a systemd unit with its",
+        ),
+        (
+            2,
+            &format!("{entry}\ncgroup = \"user.slice\"\nweight = 4"),
+            "cgroup = \"user.slice\": write a control",
+        ),
+        (
+            2,
+            &format!("{entry}\nkind = \"other\"\nweight = 4"),
+            "kind = \"other\": write a kind of channel: udp, ",
+        ),
+        (2, &format!("{entry}\nkind = udp\nweight = 4"), ""),
+        (
+            3,
+            &format!("{entry}\nport = 53\nwait = 4\nweight = 4"),
+            "there is no setting \"wait\" of a weight; ",
+        ),
+        (
+            5,
+            &format!("{entry}\nport = 53\nweight = 4\n\n{entry}\nport = 53\nweight = 5"),
+            "port 53 has a weight already, from line 1 on",
+        ),
+    ] {
+        let said_of = problems(text);
+        assert!(said_of.starts_with(&format!("w.toml:{line}: ")), "{text}: {said_of}");
+        assert!(said_of.contains(said) && !said_of.contains('\n'), "{text}: {said_of}");
+    }
+    // All at once, with the rest of the file's.
+    let text = "nice = 99\n[shares]\ncontrol = 1\n[[shares.weight]]\nport = 0\nweight = -1\n[[shares.weight]]\n";
+    let said = problems(text);
+    let lines: Vec<&str> = said.lines().map(|line| &line[..9]).collect();
+    assert_eq!(
+        lines,
+        ["w.toml:1:", "w.toml:3:", "w.toml:5:", "w.toml:6:", "w.toml:7:", "w.toml:7:"],
+        "{said}"
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod error;
 mod file;
 mod layer;
 mod reload;
+mod shares;
 mod show;
 pub mod value;
 
@@ -22,6 +23,7 @@ pub use show::{check, show};
 use args::SettingArgs;
 use file::ConfigFile;
 use layer::Layer;
+use shares::{EffectiveShares, ShareLayer};
 
 /// The file that is read if no other is named and it exists.
 pub const DEFAULT_FILE: &str = "/etc/weir/weir.toml";
@@ -81,6 +83,12 @@ impl Config {
     /// What holds on an interface of which nothing in particular is said.
     pub fn of_any(&self) -> Effective {
         self.effective(None)
+    }
+
+    /// What holds of fair shares.
+    pub fn shares(&self) -> EffectiveShares {
+        let said = self.file.as_ref().map(|file| &file.shares);
+        EffectiveShares::of(said.unwrap_or(&ShareLayer::default()))
     }
 
     /// The interfaces of which something in particular is said.

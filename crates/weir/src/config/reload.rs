@@ -2,14 +2,17 @@
 
 use super::effective::{Effective, Row};
 use super::error::ConfigError;
+use super::shares::EffectiveShares;
 use super::{Config, DEFAULT_FILE};
 use crate::key::Key;
+use crate::shares::ShareSettings;
 
 /// The configuration of a running daemon.
 pub struct Reloader {
     pub(super) config: Config,
     /// What holds on each interface, as far as this daemon can make it hold.
     running: Vec<(Key, Effective)>,
+    shares: EffectiveShares,
 }
 
 /// What a valid configuration means to an interface.
@@ -25,7 +28,7 @@ pub struct Change {
 impl Reloader {
     /// A daemon that was started with this configuration, and has these interfaces.
     pub fn new(config: Config, running: Vec<(Key, Effective)>) -> Self {
-        Self { config, running }
+        Self { shares: config.shares(), config, running }
     }
 
     /// Reads everything again, all of it before anything is changed. In case of an error what was
@@ -44,6 +47,18 @@ impl Reloader {
             Some(path) => format!("read {} again", path.display()),
             None => format!("no configuration is read: {DEFAULT_FILE} does not exist"),
         }
+    }
+
+    /// What it means to fair shares, and what there is to say about it.
+    pub fn change_shares(&mut self) -> (ShareSettings, Vec<String>) {
+        let old = std::mem::replace(&mut self.shares, self.config.shares());
+        let rows = |shares: &EffectiveShares| {
+            shares.rows().into_iter().chain([shares.weights_row()]).collect::<Vec<_>>()
+        };
+        let rows = rows(&old).into_iter().zip(rows(&self.shares));
+        let changed = rows.filter(|(old, new)| old.value != new.value);
+        let news = changed.map(|(old, new)| format!("shares.{}", self.config.tell(&old, &new)));
+        (self.shares.settings(), news.collect())
     }
 
     /// What it means to an interface, by its present name.

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::args::{CheckArgs, ShowArgs};
 use super::effective::Effective;
 use super::file::ConfigFile;
-use super::layer::Origin;
+use super::layer::{Origin, Sourced};
 use super::{Config, DEFAULT_FILE};
 use crate::error::{Error, Result};
+use crate::shares::WeightRule;
 use crate::status::SCHEMA;
 
 /// `weir config check`. Needs no privilege.
@@ -30,6 +31,8 @@ struct Shown {
     /// The file that was read; `null` if none was.
     file: Option<String>,
     interfaces: Vec<ShownInterface>,
+    /// Fair shares, of the whole host.
+    shares: ShownShares,
 }
 
 /// What holds on one interface.
@@ -38,6 +41,24 @@ struct ShownInterface {
     /// Its name; `null` for any that has no section of its own.
     interface: Option<String>,
     settings: BTreeMap<&'static str, ShownSetting>,
+}
+
+/// What holds of fair shares.
+#[derive(Debug, Serialize)]
+struct ShownShares {
+    settings: BTreeMap<&'static str, ShownSetting>,
+    /// The first that is a channel's counts.
+    weights: Vec<ShownWeight>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownWeight {
+    /// Whose it is: `port`, `process`, `unit`, `cgroup` or `kind`...
+    by: &'static str,
+    /// ...of this value.
+    of: String,
+    #[serde(flatten)]
+    setting: ShownSetting,
 }
 
 #[derive(Debug, Serialize)]
@@ -64,7 +85,7 @@ pub fn show(args: &ShowArgs) -> Result<()> {
     }
     let mut out = Vec::new();
     let written = if args.json {
-        serde_json::to_writer_pretty(&mut out, &json(&config, &effective))
+        serde_json::to_writer_pretty(&mut out, &shown(&config, &effective))
             .map_err(io::Error::from)
             .and_then(|()| writeln!(out))
     } else {
@@ -86,7 +107,7 @@ fn print(out: &[u8]) -> Result<()> {
     }
 }
 
-fn json(config: &Config, effective: &[(Option<String>, Effective)]) -> Shown {
+fn shown(config: &Config, effective: &[(Option<String>, Effective)]) -> Shown {
     let setting = |value: Value, origin: Origin| {
         let (source, line) = match origin {
             Origin::Default => ("default", None),
@@ -101,10 +122,20 @@ fn json(config: &Config, effective: &[(Option<String>, Effective)]) -> Shown {
         let settings = rows.map(|row| (row.key, setting(row.value, row.origin))).collect();
         ShownInterface { interface: name.clone(), settings }
     };
+    let shares = config.shares();
+    let weight = |rule: &Sourced<WeightRule>| {
+        let (by, of) = rule.value.whose.named();
+        ShownWeight { by, of, setting: setting(json!(rule.value.weight), rule.origin) }
+    };
+    let settings = shares.rows().into_iter();
     Shown {
         schema: SCHEMA,
         file: config.path().map(|path| path.display().to_string()),
         interfaces: effective.iter().map(interface).collect(),
+        shares: ShownShares {
+            settings: settings.map(|row| (row.key, setting(row.value, row.origin))).collect(),
+            weights: shares.weights().iter().map(weight).collect(),
+        },
     }
 }
 
@@ -121,9 +152,24 @@ fn table(
         let name = name.as_deref().unwrap_or("interfaces that have no section of their own");
         writeln!(out, "\n{name}")?;
         for row in effective.rows() {
-            let source = config.origin_text(row.origin);
-            writeln!(out, "  {:<10}  {:<10}  {source}", row.key, row.text())?;
+            line(out, config, (row.key, &row.text(), row.origin))?;
         }
     }
+    let shares = config.shares();
+    writeln!(out, "\nshares, on every interface")?;
+    for row in shares.rows() {
+        line(out, config, (row.key, &row.text(), row.origin))?;
+    }
+    for Sourced { value: WeightRule { whose, weight }, origin } in shares.weights() {
+        line(out, config, ("weight", &format!("{weight} of {whose}"), *origin))?;
+    }
     Ok(())
+}
+
+fn line(
+    out: &mut impl Write,
+    config: &Config,
+    (key, value, origin): (&str, &str, Origin),
+) -> io::Result<()> {
+    writeln!(out, "  {key:<10}  {value:<10}  {}", config.origin_text(origin))
 }

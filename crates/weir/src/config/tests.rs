@@ -8,6 +8,7 @@ use weir_policy::{Nanos, Prefer, Share};
 use super::*;
 use crate::cli::{Cli, Command};
 use crate::key::Key;
+use crate::shares::ShareSettings;
 use crate::threads::ThreadWeight;
 
 const KEY: Key = Key { netns: 1, ifindex: IfIndex(2) };
@@ -107,6 +108,35 @@ fn what_changes_while_weir_runs_is_told_from_what_does_not() {
     let change = reloader.change(&KEY, "eth0");
     let back = ["user_share 70% -> 60% (w.toml:1)", "selective true -> false (default)"];
     assert_eq!(change.news, back);
+}
+
+#[test]
+fn what_changes_of_shares_is_told() {
+    let started = config("", "");
+    assert_eq!(started.shares().settings(), ShareSettings::default());
+    let mut reloader = Reloader::new(started, Vec::new());
+    let file = "[shares]\nenforce = false\nprotected = [5000]\n\
+        [[shares.weight]]\nport = 53\nweight = 4\n[[shares.weight]]\nkind = \"icmp\"\nweight = 0.5\n";
+    reloader.config = config("", file);
+    let (settings, news) = reloader.change_shares();
+    assert!(!settings.enforce && settings.protected.contains(&5000) && settings.weights.len() == 2);
+    let expected = [
+        "shares.enforce true -> false (w.toml:2)",
+        "shares.protected usual -> [5000] (w.toml:3)",
+        "shares.weight usual -> 4 of port 53, 0.5 of kind icmp (w.toml:4)",
+    ];
+    assert_eq!(news, expected);
+    assert_eq!(reloader.change_shares().1, [] as [&str; 0]);
+    reloader.config = config("", "[shares]\ncontrol = \"10%\"\n");
+    let (settings, news) = reloader.change_shares();
+    assert!(settings.enforce && settings.weights.is_empty());
+    let expected = [
+        "shares.enforce false -> true (default)",
+        "shares.control 5% -> 10% (w.toml:2)",
+        "shares.protected [5000] -> usual (default)",
+        "shares.weight 4 of port 53, 0.5 of kind icmp -> usual (default)",
+    ];
+    assert_eq!(news, expected);
 }
 
 #[test]

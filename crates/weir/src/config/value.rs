@@ -3,21 +3,42 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use weir_policy::{Nanos, Prefer, Settings, Share};
+use weir_bpf::verdict::Kind;
+use weir_policy::{Bound, Nanos, Prefer, Settings, Share, Shares};
 
 use crate::cli::{Attach, Napi};
 use crate::cpulist::CpuList;
+use crate::owners;
+use crate::shares::{self, WeightRule};
+
+/// `TASK_COMM_LEN` less its terminating zero.
+const COMM_MAX: usize = 15;
+/// The kernel's `PATH_MAX`, roughly.
+const PATH_MAX: usize = 4096;
 
 /// `50%`. Without the sign it would not be clear whether 1 is a hundredth or the whole.
 ///
 /// # Errors
 /// Says what may be written.
 pub fn user_share(text: &str) -> Result<Share, String> {
-    let (least, most) = Settings::USER_SHARE_PERCENT_RANGE;
+    percentage(text, Settings::USER_SHARE_PERCENT_RANGE, 50.0)
+}
+
+/// `5%`.
+///
+/// # Errors
+/// Says what may be written.
+pub fn control(text: &str) -> Result<Share, String> {
+    percentage(text, Shares::CONTROL_PERCENT_RANGE, Shares::CONTROL_PERCENT)
+}
+
+fn percentage(text: &str, (least, most): (f64, f64), example: f64) -> Result<Share, String> {
     let percent = text.strip_suffix('%').and_then(|number| number.parse().ok());
     let percent = percent.filter(|percent| (least..=most).contains(percent));
     percent.and_then(Share::percent).ok_or_else(|| {
-        format!("write a percentage from {least}% to {most}%, with the sign, such as \"50%\"")
+        format!(
+            "write a percentage from {least}% to {most}%, with the sign, such as \"{example}%\""
+        )
     })
 }
 
@@ -58,7 +79,7 @@ pub fn time_text(time: Nanos) -> String {
 ///
 /// # Errors
 /// Says what may be written.
-pub fn selective(text: &str) -> Result<bool, String> {
+pub fn boolean(text: &str) -> Result<bool, String> {
     text.parse().map_err(|_| "write true or false".into())
 }
 
@@ -69,6 +90,77 @@ pub fn selective(text: &str) -> Result<bool, String> {
 pub fn nice(text: &str) -> Result<i32, String> {
     let nice = text.parse().ok().filter(|nice| (-20..=19).contains(nice));
     nice.ok_or_else(|| "write a whole number from -20 (heaviest) to 19 (lightest)".into())
+}
+
+/// A weight beside that of a receiver of nice 0.
+///
+/// # Errors
+/// Says what may be written.
+pub fn weight(text: &str) -> Result<f64, String> {
+    let (least, most) = WeightRule::RANGE;
+    let weight = text.parse().ok().filter(|weight| (least..=most).contains(weight));
+    weight
+        .ok_or_else(|| format!("write a number from {least} to {most}; 1 is a receiver of nice 0"))
+}
+
+/// `53`.
+///
+/// # Errors
+/// Says what may be written.
+pub fn port(text: &str) -> Result<u16, String> {
+    let port = text.parse().ok().filter(|port| *port > 0);
+    port.ok_or_else(|| "write a port's number from 1 to 65535".into())
+}
+
+/// A process's name, as the kernel has it.
+///
+/// # Errors
+/// Says what may be written.
+pub fn process(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > COMM_MAX {
+        return Err(format!(
+            "write a process's name as /proc/PID/comm has it, of at most {COMM_MAX} bytes, such as \
+             \"named\""
+        ));
+    }
+    Ok(text.into())
+}
+
+/// `named.service`.
+///
+/// # Errors
+/// Says what may be written.
+pub fn unit(text: &str) -> Result<String, String> {
+    let ok = owners::is_unit(text) && !text.contains('/');
+    ok.then(|| text.into()).ok_or_else(|| {
+        "write a systemd unit with its suffix, such as \"named.service\" or \"user.slice\"".into()
+    })
+}
+
+/// `/user.slice`.
+///
+/// # Errors
+/// Says what may be written.
+pub fn cgroup(text: &str) -> Result<String, String> {
+    let parts = text.strip_prefix('/').map(|rest| rest.split('/').collect::<Vec<_>>());
+    let ok = parts.is_some_and(|parts| {
+        parts == [""] || !parts.iter().any(|part| matches!(*part, "" | "." | ".."))
+    });
+    (ok && text.len() <= PATH_MAX).then(|| text.into()).ok_or_else(|| {
+        "write a control group's path as /proc/PID/cgroup has it, such as \"/user.slice\"".into()
+    })
+}
+
+/// `icmp`.
+///
+/// # Errors
+/// Says what may be written.
+pub fn kind(text: &str) -> Result<Kind, String> {
+    let kinds = || Kind::ALL.into_iter().filter(|kind| shares::usual(*kind).0 != Bound::Unknown);
+    kinds().find(|kind| kind.name() == text).ok_or_else(|| {
+        let names: Vec<&str> = kinds().map(Kind::name).collect();
+        format!("write a kind of channel: {}", names.join(", "))
+    })
 }
 
 /// `0-3,8`.
@@ -189,6 +281,48 @@ mod tests {
     }
 
     #[test]
+    fn what_shares_are_for_is_read() {
+        assert_eq!(
+            (control("5%").ok(), control("50%").ok()),
+            (Share::percent(5.0), Share::percent(50.0))
+        );
+        assert!(
+            control("51%").unwrap_err().contains("from 1% to 50%, with the sign, such as \"5%\"")
+        );
+        for (text, number) in [("4", 4.0), ("0.001", 0.001), ("1000", 1000.0), ("1e-2", 0.01)] {
+            assert_eq!(weight(text), Ok(number), "{text}");
+        }
+        for text in ["0", "0.0009", "1001", "-1", "nan", "inf", "", "x"] {
+            assert!(weight(text).unwrap_err().contains("from 0.001 to 1000"), "{text}");
+        }
+        assert_eq!((port("1"), port("65535")), (Ok(1), Ok(65535)));
+        for text in ["0", "65536", "-1", "5.0", ""] {
+            assert!(port(text).unwrap_err().contains("from 1 to 65535"), "{text}");
+        }
+        assert!(process("named").is_ok() && process("fifteen-letters").is_ok());
+        assert!(process("").is_err() && process("sixteen-letters-").is_err());
+        for text in ["named.service", "user.slice", "session-3.scope", "getty@tty1.service"] {
+            assert!(unit(text).is_ok(), "{text}");
+        }
+        for text in ["named", "", ".service", "/system.slice/named.service", "a.timer"] {
+            assert!(unit(text).unwrap_err().contains("with its suffix"), "{text}");
+        }
+        for text in ["/", "/user.slice", "/system.slice/named.service"] {
+            assert!(cgroup(text).is_ok(), "{text}");
+        }
+        for text in ["", "user.slice", "/a/", "//", "/a//b", "/../b", "/a/./b"] {
+            assert!(cgroup(text).unwrap_err().contains("such as \"/user.slice\""), "{text}");
+        }
+        assert_eq!((kind("icmp"), kind("tcp-request")), (Ok(Kind::Icmp), Ok(Kind::TcpRequest)));
+        for text in ["other", "tap", "ICMP", ""] {
+            assert!(
+                kind(text).unwrap_err().starts_with("write a kind of channel: udp, "),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn nonsense_is_refused_with_what_there_is() {
         assert_eq!(prefer("both"), Err("write \"separation\" or \"throughput\"".into()));
         let places = attach("tcx").unwrap_err();
@@ -196,7 +330,7 @@ mod tests {
         for text in ["20", "-21", "1.5", "", "x"] {
             assert!(nice(text).unwrap_err().contains("from -20"), "{text}");
         }
-        assert_eq!((selective("true"), selective("false")), (Ok(true), Ok(false)));
-        assert_eq!(selective("on"), Err("write true or false".into()));
+        assert_eq!((boolean("true"), boolean("false")), (Ok(true), Ok(false)));
+        assert_eq!(boolean("on"), Err("write true or false".into()));
     }
 }

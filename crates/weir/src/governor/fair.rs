@@ -9,18 +9,14 @@ use weir_bpf::channels::Channel;
 use weir_bpf::input::InputCounters;
 use weir_bpf::units::{CpuId, Nanos, Permille};
 use weir_bpf::verdict::Kind;
-use weir_policy::{Bound, Claim, Load, Settings, Shares};
+use weir_policy::{Claim, Load, Settings, Shares};
 
 use super::receivers::Receivers;
+use crate::shares::{self, ShareSettings};
 
 /// How long a limit holds if nobody sets it again. Whoever looks does so each few milliseconds; if it cannot,
 /// nobody is to be limited for long.
 const HOLDS: Nanos = Nanos(50_000_000);
-
-/// The weight of packets that nobody waits for, beside that of a receiver of nice 0, which is 1.
-const UNAWAITED: f64 = 1.0 / 32.0;
-/// The same of fragments, which somebody may wait for.
-const FRAGMENTS: f64 = 1.0 / 8.0;
 
 /// One CPU's division, as far as the NAPI thread sees it that it is kept for.
 pub(super) struct Fair {
@@ -38,7 +34,7 @@ impl Fair {
         Self { receivers, cpu: None, shares, last, limited }
     }
 
-    /// Looks at what every channel has used, and sets limits.
+    /// Looks at what every channel has used, and sets limits, if that is wanted.
     pub(super) fn look(
         &mut self,
         accounts: &Accounts,
@@ -50,18 +46,26 @@ impl Fair {
             self.end(accounts);
             *self = Self { cpu: Some(cpu), ..Self::new(Arc::clone(&self.receivers)) };
         }
+        let rules = self.receivers.settings();
+        if !rules.enforce {
+            self.end(accounts);
+            (self.shares, self.last) = Default::default();
+            return;
+        }
         let now: BTreeMap<u32, Account> =
             accounts.read(cpu).into_iter().map(|account| (account.place, account)).collect();
         let claims: Vec<Claim> = now
             .values()
             .map(|account| {
-                let weight = self.receivers.weight(&received(account.channel));
-                claim(account, self.last.get(&account.place), weight)
+                let (protected, weight) =
+                    (rules.protects(&account.channel), self.weight(&rules, &account.channel));
+                let claim = claim(account, self.last.get(&account.place));
+                Claim { protected, weight, ..claim }
             })
             .collect();
-        let limits = self.shares.decide(settings, &seen.load(), &claims);
+        let limits = self.shares.decide(settings, rules.control, &seen.load(), &claims);
         if self.shares.saturated() {
-            self.receivers.want(now.values().map(|account| received(account.channel)));
+            self.receivers.want(now.values().map(|account| received(&account.channel)));
         }
         self.last = now;
         let until = Nanos(monotonic_now().0 + HOLDS.0);
@@ -74,6 +78,18 @@ impl Fair {
             accounts.unlimit(cpu, *place);
         }
         self.limited = limits;
+    }
+
+    fn weight(&self, rules: &ShareSettings, channel: &Channel) -> f64 {
+        let (_, usual) = shares::usual(channel.kind);
+        let receiver = self.receivers.weight(&received(channel));
+        if channel.kind == Kind::TcpRequest {
+            // Of the listener's.
+            rules.weight(&Channel::of_kind(channel.kind), &[]).unwrap_or(usual)
+                * receiver.unwrap_or(1.0)
+        } else {
+            receiver.unwrap_or(usual)
+        }
     }
 
     /// Who is held to which share of the CPU.
@@ -116,34 +132,21 @@ impl Seen<'_> {
 }
 
 /// The channel by which its receiver is known: of connection requests, the listener's.
-fn received(channel: Channel) -> Channel {
+fn received(channel: &Channel) -> Channel {
     let kind = if channel.kind == Kind::TcpRequest { Kind::Tcp } else { channel.kind };
-    Channel { kind, ..channel }
+    Channel { kind, ..*channel }
 }
 
 /// What a channel has used since it was last looked at. A place may have become another channel's.
-fn claim(now: &Account, last: Option<&Account>, receiver: f64) -> Claim {
+fn claim(now: &Account, last: Option<&Account>) -> Claim {
     let last = last.filter(|last| last.channel == now.channel && last.charged <= now.charged);
-    let (bound, weight) = bound_and_weight(now.channel.kind);
+    let (bound, weight) = shares::usual(now.channel.kind);
     Claim {
         channel: now.place,
         bound,
-        weight: weight * receiver,
+        protected: false,
+        weight,
         used: weir_policy::Nanos(now.charged.0 - last.map_or(now.charged.0, |last| last.charged.0)),
         shed: last.is_some_and(|last| last.shed != now.shed),
-    }
-}
-
-fn bound_and_weight(kind: Kind) -> (Bound, f64) {
-    match kind {
-        Kind::Udp | Kind::Multicast | Kind::Tcp | Kind::TcpClient | Kind::Forward => {
-            (Bound::Queue, 1.0)
-        }
-        Kind::TcpRequest | Kind::Closed | Kind::Icmp | Kind::Malformed => {
-            (Bound::Nothing, UNAWAITED)
-        }
-        Kind::Fragment => (Bound::Nothing, FRAGMENTS),
-        Kind::Neighbour | Kind::Group => (Bound::Control, 1.0),
-        Kind::Tap | Kind::Other => (Bound::Unknown, 1.0),
     }
 }

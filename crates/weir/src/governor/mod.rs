@@ -34,10 +34,12 @@ use weir_bpf::units::{CpuId, IfIndex, Nanos, Nice};
 use weir_policy::{Doing, Settings, Weight};
 
 use crate::error::{Error, Result};
-use crate::owners::{self, Owners};
+use crate::owners::{self, Owner, Owners};
+use crate::shares::ShareSettings;
 use crate::task::Task;
 use deferral::Deferral;
 use look::{Common, Look};
+use receivers::Receivers;
 use switch_cost::SwitchCost;
 
 /// How often the listener beats.
@@ -136,7 +138,7 @@ impl Governors {
     ///
     /// # Errors
     /// If the kernel lacks a tracepoint, or refuses a thread.
-    pub fn start(probe: &QueueProbe) -> Result<Rc<Self>> {
+    pub fn start(probe: &QueueProbe, shares: ShareSettings) -> Result<Rc<Self>> {
         let inputs = Inputs::load(probe)?;
         let shared = Arc::new(Shared {
             looks: Mutex::default(),
@@ -154,7 +156,7 @@ impl Governors {
             common: Common {
                 switch_cost: SwitchCost::measure(),
                 peers: Arc::default(),
-                receivers: Arc::default(),
+                receivers: Arc::new(Receivers::new(shares)),
             },
             shared,
             listener: Some(listener),
@@ -176,14 +178,30 @@ impl Governors {
             none => none.insert(Owners::open()?),
         };
         let ownership = owners.look()?;
+        let settings = self.common.receivers.settings();
         let weight = |channel: &Channel| {
-            let weights =
-                interfaces.iter().filter_map(|each| ownership.of(channel, *each)?.weight());
-            weights.max().map(|weight| f64::from(weight.0) / f64::from(owners::Weight::NORMAL.0))
+            let receivers: Vec<Owner<'_>> =
+                interfaces.iter().filter_map(|each| ownership.of(channel, *each)).collect();
+            let processes: Vec<_> = receivers.iter().flat_map(Owner::processes).collect();
+            settings.weight(channel, &processes).or_else(|| {
+                let weight = receivers.iter().filter_map(Owner::weight).max()?;
+                Some(f64::from(weight.0) / f64::from(owners::Weight::NORMAL.0))
+            })
         };
         let known = wanted.iter().filter_map(|channel| Some((*channel, weight(channel)?)));
         self.common.receivers.set(known.collect());
         Ok(())
+    }
+
+    /// Divides saturated CPUs by these settings from now on.
+    pub fn set_shares(&self, settings: ShareSettings) {
+        self.common.receivers.decide(settings);
+        self.shared.looks().values().for_each(|look| look.wake());
+    }
+
+    /// Whether channels are held to their share.
+    pub fn enforces_shares(&self) -> bool {
+        self.common.receivers.settings().enforce
     }
 
     /// Where beats are to go from now on.

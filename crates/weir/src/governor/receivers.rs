@@ -2,19 +2,38 @@
 //! & Banga, section 3: processing at the receiver's priority).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_bpf::channels::Channel;
+
+use crate::shares::ShareSettings;
 
 /// Asked for by the threads that look after a saturated CPU; answered by the daemon's main loop, as finding owners
 /// takes milliseconds.
 #[derive(Default)]
 pub(super) struct Receivers {
+    settings: Mutex<Arc<ShareSettings>>,
     wanted: Mutex<BTreeSet<Channel>>,
     weights: Mutex<BTreeMap<Channel, f64>>,
 }
 
 impl Receivers {
+    /// Who weighs what, if the user says so.
+    pub(super) fn new(settings: ShareSettings) -> Self {
+        Self { settings: Mutex::new(Arc::new(settings)), ..Self::default() }
+    }
+
+    /// What the user has decided.
+    pub(super) fn settings(&self) -> Arc<ShareSettings> {
+        Arc::clone(&lock(&self.settings))
+    }
+
+    /// What he has decided now. What was known went by what he had decided before.
+    pub(super) fn decide(&self, settings: ShareSettings) {
+        *lock(&self.settings) = Arc::new(settings);
+        self.set(BTreeMap::new());
+    }
+
     /// Weights of these channels are wanted.
     pub(super) fn want(&self, channels: impl Iterator<Item = Channel>) {
         lock(&self.wanted).extend(channels);
@@ -30,9 +49,10 @@ impl Receivers {
         *lock(&self.weights) = weights;
     }
 
-    /// A channel's; 1 where nobody is known.
-    pub(super) fn weight(&self, channel: &Channel) -> f64 {
-        lock(&self.weights).get(channel).copied().unwrap_or(1.0)
+    /// A channel's; as far as the user has said, if its receivers are not known.
+    pub(super) fn weight(&self, channel: &Channel) -> Option<f64> {
+        let known = lock(&self.weights).get(channel).copied();
+        known.or_else(|| self.settings().weight(channel, &[]))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::group_weight::CpuGroup;
 use super::printable::printable;
 
 /// Digits of a container's id, as every runtime makes it, and of the part that their tools print.
@@ -18,6 +19,8 @@ const SCOPES: [(&str, &str); 5] = [
 /// Below what they make a container's group where they do without systemd.
 const PARENTS: [(&str, &str); 3] =
     [("docker", "docker"), ("libpod_parent", "podman"), ("kubepods", "kubernetes")];
+/// A slice.
+const SLICE: &str = ".slice";
 /// What a systemd unit that has processes may be, but for slices.
 const UNITS: [&str; 5] = [".service", ".scope", ".socket", ".mount", ".swap"];
 
@@ -32,6 +35,9 @@ pub struct Group {
     pub user_unit: Option<String>,
     /// The container.
     pub container: Option<Container>,
+    /// By which group the scheduler weighs it; `None`: the root.
+    #[serde(skip)]
+    pub cpu: Option<CpuGroup>,
 }
 
 /// A container.
@@ -57,6 +63,7 @@ impl Group {
             unit: unit.map(printable),
             user_unit: user_unit.map(printable),
             container: container(&parts),
+            cpu: CpuGroup::parse(cgroup),
         })
     }
 }
@@ -86,7 +93,7 @@ fn path(cgroup: &[u8]) -> Option<&[u8]> {
 /// below. What is further down a process may have made itself, by any name
 /// (`cg_path_get_unit()` in systemd).
 fn unit<'a, 'b>(parts: &'b [&'a [u8]]) -> (Option<&'a [u8]>, &'b [&'a [u8]]) {
-    let slices = parts.iter().take_while(|part| part.ends_with(b".slice")).count();
+    let slices = parts.iter().take_while(|part| part.ends_with(SLICE.as_bytes())).count();
     let (slices, rest) = parts.split_at(slices);
     // systemd escapes names that would clash with the kernel's files.
     let plain = |part: &'a [u8]| part.strip_prefix(b"_").unwrap_or(part);
@@ -96,6 +103,12 @@ fn unit<'a, 'b>(parts: &'b [&'a [u8]]) -> (Option<&'a [u8]>, &'b [&'a [u8]]) {
         }
         _ => (slices.last().map(|slice| plain(slice)), rest),
     }
+}
+
+/// Whether a process's unit may be called so.
+pub fn is_unit(name: &str) -> bool {
+    let stem = UNITS.iter().chain([&SLICE]).find_map(|suffix| name.strip_suffix(suffix));
+    stem.is_some_and(|stem| !stem.is_empty())
 }
 
 /// The outermost container, which this host's own runtime has made.
@@ -114,7 +127,7 @@ fn container(parts: &[&[u8]]) -> Option<Container> {
 
 fn runtime_above(parents: &[&[u8]]) -> Option<&'static str> {
     let named = |parent: &&[u8]| {
-        let parent = parent.strip_suffix(b".slice").unwrap_or(parent);
+        let parent = parent.strip_suffix(SLICE.as_bytes()).unwrap_or(parent);
         PARENTS.iter().find(|(name, _)| parent == name.as_bytes()).map(|(_, runtime)| *runtime)
     };
     parents.iter().rev().find_map(named)

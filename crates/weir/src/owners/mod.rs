@@ -4,6 +4,7 @@
 //! inherited or passed on are right at every look.
 
 mod group;
+mod group_weight;
 mod ownership;
 mod printable;
 mod process;
@@ -21,7 +22,8 @@ use weir_bpf::holders::{self, GroupMark, Holders, ProcessId};
 use weir_bpf::sys::sock_diag::SocketDiag;
 use weir_bpf::units::SocketInode;
 
-pub use self::group::Group;
+pub use self::group::{Group, is_unit};
+use self::group_weight::GroupWeights;
 pub use self::ownership::{Owner, Ownership};
 pub use self::printable::cut;
 pub use self::process::Process;
@@ -35,6 +37,7 @@ pub struct Owners {
     holders: Holders,
     users: Users,
     groups: HashMap<ProcessId, (GroupMark, Option<Arc<Group>>)>,
+    weights: GroupWeights,
 }
 
 impl Owners {
@@ -52,6 +55,7 @@ impl Owners {
             holders,
             users: Users::default(),
             groups: HashMap::new(),
+            weights: GroupWeights::default(),
         })
     }
 
@@ -65,6 +69,7 @@ impl Owners {
         let inodes: HashSet<SocketInode> = sockets.iter().filter_map(|each| each.inode).collect();
         let found = self.holders.look(&inodes)?;
         self.users.refresh();
+        self.weights.refresh();
         let processes: HashMap<ProcessId, Arc<Process>> = found
             .processes
             .iter()
@@ -76,7 +81,9 @@ impl Owners {
 
     fn process(&mut self, found: &holders::Process) -> Process {
         let group = self.group(found);
-        Process::new(found, self.users.name(found.uid), group)
+        let cpu = group.as_ref().and_then(|group| group.cpu.as_ref());
+        let weight = cpu.map_or(1.0, |cpu| self.weights.weight(cpu));
+        Process::new(found, self.users.name(found.uid), group, weight)
     }
 
     /// A process's group; read again only if it has been moved.

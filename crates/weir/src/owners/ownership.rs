@@ -180,7 +180,7 @@ mod tests {
             policies: vec![Policy::Fair(Nice(nice))],
             groups: None,
         };
-        (found.id, Arc::new(Process::new(&found, None, None)))
+        (found.id, Arc::new(Process::new(&found, None, None, 1.0)))
     }
 
     fn ownership(sockets: &[LocalSocket]) -> Ownership {

@@ -24,13 +24,15 @@ pub struct Process {
     pub uid: Uid,
     /// That user's name, if `/etc/passwd` has one.
     pub user: Option<String>,
-    /// What its heaviest thread weighs.
+    /// What its heaviest thread weighs, in its control group.
     pub weight: Weight,
     /// That thread's nice value; `null` if it is scheduled otherwise.
     pub nice: Option<Nice>,
     /// Its control group; `null` if that is the root.
     #[serde(serialize_with = "group")]
     pub cgroup: Option<Arc<Group>>,
+    /// What that group makes of a weight: a factor, 1 of the root and of groups of the usual weight.
+    pub group_weight: f64,
 }
 
 fn group<S: Serializer>(group: &Option<Arc<Group>>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -38,10 +40,20 @@ fn group<S: Serializer>(group: &Option<Arc<Group>>, serializer: S) -> Result<S::
 }
 
 impl Process {
-    /// From what the kernel has told.
-    pub fn new(found: &holders::Process, user: Option<&str>, group: Option<Arc<Group>>) -> Self {
+    /// From what the kernel has told, and how its group is weighed.
+    pub fn new(
+        found: &holders::Process,
+        user: Option<&str>,
+        group: Option<Arc<Group>>,
+        group_weight: f64,
+    ) -> Self {
         let by_nice = Policy::Fair(Nice(0));
-        let heaviest = found.policies.iter().copied().max_by_key(|policy| Weight::of(*policy));
+        let weight = |policy| match policy {
+            // They run first, whatever group they are in.
+            Policy::RealTime => Weight::of(policy),
+            Policy::Fair(_) | Policy::Idle => Weight::of(policy).times(group_weight),
+        };
+        let heaviest = found.policies.iter().copied().max_by_key(|policy| weight(*policy));
         let heaviest = heaviest.unwrap_or(by_nice);
         Self {
             id: found.id,
@@ -49,12 +61,13 @@ impl Process {
             comm: printable(&found.comm),
             uid: found.uid,
             user: user.map(str::to_owned),
-            weight: Weight::of(heaviest),
+            weight: weight(heaviest),
             nice: match heaviest {
                 Policy::Fair(nice) => Some(nice),
                 Policy::Idle | Policy::RealTime => None,
             },
             cgroup: group,
+            group_weight,
         }
     }
 

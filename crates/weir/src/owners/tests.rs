@@ -15,6 +15,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketType, sockopt,
 };
 use weir_bpf::channels::Channel;
+use weir_bpf::holders::Policy;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{IfIndex, Nice, Uid};
@@ -336,10 +337,26 @@ struct TestGroup(PathBuf);
 impl TestGroup {
     fn new(name: &str) -> Self {
         let v1 = Path::new("/sys/fs/cgroup/systemd");
-        let root = if v1.is_dir() { v1 } else { Path::new("/sys/fs/cgroup") };
+        Self::within(if v1.is_dir() { v1 } else { Path::new("/sys/fs/cgroup") }, name)
+    }
+
+    fn within(root: &Path, name: &str) -> Self {
         let path = root.join(format!("weir-test-{}-{name}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         Self(path)
+    }
+
+    /// Of half the usual weight, where the kernel weighs groups.
+    fn of_half_the_weight() -> Option<Self> {
+        let v1 = Path::new("/sys/fs/cgroup/cpu");
+        let (root, file, half) = if v1.is_dir() {
+            (v1, "cpu.shares", "512")
+        } else {
+            (Path::new("/sys/fs/cgroup"), "cpu.weight", "50")
+        };
+        let group = Self::within(root, "half.service");
+        std::fs::write(group.0.join(file), half).ok()?;
+        Some(group)
     }
 
     fn take(&self, pid: i32) {
@@ -379,6 +396,27 @@ fn a_process_that_is_moved_is_in_its_new_group_at_the_next_look() {
             }
         }
         drop(child);
+    });
+}
+
+#[test]
+fn a_light_group_makes_its_processes_lighter() {
+    let Some(group) = TestGroup::of_half_the_weight() else {
+        println!("skipped: the cpu controller is not switched on in the root group");
+        return;
+    };
+    sandbox(|| {
+        let sleeper = Sleeper::with(bound("127.0.0.1:5000"));
+        for mut owners in ways() {
+            expect(&mut owners, "127.0.0.1:5000", &[sleeper.pid()]);
+            group.take(sleeper.pid());
+            wait_until("it is in the group", || {
+                let (processes, weight) = owner(&owners.look().unwrap(), "127.0.0.1:5000");
+                let [process] = &processes[..] else { return false };
+                let usual = Weight::of(Policy::Fair(process.nice.unwrap()));
+                process.group_weight == 0.5 && weight == Some(usual.times(0.5))
+            });
+        }
     });
 }
 

@@ -4,7 +4,8 @@ use serde::Serialize;
 use weir_bpf::holders::Policy;
 use weir_bpf::units::Nice;
 
-/// A share of the CPU in proportion to others' weights; 1,024 of a process at nice 0.
+/// A share of the CPU in proportion to others' weights; 1,024 of a process at nice 0, in a group of the usual
+/// weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Weight(pub u32);
@@ -34,6 +35,11 @@ impl Weight {
             Policy::RealTime => Self(heaviest),
         }
     }
+
+    /// So many times as much; no less than the least there is.
+    pub fn times(self, factor: f64) -> Self {
+        Self((f64::from(self.0) * factor).round().clamp(1.0, f64::from(u32::MAX)) as u32)
+    }
 }
 
 #[cfg(test)]
@@ -47,5 +53,9 @@ mod tests {
         assert_eq!([-99, 99].map(of), [88761, 15]);
         assert_eq!(Weight::of(Policy::Idle), Weight(3));
         assert_eq!(Weight::of(Policy::RealTime), Weight(88761));
+        assert_eq!(
+            [0.5, 2.0, 1e-9, 1e9].map(|by| Weight(1024).times(by).0),
+            [512, 2048, 1, u32::MAX]
+        );
     }
 }

@@ -8,6 +8,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -239,6 +240,32 @@ impl Network {
             payload_len: 14,
             rate: rate.map(PacketsPerSec),
         }
+    }
+}
+
+/// A configuration file of the test's own.
+pub struct ConfigFile(PathBuf);
+
+impl ConfigFile {
+    pub fn new(name: &str, text: &str) -> Self {
+        let file = format!("weir-test-{}-{name}.toml", std::process::id());
+        let file = Self(std::env::temp_dir().join(file));
+        file.write(text);
+        file
+    }
+
+    pub fn write(&self, text: &str) {
+        std::fs::write(&self.0, text).unwrap();
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for ConfigFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 

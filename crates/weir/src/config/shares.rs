@@ -1,0 +1,89 @@
+//! `[shares]`: what a file says of fair shares, and what holds.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use weir_policy::Share;
+
+use super::effective::Row;
+use super::layer::{Origin, Sourced};
+use crate::shares::{ShareSettings, WeightRule};
+
+/// What the file says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ShareLayer {
+    /// Whether channels are held to their share.
+    pub enforce: Option<Sourced<bool>>,
+    /// What the protected class may take.
+    pub control: Option<Sourced<Share>>,
+    /// Ports of the protected class.
+    pub protected: Option<Sourced<BTreeSet<u16>>>,
+    /// Who weighs what.
+    pub weights: Vec<Sourced<WeightRule>>,
+}
+
+/// What holds, with its origin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EffectiveShares {
+    enforce: Sourced<bool>,
+    control: Sourced<Share>,
+    protected: Sourced<BTreeSet<u16>>,
+    weights: Vec<Sourced<WeightRule>>,
+}
+
+impl EffectiveShares {
+    /// What the file leaves out is as weir has it.
+    pub fn of(layer: &ShareLayer) -> Self {
+        let ShareSettings { enforce, control, protected, .. } = ShareSettings::default();
+        let layer = layer.clone();
+        Self {
+            enforce: layer.enforce.unwrap_or(usual(enforce)),
+            control: layer.control.unwrap_or(usual(control)),
+            protected: layer.protected.unwrap_or(usual(protected)),
+            weights: layer.weights,
+        }
+    }
+
+    /// What the governor goes by.
+    pub fn settings(&self) -> ShareSettings {
+        ShareSettings {
+            enforce: self.enforce.value,
+            control: self.control.value,
+            protected: self.protected.value.clone(),
+            weights: self.weights.iter().map(|rule| rule.value.clone()).collect(),
+        }
+    }
+
+    /// Every setting but the weights.
+    pub fn rows(&self) -> [Row; 3] {
+        let row = |key, value, origin| Row { key, value, unset: "", origin, live: true };
+        let ports = &self.protected.value;
+        // Some always are.
+        let protected = if ports.is_empty() { Value::Null } else { json!(ports) };
+        [
+            row("enforce", json!(self.enforce.value), self.enforce.origin),
+            row("control", json!(self.control.value.to_string()), self.control.origin),
+            Row { unset: "usual", ..row("protected", protected, self.protected.origin) },
+        ]
+    }
+
+    /// The weights, in their order.
+    pub fn weights(&self) -> &[Sourced<WeightRule>] {
+        &self.weights
+    }
+
+    /// All weights together, as one setting.
+    pub fn weights_row(&self) -> Row {
+        let text = |Sourced { value: WeightRule { whose, weight }, .. }: &Sourced<WeightRule>| {
+            format!("{weight} of {whose}")
+        };
+        let texts: Vec<String> = self.weights.iter().map(text).collect();
+        let value = if texts.is_empty() { Value::Null } else { json!(texts.join(", ")) };
+        let origin = self.weights.first().map_or(Origin::Default, |first| first.origin);
+        Row { key: "weight", value, unset: "usual", origin, live: true }
+    }
+}
+
+fn usual<T>(value: T) -> Sourced<T> {
+    Sourced { value, origin: Origin::Default }
+}
