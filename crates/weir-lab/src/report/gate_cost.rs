@@ -4,7 +4,7 @@ use super::ReportError;
 use super::content::{Grid, Row, goals_grid, packets_accounted, strings};
 use super::sentence::kernel;
 use super::units::{ABSENT, clean, percent, plural, rate};
-use super::view::{Figure, Head, View};
+use super::view::{Figure, View};
 use crate::results::Spread;
 use crate::results::gate_cost::{CostMode, CostRow, GateCost, HotPoint, Kind};
 
@@ -19,19 +19,6 @@ program on one and the same packet over and over, with everything in the caches 
 and gives whole nanoseconds.</p>";
 
 impl View for GateCost {
-    fn head(&self) -> Head<'_> {
-        Head {
-            experiment: &self.experiment,
-            weir_version: &self.weir_version,
-            started_at: &self.started_at,
-            duration_s: self.duration_s,
-            quick: self.quick,
-            machine: &self.machine,
-            goals: &self.goals,
-            warnings: &self.warnings,
-        }
-    }
-
     fn workload(&self) -> String {
         let setup = &self.setup;
         format!(

@@ -8,7 +8,7 @@ use super::content::{Grid, Row, goals_grid, packets_accounted, short, strings};
 use super::drawing::{Drawing, Line};
 use super::sweep::{places, workload_facts, workload_line};
 use super::units::{ABSENT, rate};
-use super::view::{Figure, Head, View};
+use super::view::{Figure, View};
 use crate::results::load::{LoadKey, LoadPoint, LoadRun};
 
 /// What one of these experiments says for itself.
@@ -45,19 +45,6 @@ impl<K: LoadKey, P: LoadPoint, S, R> View for LoadRun<K, P, S, R>
 where
     Self: Described,
 {
-    fn head(&self) -> Head<'_> {
-        Head {
-            experiment: &self.experiment,
-            weir_version: &self.weir_version,
-            started_at: &self.started_at,
-            duration_s: self.duration_s,
-            quick: self.quick,
-            machine: &self.machine,
-            goals: &self.goals,
-            warnings: &self.warnings,
-        }
-    }
-
     fn workload(&self) -> String {
         format!("{}; {}", workload_line(&self.workload), self.beside())
     }

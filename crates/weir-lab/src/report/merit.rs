@@ -10,7 +10,7 @@ use super::load::{by_mode, head, marks, some};
 use super::marker;
 use super::sweep::places;
 use super::units::{percent, rate};
-use super::view::{Figure, Head, View};
+use super::view::{Figure, View};
 use crate::results::Mode;
 use crate::results::merit::{MeritPoint, MeritRun};
 
@@ -68,19 +68,6 @@ pub(super) struct Titles {
 }
 
 impl<D: Shown> View for MeritRun<D> {
-    fn head(&self) -> Head<'_> {
-        Head {
-            experiment: &self.experiment,
-            weir_version: &self.weir_version,
-            started_at: &self.started_at,
-            duration_s: self.duration_s,
-            quick: self.quick,
-            machine: &self.machine,
-            goals: &self.goals,
-            warnings: &self.warnings,
-        }
-    }
-
     fn workload(&self) -> String {
         let facts: Vec<String> = self
             .workload

@@ -4,7 +4,7 @@ use super::ReportError;
 use super::content::{Grid, Row, goals_grid, packets_accounted, strings};
 use super::sentence::kernel;
 use super::units::{ABSENT, clean, plural};
-use super::view::{Figure, Head, View};
+use super::view::{Figure, View};
 use crate::compare::{Compared, Verdict};
 use crate::results::parity::{Arm, ArmPoint, Measure, ParityRow, ParityRun};
 
@@ -29,19 +29,6 @@ const fn title(measure: Measure) -> &'static str {
 }
 
 impl View for ParityRun {
-    fn head(&self) -> Head<'_> {
-        Head {
-            experiment: &self.experiment,
-            weir_version: &self.weir_version,
-            started_at: &self.started_at,
-            duration_s: self.duration_s,
-            quick: self.quick,
-            machine: &self.machine,
-            goals: &self.goals,
-            warnings: &self.warnings,
-        }
-    }
-
     fn workload(&self) -> String {
         let facts = self.workload.iter();
         let facts = facts.map(|fact| format!("{}: {}", fact.name.to_lowercase(), fact.value));

@@ -2,27 +2,7 @@
 
 use super::ReportError;
 use super::content::Grid;
-use crate::results::{Goal, Machine, Outcome};
-
-/// What every experiment's result has.
-pub struct Head<'a> {
-    /// Its id, such as `udp-overload`.
-    pub experiment: &'a str,
-    /// weir's version.
-    pub weir_version: &'a str,
-    /// When it began, UTC, RFC 3339.
-    pub started_at: &'a str,
-    /// How long it took, seconds.
-    pub duration_s: f64,
-    /// Whether `--quick` was given.
-    pub quick: bool,
-    /// What it ran on.
-    pub machine: &'a Machine,
-    /// Its goals.
-    pub goals: &'a [Goal],
-    /// What to know before trusting a figure.
-    pub warnings: &'a [String],
-}
+use crate::results::{Outcome, Whole};
 
 /// A drawing with what it shows, for those who cannot see it.
 pub struct Figure {
@@ -33,9 +13,7 @@ pub struct Figure {
 }
 
 /// A result as the reports see it. An experiment with a shape of its own implements this.
-pub trait View {
-    /// What every result has.
-    fn head(&self) -> Head<'_>;
+pub trait View: Whole {
     /// One line on what was measured.
     fn workload(&self) -> String;
     /// Its tables, in reading order, the goals last.
