@@ -1,10 +1,9 @@
 //! `gate-cost`, as the reports see it.
 
-use super::ReportError;
-use super::content::{Grid, Row, goals_grid, packets_accounted, strings};
+use super::content::{Grid, Row, packets_accounted, strings};
 use super::sentence::kernel;
 use super::units::{ABSENT, clean, percent, plural, rate};
-use super::view::{Figure, View};
+use super::view::View;
 use crate::results::Spread;
 use crate::results::gate_cost::{CostMode, CostRow, GateCost, HotPoint, Kind};
 
@@ -27,19 +26,15 @@ impl View for GateCost {
         )
     }
 
-    fn grids(&self) -> Vec<Grid> {
-        [
+    fn tables(&self) -> Vec<Grid> {
+        vec![
             discarding(self),
             passing(self),
             measured(self),
             hot(self),
             lookups(self),
             summary(self),
-            goals_grid(&self.goals),
         ]
-        .into_iter()
-        .filter(|grid| !grid.rows.is_empty())
-        .collect()
     }
 
     fn accounting(&self) -> String {
@@ -51,16 +46,8 @@ impl View for GateCost {
         gate_cost_sentence(self)
     }
 
-    fn figure(&self) -> Result<Option<Figure>, ReportError> {
-        Ok(None)
-    }
-
     fn how_to_read(&self) -> &'static str {
         HOW_TO_READ
-    }
-
-    fn places(&self) -> Option<Grid> {
-        None
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {

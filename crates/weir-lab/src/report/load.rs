@@ -4,7 +4,7 @@
 use std::fmt::Display;
 
 use super::ReportError;
-use super::content::{Grid, Row, goals_grid, packets_accounted, short, strings};
+use super::content::{Grid, Row, packets_accounted, short, strings};
 use super::drawing::{Drawing, Line};
 use super::sweep::{places, workload_facts, workload_line};
 use super::units::{ABSENT, rate};
@@ -49,11 +49,8 @@ where
         format!("{}; {}", workload_line(&self.workload), self.beside())
     }
 
-    fn grids(&self) -> Vec<Grid> {
-        let mut grids = self.tables();
-        grids.push(goals_grid(&self.goals));
-        grids.retain(|grid| !grid.rows.is_empty());
-        grids
+    fn tables(&self) -> Vec<Grid> {
+        Described::tables(self)
     }
 
     fn accounting(&self) -> String {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::ReportError;
-use super::content::{Grid, Row, goals_grid, packets_accounted, strings};
+use super::content::{Grid, Row, packets_accounted, strings};
 use super::drawing::{Dot, Drawing, Line, stacked};
 use super::load::{by_mode, head, marks, some};
 use super::marker;
@@ -77,7 +77,7 @@ impl<D: Shown> View for MeritRun<D> {
         facts.join("; ")
     }
 
-    fn grids(&self) -> Vec<Grid> {
+    fn tables(&self) -> Vec<Grid> {
         let mut grids = vec![];
         for variant in &self.variants {
             let points = of_variant(self, variant);
@@ -85,8 +85,6 @@ impl<D: Shown> View for MeritRun<D> {
             grids.push(ended(&points, D::titles(variant).ended));
         }
         grids.push(summary(self));
-        grids.push(goals_grid(&self.goals));
-        grids.retain(|grid| !grid.rows.is_empty());
         grids
     }
 

@@ -1,10 +1,9 @@
 //! `parity`, as the reports see it.
 
-use super::ReportError;
-use super::content::{Grid, Row, goals_grid, packets_accounted, strings};
+use super::content::{Grid, Row, packets_accounted, strings};
 use super::sentence::kernel;
 use super::units::{ABSENT, clean, plural};
-use super::view::{Figure, View};
+use super::view::View;
 use crate::compare::{Compared, Verdict};
 use crate::results::parity::{Arm, ArmPoint, Measure, ParityRow, ParityRun};
 
@@ -35,9 +34,8 @@ impl View for ParityRun {
         facts.collect::<Vec<_>>().join("; ")
     }
 
-    fn grids(&self) -> Vec<Grid> {
-        let grids = [figures(self), lost(self), goals_grid(&self.goals)];
-        grids.into_iter().filter(|grid| !grid.rows.is_empty()).collect()
+    fn tables(&self) -> Vec<Grid> {
+        vec![figures(self), lost(self)]
     }
 
     fn accounting(&self) -> String {
@@ -47,10 +45,6 @@ impl View for ParityRun {
 
     fn sentence(&self) -> String {
         parity_sentence(self)
-    }
-
-    fn figure(&self) -> Result<Option<Figure>, ReportError> {
-        Ok(None)
     }
 
     fn how_to_read(&self) -> &'static str {

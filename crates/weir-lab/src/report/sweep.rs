@@ -1,7 +1,7 @@
 //! A sweep of offered rates, as the reports see it.
 
 use super::ReportError;
-use super::content::{Grid, Row, grids, packets_accounted};
+use super::content::{Grid, Row, packets_accounted, tables};
 use super::plot::plot_svg;
 use super::sentence::sentence;
 use super::units::{clean, plural, rate};
@@ -26,8 +26,8 @@ impl View for Experiment {
         workload_line(&self.workload)
     }
 
-    fn grids(&self) -> Vec<Grid> {
-        grids(self)
+    fn tables(&self) -> Vec<Grid> {
+        tables(self)
     }
 
     fn accounting(&self) -> String {

@@ -1,7 +1,7 @@
 //! What the reports ask of a result, whichever experiment's it is.
 
 use super::ReportError;
-use super::content::Grid;
+use super::content::{Grid, goals_grid};
 use crate::results::{Outcome, Whole};
 
 /// A drawing with what it shows, for those who cannot see it.
@@ -16,8 +16,15 @@ pub struct Figure {
 pub trait View: Whole {
     /// One line on what was measured.
     fn workload(&self) -> String;
-    /// Its tables, in reading order, the goals last.
-    fn grids(&self) -> Vec<Grid>;
+    /// Its tables, in reading order, but for the goals.
+    fn tables(&self) -> Vec<Grid>;
+    /// The tables that it has something for, in reading order, the goals last.
+    fn grids(&self) -> Vec<Grid> {
+        let mut grids = self.tables();
+        grids.push(goals_grid(self.head().goals));
+        grids.retain(|grid| !grid.rows.is_empty());
+        grids
+    }
     /// Whether every packet is in some counter.
     fn accounting(&self) -> String;
     /// What was seen, made from the figures alone.
@@ -26,11 +33,15 @@ pub trait View: Whole {
     ///
     /// # Errors
     /// [`ReportError::Plot`] if it cannot be made.
-    fn figure(&self) -> Result<Option<Figure>, ReportError>;
+    fn figure(&self) -> Result<Option<Figure>, ReportError> {
+        Ok(None)
+    }
     /// What the words of its tables mean: sound HTML paragraphs.
     fn how_to_read(&self) -> &'static str;
     /// What ran on which CPU; a table of the page only.
-    fn places(&self) -> Option<Grid>;
+    fn places(&self) -> Option<Grid> {
+        None
+    }
     /// Names and facts of the workload, of the page only.
     fn facts(&self) -> Vec<(&str, String)>;
 }
