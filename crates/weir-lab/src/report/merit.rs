@@ -12,7 +12,7 @@ use super::sweep::places;
 use super::units::{percent, rate};
 use super::view::{Figure, View};
 use crate::results::Mode;
-use crate::results::merit::{MeritPoint, MeritRun};
+use crate::results::merit::{Fact, MeritPoint, MeritRun};
 
 /// What one of these experiments says for itself.
 pub(super) trait Shown: Clone + 'static {
@@ -69,12 +69,7 @@ pub(super) struct Titles {
 
 impl<D: Shown> View for MeritRun<D> {
     fn workload(&self) -> String {
-        let facts: Vec<String> = self
-            .workload
-            .iter()
-            .map(|fact| format!("{}: {}", fact.name.to_lowercase(), fact.value))
-            .collect();
-        facts.join("; ")
+        facts_line(&self.workload)
     }
 
     fn tables(&self) -> Vec<Grid> {
@@ -130,8 +125,20 @@ impl<D: Shown> View for MeritRun<D> {
     }
 
     fn facts(&self) -> Vec<(&str, String)> {
-        self.workload.iter().map(|fact| (fact.name.as_str(), fact.value.clone())).collect()
+        named_facts(&self.workload)
     }
+}
+
+/// Facts of the workload, in one line.
+pub(super) fn facts_line(workload: &[Fact]) -> String {
+    let facts = workload.iter();
+    let facts = facts.map(|fact| format!("{}: {}", fact.name.to_lowercase(), fact.value));
+    facts.collect::<Vec<_>>().join("; ")
+}
+
+/// Facts of the workload, each with its name.
+pub(super) fn named_facts(workload: &[Fact]) -> Vec<(&str, String)> {
+    workload.iter().map(|fact| (fact.name.as_str(), fact.value.clone())).collect()
 }
 
 fn dot<D>(point: &MeritPoint<D>) -> Dot {

@@ -1,6 +1,7 @@
 //! `parity`, as the reports see it.
 
 use super::content::{Grid, Row, packets_accounted, strings};
+use super::merit::{facts_line, named_facts};
 use super::sentence::kernel;
 use super::units::{ABSENT, clean, plural};
 use super::view::View;
@@ -29,9 +30,7 @@ const fn title(measure: Measure) -> &'static str {
 
 impl View for ParityRun {
     fn workload(&self) -> String {
-        let facts = self.workload.iter();
-        let facts = facts.map(|fact| format!("{}: {}", fact.name.to_lowercase(), fact.value));
-        facts.collect::<Vec<_>>().join("; ")
+        facts_line(&self.workload)
     }
 
     fn tables(&self) -> Vec<Grid> {
@@ -74,7 +73,7 @@ impl View for ParityRun {
     }
 
     fn facts(&self) -> Vec<(&str, String)> {
-        self.workload.iter().map(|fact| (fact.name.as_str(), fact.value.clone())).collect()
+        named_facts(&self.workload)
     }
 }
 
