@@ -18,6 +18,20 @@ pub trait Detail: Clone {
     fn of_trials(trials: &[&Self]) -> Self;
 }
 
+/// Each field of a [`Detail`], by the function of [`crate::stats`] that makes a point's of its trials'.
+macro_rules! detail {
+    ($detail:ident { $($statistic:ident: [$($field:ident),+],)+ }) => {
+        impl $crate::results::merit::Detail for $detail {
+            fn of_trials(trials: &[&Self]) -> Self {
+                Self {
+                    $($($field: $crate::stats::$statistic(trials.iter().map(|t| t.$field)),)+)+
+                }
+            }
+        }
+    };
+}
+pub(super) use detail;
+
 whole_result! {
     /// The whole result.
     pub struct MeritRun<D> {
