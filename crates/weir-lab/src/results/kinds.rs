@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::load::{Conditions, LoadPoint, LoadRun};
+use super::load::{Conditions, LoadRun, load_point};
 use super::{Mode, Spread};
 
 /// The whole result.
@@ -149,19 +149,7 @@ impl KindPoint {
     }
 }
 
-impl LoadPoint for KindPoint {
-    fn target_pps(&self) -> Option<f64> {
-        self.target_pps
-    }
-
-    fn flood_pps(&self) -> f64 {
-        self.flood_pps
-    }
-
-    fn conditions(&self) -> &Conditions {
-        &self.conditions
-    }
-}
+load_point!(KindPoint, flood_pps);
 
 /// One mode.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -70,6 +70,26 @@ pub trait LoadPoint {
     fn conditions(&self) -> &Conditions;
 }
 
+/// A point of which one field is the rate that was really sent.
+macro_rules! load_point {
+    ($point:ident $(<$detail:ident>)?, $sent:ident) => {
+        impl $(<$detail>)? $crate::results::load::LoadPoint for $point $(<$detail>)? {
+            fn target_pps(&self) -> Option<f64> {
+                self.target_pps
+            }
+
+            fn flood_pps(&self) -> f64 {
+                self.$sent
+            }
+
+            fn conditions(&self) -> &Conditions {
+                &self.conditions
+            }
+        }
+    };
+}
+pub(super) use load_point;
+
 /// One run of the generator. CPU times are of the whole trial, as the ledger is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::load::{Conditions, LoadPoint};
+use super::load::{Conditions, load_point};
 use super::whole::whole_result;
 use super::{Mode, ModeSetup, Spread, Trial};
 
@@ -93,19 +93,7 @@ pub struct MeritPoint<D> {
     pub conditions: Conditions,
 }
 
-impl<D> LoadPoint for MeritPoint<D> {
-    fn target_pps(&self) -> Option<f64> {
-        self.target_pps
-    }
-
-    fn flood_pps(&self) -> f64 {
-        self.flood_pps
-    }
-
-    fn conditions(&self) -> &Conditions {
-        &self.conditions
-    }
-}
+load_point!(MeritPoint<D>, flood_pps);
 
 /// What is kept of the figure of merit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

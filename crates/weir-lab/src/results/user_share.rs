@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::load::{Conditions, LoadKey, LoadPoint, LoadRun};
+use super::load::{Conditions, LoadKey, LoadRun, load_point};
 use super::{Mode, Spread};
 
 /// The whole result.
@@ -150,19 +150,7 @@ pub struct SharePoint {
     pub conditions: Conditions,
 }
 
-impl LoadPoint for SharePoint {
-    fn target_pps(&self) -> Option<f64> {
-        self.target_pps
-    }
-
-    fn flood_pps(&self) -> f64 {
-        self.flood_pps
-    }
-
-    fn conditions(&self) -> &Conditions {
-        &self.conditions
-    }
-}
+load_point!(SharePoint, flood_pps);
 
 /// One setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
