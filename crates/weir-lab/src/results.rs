@@ -24,6 +24,18 @@ use serde::{Deserialize, Serialize};
 use whole::whole_result;
 pub use whole::{Head, Whole};
 
+/// Something whose name is how it is printed.
+macro_rules! shown_by_name {
+    ($named:ty) => {
+        impl std::fmt::Display for $named {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+pub(crate) use shown_by_name;
+
 /// Version of the results' schemas, of every experiment's.
 pub const SCHEMA: u32 = 1;
 
@@ -80,11 +92,7 @@ impl Mode {
     }
 }
 
-impl std::fmt::Display for Mode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+shown_by_name!(Mode);
 
 whole_result! {
     /// A sweep of offered rates on one machine: `udp-overload`.

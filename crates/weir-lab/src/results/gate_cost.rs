@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Spread;
 use super::whole::whole_result;
+use super::{Spread, shown_by_name};
 
 /// What runs in the driver, and what becomes of the packets. The order is the order of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -51,11 +51,7 @@ impl CostMode {
     }
 }
 
-impl std::fmt::Display for CostMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+shown_by_name!(CostMode);
 
 /// What the packets are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -96,11 +92,7 @@ impl Kind {
     }
 }
 
-impl std::fmt::Display for Kind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+shown_by_name!(Kind);
 
 whole_result! {
     /// The whole result.

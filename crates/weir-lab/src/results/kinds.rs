@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::load::{Conditions, LoadRun, load_point};
-use super::{Mode, Spread};
+use super::{Mode, Spread, shown_by_name};
 
 /// The whole result.
 pub type KindsRun = LoadRun<Mode, KindPoint, KindsSummary, KindsReference>;
@@ -80,11 +80,7 @@ impl Kind {
     }
 }
 
-impl std::fmt::Display for Kind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+shown_by_name!(Kind);
 
 /// What holds for the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Spread;
 use super::load::Conditions;
 use super::merit::Fact;
 use super::whole::whole_result;
+use super::{Spread, shown_by_name};
 use crate::compare::Compared;
 
 whole_result! {
@@ -101,11 +101,7 @@ impl Arm {
     }
 }
 
-impl std::fmt::Display for Arm {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+shown_by_name!(Arm);
 
 /// What ran where, as read back from the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::load::{Conditions, LoadKey, LoadRun, load_point};
-use super::{Mode, Spread};
+use super::{Mode, Spread, shown_by_name};
 
 /// The whole result.
 pub type UserShareRun = LoadRun<ShareMode, SharePoint, ShareSummary, ShareReference>;
@@ -95,11 +95,7 @@ impl LoadKey for ShareMode {
     }
 }
 
-impl std::fmt::Display for ShareMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+shown_by_name!(ShareMode);
 
 /// What was measured once for the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
