@@ -5,11 +5,14 @@ use std::fmt::Display;
 
 use super::ReportError;
 use super::content::{Grid, Row, packets_accounted, short, strings};
-use super::drawing::{Drawing, Line};
+use super::drawing::{Dot, Drawing, Line};
+use super::marker::{self, Look};
 use super::sweep::{places, workload_facts, workload_line};
 use super::units::{ABSENT, rate};
 use super::view::{Figure, View};
 use crate::results::load::{LoadKey, LoadPoint, LoadRun};
+use crate::results::user_share::ShareMode;
+use crate::results::{Mode, Spread};
 
 /// What one of these experiments says for itself.
 pub(super) trait Described {
@@ -93,6 +96,57 @@ where
         facts.push(("Beside it", self.beside()));
         facts
     }
+}
+
+/// What has a line of its own in a drawing.
+pub(super) trait Drawn {
+    /// In the legend.
+    fn name(&self) -> &'static str;
+    /// How its line looks.
+    fn look(&self) -> Look;
+}
+
+impl Drawn for Mode {
+    fn name(&self) -> &'static str {
+        Self::name(*self)
+    }
+
+    fn look(&self) -> Look {
+        marker::look(*self)
+    }
+}
+
+impl Drawn for ShareMode {
+    fn name(&self) -> &'static str {
+        Self::name(*self)
+    }
+
+    fn look(&self) -> Look {
+        marker::look_of_share(*self)
+    }
+}
+
+/// One line per mode, of a figure of each point and its range over the trials.
+pub(super) fn lines<'a, K, Points, P>(
+    series: impl IntoIterator<Item = (&'a K, Points)>,
+    figure: impl Fn(&P) -> (f64, Spread),
+) -> Vec<Line>
+where
+    K: Drawn + 'a,
+    Points: IntoIterator<Item = &'a P>,
+    P: LoadPoint + 'a,
+{
+    let dot = |point: &P| {
+        let (figure, range) = figure(point);
+        let marked = point.conditions().marked;
+        Dot { pps: point.flood_pps(), figure: [figure, range.min, range.max], marked }
+    };
+    let line = |(key, points): (&K, Points)| Line {
+        name: key.name(),
+        look: key.look(),
+        dots: points.into_iter().map(dot).collect(),
+    };
+    series.into_iter().map(line).collect()
 }
 
 /// A heading for each mode, then a row for each of its points: the rate asked for, that really sent,

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use super::ReportError;
 use super::content::{Grid, Row, packets_accounted, strings};
-use super::drawing::{Dot, Drawing, Line, stacked};
-use super::load::{by_mode, head, marks, some};
-use super::marker;
+use super::drawing::{Drawing, stacked};
+use super::load::{by_mode, head, lines, marks, some};
 use super::sweep::places;
 use super::units::{percent, rate};
 use super::view::{Figure, View};
@@ -94,11 +93,6 @@ impl<D: Shown> View for MeritRun<D> {
 
     fn figure(&self) -> Result<Option<Figure>, ReportError> {
         let svgs = self.variants.iter().map(|variant| {
-            let lines = of_variant(self, variant).into_iter().map(|(mode, points)| Line {
-                name: mode.name(),
-                look: marker::look(mode),
-                dots: points.iter().map(dot).collect(),
-            });
             let drawing = Drawing {
                 experiment: &self.experiment,
                 title: D::titles(variant).drawing,
@@ -108,7 +102,7 @@ impl<D: Shown> View for MeritRun<D> {
                 logarithmic: D::LOGARITHMIC,
                 unit: D::UNIT,
                 all_delivered: false,
-                lines: lines.collect(),
+                lines: lines(&of_variant(self, variant), |point| (point.merit, point.merit_range)),
             };
             drawing.svg()
         });
@@ -139,14 +133,6 @@ pub(super) fn facts_line(workload: &[Fact]) -> String {
 /// Facts of the workload, each with its name.
 pub(super) fn named_facts(workload: &[Fact]) -> Vec<(&str, String)> {
     workload.iter().map(|fact| (fact.name.as_str(), fact.value.clone())).collect()
-}
-
-fn dot<D>(point: &MeritPoint<D>) -> Dot {
-    Dot {
-        pps: point.flood_pps,
-        figure: [point.merit, point.merit_range.min, point.merit_range.max],
-        marked: point.conditions.marked,
-    }
 }
 
 /// The points of one variant.
