@@ -8,7 +8,7 @@ use weir_bpf::accounts::{Account, Accounts, monotonic_now};
 use weir_bpf::channels::Channel;
 use weir_bpf::input::InputCounters;
 use weir_bpf::units::{CpuId, Nanos, Permille};
-use weir_bpf::verdict::Kind;
+use weir_bpf::verdict::{self, Kind};
 use weir_policy::{Bound, Claim, Load, Settings, Shares};
 
 use super::receivers::Receivers;
@@ -135,15 +135,11 @@ fn claim(now: &Account, last: Option<&Account>, receiver: f64) -> Claim {
 }
 
 fn bound_and_weight(kind: Kind) -> (Bound, f64) {
-    match kind {
-        Kind::Udp | Kind::Multicast | Kind::Tcp | Kind::TcpClient | Kind::Forward => {
-            (Bound::Queue, 1.0)
-        }
-        Kind::TcpRequest | Kind::Closed | Kind::Icmp | Kind::Malformed => {
-            (Bound::Nothing, UNAWAITED)
-        }
-        Kind::Fragment => (Bound::Nothing, FRAGMENTS),
-        Kind::Neighbour | Kind::Group => (Bound::Control, 1.0),
-        Kind::Tap | Kind::Other => (Bound::Unknown, 1.0),
+    match kind.bound() {
+        verdict::Bound::Queue => (Bound::Queue, 1.0),
+        verdict::Bound::Nothing if kind == Kind::Fragment => (Bound::Nothing, FRAGMENTS),
+        verdict::Bound::Nothing => (Bound::Nothing, UNAWAITED),
+        verdict::Bound::Control => (Bound::Control, 1.0),
+        verdict::Bound::Unknown => (Bound::Unknown, 1.0),
     }
 }
