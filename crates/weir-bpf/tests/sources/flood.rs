@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 use weir_bpf::attach::AttachMode;
-use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::sys::sched;
 use weir_bpf::traffic::{FlowSpec, Generator, Transport};
 use weir_bpf::units::PacketsPerSec;
@@ -142,13 +142,8 @@ pub struct Bench {
 impl Bench {
     pub fn new() -> Self {
         let network = Network::new();
-        let probe = QueueProbe::load().expect("the tests need root");
-        let mut gate = Gate::load(&probe).unwrap();
-        gate.configure(network.near_mac, Policy::On);
-        let own = [NEAR_IP4.parse().unwrap(), NEAR_IP6.parse().unwrap()];
-        gate.set_addresses(&own, &[]).unwrap();
-        let attach = || gate.attach(network.near_ifindex, "near", AttachMode::Native);
-        network.near.run(attach).unwrap().unwrap();
+        let (mut gate, probe) = network.gate(&[NEAR_IP4, NEAR_IP6], &[]);
+        network.attach(&mut gate, AttachMode::Native);
         let load = || Generator::load(network.far_ifindex).unwrap();
         let generator = network.far.run(load).unwrap();
         Self { network, gate, generator, _probe: probe }
