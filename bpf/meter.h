@@ -33,13 +33,20 @@ static __always_inline void account_charge(struct weir_account *account,
 			ns < WEIR_POLL_NS_MAX ? ns : WEIR_POLL_NS_MAX;
 }
 
-/* Packets that nobody's queue bounds: Bound::Nothing in user space. */
+#define IS_UNBOUND(name, bound, text, description) \
+	case WEIR_KIND_##name:                     \
+		return WEIR_BOUND_##bound == WEIR_BOUND_NOTHING;
+
+/* Packets that nobody's queue bounds. */
 static __always_inline bool is_unawaited(__u32 kind)
 {
-	return kind == WEIR_KIND_TCP_REQUEST || kind == WEIR_KIND_CLOSED ||
-	       kind == WEIR_KIND_ICMP || kind == WEIR_KIND_FRAGMENT ||
-	       kind == WEIR_KIND_MALFORMED;
+	switch (kind) {
+		WEIR_KINDS(IS_UNBOUND)
+	default:
+		return false;
+	}
 }
+#undef IS_UNBOUND
 
 /* Is this poll's time anybody's but one queue's? */
 static __always_inline bool is_divisible(const struct weir_poll *poll)

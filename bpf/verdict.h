@@ -3,9 +3,9 @@
  * Every verdict, kind of channel and reason, declared once.
  *
  * The gate's counters are indexed by reason, each reason belongs to one
- * verdict and one kind of channel, and build.rs expands the same lists into
- * the Rust enums, so that the command line, the metrics and the docs cannot
- * disagree with the gate.
+ * verdict and one kind of channel, each kind has one bound, and build.rs
+ * expands the same lists into the Rust enums, so that the command line, the
+ * metrics and the docs cannot disagree with the gate.
  */
 #ifndef WEIR_VERDICT_H
 #define WEIR_VERDICT_H
@@ -15,26 +15,42 @@
 	X(PASS, "pass", "handed to the kernel") \
 	X(DISCARD, "discard", "dropped at the gate, before an skb exists")
 
-/* X(NAME, "name as printed", "description") */
-#define WEIR_KINDS(X)                                                        \
-	X(UDP, "udp", "a UDP socket, by local address and port")             \
-	X(MULTICAST, "multicast",                                            \
-	  "the UDP sockets that share a multicast or broadcast address and " \
-	  "port")                                                            \
-	X(TCP, "tcp", "a TCP listener and its connections")                  \
-	X(TCP_REQUEST, "tcp-request",                                        \
-	  "requests to connect to a TCP listener whose queue of them is "    \
-	  "full, so that the kernel answers by SYN cookie or not at all")    \
-	X(TCP_CLIENT, "tcp-client", "TCP connections that this host opened") \
-	X(CLOSED, "closed", "ports that no socket receives")                 \
-	X(ICMP, "icmp", "ICMP and ICMPv6 but for neighbour discovery")       \
-	X(NEIGHBOUR, "neighbour", "ARP and IPv6 neighbour discovery")        \
-	X(GROUP, "group", "IGMP and MLD: multicast group membership")        \
-	X(FRAGMENT, "fragment", "IP fragments after the first")              \
-	X(FORWARD, "forward", "packets routed on, by egress interface")      \
-	X(MALFORMED, "malformed", "packets that contradict themselves")      \
-	X(TAP, "tap", "frames for other hosts, on a promiscuous interface")  \
-	X(OTHER, "other", "everything that the gate cannot or must not name")
+/*
+ * What bounds a channel's packets besides its share of a saturated CPU.
+ * X(NAME, "name as printed", "description")
+ */
+#define WEIR_BOUNDS(X)                                                        \
+	X(QUEUE, "queue", "a receiver's queue: past that they are discarded") \
+	X(NOTHING, "nothing", "nothing: nobody waits for them")               \
+	X(CONTROL, "control",                                                 \
+	  "a share of their own: they keep the network together")             \
+	X(UNKNOWN, "unknown", "nobody knows what they are")
+
+/* X(NAME, BOUND, "name as printed", "description") */
+#define WEIR_KINDS(X)                                                          \
+	X(UDP, QUEUE, "udp", "a UDP socket, by local address and port")        \
+	X(MULTICAST, QUEUE, "multicast",                                       \
+	  "the UDP sockets that share a multicast or broadcast address and "   \
+	  "port")                                                              \
+	X(TCP, QUEUE, "tcp", "a TCP listener and its connections")             \
+	X(TCP_REQUEST, NOTHING, "tcp-request",                                 \
+	  "requests to connect to a TCP listener whose queue of them is "      \
+	  "full, so that the kernel answers by SYN cookie or not at all")      \
+	X(TCP_CLIENT, QUEUE, "tcp-client",                                     \
+	  "TCP connections that this host opened")                             \
+	X(CLOSED, NOTHING, "closed", "ports that no socket receives")          \
+	X(ICMP, NOTHING, "icmp",                                               \
+	  "ICMP and ICMPv6 but for neighbour discovery")                       \
+	X(NEIGHBOUR, CONTROL, "neighbour", "ARP and IPv6 neighbour discovery") \
+	X(GROUP, CONTROL, "group", "IGMP and MLD: multicast group membership") \
+	X(FRAGMENT, NOTHING, "fragment", "IP fragments after the first")       \
+	X(FORWARD, QUEUE, "forward", "packets routed on, by egress interface") \
+	X(MALFORMED, NOTHING, "malformed",                                     \
+	  "packets that contradict themselves")                                \
+	X(TAP, UNKNOWN, "tap",                                                 \
+	  "frames for other hosts, on a promiscuous interface")                \
+	X(OTHER, UNKNOWN, "other",                                             \
+	  "everything that the gate cannot or must not name")
 
 /*
  * The CPU is saturated, and the channel has had its share of it: one for each
@@ -136,9 +152,13 @@
 enum weir_verdict { WEIR_VERDICTS(WEIR_VERDICT_ENUM) WEIR_VERDICT_COUNT };
 #undef WEIR_VERDICT_ENUM
 
-#define WEIR_KIND_ENUM(name, text, description) WEIR_KIND_##name,
+#define WEIR_KIND_ENUM(name, bound, text, description) WEIR_KIND_##name,
 enum weir_kind { WEIR_KINDS(WEIR_KIND_ENUM) WEIR_KIND_COUNT };
 #undef WEIR_KIND_ENUM
+
+#define WEIR_BOUND_ENUM(name, text, description) WEIR_BOUND_##name,
+enum weir_bound { WEIR_BOUNDS(WEIR_BOUND_ENUM) WEIR_BOUND_COUNT };
+#undef WEIR_BOUND_ENUM
 
 #define WEIR_REASON_ENUM(name, verdict, kind, text, description) \
 	WEIR_REASON_##name,

@@ -73,11 +73,12 @@ fn clang_args(bpf_dir: &Path) -> Vec<OsString> {
 fn lists(clang: &str, bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
     let source = "#include \"defect.h\"\n#include \"verdict.h\"\n\
         #define V(name, text, description) @verdict|name||text|description|@\n\
-        #define K(name, text, description) @kind|name||text|description|@\n\
+        #define B(name, text, description) @bound|name||text|description|@\n\
+        #define K(name, bound, text, description) @kind|name|bound|text|description|@\n\
         #define R(name, verdict, kind, text, description) \
             @reason|name|verdict kind|text|description|@\n\
         #define D(name, rule) @defect|name||#name|rule|@\n\
-        WEIR_VERDICTS(V) WEIR_KINDS(K) WEIR_REASONS(R) WEIR_DEFECT_LIST(D)\n";
+        WEIR_VERDICTS(V) WEIR_BOUNDS(B) WEIR_KINDS(K) WEIR_REASONS(R) WEIR_DEFECT_LIST(D)\n";
     let input = PathBuf::from(env::var("OUT_DIR")?).join("lists.h");
     fs::write(&input, source)?;
     let output = Command::new(clang)
@@ -91,16 +92,18 @@ fn lists(clang: &str, bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
     let text = String::from_utf8(output.stdout)?;
     let entries: Vec<Entry> = text.split('@').filter_map(Entry::parse).collect();
     let of = |list| entries.iter().filter(move |entry| entry.list == list).collect::<Vec<_>>();
-    let reasons = of("reason");
+    let (kinds, reasons) = (of("kind"), of("reason"));
     if reasons.is_empty() {
         return Err("bpf/verdict.h declares no reasons".into());
     }
     let mut rust = String::new();
     emit(&mut rust, "Verdict", "What the gate does with a packet.", &of("verdict"))?;
-    emit(&mut rust, "Kind", "What a channel is.", &of("kind"))?;
+    emit(&mut rust, "Bound", "What bounds packets besides their share.", &of("bound"))?;
+    emit(&mut rust, "Kind", "What a channel is.", &kinds)?;
     emit(&mut rust, "Reason", "Why the gate did it.", &reasons)?;
-    emit_property(&mut rust, "verdict", "Verdict", &reasons, 0)?;
-    emit_property(&mut rust, "kind", "Kind", &reasons, 1)?;
+    emit_property(&mut rust, "Kind", ("bound", "Bound"), &kinds, 0)?;
+    emit_property(&mut rust, "Reason", ("verdict", "Verdict"), &reasons, 0)?;
+    emit_property(&mut rust, "Reason", ("kind", "Kind"), &reasons, 1)?;
     if env::var_os("CARGO_FEATURE_SEEDED_DEFECTS").is_some() {
         emit(&mut rust, "Defect", "A rule of the gate that is broken on purpose.", &of("defect"))?;
     }
@@ -158,18 +161,18 @@ fn emit(rust: &mut String, name: &str, doc: &str, entries: &[&Entry]) -> std::fm
     writeln!(rust, "        }}\n    }}\n}}")
 }
 
-/// What each reason belongs to.
+/// What each entry of a list belongs to in another one.
 fn emit_property(
     rust: &mut String,
-    function: &str,
-    of: &str,
-    reasons: &[&Entry],
+    name: &str,
+    (function, of): (&str, &str),
+    entries: &[&Entry],
     index: usize,
 ) -> Result<(), Box<dyn Error>> {
-    writeln!(rust, "impl Reason {{\n    /// The {function} that this reason belongs to.")?;
+    writeln!(rust, "impl {name} {{\n    /// The {function} that it belongs to.")?;
     writeln!(rust, "    pub const fn {function}(self) -> {of} {{\n        match self {{")?;
-    for Entry { variant, properties, .. } in reasons {
-        let property = properties.get(index).ok_or("a reason lacks its verdict or kind")?;
+    for Entry { variant, properties, .. } in entries {
+        let property = properties.get(index).ok_or(format!("{name} lacks its {function}"))?;
         writeln!(rust, "            Self::{variant} => {of}::{property},")?;
     }
     writeln!(rust, "        }}\n    }}\n}}")?;

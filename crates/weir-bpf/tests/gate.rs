@@ -32,12 +32,8 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let network = Network::new();
-        let probe = QueueProbe::load().expect("the tests need root");
-        let mut gate = Gate::load(&probe).unwrap();
-        gate.configure(network.near_mac, Policy::On);
+        let (mut gate, probe) = network.gate(&[NEAR_IP4, NEAR_IP6], &["198.18.0.255"]);
         gate.stand_for(network.near_ifindex);
-        let own = [NEAR_IP4.parse().unwrap(), NEAR_IP6.parse().unwrap()];
-        gate.set_addresses(&own, &["198.18.0.255".parse().unwrap()]).unwrap();
         Self { network, gate, _probe: probe }
     }
 

@@ -105,17 +105,13 @@ impl Bench {
         let network = Network::new();
         network.near.run(|| ethtool::set_gro("near", false)).unwrap().unwrap();
         network.make_far_a_host();
-        let probe = QueueProbe::load().expect("the tests need root");
-        let mut gate = Gate::load(&probe).unwrap();
-        gate.configure(network.near_mac, Policy::On);
-        gate.set_addresses(&[NEAR_IP4.parse().unwrap()], &[]).unwrap();
+        let (gate, probe) = network.gate(&[NEAR_IP4], &[]);
         let nothing = DoNothing::load().unwrap();
         Self { network, gate, nothing, _probe: probe }
     }
 
     fn attach(&mut self, mode: AttachMode) {
-        let Self { network, gate, .. } = self;
-        network.near.run(|| gate.attach(network.near_ifindex, "near", mode)).unwrap().unwrap();
+        self.network.attach(&mut self.gate, mode);
     }
 
     /// Removing a filter asks the kernel in the namespace of the thread.

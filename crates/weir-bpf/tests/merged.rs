@@ -9,7 +9,6 @@ use std::net::{TcpListener, TcpStream};
 
 use common::{FAR_IP4, NEAR_IP4, NEAR_IP6, Network};
 use weir_bpf::attach::AttachMode;
-use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::verdict::Verdict;
 
 const PORT: u16 = 5000;
@@ -25,13 +24,10 @@ fn a_tcp_stream_is_counted_packet_by_packet() {
     for mode in [AttachMode::Tcx, AttachMode::Clsact] {
         let network = Network::new();
         network.make_far_a_host();
-        let probe = QueueProbe::load().expect("the tests need root");
-        let mut gate = Gate::load(&probe).unwrap();
-        gate.configure(network.near_mac, Policy::On);
-        gate.set_addresses(&[NEAR_IP4.parse().unwrap(), NEAR_IP6.parse().unwrap()], &[]).unwrap();
+        let (mut gate, _probe) = network.gate(&[NEAR_IP4, NEAR_IP6], &[]);
         let skbs = || network.near.run(|| received(&network)).unwrap();
         let listener = network.near.run(|| TcpListener::bind((NEAR_IP4, PORT)).unwrap()).unwrap();
-        network.near.run(|| gate.attach(network.near_ifindex, "near", mode)).unwrap().unwrap();
+        network.attach(&mut gate, mode);
 
         let before = skbs();
         std::thread::scope(|scope| {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use common::{FAR_IP4, NEAR_IP4, Network, wait_until};
 use weir_bpf::attach::AttachMode;
-use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::softirq::Softirqs;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
@@ -49,12 +49,8 @@ impl Bench {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let network = Network::new();
         network.make_far_a_host();
-        let probe = QueueProbe::load().expect("the tests need root");
-        let mut gate = Gate::load(&probe).unwrap();
-        gate.configure(network.near_mac, Policy::On);
-        gate.set_addresses(&[NEAR_IP4.parse().unwrap()], &[]).unwrap();
-        let attach = || gate.attach(network.near_ifindex, "near", mode);
-        network.near.run(attach).unwrap().unwrap();
+        let (mut gate, probe) = network.gate(&[NEAR_IP4], &[]);
+        network.attach(&mut gate, mode);
         let softirqs = Softirqs::load(&probe, PERIOD).unwrap();
         let cpu = *sched::online_cpus().unwrap().last().unwrap();
         Self { softirqs, gate, cpu, network, _probe: probe, _alone: alone }

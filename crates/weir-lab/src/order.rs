@@ -24,6 +24,11 @@ pub fn one_repeat<R: Copy, M: Copy>(rates: &[R], modes: &[M], repeat: u32) -> Ve
     order
 }
 
+/// Each of the first with each of the second, which is innermost.
+pub fn pairs<A: Copy, B: Copy>(first: &[A], second: &[B]) -> Vec<(A, B)> {
+    first.iter().flat_map(|a| second.iter().map(|b| (*a, *b))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use weir_bpf::units::PacketsPerSec;

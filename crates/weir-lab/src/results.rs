@@ -15,11 +15,26 @@ pub mod parity;
 pub mod rpc;
 pub mod separation;
 pub mod user_share;
+mod whole;
 
 use std::collections::BTreeMap;
 
 pub use outcome::Outcome;
 use serde::{Deserialize, Serialize};
+use whole::whole_result;
+pub use whole::{Head, Whole};
+
+/// Something whose name is how it is printed.
+macro_rules! shown_by_name {
+    ($named:ty) => {
+        impl std::fmt::Display for $named {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+pub(crate) use shown_by_name;
 
 /// Version of the results' schemas, of every experiment's.
 pub const SCHEMA: u32 = 1;
@@ -77,48 +92,23 @@ impl Mode {
     }
 }
 
-impl std::fmt::Display for Mode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+shown_by_name!(Mode);
 
-/// A sweep of offered rates on one machine: `udp-overload`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Experiment {
-    /// [`SCHEMA`].
-    pub schema: u32,
-    /// Its id, such as `udp-overload`.
-    pub experiment: String,
-    /// weir's version.
-    pub weir_version: String,
-    /// When it began, UTC, RFC 3339.
-    pub started_at: String,
-    /// How long it took, seconds.
-    pub duration_s: f64,
-    /// Whether `--quick` was given.
-    pub quick: bool,
-    /// What it ran on.
-    pub machine: Machine,
-    /// The application and its packets.
-    pub workload: Workload,
-    /// What ran where, per mode.
-    pub setup: BTreeMap<Mode, ModeSetup>,
-    /// Per mode, one point per offered rate, lowest first.
-    pub series: BTreeMap<Mode, Vec<Point>>,
-    /// Per mode, a second socket that is sent a light flow beside the flood.
-    pub bystander: BTreeMap<Mode, Vec<BystanderPoint>>,
-    /// Per mode.
-    pub summary: BTreeMap<Mode, Summary>,
-    /// The experiment's goals and whether they were met.
-    pub goals: Vec<Goal>,
-    /// One plain sentence that says what was seen.
-    pub sentence: String,
-    /// What a reader should know before trusting a figure.
-    pub warnings: Vec<String>,
-    /// Every trial: the raw data.
-    pub trials: Vec<Trial>,
+whole_result! {
+    /// A sweep of offered rates on one machine: `udp-overload`.
+    pub struct Experiment {
+        /// The application and its packets.
+        pub workload: Workload,
+        /// What ran where, per mode.
+        pub setup: BTreeMap<Mode, ModeSetup>,
+        /// Per mode, one point per offered rate, lowest first.
+        pub series: BTreeMap<Mode, Vec<Point>>,
+        /// Per mode, a second socket that is sent a light flow beside the flood.
+        pub bystander: BTreeMap<Mode, Vec<BystanderPoint>>,
+        /// Per mode.
+        pub summary: BTreeMap<Mode, Summary>,
+    }
+    trials: Trial
 }
 
 /// The machine and what of its settings matters to a result.

@@ -29,16 +29,33 @@ pub struct Observed {
 /// # Errors
 /// Where a mode cannot be set up.
 pub fn observe(bench: &mut Bench, modes: &[Mode], stop: &Stop) -> Result<Observed> {
-    let mut observed = Observed { modes: BTreeMap::new(), rcvbuf_bytes: 0 };
+    let mut rcvbuf_bytes = 0;
+    let modes = observe_with(bench, modes, |bench, mode| {
+        let depth = queue_depth::count(bench, mode, stop)?;
+        rcvbuf_bytes = depth.rcvbuf_bytes;
+        Ok((bench.sut(mode).flooded.pid(), depth.packets))
+    })?;
+    Ok(Observed { modes, rcvbuf_bytes })
+}
+
+/// The same, of another application: `application` tells which, and how many of this run's packets its
+/// queue holds.
+///
+/// # Errors
+/// Where a mode cannot be set up.
+pub fn observe_with(
+    bench: &mut Bench,
+    modes: &[Mode],
+    mut application: impl FnMut(&mut Bench, Mode) -> Result<(Pid, u32)>,
+) -> Result<BTreeMap<Mode, ModeSetup>> {
+    let mut observed = BTreeMap::new();
     for mode in modes {
         let daemon = bench.start_daemon(*mode, &[])?;
         if mode.is_interrupted() {
             interrupts::bind(bench, *mode)?;
         }
-        let depth = queue_depth::count(bench, *mode, stop)?;
-        observed.rcvbuf_bytes = depth.rcvbuf_bytes;
-        let application = (bench.sut(*mode).flooded.pid(), depth.packets);
-        observed.modes.insert(*mode, describe(bench, *mode, daemon.as_ref(), application)?);
+        let application = application(bench, *mode)?;
+        observed.insert(*mode, describe(bench, *mode, daemon.as_ref(), application)?);
         if mode.is_interrupted() {
             interrupts::release(bench, *mode)?;
         }
@@ -47,10 +64,7 @@ pub fn observe(bench: &mut Bench, modes: &[Mode], stop: &Stop) -> Result<Observe
 }
 
 /// What runs where in a mode that is set up, with an application and how much its queue holds.
-///
-/// # Errors
-/// Where the kernel does not tell.
-pub fn describe(
+fn describe(
     bench: &Bench,
     mode: Mode,
     daemon: Option<&Daemon>,

@@ -29,6 +29,11 @@ pub fn median_of_some(values: impl IntoIterator<Item = Option<f64>>) -> Option<f
     (!present.is_empty()).then(|| median(present))
 }
 
+/// All together.
+pub fn sum<T: std::iter::Sum>(values: impl IntoIterator<Item = T>) -> T {
+    values.into_iter().sum()
+}
+
 /// A search for the highest rate that passes: each trial halves the interval's logarithm (RFC 2544's
 /// and MLRsearch's method).
 ///

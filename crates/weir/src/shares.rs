@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use weir_bpf::channels::Channel;
-use weir_bpf::verdict::Kind;
+use weir_bpf::verdict::{self, Kind};
 use weir_policy::{Bound, Share, Shares};
 
 use crate::owners::Process;
@@ -141,16 +141,12 @@ impl Default for ShareSettings {
 /// What bounds the channels of a kind, and what they weigh if nobody says; where somebody receives, his own weight
 /// goes with it.
 pub fn usual(kind: Kind) -> (Bound, f64) {
-    match kind {
-        Kind::Udp | Kind::Multicast | Kind::Tcp | Kind::TcpClient | Kind::Forward => {
-            (Bound::Queue, 1.0)
-        }
-        Kind::TcpRequest | Kind::Closed | Kind::Icmp | Kind::Malformed => {
-            (Bound::Nothing, UNAWAITED)
-        }
-        Kind::Fragment => (Bound::Nothing, FRAGMENTS),
-        Kind::Neighbour | Kind::Group => (Bound::Nothing, 1.0),
-        Kind::Tap | Kind::Other => (Bound::Unknown, 1.0),
+    match kind.bound() {
+        verdict::Bound::Queue => (Bound::Queue, 1.0),
+        verdict::Bound::Nothing if kind == Kind::Fragment => (Bound::Nothing, FRAGMENTS),
+        verdict::Bound::Nothing => (Bound::Nothing, UNAWAITED),
+        verdict::Bound::Control => (Bound::Nothing, 1.0),
+        verdict::Bound::Unknown => (Bound::Unknown, 1.0),
     }
 }
 

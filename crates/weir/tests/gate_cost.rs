@@ -124,11 +124,7 @@ fn sigint_ends_it_and_removes_everything() {
     let mut lab = Lab::start_experiment("gate-cost", &["--json", "--repeats=1000"]);
     lab.wait_for_trials(NAMESPACES);
     lab.signal(Signal::INT);
-    let (status, messages) = lab.end();
-    assert_eq!(status.code(), Some(1), "{messages}");
-    assert!(messages.contains("interrupted"), "{messages}");
-    assert_eq!(lab.stdout(), "");
-    lab.assert_nothing_left();
+    lab.assert_interrupted();
 }
 
 #[test]

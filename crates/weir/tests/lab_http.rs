@@ -79,10 +79,7 @@ fn ctrl_c_ends_nginx_too() {
     let files = lab.files_path();
     assert!(files.join("niced").is_dir(), "{:?}", directories());
     lab.signal_group(Signal::INT);
-    let (status, messages) = lab.end();
-    assert_eq!(status.code(), Some(1), "{messages}");
-    assert!(messages.contains("interrupted"), "{messages}");
-    lab.assert_nothing_left();
+    lab.assert_interrupted();
     assert!(!files.exists());
 }
 

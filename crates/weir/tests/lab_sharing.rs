@@ -223,11 +223,7 @@ fn sigint_ends_it_and_removes_everything() {
     let mut lab = Lab::start_experiment("separation", &["--json", "--quick", "--repeats=1000"]);
     lab.wait_for_trials(6);
     lab.signal(Signal::INT);
-    let (status, messages) = lab.end();
-    assert_eq!(status.code(), Some(1), "{messages}");
-    assert!(messages.contains("interrupted"), "{messages}");
-    assert_eq!(lab.stdout(), "");
-    lab.assert_nothing_left();
+    lab.assert_interrupted();
 }
 
 /// Whether a process is stopped, from its line of [`Lab::processes`].

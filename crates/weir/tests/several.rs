@@ -127,15 +127,6 @@ impl Host {
     }
 }
 
-/// Sets it, however a scope ends.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// One try of the light flow; how many of its packets have been received in good time.
 fn send_once(sender: &UdpSocket, received: &AtomicU64) -> u64 {
     let before = received.load(Ordering::Relaxed);
@@ -146,17 +137,6 @@ fn send_once(sender: &UdpSocket, received: &AtomicU64) -> u64 {
     }
     wait(LATE_MAX, || here() == PACKETS);
     here()
-}
-
-/// Receives on this CPU until it is over.
-fn consume(socket: &UdpSocket, cpu: CpuId, received: &AtomicU64, over: &AtomicBool) {
-    sched::pin_current_thread(cpu).unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    while !over.load(Ordering::Relaxed) {
-        if socket.recv(&mut [0; 64]).is_ok() {
-            received.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 }
 
 /// The other interface's light flow: who sends it and who receives it.

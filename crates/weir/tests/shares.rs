@@ -8,7 +8,7 @@
 
 mod common;
 
-use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, TcpListener};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -115,26 +115,6 @@ impl Host {
         });
         assert_eq!(self.network.count("udp-share"), 0);
         daemon.interrupt();
-    }
-}
-
-/// Sets it, however a scope ends.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Receives on this CPU until it is over.
-fn consume(socket: &UdpSocket, cpu: CpuId, received: &AtomicU64, over: &AtomicBool) {
-    sched::pin_current_thread(cpu).unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    while !over.load(Ordering::Relaxed) {
-        if socket.recv(&mut [0; 64]).is_ok() {
-            received.fetch_add(1, Ordering::Relaxed);
-        }
     }
 }
 

@@ -4,11 +4,13 @@
 
 pub mod threaded;
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use weir_bpf::attach::AttachMode;
+use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
 use weir_bpf::sys::link::Links;
@@ -84,6 +86,22 @@ impl Network {
             links.add_neighbour(self.far_ifindex, near, self.near_mac).unwrap();
         };
         self.far.run(make).unwrap();
+    }
+
+    /// A gate for the near end, which has these addresses, and the probe that it needs.
+    pub fn gate(&self, own: &[&str], broadcast: &[&str]) -> (Gate, QueueProbe) {
+        let probe = QueueProbe::load().expect("the tests need root");
+        let mut gate = Gate::load(&probe).unwrap();
+        gate.configure(self.near_mac, Policy::On);
+        let own: Vec<IpAddr> = own.iter().map(|ip| ip.parse().unwrap()).collect();
+        let broadcast: Vec<Ipv4Addr> = broadcast.iter().map(|ip| ip.parse().unwrap()).collect();
+        gate.set_addresses(&own, &broadcast).unwrap();
+        (gate, probe)
+    }
+
+    /// Attaches it to the near end.
+    pub fn attach(&self, gate: &mut Gate, mode: AttachMode) {
+        self.near.run(|| gate.attach(self.near_ifindex, "near", mode)).unwrap().unwrap();
     }
 
     /// A UDP socket of the host under test.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 use weir_bpf::attach::AttachMode;
-use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::input::{Input, Inputs};
 use weir_bpf::sys::napi::napi_threads;
 use weir_bpf::sys::sched;
@@ -40,12 +40,8 @@ impl Bench {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let network = Network::new();
         network.make_far_a_host();
-        let probe = QueueProbe::load().expect("the tests need root");
-        let mut gate = Gate::load(&probe).unwrap();
-        gate.configure(network.near_mac, Policy::On);
-        gate.set_addresses(&[NEAR_IP4.parse().unwrap()], &[]).unwrap();
-        let attach = || gate.attach(network.near_ifindex, "near", AttachMode::Native);
-        network.near.run(attach).unwrap().unwrap();
+        let (mut gate, probe) = network.gate(&[NEAR_IP4], &[]);
+        network.attach(&mut gate, AttachMode::Native);
         let cpu = *sched::online_cpus().unwrap().last().unwrap();
         let thread = network.near.run(|| {
             NetSysfs::open().unwrap().write("near", "threaded", "1").unwrap();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use weir_bpf::attach::AttachMode;
 use weir_bpf::counters::Counters;
-use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::{sched, snmp};
 use weir_bpf::traffic::{FlowSpec, Generator, STAMP_LEN, Stamp};
@@ -121,13 +121,8 @@ impl Bench {
     pub fn new() -> Self {
         let network = Network::new();
         network.make_far_a_host();
-        let probe = QueueProbe::load().expect("the tests need root");
-        let mut gate = Gate::load(&probe).unwrap();
-        gate.configure(network.near_mac, Policy::On);
-        let own = [NEAR_IP4.parse().unwrap(), NEAR_IP6.parse().unwrap()];
-        gate.set_addresses(&own, &["198.18.0.255".parse().unwrap()]).unwrap();
-        let attach = || gate.attach(network.near_ifindex, "near", AttachMode::Native);
-        network.near.run(attach).unwrap().unwrap();
+        let (mut gate, probe) = network.gate(&[NEAR_IP4, NEAR_IP6], &["198.18.0.255"]);
+        network.attach(&mut gate, AttachMode::Native);
         let load = || Generator::load(network.far_ifindex).unwrap();
         let generator = network.far.run(load).unwrap();
         let cpu = *sched::online_cpus().unwrap().last().unwrap();

@@ -16,18 +16,16 @@ use std::collections::BTreeMap;
 use crate::bench::{Bench, FLOODED_PORT};
 use crate::congestion;
 use crate::error::Result;
-use crate::interrupts;
 use crate::load::{Plan, Session};
 use crate::merit::{self, About};
-use crate::order::one_repeat;
+use crate::order::pairs;
 use crate::progress::Progress;
 use crate::report;
+use crate::results::Mode;
 use crate::results::http::HttpRun;
 use crate::results::merit::Fact;
-use crate::results::{Mode, ModeSetup};
 use crate::setup;
 use crate::stop::Stop;
-use crate::trial::Flood;
 use crate::worker_process::Worker;
 use nginx::Nginx;
 use trial::Asked;
@@ -92,25 +90,18 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<HttpRun> {
     for mode in &plan.modes {
         services.insert(*mode, Services::start(&bench, *mode, &program)?);
     }
-    let setup = observe(&mut bench, &services)?;
+    let setup = setup::observe_with(&mut bench, &plan.modes, |_, mode| {
+        // Nothing of the flood ever waits in a queue that the application reads.
+        Ok((services[&mode].nginx.worker, 0))
+    })?;
 
-    let loads: Vec<Flood> = std::iter::once(Flood::Off).chain(plan.rates.iter().copied()).collect();
-    let points: Vec<(Usage, Flood)> =
-        Usage::ALL.iter().flat_map(|usage| loads.iter().map(|load| (*usage, *load))).collect();
-    session.begin_trials(points.len() * plan.modes.len() * plan.repeats as usize);
-    let mut trials = vec![];
-    for repeat in 0..plan.repeats {
-        if session.is_late(repeat) {
-            break;
-        }
-        for ((usage, flood), mode) in one_repeat(&points, &plan.modes, repeat) {
-            progress.step(format!("{}: {mode}, {flood}", usage.name()));
-            let asked = Asked { mode, usage, flood, warm_up: plan.warm_up, window: plan.window };
-            trials.push(trial::measure(&mut bench, &services[&mode], asked, stop)?);
-            progress.done();
-        }
-    }
-    progress.finish();
+    let loads = plan.loads();
+    let points = pairs(&Usage::ALL, &loads);
+    let trials = session.trials(&points, &plan.modes, |_, (usage, flood), mode| {
+        progress.step(format!("{}: {mode}, {flood}", usage.name()));
+        let asked = Asked { mode, usage, flood, warm_up: plan.warm_up, window: plan.window };
+        trial::measure(&mut bench, &services[&mode], asked, stop)
+    })?;
     let about = About {
         name: NAME,
         merit: "requests/s",
@@ -122,27 +113,6 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<HttpRun> {
     run.goals = goals::goals(&run);
     run.sentence = report::http_sentence(&run);
     Ok(run)
-}
-
-/// Sets each mode up as for a trial, looks, and puts it back.
-fn observe(
-    bench: &mut Bench,
-    services: &BTreeMap<Mode, Services>,
-) -> Result<BTreeMap<Mode, ModeSetup>> {
-    let mut all = BTreeMap::new();
-    for (mode, services) in services {
-        let daemon = bench.start_daemon(*mode, &[])?;
-        if mode.is_interrupted() {
-            interrupts::bind(bench, *mode)?;
-        }
-        // Nothing of the flood ever waits in a queue that the application reads.
-        let application = (services.nginx.worker, 0);
-        all.insert(*mode, setup::describe(bench, *mode, daemon.as_ref(), application)?);
-        if mode.is_interrupted() {
-            interrupts::release(bench, *mode)?;
-        }
-    }
-    Ok(all)
 }
 
 fn workload(version: String) -> Vec<Fact> {

@@ -11,6 +11,7 @@ use weir_bpf::units::CpuId;
 use crate::bench::{Bench, Workload};
 use crate::error::Result;
 use crate::machine;
+use crate::order::one_repeat;
 use crate::progress::Progress;
 use crate::results::load::{LoadKey, LoadPoint, LoadRun, LoadTrial};
 use crate::results::{Machine, Mode, SCHEMA, Workload as WorkloadResult};
@@ -41,6 +42,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// No flood, then each rate.
+    pub fn loads(&self) -> Vec<Flood> {
+        std::iter::once(Flood::Off).chain(self.rates.iter().copied()).collect()
+    }
+
     /// A trial with this flood and nothing else.
     pub fn load(&self, flood: Flood) -> Load {
         Load::of(flood, self.warm_up, self.window)
@@ -90,6 +96,33 @@ impl<'a> Session<'a> {
     pub fn is_late(&self, repeats_done: u32) -> bool {
         let elapsed = self.first_trial.map_or(Duration::ZERO, |first| first.elapsed());
         self.plan.is_late(elapsed, repeats_done)
+    }
+
+    /// Runs a trial of each point in each mode, or whatever is compared, as often as is planned or, of a
+    /// quick run, as there is time for. `measure` is told which repeat it is, from 0.
+    ///
+    /// # Errors
+    /// The first trial's that fails.
+    pub fn trials<P: Copy, K: Copy, T>(
+        &mut self,
+        points: &[P],
+        keys: &[K],
+        mut measure: impl FnMut(u32, P, K) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let repeats = self.plan.repeats;
+        self.begin_trials(points.len() * keys.len() * repeats as usize);
+        let mut trials = vec![];
+        for repeat in 0..repeats {
+            if self.is_late(repeat) {
+                break;
+            }
+            for (point, key) in one_repeat(points, keys, repeat) {
+                trials.push(measure(repeat, point, key)?);
+                self.progress.done();
+            }
+        }
+        self.progress.finish();
+        Ok(trials)
     }
 
     /// What it runs on.

@@ -19,7 +19,6 @@ mod trial;
 
 use crate::error::Result;
 use crate::load::{Plan, Session};
-use crate::order::one_repeat;
 use crate::progress::Progress;
 use crate::report;
 use crate::results::SCHEMA;
@@ -58,19 +57,10 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<ParityRun> {
     };
     let rig = Rig::set_up(&arms, session.cpus, &program)?;
     let setup = rig.observe()?;
-    session.begin_trials(rows.len() * arms.len() * plan.repeats as usize);
-    let mut trials = vec![];
-    for repeat in 0..plan.repeats {
-        if session.is_late(repeat) {
-            break;
-        }
-        for (row, arm) in one_repeat(&rows, &arms, repeat) {
-            progress.step(format!("{}, {} flows: {arm}", row.0.name(), row.1));
-            trials.push(trial::measure(&rig, plan, (repeat, row, arm), stop)?);
-            progress.done();
-        }
-    }
-    progress.finish();
+    let trials = session.trials(&rows, &arms, |repeat, row, arm| {
+        progress.step(format!("{}, {} flows: {arm}", row.0.name(), row.1));
+        trial::measure(&rig, plan, (repeat, row, arm), stop)
+    })?;
     let rows = analysis::rows(&rows, &arms, &trials);
     let mut run = ParityRun {
         schema: SCHEMA,

@@ -38,19 +38,15 @@ pub enum Row {
     Cells(Vec<String>),
 }
 
-/// Every table that this experiment has something for, in reading order.
-pub(super) fn grids(experiment: &Experiment) -> Vec<Grid> {
-    [
+/// Every table of a sweep but for the goals, in reading order.
+pub(super) fn tables(experiment: &Experiment) -> Vec<Grid> {
+    vec![
         delivered(experiment),
         ended(experiment),
         echo(experiment),
         bystander(experiment),
         summary(experiment),
-        goals_grid(&experiment.goals),
     ]
-    .into_iter()
-    .filter(|grid| !grid.rows.is_empty())
-    .collect()
 }
 
 /// Delivered rate by offered rate, a column per mode.

@@ -1,10 +1,9 @@
 //! `gate-cost`, as the reports see it.
 
-use super::ReportError;
-use super::content::{Grid, Row, goals_grid, packets_accounted, strings};
+use super::content::{Grid, Row, packets_accounted, strings};
 use super::sentence::kernel;
 use super::units::{ABSENT, clean, percent, plural, rate};
-use super::view::{Figure, Head, View};
+use super::view::View;
 use crate::results::Spread;
 use crate::results::gate_cost::{CostMode, CostRow, GateCost, HotPoint, Kind};
 
@@ -19,19 +18,6 @@ program on one and the same packet over and over, with everything in the caches 
 and gives whole nanoseconds.</p>";
 
 impl View for GateCost {
-    fn head(&self) -> Head<'_> {
-        Head {
-            experiment: &self.experiment,
-            weir_version: &self.weir_version,
-            started_at: &self.started_at,
-            duration_s: self.duration_s,
-            quick: self.quick,
-            machine: &self.machine,
-            goals: &self.goals,
-            warnings: &self.warnings,
-        }
-    }
-
     fn workload(&self) -> String {
         let setup = &self.setup;
         format!(
@@ -40,19 +26,15 @@ impl View for GateCost {
         )
     }
 
-    fn grids(&self) -> Vec<Grid> {
-        [
+    fn tables(&self) -> Vec<Grid> {
+        vec![
             discarding(self),
             passing(self),
             measured(self),
             hot(self),
             lookups(self),
             summary(self),
-            goals_grid(&self.goals),
         ]
-        .into_iter()
-        .filter(|grid| !grid.rows.is_empty())
-        .collect()
     }
 
     fn accounting(&self) -> String {
@@ -64,16 +46,8 @@ impl View for GateCost {
         gate_cost_sentence(self)
     }
 
-    fn figure(&self) -> Result<Option<Figure>, ReportError> {
-        Ok(None)
-    }
-
     fn how_to_read(&self) -> &'static str {
         HOW_TO_READ
-    }
-
-    fn places(&self) -> Option<Grid> {
-        None
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {

@@ -3,8 +3,8 @@
 use super::ReportError;
 use super::content::{Grid, Row};
 use super::units::clean;
-use super::view::{Head, View};
-use crate::results::Outcome;
+use super::view::View;
+use crate::results::{Head, Outcome};
 
 const STYLE: &str = include_str!("style.css");
 

@@ -1,9 +1,7 @@
 //! `separation --kinds`, as the reports see it.
 
 use super::content::{Grid, Row, strings};
-use super::drawing::{Dot, Line};
-use super::load::{Described, Picture, marks, row_of, some};
-use super::marker;
+use super::load::{Described, Picture, lines, marks, row_of, some};
 use super::sentence::kernel;
 use super::units::{age, percent, rate};
 use crate::results::Mode;
@@ -27,18 +25,18 @@ impl Described for KindsRun {
     }
 
     fn picture(&self) -> Picture {
-        let lines = self.series.iter().map(|(mode, points)| Line {
-            name: mode.name(),
-            look: marker::look(*mode),
-            dots: dots(points),
-        });
+        let worst = self.series.iter().map(|(mode, points)| (mode, worst(points)));
+        let worse = |point: &KindPoint| {
+            if point.udp_kept < point.tcp_kept { point.udp_range } else { point.tcp_range }
+        };
+        let lines = lines(worst, |point| (worse(point).median, worse(point)));
         Picture {
             title: "what the worse-off service keeps beside the worst kind of flood",
             label: "What the worse-off of two services keeps beside the worst kind of flood, by its rate.",
             across: "flood of one kind",
             upwards: "kept by the worse-off service (%)",
             unit: 0.01,
-            lines: lines.collect(),
+            lines,
         }
     }
 
@@ -57,7 +55,7 @@ impl Described for KindsRun {
 }
 
 /// Of each rate that was asked for, the worst kind.
-fn dots(points: &[KindPoint]) -> Vec<Dot> {
+fn worst(points: &[KindPoint]) -> Vec<&KindPoint> {
     let mut worst: Vec<&KindPoint> = vec![];
     for point in points {
         match worst.iter_mut().find(|other| other.target_pps == point.target_pps) {
@@ -66,17 +64,8 @@ fn dots(points: &[KindPoint]) -> Vec<Dot> {
             None => worst.push(point),
         }
     }
-    let range = |point: &KindPoint| {
-        let worse = if point.udp_kept < point.tcp_kept { point.udp_range } else { point.tcp_range };
-        [worse.median, worse.min, worse.max]
-    };
     worst.sort_by(|a, b| a.flood_pps.total_cmp(&b.flood_pps));
-    let dot = |point: &&KindPoint| Dot {
-        pps: point.flood_pps,
-        figure: range(point),
-        marked: point.conditions.marked,
-    };
-    worst.iter().map(dot).collect()
+    worst
 }
 
 /// What was seen, in one plain sentence: the worst of each mode.

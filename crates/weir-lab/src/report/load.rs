@@ -4,12 +4,15 @@
 use std::fmt::Display;
 
 use super::ReportError;
-use super::content::{Grid, Row, goals_grid, packets_accounted, short, strings};
-use super::drawing::{Drawing, Line};
+use super::content::{Grid, Row, packets_accounted, short, strings};
+use super::drawing::{Dot, Drawing, Line};
+use super::marker::{self, Look};
 use super::sweep::{places, workload_facts, workload_line};
 use super::units::{ABSENT, rate};
-use super::view::{Figure, Head, View};
+use super::view::{Figure, View};
 use crate::results::load::{LoadKey, LoadPoint, LoadRun};
+use crate::results::user_share::ShareMode;
+use crate::results::{Mode, Spread};
 
 /// What one of these experiments says for itself.
 pub(super) trait Described {
@@ -45,28 +48,12 @@ impl<K: LoadKey, P: LoadPoint, S, R> View for LoadRun<K, P, S, R>
 where
     Self: Described,
 {
-    fn head(&self) -> Head<'_> {
-        Head {
-            experiment: &self.experiment,
-            weir_version: &self.weir_version,
-            started_at: &self.started_at,
-            duration_s: self.duration_s,
-            quick: self.quick,
-            machine: &self.machine,
-            goals: &self.goals,
-            warnings: &self.warnings,
-        }
-    }
-
     fn workload(&self) -> String {
         format!("{}; {}", workload_line(&self.workload), self.beside())
     }
 
-    fn grids(&self) -> Vec<Grid> {
-        let mut grids = self.tables();
-        grids.push(goals_grid(&self.goals));
-        grids.retain(|grid| !grid.rows.is_empty());
-        grids
+    fn tables(&self) -> Vec<Grid> {
+        Described::tables(self)
     }
 
     fn accounting(&self) -> String {
@@ -109,6 +96,57 @@ where
         facts.push(("Beside it", self.beside()));
         facts
     }
+}
+
+/// What has a line of its own in a drawing.
+pub(super) trait Drawn {
+    /// In the legend.
+    fn name(&self) -> &'static str;
+    /// How its line looks.
+    fn look(&self) -> Look;
+}
+
+impl Drawn for Mode {
+    fn name(&self) -> &'static str {
+        Self::name(*self)
+    }
+
+    fn look(&self) -> Look {
+        marker::look(*self)
+    }
+}
+
+impl Drawn for ShareMode {
+    fn name(&self) -> &'static str {
+        Self::name(*self)
+    }
+
+    fn look(&self) -> Look {
+        marker::look_of_share(*self)
+    }
+}
+
+/// One line per mode, of a figure of each point and its range over the trials.
+pub(super) fn lines<'a, K, Points, P>(
+    series: impl IntoIterator<Item = (&'a K, Points)>,
+    figure: impl Fn(&P) -> (f64, Spread),
+) -> Vec<Line>
+where
+    K: Drawn + 'a,
+    Points: IntoIterator<Item = &'a P>,
+    P: LoadPoint + 'a,
+{
+    let dot = |point: &P| {
+        let (figure, range) = figure(point);
+        let marked = point.conditions().marked;
+        Dot { pps: point.flood_pps(), figure: [figure, range.min, range.max], marked }
+    };
+    let line = |(key, points): (&K, Points)| Line {
+        name: key.name(),
+        look: key.look(),
+        dots: points.into_iter().map(dot).collect(),
+    };
+    series.into_iter().map(line).collect()
 }
 
 /// A heading for each mode, then a row for each of its points: the rate asked for, that really sent,

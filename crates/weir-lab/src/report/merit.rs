@@ -4,15 +4,14 @@
 use std::collections::BTreeMap;
 
 use super::ReportError;
-use super::content::{Grid, Row, goals_grid, packets_accounted, strings};
-use super::drawing::{Dot, Drawing, Line, stacked};
-use super::load::{by_mode, head, marks, some};
-use super::marker;
+use super::content::{Grid, Row, packets_accounted, strings};
+use super::drawing::{Drawing, stacked};
+use super::load::{by_mode, head, lines, marks, some};
 use super::sweep::places;
 use super::units::{percent, rate};
-use super::view::{Figure, Head, View};
+use super::view::{Figure, View};
 use crate::results::Mode;
-use crate::results::merit::{MeritPoint, MeritRun};
+use crate::results::merit::{Fact, MeritPoint, MeritRun};
 
 /// What one of these experiments says for itself.
 pub(super) trait Shown: Clone + 'static {
@@ -68,29 +67,11 @@ pub(super) struct Titles {
 }
 
 impl<D: Shown> View for MeritRun<D> {
-    fn head(&self) -> Head<'_> {
-        Head {
-            experiment: &self.experiment,
-            weir_version: &self.weir_version,
-            started_at: &self.started_at,
-            duration_s: self.duration_s,
-            quick: self.quick,
-            machine: &self.machine,
-            goals: &self.goals,
-            warnings: &self.warnings,
-        }
-    }
-
     fn workload(&self) -> String {
-        let facts: Vec<String> = self
-            .workload
-            .iter()
-            .map(|fact| format!("{}: {}", fact.name.to_lowercase(), fact.value))
-            .collect();
-        facts.join("; ")
+        facts_line(&self.workload)
     }
 
-    fn grids(&self) -> Vec<Grid> {
+    fn tables(&self) -> Vec<Grid> {
         let mut grids = vec![];
         for variant in &self.variants {
             let points = of_variant(self, variant);
@@ -98,8 +79,6 @@ impl<D: Shown> View for MeritRun<D> {
             grids.push(ended(&points, D::titles(variant).ended));
         }
         grids.push(summary(self));
-        grids.push(goals_grid(&self.goals));
-        grids.retain(|grid| !grid.rows.is_empty());
         grids
     }
 
@@ -114,11 +93,6 @@ impl<D: Shown> View for MeritRun<D> {
 
     fn figure(&self) -> Result<Option<Figure>, ReportError> {
         let svgs = self.variants.iter().map(|variant| {
-            let lines = of_variant(self, variant).into_iter().map(|(mode, points)| Line {
-                name: mode.name(),
-                look: marker::look(mode),
-                dots: points.iter().map(dot).collect(),
-            });
             let drawing = Drawing {
                 experiment: &self.experiment,
                 title: D::titles(variant).drawing,
@@ -128,7 +102,7 @@ impl<D: Shown> View for MeritRun<D> {
                 logarithmic: D::LOGARITHMIC,
                 unit: D::UNIT,
                 all_delivered: false,
-                lines: lines.collect(),
+                lines: lines(&of_variant(self, variant), |point| (point.merit, point.merit_range)),
             };
             drawing.svg()
         });
@@ -145,16 +119,20 @@ impl<D: Shown> View for MeritRun<D> {
     }
 
     fn facts(&self) -> Vec<(&str, String)> {
-        self.workload.iter().map(|fact| (fact.name.as_str(), fact.value.clone())).collect()
+        named_facts(&self.workload)
     }
 }
 
-fn dot<D>(point: &MeritPoint<D>) -> Dot {
-    Dot {
-        pps: point.flood_pps,
-        figure: [point.merit, point.merit_range.min, point.merit_range.max],
-        marked: point.conditions.marked,
-    }
+/// Facts of the workload, in one line.
+pub(super) fn facts_line(workload: &[Fact]) -> String {
+    let facts = workload.iter();
+    let facts = facts.map(|fact| format!("{}: {}", fact.name.to_lowercase(), fact.value));
+    facts.collect::<Vec<_>>().join("; ")
+}
+
+/// Facts of the workload, each with its name.
+pub(super) fn named_facts(workload: &[Fact]) -> Vec<(&str, String)> {
+    workload.iter().map(|fact| (fact.name.as_str(), fact.value.clone())).collect()
 }
 
 /// The points of one variant.

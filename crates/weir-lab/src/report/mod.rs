@@ -71,7 +71,7 @@ pub use sentence::sentence;
 pub use separation::separation_sentence;
 pub use table::table;
 pub use user_share::user_share_sentence;
-pub use view::{Figure, Head, View};
+pub use view::{Figure, View};
 
 use crate::results::SCHEMA;
 

@@ -1,13 +1,11 @@
 //! `udp-overload --neighbour`, as the reports see it.
 
 use super::content::{Grid, Row, strings};
-use super::drawing::{Dot, Line};
-use super::load::{Described, Picture, by_mode, head, marks, some};
-use super::marker;
+use super::load::{Described, Picture, by_mode, head, lines, marks, some};
 use super::sentence::kernel;
 use super::units::{age, percent, rate};
 use crate::results::Mode;
-use crate::results::neighbour::{NeighbourPoint, NeighbourRun};
+use crate::results::neighbour::NeighbourRun;
 
 const WORDS: &str = "\
 <p>The <dfn>neighbour</dfn> is a compute-bound process on the tested CPU. Its <dfn>work</dfn> is \
@@ -27,23 +25,14 @@ impl Described for NeighbourRun {
     }
 
     fn picture(&self) -> Picture {
-        let dot = |point: &NeighbourPoint| Dot {
-            pps: point.offered_pps,
-            figure: [point.delivered_pps, point.delivered.min, point.delivered.max],
-            marked: point.conditions.marked,
-        };
-        let lines = self.series.iter().map(|(mode, points)| Line {
-            name: mode.name(),
-            look: marker::look(*mode),
-            dots: points.iter().map(dot).collect(),
-        });
+        let lines = lines(&self.series, |point| (point.delivered_pps, point.delivered));
         Picture {
             title: "delivered beside a compute-bound process",
             label: "Delivered beside a compute-bound process, by offered rate.",
             across: "offered",
             upwards: "delivered to the application (k packets/s)",
             unit: 1e3,
-            lines: lines.collect(),
+            lines,
         }
     }
 

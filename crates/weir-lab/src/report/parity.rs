@@ -1,10 +1,10 @@
 //! `parity`, as the reports see it.
 
-use super::ReportError;
-use super::content::{Grid, Row, goals_grid, packets_accounted, strings};
+use super::content::{Grid, Row, packets_accounted, strings};
+use super::merit::{facts_line, named_facts};
 use super::sentence::kernel;
 use super::units::{ABSENT, clean, plural};
-use super::view::{Figure, Head, View};
+use super::view::View;
 use crate::compare::{Compared, Verdict};
 use crate::results::parity::{Arm, ArmPoint, Measure, ParityRow, ParityRun};
 
@@ -29,28 +29,12 @@ const fn title(measure: Measure) -> &'static str {
 }
 
 impl View for ParityRun {
-    fn head(&self) -> Head<'_> {
-        Head {
-            experiment: &self.experiment,
-            weir_version: &self.weir_version,
-            started_at: &self.started_at,
-            duration_s: self.duration_s,
-            quick: self.quick,
-            machine: &self.machine,
-            goals: &self.goals,
-            warnings: &self.warnings,
-        }
-    }
-
     fn workload(&self) -> String {
-        let facts = self.workload.iter();
-        let facts = facts.map(|fact| format!("{}: {}", fact.name.to_lowercase(), fact.value));
-        facts.collect::<Vec<_>>().join("; ")
+        facts_line(&self.workload)
     }
 
-    fn grids(&self) -> Vec<Grid> {
-        let grids = [figures(self), lost(self), goals_grid(&self.goals)];
-        grids.into_iter().filter(|grid| !grid.rows.is_empty()).collect()
+    fn tables(&self) -> Vec<Grid> {
+        vec![figures(self), lost(self)]
     }
 
     fn accounting(&self) -> String {
@@ -60,10 +44,6 @@ impl View for ParityRun {
 
     fn sentence(&self) -> String {
         parity_sentence(self)
-    }
-
-    fn figure(&self) -> Result<Option<Figure>, ReportError> {
-        Ok(None)
     }
 
     fn how_to_read(&self) -> &'static str {
@@ -93,7 +73,7 @@ impl View for ParityRun {
     }
 
     fn facts(&self) -> Vec<(&str, String)> {
-        self.workload.iter().map(|fact| (fact.name.as_str(), fact.value.clone())).collect()
+        named_facts(&self.workload)
     }
 }
 

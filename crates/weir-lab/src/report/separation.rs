@@ -1,12 +1,10 @@
 //! `separation`, as the reports see it.
 
 use super::content::{Grid, Row, strings};
-use super::drawing::{Dot, Line};
-use super::load::{Described, Picture, by_mode, head, marks, some};
-use super::marker;
+use super::load::{Described, Picture, by_mode, head, lines, marks, some};
 use super::sentence::kernel;
 use super::units::{age, percent, rate};
-use crate::results::separation::{SeparationPoint, SeparationRun};
+use crate::results::separation::SeparationRun;
 
 const WORDS: &str = "\
 <p>The <dfn>victim</dfn> is a second application on the host that is sent a light flow while \
@@ -27,23 +25,14 @@ impl Described for SeparationRun {
     }
 
     fn picture(&self) -> Picture {
-        let dot = |point: &SeparationPoint| Dot {
-            pps: point.flood_pps,
-            figure: [point.victim_pps, point.victim.min, point.victim.max],
-            marked: point.conditions.marked,
-        };
-        let lines = self.series.iter().map(|(mode, points)| Line {
-            name: mode.name(),
-            look: marker::look(*mode),
-            dots: points.iter().map(dot).collect(),
-        });
+        let lines = lines(&self.series, |point| (point.victim_pps, point.victim));
         Picture {
             title: "what the victim receives by the rate of the flood",
             label: "What the victim receives, by the rate of the flood to another socket.",
             across: "flood to another socket",
             upwards: "received by the victim (k packets/s)",
             unit: 1e3,
-            lines: lines.collect(),
+            lines,
         }
     }
 

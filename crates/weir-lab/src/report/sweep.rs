@@ -1,11 +1,11 @@
 //! A sweep of offered rates, as the reports see it.
 
 use super::ReportError;
-use super::content::{Grid, Row, grids, packets_accounted};
+use super::content::{Grid, Row, packets_accounted, tables};
 use super::plot::plot_svg;
 use super::sentence::sentence;
 use super::units::{clean, plural, rate};
-use super::view::{Figure, Head, View};
+use super::view::{Figure, View};
 use crate::results::{Experiment, ModeSetup, Workload};
 
 /// What the words of the tables mean.
@@ -22,25 +22,12 @@ is receive livelock, 100&nbsp;% is ideal. <dfn>Age</dfn> is the time from a pack
 to its delivery. Compare modes within one run; absolute figures belong to this machine.</p>";
 
 impl View for Experiment {
-    fn head(&self) -> Head<'_> {
-        Head {
-            experiment: &self.experiment,
-            weir_version: &self.weir_version,
-            started_at: &self.started_at,
-            duration_s: self.duration_s,
-            quick: self.quick,
-            machine: &self.machine,
-            goals: &self.goals,
-            warnings: &self.warnings,
-        }
-    }
-
     fn workload(&self) -> String {
         workload_line(&self.workload)
     }
 
-    fn grids(&self) -> Vec<Grid> {
-        grids(self)
+    fn tables(&self) -> Vec<Grid> {
+        tables(self)
     }
 
     fn accounting(&self) -> String {

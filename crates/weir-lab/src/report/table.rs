@@ -2,7 +2,8 @@
 
 use super::content::{Grid, Row};
 use super::units::{clean, plural};
-use super::view::{Head, View};
+use super::view::View;
+use crate::results::Head;
 
 /// Prose is broken here; tables of every mode stay within it too.
 const COLUMNS: usize = 100;

@@ -1,12 +1,10 @@
 //! `user-share`, as the reports see it.
 
 use super::content::{Grid, Row, strings};
-use super::drawing::{Dot, Line};
-use super::load::{Described, Picture, by_mode, head, marks, some};
-use super::marker;
+use super::load::{Described, Picture, by_mode, head, lines, marks, some};
 use super::sentence::kernel;
 use super::units::{percent, rate};
-use crate::results::user_share::{SharePoint, UserShareRun};
+use crate::results::user_share::UserShareRun;
 
 const WORDS: &str = "\
 <p>What <dfn>user</dfn> processes get of the tested CPU is measured by work done: passes of a \
@@ -29,23 +27,14 @@ impl Described for UserShareRun {
     }
 
     fn picture(&self) -> Picture {
-        let dot = |point: &SharePoint| Dot {
-            pps: point.flood_pps,
-            figure: [point.user, point.user_range.min, point.user_range.max],
-            marked: point.conditions.marked,
-        };
-        let lines = self.series.iter().map(|(key, points)| Line {
-            name: key.name(),
-            look: marker::look_of_share(*key),
-            dots: points.iter().map(dot).collect(),
-        });
+        let lines = lines(&self.series, |point| (point.user, point.user_range));
         Picture {
             title: "user processes' share by the rate of the flood",
             label: "User processes' share of the CPU, by work done and the rate of the flood.",
             across: "flood",
             upwards: "work of user processes (% of the CPU)",
             unit: 0.01,
-            lines: lines.collect(),
+            lines,
         }
     }
 

@@ -1,28 +1,8 @@
 //! What the reports ask of a result, whichever experiment's it is.
 
 use super::ReportError;
-use super::content::Grid;
-use crate::results::{Goal, Machine, Outcome};
-
-/// What every experiment's result has.
-pub struct Head<'a> {
-    /// Its id, such as `udp-overload`.
-    pub experiment: &'a str,
-    /// weir's version.
-    pub weir_version: &'a str,
-    /// When it began, UTC, RFC 3339.
-    pub started_at: &'a str,
-    /// How long it took, seconds.
-    pub duration_s: f64,
-    /// Whether `--quick` was given.
-    pub quick: bool,
-    /// What it ran on.
-    pub machine: &'a Machine,
-    /// Its goals.
-    pub goals: &'a [Goal],
-    /// What to know before trusting a figure.
-    pub warnings: &'a [String],
-}
+use super::content::{Grid, goals_grid};
+use crate::results::{Outcome, Whole};
 
 /// A drawing with what it shows, for those who cannot see it.
 pub struct Figure {
@@ -33,13 +13,18 @@ pub struct Figure {
 }
 
 /// A result as the reports see it. An experiment with a shape of its own implements this.
-pub trait View {
-    /// What every result has.
-    fn head(&self) -> Head<'_>;
+pub trait View: Whole {
     /// One line on what was measured.
     fn workload(&self) -> String;
-    /// Its tables, in reading order, the goals last.
-    fn grids(&self) -> Vec<Grid>;
+    /// Its tables, in reading order, but for the goals.
+    fn tables(&self) -> Vec<Grid>;
+    /// The tables that it has something for, in reading order, the goals last.
+    fn grids(&self) -> Vec<Grid> {
+        let mut grids = self.tables();
+        grids.push(goals_grid(self.head().goals));
+        grids.retain(|grid| !grid.rows.is_empty());
+        grids
+    }
     /// Whether every packet is in some counter.
     fn accounting(&self) -> String;
     /// What was seen, made from the figures alone.
@@ -48,11 +33,15 @@ pub trait View {
     ///
     /// # Errors
     /// [`ReportError::Plot`] if it cannot be made.
-    fn figure(&self) -> Result<Option<Figure>, ReportError>;
+    fn figure(&self) -> Result<Option<Figure>, ReportError> {
+        Ok(None)
+    }
     /// What the words of its tables mean: sound HTML paragraphs.
     fn how_to_read(&self) -> &'static str;
     /// What ran on which CPU; a table of the page only.
-    fn places(&self) -> Option<Grid>;
+    fn places(&self) -> Option<Grid> {
+        None
+    }
     /// Names and facts of the workload, of the page only.
     fn facts(&self) -> Vec<(&str, String)>;
 }

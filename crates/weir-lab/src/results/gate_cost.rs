@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Goal, Machine, Spread};
+use super::whole::whole_result;
+use super::{Spread, shown_by_name};
 
 /// What runs in the driver, and what becomes of the packets. The order is the order of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,11 +51,7 @@ impl CostMode {
     }
 }
 
-impl std::fmt::Display for CostMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+shown_by_name!(CostMode);
 
 /// What the packets are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -95,48 +92,23 @@ impl Kind {
     }
 }
 
-impl std::fmt::Display for Kind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+shown_by_name!(Kind);
 
-/// The whole result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GateCost {
-    /// [`SCHEMA`](super::SCHEMA).
-    pub schema: u32,
-    /// `gate-cost`.
-    pub experiment: String,
-    /// weir's version.
-    pub weir_version: String,
-    /// When it began, UTC, RFC 3339.
-    pub started_at: String,
-    /// How long it took, seconds.
-    pub duration_s: f64,
-    /// Whether `--quick` was given.
-    pub quick: bool,
-    /// What it ran on.
-    pub machine: Machine,
-    /// The path that was measured.
-    pub setup: CostSetup,
-    /// The real path: packets through the driver, by kind and pattern.
-    pub rows: Vec<CostRow>,
-    /// One packet over and over (`BPF_PROG_TEST_RUN`): hot caches, no driver.
-    pub hot: Vec<HotPoint>,
-    /// Socket lookups from XDP.
-    pub lookups: Vec<LookupPoint>,
-    /// Per kind.
-    pub summary: BTreeMap<Kind, CostSummary>,
-    /// The experiment's goals and whether they were met.
-    pub goals: Vec<Goal>,
-    /// One plain sentence that says what was seen.
-    pub sentence: String,
-    /// What a reader should know before trusting a figure.
-    pub warnings: Vec<String>,
-    /// Every trial of the real path.
-    pub trials: Vec<CostTrial>,
+whole_result! {
+    /// The whole result.
+    pub struct GateCost {
+        /// The path that was measured.
+        pub setup: CostSetup,
+        /// The real path: packets through the driver, by kind and pattern.
+        pub rows: Vec<CostRow>,
+        /// One packet over and over (`BPF_PROG_TEST_RUN`): hot caches, no driver.
+        pub hot: Vec<HotPoint>,
+        /// Socket lookups from XDP.
+        pub lookups: Vec<LookupPoint>,
+        /// Per kind.
+        pub summary: BTreeMap<Kind, CostSummary>,
+    }
+    trials: CostTrial
 }
 
 /// What ran where, as read back from the kernel; the same in every mode.

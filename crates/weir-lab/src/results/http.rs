@@ -1,9 +1,10 @@
 //! What `http-syn-flood` tells beside requests per second.
 
+use std::iter::Sum;
+
 use serde::{Deserialize, Serialize};
 
-use super::merit::{Detail, MeritRun};
-use crate::stats::{median, median_of_some};
+use super::merit::{MeritRun, detail};
 
 /// The whole result.
 pub type HttpRun = MeritRun<Http>;
@@ -52,25 +53,21 @@ impl Failures {
     }
 }
 
-impl Detail for Http {
-    fn of_trials(trials: &[&Self]) -> Self {
-        let mid = |of: fn(&Self) -> f64| median(trials.iter().map(|trial| of(trial)));
-        let some = |of: fn(&Self) -> Option<f64>| median_of_some(trials.iter().map(|t| of(t)));
-        let sum = |of: fn(&Failures) -> u64| trials.iter().map(|trial| of(&trial.failures)).sum();
-        Self {
-            took_p50_us: some(|trial| trial.took_p50_us),
-            took_p99_us: some(|trial| trial.took_p99_us),
-            failures: Failures {
-                timeout: sum(|failures| failures.timeout),
-                reset: sum(|failures| failures.reset),
-                refused: sum(|failures| failures.refused),
-                answer: sum(|failures| failures.answer),
-            },
-            cookies_pps: mid(|trial| trial.cookies_pps),
-            client_lost_pps: mid(|trial| trial.client_lost_pps),
-            server_cpu: mid(|trial| trial.server_cpu),
-            idle_cpu: mid(|trial| trial.idle_cpu),
-            client_cpu: mid(|trial| trial.client_cpu),
-        }
+impl Sum for Failures {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            timeout: sum.timeout + one.timeout,
+            reset: sum.reset + one.reset,
+            refused: sum.refused + one.refused,
+            answer: sum.answer + one.answer,
+        })
+    }
+}
+
+detail! {
+    Http {
+        median_of_some: [took_p50_us, took_p99_us],
+        sum: [failures],
+        median: [cookies_pps, client_lost_pps, server_cpu, idle_cpu, client_cpu],
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::load::{Conditions, LoadPoint, LoadRun};
-use super::{Mode, Spread};
+use super::load::{Conditions, LoadRun, load_point};
+use super::{Mode, Spread, shown_by_name};
 
 /// The whole result.
 pub type KindsRun = LoadRun<Mode, KindPoint, KindsSummary, KindsReference>;
@@ -80,11 +80,7 @@ impl Kind {
     }
 }
 
-impl std::fmt::Display for Kind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+shown_by_name!(Kind);
 
 /// What holds for the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -149,19 +145,7 @@ impl KindPoint {
     }
 }
 
-impl LoadPoint for KindPoint {
-    fn target_pps(&self) -> Option<f64> {
-        self.target_pps
-    }
-
-    fn flood_pps(&self) -> f64 {
-        self.flood_pps
-    }
-
-    fn conditions(&self) -> &Conditions {
-        &self.conditions
-    }
-}
+load_point!(KindPoint, flood_pps);
 
 /// One mode.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::merit::{Detail, MeritRun};
-use crate::stats::median_of_some;
+use super::merit::{MeritRun, detail};
 
 /// The whole result.
 pub type LatencyRun = MeritRun<Latency>;
@@ -25,16 +24,9 @@ pub struct Latency {
     pub lost: u64,
 }
 
-impl Detail for Latency {
-    fn of_trials(trials: &[&Self]) -> Self {
-        let some = |of: fn(&Self) -> Option<f64>| median_of_some(trials.iter().map(|t| of(t)));
-        let sum = |of: fn(&Self) -> u64| trials.iter().map(|trial| of(trial)).sum();
-        Self {
-            p50_us: some(|trial| trial.p50_us),
-            p99_us: some(|trial| trial.p99_us),
-            p999_us: some(|trial| trial.p999_us),
-            sent: sum(|trial| trial.sent),
-            lost: sum(|trial| trial.lost),
-        }
+detail! {
+    Latency {
+        median_of_some: [p50_us, p99_us, p999_us],
+        sum: [sent, lost],
     }
 }

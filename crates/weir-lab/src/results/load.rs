@@ -7,7 +7,8 @@ use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Goal, Machine, Mode, ModeSetup, Trial, Workload};
+use super::whole::whole_result;
+use super::{Mode, ModeSetup, Trial, Workload};
 
 /// What is compared: a mode, or a mode with a setting.
 pub trait LoadKey: Copy + Ord + Display + 'static {
@@ -26,44 +27,23 @@ impl LoadKey for Mode {
     }
 }
 
-/// The whole result: `K` is what is compared, `R` what was measured once for the whole run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[serde(bound(deserialize = "K: Deserialize<'de> + Ord, P: Deserialize<'de>, \
-                             S: Deserialize<'de>, R: Deserialize<'de>"))]
-pub struct LoadRun<K, P, S, R> {
-    /// [`SCHEMA`](super::SCHEMA).
-    pub schema: u32,
-    /// Its id, such as `separation`.
-    pub experiment: String,
-    /// weir's version.
-    pub weir_version: String,
-    /// When it began, UTC, RFC 3339.
-    pub started_at: String,
-    /// How long it took, seconds.
-    pub duration_s: f64,
-    /// Whether `--quick` was given.
-    pub quick: bool,
-    /// What it ran on.
-    pub machine: Machine,
-    /// The applications and their packets.
-    pub workload: Workload,
-    /// What ran where.
-    pub setup: BTreeMap<K, ModeSetup>,
-    /// What was measured once for the whole run.
-    pub reference: R,
-    /// One point per flood rate, lowest first.
-    pub series: BTreeMap<K, Vec<P>>,
-    /// What was compared, in some figures each.
-    pub summary: BTreeMap<K, S>,
-    /// The experiment's goals and whether they were met.
-    pub goals: Vec<Goal>,
-    /// One plain sentence that says what was seen.
-    pub sentence: String,
-    /// What a reader should know before trusting a figure.
-    pub warnings: Vec<String>,
-    /// Every trial: the raw data.
-    pub trials: Vec<LoadTrial<K>>,
+whole_result! {
+    /// The whole result: `K` is what is compared, `R` what was measured once for the whole run.
+    #[serde(bound(deserialize = "K: Deserialize<'de> + Ord, P: Deserialize<'de>, \
+                                 S: Deserialize<'de>, R: Deserialize<'de>"))]
+    pub struct LoadRun<K, P, S, R> {
+        /// The applications and their packets.
+        pub workload: Workload,
+        /// What ran where.
+        pub setup: BTreeMap<K, ModeSetup>,
+        /// What was measured once for the whole run.
+        pub reference: R,
+        /// One point per flood rate, lowest first.
+        pub series: BTreeMap<K, Vec<P>>,
+        /// What was compared, in some figures each.
+        pub summary: BTreeMap<K, S>,
+    }
+    trials: LoadTrial<K>
 }
 
 /// How fast the machine was while a point was measured, and how often that was.
@@ -89,6 +69,26 @@ pub trait LoadPoint {
     /// How fast the machine was.
     fn conditions(&self) -> &Conditions;
 }
+
+/// A point of which one field is the rate that was really sent.
+macro_rules! load_point {
+    ($point:ident $(<$detail:ident>)?, $sent:ident) => {
+        impl $(<$detail>)? $crate::results::load::LoadPoint for $point $(<$detail>)? {
+            fn target_pps(&self) -> Option<f64> {
+                self.target_pps
+            }
+
+            fn flood_pps(&self) -> f64 {
+                self.$sent
+            }
+
+            fn conditions(&self) -> &Conditions {
+                &self.conditions
+            }
+        }
+    };
+}
+pub(super) use load_point;
 
 /// One run of the generator. CPU times are of the whole trial, as the ledger is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

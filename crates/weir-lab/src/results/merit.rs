@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::load::{Conditions, LoadPoint};
-use super::{Goal, Machine, Mode, ModeSetup, Spread, Trial};
+use super::load::{Conditions, load_point};
+use super::whole::whole_result;
+use super::{Mode, ModeSetup, Spread, Trial};
 
 /// What an experiment tells beside its figure of merit, of a trial and of a point.
 pub trait Detail: Clone {
@@ -17,44 +18,37 @@ pub trait Detail: Clone {
     fn of_trials(trials: &[&Self]) -> Self;
 }
 
-/// The whole result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MeritRun<D> {
-    /// [`SCHEMA`](super::SCHEMA).
-    pub schema: u32,
-    /// Its id, such as `http-syn-flood`.
-    pub experiment: String,
-    /// weir's version.
-    pub weir_version: String,
-    /// When it began, UTC, RFC 3339.
-    pub started_at: String,
-    /// How long it took, seconds.
-    pub duration_s: f64,
-    /// Whether `--quick` was given.
-    pub quick: bool,
-    /// What it ran on.
-    pub machine: Machine,
-    /// What the figure of merit is, with its unit, such as `requests/s`.
-    pub merit: String,
-    /// The variants, in order.
-    pub variants: Vec<String>,
-    /// The applications and what they are sent, in reading order.
-    pub workload: Vec<Fact>,
-    /// What ran where.
-    pub setup: BTreeMap<Mode, ModeSetup>,
-    /// Points by variant, then by load, lowest first.
-    pub series: BTreeMap<Mode, Vec<MeritPoint<D>>>,
-    /// What each mode keeps.
-    pub summary: BTreeMap<Mode, MeritSummary>,
-    /// The experiment's goals and whether they were met.
-    pub goals: Vec<Goal>,
-    /// One plain sentence that says what was seen.
-    pub sentence: String,
-    /// What a reader should know before trusting a figure.
-    pub warnings: Vec<String>,
-    /// Every trial: the raw data.
-    pub trials: Vec<MeritTrial<D>>,
+/// Each field of a [`Detail`], by the function of [`crate::stats`] that makes a point's of its trials'.
+macro_rules! detail {
+    ($detail:ident { $($statistic:ident: [$($field:ident),+],)+ }) => {
+        impl $crate::results::merit::Detail for $detail {
+            fn of_trials(trials: &[&Self]) -> Self {
+                Self {
+                    $($($field: $crate::stats::$statistic(trials.iter().map(|t| t.$field)),)+)+
+                }
+            }
+        }
+    };
+}
+pub(super) use detail;
+
+whole_result! {
+    /// The whole result.
+    pub struct MeritRun<D> {
+        /// What the figure of merit is, with its unit, such as `requests/s`.
+        pub merit: String,
+        /// The variants, in order.
+        pub variants: Vec<String>,
+        /// The applications and what they are sent, in reading order.
+        pub workload: Vec<Fact>,
+        /// What ran where.
+        pub setup: BTreeMap<Mode, ModeSetup>,
+        /// Points by variant, then by load, lowest first.
+        pub series: BTreeMap<Mode, Vec<MeritPoint<D>>>,
+        /// What each mode keeps.
+        pub summary: BTreeMap<Mode, MeritSummary>,
+    }
+    trials: MeritTrial<D>
 }
 
 /// Something that a reader should know of the workload.
@@ -99,19 +93,7 @@ pub struct MeritPoint<D> {
     pub conditions: Conditions,
 }
 
-impl<D> LoadPoint for MeritPoint<D> {
-    fn target_pps(&self) -> Option<f64> {
-        self.target_pps
-    }
-
-    fn flood_pps(&self) -> f64 {
-        self.flood_pps
-    }
-
-    fn conditions(&self) -> &Conditions {
-        &self.conditions
-    }
-}
+load_point!(MeritPoint<D>, flood_pps);
 
 /// What is kept of the figure of merit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::load::{Conditions, LoadPoint, LoadRun};
+use super::load::{Conditions, LoadRun, load_point};
 use super::{Mode, Spread};
 
 /// The whole result.
@@ -69,19 +69,7 @@ pub struct NeighbourPoint {
     pub conditions: Conditions,
 }
 
-impl LoadPoint for NeighbourPoint {
-    fn target_pps(&self) -> Option<f64> {
-        self.target_pps
-    }
-
-    fn flood_pps(&self) -> f64 {
-        self.offered_pps
-    }
-
-    fn conditions(&self) -> &Conditions {
-        &self.conditions
-    }
-}
+load_point!(NeighbourPoint, offered_pps);
 
 /// One mode beside the neighbour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

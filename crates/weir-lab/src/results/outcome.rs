@@ -88,34 +88,12 @@ impl Outcome {
 
     /// The experiment's id.
     pub fn name(&self) -> &str {
-        match self {
-            Self::Sweep(sweep) => &sweep.experiment,
-            Self::GateCost(cost) => &cost.experiment,
-            Self::Neighbour(run) => &run.experiment,
-            Self::Separation(run) => &run.experiment,
-            Self::Kinds(run) => &run.experiment,
-            Self::UserShare(run) => &run.experiment,
-            Self::Http(run) => &run.experiment,
-            Self::Latency(run) => &run.experiment,
-            Self::Parity(run) => &run.experiment,
-            Self::Rpc(run) => &run.experiment,
-        }
+        self.view().head().experiment
     }
 
     /// Its goals.
     pub fn goals(&self) -> &[Goal] {
-        match self {
-            Self::Sweep(sweep) => &sweep.goals,
-            Self::GateCost(cost) => &cost.goals,
-            Self::Neighbour(run) => &run.goals,
-            Self::Separation(run) => &run.goals,
-            Self::Kinds(run) => &run.goals,
-            Self::UserShare(run) => &run.goals,
-            Self::Http(run) => &run.goals,
-            Self::Latency(run) => &run.goals,
-            Self::Parity(run) => &run.goals,
-            Self::Rpc(run) => &run.goals,
-        }
+        self.view().head().goals
     }
 }
 

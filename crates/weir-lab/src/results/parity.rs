@@ -6,41 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use super::load::Conditions;
 use super::merit::Fact;
-use super::{Goal, Machine, Spread};
+use super::whole::whole_result;
+use super::{Spread, shown_by_name};
 use crate::compare::Compared;
 
-/// The whole result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ParityRun {
-    /// [`SCHEMA`](super::SCHEMA).
-    pub schema: u32,
-    /// Its id.
-    pub experiment: String,
-    /// weir's version.
-    pub weir_version: String,
-    /// When it began, UTC, RFC 3339.
-    pub started_at: String,
-    /// How long it took, seconds.
-    pub duration_s: f64,
-    /// Whether `--quick` was given.
-    pub quick: bool,
-    /// What it ran on.
-    pub machine: Machine,
-    /// What was sent, in reading order.
-    pub workload: Vec<Fact>,
-    /// What ran where.
-    pub setup: BTreeMap<Arm, ArmSetup>,
-    /// What was measured.
-    pub rows: Vec<ParityRow>,
-    /// The experiment's goals and whether they were met.
-    pub goals: Vec<Goal>,
-    /// One plain sentence that says what was seen.
-    pub sentence: String,
-    /// What a reader should know before trusting a figure.
-    pub warnings: Vec<String>,
-    /// Every trial: the raw data.
-    pub trials: Vec<ParityTrial>,
+whole_result! {
+    /// The whole result.
+    pub struct ParityRun {
+        /// What was sent, in reading order.
+        pub workload: Vec<Fact>,
+        /// What ran where.
+        pub setup: BTreeMap<Arm, ArmSetup>,
+        /// What was measured.
+        pub rows: Vec<ParityRow>,
+    }
+    trials: ParityTrial
 }
 
 /// What is compared: a mode at an attach point on a kind of wire. The order is the order of lines.
@@ -121,11 +101,7 @@ impl Arm {
     }
 }
 
-impl std::fmt::Display for Arm {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+shown_by_name!(Arm);
 
 /// What ran where, as read back from the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::merit::{Detail, MeritRun};
-use crate::stats::median;
+use super::merit::{MeritRun, detail};
 
 /// The whole result.
 pub type RpcRun = MeritRun<Rpc>;
@@ -30,18 +29,10 @@ pub struct Rpc {
     pub client_cpu: f64,
 }
 
-impl Detail for Rpc {
-    fn of_trials(trials: &[&Self]) -> Self {
-        let mid = |of: fn(&Self) -> f64| median(trials.iter().map(|trial| of(trial)));
-        Self {
-            completion_ms: mid(|trial| trial.completion_ms),
-            calls: mid(|trial| trial.calls),
-            rpc_per_s: mid(|trial| trial.rpc_per_s),
-            worker_cpu: mid(|trial| trial.worker_cpu),
-            servers_cpu: mid(|trial| trial.servers_cpu),
-            charged_ms: mid(|trial| trial.charged_ms),
-            idle_cpu: mid(|trial| trial.idle_cpu),
-            client_cpu: mid(|trial| trial.client_cpu),
-        }
+detail! {
+    Rpc {
+        median: [
+            completion_ms, calls, rpc_per_s, worker_cpu, servers_cpu, charged_ms, idle_cpu, client_cpu
+        ],
     }
 }

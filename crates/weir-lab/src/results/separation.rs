@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::load::{Conditions, LoadPoint, LoadRun};
+use super::load::{Conditions, LoadRun, load_point};
 use super::{Mode, Spread};
 
 /// The whole result.
@@ -63,19 +63,7 @@ pub struct SeparationPoint {
     pub conditions: Conditions,
 }
 
-impl LoadPoint for SeparationPoint {
-    fn target_pps(&self) -> Option<f64> {
-        self.target_pps
-    }
-
-    fn flood_pps(&self) -> f64 {
-        self.flood_pps
-    }
-
-    fn conditions(&self) -> &Conditions {
-        &self.conditions
-    }
-}
+load_point!(SeparationPoint, flood_pps);
 
 /// One mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::load::{Conditions, LoadKey, LoadPoint, LoadRun};
-use super::{Mode, Spread};
+use super::load::{Conditions, LoadKey, LoadRun, load_point};
+use super::{Mode, Spread, shown_by_name};
 
 /// The whole result.
 pub type UserShareRun = LoadRun<ShareMode, SharePoint, ShareSummary, ShareReference>;
@@ -95,11 +95,7 @@ impl LoadKey for ShareMode {
     }
 }
 
-impl std::fmt::Display for ShareMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+shown_by_name!(ShareMode);
 
 /// What was measured once for the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -150,19 +146,7 @@ pub struct SharePoint {
     pub conditions: Conditions,
 }
 
-impl LoadPoint for SharePoint {
-    fn target_pps(&self) -> Option<f64> {
-        self.target_pps
-    }
-
-    fn flood_pps(&self) -> f64 {
-        self.flood_pps
-    }
-
-    fn conditions(&self) -> &Conditions {
-        &self.conditions
-    }
-}
+load_point!(SharePoint, flood_pps);
 
 /// One setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -13,15 +13,14 @@ use std::net::SocketAddr;
 use crate::bench::Bench;
 use crate::error::Result;
 use crate::far_end;
-use crate::interrupts;
 use crate::load::{Plan, Session};
 use crate::merit::{self, About};
-use crate::order::one_repeat;
+use crate::order::pairs;
 use crate::progress::Progress;
 use crate::report;
+use crate::results::Mode;
 use crate::results::merit::Fact;
 use crate::results::rpc::RpcRun;
-use crate::results::{Mode, ModeSetup};
 use crate::setup;
 use crate::stop::Stop;
 use crate::trial::Flood;
@@ -117,26 +116,17 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<RpcRun> {
     for mode in &plan.modes {
         services.insert(*mode, Services::start(&bench, *mode, plan.quick)?);
     }
-    let setup = observe(&mut bench, &services)?;
+    let worker = |mode| Ok((services[&mode].worker.pid(), 0));
+    let setup = setup::observe_with(&mut bench, &plan.modes, |_, mode| worker(mode))?;
     // Alone, and with the others as fast as they answer.
     let loads = [Flood::Off, Flood::Top];
-    let points: Vec<(Pace, Flood)> =
-        Pace::ALL.iter().flat_map(|pace| loads.iter().map(|load| (*pace, *load))).collect();
-    session.begin_trials(points.len() * plan.modes.len() * plan.repeats as usize);
-    let mut trials = vec![];
-    for repeat in 0..plan.repeats {
-        if session.is_late(repeat) {
-            break;
-        }
-        for ((pace, load), mode) in one_repeat(&points, &plan.modes, repeat) {
-            let what = if load == Flood::Off { "alone" } else { "mixed" };
-            progress.step(format!("{}: {mode}, {what}", pace.name()));
-            let asked = Asked { mode, pace, load, warm_up: plan.warm_up, window: plan.window };
-            trials.push(trial::measure(&mut bench, &services[&mode], asked, stop)?);
-            progress.done();
-        }
-    }
-    progress.finish();
+    let points = pairs(&Pace::ALL, &loads);
+    let trials = session.trials(&points, &plan.modes, |_, (pace, load), mode| {
+        let what = if load == Flood::Off { "alone" } else { "mixed" };
+        progress.step(format!("{}: {mode}, {what}", pace.name()));
+        let asked = Asked { mode, pace, load, warm_up: plan.warm_up, window: plan.window };
+        trial::measure(&mut bench, &services[&mode], asked, stop)
+    })?;
     let about = About {
         name: NAME,
         merit: "worker calls/s",
@@ -148,26 +138,6 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<RpcRun> {
     run.goals = goals::goals(&run);
     run.sentence = report::rpc_sentence(&run);
     Ok(run)
-}
-
-/// Sets each mode up as for a trial, looks, and puts it back.
-fn observe(
-    bench: &mut Bench,
-    services: &BTreeMap<Mode, Services>,
-) -> Result<BTreeMap<Mode, ModeSetup>> {
-    let mut all = BTreeMap::new();
-    for (mode, services) in services {
-        let daemon = bench.start_daemon(*mode, &[])?;
-        if mode.is_interrupted() {
-            interrupts::bind(bench, *mode)?;
-        }
-        let application = (services.worker.pid(), 0);
-        all.insert(*mode, setup::describe(bench, *mode, daemon.as_ref(), application)?);
-        if mode.is_interrupted() {
-            interrupts::release(bench, *mode)?;
-        }
-    }
-    Ok(all)
 }
 
 fn workload() -> Vec<Fact> {

@@ -58,7 +58,7 @@ fn searched(plan: &Plan) -> Vec<Mode> {
 pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<SeparationRun> {
     let mut runner = Runner::set_up(plan, stop, progress)?;
     let mut bare = BareDrop::set_up(&mut runner.bench)?;
-    let rates: Vec<Flood> = std::iter::once(Flood::Off).chain(plan.rates.iter().copied()).collect();
+    let rates = plan.loads();
     let full: Vec<Mode> = plan.modes.iter().copied().filter(|mode| discards(*mode)).collect();
     let steps = if plan.quick { STEPS_QUICK } else { STEPS };
     let search = searched(plan).len() * steps as usize * 3 / 2;

@@ -17,7 +17,6 @@ use crate::bench::{Bench, ECHO_PORT, Workload};
 use crate::error::{Error, Result};
 use crate::load::{Plan, Session};
 use crate::merit::{self, About};
-use crate::order::one_repeat;
 use crate::progress::Progress;
 use crate::report;
 use crate::results::latency::LatencyRun;
@@ -57,34 +56,25 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<LatencyRun> 
         attached.push(host.netns.run(|| replies.attach(host.ifindex, SUT_INTERFACE))??);
     }
 
-    let loads: Vec<Flood> = std::iter::once(Flood::Off).chain(plan.rates.iter().copied()).collect();
-    session.begin_trials(loads.len() * plan.modes.len() * plan.repeats as usize);
-    let mut trials = vec![];
-    for repeat in 0..plan.repeats {
-        if session.is_late(repeat) {
-            break;
-        }
-        for (flood, mode) in one_repeat(&loads, &plan.modes, repeat) {
-            progress.step(format!("{mode}, {flood}"));
-            replies.clear();
-            let _spinner = match flood {
-                Flood::Off => Some(bench.start_spinner(mode)?),
-                _ => None,
-            };
-            let load = Load { bystander: Some(PINGS), echo: Echo::Light, ..plan.load(flood) };
-            let done = trial::measure(&mut bench, mode, VARIANT, load, stop)?;
-            let detail = round_trips::of(|number| replies.age(number), done.light);
-            trials.push(MeritTrial {
-                merit: detail.merit,
-                input_cpu_ns: done.window_cpu.0.map(|time| time.0),
-                daemon_cpu_ns: done.window_cpu.1.map(|time| time.0),
-                detail: detail.latency,
-                load: done.trial,
-            });
-            progress.done();
-        }
-    }
-    progress.finish();
+    let loads = plan.loads();
+    let trials = session.trials(&loads, &plan.modes, |_, flood, mode| {
+        progress.step(format!("{mode}, {flood}"));
+        replies.clear();
+        let _spinner = match flood {
+            Flood::Off => Some(bench.start_spinner(mode)?),
+            _ => None,
+        };
+        let load = Load { bystander: Some(PINGS), echo: Echo::Light, ..plan.load(flood) };
+        let done = trial::measure(&mut bench, mode, VARIANT, load, stop)?;
+        let detail = round_trips::of(|number| replies.age(number), done.light);
+        Ok(MeritTrial {
+            merit: detail.merit,
+            input_cpu_ns: done.window_cpu.0.map(|time| time.0),
+            daemon_cpu_ns: done.window_cpu.1.map(|time| time.0),
+            detail: detail.latency,
+            load: done.trial,
+        })
+    })?;
     let about = About {
         name: NAME,
         merit: "us, 99th percentile of the round trip, 1 s for a ping that was lost",

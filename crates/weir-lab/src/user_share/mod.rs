@@ -52,7 +52,7 @@ pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<UserShareRun
         ));
     };
     let mut runner = Runner::set_up(plan, stop, progress)?;
-    let rates: Vec<Flood> = std::iter::once(Flood::Off).chain(plan.rates.iter().copied()).collect();
+    let rates = plan.loads();
     runner.begin((1 + rates.len() * keys.len()) * plan.repeats as usize);
     for repeat in 0..plan.repeats {
         if runner.is_late(repeat) {

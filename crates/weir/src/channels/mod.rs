@@ -59,7 +59,7 @@ pub fn run(args: &ChannelsArgs) -> Result<()> {
 }
 
 /// Channels can be listed without their owners.
-fn opened<T>(result: Result<T>) -> Option<T> {
+fn opened<T>(result: weir_bpf::Result<T>) -> Option<T> {
     result.inspect_err(|error| eprintln!("weir: owners are not shown: {error}")).ok()
 }
 

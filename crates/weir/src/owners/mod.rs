@@ -18,6 +18,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Instant;
 
+use weir_bpf::Result;
 use weir_bpf::holders::{self, GroupMark, Holders, ProcessId};
 use weir_bpf::sys::sock_diag::SocketDiag;
 use weir_bpf::units::SocketInode;
@@ -29,7 +30,6 @@ pub use self::printable::cut;
 pub use self::process::Process;
 use self::users::Users;
 pub use self::weight::Weight;
-use crate::error::Result;
 
 /// Looks for owners, as often as wanted.
 pub struct Owners {
@@ -49,7 +49,11 @@ impl Owners {
         Self::open_with(Holders::open())
     }
 
-    fn open_with(holders: Holders) -> Result<Self> {
+    /// The same, by one way of finding who has a socket open.
+    ///
+    /// # Errors
+    /// As [`Owners::open`].
+    pub fn open_with(holders: Holders) -> Result<Self> {
         Ok(Self {
             sockets: SocketDiag::open()?,
             holders,

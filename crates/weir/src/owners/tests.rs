@@ -1,13 +1,15 @@
 //! Real sockets of real processes, found both ways: by the iterators and by `/proc`.
 
+mod sandbox;
+
 use std::io::{IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::net::{
@@ -16,35 +18,16 @@ use rustix::net::{
 };
 use weir_bpf::channels::Channel;
 use weir_bpf::holders::Policy;
-use weir_bpf::sys::link::Links;
-use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{IfIndex, Nice, Uid};
 use weir_bpf::verdict::Kind;
 
+use self::sandbox::{Sleeper, bound, sandbox};
 use super::*;
 
 const IFINDEX: IfIndex = IfIndex(1);
 const PATIENCE: Duration = Duration::from_secs(15);
-
-/// Runs a test in a network namespace of its own, which has a loopback interface alone.
-fn sandbox(test: impl FnOnce() + Send) {
-    struct Name(String);
-    impl Drop for Name {
-        fn drop(&mut self) {
-            let _ = NetNs::delete_named(&self.0);
-        }
-    }
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = Name(format!("weir-test-owners-{}-{number}", std::process::id()));
-    let ns = NetNs::create_named(&name.0).expect("the tests need root");
-    ns.run(|| {
-        let links = Links::open().unwrap();
-        links.set_up(links.index("lo").unwrap()).unwrap();
-        test();
-    })
-    .unwrap();
-}
+/// In the environment of the process that is passed a socket.
+const RECEIVER: &str = "WEIR_TEST_RECEIVES_A_SOCKET";
 
 /// Both ways to look.
 fn ways() -> [Owners; 2] {
@@ -77,33 +60,6 @@ fn expect(owners: &mut Owners, local: &str, pids: &[i32]) {
     assert!(wait(same), "{local} is {found:?}'s, not {expected:?}'s");
 }
 
-/// A process that sleeps, and is killed on drop.
-struct Sleeper(Child);
-
-impl Sleeper {
-    /// Has a socket open, as its standard input.
-    fn with(socket: impl Into<OwnedFd>) -> Self {
-        Self::run(&["sleep", "100"], socket)
-    }
-
-    fn run(command: &[&str], stdin: impl Into<OwnedFd>) -> Self {
-        let mut spawned = Command::new(command[0]);
-        spawned.args(&command[1..]).stdin(Stdio::from(stdin.into()));
-        Self(spawned.stdout(Stdio::null()).spawn().unwrap())
-    }
-
-    fn pid(&self) -> i32 {
-        self.0.id().cast_signed()
-    }
-}
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn own_pid() -> i32 {
     std::process::id().cast_signed()
 }
@@ -121,10 +77,6 @@ fn wait(mut condition: impl FnMut() -> bool) -> bool {
 
 fn wait_until(what: &str, condition: impl FnMut() -> bool) {
     assert!(wait(condition), "waited in vain until {what}");
-}
-
-fn bound(address: &str) -> UdpSocket {
-    UdpSocket::bind(address).unwrap()
 }
 
 #[test]
@@ -168,6 +120,9 @@ fn an_inherited_socket_is_both_processs_and_then_the_childs() {
 
 #[test]
 fn a_passed_socket_is_its_receivers() {
+    if std::env::var_os(RECEIVER).is_some() {
+        return receive_a_socket();
+    }
     sandbox(|| {
         let socket = bound("127.0.0.1:5000");
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -186,29 +141,25 @@ fn a_passed_socket_is_its_receivers() {
             assert_eq!(owner.sockets.len(), 1);
             assert_eq!(owner.weight(), None);
         }
-        let test = std::env::current_exe().unwrap();
-        let name = "owners::tests::receives_a_socket";
-        let arguments = [test.to_str().unwrap(), "--exact", name, "--ignored"];
-        let receiver = Sleeper::run(&arguments, theirs);
+        // This very test, which is the receiver there.
+        let mut test = Command::new(std::env::current_exe().unwrap());
+        test.args(["--exact", "owners::tests::a_passed_socket_is_its_receivers"]);
+        test.env(RECEIVER, "").stdout(Stdio::null());
+        let receiver = Sleeper::spawn(test, theirs);
         for mut owners in ways() {
             expect(&mut owners, "127.0.0.1:5000", &[receiver.pid()]);
         }
     });
 }
 
-/// Not a test: the receiver of the one above, with its end of the pair as standard input.
-#[test]
-#[ignore = "a process that another test starts"]
-fn receives_a_socket() {
+/// The receiver of the test above: a process of its own, with its end of the pair as standard input.
+fn receive_a_socket() {
     let stdin = std::io::stdin();
     let mut byte = [0];
     let mut data = [IoSliceMut::new(&mut byte)];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    // No socket: somebody runs all ignored tests.
-    if rustix::net::recvmsg(&stdin, &mut data, &mut control, RecvFlags::empty()).is_err() {
-        return;
-    }
+    rustix::net::recvmsg(&stdin, &mut data, &mut control, RecvFlags::empty()).unwrap();
     let received: Vec<OwnedFd> = control
         .drain()
         .flat_map(|message| match message {
@@ -464,48 +415,5 @@ fn another_network_namespaces_sockets_are_not_ours() {
                 assert!(ownership.of(&theirs, IFINDEX).unwrap().sockets.is_empty());
             }
         });
-    });
-}
-
-/// `cargo test --release -p weir what_a_look_costs -- --ignored --nocapture`
-#[test]
-#[ignore = "a measurement"]
-fn what_a_look_costs() {
-    const LOOKS: u32 = 50;
-    sandbox(|| {
-        let socket =
-            |port: u16| bound(&SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port).to_string());
-        let start = |number: u16| {
-            let mut command = Command::new("sleep");
-            command.arg("1000").stdin(Stdio::from(OwnedFd::from(socket(10_000 + number))));
-            command.stdout(Stdio::from(OwnedFd::from(socket(20_000 + number))));
-            Sleeper(command.spawn().unwrap())
-        };
-        let processes: Vec<Sleeper> = (0..500).map(start).collect();
-        let all = std::fs::read_dir("/proc").unwrap().flatten();
-        let is_process =
-            |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.parse::<i32>().is_ok());
-        let all = all.filter(|each| is_process(&each.file_name())).count();
-        for (way, mut owners) in ["iterators", "/proc"].into_iter().zip(ways()) {
-            let first = Instant::now();
-            owners.look().unwrap();
-            let first = first.elapsed();
-            let mut each: Vec<Duration> = (0..LOOKS)
-                .map(|_| {
-                    let begin = Instant::now();
-                    let ownership = owners.look().unwrap();
-                    let cost = begin.elapsed();
-                    assert_eq!(owner(&ownership, "127.0.0.1:20000").0[0].pid, processes[0].pid());
-                    cost
-                })
-                .collect();
-            each.sort_unstable();
-            let (least, median) = (each[0], each[each.len() / 2]);
-            println!(
-                "{way}: 1,000 sockets of {} processes, {all} on the host: first look {first:.1?}, \
-                 further ones median {median:.1?}, least {least:.1?}",
-                processes.len()
-            );
-        }
     });
 }

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -21,9 +21,10 @@ use serde_json::Value;
 use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator, Transport};
-use weir_bpf::units::{IfIndex, PacketsPerSec};
+use weir_bpf::units::{CpuId, IfIndex, PacketsPerSec};
 
 /// The binary under test.
 pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
@@ -424,4 +425,24 @@ pub fn pid(number: &Value) -> Pid {
 pub fn failure(output: &Output, code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
     String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Sets it, however a scope ends.
+pub struct Over<'a>(pub &'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Receives on this CPU until it is over.
+pub fn consume(socket: &UdpSocket, cpu: CpuId, received: &AtomicU64, over: &AtomicBool) {
+    sched::pin_current_thread(cpu).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    while !over.load(Ordering::Relaxed) {
+        if socket.recv(&mut [0; 64]).is_ok() {
+            received.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }

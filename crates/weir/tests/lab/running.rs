@@ -118,6 +118,15 @@ impl Lab {
         assert!(status.success(), "{status}: {messages}");
     }
 
+    /// Waits until it has ended as one that a signal interrupts: without a result, or anything left.
+    pub fn assert_interrupted(&mut self) {
+        let (status, messages) = self.end();
+        assert_eq!(status.code(), Some(1), "{messages}");
+        assert!(messages.contains("interrupted"), "{messages}");
+        assert_eq!(self.stdout(), "");
+        self.assert_nothing_left();
+    }
+
     /// Names of its namespaces begin so.
     fn prefix(&self) -> String {
         format!("weir-lab-{}-", self.child.id())
