@@ -123,17 +123,19 @@ pub fn summary(farewell: &Farewell) -> String {
     let discards: Vec<String> = Reason::ALL
         .into_iter()
         .filter(|reason| reason.verdict() == Verdict::Discard)
-        .map(|reason| format!("{} {}", farewell.counters.get(reason).packets, reason.name()))
+        .map(|reason| (reason, farewell.counters.get(reason).packets))
+        .filter(|(_, packets)| *packets > 0)
+        .map(|(reason, packets)| format!("{packets} {}", reason.name()))
         .collect();
+    let discards = if discards.is_empty() { "none".into() } else { discards.join(", ") };
     let restored = if farewell.restored.is_empty() {
         "gate detached".into()
     } else {
         format!("{}, gate detached", farewell.restored.join(", "))
     };
     format!(
-        "{}: {} packets seen; discarded: {}; restored: {restored}",
+        "{}: {} packets seen; discarded: {discards}; restored: {restored}",
         farewell.interface,
         farewell.counters.total().packets,
-        discards.join(", "),
     )
 }
