@@ -1,34 +1,21 @@
 //! What services kept, from made-up trials.
 
-use std::time::Duration;
-
 use weir_bpf::units::PacketsPerSec;
 
 use super::UNFLOODED;
 use super::analysis::{series, summary};
-use crate::bench::Workload;
 use crate::load::Plan;
 use crate::results::Mode;
 use crate::results::kinds::Kind;
 use crate::results::load::{LoadTrial, Service};
 use crate::trial::Flood;
-use crate::trial::made_up::trial;
-use crate::worker::App;
+use crate::trial::made_up::{self, trial};
 
 const LOW: Flood = Flood::Paced(PacketsPerSec(1e5));
 const MIDDLE: Flood = Flood::Paced(PacketsPerSec(1e6));
 
 fn plan() -> Plan {
-    Plan {
-        modes: vec![Mode::Weir],
-        rates: vec![LOW, MIDDLE, Flood::Top],
-        repeats: 1,
-        warm_up: Duration::ZERO,
-        window: Duration::ZERO,
-        workload: Workload { app: App::Recv, ipv6: false, payload_len: 14, rcvbuf: 0 },
-        quick: true,
-        budget: None,
-    }
+    made_up::plan(&[LOW, MIDDLE, Flood::Top])
 }
 
 /// A flood of which the ring refuses so many, the UDP service that is sent 20,000 packets, and how much

@@ -265,21 +265,12 @@ fn warnings_of<K: Ord, P: LoadPoint, S, R>(run: &LoadRun<K, P, S, R>, repeats: u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::App;
+    use crate::trial::made_up;
 
     #[test]
     fn a_quick_run_leaves_out_repeats_rather_than_be_late() {
-        let workload = Workload { app: App::Recv, ipv6: false, payload_len: 14, rcvbuf: 0 };
-        let plan = Plan {
-            modes: vec![],
-            rates: vec![],
-            repeats: 3,
-            warm_up: Duration::ZERO,
-            window: Duration::ZERO,
-            workload,
-            quick: true,
-            budget: Some(Duration::from_secs(40)),
-        };
+        let budget = Some(Duration::from_secs(40));
+        let plan = Plan { repeats: 3, budget, ..made_up::plan(&[]) };
         assert!(!plan.is_late(Duration::from_secs(100), 0));
         assert!(!plan.is_late(Duration::from_secs(19), 1));
         assert!(plan.is_late(Duration::from_secs(28), 2));

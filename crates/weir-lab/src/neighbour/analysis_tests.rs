@@ -1,33 +1,20 @@
 //! The fair division, reckoned from made-up trials.
 
-use std::time::Duration;
-
 use weir_bpf::units::PacketsPerSec;
 
 use super::analysis::{division, reference, series, summary};
 use super::{ALONE, BESIDE, UNLOADED};
-use crate::bench::Workload;
 use crate::load::Plan;
 use crate::results::Mode;
 use crate::results::load::LoadTrial;
 use crate::trial::Flood;
-use crate::trial::made_up::trial;
-use crate::worker::App;
+use crate::trial::made_up::{self, trial};
 
 const LOW: Flood = Flood::Paced(PacketsPerSec(100e3));
 const HIGH: Flood = Flood::Paced(PacketsPerSec(1e6));
 
 fn plan() -> Plan {
-    Plan {
-        modes: vec![Mode::Weir],
-        rates: vec![LOW, HIGH],
-        repeats: 1,
-        warm_up: Duration::ZERO,
-        window: Duration::ZERO,
-        workload: Workload { app: App::Recv, ipv6: false, payload_len: 14, rcvbuf: 0 },
-        quick: true,
-        budget: None,
-    }
+    made_up::plan(&[LOW, HIGH])
 }
 
 /// Input 1 us and application 2 us per packet; the neighbour's loop runs 200,000 times a second.

@@ -1,21 +1,29 @@
 //! `separation --kinds`, as the reports see it.
 
 use super::content::{Grid, Row, strings};
+use super::drawing::Line;
 use super::load::{Described, Picture, lines, marks, row_of, some};
 use super::sentence::kernel;
 use super::units::{age, percent, rate};
 use crate::results::Mode;
 use crate::results::kinds::{Kind, KindPoint, KindsRun};
 
-const WORDS: &str = "\
+impl Described for KindsRun {
+    const WORDS: &'static str = "\
 <p>Two services that are not overloaded run beside floods of one <dfn>kind</dfn> after the other to \
 something else on the same host: one is sent UDP, the other has requests over TCP connections that stay \
 open. What each <dfn>keeps</dfn> is its goodput against the same mode&#39;s without a flood: of UDP the \
 share received of what was sent, of TCP the requests answered per second. <dfn>R_ring</dfn> is here the \
 highest rate that was tried up to which the receive ring refused at most 0.5&nbsp;% of all packets; past \
 it everybody loses alike.</p>";
+    const PICTURE: Picture = Picture {
+        title: "what the worse-off service keeps beside the worst kind of flood",
+        label: "What the worse-off of two services keeps beside the worst kind of flood, by its rate.",
+        across: "flood of one kind",
+        upwards: "kept by the worse-off service (%)",
+        unit: 0.01,
+    };
 
-impl Described for KindsRun {
     fn tables(&self) -> Vec<Grid> {
         vec![services(self), ended(self), summary(self)]
     }
@@ -24,24 +32,12 @@ impl Described for KindsRun {
         kinds_sentence(self)
     }
 
-    fn picture(&self) -> Picture {
+    fn lines(&self) -> Vec<Line> {
         let worst = self.series.iter().map(|(mode, points)| (mode, worst(points)));
         let worse = |point: &KindPoint| {
             if point.udp_kept < point.tcp_kept { point.udp_range } else { point.tcp_range }
         };
-        let lines = lines(worst, |point| (worse(point).median, worse(point)));
-        Picture {
-            title: "what the worse-off service keeps beside the worst kind of flood",
-            label: "What the worse-off of two services keeps beside the worst kind of flood, by its rate.",
-            across: "flood of one kind",
-            upwards: "kept by the worse-off service (%)",
-            unit: 0.01,
-            lines,
-        }
-    }
-
-    fn words(&self) -> &'static str {
-        WORDS
+        lines(worst, |point| (worse(point).median, worse(point)))
     }
 
     fn beside(&self) -> String {

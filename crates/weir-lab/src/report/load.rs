@@ -16,19 +16,22 @@ use crate::results::{Mode, Spread};
 
 /// What one of these experiments says for itself.
 pub(super) trait Described {
+    /// What the words of its tables mean: sound HTML paragraphs.
+    const WORDS: &'static str;
+    /// Its drawing.
+    const PICTURE: Picture;
+
     /// Its tables, but for the goals.
     fn tables(&self) -> Vec<Grid>;
     /// What was seen, in one sentence.
     fn seen(&self) -> String;
-    /// Its drawing: what it shows, the axis upwards, that axis' unit, and the lines.
-    fn picture(&self) -> Picture;
-    /// What the words of its tables mean: sound HTML paragraphs.
-    fn words(&self) -> &'static str;
+    /// What its drawing shows: one line per mode.
+    fn lines(&self) -> Vec<Line>;
     /// What is said of the workload after the packets.
     fn beside(&self) -> String;
 }
 
-/// A drawing in the making.
+/// A drawing, but for its lines.
 pub(super) struct Picture {
     /// What is drawn by what.
     pub title: &'static str,
@@ -40,8 +43,6 @@ pub(super) struct Picture {
     pub upwards: &'static str,
     /// How many of the figure make a unit.
     pub unit: f64,
-    /// One line per mode.
-    pub lines: Vec<Line>,
 }
 
 impl<K: LoadKey, P: LoadPoint, S, R> View for LoadRun<K, P, S, R>
@@ -66,25 +67,23 @@ where
     }
 
     fn figure(&self) -> Result<Option<Figure>, ReportError> {
-        let Picture { title, label, across, upwards, unit, lines } = self.picture();
-        let (experiment, machine) = (self.experiment.as_str(), &self.machine);
-        let all_delivered = false;
+        let Picture { title, label, across, upwards, unit } = Self::PICTURE;
         let drawing = Drawing {
-            experiment,
+            experiment: &self.experiment,
             title,
-            machine,
+            machine: &self.machine,
             across,
             upwards,
             logarithmic: false,
             unit,
-            all_delivered,
-            lines,
+            all_delivered: false,
+            lines: self.lines(),
         };
         Ok(Some(Figure { svg: drawing.svg()?, label }))
     }
 
     fn how_to_read(&self) -> &'static str {
-        self.words()
+        Self::WORDS
     }
 
     fn places(&self) -> Option<Grid> {

@@ -1,21 +1,29 @@
 //! `udp-overload --neighbour`, as the reports see it.
 
 use super::content::{Grid, Row, strings};
+use super::drawing::Line;
 use super::load::{Described, Picture, by_mode, head, lines, marks, some};
 use super::sentence::kernel;
 use super::units::{age, percent, rate};
 use crate::results::Mode;
 use crate::results::neighbour::NeighbourRun;
 
-const WORDS: &str = "\
+impl Described for NeighbourRun {
+    const WORDS: &'static str = "\
 <p>The <dfn>neighbour</dfn> is a compute-bound process on the tested CPU. Its <dfn>work</dfn> is \
 what it got done, against what it does with the CPU to itself; time that the kernel charges to it \
 and spends on packets is no work. The <dfn>fair division</dfn>: input needs rate x c_input of the \
 CPU and the application rate x c_app. While input fits into the rest of the user share and the \
 application into half of the user share, all is delivered and the neighbour has what remains; past \
 that, application and neighbour have half of the user share each.</p>";
+    const PICTURE: Picture = Picture {
+        title: "delivered beside a compute-bound process",
+        label: "Delivered beside a compute-bound process, by offered rate.",
+        across: "offered",
+        upwards: "delivered to the application (k packets/s)",
+        unit: 1e3,
+    };
 
-impl Described for NeighbourRun {
     fn tables(&self) -> Vec<Grid> {
         vec![delivered(self), ended(self), summary(self)]
     }
@@ -24,20 +32,8 @@ impl Described for NeighbourRun {
         neighbour_sentence(self)
     }
 
-    fn picture(&self) -> Picture {
-        let lines = lines(&self.series, |point| (point.delivered_pps, point.delivered));
-        Picture {
-            title: "delivered beside a compute-bound process",
-            label: "Delivered beside a compute-bound process, by offered rate.",
-            across: "offered",
-            upwards: "delivered to the application (k packets/s)",
-            unit: 1e3,
-            lines,
-        }
-    }
-
-    fn words(&self) -> &'static str {
-        WORDS
+    fn lines(&self) -> Vec<Line> {
+        lines(&self.series, |point| (point.delivered_pps, point.delivered))
     }
 
     fn beside(&self) -> String {

@@ -1,12 +1,14 @@
 //! `separation`, as the reports see it.
 
 use super::content::{Grid, Row, strings};
+use super::drawing::Line;
 use super::load::{Described, Picture, by_mode, head, lines, marks, some};
 use super::sentence::kernel;
 use super::units::{age, percent, rate};
 use crate::results::separation::SeparationRun;
 
-const WORDS: &str = "\
+impl Described for SeparationRun {
+    const WORDS: &'static str = "\
 <p>The <dfn>victim</dfn> is a second application on the host that is sent a light flow while \
 another is flooded. <dfn>R_ring</dfn> is the highest flood at which it keeps 95&nbsp;% of what it \
 receives without one; past it the receive ring overflows and drops everybody&#39;s packets alike: \
@@ -14,8 +16,14 @@ the victim then loses the ring&#39;s share. <dfn>c_gate</dfn> is the CPU time of
 where nearly all are discarded (the flooded application is stopped for it). At flood R the flooded \
 application can have at most peak x (1 - R x c_gate) while nobody else loses anything, peak being \
 the most that it received in any mode; it is to keep 0.8 of that.</p>";
+    const PICTURE: Picture = Picture {
+        title: "what the victim receives by the rate of the flood",
+        label: "What the victim receives, by the rate of the flood to another socket.",
+        across: "flood to another socket",
+        upwards: "received by the victim (k packets/s)",
+        unit: 1e3,
+    };
 
-impl Described for SeparationRun {
     fn tables(&self) -> Vec<Grid> {
         vec![victim(self), ended(self), summary(self)]
     }
@@ -24,20 +32,8 @@ impl Described for SeparationRun {
         separation_sentence(self)
     }
 
-    fn picture(&self) -> Picture {
-        let lines = lines(&self.series, |point| (point.victim_pps, point.victim));
-        Picture {
-            title: "what the victim receives by the rate of the flood",
-            label: "What the victim receives, by the rate of the flood to another socket.",
-            across: "flood to another socket",
-            upwards: "received by the victim (k packets/s)",
-            unit: 1e3,
-            lines,
-        }
-    }
-
-    fn words(&self) -> &'static str {
-        WORDS
+    fn lines(&self) -> Vec<Line> {
+        lines(&self.series, |point| (point.victim_pps, point.victim))
     }
 
     fn beside(&self) -> String {

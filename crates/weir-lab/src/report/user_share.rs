@@ -1,12 +1,14 @@
 //! `user-share`, as the reports see it.
 
 use super::content::{Grid, Row, strings};
+use super::drawing::Line;
 use super::load::{Described, Picture, by_mode, head, lines, marks, some};
 use super::sentence::kernel;
 use super::units::{percent, rate};
 use crate::results::user_share::UserShareRun;
 
-const WORDS: &str = "\
+impl Described for UserShareRun {
+    const WORDS: &'static str = "\
 <p>What <dfn>user</dfn> processes get of the tested CPU is measured by work done: passes of a \
 compute-bound process&#39;s loop against its unloaded rate, and packets that a second application \
 receives, at what one costs it without a flood. The flooded application is stopped, so that every \
@@ -16,8 +18,14 @@ setting, less three points, and elsewhere 95&nbsp;% of what input does not need.
 <dfn>Deviation</dfn> is the user&#39;s share less the setting where input wants more. In \
 <code>softirq</code> modes softirqs poll and the gate limits them, which is weir&#39;s fallback; nobody&#39;s \
 CPU time says there what input needs, so the setting less three points is all that is wanted.</p>";
+    const PICTURE: Picture = Picture {
+        title: "user processes' share by the rate of the flood",
+        label: "User processes' share of the CPU, by work done and the rate of the flood.",
+        across: "flood",
+        upwards: "work of user processes (% of the CPU)",
+        unit: 0.01,
+    };
 
-impl Described for UserShareRun {
     fn tables(&self) -> Vec<Grid> {
         vec![shares(self), ended(self), summary(self)]
     }
@@ -26,20 +34,8 @@ impl Described for UserShareRun {
         user_share_sentence(self)
     }
 
-    fn picture(&self) -> Picture {
-        let lines = lines(&self.series, |point| (point.user, point.user_range));
-        Picture {
-            title: "user processes' share by the rate of the flood",
-            label: "User processes' share of the CPU, by work done and the rate of the flood.",
-            across: "flood",
-            upwards: "work of user processes (% of the CPU)",
-            unit: 0.01,
-            lines,
-        }
-    }
-
-    fn words(&self) -> &'static str {
-        WORDS
+    fn lines(&self) -> Vec<Line> {
+        lines(&self.series, |point| (point.user, point.user_range))
     }
 
     fn beside(&self) -> String {

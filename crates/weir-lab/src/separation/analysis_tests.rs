@@ -1,34 +1,22 @@
 //! c_gate, R_ring and the frontier, from made-up trials.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use weir_bpf::units::PacketsPerSec;
 
 use super::analysis::{frontier, r_ring_between, reference, series_and_summary};
 use super::{FULL_SOCKET, R_RING, SWEEP};
-use crate::bench::Workload;
 use crate::load::Plan;
 use crate::results::Mode;
 use crate::results::load::LoadTrial;
 use crate::results::separation::{SeparationPoint, SeparationSummary};
 use crate::trial::Flood;
-use crate::trial::made_up::trial;
-use crate::worker::App;
+use crate::trial::made_up::{self, trial};
 
 const LOW: Flood = Flood::Paced(PacketsPerSec(1e6));
 
 fn plan() -> Plan {
-    Plan {
-        modes: vec![Mode::Weir],
-        rates: vec![LOW, Flood::Top],
-        repeats: 1,
-        warm_up: Duration::ZERO,
-        window: Duration::ZERO,
-        workload: Workload { app: App::Recv, ipv6: false, payload_len: 14, rcvbuf: 0 },
-        quick: true,
-        budget: None,
-    }
+    made_up::plan(&[LOW, Flood::Top])
 }
 
 /// A flood with a victim that is sent 20,000 packets and receives so many of them.

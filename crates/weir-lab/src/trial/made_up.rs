@@ -1,8 +1,27 @@
 //! Trials for tests, with the figures that they are about.
 
+use std::time::Duration;
+
 use super::Flood;
+use crate::bench::Workload;
+use crate::load::Plan;
 use crate::results::load::LoadTrial;
 use crate::results::{Ledger, Mode, Trial};
+use crate::worker::App;
+
+/// The plan of a run of weir alone.
+pub fn plan(rates: &[Flood]) -> Plan {
+    Plan {
+        modes: vec![Mode::Weir],
+        rates: rates.to_vec(),
+        repeats: 1,
+        warm_up: Duration::ZERO,
+        window: Duration::ZERO,
+        workload: Workload { app: App::Recv, ipv6: false, payload_len: 14, rcvbuf: 0 },
+        quick: true,
+        budget: None,
+    }
+}
 
 /// A trial of one second to one application, of which the rest was discarded.
 pub fn trial(
