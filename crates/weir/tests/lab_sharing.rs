@@ -148,8 +148,8 @@ fn separation_has_a_victim_a_full_socket_and_a_bare_drop() {
     assert_eq!(run.goals.len(), 4);
 }
 
-/// Shares of the packets that came as far as IP, at least: what UDP dropped for another reason than a full
-/// socket, and what was not for UDP. Half of what a flood of 50 k packets/s beside two services comes to, as
+/// Shares of the packets that came as far as IP, or were discarded before, at least: what UDP dropped for another
+/// reason than a full socket, and what was not for UDP. Half of what a flood of 50 k packets/s beside two services comes to, as
 /// the generator may not get its CPU.
 fn least_shares(kind: Kind) -> (f64, f64) {
     match kind {
@@ -183,8 +183,10 @@ fn each_kind_of_flood_ends_where_it_should() {
         let (other, beyond) = kind.map_or((0.0, 0.0), least_shares);
         let Ledger { offered, nic_drop, discarded, late_other, beyond_udp, .. } = trial.load.ledger;
         let by_ip = (offered - nic_drop - discarded) as f64;
-        assert!(late_other as f64 >= other * by_ip, "{trial:?}");
-        assert!(beyond_udp as f64 >= beyond * by_ip, "{trial:?}");
+        // Where weir holds the flood to its share of a busy CPU, most of it comes no further than the gate.
+        let taken = (offered - nic_drop) as f64;
+        assert!((late_other + discarded) as f64 >= other * taken, "{trial:?}");
+        assert!((beyond_udp + discarded) as f64 >= beyond * taken, "{trial:?}");
         // TCP comes with requests and acknowledgements, some 4 k a second.
         let at_most = if beyond > 0.0 { 1.0 } else { 0.5 };
         assert!(beyond_udp as f64 <= at_most * by_ip, "{trial:?}");
