@@ -23,6 +23,10 @@ pub const FLOODED_PORT: u16 = 5000;
 pub const BYSTANDER_PORT: u16 = 5001;
 /// Port of the echo server, in trials that have one.
 pub const ECHO_PORT: u16 = 5002;
+/// Ports of the two receivers of one session, the heavier first.
+const RECEIVER_PORTS: [u16; 2] = [5005, 5006];
+/// Their nice values.
+pub const RECEIVER_NICE: [Nice; 2] = [Nice(0), Nice(10)];
 const SOURCE_PORT: u16 = 40_000;
 
 /// Puts the calling thread, which makes and watches everything, on the generator's CPU.
@@ -59,11 +63,19 @@ pub struct Sut {
     pub bystander: Worker,
 }
 
+/// Two receivers in one session, which end with its leader.
+pub struct Receivers {
+    _leader: Worker,
+    /// The heavier and the lighter.
+    pub both: [Worker; 2],
+}
+
 /// Hosts, applications and generator of one run.
 pub struct Bench {
     // In the order in which they must be dropped: processes, then the namespaces they are in.
     suts: BTreeMap<Mode, Sut>,
     beside: BTreeMap<Mode, Beside>,
+    receivers: BTreeMap<Mode, Receivers>,
     /// The calibrated loop on the SUT's CPU.
     pub speed: Worker,
     /// The load generator.
@@ -113,8 +125,17 @@ impl Bench {
         let speed = Worker::start(&first.host.netns_path, sut_cpu, &["speed-probe".to_owned()])?;
         let output = first.host.generator_ifindex;
         let generator = topology.generator.run(|| Generator::load(output))??;
-        let beside = BTreeMap::new();
-        Ok(Self { suts, beside, speed, generator, topology, workload, sut_cpu, generator_cpu })
+        Ok(Self {
+            suts,
+            beside: BTreeMap::new(),
+            receivers: BTreeMap::new(),
+            speed,
+            generator,
+            topology,
+            workload,
+            sut_cpu,
+            generator_cpu,
+        })
     }
 
     /// Adds to each host what floods of all kinds take.
@@ -136,6 +157,38 @@ impl Bench {
         self.beside
             .get(&mode)
             .ok_or_else(|| Error::refused("a host lacks what a flood is for", "please report this"))
+    }
+
+    /// Adds to each host two receivers of one session, at [`RECEIVER_NICE`], that compute for each packet.
+    ///
+    /// # Errors
+    /// When they do not start.
+    pub fn add_receivers(&mut self, passes: u32) -> Result<()> {
+        for (mode, sut) in &self.suts {
+            let member = |(port, nice): (u16, Nice)| {
+                let mut role = udp_role("udp-sink", &sut.host, port, self.workload);
+                role.extend(["--app".into(), self.workload.app.name().into()]);
+                role.push(format!("--passes={passes}"));
+                (nice, role)
+            };
+            let members: Vec<_> =
+                RECEIVER_PORTS.into_iter().zip(RECEIVER_NICE).map(member).collect();
+            let (leader, both) =
+                Worker::start_session(&sut.host.netns_path, self.sut_cpu, &members)?;
+            let both = <[Worker; 2]>::try_from(both)
+                .map_err(|_| Error::refused("a session lacks a receiver", "please report this"))?;
+            self.receivers.insert(*mode, Receivers { _leader: leader, both });
+        }
+        Ok(())
+    }
+
+    /// One mode's two receivers, the heavier first.
+    ///
+    /// # Errors
+    /// Where [`Bench::add_receivers`] was not called.
+    pub fn receivers(&self, mode: Mode) -> Result<&[Worker; 2]> {
+        let receivers = self.receivers.get(&mode).map(|receivers| &receivers.both);
+        receivers.ok_or_else(|| Error::refused("a host lacks its receivers", "please report this"))
     }
 
     /// One mode's system under test.
@@ -202,6 +255,35 @@ impl Bench {
         Ok(count)
     }
 
+    /// Points the generator at one mode's two receivers: the lighter's flow first.
+    ///
+    /// # Errors
+    /// Flows that contradict themselves.
+    pub fn aim_at_receivers(
+        &mut self,
+        mode: Mode,
+        flood: Flood,
+        lighter: Option<PacketsPerSec>,
+    ) -> Result<()> {
+        let [heavier_port, lighter_port] = RECEIVER_PORTS;
+        let mut flows = vec![];
+        if lighter.is_some() {
+            flows.push(self.flow(mode, lighter_port, lighter));
+        }
+        flows.extend(self.flood_to(mode, heavier_port, flood));
+        self.set_flows(mode, &flows)
+    }
+
+    /// Points the generator at one mode's host with a flood of three sorts; returns of how many flows.
+    ///
+    /// # Errors
+    /// Flows that contradict themselves.
+    pub fn aim_mixed(&mut self, mode: Mode, flood: Flood) -> Result<usize> {
+        let flows = kinds::mixed(flood, &self.flow(mode, FLOODED_PORT, None));
+        self.set_flows(mode, &flows)?;
+        Ok(flows.len())
+    }
+
     /// Points the generator at a mode's echo server.
     ///
     /// # Errors
@@ -235,10 +317,14 @@ impl Bench {
     }
 
     fn flood(&self, mode: Mode, flood: Flood) -> Option<FlowSpec> {
+        self.flood_to(mode, FLOODED_PORT, flood)
+    }
+
+    fn flood_to(&self, mode: Mode, port: u16, flood: Flood) -> Option<FlowSpec> {
         match flood {
             Flood::Off => None,
-            Flood::Paced(rate) => Some(self.flow(mode, FLOODED_PORT, Some(rate))),
-            Flood::Top => Some(self.flow(mode, FLOODED_PORT, None)),
+            Flood::Paced(rate) => Some(self.flow(mode, port, Some(rate))),
+            Flood::Top => Some(self.flow(mode, port, None)),
         }
     }
 

@@ -19,8 +19,8 @@ use crate::results::{Mode, Outcome};
 use crate::stop::Stop;
 use crate::worker::App;
 use crate::{
-    gate_cost, http_syn_flood, kinds, neighbour, parity, report, rpc_mix, separation, topology,
-    udp_latency, udp_overload, user_share,
+    accounting, gate_cost, http_syn_flood, kinds, neighbour, parity, receivers, report, rpc_mix,
+    separation, topology, udp_latency, udp_overload, user_share,
 };
 
 /// LRP's payload, bytes.
@@ -117,6 +117,10 @@ enum Name {
     Parity,
     /// LRP table 2: a long computation beside short RPCs, where nothing is overloaded
     RpcMix,
+    /// LRP 2.2: whom the kernel, and weir's meter, charge for a flood to one server
+    Accounting,
+    /// Two receivers of different weight, both flooded
+    Receivers,
 }
 
 fn parse_mode(text: &str) -> std::result::Result<Mode, String> {
@@ -225,6 +229,12 @@ fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
                 udp_latency::run(&plans::udp_latency(args), &stop, &progress).map(Outcome::from)
             }
             Name::Parity => parity::run(&plans::parity(args), &stop, &progress).map(Outcome::from),
+            Name::Accounting => {
+                accounting::run(&plans::accounting(args), &stop, &progress).map(Outcome::from)
+            }
+            Name::Receivers => {
+                receivers::run(&plans::receivers(args), &stop, &progress).map(Outcome::from)
+            }
             Name::RpcMix => {
                 rpc_mix::run(&plans::rpc_mix(args), &stop, &progress).map(Outcome::from)
             }
@@ -335,6 +345,12 @@ fn refuse_unused(args: &RunArgs) -> Result<()> {
         return Err(Error::refused(
             "the kinds of flood are IPv4's: one of them is broadcast",
             "leave out --ipv6 or --kinds",
+        ));
+    }
+    if args.ipv6 && args.experiments.contains(&Name::Accounting) {
+        return Err(Error::refused(
+            format!("{} has no --ipv6: its pings are IPv4's", accounting::NAME),
+            "leave it out",
         ));
     }
     let foreign = |mode: &&Mode| !user_share::MODES.contains(mode);

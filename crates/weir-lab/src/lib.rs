@@ -5,6 +5,7 @@
 //! comes from. A [`trial`] measures one mode at one rate and accounts for every packet; an
 //! experiment, such as [`udp_overload`], is a plan of trials and what follows from them.
 
+pub mod accounting;
 pub mod bench;
 pub mod cli;
 pub mod compare;
@@ -28,6 +29,7 @@ pub mod parity;
 pub mod progress;
 pub mod queue_depth;
 pub mod rates;
+pub mod receivers;
 pub mod report;
 pub mod results;
 pub mod rpc_mix;

@@ -98,14 +98,25 @@ fn preemption() -> String {
     dynamic.or_else(built).unwrap_or_else(|| "unknown".into())
 }
 
+/// Whether the scheduler leaves the time of interrupts and softirqs out of a process's CPU time
+/// (`CONFIG_IRQ_TIME_ACCOUNTING`); `None` where the kernel's configuration is not to be had.
+pub fn irq_time_is_apart() -> Option<bool> {
+    config_text()?;
+    Some(kernel_config("CONFIG_IRQ_TIME_ACCOUNTING").is_some())
+}
+
 /// One setting of the running kernel's configuration, where the kernel or `/boot` has it.
 fn kernel_config(name: &str) -> Option<String> {
-    let release = read("/proc/sys/kernel/osrelease")?;
-    let text = read(format!("/boot/config-{release}")).or_else(|| {
-        let output = std::process::Command::new("zcat").arg("/proc/config.gz").output().ok()?;
-        String::from_utf8(output.stdout).ok()
-    })?;
+    let text = config_text()?;
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
+}
+
+fn config_text() -> Option<String> {
+    let release = read("/proc/sys/kernel/osrelease")?;
+    read(format!("/boot/config-{release}")).or_else(|| {
+        let output = std::process::Command::new("zcat").arg("/proc/config.gz").output().ok()?;
+        String::from_utf8(output.stdout).ok().filter(|text| !text.is_empty())
+    })
 }
 
 fn mitigations() -> BTreeMap<String, String> {
@@ -131,6 +142,12 @@ pub fn steal_s(cpu: CpuId) -> f64 {
 /// Time that a CPU had nothing to do since boot, in seconds (`idle` of `/proc/stat`).
 pub fn idle_s(cpu: CpuId) -> f64 {
     cpu_stat_s(cpu, 4)
+}
+
+/// Time of softirqs on a CPU since boot, in seconds (`softirq` of `/proc/stat`): where
+/// `CONFIG_IRQ_TIME_ACCOUNTING` is not set, as timer ticks found it.
+pub fn softirq_s(cpu: CpuId) -> f64 {
+    cpu_stat_s(cpu, 7)
 }
 
 /// A column of a CPU's line in `/proc/stat`, seconds.

@@ -3,6 +3,7 @@
 //! Rates are packets per second over the measured window. Counts in a [`Ledger`] are packets over
 //! a whole trial, from before its first packet until everything has drained, and add up exactly.
 
+pub mod accounting;
 pub mod gate_cost;
 pub mod http;
 pub mod kinds;
@@ -12,6 +13,7 @@ pub mod merit;
 pub mod neighbour;
 mod outcome;
 pub mod parity;
+pub mod receivers;
 pub mod rpc;
 pub mod separation;
 pub mod user_share;

@@ -5,7 +5,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -52,6 +52,8 @@ pub mod slots {
     pub const STOP: usize = 5;
     /// Answers that did not come.
     pub const LOST: usize = 6;
+    /// Number of a process that another worker has started.
+    pub const PID: usize = 7;
     /// Histogram of packets' ages, of the time that requests took, or of the speed probe's loop, in
     /// nanoseconds.
     pub const HISTOGRAM: usize = 8;
@@ -90,6 +92,15 @@ pub enum Role {
         /// Address of the interface on which to join it.
         #[arg(long)]
         on: Option<Ipv4Addr>,
+        /// Passes of the calibrated loop for each packet.
+        #[arg(long, default_value_t = 0)]
+        passes: u32,
+    },
+    /// Starts workers in its session and namespace, on its CPU, and waits for them; they end with it.
+    Session {
+        /// One of them: its nice value, its shared memory, and its role, with blanks between the words.
+        #[arg(long = "member", required = true)]
+        members: Vec<String>,
     },
     /// Answers requests over TCP.
     TcpService {
@@ -258,6 +269,9 @@ pub struct WorkerArgs {
     /// Memory shared with the controller.
     #[arg(long)]
     shared: Option<PathBuf>,
+    /// Stays in the session of its parent, at this nice value, instead of one of its own at 0.
+    #[arg(long, allow_negative_numbers = true)]
+    member_nice: Option<i32>,
     #[command(subcommand)]
     role: Role,
 }
@@ -279,15 +293,23 @@ pub fn run(args: WorkerArgs) -> Result<()> {
     }
     // As a service is: with autogroup the processes of one session are weighed as one group, and nice
     // values say nothing between that group and the NAPI threads, or with the generator in it.
-    setsid().map_err(|source| Error::io("leave the session of", "the lab", source))?;
-    // Inherited from the controller, whose weight is raised.
-    sched::set_nice(rustix::thread::gettid(), Nice(0))?;
+    if args.member_nice.is_none() {
+        setsid().map_err(|source| Error::io("leave the session of", "the lab", source))?;
+    }
+    // Not that of the controller, whose weight is raised.
+    sched::set_nice(rustix::thread::gettid(), Nice(args.member_nice.unwrap_or(0)))?;
     NetNs::open(&args.netns)?.enter_current_thread()?;
     sched::pin_current_thread(CpuId(args.cpu))?;
     let shared = args.shared.map(SharedCounters::open).transpose()?;
+    if let Some(shared) = &shared {
+        shared.get(slots::PID).store(std::process::id().into(), Ordering::Relaxed);
+    }
     match (args.role, shared) {
-        (Role::UdpSink { bind, app, rcvbuf, join, on }, Some(shared)) => {
-            udp_sink(bind, (app, rcvbuf), join.zip(on), &shared)
+        (Role::UdpSink { bind, app, rcvbuf, join, on, passes }, Some(shared)) => {
+            udp_sink(bind, (app, rcvbuf, passes), join.zip(on), &shared)
+        }
+        (Role::Session { members }, Some(shared)) => {
+            session(&args.netns, args.cpu, &members, &shared)
         }
         (Role::UdpEcho { bind, rcvbuf }, Some(shared)) => udp_echo(bind, rcvbuf, &shared),
         (Role::TcpService { bind }, Some(shared)) => service::serve(bind, &shared),
@@ -360,7 +382,7 @@ fn udp_echo(bind: SocketAddr, rcvbuf: usize, shared: &SharedCounters) -> Result<
 
 fn udp_sink(
     bind: SocketAddr,
-    (app, rcvbuf): (App, usize),
+    (app, rcvbuf, passes): (App, usize, u32),
     join: Option<(Ipv4Addr, Ipv4Addr)>,
     shared: &SharedCounters,
 ) -> Result<()> {
@@ -370,7 +392,12 @@ fn udp_sink(
         socket.join_multicast_v4(&group, &on).map_err(failed("join a group for"))?;
     }
     shared.get(slots::READY).store(1, Ordering::Release);
-    let received = |count, payload: &[u8]| received(shared, count, payload);
+    let received = |count, payload: &[u8]| {
+        received(shared, count, payload);
+        for _ in 0..count * u64::from(passes) {
+            std::hint::black_box(calibrated_loop(std::hint::black_box(1)));
+        }
+    };
     match app {
         App::Recv => {
             let mut buffer = [0; 2048];
@@ -381,6 +408,25 @@ fn udp_sink(
         }
         App::Recvmmsg => batches(&socket, received).map_err(failed("receive on")),
     }
+}
+
+fn session(netns: &Path, cpu: u32, members: &[String], shared: &SharedCounters) -> Result<()> {
+    let failed = |source| Error::io("start", "a worker of the session", source);
+    let mut children = vec![];
+    for member in members {
+        let mut words = member.split_ascii_whitespace();
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("lab-worker").arg("--parent").arg(std::process::id().to_string());
+        command.arg("--netns").arg(netns).arg("--cpu").arg(cpu.to_string());
+        command.args(words.next().map(|nice| format!("--member-nice={nice}")));
+        command.args(words.next().map(|path| format!("--shared={path}"))).args(words);
+        children.push(command.spawn().map_err(failed)?);
+    }
+    shared.get(slots::READY).store(1, Ordering::Release);
+    for child in &mut children {
+        child.wait().map_err(failed)?;
+    }
+    Ok(())
 }
 
 fn tcp_listener(bind: SocketAddr, shared: &SharedCounters) -> Result<()> {

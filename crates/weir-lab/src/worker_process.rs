@@ -12,7 +12,7 @@ use serde::Deserialize;
 use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
-use weir_bpf::units::{CpuId, Nanos};
+use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use crate::error::{Error, Result};
 use crate::topology::SUT_INTERFACE;
@@ -31,9 +31,28 @@ fn command(netns: &Path, cpu: CpuId) -> Command {
     command
 }
 
+/// Runs another `weir` command in a namespace, on a CPU, and reads the JSON that it prints.
+///
+/// # Errors
+/// When it fails, or prints something else.
+pub fn ask_weir(netns: &Path, cpu: CpuId, arguments: &[&str]) -> Result<serde_json::Value> {
+    let object = format!("weir {}", arguments.join(" "));
+    let mut command = command(netns, cpu);
+    command.args(["exec", "--"]).args(arguments).stderr(Stdio::inherit());
+    let output = command.output().map_err(|source| Error::io("run", object.clone(), source))?;
+    serde_json::from_slice(&output.stdout).map_err(|error| {
+        Error::refused(
+            format!("`{object}` printed no JSON ({}): {error}", output.status),
+            "its own message is above",
+        )
+    })
+}
+
 /// A worker and the memory that it counts in. Dropping it kills it.
 pub struct Worker {
-    child: Child,
+    /// None of one that ends with the worker that started it.
+    child: Option<Child>,
+    pid: Pid,
     shared: SharedCounters,
 }
 
@@ -52,20 +71,46 @@ impl Worker {
             .stdout(Stdio::null())
             .spawn()
             .map_err(|source| Error::io("start", name.clone(), source))?;
-        let deadline = Instant::now() + START_DEADLINE;
-        while shared.get(slots::READY).load(Ordering::Acquire) == 0 {
-            let ended = child.try_wait().map_err(|s| Error::io("wait for", name.clone(), s))?;
-            if ended.is_some() || Instant::now() > deadline {
+        let pid = Pid::from_child(&child);
+        match wait_until_ready(&mut child, &shared, &name) {
+            Ok(()) => Ok(Self { child: Some(child), pid, shared }),
+            Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(Error::refused(
-                    format!("the lab's {name} process did not start"),
-                    "its own message is above",
-                ));
+                Err(error)
             }
-            std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(Self { child, shared })
+    }
+
+    /// Starts a worker that starts these, each with a nice value, in its own session; it comes first,
+    /// and the others end with it.
+    ///
+    /// # Errors
+    /// As [`Worker::start`].
+    pub fn start_session(
+        netns: &Path,
+        cpu: CpuId,
+        members: &[(Nice, Vec<String>)],
+    ) -> Result<(Self, Vec<Self>)> {
+        let mut role = vec!["session".to_owned()];
+        let mut shared = vec![];
+        for (nice, words) in members {
+            let memory = SharedCounters::create("weir-lab", slots::LEN)?;
+            role.push(format!("--member={nice} {} {}", memory.path().display(), words.join(" ")));
+            shared.push(memory);
+        }
+        let mut leader = Self::start(netns, cpu, &role)?;
+        let mut workers = vec![];
+        for (shared, (_, words)) in shared.into_iter().zip(members) {
+            if let Some(child) = &mut leader.child {
+                wait_until_ready(child, &shared, &words[0])?;
+            }
+            let number = shared.get(slots::PID).load(Ordering::Relaxed);
+            let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
+            let pid = pid.ok_or_else(|| did_not_start(&words[0]))?;
+            workers.push(Self { child: None, pid, shared });
+        }
+        Ok((leader, workers))
     }
 
     /// Its memory; see [`slots`].
@@ -85,15 +130,34 @@ impl Worker {
 
     /// Its process.
     pub fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+        self.pid
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
+}
+
+/// Waits until a worker is ready, for as long as the process lives that it is, or that starts it.
+fn wait_until_ready(child: &mut Child, shared: &SharedCounters, name: &str) -> Result<()> {
+    let deadline = Instant::now() + START_DEADLINE;
+    while shared.get(slots::READY).load(Ordering::Acquire) == 0 {
+        let ended = child.try_wait().map_err(|source| Error::io("wait for", name, source))?;
+        if ended.is_some() || Instant::now() > deadline {
+            return Err(did_not_start(name));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+fn did_not_start(name: &str) -> Error {
+    Error::refused(format!("the lab's {name} process did not start"), "its own message is above")
 }
 
 /// A program that is not weir's, in a namespace. Dropping it asks it to end, and waits.

@@ -273,8 +273,16 @@ fn missing_capabilities_are_named() {
 #[test]
 fn the_experiments_are_listed() {
     let list = success(&lab(&["list"]));
-    for name in ["udp-overload ", "gate-cost ", "separation ", "user-share ", "parity ", "rpc-mix "]
-    {
+    for name in [
+        "udp-overload ",
+        "gate-cost ",
+        "separation ",
+        "user-share ",
+        "parity ",
+        "rpc-mix ",
+        "accounting ",
+        "receivers ",
+    ] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{list}");
     }
 }

@@ -25,6 +25,7 @@ pub mod sock_diag;
 mod sockopt;
 pub mod stat;
 pub mod sysfs;
+pub mod task_clock;
 pub(crate) mod tc;
 pub mod watch;
 

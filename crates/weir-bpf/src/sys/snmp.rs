@@ -153,6 +153,18 @@ pub fn ip4_stats() -> Result<Ip4Stats> {
     Ok(Ip4Stats { in_receives: number("InReceives")?, out_requests: number("OutRequests")? })
 }
 
+/// ICMP messages over IPv4 that the namespace has received, good or bad, since it was made.
+///
+/// # Errors
+///
+/// As [`udp_stats`].
+pub fn icmp4_received() -> Result<u64> {
+    let text = std::fs::read_to_string(V4).map_err(|source| Error::system("read", V4, source))?;
+    find(&pairs(V4, &text, "Icmp: ")?, "InMsgs")
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| malformed(V4, "a number for ICMP's InMsgs"))
+}
+
 fn malformed(path: &str, expected: &str) -> Error {
     Error::Refused {
         problem: format!("{path} is malformed"),
@@ -255,6 +267,7 @@ UdpLite6InDatagrams             \t91
             // Two datagrams and an error message, by the loopback interface.
             let three = Ip4Stats { in_receives: 3, out_requests: 3 };
             assert_eq!(ip4_stats().unwrap(), three);
+            assert_eq!(icmp4_received().unwrap(), 1);
         });
     }
 }

@@ -169,6 +169,22 @@ pub(super) fn rpc_mix(args: &RunArgs) -> load::Plan {
     load::Plan { workload, ..shared(args, modes, (&[], &[]), QUICK_BUDGET) }
 }
 
+/// `accounting`.
+pub(super) fn accounting(args: &RunArgs) -> load::Plan {
+    let full = [Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Gate, Mode::Weir];
+    let modes = modes(args, &QUICK_MODES, &full);
+    let rates = ["50k", "100k", "200k", "400k"];
+    shared(args, modes, (&["50k", "400k"], &rates), QUICK_BUDGET_SEARCH)
+}
+
+/// `receivers`, whose rates are those of either flood.
+pub(super) fn receivers(args: &RunArgs) -> load::Plan {
+    let full = [Mode::Stock, Mode::Threaded, Mode::Niced, Mode::Gate, Mode::Weir];
+    let modes = modes(args, &QUICK_MODES, &full);
+    let rates = ["2k", "10k", "50k", "100k", "150k", "200k"];
+    shared(args, modes, (&["2k", "100k", "200k"], &rates), QUICK_BUDGET_SEARCH)
+}
+
 /// `gate-cost`.
 pub(super) fn gate_cost(args: &RunArgs) -> gate_cost::Plan {
     let quick = args.quick;

@@ -25,14 +25,38 @@ pub(crate) fn flows(kind: Kind, flood: Flood, base: &FlowSpec, beside: &Beside) 
         return vec![];
     }
     let mut flows = sorts(kind, base, beside);
-    let (sorts, last) = (flows.len(), flows.len() - 1);
+    share_out(&mut flows, flood);
+    flows
+}
+
+/// The flows of a flood of three sorts, at that rate in all; none without one: datagrams to where `base`
+/// goes, pings, and datagrams to a closed port.
+pub(crate) fn mixed(flood: Flood, base: &FlowSpec) -> Vec<FlowSpec> {
+    if flood == Flood::Off {
+        return vec![];
+    }
+    let mut flows = vec![pings(base), closed(base), base.clone()];
+    share_out(&mut flows, flood);
+    flows
+}
+
+/// Gives each flow its part of a rate.
+fn share_out(flows: &mut [FlowSpec], flood: Flood) {
+    let sorts = flows.len();
     for (index, flow) in flows.iter_mut().enumerate() {
         flow.rate = match flood {
             Flood::Paced(PacketsPerSec(rate)) => Some(PacketsPerSec(rate / sorts as f64)),
-            _ => (index < last).then_some(EACH_AT_TOP),
+            _ => (index + 1 < sorts).then_some(EACH_AT_TOP),
         };
     }
-    flows
+}
+
+fn pings(base: &FlowSpec) -> FlowSpec {
+    FlowSpec { transport: Transport::Echo, port: (1, 1), ..base.clone() }
+}
+
+fn closed(base: &FlowSpec) -> FlowSpec {
+    FlowSpec { port: (base.port.0, CLOSED_PORT), ..base.clone() }
 }
 
 /// A kind's sorts of packets.
@@ -41,14 +65,14 @@ fn sorts(kind: Kind, base: &FlowSpec, beside: &Beside) -> Vec<FlowSpec> {
     let to_port = |port| FlowSpec { port: (base.port.0, port), ..base.clone() };
     match kind {
         Kind::Udp => vec![base.clone()],
-        Kind::Closed => vec![to_port(CLOSED_PORT)],
+        Kind::Closed => vec![closed(base)],
         Kind::BadChecksum => vec![of(Transport::UdpBadChecksum)],
         Kind::Syn => vec![FlowSpec {
             port: (SYN_SOURCE.0, LISTENER_PORT),
             random_port_bits: SYN_SOURCE.1,
             ..of(Transport::TcpSyn)
         }],
-        Kind::Icmp => vec![FlowSpec { port: (1, 1), ..of(Transport::Echo) }],
+        Kind::Icmp => vec![pings(base)],
         Kind::Fragments => {
             let from = |last, transport| FlowSpec {
                 address: (with_last(base.address.0, last), base.address.1),

@@ -20,7 +20,7 @@ use crate::results::kinds::{Kind, KindsReference, KindsRun};
 use crate::separation::VICTIM_PPS;
 use crate::stop::Stop;
 use crate::trial::{Flood, Load};
-pub(crate) use flows::flows;
+pub(crate) use flows::{flows, mixed};
 pub use host::Beside;
 
 /// The result's name.

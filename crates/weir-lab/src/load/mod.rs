@@ -203,6 +203,7 @@ impl<'a, K: LoadKey> Runner<'a, K> {
             neighbour_per_s: done.neighbour.map(|work| work.per_s),
             neighbour_cpu: done.neighbour.map(|work| work.cpu),
             service: done.service,
+            receivers: done.receivers,
         };
         self.trials.push(trial.clone());
         Ok(trial)

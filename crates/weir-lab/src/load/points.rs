@@ -44,6 +44,11 @@ impl<'a, K> Group<'a, K> {
         median_of_some(self.trials.iter().map(|trial| of(trial)))
     }
 
+    /// A figure of each trial that has it.
+    pub fn some(&self, of: impl Fn(&LoadTrial<K>) -> Option<f64>) -> Vec<f64> {
+        self.trials.iter().filter_map(|trial| of(trial)).collect()
+    }
+
     /// Median and range of a figure.
     pub fn spread(&self, of: impl Fn(&LoadTrial<K>) -> f64) -> Spread {
         spread(self.trials.iter().map(|trial| of(trial)))

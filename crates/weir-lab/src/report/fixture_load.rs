@@ -2,8 +2,9 @@
 
 use super::fixture::experiment;
 use crate::results::kinds::*;
-use crate::results::load::{Conditions, LoadRun, LoadTrial, Service};
+use crate::results::load::{Conditions, LoadRun, LoadTrial, Receivers, Service};
 use crate::results::neighbour::*;
+use crate::results::receivers::*;
 use crate::results::separation::*;
 use crate::results::user_share::*;
 use crate::results::{Goal, Mode, Spread};
@@ -58,6 +59,7 @@ fn run<K: Ord + Copy, P, S, R>(
             neighbour_per_s: Some(100_000.0),
             neighbour_cpu: Some(0.5),
             service: None,
+            receivers: None,
         }],
     }
 }
@@ -227,5 +229,47 @@ pub(super) fn user_share() -> UserShareRun {
     let points = vec![point(Some(0.0), 0.96875, None), point(None, 0.734375, Some(-1.5625))];
     let mut run = run("user-share", ShareMode::Weir75, (points, summary, reference));
     run.sentence = super::user_share_sentence(&run);
+    run
+}
+
+/// `receivers`: a rate that both can take, and one that neither can.
+pub(super) fn receivers() -> ReceiversRun {
+    let point = |target_pps: f64, heavier_pps: f64, lighter_pps: f64| ReceiversPoint {
+        target_pps: Some(target_pps),
+        heavier_offered_pps: target_pps,
+        lighter_offered_pps: target_pps,
+        heavier_pps,
+        lighter_pps,
+        overloaded: lighter_pps < target_pps,
+        ratio: Some(heavier_pps / lighter_pps),
+        ratio_range: around(heavier_pps / lighter_pps),
+        heavier_cpu: 0.375,
+        lighter_cpu: 0.0625,
+        input_cpu: Some(0.25),
+        heavier_sleeps_per_s: 120.0,
+        lighter_sleeps_per_s: 80.0,
+        ring_loss: 0.0,
+        nic_drop_pps: 0.0,
+        discarded_pps: 2.0 * target_pps - heavier_pps - lighter_pps,
+        late_drop_pps: 0.0,
+        conditions: CONDITIONS,
+    };
+    let reference =
+        ReceiversReference { heavier_nice: 0, lighter_nice: 10, weights_ratio: 9.3125, passes: 8 };
+    let summary = ReceiversSummary {
+        peak_pps: 72e3,
+        overload_pps: 72e3,
+        retained: 1.0,
+        overload_ratio: Some(8.0),
+    };
+    let points = vec![point(2e3, 2e3, 2e3), point(200e3, 64e3, 8e3)];
+    let mut run = run("receivers", Mode::Weir, (points, summary, reference));
+    run.trials[0].receivers = Some(Receivers {
+        heavier_cpu: 0.375,
+        lighter_cpu: 0.0625,
+        heavier_sleeps_per_s: 120.0,
+        lighter_sleeps_per_s: 80.0,
+    });
+    run.sentence = super::receivers_sentence(&run);
     run
 }

@@ -4,13 +4,17 @@
 //! Nothing here measures. All of it is a function of the recorded figures, so `weir lab report`
 //! gives the same from a file as `weir lab run` gave.
 
+mod accounting;
 mod axis;
 mod content;
 mod drawing;
 mod files;
+mod receivers;
 
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+pub(crate) mod fixture_accounting;
 #[cfg(test)]
 mod fixture_gate_cost;
 #[cfg(test)]
@@ -42,6 +46,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_accounting;
+#[cfg(test)]
 mod tests_http;
 #[cfg(test)]
 mod tests_latency;
@@ -57,6 +63,7 @@ mod view;
 
 use std::path::PathBuf;
 
+pub use accounting::accounting_sentence;
 pub use files::{json, read, write, write_page};
 pub use gate_cost::gate_cost_sentence;
 pub use html::{html, html_all};
@@ -66,6 +73,7 @@ pub use latency::latency_sentence;
 pub use neighbour::neighbour_sentence;
 pub use parity::parity_sentence;
 pub use plot::plot_svg;
+pub use receivers::receivers_sentence;
 pub use rpc::rpc_sentence;
 pub use sentence::sentence;
 pub use separation::separation_sentence;

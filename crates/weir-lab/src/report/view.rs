@@ -60,6 +60,8 @@ impl Outcome {
             Self::Latency(run) => run.as_ref(),
             Self::Parity(run) => run.as_ref(),
             Self::Rpc(run) => run.as_ref(),
+            Self::Receivers(run) => run.as_ref(),
+            Self::Accounting(run) => run.as_ref(),
         }
     }
 }

@@ -118,6 +118,24 @@ pub struct LoadTrial<K> {
     /// The TCP service; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Service>,
+    /// The two receivers of one session, of which the flooded application is the heavier; absent where
+    /// there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receivers: Option<Receivers>,
+}
+
+/// How two receivers fared in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Receivers {
+    /// Share of the SUT's CPU that the kernel charged to the heavier, 0 to 1.
+    pub heavier_cpu: f64,
+    /// The same, to the lighter.
+    pub lighter_cpu: f64,
+    /// How often the heavier slept, per second: its queue was empty then.
+    pub heavier_sleeps_per_s: f64,
+    /// The same, the lighter.
+    pub lighter_sleeps_per_s: f64,
 }
 
 /// What a TCP service did in the window.

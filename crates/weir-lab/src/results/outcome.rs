@@ -2,19 +2,21 @@
 
 use serde::Serialize;
 
+use super::accounting::AccountingRun;
 use super::gate_cost::GateCost;
 use super::http::HttpRun;
 use super::kinds::KindsRun;
 use super::latency::LatencyRun;
 use super::neighbour::NeighbourRun;
 use super::parity::ParityRun;
+use super::receivers::ReceiversRun;
 use super::rpc::RpcRun;
 use super::separation::SeparationRun;
 use super::user_share::UserShareRun;
 use super::{Experiment, Goal};
 use crate::{
-    gate_cost, http_syn_flood, kinds, neighbour, parity, rpc_mix, separation, udp_latency,
-    udp_overload, user_share,
+    accounting, gate_cost, http_syn_flood, kinds, neighbour, parity, receivers, rpc_mix,
+    separation, udp_latency, udp_overload, user_share,
 };
 
 /// What one experiment has yielded. In JSON the fields of the result itself: `experiment` tells
@@ -42,6 +44,10 @@ pub enum Outcome {
     Parity(Box<ParityRun>),
     /// `rpc-mix`.
     Rpc(Box<RpcRun>),
+    /// `receivers`.
+    Receivers(Box<ReceiversRun>),
+    /// `accounting`.
+    Accounting(Box<AccountingRun>),
 }
 
 impl Outcome {
@@ -61,6 +67,8 @@ impl Outcome {
             udp_latency::NAME => serde_json::from_slice(json).map(Self::Latency),
             parity::NAME => serde_json::from_slice(json).map(Self::Parity),
             rpc_mix::NAME => serde_json::from_slice(json).map(Self::Rpc),
+            receivers::NAME => serde_json::from_slice(json).map(Self::Receivers),
+            accounting::NAME => serde_json::from_slice(json).map(Self::Accounting),
             other => Err(serde::de::Error::custom(format_args!(
                 "no experiment is named {other:?}; `weir lab list` lists them"
             ))),
@@ -83,6 +91,8 @@ impl Outcome {
             Self::Latency(_) => serde_json::from_str::<LatencyRun>(json).map(drop),
             Self::Parity(_) => serde_json::from_str::<ParityRun>(json).map(drop),
             Self::Rpc(_) => serde_json::from_str::<RpcRun>(json).map(drop),
+            Self::Receivers(_) => serde_json::from_str::<ReceiversRun>(json).map(drop),
+            Self::Accounting(_) => serde_json::from_str::<AccountingRun>(json).map(drop),
         }
     }
 
@@ -119,4 +129,6 @@ outcome_of! {
     LatencyRun => Latency,
     ParityRun => Parity,
     RpcRun => Rpc,
+    ReceiversRun => Receivers,
+    AccountingRun => Accounting,
 }

@@ -64,5 +64,6 @@ pub fn trial(
         neighbour_per_s: None,
         neighbour_cpu: None,
         service: None,
+        receivers: None,
     }
 }

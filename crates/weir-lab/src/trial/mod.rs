@@ -1,7 +1,10 @@
 //! One trial: a load at one rate against one mode, and where every packet of it ended.
 
+mod books;
 #[cfg(test)]
 pub(crate) mod made_up;
+mod meter;
+mod receivers;
 mod replies;
 mod service;
 mod snapshot;
@@ -9,6 +12,7 @@ mod snapshot;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::units::{Nanos, PacketsPerSec};
 
 use crate::bench::Bench;
@@ -16,9 +20,11 @@ use crate::error::{Error, Result};
 use crate::histogram;
 use crate::interrupts;
 use crate::results::kinds::Kind;
-use crate::results::load::Service;
+use crate::results::load::{Receivers, Service};
 use crate::results::{Ledger, Mode, Trial};
 use crate::stop::Stop;
+pub use books::ReceiveWork;
+pub use meter::Metered;
 use snapshot::{Observer, Snapshot};
 
 /// How long packets that are still queued at the end may take to arrive.
@@ -77,6 +83,15 @@ pub enum Echo {
     Light,
 }
 
+/// What floods the host while everybody's accounts are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Books {
+    /// Datagrams to the first application.
+    Udp,
+    /// These, pings, and datagrams to a closed port, a third each.
+    Mixed,
+}
+
 /// What a trial sends, for how long, and what else runs meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
@@ -93,6 +108,10 @@ pub struct Load {
     pub kind: Option<Kind>,
     /// In whose place an echo server runs, if one does.
     pub echo: Echo,
+    /// Whether two receivers of one session are in the applications' place, the heavier in the first's.
+    pub receivers: bool,
+    /// What the flood is where everybody's accounts are looked at; `None`: they are not.
+    pub books: Option<Books>,
     /// More options of `weir run`, in a mode that has it.
     pub options: &'static [&'static str],
     /// Before the window.
@@ -104,9 +123,19 @@ pub struct Load {
 impl Load {
     /// A flood alone.
     pub fn of(flood: Flood, warm_up: Duration, window: Duration) -> Self {
-        let (neighbour, stopped, echo) = (false, false, Echo::None);
-        let (bystander, kind, options) = (None, None, &[]);
-        Self { flood, bystander, neighbour, stopped, kind, echo, options, warm_up, window }
+        Self {
+            flood,
+            bystander: None,
+            neighbour: false,
+            stopped: false,
+            kind: None,
+            echo: Echo::None,
+            receivers: false,
+            books: None,
+            options: &[],
+            warm_up,
+            window,
+        }
     }
 }
 
@@ -134,6 +163,12 @@ pub struct Measured {
     pub neighbour: Option<Work>,
     /// What the TCP service did in the window, if it ran.
     pub service: Option<Service>,
+    /// How the two receivers shared the CPU, if they were there.
+    pub receivers: Option<Receivers>,
+    /// What receive work took in the window, where that was asked.
+    pub receive_work: Option<ReceiveWork>,
+    /// What weir's meter charged over the whole trial, where that was asked and weir runs.
+    pub metered: Option<Metered>,
 }
 
 /// What a compute-bound process did.
@@ -178,18 +213,32 @@ pub fn measure(
     let neighbour = if load.neighbour { Some(bench.start_neighbour(mode)?) } else { None };
     let stopped =
         if load.stopped { Some(Stopped::stop(bench.sut(mode).flooded.pid())?) } else { None };
+    let receivers = if load.receivers { Some(bench.receivers(mode)?) } else { None };
     let in_place = |of| echo.as_ref().filter(|_| load.echo == of);
+    let pollers = bench.pollers(mode)?;
+    let clocks = match load.books {
+        Some(_) => pollers.iter().map(|pid| Ok(TaskClock::of(*pid)?)).collect::<Result<_>>()?,
+        None => vec![],
+    };
     let observer = Observer {
         bench,
         mode,
         sut: bench.sut(mode),
         client: client.as_ref(),
         flood_flows,
-        flooded: in_place(Echo::Flooded).unwrap_or(&bench.sut(mode).flooded),
-        bystander: in_place(Echo::Light).unwrap_or(&bench.sut(mode).bystander),
+        flooded: receivers
+            .map(|[heavier, _]| heavier)
+            .or(in_place(Echo::Flooded))
+            .unwrap_or(&bench.sut(mode).flooded),
+        bystander: receivers
+            .map(|[_, lighter]| lighter)
+            .or(in_place(Echo::Light))
+            .unwrap_or(&bench.sut(mode).bystander),
         echo: echo.as_ref(),
         daemon: daemon.as_ref(),
-        pollers: bench.pollers(mode)?,
+        pollers,
+        clocks,
+        ksoftirqd: if load.books.is_some() { books::ksoftirqd(bench.sut_cpu)? } else { None },
         load,
     };
 
@@ -216,6 +265,10 @@ pub fn measure(
     drop(stopped);
     drop(neighbour);
     let after = drain(&before, &observer, stop)?;
+    let metered = match (&daemon, load.books) {
+        (Some(daemon), Some(_)) => Some(meter::read(&observer, (&before, &after), daemon, stop)?),
+        _ => None,
+    };
     if mode.is_interrupted() {
         interrupts::release(bench, mode)?;
     }
@@ -247,6 +300,9 @@ pub fn measure(
         bystander_cpu: since((after.bystander_cpu_ns, before.bystander_cpu_ns)),
         neighbour: load.neighbour.then(|| work(&opened, &closed)),
         service: service::service(&opened, &closed),
+        receivers: receivers::receivers(&opened, &closed),
+        receive_work: books::receive_work(&opened, &closed),
+        metered,
         trial,
     })
 }
@@ -255,6 +311,8 @@ pub fn measure(
 fn aim(bench: &mut Bench, mode: Mode, load: &Load) -> Result<usize> {
     match load.kind {
         Some(kind) => return bench.aim_kind(mode, (kind, load.flood), load.bystander),
+        None if load.books == Some(Books::Mixed) => return bench.aim_mixed(mode, load.flood),
+        None if load.receivers => bench.aim_at_receivers(mode, load.flood, load.bystander)?,
         None => match load.echo {
             Echo::None => bench.aim(mode, load.flood, load.bystander)?,
             Echo::Flooded => bench.aim_at_echo(mode, load.flood)?,

@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use rustix::process::Pid;
+use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::sys::{sched, snmp};
 use weir_bpf::verdict::Verdict;
 
-use super::{Load, replies, service, statistic};
+use super::{Load, books, receivers, replies, service, statistic};
 use crate::bench::{Bench, Sut};
 use crate::error::Result;
 use crate::histogram;
@@ -43,6 +44,10 @@ pub(super) struct Snapshot {
     pub(super) service: Option<service::Counts>,
     /// Of the echo server, if there is one.
     pub(super) replies: Option<replies::Counts>,
+    /// Whom the kernel charges, where that is asked.
+    pub(super) books: Option<books::Counts>,
+    /// Of the two receivers, if they are there.
+    pub(super) receivers: Option<receivers::Counts>,
 }
 
 impl Snapshot {
@@ -81,6 +86,9 @@ impl Snapshot {
         if let Some((now, before)) = self.service.as_ref().zip(before.service.as_ref()) {
             now.complete(before, &mut ledger);
         }
+        if let Some((now, before)) = self.books.zip(before.books) {
+            ledger.beyond_udp = now.pings - before.pings;
+        }
         let ends = ledger.nic_drop
             + ledger.discarded
             + ledger.late_backlog
@@ -105,6 +113,9 @@ pub(super) struct Observer<'a> {
     pub(super) echo: Option<&'a Worker>,
     pub(super) daemon: Option<&'a Daemon>,
     pub(super) pollers: Vec<Pid>,
+    pub(super) ksoftirqd: Option<Pid>,
+    /// Of the polling threads, where everybody's accounts are looked at.
+    pub(super) clocks: Vec<TaskClock>,
     pub(super) load: Load,
 }
 
@@ -168,6 +179,9 @@ impl Observer<'_> {
         let late_socket = v4.rcvbuf_errors + v6.rcvbuf_errors;
         let replies = self.echo.map(|echo| replies::Counts::now(echo, bench, self.mode));
         let replies = replies.transpose()?;
+        let receivers = || receivers::Counts::now([flooded, bystander]);
+        let receivers = self.load.receivers.then(receivers).transpose()?;
+        let books = self.load.books.map(|_| books::Counts::now(self)).transpose()?;
         let other = |s: &snmp::UdpStats| s.in_errors.saturating_sub(s.rcvbuf_errors) + s.no_ports;
         Ok(Snapshot {
             sent_at,
@@ -194,6 +208,8 @@ impl Observer<'_> {
             late_other: other(&v4) + other(&v6),
             service,
             replies,
+            books,
+            receivers,
         })
     }
 }

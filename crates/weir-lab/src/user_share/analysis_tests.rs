@@ -40,6 +40,7 @@ fn made(
         neighbour_per_s: Some(per_s),
         neighbour_cpu: Some(per_s / 200e3),
         service: None,
+        receivers: None,
     }
 }
 

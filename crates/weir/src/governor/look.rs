@@ -257,6 +257,7 @@ impl Look {
             ),
             held: share(counters.held, told.counters.held),
             c_gate_ns,
+            discarding_ns: counters.wasted.0,
             r_ring_pps: c_gate_ns.map(|ns| settings.user_share.rest() * 1e9 / ns),
             own_cpu: share(Nanos(own_cpu_ns), Nanos(told.own_cpu_ns)),
             limits: told.limits.iter().map(LimitRow::of).collect(),

@@ -75,6 +75,9 @@ pub struct Observed {
     pub held: f64,
     /// What discarding one packet costs, driver included, in nanoseconds.
     pub c_gate_ns: Option<f64>,
+    /// What discarding has taken since the thread is governed, nanoseconds.
+    #[serde(default)]
+    pub discarding_ns: u64,
     /// The rate of packets up to which the ring should not overflow: input's share / `c_gate_ns`.
     pub r_ring_pps: Option<f64>,
     /// The share of its CPU that the governor itself uses.
