@@ -482,7 +482,7 @@ struct weir_input {
 	__u32 full_polls; /* in a row */
 	__u32 overruns;	  /* polls before which the ring may have been full */
 	__u32 wakes;	  /* it has been woken and has not run since */
-	__u32 pad;
+	__u32 contended; /* of overruns, those with several channels' packets */
 };
 
 /* Socket lookups in one run of a program that measures them. */

@@ -316,14 +316,24 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 	input->packets += work;
 	input->shed += shed;
 	input->full_polls = work < budget ? 0 : input->full_polls + 1;
-	if (input->full_polls >= WEIR_OVERRUN_POLLS)
+	if (input->full_polls >= WEIR_OVERRUN_POLLS) {
 		input->overruns++;
-	/* Shares are wanted where there is more than one flooded queue. */
-	if (input->full_polls >= WEIR_OVERRUN_POLLS && is_divisible(poll))
-		tell(input, cpu->input);
+		input->contended += poll->touches > 1;
+		/* Shares are wanted where there is more than one flooded queue.
+		 */
+		if (is_divisible(poll))
+			tell(input, cpu->input);
+	}
 	share_out(poll, took + input->carried_ns,
 		  waste(input, took, discarded, work));
-	input->carried_ns = 0;
+	if (!work) {
+		/* It came for nothing, for whoever comes next. */
+		input->carried_ns += took;
+	} else {
+		if (discarded >= work)
+			input->wasted_ns += input->carried_ns;
+		input->carried_ns = 0;
+	}
 	if (discarded) {
 		poll->full_ns = now;
 	} else if (poll->full_id && now - poll->full_ns > FULL_NS) {

@@ -56,6 +56,8 @@ pub struct InputCounters {
     pub beside: u64,
     /// Polls that found as much as a small ring holds: it may have overflowed.
     pub overruns: u32,
+    /// Of these, those whose last poll admitted packets of several channels.
+    pub contended: u32,
     /// What discarding one packet has cost of late, driver included; none if none was.
     pub discard_cost: Option<Nanos>,
 }
@@ -213,6 +215,7 @@ impl Input {
             shed: input.shed,
             beside: input.beside,
             overruns: input.overruns,
+            contended: input.contended,
             discard_cost: discard_cost.map(Nanos),
         }
     }

@@ -240,6 +240,26 @@ fn another_channel_beside_a_full_one_is_seen() {
     assert!(told.contains(&input.number()), "{told:?}");
 }
 
+/// Nobody discards anything, and the ring overflows for both, as input hardly gets the CPU.
+#[test]
+fn an_overflow_with_several_channels_packets_is_seen() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    sched::set_nice(bench.thread, Nice(19)).unwrap();
+    let _stranger = bench.stranger();
+    let _roomy = [PORT, OTHER_PORT].map(|port| {
+        let socket = bench.network.bind(NEAR_IP4, port);
+        sockopt::set_socket_recv_buffer_size_force(&socket, 1 << 30).unwrap();
+        socket
+    });
+    let flows = [PORT, OTHER_PORT].map(|port| bench.flow(port, 200_000.0));
+    let mut generator = bench.generator();
+    bench.send(&mut generator, &flows[..1], || input.read().overruns > 3);
+    assert_eq!(input.read().contended, 0);
+    bench.send(&mut generator, &flows, || input.read().contended > 3);
+    assert_eq!(input.read().beside, 0);
+}
+
 #[test]
 fn places_are_limited_and_come_back() {
     let bench = Bench::new();

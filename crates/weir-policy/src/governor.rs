@@ -86,6 +86,8 @@ pub struct Observation {
     pub overrun: bool,
     /// Whether packets of one channel were admitted beside another's that were discarded.
     pub beside: bool,
+    /// Whether the ring may have overflowed with admitted packets of several channels: nothing told them apart.
+    pub contended: bool,
     /// How long the CPU was idle.
     pub idle: Nanos,
     /// Packets that were taken from the ring.
@@ -251,7 +253,7 @@ impl Governor {
         self.alone_for = since(self.alone_for, seen.strangers);
         // A trickle that nobody reads costs nothing worth telling apart.
         let flood = seen.overrun || (self.wasted > FLOOD_FROM && !seen.shed);
-        self.apart_for = since(self.apart_for, seen.beside && flood);
+        self.apart_for = since(self.apart_for, seen.beside && flood || seen.contended);
         self.overrun_for = since(self.overrun_for, seen.beside && seen.overrun && seen.shed);
         self.kept_up_for = since(self.kept_up_for, seen.overrun);
         self.shed_for = since(self.shed_for, seen.shed);
@@ -419,6 +421,15 @@ mod tests {
         }
         let (_, action) = governor.decide(&Settings::default(), &quiet);
         assert_eq!((action.doing, action.look_in), (Doing::Yielding, None));
+    }
+
+    #[test]
+    fn an_overflow_with_several_channels_packets_is_a_flood_to_tell_apart() {
+        let seen = Observation { elapsed: MS, ran: MS, overrun: true, ..Default::default() };
+        assert_eq!(after(3, &seen).1.doing, Doing::Yielding);
+        let several = after(3, &Observation { contended: true, ..seen }).1;
+        assert_eq!(several.doing, Doing::Separating);
+        assert!(several.weight.nice() <= -10, "{several:?}");
     }
 
     #[test]

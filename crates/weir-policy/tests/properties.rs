@@ -30,9 +30,9 @@ fn part(of: Nanos, part: f64) -> Nanos {
 /// Any observation that a CPU can give.
 fn observation() -> impl Strategy<Value = Observation> {
     let parts = (0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64);
-    (400_000..2_000_000u64, parts, any::<[bool; 4]>(), 0..20_000u64).prop_map(
+    (400_000..2_000_000u64, parts, any::<[bool; 5]>(), 0..20_000u64).prop_map(
         |(elapsed, (ran, wasted, taken, held, stalled, idle), whether, packets)| {
-            let [strangers, overrun, beside, joined] = whether;
+            let [strangers, overrun, beside, contended, joined] = whether;
             let elapsed = Nanos(elapsed);
             let ran = part(elapsed, ran);
             let held = if strangers { part(elapsed - ran, held) } else { Nanos::ZERO };
@@ -46,6 +46,7 @@ fn observation() -> impl Strategy<Value = Observation> {
                 strangers,
                 overrun,
                 beside,
+                contended: contended && overrun,
                 idle: if strangers { Nanos::ZERO } else { part(elapsed - ran, idle) },
                 packets,
                 // Which is remembered for longer: a property of its own.

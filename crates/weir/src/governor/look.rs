@@ -183,7 +183,11 @@ impl Look {
         self.input.arm();
         // What came before it was armed would be no news.
         let now = self.input.read();
-        if now.held == seen.held && now.beside == seen.beside {
+        let same = |of: fn(&InputCounters) -> u64| of(&now) == of(&seen);
+        if same(|seen| seen.held.0)
+            && same(|seen| seen.beside)
+            && same(|seen| seen.contended.into())
+        {
             let asleep = Instant::now();
             std::thread::park_timeout(SLEEP_MAX);
             if asleep.elapsed() >= SLEEP_MAX {
@@ -314,6 +318,7 @@ fn observation(
         strangers: wanted.share_of(elapsed) > STRANGERS_FROM,
         overrun: now.1.overruns != last.1.overruns,
         beside: now.1.beside != last.1.beside && now.1.discarded != last.1.discarded,
+        contended: now.1.contended != last.1.contended,
         idle: since(|counters| counters.idle),
         packets: now.1.packets - last.1.packets,
         shed: 2 * (now.1.shed - last.1.shed) > now.1.discarded - last.1.discarded,
