@@ -1,34 +1,21 @@
 //! What two receivers get, reckoned from made-up trials.
 
-use std::time::Duration;
-
 use weir_bpf::units::PacketsPerSec;
 
 use super::SWEEP;
 use super::analysis::{reference, series, summary};
 use super::goals::goal_of_weights;
-use crate::bench::Workload;
 use crate::load::Plan;
 use crate::results::Mode;
 use crate::results::load::LoadTrial;
 use crate::trial::Flood;
-use crate::trial::made_up::trial;
-use crate::worker::App;
+use crate::trial::made_up::{self, trial};
 
 const LOW: Flood = Flood::Paced(PacketsPerSec(10e3));
 const HIGH: Flood = Flood::Paced(PacketsPerSec(100e3));
 
 fn plan() -> Plan {
-    Plan {
-        modes: vec![Mode::Weir],
-        rates: vec![LOW, HIGH],
-        repeats: 1,
-        warm_up: Duration::ZERO,
-        window: Duration::ZERO,
-        workload: Workload { app: App::Recv, ipv6: false, payload_len: 14, rcvbuf: 0 },
-        quick: true,
-        budget: None,
-    }
+    made_up::plan(&[LOW, HIGH])
 }
 
 fn both(flood: Flood, sent: u64, heavier: u64, lighter: u64) -> LoadTrial<Mode> {
