@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::merit::{Detail, MeritRun};
+use super::merit::{Detail, MeritRun, detail};
 use crate::stats::{median, median_of_some};
 
 /// The whole result.
@@ -74,17 +74,9 @@ impl Detail for Accounting {
     }
 }
 
-impl MeterSum {
-    fn of_trials(trials: &[&Self]) -> Self {
-        let mid = |of: fn(&Self) -> f64| median(trials.iter().map(|trial| of(trial)));
-        let some = |of: fn(&Self) -> Option<f64>| median_of_some(trials.iter().map(|t| of(t)));
-        Self {
-            input_ns: mid(|sum| sum.input_ns),
-            scheduler_ns: mid(|sum| sum.scheduler_ns),
-            server_ns: mid(|sum| sum.server_ns),
-            charged_ns: mid(|sum| sum.charged_ns),
-            discarding_ns: some(|sum| sum.discarding_ns),
-            accounted: some(|sum| sum.accounted),
-        }
+detail! {
+    MeterSum {
+        median: [input_ns, scheduler_ns, server_ns, charged_ns],
+        median_of_some: [discarding_ns, accounted],
     }
 }
