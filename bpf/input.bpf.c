@@ -287,6 +287,28 @@ static __always_inline __u64 waste(struct weir_input *input, __u64 took,
 	return cost;
 }
 
+/*
+ * Whom the poll that has just ended is charged to. One that discarded all was
+ * in vain, and so is what came before it; one that found nothing came for
+ * whoever comes next.
+ */
+static __always_inline void charge(struct weir_input *input,
+				   struct weir_poll *poll, __u64 took,
+				   __u64 discarded, __u32 work)
+{
+	__u64 wasted = waste(input, took, discarded, work);
+
+	if (discarded && discarded >= work) {
+		input->wasted_ns += input->carried_ns;
+	} else if (work) {
+		share_out(poll, took + input->carried_ns, wasted);
+	} else {
+		input->carried_ns += took;
+		return;
+	}
+	input->carried_ns = 0;
+}
+
 SEC("tp_btf/napi_poll")
 int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 {
@@ -324,16 +346,7 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 		if (is_divisible(poll))
 			tell(input, cpu->input);
 	}
-	share_out(poll, took + input->carried_ns,
-		  waste(input, took, discarded, work));
-	if (!work) {
-		/* It came for nothing, for whoever comes next. */
-		input->carried_ns += took;
-	} else {
-		if (discarded >= work)
-			input->wasted_ns += input->carried_ns;
-		input->carried_ns = 0;
-	}
+	charge(input, poll, took, discarded, work);
 	if (discarded) {
 		poll->full_ns = now;
 	} else if (poll->full_id && now - poll->full_ns > FULL_NS) {
