@@ -416,6 +416,12 @@ struct weir_softirq {
  * a small ring holds (veth: 256), so it may have overflowed.
  */
 #define WEIR_OVERRUN_POLLS 3
+/*
+ * Where no packet was discarded, so many: all that a small ring holds. A few
+ * full polls, with waits between them, are also what clients make that wait for
+ * answers.
+ */
+#define WEIR_CONTENDED_POLLS 4
 
 /* Input may wait for this part of the timeout with consumers idle. */
 #define WEIR_BATCH_PART 4
@@ -442,12 +448,15 @@ struct weir_cpu {
 	__u32 inputs;	 /* those that last ran here */
 	__s32 waiting;	 /* of them, those that wait for the CPU */
 	__s32 consumers; /* runnable here, or running */
-	__u32 wanted;	 /* a stranger waited when input began to run */
+	__u32 wanted;	 /* strangers that were runnable at the last switch */
 	__u32 crowded;	 /* more than one is runnable */
-	__u32 pad;
+	__s32 computing; /* once consumers, runnable here, that do not wait */
 	__u64 crowded_ns;
 	__u64 idle_ns;
-	__u64 pad_line[7];
+	__u64 entitled_ns; /* strangers' fair part of when they were runnable */
+	__u32 runs_computing; /* the one that runs is one of those */
+	__u32 pad;
+	__u64 pad_line[5];
 };
 
 /*
@@ -482,7 +491,8 @@ struct weir_input {
 	__u32 full_polls; /* in a row */
 	__u32 overruns;	  /* polls before which the ring may have been full */
 	__u32 wakes;	  /* it has been woken and has not run since */
-	__u32 contended; /* of overruns, those with several channels' packets */
+	__u32 mixed;	 /* of overruns, those with several channels' packets */
+	__u32 contended; /* of these, those that go on: WEIR_CONTENDED_POLLS */
 };
 
 /* Socket lookups in one run of a program that measures them. */

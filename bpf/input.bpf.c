@@ -20,15 +20,20 @@ struct napi_struct;
 /* What one is thought to cost before any has been seen. */
 #define DISCARD_COST_NS 150
 
-/* Still a consumer, or a process that once was one? */
-static __always_inline bool is_consumer(const struct weir_consumer *consumer,
-					const struct weir_poll *poll, __u64 now)
+/* What a process is, or has become, that input has woken. */
+static __always_inline enum weir_counted
+role_of(const struct weir_consumer *consumer, const struct weir_poll *poll,
+	__u64 now)
 {
 	if (consumer->score < CONSUMER_SCORE_MIN)
-		return false;
+		return WEIR_COUNTED_NOWHERE;
 	/* One whose queue is full does not sleep, so nothing wakes it. */
-	return now - consumer->woken_ns < CONSUMER_NS ||
-	       (poll && poll->full_id);
+	if (poll && poll->full_id)
+		return WEIR_COUNTED_CONSUMER;
+	if (now - consumer->woken_ns >= CONSUMER_NS)
+		return WEIR_COUNTED_NOWHERE;
+	return consumer->ran_ns < COMPUTING_NS ? WEIR_COUNTED_CONSUMER
+					       : WEIR_COUNTED_COMPUTING;
 }
 
 static __always_inline void keep_score(struct weir_consumer *consumer)
@@ -47,27 +52,42 @@ static __always_inline struct weir_poll *this_poll(void)
 	return bpf_map_lookup_elem(&napi_polls, &zero);
 }
 
-static __always_inline void leave_runnable(struct weir_consumer *consumer)
-{
-	struct weir_cpu *cpu = cpu_at(consumer->cpu);
-
-	if (!consumer->runnable)
-		return;
-	consumer->runnable = 0;
-	if (cpu)
-		__sync_fetch_and_add(&cpu->consumers, -1);
-}
-
-static __always_inline void become_runnable(struct weir_consumer *consumer,
-					    __u32 cpu_number)
+static __always_inline void count_at(__u32 cpu_number, __u32 counted, __s32 by)
 {
 	struct weir_cpu *cpu = cpu_at(cpu_number);
 
-	if (consumer->runnable || !cpu || !cpu->inputs)
+	if (!cpu)
 		return;
-	consumer->runnable = 1;
+	if (counted == WEIR_COUNTED_CONSUMER)
+		__sync_fetch_and_add(&cpu->consumers, by);
+	else if (counted == WEIR_COUNTED_COMPUTING)
+		__sync_fetch_and_add(&cpu->computing, by);
+}
+
+static __always_inline void count_as(struct weir_consumer *consumer,
+				     __u32 cpu_number, __u32 counted)
+{
+	if (consumer->counted == counted && consumer->cpu == cpu_number)
+		return;
+	count_at(consumer->cpu, consumer->counted, -1);
+	consumer->counted = counted;
 	consumer->cpu = cpu_number;
-	__sync_fetch_and_add(&cpu->consumers, 1);
+	count_at(cpu_number, counted, 1);
+}
+
+static __always_inline void leave_runnable(struct weir_consumer *consumer)
+{
+	count_as(consumer, consumer->cpu, WEIR_COUNTED_NOWHERE);
+}
+
+/* Where nobody looks, nobody is counted. */
+static __always_inline void become_runnable(struct weir_consumer *consumer,
+					    __u32 cpu_number, __u32 counted)
+{
+	struct weir_cpu *cpu = cpu_at(cpu_number);
+
+	if (cpu && cpu->inputs)
+		count_as(consumer, cpu_number, counted);
 }
 
 static __always_inline void leave_cpu(const struct task_struct *prev,
@@ -85,10 +105,16 @@ static __always_inline void leave_cpu(const struct task_struct *prev,
 		/* One that has been let go waits for nobody. */
 		if (!sleeps && number_of(prev))
 			begin_waiting(input, cpu_number, cpu, now);
-	} else if (cpu->running == WEIR_RUNNING_CONSUMER && sleeps) {
+	} else if (cpu->running == WEIR_RUNNING_CONSUMER ||
+		   cpu->running == WEIR_RUNNING_STRANGER) {
 		consumer = consumer_of(prev);
-		if (consumer)
-			leave_runnable(consumer);
+		if (!consumer)
+			return;
+		consumer->ran_ns += now - consumer->began_ns;
+		if (!sleeps)
+			return;
+		consumer->ran_ns = 0;
+		leave_runnable(consumer);
 	}
 }
 
@@ -116,7 +142,7 @@ static __always_inline void enter_input(const struct task_struct *task,
 	cpu->input = number;
 	runnable = runnable_beside(task);
 	cpu->crowded = runnable > 1;
-	cpu->wanted = stranger_waits(cpu, runnable);
+	cpu->wanted = strangers_of(cpu, runnable, 1);
 	if (cpu->wanted) {
 		input->intruded++;
 		input->woken += input->wakes;
@@ -135,10 +161,13 @@ static __always_inline void tell_waiting(struct weir_cpu *cpu)
 }
 
 static __always_inline enum weir_running kind_of(const struct task_struct *next,
-						 __u64 now)
+						 struct weir_cpu *cpu,
+						 __u32 cpu_number, __u64 now)
 {
 	struct weir_consumer *consumer;
+	enum weir_counted role;
 
+	cpu->runs_computing = 0;
 	if (!next->pid)
 		return WEIR_RUNNING_IDLE;
 	if (next->flags & PF_KTHREAD || next->tgid == own_tgid)
@@ -146,10 +175,12 @@ static __always_inline enum weir_running kind_of(const struct task_struct *next,
 	consumer = consumer_of(next);
 	if (!consumer)
 		return WEIR_RUNNING_STRANGER;
-	if (is_consumer(consumer, this_poll(), now))
-		return WEIR_RUNNING_CONSUMER;
-	leave_runnable(consumer);
-	return WEIR_RUNNING_STRANGER;
+	consumer->began_ns = now;
+	role = role_of(consumer, this_poll(), now);
+	count_as(consumer, cpu_number, role);
+	cpu->runs_computing = role == WEIR_COUNTED_COMPUTING;
+	return role == WEIR_COUNTED_CONSUMER ? WEIR_RUNNING_CONSUMER
+					     : WEIR_RUNNING_STRANGER;
 }
 
 SEC("tp_btf/sched_switch")
@@ -178,11 +209,20 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev,
 		cpu->running = WEIR_RUNNING_INPUT;
 		return 0;
 	}
-	cpu->running = kind_of(next, now);
-	if (cpu->running == WEIR_RUNNING_IDLE)
-		cpu->consumers = 0; /* whatever was miscounted */
-	if (cpu->running == WEIR_RUNNING_STRANGER)
+	cpu->running = kind_of(next, cpu, cpu_number, now);
+	cpu->wanted = 0;
+	if (cpu->running == WEIR_RUNNING_IDLE) {
+		/* Whatever was miscounted. */
+		cpu->consumers = 0;
+		cpu->computing = 0;
+	} else if (cpu->running == WEIR_RUNNING_CONSUMER) {
+		cpu->wanted = strangers_of(cpu, runnable_beside(next), 0);
+	} else if (cpu->running == WEIR_RUNNING_STRANGER) {
+		cpu->wanted = strangers_of(cpu, runnable_beside(next), 0);
+		if (!cpu->wanted)
+			cpu->wanted = 1;
 		tell_waiting(cpu);
+	}
 	return 0;
 }
 
@@ -217,6 +257,7 @@ int BPF_PROG(woken, struct task_struct *task)
 	__u32 *number = number_of(task);
 	struct weir_consumer *consumer;
 	struct weir_input *input;
+	enum weir_counted role;
 	__u64 now;
 
 	if (!cpu || !cpu->inputs)
@@ -237,12 +278,13 @@ int BPF_PROG(woken, struct task_struct *task)
 	if (!consumer)
 		return 0;
 	keep_score(consumer);
-	if (!is_consumer(consumer, this_poll(), now))
+	role = role_of(consumer, this_poll(), now);
+	if (role == WEIR_COUNTED_NOWHERE)
 		return 0;
 	/* What a stranger has run until now, it ran alone. */
 	if (cpu_number == bpf_get_smp_processor_id())
 		settle(cpu, now);
-	become_runnable(consumer, cpu_number);
+	become_runnable(consumer, cpu_number, role);
 	return 0;
 }
 
@@ -250,11 +292,13 @@ SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(migrated, struct task_struct *task, int to)
 {
 	struct weir_consumer *consumer = consumer_of(task);
+	__u32 role;
 
-	if (!consumer || !consumer->runnable)
+	if (!consumer || !consumer->counted)
 		return 0;
+	role = consumer->counted;
 	leave_runnable(consumer);
-	become_runnable(consumer, to);
+	become_runnable(consumer, to, role);
 	return 0;
 }
 
@@ -340,7 +384,11 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 	input->full_polls = work < budget ? 0 : input->full_polls + 1;
 	if (input->full_polls >= WEIR_OVERRUN_POLLS) {
 		input->overruns++;
-		input->contended += poll->touches > 1;
+		if (poll->touches > 1) {
+			input->mixed++;
+			input->contended +=
+				input->full_polls >= WEIR_CONTENDED_POLLS;
+		}
 		/* Shares are wanted where there is more than one flooded queue.
 		 */
 		if (is_divisible(poll))

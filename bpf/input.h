@@ -14,13 +14,25 @@
 #define CONSUMER_SCORE_MAX 4
 /* Once may have been an interrupt's doing. */
 #define CONSUMER_SCORE_MIN 2
+/* One that has run for so long since it slept computes: a queue that has room
+ * is drained sooner. */
+#define COMPUTING_NS 5000000ULL
 /* How long a channel counts as full after its last discarded packet. */
 #define FULL_NS 20000000ULL
 
+/* Among whom a runnable process is counted that input has woken. */
+enum weir_counted {
+	WEIR_COUNTED_NOWHERE,
+	WEIR_COUNTED_CONSUMER,
+	WEIR_COUNTED_COMPUTING,
+};
+
 struct weir_consumer {
 	__u64 woken_ns; /* by input, last */
+	__u64 began_ns; /* to run, last */
+	__u64 ran_ns;	/* before, since it slept */
 	__u32 cpu;	/* where it is runnable */
-	__u16 runnable;
+	__u16 counted;	/* among whom: enum weir_counted */
 	__u16 from_input;
 	/* Wake-ups by input less others, within bounds: an interrupt that comes
 	 * while input runs wakes others, too. */
@@ -100,6 +112,25 @@ consumer_of(const struct task_struct *task)
 	return bpf_map_lookup_elem(&consumers, &pid);
 }
 
+/*
+ * Strangers' part, had everybody who was runnable had the same. Input counts
+ * as the consumers that it works for, and as one while there is none.
+ */
+static __always_inline __u64 fair_part(const struct weir_cpu *cpu, __u64 ran)
+{
+	__u64 strangers = cpu->wanted;
+	__u64 others = cpu->consumers > 1 ? cpu->consumers : 1;
+
+	return ran * strangers / (strangers + others);
+}
+
+/* A stranger runs; has nobody else anything to do with what input brought? */
+static __always_inline bool is_alone(const struct weir_cpu *cpu)
+{
+	return cpu->consumers <= 0 &&
+	       cpu->computing <= (__s32)cpu->runs_computing;
+}
+
 /* The CPU's time until now goes to what it was at. On that CPU only. */
 static __always_inline void settle(struct weir_cpu *cpu, __u64 now)
 {
@@ -109,11 +140,13 @@ static __always_inline void settle(struct weir_cpu *cpu, __u64 now)
 	cpu->since_ns = now;
 	if (cpu->crowded)
 		cpu->crowded_ns += ran;
+	if (cpu->wanted)
+		cpu->entitled_ns += fair_part(cpu, ran);
 	if (cpu->running == WEIR_RUNNING_IDLE) {
 		cpu->idle_ns += ran;
 	} else if (cpu->running == WEIR_RUNNING_STRANGER) {
 		cpu->stranger_ns += ran;
-		if (cpu->consumers <= 0)
+		if (is_alone(cpu))
 			cpu->alone_ns += ran;
 	} else if (cpu->running == WEIR_RUNNING_INPUT) {
 		input = input_at(cpu->input);
@@ -146,8 +179,7 @@ static __always_inline void begin_waiting(struct weir_input *input,
 	if (cpu->running == WEIR_RUNNING_STRANGER && now > cpu->since_ns)
 		running = now - cpu->since_ns;
 	input->stranger_then_ns = cpu->stranger_ns + running;
-	input->alone_then_ns =
-		cpu->alone_ns + (cpu->consumers <= 0 ? running : 0);
+	input->alone_then_ns = cpu->alone_ns + (is_alone(cpu) ? running : 0);
 	input->cpu = cpu_number;
 	input->waiting = 1;
 	__sync_fetch_and_add(&cpu->waiting, 1);
@@ -187,15 +219,15 @@ static __always_inline void end_waiting(struct weir_input *input)
 	input->stalled_ns += stalled(held, alone, input->timeout_ns);
 }
 
-/* A strange process waits that input is about to keep waiting. */
-static __always_inline bool stranger_waits(const struct weir_cpu *cpu,
-					   __u32 runnable)
+/* Strangers that are runnable on a CPU, beside so many others. */
+static __always_inline __u32 strangers_of(const struct weir_cpu *cpu,
+					  __u32 runnable, __s32 others)
 {
-	__s32 known = 1 + cpu->waiting;
+	__s32 known = others + cpu->waiting;
 
 	if (cpu->consumers > 0)
 		known += cpu->consumers;
-	return (__s32)runnable > known;
+	return (__s32)runnable > known ? (__s32)runnable - known : 0;
 }
 
 #endif /* WEIR_INPUT_H */

@@ -42,6 +42,8 @@ pub struct InputCounters {
     pub stalled: Nanos,
     /// Strangers' time on its CPU.
     pub strangers: Nanos,
+    /// What they would have had of the time in which they were runnable, had all that were runnable had the same.
+    pub entitled: Nanos,
     /// How long that CPU has been idle.
     pub idle: Nanos,
     /// How long somebody has waited for it.
@@ -57,6 +59,8 @@ pub struct InputCounters {
     /// Polls that found as much as a small ring holds: it may have overflowed.
     pub overruns: u32,
     /// Of these, those whose last poll admitted packets of several channels.
+    pub mixed: u32,
+    /// Of these, those that found some more (`WEIR_CONTENDED_POLLS` in `bpf/abi.h`).
     pub contended: u32,
     /// What discarding one packet has cost of late, driver included; none if none was.
     pub discard_cost: Option<Nanos>,
@@ -208,6 +212,7 @@ impl Input {
             held: Nanos(held),
             stalled: Nanos(stalled),
             strangers: Nanos(cpu.stranger_ns),
+            entitled: Nanos(cpu.entitled_ns),
             idle: Nanos(cpu.idle_ns),
             crowded: Nanos(cpu.crowded_ns),
             packets: input.packets,
@@ -215,6 +220,7 @@ impl Input {
             shed: input.shed,
             beside: input.beside,
             overruns: input.overruns,
+            mixed: input.mixed,
             contended: input.contended,
             discard_cost: discard_cost.map(Nanos),
         }

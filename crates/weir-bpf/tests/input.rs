@@ -29,6 +29,9 @@ const NEVER: Nanos = Nanos(3_600_000 * MS);
 /// Answers each datagram of one line feed with another, after some work.
 const WORK_AND_ANSWER: &str =
     "while read -r _; do i=0; while [ $i -lt 400 ]; do i=$((i+1)); done; echo; done";
+/// The same, until a datagram says otherwise.
+const ANSWER_OR_COMPUTE: &str =
+    "while read -r what; do [ \"$what\" = c ] && while :; do :; done; echo; done";
 
 /// Sends a packet to nobody who reads, and looks again, until the condition holds.
 fn send_until(far: &UdpSocket, what: &str, mut condition: impl FnMut() -> bool) {
@@ -59,6 +62,7 @@ fn while_it_works(input: &Input, process: &Process, time: Nanos) -> InputCounter
         taken: Nanos(after.taken.0 - before.taken.0),
         held: Nanos(after.held.0 - before.held.0),
         strangers: Nanos(after.strangers.0 - before.strangers.0),
+        entitled: Nanos(after.entitled.0 - before.entitled.0),
         ..after
     }
 }
@@ -118,6 +122,38 @@ fn whom_packets_wake_is_no_stranger() {
             most.0 < 5 * MS
         });
         assert!(found, "it counts as a stranger: {seen:#?}");
+    });
+}
+
+/// One that is woken by a request and then computes waits for no packets; input does not wait for it.
+#[test]
+fn a_consumer_that_computes_for_long_is_a_stranger() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let (near, far) = bench.sockets();
+    let output = OwnedFd::from(near.try_clone().unwrap());
+    let consumer = bench.process(ANSWER_OR_COMPUTE, OwnedFd::from(near).into(), output.into());
+    sched::set_nice(consumer.pid(), Nice(-20)).unwrap();
+    let mut answers = 0;
+    send_until(&far, "it is known as a consumer", || {
+        answers += u32::from(far.recv(&mut [0; 8]).is_ok());
+        answers > 8
+    });
+    // A shell reads one byte of each datagram.
+    far.send(b"c").unwrap();
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Input wants the CPU now and then.
+            while !end.load(Ordering::Relaxed) {
+                far.send(b"\n").unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let _end = Raise(&end);
+        // Within the second for which it would be taken for one that waits.
+        let seen = while_it_works(&input, &consumer, Nanos(200 * MS));
+        assert!(seen.strangers.0 > 100 * MS, "{seen:#?}");
     });
 }
 
@@ -255,7 +291,7 @@ fn an_overflow_with_several_channels_packets_is_seen() {
     let flows = [PORT, OTHER_PORT].map(|port| bench.flow(port, 200_000.0));
     let mut generator = bench.generator();
     bench.send(&mut generator, &flows[..1], || input.read().overruns > 3);
-    assert_eq!(input.read().contended, 0);
+    assert_eq!((input.read().mixed, input.read().contended), (0, 0));
     bench.send(&mut generator, &flows, || input.read().contended > 3);
     assert_eq!(input.read().beside, 0);
 }

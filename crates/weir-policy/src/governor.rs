@@ -41,8 +41,13 @@ const SHED_REMEMBERED: Nanos = Nanos::from_millis(100);
 
 /// Weight, in nice steps, per millisecond and unit of (wasted - stalled) time.
 const BALANCE_PER_MS: f64 = 4.0;
-/// Weight, in nice steps, per millisecond and unit of share that input is over its own, or under.
+/// Weight, in nice steps, per millisecond and unit of share that input is over its own, or under, or that strangers
+/// lack of theirs.
 const SHARE_PER_MS: f64 = 4.0;
+/// Strangers are to have their fair part within this time, which is some turns of theirs.
+const FAIR_WITHIN: Nanos = Nanos::from_millis(20);
+/// They lack some of it if it is more than this share of the CPU.
+const SHORT_FROM: f64 = 0.02;
 /// Discarded packets are a flood if they cost this share of the CPU, or make the ring overflow.
 const FLOOD_FROM: f64 = 0.05;
 /// Where input begins when it is to tell channels apart: heavier than every usual process.
@@ -80,13 +85,20 @@ pub struct Observation {
     pub held: Nanos,
     /// Of it, with every consumer asleep, or beyond the timeout.
     pub stalled: Nanos,
+    /// Strangers' own time.
+    pub had: Nanos,
+    /// What they would have had of the time in which they were runnable, had all that were runnable had the same.
+    pub entitled: Nanos,
     /// Whether a stranger ran or wanted to.
     pub strangers: bool,
     /// Whether as many packets waited in the ring as a small one holds: some may be lost unseen.
     pub overrun: bool,
     /// Whether packets of one channel were admitted beside another's that were discarded.
     pub beside: bool,
-    /// Whether the ring may have overflowed with admitted packets of several channels: nothing told them apart.
+    /// Whether the ring may have overflowed with admitted packets of several channels.
+    pub mixed: bool,
+    /// Whether it surely has: nothing told them apart. Some full polls, with waits between them, are also what clients
+    /// do that wait for answers.
     pub contended: bool,
     /// How long the CPU was idle.
     pub idle: Nanos,
@@ -144,10 +156,14 @@ pub struct Governor {
     nice: f64,
     taken: f64,
     wasted: f64,
+    /// The share of the CPU that strangers lack of what is fair, averaged; below zero: that they have beyond it.
+    short: f64,
     /// Since a stranger was last seen.
     alone_for: Nanos,
     /// Since a flood was last seen beside another channel.
     apart_for: Nanos,
+    /// Since the ring last overflowed with several channels' packets.
+    contended_for: Nanos,
     /// Since one that fills no queue last made the ring overflow.
     overrun_for: Nanos,
     /// Since the ring may last have overflowed.
@@ -172,8 +188,10 @@ impl Default for Governor {
             nice: f64::from(Weight::LIGHTEST.nice()),
             taken: 0.0,
             wasted: 0.0,
+            short: 0.0,
             alone_for: REMEMBERED,
             apart_for: REMEMBERED,
+            contended_for: REMEMBERED,
             overrun_for: OVERRUN_REMEMBERED,
             kept_up_for: REMEMBERED,
             shed_for: SHED_REMEMBERED,
@@ -247,13 +265,18 @@ impl Governor {
         self.wasted = average(self.wasted, seen.wasted);
         self.rate =
             kept * self.rate + (1.0 - kept) * seen.packets as f64 / seen.elapsed.0.max(1) as f64;
+        let kept = (-seen.elapsed.share_of(FAIR_WITHIN)).exp();
+        let short = seen.entitled.share_of(seen.elapsed) - seen.had.share_of(seen.elapsed);
+        self.short = kept * self.short + (1.0 - kept) * short;
         let since = |before: Nanos, again: bool| {
             if again { Nanos::ZERO } else { before + seen.elapsed }
         };
         self.alone_for = since(self.alone_for, seen.strangers);
         // A trickle that nobody reads costs nothing worth telling apart.
         let flood = seen.overrun || (self.wasted > FLOOD_FROM && !seen.shed);
-        self.apart_for = since(self.apart_for, seen.beside && flood || seen.contended);
+        self.apart_for = since(self.apart_for, seen.beside && flood);
+        let goes_on = self.contended_for < REMEMBERED && seen.mixed;
+        self.contended_for = since(self.contended_for, seen.contended || goes_on);
         self.overrun_for = since(self.overrun_for, seen.beside && seen.overrun && seen.shed);
         self.kept_up_for = since(self.kept_up_for, seen.overrun);
         self.shed_for = since(self.shed_for, seen.shed);
@@ -278,7 +301,7 @@ impl Governor {
     /// Whether there is a flood to be told from other channels.
     fn is_apart(&self) -> bool {
         let overflows = self.overrun_for < OVERRUN_REMEMBERED && self.shed_for < SHED_REMEMBERED;
-        overflows || self.apart_for < REMEMBERED
+        overflows || self.apart_for.min(self.contended_for) < REMEMBERED
     }
 
     /// How far input is over its share; below zero: how much of it is left.
@@ -290,6 +313,8 @@ impl Governor {
     fn balanced(&self, from: f64, settings: &Settings, seen: &Observation) -> f64 {
         let waste = seen.wasted.share_of(seen.elapsed) - seen.stalled.share_of(seen.elapsed);
         let step = BALANCE_PER_MS * waste;
+        let short = self.short;
+        let step = if short > SHORT_FROM { step.max(SHARE_PER_MS * short) } else { step };
         let over = self.over_share(settings);
         let step = if over > 0.0 { step.max(SHARE_PER_MS * over) } else { step };
         within_reach(from + step * seen.elapsed.as_millis())
@@ -427,9 +452,16 @@ mod tests {
     fn an_overflow_with_several_channels_packets_is_a_flood_to_tell_apart() {
         let seen = Observation { elapsed: MS, ran: MS, overrun: true, ..Default::default() };
         assert_eq!(after(3, &seen).1.doing, Doing::Yielding);
-        let several = after(3, &Observation { contended: true, ..seen }).1;
+        // It may be no overflow; only where it was one already, it still is.
+        let mixed = Observation { mixed: true, ..seen };
+        assert_eq!(after(3, &mixed).1.doing, Doing::Yielding);
+        let (governor, several) = after(3, &Observation { contended: true, ..mixed });
         assert_eq!(several.doing, Doing::Separating);
         assert!(several.weight.nice() <= -10, "{several:?}");
+        let later = (0..100).fold((governor, several), |(governor, _), _| {
+            governor.decide(&Settings::default(), &mixed)
+        });
+        assert_eq!(later.1.doing, Doing::Separating);
     }
 
     #[test]

@@ -30,9 +30,9 @@ fn part(of: Nanos, part: f64) -> Nanos {
 /// Any observation that a CPU can give.
 fn observation() -> impl Strategy<Value = Observation> {
     let parts = (0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64);
-    (400_000..2_000_000u64, parts, any::<[bool; 5]>(), 0..20_000u64).prop_map(
-        |(elapsed, (ran, wasted, taken, held, stalled, idle), whether, packets)| {
-            let [strangers, overrun, beside, contended, joined] = whether;
+    (400_000..2_000_000u64, parts, 0.0..1.0f64, any::<[bool; 6]>(), 0..20_000u64).prop_map(
+        |(elapsed, (ran, wasted, taken, held, stalled, idle), entitled, whether, packets)| {
+            let [strangers, overrun, beside, mixed, contended, joined] = whether;
             let elapsed = Nanos(elapsed);
             let ran = part(elapsed, ran);
             let held = if strangers { part(elapsed - ran, held) } else { Nanos::ZERO };
@@ -46,7 +46,10 @@ fn observation() -> impl Strategy<Value = Observation> {
                 strangers,
                 overrun,
                 beside,
-                contended: contended && overrun,
+                had: held,
+                entitled: if strangers { part(elapsed, entitled) } else { Nanos::ZERO },
+                mixed: mixed && overrun,
+                contended: contended && mixed && overrun,
                 idle: if strangers { Nanos::ZERO } else { part(elapsed - ran, idle) },
                 packets,
                 // Which is remembered for longer: a property of its own.
@@ -138,6 +141,26 @@ proptest! {
         prop_assert!(heavier.nice() < before.weight.nice() || heavier == Weight::HEAVIEST);
     }
 
+    /// Strangers who lack their fair part get more of it within 20 ms, also where input is stalled meanwhile.
+    #[test]
+    fn strangers_get_their_fair_part(
+        history in history(), settings in settings(), ms in 0.4..2.0f64, lack in 0.15..0.5f64,
+    ) {
+        let calm = calm(Nanos((ms * 1e6) as u64));
+        let (governor, before) =
+            shown(after(&history, &settings), &settings, &calm, Nanos::from_millis(200));
+        let held = part(calm.elapsed, 0.2);
+        let lacking = Observation {
+            held, stalled: part(held, 0.1), had: held, entitled: held + part(calm.elapsed, lack), ..calm
+        };
+        let lighter = shown(governor, &settings, &lacking, Nanos::from_millis(20)).1.weight;
+        prop_assert!(lighter.nice() > before.weight.nice() || lighter == Weight::LIGHTEST);
+        // Who has more than that is owed nothing.
+        let rich = Observation { held, stalled: held, had: held, entitled: part(held, 0.5), ..calm };
+        let heavier = shown(governor, &settings, &rich, REACTS_WITHIN).1.weight;
+        prop_assert!(heavier.nice() < before.weight.nice() || heavier == Weight::HEAVIEST);
+    }
+
     /// Input that is over its share, on average over the period, never becomes heavier, and within 2 ms
     /// is lighter.
     #[test]
@@ -210,7 +233,7 @@ proptest! {
     fn stalled_input_becomes_the_heaviest(history in history(), settings in settings()) {
         let elapsed = Nanos::from_millis(1);
         let held = part(elapsed, 0.5);
-        let stalled = Observation { elapsed, held, stalled: held, strangers: true, ..Default::default() };
+        let stalled = Observation { elapsed, held, stalled: held, had: held, strangers: true, ..Default::default() };
         // What it took and wasted before has to be forgotten first.
         let forgotten = Nanos(settings.period.0 * 4);
         let (_, action) = shown(

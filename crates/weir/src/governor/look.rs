@@ -23,6 +23,10 @@ use super::{LimitRow, Observed, PRIORITY, name_of, nice_of};
 
 /// How long it sleeps at most, whatever it waits for: news can be lost.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// The same while packets come and the CPU has little time to spare: a consumer that computes is no news.
+const SLEEP_BUSY: Duration = Duration::from_millis(10);
+/// Little time to spare: a smaller share of the time than this.
+const SPARE: f64 = 0.5;
 /// After news that came to nothing, the next is heard only after this: a process that runs a moment
 /// each millisecond is no reason to wake up each time.
 const DEAF: Duration = Duration::from_millis(8);
@@ -145,7 +149,7 @@ impl Look {
             }
             let live = fair.is_live().then_some(LOOK_USUALLY);
             let action = Action { look_in: action.look_in.or(live), ..action };
-            roused = self.rest(action, &settings, now.1);
+            roused = self.rest(action, &settings, now.1, longest_sleep(&seen));
         }
         fair.end(self.input.accounts());
         self.defer(None, None);
@@ -175,7 +179,13 @@ impl Look {
     }
 
     /// Until the next look is due, or there is news: then the answer is yes.
-    fn rest(&self, action: Action, settings: &Settings, seen: InputCounters) -> bool {
+    fn rest(
+        &self,
+        action: Action,
+        settings: &Settings,
+        seen: InputCounters,
+        longest: Duration,
+    ) -> bool {
         if let Some(look_in) = action.look_in {
             std::thread::sleep(look_in.into());
             return false;
@@ -189,8 +199,8 @@ impl Look {
             && same(|seen| seen.contended.into())
         {
             let asleep = Instant::now();
-            std::thread::park_timeout(SLEEP_MAX);
-            if asleep.elapsed() >= SLEEP_MAX {
+            std::thread::park_timeout(longest);
+            if asleep.elapsed() >= longest {
                 return false;
             }
         }
@@ -272,6 +282,12 @@ impl Look {
     }
 }
 
+/// After this was seen.
+fn longest_sleep(seen: &Observation) -> Duration {
+    let busy = seen.packets > 0 && seen.idle.share_of(seen.elapsed) < SPARE;
+    if busy { SLEEP_BUSY } else { SLEEP_MAX }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -316,8 +332,11 @@ fn observation(
         held: since(|counters| counters.held),
         stalled: since(|counters| counters.stalled),
         strangers: wanted.share_of(elapsed) > STRANGERS_FROM,
+        had: since(|counters| counters.strangers),
+        entitled: since(|counters| counters.entitled),
         overrun: now.1.overruns != last.1.overruns,
         beside: now.1.beside != last.1.beside && now.1.discarded != last.1.discarded,
+        mixed: now.1.mixed != last.1.mixed,
         contended: now.1.contended != last.1.contended,
         idle: since(|counters| counters.idle),
         packets: now.1.packets - last.1.packets,
