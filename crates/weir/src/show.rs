@@ -49,14 +49,14 @@ pub fn status(args: &StatusArgs) -> Result<()> {
 pub fn reset(args: &ResetArgs) -> Result<ExitCode> {
     privilege::check("weir reset")?;
     let done = restore::reset(&Host::open()?, &args.interfaces)?;
-    for restored in &done.restored {
-        println!("{restored}");
-    }
-    for error in &done.errors {
-        eprintln!("weir: {error}");
-    }
+    let mut out: Vec<String> = done.restored.iter().map(|each| format!("{each}\n")).collect();
     if done.restored.is_empty() && done.errors.is_empty() {
-        println!("nothing to put back in this network namespace");
+        out.push("nothing to put back in this network namespace\n".into());
+    }
+    // Whoever no longer reads does not keep the exit code from being true.
+    let _ = io::stdout().lock().write_all(out.concat().as_bytes());
+    for error in &done.errors {
+        let _ = writeln!(io::stderr().lock(), "weir: {error}");
     }
     Ok(if done.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
