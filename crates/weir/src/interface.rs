@@ -228,7 +228,7 @@ impl Protected {
                 self.threaded = self.threaded.take().or(turned);
                 self.not_threaded = (napi == Napi::Softirq).then(|| CHOSEN.into());
             }
-            (Err(error), _) => self.not_threaded = Some(error.to_string()),
+            (Err(error), _) => self.not_threaded = Some(threading::refusal(&interface, &error)),
         }
     }
 
