@@ -344,6 +344,7 @@ impl Protected {
         InterfaceStatus {
             schema: status::SCHEMA,
             running: true,
+            silent_for: None,
             pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
             guardian_pid,
             interface: self.interface(),

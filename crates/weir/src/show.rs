@@ -91,6 +91,14 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         Policy::Off => "off",
     };
     writeln!(out, "{}  {state}", status.interface)?;
+    if let Some(silent) = status.silent_for {
+        writeln!(
+            out,
+            "  its daemon has reported nothing for {} s: it is stopped or starved, or cannot write to \
+             {RUN_DIR}; what follows is from then",
+            silent.as_secs()
+        )?;
+    }
     writeln!(
         out,
         "  pid {} (guardian {}), since {}, network namespace {}",
