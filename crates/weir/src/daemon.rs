@@ -188,7 +188,12 @@ impl Daemon {
         let mut gone = Vec::new();
         for (at, interface) in self.interfaces.iter_mut().enumerate() {
             match interface.tick(guardian_pid) {
-                Ok(tick) => self.report.tick(&mut self.console, &tick),
+                Ok(tick) => {
+                    self.report.tick(&mut self.console, &tick);
+                    if let Some(error) = tick.trouble {
+                        trouble(&mut self.console, &mut self.last_trouble, &error);
+                    }
+                }
                 Err(_) if interface.is_gone().unwrap_or(false) => gone.push(at),
                 Err(error) => trouble(&mut self.console, &mut self.last_trouble, &error),
             }
