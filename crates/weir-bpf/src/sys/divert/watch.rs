@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, netlink};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::device::DeviceProbe;
 use super::link::Link;
@@ -13,6 +12,7 @@ use super::nft::{self, NFNL_SUBSYS_NFTABLES, Rules};
 use super::{Diversion, legacy, proc, programs, rules, tc};
 use crate::error::{Error, Result};
 use crate::sys::netlink::Socket;
+use crate::sys::sched::own_cpu_time;
 use crate::units::IfIndex;
 
 /// `NFNLGRP_NFTABLES` is group 7.
@@ -104,11 +104,11 @@ impl DiversionWatch {
     /// Looks. Programs with these numbers (the kernel's) at tc ingress are the caller's own and do not
     /// count. What cannot be read counts as [`super::DiversionKind::Unknown`].
     pub fn read(&mut self, own_programs: &[u32]) -> Vec<Diversion> {
-        let begun = cpu_time();
+        let begun = own_cpu_time();
         let mut found = self.look(own_programs);
         found.sort();
         found.dedup();
-        let rest = cpu_time().saturating_sub(begun) * REST_PER_LOOK;
+        let rest = own_cpu_time().saturating_sub(begun) * REST_PER_LOOK;
         self.rested_at = Instant::now() + rest.min(REST_MAX);
         found
     }
@@ -150,13 +150,6 @@ impl DiversionWatch {
         }
         self.rules.as_ref().map(|(.., rules)| rules.diversions()).unwrap_or_default()
     }
-}
-
-/// What this thread has used.
-pub(super) fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 fn drain(socket: &mut Socket, matters: impl Fn(u16) -> bool) -> rustix::io::Result<bool> {
