@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::verdict::Reason;
 
 use crate::cli::{ResetArgs, StatusArgs};
 use crate::config::value::{PreferArg, choice_text};
@@ -153,7 +154,8 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         rates.interface_drop_pps.0,
         rates.late_drop_pps.0
     )?;
-    writeln!(out, "  {:<8} {:<15} {:>14} {:>16}", "VERDICT", "REASON", "PACKETS", "BYTES")?;
+    row_of(out, ["VERDICT", "REASON", "PACKETS", "BYTES"])?;
+    writeln!(out)?;
     for verdict in &status.verdicts {
         let total = (&verdict.verdict, "(all)", verdict.packets, verdict.bytes);
         row(out, total, &verdict.description)?;
@@ -172,7 +174,13 @@ fn row(
     (verdict, reason, packets, bytes): (&String, &str, u64, u64),
     description: &str,
 ) -> io::Result<()> {
-    writeln!(out, "  {verdict:<8} {reason:<15} {packets:>14} {bytes:>16}  {description}")
+    row_of(out, [verdict, reason, &packets.to_string(), &bytes.to_string()])?;
+    writeln!(out, "  {description}")
+}
+
+fn row_of(out: &mut impl Write, [verdict, reason, packets, bytes]: [&str; 4]) -> io::Result<()> {
+    let reasons = Reason::ALL.into_iter().map(|each| each.name().len()).max().unwrap_or(0);
+    write!(out, "  {verdict:<8} {reason:<reasons$} {packets:>14} {bytes:>16}")
 }
 
 fn napi(status: &InterfaceStatus) -> String {
