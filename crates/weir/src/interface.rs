@@ -320,6 +320,9 @@ impl Protected {
         if self.not_threaded.is_some() {
             self.switch_napi();
             self.limit()?;
+            if self.not_threaded.is_none() {
+                self.threads.allow_deferral(&self.host, &self.claim.journal)?;
+            }
         }
         self.threads.refresh(&self.claim.journal, self.claim.ifindex)
     }

@@ -183,6 +183,22 @@ fn the_gate_works_alone_where_threads_are_refused() {
 }
 
 #[test]
+fn threads_that_only_come_to_be_possible_are_governed_as_from_the_start() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &["--attach", "tc"]);
+    let why = network.interface_status()["not_threaded"].to_string();
+    assert!(why.contains("`ethtool -K near gro on`") && why.contains("`--attach native`"), "{why}");
+    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    wait_until("threads are governed", || !governed(&network).is_empty());
+    let status = network.interface_status();
+    assert!(status["not_threaded"].is_null() && status["softirq_limit"].is_null(), "{status}");
+    let turned = |knob: &serde_json::Value| knob["knob"] == "interrupt deferral";
+    assert!(status["knobs"].as_array().unwrap().iter().any(turned), "{status}");
+    daemon.interrupt();
+    network.assert_untouched();
+}
+
+#[test]
 fn threads_made_anew_are_set_up_anew() {
     let network = Network::new();
     let daemon = Daemon::start(&network, &[]);
