@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, netlink};
 
+use super::conntrack::Connections;
 use super::device::DeviceProbe;
 use super::link::Link;
 use super::nft::{self, NFNL_SUBSYS_NFTABLES, Rules};
@@ -45,6 +46,7 @@ pub struct DiversionWatch {
     probe: DeviceProbe,
     /// The rules of nftables, with their generation and the interface's name then.
     rules: Option<(u32, String, Rules)>,
+    connections: Connections,
     rested_at: Instant,
 }
 
@@ -68,7 +70,8 @@ impl DiversionWatch {
         let groups = RTMGRP_LINK | RTMGRP_TC | RTMGRP_IPV4_RULE | RTMGRP_IPV6_RULE;
         let routing = Socket::open(None, groups, nonblocking).map_err(failed)?;
         let probe = DeviceProbe::load()?;
-        Ok(Self { ifindex, netfilter, routing, probe, rules: None, rested_at: Instant::now() })
+        let (connections, rested_at) = (Connections::default(), Instant::now());
+        Ok(Self { ifindex, netfilter, routing, probe, rules: None, connections, rested_at })
     }
 
     /// Descriptors to poll.
@@ -123,7 +126,8 @@ impl DiversionWatch {
             Err(error) => vec![Diversion::unknown("interfaces on top", error)],
         };
         found.extend(self.nftables(&link.name));
-        found.extend(legacy::iptables());
+        found.extend(legacy::iptables(&mut self.connections));
+        self.connections.forget();
         found.extend(proc::ipvs());
         found.extend(proc::multicast_forwarding(&link.name));
         found.extend(tc::filters(self.ifindex, own_programs));
@@ -148,7 +152,10 @@ impl DiversionWatch {
         if !self.rules.as_ref().is_some_and(current) {
             self.rules = Some((generation, ifname.to_owned(), Rules::read(ifname)));
         }
-        self.rules.as_ref().map(|(.., rules)| rules.diversions()).unwrap_or_default()
+        let connections = &mut self.connections;
+        let diversions =
+            |(known, _, rules): &(u32, String, Rules)| rules.diversions(*known, connections);
+        self.rules.as_ref().map(diversions).unwrap_or_default()
     }
 }
 
