@@ -71,7 +71,8 @@ pub struct RunArgs {
     /// What may also be in the configuration file.
     #[command(flatten)]
     pub settings: SettingArgs,
-    /// Whether to discard anything; off: count and pass every packet, and leave nice values alone
+    /// Whether to discard anything; off: count and pass every packet, and leave nice values alone. NAPI is still
+    /// polled by threads, unless `--napi softirq` says otherwise
     #[arg(long, value_enum, default_value_t = PolicyArg::On)]
     pub policy: PolicyArg,
     /// Switch receive packet steering (RPS) off while weir runs: it takes packets to softirqs, which

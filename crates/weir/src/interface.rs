@@ -110,6 +110,8 @@ pub struct Protected {
     notes: Vec<String>,
     since: String,
     last: Sample,
+    /// The interface has changed, and has not been looked at since.
+    stale: bool,
     ticks_since_change: u32,
     ticks: u32,
 }
@@ -189,6 +191,7 @@ impl Protected {
             notes,
             since: clock::timestamp(SystemTime::now()),
             last,
+            stale: false,
             ticks_since_change: 0,
             ticks: 0,
         };
@@ -228,7 +231,7 @@ impl Protected {
                 self.threaded = self.threaded.take().or(turned);
                 self.not_threaded = (napi == Napi::Softirq).then(|| CHOSEN.into());
             }
-            (Err(error), _) => self.not_threaded = Some(error.to_string()),
+            (Err(error), _) => self.not_threaded = Some(threading::refusal(&interface, &error)),
         }
     }
 
@@ -285,9 +288,13 @@ impl Protected {
     /// # Errors
     /// When the kernel does not answer, or refuses the gate's update.
     pub fn follow(&mut self) -> Result<Presence> {
-        if self.watch.changed()? && self.follow_interface()? == Presence::Gone {
+        let changed = self.watch.changed();
+        // A look that fails is taken again.
+        self.stale |= !matches!(changed, Ok(false));
+        if self.stale && self.follow_interface()? == Presence::Gone {
             return Ok(Presence::Gone);
         }
+        changed?;
         let followed = self.diverting.follow();
         self.gate.set_diverted(self.diverting.passes_all());
         followed.map(|()| Presence::Present)
@@ -296,20 +303,26 @@ impl Protected {
     fn follow_interface(&mut self) -> Result<Presence> {
         let ifindex = self.claim.ifindex;
         let Some(name) = self.host.name_of(ifindex)? else { return Ok(Presence::Gone) };
-        if name != self.claim.interface() {
-            self.claim.journal.rename(&name)?;
-        }
+        let renamed = match name != self.claim.interface() {
+            true => self.claim.journal.rename(&name),
+            false => Ok(()),
+        };
         self.gate.configure(self.host.links.mac(ifindex)?, self.policy);
         set_addresses(&mut self.gate, &self.host, ifindex)?;
+        // What follows is tried again by the tick.
+        self.stale = false;
         self.ticks_since_change = 0;
         self.look_for_threads()?;
-        Ok(Presence::Present)
+        renamed.map(|()| Presence::Present)
     }
 
     fn look_for_threads(&mut self) -> Result<()> {
         if self.not_threaded.is_some() {
             self.switch_napi();
             self.limit()?;
+            if self.not_threaded.is_none() {
+                self.threads.allow_deferral(&self.host, &self.claim.journal)?;
+            }
         }
         self.threads.refresh(&self.claim.journal, self.claim.ifindex)
     }
@@ -317,12 +330,14 @@ impl Protected {
     /// Reads the counters and publishes the status; `guardian_pid` is part of it.
     ///
     /// # Errors
-    /// When the kernel does not answer or the status cannot be written.
+    /// When the kernel does not answer.
     pub fn tick(&mut self, guardian_pid: i32) -> Result<Tick> {
         self.ticks_since_change = self.ticks_since_change.saturating_add(1);
         let ticks = self.ticks_since_change;
+        // What goes wrong with the threads, or with the files, is no reason not to count.
+        let mut threads = Ok(());
         if ticks <= FOLLOW_UP_TICKS || ticks.is_multiple_of(LOOK_ANYWAY_TICKS) {
-            self.threads.refresh(&self.claim.journal, self.claim.ifindex)?;
+            threads = self.threads.refresh(&self.claim.journal, self.claim.ifindex);
         }
         self.ticks = self.ticks.wrapping_add(1);
         if self.ticks.is_multiple_of(PRUNE_TICKS) {
@@ -331,8 +346,10 @@ impl Protected {
         let now = sample(&self.host, &self.claim, &self.gate)?;
         let before = std::mem::replace(&mut self.last, now);
         let rates = Rates::between(&before, &self.last);
-        self.status(guardian_pid, rates).write(&self.host.dir)?;
+        let recorded = self.claim.journal.catch_up();
+        let published = self.status(guardian_pid, rates).write(&self.host.dir);
         Ok(Tick {
+            trouble: threads.and(recorded).and(published).err(),
             interface: self.interface(),
             rates,
             top_discard: top_discard(&before.gate, &self.last.gate),
@@ -344,6 +361,7 @@ impl Protected {
         InterfaceStatus {
             schema: status::SCHEMA,
             running: true,
+            silent_for: None,
             pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
             guardian_pid,
             interface: self.interface(),
@@ -455,8 +473,10 @@ impl Drop for Protected {
 }
 
 /// One second of an interface.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Tick {
+    /// What did not succeed in it, and is tried again.
+    pub trouble: Option<Error>,
     /// The interface.
     pub interface: String,
     /// What happened in it.

@@ -3,7 +3,7 @@
 //! Write-ahead: a knob's old value is in the state file before the knob moves, and leaves the file
 //! after it has moved back. Whenever the daemon dies, the file lists every knob that may be turned.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::error::Result;
@@ -15,6 +15,8 @@ use crate::statefile::State;
 pub struct Journal {
     host: Rc<Host>,
     state: RefCell<State>,
+    /// The file does not have the last change: the file system is full, or the like.
+    unwritten: Cell<bool>,
     /// What was put back, and what could not be, in the order of events.
     restored: RefCell<Vec<String>>,
     failures: RefCell<Vec<String>>,
@@ -30,6 +32,7 @@ impl Journal {
         Ok(Rc::new(Self {
             host: Rc::clone(host),
             state: RefCell::new(state),
+            unwritten: Cell::new(false),
             restored: RefCell::default(),
             failures: RefCell::default(),
         }))
@@ -42,9 +45,13 @@ impl Journal {
     /// old one.
     pub fn turn(self: &Rc<Self>, knob: Knob) -> Result<TurnedKnob> {
         let interface = self.interface();
-        self.edit(|state| state.knobs.push(knob.clone()))?;
+        if let Err(error) = self.edit(|state| state.knobs.push(knob.clone())) {
+            // What is not on record is not turned.
+            self.state.borrow_mut().knobs.pop();
+            return Err(error);
+        }
         if let Err(error) = knob.turn(&self.host, &interface) {
-            self.forget(&knob)?;
+            self.forget(&knob);
             return Err(error);
         }
         Ok(TurnedKnob { knob, journal: Rc::clone(self) })
@@ -58,7 +65,7 @@ impl Journal {
     /// Notes that the interface has been renamed.
     ///
     /// # Errors
-    /// When the state file cannot be written.
+    /// When the state file cannot be written; see [`Journal::catch_up`].
     pub fn rename(&self, interface: &str) -> Result<()> {
         self.edit(|state| state.interface = interface.into())
     }
@@ -73,29 +80,40 @@ impl Journal {
         (self.restored.borrow().clone(), self.failures.borrow().clone())
     }
 
-    fn edit(&self, change: impl FnOnce(&mut State)) -> Result<()> {
-        let mut state = self.state.borrow_mut();
-        change(&mut state);
-        state.write(&self.host.dir)
+    /// Writes what could not be written when it changed.
+    ///
+    /// # Errors
+    /// When the state file still cannot be written.
+    pub fn catch_up(&self) -> Result<()> {
+        if self.unwritten.get() { self.write() } else { Ok(()) }
     }
 
-    fn forget(&self, knob: &Knob) -> Result<()> {
-        self.edit(|state| state.knobs.retain(|other| other != knob))
+    fn edit(&self, change: impl FnOnce(&mut State)) -> Result<()> {
+        change(&mut self.state.borrow_mut());
+        self.write()
+    }
+
+    fn write(&self) -> Result<()> {
+        let written = self.state.borrow().write(&self.host.dir);
+        self.unwritten.set(written.is_err());
+        written
+    }
+
+    /// A knob that has its old value. That the file still lists it does no harm until it is written again, or
+    /// removed: putting it back twice is the same as once.
+    fn forget(&self, knob: &Knob) {
+        let _ = self.edit(|state| state.knobs.retain(|other| other != knob));
     }
 
     fn turn_back(&self, knob: &Knob) {
-        let outcome = knob.turn_back(&self.host, &self.interface());
-        let forgotten = match outcome {
+        match knob.turn_back(&self.host, &self.interface()) {
             Ok(Outcome::Restored) => {
                 self.restored.borrow_mut().push(knob.to_string());
-                self.forget(knob)
+                self.forget(knob);
             }
             Ok(Outcome::Gone) => self.forget(knob),
             // Stays in the file: the guardian and `weir reset` try again.
-            Err(error) => Err(error),
-        };
-        if let Err(error) = forgotten {
-            self.failures.borrow_mut().push(format!("{knob}: {error}"));
+            Err(error) => self.failures.borrow_mut().push(format!("{knob}: {error}")),
         }
     }
 }

@@ -130,13 +130,19 @@ fn is_current(dir: &RunDir, name: &str, fd: &OwnedFd) -> bool {
     rustix::fs::fstat(fd).is_ok_and(|stat| dir.inode(name) == Some(stat.st_ino))
 }
 
-/// Writes into the locked file who holds it and why.
+/// Long enough for any process number and purpose.
+const SIGNATURE_CHARS: usize = 24;
+
+/// Writes into the locked file who holds it and why. Over what the last holder has written, not in a file that
+/// was emptied: where the file system is full, the place that this gives back may be another's at once, and
+/// nothing could be put back.
 fn sign(dir: &RunDir, name: &str, fd: OwnedFd, purpose: Purpose) -> Result<OwnedFd> {
     let mut file = fs::File::from(fd);
-    let text = format!("{} {}\n", std::process::id(), purpose.word());
-    file.set_len(0)
-        .and_then(|()| file.rewind())
-        .and_then(|()| file.write_all(text.as_bytes()))
+    let text = format!("{} {}", std::process::id(), purpose.word());
+    let line = format!("{text:<SIGNATURE_CHARS$}\n");
+    file.rewind()
+        .and_then(|()| file.write_all(line.as_bytes()))
+        .and_then(|()| file.set_len(line.len() as u64))
         .map_err(|source| Error::File { operation: "write", path: dir.path_of(name), source })?;
     Ok(file.into())
 }
@@ -177,6 +183,24 @@ mod tests {
         drop(lock);
         assert_eq!(holders_of(&dir, &key), [] as [i32; 0]);
         assert_eq!(dir.names().unwrap(), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn the_last_holders_signature_is_written_over() {
+        let scratch = Scratch::new();
+        let dir = Rc::new(RunDir::create(&scratch.0).unwrap());
+        let key = Key { netns: 1, ifindex: IfIndex(2) };
+        let path = scratch.0.join(key.lock_file());
+        // A daemon's that was killed: of this version, and of one that wrote no more than it had to.
+        for left in ["4194304 protect         \n", "1 protect\n", "", &"x".repeat(5000)] {
+            fs::write(&path, left).unwrap();
+            let Attempt::Held(_lock) = Lock::take(&dir, &key, Purpose::Restore).unwrap() else {
+                panic!("not held");
+            };
+            let fd = dir.open_lock_file(&key.lock_file()).unwrap();
+            let me = i32::try_from(std::process::id()).unwrap();
+            assert_eq!(holder(fd), Some((me, Purpose::Restore)), "{left}");
+        }
     }
 
     #[test]

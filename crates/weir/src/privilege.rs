@@ -9,12 +9,28 @@ use crate::error::{Error, Result};
 const NEEDED: [Capability; 4] =
     [Capability::NetAdmin, Capability::Bpf, Capability::Perfmon, Capability::SysNice];
 
-/// Checks that this process may do what `command` does.
+/// Checks that this process may do what `command` does, which turns knobs: what it keeps in the run directory
+/// is believed of root alone, and the kernel's files belong to root.
 ///
 /// # Errors
 /// Names what is missing.
 pub fn check(command: &str) -> Result<()> {
-    check_for(command, &NEEDED)
+    check_for(command, &NEEDED)?;
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        return Ok(());
+    }
+    Err(Error::refused(
+        format!(
+            "`{command}` has the capabilities that it needs, but runs as user {}, and its files in \
+             /run/weir must be root's",
+            uid.as_raw()
+        ),
+        format!(
+            "run it as root: `sudo {command} ...`; a service can be root with these capabilities \
+             alone (systemd: CapabilityBoundingSet=)"
+        ),
+    ))
 }
 
 /// Checks that this process has the capabilities that `command` needs.

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, StatxFlags};
 use rustix::io::Errno;
@@ -93,6 +94,14 @@ impl RunDir {
             .read_to_string(&mut text)
             .map_err(|source| Error::File { operation: "read", path, source })?;
         Ok(Some(text))
+    }
+
+    /// How long ago a file was written; `None` if there is none, or the clock has been set back since.
+    pub fn age(&self, name: &str) -> Option<Duration> {
+        let stat = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let (secs, nanos) = (stat.st_mtime.try_into().ok()?, stat.st_mtime_nsec.try_into().ok()?);
+        let written = SystemTime::UNIX_EPOCH.checked_add(Duration::new(secs, nanos))?;
+        SystemTime::now().duration_since(written).ok()
     }
 
     /// Replaces a file: readers see the old contents or the new, never a part. A file has one writer

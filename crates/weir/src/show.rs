@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::verdict::Reason;
 
 use crate::cli::{ResetArgs, StatusArgs};
 use crate::config::value::{PreferArg, choice_text};
@@ -49,14 +50,14 @@ pub fn status(args: &StatusArgs) -> Result<()> {
 pub fn reset(args: &ResetArgs) -> Result<ExitCode> {
     privilege::check("weir reset")?;
     let done = restore::reset(&Host::open()?, &args.interfaces)?;
-    for restored in &done.restored {
-        println!("{restored}");
-    }
-    for error in &done.errors {
-        eprintln!("weir: {error}");
-    }
+    let mut out: Vec<String> = done.restored.iter().map(|each| format!("{each}\n")).collect();
     if done.restored.is_empty() && done.errors.is_empty() {
-        println!("nothing to put back in this network namespace");
+        out.push("nothing to put back in this network namespace\n".into());
+    }
+    // Whoever no longer reads does not keep the exit code from being true.
+    let _ = io::stdout().lock().write_all(out.concat().as_bytes());
+    for error in &done.errors {
+        let _ = writeln!(io::stderr().lock(), "weir: {error}");
     }
     Ok(if done.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -91,6 +92,14 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         Policy::Off => "off",
     };
     writeln!(out, "{}  {state}", status.interface)?;
+    if let Some(silent) = status.silent_for {
+        writeln!(
+            out,
+            "  its daemon has reported nothing for {} s: it is stopped or starved, or cannot write to \
+             {RUN_DIR}; what follows is from then",
+            silent.as_secs()
+        )?;
+    }
     writeln!(
         out,
         "  pid {} (guardian {}), since {}, network namespace {}",
@@ -145,7 +154,8 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         rates.interface_drop_pps.0,
         rates.late_drop_pps.0
     )?;
-    writeln!(out, "  {:<8} {:<15} {:>14} {:>16}", "VERDICT", "REASON", "PACKETS", "BYTES")?;
+    row_of(out, ["VERDICT", "REASON", "PACKETS", "BYTES"])?;
+    writeln!(out)?;
     for verdict in &status.verdicts {
         let total = (&verdict.verdict, "(all)", verdict.packets, verdict.bytes);
         row(out, total, &verdict.description)?;
@@ -164,7 +174,13 @@ fn row(
     (verdict, reason, packets, bytes): (&String, &str, u64, u64),
     description: &str,
 ) -> io::Result<()> {
-    writeln!(out, "  {verdict:<8} {reason:<15} {packets:>14} {bytes:>16}  {description}")
+    row_of(out, [verdict, reason, &packets.to_string(), &bytes.to_string()])?;
+    writeln!(out, "  {description}")
+}
+
+fn row_of(out: &mut impl Write, [verdict, reason, packets, bytes]: [&str; 4]) -> io::Result<()> {
+    let reasons = Reason::ALL.into_iter().map(|each| each.name().len()).max().unwrap_or(0);
+    write!(out, "  {verdict:<8} {reason:<reasons$} {packets:>14} {bytes:>16}")
 }
 
 fn napi(status: &InterfaceStatus) -> String {

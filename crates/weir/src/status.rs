@@ -1,5 +1,7 @@
 //! What a daemon publishes each second about one interface, and reading it back.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
@@ -24,6 +26,9 @@ use crate::softirq::LimitStatus;
 /// Version of the shape of everything that is printed as JSON.
 pub const SCHEMA: u32 = 1;
 
+/// A daemon reports each second; one that has not for so long does not in time.
+const SILENT: Duration = Duration::from_secs(5);
+
 /// One protected interface.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InterfaceStatus {
@@ -31,6 +36,9 @@ pub struct InterfaceStatus {
     pub schema: u32,
     /// Whether the daemon that wrote this still protects the interface. Found out by the reader.
     pub running: bool,
+    /// For how long a daemon that runs has published nothing, if that is long. Found out by the reader.
+    #[serde(skip)]
+    pub silent_for: Option<Duration>,
     /// The daemon.
     pub pid: i32,
     /// Its guardian.
@@ -214,6 +222,8 @@ impl InterfaceStatus {
     /// If the file is not one that this version of weir wrote, or cannot be trusted.
     pub fn read(dir: &RunDir, key: &Key) -> Result<Option<Self>> {
         let name = key.status_file();
+        // Asked first: of an older file if a newer one has just taken its place.
+        let age = dir.age(&name);
         let Some(text) = dir.read(&name)? else { return Ok(None) };
         let mut status: Self = serde_json::from_str(&text)
             .map_err(|error| malformed(dir, &name, error.to_string()))?;
@@ -221,6 +231,7 @@ impl InterfaceStatus {
             return Err(malformed(dir, &name, format!("schema {}", status.schema)));
         }
         status.running = holders_of(dir, key).contains(&status.pid);
+        status.silent_for = age.filter(|age| status.running && *age >= SILENT);
         Ok(Some(status))
     }
 }

@@ -40,19 +40,13 @@ impl Task {
 /// Whether this is the host's PID namespace, which kernel threads are in.
 pub fn sees_kernel_threads() -> bool {
     // kthreadd, whose children they are.
-    Stat::of(2).is_some_and(|stat| is_kernel_thread(&stat))
-}
-
-fn is_kernel_thread(stat: &Stat) -> bool {
-    /// linux/sched.h
-    const PF_KTHREAD: u32 = 0x0020_0000;
-    stat.flags().is_some_and(|flags| flags & PF_KTHREAD != 0)
+    Stat::of(2).is_some_and(|stat| stat.is_kernel_thread())
 }
 
 /// The kernel names NAPI threads `napi/<interface>-<id>`. Any process can give itself such a name,
 /// but not make itself a kernel thread.
 fn is_napi_thread(stat: &Stat) -> bool {
-    is_kernel_thread(stat) && stat.comm.starts_with(b"napi/")
+    stat.is_kernel_thread() && stat.comm.starts_with(b"napi/")
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use rustix::io::Errno;
 use weir_bpf::attach::{AttachMode, DoNothing};
+use weir_bpf::sys::ethtool;
 
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -44,6 +45,26 @@ pub fn put_back(host: &Host, interface: &str, old: &str) -> Result<()> {
     let mut nothing = DoNothing::load()?;
     nothing.attach(ifindex, interface, AttachMode::Native)?;
     Ok(host.sysfs.write(interface, THREADED, old)?)
+}
+
+/// Why the interface cannot be polled by threads.
+pub fn refusal(interface: &str, error: &Error) -> String {
+    match error {
+        Error::Kernel(kernel) if is_unsupported(kernel) => no_napi(interface),
+        _ => error.to_string(),
+    }
+}
+
+fn no_napi(interface: &str) -> String {
+    // `veth_open()`, `veth_set_features()`
+    if ethtool::driver(interface).is_ok_and(|driver| driver == "veth") {
+        format!(
+            "a veth has no NAPI that threads could poll unless GRO is on, `ethtool -K {interface} \
+             gro on`, or the gate is in its driver, `--attach native`"
+        )
+    } else {
+        "the driver has no NAPI that threads could poll".into()
+    }
 }
 
 /// Whether the kernel answered that the interface has nothing to thread.

@@ -165,27 +165,33 @@ impl NapiThreads {
         Ok(())
     }
 
+    /// All of it or, if anything is refused, nothing: it is tried again, and what a first try had set would then
+    /// be taken for what was there before weir.
     fn set_up(&mut self, journal: &Rc<Journal>, task: &Task) -> Result<()> {
         let Some(pid) = Pid::from_raw(task.pid) else { return Ok(()) };
+        // Dropped in the reverse of this order.
+        let mut knobs = Vec::new();
+        let mut governed = None;
         if let Some(new) = self.settings.weight.at_first() {
             let old = sched::nice(pid)?;
-            let governed = self.settings.weight == ThreadWeight::Governed;
-            if old != new || governed {
-                let knob = Knob::Nice { thread: task.clone(), old, new, governed };
-                self.knobs.push(journal.turn(knob)?);
+            let is_governed = self.settings.weight == ThreadWeight::Governed;
+            if old != new || is_governed {
+                let knob = Knob::Nice { thread: task.clone(), old, new, governed: is_governed };
+                knobs.push(journal.turn(knob)?);
             }
-            if let Some(governors) = self.governors.as_ref().filter(|_| governed) {
-                let governed = governors.govern(task, self.deferral.clone(), self.governor)?;
-                self.governed.push((task.clone(), governed));
+            if let Some(governors) = self.governors.as_ref().filter(|_| is_governed) {
+                governed = Some(governors.govern(task, self.deferral.clone(), self.governor)?);
             }
         }
         if let Some(CpuList(new)) = &self.settings.cpus {
             let old = sched::affinity(pid)?;
             if old != *new {
                 let knob = Knob::Affinity { thread: task.clone(), old, new: new.clone() };
-                self.knobs.push(journal.turn(knob)?);
+                knobs.push(journal.turn(knob)?);
             }
         }
+        self.knobs.extend(knobs);
+        self.governed.extend(governed.map(|governed| (task.clone(), governed)));
         Ok(())
     }
 
@@ -221,5 +227,56 @@ impl NapiThreads {
         self.governed.clear();
         self.knobs.clear();
         self.tasks.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_bpf::sys::ethtool;
+    use weir_bpf::sys::link::Links;
+    use weir_bpf::sys::netns::NetNs;
+    use weir_bpf::units::CpuId;
+
+    use super::*;
+    use crate::statefile::State;
+
+    /// In a network namespace of its own, with an interface that is polled by threads.
+    fn with_threads(test: impl FnOnce(&Rc<Host>, IfIndex) + Send) {
+        let name = format!("weir-test-{}-threads", std::process::id());
+        let ns = NetNs::create_named(&name).unwrap();
+        let tested = ns.run(|| {
+            let host = Rc::new(Host::open().unwrap());
+            let links = Links::open().unwrap();
+            links.create_veth("wt-threads", "peer", None).unwrap();
+            let ifindex = links.index("wt-threads").unwrap();
+            ethtool::set_gro("wt-threads", true).unwrap();
+            links.set_up(ifindex).unwrap();
+            host.sysfs.write("wt-threads", "threaded", "1").unwrap();
+            test(&host, ifindex);
+        });
+        NetNs::delete_named(&name).unwrap();
+        tested.unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_set_up_is_as_before_however_often_it_is_tried() {
+        with_threads(|host, ifindex| {
+            let state = State::new(&host.key(ifindex), "wt-threads", Task::current().unwrap());
+            let journal = Journal::start(host, state).unwrap();
+            // Its weight can be set, and its CPU is not there.
+            let settings = ThreadSettings {
+                weight: ThreadWeight::Governed,
+                cpus: Some(CpuList(vec![CpuId(1000)])),
+            };
+            let mut threads = NapiThreads::new(settings, None, Settings::default());
+            let pid = napi::napi_threads(ifindex, "wt-threads").unwrap()[0].pid;
+            for _ in 0..3 {
+                threads.refresh(&journal, ifindex).unwrap_err();
+                assert_eq!(sched::nice(pid).unwrap(), Nice(0));
+                assert_eq!(journal.knobs(), []);
+            }
+            threads.put_back();
+            assert_eq!(sched::nice(pid).unwrap(), Nice(0));
+        });
     }
 }

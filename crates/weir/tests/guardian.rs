@@ -93,6 +93,16 @@ fn reset_restores_when_both_were_killed() {
 }
 
 #[test]
+fn reset_does_not_need_a_reader() {
+    let network = Network::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = std::process::Command::new(WEIR);
+    let reset = command.arg("reset").stdout(writer);
+    assert!(network.near.run(|| reset.status().unwrap()).unwrap().success());
+}
+
+#[test]
 fn the_next_run_restores_what_the_last_one_left() {
     let network = Network::new();
     let daemon = Daemon::start(&network, &[]);

@@ -4,6 +4,9 @@
 
 mod common;
 
+use std::io::Write;
+use std::os::fd::AsRawFd;
+
 use common::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
 use rustix::process::{Pid, Signal};
@@ -180,6 +183,22 @@ fn the_gate_works_alone_where_threads_are_refused() {
 }
 
 #[test]
+fn threads_that_only_come_to_be_possible_are_governed_as_from_the_start() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &["--attach", "tc"]);
+    let why = network.interface_status()["not_threaded"].to_string();
+    assert!(why.contains("`ethtool -K near gro on`") && why.contains("`--attach native`"), "{why}");
+    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    wait_until("threads are governed", || !governed(&network).is_empty());
+    let status = network.interface_status();
+    assert!(status["not_threaded"].is_null() && status["softirq_limit"].is_null(), "{status}");
+    let turned = |knob: &serde_json::Value| knob["knob"] == "interrupt deferral";
+    assert!(status["knobs"].as_array().unwrap().iter().any(turned), "{status}");
+    daemon.interrupt();
+    network.assert_untouched();
+}
+
+#[test]
 fn threads_made_anew_are_set_up_anew() {
     let network = Network::new();
     let daemon = Daemon::start(&network, &[]);
@@ -236,5 +255,76 @@ fn the_interface_delivers_after_weir_as_before() {
     delivers();
     daemon.interrupt();
     delivers();
+    network.assert_untouched();
+}
+
+#[test]
+fn a_daemon_that_reports_nothing_is_said_to() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    let text = || String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    assert!(!text().contains("reported nothing"), "{}", text());
+    daemon.signal(Signal::STOP);
+    wait_until("the status says so", || text().contains("has reported nothing for "));
+    daemon.signal(Signal::CONT);
+    wait_until("it reports again", || !text().contains("reported nothing"));
+    daemon.interrupt();
+    network.assert_untouched();
+}
+
+#[test]
+fn a_run_directory_that_is_full_leaves_nothing_turned_and_nothing_recorded() {
+    let network = Network::new();
+    let (daemon, dir) = Daemon::start_apart(&network, 128 * 1024, &["--nice", "3"]);
+    // It stays to be seen when the daemon has ended.
+    let dir = std::fs::File::open(dir).unwrap();
+    let dir = std::path::PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(".");
+    let filler = dir.join("filler");
+    let fill = || {
+        let mut file = std::fs::File::create(&filler).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
+    };
+    let renew = || {
+        let before = network.napi_threads();
+        network.links(|links, ifindex| {
+            links.set_down(ifindex).unwrap();
+            links.set_up(ifindex).unwrap();
+        });
+        wait_until("there is a new thread", || {
+            let threads = network.napi_threads();
+            !threads.is_empty() && threads != before
+        });
+    };
+    let state = dir.join(format!("{}-{}.state.json", network.near.inode(), network.ifindex.0));
+    // The threads whose weight is on record.
+    let recorded = || {
+        let state: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&state).unwrap()).unwrap();
+        let knobs = state["knobs"].as_array().unwrap();
+        let nice = knobs.iter().filter(|knob| knob["knob"] == "nice");
+        nice.map(|knob| pid(&knob["thread"]["pid"])).collect::<Vec<_>>()
+    };
+    assert_eq!(recorded(), network.napi_threads());
+
+    // What cannot be recorded is not turned, however often it is tried.
+    fill();
+    renew();
+    daemon.said("No space left");
+    for _ in 0..3 {
+        daemon.line();
+    }
+    renew();
+    assert_eq!(sched::nice(network.napi_threads()[0]).unwrap(), Nice(0));
+    // With room, all is as it should be.
+    std::fs::remove_file(&filler).unwrap();
+    wait_until("the thread is on record, and no other", || recorded() == network.napi_threads());
+    assert_eq!(sched::nice(network.napi_threads()[0]).unwrap(), Nice(3));
+
+    // Without room again, everything goes back, and nobody is told to do what has been done.
+    fill();
+    let messages = daemon.interrupt();
+    assert!(messages.contains("threaded 1 -> 0") && !messages.contains("weir reset"), "{messages}");
+    let left = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["filler"]);
     network.assert_untouched();
 }

@@ -123,6 +123,18 @@ fn missing_capabilities_are_named() {
 }
 
 #[test]
+fn capabilities_alone_do_not_make_root() {
+    let network = Network::new();
+    let given = "-all,+net_admin,+bpf,+perfmon,+sys_nice";
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "12345", "--clear-groups", "--inh-caps", given]);
+    command.args(["--ambient-caps", given, WEIR, "run", NEAR]).args(NO_CONFIG);
+    let refusal = failure(&network.near.run(|| command.output().unwrap()).unwrap(), 1);
+    assert!(refusal.contains("runs as user 12345") && refusal.contains("as root"), "{refusal}");
+    network.assert_untouched();
+}
+
+#[test]
 fn without_sys_admin_the_gate_still_works() {
     let network = Network::new();
     // /sys shows the host's interfaces then, not this namespace's: threading is out of reach.

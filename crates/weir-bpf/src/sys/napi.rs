@@ -4,6 +4,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::netlink::{attribute, find, number, open_generic};
+use super::stat::Stat;
 use super::sysfs::NetSysfs;
 use crate::error::{Error, Result};
 use crate::units::IfIndex;
@@ -66,7 +67,7 @@ fn by_name(ifname: &str) -> Result<Vec<NapiThread>> {
     }
     let queues = sysfs.list(ifname, "queues")?;
     let receive_queues = queues.iter().filter(|queue| queue.starts_with("rx-")).count();
-    choose(ifname, receive_queues, &processes()?)
+    choose(ifname, receive_queues, &kernel_threads()?)
 }
 
 /// `IFF_UP`, the lowest bit of the hexadecimal flags.
@@ -78,8 +79,8 @@ fn is_up(flags: &str) -> bool {
         .is_some_and(|d| d & 1 == 1)
 }
 
-/// Process numbers and names of all processes (kernel threads among them).
-fn processes() -> Result<Vec<(Pid, String)>> {
+/// Process numbers and names of the kernel's threads. Any process may call itself as they are called.
+fn kernel_threads() -> Result<Vec<(Pid, String)>> {
     let failed = |source| Error::system("list", "/proc", source);
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").map_err(failed)? {
@@ -89,8 +90,9 @@ fn processes() -> Result<Vec<(Pid, String)>> {
             continue;
         };
         // Gone since: not one that we look for.
-        let comm = std::fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero()));
-        found.extend(comm.ok().map(|comm| (pid, comm.trim_end_matches('\n').to_owned())));
+        let stat = Stat::of(pid.as_raw_nonzero().get()).filter(Stat::is_kernel_thread);
+        let comm = stat.and_then(|stat| String::from_utf8(stat.comm).ok());
+        found.extend(comm.map(|comm| (pid, comm)));
     }
     Ok(found)
 }
@@ -231,6 +233,46 @@ mod tests {
         assert!(first.iter().all(|thread| !second.contains(thread)));
         let refused = one.run(|| by_name(ifname));
         assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+    }
+
+    /// A process that has given itself a name.
+    struct Posing(std::process::Child);
+
+    impl Posing {
+        fn start(name: &str) -> Self {
+            // The shell itself writes: nobody else may.
+            let script = format!("echo '{name}' >/proc/$$/comm; read end");
+            let mut shell = std::process::Command::new("sh");
+            let child = shell.args(["-c", &script]).stdin(std::process::Stdio::piped()).spawn();
+            let posing = Self(child.unwrap());
+            let pid = posing.0.id().cast_signed();
+            wait_until("it has its name", || Stat::of(pid).unwrap().comm == name.as_bytes());
+            posing
+        }
+    }
+
+    impl Drop for Posing {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_process_that_calls_itself_a_napi_thread_is_in_nobodys_way() {
+        // One too many, and one whose name looks cut short.
+        for (ifname, name) in [("wt-posed", "napi/wt-posed-7"), ("wt-posed-l", "napi/wt-posed-l")] {
+            Sandbox::new().run(|| {
+                let ifindex = start_threads(ifname);
+                let _posing = Posing::start(name);
+                let sorted = |mut threads: Vec<NapiThread>| {
+                    threads.sort_by_key(|thread| thread.napi_id);
+                    threads
+                };
+                let expected = sorted(napi_threads(ifindex, ifname).unwrap());
+                assert_eq!(sorted(by_name(ifname).unwrap()), expected);
+            });
+        }
     }
 
     #[test]

@@ -96,10 +96,22 @@ impl Socket {
         dump: bool,
         body: &[u8],
     ) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
+        let mut answers = Vec::new();
+        self.ask_each(kind, dump, body, |kind, payload| answers.push((kind, payload.to_vec())))?;
+        Ok(answers)
+    }
+
+    /// As [`Socket::ask`], of answers that may be many: each is handed over and not kept.
+    pub(super) fn ask_each(
+        &mut self,
+        kind: u16,
+        dump: bool,
+        body: &[u8],
+        mut with: impl FnMut(u16, &[u8]),
+    ) -> rustix::io::Result<()> {
         let flags = NLM_F_REQUEST | if dump { NLM_F_DUMP } else { NLM_F_ACK };
         let request = with_header(kind, flags, body);
         sendto(&self.fd, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
-        let mut answers = Vec::new();
         let mut interrupted = false;
         loop {
             for Message { kind, flags, payload } in self.receive()? {
@@ -109,12 +121,12 @@ impl Socket {
                     NLMSG_ERROR | NLMSG_DONE => {
                         return match number(payload).map(u32::cast_signed) {
                             Some(0) if interrupted => Err(Errno::INTR),
-                            Some(0) => Ok(answers),
+                            Some(0) => Ok(()),
                             Some(code) => Err(Errno::from_raw_os_error(code.saturating_neg())),
                             None => Err(Errno::BADMSG),
                         };
                     }
-                    kind => answers.push((kind, payload.to_vec())),
+                    kind => with(kind, payload),
                 }
             }
         }

@@ -3,8 +3,11 @@
 //! The kernel schedules threads, so every `pid` here is one thread's number; a process's number
 //! stands for its first thread.
 
+use std::time::Duration;
+
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, Result};
 use crate::units::{CpuId, Nanos, Nice};
@@ -166,6 +169,13 @@ pub fn online_cpus() -> Result<Vec<CpuId>> {
         problem: format!("{ONLINE} reads {text:?}"),
         remedy: "a list such as 0-3,5 was expected".into(),
     })
+}
+
+/// The CPU time that the calling thread has used.
+pub fn own_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let secs = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 /// CPU time that a thread has had, in nanoseconds (`sum_exec_runtime`, the first field of

@@ -86,30 +86,41 @@ impl SocketDiag {
         let mut found = Vec::new();
         for family in [AF_INET, AF_INET6] {
             for (protocol, states) in [(IPPROTO_UDP, u32::MAX), (IPPROTO_TCP, 1 << TCP_LISTEN)] {
-                let answers = self.dump(family, protocol, states)?;
-                found.extend(answers.iter().filter_map(|answer| local_socket(protocol, answer)));
+                let add = |answer: &[u8]| found.extend(local_socket(protocol, answer));
+                self.dump(family, protocol, states, add)?;
             }
         }
         Ok(found)
     }
 
-    fn dump(&mut self, family: u8, protocol: u8, states: u32) -> Result<Vec<Vec<u8>>> {
+    fn dump(
+        &mut self,
+        family: u8,
+        protocol: u8,
+        states: u32,
+        mut with: impl FnMut(&[u8]),
+    ) -> Result<()> {
         // struct inet_diag_req_v2; all of its socket id is 0: any.
         let mut request = [0; 56];
         request[..3].copy_from_slice(&[family, protocol, 1 << (INET_DIAG_SKMEMINFO - 1)]);
         request[4..8].copy_from_slice(&states.to_ne_bytes());
-        let answers = self.socket.ask(SOCK_DIAG_BY_FAMILY, true, &request);
-        let answers = answers.map_err(|errno| match errno {
-            Errno::NOENT => Error::Refused {
-                problem: "the kernel does not list its sockets".into(),
-                remedy: "it needs the modules udp_diag and tcp_diag: `sudo modprobe -a udp_diag \
+        let of_socket = |kind, answer: &[u8]| {
+            if kind == SOCK_DIAG_BY_FAMILY {
+                with(answer);
+            }
+        };
+        self.socket.ask_each(SOCK_DIAG_BY_FAMILY, true, &request, of_socket).map_err(|errno| {
+            match errno {
+                Errno::NOENT => Error::Refused {
+                    problem: "the kernel does not list its sockets".into(),
+                    remedy:
+                        "it needs the modules udp_diag and tcp_diag: `sudo modprobe -a udp_diag \
                          tcp_diag`"
-                    .into(),
-            },
-            errno => Error::system("list", "sockets", errno),
-        })?;
-        let of_sockets = answers.into_iter().filter(|(kind, _)| *kind == SOCK_DIAG_BY_FAMILY);
-        Ok(of_sockets.map(|(_, answer)| answer).collect())
+                            .into(),
+                },
+                errno => Error::system("list", "sockets", errno),
+            }
+        })
     }
 }
 

@@ -53,6 +53,13 @@ impl Stat {
         self.field(9)
     }
 
+    /// Whether it is one of the kernel's own threads, which no process can make itself.
+    pub fn is_kernel_thread(&self) -> bool {
+        /// linux/sched.h
+        const PF_KTHREAD: u32 = 0x0020_0000;
+        self.flags().is_some_and(|flags| flags & PF_KTHREAD != 0)
+    }
+
     /// When it started, in clock ticks since boot.
     pub fn start_ticks(&self) -> Option<u64> {
         self.field(22)
@@ -81,5 +88,6 @@ mod tests {
         assert_eq!(Stat::of(-1), None);
         let own = Stat::of(std::process::id().cast_signed()).unwrap();
         assert_eq!(own.parent(), Some(std::os::unix::process::parent_id().cast_signed()));
+        assert!(!own.is_kernel_thread());
     }
 }

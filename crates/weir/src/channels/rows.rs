@@ -163,8 +163,8 @@ impl Look {
         discards.filter(|discards| discards.counter.packets > 0).collect()
     }
 
-    /// A kind whose channels have addresses has one reason to discard for its queue, and one for its share of
-    /// the CPU.
+    /// Of a kind whose channels have addresses, what was discarded for its queue and for its share of the CPU is
+    /// counted apart. For the queue UDP has two reasons, which are not: both go by the first, `udp-full`.
     fn discards_of(&self, channel: &Channel) -> Vec<Discards> {
         if !is_addressed(channel.kind) {
             return self.discards(|reason| reason.kind() == channel.kind);

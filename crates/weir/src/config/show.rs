@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::args::{CheckArgs, ShowArgs};
 use super::effective::Effective;
+use super::error::ConfigError;
 use super::file::ConfigFile;
 use super::layer::{Origin, Sourced};
 use super::{Config, DEFAULT_FILE};
@@ -20,7 +21,11 @@ use crate::status::SCHEMA;
 /// # Errors
 /// If the file cannot be read or is not valid.
 pub fn check(args: &CheckArgs) -> Result<()> {
-    ConfigFile::read(&args.file)?;
+    ConfigFile::read(&args.file).map_err(|error| match error {
+        // Here a file is no option, of which there could be another.
+        ConfigError::Unreadable { path, source } => Error::File { operation: "read", path, source },
+        error => error.into(),
+    })?;
     print(format!("{}: valid\n", args.file.display()).as_bytes())
 }
 
@@ -151,25 +156,31 @@ fn table(
     for (name, effective) in effective {
         let name = name.as_deref().unwrap_or("interfaces that have no section of their own");
         writeln!(out, "\n{name}")?;
-        for row in effective.rows() {
-            line(out, config, (row.key, &row.text(), row.origin))?;
-        }
+        let rows = effective.rows().into_iter().map(|row| (row.key, row.text(), row.origin));
+        lines(out, config, rows.collect())?;
     }
     let shares = config.shares();
     writeln!(out, "\nshares, on every interface")?;
-    for row in shares.rows() {
-        line(out, config, (row.key, &row.text(), row.origin))?;
-    }
-    for Sourced { value: WeightRule { whose, weight }, origin } in shares.weights() {
-        line(out, config, ("weight", &format!("{weight} of {whose}"), *origin))?;
-    }
-    Ok(())
+    let rows = shares.rows().into_iter().map(|row| (row.key, row.text(), row.origin));
+    let weight = |rule: &Sourced<WeightRule>| {
+        let WeightRule { whose, weight } = &rule.value;
+        ("weight", format!("{weight} of {whose}"), rule.origin)
+    };
+    lines(out, config, rows.chain(shares.weights().iter().map(weight)).collect())
 }
 
-fn line(
+/// Settings, values and origins, one below the other.
+fn lines(
     out: &mut impl Write,
     config: &Config,
-    (key, value, origin): (&str, &str, Origin),
+    rows: Vec<(&str, String, Origin)>,
 ) -> io::Result<()> {
-    writeln!(out, "  {key:<10}  {value:<10}  {}", config.origin_text(origin))
+    /// Of a name, and of a value at least: so sections look alike unless one has a long value.
+    const COLUMNS: usize = 10;
+    let longest = rows.iter().map(|(_, value, _)| value.chars().count()).max();
+    let columns = longest.unwrap_or(0).max(COLUMNS);
+    for (key, value, origin) in rows {
+        writeln!(out, "  {key:<COLUMNS$}  {value:<columns$}  {}", config.origin_text(origin))?;
+    }
+    Ok(())
 }

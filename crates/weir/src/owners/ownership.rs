@@ -41,6 +41,7 @@ pub struct Ownership {
     /// When.
     pub at: Instant,
     by_port: HashMap<(SocketKind, u16), Vec<OwnedSocket>>,
+    drops: HashMap<SocketInode, u32>,
 }
 
 impl Ownership {
@@ -55,6 +56,8 @@ impl Ownership {
         for (inode, id) in holders {
             by_socket.entry(*inode).or_default().extend(processes.get(id).cloned());
         }
+        let named = |each: &LocalSocket| Some((each.inode?, each.drops));
+        let drops = sockets.iter().filter_map(named).collect();
         let mut by_port: HashMap<_, Vec<_>> = HashMap::new();
         for socket in sockets {
             let holders = socket.inode.and_then(|inode| by_socket.remove(&inode));
@@ -62,7 +65,7 @@ impl Ownership {
             let key = (socket.kind, socket.port);
             by_port.entry(key).or_default().push(OwnedSocket { socket, holders });
         }
-        Self { at, by_port }
+        Self { at, by_port, drops }
     }
 
     /// The sockets that a channel's packets are for, on an interface. `None`: a kind of channel that has
@@ -92,8 +95,12 @@ impl Ownership {
 
     /// What the kernel had dropped at a socket.
     pub fn drops(&self, socket: &LocalSocket) -> Option<u32> {
+        if let Some(inode) = socket.inode {
+            return self.drops.get(&inode).copied();
+        }
+        // Of the kernel's own there are few.
         let of_port = self.by_port.get(&(socket.kind, socket.port))?;
-        let same = of_port.iter().find(|each| each.socket.inode == socket.inode)?;
+        let same = of_port.iter().find(|each| each.socket.inode.is_none())?;
         Some(same.socket.drops)
     }
 }

@@ -336,8 +336,24 @@ impl Daemon {
         daemon
     }
 
+    /// The same, with a `/run/weir` that nobody else sees, of so many bytes; and that directory.
+    pub fn start_apart(network: &Network, bytes: u32, options: &[&str]) -> (Self, PathBuf) {
+        std::fs::create_dir_all("/run/weir").unwrap();
+        let script =
+            format!("mount -t tmpfs -o mode=755,size={bytes} none /run/weir && exec {WEIR} \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &script, "sh"]);
+        let daemon = Self::spawn_by(command, network, options);
+        daemon.line();
+        let dir = format!("/proc/{}/root/run/weir", daemon.pid().as_raw_nonzero());
+        (daemon, dir.into())
+    }
+
     fn spawn(network: &Network, options: &[&str]) -> Self {
-        let mut command = Command::new(WEIR);
+        Self::spawn_by(Command::new(WEIR), network, options)
+    }
+
+    fn spawn_by(mut command: Command, network: &Network, options: &[&str]) -> Self {
         command.args(["run", NEAR, "--json"]).args(options);
         if !options.contains(&"--attach") {
             command.args(["--attach", "native"]);

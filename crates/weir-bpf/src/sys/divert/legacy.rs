@@ -5,7 +5,7 @@
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::conntrack;
+use super::conntrack::Connections;
 use super::expression::target;
 use super::kind::DiversionKind;
 use super::proc::read;
@@ -57,11 +57,11 @@ const FAMILIES: [Family; 2] = [
 ];
 
 /// What the calling thread's network namespace has.
-pub(super) fn iptables() -> Vec<Diversion> {
-    FAMILIES.iter().flat_map(of_family).collect()
+pub(super) fn iptables(connections: &mut Connections) -> Vec<Diversion> {
+    FAMILIES.iter().flat_map(|family| of_family(family, connections)).collect()
 }
 
-fn of_family(family: &Family) -> Vec<Diversion> {
+fn of_family(family: &Family, connections: &mut Connections) -> Vec<Diversion> {
     let names = match read(family.names) {
         Ok(names) => names,
         Err(error) => return vec![Diversion::unknown(family.names, error)],
@@ -74,7 +74,8 @@ fn of_family(family: &Family) -> Vec<Diversion> {
                 let of_table = judge(family, &place, &info, &entries, table == "nat");
                 let translates = of_table.iter().any(|one| one.kind == DiversionKind::Nat);
                 if table == "nat" && !translates {
-                    found.extend(conntrack::still_translated(&place));
+                    // It has no generations: while there is a rule, connections are not asked about.
+                    found.extend(connections.still_translated(&place, None));
                 }
                 found.extend(of_table);
             }

@@ -9,7 +9,7 @@ use rtnetlink::packet_core::NlasIterator;
 use rustix::io::Errno;
 use rustix::net::netlink;
 
-use super::conntrack;
+use super::conntrack::Connections;
 use super::expression::{big_endian, classify};
 use super::kind::DiversionKind;
 use super::{Diversion, ask, text};
@@ -77,11 +77,18 @@ impl Rules {
         Ok(Self { found, idle_nat: nat_chain.filter(|_| !translates) })
     }
 
-    /// What diverts now.
-    pub(super) fn diversions(&self) -> Vec<Diversion> {
+    /// What diverts now, by the rules of this generation.
+    pub(super) fn diversions(
+        &self,
+        generation: u32,
+        connections: &mut Connections,
+    ) -> Vec<Diversion> {
         let mut all = self.found.clone();
         // The hooks of a nat chain without rules go on translating the connections that they know.
-        all.extend(self.idle_nat.as_deref().and_then(conntrack::still_translated));
+        let idle_nat = self.idle_nat.as_deref();
+        all.extend(
+            idle_nat.and_then(|chain| connections.still_translated(chain, Some(generation))),
+        );
         all
     }
 }

@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, netlink};
-use rustix::time::{ClockId, clock_gettime};
 
+use super::conntrack::Connections;
 use super::device::DeviceProbe;
 use super::link::Link;
 use super::nft::{self, NFNL_SUBSYS_NFTABLES, Rules};
 use super::{Diversion, legacy, proc, programs, rules, tc};
 use crate::error::{Error, Result};
 use crate::sys::netlink::Socket;
+use crate::sys::sched::own_cpu_time;
 use crate::units::IfIndex;
 
 /// `NFNLGRP_NFTABLES` is group 7.
@@ -45,6 +46,7 @@ pub struct DiversionWatch {
     probe: DeviceProbe,
     /// The rules of nftables, with their generation and the interface's name then.
     rules: Option<(u32, String, Rules)>,
+    connections: Connections,
     rested_at: Instant,
 }
 
@@ -68,7 +70,8 @@ impl DiversionWatch {
         let groups = RTMGRP_LINK | RTMGRP_TC | RTMGRP_IPV4_RULE | RTMGRP_IPV6_RULE;
         let routing = Socket::open(None, groups, nonblocking).map_err(failed)?;
         let probe = DeviceProbe::load()?;
-        Ok(Self { ifindex, netfilter, routing, probe, rules: None, rested_at: Instant::now() })
+        let (connections, rested_at) = (Connections::default(), Instant::now());
+        Ok(Self { ifindex, netfilter, routing, probe, rules: None, connections, rested_at })
     }
 
     /// Descriptors to poll.
@@ -104,11 +107,11 @@ impl DiversionWatch {
     /// Looks. Programs with these numbers (the kernel's) at tc ingress are the caller's own and do not
     /// count. What cannot be read counts as [`super::DiversionKind::Unknown`].
     pub fn read(&mut self, own_programs: &[u32]) -> Vec<Diversion> {
-        let begun = cpu_time();
+        let begun = own_cpu_time();
         let mut found = self.look(own_programs);
         found.sort();
         found.dedup();
-        let rest = cpu_time().saturating_sub(begun) * REST_PER_LOOK;
+        let rest = own_cpu_time().saturating_sub(begun) * REST_PER_LOOK;
         self.rested_at = Instant::now() + rest.min(REST_MAX);
         found
     }
@@ -123,7 +126,8 @@ impl DiversionWatch {
             Err(error) => vec![Diversion::unknown("interfaces on top", error)],
         };
         found.extend(self.nftables(&link.name));
-        found.extend(legacy::iptables());
+        found.extend(legacy::iptables(&mut self.connections));
+        self.connections.forget();
         found.extend(proc::ipvs());
         found.extend(proc::multicast_forwarding(&link.name));
         found.extend(tc::filters(self.ifindex, own_programs));
@@ -148,15 +152,11 @@ impl DiversionWatch {
         if !self.rules.as_ref().is_some_and(current) {
             self.rules = Some((generation, ifname.to_owned(), Rules::read(ifname)));
         }
-        self.rules.as_ref().map(|(.., rules)| rules.diversions()).unwrap_or_default()
+        let connections = &mut self.connections;
+        let diversions =
+            |(known, _, rules): &(u32, String, Rules)| rules.diversions(*known, connections);
+        self.rules.as_ref().map(diversions).unwrap_or_default()
     }
-}
-
-/// What this thread has used.
-pub(super) fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 fn drain(socket: &mut Socket, matters: impl Fn(u16) -> bool) -> rustix::io::Result<bool> {
