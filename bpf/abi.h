@@ -14,6 +14,9 @@
 /* How many sockets' queue states are remembered at once (a power of two). */
 #define WEIR_QUEUE_SLOTS 4096
 
+/* A bit for each port, by 64. */
+#define WEIR_PORT_WORDS 1024
+
 /* How many addresses of one family an interface may have under the gate. */
 #define WEIR_LOCAL_ADDRESSES 1024
 
@@ -139,7 +142,8 @@ enum weir_target {
 	WEIR_TARGET_UDP,
 	WEIR_TARGET_UDP_GROUP, /* multicast, broadcast */
 	WEIR_TARGET_TCP_SYN,
-	WEIR_TARGET_TCP, /* segments other than a SYN */
+	WEIR_TARGET_TCP,       /* segments other than a SYN... */
+	WEIR_TARGET_TCP_STRAY, /* ...that belong to no connection */
 	WEIR_TARGET_FORWARD,
 };
 
@@ -163,7 +167,7 @@ struct weir_memory {
 	/* What was seen of this channel here. */
 	struct weir_counter seen[WEIR_SEEN_COUNT];
 	__u32 egress_ifindex; /* of a forwarded packet */
-	/* If the socket is connected: its only peer's port. */
+	/* If this is of one peer's packets only: his port. */
 	__u16 connected;
 	__be16 peer_port_be;
 	/*
@@ -185,7 +189,14 @@ struct weir_memory {
 	__u32 contest_left;
 	__u32 room;	/* packets that the queue has room for... */
 	__u32 reserved; /* ...and those of them that heavy sources leave */
-	__u32 pad_line[5];
+	__u32 pad;
+	/*
+	 * Of TCP: the polls until which each segment is looked for, as one of
+	 * no connection has come, and until which no listener is, as there was
+	 * none.
+	 */
+	__u64 stray_until;
+	__u64 no_listener_until;
 };
 
 /* For how many packets what was found out is believed. */
@@ -198,7 +209,7 @@ struct weir_memory {
 struct weir_channel_key {
 	__u32 address[4]; /* local; network order; IPv4: the first word */
 	__u32 egress_ifindex;
-	__u16 port;  /* local */
+	__u16 port;  /* local; of WEIR_KIND_TCP_PEER the peer's */
 	__u8 family; /* enum weir_family */
 	__u8 kind;   /* enum weir_kind */
 };
@@ -529,9 +540,9 @@ struct weir_poll_cost {
 /* What a generated packet is made of. */
 enum weir_traffic_kind {
 	WEIR_TRAFFIC_UDP4,
-	WEIR_TRAFFIC_TCP_SYN4,
+	WEIR_TRAFFIC_TCP4,
 	WEIR_TRAFFIC_UDP6,
-	WEIR_TRAFFIC_TCP_SYN6,
+	WEIR_TRAFFIC_TCP6,
 	WEIR_TRAFFIC_ECHO4,
 	WEIR_TRAFFIC_ECHO6,
 	WEIR_TRAFFIC_FRAGMENT4,

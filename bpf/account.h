@@ -42,7 +42,7 @@ static __always_inline void memory_key(const struct weir_memory *memory,
 	key->kind = kind;
 	if (kind == WEIR_KIND_FORWARD)
 		return;
-	key->port = bpf_ntohs(memory->port_be);
+	key->port = bpf_ntohs(memory_port(memory, kind));
 	key->family = memory->family;
 	copy_address(key->address, memory->address);
 }
@@ -170,7 +170,7 @@ static __always_inline bool account_is_of(const struct weir_memory *memory,
 
 	return account && memory->account >= WEIR_KIND_COUNT &&
 	       account->key.kind == kind &&
-	       account->key.port == bpf_ntohs(memory->port_be) &&
+	       account->key.port == bpf_ntohs(memory_port(memory, kind)) &&
 	       account->key.family == memory->family &&
 	       kind != WEIR_KIND_FORWARD &&
 	       same_address(account->key.address, memory->address,

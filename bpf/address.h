@@ -10,6 +10,10 @@
 /* Set before the gate is attached. */
 struct weir_interface interface;
 
+/* TCP ports whose connections are protected, whoever opened them; a bit each.
+ */
+__u64 protected_ports[WEIR_PORT_WORDS];
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, WEIR_LOCAL_ADDRESSES);

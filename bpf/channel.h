@@ -29,6 +29,7 @@ static __always_inline bool has_channel(__u8 kind)
 {
 	return kind == WEIR_KIND_UDP || kind == WEIR_KIND_MULTICAST ||
 	       kind == WEIR_KIND_TCP || kind == WEIR_KIND_TCP_REQUEST ||
+	       kind == WEIR_KIND_TCP_STRAY || kind == WEIR_KIND_TCP_PEER ||
 	       kind == WEIR_KIND_FORWARD;
 }
 

@@ -31,7 +31,7 @@ static __always_inline __u32 icmpv6_reason(__u8 type)
 static __always_inline void demux_look(struct packet *packet,
 				       const struct flow *flow,
 				       enum weir_target target,
-				       const struct weir_memory *memory,
+				       struct weir_memory *memory,
 				       struct finding *finding)
 {
 	enum destination destination = destination_of(flow);
@@ -49,7 +49,18 @@ static __always_inline void demux_look(struct packet *packet,
 	if (target == WEIR_TARGET_TCP_SYN)
 		return tcp_syn(packet->ctx, flow, finding);
 	if (target == WEIR_TARGET_TCP)
-		return tcp_segment(packet->ctx, flow, finding);
+		return tcp_segment(packet->ctx, flow, memory, finding);
+}
+
+/* Where what belongs to no connection is counted, apart from what does. */
+static __always_inline struct weir_memory *
+stray_place(const struct flow *flow, const struct weir_poll *poll)
+{
+	struct weir_memory *memory = memory_place(flow, WEIR_TARGET_TCP_STRAY);
+
+	if (!memory || memory_is_of(memory, flow, WEIR_TARGET_TCP_STRAY))
+		return memory;
+	return memory_take(memory, flow, WEIR_TARGET_TCP_STRAY, poll);
 }
 
 /*
@@ -80,6 +91,11 @@ static __noinline struct weir_memory *demux_refresh(struct packet *packet,
 		udp_judge(memory->sock, flow, finding);
 	} else {
 		demux_look(packet, flow, target, memory, finding);
+	}
+	if (finding->reason == WEIR_REASON_TCP_STRAY) {
+		memory = stray_place(flow, poll);
+		if (!memory || memory_is_fresh(memory, poll))
+			return memory;
 	}
 	remember(memory, flow, finding, poll);
 	memory_charge(memory);

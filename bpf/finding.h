@@ -8,14 +8,27 @@
 #include "packet.h"
 #include "workspace.h"
 
+/* Is what was found another channel than the one that was counted? */
+static __always_inline bool is_another(const struct weir_memory *memory,
+				       const struct flow *flow,
+				       const struct finding *finding)
+{
+	__u32 kind = kind_of_reason(finding->reason);
+
+	if (kind == WEIR_KIND_TCP_PEER &&
+	    memory->peer_port_be != flow->source_port_be)
+		return true;
+	return kind_of_reason(memory->reason) != kind ||
+	       memory->egress_ifindex != finding->egress_ifindex;
+}
+
 static __always_inline void remember(struct weir_memory *memory,
 				     const struct flow *flow,
 				     const struct finding *finding,
 				     const struct weir_poll *poll)
 {
-	/* Another channel: what was counted is the former one's. */
-	if (kind_of_reason(memory->reason) != kind_of_reason(finding->reason) ||
-	    memory->egress_ifindex != finding->egress_ifindex)
+	/* What was counted is the former one's. */
+	if (is_another(memory, flow, finding))
 		memory_fold(memory);
 	memory->reason = finding->reason;
 	memory->left = finding->remember;

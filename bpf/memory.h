@@ -83,6 +83,14 @@ static __always_inline bool memory_is_fresh(const struct weir_memory *memory,
 	return memory->left && memory->poll == poll->number;
 }
 
+/* The port by which its channel of this kind is known. */
+static __always_inline __be16 memory_port(const struct weir_memory *memory,
+					  __u32 kind)
+{
+	return kind == WEIR_KIND_TCP_PEER ? memory->peer_port_be
+					  : memory->port_be;
+}
+
 /*
  * What it counted goes to its channel, so that another can use the place. A
  * global function, which the verifier looks at once.
@@ -98,7 +106,7 @@ __noinline int memory_fold(struct weir_memory *memory)
 	key.egress_ifindex = memory->egress_ifindex;
 	key.kind = kind_of_reason(memory->reason);
 	if (key.kind != WEIR_KIND_FORWARD) {
-		key.port = bpf_ntohs(memory->port_be);
+		key.port = bpf_ntohs(memory_port(memory, key.kind));
 		key.family = memory->family;
 		copy_address(key.address, memory->address);
 	}
@@ -123,6 +131,8 @@ static __always_inline void memory_assign(struct weir_memory *memory,
 	memory->sock = 0;
 	memory->account = 0;
 	memory->contest = 0;
+	memory->stray_until = 0;
+	memory->no_listener_until = 0;
 }
 
 /*

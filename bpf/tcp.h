@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * TCP: connection requests to a listener whose accept queue is over its limit.
- * Nothing else is ever discarded: nearly every segment carries an
+ * Nothing else is discarded for a queue: nearly every segment carries an
  * acknowledgement that frees something, and a final ACK is a client's word that
  * it is connected.
  */
 #ifndef WEIR_TCP_H
 #define WEIR_TCP_H
 
+#include "explain.h"
 #include "finding.h"
 #include "lookup.h"
 #include "reuseport.h"
 
-#define TCP_LISTEN 10 /* enum in net/tcp_states.h */
+/* enum in net/tcp_states.h */
+#define TCP_TIME_WAIT 6
+#define TCP_LISTEN 10
+#define TCP_NEW_SYN_RECV 12
+
+/* Once a segment of no connection is seen, so many polls are looked at whole.
+ */
+#define STRAY_POLLS 16
+/* Where no listener was on a port, none is looked for in so many polls. */
+#define NO_LISTENER_POLLS 64
 
 /* sk_acceptq_is_full(), which tcp_conn_request() asks before all else. */
 static __always_inline bool tcp_backlog_is_full(const struct sock *sk)
@@ -109,11 +119,63 @@ static __noinline void tcp_syn(void *ctx, const struct flow *flow,
 }
 
 /*
- * Any other segment passes; whether there is a listener on its port only gives
- * its channel a name. No connection has port 0, so this finds listeners alone.
+ * Did this host open it, and to a protected port of its peer's? An accepted
+ * socket is a copy of its listener (sk_clone()), the accept queue's limit
+ * included; whoever called listen() with 0 is found by his listener.
  */
-static __noinline void tcp_segment(void *ctx, const struct flow *flow,
-				   struct finding *finding)
+static __always_inline __u32 tcp_reason_of_client(const struct sock *sk,
+						  const struct flow *flow)
+{
+	__u16 port = bpf_ntohs(flow->source_port_be);
+
+	if (kernel_read(sk, sk_max_ack_backlog))
+		return WEIR_REASON_TCP_SEGMENT;
+	return protected_ports[port / 64] >> port % 64 & 1
+		       ? WEIR_REASON_TCP_PEER
+		       : WEIR_REASON_TCP_CLIENT;
+}
+
+/*
+ * Whose segment is it that the kernel gives to this socket? If a client's, only
+ * where no listener is on the port. A global function, like udp_judge().
+ */
+__noinline __u32 tcp_reason_of(__u64 address, const struct flow *flow)
+{
+	const struct sock *sk = kernel_cast(address, struct sock);
+
+	if (!flow)
+		return WEIR_REASON_TCP_CLIENT;
+	/* Requests and TIME_WAIT are no whole sockets. */
+	switch (kernel_read(sk, __sk_common.skc_state)) {
+	case TCP_LISTEN:
+		return WEIR_REASON_TCP_STRAY;
+	case TCP_NEW_SYN_RECV:
+		return WEIR_REASON_TCP_SEGMENT;
+	case TCP_TIME_WAIT:
+		return WEIR_REASON_TCP_CLIENT;
+	default:
+		return tcp_reason_of_client(sk, flow);
+	}
+}
+
+static __noinline __u32 tcp_connection(void *ctx, const struct flow *flow)
+{
+	struct bpf_sock_tuple tuple;
+	struct bpf_sock *skc;
+	__u32 reason;
+
+	skc = bpf_skc_lookup_tcp(ctx, &tuple, tuple_of(flow, &tuple),
+				 BPF_F_CURRENT_NETNS, 0);
+	if (!skc)
+		return WEIR_REASON_TCP_NO_SOCKET;
+	reason = tcp_reason_of(kernel_address_of(skc), flow);
+	bpf_sk_release(skc);
+	return reason;
+}
+
+/* Is a listener on its port? No connection has port 0. */
+static __noinline bool tcp_has_listener(void *ctx, const struct flow *flow,
+					struct finding *finding)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *skc;
@@ -127,15 +189,43 @@ static __noinline void tcp_segment(void *ctx, const struct flow *flow,
 		tuple.ipv6.sport = 0;
 	}
 	skc = bpf_skc_lookup_tcp(ctx, &tuple, len, BPF_F_CURRENT_NETNS, 0);
-	finding->remember = WEIR_REMEMBERED;
-	finding->reason = WEIR_REASON_TCP_CLIENT;
 	if (!skc)
-		return;
+		return false;
+	finding->reason = WEIR_REASON_TCP_SEGMENT;
 	if (DEFECT(SEGMENT_AS_SYN))
 		tcp_judge_syn(kernel_address_of(skc), finding);
-	else
-		finding->reason = WEIR_REASON_TCP_SEGMENT;
 	bpf_sk_release(skc);
+	return true;
+}
+
+/*
+ * Any other segment passes, but past its channel's share. One that belongs to
+ * no connection costs what no queue bounds, so it has a channel of its own.
+ * They are few as a rule: the first segment of a poll stands for all on its
+ * port, until such a one is seen.
+ */
+static __noinline void tcp_segment(void *ctx, const struct flow *flow,
+				   struct weir_memory *memory,
+				   struct finding *finding)
+{
+	struct weir_poll *poll = current_poll();
+	__u32 reason = tcp_connection(ctx, flow);
+
+	if (!poll)
+		return;
+	finding->reason = reason;
+	finding->remember = WEIR_REMEMBERED;
+	if (reason == WEIR_REASON_TCP_STRAY ||
+	    reason == WEIR_REASON_TCP_NO_SOCKET)
+		memory->stray_until = poll->number + STRAY_POLLS;
+	else if ((reason != WEIR_REASON_TCP_SEGMENT &&
+		  memory->no_listener_until <= poll->number) ||
+		 DEFECT(SEGMENT_AS_SYN))
+		if (!tcp_has_listener(ctx, flow, finding))
+			memory->no_listener_until =
+				poll->number + NO_LISTENER_POLLS;
+	finding->connected = explaining || memory->stray_until > poll->number ||
+			     finding->reason == WEIR_REASON_TCP_PEER;
 }
 
 #endif /* WEIR_TCP_H */

@@ -296,11 +296,11 @@ static __always_inline void write_packet(struct xdp_md *ctx,
 	switch (flow->kind) {
 	case WEIR_TRAFFIC_UDP4:
 		return write_packet4(ctx, flow, now_ns, LAYOUT_UDP);
-	case WEIR_TRAFFIC_TCP_SYN4:
+	case WEIR_TRAFFIC_TCP4:
 		return write_packet4(ctx, flow, now_ns, LAYOUT_TCP);
 	case WEIR_TRAFFIC_UDP6:
 		return write_packet6(ctx, flow, now_ns, LAYOUT_UDP);
-	case WEIR_TRAFFIC_TCP_SYN6:
+	case WEIR_TRAFFIC_TCP6:
 		return write_packet6(ctx, flow, now_ns, LAYOUT_TCP);
 	case WEIR_TRAFFIC_ECHO4:
 		return write_packet4(ctx, flow, now_ns, LAYOUT_ECHO);

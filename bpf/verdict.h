@@ -36,8 +36,13 @@
 	X(TCP_REQUEST, NOTHING, "tcp-request",                                 \
 	  "requests to connect to a TCP listener whose queue of them is "      \
 	  "full, so that the kernel answers by SYN cookie or not at all")      \
+	X(TCP_STRAY, NOTHING, "tcp-stray",                                     \
+	  "segments to a TCP listener that belong to no connection")           \
 	X(TCP_CLIENT, QUEUE, "tcp-client",                                     \
 	  "TCP connections that this host opened")                             \
+	X(TCP_PEER, QUEUE, "tcp-peer",                                         \
+	  "TCP connections that this host opened to a protected port, by "     \
+	  "local address and the peer's port")                                 \
 	X(CLOSED, NOTHING, "closed", "ports that no socket receives")          \
 	X(ICMP, NOTHING, "icmp",                                               \
 	  "ICMP and ICMPv6 but for neighbour discovery")                       \
@@ -65,7 +70,9 @@
 	WEIR_SHARE_REASON(X, MULTICAST, "multicast")     \
 	WEIR_SHARE_REASON(X, TCP, "tcp")                 \
 	WEIR_SHARE_REASON(X, TCP_REQUEST, "tcp-request") \
+	WEIR_SHARE_REASON(X, TCP_STRAY, "tcp-stray")     \
 	WEIR_SHARE_REASON(X, TCP_CLIENT, "tcp-client")   \
+	WEIR_SHARE_REASON(X, TCP_PEER, "tcp-peer")       \
 	WEIR_SHARE_REASON(X, CLOSED, "closed")           \
 	WEIR_SHARE_REASON(X, ICMP, "icmp")               \
 	WEIR_SHARE_REASON(X, NEIGHBOUR, "neighbour")     \
@@ -103,10 +110,15 @@
 	  "a connection request to a listener whose queue of requests is "     \
 	  "full: the kernel answers by SYN cookie, or not at all")             \
 	X(TCP_SEGMENT, PASS, TCP, "tcp-segment",                               \
-	  "to a listener's port, but no connection request: it may free "      \
+	  "to a listener's connection, or of a handshake: it may free "        \
 	  "something")                                                         \
+	X(TCP_STRAY, PASS, TCP_STRAY, "tcp-stray",                             \
+	  "to a listener's port, but of no connection, nor a request: a SYN "  \
+	  "cookie's answer, or nobody's")                                      \
 	X(TCP_CLIENT, PASS, TCP_CLIENT, "tcp-client",                          \
 	  "to a connection that this host opened")                             \
+	X(TCP_PEER, PASS, TCP_PEER, "tcp-peer",                                \
+	  "to a connection that this host opened to a protected port")         \
 	X(TCP_NO_SOCKET, PASS, CLOSED, "tcp-no-socket",                        \
 	  "no TCP socket receives this address and port")                      \
 	X(ICMP, PASS, ICMP, "icmp", "ICMP or ICMPv6")                          \

@@ -26,8 +26,8 @@ pub const CHANNELS_MAX: usize = 4096;
 pub struct Channel {
     /// What it is.
     pub kind: Kind,
-    /// Local address and port; none of kinds that have none ([`is_addressed`]), nor of a
-    /// [`Kind::Forward`] channel.
+    /// Local address and port; of a [`Kind::TcpPeer`] channel the port is the peers'. None of kinds that have
+    /// none ([`is_addressed`]), nor of a [`Kind::Forward`] channel.
     pub local: Option<(IpAddr, u16)>,
     /// Where packets leave the host; of a [`Kind::Forward`] channel only.
     pub egress: Option<IfIndex>,
@@ -38,12 +38,19 @@ impl Channel {
     pub fn of_kind(kind: Kind) -> Self {
         Self { kind, local: None, egress: None }
     }
+
+    /// This host's port, if packets to one are what the channel is.
+    pub fn local_port(&self) -> Option<u16> {
+        let (_, port) = self.local?;
+        (self.kind != Kind::TcpPeer).then_some(port)
+    }
 }
 
 /// Whether channels of this kind have an address of their own, and so are counted one by one.
 /// `has_channel()` in `bpf/channel.h`.
 pub fn is_addressed(kind: Kind) -> bool {
-    matches!(kind, Kind::Udp | Kind::Multicast | Kind::Tcp | Kind::TcpRequest | Kind::Forward)
+    let is_tcp = matches!(kind, Kind::Tcp | Kind::TcpRequest | Kind::TcpStray | Kind::TcpPeer);
+    is_tcp || matches!(kind, Kind::Udp | Kind::Multicast | Kind::Forward)
 }
 
 /// What was seen of a channel.
@@ -241,7 +248,8 @@ fn channel_of_memory(memory: &types::weir_memory) -> Option<Channel> {
     if !is_addressed(kind) {
         return None;
     }
-    let port = u16::from_be(memory.port_be);
+    let port_be = if kind == Kind::TcpPeer { memory.peer_port_be } else { memory.port_be };
+    let port = u16::from_be(port_be);
     Some(channel(kind, memory.family.0, &memory.address, port, memory.egress_ifindex))
 }
 

@@ -179,6 +179,7 @@ fn channel_of(reason: Reason, headers: Option<Headers>, egress: u32) -> Channel 
         return of_kind;
     }
     let local = headers.and_then(|headers| headers.ip).and_then(|ip| match ip.transport {
+        Transport::Tcp { source, .. } if kind == Kind::TcpPeer => Some((ip.destination, source)),
         Transport::Udp { destination, .. } | Transport::Tcp { destination, .. } => {
             Some((ip.destination, destination))
         }

@@ -27,6 +27,9 @@ use crate::verdict::Verdict;
 /// pass. `WEIR_LOCAL_ADDRESSES` in `bpf/abi.h`.
 pub const LOCAL_ADDRESSES_MAX: usize = 1024;
 
+/// `WEIR_PORT_WORDS` in `bpf/abi.h`.
+const PORT_WORDS: usize = 1024;
+
 const LOCAL: u32 = types::weir_address_kind::WEIR_ADDRESS_LOCAL.0;
 const BROADCAST: u32 = types::weir_address_kind::WEIR_ADDRESS_BROADCAST.0;
 
@@ -153,6 +156,21 @@ impl Gate {
     pub fn set_selective(&mut self, selective: bool) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.interface.selective = u32::from(selective);
+        }
+    }
+
+    /// Tells the gate which TCP ports are protected: connections that this host opened to such a port of a
+    /// peer's have channels of their own ([`Kind::TcpPeer`]). None is at first. Takes effect with the next
+    /// packet.
+    ///
+    /// [`Kind::TcpPeer`]: crate::verdict::Kind::TcpPeer
+    pub fn set_protected_ports(&mut self, ports: impl IntoIterator<Item = u16>) {
+        let mut words = [0_u64; PORT_WORDS];
+        for port in ports {
+            words[usize::from(port / 64)] |= 1 << (port % 64);
+        }
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.protected_ports = words;
         }
     }
 

@@ -46,6 +46,8 @@ pub enum Transport {
     Udp,
     /// A TCP segment with SYN alone set, and no payload.
     TcpSyn,
+    /// The same with ACK alone.
+    TcpAck,
     /// As [`Transport::Udp`], but with a checksum that is wrong in every packet.
     UdpBadChecksum,
     /// An ICMP or ICMPv6 echo request; its identifier is the flow's source port, its sequence number

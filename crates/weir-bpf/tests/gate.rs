@@ -197,7 +197,7 @@ fn every_packet_has_one_reason() {
         ("IPv6 atomic fragment", with_extension(&v6, 44, &[0; 6]), Reason::UdpRoom),
         ("IPv6 first fragment", with_extension(&v6, 44, &[0, 1, 0, 0, 0, 9]), Reason::UdpRoom),
         ("IPv6 last fragment", with_extension(&v6, 44, &[0, 8, 0, 0, 0, 9]), Reason::Fragment),
-        ("TCP to no socket", with(&v4, &[(ip + 9, &[6]), (ip + 32, &[0x50])]), Reason::TcpClient),
+        ("TCP to no socket", with(&v4, &[(ip + 9, &[6]), (ip + 32, &[0x50])]), Reason::TcpNoSocket),
         ("ICMP", with(&v4, &[(ip + 9, &[1])]), Reason::Icmp),
         ("IGMP", with(&v4, &[(ip + 9, &[2])]), Reason::Group),
         ("ESP", with(&v4, &[(ip + 9, &[50])]), Reason::OtherProtocol),

@@ -15,11 +15,11 @@ use crate::error::Result;
 pub struct ChannelName {
     /// What kind of channel it is.
     pub kind: &'static str,
-    /// As printed: `udp 198.18.0.1:53`, `forward via eth1`, `icmp`.
+    /// As printed: `udp 198.18.0.1:53`, `tcp-peer 198.18.0.1 to port 179`, `forward via eth1`, `icmp`.
     pub name: String,
     /// Local address; `null` of a kind that has none.
     pub address: Option<String>,
-    /// Local port; `null` of a kind that has none.
+    /// Local port; of kind `tcp-peer` the peers'; `null` of a kind that has none.
     pub port: Option<u16>,
     /// The interface that packets leave by, of kind `forward`; else `null`.
     pub interface: Option<String>,
@@ -45,6 +45,9 @@ impl Namer {
         let kind = channel.kind.name();
         let interface = channel.egress.map(|ifindex| self.interface(ifindex));
         let name = match (&channel.local, &interface) {
+            (Some((address, port)), _) if channel.kind == Kind::TcpPeer => {
+                format!("{kind} {address} to port {port}")
+            }
             (Some((address, port)), _) if address.is_ipv6() => format!("{kind} [{address}]:{port}"),
             (Some((address, port)), _) => format!("{kind} {address}:{port}"),
             (None, Some(interface)) if channel.kind == Kind::Forward => {
@@ -81,6 +84,8 @@ mod tests {
         };
         assert_eq!(name(&local(Kind::Udp, "198.18.0.1", 53)), "udp 198.18.0.1:53");
         assert_eq!(name(&local(Kind::Tcp, "2001:2::1", 443)), "tcp [2001:2::1]:443");
+        let peers = local(Kind::TcpPeer, "198.18.0.1", 179);
+        assert_eq!(name(&peers), "tcp-peer 198.18.0.1 to port 179");
         let via =
             |ifindex| Channel { egress: Some(IfIndex(ifindex)), ..Channel::of_kind(Kind::Forward) };
         assert_eq!(name(&via(3)), "forward via eth1");

@@ -256,6 +256,9 @@ impl Daemon {
         }
         self.console.say(&self.reloader.describe());
         let (shares, news) = self.reloader.change_shares();
+        for interface in &mut self.interfaces {
+            interface.set_protected_ports(shares.protected_tcp_ports());
+        }
         if let Some(governors) = &self.governors {
             governors.set_shares(shares);
         }

@@ -59,6 +59,8 @@ pub struct Settings {
     pub governor: weir_policy::Settings,
     /// Whether heavy sources are shed before light ones.
     pub selective: bool,
+    /// TCP ports of the protected class.
+    pub protected_ports: Vec<u16>,
     /// Who is to poll NAPI.
     pub napi: Napi,
     /// What NAPI threads are to be like.
@@ -156,6 +158,7 @@ impl Protected {
         let diverting = Diverting::open(ifindex, gate.tc_program_id()?)?;
         gate.configure(host.links.mac(ifindex)?, settings.policy);
         gate.set_selective(settings.selective);
+        gate.set_protected_ports(settings.protected_ports.iter().copied());
         set_addresses(&mut gate, host, ifindex)?;
         gate.set_diverted(diverting.passes_all());
         let attached = attach::attach(host, &mut gate, &claim.journal, ifindex, settings.attach)?;
@@ -281,6 +284,11 @@ impl Protected {
     /// Sheds heavy sources before light ones from now on, or no more.
     pub fn set_selective(&mut self, selective: bool) {
         self.gate.set_selective(selective);
+    }
+
+    /// These TCP ports are of the protected class from now on.
+    pub fn set_protected_ports(&mut self, ports: impl IntoIterator<Item = u16>) {
+        self.gate.set_protected_ports(ports);
     }
 
     /// Reacts to a change of the interface (its addresses, name, state) or of what diverts its packets.

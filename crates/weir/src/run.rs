@@ -51,7 +51,11 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let mut running = Vec::new();
     for claim in claims {
         let effective = config.of(&claim.interface());
-        let settings = Settings { rps_off: args.rps_off, ..effective.settings(args.policy.into()) };
+        let settings = Settings {
+            rps_off: args.rps_off,
+            protected_ports: config.shares().settings().protected_tcp_ports().collect(),
+            ..effective.settings(args.policy.into())
+        };
         let interface = Protected::start(&host, claim, &kernel, &settings, &mut console)?;
         console.say(&interface.describe());
         for note in interface.notes() {

@@ -28,7 +28,8 @@ pub struct ShareSettings {
     pub enforce: bool,
     /// What the protected class may take of a CPU, whatever others want.
     pub control: Share,
-    /// Local ports of the protected class, TCP's and UDP's, besides those that always are.
+    /// Ports of the protected class besides those that always are: local ones of UDP, and TCP's, whichever end
+    /// of a connection has it.
     pub protected: BTreeSet<u16>,
     /// The first that is a channel's counts.
     pub weights: Vec<WeightRule>,
@@ -80,7 +81,7 @@ impl Selector {
             |process: &Process| process.cgroup.as_ref().map_or("/", |group| &group.path).to_owned();
         let unit = |process: &Process| process.cgroup.as_ref().and_then(|group| group.unit.clone());
         match self {
-            Self::Port(port) => channel.local.is_some_and(|(_, local)| local == *port),
+            Self::Port(port) => channel.local_port() == Some(*port),
             Self::Process(name) => owners.iter().any(|each| each.comm == *name),
             Self::Unit(name) => owners.iter().any(|each| unit(each).as_ref() == Some(name)),
             Self::Cgroup(prefix) => owners.iter().any(|each| is_within(&path(each), prefix)),
@@ -103,19 +104,26 @@ fn is_within(path: &str, above: &str) -> bool {
 }
 
 impl ShareSettings {
-    /// Whether a channel belongs to the protected class. Connection requests past a listener's queue do not: it
-    /// is the connections that are to last.
+    /// Whether a channel belongs to the protected class. Connection requests past a listener's queue do not, nor
+    /// what belongs to no connection: it is the connections that are to last.
     pub fn protects(&self, channel: &Channel) -> bool {
         let port = |always: &[u16]| {
-            let local = channel.local.map(|(_, port)| port);
+            let local = channel.local_port();
             local.is_some_and(|port| always.contains(&port) || self.protected.contains(&port))
         };
         match channel.kind {
             Kind::Neighbour | Kind::Group => true,
+            // The gate knows the ports.
+            Kind::TcpPeer => true,
             Kind::Tcp => port(&TCP_PROTECTED),
             Kind::Udp | Kind::Multicast => port(&UDP_PROTECTED),
             _ => false,
         }
+    }
+
+    /// TCP ports of the protected class.
+    pub fn protected_tcp_ports(&self) -> impl Iterator<Item = u16> {
+        TCP_PROTECTED.into_iter().chain(self.protected.iter().copied())
     }
 
     /// What somebody has said that a channel weighs. `owners`: those who have its sockets open, as far as they
@@ -189,6 +197,10 @@ mod tests {
             (at(Kind::Tcp, 22), true),
             (at(Kind::Tcp, 179), true),
             (at(Kind::TcpRequest, 22), false),
+            (at(Kind::TcpStray, 22), false),
+            // Which ports, the gate knows; where there was no account, all of the kind have one.
+            (at(Kind::TcpPeer, 179), true),
+            (Channel::of_kind(Kind::TcpPeer), true),
             (at(Kind::Udp, 22), false),
             (at(Kind::Udp, 3784), true),
             (at(Kind::Multicast, 68), true),
@@ -214,6 +226,8 @@ mod tests {
             (Selector::Port(53), at(Kind::Udp, 53), vec![], true),
             (Selector::Port(53), at(Kind::Tcp, 53), vec![], true),
             (Selector::Port(53), at(Kind::Udp, 54), vec![], false),
+            // It is the peer's.
+            (Selector::Port(53), at(Kind::TcpPeer, 53), vec![], false),
             (Selector::Port(53), Channel::of_kind(Kind::Icmp), vec![], false),
             (Selector::Process("named".into()), at(Kind::Udp, 1), vec![&other, &named], true),
             (Selector::Process("named".into()), at(Kind::Udp, 1), vec![&other], false),

@@ -157,7 +157,7 @@ fn least_shares(kind: Kind) -> (f64, f64) {
         Kind::Closed | Kind::BadChecksum => (0.2, 0.0),
         Kind::Multicast => (0.0, 0.12),
         Kind::Malformed => (0.06, 0.12),
-        Kind::Syn | Kind::Icmp | Kind::Fragments | Kind::Forward => (0.0, 0.2),
+        Kind::Syn | Kind::Ack | Kind::Icmp | Kind::Fragments | Kind::Forward => (0.0, 0.2),
     }
 }
 
@@ -168,7 +168,7 @@ fn each_kind_of_flood_ends_where_it_should() {
     let options = ["--modes=threaded,weir", "--rates=50k", "--kinds", &names];
     let run: KindsRun = run(("separation", "separation-kinds"), &options, 3);
     for points in run.series.values() {
-        assert_eq!(points.len(), 11);
+        assert_eq!(points.len(), 12);
         assert_eq!((points[0].kind, points[0].target_pps), (None, Some(0.0)));
         assert!(points[0].tcp_per_s > 0.0 && points[0].udp_pps > 0.0, "{:?}", points[0]);
         for (point, kind) in points[1..].iter().zip(Kind::ALL) {
@@ -191,7 +191,7 @@ fn each_kind_of_flood_ends_where_it_should() {
         let at_most = if beyond > 0.0 { 1.0 } else { 0.5 };
         assert!(beyond_udp as f64 <= at_most * by_ip, "{trial:?}");
     }
-    assert_eq!(run.goals.len(), 11);
+    assert_eq!(run.goals.len(), 12);
 }
 
 #[test]

@@ -77,14 +77,18 @@ fn is_fragment(transport: Transport) -> bool {
     matches!(transport, Transport::FirstFragment | Transport::LastFragment)
 }
 
+fn is_tcp(transport: Transport) -> bool {
+    matches!(transport, Transport::TcpSyn | Transport::TcpAck)
+}
+
 fn has_stamp(transport: Transport) -> bool {
-    transport != Transport::TcpSyn && !is_fragment(transport)
+    !is_tcp(transport) && !is_fragment(transport)
 }
 
 fn payload_len(spec: &FlowSpec) -> usize {
     let wanted = usize::from(spec.payload_len);
     match spec.transport {
-        Transport::TcpSyn => 0,
+        Transport::TcpSyn | Transport::TcpAck => 0,
         // A fragment that others follow ends at a multiple of 8 bytes (RFC 791, 3.1; RFC 8200, 4.5).
         transport if is_fragment(transport) => wanted.next_multiple_of(8),
         _ => wanted,
@@ -93,7 +97,7 @@ fn payload_len(spec: &FlowSpec) -> usize {
 
 fn protocol(spec: &FlowSpec) -> u8 {
     match (spec.transport, spec.address.0) {
-        (Transport::TcpSyn, _) => TCP,
+        (Transport::TcpSyn | Transport::TcpAck, _) => TCP,
         (Transport::Echo, IpAddr::V4(_)) => ICMP,
         (Transport::Echo, IpAddr::V6(_)) => ICMPV6,
         _ => UDP,
@@ -103,8 +107,8 @@ fn protocol(spec: &FlowSpec) -> u8 {
 fn kind(transport: Transport, is_ipv4: bool) -> types::weir_traffic_kind {
     use types::weir_traffic_kind as kinds;
     match (transport, is_ipv4) {
-        (Transport::TcpSyn, true) => kinds::WEIR_TRAFFIC_TCP_SYN4,
-        (Transport::TcpSyn, false) => kinds::WEIR_TRAFFIC_TCP_SYN6,
+        (Transport::TcpSyn | Transport::TcpAck, true) => kinds::WEIR_TRAFFIC_TCP4,
+        (Transport::TcpSyn | Transport::TcpAck, false) => kinds::WEIR_TRAFFIC_TCP6,
         (Transport::Echo, true) => kinds::WEIR_TRAFFIC_ECHO4,
         (Transport::Echo, false) => kinds::WEIR_TRAFFIC_ECHO6,
         (Transport::FirstFragment | Transport::LastFragment, true) => kinds::WEIR_TRAFFIC_FRAGMENT4,
@@ -130,9 +134,10 @@ fn transport_header(spec: &FlowSpec, payload_len: usize) -> Vec<u8> {
         _ => (8 + payload_len as u16).to_be_bytes(),
     };
     match spec.transport {
-        // Sequence and acknowledgement 0, 20 bytes of header, SYN, window 65,535.
-        Transport::TcpSyn => {
-            let rest = [0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0];
+        // Sequence and acknowledgement 0, 20 bytes of header, SYN or ACK, window 65,535.
+        Transport::TcpSyn | Transport::TcpAck => {
+            let flags = if spec.transport == Transport::TcpSyn { 0x02 } else { 0x10 };
+            let rest = [0, 0, 0, 0, 0, 0, 0, 0, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0];
             [&first[..], &second, &rest].concat()
         }
         Transport::Echo => {

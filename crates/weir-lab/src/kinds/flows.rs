@@ -5,14 +5,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use weir_bpf::traffic::{Flaw, FlowSpec, Transport};
 use weir_bpf::units::{MacAddr, PacketsPerSec};
 
-use super::host::{Beside, GROUP, LISTENER_PORT, MANY_PORT};
+use super::host::{Beside, GROUP, LISTENER_PORT, MANY_PORT, SERVICE_PORT};
 use crate::results::kinds::Kind;
 use crate::trial::Flood;
 
 /// No socket receives it.
 const CLOSED_PORT: u16 = 5999;
-/// Source ports of connection requests, and how many low bits of them are random.
-const SYN_SOURCE: (u16, u8) = (32_768, 15);
+/// Source ports of TCP segments, and how many low bits of them are random.
+const TCP_SOURCE: (u16, u8) = (32_768, 15);
 /// How many low bits of a fragment's source address count on, where two sorts share the upper half of a
 /// subnet.
 const FRAGMENT_BITS: u8 = 6;
@@ -68,9 +68,14 @@ fn sorts(kind: Kind, base: &FlowSpec, beside: &Beside) -> Vec<FlowSpec> {
         Kind::Closed => vec![closed(base)],
         Kind::BadChecksum => vec![of(Transport::UdpBadChecksum)],
         Kind::Syn => vec![FlowSpec {
-            port: (SYN_SOURCE.0, LISTENER_PORT),
-            random_port_bits: SYN_SOURCE.1,
+            port: (TCP_SOURCE.0, LISTENER_PORT),
+            random_port_bits: TCP_SOURCE.1,
             ..of(Transport::TcpSyn)
+        }],
+        Kind::Ack => vec![FlowSpec {
+            port: (TCP_SOURCE.0, SERVICE_PORT),
+            random_port_bits: TCP_SOURCE.1,
+            ..of(Transport::TcpAck)
         }],
         Kind::Icmp => vec![pings(base)],
         Kind::Fragments => {

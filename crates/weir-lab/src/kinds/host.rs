@@ -14,7 +14,7 @@ use crate::topology::{Host, SUT_INTERFACE, Topology};
 use crate::worker_process::Worker;
 
 /// Port of the TCP service.
-const SERVICE_PORT: u16 = 5002;
+pub(super) const SERVICE_PORT: u16 = 5002;
 /// Port of the listener that is sent connection requests.
 pub(super) const LISTENER_PORT: u16 = 5003;
 /// Port of the socket that receives broadcasts and a multicast group.

@@ -34,6 +34,8 @@ pub enum Kind {
     BadChecksum,
     /// Connection requests to a listener, none of which is ever completed.
     Syn,
+    /// TCP acknowledgements of no connection, to the port of the TCP service.
+    Ack,
     /// ICMP echo requests.
     Icmp,
     /// First fragments and last fragments of datagrams that never become whole.
@@ -50,11 +52,12 @@ pub enum Kind {
 
 impl Kind {
     /// Each, in the order of the tables.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Udp,
         Self::Closed,
         Self::BadChecksum,
         Self::Syn,
+        Self::Ack,
         Self::Icmp,
         Self::Fragments,
         Self::Broadcast,
@@ -70,6 +73,7 @@ impl Kind {
             Self::Closed => "closed",
             Self::BadChecksum => "bad-checksum",
             Self::Syn => "syn",
+            Self::Ack => "ack",
             Self::Icmp => "icmp",
             Self::Fragments => "fragments",
             Self::Broadcast => "broadcast",

@@ -93,6 +93,7 @@ impl Effective {
             rps_off: false,
             governor: self.governor(),
             selective: self.selective.value,
+            protected_ports: vec![],
             napi: self.napi.value,
             threads: ThreadSettings { weight, cpus: self.cpus.value.clone() },
         }

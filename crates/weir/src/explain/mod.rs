@@ -29,6 +29,7 @@ use crate::channel_name::Namer;
 use crate::cli::ExplainArgs;
 use crate::error::{Error, Result};
 use crate::privilege;
+use crate::shares::ShareSettings;
 
 /// To load the gate, and to run it.
 const NEEDED: [Capability; 3] = [Capability::NetAdmin, Capability::Bpf, Capability::Perfmon];
@@ -70,6 +71,7 @@ fn explain(args: &ExplainArgs) -> std::result::Result<(), Failure> {
     let mut gate = Gate::load_explaining(&probe)?;
     gate.configure(target.mac, Policy::On);
     gate.stand_for(target.ifindex);
+    gate.set_protected_ports(ShareSettings::default().protected_tcp_ports());
     let (own, broadcast) = (links.addresses(target.ifindex)?, links.broadcasts(target.ifindex)?);
     gate.set_addresses(&own, &broadcast)?;
     stay_on_one_cpu()?;

@@ -83,7 +83,7 @@ impl Fair {
     fn weight(&self, rules: &ShareSettings, channel: &Channel) -> f64 {
         let (_, usual) = shares::usual(channel.kind);
         let receiver = self.receivers.weight(&received(channel));
-        if channel.kind == Kind::TcpRequest {
+        if is_of_listener(channel.kind) {
             // Of the listener's.
             rules.weight(&Channel::of_kind(channel.kind), &[]).unwrap_or(usual)
                 * receiver.unwrap_or(1.0)
@@ -131,9 +131,14 @@ impl Seen<'_> {
     }
 }
 
-/// The channel by which its receiver is known: of connection requests, the listener's.
+/// Whether it is what a listener is sent beside its connections.
+fn is_of_listener(kind: Kind) -> bool {
+    matches!(kind, Kind::TcpRequest | Kind::TcpStray)
+}
+
+/// The channel by which its receiver is known: of what a listener is sent besides, the listener's.
 fn received(channel: &Channel) -> Channel {
-    let kind = if channel.kind == Kind::TcpRequest { Kind::Tcp } else { channel.kind };
+    let kind = if is_of_listener(channel.kind) { Kind::Tcp } else { channel.kind };
     Channel { kind, ..*channel }
 }
 

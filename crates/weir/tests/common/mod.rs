@@ -5,6 +5,8 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(missing_docs, reason = "the names say it, and nobody else uses them")]
 
+pub mod saturated;
+
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
