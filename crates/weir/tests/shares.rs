@@ -119,11 +119,16 @@ fn nobody_is_limited_while_there_is_time_to_spare() {
     host.busy = Busy(Command::new("true").spawn().unwrap());
     let daemon = host.start();
     let little = host.network.flow(CLOSED_PORT, Some(2_000.0));
-    let seen = || host.network.count("udp-no-socket");
+    let counts = || ["udp-no-socket", "closed-share"].map(|reason| host.network.count(reason));
     host.while_sent(&mut host.network.generator(), &[little], || {
-        wait_until("packets have been seen", || seen() > 2_000);
+        // Whoever else keeps the CPU busy for a period may cost some.
+        wait_long("packets have been seen and none was limited", || {
+            let before = counts();
+            std::thread::sleep(2 * ONE_TRY);
+            let now = counts();
+            now[0] > before[0] + 500 && now[1] == before[1]
+        });
     });
-    assert_eq!(host.network.count("closed-share"), 0);
     daemon.interrupt();
 }
 
