@@ -16,10 +16,8 @@ use std::time::Duration;
 use common::*;
 use rustix::net::sockopt;
 use serde_json::Value;
-use weir_bpf::bare::{Bare, BarePrograms};
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::Links;
-use weir_bpf::sys::napi::napi_threads;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::FlowSpec;
@@ -32,9 +30,6 @@ const PACKETS: u64 = 400;
 const APART: Duration = Duration::from_millis(3);
 /// How long the last of them may take.
 const LATE_MAX: Duration = Duration::from_secs(1);
-/// A livelier flow: bursts as far apart, some 10 k packets/s in all.
-const BURSTS: u64 = 100;
-const BURST: u64 = 32;
 /// A flooded socket and another one of the flooded interface.
 const FULL_PORT: u16 = 7000;
 const BESIDE_PORT: u16 = 7001;
@@ -208,58 +203,6 @@ fn a_light_interface_beside_one_that_separates_does_so_too() {
     assert_light_interface(&host, light);
     drop(beside);
     wait_until("it is over", || !host.separates(NEAR) && !host.separates(NEAR2));
-    daemon.interrupt();
-    host.network.assert_untouched();
-}
-
-/// A kernel thread may keep the CPU busy, as a process may: here another interface's NAPI thread, which is
-/// not weir's.
-#[test]
-fn beside_a_busy_kernel_thread_input_is_not_starved() {
-    let host = Host::new();
-    host.network.add_pair();
-    let programs = BarePrograms::load().unwrap();
-    let poll_by_thread = || {
-        let second = Links::open().unwrap().index(NEAR2).unwrap();
-        // A veth has NAPI while it has a program.
-        let attached = programs.attach(Bare::Pass, second).unwrap();
-        NetSysfs::open().unwrap().write(NEAR2, "threaded", "1").unwrap();
-        let threads = || napi_threads(second, NEAR2).unwrap();
-        wait_until("there is a NAPI thread", || threads().len() == 1);
-        sched::set_affinity(threads()[0].pid, &[host.cpu]).unwrap();
-        attached
-    };
-    let _attached = host.network.near.run(poll_by_thread).unwrap();
-    let daemon = host.start(&[]);
-    let receiver = host.roomy(&format!("{NEAR_IP}:8000"));
-    let sender = host.network.far_socket(&format!("{FAR_IP}:0"));
-    sender.connect(receiver.local_addr().unwrap()).unwrap();
-    let flood = host.network.second_flow(FULL_PORT, None);
-    let mut generator = host.network.generator_on(FAR2);
-    generator.set_flows(&[flood]).unwrap();
-    let generator = &generator;
-    let received = AtomicU64::new(0);
-    let over = AtomicBool::new(false);
-    let mut tries = Vec::new();
-    let light = || {
-        generator.start();
-        std::thread::scope(|scope| {
-            let _over = Over(&over);
-            scope.spawn(|| consume(&receiver, host.cpu, &received, &over));
-            wait(TRIES_MAX, || {
-                let before = received.load(Ordering::Relaxed);
-                for _ in 0..BURSTS {
-                    (0..BURST).for_each(|_| drop(sender.send(&[0; 14])));
-                    std::thread::sleep(APART);
-                }
-                std::thread::sleep(LATE_MAX / 10);
-                tries.push(received.load(Ordering::Relaxed) - before);
-                tries.last() >= Some(&(BURSTS * BURST * 9 / 10))
-            })
-        })
-    };
-    let arrived = generator.run_while(&host.network.far, Some(host.elsewhere), light).unwrap();
-    assert!(arrived, "received of {}: {tries:?}, {:?}", BURSTS * BURST, host.governed(NEAR));
     daemon.interrupt();
     host.network.assert_untouched();
 }

@@ -218,44 +218,25 @@ impl Network {
     }
 }
 
-/// Generated load, by the first pair or by the second.
+/// Generated load, all of it by the first pair.
 impl Network {
     pub fn generator(&self) -> Generator {
-        self.generator_on("far")
-    }
-
-    pub fn generator_on(&self, far: &str) -> Generator {
-        let load = || Generator::load(Links::open().unwrap().index(far).unwrap()).unwrap();
+        let load = || Generator::load(Links::open().unwrap().index("far").unwrap()).unwrap();
         self.far.run(load).unwrap()
     }
 
     /// UDP packets to a port of [`NEAR_IP`]; without a rate, as many as can be made.
     pub fn flow(&self, port: u16, rate: Option<f64>) -> FlowSpec {
-        self.flow_by(["far", NEAR], [FAR_IP, NEAR_IP], port, rate)
-    }
-
-    /// The same by the second pair, to 198.19.0.1.
-    pub fn second_flow(&self, port: u16, rate: Option<f64>) -> FlowSpec {
-        self.flow_by([FAR2, NEAR2], ["198.19.0.2", "198.19.0.1"], port, rate)
-    }
-
-    fn flow_by(
-        &self,
-        [far, near]: [&str; 2],
-        [from, to]: [&str; 2],
-        port: u16,
-        rate: Option<f64>,
-    ) -> FlowSpec {
         let mac = |name| {
             let links = Links::open().unwrap();
             links.mac(links.index(name).unwrap()).unwrap()
         };
-        let far = self.far.run(|| mac(far)).unwrap();
-        let near = self.near.run(|| mac(near)).unwrap();
+        let far = self.far.run(|| mac("far")).unwrap();
+        let near = self.near.run(|| mac(NEAR)).unwrap();
         FlowSpec {
             transport: Transport::Udp,
             mac: (far, near),
-            address: (from.parse().unwrap(), to.parse().unwrap()),
+            address: (FAR_IP.parse().unwrap(), NEAR_IP.parse().unwrap()),
             random_address_bits: 0,
             port: (4096, port),
             random_port_bits: 0,
