@@ -111,10 +111,8 @@ static __always_inline void leave_cpu(const struct task_struct *prev,
 		if (!consumer)
 			return;
 		consumer->ran_ns += now - consumer->began_ns;
-		if (!sleeps)
-			return;
-		consumer->ran_ns = 0;
-		leave_runnable(consumer);
+		if (sleeps)
+			leave_runnable(consumer);
 	}
 }
 
@@ -278,6 +276,8 @@ int BPF_PROG(woken, struct task_struct *task)
 	if (!consumer)
 		return 0;
 	keep_score(consumer);
+	/* It slept, wherever that was. */
+	consumer->ran_ns = 0;
 	role = role_of(consumer, this_poll(), now);
 	if (role == WEIR_COUNTED_NOWHERE)
 		return 0;

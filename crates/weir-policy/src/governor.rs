@@ -97,8 +97,8 @@ pub struct Observation {
     pub beside: bool,
     /// Whether the ring may have overflowed with admitted packets of several channels.
     pub mixed: bool,
-    /// Whether it surely has: nothing told them apart. Some full polls, with waits between them, are also what clients
-    /// do that wait for answers.
+    /// Whether as many such packets came in a row as a small ring holds. A few full polls less, with waits between them,
+    /// are also what clients make that wait for answers.
     pub contended: bool,
     /// How long the CPU was idle.
     pub idle: Nanos,
