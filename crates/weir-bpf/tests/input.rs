@@ -41,6 +41,16 @@ fn send_until(far: &UdpSocket, what: &str, mut condition: impl FnMut() -> bool) 
     });
 }
 
+/// A process that reads from a socket and writes to it, and who sends there. It gets the CPU before whatever
+/// else runs on this machine.
+fn consumer(bench: &Bench, script: &str) -> (Process, UdpSocket) {
+    let (near, far) = bench.sockets();
+    let output = OwnedFd::from(near.try_clone().unwrap());
+    let consumer = bench.process(script, OwnedFd::from(near).into(), output.into());
+    sched::set_nice(consumer.pid(), Nice(-20)).unwrap();
+    (consumer, far)
+}
+
 /// Time of this CPU, in nanoseconds, that the scheduler takes off whom it befalls and the clock does
 /// not: the hypervisor's and interrupts' (`/proc/stat`, in steps of 10 ms).
 fn beyond_the_scheduler(cpu: CpuId) -> u64 {
@@ -99,11 +109,7 @@ fn input_runs_for_as_long_as_the_kernel_says() {
 fn whom_packets_wake_is_no_stranger() {
     let bench = Bench::new();
     let input = bench.watch();
-    let (near, far) = bench.sockets();
-    let output = OwnedFd::from(near.try_clone().unwrap());
-    let consumer = bench.process(WORK_AND_ANSWER, OwnedFd::from(near).into(), output.into());
-    // It is to get the CPU before whatever else runs on this machine.
-    sched::set_nice(consumer.pid(), Nice(-20)).unwrap();
+    let (consumer, far) = consumer(&bench, WORK_AND_ANSWER);
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -130,10 +136,7 @@ fn whom_packets_wake_is_no_stranger() {
 fn a_consumer_that_computes_for_long_is_a_stranger() {
     let bench = Bench::new();
     let input = bench.watch();
-    let (near, far) = bench.sockets();
-    let output = OwnedFd::from(near.try_clone().unwrap());
-    let consumer = bench.process(ANSWER_OR_COMPUTE, OwnedFd::from(near).into(), output.into());
-    sched::set_nice(consumer.pid(), Nice(-20)).unwrap();
+    let (consumer, far) = consumer(&bench, ANSWER_OR_COMPUTE);
     let mut answers = 0;
     send_until(&far, "it is known as a consumer", || {
         answers += u32::from(far.recv(&mut [0; 8]).is_ok());

@@ -67,20 +67,9 @@ impl Bench {
     fn judge(&self, packets: &[Vec<u8>]) -> Vec<Reason> {
         let judge = || {
             sched::pin_current_thread(self.cpu).unwrap();
-            packets.iter().map(|packet| self.judge_one(packet)).collect()
+            packets.iter().map(|packet| self.network.judge(&self.gate, packet)).collect()
         };
         self.network.near.run(judge).unwrap()
-    }
-
-    fn judge_one(&self, packet: &[u8]) -> Reason {
-        let before = self.gate.counters().unwrap();
-        let verdict = self.gate.test_run(packet, self.network.near_ifindex).unwrap();
-        let after = self.gate.counters().unwrap();
-        let moved: Vec<Reason> =
-            Reason::ALL.into_iter().filter(|r| after.get(*r) != before.get(*r)).collect();
-        assert_eq!(moved.len(), 1, "one packet, one reason: {moved:?}");
-        assert_eq!(verdict, moved[0].verdict());
-        moved[0]
     }
 
     /// What it says of an ACK once it looks again: before the first stray is seen, one segment stands for the

@@ -16,6 +16,7 @@ use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{IfIndex, MacAddr};
+use weir_bpf::verdict::Reason;
 
 pub const NEAR_IP4: &str = "198.18.0.1";
 pub const FAR_IP4: &str = "198.18.0.128";
@@ -97,6 +98,22 @@ impl Network {
         let broadcast: Vec<Ipv4Addr> = broadcast.iter().map(|ip| ip.parse().unwrap()).collect();
         gate.set_addresses(&own, &broadcast).unwrap();
         (gate, probe)
+    }
+
+    /// What the gate says of one packet: the reason whose counter moved, and only it, by one packet
+    /// of this length, and its verdict. In the near namespace.
+    pub fn judge(&self, gate: &Gate, packet: &[u8]) -> Reason {
+        let before = gate.counters().unwrap();
+        let verdict = gate.test_run(packet, self.near_ifindex).unwrap();
+        let after = gate.counters().unwrap();
+        let moved: Vec<Reason> =
+            Reason::ALL.into_iter().filter(|r| after.get(*r) != before.get(*r)).collect();
+        assert_eq!(moved.len(), 1, "one packet, one reason: {moved:?}");
+        let (old, new) = (before.get(moved[0]), after.get(moved[0]));
+        assert_eq!(new.packets - old.packets, 1);
+        assert_eq!(new.bytes - old.bytes, packet.len() as u64);
+        assert_eq!(verdict, moved[0].verdict(), "{moved:?}");
+        moved[0]
     }
 
     /// Attaches it to the near end.
