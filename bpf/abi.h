@@ -434,6 +434,10 @@ struct weir_softirq {
  */
 #define WEIR_CONTENDED_POLLS 4
 
+/* Input that has waited for so long is late: a ring of 256, a veth's, fills in
+ * that time at 400,000 packets per second. */
+#define WEIR_LATE_NS 500000ULL
+
 /* Input may wait for this part of the timeout with consumers idle. */
 #define WEIR_BATCH_PART 4
 
@@ -482,6 +486,8 @@ struct weir_input {
 	__u64 held_ns;	  /* waited while a stranger ran */
 	__u64 stalled_ns; /* of it, with no consumer runnable, or for too long
 			   */
+	__u64 late_ns; /* waited for whomever beyond WEIR_LATE_NS at a time */
+	__u64 waits_from_ns;
 	__u64 packets;
 	__u64 discarded; /* of them */
 	__u64 shed;	 /* of those, for their channels' shares */

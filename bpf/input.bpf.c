@@ -127,7 +127,7 @@ static __always_inline void enter_input(const struct task_struct *task,
 
 	if (!input)
 		return;
-	end_waiting(input);
+	end_waiting(input, now);
 	input->cpu = cpu_number;
 	if (!input->polled_ns || input->home != cpu_number) {
 		before = cpu_at(input->home);

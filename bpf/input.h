@@ -180,6 +180,7 @@ static __always_inline void begin_waiting(struct weir_input *input,
 		running = now - cpu->since_ns;
 	input->stranger_then_ns = cpu->stranger_ns + running;
 	input->alone_then_ns = cpu->alone_ns + (is_alone(cpu) ? running : 0);
+	input->waits_from_ns = now;
 	input->cpu = cpu_number;
 	input->waiting = 1;
 	__sync_fetch_and_add(&cpu->waiting, 1);
@@ -199,7 +200,7 @@ static __always_inline __u64 stalled(__u64 held, __u64 alone, __u64 timeout)
 	       (beside > timeout ? beside - timeout : 0);
 }
 
-static __always_inline void end_waiting(struct weir_input *input)
+static __always_inline void end_waiting(struct weir_input *input, __u64 now)
 {
 	struct weir_cpu *cpu;
 	__u64 held = 0, alone = 0;
@@ -207,6 +208,8 @@ static __always_inline void end_waiting(struct weir_input *input)
 	if (!input->waiting)
 		return;
 	input->waiting = 0;
+	if (now > input->waits_from_ns + WEIR_LATE_NS)
+		input->late_ns += now - input->waits_from_ns - WEIR_LATE_NS;
 	cpu = cpu_at(input->cpu);
 	if (!cpu)
 		return;

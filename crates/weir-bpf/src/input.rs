@@ -48,6 +48,9 @@ pub struct InputCounters {
     pub idle: Nanos,
     /// How long somebody has waited for it.
     pub crowded: Nanos,
+    /// How long it was runnable and did not run, beyond 0.5 ms each time (`WEIR_LATE_NS` in `bpf/abi.h`); not
+    /// yet for as long as it waits.
+    pub late: Nanos,
     /// Packets that it has taken from the ring.
     pub packets: u64,
     /// Of them, discarded.
@@ -215,6 +218,7 @@ impl Input {
             entitled: Nanos(cpu.entitled_ns),
             idle: Nanos(cpu.idle_ns),
             crowded: Nanos(cpu.crowded_ns),
+            late: Nanos(input.late_ns),
             packets: input.packets,
             discarded: input.discarded,
             shed: input.shed,

@@ -32,21 +32,25 @@ const HELD_FROM: f64 = 0.03;
 /// How long a stranger or a flood beside other channels is believed in after it was last seen.
 const REMEMBERED: Nanos = Nanos::from_millis(20);
 
-/// How long a ring's overflow is remembered while a flood is discarded that fills no queue. Consumers sleep now and
-/// then, and input has its turn then, without an interrupt. Whether that is often enough is tried no sooner: it
-/// costs a ringful of everybody's packets if it is not.
-const OVERRUN_REMEMBERED: Nanos = Nanos::from_millis(10_000);
-/// How long such a flood is believed in.
+/// How long a flood is believed in that fills no queue.
 const SHED_REMEMBERED: Nanos = Nanos::from_millis(100);
+
+/// Input that does not interrupt is late if it waits for more than this share of the time: more than the kernel's own
+/// threads take at a time, of [`LATELY`].
+const LATE_FROM: f64 = 0.2;
+/// Then it interrupts; whether it has to is tried no sooner, as a ringful of everybody's packets is lost if it has.
+const LATE_REMEMBERED: Nanos = Nanos::from_millis(10_000);
+/// Strangers compute if this share of the CPU is their fair part: they do not sleep soon.
+const COMPUTING_FROM: f64 = 0.2;
 
 /// Weight, in nice steps, per millisecond and unit of (wasted - stalled) time.
 const BALANCE_PER_MS: f64 = 4.0;
 /// Weight, in nice steps, per millisecond and unit of share that input is over its own, or under, or that strangers
 /// lack of theirs.
 const SHARE_PER_MS: f64 = 4.0;
-/// Strangers are to have their fair part within this time, which is some turns of theirs.
-const FAIR_WITHIN: Nanos = Nanos::from_millis(20);
-/// They lack some of it if it is more than this share of the CPU.
+/// Averages of what strangers have, and of how late input is, forget with this time constant, which is some turns.
+const LATELY: Nanos = Nanos::from_millis(20);
+/// Strangers lack some of their fair part if it is more than this share of the CPU.
 const SHORT_FROM: f64 = 0.02;
 /// Discarded packets are a flood if they cost this share of the CPU, or make the ring overflow.
 const FLOOD_FROM: f64 = 0.05;
@@ -60,16 +64,6 @@ const WAIT: Nanos = Nanos::from_micros(50);
 /// The same while strangers want the CPU, and the ring does not overflow: each end of waiting is a timer's
 /// interrupt and two switches, which strangers pay for.
 const WAIT_LONGER: Nanos = Nanos::from_micros(200);
-/// The same while a flood is discarded that fills no queue, so that no consumer runs dry meanwhile: until so many
-/// packets have come, a quarter of a small ring, and at most so long.
-const WAIT_PACKETS: f64 = 64.0;
-const WAIT_LONGEST: Nanos = Nanos::from_micros(200);
-const WAIT_STEP: Nanos = Nanos::from_micros(25);
-/// Where more than this share of the CPU is idle, that waiting is what is waited for: who has asked for
-/// something gets his answer later. Then it is shorter, by this much per millisecond and unit of idle time.
-const SPARE: f64 = 0.05;
-const HURRY_PER_MS: f64 = 0.5;
-
 /// What happened on a NAPI thread's CPU since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observation {
@@ -102,6 +96,8 @@ pub struct Observation {
     pub contended: bool,
     /// How long the CPU was idle.
     pub idle: Nanos,
+    /// How long input was kept waiting, by whomever, beyond what a small ring holds.
+    pub late: Nanos,
     /// Packets that were taken from the ring.
     pub packets: u64,
     /// Whether most of what was discarded was over its channel's share of the CPU: no queue was full of it.
@@ -121,6 +117,8 @@ pub enum Patience {
     Patient,
     /// Short turns, and soon: the ring must not overflow.
     Prompt,
+    /// Waits until whoever runs sleeps, and then takes all that is in the ring.
+    Courteous,
 }
 
 /// What the governor is about.
@@ -156,24 +154,24 @@ pub struct Governor {
     nice: f64,
     taken: f64,
     wasted: f64,
-    /// The share of the CPU that strangers lack of what is fair, averaged; below zero: that they have beyond it.
-    short: f64,
+    /// The share of the CPU that strangers have, of late.
+    had: f64,
+    /// The same of what is fair.
+    entitled: f64,
     /// Since a stranger was last seen.
     alone_for: Nanos,
     /// Since a flood was last seen beside another channel.
     apart_for: Nanos,
     /// Since the ring last overflowed with several channels' packets.
     contended_for: Nanos,
-    /// Since one that fills no queue last made the ring overflow.
-    overrun_for: Nanos,
     /// Since the ring may last have overflowed.
     kept_up_for: Nanos,
     /// Since a flood was last seen that fills no queue.
     shed_for: Nanos,
-    /// Packets per nanosecond.
-    rate: f64,
-    /// How much of waiting for packets is left out: from 0 to 1.
-    hurry: f64,
+    /// The share of the time for which input is late, of late.
+    late: f64,
+    /// Since that was too much.
+    late_for: Nanos,
     /// Since another input did that on the same CPU while packets of this one were admitted.
     joined_for: Nanos,
     /// Since input last ran or wanted to.
@@ -188,15 +186,15 @@ impl Default for Governor {
             nice: f64::from(Weight::LIGHTEST.nice()),
             taken: 0.0,
             wasted: 0.0,
-            short: 0.0,
+            had: 0.0,
+            entitled: 0.0,
             alone_for: REMEMBERED,
             apart_for: REMEMBERED,
             contended_for: REMEMBERED,
-            overrun_for: OVERRUN_REMEMBERED,
             kept_up_for: REMEMBERED,
             shed_for: SHED_REMEMBERED,
-            rate: 0.0,
-            hurry: 0.0,
+            late: 0.0,
+            late_for: LATE_REMEMBERED,
             joined_for: REMEMBERED,
             quiet_for: REMEMBERED,
             doing: Doing::Yielding,
@@ -263,25 +261,23 @@ impl Governor {
         let average = |old: f64, now: Nanos| kept * old + (1.0 - kept) * now.share_of(seen.elapsed);
         self.taken = average(self.taken, seen.taken);
         self.wasted = average(self.wasted, seen.wasted);
-        self.rate =
-            kept * self.rate + (1.0 - kept) * seen.packets as f64 / seen.elapsed.0.max(1) as f64;
-        let kept = (-seen.elapsed.share_of(FAIR_WITHIN)).exp();
-        let short = seen.entitled.share_of(seen.elapsed) - seen.had.share_of(seen.elapsed);
-        self.short = kept * self.short + (1.0 - kept) * short;
+        let kept = (-seen.elapsed.share_of(LATELY)).exp();
+        let average = |old: f64, now: Nanos| kept * old + (1.0 - kept) * now.share_of(seen.elapsed);
+        self.had = average(self.had, seen.had);
+        self.entitled = average(self.entitled, seen.entitled);
+        self.late = average(self.late, seen.late);
         let since = |before: Nanos, again: bool| {
             if again { Nanos::ZERO } else { before + seen.elapsed }
         };
         self.alone_for = since(self.alone_for, seen.strangers);
         // A trickle that nobody reads costs nothing worth telling apart.
-        let flood = seen.overrun || (self.wasted > FLOOD_FROM && !seen.shed);
+        let flood = seen.overrun || seen.shed || self.wasted > FLOOD_FROM;
         self.apart_for = since(self.apart_for, seen.beside && flood);
         let goes_on = self.contended_for < REMEMBERED && seen.mixed;
         self.contended_for = since(self.contended_for, seen.contended || goes_on);
-        self.overrun_for = since(self.overrun_for, seen.beside && seen.overrun && seen.shed);
         self.kept_up_for = since(self.kept_up_for, seen.overrun);
         self.shed_for = since(self.shed_for, seen.shed);
-        let spare = seen.idle.share_of(seen.elapsed) - SPARE;
-        self.hurry = (self.hurry + HURRY_PER_MS * spare * seen.elapsed.as_millis()).clamp(0.0, 1.0);
+        self.late_for = since(self.late_for, self.late > LATE_FROM);
         // Who is flooded itself has no claim to a second share.
         self.joined_for = since(self.joined_for, seen.joined && self.wasted <= FLOOD_FROM);
         self.quiet_for = since(self.quiet_for, seen.ran + seen.held > Nanos::ZERO);
@@ -291,7 +287,7 @@ impl Governor {
         let apart = self.is_apart() || self.joined_for < REMEMBERED;
         if settings.prefer == Prefer::Separation && apart {
             Doing::Separating
-        } else if self.alone_for < REMEMBERED {
+        } else if self.strangers() {
             Doing::Balancing
         } else {
             Doing::Yielding
@@ -300,8 +296,7 @@ impl Governor {
 
     /// Whether there is a flood to be told from other channels.
     fn is_apart(&self) -> bool {
-        let overflows = self.overrun_for < OVERRUN_REMEMBERED && self.shed_for < SHED_REMEMBERED;
-        overflows || self.apart_for.min(self.contended_for) < REMEMBERED
+        self.apart_for.min(self.contended_for) < REMEMBERED
     }
 
     /// How far input is over its share; below zero: how much of it is left.
@@ -313,7 +308,7 @@ impl Governor {
     fn balanced(&self, from: f64, settings: &Settings, seen: &Observation) -> f64 {
         let waste = seen.wasted.share_of(seen.elapsed) - seen.stalled.share_of(seen.elapsed);
         let step = BALANCE_PER_MS * waste;
-        let short = self.short;
+        let short = self.entitled - self.had;
         let step = if short > SHORT_FROM { step.max(SHARE_PER_MS * short) } else { step };
         let over = self.over_share(settings);
         let step = if over > 0.0 { step.max(SHARE_PER_MS * over) } else { step };
@@ -327,6 +322,7 @@ impl Governor {
 
     fn patience(&self, seen: &Observation) -> Patience {
         match self.doing {
+            Doing::Separating if self.consumers_sleep() => Patience::Courteous,
             Doing::Separating => Patience::Prompt,
             Doing::Balancing if seen.held > Nanos::ZERO => Patience::Patient,
             Doing::Balancing | Doing::Yielding => Patience::Usual,
@@ -335,21 +331,24 @@ impl Governor {
 
     fn wait(&self) -> Option<Nanos> {
         let keeps_up = self.kept_up_for >= REMEMBERED;
-        let strangers = self.alone_for < REMEMBERED;
         match self.doing {
-            Doing::Separating if self.shed_for < SHED_REMEMBERED => Some(self.wait_for_packets()),
-            Doing::Separating if strangers && keeps_up => Some(WAIT_LONGER),
+            Doing::Separating if self.consumers_sleep() => None,
+            Doing::Separating if self.strangers() && keeps_up => Some(WAIT_LONGER),
             Doing::Separating => Some(WAIT),
             Doing::Balancing | Doing::Yielding => None,
         }
     }
 
-    fn wait_for_packets(&self) -> Nanos {
-        let (shortest, longest) = (WAIT.0 as f64, WAIT_LONGEST.0 as f64);
-        let wait = (WAIT_PACKETS / self.rate.max(f64::MIN_POSITIVE)).clamp(shortest, longest);
-        let wait = wait - self.hurry * (wait - shortest);
-        // In whole steps, so that it is not set anew with every look.
-        Nanos((wait / WAIT_STEP.0 as f64) as u64 * WAIT_STEP.0)
+    /// Whether everybody who runs is soon done with what he was brought, so that input has its turn without
+    /// interrupting: the flood fills no queue, so no consumer always has something to do.
+    fn consumers_sleep(&self) -> bool {
+        self.shed_for < SHED_REMEMBERED
+            && self.late_for >= LATE_REMEMBERED
+            && self.entitled < COMPUTING_FROM
+    }
+
+    fn strangers(&self) -> bool {
+        self.alone_for < REMEMBERED
     }
 
     /// Whether anything is to be expected without news. A stranger that holds input, or a flood beside

@@ -8,7 +8,9 @@ use weir_policy::sim::governed::Swing;
 use weir_policy::sim::spec::HostSpec;
 use weir_policy::sim::vm::{self, Mode};
 use weir_policy::sim::{Host, Outcome, PacketsPerSec};
-use weir_policy::{Action, Doing, Governor, Nanos, Observation, Prefer, Settings, Share, Weight};
+use weir_policy::{
+    Action, Doing, Governor, Nanos, Observation, Patience, Prefer, Settings, Share, Weight,
+};
 
 /// The law has moved the weight the right way after so much time with a cause.
 const REACTS_WITHIN: Nanos = Nanos::from_millis(2);
@@ -51,6 +53,7 @@ fn observation() -> impl Strategy<Value = Observation> {
                 mixed: mixed && overrun,
                 contended: contended && mixed && overrun,
                 idle: if strangers { Nanos::ZERO } else { part(elapsed - ran, idle) },
+                late: Nanos::ZERO,
                 packets,
                 // Which is remembered for longer: a property of its own.
                 shed: false,
@@ -93,27 +96,34 @@ proptest! {
     // Each lasts for ten seconds, of its own time.
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..Default::default() })]
 
+    /// Beside a flood that fills no queue input interrupts nobody, until it is late for that; then it does, for ten
+    /// seconds.
     #[test]
-    fn an_overflow_beside_a_flood_without_a_queue_is_remembered_and_forgotten(history in history()) {
+    fn a_flood_without_a_queue_is_met_with_courtesy_while_that_works(history in history()) {
         let settings = Settings::default();
-        let governor = after(&history, &settings);
         let ms = Nanos::from_millis(1);
         let flood = Observation {
-            elapsed: ms, ran: ms, overrun: true, beside: true, shed: true, packets: 400, ..Observation::default()
+            elapsed: ms, ran: part(ms, 0.4), wasted: part(ms, 0.1), beside: true, shed: true, ..Observation::default()
         };
-        let (governor, action) = shown(governor, &settings, &flood, ms);
-        prop_assert_eq!(action.doing, Doing::Separating);
-        let kept_up = Observation { overrun: false, ..flood };
-        let (governor, action) = shown(governor, &settings, &kept_up, Nanos::from_millis(990));
-        prop_assert_eq!(action.doing, Doing::Separating);
-        prop_assert_eq!(action.wait, Some(Nanos::from_micros(150)));
-        // Whoever waits for answers leaves the CPU idle.
-        let idle = Observation { idle: part(ms, 0.2), ..kept_up };
-        let (_, action) = shown(governor, &settings, &idle, Nanos::from_millis(50));
+        let courteous = |action: Action| {
+            (action.doing, action.patience, action.wait) == (Doing::Separating, Patience::Courteous, None)
+        };
+        // Whatever was late before that is forgotten.
+        let (governor, _) = shown(after(&history, &settings), &settings, &flood, Nanos::from_millis(10_200));
+        // The kernel's own threads take some milliseconds at times.
+        let short = Observation { late: part(ms, 0.6), ..flood };
+        let (governor, action) = shown(governor, &settings, &short, Nanos::from_millis(3));
+        prop_assert!(courteous(action), "{:?}", action);
+        let late = Observation { late: part(ms, 0.8), overrun: true, ..flood };
+        let (governor, action) = shown(governor, &settings, &late, Nanos::from_millis(10));
+        prop_assert_eq!((action.doing, action.patience), (Doing::Separating, Patience::Prompt));
         prop_assert_eq!(action.wait, Some(Nanos::from_micros(50)));
-        let (_, action) = shown(governor, &settings, &kept_up, Nanos::from_millis(9_100));
-        prop_assert_eq!(action.doing, Doing::Yielding);
-        let gone = Observation { shed: false, beside: false, ..kept_up };
+        // With interruptions it is late no more, which says nothing of how it would be without.
+        let (governor, action) = shown(governor, &settings, &flood, Nanos::from_millis(9_500));
+        prop_assert_eq!((action.doing, action.patience), (Doing::Separating, Patience::Prompt));
+        let (governor, action) = shown(governor, &settings, &flood, Nanos::from_millis(1_000));
+        prop_assert!(courteous(action), "{:?}", action);
+        let gone = Observation { shed: false, beside: false, wasted: Nanos::ZERO, ..flood };
         let (_, action) = shown(governor, &settings, &gone, Nanos::from_millis(110));
         prop_assert_eq!(action.doing, Doing::Yielding);
     }

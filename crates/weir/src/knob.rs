@@ -8,7 +8,7 @@ use std::fmt;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use weir_bpf::clsact::{FilterRecord, Removed};
-use weir_bpf::sys::sched;
+use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::units::{CpuId, Nice};
 
 use crate::cpulist::CpuList;
@@ -125,7 +125,9 @@ impl Knob {
                 .map_err(Error::from),
             Self::Nice { thread, old, .. } => match living(thread) {
                 // With the usual slice: the governor may have set another.
-                Some(pid) => sched::set_weight(pid, *old, None).map_err(Error::from),
+                Some(pid) => {
+                    sched::set_weight(pid, Policy::Normal, *old, None).map_err(Error::from)
+                }
                 None => return Ok(Outcome::Gone),
             },
             Self::Affinity { thread, old, .. } => match living(thread) {
@@ -155,7 +157,7 @@ impl Knob {
     pub fn leave_to_itself(&self, host: &Host, interface: &str) -> Result<()> {
         match self {
             Self::Nice { thread, governed: true, .. } => match living(thread) {
-                Some(pid) => Ok(sched::set_weight(pid, STATIC_WEIGHT, None)?),
+                Some(pid) => Ok(sched::set_weight(pid, Policy::Normal, STATIC_WEIGHT, None)?),
                 None => Ok(()),
             },
             Self::Deferral { .. } => self.turn_back(host, interface).map(drop),

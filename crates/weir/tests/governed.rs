@@ -12,8 +12,9 @@ use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::*;
 use rustix::net::sockopt;
@@ -21,6 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::sched;
+use weir_bpf::sys::stat::Stat;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, Nice};
@@ -32,6 +34,12 @@ const QUIET_MAX: Duration = Duration::from_secs(60);
 /// Sockets that nobody reads, and one that somebody does.
 const FULL_PORT: u16 = 7000;
 const LIVE_PORT: u16 = 7001;
+/// Where no socket is.
+const CLOSED_PORT: u16 = 7002;
+/// include/uapi/linux/sched.h
+const SCHED_BATCH: u32 = 3;
+/// How long an answer is waited for.
+const ONE_TRY: Duration = Duration::from_millis(50);
 const DEFERRAL: [&str; 2] = ["gro_flush_timeout", "napi_defer_hard_irqs"];
 const NOT_DEFERRED: [&str; 2] = ["0", "0"];
 const LIGHTEST: Nice = Nice(19);
@@ -71,6 +79,12 @@ impl Host {
         sched::nice(self.thread()).unwrap()
     }
 
+    /// Whether the NAPI thread waits, when it wakes up, until whoever runs sleeps.
+    fn is_courteous(&self) -> bool {
+        let stat = format!("/proc/{}/stat", self.thread().as_raw_nonzero());
+        Stat::read(&stat).unwrap().field::<u32>(41) == Some(SCHED_BATCH)
+    }
+
     /// What the status says of the only governed thread.
     fn governed(&self) -> Value {
         self.network.interface_status()["governed"][0].clone()
@@ -95,6 +109,16 @@ impl Host {
 
     fn bind(&self, port: u16) -> UdpSocket {
         self.network.near_socket(&format!("{NEAR_IP}:{port}"))
+    }
+
+    /// A socket at the far end that is connected to a port here.
+    fn client(&self, port: u16) -> UdpSocket {
+        let connect = || {
+            let socket = UdpSocket::bind((FAR_IP, 0)).unwrap();
+            socket.connect((NEAR_IP, port)).unwrap();
+            socket
+        };
+        self.network.far.run(connect).unwrap()
     }
 
     fn flow(&self, port: u16, rate: f64) -> FlowSpec {
@@ -283,6 +307,59 @@ fn while_the_daemon_is_stopped_weights_are_the_kernels_own() {
     });
     daemon.interrupt();
     host.network.assert_untouched();
+}
+
+/// Beside a service that is busy, but sleeps, a flood that fills no queue is no reason to interrupt it; and that, too,
+/// goes back.
+#[test]
+fn a_flood_that_fills_no_queue_interrupts_nobody() {
+    let host = Host::new();
+    let daemon = host.start(&[]);
+    let service = host.bind(LIVE_PORT);
+    let clients: Vec<UdpSocket> = (0..8).map(|_| host.client(LIVE_PORT)).collect();
+    let flood = host.flow(CLOSED_PORT, 100_000.0);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| answer_slowly(&service, host.cpu, &over));
+        for client in &clients {
+            scope.spawn(|| ask(client, &over));
+        }
+        let _over = Over(&over);
+        host.while_sending(&mut host.network.generator(), &[flood], |_| {
+            let is_courteous = || host.is_courteous() && host.nice() < Nice(0);
+            let tried = |what| assert!(wait(QUIET_MAX, is_courteous), "{what}: {}", host.governed());
+            tried("beside the service");
+            assert_eq!(host.deferral(), NOT_DEFERRED);
+            daemon.signal(Signal::STOP);
+            let is_left = || host.nice() == Nice(0) && !host.is_courteous();
+            assert!(wait(PROMISED, is_left), "stopped, and at nice {}", host.nice());
+            daemon.signal(Signal::CONT);
+            tried("going on");
+        });
+    });
+    daemon.interrupt();
+    host.network.assert_untouched();
+}
+
+/// A service that takes a while for each request, on this CPU.
+fn answer_slowly(socket: &UdpSocket, cpu: CpuId, over: &AtomicBool) {
+    sched::pin_current_thread(cpu).unwrap();
+    socket.set_read_timeout(Some(ONE_TRY)).unwrap();
+    while !over.load(Ordering::Relaxed) {
+        let Ok((_, from)) = socket.recv_from(&mut [0; 64]) else { continue };
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_micros(200) {}
+        let _ = socket.send_to(b"done", from);
+    }
+}
+
+/// A client that has asked once waits for the answer.
+fn ask(socket: &UdpSocket, over: &AtomicBool) {
+    socket.set_read_timeout(Some(ONE_TRY)).unwrap();
+    while !over.load(Ordering::Relaxed) {
+        let _ = socket.send(b"please");
+        let _ = socket.recv(&mut [0; 64]);
+    }
 }
 
 #[test]

@@ -59,7 +59,16 @@ pub fn set_nice(pid: Pid, nice: Nice) -> Result<()> {
         .map_err(|errno| Error::system("set the nice value of", object(pid), errno))
 }
 
-/// Sets a thread's nice value and how long it runs at a time, at least, when others wait: 0.1 to
+/// What a normal thread does when it wakes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// It may interrupt whoever runs (`SCHED_OTHER`).
+    Normal,
+    /// It waits until whoever runs sleeps, or his time is up (`SCHED_BATCH`).
+    Batch,
+}
+
+/// Sets a thread's policy, its nice value, and how long it runs at a time, at least, when others wait: 0.1 to
 /// 100 ms, or the kernel's usual time (`base_slice_ns`). Kernels before 6.12 keep to the usual time.
 ///
 /// # Errors
@@ -67,7 +76,7 @@ pub fn set_nice(pid: Pid, nice: Nice) -> Result<()> {
 /// [`Error::System`] with `ESRCH` if there is no such thread, `EACCES` or `EPERM` without
 /// `CAP_SYS_NICE`.
 #[allow(unsafe_code)]
-pub fn set_weight(pid: Pid, nice: Nice, slice: Option<Nanos>) -> Result<()> {
+pub fn set_weight(pid: Pid, policy: Policy, nice: Nice, slice: Option<Nanos>) -> Result<()> {
     /// `struct sched_attr`, as of its first version (include/uapi/linux/sched/types.h).
     #[repr(C)]
     #[derive(Default)]
@@ -81,9 +90,12 @@ pub fn set_weight(pid: Pid, nice: Nice, slice: Option<Nanos>) -> Result<()> {
         deadline: u64,
         period: u64,
     }
-    // Its policy, normal, is 0.
     let attr = SchedAttr {
         size: size_of::<SchedAttr>() as u32,
+        policy: match policy {
+            Policy::Normal => libc::SCHED_OTHER as u32,
+            Policy::Batch => libc::SCHED_BATCH as u32,
+        },
         nice: nice.0,
         runtime: slice.map_or(0, |slice| slice.0),
         ..SchedAttr::default()
@@ -288,6 +300,14 @@ mod tests {
         });
     }
 
+    fn own_stat(field: usize) -> u32 {
+        Stat::read("/proc/thread-self/stat").unwrap().field(field).unwrap()
+    }
+
+    fn policy() -> u32 {
+        own_stat(41)
+    }
+
     #[test]
     fn nice_values_are_per_thread() {
         let outside = nice(gettid()).unwrap();
@@ -303,24 +323,22 @@ mod tests {
     #[test]
     fn weights_are_nice_values_with_a_slice() {
         on_own_thread(|| {
-            set_weight(gettid(), Nice(5), Some(Nanos(100_000))).unwrap();
-            assert_eq!(nice(gettid()).unwrap(), Nice(5));
-            set_weight(gettid(), Nice(19), None).unwrap();
-            assert_eq!(nice(gettid()).unwrap(), Nice(19));
+            set_weight(gettid(), Policy::Batch, Nice(5), Some(Nanos(100_000))).unwrap();
+            assert_eq!((nice(gettid()).unwrap(), policy()), (Nice(5), libc::SCHED_BATCH as u32));
+            set_weight(gettid(), Policy::Normal, Nice(19), None).unwrap();
+            assert_eq!((nice(gettid()).unwrap(), policy()), (Nice(19), libc::SCHED_OTHER as u32));
         });
-        assert!(set_weight(Pid::from_raw(i32::MAX).unwrap(), Nice(0), None).is_err());
+        let nobody = Pid::from_raw(i32::MAX).unwrap();
+        assert!(set_weight(nobody, Policy::Normal, Nice(0), None).is_err());
     }
 
     #[test]
     fn real_time_is_this_threads_alone() {
-        let policy = || {
-            let stat = Stat::read("/proc/thread-self/stat").unwrap();
-            [40, 41].map(|field| stat.field::<u32>(field).unwrap()) // rt_priority, policy
-        };
+        let priority = || own_stat(40);
         on_own_thread(|| {
             set_fifo_current_thread(3).unwrap();
-            assert_eq!(policy(), [3, 1]);
-            assert_eq!(on_own_thread(policy), [0, 0]);
+            assert_eq!((priority(), policy()), (3, libc::SCHED_FIFO as u32));
+            assert_eq!(on_own_thread(|| (priority(), policy())), (0, libc::SCHED_OTHER as u32));
             assert!(set_fifo_current_thread(100).is_err());
         });
     }

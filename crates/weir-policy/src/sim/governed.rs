@@ -163,7 +163,8 @@ impl Watch {
 
 fn slice_of(patience: Patience, usual: Nanos) -> Nanos {
     match patience {
-        Patience::Usual => usual,
+        // No flood here fills no queue, so none is met with courtesy.
+        Patience::Usual | Patience::Courteous => usual,
         Patience::Patient => Nanos(usual.0 * PATIENT_SLICES),
         Patience::Prompt => PROMPT_SLICE.min(usual),
     }

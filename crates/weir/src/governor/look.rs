@@ -9,7 +9,7 @@ use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
 use weir_bpf::channels::Channel;
 use weir_bpf::input::{Input, InputCounters};
-use weir_bpf::sys::sched;
+use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::units::{CpuId, Nanos};
 use weir_policy::governor::LOOK_USUALLY;
 use weir_policy::{Action, Doing, Governor, Observation, Patience, Settings};
@@ -162,13 +162,14 @@ impl Look {
         if before.is_some_and(same) {
             return;
         }
-        let slice = match action.patience {
-            Patience::Usual => None,
-            Patience::Patient => Some(PATIENT),
-            Patience::Prompt => Some(PROMPT),
+        let (policy, slice) = match action.patience {
+            Patience::Usual => (Policy::Normal, None),
+            Patience::Patient => (Policy::Normal, Some(PATIENT)),
+            Patience::Prompt => (Policy::Normal, Some(PROMPT)),
+            Patience::Courteous => (Policy::Batch, None),
         };
         // It fails for a thread that has ended, which the main loop finds out.
-        let _ = sched::set_weight(self.thread, nice_of(action.weight), slice);
+        let _ = sched::set_weight(self.thread, policy, nice_of(action.weight), slice);
     }
 
     /// `before`: what was set last, if that is known.
@@ -339,6 +340,7 @@ fn observation(
         mixed: now.1.mixed != last.1.mixed,
         contended: now.1.contended != last.1.contended,
         idle: since(|counters| counters.idle),
+        late: since(|counters| counters.late),
         packets: now.1.packets - last.1.packets,
         shed: 2 * (now.1.shed - last.1.shed) > now.1.discarded - last.1.discarded,
         joined: false,
