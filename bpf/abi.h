@@ -446,8 +446,8 @@ enum weir_running {
 	WEIR_RUNNING_IDLE,
 	WEIR_RUNNING_INPUT,    /* a governed NAPI thread */
 	WEIR_RUNNING_CONSUMER, /* a process that input wakes */
-	WEIR_RUNNING_STRANGER, /* any other process */
-	WEIR_RUNNING_HOST,     /* the kernel's other threads, and weir itself */
+	WEIR_RUNNING_STRANGER, /* any other, or a thread of the kernel's */
+	WEIR_RUNNING_HOST,     /* its real-time threads, and weir itself */
 };
 
 /*

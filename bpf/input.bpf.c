@@ -168,7 +168,8 @@ static __always_inline enum weir_running kind_of(const struct task_struct *next,
 	cpu->runs_computing = 0;
 	if (!next->pid)
 		return WEIR_RUNNING_IDLE;
-	if (next->flags & PF_KTHREAD || next->tgid == own_tgid)
+	if ((next->flags & PF_KTHREAD && is_real_time(next)) ||
+	    next->tgid == own_tgid)
 		return WEIR_RUNNING_HOST;
 	consumer = consumer_of(next);
 	if (!consumer)
@@ -232,8 +233,8 @@ int BPF_PROG(waking, struct task_struct *task)
 	struct weir_consumer *consumer, found = {};
 	__u32 pid = task->pid;
 
-	if (!cpu || cpu->running != WEIR_RUNNING_INPUT ||
-	    task->flags & PF_KTHREAD || task->tgid == own_tgid)
+	if (!cpu || cpu->running != WEIR_RUNNING_INPUT || number_of(task) ||
+	    task->tgid == own_tgid)
 		return 0;
 	consumer = bpf_map_lookup_elem(&consumers, &pid);
 	if (consumer) {

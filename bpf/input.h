@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whom a CPU's time goes to, as the governor sees it: input, the processes that
- * consume what it brings, and strangers.
+ * Whom a CPU's time goes to, as the governor sees it: input, those that consume
+ * what it brings, and strangers. The kernel's threads are told apart as
+ * processes are: they decrypt, write back and compact for a process or for all.
  */
 #ifndef WEIR_INPUT_H
 #define WEIR_INPUT_H
@@ -107,8 +108,6 @@ consumer_of(const struct task_struct *task)
 {
 	__u32 pid = task->pid;
 
-	if (task->flags & PF_KTHREAD)
-		return NULL;
 	return bpf_map_lookup_elem(&consumers, &pid);
 }
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
+#define MAX_RT_PRIO 100	      /* include/linux/sched/prio.h */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
@@ -20,6 +21,7 @@ struct thread_info {
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
+	int prio;
 	int pid;
 	int tgid;
 };
@@ -51,6 +53,12 @@ struct task_struct___fair {
 };
 
 #pragma clang attribute pop
+
+/* Comes before everybody who is weighed. */
+static __always_inline bool is_real_time(const struct task_struct *task)
+{
+	return task->prio < MAX_RT_PRIO;
+}
 
 static __always_inline __u32 task_cpu(const struct task_struct *task)
 {

@@ -13,14 +13,14 @@ use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::threaded::{Bench, MS, PORT, Process};
-use common::{NEAR_IP4, wait_until};
+use common::threaded::{Bench, MS, PORT, Process, flood, napi_thread};
+use common::{NEAR_IP4, Network, wait_until};
 use rustix::net::sockopt;
 use rustix::process::Pid;
 use weir_bpf::Error;
 use weir_bpf::input::{INPUTS_MAX, Input, InputCounters};
-use weir_bpf::sys::sched;
-use weir_bpf::traffic::FlowSpec;
+use weir_bpf::sys::{ethtool, sched};
+use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, Nanos, Nice};
 
 const OTHER_PORT: u16 = 5001;
@@ -194,6 +194,33 @@ fn a_stranger_holds_input_up_and_is_told_of_once() {
     assert_eq!(again, [0; 0], "it had not been armed again");
     // It runs all the same, and takes that from the stranger.
     send_until(&far, "input takes time", || input.read().taken > told.taken);
+}
+
+/// Another interface's NAPI thread, which nobody watches.
+#[test]
+fn a_busy_thread_of_the_kernels_is_a_stranger() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let (_near, far) = bench.sockets();
+    let other = Network::new();
+    other.near.run(|| ethtool::set_gro("near", true).unwrap()).unwrap();
+    let busy = napi_thread(&other, bench.cpu);
+    sched::set_nice(busy, Nice(-20)).unwrap();
+    sched::set_nice(bench.thread, Nice(19)).unwrap();
+    let mut generator = other.far.run(|| Generator::load(other.far_ifindex).unwrap()).unwrap();
+    generator.set_flows(&[flood(&other, PORT)]).unwrap();
+    let elsewhere = sched::online_cpus().unwrap()[0];
+    // What has run until now counts with the next switch.
+    let body = || {
+        generator.start();
+        let (begun, before) = (Instant::now(), input.read().strangers);
+        send_until(&far, "it has had half of 0.3 s or more", || {
+            std::thread::sleep(Duration::from_millis(1));
+            let (had, elapsed) = (input.read().strangers.0 - before.0, begun.elapsed());
+            elapsed > Duration::from_millis(300) && had * 2 > elapsed.as_nanos() as u64
+        });
+    };
+    generator.run_while(&other.far, Some(elsewhere), body).unwrap();
 }
 
 #[test]

@@ -327,7 +327,8 @@ fn a_flood_that_fills_no_queue_interrupts_nobody() {
         let _over = Over(&over);
         host.while_sending(&mut host.network.generator(), &[flood], |_| {
             let is_courteous = || host.is_courteous() && host.nice() < Nice(0);
-            let tried = |what| assert!(wait(QUIET_MAX, is_courteous), "{what}: {}", host.governed());
+            let tried =
+                |what| assert!(wait(QUIET_MAX, is_courteous), "{what}: {}", host.governed());
             tried("beside the service");
             assert_eq!(host.deferral(), NOT_DEFERRED);
             daemon.signal(Signal::STOP);

@@ -43,14 +43,7 @@ impl Bench {
         let (mut gate, probe) = network.gate(&[NEAR_IP4], &[]);
         network.attach(&mut gate, AttachMode::Native);
         let cpu = *sched::online_cpus().unwrap().last().unwrap();
-        let thread = network.near.run(|| {
-            NetSysfs::open().unwrap().write("near", "threaded", "1").unwrap();
-            let threads = || napi_threads(network.near_ifindex, "near").unwrap();
-            wait_until("there is a NAPI thread", || threads().len() == 1);
-            threads()[0].pid
-        });
-        let thread = thread.unwrap();
-        sched::set_affinity(thread, &[cpu]).unwrap();
+        let thread = napi_thread(&network, cpu);
         let inputs = Inputs::load(&probe).unwrap();
         Self { inputs, gate, thread, cpu, network, _probe: probe, _alone: alone }
     }
@@ -88,17 +81,7 @@ impl Bench {
     }
 
     pub fn flow(&self, port: u16, rate: f64) -> FlowSpec {
-        let network = &self.network;
-        FlowSpec {
-            transport: Transport::Udp,
-            mac: (network.far_mac, network.near_mac),
-            address: (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap()),
-            random_address_bits: 0,
-            port: (4096, port),
-            random_port_bits: 0,
-            payload_len: 14,
-            rate: Some(PacketsPerSec(rate)),
-        }
+        FlowSpec { rate: Some(PacketsPerSec(rate)), ..flood(&self.network, port) }
     }
 
     pub fn generator(&self) -> Generator {
@@ -124,6 +107,33 @@ impl Bench {
 
     pub fn gate_discarded(&self) -> u64 {
         self.gate.counters().unwrap().verdict(Verdict::Discard).packets
+    }
+}
+
+/// The NAPI thread of a network's near end, on this CPU from now on.
+pub fn napi_thread(network: &Network, cpu: CpuId) -> Pid {
+    let thread = network.near.run(|| {
+        NetSysfs::open().unwrap().write("near", "threaded", "1").unwrap();
+        let threads = || napi_threads(network.near_ifindex, "near").unwrap();
+        wait_until("there is a NAPI thread", || threads().len() == 1);
+        threads()[0].pid
+    });
+    let thread = thread.unwrap();
+    sched::set_affinity(thread, &[cpu]).unwrap();
+    thread
+}
+
+/// As many packets as there can be.
+pub fn flood(network: &Network, port: u16) -> FlowSpec {
+    FlowSpec {
+        transport: Transport::Udp,
+        mac: (network.far_mac, network.near_mac),
+        address: (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap()),
+        random_address_bits: 0,
+        port: (4096, port),
+        random_port_bits: 0,
+        payload_len: 14,
+        rate: None,
     }
 }
 
