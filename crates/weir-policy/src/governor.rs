@@ -32,7 +32,10 @@ const HELD_FROM: f64 = 0.03;
 /// How long a stranger or a flood beside other channels is believed in after it was last seen.
 const REMEMBERED: Nanos = Nanos::from_millis(20);
 
-/// How long a flood is believed in that fills no queue.
+/// How long it is remembered that a flood that fills no queue made the ring overflow, where input cannot be courteous.
+/// Whether it still does is tried no sooner: it costs a ringful of everybody's packets if so.
+const OVERRUN_REMEMBERED: Nanos = Nanos::from_millis(10_000);
+/// How long such a flood is believed in.
 const SHED_REMEMBERED: Nanos = Nanos::from_millis(100);
 
 /// Input that does not interrupt is late if it waits for more than this share of the time: more than the kernel's own
@@ -61,8 +64,8 @@ const SEPARATING_FROM: f64 = -10.0;
 /// of 256 entries, a veth's, fills in as much at 5 million packets per second, an application's queue
 /// of 50 at 1 million.
 const WAIT: Nanos = Nanos::from_micros(50);
-/// The same while strangers want the CPU, and the ring does not overflow: each end of waiting is a timer's
-/// interrupt and two switches, which strangers pay for.
+/// The same while the ring does not overflow, and strangers want the CPU, or no queue is full: each end of waiting is a
+/// timer's interrupt and two switches, which whoever runs pays for.
 const WAIT_LONGER: Nanos = Nanos::from_micros(200);
 /// What happened on a NAPI thread's CPU since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -166,8 +169,10 @@ pub struct Governor {
     contended_for: Nanos,
     /// Since the ring may last have overflowed.
     kept_up_for: Nanos,
-    /// Since a flood was last seen that fills no queue.
+    /// Since a flood was last seen beside another channel that fills no queue.
     shed_for: Nanos,
+    /// Since one last made the ring overflow.
+    overrun_for: Nanos,
     /// The share of the time for which input is late, of late.
     late: f64,
     /// Since that was too much.
@@ -193,6 +198,7 @@ impl Default for Governor {
             contended_for: REMEMBERED,
             kept_up_for: REMEMBERED,
             shed_for: SHED_REMEMBERED,
+            overrun_for: OVERRUN_REMEMBERED,
             late: 0.0,
             late_for: LATE_REMEMBERED,
             joined_for: REMEMBERED,
@@ -271,12 +277,14 @@ impl Governor {
         };
         self.alone_for = since(self.alone_for, seen.strangers);
         // A trickle that nobody reads costs nothing worth telling apart.
-        let flood = seen.overrun || seen.shed || self.wasted > FLOOD_FROM;
+        let flood = seen.overrun || (self.wasted > FLOOD_FROM && !seen.shed);
         self.apart_for = since(self.apart_for, seen.beside && flood);
         let goes_on = self.contended_for < REMEMBERED && seen.mixed;
         self.contended_for = since(self.contended_for, seen.contended || goes_on);
         self.kept_up_for = since(self.kept_up_for, seen.overrun);
-        self.shed_for = since(self.shed_for, seen.shed);
+        let shed = seen.beside && seen.shed;
+        self.shed_for = since(self.shed_for, shed);
+        self.overrun_for = since(self.overrun_for, shed && seen.overrun);
         self.late_for = since(self.late_for, self.late > LATE_FROM);
         // Who is flooded itself has no claim to a second share.
         self.joined_for = since(self.joined_for, seen.joined && self.wasted <= FLOOD_FROM);
@@ -296,7 +304,13 @@ impl Governor {
 
     /// Whether there is a flood to be told from other channels.
     fn is_apart(&self) -> bool {
-        self.apart_for.min(self.contended_for) < REMEMBERED
+        let overflows = self.is_shed() && self.overrun_for < OVERRUN_REMEMBERED;
+        overflows || self.is_courteous() || self.apart_for.min(self.contended_for) < REMEMBERED
+    }
+
+    /// Whether it is one that fills no queue.
+    fn is_shed(&self) -> bool {
+        self.shed_for < SHED_REMEMBERED
     }
 
     /// How far input is over its share; below zero: how much of it is left.
@@ -322,7 +336,7 @@ impl Governor {
 
     fn patience(&self, seen: &Observation) -> Patience {
         match self.doing {
-            Doing::Separating if self.consumers_sleep() => Patience::Courteous,
+            Doing::Separating if self.is_courteous() => Patience::Courteous,
             Doing::Separating => Patience::Prompt,
             Doing::Balancing if seen.held > Nanos::ZERO => Patience::Patient,
             Doing::Balancing | Doing::Yielding => Patience::Usual,
@@ -332,19 +346,19 @@ impl Governor {
     fn wait(&self) -> Option<Nanos> {
         let keeps_up = self.kept_up_for >= REMEMBERED;
         match self.doing {
-            Doing::Separating if self.consumers_sleep() => None,
-            Doing::Separating if self.strangers() && keeps_up => Some(WAIT_LONGER),
+            Doing::Separating if self.is_courteous() => None,
+            Doing::Separating if keeps_up && (self.strangers() || self.is_shed()) => {
+                Some(WAIT_LONGER)
+            }
             Doing::Separating => Some(WAIT),
             Doing::Balancing | Doing::Yielding => None,
         }
     }
 
-    /// Whether everybody who runs is soon done with what he was brought, so that input has its turn without
-    /// interrupting: the flood fills no queue, so no consumer always has something to do.
-    fn consumers_sleep(&self) -> bool {
-        self.shed_for < SHED_REMEMBERED
-            && self.late_for >= LATE_REMEMBERED
-            && self.entitled < COMPUTING_FROM
+    /// Whether there is such a flood, and everybody who runs is soon done with what he was brought: input has its turn
+    /// without interrupting anybody, and no consumer's queue runs dry meanwhile.
+    fn is_courteous(&self) -> bool {
+        self.is_shed() && self.late_for >= LATE_REMEMBERED && self.entitled < COMPUTING_FROM
     }
 
     fn strangers(&self) -> bool {

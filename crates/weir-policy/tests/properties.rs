@@ -121,8 +121,19 @@ proptest! {
         // With interruptions it is late no more, which says nothing of how it would be without.
         let (governor, action) = shown(governor, &settings, &flood, Nanos::from_millis(9_500));
         prop_assert_eq!((action.doing, action.patience), (Doing::Separating, Patience::Prompt));
+        prop_assert_eq!(action.wait, Some(Nanos::from_micros(200)));
         let (governor, action) = shown(governor, &settings, &flood, Nanos::from_millis(1_000));
         prop_assert!(courteous(action), "{:?}", action);
+        // A stranger that computes would keep it; what the ring has lost beside one is remembered for as long.
+        let stranger = Observation { strangers: true, had: part(ms, 0.5), entitled: part(ms, 0.5), ..flood };
+        let (governor, action) = shown(governor, &settings, &stranger, Nanos::from_millis(100));
+        prop_assert_eq!(action.doing, Doing::Balancing);
+        let lost = Observation { overrun: true, ..stranger };
+        let (governor, _) = shown(governor, &settings, &lost, ms);
+        let (governor, action) = shown(governor, &settings, &stranger, Nanos::from_millis(9_500));
+        prop_assert_eq!((action.doing, action.patience), (Doing::Separating, Patience::Prompt));
+        let (governor, action) = shown(governor, &settings, &stranger, Nanos::from_millis(1_000));
+        prop_assert_eq!(action.doing, Doing::Balancing);
         let gone = Observation { shed: false, beside: false, wasted: Nanos::ZERO, ..flood };
         let (_, action) = shown(governor, &settings, &gone, Nanos::from_millis(110));
         prop_assert_eq!(action.doing, Doing::Yielding);
