@@ -46,12 +46,15 @@ const LATE_REMEMBERED: Nanos = Nanos::from_millis(10_000);
 /// Strangers compute if this share of the CPU is their fair part: they do not sleep soon.
 const COMPUTING_FROM: f64 = 0.2;
 
+/// The CPU has time to spare if it is idle for more than this share of the time.
+const SPARE_FROM: f64 = 0.1;
+
 /// Weight, in nice steps, per millisecond and unit of (wasted - stalled) time.
 const BALANCE_PER_MS: f64 = 4.0;
 /// Weight, in nice steps, per millisecond and unit of share that input is over its own, or under, or that strangers
 /// lack of theirs.
 const SHARE_PER_MS: f64 = 4.0;
-/// Averages of what strangers have, and of how late input is, forget with this time constant, which is some turns.
+/// Averages of what strangers have, of how late input is, and of idle time forget with this time constant, which is some turns.
 const LATELY: Nanos = Nanos::from_millis(20);
 /// Strangers lack some of their fair part if it is more than this share of the CPU.
 const SHORT_FROM: f64 = 0.02;
@@ -127,7 +130,8 @@ pub enum Patience {
 /// What the governor is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Doing {
-    /// Nobody but consumers wants the CPU: input takes what they leave.
+    /// Nobody but consumers wants the CPU: input takes what they leave. While there is time to spare it interrupts
+    /// nobody, and is not interrupted.
     #[default]
     Yielding,
     /// Input, consumers and strangers share the CPU.
@@ -161,6 +165,8 @@ pub struct Governor {
     had: f64,
     /// The same of what is fair.
     entitled: f64,
+    /// The share of the time for which the CPU is idle, of late.
+    idle: f64,
     /// Since a stranger was last seen.
     alone_for: Nanos,
     /// Since a flood was last seen beside another channel.
@@ -193,6 +199,7 @@ impl Default for Governor {
             wasted: 0.0,
             had: 0.0,
             entitled: 0.0,
+            idle: 0.0,
             alone_for: REMEMBERED,
             apart_for: REMEMBERED,
             contended_for: REMEMBERED,
@@ -217,6 +224,7 @@ impl Governor {
         let before = self.doing;
         self.doing = self.what_to_do(settings);
         self.nice = match self.doing {
+            Doing::Yielding if self.has_spare_time() => f64::from(Weight::NORMAL.nice()),
             Doing::Yielding => f64::from(Weight::LIGHTEST.nice()),
             Doing::Balancing => {
                 // What input was about before says nothing of who is there now.
@@ -272,6 +280,7 @@ impl Governor {
         self.had = average(self.had, seen.had);
         self.entitled = average(self.entitled, seen.entitled);
         self.late = average(self.late, seen.late);
+        self.idle = average(self.idle, seen.idle);
         let since = |before: Nanos, again: bool| {
             if again { Nanos::ZERO } else { before + seen.elapsed }
         };
@@ -338,6 +347,7 @@ impl Governor {
         match self.doing {
             Doing::Separating if self.is_courteous() => Patience::Courteous,
             Doing::Separating => Patience::Prompt,
+            Doing::Yielding if self.has_spare_time() => Patience::Courteous,
             Doing::Balancing if seen.held > Nanos::ZERO => Patience::Patient,
             Doing::Balancing | Doing::Yielding => Patience::Usual,
         }
@@ -359,6 +369,11 @@ impl Governor {
     /// without interrupting anybody, and no consumer's queue runs dry meanwhile.
     fn is_courteous(&self) -> bool {
         self.is_shed() && self.late_for >= LATE_REMEMBERED && self.entitled < COMPUTING_FROM
+    }
+
+    /// Whether consumers get all that they want of the CPU, whenever input runs.
+    fn has_spare_time(&self) -> bool {
+        self.idle > SPARE_FROM
     }
 
     fn strangers(&self) -> bool {

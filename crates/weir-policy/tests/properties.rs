@@ -246,6 +246,20 @@ proptest! {
         let alone = Observation { elapsed, ran: part(elapsed, ran), ..Default::default() };
         let (_, action) = shown(after(&history, &settings), &settings, &alone, Nanos::from_millis(25));
         prop_assert_eq!((action.weight, action.look_in), (Weight::LIGHTEST, None));
+        prop_assert_eq!(action.patience, Patience::Usual);
+    }
+
+    /// While the CPU is idle for a fifth of the time besides, it interrupts nobody, and is as heavy as anybody.
+    #[test]
+    fn with_time_to_spare_input_interrupts_nobody(
+        history in history(), settings in settings(), idle in 0.2..1.0f64,
+    ) {
+        let elapsed = Nanos::from_millis(1);
+        let ran = part(elapsed, 1.0 - idle);
+        let spare = Observation { elapsed, ran, idle: elapsed - ran, ..Default::default() };
+        let (_, action) = shown(after(&history, &settings), &settings, &spare, Nanos::from_millis(25));
+        prop_assert_eq!((action.weight, action.look_in), (Weight::NORMAL, None));
+        prop_assert_eq!((action.doing, action.patience), (Doing::Yielding, Patience::Courteous));
     }
 
     /// Input that stalls half of the time is the heaviest there is 45 ms after what it took and wasted

@@ -94,12 +94,17 @@ impl Host {
         self.governed()["doing"] == what
     }
 
+    /// Whether it interrupts nobody, and nobody it: the CPU has time to spare.
+    fn has_spare_time(&self) -> bool {
+        self.nice() == Nice(0) && self.is_courteous()
+    }
+
     /// At rest it yields; where others keep the CPU busy, it is at the usual weight, and nothing comes in.
     fn wait_for_rest(&self) {
         let rests = || {
             let governed = self.governed();
             match governed["doing"].as_str() {
-                Some("yielding") => self.nice() == LIGHTEST,
+                Some("yielding") => self.nice() == LIGHTEST || self.has_spare_time(),
                 Some("balancing") => self.nice() == Nice(0) && governed["used"] == 0.0,
                 _ => false,
             }
@@ -215,6 +220,29 @@ fn at_rest_input_yields() {
     // What a person sees agrees.
     let text = String::from_utf8(host.network.weir(&["status"]).stdout).unwrap();
     assert!(text.contains("yielding") || text.contains("balancing"), "{text}");
+    daemon.interrupt();
+    host.network.assert_untouched();
+}
+
+#[test]
+fn with_time_to_spare_input_interrupts_nobody_and_else_yields() {
+    let host = Host::new();
+    let daemon = host.start(&[]);
+    let input = OwnedFd::from(host.bind(LIVE_PORT));
+    let reader = Process::start(Command::new("cat").stdin(input).stdout(Stdio::null()), host.cpu);
+    let mut generator = host.network.generator();
+    let trickle = host.flow(LIVE_PORT, 5_000.0);
+    let flood = FlowSpec { rate: None, ..trickle.clone() };
+    let mut beside = |flow: &FlowSpec, what: &dyn Fn() -> bool| {
+        host.while_sending(&mut generator, std::slice::from_ref(flow), |_| {
+            assert!(wait(QUIET_MAX, what), "nice {}, {}", host.nice(), host.governed());
+        });
+    };
+    let spares = || host.has_spare_time();
+    beside(&trickle, &spares);
+    beside(&flood, &|| host.nice() == LIGHTEST && !host.is_courteous());
+    beside(&trickle, &spares);
+    drop(reader);
     daemon.interrupt();
     host.network.assert_untouched();
 }
