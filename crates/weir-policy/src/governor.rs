@@ -49,6 +49,14 @@ const COMPUTING_FROM: f64 = 0.2;
 /// The CPU has time to spare if it is idle for more than this share of the time.
 const SPARE_FROM: f64 = 0.1;
 
+/// How long it is remembered that packets were discarded, or input was over its share. Until then the scheduler has its
+/// way where input and consumers have their part: shorter turns would only cost them all.
+const TROUBLE_REMEMBERED: Nanos = Nanos::from_millis(10_000);
+/// They have it where strangers have less than this share of the CPU.
+const PART_FROM: f64 = 0.5;
+/// The time between two looks meanwhile.
+const LOOK_SELDOM: Nanos = Nanos::from_millis(10);
+
 /// Weight, in nice steps, per millisecond and unit of (wasted - stalled) time.
 const BALANCE_PER_MS: f64 = 4.0;
 /// Weight, in nice steps, per millisecond and unit of share that input is over its own, or under, or that strangers
@@ -134,7 +142,7 @@ pub enum Doing {
     /// nobody, and is not interrupted.
     #[default]
     Yielding,
-    /// Input, consumers and strangers share the CPU.
+    /// Input, consumers and strangers share the CPU: as the scheduler has it while nobody lacks anything.
     Balancing,
     /// Input takes up to its share, to tell a flood from other channels, or beside an input that does.
     Separating,
@@ -183,6 +191,8 @@ pub struct Governor {
     late: f64,
     /// Since that was too much.
     late_for: Nanos,
+    /// Since packets were discarded, or input was over its share.
+    trouble_for: Nanos,
     /// Since another input did that on the same CPU while packets of this one were admitted.
     joined_for: Nanos,
     /// Since input last ran or wanted to.
@@ -208,6 +218,7 @@ impl Default for Governor {
             overrun_for: OVERRUN_REMEMBERED,
             late: 0.0,
             late_for: LATE_REMEMBERED,
+            trouble_for: TROUBLE_REMEMBERED,
             joined_for: REMEMBERED,
             quiet_for: REMEMBERED,
             doing: Doing::Yielding,
@@ -226,6 +237,7 @@ impl Governor {
         self.nice = match self.doing {
             Doing::Yielding if self.has_spare_time() => f64::from(Weight::NORMAL.nice()),
             Doing::Yielding => f64::from(Weight::LIGHTEST.nice()),
+            Doing::Balancing if self.is_well() => f64::from(Weight::NORMAL.nice()),
             Doing::Balancing => {
                 // What input was about before says nothing of who is there now.
                 let goes_on = before == self.doing && self.quiet_for < REMEMBERED;
@@ -237,7 +249,10 @@ impl Governor {
                 self.at_share(from, settings, seen.elapsed)
             }
         };
-        self.look_in = next_look(self.look_in, seen);
+        self.look_in = match self.doing {
+            Doing::Balancing if self.is_well() => LOOK_SELDOM,
+            _ => next_look(self.look_in, seen),
+        };
         let action = Action {
             weight: Weight::nearest(self.nice),
             patience: self.patience(seen),
@@ -295,6 +310,8 @@ impl Governor {
         self.shed_for = since(self.shed_for, shed);
         self.overrun_for = since(self.overrun_for, shed && seen.overrun);
         self.late_for = since(self.late_for, self.late > LATE_FROM);
+        let trouble = seen.wasted > Nanos::ZERO || self.over_share(settings) > 0.0;
+        self.trouble_for = since(self.trouble_for, trouble);
         // Who is flooded itself has no claim to a second share.
         self.joined_for = since(self.joined_for, seen.joined && self.wasted <= FLOOD_FROM);
         self.quiet_for = since(self.quiet_for, seen.ran + seen.held > Nanos::ZERO);
@@ -348,6 +365,7 @@ impl Governor {
             Doing::Separating if self.is_courteous() => Patience::Courteous,
             Doing::Separating => Patience::Prompt,
             Doing::Yielding if self.has_spare_time() => Patience::Courteous,
+            Doing::Balancing if self.is_well() => Patience::Usual,
             Doing::Balancing if seen.held > Nanos::ZERO => Patience::Patient,
             Doing::Balancing | Doing::Yielding => Patience::Usual,
         }
@@ -374,6 +392,11 @@ impl Governor {
     /// Whether consumers get all that they want of the CPU, whenever input runs.
     fn has_spare_time(&self) -> bool {
         self.idle > SPARE_FROM
+    }
+
+    /// Whether the scheduler does well by itself: nothing is lost, and both sides have their part.
+    fn is_well(&self) -> bool {
+        self.trouble_for >= TROUBLE_REMEMBERED && self.had < PART_FROM
     }
 
     fn strangers(&self) -> bool {
@@ -421,7 +444,10 @@ mod tests {
     #[test]
     fn stalled_input_becomes_heavier_and_wasted_lighter() {
         let seen = Observation { elapsed: MS, ran: MS, strangers: true, ..Default::default() };
-        let stalled = after(3, &Observation { held: MS, stalled: MS, ..seen }).1;
+        let stalled = Observation { held: MS, stalled: MS, had: MS, ..seen };
+        // Until it is known that strangers have more than their part.
+        assert_eq!(after(3, &stalled).1.weight, Weight::NORMAL);
+        let stalled = after(20, &stalled).1;
         assert!(stalled.weight.nice() < -5, "{stalled:?}");
         assert_eq!(stalled.look_in, Some(LOOK_SOONEST));
         let wasted = after(3, &Observation { wasted: Nanos(300_000), ..seen }).1;

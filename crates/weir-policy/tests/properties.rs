@@ -71,6 +71,18 @@ fn after(history: &[Observation], settings: &Settings) -> Governor {
     history.iter().fold(Governor::default(), |governor, seen| governor.decide(settings, seen).0)
 }
 
+/// And then a packet is discarded, so that the scheduler is not left alone for the next ten seconds.
+fn after_a_loss(history: &[Observation], settings: &Settings) -> Governor {
+    let elapsed = Nanos::from_millis(1);
+    let lost = Observation {
+        elapsed,
+        ran: part(elapsed, 0.01),
+        wasted: part(elapsed, 0.001),
+        ..Default::default()
+    };
+    after(history, settings).decide(settings, &lost).0
+}
+
 /// Shows the same thing until `time` has passed.
 fn shown(
     mut governor: Governor,
@@ -141,6 +153,36 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..Default::default() })]
+
+    /// Beside strangers the scheduler has its way once nothing was discarded for ten seconds, however long input
+    /// waits, if strangers have less than half of the CPU; not before, and not beside one that has more.
+    #[test]
+    fn who_lacks_nothing_is_left_to_the_scheduler(history in history(), stalled in 0.1..0.5f64) {
+        let settings = Settings::default();
+        let ms = Nanos::from_millis(1);
+        let seen = Observation {
+            elapsed: ms, ran: part(ms, 0.2), strangers: true, had: part(ms, 0.4), entitled: part(ms, 0.3),
+            held: part(ms, 0.4), stalled: part(ms, stalled), ..Observation::default()
+        };
+        // Whatever was lost before that is forgotten.
+        let (governor, action) = shown(after(&history, &settings), &settings, &seen, Nanos::from_millis(10_400));
+        prop_assert_eq!((action.doing, action.patience), (Doing::Balancing, Patience::Usual));
+        prop_assert_eq!((action.weight, action.look_in), (Weight::NORMAL, Some(Nanos::from_millis(10))));
+        let more = Observation { had: part(ms, 0.8), ..seen };
+        let (governor, action) = shown(governor, &settings, &more, Nanos::from_millis(60));
+        prop_assert_eq!((action.doing, action.patience), (Doing::Balancing, Patience::Patient));
+        prop_assert!(action.weight.nice() < -5 && action.look_in < Some(ms), "{:?}", action);
+        let (governor, action) = shown(governor, &settings, &seen, Nanos::from_millis(60));
+        prop_assert_eq!((action.weight, action.patience), (Weight::NORMAL, Patience::Usual));
+        let lost = Observation { wasted: part(ms, 0.01), ..seen };
+        let (governor, _) = shown(governor, &settings, &lost, ms);
+        let (_, action) = shown(governor, &settings, &seen, Nanos::from_millis(9_900));
+        prop_assert!(action.weight.nice() < -5 && action.look_in < Some(ms), "{:?}", action);
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
     /// Waste makes input lighter and stalling makes it heavier, whatever was before, within 2 ms.
@@ -151,7 +193,7 @@ proptest! {
         let calm = calm(Nanos((ms * 1e6) as u64));
         // Forgets floods, so that the weight is balanced and not at the share.
         let (governor, before) =
-            shown(after(&history, &settings), &settings, &calm, Nanos::from_millis(200));
+            shown(after_a_loss(&history, &settings), &settings, &calm, Nanos::from_millis(200));
         prop_assert_eq!(before.doing, Doing::Balancing);
         let wasted = Observation { ran: part(calm.elapsed, cause), wasted: part(calm.elapsed, cause), ..calm };
         let lighter = shown(governor, &settings, &wasted, REACTS_WITHIN).1.weight;
@@ -169,7 +211,7 @@ proptest! {
     ) {
         let calm = calm(Nanos((ms * 1e6) as u64));
         let (governor, before) =
-            shown(after(&history, &settings), &settings, &calm, Nanos::from_millis(200));
+            shown(after_a_loss(&history, &settings), &settings, &calm, Nanos::from_millis(200));
         let held = part(calm.elapsed, 0.2);
         let lacking = Observation {
             held, stalled: part(held, 0.1), had: held, entitled: held + part(calm.elapsed, lack), ..calm
@@ -272,7 +314,7 @@ proptest! {
         // What it took and wasted before has to be forgotten first.
         let forgotten = Nanos(settings.period.0 * 4);
         let (_, action) = shown(
-            after(&history, &settings), &settings, &stalled, forgotten + Nanos::from_millis(45));
+            after_a_loss(&history, &settings), &settings, &stalled, forgotten + Nanos::from_millis(45));
         prop_assert_eq!(action.weight, Weight::HEAVIEST);
     }
 }

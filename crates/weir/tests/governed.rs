@@ -270,6 +270,37 @@ fn beside_a_compute_bound_process_input_is_not_starved() {
     host.network.assert_untouched();
 }
 
+/// Where nothing is lost, and a compute-bound process has less than half of the CPU, shorter turns would cost all.
+#[test]
+fn who_lacks_nothing_is_left_to_the_scheduler() {
+    let host = Host::new();
+    let daemon = host.start(&[]);
+    let neighbour = Process::compute_bound(host.cpu);
+    let ports = [1, 2, 3].map(|nth| LIVE_PORT + 100 * nth);
+    let services = ports.map(|port| host.bind(port));
+    let clients = ports.map(|port| host.client(port));
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (service, client) in services.iter().zip(&clients) {
+            scope.spawn(|| answer_slowly(service, host.cpu, &over));
+            scope.spawn(|| ask(client, &over));
+        }
+        let _over = Over(&over);
+        let is_left = || host.nice() == Nice(0) && !host.is_courteous() && host.does("balancing");
+        let stays = || {
+            let mut looks = (0..20).map(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                is_left()
+            });
+            looks.all(|left| left)
+        };
+        assert!(wait(QUIET_MAX, stays), "nice {}, {}", host.nice(), host.governed());
+    });
+    drop(neighbour);
+    daemon.interrupt();
+    host.network.assert_untouched();
+}
+
 #[test]
 fn a_flood_beside_another_channel_is_told_from_it() {
     let host = Host::new();

@@ -98,6 +98,7 @@ impl Watch {
     /// A stranger ran, while the thread wanted to (`waiting`) and its consumers all slept (`asleep`).
     pub(super) fn stranger_ran(&mut self, time: Nanos, waiting: bool, asleep: bool) {
         self.seen.strangers = true;
+        self.seen.had += time;
         if !waiting {
             return;
         }
