@@ -7,7 +7,7 @@ use weir_bpf::sys::{sched, snmp};
 use weir_bpf::traffic::{FlowSpec, Transport};
 use weir_bpf::verdict::Verdict;
 
-use super::client::Failure;
+use super::client::{Failure, PATIENCE};
 use super::{CONNECTIONS, Services, Usage, far_side, nginx};
 use crate::bench::{Bench, FLOODED_PORT};
 use crate::error::{Error, Result};
@@ -25,6 +25,9 @@ use crate::{far_end, histogram, interrupts, machine};
 
 /// How long the client may take until it has asked often enough to be under way.
 const UNDER_WAY_DEADLINE: Duration = Duration::from_secs(2);
+/// A flood is measured from so long after its beginning. What the ring lost then is over by now: a connection whose SYN
+/// was among it stands still for the client's patience, and would be an eighth less load for as long.
+const UNDER_FLOOD: Duration = PATIENCE.saturating_add(Duration::from_millis(200));
 /// Sources of the flood vary in this many bits of the address, and of the port.
 const SOURCE_ADDRESS_BITS: u8 = 32 - far_side::FLOOD_SOURCES.1;
 const SOURCE_PORT: (u16, u8) = (1 << 15, 15);
@@ -103,11 +106,12 @@ pub(super) fn measure(
     let observer = Observer { bench, mode, services, daemon: daemon.as_ref(), pollers };
     let before = observer.packets()?; // the flood was aimed anew, so nothing is sent
 
+    let warm_up = if flood == Flood::Off { asked.warm_up } else { asked.warm_up.max(UNDER_FLOOD) };
     let client = start_client(bench, mode, usage, stop)?;
     let (opened, closed) = bench.generate_while(|| {
         stop.sleep(SPIN_UP)?;
         bench.generator.start();
-        stop.sleep(asked.warm_up)?;
+        stop.sleep(warm_up)?;
         let opened = observer.snapshot(&client)?;
         stop.sleep(asked.window)?;
         Ok::<_, Error>((opened, observer.snapshot(&client)?))
