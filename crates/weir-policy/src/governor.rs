@@ -389,9 +389,10 @@ impl Governor {
         self.is_shed() && self.late_for >= LATE_REMEMBERED && self.entitled < COMPUTING_FROM
     }
 
-    /// Whether consumers get all that they want of the CPU, whenever input runs.
+    /// Whether consumers get all that they want of the CPU, whenever input runs. While no packets come that is not known
+    /// of what will come.
     fn has_spare_time(&self) -> bool {
-        self.idle > SPARE_FROM
+        self.idle > SPARE_FROM && self.quiet_for < REMEMBERED
     }
 
     /// Whether the scheduler does well by itself: nothing is lost, and both sides have their part.

@@ -23,10 +23,8 @@ use super::{LimitRow, Observed, PRIORITY, name_of, nice_of};
 
 /// How long it sleeps at most, whatever it waits for: news can be lost.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// The same while packets come and the CPU has little time to spare: a consumer that computes is no news.
+/// The same while packets come: neither a consumer that computes nor the end of spare time is news.
 const SLEEP_BUSY: Duration = Duration::from_millis(10);
-/// Little time to spare: a smaller share of the time than this.
-const SPARE: f64 = 0.5;
 /// After news that came to nothing, the next is heard only after this: a process that runs a moment
 /// each millisecond is no reason to wake up each time.
 const DEAF: Duration = Duration::from_millis(8);
@@ -285,8 +283,7 @@ impl Look {
 
 /// After this was seen.
 fn longest_sleep(seen: &Observation) -> Duration {
-    let busy = seen.packets > 0 && seen.idle.share_of(seen.elapsed) < SPARE;
-    if busy { SLEEP_BUSY } else { SLEEP_MAX }
+    if seen.packets > 0 { SLEEP_BUSY } else { SLEEP_MAX }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
