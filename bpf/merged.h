@@ -20,10 +20,11 @@
 #define SKB_HEADERS_LEN 134
 
 /*
- * Bytes that each of the merged packets had for headers, or 0 if that is not
- * known. GRO merges nothing with IPv6 extension headers in front of it.
+ * Bytes of a packet's headers if they are UDP's or TCP's, without IP options or
+ * extensions, and all there but for TCP's options; else 0. GRO merges nothing
+ * with IPv6 extension headers.
  */
-static __always_inline __u32 merged_headers_len(struct cursor cursor)
+static __always_inline __u32 usual_headers_len(struct cursor cursor)
 {
 	struct ethhdr *eth = cursor_take(&cursor, sizeof(*eth));
 	struct ipv6hdr *ip6;
@@ -50,7 +51,9 @@ static __always_inline __u32 merged_headers_len(struct cursor cursor)
 		return 0;
 	}
 	if (protocol == IPPROTO_UDP)
-		return ETH_HLEN + ip_len + sizeof(struct udphdr);
+		return cursor_take(&cursor, sizeof(struct udphdr))
+			       ? ETH_HLEN + ip_len + sizeof(struct udphdr)
+			       : 0;
 	tcp = cursor_take(&cursor, sizeof(*tcp));
 	if (protocol != IPPROTO_TCP || !tcp)
 		return 0;
@@ -66,7 +69,7 @@ packets_of(const struct __sk_buff *skb, struct cursor cursor)
 
 	if (!gso_size)
 		return one;
-	headers_len = merged_headers_len(cursor);
+	headers_len = usual_headers_len(cursor);
 	if (!headers_len || headers_len >= skb->len)
 		return one;
 	/* A hypervisor does not tell how many (SKB_GSO_DODGY). */
@@ -82,14 +85,21 @@ packets_of(const struct __sk_buff *skb, struct cursor cursor)
  * Makes the headers readable: a driver may have left them in a page. Without
  * memory for that the packet looks cut short, and passes. The cursor must be
  * made after it.
+ *
+ * As a rule they are all that is not in a page. Then nothing may be pulled:
+ * payload that moved would cost a copy of the head, which the sender's own
+ * queue has too (pskb_expand_head()).
  */
 static __always_inline void pull_headers(struct __sk_buff *skb)
 {
 	__u32 wanted = skb->len < SKB_HEADERS_LEN ? skb->len : SKB_HEADERS_LEN;
+	void *data_end = (void *)(long)skb->data_end;
 	void *data = (void *)(long)skb->data;
 
-	if (data + wanted > (void *)(long)skb->data_end)
-		bpf_skb_pull_data(skb, wanted);
+	if (data + wanted <= data_end ||
+	    usual_headers_len(cursor_over(data, data_end)))
+		return;
+	bpf_skb_pull_data(skb, wanted);
 }
 
 #endif /* WEIR_MERGED_H */
