@@ -173,9 +173,16 @@ static __always_inline enum weir_running kind_of(const struct task_struct *next,
 		return WEIR_RUNNING_HOST;
 	consumer = consumer_of(next);
 	if (!consumer)
-		return WEIR_RUNNING_STRANGER;
+		return is_leftover(next) ? WEIR_RUNNING_LEFTOVER
+					 : WEIR_RUNNING_STRANGER;
 	consumer->began_ns = now;
 	role = role_of(consumer, this_poll(), now);
+	/* Not counted: runnable_beside() does not, either. */
+	if (is_leftover(next)) {
+		leave_runnable(consumer);
+		return role == WEIR_COUNTED_CONSUMER ? WEIR_RUNNING_CONSUMER
+						     : WEIR_RUNNING_LEFTOVER;
+	}
 	count_as(consumer, cpu_number, role);
 	cpu->runs_computing = role == WEIR_COUNTED_COMPUTING;
 	return role == WEIR_COUNTED_CONSUMER ? WEIR_RUNNING_CONSUMER
@@ -279,6 +286,8 @@ int BPF_PROG(woken, struct task_struct *task)
 	keep_score(consumer);
 	/* It slept, wherever that was. */
 	consumer->ran_ns = 0;
+	if (is_leftover(task))
+		return 0;
 	role = role_of(consumer, this_poll(), now);
 	if (role == WEIR_COUNTED_NOWHERE)
 		return 0;

@@ -141,7 +141,8 @@ static __always_inline void settle(struct weir_cpu *cpu, __u64 now)
 		cpu->crowded_ns += ran;
 	if (cpu->wanted)
 		cpu->entitled_ns += fair_part(cpu, ran);
-	if (cpu->running == WEIR_RUNNING_IDLE) {
+	if (cpu->running == WEIR_RUNNING_IDLE ||
+	    cpu->running == WEIR_RUNNING_LEFTOVER) {
 		cpu->idle_ns += ran;
 	} else if (cpu->running == WEIR_RUNNING_STRANGER) {
 		cpu->stranger_ns += ran;

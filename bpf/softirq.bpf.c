@@ -21,19 +21,25 @@ __u64 period_ns;
 /*
  * Whose time runs from now on? A process that is interrupted loses it; one that
  * ends up here by sending to this host (loopback, veth) spends it. Beneath the
- * idle task or a kernel thread, such as ksoftirqd, it is whoever else's is
- * runnable.
+ * idle task, a process that is to run only when nobody else wants to, or a
+ * kernel thread, such as ksoftirqd, it is whoever else's is runnable.
  */
 static __always_inline enum weir_softirq_time
 whose_time(const struct weir_softirq *softirq)
 {
 	const struct task_struct *task = bpf_get_current_task_btf();
+	bool leftover = is_leftover(task);
+	__u32 own;
 
-	if (task->pid && !(task->flags & PF_KTHREAD))
-		return softirq->from_interrupt ? WEIR_SOFTIRQ_TAKEN
-					       : WEIR_SOFTIRQ_OWN;
-	return runnable_beside(task) > (task->pid ? 1 : 0) ? WEIR_SOFTIRQ_TAKEN
-							   : WEIR_SOFTIRQ_SPARE;
+	if (task->pid && !(task->flags & PF_KTHREAD)) {
+		if (!softirq->from_interrupt)
+			return WEIR_SOFTIRQ_OWN;
+		if (!leftover)
+			return WEIR_SOFTIRQ_TAKEN;
+	}
+	own = task->pid && !leftover;
+	return runnable_beside(task) > own ? WEIR_SOFTIRQ_TAKEN
+					   : WEIR_SOFTIRQ_SPARE;
 }
 
 /*

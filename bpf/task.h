@@ -10,6 +10,7 @@
 
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
 #define MAX_RT_PRIO 100	      /* include/linux/sched/prio.h */
+#define SCHED_IDLE 5	      /* include/uapi/linux/sched.h */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
@@ -22,17 +23,23 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
 	int prio;
+	unsigned int policy;
 	int pid;
 	int tgid;
 };
 
-/* Fair processes that are runnable, in all groups, the running one too. */
+/*
+ * Fair processes that are runnable, in all groups, the running one too; and of
+ * them those of SCHED_IDLE, or of a group with cpu.idle.
+ */
 struct cfs_rq {
 	unsigned int h_nr_runnable; /* since 6.14 */
+	unsigned int h_nr_idle;	    /* since 6.14 */
 };
 
 struct cfs_rq___before {
 	unsigned int h_nr_running; /* with delayed ones since 6.12 */
+	unsigned int idle_h_nr_running;
 };
 
 struct rq {
@@ -60,28 +67,42 @@ static __always_inline bool is_real_time(const struct task_struct *task)
 	return task->prio < MAX_RT_PRIO;
 }
 
+/* Is to run only when nobody else wants to. */
+static __always_inline bool is_leftover(const struct task_struct *task)
+{
+	return task->policy == SCHED_IDLE;
+}
+
 static __always_inline __u32 task_cpu(const struct task_struct *task)
 {
 	return task->thread_info.cpu;
 }
 
 /*
- * Processes that are runnable on a task's CPU; 0: the kernel does not tell. By
- * way of the task, as not every kernel lists its run queues' symbol.
+ * Processes that are runnable on a task's CPU, but for those that are to run
+ * only when nobody else wants to; 0: the kernel does not tell. By way of the
+ * task, as not every kernel lists its run queues' symbol.
  */
 static __always_inline __u32 runnable_beside(const struct task_struct *task)
 {
 	const struct task_struct___fair *fair = (const void *)task;
 	const struct cfs_rq___before *before;
+	__u32 runnable, leftover = 0;
 	const struct rq *rq;
 
 	if (!bpf_core_field_exists(fair->se.cfs_rq->rq))
 		return 0;
 	rq = BPF_CORE_READ(fair, se.cfs_rq, rq);
-	if (bpf_core_field_exists(rq->cfs.h_nr_runnable))
-		return BPF_CORE_READ(rq, cfs.h_nr_runnable);
 	before = (const void *)&rq->cfs;
-	return BPF_CORE_READ(before, h_nr_running);
+	if (bpf_core_field_exists(rq->cfs.h_nr_runnable))
+		runnable = BPF_CORE_READ(rq, cfs.h_nr_runnable);
+	else
+		runnable = BPF_CORE_READ(before, h_nr_running);
+	if (bpf_core_field_exists(rq->cfs.h_nr_idle))
+		leftover = BPF_CORE_READ(rq, cfs.h_nr_idle);
+	else if (bpf_core_field_exists(before->idle_h_nr_running))
+		leftover = BPF_CORE_READ(before, idle_h_nr_running);
+	return runnable > leftover ? runnable - leftover : 0;
 }
 
 #endif /* WEIR_TASK_H */

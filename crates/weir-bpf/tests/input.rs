@@ -19,6 +19,7 @@ use rustix::net::sockopt;
 use rustix::process::Pid;
 use weir_bpf::Error;
 use weir_bpf::input::{INPUTS_MAX, Input, InputCounters};
+use weir_bpf::sys::sched::Policy;
 use weir_bpf::sys::{ethtool, sched};
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, Nanos, Nice};
@@ -144,19 +145,25 @@ fn a_consumer_that_computes_for_long_is_a_stranger() {
     });
     // A shell reads one byte of each datagram.
     far.send(b"c").unwrap();
+    while_input_comes(&far, || {
+        // Within the second for which it would be taken for one that waits.
+        let seen = while_it_works(&input, &consumer, Nanos(200 * MS));
+        assert!(seen.strangers.0 > 100 * MS, "{seen:#?}");
+    });
+}
+
+/// Input wants the CPU now and then.
+fn while_input_comes(far: &UdpSocket, body: impl FnOnce()) {
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Input wants the CPU now and then.
             while !end.load(Ordering::Relaxed) {
                 far.send(b"\n").unwrap();
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
         let _end = Raise(&end);
-        // Within the second for which it would be taken for one that waits.
-        let seen = while_it_works(&input, &consumer, Nanos(200 * MS));
-        assert!(seen.strangers.0 > 100 * MS, "{seen:#?}");
+        body();
     });
 }
 
@@ -194,6 +201,46 @@ fn a_stranger_holds_input_up_and_is_told_of_once() {
     assert_eq!(again, [0; 0], "it had not been armed again");
     // It runs all the same, and takes that from the stranger.
     send_until(&far, "input takes time", || input.read().taken > told.taken);
+}
+
+/// What runs only when nobody else wants to leaves the CPU idle.
+#[test]
+fn a_process_of_the_idle_policy_is_nobody() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let (_near, far) = bench.sockets();
+    let leftover = bench.stranger();
+    sched::set_weight(leftover.pid(), Policy::Idle, Nice(0), None).unwrap();
+    while_input_comes(&far, || its_time_is_idle(&input, &leftover));
+}
+
+/// That input has woken it does not make its computing anybody's business.
+#[test]
+fn a_consumer_of_the_idle_policy_that_computes_is_nobody() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let (leftover, far) = consumer(&bench, ANSWER_OR_COMPUTE);
+    sched::set_weight(leftover.pid(), Policy::Idle, Nice(0), None).unwrap();
+    let mut answers = 0;
+    send_until(&far, "it is known as a consumer", || {
+        answers += u32::from(far.recv(&mut [0; 8]).is_ok());
+        answers > 8
+    });
+    far.send(b"c").unwrap();
+    while_input_comes(&far, || its_time_is_idle(&input, &leftover));
+}
+
+fn its_time_is_idle(input: &Input, leftover: &Process) {
+    let mut seen = Vec::new();
+    let found = (0..100).any(|_| {
+        let idle = input.read().idle.0;
+        let now = while_it_works(input, leftover, Nanos(20 * MS));
+        let most = now.strangers.max(now.held).max(now.taken).max(now.entitled);
+        let idle = input.read().idle.0 - idle;
+        seen.push((now, idle));
+        most.0 < 5 * MS && idle > 15 * MS
+    });
+    assert!(found, "it counts: {seen:#?}");
 }
 
 /// Another interface's NAPI thread, which nobody watches.

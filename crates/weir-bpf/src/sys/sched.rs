@@ -5,11 +5,14 @@
 
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::sys::stat::Stat;
 use crate::units::{CpuId, Nanos, Nice};
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
@@ -59,13 +62,44 @@ pub fn set_nice(pid: Pid, nice: Nice) -> Result<()> {
         .map_err(|errno| Error::system("set the nice value of", object(pid), errno))
 }
 
-/// What a normal thread does when it wakes up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When a thread runs, before its nice value counts (sched(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// It may interrupt whoever runs (`SCHED_OTHER`).
+    /// Waking up, it may interrupt whoever runs (`SCHED_OTHER`).
+    #[default]
     Normal,
     /// It waits until whoever runs sleeps, or his time is up (`SCHED_BATCH`).
     Batch,
+    /// After all others (`SCHED_IDLE`).
+    Idle,
+    /// Before all of these, until it sleeps (`SCHED_FIFO`), at a priority of 1 to 99.
+    Fifo(u32),
+    /// The same, in turns with its equals (`SCHED_RR`).
+    RoundRobin(u32),
+}
+
+/// A thread's policy.
+///
+/// # Errors
+///
+/// [`Error::System`] if there is no such thread; [`Error::Refused`] for another policy, which weir could not set again.
+pub fn policy(pid: Pid) -> Result<Policy> {
+    let stat = Stat::of(pid.as_raw_nonzero().get())
+        .ok_or_else(|| Error::system("read the policy of", object(pid), Errno::SRCH))?;
+    let policy = stat.field::<i32>(41).unwrap_or(-1);
+    let priority = stat.field(40).unwrap_or_default();
+    match policy {
+        libc::SCHED_OTHER => Ok(Policy::Normal),
+        libc::SCHED_BATCH => Ok(Policy::Batch),
+        libc::SCHED_IDLE => Ok(Policy::Idle),
+        libc::SCHED_FIFO => Ok(Policy::Fifo(priority)),
+        libc::SCHED_RR => Ok(Policy::RoundRobin(priority)),
+        _ => Err(Error::Refused {
+            problem: format!("{} has scheduling policy {policy}", object(pid)),
+            remedy: "give it the usual one: chrt --other --pid 0 PID".into(),
+        }),
+    }
 }
 
 /// Sets a thread's policy, its nice value, and how long it runs at a time, at least, when others wait: 0.1 to
@@ -90,13 +124,18 @@ pub fn set_weight(pid: Pid, policy: Policy, nice: Nice, slice: Option<Nanos>) ->
         deadline: u64,
         period: u64,
     }
+    let (policy, priority) = match policy {
+        Policy::Normal => (libc::SCHED_OTHER, 0),
+        Policy::Batch => (libc::SCHED_BATCH, 0),
+        Policy::Idle => (libc::SCHED_IDLE, 0),
+        Policy::Fifo(priority) => (libc::SCHED_FIFO, priority),
+        Policy::RoundRobin(priority) => (libc::SCHED_RR, priority),
+    };
     let attr = SchedAttr {
         size: size_of::<SchedAttr>() as u32,
-        policy: match policy {
-            Policy::Normal => libc::SCHED_OTHER as u32,
-            Policy::Batch => libc::SCHED_BATCH as u32,
-        },
+        policy: policy as u32,
         nice: nice.0,
+        priority,
         runtime: slice.map_or(0, |slice| slice.0),
         ..SchedAttr::default()
     };
@@ -251,7 +290,6 @@ mod tests {
     use rustix::thread::{gettid, sched_getcpu};
 
     use super::*;
-    use crate::sys::stat::Stat;
 
     /// What is set here must not stay with a thread of the test runner's.
     fn on_own_thread<T: Send>(test: impl FnOnce() -> T + Send) -> T {
@@ -330,6 +368,18 @@ mod tests {
         });
         let nobody = Pid::from_raw(i32::MAX).unwrap();
         assert!(set_weight(nobody, Policy::Normal, Nice(0), None).is_err());
+        assert!(super::policy(nobody).is_err());
+    }
+
+    #[test]
+    fn every_policy_is_told_as_it_was_set() {
+        on_own_thread(|| {
+            let all = [Policy::Fifo(3), Policy::Idle, Policy::RoundRobin(7), Policy::Batch];
+            for wanted in all.into_iter().chain([Policy::Normal]) {
+                set_weight(gettid(), wanted, Nice(5), None).unwrap();
+                assert_eq!(super::policy(gettid()).unwrap(), wanted);
+            }
+        });
     }
 
     #[test]
