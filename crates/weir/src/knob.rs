@@ -31,12 +31,15 @@ pub enum Knob {
         /// What weir writes.
         new: String,
     },
-    /// A NAPI thread's nice value.
+    /// A NAPI thread's nice value, and where it is governed its policy and slice.
     Nice {
         /// The thread.
         thread: Task,
         /// Its nice value before.
         old: Nice,
+        /// Its policy before; records of earlier versions have none.
+        #[serde(default)]
+        old_policy: Policy,
         /// What weir sets first.
         new: Nice,
         /// Whether the governor moves it from there.
@@ -123,11 +126,8 @@ impl Knob {
                 .into_iter()
                 .try_for_each(|attribute| host.sysfs.write(interface, attribute, old))
                 .map_err(Error::from),
-            Self::Nice { thread, old, .. } => match living(thread) {
-                // With the usual slice: the governor may have set another.
-                Some(pid) => {
-                    sched::set_weight(pid, Policy::Normal, *old, None).map_err(Error::from)
-                }
+            Self::Nice { thread, old, old_policy, governed, .. } => match living(thread) {
+                Some(pid) => weigh_back(pid, *old, governed.then_some(*old_policy)),
                 None => return Ok(Outcome::Gone),
             },
             Self::Affinity { thread, old, .. } => match living(thread) {
@@ -217,6 +217,16 @@ impl fmt::Display for Knob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} -> {}", self.object(), self.new_value(), self.old_value())
     }
+}
+
+/// As it was; where it was governed, with its policy, and the usual slice.
+fn weigh_back(pid: Pid, nice: Nice, governed: Option<Policy>) -> Result<()> {
+    // A real-time policy takes no nice value with it, but keeps one.
+    sched::set_nice(pid, nice)?;
+    if let Some(policy) = governed {
+        sched::set_weight(pid, policy, nice, None)?;
+    }
+    Ok(())
 }
 
 /// The thread's number, if that number still means this NAPI thread. A thread that has ended may have

@@ -103,6 +103,7 @@ fn boot_id() -> String {
 
 #[cfg(test)]
 mod tests {
+    use weir_bpf::sys::sched::Policy;
     use weir_bpf::units::{CpuId, Nice};
 
     use super::*;
@@ -114,7 +115,13 @@ mod tests {
         let mut state = State::new(&key, "eth1", Task::current().unwrap());
         state.knobs = vec![
             Knob::Threaded { old: "0".into(), new: "1".into() },
-            Knob::Nice { thread: thread.clone(), old: Nice(0), new: Nice(19), governed: true },
+            Knob::Nice {
+                thread: thread.clone(),
+                old: Nice(0),
+                old_policy: Policy::Fifo(50),
+                new: Nice(19),
+                governed: true,
+            },
             Knob::Affinity { thread, old: vec![CpuId(0), CpuId(1)], new: vec![CpuId(1)] },
         ];
         state

@@ -176,7 +176,9 @@ impl NapiThreads {
             let old = sched::nice(pid)?;
             let is_governed = self.settings.weight == ThreadWeight::Governed;
             if old != new || is_governed {
-                let knob = Knob::Nice { thread: task.clone(), old, new, governed: is_governed };
+                let old_policy = sched::policy(pid)?;
+                let thread = task.clone();
+                let knob = Knob::Nice { thread, old, old_policy, new, governed: is_governed };
                 knobs.push(journal.turn(knob)?);
             }
             if let Some(governors) = self.governors.as_ref().filter(|_| is_governed) {
