@@ -206,6 +206,10 @@ pub struct ExplainArgs {
     /// The interface that the packets are to come in on [default: the protected one, else the only one]
     #[arg(long, value_name = "IFACE")]
     pub interface: Option<String>,
+    /// The configuration that names the protected ports, as of `weir run` [default: /etc/weir/weir.toml, if it
+    /// exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Print JSON objects, one a line
     #[arg(long)]
     pub json: bool,

@@ -40,7 +40,8 @@ fn network() -> Network {
 
 fn explain(network: &Network, name: &str, bytes: &[u8], options: &[&str]) -> Output {
     let file = File::new(name, bytes);
-    let mut output = network.weir(&[&["explain", file.path()], options].concat());
+    let config = if options.contains(&"--config") { &[] } else { NO_CONFIG };
+    let mut output = network.weir(&[&["explain", file.path()], config, options].concat());
     for text in [&mut output.stdout, &mut output.stderr] {
         *text = String::from_utf8_lossy(text).replace(file.path(), "FILE").into_bytes();
     }
@@ -312,4 +313,30 @@ fn a_queue_that_is_full_now_is_told() {
         told
     });
     assert!(told);
+}
+
+/// By the file that it is given, as a running weir tells them.
+#[test]
+fn connections_to_a_protected_port_of_a_peers_are_told_apart() {
+    const PORT: u16 = 5179;
+    let network = network();
+    let listener = network.far.run(|| TcpListener::bind((FAR_IP, PORT)).unwrap()).unwrap();
+    let connect = || TcpStream::connect((FAR_IP, PORT)).unwrap();
+    let client = network.near.run(connect).unwrap();
+    let _server = listener.accept().unwrap();
+    let mut frame = Vec::new();
+    let builder = ethernet(NEAR_MAC).ipv4(ip4(FAR_IP), ip4(NEAR_IP), 64);
+    let own = client.local_addr().unwrap().port();
+    builder.tcp(PORT, own, 1, 1024).ack(1).write(&mut frame, &[]).unwrap();
+    let bytes = pcap(PcapHeader::default(), &[whole(frame)]);
+    let kind = |options: &[&str]| {
+        let output = explain(&network, "peer.pcap", &bytes, &[options, &["--json"]].concat());
+        objects(&output)[1]["channel"]["kind"].clone()
+    };
+    assert_eq!(kind(&[]), "tcp-client");
+    let file = ConfigFile::new("explain", &format!("[shares]\nprotected = [{PORT}]\n"));
+    assert_eq!(kind(&["--config", file.path()]), "tcp-peer");
+    let broken = ConfigFile::new("explain-broken", "[shares]\nprotected = [\"bgp\"]\n");
+    let output = explain(&network, "peer.pcap", &bytes, &["--config", broken.path()]);
+    assert!(failure(&output, 1).contains("protected"), "{output:?}");
 }

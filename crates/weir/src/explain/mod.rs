@@ -27,9 +27,10 @@ use self::progress::Bar;
 use self::target::Target;
 use crate::channel_name::Namer;
 use crate::cli::ExplainArgs;
+use crate::config::Config;
+use crate::config::args::SettingArgs;
 use crate::error::{Error, Result};
 use crate::privilege;
-use crate::shares::ShareSettings;
 
 /// To load the gate, and to run it.
 const NEEDED: [Capability; 3] = [Capability::NetAdmin, Capability::Bpf, Capability::Perfmon];
@@ -64,6 +65,8 @@ pub fn run(args: &ExplainArgs) -> Result<()> {
 }
 
 fn explain(args: &ExplainArgs) -> std::result::Result<(), Failure> {
+    let settings = SettingArgs { config: args.config.clone(), ..SettingArgs::default() };
+    let config = Config::load(&settings)?;
     let links = Links::open()?;
     let target = Target::choose(&links, args.interface.as_deref())?;
     let mut capture = Capture::open(&args.file)?;
@@ -71,7 +74,7 @@ fn explain(args: &ExplainArgs) -> std::result::Result<(), Failure> {
     let mut gate = Gate::load_explaining(&probe)?;
     gate.configure(target.mac, Policy::On);
     gate.stand_for(target.ifindex);
-    gate.set_protected_ports(ShareSettings::default().protected_tcp_ports());
+    gate.set_protected_ports(config.shares().settings().protected_tcp_ports());
     let (own, broadcast) = (links.addresses(target.ifindex)?, links.broadcasts(target.ifindex)?);
     gate.set_addresses(&own, &broadcast)?;
     stay_on_one_cpu()?;
