@@ -11,37 +11,58 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub struct Console {
     /// The reader of standard output has gone.
     deaf: bool,
+    /// What he has not taken yet of the last line that was begun.
+    rest: Vec<u8>,
 }
 
 impl Console {
     /// A message about what happens, on standard error.
     pub fn say(&mut self, message: &str) {
         // There is no place left to report that the place to report to is gone.
-        let _ = write_in_pieces(&mut io::stderr(), &format!("weir: {message}\n"));
+        let _ = write_in_pieces(&mut io::stderr(), format!("weir: {message}\n").as_bytes());
     }
 
     /// A line of status, on standard output. Skipped while its reader is behind; none follow once the
     /// reader has gone.
     pub fn line(&mut self, line: &str) {
         if !self.deaf {
-            self.deaf = write_in_pieces(&mut io::stdout(), &format!("{line}\n")).is_err();
+            self.deaf = write_line(&mut io::stdout(), &mut self.rest, line).is_err();
         }
     }
+}
+
+/// A line whole, or nothing of it: what could not be written goes before the next one, which is skipped if that
+/// cannot, either.
+fn write_line(stream: &mut (impl Write + AsFd), rest: &mut Vec<u8>, line: &str) -> io::Result<()> {
+    let written = write_in_pieces(stream, rest)?;
+    rest.drain(..written);
+    if rest.is_empty() {
+        rest.extend_from_slice(line.as_bytes());
+        rest.push(b'\n');
+        let written = write_in_pieces(stream, rest)?;
+        rest.drain(..written);
+        if written == 0 {
+            rest.clear();
+        }
+    }
+    Ok(())
 }
 
 /// What a pipe that is writable has room for: `PIPE_BUF`, linux/limits.h.
 const PIECE_BYTES: usize = 4096;
 
-/// As much of it as can be written without waiting, in pieces.
-fn write_in_pieces(stream: &mut (impl Write + AsFd), text: &str) -> io::Result<()> {
-    for piece in text.as_bytes().chunks(PIECE_BYTES) {
+/// As much of it as can be written without waiting, in pieces; how many bytes that were.
+fn write_in_pieces(stream: &mut (impl Write + AsFd), text: &[u8]) -> io::Result<usize> {
+    let mut written = 0;
+    for piece in text.chunks(PIECE_BYTES) {
         if !takes_more(stream) {
             break;
         }
         stream.write_all(piece)?;
         stream.flush()?;
+        written += piece.len();
     }
-    Ok(())
+    Ok(written)
 }
 
 /// Whether a write of a line would not block: a pipe is writable while it has room for `PIPE_BUF`
@@ -63,8 +84,8 @@ mod tests {
         let (mut reader, mut writer) = io::pipe().unwrap();
         let long = "x".repeat(1 << 20);
         // Twice: the pipe is full by then.
-        write_in_pieces(&mut writer, &long).unwrap();
-        write_in_pieces(&mut writer, &long).unwrap();
+        write_in_pieces(&mut writer, long.as_bytes()).unwrap();
+        assert_eq!(write_in_pieces(&mut writer, long.as_bytes()).unwrap(), 0);
         drop(writer);
         let mut read = String::new();
         reader.read_to_string(&mut read).unwrap();
@@ -72,6 +93,23 @@ mod tests {
 
         let (reader, mut writer) = io::pipe().unwrap();
         drop(reader);
-        write_in_pieces(&mut writer, "x").unwrap_err();
+        write_in_pieces(&mut writer, b"x").unwrap_err();
+    }
+
+    #[test]
+    fn a_line_that_its_reader_takes_late_is_whole() {
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        let mut rest = vec![];
+        let (long, other) = ("x".repeat(100_000), "y".repeat(10_000));
+        write_line(&mut writer, &mut rest, &long).unwrap();
+        assert!(!rest.is_empty(), "a pipe takes 65,536 bytes");
+        write_line(&mut writer, &mut rest, "skipped").unwrap();
+        let mut read = vec![0; 65_536];
+        reader.read_exact(&mut read).unwrap();
+        write_line(&mut writer, &mut rest, &other).unwrap();
+        assert!(rest.is_empty());
+        drop(writer);
+        reader.read_to_end(&mut read).unwrap();
+        assert_eq!(String::from_utf8(read).unwrap(), format!("{long}\n{other}\n"));
     }
 }
