@@ -16,16 +16,20 @@ use std::time::Duration;
 
 use common::saturated::*;
 use common::*;
+use rustix::net::sockopt;
 use rustix::process::Signal;
 use weir_bpf::traffic::{FlowSpec, Transport};
 
 const SERVICE_PORT: u16 = 7001;
 const LISTENER_PORT: u16 = 7002;
 const CLOSED_PORT: u16 = 7003;
+const PROTECTED_PORT: u16 = 7004;
 /// What the service is sent, packets/s.
 const LIGHT_PPS: f64 = 500.0;
 /// How long the light flow is tried at a time.
 const ONE_TRY: Duration = Duration::from_millis(400);
+/// How long it is watched that something does not happen: some statuses.
+const LONG: Duration = Duration::from_secs(5);
 
 fn listen(host: &Host) -> TcpListener {
     host.network.near.run(|| TcpListener::bind((NEAR_IP, LISTENER_PORT)).unwrap()).unwrap()
@@ -97,16 +101,20 @@ fn a_flood_of_acknowledgements_hurts_nobody() {
     let file = ConfigFile::new("strays", &text);
     let daemon = host.start_with(&["--config", file.path()]);
     assert_no_harm(&host, daemon, (flood, "tcp-stray-share"), || {
-        let mut heard = [0; 4];
-        for _ in 0..100 {
+        let mut talk = || {
+            let mut heard = [0; 4];
             client.write_all(b"ping").unwrap();
             server.read_exact(&mut heard).unwrap();
             server.write_all(b"pong").unwrap();
             client.read_exact(&mut heard).unwrap();
-        }
-        // 1/32 beside two receivers, which weigh 1, and processes, which weigh as much as both: nothing of the
-        // protected class's share.
-        wait_long("its share is small", || host.holds("tcp-stray", LISTENER_PORT, 0.012..0.02));
+        };
+        (0..100).for_each(|_| talk());
+        // 1/32 beside two receivers, which weigh 1 while they receive, and processes, which weigh as much as
+        // both: nothing of the protected class's share.
+        wait_long("its share is small", || {
+            talk();
+            host.holds("tcp-stray", LISTENER_PORT, 0.012..0.02)
+        });
         // Each round is a segment, and the status a second old.
         wait_until("all are counted", || host.network.count("tcp-segment") >= 100);
         assert_eq!(host.network.count("tcp-share"), 0);
@@ -183,4 +191,51 @@ fn a_kinds_weight_that_is_raised_is_taken_over() {
     let news =
         format!("shares.weight 0.01 of kind closed -> 0.05 of kind closed ({}:1)", file.path());
     assert!(messages.contains(&news), "{messages}");
+}
+
+/// Where the ring overflows although no queue does, and input takes more than its share, receivers are held to their
+/// part of that by weight; a protected one to no less than its part of the class's share, however little it weighs.
+#[test]
+fn a_protected_port_keeps_its_part_while_the_ring_overflows() {
+    /// And what each is sent, packets/s.
+    const PORTS: [(u16, f64); 2] = [(SERVICE_PORT, 500_000.0), (PROTECTED_PORT, 100_000.0)];
+    /// Of the protected class.
+    const SHARE: f64 = 0.2;
+    let mut host = Host::new();
+    // The receivers have all that input leaves.
+    host.busy = Busy(Command::new("true").spawn().unwrap());
+    let host = host;
+    let rules = format!("[[shares.weight]]\nport = {PROTECTED_PORT}\nweight = 0.01\n");
+    let shares = |protected: &[u16]| {
+        format!(
+            "user_share = \"80%\"\n[shares]\ncontrol = \"20%\"\nprotected = {protected:?}\n{rules}"
+        )
+    };
+    let file = ConfigFile::new("protected", &shares(&[]));
+    let daemon = host.start_with(&["--config", file.path()]);
+    let services = PORTS.map(|(port, _)| host.network.near_socket(&format!("{NEAR_IP}:{port}")));
+    for service in &services {
+        sockopt::set_socket_recv_buffer_size_force(service, 64 << 20).unwrap();
+    }
+    let flows = PORTS.map(|(port, pps)| host.network.flow(port, Some(pps)));
+    let (received, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for service in &services {
+            scope.spawn(|| consume(service, host.cpu, &received, &over));
+        }
+        let _over = Over(&over);
+        host.while_sent(&mut host.network.generator(), &flows, || {
+            let is_short = || host.holds("udp", PROTECTED_PORT, 0.0..SHARE / 2.0);
+            let short = wait(TRIES_MAX, is_short);
+            assert!(short, "not held to what it weighs: {}", host.network.interface_status());
+            file.write(&shares(&[PROTECTED_PORT]));
+            daemon.signal(Signal::HUP);
+            wait_until("it is protected", || !is_short());
+            assert!(!wait(LONG, || host.holds("udp", PROTECTED_PORT, 0.0..SHARE * 0.95)));
+            file.write(&shares(&[]));
+            daemon.signal(Signal::HUP);
+            wait_long("it is held to that again", is_short);
+        });
+    });
+    daemon.interrupt();
 }
