@@ -70,6 +70,9 @@ const SHORT_FROM: f64 = 0.02;
 const FLOOD_FROM: f64 = 0.05;
 /// Where input begins when it is to tell channels apart: heavier than every usual process.
 const SEPARATING_FROM: f64 = -10.0;
+/// It begins where it was when it last did, if that was so lately: who keeps a flood small by its weight loses sight of
+/// it now and then.
+const SEPARATING_REMEMBERED: Nanos = Nanos::from_millis(100);
 
 /// How long packets wait in the ring while input separates, so that each poll takes more of them. A ring
 /// of 256 entries, a veth's, fills in as much at 5 million packets per second, an application's queue
@@ -197,6 +200,10 @@ pub struct Governor {
     joined_for: Nanos,
     /// Since input last ran or wanted to.
     quiet_for: Nanos,
+    /// Since it last told channels apart.
+    separated_for: Nanos,
+    /// Its weight then, in nice steps.
+    separated_at: f64,
     doing: Doing,
     look_in: Nanos,
 }
@@ -221,6 +228,8 @@ impl Default for Governor {
             trouble_for: TROUBLE_REMEMBERED,
             joined_for: REMEMBERED,
             quiet_for: REMEMBERED,
+            separated_for: SEPARATING_REMEMBERED,
+            separated_at: SEPARATING_FROM,
             doing: Doing::Yielding,
             look_in: LOOK_USUALLY,
         }
@@ -245,10 +254,15 @@ impl Governor {
                 self.balanced(from, settings, seen)
             }
             Doing::Separating => {
-                let from = if before == self.doing { self.nice } else { SEPARATING_FROM };
+                let lately = self.separated_for < SEPARATING_REMEMBERED;
+                let from = if lately { self.separated_at } else { SEPARATING_FROM };
                 self.at_share(from, settings, seen.elapsed)
             }
         };
+        self.separated_for += seen.elapsed;
+        if self.doing == Doing::Separating {
+            (self.separated_for, self.separated_at) = (Nanos::ZERO, self.nice);
+        }
         self.look_in = match self.doing {
             Doing::Balancing if self.is_well() => LOOK_SELDOM,
             _ => next_look(self.look_in, seen),
@@ -479,6 +493,45 @@ mod tests {
         let settings = Settings { prefer: Prefer::Throughput, ..Default::default() };
         let (_, action) = Governor::default().decide(&settings, &seen);
         assert_eq!(action.doing, Doing::Yielding);
+    }
+
+    #[test]
+    fn a_flood_that_was_out_of_sight_is_met_as_it_was_left() {
+        let settings = Settings::default();
+        let flood = Observation {
+            elapsed: MS,
+            beside: true,
+            overrun: true,
+            ran: MS,
+            wasted: Nanos(700_000),
+            ..Default::default()
+        };
+        let calm = Observation {
+            elapsed: MS,
+            ran: MS,
+            taken: Nanos(500_000),
+            strangers: true,
+            ..Default::default()
+        };
+        // As it was left, and as it is met again after so many calm looks.
+        let again = |calm_looks: u32| {
+            let mut governor = after(60, &flood).0;
+            let mut left = None;
+            for _ in 0..calm_looks {
+                let (next, action) = governor.decide(&settings, &calm);
+                governor = next;
+                left = (action.doing == Doing::Separating).then_some(action.weight).or(left);
+            }
+            assert_eq!(governor.doing, Doing::Balancing);
+            let seen = Observation { overrun: true, beside: true, ..calm };
+            let (_, met) = governor.decide(&settings, &seen);
+            assert_eq!(met.doing, Doing::Separating);
+            (left.unwrap().nice(), met.weight.nice())
+        };
+        let (left, met) = again(30);
+        assert!(left > 0 && (met - left).abs() <= 1, "{met} after {left}");
+        let (_, met) = again(130);
+        assert!(met <= -10, "{met}");
     }
 
     #[test]

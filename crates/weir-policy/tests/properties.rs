@@ -3,6 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod common;
+
+use std::ops::Range;
+
+use common::cases;
 use proptest::prelude::*;
 use weir_policy::sim::governed::Swing;
 use weir_policy::sim::spec::HostSpec;
@@ -16,8 +21,13 @@ use weir_policy::{
 const REACTS_WITHIN: Nanos = Nanos::from_millis(2);
 
 fn settings() -> impl Strategy<Value = Settings> {
+    settings_for(5.0..95.0)
+}
+
+/// With so many percent for processes.
+fn settings_for(user: Range<f64>) -> impl Strategy<Value = Settings> {
     let prefer = prop_oneof![Just(Prefer::Separation), Just(Prefer::Throughput)];
-    (5.0..95.0f64, prefer, 2u64..50).prop_map(|(user, prefer, period)| Settings {
+    (user, prefer, 2u64..50).prop_map(|(user, prefer, period)| Settings {
         user_share: Share::percent(user).unwrap(),
         prefer,
         period: Nanos::from_millis(period),
@@ -106,7 +116,7 @@ fn calm(elapsed: Nanos) -> Observation {
 
 proptest! {
     // Each lasts for ten seconds, of its own time.
-    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(cases(16))]
 
     /// Beside a flood that fills no queue input interrupts nobody, until it is late for that; then it does, for ten
     /// seconds.
@@ -153,7 +163,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(cases(16))]
 
     /// Beside strangers the scheduler has its way once nothing was discarded for ten seconds, however long input
     /// waits, if strangers have less than half of the CPU; not before, and not beside one that has more.
@@ -183,7 +193,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+    #![proptest_config(cases(256))]
 
     /// Waste makes input lighter and stalling makes it heavier, whatever was before, within 2 ms.
     #[test]
@@ -252,16 +262,15 @@ proptest! {
     }
 
     /// From nothing to all of the CPU: the average is over the share after period x ln(1 / user_share),
-    /// and at most 8 ms later input is lighter, for a user's share of a quarter or more. This, not 2 ms, is how soon the share is defended.
+    /// and at most 8 ms later input is lighter, for a user's share of a quarter or more: the step grows with
+    /// the distance, small at first. This, not 2 ms, is how soon the share is defended.
     #[test]
-    fn the_share_is_defended_after_the_period(settings in settings(), ms in 0.4..2.0f64) {
+    fn the_share_is_defended_after_the_period(settings in settings_for(25.0..95.0), ms in 0.4..2.0f64) {
         let calm = calm(Nanos((ms * 1e6) as u64));
         let (governor, before) = shown(Governor::default(), &settings, &calm, Nanos::from_millis(100));
         let all = Observation { ran: calm.elapsed, taken: calm.elapsed, ..calm };
         let until = settings.period.as_millis() * (1.0 / settings.user_share.get()).ln();
         let noticed = Nanos((until * 1e6) as u64 + calm.elapsed.0);
-        // The step grows with the distance: small at first, and never large where little is the user's.
-        prop_assume!(settings.user_share.get() >= 0.25);
         let (_, action) = shown(governor, &settings, &all, noticed + Nanos(4 * REACTS_WITHIN.0));
         prop_assert!(action.weight.nice() > before.weight.nice());
     }
@@ -339,7 +348,7 @@ fn width_after_100_ms(host: &Host) -> i32 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(cases(24))]
 
     /// Where the CPU has room for all that comes, all of it is received.
     #[test]
@@ -406,4 +415,12 @@ fn over_share(user: f64, mpps: f64, bystander: bool, seed: u64) -> f64 {
     }
     let (_, outcome) = settled(host);
     outcome.share(|cpu| cpu.input).get() - (1.0 - user / 100.0)
+}
+
+/// A flood that the weight keeps small is lost sight of now and then. Input that began anew each time as heavy
+/// as for one that it has not met took 7 points over its share.
+#[test]
+fn input_keeps_to_its_share_beside_a_flood_that_comes_and_goes() {
+    let over = over_share(73.74955113660285, 0.4125937147259756, true, 729569078961281079);
+    assert!(over <= 0.03, "{over}");
 }

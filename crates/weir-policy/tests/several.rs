@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod common;
+
+use common::cases;
 use proptest::prelude::*;
 use weir_policy::sim::outcome::FlowCounts;
 use weir_policy::sim::spec::{FlowSpec, HostSpec, QueueSpec};
@@ -56,7 +59,7 @@ fn light_flow(mut host: HostSpec, seed: u64) -> FlowCounts {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(cases(48))]
 
     /// Each interface has a ring and a thread of its own: whatever comes by the other, a light one's
     /// packets reach the gate.
