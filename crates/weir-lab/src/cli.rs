@@ -12,9 +12,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use weir_bpf::sys::caps::{self, Capability};
 
 use crate::error::{Error, Result};
+use crate::parity::RowSpec;
 use crate::progress::Progress;
 use crate::rates::{Rate, parse_rate};
 use crate::results::kinds::Kind;
+use crate::results::parity::{Arm, Measure};
 use crate::results::{Mode, Outcome};
 use crate::stop::Stop;
 use crate::worker::App;
@@ -93,6 +95,12 @@ struct RunArgs {
     /// --quick: closed, syn, icmp, fragments, forward, within 60 s).
     #[arg(long, value_delimiter = ',', value_parser = parse_kinds)]
     kinds: Vec<Kinds>,
+    /// parity: these rows alone, such as tcp-stream (by 1 and by 1,000 flows) or udp-window-1000.
+    #[arg(long, value_delimiter = ',', value_parser = parse_rows)]
+    rows: Vec<Rows>,
+    /// parity: these columns alone, such as threaded,tc; and the stocks that they are held against.
+    #[arg(long, value_delimiter = ',', value_parser = parse_arm)]
+    arms: Vec<Arm>,
     /// Receive buffer of the applications, bytes [default: the system's].
     #[arg(long, default_value_t = 0)]
     rcvbuf: usize,
@@ -144,6 +152,28 @@ fn parse_kinds(text: &str) -> std::result::Result<Kinds, String> {
     }
     let one = Kind::ALL.into_iter().find(|kind| kind.name() == text).map(Kinds::One);
     one.ok_or_else(|| format!("the kinds are {}, or all", Kind::ALL.map(Kind::name).join(", ")))
+}
+
+/// One row of parity's, or both of a measure.
+type Rows = Vec<RowSpec>;
+
+fn parse_rows(text: &str) -> std::result::Result<Rows, String> {
+    let is_meant = |(measure, flows): &RowSpec| {
+        measure.name() == text || format!("{}-{flows}", measure.name()) == text
+    };
+    let rows: Rows = parity::all_rows().into_iter().filter(is_meant).collect();
+    let names = || Measure::ALL.map(Measure::name).join(", ");
+    let [one, many] = parity::FLOWS;
+    if rows.is_empty() {
+        return Err(format!("the rows are {}, or one of them with -{one} or -{many}", names()));
+    }
+    Ok(rows)
+}
+
+fn parse_arm(text: &str) -> std::result::Result<Arm, String> {
+    let all = || Arm::ALL.map(Arm::name).join(", ");
+    let one = Arm::ALL.into_iter().find(|arm| arm.name() == text);
+    one.ok_or_else(|| format!("the columns are {}", all()))
 }
 
 fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
@@ -228,7 +258,11 @@ fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
             Name::UdpLatency => {
                 udp_latency::run(&plans::udp_latency(args), &stop, &progress).map(Outcome::from)
             }
-            Name::Parity => parity::run(&plans::parity(args), &stop, &progress).map(Outcome::from),
+            Name::Parity => {
+                let (rows, arms) = plans::parity_table(args);
+                parity::run(&plans::parity(args), (&rows, &arms), &stop, &progress)
+                    .map(Outcome::from)
+            }
             Name::Accounting => {
                 accounting::run(&plans::accounting(args), &stop, &progress).map(Outcome::from)
             }
@@ -340,6 +374,12 @@ fn refuse_unused(args: &RunArgs) -> Result<()> {
     }
     if !args.kinds.is_empty() && !args.experiments.contains(&Name::Separation) {
         return Err(Error::refused("--kinds is an option of separation", "leave it out"));
+    }
+    let of_parity = [("--rows", !args.rows.is_empty()), ("--arms", !args.arms.is_empty())];
+    if let Some((option, _)) = of_parity.iter().find(|(_, given)| *given)
+        && !args.experiments.contains(&Name::Parity)
+    {
+        return Err(Error::refused(format!("{option} is an option of parity"), "leave it out"));
     }
     if !args.kinds.is_empty() && args.ipv6 {
         return Err(Error::refused(

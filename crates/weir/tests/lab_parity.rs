@@ -13,7 +13,7 @@ use std::process::Command;
 
 use common::{WEIR, failure};
 use running::{Lab, Scratch, alone};
-use weir_lab::results::parity::{Measure, ParityRun};
+use weir_lab::results::parity::{Arm, Measure, ParityRun};
 use weir_lab::results::rpc::RpcRun;
 use weir_lab::results::{Mode, SCHEMA};
 
@@ -62,6 +62,17 @@ fn parity_is_sound_and_leaves_nothing_but_its_report() {
 }
 
 #[test]
+fn parity_takes_rows_and_columns_and_what_they_are_held_against() {
+    let _alone = alone();
+    let options = ["--rows=udp-round-trip-1", "--arms=tc"];
+    let run: ParityRun = serde_json::from_str(&run("parity", &options, 4)).unwrap();
+    let rows: Vec<_> = run.rows.iter().map(|row| (row.measure, row.flows)).collect();
+    assert_eq!(rows, [(Measure::UdpRoundTrip, 1)]);
+    assert!(run.setup.keys().eq(&[Arm::Stock, Arm::StockRps, Arm::Tc]));
+    assert!(run.rows[0].arms.keys().eq(run.setup.keys()));
+}
+
+#[test]
 fn rpc_mix_is_sound_and_leaves_nothing_but_its_report() {
     let _alone = alone();
     let json = run("rpc-mix", &["--modes=stock,weir"], 3);
@@ -100,4 +111,14 @@ fn what_they_lack_is_refused_with_a_remedy() {
         refused("rpc-mix", option);
     }
     refused("parity", "--modes=weir");
+    for (option, remedy) in [
+        ("--rows=tcp-stream", "is an option of parity"),
+        ("--rows=tcp-stream-2", "or one of them with -1 or -1000"),
+        ("--arms=xdp", "veth-tc"),
+    ] {
+        let command = ["lab", "run", "rpc-mix", option];
+        let output = Command::new(WEIR).args(command).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.contains(remedy), "{told}");
+    }
 }

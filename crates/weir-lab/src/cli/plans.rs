@@ -6,9 +6,11 @@ use weir_bpf::units::PacketsPerSec;
 
 use super::{Kinds, RunArgs};
 use crate::bench::Workload;
+use crate::parity::{self, RowSpec};
 use crate::rates::{Rate, parse_rate};
 use crate::results::Mode;
 use crate::results::kinds::Kind;
+use crate::results::parity::Arm;
 use crate::trial::Flood;
 use crate::{gate_cost, kinds, load, udp_overload, user_share};
 
@@ -159,6 +161,29 @@ pub(super) fn udp_latency(args: &RunArgs) -> load::Plan {
 pub(super) fn parity(args: &RunArgs) -> load::Plan {
     let workload = Workload { ipv6: false, ..workload(args) };
     load::Plan { workload, ..shared(args, vec![], (&[], &[]), QUICK_BUDGET_PARITY) }
+}
+
+/// Its rows and columns, in the order of the table: those asked for, with what they are held against.
+pub(super) fn parity_table(args: &RunArgs) -> (Vec<RowSpec>, Vec<Arm>) {
+    let every: (&[RowSpec], &[Arm]) = if args.quick {
+        (&parity::QUICK_ROWS, &parity::QUICK_ARMS)
+    } else {
+        (&parity::all_rows(), &Arm::ALL)
+    };
+    let mut rows = args.rows.concat();
+    if rows.is_empty() {
+        rows = every.0.to_vec();
+    }
+    let stocks = args.arms.iter().flat_map(|arm| arm.stocks());
+    let mut arms: Vec<Arm> = args.arms.iter().chain(stocks).copied().collect();
+    if arms.is_empty() {
+        arms = every.1.to_vec();
+    }
+    rows.sort_unstable();
+    rows.dedup();
+    arms.sort_unstable();
+    arms.dedup();
+    (rows, arms)
 }
 
 /// `rpc-mix`.

@@ -33,35 +33,43 @@ pub use trial::DATAGRAM_BYTES;
 pub const NAME: &str = "parity";
 /// Flows of the rows that have many.
 pub const MANY: u32 = 1000;
+/// Flows that each measure is taken with.
+pub const FLOWS: [u32; 2] = [1, MANY];
 
 /// What is measured, and by how many flows.
 pub type RowSpec = (Measure, u32);
 
-const QUICK_ROWS: [RowSpec; 3] =
+/// Rows of the whole table.
+pub fn all_rows() -> Vec<RowSpec> {
+    Measure::ALL.iter().flat_map(|measure| FLOWS.map(|flows| (*measure, flows))).collect()
+}
+
+/// Rows of a quick one.
+pub const QUICK_ROWS: [RowSpec; 3] =
     [(Measure::UdpRoundTrip, 1), (Measure::UdpWindow, 1), (Measure::TcpStream, 1)];
-const QUICK_ARMS: [Arm; 7] =
+/// Columns of a quick one.
+pub const QUICK_ARMS: [Arm; 7] =
     [Arm::Stock, Arm::StockRps, Arm::Threaded, Arm::Native, Arm::Tc, Arm::VethStock, Arm::VethTc];
 
-/// Runs the experiment. Of the plan its rates, modes and packets say nothing.
+/// Runs the experiment, for these rows and columns. Of the plan its rates, modes and packets say nothing.
 ///
 /// # Errors
 /// Without iperf3, where a measurement is not sound, or the user stops it.
-pub fn run(plan: &Plan, stop: &Stop, progress: &Progress) -> Result<ParityRun> {
+pub fn run(
+    plan: &Plan,
+    (rows, arms): (&[RowSpec], &[Arm]),
+    stop: &Stop,
+    progress: &Progress,
+) -> Result<ParityRun> {
     let (program, version) = iperf::find()?;
     let mut session = Session::begin(plan, progress)?;
-    let arms: Vec<Arm> = if plan.quick { QUICK_ARMS.into() } else { Arm::ALL.into() };
-    let rows: Vec<RowSpec> = if plan.quick {
-        QUICK_ROWS.into()
-    } else {
-        Measure::ALL.iter().flat_map(|measure| [(*measure, 1), (*measure, MANY)]).collect()
-    };
-    let rig = Rig::set_up(&arms, session.cpus, &program)?;
+    let rig = Rig::set_up(arms, session.cpus, &program)?;
     let setup = rig.observe()?;
-    let trials = session.trials(&rows, &arms, |repeat, row, arm| {
+    let trials = session.trials(rows, arms, |repeat, row, arm| {
         progress.step(format!("{}, {} flows: {arm}", row.0.name(), row.1));
         trial::measure(&rig, plan, (repeat, row, arm), stop)
     })?;
-    let rows = analysis::rows(&rows, &arms, &trials);
+    let rows = analysis::rows(rows, arms, &trials);
     let mut run = ParityRun {
         schema: SCHEMA,
         experiment: NAME.into(),
