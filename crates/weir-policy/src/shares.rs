@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use crate::settings::Settings;
 use crate::units::{Nanos, Share};
 
-/// A CPU is saturated if it was idle for less than this share of a period...
-const IDLE_BELOW: f64 = 0.01;
+/// A CPU is saturated if it was idle for less than this share of a period, which is where the governor, too, sees no
+/// time to spare: servers whose clients wait for answers never use all of it...
+const IDLE_BELOW: f64 = 0.1;
 /// ...and somebody has waited for it for so long.
 const WAITED: Nanos = Nanos::from_millis(1);
 /// Time that nobody wants is given to those who are limited only where there is more of it than this share: who
@@ -325,8 +326,9 @@ mod tests {
     #[test]
     fn nobody_has_a_limit_while_the_cpu_is_not_saturated() {
         let claims = [claim(SERVER, Bound::Queue, 200), claim(FLOOD, Bound::Nothing, 700)];
-        let idle = Load { idle: Nanos::from_micros(20), ..FULL };
-        assert_eq!(after(50, &idle, &claims).1, BTreeMap::new());
+        let idle = |percent: u64| Load { idle: Nanos::from_micros(10 * percent), ..FULL };
+        assert_eq!(after(50, &idle(12), &claims).1, BTreeMap::new());
+        assert_ne!(after(50, &idle(5), &claims).1, BTreeMap::new());
         let alone = Load { waited: Nanos::ZERO, ..FULL };
         assert_eq!(after(50, &alone, &claims).1, BTreeMap::new());
     }
