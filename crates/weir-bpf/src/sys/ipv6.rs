@@ -10,8 +10,9 @@ const CONF: &str = "/proc/sys/net/ipv6/conf";
 
 /// Stops what IPv6 sends unasked: no router solicitations, no autoconfiguration, no link-local
 /// address, no duplicate address detection. Addresses added by hand still work; adding one still
-/// makes the kernel report the membership of its solicited-node group once or twice (MLD), which
-/// only [`disable_ipv6`] prevents. To be called before the interface is brought up.
+/// makes the kernel report the membership of its solicited-node group once or twice (MLD), within some
+/// ticks instead of seconds; only [`disable_ipv6`] prevents that. To be called before the interface is
+/// brought up.
 ///
 /// `/proc/sys/net` shows the network namespace of the thread that opens it. A kernel without IPv6
 /// has nothing to quieten.
@@ -20,12 +21,14 @@ const CONF: &str = "/proc/sys/net/ipv6/conf";
 ///
 /// [`Error::NoInterface`] if the thread's namespace has no such interface; [`Error::System`].
 pub fn quiet_ipv6(ifname: &str) -> Result<()> {
-    const QUIET: [(&str, &str); 5] = [
+    const QUIET: [(&str, &str); 7] = [
         ("accept_ra", "0"),
         ("autoconf", "0"),
         ("addr_gen_mode", "1"), // IN6_ADDR_GEN_MODE_NONE
         ("router_solicitations", "0"),
         ("dad_transmits", "0"),
+        ("mldv1_unsolicited_report_interval", "1"), // ms
+        ("mldv2_unsolicited_report_interval", "1"),
     ];
     QUIET.iter().try_for_each(|(key, value)| set(ifname, key, value))
 }
@@ -86,6 +89,9 @@ mod tests {
             assert_eq!(value("quiet", "autoconf"), "0");
             assert_eq!(value("quiet", "router_solicitations"), "0");
             assert_eq!(value("quiet", "dad_transmits"), "0");
+            // A tick, which it is rounded up to.
+            let interval = value("quiet", "mldv2_unsolicited_report_interval");
+            assert!((1..=10).contains(&interval.parse::<u32>().unwrap()), "{interval} ms");
             assert_eq!(value("peer", "accept_ra"), "1");
         });
     }
