@@ -81,7 +81,8 @@ static __always_inline __u32 task_cpu(const struct task_struct *task)
 /*
  * Processes that are runnable on a task's CPU, but for those that are to run
  * only when nobody else wants to; 0: the kernel does not tell. By way of the
- * task, as not every kernel lists its run queues' symbol.
+ * task, as not every kernel lists its run queues' symbol. One too few while one
+ * of those others has just gone to sleep: h_nr_idle may have it for a while.
  */
 static __always_inline __u32 runnable_beside(const struct task_struct *task)
 {

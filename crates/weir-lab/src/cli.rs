@@ -98,7 +98,7 @@ struct RunArgs {
     /// parity: these rows alone, such as tcp-stream (by 1 and by 1,000 flows) or udp-window-1000.
     #[arg(long, value_delimiter = ',', value_parser = parse_rows)]
     rows: Vec<Rows>,
-    /// parity: these columns alone, such as threaded,tc; and the stocks that they are held against.
+    /// parity: these arms alone, such as threaded,tc; and the stocks that they are held against.
     #[arg(long, value_delimiter = ',', value_parser = parse_arm)]
     arms: Vec<Arm>,
     /// Receive buffer of the applications, bytes [default: the system's].
@@ -173,7 +173,7 @@ fn parse_rows(text: &str) -> std::result::Result<Rows, String> {
 fn parse_arm(text: &str) -> std::result::Result<Arm, String> {
     let all = || Arm::ALL.map(Arm::name).join(", ");
     let one = Arm::ALL.into_iter().find(|arm| arm.name() == text);
-    one.ok_or_else(|| format!("the columns are {}", all()))
+    one.ok_or_else(|| format!("the arms are {}", all()))
 }
 
 fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {

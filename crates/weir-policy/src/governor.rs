@@ -62,7 +62,8 @@ const BALANCE_PER_MS: f64 = 4.0;
 /// Weight, in nice steps, per millisecond and unit of share that input is over its own, or under, or that strangers
 /// lack of theirs.
 const SHARE_PER_MS: f64 = 4.0;
-/// Averages of what strangers have, of how late input is, and of idle time forget with this time constant, which is some turns.
+/// Averages of what strangers have, of how late input is, and of idle time forget with this time constant, which is
+/// some turns.
 const LATELY: Nanos = Nanos::from_millis(20);
 /// Strangers lack some of their fair part if it is more than this share of the CPU.
 const SHORT_FROM: f64 = 0.02;
@@ -108,8 +109,8 @@ pub struct Observation {
     pub beside: bool,
     /// Whether the ring may have overflowed with admitted packets of several channels.
     pub mixed: bool,
-    /// Whether as many such packets came in a row as a small ring holds. A few full polls less, with waits between them,
-    /// are also what clients make that wait for answers.
+    /// Whether as many such packets came in a row as a small ring holds. A few full polls less, with waits between
+    /// them, are also what clients make that wait for answers.
     pub contended: bool,
     /// How long the CPU was idle.
     pub idle: Nanos,
@@ -259,9 +260,8 @@ impl Governor {
                 self.at_share(from, settings, seen.elapsed)
             }
         };
-        self.separated_for += seen.elapsed;
         if self.doing == Doing::Separating {
-            (self.separated_for, self.separated_at) = (Nanos::ZERO, self.nice);
+            self.separated_at = self.nice;
         }
         self.look_in = match self.doing {
             Doing::Balancing if self.is_well() => LOOK_SELDOM,
@@ -329,6 +329,7 @@ impl Governor {
         // Who is flooded itself has no claim to a second share.
         self.joined_for = since(self.joined_for, seen.joined && self.wasted <= FLOOD_FROM);
         self.quiet_for = since(self.quiet_for, seen.ran + seen.held > Nanos::ZERO);
+        self.separated_for = since(self.separated_for, self.doing == Doing::Separating);
     }
 
     fn what_to_do(&self, settings: &Settings) -> Doing {
@@ -403,8 +404,8 @@ impl Governor {
         self.is_shed() && self.late_for >= LATE_REMEMBERED && self.entitled < COMPUTING_FROM
     }
 
-    /// Whether consumers get all that they want of the CPU, whenever input runs. While no packets come that is not known
-    /// of what will come.
+    /// Whether consumers get all that they want of the CPU, whenever input runs. While no packets come that is not
+    /// known of what will come.
     fn has_spare_time(&self) -> bool {
         self.idle > SPARE_FROM && self.quiet_for < REMEMBERED
     }

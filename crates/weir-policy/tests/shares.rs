@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
 
+mod common;
+
 use std::collections::BTreeMap;
 
+use common::cases;
 use proptest::prelude::*;
 use weir_policy::{Bound, Claim, Load, Nanos, Settings, Share, Shares};
 
@@ -98,6 +101,8 @@ fn load(idle: f64, waited: bool, overrun: bool) -> Load {
 }
 
 proptest! {
+    #![proptest_config(cases(256))]
+
     #[test]
     fn nobody_is_limited_where_there_is_no_want(
         channels in channels(), looks in 1..300u32, idle in 0.0..1.0f64, overrun in any::<bool>()

@@ -176,7 +176,8 @@ impl NapiThreads {
             let old = sched::nice(pid)?;
             let is_governed = self.settings.weight == ThreadWeight::Governed;
             if old != new || is_governed {
-                let old_policy = sched::policy(pid)?;
+                let old_policy =
+                    if is_governed { sched::policy(pid)? } else { sched::Policy::default() };
                 let thread = task.clone();
                 let knob = Knob::Nice { thread, old, old_policy, new, governed: is_governed };
                 knobs.push(journal.turn(knob)?);

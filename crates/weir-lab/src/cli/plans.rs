@@ -163,7 +163,7 @@ pub(super) fn parity(args: &RunArgs) -> load::Plan {
     load::Plan { workload, ..shared(args, vec![], (&[], &[]), QUICK_BUDGET_PARITY) }
 }
 
-/// Its rows and columns, in the order of the table: those asked for, with what they are held against.
+/// Its rows and arms, in the order of the table: those asked for, with what they are held against.
 pub(super) fn parity_table(args: &RunArgs) -> (Vec<RowSpec>, Vec<Arm>) {
     let every: (&[RowSpec], &[Arm]) = if args.quick {
         (&parity::QUICK_ROWS, &parity::QUICK_ARMS)

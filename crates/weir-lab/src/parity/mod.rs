@@ -47,11 +47,11 @@ pub fn all_rows() -> Vec<RowSpec> {
 /// Rows of a quick one.
 pub const QUICK_ROWS: [RowSpec; 3] =
     [(Measure::UdpRoundTrip, 1), (Measure::UdpWindow, 1), (Measure::TcpStream, 1)];
-/// Columns of a quick one.
+/// Arms of a quick one.
 pub const QUICK_ARMS: [Arm; 7] =
     [Arm::Stock, Arm::StockRps, Arm::Threaded, Arm::Native, Arm::Tc, Arm::VethStock, Arm::VethTc];
 
-/// Runs the experiment, for these rows and columns. Of the plan its rates, modes and packets say nothing.
+/// Runs the experiment, for these rows and arms. Of the plan its rates, modes and packets say nothing.
 ///
 /// # Errors
 /// Without iperf3, where a measurement is not sound, or the user stops it.
