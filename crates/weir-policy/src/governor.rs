@@ -73,7 +73,7 @@ const FLOOD_FROM: f64 = 0.05;
 const SEPARATING_FROM: f64 = -10.0;
 /// It begins where it was when it last did, if that was so lately: who keeps a flood small by its weight loses sight of
 /// it now and then.
-const SEPARATING_REMEMBERED: Nanos = Nanos::from_millis(100);
+const SEPARATING_REMEMBERED: Nanos = Nanos::from_millis(1000);
 
 /// How long packets wait in the ring while input separates, so that each poll takes more of them. A ring
 /// of 256 entries, a veth's, fills in as much at 5 million packets per second, an application's queue
@@ -531,7 +531,7 @@ mod tests {
         };
         let (left, met) = again(30);
         assert!(left > 0 && (met - left).abs() <= 1, "{met} after {left}");
-        let (_, met) = again(130);
+        let (_, met) = again(1030);
         assert!(met <= -10, "{met}");
     }
 
