@@ -264,6 +264,7 @@ impl Generator {
             for index in 0..FLOWS {
                 let flow = &raw mut (*self.globals).flows[index];
                 if self.configured[index] {
+                    ptr::write_volatile(&raw mut (*flow).next_q16, 0);
                     ptr::write_volatile(&raw mut (*flow).enabled, 1);
                 }
             }
