@@ -26,6 +26,15 @@
 /* Longest Ethernet + IP + transport header the generator writes (IPv6, TCP). */
 #define WEIR_TRAFFIC_HEADER_LEN 74
 
+/* Longest IPv4 options (RFC 791, 3.1). */
+#define WEIR_TRAFFIC_OPTIONS_LEN 40
+
+/* Longest frame that user space gives as it is to be sent. */
+#define WEIR_TRAFFIC_RAW_LEN 256
+
+/* Lengths that a flow's packets are drawn from: a random byte names one. */
+#define WEIR_TRAFFIC_LENGTHS 256
+
 /* VLAN tags that the parser looks behind. */
 #define WEIR_VLAN_TAGS 2
 
@@ -554,6 +563,7 @@ enum weir_traffic_kind {
 	WEIR_TRAFFIC_ECHO6,
 	WEIR_TRAFFIC_FRAGMENT4,
 	WEIR_TRAFFIC_FRAGMENT6,
+	WEIR_TRAFFIC_RAW, /* as user space gave it: see starts[] */
 };
 
 /*
@@ -568,9 +578,11 @@ struct weir_stamp {
 
 /* One flow of the generator; user space writes it while the flow is stopped. */
 struct weir_traffic_flow {
-	/* Nanoseconds between packets, 16 fractional bits; 0: never pause. */
+	/* Nanoseconds between bursts, 16 fractional bits; 0: never pause. */
 	__u64 interval_q16;
-	__u64 next_q16; /* when the next packet is due, since start_ns */
+	/* A multiple of it: bursts that are later than that are not sent. */
+	__u64 catch_up_q16;
+	__u64 next_q16; /* when the next burst is due, since start_ns */
 	__u64 sent;
 	/* Packets that fell due while the generator could not run. */
 	__u64 missed;
@@ -584,11 +596,24 @@ struct weir_traffic_flow {
 	 * those that count on where its identification wraps.
 	 */
 	__u32 source_mask;
+	/* If not 0: so many source addresses, from the header's upwards. */
+	__u32 source_count;
+	/*
+	 * A packet is shorter than the flow's longest by a random number below
+	 * this; 0: by one of cuts[].
+	 */
+	__u32 cut_span;
 	__u16 port_mask; /* random bits of the source port, host order */
 	__u16 destination_port_mask; /* ...and of the destination port */
+	__u16 burst;		     /* packets that are due together */
+	__u16 burst_left;	     /* of them, those still to be sent */
+	__u16 surplus; /* bytes from the flow's longest frame to the generator's
+			*/
 	__u8 has_stamp;
-	__u8 header[WEIR_TRAFFIC_HEADER_LEN];
-	__u8 pad[1];
+	__u8 option_words; /* of 4 bytes, between the IPv4 and UDP headers */
+	__u8 header[WEIR_TRAFFIC_HEADER_LEN]; /* without those options */
+	__u8 options[WEIR_TRAFFIC_OPTIONS_LEN];
+	__u8 pad[6];
 };
 
 /* A process, told from a later one with its number. */

@@ -17,8 +17,7 @@
 #include <linux/udp.h>
 #include <stdbool.h>
 
-/* Most packets of one flow that may fall due at once after a pause. */
-#define CATCH_UP_PACKETS 64
+#define OPTION_WORD_LEN 4
 #define Q16(x) ((__u64)(x) << 16)
 
 #define IPV6_FRAGMENT_LEN 8
@@ -42,12 +41,28 @@ struct echo {
 	__be16 number_be;
 };
 
+/* What is about to be written. */
+struct packet {
+	const struct weir_traffic_flow *flow;
+	__u64 now_ns;
+	__u32 cut; /* bytes that it is shorter by than the flow's longest */
+};
+
 /* Set by user space before a run, read and written here during it. */
 struct weir_traffic_flow flows[WEIR_TRAFFIC_FLOWS];
 __u64 start_ns;
 __u32 output_ifindex;
 __u32 spare_ifindex; /* where packets go while no flow is due */
 __u32 random_state = 1;
+
+/*
+ * Of flows whose frames differ; start_len is 0 where all are alike. Frames are
+ * recycled, and what one flow wrote must not show in another's payload: each
+ * begins with its flow's start, zeros but for a raw flow's.
+ */
+__u32 start_len;
+__u8 starts[WEIR_TRAFFIC_FLOWS][WEIR_TRAFFIC_RAW_LEN];
+__u16 cuts[WEIR_TRAFFIC_FLOWS][WEIR_TRAFFIC_LENGTHS];
 
 /* xorshift32 (Marsaglia, 2003): cheap, and repeatable from its seed. */
 static __always_inline __u32 next_random(void)
@@ -90,16 +105,76 @@ static __always_inline bool flow_due(struct weir_traffic_flow *flow,
 		return false;
 	if (!interval)
 		return true;
+	if (flow->burst_left) {
+		flow->burst_left--;
+		return true;
+	}
 	if (now_q16 < flow->next_q16)
 		return false;
 	late = now_q16 - flow->next_q16;
-	if (late > CATCH_UP_PACKETS * interval) {
-		over = late / interval - CATCH_UP_PACKETS;
-		flow->missed += over;
+	if (late > flow->catch_up_q16) {
+		over = (late - flow->catch_up_q16) / interval;
+		flow->missed += over * flow->burst;
 		flow->next_q16 += over * interval;
 	}
 	flow->next_q16 += interval;
+	flow->burst_left = flow->burst - 1;
 	return true;
+}
+
+/* The first flow that is due; WEIR_TRAFFIC_FLOWS: none. */
+static __always_inline __u32 due_flow(__u64 now_q16)
+{
+	__u32 i;
+
+	for (i = 0; i < WEIR_TRAFFIC_FLOWS; i++) {
+		if (flow_due(&flows[i], now_q16))
+			break;
+	}
+	return i;
+}
+
+/*
+ * Where flows' frames differ, gives this one its flow's start and one of its
+ * lengths, drawn at random. Returns by how much that is shorter than the flow's
+ * longest. The kernel brings a frame
+ * back to its full length before the next run (reset_ctx() in
+ * net/bpf/test_run.c).
+ */
+static __always_inline __u32 shape(struct xdp_md *ctx, __u32 index)
+{
+	const struct weir_traffic_flow *flow = &flows[index];
+	__u32 len = start_len, random, cut;
+
+	if (!len || len > WEIR_TRAFFIC_RAW_LEN)
+		return 0;
+	random = next_random();
+	if (flow->cut_span)
+		cut = (__u64)random * flow->cut_span >> 32;
+	else
+		cut = cuts[index][random >> 24];
+	bpf_xdp_store_bytes(ctx, 0, starts[index], len);
+	if (bpf_xdp_adjust_tail(ctx, -(int)(flow->surplus + cut)))
+		return 0;
+	return cut;
+}
+
+/* Takes as much off a header's length field as was taken off the frame. */
+static __always_inline void shorten(__be16 *len_be, __u32 cut)
+{
+	if (cut)
+		*len_be = bpf_htons(bpf_ntohs(*len_be) - cut);
+}
+
+/* The source address, of IPv6 its last word. */
+static __always_inline __u32 draw_source(const struct weir_traffic_flow *flow,
+					 __be32 base_be, __u32 random)
+{
+	__u32 base = bpf_ntohl(base_be);
+
+	if (flow->source_count)
+		return base + ((__u64)random * flow->source_count >> 32);
+	return base | (random & flow->source_mask);
 }
 
 /* Writes the stamp; adds it to the transport checksum's sum. */
@@ -173,6 +248,18 @@ static __always_inline __u32 transport_len(enum layout layout)
 				    : sizeof(struct udphdr);
 }
 
+/* Shortens a UDP datagram, as its header says; what the sum loses by that. */
+static __always_inline __u32 shorten_transport(void *transport,
+					       enum layout layout, __u32 cut)
+{
+	struct udphdr *uh = transport;
+
+	if (layout != LAYOUT_UDP)
+		return 0;
+	shorten(&uh->len, cut);
+	return cut;
+}
+
 /* The field that varies: the source port, or the identifier of an echo. */
 static __always_inline __u16 read_varied(void *transport, enum layout layout)
 {
@@ -183,44 +270,79 @@ static __always_inline __u16 read_varied(void *transport, enum layout layout)
 	return bpf_ntohs(*(__be16 *)transport);
 }
 
+/*
+ * Puts the options between the IPv4 header and the UDP header; where that is
+ * then. NULL: they do not fit.
+ */
+static __always_inline void *write_options(struct cursor *cursor,
+					   const struct weir_traffic_flow *flow,
+					   __u8 *pos)
+{
+	const __u32 udp_offset = ETH_HLEN + sizeof(struct iphdr);
+	__u32 i;
+
+	for (i = 0; i < WEIR_TRAFFIC_OPTIONS_LEN; i += OPTION_WORD_LEN) {
+		if (i >= flow->option_words * OPTION_WORD_LEN)
+			break;
+		if (!cursor_take(cursor, OPTION_WORD_LEN))
+			return NULL;
+		__builtin_memcpy(pos, flow->options + i, OPTION_WORD_LEN);
+		pos += OPTION_WORD_LEN;
+	}
+	__builtin_memcpy(pos, flow->header + udp_offset, sizeof(struct udphdr));
+	return pos;
+}
+
 static __always_inline void write_packet4(struct xdp_md *ctx,
-					  const struct weir_traffic_flow *flow,
-					  __u64 now_ns, enum layout layout)
+					  const struct packet *packet,
+					  enum layout layout)
 {
 	const __u32 header_len =
 		ETH_HLEN + sizeof(struct iphdr) + transport_len(layout);
+	const struct weir_traffic_flow *flow = packet->flow;
 	struct cursor cursor = cursor_over((void *)(long)ctx->data,
 					   (void *)(long)ctx->data_end);
 	__u32 random = next_random(), source, sum = flow->transport_sum;
 	__u8 *header = cursor_take(&cursor, header_len);
 	struct iphdr *ip;
+	void *transport;
 	__u16 varied;
 
 	if (!header)
 		return;
 	__builtin_memcpy(header, flow->header, header_len);
 	ip = (void *)(header + ETH_HLEN);
-	source = bpf_ntohl(ip->saddr) | (random & flow->source_mask);
+	transport = ip + 1;
+	if (layout == LAYOUT_UDP && flow->option_words) {
+		transport = write_options(&cursor, flow, transport);
+		if (!transport)
+			return;
+	}
+	source = draw_source(flow, ip->saddr, random);
 	ip->saddr = bpf_htonl(source);
-	ip->check = fold(sum_u32(flow->ip_sum, source));
-	varied = read_varied(ip + 1, layout) | (random >> 16 & flow->port_mask);
+	shorten(&ip->tot_len, packet->cut);
+	ip->check = fold(sum_u32(flow->ip_sum - packet->cut, source));
+	varied = read_varied(transport, layout) |
+		 (random >> 16 & flow->port_mask);
 	sum += varied;
 	/* ICMP alone has no pseudo-header. */
 	if (layout != LAYOUT_ECHO) {
-		sum = sum_u32(sum, source);
-		sum += write_destination_port(ip + 1, flow);
+		sum = sum_u32(sum - packet->cut, source);
+		sum += write_destination_port(transport, flow);
 	}
+	sum -= shorten_transport(transport, layout, packet->cut);
 	if (layout != LAYOUT_TCP)
-		sum = write_stamp(&cursor, flow, now_ns, sum);
-	write_transport(ip + 1, layout, varied, sum);
+		sum = write_stamp(&cursor, flow, packet->now_ns, sum);
+	write_transport(transport, layout, varied, sum);
 }
 
 static __always_inline void write_packet6(struct xdp_md *ctx,
-					  const struct weir_traffic_flow *flow,
-					  __u64 now_ns, enum layout layout)
+					  const struct packet *packet,
+					  enum layout layout)
 {
 	const __u32 header_len =
 		ETH_HLEN + sizeof(struct ipv6hdr) + transport_len(layout);
+	const struct weir_traffic_flow *flow = packet->flow;
 	struct cursor cursor = cursor_over((void *)(long)ctx->data,
 					   (void *)(long)ctx->data_end);
 	__u32 random = next_random(), source, sum;
@@ -232,15 +354,16 @@ static __always_inline void write_packet6(struct xdp_md *ctx,
 		return;
 	__builtin_memcpy(header, flow->header, header_len);
 	ip = (void *)(header + ETH_HLEN);
-	source = bpf_ntohl(ip->saddr.in6_u.u6_addr32[3]) |
-		 (random & flow->source_mask);
+	source = draw_source(flow, ip->saddr.in6_u.u6_addr32[3], random);
 	ip->saddr.in6_u.u6_addr32[3] = bpf_htonl(source);
+	shorten(&ip->payload_len, packet->cut);
 	varied = read_varied(ip + 1, layout) | (random >> 16 & flow->port_mask);
-	sum = sum_u32(flow->transport_sum, source) + varied;
+	sum = sum_u32(flow->transport_sum - packet->cut, source) + varied;
 	if (layout != LAYOUT_ECHO)
 		sum += write_destination_port(ip + 1, flow);
+	sum -= shorten_transport(ip + 1, layout, packet->cut);
 	if (layout != LAYOUT_TCP)
-		sum = write_stamp(&cursor, flow, now_ns, sum);
+		sum = write_stamp(&cursor, flow, packet->now_ns, sum);
 	write_transport(ip + 1, layout, varied, sum);
 }
 
@@ -249,9 +372,10 @@ static __always_inline void write_packet6(struct xdp_md *ctx,
  * source address counts on, so that no two of some millions are of one
  * datagram.
  */
-static __always_inline void
-write_fragment4(struct xdp_md *ctx, const struct weir_traffic_flow *flow)
+static __always_inline void write_fragment4(struct xdp_md *ctx,
+					    const struct packet *packet)
 {
+	const struct weir_traffic_flow *flow = packet->flow;
 	const __u32 header_len =
 		ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr);
 	struct cursor cursor = cursor_over((void *)(long)ctx->data,
@@ -267,49 +391,54 @@ write_fragment4(struct xdp_md *ctx, const struct weir_traffic_flow *flow)
 	source = bpf_ntohl(ip->saddr) | (number >> 16 & flow->source_mask);
 	ip->saddr = bpf_htonl(source);
 	ip->id = bpf_htons((__u16)number);
-	ip->check = fold(sum_u32(flow->ip_sum, source) + (__u16)number);
+	shorten(&ip->tot_len, packet->cut);
+	ip->check = fold(sum_u32(flow->ip_sum - packet->cut, source) +
+			 (__u16)number);
 }
 
-static __always_inline void
-write_fragment6(struct xdp_md *ctx, const struct weir_traffic_flow *flow)
+static __always_inline void write_fragment6(struct xdp_md *ctx,
+					    const struct packet *packet)
 {
+	const struct weir_traffic_flow *flow = packet->flow;
 	const __u32 header_len = ETH_HLEN + sizeof(struct ipv6hdr) +
 				 IPV6_FRAGMENT_LEN + sizeof(struct udphdr);
 	struct cursor cursor = cursor_over((void *)(long)ctx->data,
 					   (void *)(long)ctx->data_end);
 	__u8 *header = cursor_take(&cursor, header_len);
+	struct ipv6hdr *ip;
 	__be32 *identification_be;
 
 	if (!header)
 		return;
 	__builtin_memcpy(header, flow->header, header_len);
-	identification_be =
-		(void *)(header + ETH_HLEN + sizeof(struct ipv6hdr) +
-			 IPV6_IDENTIFICATION_OFFSET);
+	ip = (void *)(header + ETH_HLEN);
+	shorten(&ip->payload_len, packet->cut);
+	identification_be = (void *)(ip + 1) + IPV6_IDENTIFICATION_OFFSET;
 	*identification_be = bpf_htonl((__u32)flow->sent);
 }
 
 static __always_inline void write_packet(struct xdp_md *ctx,
-					 const struct weir_traffic_flow *flow,
-					 __u64 now_ns)
+					 const struct packet *packet)
 {
-	switch (flow->kind) {
+	switch (packet->flow->kind) {
 	case WEIR_TRAFFIC_UDP4:
-		return write_packet4(ctx, flow, now_ns, LAYOUT_UDP);
+		return write_packet4(ctx, packet, LAYOUT_UDP);
 	case WEIR_TRAFFIC_TCP4:
-		return write_packet4(ctx, flow, now_ns, LAYOUT_TCP);
+		return write_packet4(ctx, packet, LAYOUT_TCP);
 	case WEIR_TRAFFIC_UDP6:
-		return write_packet6(ctx, flow, now_ns, LAYOUT_UDP);
+		return write_packet6(ctx, packet, LAYOUT_UDP);
 	case WEIR_TRAFFIC_TCP6:
-		return write_packet6(ctx, flow, now_ns, LAYOUT_TCP);
+		return write_packet6(ctx, packet, LAYOUT_TCP);
 	case WEIR_TRAFFIC_ECHO4:
-		return write_packet4(ctx, flow, now_ns, LAYOUT_ECHO);
+		return write_packet4(ctx, packet, LAYOUT_ECHO);
 	case WEIR_TRAFFIC_ECHO6:
-		return write_packet6(ctx, flow, now_ns, LAYOUT_ECHO);
+		return write_packet6(ctx, packet, LAYOUT_ECHO);
 	case WEIR_TRAFFIC_FRAGMENT4:
-		return write_fragment4(ctx, flow);
+		return write_fragment4(ctx, packet);
 	case WEIR_TRAFFIC_FRAGMENT6:
-		return write_fragment6(ctx, flow);
+		return write_fragment6(ctx, packet);
+	case WEIR_TRAFFIC_RAW: /* its start is all of it */
+		return;
 	}
 }
 
@@ -317,20 +446,21 @@ SEC("xdp")
 int traffic(struct xdp_md *ctx)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
-	__u64 now_q16 = Q16(now_ns - start_ns);
-	struct weir_traffic_flow *flow;
-	int i;
+	__u32 due = due_flow(Q16(now_ns - start_ns));
+	bool is_due = due < WEIR_TRAFFIC_FLOWS;
+	__u32 index = is_due ? due : 0;
+	struct weir_traffic_flow *flow = &flows[index];
+	struct packet packet = {
+		.flow = flow,
+		.now_ns = now_ns,
+		.cut = shape(ctx, index),
+	};
 
-	for (i = 0; i < WEIR_TRAFFIC_FLOWS; i++) {
-		flow = &flows[i];
-		if (flow_due(flow, now_q16)) {
-			write_packet(ctx, flow, now_ns);
-			flow->sent++;
-			return bpf_redirect(output_ifindex, 0);
-		}
-	}
-	write_packet(ctx, &flows[0], now_ns);
-	return bpf_redirect(spare_ifindex, 0);
+	write_packet(ctx, &packet);
+	if (!is_due)
+		return bpf_redirect(spare_ifindex, 0);
+	flow->sent++;
+	return bpf_redirect(output_ifindex, 0);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -5,11 +5,12 @@
 //! packet, and redirects what is not due into a veth that takes nothing, so that the generator's CPU
 //! does the same work at every rate.
 
+mod shapes;
+mod spec;
 mod template;
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +26,9 @@ use crate::sys::ipv6::disable_ipv6;
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
 use crate::sys::sched;
-use crate::units::{CpuId, IfIndex, MacAddr, Nice, PacketsPerSec};
+use crate::units::{CpuId, IfIndex, Nice};
+
+pub use self::spec::{Flaw, FlowSpec, Lengths, RAW_LEN_MAX, Sources, Transport};
 
 /// How many flows one generator mixes. Flows with a lower index go first when several are due.
 pub const FLOWS: usize = 4;
@@ -36,66 +39,10 @@ const RUNS_PER_CALL: i32 = 1 << 17;
 const RUNS_PER_BATCH: u32 = 64;
 
 const ETHERNET_LEN: usize = 14;
+/// Longest frame that an Ethernet interface takes, without its checksum.
+const FRAME_LEN_MAX: usize = 1514;
 /// Bytes of [`Stamp`] at the start of a UDP payload that has room for them.
 pub const STAMP_LEN: usize = 14;
-
-/// What a flow's packets carry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// UDP; the payload begins with a [`Stamp`] if it has room.
-    Udp,
-    /// A TCP segment with SYN alone set, and no payload.
-    TcpSyn,
-    /// The same with ACK alone.
-    TcpAck,
-    /// As [`Transport::Udp`], but with a checksum that is wrong in every packet.
-    UdpBadChecksum,
-    /// An ICMP or ICMPv6 echo request; its identifier is the flow's source port, its sequence number
-    /// the destination port.
-    Echo,
-    /// The first fragment of a UDP datagram, a different one each time, of which nothing else comes.
-    /// Of IPv4 the random address bits are not random, but count the datagrams beyond 2^16.
-    FirstFragment,
-    /// The last fragment of one, as above.
-    LastFragment,
-    /// A packet that contradicts itself.
-    Malformed(Flaw),
-}
-
-/// What is wrong with a packet that is UDP otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
-    /// The IP header says that the packet is longer than its frame.
-    IpLength,
-    /// The IPv4 header says that it is shorter than any can be (IHL 4), or the IPv6 header that it is
-    /// of another version.
-    IpHeader,
-    /// The UDP header says that the datagram is longer than its packet.
-    UdpLength,
-}
-
-/// One flow of generated packets.
-#[derive(Clone, Debug)]
-pub struct FlowSpec {
-    /// What its packets are.
-    pub transport: Transport,
-    /// Source and destination Ethernet address.
-    pub mac: (MacAddr, MacAddr),
-    /// Source and destination address, of the same family.
-    pub address: (IpAddr, IpAddr),
-    /// How many low bits of the source address are random in each packet (0 to 32). They must be
-    /// zero in the address.
-    pub random_address_bits: u8,
-    /// Source and destination port.
-    pub port: (u16, u16),
-    /// How many low bits of the source port are random in each packet (0 to 16). They must be zero
-    /// in the port.
-    pub random_port_bits: u8,
-    /// UDP or echo payload, bytes; a fragment is made longer, to a multiple of 8 bytes.
-    pub payload_len: u16,
-    /// Packets per second; `None`: as many as the CPU can.
-    pub rate: Option<PacketsPerSec>,
-}
 
 /// What stands at the start of each generated UDP payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,32 +162,24 @@ impl Generator {
             return Err(refused(format!("{} flows were asked for", specs.len())));
         }
         let mut flows = [types::weir_traffic_flow::default(); FLOWS];
-        self.frame_len = 0;
-        self.configured = std::array::from_fn(|index| index < specs.len());
+        let mut shapes = Vec::new();
         for (flow, spec) in flows.iter_mut().zip(specs) {
-            let frame_len = template::write(spec, flow)?;
-            self.frame_len = self.frame_len.max(frame_len);
+            shapes.push(template::write(spec, flow)?);
         }
+        let starts = shapes::starts(&shapes);
+        let cuts = shapes::cuts(&shapes);
+        let start_len = shapes::start_len(&shapes);
+        self.frame_len = shapes.iter().map(|shape| shape.frame_len).max().unwrap_or(0);
+        for (flow, shape) in flows.iter_mut().zip(&shapes) {
+            flow.surplus = (self.frame_len - shape.frame_len) as u16;
+        }
+        self.configured = std::array::from_fn(|index| index < specs.len());
         // SAFETY: the mapping is valid, and no run is under way that could read it.
-        unsafe { ptr::write_volatile(&raw mut (*self.globals).flows, flows) };
-        Ok(())
-    }
-
-    /// Sends each packet of a flow that was set to one of 2^`bits` ports at random: the low bits of its
-    /// destination port, which must be zero in it. Takes the generator exclusively, so it is not
-    /// running; [`Generator::set_flows`] undoes it. For UDP and TCP: echoes and fragments stay as they are.
-    ///
-    /// # Errors
-    /// A flow that was not set, or more than 16 bits.
-    #[allow(unsafe_code)]
-    pub fn spread_over_ports(&mut self, flow: usize, bits: u8) -> Result<()> {
-        if !self.configured.get(flow).is_some_and(|set| *set) || bits > 16 {
-            return Err(refused(format!("flow {flow} was to be spread over 2^{bits} ports")));
-        }
-        let mask = ((1_u32 << bits) - 1) as u16;
-        // SAFETY: the mapping is valid, and the store is one aligned scalar.
         unsafe {
-            ptr::write_volatile(&raw mut (*self.globals).flows[flow].destination_port_mask, mask);
+            ptr::write_volatile(&raw mut (*self.globals).flows, flows);
+            ptr::write_volatile(&raw mut (*self.globals).starts, starts);
+            ptr::write_volatile(&raw mut (*self.globals).cuts, cuts);
+            ptr::write_volatile(&raw mut (*self.globals).start_len, start_len);
         }
         Ok(())
     }
@@ -265,6 +204,7 @@ impl Generator {
                 let flow = &raw mut (*self.globals).flows[index];
                 if self.configured[index] {
                     ptr::write_volatile(&raw mut (*flow).next_q16, 0);
+                    ptr::write_volatile(&raw mut (*flow).burst_left, 0);
                     ptr::write_volatile(&raw mut (*flow).enabled, 1);
                 }
             }

@@ -14,7 +14,7 @@ use weir_bpf::sys::link::Links;
 use weir_bpf::sys::napi;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::test_run::XdpProgram;
-use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::PacketsPerSec;
 
 const PORT: u16 = 6016;
@@ -22,16 +22,9 @@ const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
 
 fn flow(network: &Network) -> FlowSpec {
-    FlowSpec {
-        transport: Transport::Udp,
-        mac: (network.far_mac, network.near_mac),
-        address: (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap()),
-        random_address_bits: 0,
-        port: (4096, PORT),
-        random_port_bits: 0,
-        payload_len: 14,
-        rate: Some(PacketsPerSec(20_000.0)),
-    }
+    let mac = (network.far_mac, network.near_mac);
+    let address = (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap());
+    FlowSpec { rate: Some(PacketsPerSec(20_000.0)), ..FlowSpec::udp(mac, address, (4096, PORT)) }
 }
 
 #[test]
@@ -94,9 +87,8 @@ fn a_flow_is_spread_over_ports() {
     let network = Network::new();
     let sockets: Vec<_> = (PORT..PORT + 4).map(|port| network.bind(NEAR_IP4, port)).collect();
     let mut generator = network.far.run(|| Generator::load(network.far_ifindex).unwrap()).unwrap();
-    assert!(generator.spread_over_ports(0, 2).is_err(), "no flow is set");
-    generator.set_flows(&[flow(&network)]).unwrap();
-    generator.spread_over_ports(0, 2).unwrap();
+    let flow = FlowSpec { destination_port_bits: 2, ..flow(&network) };
+    generator.set_flows(&[flow]).unwrap();
     let body = || {
         generator.start();
         wait_until("enough is sent", || generator.counts(0).sent >= 100);

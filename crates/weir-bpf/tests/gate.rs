@@ -13,7 +13,7 @@ use etherparse::PacketBuilder;
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::sched;
-use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::traffic::{FlowSpec, Generator, Lengths};
 use weir_bpf::units::{CpuId, MacAddr, PacketsPerSec, Permille};
 use weir_bpf::verdict::Reason;
 
@@ -70,15 +70,12 @@ impl Bench {
         let network = &self.network;
         let load = || Generator::load(network.far_ifindex).unwrap();
         let mut generator = network.far.run(load).unwrap();
+        let mac = (network.far_mac, network.near_mac);
+        let address = (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap());
         let flow = FlowSpec {
-            transport: Transport::Udp,
-            mac: (network.far_mac, network.near_mac),
-            address: (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap()),
-            random_address_bits: 0,
-            port: (40_000, OPEN),
-            random_port_bits: 0,
-            payload_len,
+            lengths: Lengths::One(payload_len),
             rate: Some(PacketsPerSec(20_000.0)),
+            ..FlowSpec::udp(mac, address, (40_000, OPEN))
         };
         generator.set_flows(&[flow]).unwrap();
         let body = || {

@@ -20,7 +20,7 @@ use weir_bpf::softirq::Softirqs;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, Nanos, PacketsPerSec, Permille};
 use weir_bpf::verdict::Reason;
 
@@ -88,15 +88,11 @@ impl Bench {
         body: impl FnOnce() -> T,
     ) -> T {
         let network = &self.network;
+        let mac = (network.far_mac, network.near_mac);
+        let address = (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap());
         let flow = FlowSpec {
-            transport: Transport::Udp,
-            mac: (network.far_mac, network.near_mac),
-            address: (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap()),
-            random_address_bits: 0,
-            port: (4096, CLOSED_PORT),
-            random_port_bits: 0,
-            payload_len: 14,
             rate: rate.map(PacketsPerSec),
+            ..FlowSpec::udp(mac, address, (4096, CLOSED_PORT))
         };
         generator.set_flows(&[flow]).unwrap();
         let elsewhere = sched::online_cpus().unwrap()[0];

@@ -210,13 +210,12 @@ fn a_handshake_under_way_is_a_connection() {
     network.near.run(known).unwrap();
     let flow = FlowSpec {
         transport: Transport::TcpSyn,
-        mac: (network.far_mac, network.near_mac),
-        address: (nobody.into(), NEAR_IP4.parse().unwrap()),
-        random_address_bits: 0,
-        port: (STRANGER, SERVICE),
-        random_port_bits: 0,
-        payload_len: 0,
         rate: Some(PacketsPerSec(100.0)),
+        ..FlowSpec::udp(
+            (network.far_mac, network.near_mac),
+            (nobody.into(), NEAR_IP4.parse().unwrap()),
+            (STRANGER, SERVICE),
+        )
     };
     let mut generator = network.far.run(|| Generator::load(network.far_ifindex).unwrap()).unwrap();
     generator.set_flows(&[flow]).unwrap();

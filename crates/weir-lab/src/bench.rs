@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use rustix::process::Pid;
 use weir_bpf::sys::{napi, sched};
-use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::traffic::{FlowSpec, Generator, Lengths};
 use weir_bpf::units::{CpuId, Nice, PacketsPerSec};
 
 use crate::error::{Error, Result};
@@ -340,14 +340,9 @@ impl Bench {
 
     fn flow_to(&self, host: &Host, port: u16, rate: Option<PacketsPerSec>) -> FlowSpec {
         FlowSpec {
-            transport: Transport::Udp,
-            mac: host.mac,
-            address: host.address,
-            random_address_bits: 0,
-            port: (SOURCE_PORT, port),
-            random_port_bits: 0,
-            payload_len: self.workload.payload_len,
+            lengths: Lengths::One(self.workload.payload_len),
             rate,
+            ..FlowSpec::udp(host.mac, host.address, (SOURCE_PORT, port))
         }
     }
 

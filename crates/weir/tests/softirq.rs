@@ -15,7 +15,7 @@ use serde_json::Value;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::PacketsPerSec;
 
 const SOFTIRQ: [&str; 2] = ["--napi", "softirq"];
@@ -164,15 +164,10 @@ fn a_flood_past_the_limit_is_discarded_and_told_of() {
         links.mac(links.index(name).unwrap()).unwrap()
     };
     let macs = (network.far.run(|| mac("far")).unwrap(), network.near.run(|| mac(NEAR)).unwrap());
+    let address = (FAR_IP.parse().unwrap(), NEAR_IP.parse().unwrap());
     let flow = FlowSpec {
-        transport: Transport::Udp,
-        mac: macs,
-        address: (FAR_IP.parse().unwrap(), NEAR_IP.parse().unwrap()),
-        random_address_bits: 0,
-        port: (4096, CLOSED_PORT),
-        random_port_bits: 0,
-        payload_len: 14,
         rate: Some(PacketsPerSec(100_000.0)),
+        ..FlowSpec::udp(macs, address, (4096, CLOSED_PORT))
     };
     let load = || Generator::load(Links::open().unwrap().index("far").unwrap()).unwrap();
     let mut generator = network.far.run(load).unwrap();

@@ -3,7 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Flaw, FlowSpec, STAMP_LEN, Transport, refused};
+use super::shapes::{Payloads, Shape};
+use super::spec::{Flaw, FlowSpec, RAW_LEN_MAX, Sources, Transport};
+use super::{ETHERNET_LEN, FRAME_LEN_MAX, STAMP_LEN, refused};
 use crate::error::Result;
 use crate::skeleton::traffic::types;
 use crate::units::PacketsPerSec;
@@ -19,34 +21,27 @@ const LAST_FRAGMENT_AT: u16 = 1480;
 /// A length that no generated frame has.
 const TOO_LONG: [u8; 2] = u16::MAX.to_be_bytes();
 
-/// Writes a flow's headers and constant checksums; returns its frames' length.
-pub(super) fn write(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result<usize> {
-    if spec.random_address_bits > 32 || spec.random_port_bits > 16 {
-        return Err(refused("a source has more random bits than it has bits".into()));
+const IP4_HEADER_LEN: usize = 20;
+/// As the kernel half's.
+const OPTIONS_LEN_MAX: usize = 40;
+/// Most packets of one flow that may fall due at once after a pause, but for a longer burst.
+const CATCH_UP_PACKETS: u64 = 64;
+
+/// Writes a flow's headers and constant checksums; returns its frames' shape.
+pub(super) fn write(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result<Shape> {
+    write_pace(spec, flow)?;
+    let payloads = Payloads::of(spec)?;
+    flow.cut_span = payloads.cut_span;
+    if spec.transport == Transport::Raw {
+        flow.kind = types::weir_traffic_kind::WEIR_TRAFFIC_RAW;
+        return raw(spec, payloads);
     }
-    let source_mask = ((1_u64 << spec.random_address_bits) - 1) as u32;
-    let port_mask = ((1_u32 << spec.random_port_bits) - 1) as u16;
-    let source_low = match spec.address.0 {
-        IpAddr::V4(source) => u32::from(source),
-        IpAddr::V6(source) => source.to_bits() as u32,
-    };
-    if source_low & source_mask != 0 || spec.port.0 & port_mask != 0 {
-        return Err(refused("a source address or port is set where it is to be random".into()));
-    }
-    let payload_len = payload_len(spec);
+    check_parts(spec)?;
+    let source_low = write_sources(spec, flow)?;
+    let payload_len = usize::from(payloads.longest);
     let transport = transport_header(spec, payload_len);
     let (protocol, segment_len) = (protocol(spec), (transport.len() + payload_len) as u16);
-    let ip = match spec.address {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            ip4_header(spec.transport, (source, destination), protocol, segment_len)
-        }
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            ip6_header(spec.transport, (source, destination), protocol, segment_len)
-        }
-        (source, destination) => {
-            return Err(refused(format!("{source} and {destination} differ in family")));
-        }
-    };
+    let ip = ip_header(spec, protocol, segment_len)?;
     let is_ipv4 = spec.address.0.is_ipv4();
     let source_sum = sum(&source_low.to_be_bytes());
     let addresses = if is_ipv4 { sum(&ip[12..20]) } else { sum(&ip[8..40]) };
@@ -59,14 +54,125 @@ pub(super) fn write(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Res
     if spec.transport == Transport::UdpBadChecksum {
         flow.transport_sum += 1;
     }
-    flow.source_mask = source_mask;
-    flow.port_mask = port_mask;
     flow.has_stamp = u8::from(has_stamp(spec.transport) && payload_len >= STAMP_LEN);
     flow.kind = kind(spec.transport, is_ipv4);
-    flow.interval_q16 = interval_q16(spec.rate)?;
-    let header = [&spec.mac.1.0[..], &spec.mac.0.0, ethertype(is_ipv4), &ip, &transport].concat();
+    let header_len = write_headers(spec, flow, &ip, &transport);
+    let frame_len = header_len + payload_len;
+    if frame_len > FRAME_LEN_MAX {
+        return Err(refused(format!("a frame of {frame_len} bytes is too long")));
+    }
+    let start_len = header_len + usize::from(flow.has_stamp) * STAMP_LEN;
+    Ok(Shape { frame_len, start_len, raw: Vec::new(), payloads })
+}
+
+/// Writes headers, and options apart from them; returns the length of all.
+fn write_headers(
+    spec: &FlowSpec,
+    flow: &mut types::weir_traffic_flow,
+    ip: &[u8],
+    transport: &[u8],
+) -> usize {
+    let (fixed_ip, options) = ip.split_at(ip.len() - spec.options.len());
+    let ethertype = ethertype(spec.address.0.is_ipv4());
+    let header = [&spec.mac.1.0[..], &spec.mac.0.0, ethertype, fixed_ip, transport].concat();
     flow.header[..header.len()].copy_from_slice(&header);
-    Ok(header.len() + payload_len)
+    flow.options[..options.len()].copy_from_slice(options);
+    flow.option_words = (options.len() / 4) as u8;
+    header.len() + options.len()
+}
+
+/// A frame that is sent as it is.
+fn raw(spec: &FlowSpec, payloads: Payloads) -> Result<Shape> {
+    let frame_len = spec.frame.len();
+    if !(ETHERNET_LEN..=RAW_LEN_MAX).contains(&frame_len) {
+        return Err(refused(format!("a raw frame has {frame_len} bytes")));
+    }
+    Ok(Shape { frame_len, start_len: frame_len, raw: spec.frame.clone(), payloads })
+}
+
+/// Refuses what this transport cannot have.
+fn check_parts(spec: &FlowSpec) -> Result<()> {
+    let transport = spec.transport;
+    let is_udp4 =
+        matches!(transport, Transport::Udp | Transport::UdpBadChecksum) && spec.address.0.is_ipv4();
+    if !spec.frame.is_empty() {
+        return Err(refused(format!("{transport:?} was given a raw frame")));
+    }
+    if !spec.options.is_empty() && !is_udp4 {
+        return Err(refused("options are for UDP over IPv4".into()));
+    }
+    if spec.options.len() > OPTIONS_LEN_MAX || !spec.options.len().is_multiple_of(4) {
+        return Err(refused(format!("IPv4 options of {} bytes", spec.options.len())));
+    }
+    let has_ports = transport != Transport::Echo && !is_fragment(transport);
+    if spec.destination_port_bits > 0 && !has_ports {
+        return Err(refused(format!("{transport:?} has no destination port to be random")));
+    }
+    Ok(())
+}
+
+/// Writes what varies in a flow's addresses and ports; returns the low bits of its source address.
+fn write_sources(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result<u32> {
+    let source_low = match spec.address.0 {
+        IpAddr::V4(source) => u32::from(source),
+        IpAddr::V6(source) => source.to_bits() as u32,
+    };
+    let (address_bits, port_bits) = match spec.sources {
+        Sources::One => (0, 0),
+        Sources::Some(count) => {
+            let fits = count > 0 && source_low.checked_add(count - 1).is_some();
+            if !fits || is_fragment(spec.transport) {
+                return Err(refused(format!("{count} sources of {:?}", spec.transport)));
+            }
+            flow.source_count = count;
+            (0, 0)
+        }
+        Sources::Random { address_bits, port_bits } => (address_bits, port_bits),
+    };
+    if address_bits > 32 || port_bits > 16 || spec.destination_port_bits > 16 {
+        return Err(refused("an address or port has more random bits than it has bits".into()));
+    }
+    flow.source_mask = ((1_u64 << address_bits) - 1) as u32;
+    flow.port_mask = ((1_u32 << port_bits) - 1) as u16;
+    flow.destination_port_mask = ((1_u32 << spec.destination_port_bits) - 1) as u16;
+    let set_ports = (spec.port.0 & flow.port_mask) | (spec.port.1 & flow.destination_port_mask);
+    if source_low & flow.source_mask != 0 || set_ports != 0 {
+        return Err(refused("an address or port is set where it is to be random".into()));
+    }
+    Ok(source_low)
+}
+
+fn write_pace(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result<()> {
+    let burst = u64::from(spec.burst);
+    if burst == 0 {
+        return Err(refused("a burst of no packets".into()));
+    }
+    flow.burst = spec.burst;
+    flow.interval_q16 = match spec.rate {
+        None => 0,
+        Some(PacketsPerSec(rate)) if rate.is_finite() && rate >= 1.0 => {
+            (1e9 * 65536.0 * burst as f64 / rate) as u64
+        }
+        Some(PacketsPerSec(rate)) => {
+            return Err(refused(format!("a rate of {rate} packets/s is below 1")));
+        }
+    };
+    flow.catch_up_q16 = (CATCH_UP_PACKETS / burst).max(1) * flow.interval_q16;
+    Ok(())
+}
+
+fn ip_header(spec: &FlowSpec, protocol: u8, segment_len: u16) -> Result<Vec<u8>> {
+    match spec.address {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            Ok(ip4_header(spec, (source, destination), protocol, segment_len))
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            Ok(ip6_header(spec.transport, (source, destination), protocol, segment_len))
+        }
+        (source, destination) => {
+            Err(refused(format!("{source} and {destination} differ in family")))
+        }
+    }
 }
 
 fn ethertype(is_ipv4: bool) -> &'static [u8] {
@@ -83,16 +189,6 @@ fn is_tcp(transport: Transport) -> bool {
 
 fn has_stamp(transport: Transport) -> bool {
     !is_tcp(transport) && !is_fragment(transport)
-}
-
-fn payload_len(spec: &FlowSpec) -> usize {
-    let wanted = usize::from(spec.payload_len);
-    match spec.transport {
-        Transport::TcpSyn | Transport::TcpAck => 0,
-        // A fragment that others follow ends at a multiple of 8 bytes (RFC 791, 3.1; RFC 8200, 4.5).
-        transport if is_fragment(transport) => wanted.next_multiple_of(8),
-        _ => wanted,
-    }
 }
 
 fn protocol(spec: &FlowSpec) -> u8 {
@@ -149,17 +245,21 @@ fn transport_header(spec: &FlowSpec, payload_len: usize) -> Vec<u8> {
 }
 
 fn ip4_header(
-    transport: Transport,
+    spec: &FlowSpec,
     (source, destination): (Ipv4Addr, Ipv4Addr),
     protocol: u8,
     segment_len: u16,
 ) -> Vec<u8> {
-    let version_ihl = if transport == Transport::Malformed(Flaw::IpHeader) { 0x44 } else { 0x45 };
-    let total_len = match transport {
-        Transport::Malformed(Flaw::IpLength) => TOO_LONG,
-        _ => (20 + segment_len).to_be_bytes(),
+    let header_len = (IP4_HEADER_LEN + spec.options.len()) as u16;
+    let version_ihl = match spec.transport {
+        Transport::Malformed(Flaw::IpHeader) => 0x44,
+        _ => 0x40 | (header_len / 4) as u8,
     };
-    let fragment = match transport {
+    let total_len = match spec.transport {
+        Transport::Malformed(Flaw::IpLength) => TOO_LONG,
+        _ => (header_len + segment_len).to_be_bytes(),
+    };
+    let fragment = match spec.transport {
         Transport::FirstFragment => [0x20, 0], // more fragments
         Transport::LastFragment => (LAST_FRAGMENT_AT / 8).to_be_bytes(),
         _ => [0x40, 0], // don't fragment
@@ -171,6 +271,7 @@ fn ip4_header(
     header.extend([64, protocol, 0, 0]); // TTL 64
     header.extend(source.octets());
     header.extend(destination.octets());
+    header.extend(&spec.options);
     header
 }
 
@@ -202,16 +303,6 @@ fn ip6_header(
     header.extend(destination.octets());
     header.extend(fragment);
     header
-}
-
-fn interval_q16(rate: Option<PacketsPerSec>) -> Result<u64> {
-    match rate {
-        None => Ok(0),
-        Some(PacketsPerSec(rate)) if rate.is_finite() && rate >= 1.0 => {
-            Ok((1e9 * 65536.0 / rate) as u64)
-        }
-        Some(PacketsPerSec(rate)) => Err(refused(format!("a rate of {rate} packets/s is below 1"))),
-    }
 }
 
 /// Sum of big-endian 16-bit words (RFC 1071), not folded.

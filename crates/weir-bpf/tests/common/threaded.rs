@@ -12,7 +12,7 @@ use weir_bpf::input::{Input, Inputs};
 use weir_bpf::sys::napi::napi_threads;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, Nanos, PacketsPerSec};
 use weir_bpf::verdict::Verdict;
 
@@ -125,16 +125,9 @@ pub fn napi_thread(network: &Network, cpu: CpuId) -> Pid {
 
 /// As many packets as there can be.
 pub fn flood(network: &Network, port: u16) -> FlowSpec {
-    FlowSpec {
-        transport: Transport::Udp,
-        mac: (network.far_mac, network.near_mac),
-        address: (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap()),
-        random_address_bits: 0,
-        port: (4096, port),
-        random_port_bits: 0,
-        payload_len: 14,
-        rate: None,
-    }
+    let mac = (network.far_mac, network.near_mac);
+    let address = (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap());
+    FlowSpec::udp(mac, address, (4096, port))
 }
 
 /// A process of the test's own, ended with it.

@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use common::{FAR_IP4, FAR_IP6, NEAR_IP4, NEAR_IP6};
 use listener::{Listening, NOBODY_IP4};
 use overload::{Bench, Case, Row, Source};
-use weir_bpf::traffic::{FlowSpec, STAMP_LEN, Transport};
+use weir_bpf::traffic::{FlowSpec, Sources};
 use weir_bpf::units::{MacAddr, PacketsPerSec};
 use weir_bpf::verdict::Reason;
 
@@ -58,16 +58,11 @@ const TO_GROUP: [Reason; 2] = [Reason::MulticastRoom, Reason::MulticastFull];
 /// From one port to another, of the hosts' addresses of one family.
 fn flow(bench: &Bench, is_ipv4: bool, port: u16, rate: f64) -> FlowSpec {
     let (far, near) = if is_ipv4 { (FAR_IP4, NEAR_IP4) } else { (FAR_IP6, NEAR_IP6) };
+    let mac = (bench.network.far_mac, bench.network.near_mac);
     FlowSpec {
-        transport: Transport::Udp,
-        mac: (bench.network.far_mac, bench.network.near_mac),
-        address: (far.parse().unwrap(), near.parse().unwrap()),
-        random_address_bits: 0,
-        port: (4096, port),
-        random_port_bits: 8,
-        // The stamp alone: what flows of both families write does not meet in one buffer.
-        payload_len: STAMP_LEN as u16,
+        sources: Sources::Random { address_bits: 0, port_bits: 8 },
         rate: Some(PacketsPerSec(rate)),
+        ..FlowSpec::udp(mac, (far.parse().unwrap(), near.parse().unwrap()), (4096, port))
     }
 }
 
@@ -83,7 +78,7 @@ fn udp_cases(bench: &Bench, rate: f64) -> Vec<Case> {
         sockets,
         source: Source::Generated(flows),
     };
-    let connected_flow = FlowSpec { random_port_bits: 0, ..v4(5003) };
+    let connected_flow = FlowSpec { sources: Sources::One, ..v4(5003) };
     let peer = SocketAddr::new(FAR_IP4.parse().unwrap(), connected_flow.port.0);
     let to_group = FlowSpec {
         mac: (network.far_mac, MacAddr(sockets::GROUP_MAC)),

@@ -9,7 +9,7 @@ use rustix::net::sockopt;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::sys::sched;
-use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::traffic::{FlowSpec, Generator, Sources};
 use weir_bpf::units::PacketsPerSec;
 use weir_bpf::verdict::Reason;
 
@@ -149,18 +149,14 @@ impl Bench {
         Self { network, gate, generator, _probe: probe }
     }
 
-    fn flow(&self, from: &str, random_address_bits: u8, rate: f64) -> FlowSpec {
+    fn flow(&self, from: &str, address_bits: u8, rate: f64) -> FlowSpec {
         let from: IpAddr = from.parse().unwrap();
         let to = if from.is_ipv4() { NEAR_IP4 } else { NEAR_IP6 };
+        let mac = (self.network.far_mac, self.network.near_mac);
         FlowSpec {
-            transport: Transport::Udp,
-            mac: (self.network.far_mac, self.network.near_mac),
-            address: (from, to.parse().unwrap()),
-            random_address_bits,
-            port: (4096, PORT),
-            random_port_bits: 0,
-            payload_len: 14,
+            sources: Sources::Random { address_bits, port_bits: 0 },
             rate: Some(PacketsPerSec(rate)),
+            ..FlowSpec::udp(mac, (from, to.parse().unwrap()), (4096, PORT))
         }
     }
 

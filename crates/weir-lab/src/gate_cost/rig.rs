@@ -6,7 +6,7 @@ use weir_bpf::bare::{Attached, Bare, BarePrograms};
 use weir_bpf::poll_cost::PollClock;
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::napi::NapiThread;
-use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::traffic::{FlowSpec, Generator, Lengths, Sources, Transport};
 use weir_bpf::units::{CpuId, Nice, PacketsPerSec};
 
 use super::rows::RowSpec;
@@ -148,17 +148,12 @@ impl Rig {
     pub fn aim(&mut self, row: RowSpec, port: u16, rate: Option<PacketsPerSec>) -> Result<()> {
         self.generator.set_flows(&[FlowSpec {
             transport: if row.kind.tcp() { Transport::TcpSyn } else { Transport::Udp },
-            mac: self.host.mac,
-            address: self.address(row.kind),
-            random_address_bits: row.address_bits,
-            port: (SOURCE_PORT, port),
-            random_port_bits: row.port_bits,
-            payload_len: PAYLOAD_LEN,
+            sources: Sources::Random { address_bits: row.address_bits, port_bits: row.port_bits },
+            destination_port_bits: row.socket_bits,
+            lengths: Lengths::One(PAYLOAD_LEN),
             rate,
+            ..FlowSpec::udp(self.host.mac, self.address(row.kind), (SOURCE_PORT, port))
         }])?;
-        if row.socket_bits > 0 {
-            self.generator.spread_over_ports(0, row.socket_bits)?;
-        }
         Ok(())
     }
 

@@ -45,7 +45,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::{Duration, Instant};
 
-    use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+    use weir_bpf::traffic::{FlowSpec, Generator};
 
     use super::*;
     use crate::topology::{SUT_INTERFACE, Topology};
@@ -61,18 +61,7 @@ mod tests {
         let load = || Generator::load(host.generator_ifindex).unwrap();
         let mut generator = topology.generator.run(load).unwrap();
         let mut send = || {
-            generator
-                .set_flows(&[FlowSpec {
-                    transport: Transport::Udp,
-                    mac: host.mac,
-                    address: host.address,
-                    random_address_bits: 0,
-                    port: (4096, PORT),
-                    random_port_bits: 0,
-                    payload_len: 14,
-                    rate: None,
-                }])
-                .unwrap();
+            generator.set_flows(&[FlowSpec::udp(host.mac, host.address, (4096, PORT))]).unwrap();
             let body = || {
                 generator.start();
                 let deadline = Instant::now() + Duration::from_secs(10);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use weir_bpf::sys::{sched, snmp};
-use weir_bpf::traffic::{FlowSpec, Transport};
+use weir_bpf::traffic::{FlowSpec, Sources, Transport};
 use weir_bpf::verdict::Verdict;
 
 use super::client::{Failure, PATIENCE};
@@ -134,15 +134,12 @@ fn aim(bench: &mut Bench, mode: Mode, flood: Flood) -> Result<()> {
         Flood::Paced(rate) => Some(rate),
         Flood::Top => None,
     };
+    let address = (far_side::FLOOD_SOURCES.0.into(), host.address.1);
     let flow = FlowSpec {
         transport: Transport::TcpSyn,
-        mac: host.mac,
-        address: (far_side::FLOOD_SOURCES.0.into(), host.address.1),
-        random_address_bits: SOURCE_ADDRESS_BITS,
-        port: (SOURCE_PORT.0, FLOODED_PORT),
-        random_port_bits: SOURCE_PORT.1,
-        payload_len: 0,
+        sources: Sources::Random { address_bits: SOURCE_ADDRESS_BITS, port_bits: SOURCE_PORT.1 },
         rate,
+        ..FlowSpec::udp(host.mac, address, (SOURCE_PORT.0, FLOODED_PORT))
     };
     bench.set_flows(mode, &[flow])
 }

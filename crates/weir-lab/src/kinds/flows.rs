@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use weir_bpf::traffic::{Flaw, FlowSpec, Transport};
+use weir_bpf::traffic::{Flaw, FlowSpec, Sources, Transport};
 use weir_bpf::units::{MacAddr, PacketsPerSec};
 
 use super::host::{Beside, GROUP, LISTENER_PORT, MANY_PORT, SERVICE_PORT};
@@ -69,19 +69,19 @@ fn sorts(kind: Kind, base: &FlowSpec, beside: &Beside) -> Vec<FlowSpec> {
         Kind::BadChecksum => vec![of(Transport::UdpBadChecksum)],
         Kind::Syn => vec![FlowSpec {
             port: (TCP_SOURCE.0, LISTENER_PORT),
-            random_port_bits: TCP_SOURCE.1,
+            sources: Sources::Random { address_bits: 0, port_bits: TCP_SOURCE.1 },
             ..of(Transport::TcpSyn)
         }],
         Kind::Ack => vec![FlowSpec {
             port: (TCP_SOURCE.0, SERVICE_PORT),
-            random_port_bits: TCP_SOURCE.1,
+            sources: Sources::Random { address_bits: 0, port_bits: TCP_SOURCE.1 },
             ..of(Transport::TcpAck)
         }],
         Kind::Icmp => vec![pings(base)],
         Kind::Fragments => {
             let from = |last, transport| FlowSpec {
                 address: (with_last(base.address.0, last), base.address.1),
-                random_address_bits: FRAGMENT_BITS,
+                sources: Sources::Random { address_bits: FRAGMENT_BITS, port_bits: 0 },
                 ..of(transport)
             };
             vec![from(128, Transport::FirstFragment), from(192, Transport::LastFragment)]

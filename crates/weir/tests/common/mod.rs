@@ -25,7 +25,7 @@ use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, IfIndex, PacketsPerSec};
 
 /// The binary under test.
@@ -233,15 +233,10 @@ impl Network {
         };
         let far = self.far.run(|| mac("far")).unwrap();
         let near = self.near.run(|| mac(NEAR)).unwrap();
+        let address = (FAR_IP.parse().unwrap(), NEAR_IP.parse().unwrap());
         FlowSpec {
-            transport: Transport::Udp,
-            mac: (far, near),
-            address: (FAR_IP.parse().unwrap(), NEAR_IP.parse().unwrap()),
-            random_address_bits: 0,
-            port: (4096, port),
-            random_port_bits: 0,
-            payload_len: 14,
             rate: rate.map(PacketsPerSec),
+            ..FlowSpec::udp((far, near), address, (4096, port))
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
-use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::traffic::{FlowSpec, Generator, Sources, Transport};
 use weir_bpf::units::CpuId;
 
 use super::{Daemon, NEAR, Network, pid, wait};
@@ -99,8 +99,7 @@ impl Host {
         FlowSpec {
             transport,
             address: ("198.18.0.64".parse().unwrap(), flow.address.1),
-            random_address_bits: 6,
-            random_port_bits: 12,
+            sources: Sources::Random { address_bits: 6, port_bits: 12 },
             ..flow
         }
     }
