@@ -4,19 +4,24 @@
 set -euo pipefail
 
 packages=(
-  build-essential # linker, make
-  clang-19        # compiles the BPF programs
-  clang-format-19 # checks their style
-  iperf3          # sends and receives, in the lab
-  iproute2        # ip and tc, in the tests
-  iptables        # both of its kinds, in the tests
-  libbpf-dev      # bpf/bpf_helpers.h
-  libelf-dev      # libbpf reads ELF objects
-  linux-libc-dev  # packet headers
-  nftables        # nft, in the tests and in the lab
-  nginx-light     # serves, in the lab
+  build-essential    # linker, make
+  clang-19           # compiles the BPF programs
+  clang-format-19    # checks their style
+  dnsperf            # asks nsd, in the lab
+  iperf3             # sends and receives, in the lab
+  iproute2           # ip and tc, in the tests
+  iptables           # both of its kinds, in the tests
+  libbpf-dev         # bpf/bpf_helpers.h
+  libelf-dev         # libbpf reads ELF objects
+  libmemcached-tools # memcaslap: asks memcached, in the lab
+  linux-libc-dev     # packet headers
+  memcached          # serves, in the lab
+  nftables           # nft, in the tests and in the lab
+  nginx-light        # serves, in the lab
+  nsd                # serves, in the lab
   pkg-config
-  util-linux      # setpriv, in the tests
+  util-linux         # setpriv, in the tests
+  wrk                # asks nginx, in the lab
   zlib1g-dev
 )
 
@@ -42,16 +47,27 @@ if ((${#missing[@]})); then
   fi
   echo "setup.sh: installing ${missing[*]}"
   apt-get update -qq
-  # nginx is for the lab to start, in namespaces: as a service it stays off.
+  # The lab starts these servers itself, in namespaces. As services they stay off, unless they were
+  # here before. Maintainer scripts ask for `nginx` or for `nginx.service`, some after an option.
+  declare -A services=([memcached]=memcached [nginx-light]=nginx [nsd]=nsd)
+  off=()
+  for package in "${missing[@]}"; do
+    if [[ -n ${services[$package]:-} ]]; then off+=("${services[$package]}"); fi
+  done
   policy=/usr/sbin/policy-rc.d
-  if [[ " ${missing[*]} " == *" nginx-light "* && ! -e $policy ]]; then
+  if ((${#off[@]})) && [[ ! -e $policy ]]; then
     trap 'rm -f "$policy"' EXIT
-    printf '#!/bin/sh\n[ "$1" != nginx ] || exit 101\n' >"$policy"
+    {
+      echo '#!/bin/sh'
+      echo 'for word; do'
+      printf '  [ "${word%%.service}" != %s ] || exit 101\n' "${off[@]}"
+      echo 'done'
+    } >"$policy"
     chmod 755 "$policy"
   fi
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
-  if [[ " ${missing[*]} " == *" nginx-light "* && -d /run/systemd/system ]]; then
-    systemctl --quiet disable nginx
+  if ((${#off[@]})) && [[ -d /run/systemd/system ]]; then
+    systemctl --quiet disable --now "${off[@]}"
   fi
 fi
 
