@@ -26,6 +26,7 @@ pub mod neighbour;
 pub mod nft;
 pub mod order;
 pub mod parity;
+pub mod programs;
 pub mod progress;
 pub mod queue_depth;
 pub mod rates;

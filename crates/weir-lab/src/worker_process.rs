@@ -1,5 +1,6 @@
 //! Starting workers and the daemon, and ending them.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -173,6 +174,23 @@ impl Program {
             .args(["program", "--"])
             .args(arguments)
             .stdout(Stdio::null())
+            .spawn()
+            .map_err(|source| Error::io("start", arguments.join(" "), source))?;
+        Ok(Self(child))
+    }
+
+    /// Starts it with its standard output and standard error in a file, which is emptied first.
+    ///
+    /// # Errors
+    /// As [`Program::start`], and when the file cannot be made.
+    pub fn start_to(netns: &Path, cpu: CpuId, arguments: &[String], stdout: &Path) -> Result<Self> {
+        let failed = |source| Error::io("write", stdout.display().to_string(), source);
+        let file = File::create(stdout).map_err(failed)?;
+        let child = command(netns, cpu)
+            .args(["program", "--"])
+            .args(arguments)
+            .stderr(file.try_clone().map_err(failed)?)
+            .stdout(file)
             .spawn()
             .map_err(|source| Error::io("start", arguments.join(" "), source))?;
         Ok(Self(child))
