@@ -1,358 +1,339 @@
-//! Everything that stays up over a run: the hosts, their applications, the generator.
+//! Everything that stays up over a run: a host for each arm, its applications, the generator.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
-use weir_bpf::sys::{napi, sched};
-use weir_bpf::traffic::{FlowSpec, Generator, Lengths};
-use weir_bpf::units::{CpuId, Nice, PacketsPerSec};
+use weir_bpf::bare::{Attached, BarePrograms};
+use weir_bpf::poll_cost::PollClock;
+use weir_bpf::replies::Replies;
+use weir_bpf::sys::napi;
+use weir_bpf::sys::sched::{self, Policy};
+use weir_bpf::traffic::{FlowSpec, Generator};
+use weir_bpf::units::{CpuId, MacAddr, Nice, PacketsPerSec};
 
+use crate::apps::slots;
+use crate::apps::unread::Targets;
+use crate::arm::{Arm, Napi, Wire};
 use crate::error::{Error, Result};
-use crate::kinds::{self, Beside};
-use crate::results::Mode;
-use crate::results::kinds::Kind;
-use crate::topology::{Host, SUT_INTERFACE, Topology};
-use crate::trial::Flood;
-use crate::worker::App;
-use crate::worker_process::{Daemon, Worker};
+use crate::experiment::Traffic;
+use crate::histogram;
+use crate::host::interrupts;
+use crate::host::process::{Daemon, Worker};
+use crate::host::topology::{Host, SUT_INTERFACE, Topology};
+use crate::host::wire::{self, FLOOD_NET, GROUP, mask};
+use crate::programs::Server;
+use crate::run::{Load, Setup};
+use crate::scene::{App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, Need, To};
+use crate::stop::Stop;
 
-/// Port of the application under test.
-pub const FLOODED_PORT: u16 = 5000;
-/// Port of the second application, which is sent a light flow.
-pub const BYSTANDER_PORT: u16 = 5001;
-/// Port of the echo server, in trials that have one.
-pub const ECHO_PORT: u16 = 5002;
-/// Ports of the two receivers of one session, the heavier first.
-const RECEIVER_PORTS: [u16; 2] = [5005, 5006];
-/// Their nice values.
-pub const RECEIVER_NICE: [Nice; 2] = [Nice(0), Nice(10)];
-const SOURCE_PORT: u16 = 40_000;
+const FIRST_PACKET_DEADLINE: Duration = Duration::from_secs(2);
+/// From the tested CPU, to bind its interrupts.
+const FIRST_PACKETS: PacketsPerSec = PacketsPerSec(10_000.0);
+/// How long the calibrated loop is watched, to know how long it takes.
+const WATCH: Duration = Duration::from_millis(100);
+/// Where TCP segments and random sources have their source ports: the low 15 bits are clear.
+pub const RANDOM_PORTS: u16 = 1 << 15;
+
+/// A running application.
+pub enum Running {
+    /// One of the lab's own, alone or of a session.
+    Worker(Worker),
+    /// A program that nobody here wrote.
+    Real(Server),
+    /// Sockets that nobody reads, IPv4's and IPv6's.
+    Unread(Box<[Targets; 2]>),
+}
+
+/// A host under test and what runs on it.
+pub struct Sut {
+    // In the order in which they must be dropped: processes, then what they are in.
+    apps: Vec<(App, Running)>,
+    leaders: Vec<Worker>,
+    met: Vec<Need>,
+    /// Attached once the round trips of pings are watched.
+    replies: Option<weir_bpf::replies::Attached>,
+    /// Namespace and interface.
+    pub host: Host,
+    /// What ran where, once the first trial has been set up.
+    pub setup: Option<Setup>,
+}
+
+/// Hosts, applications and generator of one run.
+pub struct Bench {
+    suts: BTreeMap<String, Sut>,
+    /// The calibrated loop on the tested CPU.
+    pub speed: Worker,
+    /// The load generator.
+    pub generator: Generator,
+    /// Programs that pass or drop everything.
+    pub bare: BarePrograms,
+    /// The clock of NAPI polls, once it is wanted.
+    pub clock: Option<PollClock>,
+    /// What sees replies leave, once it is wanted.
+    pub replies: Option<Replies>,
+    /// The namespaces.
+    pub topology: Topology,
+    /// Of applications and packets.
+    pub traffic: Traffic,
+    /// CPU of the system under test.
+    pub sut_cpu: CpuId,
+    /// CPU of the generator, the far end and the controller.
+    pub generator_cpu: CpuId,
+    loop_ns: Option<f64>,
+}
 
 /// Puts the calling thread, which makes and watches everything, on the generator's CPU.
-///
-/// # Errors
-/// Without the privilege.
-pub fn become_controller(generator_cpu: CpuId) -> Result<()> {
+fn become_controller(generator_cpu: CpuId) -> Result<()> {
     sched::pin_current_thread(generator_cpu)?;
     // It sleeps nearly always; when it wakes it must not wait for the generator.
     sched::set_nice(rustix::thread::gettid(), Nice(-10))?;
     Ok(())
 }
 
-/// The packets and the application of a run.
-#[derive(Clone, Copy, Debug)]
-pub struct Workload {
-    /// The application under test.
-    pub app: App,
-    /// IPv6 instead of IPv4.
-    pub ipv6: bool,
-    /// UDP payload, bytes.
-    pub payload_len: u16,
-    /// Receive buffer to ask for, bytes; 0: the system's default.
-    pub rcvbuf: usize,
-}
-
-/// One system under test with its applications.
-pub struct Sut {
-    /// Namespace and interface.
-    pub host: Host,
-    /// The application that is flooded.
-    pub flooded: Worker,
-    /// The one beside it.
-    pub bystander: Worker,
-}
-
-/// Two receivers in one session, which end with its leader.
-pub struct Receivers {
-    _leader: Worker,
-    /// The heavier and the lighter.
-    pub both: [Worker; 2],
-}
-
-/// Hosts, applications and generator of one run.
-pub struct Bench {
-    // In the order in which they must be dropped: processes, then the namespaces they are in.
-    suts: BTreeMap<Mode, Sut>,
-    beside: BTreeMap<Mode, Beside>,
-    receivers: BTreeMap<Mode, Receivers>,
-    /// The calibrated loop on the SUT's CPU.
-    pub speed: Worker,
-    /// The load generator.
-    pub generator: Generator,
-    /// The namespaces.
-    pub topology: Topology,
-    /// What the applications are sent.
-    pub workload: Workload,
-    /// CPU of the system under test.
-    pub sut_cpu: CpuId,
-    /// CPU of the generator and the controller.
-    pub generator_cpu: CpuId,
-}
-
 impl Bench {
-    /// Sets everything up for these modes.
+    /// Makes the generator's namespace; hosts are made as they are wanted.
     ///
     /// # Errors
     /// Without the privilege, or where the kernel refuses.
-    pub fn set_up(
-        modes: &[Mode],
-        workload: Workload,
-        (sut_cpu, generator_cpu): (CpuId, CpuId),
-    ) -> Result<Self> {
+    pub fn set_up(traffic: Traffic, (sut_cpu, generator_cpu): (CpuId, CpuId)) -> Result<Self> {
         become_controller(generator_cpu)?;
-        let mut topology = Topology::create()?;
-        let mut suts = BTreeMap::new();
-        for mode in modes {
-            let host = topology.add_host(mode.name(), workload.ipv6)?;
-            match mode {
-                Mode::Threaded => drop(host.thread_napi(sut_cpu, Nice(0))?),
-                Mode::Niced => drop(host.thread_napi(sut_cpu, Nice(19))?),
-                // `crate::interrupts` and `weir run` make these.
-                Mode::Stock | Mode::Gate | Mode::IdleWeir | Mode::Weir | Mode::Softirq => {}
-            }
-            let sink = |port| {
-                let mut role = udp_role("udp-sink", &host, port, workload);
-                role.extend(["--app".into(), workload.app.name().into()]);
-                Worker::start(&host.netns_path, sut_cpu, &role)
-            };
-            let (flooded, bystander) = (sink(FLOODED_PORT)?, sink(BYSTANDER_PORT)?);
-            suts.insert(*mode, Sut { host, flooded, bystander });
-        }
-        let first = suts.values().next().ok_or_else(|| {
-            Error::refused("no mode was asked for", "name at least one with --modes")
-        })?;
-        let speed = Worker::start(&first.host.netns_path, sut_cpu, &["speed-probe".to_owned()])?;
-        let output = first.host.generator_ifindex;
-        let generator = topology.generator.run(|| Generator::load(output))??;
+        let topology = Topology::create()?;
+        let speed = Worker::start(&topology.generator_path, sut_cpu, &["speed-probe".to_owned()])?;
+        // Aimed anew for each trial.
+        let nowhere = topology.generator_links.index("lo")?;
+        let generator = topology.generator.run(|| Generator::load(nowhere))??;
         Ok(Self {
-            suts,
-            beside: BTreeMap::new(),
-            receivers: BTreeMap::new(),
+            suts: BTreeMap::new(),
             speed,
             generator,
+            bare: BarePrograms::load()?,
+            clock: None,
+            replies: None,
             topology,
-            workload,
+            traffic,
             sut_cpu,
             generator_cpu,
+            loop_ns: None,
         })
     }
 
-    /// Adds to each host what floods of all kinds take.
-    ///
-    /// # Errors
-    /// As [`Beside::add`].
-    pub fn add_beside(&mut self) -> Result<()> {
-        for (mode, sut) in &self.suts {
-            self.beside.insert(*mode, Beside::add(&self.topology, &sut.host, self.sut_cpu)?);
-        }
-        Ok(())
+    /// An arm's host, which [`Bench::prepare`] made.
+    pub fn sut(&self, arm: &Arm) -> &Sut {
+        &self.suts[&arm.name]
     }
 
-    /// What one mode's host has for floods of all kinds.
-    ///
-    /// # Errors
-    /// Where [`Bench::add_beside`] was not called.
-    pub fn beside(&self, mode: Mode) -> Result<&Beside> {
-        self.beside
-            .get(&mode)
-            .ok_or_else(|| Error::refused("a host lacks what a flood is for", "please report this"))
+    /// The same, to be changed.
+    pub fn sut_mut(&mut self, arm: &Arm) -> Option<&mut Sut> {
+        self.suts.get_mut(&arm.name)
     }
 
-    /// Adds to each host two receivers of one session, at [`RECEIVER_NICE`], that compute for each packet.
+    /// Makes an arm's host, where there is none, with what a scene needs and the applications that stay.
     ///
     /// # Errors
-    /// When they do not start.
-    pub fn add_receivers(&mut self, passes: u32) -> Result<()> {
-        for (mode, sut) in &self.suts {
-            let member = |(port, nice): (u16, Nice)| {
-                let mut role = udp_role("udp-sink", &sut.host, port, self.workload);
-                role.extend(["--app".into(), self.workload.app.name().into()]);
-                role.push(format!("--passes={passes}"));
-                (nice, role)
+    /// Where the kernel refuses, or a process does not start.
+    pub fn prepare(&mut self, arm: &Arm, needs: &[Need], apps: &[App]) -> Result<()> {
+        if !self.suts.contains_key(&arm.name) {
+            let name: String =
+                arm.name.chars().filter(char::is_ascii_alphanumeric).take(12).collect();
+            let host = self.topology.add_host(&name, self.traffic.ipv6)?;
+            host.wait_until_up()?;
+            self.settle(&host, arm)?;
+            let sut = Sut {
+                apps: vec![],
+                leaders: vec![],
+                met: vec![],
+                replies: None,
+                host,
+                setup: None,
             };
-            let members: Vec<_> =
-                RECEIVER_PORTS.into_iter().zip(RECEIVER_NICE).map(member).collect();
-            let (leader, both) =
-                Worker::start_session(&sut.host.netns_path, self.sut_cpu, &members)?;
-            let both = <[Worker; 2]>::try_from(both)
-                .map_err(|_| Error::refused("a session lacks a receiver", "please report this"))?;
-            self.receivers.insert(*mode, Receivers { _leader: leader, both });
+            self.suts.insert(arm.name.clone(), sut);
+        }
+        let Some(mut sut) = self.suts.remove(&arm.name) else { return Ok(()) };
+        let done = self.furnish(&mut sut, arm, needs, apps);
+        self.suts.insert(arm.name.clone(), sut);
+        done
+    }
+
+    /// Who polls, for arms in which weir has no say in it.
+    fn settle(&self, host: &Host, arm: &Arm) -> Result<()> {
+        if arm.napi == Napi::Rps {
+            host.sysfs.write(SUT_INTERFACE, "queues/rx-0/rps_cpus", &mask(self.sut_cpu))?;
+        }
+        if arm.daemon.is_none() && arm.bare.is_none() {
+            self.thread(host, arm)?;
         }
         Ok(())
     }
 
-    /// One mode's two receivers, the heavier first.
-    ///
-    /// # Errors
-    /// Where [`Bench::add_receivers`] was not called.
-    pub fn receivers(&self, mode: Mode) -> Result<&[Worker; 2]> {
-        let receivers = self.receivers.get(&mode).map(|receivers| &receivers.both);
-        receivers.ok_or_else(|| Error::refused("a host lacks its receivers", "please report this"))
-    }
-
-    /// One mode's system under test.
-    pub fn sut(&self, mode: Mode) -> &Sut {
-        &self.suts[&mode]
-    }
-
-    /// Points the generator at one mode's host.
-    ///
-    /// # Errors
-    /// Flows that contradict themselves.
-    pub fn aim(
-        &mut self,
-        mode: Mode,
-        flood: Flood,
-        bystander: Option<PacketsPerSec>,
-    ) -> Result<()> {
-        // The light flow stands first: what is due goes before the flood.
-        let mut flows = vec![];
-        if bystander.is_some() {
-            flows.push(self.flow(mode, BYSTANDER_PORT, bystander));
+    /// Switches threaded NAPI on, as the arm has it. Attaching XDP makes new threads.
+    fn thread(&self, host: &Host, arm: &Arm) -> Result<()> {
+        match arm.napi {
+            Napi::Thread(nice) => drop(host.thread_napi(self.sut_cpu, nice)?),
+            Napi::Batch => {
+                for thread in host.thread_napi(self.sut_cpu, Nice(0))? {
+                    sched::set_weight(thread.pid, Policy::Batch, Nice(0), None)?;
+                }
+            }
+            Napi::Softirq | Napi::Rps => {}
         }
-        flows.extend(self.flood(mode, flood));
-        self.set_flows(mode, &flows)
+        Ok(())
     }
 
-    /// Points the generator at a mode's echo server, lightly, and at the first application.
-    ///
-    /// # Errors
-    /// Flows that contradict themselves.
-    pub fn aim_pings(
-        &mut self,
-        mode: Mode,
-        flood: Flood,
-        pings: Option<PacketsPerSec>,
-    ) -> Result<()> {
-        let mut flows = vec![];
-        if pings.is_some() {
-            flows.push(self.echo_flow(mode, pings));
+    fn furnish(&mut self, sut: &mut Sut, arm: &Arm, needs: &[Need], apps: &[App]) -> Result<()> {
+        for need in needs {
+            if !sut.met.contains(need) {
+                wire::meet(&self.topology, &sut.host, *need, arm.wire, self.generator_cpu)?;
+                sut.met.push(*need);
+            }
         }
-        flows.extend(self.flood(mode, flood));
-        self.set_flows(mode, &flows)
-    }
-
-    /// Points the generator at one mode's host with a flood of some kind; returns of how many flows.
-    ///
-    /// # Errors
-    /// Flows that contradict themselves.
-    pub fn aim_kind(
-        &mut self,
-        mode: Mode,
-        (kind, flood): (Kind, Flood),
-        bystander: Option<PacketsPerSec>,
-    ) -> Result<usize> {
-        let mut flows = vec![];
-        if bystander.is_some() {
-            flows.push(self.flow(mode, BYSTANDER_PORT, bystander));
+        let there = |sut: &Sut, app: &App| sut.apps.iter().any(|(known, _)| known == app);
+        let wanted = apps.iter().filter(|app| !app.per_trial);
+        let missing: Vec<App> = wanted.filter(|app| !there(sut, app)).cloned().collect();
+        let (members, others): (Vec<App>, Vec<App>) =
+            missing.into_iter().partition(|app| app.member_nice.is_some());
+        for app in others {
+            let running = self.start_on(&sut.host, &app)?;
+            sut.apps.push((app, running));
         }
-        let base = self.flow(mode, FLOODED_PORT, None);
-        let flood = kinds::flows(kind, flood, &base, self.beside(mode)?);
-        let count = flood.len();
-        flows.extend(flood);
-        self.set_flows(mode, &flows)?;
-        Ok(count)
-    }
-
-    /// Points the generator at one mode's two receivers: the lighter's flow first.
-    ///
-    /// # Errors
-    /// Flows that contradict themselves.
-    pub fn aim_at_receivers(
-        &mut self,
-        mode: Mode,
-        flood: Flood,
-        lighter: Option<PacketsPerSec>,
-    ) -> Result<()> {
-        let [heavier_port, lighter_port] = RECEIVER_PORTS;
-        let mut flows = vec![];
-        if lighter.is_some() {
-            flows.push(self.flow(mode, lighter_port, lighter));
+        if !members.is_empty() {
+            let mut roles = vec![];
+            for app in &members {
+                roles.push((Nice(app.member_nice.unwrap_or(0)), self.role(&sut.host, app)?));
+            }
+            let (leader, workers) =
+                Worker::start_session(&sut.host.netns_path, self.sut_cpu, &roles)?;
+            sut.leaders.push(leader);
+            sut.apps.extend(members.into_iter().zip(workers.into_iter().map(Running::Worker)));
         }
-        flows.extend(self.flood_to(mode, heavier_port, flood));
-        self.set_flows(mode, &flows)
+        Ok(())
     }
 
-    /// Points the generator at one mode's host with a flood of three sorts; returns of how many flows.
+    /// Starts an application on an arm's host.
     ///
     /// # Errors
-    /// Flows that contradict themselves.
-    pub fn aim_mixed(&mut self, mode: Mode, flood: Flood) -> Result<usize> {
-        let flows = kinds::mixed(flood, &self.flow(mode, FLOODED_PORT, None));
-        self.set_flows(mode, &flows)?;
-        Ok(flows.len())
-    }
-
-    /// Points the generator at a mode's echo server.
-    ///
-    /// # Errors
-    /// Flows that contradict themselves.
-    pub fn aim_at_echo(&mut self, mode: Mode, flood: Flood) -> Result<()> {
-        let rate = match flood {
-            Flood::Off => return self.set_flows(mode, &[]),
-            Flood::Paced(rate) => Some(rate),
-            Flood::Top => None,
+    /// When it does not come up.
+    pub fn start_app(&mut self, arm: &Arm, app: &App) -> Result<Running> {
+        let Some(sut) = self.suts.remove(&arm.name) else {
+            return Err(Error::refused("an arm has no host", "please report this"));
         };
-        self.set_flows(mode, &[self.echo_flow(mode, rate)])
+        let started = self.start_on(&sut.host, app);
+        self.suts.insert(arm.name.clone(), sut);
+        started
     }
 
-    /// Points the generator at one port of one mode's host.
-    ///
-    /// # Errors
-    /// A flow that contradicts itself.
-    pub fn aim_at_port(&mut self, mode: Mode, port: u16, rate: PacketsPerSec) -> Result<()> {
-        let flow = self.flow(mode, port, Some(rate));
-        self.set_flows(mode, &[flow])
+    fn start_on(&mut self, host: &Host, app: &App) -> Result<Running> {
+        match &app.kind {
+            AppKind::Real(kind) => {
+                let directory = self.topology.directory(&format!(
+                    "{}-{}",
+                    host.generator_ifname,
+                    kind.name()
+                ))?;
+                let (netns, address) = (&host.netns_path, host.address.1);
+                Ok(Running::Real(Server::start(*kind, netns, self.sut_cpu, address, &directory)?))
+            }
+            AppKind::Unread => {
+                let [one, other] = addresses(host).map(|(_, host)| host);
+                let opened = host.netns.run(|| {
+                    Ok::<_, Error>(Box::new([Targets::open(one)?, Targets::open(other)?]))
+                })??;
+                Ok(Running::Unread(opened))
+            }
+            _ => {
+                let role = self.role(host, app)?;
+                Ok(Running::Worker(Worker::start(&host.netns_path, self.sut_cpu, &role)?))
+            }
+        }
     }
 
-    /// Points the generator at another host's flooded port, at its top rate.
+    /// What a worker is told that is this application.
+    fn role(&mut self, host: &Host, app: &App) -> Result<Vec<String>> {
+        let at = SocketAddr::new(host.address.1, app.port);
+        let rcvbuf = self.traffic.rcvbuf;
+        let words = match &app.kind {
+            AppKind::UdpSink { reader, work, joined } => {
+                let passes = self.passes(*work)?;
+                let (bind, join) = if *joined {
+                    let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, app.port));
+                    (any, format!(" --join {GROUP} --on {}", at.ip()))
+                } else {
+                    (at, String::new())
+                };
+                let reader = reader.name();
+                format!(
+                    "udp-sink --bind {bind} --reader {reader} --rcvbuf {rcvbuf} --passes {passes}{join}"
+                )
+            }
+            AppKind::UdpEcho => format!("udp-echo --bind {at} --rcvbuf {rcvbuf}"),
+            AppKind::TcpService => format!("tcp-service --bind {at}"),
+            AppKind::TcpListener => format!("tcp-listener --bind {at}"),
+            AppKind::RpcWorker(walks) => format!("rpc-worker --bind {at} --size {walks}"),
+            AppKind::RpcServer(steps) => format!("rpc-server --bind {at} --size {steps}"),
+            AppKind::Parity(talk) => {
+                format!(
+                    "parity-server {} --server {at} --flows {}",
+                    talk.measure.name(),
+                    talk.flows
+                )
+            }
+            AppKind::Unread | AppKind::Real(_) => String::new(),
+        };
+        Ok(words.split(' ').map(str::to_owned).collect())
+    }
+
+    /// How many passes of the calibrated loop take this long, on this machine.
+    fn passes(&mut self, work: Duration) -> Result<u32> {
+        if work.is_zero() {
+            return Ok(0);
+        }
+        let loop_ns = match self.loop_ns {
+            Some(ns) => ns,
+            None => {
+                let loops = || histogram::snapshot(self.speed.shared(), slots::HISTOGRAM);
+                let before = loops();
+                std::thread::sleep(WATCH);
+                let took = histogram::percentile(&before, &loops(), 50.0).filter(|ns| *ns > 0);
+                took.ok_or_else(|| {
+                    Error::refused(
+                        "the calibrated loop does not run",
+                        "is the machine overloaded? try again",
+                    )
+                })? as f64
+            }
+        };
+        self.loop_ns = Some(loop_ns);
+        Ok((work.as_nanos() as f64 / loop_ns).ceil() as u32)
+    }
+
+    /// Watches the replies of an arm's echo server from now on.
     ///
     /// # Errors
-    /// A flow that contradicts itself.
-    pub fn aim_at_host(&mut self, host: &Host) -> Result<()> {
-        self.generator.set_output(host.generator_ifindex);
-        self.generator.set_flows(&[self.flow_to(host, FLOODED_PORT, None)])?;
+    /// Without the privilege.
+    pub fn watch_replies(&mut self, arm: &Arm) -> Result<()> {
+        if self.replies.is_none() {
+            self.replies = Some(Replies::load(ECHO_PORT)?);
+        }
+        let (Some(replies), Some(sut)) = (&self.replies, self.suts.get_mut(&arm.name)) else {
+            return Ok(());
+        };
+        if sut.replies.is_none() {
+            let host = &sut.host;
+            sut.replies = Some(host.netns.run(|| replies.attach(host.ifindex, SUT_INTERFACE))??);
+        }
         Ok(())
     }
 
-    fn flood(&self, mode: Mode, flood: Flood) -> Option<FlowSpec> {
-        self.flood_to(mode, FLOODED_PORT, flood)
-    }
-
-    fn flood_to(&self, mode: Mode, port: u16, flood: Flood) -> Option<FlowSpec> {
-        match flood {
-            Flood::Off => None,
-            Flood::Paced(rate) => Some(self.flow(mode, port, Some(rate))),
-            Flood::Top => Some(self.flow(mode, port, None)),
-        }
-    }
-
-    fn echo_flow(&self, mode: Mode, rate: Option<PacketsPerSec>) -> FlowSpec {
-        let mut flow = self.flow(mode, ECHO_PORT, rate);
-        flow.address.0 = self.suts[&mode].host.client;
-        flow
-    }
-
-    fn flow(&self, mode: Mode, port: u16, rate: Option<PacketsPerSec>) -> FlowSpec {
-        self.flow_to(&self.suts[&mode].host, port, rate)
-    }
-
-    fn flow_to(&self, host: &Host, port: u16, rate: Option<PacketsPerSec>) -> FlowSpec {
-        FlowSpec {
-            lengths: Lengths::One(self.workload.payload_len),
-            rate,
-            ..FlowSpec::udp(host.mac, host.address, (SOURCE_PORT, port))
-        }
-    }
-
-    /// Points the generator at one mode's host, with these flows.
+    /// Points the generator at an arm's host, with these flows.
     ///
     /// # Errors
     /// Flows that contradict themselves.
-    pub fn set_flows(&mut self, mode: Mode, flows: &[FlowSpec]) -> Result<()> {
-        self.generator.set_output(self.suts[&mode].host.generator_ifindex);
-        self.generator.set_flows(flows)?;
+    pub fn aim(&mut self, arm: &Arm, flows: &[Flow]) -> Result<()> {
+        let host = &self.suts[&arm.name].host;
+        let specs = flows.iter().map(|flow| spec(host, flow)).collect::<Result<Vec<_>>>()?;
+        self.generator.set_output(host.generator_ifindex);
+        self.generator.set_flows(&specs)?;
         Ok(())
     }
 
@@ -365,62 +346,231 @@ impl Bench {
         Ok(self.generator.run_while(netns, Some(cpu), body)?)
     }
 
-    /// Starts a compute-bound process on the CPU of a mode's host.
-    ///
-    /// # Errors
-    /// When it does not start.
-    pub fn start_neighbour(&self, mode: Mode) -> Result<Worker> {
-        Worker::start(&self.suts[&mode].host.netns_path, self.sut_cpu, &["compute".to_owned()])
-    }
-
-    /// Starts a process on a mode's host that takes what nobody else wants of the CPU.
-    ///
-    /// # Errors
-    /// When it does not start.
-    pub fn start_spinner(&self, mode: Mode) -> Result<Worker> {
-        Worker::start(&self.suts[&mode].host.netns_path, self.sut_cpu, &["spinner".to_owned()])
-    }
-
-    /// Starts an echo server on a mode's host.
-    ///
-    /// # Errors
-    /// When it does not start.
-    pub fn start_echo(&self, mode: Mode) -> Result<Worker> {
-        let host = &self.suts[&mode].host;
-        let role = udp_role("udp-echo", host, ECHO_PORT, self.workload);
-        Worker::start(&host.netns_path, self.sut_cpu, &role)
-    }
-
-    /// The threads that poll a mode's interface; none where softirq does.
+    /// The threads that poll an arm's interface; none where softirqs do.
     ///
     /// # Errors
     /// Where the kernel does not tell.
-    pub fn pollers(&self, mode: Mode) -> Result<Vec<Pid>> {
-        let host = &self.suts[&mode].host;
-        let threads = host.netns.run(|| napi::napi_threads(host.ifindex, SUT_INTERFACE))??;
-        Ok(threads.iter().map(|thread| thread.pid).collect())
+    pub fn pollers(&self, arm: &Arm) -> Result<Vec<napi::NapiThread>> {
+        let host = &self.sut(arm).host;
+        Ok(host.netns.run(|| napi::napi_threads(host.ifindex, SUT_INTERFACE))??)
     }
 
-    /// Starts `weir run` for a mode that has it, with more options.
+    /// Makes an arm what it is, until it is ended.
     ///
     /// # Errors
-    /// When it does not come up.
-    pub fn start_daemon(&self, mode: Mode, options: &[&str]) -> Result<Option<Daemon>> {
-        let special: &[&str] = match mode {
-            Mode::Stock | Mode::Threaded | Mode::Niced => return Ok(None),
-            Mode::Gate => &["--nice", "0"],
-            Mode::IdleWeir => &["--policy", "off"],
-            Mode::Weir => &[],
-            Mode::Softirq => &["--napi", "softirq"],
+    /// When the daemon does not come up, or the kernel refuses.
+    pub fn begin(&mut self, arm: &Arm) -> Result<Begun> {
+        let sut = &self.suts[&arm.name];
+        let host = &sut.host;
+        let daemon = arm.daemon.as_ref();
+        let daemon =
+            daemon.map(|spec| Daemon::start(&host.netns_path, self.sut_cpu, spec)).transpose()?;
+        let bare = match arm.bare {
+            Some(bare) => {
+                let attached = host.netns.run(|| self.bare.attach(bare, host.ifindex))??;
+                self.thread(host, arm)?;
+                Some(attached)
+            }
+            None => None,
         };
-        let options = [special, options].concat();
-        Daemon::protect(&self.suts[&mode].host.netns_path, self.sut_cpu, &options).map(Some)
+        let begun = Begun { daemon, _bare: bare };
+        if arm.is_interrupted() {
+            self.bind_interrupts(arm)?;
+        }
+        Ok(begun)
+    }
+
+    /// Undoes what [`Bench::begin`] set on the host; the rest goes with what it returned.
+    ///
+    /// # Errors
+    /// Where the kernel refuses the settings.
+    pub fn end(&self, arm: &Arm) -> Result<()> {
+        if arm.is_interrupted() {
+            interrupts::defer_no_more(&self.sut(arm).host.sysfs, SUT_INTERFACE)?;
+        }
+        Ok(())
+    }
+
+    /// Binds receive interrupts to the tested CPU, by packets that are sent from there.
+    fn bind_interrupts(&mut self, arm: &Arm) -> Result<()> {
+        interrupts::defer(&self.sut(arm).host.sysfs, SUT_INTERFACE, interrupts::MODERATION)?;
+        self.aim(arm, &[Flow::udp(FLOODED_PORT, Load::Rate(FIRST_PACKETS.0))])?;
+        let (netns, cpu) = (&self.topology.generator, Some(self.sut_cpu));
+        self.generator.run_while(netns, cpu, || {
+            self.generator.start();
+            let deadline = Instant::now() + FIRST_PACKET_DEADLINE;
+            while self.generator.counts(0).sent == 0 && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        })?;
+        if self.generator.counts(0).sent > 0 {
+            return Ok(());
+        }
+        Err(Error::refused(
+            "the generator sent nothing from the tested CPU",
+            "is that CPU busy? see `top`",
+        ))
+    }
+
+    /// How many packets of this run a socket's buffer holds on this path, counted rather than computed:
+    /// the charge per packet (truesize) depends on the driver. And `SO_RCVBUF`.
+    ///
+    /// # Errors
+    /// Where the socket cannot be made.
+    pub fn queue_depth(&mut self, arm: &Arm, stop: &Stop) -> Result<(u32, u32)> {
+        /// Nobody else's.
+        const PORT: u16 = 5998;
+        /// Slow enough that nothing but the socket can be full.
+        const FILL_PPS: f64 = 50_000.0;
+        const FILL_TIME: Duration = Duration::from_millis(100);
+        /// How long the last packet may take to arrive.
+        const QUIET: Duration = Duration::from_millis(20);
+        let host = &self.sut(arm).host;
+        let address = SocketAddr::new(host.address.1, PORT);
+        let failed = |operation| move |source| Error::io(operation, address.to_string(), source);
+        let socket = host.netns.run(|| UdpSocket::bind(address))?.map_err(failed("bind"))?;
+        if self.traffic.rcvbuf != 0 {
+            rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, self.traffic.rcvbuf)
+                .map_err(|source| Error::io("set the buffer of", address.to_string(), source))?;
+        }
+        let rcvbuf = rustix::net::sockopt::socket_recv_buffer_size(&socket)
+            .map_err(|source| Error::io("read the buffer of", address.to_string(), source))?;
+        let lengths = self.traffic.lengths.clone();
+        self.aim(arm, &[Flow { lengths, ..Flow::udp(PORT, Load::Rate(FILL_PPS)) }])?;
+        self.generate_while(|| {
+            self.generator.start();
+            stop.sleep(FILL_TIME)
+        })??;
+        socket.set_read_timeout(Some(QUIET)).map_err(failed("set the timeout of"))?;
+        let (mut buffer, mut packets) = ([0; 2048], 0);
+        while socket.recv(&mut buffer).is_ok() {
+            packets += 1;
+        }
+        Ok((packets, rcvbuf as u32))
     }
 }
 
-/// What a worker is told that receives at a port of a host.
-fn udp_role(name: &str, host: &Host, port: u16, workload: Workload) -> Vec<String> {
-    let bind = SocketAddr::new(host.address.1, port).to_string();
-    let rcvbuf = workload.rcvbuf.to_string();
-    [name, "--bind", &bind, "--rcvbuf", &rcvbuf].map(str::to_owned).into()
+/// What an arm has in force while it is measured.
+pub struct Begun {
+    /// `weir run`, where it runs.
+    pub daemon: Option<Daemon>,
+    _bare: Option<Attached>,
+}
+
+impl Sut {
+    /// A running application that stays up.
+    pub fn app(&self, app: &App) -> Option<&Running> {
+        self.apps.iter().find(|(known, _)| known == app).map(|(_, running)| running)
+    }
+
+    /// The sockets that nobody reads, if they are there.
+    pub fn unread(&self) -> Option<&[Targets; 2]> {
+        self.apps.iter().find_map(|(_, running)| match running {
+            Running::Unread(targets) => Some(&**targets),
+            _ => None,
+        })
+    }
+}
+
+impl Running {
+    /// The processes that do its work.
+    pub fn pids(&self) -> Vec<Pid> {
+        match self {
+            Self::Worker(worker) => vec![worker.pid()],
+            Self::Real(server) => server.pids().to_vec(),
+            Self::Unread(_) => vec![],
+        }
+    }
+
+    /// The worker, if it is one.
+    pub fn worker(&self) -> Option<&Worker> {
+        match self {
+            Self::Worker(worker) => Some(worker),
+            _ => None,
+        }
+    }
+}
+
+/// Generator's and host's address, IPv4's first.
+pub fn addresses(host: &Host) -> [(IpAddr, IpAddr); 2] {
+    let (own, other) = (host.address, host.other_family());
+    if own.0.is_ipv4() { [own, other] } else { [other, own] }
+}
+
+/// A flow to a host, as the generator takes it.
+fn spec(host: &Host, flow: &Flow) -> Result<FlowSpec> {
+    let mut address = if flow.to == To::OtherFamily { host.other_family() } else { host.address };
+    let mut mac = host.mac;
+    match flow.from {
+        From::Generator => {}
+        From::Client => address.0 = host.client,
+        From::Last(last) => address.0 = with_last(address.0, last),
+        From::FloodNet => address.0 = FLOOD_NET.0.into(),
+    }
+    match flow.to {
+        To::Host | To::OtherFamily => {}
+        To::Broadcast => {
+            mac.1 = MacAddr([0xff; 6]);
+            address.1 = with_last(address.1, 255);
+        }
+        To::Group | To::NobodysGroup => {
+            let offset = u32::from(flow.to == To::NobodysGroup);
+            let group = Ipv4Addr::from(u32::from(GROUP) + offset);
+            let [_, b, c, d] = group.octets();
+            // RFC 1112, 6.4.
+            mac.1 = MacAddr([0x01, 0x00, 0x5e, b & 0x7f, c, d]);
+            address.1 = group.into();
+        }
+        To::Behind => address.1 = wire::behind(host)?.into(),
+    }
+    Ok(FlowSpec {
+        transport: flow.transport,
+        lengths: flow.lengths.clone(),
+        sources: flow.sources,
+        options: flow.options.clone(),
+        frame: flow.frame.as_ref().map_or(vec![], |rest| [&mac.1.0[..], &mac.0.0, rest].concat()),
+        destination_port_bits: flow.port_bits,
+        burst: flow.burst,
+        rate: match flow.load {
+            Load::Rate(rate) => Some(PacketsPerSec(rate)),
+            Load::Top | Load::Off => None,
+        },
+        ..FlowSpec::udp(mac, address, (flow.from_port, flow.port))
+    })
+}
+
+/// The address of the same subnet (/24) that ends in this.
+fn with_last(address: IpAddr, last: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, c, _] = address.octets();
+            Ipv4Addr::new(a, b, c, last).into()
+        }
+        other => other,
+    }
+}
+
+/// How the arm's wire is, in words.
+pub fn poll_in_words(bench: &Bench, arm: &Arm) -> Result<String> {
+    if arm.wire == Wire::Veth {
+        return Ok(format!("none: backlog of CPU {}, by RPS", bench.sut_cpu));
+    }
+    Ok(match (bench.pollers(arm)?.first(), arm.napi) {
+        (Some(thread), _) => format!("{}, NAPI thread", place(thread.pid)?),
+        (None, Napi::Rps) => format!("CPU {}, softirq of the sender", bench.generator_cpu),
+        (None, _) => {
+            let moderation = interrupts::MODERATION.as_micros();
+            format!("CPU {}, softirq on a timer interrupt each {moderation} us", bench.sut_cpu)
+        }
+    })
+}
+
+/// CPU, policy and weight of a thread.
+///
+/// # Errors
+/// If there is no such thread any more.
+pub fn place(pid: Pid) -> Result<String> {
+    let cpus: Vec<String> = sched::affinity(pid)?.iter().map(ToString::to_string).collect();
+    let batch = if sched::policy(pid)? == Policy::Batch { ", SCHED_BATCH" } else { "" };
+    Ok(format!("CPU {} at nice {}{batch}", cpus.join(","), sched::nice(pid)?))
 }

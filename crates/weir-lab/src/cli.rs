@@ -1,32 +1,26 @@
 //! `weir lab ...`.
 
-mod plans;
-
-use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use weir_bpf::sys::caps::{self, Capability};
+use weir_bpf::traffic::Lengths;
 
+use crate::apps::udp::Reader;
+use crate::arm::{self, Arm};
 use crate::error::{Error, Result};
-use crate::parity::RowSpec;
+use crate::experiment::{Experiment, Traffic};
+use crate::host::topology;
+use crate::lab::{self, Plan, Wish};
 use crate::progress::Progress;
-use crate::rates::{Rate, parse_rate};
-use crate::results::kinds::Kind;
-use crate::results::parity::{Arm, Measure};
-use crate::results::{Mode, Outcome};
+use crate::run::Load;
 use crate::stop::Stop;
-use crate::worker::App;
-use crate::{
-    accounting, gate_cost, http_syn_flood, kinds, neighbour, parity, receivers, report, rpc_mix,
-    separation, topology, udp_latency, udp_overload, user_share,
-};
-
-/// LRP's payload, bytes.
-const PAYLOAD: u16 = 14;
+use crate::store::Store;
+use crate::view::View;
+use crate::{ab, compare, experiments, goals, report, store};
 
 /// Arguments of `weir lab`.
 #[derive(Debug, Args)]
@@ -37,143 +31,203 @@ pub struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// List the experiments.
+    /// List the experiments: question, paper's figure, what each needs, minutes.
     List,
     /// Run experiments in network namespaces of their own, and report.
+    #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
-    /// Write report.html anew from a directory of results.
+    /// Compare two builds of weir, or two settings: random order, pairs, and per metric the ratio with
+    /// its interval.
+    #[command(after_help = AB_EXAMPLES)]
+    Ab(AbArgs),
+    /// Compare two kept runs of one experiment.
+    Compare {
+        /// The first result, which is divided by.
+        a: PathBuf,
+        /// The second.
+        b: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write report.html from a directory of results; or print their tables.
     Report {
         /// Directory that `weir lab run --out` wrote.
         dir: PathBuf,
+        /// Print the tables as Markdown instead.
+        #[arg(long)]
+        markdown: bool,
+        /// Put the tables between the markers of these files instead.
+        #[arg(long, value_name = "FILE", num_args = 1..)]
+        into: Vec<PathBuf>,
     },
     /// Remove what labs left behind that were killed.
     Clean,
 }
 
+const RUN_EXAMPLES: &str = "Examples:
+  weir lab run udp-overload --quick             before and after on this kernel, in 45 s
+  weir lab run separation --kinds all --out DIR every kind of flood; DIR gets JSON, plot, report.html
+  weir lab run udp-overload --arms stock,'weir --user-share 25%' --rates 400k,top
+  weir lab run --all --quick --out DIR          every experiment, in 12 minutes
+A run with --out that was stopped goes on when the same command is given again.";
+
+const AB_EXAMPLES: &str = "Examples:
+  weir lab ab --a weir --b 'weir --nice 0' harmless          two settings of this build
+  weir lab ab --a old/weir --b new/weir udp-overload --quick two builds
+A side is an executable and options of its `weir run`; the word weir is this executable. The ratio is
+B's figure divided by A's.";
+
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Experiments; `weir lab list` lists them.
-    #[arg(required = true, value_enum)]
-    experiments: Vec<Name>,
-    /// Modes to compare [default: the experiment's; udp-overload --quick: stock,threaded,niced,weir].
-    #[arg(long, value_delimiter = ',', value_parser = parse_mode)]
-    modes: Vec<Mode>,
-    /// Offered rates in packets/s, such as 100k,1.5M,top.
-    #[arg(long, value_delimiter = ',', value_parser = parse_rate)]
-    rates: Vec<Rate>,
-    /// Length of each measured window, seconds [default: 2; with --quick: 0.2].
-    #[arg(long, value_parser = parse_seconds)]
-    seconds: Option<Duration>,
-    /// Trials per point [default: 10; with --quick: 3].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeats: Option<u32>,
-    /// Short windows and few rates: ends within a minute.
-    #[arg(long)]
-    quick: bool,
-    /// Print the result as JSON instead of tables.
-    #[arg(long)]
-    json: bool,
-    /// Write JSON, plot and report.html to this directory.
-    #[arg(long)]
-    out: Option<PathBuf>,
-    /// Exit with 1 if a goal is not met.
+    #[command(flatten)]
+    which: WhichArgs,
+    /// Exit with 1 if a goal is not met; name those that are not.
     #[arg(long)]
     check: bool,
-    /// The application under test.
+    /// What to compare: arms, and after one that runs weir options of `weir run` [default: the
+    /// experiment's]. See `weir lab list`.
+    #[arg(long, alias = "modes", value_delimiter = ',', value_parser = Arm::parse)]
+    arms: Vec<Arm>,
+}
+
+#[derive(Debug, Args)]
+struct AbArgs {
+    /// One side: EXECUTABLE [OPTIONS of `weir run`].
+    #[arg(long, value_name = "'BINARY [OPTIONS]'")]
+    a: String,
+    /// The other side.
+    #[arg(long, value_name = "'BINARY [OPTIONS]'")]
+    b: String,
+    #[command(flatten)]
+    which: WhichArgs,
+    /// Seed of the random order [default: from the clock].
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// Which experiments, and how much of each.
+#[derive(Debug, Args)]
+struct WhichArgs {
+    /// Experiments; `weir lab list` lists them.
+    #[arg(value_parser = parse_experiment, required_unless_present = "all")]
+    experiments: Vec<&'static Experiment>,
+    /// Every experiment.
+    #[arg(long, conflicts_with = "experiments")]
+    all: bool,
+    /// Short windows and few points: ends within 45 s for each experiment.
+    #[arg(long)]
+    quick: bool,
+    /// Print results as JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Write JSON, plots and report.html to this directory.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Points")]
+    points: PointArgs,
+    #[command(flatten)]
+    cases: CaseArgs,
+    #[command(flatten, next_help_heading = "Applications and packets")]
+    traffic: TrafficArgs,
+}
+
+#[derive(Debug, Args)]
+struct PointArgs {
+    /// Offered rates in packets/s, such as 100k,1.5M,top [default: the experiment's].
+    #[arg(long, alias = "loads", value_delimiter = ',', value_parser = Load::parse)]
+    rates: Vec<Load>,
+    /// Length of each measured window, seconds.
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<Duration>,
+    /// Trials per point.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+struct TrafficArgs {
+    /// How the applications receive.
     #[arg(long, value_enum, default_value_t)]
-    app: App,
+    app: Reader,
     /// IPv6 instead of IPv4.
     #[arg(long)]
     ipv6: bool,
-    /// UDP payload, bytes.
-    #[arg(long, default_value_t = PAYLOAD, value_parser = clap::value_parser!(u16).range(14..=1400))]
-    payload: u16,
-    /// udp-overload: with a compute-bound process on the tested CPU, and without for comparison.
-    #[arg(long)]
-    neighbour: bool,
-    /// separation: a UDP and a TCP service beside floods of these kinds, such as syn,icmp, or `all` (with
-    /// --quick: closed, syn, icmp, fragments, forward, within 60 s).
-    #[arg(long, value_delimiter = ',', value_parser = parse_kinds)]
-    kinds: Vec<Kinds>,
-    /// parity: these rows alone, such as tcp-stream (by 1 and by 1,000 flows) or udp-window-1000.
-    #[arg(long, value_delimiter = ',', value_parser = parse_rows)]
-    rows: Vec<Rows>,
-    /// parity: these arms alone, such as threaded,tc; and the stocks that they are held against.
-    #[arg(long, value_delimiter = ',', value_parser = parse_arm)]
-    arms: Vec<Arm>,
+    /// UDP payload: a length of 14 to 1472 bytes, `uniform` (18 to 1472), or `dns`.
+    #[arg(long, default_value = "14", value_parser = parse_lengths)]
+    payload: Lengths,
     /// Receive buffer of the applications, bytes [default: the system's].
     #[arg(long, default_value_t = 0)]
     rcvbuf: usize,
 }
 
-/// The experiments that there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-enum Name {
-    /// LRP fig. 3: an unmodified UDP receiver, flooded
-    UdpOverload,
-    /// What the gate costs per packet, against bare XDP programs
-    GateCost,
-    /// LRP 2.2, 3: a light flow to one UDP service while another is flooded
-    Separation,
-    /// MR fig. 7-1: what user processes keep of a flooded CPU
-    UserShare,
-    /// LRP fig. 5: nginx while SYNs flood another listener of the host
-    HttpSynFlood,
-    /// LRP fig. 4: round trips to a UDP echo server while another socket is flooded
-    UdpLatency,
-    /// LRP table 1: round trips and throughput where nothing is overloaded
-    Parity,
-    /// LRP table 2: a long computation beside short RPCs, where nothing is overloaded
-    RpcMix,
-    /// LRP 2.2: whom the kernel, and weir's meter, charge for a flood to one server
-    Accounting,
-    /// Two receivers of different weight, both flooded
-    Receivers,
-}
+/// What `--cases` is called for each experiment: such an option is shown with its experiment alone.
+#[derive(Debug, Default)]
+struct CaseArgs(Vec<(&'static str, Vec<String>)>);
 
-fn parse_mode(text: &str) -> std::result::Result<Mode, String> {
-    let all = || Mode::ALL.map(Mode::name).join(", ");
-    Mode::ALL
-        .into_iter()
-        .find(|mode| mode.name() == text)
-        .ok_or_else(|| format!("the modes are {}", all()))
-}
-
-/// One kind of flood, or each.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Kinds {
-    All,
-    One(Kind),
-}
-
-fn parse_kinds(text: &str) -> std::result::Result<Kinds, String> {
-    if text == "all" {
-        return Ok(Kinds::All);
+/// The options that choose cases, each once, with the experiments that have it.
+fn case_options() -> Vec<(&'static str, Vec<&'static Experiment>)> {
+    let mut options: Vec<(&str, Vec<&Experiment>)> = vec![];
+    for experiment in experiments::ALL.iter().copied().filter(|e| (e.cases)().len() > 1) {
+        match options.iter_mut().find(|(option, _)| *option == experiment.case_option) {
+            Some((_, of)) => of.push(experiment),
+            None => options.push((experiment.case_option, vec![experiment])),
+        }
     }
-    let one = Kind::ALL.into_iter().find(|kind| kind.name() == text).map(Kinds::One);
-    one.ok_or_else(|| format!("the kinds are {}, or all", Kind::ALL.map(Kind::name).join(", ")))
+    options
 }
 
-/// One row of parity's, or both of a measure.
-type Rows = Vec<RowSpec>;
-
-fn parse_rows(text: &str) -> std::result::Result<Rows, String> {
-    let is_meant = |(measure, flows): &RowSpec| {
-        measure.name() == text || format!("{}-{flows}", measure.name()) == text
-    };
-    let rows: Rows = parity::all_rows().into_iter().filter(is_meant).collect();
-    let names = || Measure::ALL.map(Measure::name).join(", ");
-    let [one, many] = parity::FLOWS;
-    if rows.is_empty() {
-        return Err(format!("the rows are {}, or one of them with -{one} or -{many}", names()));
+impl Args for CaseArgs {
+    fn augment_args(mut command: Command) -> Command {
+        let given: Vec<String> = std::env::args().collect();
+        for (option, of) in case_options() {
+            let named: Vec<_> =
+                of.iter().filter(|e| given.iter().any(|word| word == e.name)).collect();
+            let about = |e: &&&Experiment| {
+                let names: Vec<String> = (e.cases)().into_iter().map(|case| case.name).collect();
+                format!("{}: {}", e.name, names.join(", "))
+            };
+            let help: Vec<String> = named.iter().map(about).collect();
+            let argument = clap::Arg::new(option)
+                .long(option)
+                .value_delimiter(',')
+                .action(clap::ArgAction::Append)
+                .hide(named.is_empty())
+                .help_heading("Points")
+                .help(format!("These alone, or `all`. {}", help.join("; ")));
+            command = command.arg(argument);
+        }
+        command
     }
-    Ok(rows)
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
 }
 
-fn parse_arm(text: &str) -> std::result::Result<Arm, String> {
-    let all = || Arm::ALL.map(Arm::name).join(", ");
-    let one = Arm::ALL.into_iter().find(|arm| arm.name() == text);
-    one.ok_or_else(|| format!("the arms are {}", all()))
+impl FromArgMatches for CaseArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        let given = |(option, _): (&'static str, _)| {
+            let values = matches.get_many::<String>(option)?;
+            Some((option, values.cloned().collect()))
+        };
+        Ok(Self(case_options().into_iter().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(
+        &mut self,
+        matches: &ArgMatches,
+    ) -> std::result::Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn parse_experiment(text: &str) -> std::result::Result<&'static Experiment, String> {
+    experiments::by_name(text).ok_or_else(|| {
+        let names: Vec<&str> = experiments::ALL.iter().map(|e| e.name).collect();
+        format!("the experiments are {}", names.join(", "))
+    })
 }
 
 fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
@@ -183,25 +237,39 @@ fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
     }
 }
 
+fn parse_lengths(text: &str) -> std::result::Result<Lengths, String> {
+    match (text, text.parse::<u16>()) {
+        ("uniform", _) => Ok(Lengths::Uniform { from: 18, to: 1472 }),
+        ("dns", _) => Ok(Lengths::dns()),
+        (_, Ok(length)) if (14..=1472).contains(&length) => Ok(Lengths::One(length)),
+        _ => Err("a payload is 14 to 1472 bytes, `uniform`, or `dns`".into()),
+    }
+}
+
 /// Runs a `weir lab` command.
 ///
 /// # Errors
 /// Where a measurement is not sound, the machine is not fit for it, or the user stops it.
 pub fn run(args: LabArgs) -> Result<ExitCode> {
     match args.command {
-        LabCommand::List => {
-            for name in Name::value_variants() {
-                let Some(value) = name.to_possible_value() else { continue };
-                let help = value.get_help().map(ToString::to_string).unwrap_or_default();
-                print(&format!("{:14} {help}\n", value.get_name()))?;
-            }
-            Ok(ExitCode::SUCCESS)
+        LabCommand::List => print(&list()?)?,
+        LabCommand::Run(args) => return run_experiments(&args),
+        LabCommand::Ab(args) => compare_builds(&args)?,
+        LabCommand::Compare { a, b, json } => {
+            let compared = compare::files(&a, &b)?;
+            print(&if json { ab::json(&compared)? } else { ab::text(&compared) })?;
         }
-        LabCommand::Run(args) => run_experiments(&args),
-        LabCommand::Report { dir } => {
-            let path = report::write_page(&report::read(&dir)?, &dir)?;
-            print(&format!("wrote {}\n", path.display()))?;
-            Ok(ExitCode::SUCCESS)
+        LabCommand::Report { dir, markdown, into } => {
+            let runs = store::read_all(&dir)?;
+            if !into.is_empty() {
+                for path in report::markdown::refresh(&into, &dir)? {
+                    print(&format!("wrote {}\n", path.display()))?;
+                }
+            } else if markdown {
+                print(&report::markdown::all(&runs)?)?;
+            } else {
+                print(&format!("wrote {}\n", report::write_page(&runs, &dir)?.display()))?;
+            }
         }
         LabCommand::Clean => {
             check_privilege()?;
@@ -210,88 +278,182 @@ pub fn run(args: LabArgs) -> Result<ExitCode> {
                 print(&format!("removed namespace {name}\n"))?;
             }
             print(&format!("{} namespaces removed\n", removed.len()))?;
-            Ok(ExitCode::SUCCESS)
         }
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl WhichArgs {
+    fn experiments(&self) -> Vec<&'static Experiment> {
+        let named = |experiment: &&&Experiment| {
+            self.all || self.experiments.iter().any(|named| named.name == experiment.name)
+        };
+        experiments::ALL.iter().filter(named).copied().collect()
+    }
+
+    fn wish(&self, arms: &[Arm]) -> Wish {
+        let TrafficArgs { app, ipv6, payload, rcvbuf } = &self.traffic;
+        Wish {
+            arms: arms.to_vec(),
+            cases: self.cases.0.iter().flat_map(|(_, cases)| cases.clone()).collect(),
+            loads: self.points.rates.clone(),
+            window: self.points.seconds,
+            repeats: self.points.repeats,
+            quick: self.quick,
+            traffic: Traffic {
+                reader: *app,
+                ipv6: *ipv6,
+                lengths: payload.clone(),
+                rcvbuf: *rcvbuf,
+            },
+        }
+    }
+
+    /// An option that no named experiment has is a mistake, not a wish.
+    fn refuse_unused(&self) -> Result<()> {
+        let named = self.experiments();
+        let refuse = |option: &str, has: &dyn Fn(&Experiment) -> bool| {
+            if named.iter().any(|experiment| has(experiment)) {
+                return Ok(());
+            }
+            let names = |all: Vec<&'static Experiment>| {
+                all.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ")
+            };
+            let with = experiments::ALL.iter().copied().filter(|e| has(e)).collect();
+            Err(Error::refused(
+                format!("{} has no --{option}", names(named.clone())),
+                format!("leave it out; it is for {}", names(with)),
+            ))
+        };
+        for (option, _) in &self.cases.0 {
+            refuse(option, &|e| e.case_option == *option && (e.cases)().len() > 1)?;
+        }
+        if !self.points.rates.is_empty() {
+            refuse("rates", &|e| e.loads.full.iter().any(|load| *load != "0"))?;
+        }
+        let TrafficArgs { app, ipv6, payload, rcvbuf } = &self.traffic;
+        let usual = Traffic::default();
+        for (option, given) in [
+            ("app", *app != usual.reader),
+            ("ipv6", *ipv6),
+            ("payload", *payload != usual.lengths),
+            ("rcvbuf", *rcvbuf != 0),
+        ] {
+            if given {
+                refuse(option, &|e| e.traffic)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn list() -> Result<String> {
+    let mut text = String::new();
+    for experiment in experiments::ALL {
+        let minutes = |quick| -> Result<f64> {
+            let wish = Wish {
+                arms: vec![],
+                cases: vec![],
+                loads: vec![],
+                window: None,
+                repeats: None,
+                quick,
+                traffic: Traffic::default(),
+            };
+            Ok(Plan::new(experiment, &wish)?.estimate().as_secs_f64() / 60.0)
+        };
+        let needs = match experiment.needs {
+            [] => String::new(),
+            programs => format!("; needs {}", programs.join(", ")),
+        };
+        text += &format!(
+            "{:14} {}\n{:14} {}{needs}; about {:.1} min quick, {:.0} min full\n",
+            experiment.name,
+            experiment.question,
+            "",
+            experiment.paper,
+            minutes(true)?,
+            minutes(false)?
+        );
+    }
+    text += "\nArms:\n";
+    for (name, help) in arm::known() {
+        text += &format!("{name:14} {help}\n");
+    }
+    Ok(text)
 }
 
 fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
     check_privilege()?;
-    if let Some(dir) = &args.out {
-        // Before the measurement, not after it.
-        fs::create_dir_all(dir)
-            .map_err(|source| Error::io("create", dir.display().to_string(), source))?;
-    }
-    refuse_unused(args)?;
+    args.which.refuse_unused()?;
     let stop = Stop::on_signals()?;
-    let mut names = args.experiments.clone();
-    names.sort();
-    names.dedup();
-    let mut unmet = false;
-    for name in names {
+    let wish = args.which.wish(&args.arms);
+    let named = args.which.experiments();
+    // Before the measurements, not after an hour of them.
+    let plans = named.iter().map(|e| Plan::new(e, &wish)).collect::<Result<Vec<_>>>()?;
+    let (mut runs, mut outcomes) = (vec![], vec![]);
+    for plan in &plans {
         let progress = Progress::new(true);
-        let outcome = match name {
-            Name::UdpOverload if args.neighbour => {
-                neighbour::run(&plans::neighbour(args), &stop, &progress).map(Outcome::from)
-            }
-            Name::UdpOverload => {
-                udp_overload::run(&plans::udp_overload(args), &stop, &progress).map(Outcome::from)
-            }
-            Name::GateCost => {
-                gate_cost::run(&plans::gate_cost(args), &stop, &progress).map(Outcome::from)
-            }
-            Name::Separation if !args.kinds.is_empty() => {
-                let kinds = plans::kinds(args);
-                kinds::run(&plans::separation_kinds(args), &kinds, &stop, &progress)
-                    .map(Outcome::from)
-            }
-            Name::Separation => {
-                separation::run(&plans::separation(args), &stop, &progress).map(Outcome::from)
-            }
-            Name::UserShare => {
-                user_share::run(&plans::user_share(args), &stop, &progress).map(Outcome::from)
-            }
-            Name::HttpSynFlood => {
-                http_syn_flood::run(&plans::http_syn_flood(args), &stop, &progress)
-                    .map(Outcome::from)
-            }
-            Name::UdpLatency => {
-                udp_latency::run(&plans::udp_latency(args), &stop, &progress).map(Outcome::from)
-            }
-            Name::Parity => {
-                let (rows, arms) = plans::parity_table(args);
-                parity::run(&plans::parity(args), (&rows, &arms), &stop, &progress)
-                    .map(Outcome::from)
-            }
-            Name::Accounting => {
-                accounting::run(&plans::accounting(args), &stop, &progress).map(Outcome::from)
-            }
-            Name::Receivers => {
-                receivers::run(&plans::receivers(args), &stop, &progress).map(Outcome::from)
-            }
-            Name::RpcMix => {
-                rpc_mix::run(&plans::rpc_mix(args), &stop, &progress).map(Outcome::from)
-            }
-        };
-        // What fails because the user stops the run is not the user's concern.
-        let experiment = outcome.or_else(|error| stop.check().and(Err(error)))?;
-        present(args, &experiment)?;
-        unmet |= experiment.goals().iter().any(|goal| !goal.met);
-    }
-    Ok(if args.check && unmet { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-fn present(args: &RunArgs, experiment: &Outcome) -> Result<()> {
-    if let Some(dir) = &args.out {
-        for path in report::write(experiment, dir)? {
+        let mut store = Store::new(args.which.out.as_deref(), plan.experiment.name);
+        // What fails because the user stops the run is reported as stopped.
+        let ran = lab::run(plan, &mut store, &stop, &progress);
+        let run = ran.or_else(|error| stop.check().and(Err(error)))?;
+        if let Some(path) = store.finish(&run)? {
             eprintln!("wrote {}", path.display());
         }
+        let view = View::new(plan.experiment, &run);
+        if let Some(dir) = &args.which.out {
+            report::write_figure(&view, dir)?;
+        }
+        print(&if args.which.json { report::json(&view)? } else { report::text(&view) })?;
+        outcomes.extend(goals::judge(&view));
+        runs.push(run);
     }
-    print(&if args.json {
-        report::json(experiment)?
+    if let Some(dir) = &args.which.out {
+        eprintln!("wrote {}", report::write_page(&store::read_all(dir)?, dir)?.display());
+    }
+    if !args.check {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let of = |verdict| outcomes.iter().filter(|goal| goal.verdict == verdict).count();
+    let (met, unmet, open) =
+        (of(goals::Verdict::Met), of(goals::Verdict::Unmet), of(goals::Verdict::Undecided));
+    let mut text = String::new();
+    for goal in outcomes.iter().filter(|goal| !goal.met) {
+        let goals::Outcome { name, want, got, verdict, .. } = goal;
+        text += &format!("{}: {name}: wanted {want}, got {got}\n", verdict.name());
+    }
+    // The last line is for programs.
+    let text = text + &format!("goals: {met} met, {unmet} not met, {open} undecided\n");
+    if args.which.json {
+        eprint!("{text}")
     } else {
-        report::table(experiment.view()) + "\n"
-    })
+        print(&text)?
+    }
+    Ok(if unmet > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn compare_builds(args: &AbArgs) -> Result<()> {
+    check_privilege()?;
+    args.which.refuse_unused()?;
+    let stop = Stop::on_signals()?;
+    let sides = [ab::Side::parse("A", &args.a)?, ab::Side::parse("B", &args.b)?];
+    let mut all = vec![];
+    for experiment in args.which.experiments() {
+        let arms = ab::arms(experiment, &sides)?;
+        let wish = args.which.wish(&arms);
+        let plan = ab::plan(experiment, &wish, args.seed)?;
+        let name = format!("ab-{}", experiment.name);
+        let mut store = Store::new(args.which.out.as_deref(), &name);
+        let ran = lab::run(&plan, &mut store, &stop, &Progress::new(true));
+        let run = ran.or_else(|error| stop.check().and(Err(error)))?;
+        if let Some(path) = store.finish(&run)? {
+            eprintln!("wrote {}", path.display());
+        }
+        all.push(ab::compare(&View::new(experiment, &run)));
+    }
+    let compared = ab::together(all);
+    print(&if args.which.json { ab::json(&compared)? } else { ab::text(&compared) })
 }
 
 /// Prints, where a reader that has gone (`| head`) is no failure.
@@ -316,89 +478,9 @@ fn check_privilege() -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
+    let missing = missing.join(", ");
     Err(Error::refused(
-        format!(
-            "the lab makes namespaces and loads BPF programs, and lacks {}",
-            missing.join(", ")
-        ),
+        format!("the lab makes namespaces and loads BPF programs, and lacks {missing}"),
         "run it as root",
     ))
-}
-
-/// An option that no named experiment has is a mistake, not a wish.
-fn refuse_unused(args: &RunArgs) -> Result<()> {
-    let given = [
-        ("--modes", !args.modes.is_empty()),
-        ("--rates", !args.rates.is_empty()),
-        ("--app", args.app != App::default()),
-        ("--ipv6", args.ipv6),
-        ("--payload", args.payload != PAYLOAD),
-        ("--rcvbuf", args.rcvbuf != 0),
-    ];
-    let not_udp = given[2..].iter().find(|(_, given)| *given);
-    if let Some((option, _)) = not_udp
-        && args.experiments.iter().all(|name| *name == Name::HttpSynFlood)
-    {
-        return Err(Error::refused(
-            format!("{} has no {option}: its flood is TCP over IPv4", http_syn_flood::NAME),
-            format!("leave {option} out; it is for {}", udp_overload::NAME),
-        ));
-    }
-    let only_rpc = args.experiments.iter().all(|name| *name == Name::RpcMix);
-    // But for the modes.
-    if let Some((option, _)) = given[1..].iter().find(|(_, given)| *given && only_rpc) {
-        return Err(Error::refused(
-            format!("{} has no {option}: its servers and requests are its own", rpc_mix::NAME),
-            format!("leave {option} out; it is for {}", udp_overload::NAME),
-        ));
-    }
-    let only_parity = args.experiments.iter().all(|name| *name == Name::Parity);
-    if let Some((option, _)) = given.iter().find(|(_, given)| *given && only_parity) {
-        return Err(Error::refused(
-            format!("{} has no {option}: its table has rows and columns of its own", parity::NAME),
-            format!("leave {option} out; it is for {}", udp_overload::NAME),
-        ));
-    }
-    let only_costs = args.experiments.iter().all(|name| *name == Name::GateCost);
-    if let Some((option, _)) = given.iter().find(|(_, given)| *given && only_costs) {
-        return Err(Error::refused(
-            format!("{} has no {option}: it measures all of its modes and kinds", gate_cost::NAME),
-            format!("leave {option} out; it is for {}", udp_overload::NAME),
-        ));
-    }
-    if args.neighbour && !args.experiments.contains(&Name::UdpOverload) {
-        return Err(Error::refused(
-            "--neighbour is an option of udp-overload",
-            "leave it out; user-share has its neighbour always",
-        ));
-    }
-    if !args.kinds.is_empty() && !args.experiments.contains(&Name::Separation) {
-        return Err(Error::refused("--kinds is an option of separation", "leave it out"));
-    }
-    let of_parity = [("--rows", !args.rows.is_empty()), ("--arms", !args.arms.is_empty())];
-    if let Some((option, _)) = of_parity.iter().find(|(_, given)| *given)
-        && !args.experiments.contains(&Name::Parity)
-    {
-        return Err(Error::refused(format!("{option} is an option of parity"), "leave it out"));
-    }
-    if !args.kinds.is_empty() && args.ipv6 {
-        return Err(Error::refused(
-            "the kinds of flood are IPv4's: one of them is broadcast",
-            "leave out --ipv6 or --kinds",
-        ));
-    }
-    if args.ipv6 && args.experiments.contains(&Name::Accounting) {
-        return Err(Error::refused(
-            format!("{} has no --ipv6: its pings are IPv4's", accounting::NAME),
-            "leave it out",
-        ));
-    }
-    let foreign = |mode: &&Mode| !user_share::MODES.contains(mode);
-    match args.modes.iter().find(foreign) {
-        Some(mode) if args.experiments.contains(&Name::UserShare) => Err(Error::refused(
-            format!("{} has no mode {mode}", user_share::NAME),
-            format!("its modes are {}", user_share::MODES.map(Mode::name).join(", ")),
-        )),
-        _ => Ok(()),
-    }
 }

@@ -28,15 +28,15 @@ pub enum Error {
     },
     /// Packets of a trial are in no counter, or in two.
     #[error(
-        "packets do not add up in mode {mode} at {rate}: {unaccounted} of {offered} unaccounted \
+        "packets do not add up in arm {arm} at {load}: {unaccounted} of {offered} unaccounted \
          for ({ledger}); the run is not a result. Something else may be sending in the lab's \
          namespaces; otherwise please report this"
     )]
     Conservation {
-        /// The mode.
-        mode: String,
-        /// The rate that was asked for.
-        rate: String,
+        /// The arm.
+        arm: String,
+        /// Case and load.
+        load: String,
         /// Offered minus every end.
         unaccounted: i64,
         /// Packets sent.
@@ -46,20 +46,27 @@ pub enum Error {
     },
     /// Replies of an echo server that were sent and did not arrive, or the reverse.
     #[error(
-        "replies do not add up in mode {mode} at {rate} ({replies}); the run is not a result. Something \
+        "replies do not add up in arm {arm} at {load} ({replies}); the run is not a result. Something \
          else may be sending in the lab's namespaces; otherwise please report this"
     )]
     Replies {
-        /// The mode.
-        mode: String,
-        /// The rate that was asked for.
-        rate: String,
+        /// The arm.
+        arm: String,
+        /// Case and load.
+        load: String,
         /// Where they were counted.
         replies: String,
     },
-    /// Writing or reading results.
-    #[error(transparent)]
-    Report(#[from] crate::report::ReportError),
+    /// A file of results that is none.
+    #[error("cannot {operation} {object}: {source}; name a file that `weir lab run --out` wrote")]
+    Json {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// What it was tried on.
+        object: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
     /// Ctrl-C or SIGTERM.
     #[error("interrupted; everything that the lab made has been removed")]
     Interrupted,
@@ -72,6 +79,14 @@ impl Error {
         source: impl Into<io::Error>,
     ) -> Self {
         Self::Io { operation, object: object.into(), source: source.into() }
+    }
+
+    pub(crate) fn json(
+        operation: &'static str,
+        object: impl Into<String>,
+        source: serde_json::Error,
+    ) -> Self {
+        Self::Json { operation, object: object.into(), source }
     }
 
     pub(crate) fn refused(problem: impl Into<String>, remedy: impl Into<String>) -> Self {

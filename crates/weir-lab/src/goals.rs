@@ -1,122 +1,354 @@
-//! What is wanted of each experiment, compared with what was measured.
+//! What is wanted of an experiment (experiments.md), declared beside it, and whether a run shows it.
 
-use crate::results::{Experiment, Goal, Mode, Point, Trial};
+use serde::Serialize;
 
-/// `stock`'s livelock must show below this share of its peak at the top rate.
-const STOCK_RETAINED_MAX: f64 = 0.2;
-/// `weir` must keep this share of its peak at the top rate.
-const WEIR_RETAINED_MIN: f64 = 0.85;
-/// Past `stock`'s peak, `weir` must reach this share of the best baseline at every rate.
-const WEIR_AGAINST_BEST_MIN: f64 = 0.9;
+use crate::arm::BASELINES;
+use crate::experiment::Cases;
+use crate::metric::{Better, Metric};
+use crate::run::Load;
+use crate::stats::{Compared, compare};
+use crate::view::{RING_LOSS_MAX, View};
 
-/// `weir` must keep this share of an echo server's highest rate of replies at the top rate,
-const ECHO_RETAINED_MIN: f64 = 0.9;
-/// and reach this share of the best baseline's there.
-const ECHO_AGAINST_BEST_MIN: f64 = 0.97;
-
-/// Goals of `udp-overload`. One that this run could not measure is not met.
-pub fn udp_overload(experiment: &Experiment) -> Vec<Goal> {
-    vec![
-        goal(
-            "stock: livelock is visible (retained at the top rate)",
-            format!("<= {STOCK_RETAINED_MAX}"),
-            retained_at_top(experiment, Mode::Stock)
-                .map(|retained| (format!("{retained:.3}"), retained <= STOCK_RETAINED_MAX)),
-        ),
-        goal(
-            "weir: retained at the top rate",
-            format!(">= {WEIR_RETAINED_MIN}"),
-            retained_at_top(experiment, Mode::Weir)
-                .map(|retained| (format!("{retained:.3}"), retained >= WEIR_RETAINED_MIN)),
-        ),
-        goal(
-            "weir: delivered against the best of stock, threaded, niced, at every rate past stock's \
-             peak",
-            format!(">= {WEIR_AGAINST_BEST_MIN}"),
-            worst_against_best(experiment).map(|(ratio, rate)| {
-                let got = format!("{ratio:.3} at worst, at {:.0} k packets/s", rate / 1000.0);
-                (got, ratio >= WEIR_AGAINST_BEST_MIN)
-            }),
-        ),
-        goal(
-            "weir: echo replies at the top rate against their highest rate",
-            format!(">= {ECHO_RETAINED_MIN}"),
-            echo_retained(experiment)
-                .map(|retained| (format!("{retained:.3}"), retained >= ECHO_RETAINED_MIN)),
-        ),
-        goal(
-            "weir: echo replies at the top rate against the best of stock, threaded, niced",
-            format!(">= {ECHO_AGAINST_BEST_MIN}"),
-            echo_against_best(experiment)
-                .map(|ratio| (format!("{ratio:.3}"), ratio >= ECHO_AGAINST_BEST_MIN)),
-        ),
-        accounted(experiment.trials.iter()),
-    ]
+/// At which loads something is wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum At {
+    /// Every load.
+    Every,
+    /// Every load but 0.
+    Flooded,
+    /// This one.
+    Only(Load),
+    /// Loads above the one at which this arm's figure is highest.
+    PastPeakOf(&'static str),
+    /// Every load but 0, while the arm's ring does not overflow.
+    WhileRingHolds,
 }
 
-/// That no packet is in no counter.
-pub(crate) fn accounted<'a>(trials: impl ExactSizeIterator<Item = &'a Trial>) -> Goal {
-    let count = trials.len();
-    let lost: i64 = trials.map(|trial| trial.ledger.unaccounted.abs()).sum();
-    Goal {
-        name: "every packet of every trial accounted for".into(),
-        want: "0 unaccounted".into(),
-        got: format!("{lost} unaccounted in {count} trials"),
-        met: lost == 0,
+/// What a figure is divided by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Against {
+    /// Nothing: the figure itself.
+    Nothing,
+    /// The best of these arms at the same point.
+    Best(&'static [&'static str]),
+    /// The same arm's at load 0.
+    Unloaded,
+    /// The same arm's highest over the case's loads.
+    OwnPeak,
+    /// The same arm's in this case, at load 0.
+    CaseUnloaded(&'static str),
+}
+
+/// What a figure, or a ratio, must be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// At least.
+    AtLeast(f64),
+    /// At most.
+    AtMost(f64),
+}
+
+impl Bound {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => value >= least,
+            Self::AtMost(most) => value <= most,
+        }
+    }
+
+    /// As printed.
+    pub fn text(self) -> String {
+        match self {
+            Self::AtLeast(least) => format!(">= {least}"),
+            Self::AtMost(most) => format!("<= {most}"),
+        }
+    }
+
+    /// The worst end of an interval, as seen from this bound, and the best.
+    fn ends(self, low: f64, high: f64) -> (f64, f64) {
+        match self {
+            Self::AtLeast(_) => (low, high),
+            Self::AtMost(_) => (high, low),
+        }
     }
 }
 
-/// The lowest figure and where it was found.
-pub(crate) fn least(figures: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
-    figures.min_by(|a, b| a.0.total_cmp(&b.0))
+/// How a goal is looked for.
+#[derive(Clone, Copy)]
+pub enum Find {
+    /// A figure at points.
+    Figure {
+        /// Of this arm.
+        arm: &'static str,
+        /// In these cases.
+        cases: Cases,
+        /// At these loads.
+        at: At,
+        /// This figure.
+        figure: &'static Metric,
+        /// Divided by this.
+        against: Against,
+    },
+    /// Otherwise: each point's value, its interval, and where.
+    Other(fn(&View<'_>) -> Vec<Found>),
 }
 
-/// A goal; one that could not be measured is not met.
-pub(crate) fn goal(name: &str, want: String, measured: Option<(String, bool)>) -> Goal {
-    let (got, met) = measured.unwrap_or_else(|| ("not measured in this run".into(), false));
-    Goal { name: name.into(), want, got, met }
+/// What is wanted.
+#[derive(Clone, Copy)]
+pub struct Goal {
+    /// In words, without the bound.
+    pub text: &'static str,
+    /// How it is looked for.
+    pub find: Find,
+    /// The bound.
+    pub want: Bound,
 }
 
-/// `None` unless the mode was run at the generator's top rate.
-fn retained_at_top(experiment: &Experiment, mode: Mode) -> Option<f64> {
-    let at_top = experiment.series.get(&mode)?.iter().any(|point| point.target_pps.is_none());
-    at_top.then(|| experiment.summary.get(&mode).map(|summary| summary.retained))?
+/// A value and where it was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The value.
+    pub value: f64,
+    /// Lower end of what it may be.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Pairs, or trials, that it rests on.
+    pub pairs: u32,
+    /// Such as `1.2 M, recv, of niced`.
+    pub place: String,
 }
 
-/// An echo server's replies at the generator's top rate.
-fn echo_at_top(experiment: &Experiment, mode: Mode) -> Option<f64> {
-    experiment.series.get(&mode)?.iter().find(|point| point.target_pps.is_none())?.echo_pps
+impl Found {
+    /// A value that has no interval.
+    pub fn exact(value: f64, place: impl Into<String>) -> Self {
+        Self { value, low: value, high: value, pairs: 1, place: place.into() }
+    }
 }
 
-/// `None` unless there were replies, at the top rate and at another.
-fn echo_retained(experiment: &Experiment) -> Option<f64> {
-    let top = echo_at_top(experiment, Mode::Weir)?;
-    let replies: Vec<f64> =
-        experiment.series.get(&Mode::Weir)?.iter().filter_map(|point| point.echo_pps).collect();
-    let highest = replies.iter().copied().fold(0.0, f64::max);
-    (replies.len() > 1 && highest > 0.0).then(|| top / highest)
+/// What a run says of a goal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// At every point the whole interval lies within the bound.
+    Met,
+    /// At some point the interval lies on both sides.
+    Undecided,
+    /// At some point the whole interval lies outside; or it was not measured.
+    Unmet,
 }
 
-/// `None` unless all four were measured.
-fn echo_against_best(experiment: &Experiment) -> Option<f64> {
-    let baselines: Vec<f64> =
-        Mode::BASELINES.iter().map(|mode| echo_at_top(experiment, *mode)).collect::<Option<_>>()?;
-    let best = baselines.into_iter().fold(0.0, f64::max);
-    (best > 0.0).then_some(echo_at_top(experiment, Mode::Weir)? / best)
+impl Verdict {
+    /// As printed.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::Undecided => "undecided",
+            Self::Unmet => "NOT met",
+        }
+    }
 }
 
-/// The lowest ratio of `weir` to the best baseline at a rate past `stock`'s peak, and that rate.
-/// `None` unless all four were measured past it.
-fn worst_against_best(experiment: &Experiment) -> Option<(f64, f64)> {
-    let weir = experiment.series.get(&Mode::Weir)?;
-    let baselines: Vec<&Vec<Point>> =
-        Mode::BASELINES.iter().map(|mode| experiment.series.get(mode)).collect::<Option<_>>()?;
-    let stock = baselines[0];
-    let peak = (0..stock.len())
-        .max_by(|a, b| stock[*a].delivered_pps.total_cmp(&stock[*b].delivered_pps))?;
-    least((peak + 1..weir.len()).map(|index| {
-        let best = baselines.iter().map(|points| points[index].delivered_pps);
-        let best = best.fold(0.0, f64::max);
-        (weir[index].delivered_pps / best, weir[index].offered_pps)
-    }))
+/// A goal, looked at.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// What is wanted, in words.
+    pub name: String,
+    /// The bound.
+    pub want: String,
+    /// What was found.
+    pub got: String,
+    /// Whether it is met.
+    pub met: bool,
+    /// The same, with what noise leaves open.
+    pub verdict: Verdict,
+}
+
+impl Goal {
+    /// A goal about a figure of one arm.
+    pub const fn figure(
+        text: &'static str,
+        (arm, cases, at): (&'static str, Cases, At),
+        (figure, against): (&'static Metric, Against),
+        want: Bound,
+    ) -> Self {
+        Self { text, find: Find::Figure { arm, cases, at, figure, against }, want }
+    }
+
+    /// A goal that is looked for otherwise.
+    pub const fn other(text: &'static str, find: fn(&View<'_>) -> Vec<Found>, want: Bound) -> Self {
+        Self { text, find: Find::Other(find), want }
+    }
+
+    /// What a run says of it.
+    pub fn judge(&self, view: &View<'_>) -> Outcome {
+        let found = match self.find {
+            Find::Figure { arm, cases, at, figure, against } => {
+                find(view, arm, cases, at, figure, against)
+            }
+            Find::Other(find) => find(view),
+        };
+        let worst = found.iter().min_by(|a, b| self.badness(b).total_cmp(&self.badness(a)));
+        let verdicts = found.iter().map(|found| {
+            let (worst, best) = self.want.ends(found.low, found.high);
+            match (self.want.holds(worst), self.want.holds(best)) {
+                (true, _) => Verdict::Met,
+                (false, true) => Verdict::Undecided,
+                (false, false) => Verdict::Unmet,
+            }
+        });
+        let verdict = verdicts.max_by_key(|verdict| *verdict as u8).unwrap_or(Verdict::Unmet);
+        let got = worst.map_or("not measured in this run".into(), |worst| {
+            let Found { value, low, high, pairs, place } = worst;
+            let interval = match pairs {
+                0 | 1 => String::new(),
+                pairs => format!(" ({low:.3} to {high:.3}, {pairs} pairs)"),
+            };
+            let most = if found.len() > 1 { " at worst" } else { "" };
+            format!("{value:.3}{interval}{most}, {place}")
+        });
+        let (name, want) = (self.text.to_owned(), self.want.text());
+        Outcome { name, want, got, met: verdict == Verdict::Met, verdict }
+    }
+
+    /// How far a finding is on the wrong side.
+    fn badness(&self, found: &Found) -> f64 {
+        match self.want {
+            Bound::AtLeast(_) => -found.value,
+            Bound::AtMost(_) => found.value,
+        }
+    }
+}
+
+fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) -> Vec<Load> {
+    let loads = view.loads(case);
+    let above = |arm: &str| {
+        let figures =
+            loads.iter().filter_map(|load| Some((*load, view.get(arm, case, *load, figure)?)));
+        figures.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(f64::INFINITY, |(load, _)| load.pps())
+    };
+    let holds = |load: &Load| {
+        view.point(arm, case, *load).is_some_and(|point| view.ring_loss(point) <= RING_LOSS_MAX)
+    };
+    match at {
+        At::Every => loads,
+        At::Flooded => loads.into_iter().filter(|load| *load != Load::Off).collect(),
+        At::Only(only) => loads.into_iter().filter(|load| *load == only).collect(),
+        At::PastPeakOf(arm) => {
+            let peak = above(arm);
+            loads.into_iter().filter(|load| load.pps() > peak).collect()
+        }
+        At::WhileRingHolds => {
+            loads.into_iter().filter(|load| *load != Load::Off).take_while(holds).collect()
+        }
+    }
+}
+
+fn find(
+    view: &View<'_>,
+    arm: &str,
+    cases: Cases,
+    at: At,
+    figure: &'static Metric,
+    against: Against,
+) -> Vec<Found> {
+    let mut all = vec![];
+    for case in view.cases().iter().filter(|case| cases.has(&case.name)) {
+        let case = case.name.as_str();
+        for load in wanted_at(view, arm, case, at, figure) {
+            let place = place(view, case, load);
+            let found = match against {
+                Against::Nothing => own(view, arm, case, load, figure, 1.0),
+                Against::Best(arms) => {
+                    let best = view.best(arms, case, load, figure).map(|(best, _)| best);
+                    let compared = best.and_then(|best| {
+                        Some((best, compare(&view.pairs((arm, best), (case, load), figure))?))
+                    });
+                    all.extend(compared.map(|(best, compared)| {
+                        of_compared(&compared, format!("{place}, of {best}"))
+                    }));
+                    continue;
+                }
+                Against::Unloaded => {
+                    let unloaded = view.get(arm, case, Load::Off, figure);
+                    unloaded.and_then(|whole| own(view, arm, case, load, figure, whole))
+                }
+                Against::OwnPeak => {
+                    let peak = view.peak(arm, case, figure);
+                    peak.and_then(|whole| own(view, arm, case, load, figure, whole))
+                }
+                Against::CaseUnloaded(other) => {
+                    let whole = view.get(arm, other, Load::Off, figure);
+                    whole.and_then(|whole| own(view, arm, case, load, figure, whole))
+                }
+            };
+            all.extend(found.map(|found| Found { place, ..found }));
+        }
+    }
+    all
+}
+
+/// Where, for a person: the case only where there are several.
+pub fn place(view: &View<'_>, case: &str, load: Load) -> String {
+    let several = view.cases().len() > 1;
+    match (several, load) {
+        (true, Load::Off) => case.to_owned(),
+        (true, load) => format!("{case} at {load}"),
+        (false, load) => format!("at {load}"),
+    }
+}
+
+/// A comparison as a finding.
+pub fn of_compared(compared: &Compared, place: String) -> Found {
+    let Compared { ratio, low, high, pairs } = *compared;
+    Found { value: ratio, low, high, pairs, place }
+}
+
+/// An arm's figure of a point, divided by a whole.
+fn own(
+    view: &View<'_>,
+    arm: &str,
+    case: &str,
+    load: Load,
+    figure: &'static Metric,
+    whole: f64,
+) -> Option<Found> {
+    // By trials, so that noise is told; sums and maxima have none.
+    let trials = view.trials_of(arm, case, load).filter_map(|trial| trial.get(figure));
+    let pairs: Vec<(f64, f64)> = trials.map(|value| (value, whole)).collect();
+    let merged = view.get(arm, case, load, figure)? / whole;
+    let median = figure.merge == crate::metric::Merge::Median;
+    match compare(&pairs).filter(|_| median && whole > 0.0) {
+        Some(compared) => Some(of_compared(&compared, String::new())),
+        None => Some(Found::exact(merged, "")).filter(|found| found.value.is_finite()),
+    }
+}
+
+/// That no packet is in no counter: every experiment's.
+fn accounted(view: &View<'_>) -> Vec<Found> {
+    let ledgers: Vec<_> = view.trials.iter().filter_map(|trial| trial.ledger).collect();
+    let lost: i64 = ledgers.iter().map(|ledger| ledger.unaccounted.abs()).sum();
+    if ledgers.is_empty() {
+        return vec![];
+    }
+    vec![Found::exact(lost as f64, format!("{} trials", ledgers.len()))]
+}
+
+/// What a run says of everything that is wanted of its experiment.
+pub fn judge(view: &View<'_>) -> Vec<Outcome> {
+    let mut goals: Vec<Outcome> =
+        (view.experiment.goals)().iter().map(|goal| goal.judge(view)).collect();
+    if view.trials.iter().any(|trial| trial.ledger.is_some()) {
+        let all = Goal::other("packets in no counter", accounted, Bound::AtMost(0.0));
+        goals.push(all.judge(view));
+    }
+    goals
+}
+
+/// The baselines as goals name them.
+pub const BEST: Against = Against::Best(&BASELINES);
+
+/// Whether more of a figure is worse.
+pub fn less_is_better(figure: &Metric) -> bool {
+    figure.better == Better::Less
 }

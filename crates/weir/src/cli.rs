@@ -45,7 +45,7 @@ pub enum Command {
     Lab(weir_lab::cli::LabArgs),
     /// A process of the lab's
     #[command(hide = true)]
-    LabWorker(weir_lab::worker::WorkerArgs),
+    LabWorker(weir_lab::apps::WorkerArgs),
 }
 
 const RUN_EXAMPLES: &str = "\

@@ -72,7 +72,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Reset(args) => return Ok(show::reset(&args)?),
         Command::Guardian(args) => guardian::run(args.parent, &args.keys)?,
         Command::Lab(args) => return Ok(weir_lab::cli::run(args)?),
-        Command::LabWorker(args) => weir_lab::worker::run(args)?,
+        Command::LabWorker(args) => weir_lab::apps::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use weir_bpf::units::CpuId;
 
 use super::{ClientReport, ServerKind, catalogue, dnsperf, iperf3, memcaslap, wrk};
 use crate::error::{Error, Result};
-use crate::worker_process::Program;
+use crate::host::process::Program;
 
 /// How long iperf3's server may be busy with the client before, and how long a test may take to begin.
 const START_DEADLINE: Duration = Duration::from_secs(10);

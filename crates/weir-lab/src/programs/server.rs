@@ -13,7 +13,7 @@ use weir_bpf::units::{CpuId, Nanos};
 
 use super::{catalogue, iperf3, memcached, nginx, nsd};
 use crate::error::{Error, Result};
-use crate::worker_process::Program;
+use crate::host::process::Program;
 
 /// How long a server may take until it answers.
 const START_DEADLINE: Duration = Duration::from_secs(10);

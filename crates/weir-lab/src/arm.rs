@@ -1,0 +1,193 @@
+//! What is compared: how the host under test is set up.
+
+use std::path::PathBuf;
+
+use weir_bpf::bare::Bare;
+use weir_bpf::units::Nice;
+
+/// Who runs the driver's poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Napi {
+    /// Softirqs, after interrupts on the tested CPU.
+    Softirq,
+    /// Softirqs on the CPU that sends, and RPS to the tested one.
+    Rps,
+    /// A NAPI thread at this nice value.
+    Thread(Nice),
+    /// A NAPI thread of `SCHED_BATCH` at nice 0.
+    Batch,
+}
+
+/// The wire between the far end and the host under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// As behind a NIC: every packet comes by the ring and NAPI.
+    Nic,
+    /// A veth as it is made, with TSO: packets of sockets go past NAPI to the backlog, steered by RPS.
+    Veth,
+}
+
+/// A `weir run` that an arm starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonSpec {
+    /// The executable; `None`: this one.
+    pub binary: Option<PathBuf>,
+    /// Options of `weir run`, before the interface.
+    pub options: Vec<String>,
+}
+
+/// One of the things compared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arm {
+    /// As on the command line and in results.
+    pub name: String,
+    /// Who polls; with a daemon that is the daemon's business, but for [`Napi::Softirq`].
+    pub napi: Napi,
+    /// The wire.
+    pub wire: Wire,
+    /// What is started.
+    pub daemon: Option<DaemonSpec>,
+    /// A bare XDP program, instead.
+    pub bare: Option<Bare>,
+}
+
+/// A declared arm.
+struct Known {
+    name: &'static str,
+    napi: Napi,
+    wire: Wire,
+    daemon: Option<&'static [&'static str]>,
+    bare: Option<Bare>,
+    help: &'static str,
+}
+
+const THREAD: Napi = Napi::Thread(Nice(0));
+
+const fn plain(name: &'static str, napi: Napi, help: &'static str) -> Known {
+    Known { name, napi, wire: Wire::Nic, daemon: None, bare: None, help }
+}
+
+const fn weir(name: &'static str, options: &'static [&'static str], help: &'static str) -> Known {
+    Known { name, napi: THREAD, wire: Wire::Nic, daemon: Some(options), bare: None, help }
+}
+
+const fn bare(name: &'static str, program: Bare, help: &'static str) -> Known {
+    Known { name, napi: THREAD, wire: Wire::Nic, daemon: None, bare: Some(program), help }
+}
+
+/// The arms, in the order of columns.
+const KNOWN: &[Known] = &[
+    plain("stock", Napi::Softirq, "the kernel's default: softirqs, an interrupt each 50 us"),
+    plain("stock-rps", Napi::Rps, "softirqs without moderation, steered to the tested CPU by RPS"),
+    plain("threaded", THREAD, "the kernel's threaded NAPI"),
+    plain("niced", Napi::Thread(Nice(19)), "threaded NAPI at nice 19: two shell commands"),
+    plain("batch", Napi::Batch, "threaded NAPI of SCHED_BATCH at nice 0: two shell commands"),
+    bare("bare-pass", Bare::Pass, "a native XDP program that passes everything"),
+    bare("bare-drop", Bare::Drop, "a native XDP program that drops everything"),
+    bare("touch-drop", Bare::TouchDrop, "the same, after a look at each packet's first bytes"),
+    weir("gate", &["--attach", "native", "--nice", "0"], "the gate alone, native (Early-Demux)"),
+    weir("idle-weir", &["--policy", "off"], "weir run with its policy off"),
+    weir("weir", &[], "weir run without options: what a user gets"),
+    weir("weir-native", &["--attach", "native"], "weir run, its gate attached native"),
+    Known {
+        name: "softirq",
+        napi: Napi::Softirq,
+        wire: Wire::Nic,
+        daemon: Some(&["--attach", "native", "--napi", "softirq"]),
+        bare: None,
+        help: "weir run where softirqs poll: the fallback",
+    },
+    Known {
+        name: "veth-stock",
+        napi: Napi::Rps,
+        wire: Wire::Veth,
+        daemon: None,
+        bare: None,
+        help: "a veth as it is made, past NAPI",
+    },
+    Known {
+        name: "veth-weir",
+        napi: Napi::Rps,
+        wire: Wire::Veth,
+        daemon: Some(&["--attach", "tc"]),
+        bare: None,
+        help: "the same with weir run",
+    },
+];
+
+/// What two shell commands, or none, buy: weir is judged against the best of these.
+pub const BASELINES: [&str; 4] = ["stock", "threaded", "niced", "batch"];
+
+/// Each arm's name and what it is.
+pub fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
+    KNOWN.iter().map(|known| (known.name, known.help))
+}
+
+impl Arm {
+    /// An arm by its name; after the name of one that runs weir, more of `weir run`'s options may follow.
+    ///
+    /// # Errors
+    /// A message that names the arms.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut words = text.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
+            let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
+            return Err(format!("there is no arm {name:?}; the arms are {}", names.join(", ")));
+        };
+        let more: Vec<String> = words.map(str::to_owned).collect();
+        let Some(options) = known.daemon else {
+            return match more.first() {
+                Some(word) => Err(format!("{name} runs no weir, so it takes no option {word}")),
+                None => Ok(Self::of(known, None)),
+            };
+        };
+        let options = options.iter().map(|word| (*word).to_owned()).chain(more).collect();
+        let mut arm = Self::of(known, Some(DaemonSpec { binary: None, options }));
+        arm.name = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        Ok(arm)
+    }
+
+    fn of(known: &Known, daemon: Option<DaemonSpec>) -> Self {
+        let Known { name, napi, wire, bare, .. } = known;
+        Self { name: (*name).to_owned(), napi: *napi, wire: *wire, daemon, bare: *bare }
+    }
+
+    /// This arm with another executable and more options: one side of a comparison.
+    #[must_use]
+    pub fn with(mut self, name: &str, binary: Option<PathBuf>, options: &[String]) -> Self {
+        name.clone_into(&mut self.name);
+        if let Some(daemon) = &mut self.daemon {
+            daemon.binary = binary;
+            daemon.options.extend(options.iter().cloned());
+        }
+        self
+    }
+
+    /// Whether softirqs poll, after interrupts that the lab binds to the tested CPU.
+    pub fn is_interrupted(&self) -> bool {
+        self.napi == Napi::Softirq
+    }
+
+    /// Whether the far end's segments are as large as a veth's may be.
+    pub fn is_plain_veth(&self) -> bool {
+        self.wire == Wire::Veth
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_that_runs_weir_takes_its_options() {
+        let arm = Arm::parse("weir-native --user-share  25%").unwrap();
+        assert_eq!(arm.name, "weir-native --user-share 25%");
+        assert_eq!(arm.daemon.unwrap().options, ["--attach", "native", "--user-share", "25%"]);
+        assert!(Arm::parse("stock --nice 0").unwrap_err().contains("--nice"));
+        assert!(Arm::parse("livelock").unwrap_err().contains("the arms are stock,"));
+        for name in BASELINES {
+            assert!(Arm::parse(name).unwrap().daemon.is_none());
+        }
+    }
+}

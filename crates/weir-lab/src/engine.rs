@@ -1,0 +1,777 @@
+//! The only trial loop: sets a scene up in an arm, opens and closes a window, waits until every packet has
+//! ended somewhere, and makes the declared metrics of what was read.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, getpid, kill_process};
+use weir_bpf::poll_cost::PollCost;
+use weir_bpf::sys::ethtool;
+use weir_bpf::sys::sched;
+use weir_bpf::sys::stat::Stat;
+use weir_bpf::sys::task_clock::TaskClock;
+use weir_bpf::units::Nice;
+
+use crate::apps::parity::Measure;
+use crate::apps::slots;
+use crate::arm::Arm;
+use crate::bench::{Begun, Bench, Running, place, poll_in_words};
+use crate::error::{Error, Result};
+use crate::experiment::Ask;
+use crate::host::group::Group;
+use crate::host::process::Worker;
+use crate::host::topology::SUT_INTERFACE;
+use crate::host::wire::{FLOOD_NET, FarInterrupts, Sink};
+use crate::meter::{self, Metered};
+use crate::metric::{METRICS, Source, m};
+use crate::probe::{Probe, ksoftirqd};
+use crate::programs::{Client as RealClient, ClientKind, ClientReport};
+use crate::reading::{Counter, Reading};
+use crate::run::{Ledger, Setup, Trial};
+use crate::scene::{App, Beside, Books, Client, Need, Scene, Watch};
+use crate::stats::spread;
+use crate::stop::Stop;
+
+/// How long packets that are still queued at the end may take to arrive.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
+const DRAIN_STEP: Duration = Duration::from_millis(2);
+/// The generator works, without sending, before the first packet.
+const SPIN_UP: Duration = Duration::from_millis(10);
+/// How long a client may take until each of its connections has been used.
+const UNDER_WAY_DEADLINE: Duration = Duration::from_secs(2);
+/// A program's client that has not ended so long after its time is ended.
+const CLIENT_GRACE: Duration = Duration::from_secs(15);
+/// With fewer of the packets in full polls than this, those say too little: the CPU time is taken.
+const IN_FULL_POLLS_MIN: f64 = 0.02;
+
+/// Lengths of a trial's parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Before the window.
+    pub warm_up: Duration,
+    /// The window.
+    pub length: Duration,
+}
+
+/// What a trial saw, before metrics are made of it.
+struct Seen {
+    before: Reading,
+    opened: Reading,
+    closed: Reading,
+    after: Reading,
+    polls: Option<(PollCost, PollCost)>,
+    arrivals: Vec<(Instant, u64)>,
+    report: Option<(ClientKind, ClientReport)>,
+    metered: Option<Metered>,
+    pings: Option<Vec<Option<f64>>>,
+    length: Duration,
+}
+
+/// Runs one trial.
+///
+/// # Errors
+/// Where packets do not add up, a process does not come up, or the user stops the run.
+pub fn trial(
+    bench: &mut Bench,
+    ask: &Ask<'_>,
+    scene: &Scene,
+    (window, repeat): (Window, u32),
+    stop: &Stop,
+) -> Result<Trial> {
+    let arm = ask.arm;
+    bench.prepare(arm, &scene.needs, &scene.apps)?;
+    if scene.watch.contains(&Watch::RoundTrips) {
+        bench.watch_replies(arm)?;
+    }
+    let begun = bench.begin(arm)?;
+    let own = own_apps(bench, arm, scene)?;
+    if bench.sut(arm).setup.is_none() {
+        let setup = describe(bench, arm, scene, &begun, stop)?;
+        if let Some(sut) = bench.sut_mut(arm) {
+            sut.setup = Some(setup);
+        }
+    }
+    if scene.watch.contains(&Watch::Polls)
+        && let Some(thread) = bench.pollers(arm)?.first()
+    {
+        let clock = match bench.clock.take() {
+            Some(clock) => clock,
+            None => weir_bpf::poll_cost::PollClock::load()?,
+        };
+        bench.clock.insert(clock).watch(thread.napi_id);
+    }
+    bench.aim(arm, &scene.flows)?;
+    let seen = watch(bench, arm, scene, (&begun, &own), window, stop)?;
+    bench.end(arm)?;
+
+    let ledger = ledger(scene.books, &seen.before, &seen.after);
+    let place = || format!("{} at {}", ask.case, ask.load);
+    check(scene, &seen, ledger.as_ref(), &arm.name, &place())?;
+    let mut trial = Trial {
+        arm: arm.name.clone(),
+        case: ask.case.to_owned(),
+        load: ask.load,
+        repeat,
+        values: std::collections::BTreeMap::new(),
+        ledger,
+    };
+    measure(&mut trial, &seen);
+    let missed =
+        (0..scene.flows.len()).map(|flow| bench.generator.counts(flow).missed).sum::<u64>();
+    trial.set(&m::missed, (!scene.flows.is_empty()).then_some(missed as f64));
+    Ok(trial)
+}
+
+/// The applications that are started for this trial alone.
+fn own_apps(bench: &mut Bench, arm: &Arm, scene: &Scene) -> Result<Vec<(App, Running)>> {
+    let apps: Vec<App> = scene.apps.iter().filter(|app| app.per_trial).cloned().collect();
+    apps.into_iter()
+        .map(|app| {
+            let running = bench.start_app(arm, &app)?;
+            Ok((app, running))
+        })
+        .collect()
+}
+
+/// From before the first packet until all have ended.
+fn watch(
+    bench: &Bench,
+    arm: &Arm,
+    scene: &Scene,
+    (begun, own): (&Begun, &[(App, Running)]),
+    window: Window,
+    stop: &Stop,
+) -> Result<Seen> {
+    let sut = bench.sut(arm);
+    let running = |app: &App| {
+        let own = own.iter().find(|(known, _)| known == app).map(|(_, running)| running);
+        own.or_else(|| sut.app(app)).ok_or_else(|| {
+            Error::refused(
+                format!("the application at port {} does not run", app.port),
+                "please report this",
+            )
+        })
+    };
+    let apps: Vec<&Running> = scene.apps.iter().map(running).collect::<Result<_>>()?;
+    let accounts = scene.watch.contains(&Watch::Accounts);
+    let pollers: Vec<Pid> = bench.pollers(arm)?.iter().map(|thread| thread.pid).collect();
+    let clocks = if accounts {
+        pollers.iter().map(|pid| Ok(TaskClock::of(*pid)?)).collect::<Result<_>>()?
+    } else {
+        vec![]
+    };
+    let _far = match scene.needs.contains(&Need::FarEnd) {
+        true => Some(FarInterrupts::bind(
+            &bench.topology,
+            &sut.host,
+            far_nobody(scene, sut.host.address.0),
+        )?),
+        false => None,
+    };
+    let _sink = if scene.sink { Some(Sink::attach(&sut.host)?) } else { None };
+    let mut probe = Probe {
+        bench,
+        host: &sut.host,
+        scene,
+        apps,
+        client: None,
+        client_pid: None,
+        hog: None,
+        daemon: begun.daemon.as_ref(),
+        pollers,
+        clocks,
+        ksoftirqd: if accounts { ksoftirqd(bench.sut_cpu)? } else { None },
+    };
+    let before = probe.read()?;
+    if let (Some(replies), true) = (&bench.replies, scene.watch.contains(&Watch::RoundTrips)) {
+        replies.clear();
+    }
+    let beside = Companions::start(bench, arm, &scene.beside)?;
+    let stopped = match probe.apps.first().filter(|_| scene.stopped) {
+        Some(app) => app.pids().first().map(|pid| Stopped::stop(*pid)).transpose()?,
+        None => None,
+    };
+    let client = start_client(bench, arm, scene, stop)?;
+    probe.hog = beside.hog();
+    probe.client = client.as_ref();
+    probe.client_pid = client.as_ref().map(Worker::pid);
+    let flooded = scene.flows.iter().any(|flow| !flow.light);
+    let warm_up = if flooded { window.warm_up.max(scene.settle) } else { window.warm_up };
+
+    let polls = || bench.clock.as_ref().map(weir_bpf::poll_cost::PollClock::read);
+    let measured = || {
+        stop.sleep(SPIN_UP)?;
+        bench.generator.start();
+        go(client.as_ref(), true);
+        stop.sleep(warm_up)?;
+        let (opened, first) = (probe.read()?, polls());
+        let began = Instant::now();
+        let (arrivals, report) = match &scene.client {
+            Some(Client::Real(kind)) => {
+                let directory = bench.topology.directory("clients")?;
+                let seconds = (window.length.as_secs_f64().round() as u64).max(1);
+                let (netns, cpu) = (&bench.topology.generator_path, bench.generator_cpu);
+                let server = sut.host.address.1;
+                let mut real = RealClient::start(*kind, netns, cpu, server, seconds, &directory)?;
+                let deadline = began + Duration::from_secs(seconds) + CLIENT_GRACE;
+                while real.is_running() && Instant::now() < deadline {
+                    stop.sleep(DRAIN_STEP)?;
+                }
+                (vec![], Some((*kind, real.finish()?)))
+            }
+            _ => (arrivals(&probe, window.length, stop)?, None),
+        };
+        let (closed, last) = (probe.read()?, polls());
+        Ok::<_, Error>((opened, closed, arrivals, report, first.zip(last), began.elapsed()))
+    };
+    let (opened, closed, arrivals, report, polls, length) =
+        if scene.generate { bench.generate_while(measured)?? } else { measured()? };
+    go(client.as_ref(), false);
+    // What waits in its queue is to be received, and in good time.
+    drop(stopped);
+    beside.end();
+    let after = drain(&probe, &before, stop)?;
+    let pings = scene.watch.contains(&Watch::RoundTrips).then(|| {
+        let numbers = opened.get(Counter::LightSent)..closed.get(Counter::LightSent);
+        let age = |number: u64| {
+            let replies = bench.replies.as_ref()?;
+            Some(replies.age(u32::try_from(number).ok()?)?.0 as f64 / 1e3)
+        };
+        numbers.map(age).collect()
+    });
+    let metered = match (&begun.daemon, accounts) {
+        (Some(daemon), true) => Some(meter::read(bench, arm, daemon, stop)?),
+        _ => None,
+    };
+    Ok(Seen { before, opened, closed, after, polls, arrivals, report, metered, pings, length })
+}
+
+/// Where a packet ends that is to bind the far end's interrupts.
+fn far_nobody(scene: &Scene, client: IpAddr) -> IpAddr {
+    if scene.needs.contains(&Need::AnswersDropped) {
+        // It ends where the answers to the flood do.
+        return Ipv4Addr::from_bits(FLOOD_NET.0.to_bits() + 1).into();
+    }
+    client
+}
+
+/// Lets a client of the lab's own send, or not.
+fn go(client: Option<&Worker>, go: bool) {
+    if let Some(client) = client {
+        client.shared().get(slots::GO).store(go.into(), Ordering::Release);
+        client.shared().get(slots::STOP).store((!go).into(), Ordering::Release);
+    }
+}
+
+/// Starts a scene's client, if it is one of the lab's own; it waits for [`go`], or is under way.
+fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<Option<Worker>> {
+    let at = |port: u16| SocketAddr::new(bench.sut(arm).host.address.1, port);
+    let mut under_way = 0;
+    let words = match &scene.client {
+        None | Some(Client::Real(_)) => return Ok(None),
+        Some(Client::Tcp { connections, per_second, port }) => format!(
+            "tcp-client --server {} --connections {connections} --per-second {per_second}",
+            at(*port)
+        ),
+        Some(Client::Http { connections, keep_alive, port }) => {
+            under_way = u64::from(*connections);
+            let keep = if *keep_alive { " --keep-alive" } else { "" };
+            format!("http-client --server {} --connections {connections}{keep}", at(*port))
+        }
+        Some(Client::Rpc { worker, servers, outstanding }) => {
+            let servers: String =
+                servers.iter().map(|port| format!(" --servers {}", at(*port))).collect();
+            format!("rpc-client --worker {} --outstanding {outstanding}{servers}", at(*worker))
+        }
+        Some(Client::Parity(talk, port)) => format!(
+            "parity-client {} --server {} --flows {}",
+            talk.measure.name(),
+            at(*port),
+            talk.flows
+        ),
+    };
+    let role: Vec<String> = words.split(' ').map(str::to_owned).collect();
+    let client = Worker::start(&bench.topology.generator_path, bench.generator_cpu, &role)?;
+    let deadline = Instant::now() + UNDER_WAY_DEADLINE;
+    while client.delivered() < under_way {
+        if Instant::now() > deadline {
+            return Err(Error::refused(
+                format!("the server does not answer in arm {}, without any flood", arm.name),
+                "is the machine overloaded? try again",
+            ));
+        }
+        stop.sleep(DRAIN_STEP)?;
+    }
+    Ok(Some(client))
+}
+
+/// Lasts a window, and reads what arrives at the far end between its slices where that is watched.
+fn arrivals(probe: &Probe<'_>, window: Duration, stop: &Stop) -> Result<Vec<(Instant, u64)>> {
+    let slice = probe.scene.watch.iter().find_map(|watch| match watch {
+        Watch::Replies(slice) => Some(*slice),
+        _ => None,
+    });
+    let Some(slice) = slice else {
+        stop.sleep(window)?;
+        return Ok(vec![]);
+    };
+    let began = Instant::now();
+    let mut readings = vec![(began, probe.arrived()?)];
+    loop {
+        let left = window.saturating_sub(began.elapsed());
+        // What is left over of the window lengthens its last slice.
+        let last = left < slice * 2;
+        stop.sleep(if last { left } else { slice })?;
+        readings.push((Instant::now(), probe.arrived()?));
+        if last {
+            return Ok(readings);
+        }
+    }
+}
+
+/// Waits until every packet has ended somewhere.
+fn drain(probe: &Probe<'_>, before: &Reading, stop: &Stop) -> Result<Reading> {
+    let deadline = Instant::now() + DRAIN_DEADLINE;
+    let mut last = None;
+    loop {
+        let now = probe.read()?;
+        let ledger = ledger(probe.scene.books, before, &now);
+        let balanced = ledger.is_none_or(|ledger| ledger.unaccounted == 0);
+        // What IP has received may still be on its way to an application.
+        let at_rest = probe.scene.books != Books::Ip || last == Some(ledger);
+        if balanced && at_rest && answered(probe.scene, before, &now) || Instant::now() > deadline {
+            return Ok(now);
+        }
+        last = Some(ledger);
+        stop.sleep(DRAIN_STEP)?;
+    }
+}
+
+/// Whether every request was answered and every answer has arrived, or was refused.
+fn answered(scene: &Scene, before: &Reading, after: &Reading) -> bool {
+    let since = |counter| after.since(before, counter);
+    if matches!(scene.client, Some(Client::Rpc { .. })) {
+        let received: u64 =
+            [Counter::Delivered, Counter::OtherDelivered].into_iter().map(since).sum();
+        let replied = since(Counter::Replied);
+        return replied == received && since(Counter::Done) + since(Counter::Calls) == replied;
+    }
+    if after.has(Counter::Arrived) {
+        let echoed = since(Counter::Delivered);
+        let replied = since(Counter::Replied);
+        return replied == echoed
+            && replied == since(Counter::Arrived) + since(Counter::RepliesRefused);
+    }
+    true
+}
+
+/// Where every packet between two readings ended: exact once everything has drained. `None` where
+/// packets are not counted.
+fn ledger(books: Books, before: &Reading, after: &Reading) -> Option<Ledger> {
+    let since = |counter| after.since(before, counter);
+    let sent = since(Counter::FloodSent) + since(Counter::LightSent);
+    let received: u64 = [Counter::Delivered, Counter::LightDelivered, Counter::OtherDelivered]
+        .into_iter()
+        .map(since)
+        .sum();
+    let common = Ledger {
+        offered: sent,
+        nic_drop: since(Counter::RingDrop),
+        discarded: since(Counter::Discarded),
+        ..Ledger::default()
+    };
+    let late = Ledger {
+        late_backlog: since(Counter::LateBacklog),
+        late_socket: since(Counter::LateSocket),
+        late_other: since(Counter::LateOther),
+        delivered: received,
+        ..common
+    };
+    let ledger = match books {
+        Books::None => return None,
+        Books::Udp => late,
+        Books::Client => Ledger { offered: since(Counter::ClientSent), ..late },
+        Books::Ip => {
+            let udp = late.late_socket + late.late_other + late.delivered;
+            Ledger {
+                offered: sent + since(Counter::ClientIpSent),
+                beyond_udp: since(Counter::IpReceived).saturating_sub(udp),
+                ..late
+            }
+        }
+        Books::Tcp => {
+            let all = since(Counter::RingDrop) + since(Counter::Taken);
+            Ledger { offered: all.max(sent), delivered: since(Counter::Segments), ..common }
+        }
+        Books::Ring => {
+            Ledger { delivered: since(Counter::Taken).saturating_sub(common.discarded), ..common }
+        }
+    };
+    Some(ledger.closed())
+}
+
+/// A trial that contradicts itself is no result.
+fn check(scene: &Scene, seen: &Seen, ledger: Option<&Ledger>, arm: &str, load: &str) -> Result<()> {
+    let (arm, load) = (arm.to_owned(), load.to_owned());
+    let since = |counter| seen.after.since(&seen.before, counter);
+    if let Some(ledger) = ledger.filter(|ledger| ledger.unaccounted != 0) {
+        return Err(Error::Conservation {
+            arm,
+            load,
+            unaccounted: ledger.unaccounted,
+            offered: ledger.offered,
+            ledger: format!("{ledger:?}"),
+        });
+    }
+    if scene.books == Books::Ring && seen.after.has(Counter::Judged) {
+        let (judged, taken) = (since(Counter::Judged), since(Counter::Taken));
+        if judged != taken {
+            return Err(Error::Conservation {
+                arm,
+                load,
+                unaccounted: taken as i64 - judged as i64,
+                offered: taken,
+                ledger: format!("the gate counted {judged} of {taken} that were taken"),
+            });
+        }
+        let unjudged = since(Counter::Unjudged);
+        if unjudged > 0 {
+            return Err(Error::refused(
+                format!("the gate passed {unjudged} of {taken} packets unjudged"),
+                "something in the lab's namespace may divert packets; `weir status` there names it",
+            ));
+        }
+    }
+    if !answered(scene, &seen.before, &seen.after) {
+        let replies = format!(
+            "{} received, {} replied to, {} arrived, {} refused",
+            since(Counter::Delivered) + since(Counter::OtherDelivered),
+            since(Counter::Replied),
+            since(Counter::Arrived) + since(Counter::Done) + since(Counter::Calls),
+            since(Counter::RepliesRefused)
+        );
+        return Err(Error::Replies { arm, load, replies });
+    }
+    Ok(())
+}
+
+/// Makes metrics of what was seen.
+fn measure(trial: &mut Trial, seen: &Seen) {
+    let Seen { before, opened, closed, after, .. } = seen;
+    for metric in METRICS {
+        let value = match metric.source {
+            Source::Rate(counter, times) => closed.per_s(opened, counter).map(|rate| rate * times),
+            Source::Ratio(over, under, times) => {
+                let under = closed.since(opened, under);
+                (under > 0).then(|| closed.since(opened, over) as f64 / under as f64 * times)
+            }
+            Source::Total(counter) => {
+                after.has(counter).then(|| after.since(before, counter) as f64)
+            }
+            Source::Quantile(histogram, share) => {
+                closed.quantile_ns(opened, histogram, share).map(|ns| ns / 1e3)
+            }
+            Source::QuantileNs(histogram, share) => closed.quantile_ns(opened, histogram, share),
+            Source::Given => None,
+        };
+        trial.set(metric, value);
+    }
+    trial.set(&m::window_s, Some(seen.length.as_secs_f64()));
+    derived(trial, seen);
+    polls(trial, seen);
+    trial.set(&m::echo_steady, steadiness(&seen.arrivals));
+    if let Some(pings) = &seen.pings {
+        round_trips(trial, pings);
+    }
+    if let Some((kind, report)) = &seen.report {
+        reported(trial, *kind, report);
+    }
+    if let Some(metered) = seen.metered.filter(|metered| metered.charged > 0) {
+        let input = after.since(before, Counter::NapiPerf) as f64;
+        let sum = metered.discarding.map(|ns| (metered.charged + ns) as f64 / input);
+        trial.set(&m::meter_sum, sum.filter(|_| input > 0.0));
+        trial.set(&m::meter_flooded, Some(metered.flooded as f64 / metered.charged as f64));
+    }
+}
+
+/// Figures made of several counters.
+fn derived(trial: &mut Trial, seen: &Seen) {
+    let Seen { before, opened, closed, after, .. } = seen;
+    let whole = |counter| after.since(before, counter) as f64;
+    let per = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
+    let window = |counter| closed.since(opened, counter) as f64;
+    if closed.has(Counter::LightSent) {
+        let goodput = per(window(Counter::LightDelivered), window(Counter::LightSent));
+        trial.set(&m::light_goodput, goodput);
+    }
+    let taken =
+        trial.ledger.map_or(0, |ledger| ledger.offered - ledger.nic_drop.min(ledger.offered));
+    if after.has(Counter::InputCpu) {
+        trial.set(&m::cpu_ns_per_packet, per(whole(Counter::InputCpu), taken as f64));
+    }
+    let delivered = whole(Counter::Delivered);
+    trial.set(&m::app_ns_per_packet, per(whole(Counter::FloodedCpu), delivered));
+    let light = whole(Counter::LightDelivered);
+    trial.set(&m::light_ns_per_packet, per(whole(Counter::LightCpu), light));
+    if after.has(Counter::LightDelivered) && window(Counter::LightDelivered) > 0.0 {
+        let ratio = per(window(Counter::Delivered), window(Counter::LightDelivered));
+        trial.set(&m::delivered_ratio, ratio);
+    }
+    if after.has(Counter::Judged) {
+        trial.set(&m::discarded_share, per(window(Counter::Discarded), window(Counter::Judged)));
+    }
+    if after.has(Counter::Done) {
+        let failed = [Counter::Timeouts, Counter::Resets, Counter::Refusals, Counter::BadAnswers];
+        let failed: f64 = failed.into_iter().map(window).sum();
+        trial.set(&m::failed, Some(failed + window(Counter::ClientLost)));
+        let done = window(Counter::Done);
+        trial.set(&m::trip_us, per(seen.length.as_secs_f64() * 1e6, done));
+    }
+    if after.has(Counter::Segments) {
+        let lost = window(Counter::RingDrop) - window(Counter::RingDropFlood);
+        trial.set(&m::client_lost_pps, per(lost.max(0.0), seen.length.as_secs_f64()));
+    }
+}
+
+/// Cost per packet by polls that took a whole budget, which never wait; else by CPU time.
+fn polls(trial: &mut Trial, seen: &Seen) {
+    let Some((first, last)) = &seen.polls else { return };
+    let packets = last.packets.saturating_sub(first.packets) as f64;
+    let full = last.full_packets.saturating_sub(first.full_packets) as f64;
+    let share = if packets > 0.0 { (full / packets).min(1.0) } else { 0.0 };
+    trial.set(&m::in_full_polls, Some(share));
+    trial.set(&m::handled_pps, Some(packets / seen.length.as_secs_f64()));
+    let quantile = |share| last.quantile_ns_since(first, share);
+    trial.set(&m::ns_p25, quantile(0.25));
+    trial.set(&m::ns_p75, quantile(0.75));
+    let by_cpu = trial.get(&m::cpu_ns_per_packet);
+    let by_polls = quantile(0.5).filter(|_| share >= IN_FULL_POLLS_MIN);
+    trial.set(&m::ns_per_packet, by_polls.or(by_cpu));
+}
+
+/// The slowest slice's rate of arrivals, of the median slice's.
+fn steadiness(readings: &[(Instant, u64)]) -> Option<f64> {
+    let rates = readings.windows(2).map(|pair| {
+        let (from, to) = (pair[0], pair[1]);
+        (to.1 - from.1) as f64 / (to.0 - from.0).as_secs_f64()
+    });
+    let slices = spread(rates);
+    (readings.len() > 2 && slices.median > 0.0).then(|| slices.min / slices.median)
+}
+
+/// Percentiles of the round trips that came to an end; a percentile of too few is left out.
+fn round_trips(trial: &mut Trial, pings: &[Option<f64>]) {
+    let mut replied: Vec<f64> = pings.iter().flatten().copied().collect();
+    replied.sort_by(f64::total_cmp);
+    let percentile = |permille: usize, least: usize| {
+        let rank = (replied.len() * permille).div_ceil(1000).max(1);
+        replied.get(rank - 1).copied().filter(|_| replied.len() >= least)
+    };
+    trial.set(&m::rtt_p50_us, percentile(500, 1));
+    trial.set(&m::rtt_p99_us, percentile(990, 100));
+    trial.set(&m::rtt_p999_us, percentile(999, 1000));
+    trial.set(&m::pings_sent, Some(pings.len() as f64));
+    trial.set(&m::pings_lost, Some((pings.len() - replied.len()) as f64));
+}
+
+/// What a program says of itself.
+fn reported(trial: &mut Trial, kind: ClientKind, report: &ClientReport) {
+    let (throughput, asked) = match kind {
+        ClientKind::Iperf3Udp { mbit, .. } => (&m::throughput_mbit, Some(mbit)),
+        ClientKind::Iperf3Tcp { .. } => (&m::throughput_mbit, None),
+        ClientKind::Dnsperf { rate, .. } => (&m::per_s, rate),
+        _ => (&m::per_s, None),
+    };
+    trial.set(throughput, Some(report.throughput));
+    trial.set(&m::loss, report.lost);
+    trial.set(&m::took_p50_us, report.p50_us.or(report.mean_us));
+    trial.set(&m::took_p99_us, report.p99_us);
+    trial.set(&m::failed, Some(report.errors as f64));
+    trial.set(&m::sent_share, asked.zip(report.offered).map(|(asked, sent)| sent / asked));
+}
+
+/// A process that does not run until this is dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn stop(pid: Pid) -> Result<Self> {
+        kill_process(pid, Signal::STOP)
+            .map_err(|source| Error::io("stop", "the flooded application", source))?;
+        Ok(Self(pid))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// The processes beside the applications. The groups go after the processes in them.
+struct Companions {
+    workers: Vec<(Beside, Worker)>,
+    _groups: Vec<Group>,
+}
+
+impl Companions {
+    fn start(bench: &Bench, arm: &Arm, beside: &[Beside]) -> Result<Self> {
+        let (mut workers, mut groups) = (vec![], vec![]);
+        for one in beside {
+            let role = match one {
+                Beside::Hog(_) | Beside::GroupHog => "compute",
+                Beside::IdleHog => "compute --idle",
+                Beside::Spinner => "spinner",
+            };
+            let role: Vec<String> = role.split(' ').map(str::to_owned).collect();
+            let worker = Worker::start(&bench.sut(arm).host.netns_path, bench.sut_cpu, &role)?;
+            match one {
+                Beside::Hog(nice) => sched::set_nice(worker.pid(), Nice(*nice))?,
+                Beside::GroupHog => groups.push(Group::of(worker.pid())?),
+                Beside::IdleHog | Beside::Spinner => {}
+            }
+            workers.push((*one, worker));
+        }
+        Ok(Self { workers, _groups: groups })
+    }
+
+    /// Ends them; they are waited for when this is dropped.
+    fn end(&self) {
+        for (_, worker) in &self.workers {
+            let _ = kill_process(worker.pid(), Signal::KILL);
+        }
+    }
+
+    /// The one whose work counts.
+    fn hog(&self) -> Option<&Worker> {
+        self.workers.iter().find(|(one, _)| *one != Beside::Spinner).map(|(_, worker)| worker)
+    }
+}
+
+/// What ran where in an arm that is set up, read back from the kernel rather than from what was asked for.
+fn describe(
+    bench: &mut Bench,
+    arm: &Arm,
+    scene: &Scene,
+    begun: &Begun,
+    stop: &Stop,
+) -> Result<Setup> {
+    let counted =
+        scene.generate && matches!(scene.books, Books::Udp | Books::Ip) && arm.bare.is_none();
+    let depth = if counted { Some(bench.queue_depth(arm, stop)?) } else { None };
+    let bench = &*bench;
+    let sut = bench.sut(arm);
+    let host = &sut.host;
+    let driver_poll = poll_in_words(bench, arm)?;
+    let attach = begun.daemon.as_ref().map_or("none", |daemon| &daemon.attach);
+    let application = scene.apps.first().and_then(|app| sut.app(app)).map(Running::pids);
+    let application = application.and_then(|pids| pids.first().copied());
+    Ok(Setup {
+        gate: match (&arm.bare, attach) {
+            (Some(bare), _) => format!("a bare program: {bare:?}"),
+            (None, "none") => "none".into(),
+            _ => driver_poll.clone(),
+        },
+        driver_poll,
+        application: match application {
+            Some(pid) => format!("{}, {}", place(pid)?, session(pid)),
+            None => "none".into(),
+        },
+        attach: attach.to_owned(),
+        gro: host.netns.run(|| ethtool::gro(SUT_INTERFACE))??,
+        tso: bench.topology.generator.run(|| ethtool::tso(&host.generator_ifname))??,
+        rps_cpus: host.sysfs.read(SUT_INTERFACE, "queues/rx-0/rps_cpus")?.trim().to_owned(),
+        queue_depth_packets: depth.map(|depth| depth.0),
+        rcvbuf_bytes: depth.map(|depth| depth.1),
+        daemon: arm.daemon.as_ref().map_or("none".into(), |spec| {
+            let binary =
+                spec.binary.as_ref().map_or("weir".into(), |path| path.display().to_string());
+            [&[binary, "run".into()], &spec.options[..]].concat().join(" ")
+        }),
+    })
+}
+
+/// Whom the scheduler weighs a process with.
+fn session(pid: Pid) -> &'static str {
+    let autogroup = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
+    // A server's worker process is in its master's. Not getsid(2) by rustix, which takes a session
+    // of 0, one that was begun outside the PID namespace, for impossible.
+    let session = |pid: Pid| Stat::of(pid.as_raw_nonzero().get()).and_then(|stat| stat.session());
+    match (session(pid) != session(getpid()), autogroup.is_ok_and(|text| text.trim() == "1")) {
+        (true, true) => "a session of its own, autogroup on",
+        (true, false) => "a session of its own, no autogroup",
+        (false, true) => "in the lab's session, autogroup on",
+        (false, false) => "in the lab's session, no autogroup",
+    }
+}
+
+/// Mbit/s of a parity conversation's payload, from packets or bytes per second.
+pub fn mbit(measure: Measure, per_s: f64) -> f64 {
+    let bytes = if measure.is_udp() { crate::apps::parity::DATAGRAM_BYTES as f64 } else { 1.0 };
+    per_s * bytes * 8.0 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Load;
+
+    #[test]
+    fn the_slowest_slice_is_held_against_the_median() {
+        let began = Instant::now();
+        let at = |ms, packets| (began + Duration::from_millis(ms), packets);
+        // 1,000, 400 and, in twice the time, 1,800 packets.
+        let readings = [at(0, 50), at(10, 1_050), at(20, 1_450), at(40, 3_250)];
+        assert!((steadiness(&readings).unwrap() - 40.0 / 90.0).abs() < 1e-9);
+        // Where nothing comes, nothing is steady.
+        assert_eq!(steadiness(&[at(0, 50), at(10, 50)]), None);
+    }
+
+    fn blank() -> Trial {
+        Trial {
+            arm: "weir".into(),
+            case: "pings".into(),
+            load: Load::Off,
+            repeat: 0,
+            values: std::collections::BTreeMap::new(),
+            ledger: None,
+        }
+    }
+
+    #[test]
+    fn a_ping_that_is_lost_is_no_reply_and_a_percentile_of_too_few_is_left_out() {
+        let mut trial = blank();
+        let pings: Vec<Option<f64>> =
+            (0..1000).map(|n| (n % 50 != 0).then_some(f64::from(n) + 1000.0)).collect();
+        round_trips(&mut trial, &pings);
+        assert_eq!(trial.get(&m::pings_lost), Some(20.0));
+        assert_eq!((trial.get(&m::rtt_p50_us), trial.get(&m::rtt_p999_us)), (Some(1500.0), None));
+        let mut few = blank();
+        round_trips(&mut few, &[Some(1.0); 99]);
+        assert_eq!((few.get(&m::rtt_p99_us), few.get(&m::rtt_p50_us)), (None, Some(1.0)));
+    }
+
+    #[test]
+    fn books_balance_by_what_they_count() {
+        let mut after = Reading::default();
+        for (counter, count) in [
+            (Counter::FloodSent, 100),
+            (Counter::RingDrop, 10),
+            (Counter::Discarded, 20),
+            (Counter::LateSocket, 5),
+            (Counter::Delivered, 65),
+            (Counter::Taken, 90),
+            (Counter::ClientIpSent, 7),
+            (Counter::IpReceived, 77),
+        ] {
+            after.add(counter, count);
+        }
+        let before = Reading::default();
+        assert_eq!(ledger(Books::Udp, &before, &after).unwrap().unaccounted, 0);
+        let ring = ledger(Books::Ring, &before, &after).unwrap();
+        assert_eq!((ring.unaccounted, ring.delivered), (0, 70));
+        let ip = ledger(Books::Ip, &before, &after).unwrap();
+        assert_eq!((ip.unaccounted, ip.beyond_udp), (0, 7));
+        assert_eq!(ledger(Books::None, &before, &after), None);
+    }
+}

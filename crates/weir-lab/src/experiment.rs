@@ -1,0 +1,263 @@
+//! An experiment is data: what is asked, what is compared, at which loads, and what is wanted of it.
+
+use std::time::Duration;
+
+use weir_bpf::traffic::Lengths;
+
+use crate::apps::udp::Reader;
+use crate::arm::Arm;
+use crate::bench::Bench;
+use crate::error::Result;
+use crate::goals::Goal;
+use crate::metric::Metric;
+use crate::run::{Load, Trial};
+use crate::scene::{Flow, Scene};
+use crate::stop::Stop;
+
+/// One thing for a full run, another for a quick one.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<T> {
+    /// Without `--quick`.
+    pub full: T,
+    /// With it.
+    pub quick: T,
+}
+
+impl<T: Copy> Choice<T> {
+    /// The one of the two.
+    pub fn of(&self, quick: bool) -> T {
+        if quick { self.quick } else { self.full }
+    }
+}
+
+/// How long trials last, and how many of each there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Before the window, milliseconds.
+    pub warm_up_ms: u64,
+    /// The window, milliseconds.
+    pub window_ms: u64,
+    /// Trials of each point.
+    pub repeats: u32,
+}
+
+/// A variant of an experiment.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// As on the command line and in results.
+    pub name: String,
+    /// Whether a quick run has it unasked.
+    pub quick: bool,
+    /// Whether a full run has it unasked.
+    pub full: bool,
+    /// Loads of this case, instead of the experiment's.
+    pub loads: Option<Choice<&'static [&'static str]>>,
+}
+
+impl Case {
+    /// One that every run has.
+    pub fn always(name: impl Into<String>) -> Self {
+        Self { name: name.into(), quick: true, full: true, loads: None }
+    }
+
+    /// One that only full runs have unasked.
+    pub fn full(name: impl Into<String>) -> Self {
+        Self { quick: false, ..Self::always(name) }
+    }
+
+    /// One that has to be asked for.
+    pub fn asked(name: impl Into<String>) -> Self {
+        Self { full: false, ..Self::full(name) }
+    }
+
+    /// With loads of its own.
+    #[must_use]
+    pub fn at(mut self, full: &'static [&'static str], quick: &'static [&'static str]) -> Self {
+        self.loads = Some(Choice { full, quick });
+        self
+    }
+}
+
+/// What the applications and packets are like, where an experiment lets it be chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traffic {
+    /// How the applications receive.
+    pub reader: Reader,
+    /// IPv6 instead of IPv4.
+    pub ipv6: bool,
+    /// UDP payload, bytes.
+    pub lengths: Lengths,
+    /// Receive buffer to ask for, bytes; 0: the system's default.
+    pub rcvbuf: usize,
+}
+
+impl Default for Traffic {
+    /// LRP's: a `recv()` loop that is sent 14 bytes over IPv4.
+    fn default() -> Self {
+        Self { reader: Reader::Recv, ipv6: false, lengths: Lengths::One(14), rcvbuf: 0 }
+    }
+}
+
+/// What a scene is wanted for.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    /// Which arm.
+    pub arm: &'a Arm,
+    /// Which case.
+    pub case: &'a str,
+    /// How much is sent.
+    pub load: Load,
+    /// Whether the run is a quick one.
+    pub quick: bool,
+    /// Of applications and packets.
+    pub traffic: &'a Traffic,
+    /// The run's trials so far.
+    pub done: &'a [Trial],
+}
+
+impl Ask<'_> {
+    /// A flood to a port at the load asked for, with the run's lengths; none without one.
+    pub fn flood(&self, port: u16) -> Option<Flow> {
+        let lengths = self.traffic.lengths.clone();
+        (self.load != Load::Off).then(|| Flow { lengths, ..Flow::udp(port, self.load) })
+    }
+}
+
+/// A search for the highest rate that passes, after the grid.
+#[derive(Clone, Copy, Debug)]
+pub struct Search {
+    /// Case whose scene is used.
+    pub of: &'static str,
+    /// Case under which its trials are kept.
+    pub case: &'static str,
+    /// For these arms.
+    pub arms: Choice<&'static [&'static str]>,
+    /// Halvings of the interval; 0: no search.
+    pub steps: Choice<u32>,
+    /// Length of a window, milliseconds.
+    pub window_ms: Choice<u64>,
+    /// Between which rates, packets/s, given the trials so far; `None`: it needs no search.
+    pub between: fn(&[Trial], &str) -> Option<(f64, f64)>,
+    /// Whether a trial passes, given those before it.
+    pub passes: fn(&Trial, &[Trial]) -> bool,
+}
+
+/// Which cases something is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Cases {
+    /// Each.
+    All,
+    /// These.
+    Of(&'static [&'static str]),
+    /// Those that begin so.
+    Starting(&'static str),
+    /// Those of which this says so.
+    Where(fn(&str) -> bool),
+}
+
+impl Cases {
+    /// Whether a case is one of them.
+    pub fn has(&self, case: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Of(cases) => cases.contains(&case),
+            Self::Starting(prefix) => case.starts_with(prefix),
+            Self::Where(says) => says(case),
+        }
+    }
+}
+
+/// A table of the report: a row for each case and load, a column for each arm.
+#[derive(Debug)]
+pub struct Table {
+    /// What it shows.
+    pub title: &'static str,
+    /// The figures of a cell, one beside the other.
+    pub figures: &'static [&'static Metric],
+    /// Rows of these cases.
+    pub cases: Cases,
+    /// Figures are divided by the same arm's at load 0.
+    pub of_unloaded: bool,
+}
+
+/// The experiment's figure: a line for each arm.
+#[derive(Debug)]
+pub struct Figure {
+    /// What it shows.
+    pub title: &'static str,
+    /// Of this case.
+    pub case: &'static str,
+    /// Along the abscissa the load sent (`offered_pps`), along the ordinate this.
+    pub y: &'static Metric,
+    /// Bars for each case instead of lines over loads.
+    pub bars: bool,
+}
+
+/// What is measured otherwise than by a scene; `None`: by its scene.
+pub type Special = fn(&mut Bench, &Ask<'_>, &Stop) -> Result<Option<Trial>>;
+
+/// One experiment.
+pub struct Experiment {
+    /// As on the command line.
+    pub name: &'static str,
+    /// Paper and figure.
+    pub paper: &'static str,
+    /// What it asks, in one sentence.
+    pub question: &'static str,
+    /// What it found then, in one sentence.
+    pub found: &'static str,
+    /// Programs that it takes.
+    pub needs: &'static [&'static str],
+    /// Arms, by name; see [`Arm::parse`].
+    pub arms: Choice<&'static [&'static str]>,
+    /// The arm that stands for weir in the sentence and in comparisons of builds.
+    pub main: &'static str,
+    /// Its cases, in the order of tables.
+    pub cases: fn() -> Vec<Case>,
+    /// What the option is called that chooses cases, such as `kinds`.
+    pub case_option: &'static str,
+    /// Loads.
+    pub loads: Choice<&'static [&'static str]>,
+    /// Times.
+    pub times: Choice<Times>,
+    /// Whether `--app`, `--ipv6`, `--payload`, `--lengths` and `--rcvbuf` mean anything to it.
+    pub traffic: bool,
+    /// Points that are left out.
+    pub skip: Option<fn(arm: &str, case: &str, load: Load) -> bool>,
+    /// What runs where.
+    pub scene: fn(&Ask<'_>) -> Result<Scene>,
+    /// What is measured otherwise.
+    pub special: Option<Special>,
+    /// Figures that are computed from several trials, or from one's others.
+    pub derive: Option<fn(&mut [Trial])>,
+    /// Figures of merit; the first is that of the sentence, all are judged when builds are compared.
+    pub merits: &'static [&'static Metric],
+    /// Searches after the grid.
+    pub searches: &'static [Search],
+    /// Tables, the most important first.
+    pub tables: &'static [Table],
+    /// The figure.
+    pub figure: Option<Figure>,
+    /// What is wanted (experiments.md).
+    pub goals: fn() -> Vec<Goal>,
+    /// How to read it: what a reader must know about the set-up.
+    pub notes: &'static str,
+}
+
+impl std::fmt::Debug for Experiment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Times {
+    /// Before the window.
+    pub fn warm_up(&self) -> Duration {
+        Duration::from_millis(self.warm_up_ms)
+    }
+
+    /// The window.
+    pub fn window(&self) -> Duration {
+        Duration::from_millis(self.window_ms)
+    }
+}

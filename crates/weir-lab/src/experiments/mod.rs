@@ -1,0 +1,61 @@
+//! The experiments: one file each, and one line here.
+
+mod udp_overload;
+
+use crate::experiment::Experiment;
+
+/// Every experiment, in the order in which `--all` runs them.
+pub static ALL: &[&Experiment] = &[&udp_overload::EXPERIMENT];
+
+/// The experiment of that name.
+pub fn by_name(name: &str) -> Option<&'static Experiment> {
+    ALL.iter().copied().find(|experiment| experiment.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Ask, Traffic};
+    use crate::run::Load;
+
+    #[test]
+    fn names_are_unique_and_every_declared_arm_and_load_can_be_read() {
+        for (at, experiment) in ALL.iter().enumerate() {
+            let name = experiment.name;
+            assert!(ALL[at + 1..].iter().all(|other| other.name != name), "{name}");
+            for quick in [true, false] {
+                for arm in experiment.arms.of(quick) {
+                    assert!(crate::arm::Arm::parse(arm).is_ok(), "{name}: {arm}");
+                }
+            }
+            assert!(!experiment.merits.is_empty() && !experiment.tables.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_declared_scene_can_be_made() {
+        let traffic = Traffic::default();
+        for experiment in ALL {
+            let arm = crate::arm::Arm::parse(experiment.arms.full[0]).unwrap();
+            for case in (experiment.cases)() {
+                let loads = case.loads.unwrap_or(experiment.loads);
+                for load in loads.full.iter().chain(loads.quick) {
+                    let load = Load::parse(load).unwrap();
+                    let ask = Ask {
+                        arm: &arm,
+                        case: &case.name,
+                        load,
+                        quick: true,
+                        traffic: &traffic,
+                        done: &[],
+                    };
+                    let scene = (experiment.scene)(&ask).unwrap();
+                    assert!(scene.flows.len() <= weir_bpf::traffic::FLOWS, "{}", case.name);
+                    let first_flood = scene.flows.iter().position(|flow| !flow.light);
+                    let last_light = scene.flows.iter().rposition(|flow| flow.light);
+                    assert!(last_light < first_flood || first_flood.is_none(), "{}", case.name);
+                }
+            }
+        }
+    }
+}

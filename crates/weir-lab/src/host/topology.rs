@@ -1,0 +1,355 @@
+//! The lab's hosts: one generator namespace, and for each mode a namespace with the system under
+//! test, a veth pair between them.
+//!
+//! Every mode keeps its own host for the whole run, so that interleaving modes moves no application
+//! and no address; only `weir run` and `stock`'s interrupts begin and end with each trial.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::napi::NapiThread;
+use weir_bpf::sys::netns::{self, NetNs};
+use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::sys::{ethtool, ipv6, napi, sched};
+use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
+
+use super::congestion;
+use crate::error::{Error, Result};
+
+/// What the names of the lab's namespaces begin with; the process id follows.
+const PREFIX: &str = "weir-lab-";
+const NETNS_DIR: &str = "/run/netns";
+const LOCK_DIR: &str = "/run/weir-lab";
+/// Ethernet address of an echo server's client: no interface's, so that the generator's namespace drops
+/// what comes for it at the first test of IP (`PACKET_OTHERHOST`, `ip_rcv_core()`). A veth receives on the
+/// CPU that sent, so each reply's end costs the SUT; this is the least that it can.
+const CLIENT_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x01]);
+/// What a lab's directory of files is called; the lab's own name stands before it.
+const FILES: &str = ".files";
+/// The receiving interface's name in its namespace.
+pub const SUT_INTERFACE: &str = "sut0";
+const NAPI_DEADLINE: Duration = Duration::from_secs(5);
+const UP_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Namespaces of one lab run, removed on drop.
+pub struct Topology {
+    /// Where the load comes from.
+    pub generator: NetNs,
+    /// That namespace's path.
+    pub generator_path: PathBuf,
+    /// Links of the generator's namespace.
+    pub generator_links: Links,
+    /// Interface files of the generator's namespace.
+    pub generator_sysfs: NetSysfs,
+    names: Vec<String>,
+    prefix: String,
+    lock_path: PathBuf,
+    _lock: File,
+}
+
+/// One system under test.
+pub struct Host {
+    /// Its namespace.
+    pub netns: NetNs,
+    /// The namespace's path.
+    pub netns_path: PathBuf,
+    /// Interface files of its namespace.
+    pub sysfs: NetSysfs,
+    /// Its interface.
+    pub ifindex: IfIndex,
+    /// The generator's end of the pair.
+    pub generator_ifindex: IfIndex,
+    /// Its name.
+    pub generator_ifname: String,
+    /// Ethernet addresses, generator and host.
+    pub mac: (MacAddr, MacAddr),
+    /// IP addresses, generator and host.
+    pub address: (IpAddr, IpAddr),
+    /// Another address beyond the pair, of whom an echo server's packets seem to come.
+    pub client: IpAddr,
+    /// Its subnet.
+    index: u8,
+}
+
+impl Topology {
+    /// Makes the generator's namespace.
+    ///
+    /// # Errors
+    /// Without the privilege.
+    pub fn create() -> Result<Self> {
+        clean()?;
+        let prefix = format!("{PREFIX}{}", std::process::id());
+        let (lock, lock_path) = take_lock(&prefix)?;
+        let name = format!("{prefix}-gen");
+        let generator = NetNs::create_named(&name)?;
+        let made = generator.run(|| -> Result<_> {
+            congestion::set()?;
+            Ok((Links::open()?, NetSysfs::open()?))
+        });
+        let made = made.map_err(Error::from).and_then(|made| made);
+        let (generator_links, generator_sysfs) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                let _ = NetNs::delete_named(&name);
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            generator,
+            generator_path: Path::new(NETNS_DIR).join(&name),
+            generator_links,
+            generator_sysfs,
+            names: vec![name],
+            prefix,
+            lock_path,
+            _lock: lock,
+        })
+    }
+
+    /// A directory for the files of one host's applications, which goes with the lab.
+    ///
+    /// # Errors
+    /// Where the file system refuses.
+    pub fn directory(&self, name: &str) -> Result<PathBuf> {
+        let path = files_of(&self.prefix).join(name);
+        fs::create_dir_all(&path)
+            .map_err(|source| Error::io("create", path.display().to_string(), source))?;
+        Ok(path)
+    }
+
+    /// Makes a host, whose name is the lab's and this one's.
+    ///
+    /// # Errors
+    /// Where the kernel refuses one of its settings.
+    pub fn add_host(&mut self, name: &str, ipv6: bool) -> Result<Host> {
+        let index = self.names.len() as u8;
+        let name = format!("{}-{index}-{name}", self.prefix);
+        let netns = NetNs::create_named(&name)?;
+        self.names.push(name.clone());
+        let generator_ifname = format!("gen{index}");
+
+        let links = &self.generator_links;
+        links.create_veth(&generator_ifname, SUT_INTERFACE, Some(netns.as_fd()))?;
+        self.generator.run(|| ipv6::disable_ipv6(&generator_ifname))??;
+        let generator_ifindex = links.index(&generator_ifname)?;
+        let generator_mac = links.mac(generator_ifindex)?;
+        let address = addresses(index, ipv6);
+        let client = client_address(index, ipv6);
+
+        let made = netns.run(|| -> Result<_> {
+            let links = Links::open()?;
+            let sysfs = NetSysfs::open()?;
+            let ifindex = links.index(SUT_INTERFACE)?;
+            ipv6::quiet_ipv6(SUT_INTERFACE)?;
+            congestion::set()?;
+            ethtool::set_gro(SUT_INTERFACE, true)?;
+            links.set_up(links.index("lo")?)?;
+            links.set_up(ifindex)?;
+            give_address(&links, ifindex, address, generator_mac)?;
+            links.add_neighbour(ifindex, client, CLIENT_MAC)?;
+            Ok((sysfs, ifindex, links.mac(ifindex)?))
+        });
+        let (sysfs, ifindex, mac) = made.map_err(Error::from).and_then(|made| made)?;
+        links.set_up(generator_ifindex)?;
+        Ok(Host {
+            netns,
+            netns_path: Path::new(NETNS_DIR).join(name),
+            sysfs,
+            ifindex,
+            generator_ifindex,
+            generator_ifname,
+            mac: (generator_mac, mac),
+            address,
+            client,
+            index,
+        })
+    }
+}
+
+impl Host {
+    /// Generator's and host's address of the other family.
+    pub fn other_family(&self) -> (IpAddr, IpAddr) {
+        addresses(self.index, self.address.0.is_ipv4())
+    }
+
+    /// Gives it an address of the other family too; returns the generator's and the host's.
+    ///
+    /// # Errors
+    /// Where the kernel refuses it.
+    pub fn add_other_family(&self) -> Result<(IpAddr, IpAddr)> {
+        let address = self.other_family();
+        self.netns.run(|| give_address(&Links::open()?, self.ifindex, address, self.mac.0))??;
+        Ok(address)
+    }
+
+    /// Waits until packets can pass: an IPv6 address has no route before.
+    ///
+    /// # Errors
+    /// Where that takes long, or the kernel does not tell.
+    pub fn wait_until_up(&self) -> Result<()> {
+        let deadline = Instant::now() + UP_DEADLINE;
+        let links = self.netns.run(Links::open)??;
+        while !links.info(self.ifindex)?.oper_up {
+            if Instant::now() > deadline {
+                return Err(Error::refused(
+                    format!("the lab's {SUT_INTERFACE} does not come up"),
+                    "is the machine overloaded? try again",
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Switches to threaded NAPI and puts the threads on a CPU, at a weight; returns them. To be done
+    /// again when XDP was attached or detached, which makes new ones.
+    ///
+    /// # Errors
+    /// Where the kernel refuses, or no thread appears.
+    pub fn thread_napi(&self, sut: CpuId, nice: Nice) -> Result<Vec<NapiThread>> {
+        self.sysfs.write(SUT_INTERFACE, "threaded", "1")?;
+        let deadline = Instant::now() + NAPI_DEADLINE;
+        loop {
+            let threads = self.netns.run(|| napi::napi_threads(self.ifindex, SUT_INTERFACE))??;
+            for thread in &threads {
+                sched::set_affinity(thread.pid, &[sut])?;
+                sched::set_nice(thread.pid, nice)?;
+            }
+            if !threads.is_empty() {
+                return Ok(threads);
+            }
+            if Instant::now() > deadline {
+                return Err(Error::refused(
+                    "no NAPI thread appeared after threaded NAPI was switched on",
+                    "this kernel may lack threaded NAPI for veth (5.12 has it)",
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Gives a host its address, and the generator's as a neighbour that need not be asked for.
+fn give_address(
+    links: &Links,
+    ifindex: IfIndex,
+    (generator, host): (IpAddr, IpAddr),
+    generator_mac: MacAddr,
+) -> Result<()> {
+    links.add_address(ifindex, host, if host.is_ipv6() { 64 } else { 24 })?;
+    links.add_neighbour(ifindex, generator, generator_mac)?;
+    Ok(())
+}
+
+/// Generator's and host's address in subnet `index`, from the benchmarking ranges (RFC 2544, RFC
+/// 5180).
+fn addresses(index: u8, ipv6: bool) -> (IpAddr, IpAddr) {
+    if ipv6 {
+        let at = |last| IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, index.into(), 0, 0, 0, last));
+        (at(0x100), at(2))
+    } else {
+        // The generator's address has its low bits clear, for random sources.
+        (Ipv4Addr::new(198, 18, index, 128).into(), Ipv4Addr::new(198, 18, index, 2).into())
+    }
+}
+
+/// An address of the same subnet that is neither the generator's, with its random sources, nor the host's.
+fn client_address(index: u8, ipv6: bool) -> IpAddr {
+    if ipv6 {
+        Ipv6Addr::new(0x2001, 2, 0, index.into(), 0, 0, 0, 3).into()
+    } else {
+        Ipv4Addr::new(198, 18, index, 3).into()
+    }
+}
+
+impl Drop for Topology {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = NetNs::delete_named(name);
+        }
+        let _ = fs::remove_dir_all(files_of(&self.prefix));
+        let _ = fs::remove_file(&self.lock_path);
+    }
+}
+
+fn files_of(prefix: &str) -> PathBuf {
+    Path::new(LOCK_DIR).join(format!("{prefix}{FILES}"))
+}
+
+/// A lab holds a lock for as long as it lives, so that others can tell a running lab's namespaces
+/// from those that a killed one left behind.
+fn take_lock(prefix: &str) -> Result<(File, PathBuf)> {
+    let failed = |source| Error::io("lock", LOCK_DIR, source);
+    fs::create_dir_all(LOCK_DIR).map_err(failed)?;
+    let path = Path::new(LOCK_DIR).join(prefix);
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        // Nobody else may take the lock, and so keep `clean` from its work.
+        .mode(0o600)
+        .open(&path)
+        .map_err(failed)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|source| Error::io("lock", path.display().to_string(), source))?;
+    Ok((file, path))
+}
+
+fn is_running(prefix: &str) -> bool {
+    File::open(Path::new(LOCK_DIR).join(prefix))
+        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+}
+
+/// Removes what labs left behind that were killed; leaves running labs alone. Returns the names of
+/// the namespaces removed.
+///
+/// # Errors
+/// Where the kernel refuses.
+pub fn clean() -> Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for name in netns::list_named(PREFIX)? {
+        let Some(prefix) = owner(&name) else { continue };
+        if !is_running(&prefix) {
+            NetNs::delete_named(&name)?;
+            let _ = fs::remove_dir_all(files_of(&prefix));
+            let _ = fs::remove_file(Path::new(LOCK_DIR).join(prefix));
+            removed.push(name);
+        }
+    }
+    Ok(removed)
+}
+
+/// The prefix of the lab run that a namespace is of: `weir-lab-PID` of `weir-lab-PID-NAME`. `None` for
+/// other people's names.
+fn owner(name: &str) -> Option<String> {
+    let (pid, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    let digits = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| format!("{PREFIX}{pid}"))
+}
+
+/// Whether another lab runs on this machine.
+pub fn another_runs() -> bool {
+    let own = format!("{PREFIX}{}", std::process::id());
+    let names = netns::list_named(PREFIX).unwrap_or_default();
+    names.iter().filter_map(|name| owner(name)).any(|prefix| prefix != own && is_running(&prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::owner;
+
+    #[test]
+    fn only_the_labs_own_names_have_an_owner() {
+        assert_eq!(owner("weir-lab-123-gen").as_deref(), Some("weir-lab-123"));
+        assert_eq!(owner("weir-lab-123-idle-weir").as_deref(), Some("weir-lab-123"));
+        for other in ["weir-lab-mine", "weir-lab-12x-gen", "weir-lab-12", "weir-lab--gen", "mine"] {
+            assert_eq!(owner(other), None, "{other}");
+        }
+    }
+}

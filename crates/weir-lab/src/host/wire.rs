@@ -1,0 +1,210 @@
+//! What a wire and its ends have beyond an address each: see [`Need`].
+//!
+//! A veth delivers on the CPU that sent, so the far end's receiving would be done on the tested CPU;
+//! [`Need::FarEnd`] defers its interrupts onto the generator's, [`Need::FarEndRps`] steers them there.
+//!
+//! A veth hands packets of its own host's sockets to the peer's NAPI, and so to the ring, only where it
+//! has no TSO (`veth_skb_is_eligible_for_gro()`); others go past it, straight to IP. So neither end has
+//! TSO, but on [`Wire::Veth`].
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use weir_bpf::sys::ethtool;
+use weir_bpf::sys::ipv6::disable_ipv6;
+use weir_bpf::sys::link::Links;
+use weir_bpf::units::CpuId;
+
+use super::interrupts;
+use super::nft::nft;
+use super::topology::{Host, SUT_INTERFACE, Topology};
+use crate::arm::Wire;
+use crate::error::{Error, Result};
+use crate::scene::Need;
+
+/// Where SYN floods say they come from: the second half of the benchmarking range.
+pub const FLOOD_NET: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 19, 0, 0), 16);
+/// A group of MCAST-TEST-NET (RFC 6676) that an application joins; nobody joins the next.
+pub const GROUP: Ipv4Addr = Ipv4Addr::new(233, 252, 0, 1);
+/// Interface of the host behind which another host is.
+const EGRESS: &str = "out0";
+const FORWARDING: &str = "/proc/sys/net/ipv4/conf";
+/// Time between two interrupts of the far end.
+const FAR_MODERATION: Duration = Duration::from_micros(100);
+/// Nothing listens here: `discard`.
+const NOBODYS_PORT: u16 = 9;
+
+/// Meets a need of a host's, once.
+///
+/// # Errors
+/// Where the kernel refuses, or the need is IPv4's and the host is not.
+pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId) -> Result<()> {
+    let far = &host.generator_ifname;
+    match need {
+        Need::FarEnd => {
+            become_host(topology, host, wire)?;
+            topology.generator.run(|| ethtool::set_gro(far, true))??;
+            Ok(())
+        }
+        Need::FarEndRps => {
+            become_host(topology, host, wire)?;
+            topology.generator_sysfs.write(far, "queues/rx-0/rps_cpus", &mask(cpu))?;
+            Ok(())
+        }
+        Need::AnswersDropped => {
+            let client = v4(host.address.0)?;
+            host.netns.run(|| Links::open()?.add_route(FLOOD_NET, client))??;
+            let (network, bits) = FLOOD_NET;
+            let chain = format!(
+                "type filter hook ingress device \"{far}\" priority 0; ip daddr {network}/{bits} drop;"
+            );
+            nft(
+                &topology.generator,
+                &format!("table netdev weir_{far} {{ chain answers {{ {chain} }}; }}"),
+            )
+        }
+        Need::Egress => add_egress(topology, host),
+        Need::ClientAddress => {
+            // With TSO, segments would go past the host's ring.
+            topology.generator.run(|| ethtool::set_tso(far, false))??;
+            let client = client_address(host)?;
+            let links = &topology.generator_links;
+            links.add_address(host.generator_ifindex, client.into(), 24)?;
+            links.add_neighbour(host.generator_ifindex, host.address.1, host.mac.1)?;
+            host.netns
+                .run(|| Links::open()?.add_neighbour(host.ifindex, client.into(), host.mac.0))??;
+            Ok(())
+        }
+        Need::OtherFamily => host.add_other_family().map(drop),
+    }
+}
+
+/// Gives the far end the generator's address.
+fn become_host(topology: &Topology, host: &Host, wire: Wire) -> Result<()> {
+    let (links, (client, server)) = (&topology.generator_links, host.address);
+    links.add_address(host.generator_ifindex, client, if client.is_ipv6() { 64 } else { 24 })?;
+    links.add_neighbour(host.generator_ifindex, server, host.mac.1)?;
+    if wire == Wire::Nic {
+        topology.generator.run(|| ethtool::set_tso(&host.generator_ifname, false))??;
+        host.netns.run(|| ethtool::set_tso(SUT_INTERFACE, false))??;
+    }
+    Ok(())
+}
+
+/// Where the TCP service's client is, beside the generator.
+fn client_address(host: &Host) -> Result<Ipv4Addr> {
+    let [a, b, c, _] = v4(host.address.1)?.octets();
+    Ok(Ipv4Addr::new(a, b, c, 64))
+}
+
+/// The host that [`Need::Egress`] puts behind the one under test.
+///
+/// # Errors
+/// Over IPv6.
+pub fn behind(host: &Host) -> Result<Ipv4Addr> {
+    let [_, _, subnet, _] = v4(host.address.1)?.octets();
+    Ok(Ipv4Addr::new(198, 19, subnet, 2))
+}
+
+fn v4(address: IpAddr) -> Result<Ipv4Addr> {
+    match address {
+        IpAddr::V4(address) => Ok(address),
+        IpAddr::V6(_) => Err(Error::refused("this experiment is over IPv4", "leave --ipv6 out")),
+    }
+}
+
+/// Makes the host a router to another, of which there is but an Ethernet address.
+fn add_egress(topology: &Topology, host: &Host) -> Result<()> {
+    let behind = behind(host)?;
+    let [a, b, subnet, _] = behind.octets();
+    let near = Ipv4Addr::new(a, b, subnet, 1);
+    let sink = format!("sink{subnet}");
+    let links = &topology.generator_links;
+    links.create_veth(&sink, EGRESS, Some(host.netns.as_fd()))?;
+    topology.generator.run(|| disable_ipv6(&sink))??;
+    let sink = links.index(&sink)?;
+    links.set_up(sink)?;
+    let mac = links.mac(sink)?;
+    host.netns.run(|| -> Result<()> {
+        let links = Links::open()?;
+        disable_ipv6(EGRESS)?;
+        let index = links.index(EGRESS)?;
+        links.set_up(index)?;
+        links.add_address(index, near.into(), 24)?;
+        links.add_neighbour(index, behind.into(), mac)?;
+        for interface in [SUT_INTERFACE, EGRESS] {
+            let path = format!("{FORWARDING}/{interface}/forwarding");
+            std::fs::write(&path, "1").map_err(|source| Error::io("write", path, source))?;
+        }
+        Ok(())
+    })?
+}
+
+/// A mask of one CPU, as sysfs takes it: 32 bits to a word.
+pub fn mask(cpu: CpuId) -> String {
+    let words = ",00000000".repeat(cpu.0 as usize / 32);
+    format!("{:x}{words}", 1_u32 << (cpu.0 % 32))
+}
+
+/// The far end's interrupts, on the calling thread's CPU until it is dropped.
+pub struct FarInterrupts<'a>(&'a Topology, &'a Host);
+
+impl<'a> FarInterrupts<'a> {
+    /// Binds them, by a packet from the host to where nobody listens.
+    ///
+    /// # Errors
+    /// Where the kernel refuses the settings.
+    pub fn bind(topology: &'a Topology, host: &'a Host, nobody: IpAddr) -> Result<Self> {
+        interrupts::defer(&topology.generator_sysfs, &host.generator_ifname, FAR_MODERATION)?;
+        let bound = Self(topology, host);
+        let (any, nobody) =
+            (SocketAddr::new(host.address.1, 0), SocketAddr::new(nobody, NOBODYS_PORT));
+        let sent = host.netns.run(|| UdpSocket::bind(any)?.send_to(&[0], nobody))?;
+        sent.map_err(|source| Error::io("send", "a packet to the generator", source))?;
+        Ok(bound)
+    }
+}
+
+impl Drop for FarInterrupts<'_> {
+    fn drop(&mut self) {
+        // The host goes with the lab.
+        let _ = interrupts::defer_no_more(&self.0.generator_sysfs, &self.1.generator_ifname);
+    }
+}
+
+/// The end of what passes the driver: a chain that drops at ingress, after the skb is built and GRO and
+/// tc have looked at it, in place until it is dropped. Not a program at tc: beside one the gate takes
+/// packets for diverted.
+pub struct Sink<'a>(&'a Host);
+
+impl<'a> Sink<'a> {
+    /// Puts it in place.
+    ///
+    /// # Errors
+    /// Without `nft`, or where the kernel has no such chains.
+    pub fn attach(host: &'a Host) -> Result<Self> {
+        let chain =
+            format!("type filter hook ingress device \"{SUT_INTERFACE}\" priority 0; policy drop;");
+        nft(&host.netns, &format!("table netdev weir_lab {{ chain sink {{ {chain} }}; }}"))?;
+        Ok(Self(host))
+    }
+}
+
+impl Drop for Sink<'_> {
+    fn drop(&mut self) {
+        // It goes with its namespace at the latest.
+        let _ = nft(&self.0.netns, "delete table netdev weir_lab");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_has_32_cpus_to_a_word() {
+        assert_eq!(mask(CpuId(1)), "2");
+        assert_eq!(mask(CpuId(33)), "2,00000000");
+    }
+}

@@ -1,0 +1,407 @@
+//! Runs an experiment: which trials, in which order, and where they are kept.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use weir_bpf::traffic::Lengths;
+
+use crate::arm::Arm;
+use crate::bench::Bench;
+use crate::engine::{self, Window};
+use crate::error::{Error, Result};
+use crate::experiment::{Ask, Case, Experiment, Search, Traffic};
+use crate::machine;
+use crate::programs;
+use crate::progress::Progress;
+use crate::run::{Head, Load, Run, SCHEMA, Trial};
+use crate::stats::Bisection;
+use crate::stop::Stop;
+use crate::store::Store;
+
+/// What a quick run's grid may take, so that the whole ends within 45 s.
+const QUICK_BUDGET: Duration = Duration::from_secs(36);
+/// What setting a trial up and draining it take, beside its window, for estimates.
+const OVERHEAD: Duration = Duration::from_millis(260);
+
+/// What was asked for on the command line; empty: the experiment's own.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Arms.
+    pub arms: Vec<Arm>,
+    /// Names of cases.
+    pub cases: Vec<String>,
+    /// Loads.
+    pub loads: Vec<Load>,
+    /// Length of a window.
+    pub window: Option<Duration>,
+    /// Trials of each point.
+    pub repeats: Option<u32>,
+    /// Short windows, few points, and an end within 45 s.
+    pub quick: bool,
+    /// Of applications and packets.
+    pub traffic: Traffic,
+}
+
+/// One run's plan.
+pub struct Plan<'a> {
+    /// What is run.
+    pub experiment: &'a Experiment,
+    /// What is compared.
+    pub arms: Vec<Arm>,
+    /// Where.
+    pub points: Vec<(Case, Load)>,
+    /// Lengths of a trial's parts.
+    pub window: Window,
+    /// Trials of each point.
+    pub repeats: u32,
+    /// The order of arms is drawn anew for each point, from this seed; `None`: it rotates.
+    pub random: Option<u64>,
+    quick: bool,
+    budget: Option<Duration>,
+    traffic: Traffic,
+}
+
+impl<'a> Plan<'a> {
+    /// What an experiment is to do, given a wish.
+    ///
+    /// # Errors
+    /// A case that it has not.
+    pub fn new(experiment: &'a Experiment, wish: &Wish) -> Result<Self> {
+        let quick = wish.quick;
+        let parse =
+            |text: &&str| Arm::parse(text).map_err(|why| Error::refused(why, "please report this"));
+        let arms = match wish.arms.is_empty() {
+            true => experiment.arms.of(quick).iter().map(parse).collect::<Result<Vec<_>>>()?,
+            false => wish.arms.clone(),
+        };
+        let all = (experiment.cases)();
+        let wanted = |case: &&Case| match wish.cases.as_slice() {
+            [] if quick => case.quick,
+            [] => case.full,
+            // In a quick run, all that a quick run can do.
+            [one] if one == "all" => true,
+            named => named.contains(&case.name),
+        };
+        let cases: Vec<Case> = all.iter().filter(wanted).cloned().collect();
+        let unknown = wish.cases.iter().find(|n| *n != "all" && all.iter().all(|c| c.name != **n));
+        if let (Some(name), true) = (unknown, cases.is_empty()) {
+            let names: Vec<&str> = all.iter().map(|case| case.name.as_str()).collect();
+            return Err(Error::refused(
+                format!("{} has no case {name:?}", experiment.name),
+                format!("its cases are {}", names.join(", ")),
+            ));
+        }
+        let mut points = vec![];
+        for case in cases {
+            let own = case.loads.unwrap_or(experiment.loads).of(quick);
+            let mut loads: Vec<Load> =
+                own.iter().filter_map(|text| Load::parse(text).ok()).collect();
+            // A case without a flood has none to choose.
+            if !wish.loads.is_empty() && loads.iter().any(|load| *load != Load::Off) {
+                let unloaded = loads.first() == Some(&Load::Off);
+                loads.clone_from(&wish.loads);
+                if unloaded && !loads.contains(&Load::Off) {
+                    loads.insert(0, Load::Off);
+                }
+            }
+            loads.sort_by(|a, b| a.pps().total_cmp(&b.pps()));
+            loads.dedup();
+            points.extend(loads.into_iter().map(|load| (case.clone(), load)));
+        }
+        let times = experiment.times.of(quick);
+        let length = wish.window.unwrap_or(times.window());
+        Ok(Self {
+            experiment,
+            arms,
+            points,
+            window: Window { warm_up: times.warm_up(), length },
+            repeats: wish.repeats.unwrap_or(times.repeats),
+            random: None,
+            quick,
+            budget: (quick && wish.repeats.is_none()).then_some(QUICK_BUDGET),
+            traffic: wish.traffic.clone(),
+        })
+    }
+
+    /// One repeat's trials. Arms are innermost, so that a machine whose speed drifts slows all of them
+    /// alike; their order rotates and the points' order turns round from one repeat to the next, so that
+    /// none always follows the same one.
+    fn one_repeat(&self, repeat: u32) -> Vec<(&Arm, &Case, Load)> {
+        let mut draw = self.random.map(|seed| fastrand::Rng::with_seed(seed ^ u64::from(repeat)));
+        let turned = repeat as usize;
+        let mut order = vec![];
+        for position in 0..self.points.len() {
+            let at =
+                if turned.is_multiple_of(2) { position } else { self.points.len() - 1 - position };
+            let (case, load) = &self.points[at];
+            let mut arms: Vec<&Arm> = self.arms.iter().collect();
+            match &mut draw {
+                Some(draw) => draw.shuffle(&mut arms),
+                None if !arms.is_empty() => {
+                    let by = (turned + position) % arms.len();
+                    arms.rotate_left(by);
+                }
+                None => {}
+            }
+            let skip = |arm: &&Arm| {
+                self.experiment.skip.is_some_and(|skip| skip(&arm.name, &case.name, *load))
+            };
+            order.extend(arms.into_iter().filter(|arm| !skip(arm)).map(|arm| (arm, case, *load)));
+        }
+        order
+    }
+
+    /// About how long the run takes.
+    pub fn estimate(&self) -> Duration {
+        let trial = self.window.warm_up + self.window.length + OVERHEAD;
+        let grid = trial * (self.one_repeat(0).len() as u32 * self.repeats);
+        let grid = self.budget.map_or(grid, |budget| grid.min(budget));
+        grid + self.experiment.searches.iter().map(|search| self.search_time(search)).sum()
+    }
+
+    fn search_time(&self, search: &Search) -> Duration {
+        let length = Duration::from_millis(search.window_ms.of(self.quick));
+        let trials = self.searched(search).count() as u32 * search.steps.of(self.quick) * 3 / 2;
+        (self.window.warm_up + length + OVERHEAD) * trials
+    }
+
+    fn searched<'b>(&'b self, search: &'b Search) -> impl Iterator<Item = &'b Arm> {
+        let there = self.points.iter().any(|(case, _)| case.name == search.of);
+        let names = search.arms.of(self.quick);
+        self.arms.iter().filter(move |arm| there && names.contains(&arm.name.as_str()))
+    }
+
+    /// What tells this plan from another, so that a run that was stopped goes on only as it began.
+    fn identity(&self) -> String {
+        let arms: Vec<_> = self.arms.iter().map(|arm| (&arm.name, &arm.daemon)).collect();
+        let points: Vec<_> = self.points.iter().map(|(case, load)| (&case.name, load)).collect();
+        let Self { window, repeats, random, quick, traffic, .. } = self;
+        let (commit, name) = (env!("WEIR_COMMIT"), self.experiment.name);
+        format!(
+            "{name} {commit} {arms:?} {points:?} {window:?} {repeats} {random:?} {quick} {traffic:?}"
+        )
+    }
+}
+
+/// Runs a plan. Trials that the store has from an earlier run of the same plan are not run again.
+///
+/// # Errors
+/// Where a measurement is not sound, the machine is not fit for it, or the user stops it.
+pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress) -> Result<Run> {
+    let experiment = plan.experiment;
+    programs::missing(experiment.needs)?;
+    let began = Instant::now();
+    let started_at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let mut trials = store.begin(&plan.identity())?;
+    let again = trials.len();
+    if again > 0 {
+        progress.say(&format!("{}: going on after {again} trials", experiment.name));
+    }
+    let cpus = machine::choose_cpus()?;
+    progress.say(&format!("{}: {}", experiment.name, experiment.question));
+    let mut bench = Bench::set_up(plan.traffic.clone(), cpus)?;
+    let whole = plan.one_repeat(0).len() * plan.repeats as usize;
+    progress.begin(whole as u64);
+
+    let first = Instant::now();
+    let reserved: Duration = experiment.searches.iter().map(|s| plan.search_time(s)).sum();
+    for repeat in 0..plan.repeats {
+        let late = |budget: Duration| {
+            let budget = budget.saturating_sub(reserved);
+            repeat > 0 && first.elapsed() + first.elapsed() / repeat > budget
+        };
+        if plan.budget.is_some_and(late) {
+            break;
+        }
+        for (arm, case, load) in plan.one_repeat(repeat) {
+            stop.check()?;
+            progress.step(format!("{}: {}, {load}", arm.name, case.name));
+            let known = trials.iter().any(|t| {
+                t.arm == arm.name && t.case == case.name && t.load == load && t.repeat == repeat
+            });
+            if !known {
+                let ask = Ask {
+                    arm,
+                    case: &case.name,
+                    load,
+                    quick: plan.quick,
+                    traffic: &plan.traffic,
+                    done: &trials,
+                };
+                let trial = one(&mut bench, experiment, &ask, (plan.window, repeat), stop)?;
+                store.keep(&trial)?;
+                trials.push(trial);
+            }
+            progress.done();
+        }
+    }
+    for found in experiment.searches {
+        search(plan, found, &mut bench, (&mut trials, store), stop, progress)?;
+    }
+    progress.finish();
+    let mut setup = BTreeMap::new();
+    for arm in &plan.arms {
+        if let Some(described) = bench.sut_mut(arm).and_then(|sut| sut.setup.clone()) {
+            setup.insert(arm.name.clone(), described);
+        }
+    }
+    let Traffic { reader, ipv6, lengths, rcvbuf } = &plan.traffic;
+    let family = if *ipv6 { "udp6" } else { "udp4" };
+    let payload = match lengths {
+        Lengths::One(length) => format!("{length} bytes"),
+        Lengths::Uniform { from, to } => format!("uniform {from} to {to} bytes"),
+        Lengths::Table(_) => "of DNS lengths".into(),
+    };
+    let buffer = if *rcvbuf == 0 { String::new() } else { format!(", rcvbuf {rcvbuf}") };
+    let head = Head {
+        schema: SCHEMA,
+        experiment: experiment.name.to_owned(),
+        weir_version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: env!("WEIR_COMMIT").to_owned(),
+        uncommitted: env!("WEIR_UNCOMMITTED") == "true",
+        command: command(),
+        started_at,
+        duration_s: (began.elapsed().as_secs_f64() * 10.0).round() / 10.0,
+        quick: plan.quick,
+        window_s: plan.window.length.as_secs_f64(),
+        traffic: format!("{}, {family}, payload {payload}{buffer}", reader.name()),
+        programs: programs::versions(experiment.needs)?,
+        machine: machine::describe(cpus.0, cpus.1),
+        setup,
+    };
+    Ok(Run { head, trials })
+}
+
+/// The command line, without the path of the executable.
+fn command() -> Vec<String> {
+    std::iter::once("weir".to_owned()).chain(std::env::args().skip(1)).collect()
+}
+
+fn one(
+    bench: &mut Bench,
+    experiment: &Experiment,
+    ask: &Ask<'_>,
+    (window, repeat): (Window, u32),
+    stop: &Stop,
+) -> Result<Trial> {
+    if let Some(special) = experiment.special
+        && let Some(trial) = special(bench, ask, stop)?
+    {
+        return Ok(Trial { repeat, ..trial });
+    }
+    let scene = (experiment.scene)(ask)?;
+    engine::trial(bench, ask, &scene, (window, repeat), stop)
+}
+
+/// Halves an interval of rates for each arm, all arms in turn.
+fn search(
+    plan: &Plan<'_>,
+    search: &Search,
+    bench: &mut Bench,
+    (trials, store): (&mut Vec<Trial>, &mut Store),
+    stop: &Stop,
+    progress: &Progress,
+) -> Result<()> {
+    let steps = search.steps.of(plan.quick);
+    let length = Duration::from_millis(search.window_ms.of(plan.quick));
+    let window = Window { length, ..plan.window };
+    let swept: Vec<Trial> = trials.iter().filter(|t| t.case != search.case).cloned().collect();
+    let mut searches = vec![];
+    for arm in plan.searched(search) {
+        if let Some((low, high)) = (search.between)(&swept, &arm.name) {
+            searches.push((arm, Bisection::new(low, high, steps), 0));
+        }
+    }
+    while searches.iter().any(|(_, bisection, _)| bisection.next().is_some()) {
+        for (arm, bisection, step) in &mut searches {
+            let Some(rate) = bisection.next() else { continue };
+            stop.check()?;
+            let load = Load::Rate(rate.round());
+            progress.step(format!("{}: {}, {load}", arm.name, search.case));
+            let of_arm = |t: &&Trial| t.case == search.case && t.arm == arm.name;
+            let known = trials.iter().filter(of_arm).find(|t| t.repeat == *step).cloned();
+            let trial = match known {
+                Some(trial) => trial,
+                None => {
+                    let ask = Ask {
+                        arm,
+                        case: search.of,
+                        load,
+                        quick: plan.quick,
+                        traffic: &plan.traffic,
+                        done: trials,
+                    };
+                    let trial = one(bench, plan.experiment, &ask, (window, *step), stop)?;
+                    let trial = Trial { case: search.case.to_owned(), ..trial };
+                    store.keep(&trial)?;
+                    trials.push(trial.clone());
+                    trial
+                }
+            };
+            *step += 1;
+            let passed = (search.passes)(&trial, &swept);
+            bisection.report(trial.get(&crate::metric::m::offered_pps).filter(|_| passed));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments;
+
+    fn wish(quick: bool) -> Wish {
+        Wish {
+            arms: vec![],
+            cases: vec![],
+            loads: vec![],
+            window: None,
+            repeats: None,
+            quick,
+            traffic: Traffic::default(),
+        }
+    }
+
+    #[test]
+    fn every_point_meets_every_arm_as_often_as_it_is_repeated_and_none_is_always_first() {
+        let experiment = experiments::by_name("udp-overload").unwrap();
+        let plan = Plan::new(experiment, &wish(true)).unwrap();
+        let repeats: Vec<_> = (0..4).map(|repeat| plan.one_repeat(repeat)).collect();
+        for (case, load) in &plan.points {
+            for arm in &plan.arms {
+                for order in &repeats {
+                    let times = order
+                        .iter()
+                        .filter(|(a, c, l)| a.name == arm.name && c.name == case.name && l == load);
+                    assert_eq!(times.count(), 1, "{} {} {load}", arm.name, case.name);
+                }
+            }
+        }
+        let first: Vec<&str> = repeats.iter().map(|order| order[0].0.name.as_str()).collect();
+        assert!(first.iter().any(|name| *name != first[0]), "{first:?}");
+    }
+
+    #[test]
+    fn a_plan_is_for_every_declared_arm_case_and_load() {
+        for experiment in experiments::ALL {
+            for quick in [true, false] {
+                let plan = Plan::new(experiment, &wish(quick)).unwrap();
+                let name = experiment.name;
+                assert!(!plan.points.is_empty() && !plan.arms.is_empty(), "{name}");
+                let declared = experiment.loads.of(quick).iter();
+                assert!(declared.clone().all(|load| Load::parse(load).is_ok()), "{name}");
+                assert!(
+                    plan.arms.iter().any(|arm| arm.name == experiment.main)
+                        || experiment.main.is_empty(),
+                    "{name}"
+                );
+            }
+        }
+        let mut unknown = wish(true);
+        unknown.cases = vec!["no-such".into()];
+        let experiment = experiments::by_name("udp-overload").unwrap();
+        let refused = Plan::new(experiment, &unknown).err().unwrap().to_string();
+        assert!(refused.contains("no-such") && refused.contains("its cases are"), "{refused}");
+    }
+}

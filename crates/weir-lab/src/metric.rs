@@ -1,0 +1,239 @@
+//! What a trial says of itself: every figure is declared here once.
+//!
+//! A metric's id names it in JSON, tables, plots and `docs/lab-json.md`. Its source says how the engine
+//! computes it from what the probes read; a figure that no reading yields is [`Source::Given`]: a program
+//! reports it, or an experiment derives it from others.
+
+use crate::reading::{Counter, Histogram};
+
+/// What a figure is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Packets per second.
+    Pps,
+    /// Events per second: requests, answers, calls, passes of a loop.
+    PerSecond,
+    /// 10^6 bits per second.
+    Mbit,
+    /// A part of a whole, 0 to 1.
+    Share,
+    /// One figure divided by another.
+    Ratio,
+    /// Microseconds.
+    Micros,
+    /// Milliseconds.
+    Millis,
+    /// Nanoseconds.
+    Nanos,
+    /// Packets, requests: a number of them.
+    Count,
+}
+
+impl Unit {
+    /// As in JSON's documentation and on axes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pps => "packets/s",
+            Self::PerSecond => "1/s",
+            Self::Mbit => "Mbit/s",
+            Self::Share => "share, 0 to 1",
+            Self::Ratio => "ratio",
+            Self::Micros => "us",
+            Self::Millis => "ms",
+            Self::Nanos => "ns",
+            Self::Count => "count",
+        }
+    }
+}
+
+/// How the repeats of one point become one figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// The median, with the range beside it.
+    Median,
+    /// The sum: of rare events.
+    Sum,
+    /// The highest: of disturbances.
+    Max,
+}
+
+/// Which of two figures is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// The higher.
+    More,
+    /// The lower.
+    Less,
+    /// Neither: it explains others.
+    Neither,
+}
+
+/// Where a figure comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Source {
+    /// A counter's growth per second of the window, times this.
+    Rate(Counter, f64),
+    /// The first counter's growth by the second's over the window, times this.
+    Ratio(Counter, Counter, f64),
+    /// A counter's growth over the whole trial.
+    Total(Counter),
+    /// The value below which this share of the window's samples lie, in microseconds.
+    Quantile(Histogram, f64),
+    /// The same in nanoseconds.
+    QuantileNs(Histogram, f64),
+    /// Nothing that is read: reported by a program, or derived.
+    Given,
+}
+
+/// One figure of a trial.
+#[derive(Debug)]
+pub struct Metric {
+    /// Its name in JSON.
+    pub id: &'static str,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// Where it comes from.
+    pub source: Source,
+    /// How repeats become one.
+    pub merge: Merge,
+    /// Which direction is better.
+    pub better: Better,
+    /// What it means, for a person.
+    pub help: &'static str,
+}
+
+impl PartialEq for Metric {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+/// Declares metrics, and the list of them all.
+macro_rules! metrics {
+    ($($name:ident: $unit:ident, $source:expr, $merge:ident, $better:ident, $help:literal;)*) => {
+        /// The metrics, each under its id.
+        #[allow(non_upper_case_globals, reason = "a metric is written as its id is")]
+        pub mod m {
+            use super::{Better, CPU, Merge, Metric, Source::*, Unit};
+            use crate::reading::{Counter::*, Histogram::*};
+            $(#[doc = $help] pub static $name: Metric = Metric {
+                id: stringify!($name), unit: Unit::$unit, source: $source,
+                merge: Merge::$merge, better: Better::$better, help: $help,
+            };)*
+        }
+        /// Every metric, in the order of the documentation.
+        pub static METRICS: &[&Metric] = &[$(&m::$name),*];
+    };
+}
+
+/// A nanosecond of CPU time per second, as a share of a CPU.
+pub const CPU: f64 = 1e-9;
+
+metrics! {
+    offered_pps: Pps, Rate(FloodSent, 1.0), Median, Neither, "Sent by the flood.";
+    nic_drop_pps: Pps, Rate(RingDrop, 1.0), Median, Neither,
+        "Refused by the full receive ring, at no cost to the system under test.";
+    discarded_pps: Pps, Rate(Discarded, 1.0), Median, Neither, "Discarded by the gate.";
+    late_drop_pps: Pps, Rate(LateDrop, 1.0), Median, Less,
+        "Dropped by the kernel after it had built an skb.";
+    delivered_pps: Pps, Rate(Delivered, 1.0), Median, More, "Received by the flooded application.";
+    age_p50_us: Micros, Quantile(Age, 0.5), Median, Less,
+        "Age of a packet when the flooded application received it, median.";
+    age_p99_us: Micros, Quantile(Age, 0.99), Median, Less, "The same, 99th percentile.";
+    light_offered_pps: Pps, Rate(LightSent, 1.0), Median, Neither, "Sent by the bystander flow.";
+    light_pps: Pps, Rate(LightDelivered, 1.0), Median, More,
+        "Received by the bystander: the second application, which is sent a light flow.";
+    light_goodput: Share, Given, Median, More, "`light_pps` of `light_offered_pps`.";
+    light_age_p50_us: Micros, Quantile(LightAge, 0.5), Median, Less,
+        "Age of a packet when the bystander received it, median.";
+    light_age_p99_us: Micros, Quantile(LightAge, 0.99), Median, Less, "The same, 99th percentile.";
+    echo_pps: Pps, Rate(Arrived, 1.0), Median, More,
+        "Replies of the flooded echo server that arrived at the far end.";
+    echo_steady: Share, Given, Median, More,
+        "Lowest rate of replies in a slice of 10 ms, of the median slice.";
+    rtt_p50_us: Micros, Given, Median, Less, "Round trip of a ping to the echo server, median.";
+    rtt_p99_us: Micros, Given, Median, Less, "The same, 99th percentile of those replied to.";
+    rtt_p999_us: Micros, Given, Median, Less, "The same, 99.9th percentile.";
+    pings_sent: Count, Given, Sum, Neither, "Pings sent in the window.";
+    pings_lost: Count, Given, Sum, Less, "Pings without a reply.";
+    per_s: PerSecond, Rate(Done, 1.0), Median, More,
+        "Requests answered in full, as the client counts them.";
+    took_p50_us: Micros, Quantile(Took, 0.5), Median, Less, "Time that a request took, median.";
+    took_p99_us: Micros, Quantile(Took, 0.99), Median, Less, "The same, 99th percentile.";
+    trip_us: Micros, Given, Median, Less, "Time per round trip, mean over the window.";
+    failed: Count, Given, Sum, Less, "Requests without a whole and right answer, in the window.";
+    throughput_mbit: Mbit, Given, Median, More, "Payload received.";
+    sent_share: Share, Given, Median, Neither, "Sent, of what the client was asked to send.";
+    loss: Share, Given, Median, Less, "Lost, of what the client sent.";
+    calls_per_s: PerSecond, Ratio(Calls, LastCallNs, 1e9), Median, More,
+        "Calls of the computing worker, from the end of one to the end of another.";
+    completion_ms: Millis, Ratio(LastCallNs, Calls, 1e-6), Median, Less, "Time per call.";
+    cookies_pps: Pps, Rate(Cookies, 1.0), Median, Neither, "SYN cookies sent.";
+    client_lost_pps: Pps, Given, Median, Neither, "The client's own packets refused by the ring.";
+    user_cpu: Share, Rate(FloodedCpu, CPU), Median, Neither,
+        "CPU time charged to the flooded application (or the first server).";
+    light_cpu: Share, Rate(LightCpu, CPU), Median, Neither, "CPU time charged to the bystander.";
+    server_cpu: Share, Rate(ServerCpu, CPU), Median, Neither, "CPU time charged to all servers.";
+    client_cpu: Share, Rate(ClientCpu, CPU), Median, Neither, "CPU time charged to the client.";
+    input_cpu: Share, Rate(InputCpu, CPU), Median, Neither,
+        "CPU time charged to the NAPI threads; absent where softirqs poll.";
+    daemon_cpu: Share, Rate(DaemonCpu, CPU), Median, Less, "CPU time charged to `weir run`.";
+    idle_cpu: Share, Rate(IdleNs, CPU), Median, Neither, "Time in which the CPU had nothing to do.";
+    hog_per_s: PerSecond, Rate(Work, 1.0), Median, More,
+        "Passes of the calibrated loop by the compute-bound process.";
+    hog_cpu: Share, Rate(WorkCpu, CPU), Median, Neither, "CPU time charged to it.";
+    hog_work: Share, Given, Median, More, "Its passes, of those with the CPU to itself.";
+    user_work: Share, Given, Median, More,
+        "Work of all user processes, of what the CPU can do: the hog's and the second receiver's.";
+    mischarged: Share, Given, Median, Less,
+        "CPU time charged to the hog that was not its own work, of what it was charged.";
+    threads_cpu: Share, Rate(NapiPerf, CPU), Median, Neither, "What the NAPI threads ran, by perf.";
+    softirq_cpu: Share, Rate(SoftirqNs, CPU), Median, Neither, "Softirqs, as timer ticks found them.";
+    ksoftirqd_cpu: Share, Rate(KsoftirqdNs, CPU), Median, Neither, "CPU time of `ksoftirqd`.";
+    meter_sum: Ratio, Given, Median, Neither,
+        "What weir's meter charged, and discarding took, of what the NAPI threads ran by perf.";
+    meter_flooded: Ratio, Given, Median, Neither,
+        "What the meter charged to the flooded channel, of all that it charged.";
+    delivered_ratio: Ratio, Given, Median, Neither,
+        "Packets of the heavier receiver for each of the lighter.";
+    sleeps_per_s: PerSecond, Rate(FloodedSleeps, 1.0), Median, Neither,
+        "How often the heavier receiver found nothing to do.";
+    light_sleeps_per_s: PerSecond, Rate(LightSleeps, 1.0), Median, Neither, "The same of the lighter.";
+    ns_per_packet: Nanos, Given, Median, Less,
+        "CPU time of input per packet: median of NAPI polls that took a whole budget, else its mean.";
+    ns_p25: Nanos, Given, Median, Neither, "25th percentile of the same polls.";
+    ns_p75: Nanos, Given, Median, Neither, "75th percentile of the same polls.";
+    cpu_ns_per_packet: Nanos, Given, Median, Less,
+        "CPU time of the NAPI threads over packets taken from the ring, whole trial.";
+    app_ns_per_packet: Nanos, Given, Median, Neither,
+        "CPU time of the flooded application over packets it received, whole trial.";
+    light_ns_per_packet: Nanos, Given, Median, Neither, "The same of the bystander.";
+    handled_pps: Pps, Rate(PollPackets, 1.0), Median, More, "Taken by NAPI polls.";
+    in_full_polls: Share, Ratio(PollFullPackets, PollPackets, 1.0), Median, Neither,
+        "Packets in polls that took a whole budget.";
+    discarded_share: Share, Given, Median, Neither, "Discarded, of what the gate saw.";
+    missed: Count, Given, Sum, Neither,
+        "Packets that fell due while the generator's CPU was elsewhere; not sent, not offered.";
+    loop_ns: Nanos, QuantileNs(Loop, 0.1), Median, Neither,
+        "Time of the calibrated loop on the tested CPU: how fast the machine was.";
+    steal: Share, Rate(StealNs, CPU), Max, Neither, "Tested CPU's time that the hypervisor took.";
+    window_s: Ratio, Given, Median, Neither, "Length of the measured window, seconds.";
+}
+
+/// The metric of that id.
+pub fn by_id(id: &str) -> Option<&'static Metric> {
+    METRICS.iter().copied().find(|metric| metric.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_id_is_declared_once() {
+        for (at, metric) in METRICS.iter().enumerate() {
+            assert!(METRICS[at + 1..].iter().all(|other| other.id != metric.id), "{}", metric.id);
+            assert!(std::ptr::eq(by_id(metric.id).unwrap(), *metric));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What a trial reads: the generator, applications, the client, the kernel, the gate.
+
+use std::fs;
+
+use rustix::process::Pid;
+use weir_bpf::counters::Counters;
+use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::sys::task_clock::TaskClock;
+use weir_bpf::sys::{sched, snmp};
+use weir_bpf::units::CpuId;
+use weir_bpf::verdict::{Reason, Verdict};
+
+use crate::apps::http::Failure;
+use crate::apps::slots;
+use crate::bench::{Bench, Running};
+use crate::error::{Error, Result};
+use crate::histogram;
+use crate::host::process::{Daemon, Worker};
+use crate::host::topology::{Host, SUT_INTERFACE};
+use crate::machine;
+use crate::reading::{Counter, Histogram, Reading};
+use crate::scene::{AppKind, Books, Role, Scene, Watch};
+
+/// Everything that a trial reads. What is in shared memory comes first, within a microsecond; then what
+/// takes a system call, each with its own instant.
+pub struct Probe<'a> {
+    /// Hosts and generator.
+    pub bench: &'a Bench,
+    /// The host under test.
+    pub host: &'a Host,
+    /// What runs where.
+    pub scene: &'a Scene,
+    /// The scene's applications, in its order.
+    pub apps: Vec<&'a Running>,
+    /// The lab's own client, once it runs.
+    pub client: Option<&'a Worker>,
+    /// Process of the client, whoever's it is.
+    pub client_pid: Option<Pid>,
+    /// The compute-bound process.
+    pub hog: Option<&'a Worker>,
+    /// `weir run`.
+    pub daemon: Option<&'a Daemon>,
+    /// The threads that poll.
+    pub pollers: Vec<Pid>,
+    /// What they run, by perf, where accounts are watched.
+    pub clocks: Vec<TaskClock>,
+    /// The kernel's thread for softirqs, where accounts are watched and it is to be seen.
+    pub ksoftirqd: Option<Pid>,
+}
+
+impl Probe<'_> {
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// Where the kernel does not tell.
+    pub fn read(&self) -> Result<Reading> {
+        let mut reading = Reading::default();
+        self.memory(&mut reading);
+        self.cpu(&mut reading)?;
+        self.packets(&mut reading)?;
+        if self.scene.watch.contains(&Watch::Accounts) {
+            self.accounts(&mut reading)?;
+        }
+        Ok(reading)
+    }
+
+    /// Generator, applications, client: memory that they share with the lab.
+    fn memory(&self, reading: &mut Reading) {
+        reading.add(Counter::FloodSent, 0);
+        for (index, flow) in self.scene.flows.iter().enumerate() {
+            let sent = self.bench.generator.counts(index).sent;
+            let counter = if flow.light { Counter::LightSent } else { Counter::FloodSent };
+            reading.add(counter, sent);
+        }
+        for (app, running) in self.scene.apps.iter().zip(&self.apps) {
+            let Some(worker) = running.worker() else { continue };
+            let (delivered, ages) = match app.role {
+                Role::Flooded => (Counter::Delivered, Some(Histogram::Age)),
+                Role::Light => (Counter::LightDelivered, Some(Histogram::LightAge)),
+                Role::Other => (Counter::OtherDelivered, None),
+            };
+            reading.add(delivered, worker.delivered());
+            if let Some(ages) = ages {
+                reading.note(ages, histogram::snapshot(worker.shared(), slots::HISTOGRAM));
+            }
+            let replies = [AppKind::UdpEcho].contains(&app.kind)
+                || matches!(app.kind, AppKind::RpcWorker(_) | AppKind::RpcServer(_));
+            if replies {
+                reading.add(Counter::Replied, worker.count(slots::REPLIED));
+            }
+        }
+        if let Some(client) = self.client {
+            reading.add(Counter::Done, client.delivered());
+            reading.add(Counter::Calls, client.count(slots::CALLS));
+            reading.add(Counter::LastCallNs, client.count(slots::LAST_CALL_NS));
+            reading.add(Counter::ClientSent, client.count(slots::SENT));
+            reading.add(Counter::ClientLost, client.count(slots::LOST));
+            for (counter, failure) in
+                [Counter::Timeouts, Counter::Resets, Counter::Refusals, Counter::BadAnswers]
+                    .into_iter()
+                    .zip(Failure::ALL)
+            {
+                reading.add(counter, client.count(failure.slot()));
+            }
+            reading.note(Histogram::Took, histogram::snapshot(client.shared(), slots::HISTOGRAM));
+        }
+        if let Some(hog) = self.hog {
+            reading.add(Counter::Work, hog.count(slots::WORK));
+            reading.add(Counter::WorkCpu, hog.count(slots::CPU_NS));
+        }
+        let speed = self.bench.speed.shared();
+        reading.note(Histogram::Loop, histogram::snapshot(speed, slots::HISTOGRAM));
+    }
+
+    /// Whom the kernel charges.
+    fn cpu(&self, reading: &mut Reading) -> Result<()> {
+        for (app, running) in self.scene.apps.iter().zip(&self.apps) {
+            for pid in running.pids() {
+                let ns = sched::cpu_time(pid)?.0;
+                reading.add(Counter::ServerCpu, ns);
+                match app.role {
+                    Role::Flooded => reading.add(Counter::FloodedCpu, ns),
+                    Role::Light => reading.add(Counter::LightCpu, ns),
+                    Role::Other => {}
+                }
+                if app.member_nice.is_some() {
+                    let light = app.role == Role::Light;
+                    let counter = if light { Counter::LightSleeps } else { Counter::FloodedSleeps };
+                    reading.add(counter, sleeps(pid)?);
+                }
+            }
+        }
+        if let Some(pid) = self.client_pid {
+            // A program may have ended by itself.
+            reading.add(Counter::ClientCpu, sched::cpu_time(pid).map_or(0, |time| time.0));
+        }
+        for pid in &self.pollers {
+            reading.add(Counter::InputCpu, sched::cpu_time(*pid)?.0);
+        }
+        if let Some(daemon) = self.daemon {
+            reading.add(Counter::DaemonCpu, daemon.cpu_time()?.0);
+        }
+        let cpu = self.bench.sut_cpu;
+        let ns = |seconds: f64| (seconds * 1e9) as u64;
+        reading.add(Counter::IdleNs, ns(machine::idle_s(cpu)));
+        reading.add(Counter::StealNs, ns(machine::steal_s(cpu)));
+        Ok(())
+    }
+
+    /// Where packets are, or were lost.
+    fn packets(&self, reading: &mut Reading) -> Result<()> {
+        let far = &self.host.generator_ifname;
+        let far = |file| statistic(&self.bench.topology.generator_sysfs, far, file);
+        let own = |file| statistic(&self.host.sysfs, SUT_INTERFACE, file);
+        let (ring, refused) = (far("tx_dropped")?, own("rx_dropped")?);
+        reading.add(Counter::RingDrop, ring);
+        // Of redirected frames, veth counts at both ends what the full ring refused.
+        reading.add(Counter::RingDropFlood, refused);
+        // A veth that polls counts here what its polls took from the ring (veth_get_stats64()).
+        reading.add(Counter::Taken, own("rx_packets")?);
+        if let Some(daemon) = self.daemon {
+            let counters = daemon.counters.counters()?;
+            reading.add(Counter::Discarded, counters.verdict(Verdict::Discard).packets);
+            reading.add(Counter::Judged, counters.total().packets);
+            reading.add(Counter::Unjudged, unjudged(&counters));
+        } else {
+            reading.add(Counter::Discarded, 0);
+        }
+        let (v4, v6) = self.host.netns.run(snmp::udp_stats)??;
+        let socket = v4.rcvbuf_errors + v6.rcvbuf_errors;
+        let other = |s: &snmp::UdpStats| s.in_errors.saturating_sub(s.rcvbuf_errors) + s.no_ports;
+        let (backlog, other) = (refused.saturating_sub(ring), other(&v4) + other(&v6));
+        reading.add(Counter::LateBacklog, backlog);
+        reading.add(Counter::LateSocket, socket);
+        reading.add(Counter::LateOther, other);
+        reading.add(Counter::LateDrop, backlog + socket + other);
+        if self.scene.books == Books::Ip {
+            let (far, own) = (
+                self.bench.topology.generator.run(snmp::ip4_stats)??,
+                self.host.netns.run(snmp::ip4_stats)??,
+            );
+            reading.add(Counter::ClientIpSent, far.out_requests);
+            reading.add(Counter::IpReceived, own.in_receives);
+        }
+        if self.scene.books == Books::Tcp {
+            let tcp = self.host.netns.run(snmp::tcp_stats)??;
+            reading.add(Counter::Segments, tcp.in_segs);
+            reading.add(Counter::Cookies, tcp.syn_cookies_sent);
+        }
+        if self.scene.watch.iter().any(|watch| matches!(watch, Watch::Replies(_))) {
+            reading.add(Counter::Arrived, far("rx_packets")?);
+            reading.add(Counter::RepliesRefused, own("tx_dropped")?);
+        }
+        Ok(())
+    }
+
+    /// What receive work took, and whom the kernel charges for it. What softirqs take while a process runs
+    /// is that process's own CPU time, unless the kernel has `CONFIG_IRQ_TIME_ACCOUNTING`.
+    fn accounts(&self, reading: &mut Reading) -> Result<()> {
+        for clock in &self.clocks {
+            reading.add(Counter::NapiPerf, clock.read()?.0);
+        }
+        let softirq_ns = (machine::softirq_s(self.bench.sut_cpu) * 1e9) as u64;
+        reading.add(Counter::SoftirqNs, softirq_ns);
+        if let Some(pid) = self.ksoftirqd {
+            reading.add(Counter::KsoftirqdNs, sched::cpu_time(pid)?.0);
+        }
+        Ok(())
+    }
+
+    /// What has arrived at the far end so far.
+    ///
+    /// # Errors
+    /// Where the kernel does not tell.
+    pub fn arrived(&self) -> Result<u64> {
+        statistic(&self.bench.topology.generator_sysfs, &self.host.generator_ifname, "rx_packets")
+    }
+}
+
+/// Packets that the gate passed without a look at their destination.
+fn unjudged(counters: &Counters) -> u64 {
+    counters.get(Reason::Diverted).packets + counters.get(Reason::PolicyOff).packets
+}
+
+/// One of an interface's counters.
+fn statistic(sysfs: &NetSysfs, ifname: &str, file: &str) -> Result<u64> {
+    let text = sysfs.read(ifname, &format!("statistics/{file}"))?;
+    text.trim().parse().map_err(|_| {
+        Error::refused(format!("{ifname}'s {file} reads {text:?}"), "the kernel should count there")
+    })
+}
+
+/// How often a thread has slept: a receiver does so when its queue is empty.
+fn sleeps(pid: Pid) -> Result<u64> {
+    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
+    let text = fs::read_to_string(&path).map_err(|source| Error::io("read", &path, source))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|number| number.trim().parse().ok()).ok_or_else(|| {
+        Error::refused(format!("{path} lacks voluntary_ctxt_switches"), "is this a Linux kernel's?")
+    })
+}
+
+/// The kernel's thread for softirqs of a CPU; `None` where it is not to be seen, in a PID namespace.
+///
+/// # Errors
+/// Where `/proc` cannot be listed.
+pub fn ksoftirqd(cpu: CpuId) -> Result<Option<Pid>> {
+    let name = format!("ksoftirqd/{cpu}\n");
+    let failed = |source| Error::io("list", "/proc", source);
+    for entry in fs::read_dir("/proc").map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let Some(pid) = number.and_then(Pid::from_raw) else { continue };
+        // One that has ended meanwhile is not it.
+        if fs::read_to_string(entry.path().join("comm")).is_ok_and(|comm| comm == name) {
+            return Ok(Some(pid));
+        }
+    }
+    Ok(None)
+}

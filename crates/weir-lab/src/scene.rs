@@ -1,0 +1,315 @@
+//! What runs where in one trial, as data: applications, flows, clients, processes beside them.
+
+use std::time::Duration;
+
+use weir_bpf::traffic::{Lengths, Sources, Transport};
+
+use crate::apps::parity::Talk;
+use crate::apps::udp::Reader;
+use crate::programs::{ClientKind, ServerKind};
+use crate::run::Load;
+
+/// Port of the application that is flooded.
+pub const FLOODED_PORT: u16 = 5000;
+/// Port of the second application, which is sent a light flow.
+pub const LIGHT_PORT: u16 = 5001;
+/// Port of the echo server.
+pub const ECHO_PORT: u16 = 5002;
+/// No socket receives it.
+pub const CLOSED_PORT: u16 = 5999;
+
+/// Which figures an application's counters are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The first application: `delivered_pps`, `user_cpu`.
+    Flooded,
+    /// The second, a bystander: `light_pps`, `light_cpu`.
+    Light,
+    /// Any other.
+    Other,
+}
+
+/// What an application does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AppKind {
+    /// Receives UDP packets in a loop.
+    UdpSink {
+        /// How it receives.
+        reader: Reader,
+        /// How long it computes for each packet.
+        work: Duration,
+        /// Joins the lab's multicast group, and is bound to any address.
+        joined: bool,
+    },
+    /// Sends each UDP packet back.
+    UdpEcho,
+    /// Answers requests of a fixed length over TCP connections that stay open.
+    TcpService,
+    /// Listens on TCP and takes what it gets.
+    TcpListener,
+    /// Walks through memory for each call, so many times.
+    RpcWorker(u64),
+    /// Computes so many steps for each request.
+    RpcServer(u64),
+    /// The receiving end of one of parity's conversations.
+    Parity(Talk),
+    /// Sockets that nobody reads, of both families: gate-cost's targets.
+    Unread,
+    /// A program that nobody here wrote.
+    Real(ServerKind),
+}
+
+/// An application on the host under test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct App {
+    /// What it does.
+    pub kind: AppKind,
+    /// Where it listens.
+    pub port: u16,
+    /// Which figures are its.
+    pub role: Role,
+    /// Its nice value; all with `Some` share one session, so that these are weighed against each other.
+    pub member_nice: Option<i32>,
+    /// It is started for each trial; else it stays up, asleep, until the lab ends.
+    pub per_trial: bool,
+}
+
+impl App {
+    /// An application that stays up, in a session of its own at nice 0.
+    pub fn new(kind: AppKind, port: u16, role: Role) -> Self {
+        Self { kind, port, role, member_nice: None, per_trial: false }
+    }
+
+    /// A plain receiver.
+    pub fn sink(reader: Reader, port: u16, role: Role) -> Self {
+        Self::new(AppKind::UdpSink { reader, work: Duration::ZERO, joined: false }, port, role)
+    }
+}
+
+/// Where a flow's packets say they come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// The generator's address.
+    Generator,
+    /// The address of an echo server's client: beyond the wire, at an Ethernet address of nobody's.
+    Client,
+    /// The address of the generator's subnet (/24) that ends in this.
+    Last(u8),
+    /// 198.19.0.0/16: answers to these are dropped at the far end ([`Need::AnswersDropped`]).
+    FloodNet,
+}
+
+/// Where a flow goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// The host under test, by its IPv4 address, or IPv6 with `--ipv6`.
+    Host,
+    /// The host, by its address of the other family.
+    OtherFamily,
+    /// The subnet's broadcast address.
+    Broadcast,
+    /// A multicast group that an application has joined.
+    Group,
+    /// One that nobody has.
+    NobodysGroup,
+    /// A host behind the one under test ([`Need::Egress`]).
+    Behind,
+}
+
+/// What the generator sends to the host under test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// It is the bystander's; else part of the flood.
+    pub light: bool,
+    /// What its packets are.
+    pub transport: Transport,
+    /// IPv4 options, for UDP.
+    pub options: Vec<u8>,
+    /// For [`Transport::Raw`]: the frame from its Ethernet type on, sent as it is.
+    pub frame: Option<Vec<u8>>,
+    /// Payload lengths, bytes.
+    pub lengths: Lengths,
+    /// How many sources.
+    pub sources: Sources,
+    /// Which address they have.
+    pub from: From,
+    /// Source port.
+    pub from_port: u16,
+    /// Where to.
+    pub to: To,
+    /// Destination port.
+    pub port: u16,
+    /// Random low bits of the destination port.
+    pub port_bits: u8,
+    /// How fast.
+    pub load: Load,
+    /// Packets sent back to back; 1: evenly spaced.
+    pub burst: u16,
+}
+
+impl Flow {
+    /// UDP from one source to a port of the host, of LRP's 14 bytes.
+    pub fn udp(port: u16, load: Load) -> Self {
+        Self {
+            light: false,
+            transport: Transport::Udp,
+            options: vec![],
+            frame: None,
+            lengths: Lengths::One(14),
+            sources: Sources::One,
+            from: From::Generator,
+            from_port: 40_000,
+            to: To::Host,
+            port,
+            port_bits: 0,
+            load,
+            burst: 1,
+        }
+    }
+
+    /// The same as the bystander's flow. Light flows stand first: what is due goes before the flood.
+    pub fn light(port: u16, pps: f64) -> Self {
+        Self { light: true, ..Self::udp(port, Load::Rate(pps)) }
+    }
+}
+
+/// What asks the applications from the far end.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Client {
+    /// Requests of a fixed length over connections that stay open, so many per second in all.
+    Tcp {
+        /// Connections.
+        connections: u32,
+        /// Requests per second.
+        per_second: u32,
+        /// Port of the service.
+        port: u16,
+    },
+    /// HTTP requests, each connection with one under way at any time.
+    Http {
+        /// Connections.
+        connections: u32,
+        /// Whether a connection is used again.
+        keep_alive: bool,
+        /// Port of the server.
+        port: u16,
+    },
+    /// Calls of the computing worker, and requests outstanding with the short servers.
+    Rpc {
+        /// Port of the worker.
+        worker: u16,
+        /// Ports of the short servers.
+        servers: Vec<u16>,
+        /// Requests outstanding with each.
+        outstanding: u32,
+    },
+    /// The sending end of one of parity's conversations.
+    Parity(Talk, u16),
+    /// A program that nobody here wrote. It runs for the window, in whole seconds, and reports.
+    Real(ClientKind),
+}
+
+/// A process beside the applications, on the tested CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Computes without pause, at this nice value.
+    Hog(i32),
+    /// The same of `SCHED_IDLE`.
+    IdleHog,
+    /// The same in a CPU control group of its own.
+    GroupHog,
+    /// Computes when nobody else wants the CPU, and yields, so that leaving idle is not measured (LRP 4.1).
+    Spinner,
+}
+
+/// What the wire or the host has beyond an address at each end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// The far end is a host: an address, no TSO, its interrupts on the generator's CPU.
+    FarEnd,
+    /// The same, received on the generator's CPU by RPS.
+    FarEndRps,
+    /// Answers to [`From::FloodNet`] are dropped before the far end's IP.
+    AnswersDropped,
+    /// The host routes to another host behind it.
+    Egress,
+    /// A client's address beside the generator's, for the TCP service's client.
+    ClientAddress,
+    /// An address of the other family too.
+    OtherFamily,
+}
+
+/// What is watched beside the usual counters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Watch {
+    /// What arrives at the far end, in slices of this length.
+    Replies(Duration),
+    /// Round trips of the pings that the light flow is.
+    RoundTrips,
+    /// Whom the kernel and weir's meter charge.
+    Accounts,
+    /// NAPI polls that take a whole budget.
+    Polls,
+}
+
+/// How a trial's packets are accounted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Books {
+    /// The generator's datagrams, until applications receive them.
+    Udp,
+    /// Every IP packet of generator and client, until UDP's end or IP's.
+    Ip,
+    /// Frames that came to the ring, until TCP.
+    Tcp,
+    /// The generator's frames, until NAPI took them, and the gate counted each once.
+    Ring,
+    /// A client's datagrams, until servers received and answered them.
+    Client,
+    /// Not counted: what was lost is told, not balanced.
+    None,
+}
+
+/// One trial's set-up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scene {
+    /// On the host under test.
+    pub apps: Vec<App>,
+    /// From the generator, light ones first; at most [`weir_bpf::traffic::FLOWS`].
+    pub flows: Vec<Flow>,
+    /// At the far end.
+    pub client: Option<Client>,
+    /// On the tested CPU.
+    pub beside: Vec<Beside>,
+    /// Of wire and host.
+    pub needs: Vec<Need>,
+    /// What else is read.
+    pub watch: Vec<Watch>,
+    /// How packets are accounted for.
+    pub books: Books,
+    /// The flooded application is stopped, so that its queue is full.
+    pub stopped: bool,
+    /// What passes the driver ends at the ingress hook, so that the stack costs nothing.
+    pub sink: bool,
+    /// The generator's CPU works also without a flow, so that the machine is as fast as with one.
+    pub generate: bool,
+    /// A flood lasts at least so long before the window.
+    pub settle: Duration,
+}
+
+impl Default for Scene {
+    fn default() -> Self {
+        Self {
+            apps: vec![],
+            flows: vec![],
+            client: None,
+            beside: vec![],
+            needs: vec![],
+            watch: vec![],
+            books: Books::Udp,
+            stopped: false,
+            sink: false,
+            generate: true,
+            settle: Duration::ZERO,
+        }
+    }
+}

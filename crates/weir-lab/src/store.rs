@@ -1,0 +1,159 @@
+//! Where a run is kept while it lasts, so that one that was stopped goes on: a line for each trial.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::run::{Run, Trial};
+
+/// The file that a run's trials are appended to, and the result that it becomes.
+pub struct Store {
+    /// `None`: nothing is kept.
+    dir: Option<PathBuf>,
+    name: String,
+    partial: Option<File>,
+}
+
+impl Store {
+    /// Keeps a run in a directory, or nowhere.
+    pub fn new(dir: Option<&Path>, name: &str) -> Self {
+        Self { dir: dir.map(Path::to_owned), name: name.to_owned(), partial: None }
+    }
+
+    fn partial_path(&self, dir: &Path) -> PathBuf {
+        dir.join(format!("{}.partial", self.name))
+    }
+
+    /// Begins, or goes on where a run of the same plan was stopped: returns its trials.
+    ///
+    /// # Errors
+    /// Where the file system refuses.
+    pub fn begin(&mut self, identity: &str) -> Result<Vec<Trial>> {
+        let Some(dir) = &self.dir else { return Ok(vec![]) };
+        fs::create_dir_all(dir)
+            .map_err(|source| Error::io("create", dir.display().to_string(), source))?;
+        let path = self.partial_path(dir);
+        let failed = |operation: &'static str| {
+            let object = path.display().to_string();
+            move |source: std::io::Error| Error::io(operation, object.clone(), source)
+        };
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let mut lines = text.lines();
+        let trials = match lines.next() {
+            // The last line may be cut short.
+            Some(first) if first == identity => {
+                lines.map_while(|l| serde_json::from_str(l).ok()).collect()
+            }
+            _ => vec![],
+        };
+        let mut file = OpenOptions::new();
+        let mut file =
+            file.create(true).write(true).truncate(true).open(&path).map_err(failed("write"))?;
+        writeln!(file, "{identity}").map_err(failed("write"))?;
+        self.partial = Some(file);
+        for trial in &trials {
+            self.keep(trial)?;
+        }
+        Ok(trials)
+    }
+
+    /// Keeps a trial.
+    ///
+    /// # Errors
+    /// Where the file system refuses.
+    pub fn keep(&mut self, trial: &Trial) -> Result<()> {
+        let Some(file) = &mut self.partial else { return Ok(()) };
+        let line = serde_json::to_string(trial).map_err(|s| Error::json("write", &self.name, s))?;
+        writeln!(file, "{line}").map_err(|source| Error::io("keep", "a trial", source))
+    }
+
+    /// Writes the whole result, and forgets its parts. Returns its path, if it is kept.
+    ///
+    /// # Errors
+    /// Where the file system refuses.
+    pub fn finish(&mut self, run: &Run) -> Result<Option<PathBuf>> {
+        let Some(dir) = &self.dir else { return Ok(None) };
+        let path = dir.join(format!("{}.json", self.name));
+        write_whole(&path, &run.to_json()?)?;
+        let _ = fs::remove_file(self.partial_path(dir));
+        self.partial = None;
+        Ok(Some(path))
+    }
+}
+
+/// Writes a file whole or not at all.
+///
+/// # Errors
+/// Where the file system refuses.
+pub fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let failed = |source| Error::io("write", path.display().to_string(), source);
+    let beside = path.with_extension(format!("tmp{}", std::process::id()));
+    fs::write(&beside, text).map_err(failed)?;
+    fs::rename(&beside, path).map_err(|source| {
+        let _ = fs::remove_file(&beside);
+        failed(source)
+    })
+}
+
+/// Every result in a directory, by name.
+///
+/// # Errors
+/// When there is none, or one is not the lab's.
+pub fn read_all(dir: &Path) -> Result<Vec<Run>> {
+    let object = dir.display().to_string();
+    let failed = |source| Error::io("list", &object, source);
+    let mut paths = vec![];
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    if paths.is_empty() {
+        return Err(Error::refused(
+            format!("there is no result in {object}"),
+            "name a directory that `weir lab run --out` wrote",
+        ));
+    }
+    paths.iter().map(|path| Run::read(path)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Load;
+
+    fn trial(repeat: u32) -> Trial {
+        Trial {
+            arm: "weir".into(),
+            case: "recv".into(),
+            load: Load::Top,
+            repeat,
+            values: [("loss".to_owned(), 0.5)].into(),
+            ledger: None,
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_goes_on_only_as_it_began() {
+        let dir = std::env::temp_dir().join(format!("weir-store-{}", std::process::id()));
+        let mut store = Store::new(Some(&dir), "made-up");
+        assert!(store.begin("one plan").unwrap().is_empty());
+        store.keep(&trial(0)).unwrap();
+        store.keep(&trial(1)).unwrap();
+        drop(store);
+        // Killed while it wrote.
+        let path = dir.join("made-up.partial");
+        let mut text = fs::read_to_string(&path).unwrap();
+        text.push_str("{\"arm\": \"we");
+        fs::write(&path, text).unwrap();
+        let mut store = Store::new(Some(&dir), "made-up");
+        assert_eq!(store.begin("one plan").unwrap(), [trial(0), trial(1)]);
+        drop(store);
+        let mut store = Store::new(Some(&dir), "made-up");
+        assert!(store.begin("another plan").unwrap().is_empty());
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,213 @@
+//! A run, looked at: repeats merged into points, per arm, case and load.
+
+use std::collections::BTreeMap;
+
+use crate::experiment::{Case, Experiment, Search};
+use crate::metric::{Better, METRICS, Merge, Metric, m};
+use crate::run::{Load, Run, Trial};
+use crate::stats::{Bisection, Spread, median, spread};
+
+/// A point is marked where the tested CPU's speed differs by more than this from the run's median.
+const SPEED_TOLERANCE: f64 = 0.05;
+/// The ring counts as not overflowing up to this share: a hiccup of the machine is not the flood's.
+pub const RING_LOSS_MAX: f64 = 0.005;
+
+/// One arm, case and load.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Which arm.
+    pub arm: String,
+    /// Which case.
+    pub case: String,
+    /// How much was to be sent.
+    pub load: Load,
+    /// Figures by metric.
+    pub figures: BTreeMap<&'static str, Spread>,
+    /// How many trials.
+    pub repeats: u32,
+    /// The machine was faster or slower than usual.
+    pub marked: bool,
+}
+
+impl Point {
+    /// A figure's merged value.
+    pub fn get(&self, metric: &Metric) -> Option<f64> {
+        self.spread(metric).map(|spread| spread.median)
+    }
+
+    /// The same with its range.
+    pub fn spread(&self, metric: &Metric) -> Option<Spread> {
+        self.figures.get(metric.id).copied()
+    }
+}
+
+/// A run with its experiment's declaration.
+pub struct View<'a> {
+    /// What was declared.
+    pub experiment: &'a Experiment,
+    /// What was measured.
+    pub run: &'a Run,
+    /// The trials, with what the experiment derives.
+    pub trials: Vec<Trial>,
+    /// All points, in the order in which they first ran.
+    pub points: Vec<Point>,
+}
+
+impl<'a> View<'a> {
+    /// Merges a run's repeats.
+    pub fn new(experiment: &'a Experiment, run: &'a Run) -> Self {
+        let mut trials = run.trials.clone();
+        if let Some(derive) = experiment.derive {
+            derive(&mut trials);
+        }
+        let usual = median(trials.iter().filter_map(|trial| trial.get(&m::loop_ns)));
+        let mut points: Vec<Point> = vec![];
+        for trial in &trials {
+            let known = points.iter().any(|p| is_of(trial, &p.arm, &p.case, p.load));
+            if !known {
+                points.push(merge(&trials, trial, usual));
+            }
+        }
+        Self { experiment, run, trials, points }
+    }
+
+    /// One point.
+    pub fn point(&self, arm: &str, case: &str, load: Load) -> Option<&Point> {
+        self.points.iter().find(|p| p.arm == arm && p.case == case && p.load == load)
+    }
+
+    /// The trials of one point, in the order in which they ran.
+    pub fn trials_of<'b>(
+        &'b self,
+        arm: &'b str,
+        case: &'b str,
+        load: Load,
+    ) -> impl Iterator<Item = &'b Trial> {
+        self.trials.iter().filter(move |trial| is_of(trial, arm, case, load))
+    }
+
+    /// A figure of one point.
+    pub fn get(&self, arm: &str, case: &str, load: Load, metric: &Metric) -> Option<f64> {
+        self.point(arm, case, load)?.get(metric)
+    }
+
+    /// The arms, in the order of the columns: as declared, then others.
+    pub fn arms(&self) -> Vec<&str> {
+        let mut arms: Vec<&str> = vec![];
+        let declared = [self.experiment.arms.full, self.experiment.arms.quick];
+        let there = |arm: &str| self.points.iter().any(|point| point.arm == arm);
+        for arm in declared.into_iter().flatten() {
+            if there(arm) && !arms.contains(arm) {
+                arms.push(arm);
+            }
+        }
+        for point in &self.points {
+            if !arms.contains(&&*point.arm) {
+                arms.push(&point.arm);
+            }
+        }
+        arms
+    }
+
+    /// The cases that were run, as declared; those of searches are not among them.
+    pub fn cases(&self) -> Vec<Case> {
+        let ran = |case: &Case| self.points.iter().any(|point| point.case == case.name);
+        (self.experiment.cases)().into_iter().filter(ran).collect()
+    }
+
+    /// The loads of a case, lowest first.
+    pub fn loads(&self, case: &str) -> Vec<Load> {
+        let mut loads: Vec<Load> =
+            self.points.iter().filter(|p| p.case == case).map(|p| p.load).collect();
+        loads.sort_by(|a, b| a.pps().total_cmp(&b.pps()));
+        loads.dedup();
+        loads
+    }
+
+    /// Pairs of a figure of two arms at one point: trials of the same repeat.
+    pub fn pairs(
+        &self,
+        (one, other): (&str, &str),
+        (case, load): (&str, Load),
+        metric: &Metric,
+    ) -> Vec<(f64, f64)> {
+        let of_other =
+            |repeat| self.trials_of(other, case, load).find(|t| t.repeat == repeat)?.get(metric);
+        self.trials_of(one, case, load)
+            .filter_map(|trial| Some((trial.get(metric)?, of_other(trial.repeat)?)))
+            .collect()
+    }
+
+    /// The arm of these that is best at a point.
+    pub fn best<'b>(
+        &self,
+        arms: &[&'b str],
+        case: &str,
+        load: Load,
+        metric: &Metric,
+    ) -> Option<(&'b str, f64)> {
+        let all = arms.iter().filter_map(|arm| Some((*arm, self.get(arm, case, load, metric)?)));
+        match metric.better {
+            Better::Less => all.min_by(|a, b| a.1.total_cmp(&b.1)),
+            _ => all.max_by(|a, b| a.1.total_cmp(&b.1)),
+        }
+    }
+
+    /// Highest figure of an arm over a case's loads.
+    pub fn peak(&self, arm: &str, case: &str, metric: &Metric) -> Option<f64> {
+        let points = self.points.iter().filter(|p| p.arm == arm && p.case == case);
+        points.filter_map(|point| point.get(metric)).reduce(f64::max)
+    }
+
+    /// Share of what was sent at a point that the ring refused.
+    pub fn ring_loss(&self, point: &Point) -> f64 {
+        let sent = point.get(&m::offered_pps).unwrap_or(0.0)
+            + point.get(&m::light_offered_pps).unwrap_or(0.0);
+        let lost = point.get(&m::nic_drop_pps).unwrap_or(0.0);
+        if sent > 0.0 { lost / sent } else { 0.0 }
+    }
+
+    /// What a search found for an arm: the highest rate sent that passed.
+    pub fn found(&self, search: &Search, arm: &str) -> Option<f64> {
+        let steps = search.steps.of(self.run.head.quick);
+        let first = self.trials.iter().position(|t| t.case == search.case && t.arm == arm)?;
+        let before: Vec<Trial> =
+            self.trials[..first].iter().filter(|t| t.case != search.case).cloned().collect();
+        let (low, high) = (search.between)(&before, arm)?;
+        let mut bisection = Bisection::new(low, high, steps);
+        for trial in self.trials.iter().filter(|t| t.case == search.case && t.arm == arm) {
+            let passed = (search.passes)(trial, &before);
+            bisection.report(trial.get(&m::offered_pps).filter(|_| passed));
+        }
+        bisection.best()
+    }
+}
+
+fn is_of(trial: &Trial, arm: &str, case: &str, load: Load) -> bool {
+    trial.load == load && trial.case == case && trial.arm == arm
+}
+
+fn merge(trials: &[Trial], like: &Trial, usual_loop_ns: f64) -> Point {
+    let of: Vec<&Trial> =
+        trials.iter().filter(|t| is_of(t, &like.arm, &like.case, like.load)).collect();
+    let figure = |metric: &&'static Metric| {
+        let values: Vec<f64> = of.iter().filter_map(|trial| trial.get(metric)).collect();
+        let whole = spread(values.iter().copied());
+        let merged = match metric.merge {
+            Merge::Median => whole.median,
+            Merge::Sum => values.iter().sum(),
+            Merge::Max => whole.max,
+        };
+        (!values.is_empty()).then_some((metric.id, Spread { median: merged, ..whole }))
+    };
+    let figures: BTreeMap<_, _> = METRICS.iter().filter_map(figure).collect();
+    let loop_ns = figures.get(m::loop_ns.id).map_or(0.0, |spread| spread.median);
+    Point {
+        arm: like.arm.clone(),
+        case: like.case.clone(),
+        load: like.load,
+        repeats: of.len() as u32,
+        marked: loop_ns > 0.0 && (usual_loop_ns / loop_ns - 1.0).abs() > SPEED_TOLERANCE,
+        figures,
+    }
+}
