@@ -1,0 +1,396 @@
+//! `weir lab`, the real thing on real packets: its results are sound, and nothing of it stays.
+//!
+//! No figure about speed is checked here; the machines that run tests are noisy.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+#[path = "lab/running.rs"]
+mod running;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Output};
+
+use common::*;
+use running::{Lab, Scratch, alone};
+use rustix::process::Signal;
+use serde_json::Value;
+use weir_bpf::sys::netns::NetNs;
+use weir_lab::experiments;
+use weir_lab::metric::{self, Unit, m};
+use weir_lab::run::{Load, Run, SCHEMA, Trial};
+
+/// Ends within a second or two.
+const TINY: [&str; 8] =
+    ["--quick", "--rates=50k", "--seconds=0.05", "--repeats=1", "--cases", "recv", "--json", "--arms"];
+
+/// Runs a `weir lab` command that makes no namespace.
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(WEIR).arg("lab").args(arguments).output().unwrap()
+}
+
+/// Standard output of a command that succeeded.
+fn success(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// What `--json` prints, which has all that is kept and what is computed of it.
+fn parse(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_else(|error| panic!("{error} in {json}"))
+}
+
+/// The kept part of it.
+fn kept(printed: &Value) -> Run {
+    let kept = serde_json::json!({ "head": printed["head"], "trials": printed["trials"] });
+    Run::parse(&kept.to_string()).unwrap()
+}
+
+/// What every result must be, however fast or slow the machine.
+fn assert_sound(run: &Run) {
+    let head = &run.head;
+    assert_eq!(head.schema, SCHEMA);
+    assert_eq!(head.command[..3], ["weir", "lab", "run"]);
+    assert!(head.commit == "unknown" || head.commit.len() == 40, "{}", head.commit);
+    assert_ne!(head.machine.sut_cpu, head.machine.generator_cpu);
+    assert!(!run.trials.is_empty());
+    for trial in &run.trials {
+        assert!(head.setup.contains_key(&trial.arm) || trial.ledger.is_none(), "{trial:?}");
+        assert_trial(trial, &head.experiment);
+    }
+}
+
+fn assert_trial(trial: &Trial, experiment: &str) {
+    for (id, value) in &trial.values {
+        let metric = metric::by_id(id).unwrap_or_else(|| panic!("{id} is not declared"));
+        assert!(value.is_finite() && *value >= 0.0 || metric == &m::mischarged, "{id}: {trial:?}");
+        if metric.unit == Unit::Share && metric != &m::mischarged {
+            // CPU time is accounted in ticks, and windows are short.
+            assert!(*value <= 3.0, "{experiment}: {id}: {trial:?}");
+        }
+    }
+    assert!(trial.get(&m::window_s).is_none_or(|window| window > 0.0), "{trial:?}");
+    let Some(ledger) = trial.ledger else { return };
+    assert_eq!(ledger.unaccounted, 0, "{trial:?}");
+    assert_eq!(ledger.closed(), ledger, "{trial:?}");
+    let gated = trial.arm.starts_with("weir") || trial.arm == "gate" || trial.arm == "softirq";
+    if !gated {
+        assert_eq!(ledger.discarded, 0, "nobody discards in {}: {trial:?}", trial.arm);
+    }
+}
+
+#[test]
+fn a_run_is_sound_and_leaves_nothing_but_its_report() {
+    let _alone = alone();
+    let out = Scratch::new();
+    let dir = out.path().to_str().unwrap();
+    let mut lab_run = Lab::start(&[
+        "--quick",
+        "--arms=stock,threaded,batch,weir,weir-native",
+        "--rates=50k,top",
+        "--seconds=0.1",
+        "--repeats=1",
+        "--json",
+        "--out",
+        dir,
+    ]);
+    lab_run.wait_for_trials(6);
+    lab_run.assert_succeeds();
+    lab_run.assert_nothing_left();
+
+    let printed = parse(&lab_run.stdout());
+    let run = Run::read(&out.path().join("udp-overload.json")).unwrap();
+    assert_eq!(kept(&printed), run);
+    assert_sound(&run);
+    let of = |arm: &str, case: &str| {
+        run.trials.iter().filter(|t| t.arm == arm && t.case == case).collect::<Vec<_>>()
+    };
+    for arm in ["stock", "threaded", "batch", "weir", "weir-native"] {
+        let swept: BTreeSet<String> = of(arm, "recv").iter().map(|t| t.load.to_string()).collect();
+        assert_eq!(swept, BTreeSet::from(["50 k".to_owned(), "top".to_owned()]), "{arm}");
+        assert!(of(arm, "echo").iter().all(|t| t.get(&m::echo_pps).is_some()), "{arm}");
+        let setup = &run.head.setup[arm];
+        let gated = arm.starts_with("weir");
+        assert_eq!(setup.attach != "none", gated, "{setup:?}");
+        assert_eq!(setup.daemon != "none", gated, "{setup:?}");
+        assert!(setup.driver_poll.contains("SCHED_BATCH") == (arm == "batch"), "{setup:?}");
+        assert!(setup.application.contains("a session of its own"), "{setup:?}");
+        assert!(setup.queue_depth_packets.is_some_and(|packets| packets > 0), "{setup:?}");
+        assert!(printed["summary"][arm]["peak_pps"].as_f64().unwrap() > 0.0, "{arm}");
+        assert!(!printed["series"][arm].as_array().unwrap().is_empty(), "{arm}");
+    }
+    assert_eq!(run.head.setup["weir-native"].attach, "native");
+    // Five rates at most, and again each that failed.
+    assert!((4..=8).contains(&of("weir-native", "pdr").len()), "{:?}", of("weir-native", "pdr"));
+    let top = of("weir-native", "recv").into_iter().find(|t| t.load == Load::Top).unwrap();
+    let ledger = top.ledger.unwrap();
+    assert!(ledger.discarded + ledger.nic_drop > 0, "{ledger:?}");
+    assert!(printed["goals"].as_array().unwrap().iter().any(|g| g["name"] == "packets in no counter"));
+
+    let svg = fs::read_to_string(out.path().join("udp-overload.svg")).unwrap();
+    assert!(svg.starts_with("<svg") || svg.starts_with("<?xml"), "{svg:.80}");
+    let page = fs::read_to_string(out.path().join("report.html")).unwrap();
+    // The page can be had again from the directory alone.
+    fs::remove_file(out.path().join("report.html")).unwrap();
+    let told = success(&lab(&["report", dir]));
+    assert_eq!(told, format!("wrote {dir}/report.html\n"));
+    assert_eq!(fs::read_to_string(out.path().join("report.html")).unwrap(), page);
+    let tables = success(&lab(&["report", dir, "--markdown"]));
+    assert!(tables.contains("| weir-native |") || tables.contains("weir-native"), "{tables}");
+    let same = format!("{dir}/udp-overload.json");
+    assert!(success(&lab(&["compare", &same, &same])).contains("delivered_pps"));
+}
+
+/// Every experiment on its weir arm and a baseline, a trial of each point of a quick run.
+#[test]
+fn every_experiment_is_sound() {
+    let _alone = alone();
+    for experiment in experiments::ALL.iter().filter(|e| e.name != "udp-overload") {
+        let arms = experiment.arms.quick;
+        let baseline = arms.iter().find(|arm| **arm != experiment.main).unwrap();
+        let arms = format!("--arms={baseline},{}", experiment.main);
+        let options = ["--quick", "--seconds=0.05", "--repeats=1", "--json", &arms];
+        let mut lab_run = Lab::start_experiment(experiment.name, &options);
+        lab_run.assert_succeeds();
+        lab_run.assert_nothing_left();
+        let printed = parse(&lab_run.stdout());
+        let run = kept(&printed);
+        assert_eq!(run.head.experiment, experiment.name);
+        assert_sound(&run);
+        let of_merit = |t: &&Trial| experiment.merits.iter().any(|merit| t.get(merit).is_some());
+        let weir: Vec<&Trial> = run.trials.iter().filter(|t| t.arm == experiment.main).collect();
+        assert!(weir.iter().any(of_merit) || experiment.derive.is_some(), "{}", experiment.name);
+        for program in experiment.needs {
+            assert!(run.head.programs.contains_key(*program), "{:?}", run.head.programs);
+        }
+        assert!(!printed["sentence"].as_str().unwrap().is_empty(), "{}", experiment.name);
+    }
+}
+
+#[test]
+fn ipv6_and_an_application_that_takes_batches_are_sound_too() {
+    let _alone = alone();
+    let options = ["threaded,weir-native", "--ipv6", "--app=recvmmsg", "--payload=uniform"];
+    let mut lab_run = Lab::start(&[&TINY[..], &options].concat());
+    lab_run.assert_succeeds();
+    lab_run.assert_nothing_left();
+    let run = kept(&parse(&lab_run.stdout()));
+    assert_sound(&run);
+    assert_eq!(run.head.traffic, "recvmmsg, udp6, payload uniform 18 to 1472 bytes");
+}
+
+/// A run that would take minutes.
+fn start_long(arms: &str, more: &[&str]) -> Lab {
+    let options = ["--quick", "--json", "--rates=50k", "--cases=recv", "--repeats=1000"];
+    let arms_option = format!("--arms={arms}");
+    let mut lab_run = Lab::start(&[&options[..], &[&arms_option], more].concat());
+    lab_run.wait_for_trials(arms.split(',').count() + 1);
+    lab_run
+}
+
+#[test]
+fn a_run_that_is_stopped_removes_everything_and_goes_on_later() {
+    let _alone = alone();
+    let out = Scratch::new();
+    let dir = out.path().to_str().unwrap();
+    let options = ["--repeats=12", "--seconds=0.2", "--quick", "--json", "--rates=50k", "--cases=recv"];
+    let options = [&options[..], &["--arms=threaded,weir", "--out", dir]].concat();
+    let mut lab_run = Lab::start(&options);
+    lab_run.wait_for_trials(3);
+    let partial = out.path().join("udp-overload.partial");
+    let kept_trials = || fs::read_to_string(&partial).map_or(0, |text| text.lines().count());
+    wait_until("some trials are kept", || kept_trials() > 3);
+    lab_run.signal(Signal::TERM);
+    lab_run.assert_interrupted();
+    let before = kept_trials() - 1;
+
+    let mut again = Lab::start(&options);
+    again.assert_succeeds();
+    assert!(again.stderr().contains(&format!("going on after {before} trials")), "{}", again.stderr());
+    let run = Run::read(&out.path().join("udp-overload.json")).unwrap();
+    assert_eq!(run.trials.len(), 24);
+    assert_sound(&run);
+    assert!(!partial.exists());
+}
+
+#[test]
+fn sigint_ends_it_and_removes_everything() {
+    let _alone = alone();
+    let mut lab_run = start_long("weir", &[]);
+    lab_run.signal(Signal::INT);
+    lab_run.assert_interrupted();
+}
+
+#[test]
+fn ctrl_c_reaches_its_processes_first_and_is_still_an_interruption() {
+    let _alone = alone();
+    let mut lab_run = start_long("stock,threaded", &[]);
+    // A terminal signals the whole group: the applications are gone before the lab asks them.
+    lab_run.signal_group(Signal::INT);
+    lab_run.assert_interrupted();
+}
+
+#[test]
+fn after_a_kill_the_processes_end_and_clean_removes_the_rest() {
+    let _alone = alone();
+    let mut lab_run = start_long("weir,gate", &[]);
+    wait_until("the daemon protects the interface", || !lab_run.state_files().is_empty());
+    assert!(!lab_run.processes().is_empty());
+    lab_run.signal(Signal::KILL);
+    lab_run.end();
+    lab_run.assert_no_process_left();
+
+    let names = lab_run.namespaces();
+    assert_eq!(names.len(), 3);
+    let somebody_elses = Sandbox::new("weir-lab-mine");
+    let told = success(&lab(&["clean"]));
+    somebody_elses.assert_exists();
+    let (lines, total) = told.trim_end().rsplit_once('\n').unwrap();
+    for name in &names {
+        assert!(lines.lines().any(|line| line == format!("removed namespace {name}")), "{told}");
+    }
+    assert_eq!(total, format!("{} namespaces removed", lines.lines().count()));
+    lab_run.assert_nothing_left();
+    assert!(!success(&lab(&["clean"])).contains(&names[0]), "removed twice");
+}
+
+/// A namespace whose name is much like the lab's, and is not the lab's.
+struct Sandbox(String);
+
+impl Sandbox {
+    fn new(prefix: &str) -> Self {
+        let name = format!("{prefix}{}", std::process::id());
+        NetNs::create_named(&name).unwrap();
+        Self(name)
+    }
+
+    fn assert_exists(&self) {
+        assert!(NetNs::open_named(&self.0).is_ok(), "{} has been removed", self.0);
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        let _ = NetNs::delete_named(&self.0);
+    }
+}
+
+#[test]
+fn two_labs_at_once_leave_each_other_alone() {
+    let _alone = alone();
+    let mut first = start_long("threaded", &[]);
+    let names = first.namespaces();
+    let told = success(&lab(&["clean"]));
+    assert!(names.iter().all(|name| !told.contains(name)), "{told}");
+    assert_eq!(first.namespaces(), names);
+
+    let mut second = Lab::start(&[&TINY[..], &["weir"]].concat());
+    second.assert_succeeds();
+    assert!(first.is_running(), "the first was to outlast the second");
+    assert_eq!(first.namespaces(), names);
+    second.assert_nothing_left();
+    assert_sound(&kept(&parse(&second.stdout())));
+    first.signal(Signal::TERM);
+    first.assert_interrupted();
+}
+
+#[test]
+fn two_settings_are_compared_pair_by_pair() {
+    let _alone = alone();
+    let out = Scratch::new();
+    let dir = out.path().to_str().unwrap();
+    let options = ["ab", "--a", "weir", "--b", "weir --nice 0", "udp-overload", "--quick"];
+    let points = ["--cases=recv", "--rates=50k", "--seconds=0.05", "--repeats=3", "--out", dir];
+    let told = success(&lab(&[&options[..], &points].concat()));
+    assert!(told.trim_end().lines().last().unwrap().starts_with("ab: "), "{told}");
+    assert!(told.contains("too few pairs"), "{told}");
+    let run = Run::read(&out.path().join("ab-udp-overload.json")).unwrap();
+    assert_eq!(run.trials.len(), 6);
+
+    let missing = failure(&lab(&["ab", "--a", "./no-such-weir", "--b", "weir", "udp-overload"]), 1);
+    assert!(missing.contains("no-such-weir"), "{missing}");
+}
+
+#[test]
+fn wrong_usage_exits_with_2_and_names_what_is_allowed() {
+    let run = |options: &[&str]| failure(&lab(&[&["run", "udp-overload"], options].concat()), 2);
+    let refusal = run(&["--arms", "stock,fast"]);
+    assert!(refusal.contains("fast") && refusal.contains("stock, stock-rps, threaded"), "{refusal}");
+    let refusal = run(&["--arms", "stock --nice 0"]);
+    assert!(refusal.contains("runs no weir"), "{refusal}");
+    for bad in ["5x", "", "999", "1G"] {
+        let refusal = run(&["--rates", bad]);
+        assert!(refusal.contains("1k to 200M packets/s"), "{refusal}");
+    }
+    let refusal = run(&["--seconds", "0"]);
+    assert!(refusal.contains("0.05 to 3600 seconds"), "{refusal}");
+    let refusal = run(&["--app", "epoll"]);
+    assert!(refusal.contains("recv, recvmmsg"), "{refusal}");
+    for bad in [&["--repeats", "0"][..], &["--payload", "13"], &["--nonsense"]] {
+        run(bad);
+    }
+    for bad in [&["run"][..], &["report"], &["compare", "a"], &["nonsense"], &[]] {
+        failure(&lab(bad), 2);
+    }
+    let refusal = failure(&lab(&["run", "udp-overload", "tcp-overload"]), 2);
+    assert!(refusal.contains("tcp-overload") && refusal.contains("udp-overload,"), "{refusal}");
+}
+
+#[test]
+fn an_option_that_no_named_experiment_has_is_refused() {
+    let run = |options: &[&str]| failure(&lab(&[&["run"], options].concat()), 1);
+    let refusal = run(&["udp-overload", "--kinds", "syn"]);
+    assert!(refusal.contains("udp-overload has no --kinds") && refusal.contains("separation"), "{refusal}");
+    let refusal = run(&["rpc-mix", "--rates", "100k"]);
+    assert!(refusal.contains("rpc-mix has no --rates"), "{refusal}");
+    let refusal = run(&["http-syn-flood", "--ipv6"]);
+    assert!(refusal.contains("http-syn-flood has no --ipv6"), "{refusal}");
+    let refusal = run(&["separation", "--kinds", "plague"]);
+    assert!(refusal.contains("plague") && refusal.contains("fragments"), "{refusal}");
+    // Those of one experiment are shown with it alone.
+    assert!(success(&lab(&["run", "separation", "--help"])).contains("--kinds"));
+    assert!(!success(&lab(&["run", "udp-overload", "--help"])).contains("--kinds"));
+}
+
+#[test]
+fn missing_capabilities_are_named() {
+    let run = |dropped: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", dropped, "--inh-caps", "-all", WEIR]);
+        let output = command.args(["lab", "run", "udp-overload"]).output().unwrap();
+        let refusal = failure(&output, 1);
+        assert!(refusal.contains("run it as root"), "{refusal}");
+        refusal
+    };
+    let refusal = run("-net_admin,-sys_nice");
+    assert!(refusal.contains("lacks CAP_NET_ADMIN, CAP_SYS_NICE;"), "{refusal}");
+    let refusal = run("-sys_admin,-bpf,-perfmon");
+    assert!(refusal.contains("lacks CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF;"), "{refusal}");
+}
+
+#[test]
+fn experiments_and_arms_are_listed() {
+    let list = success(&lab(&["list"]));
+    for experiment in experiments::ALL {
+        let line = list.lines().find(|line| line.starts_with(experiment.name)).unwrap();
+        assert!(line.contains(experiment.question), "{line}");
+    }
+    assert!(list.contains("min quick") && list.contains("batch"), "{list}");
+}
+
+#[test]
+fn a_report_of_nothing_or_of_a_broken_file_is_refused() {
+    let scratch = Scratch::new();
+    let dir = scratch.path().to_str().unwrap();
+    let refusal = failure(&lab(&["report", dir]), 1);
+    assert!(refusal.contains("no result in") && refusal.contains("weir lab run"), "{refusal}");
+
+    fs::write(scratch.path().join("cut.json"), "{\"head\": {},\n  \"exper").unwrap();
+    let refusal = failure(&lab(&["report", dir]), 1);
+    assert!(refusal.contains("cut.json"), "{refusal}");
+    assert!(!scratch.path().join("report.html").exists());
+
+    let refusal = failure(&lab(&["report", &format!("{dir}/absent")]), 1);
+    assert!(refusal.contains("cannot list") && refusal.contains("absent"), "{refusal}");
+}

@@ -1,0 +1,211 @@
+//! A `weir lab run` of the test's own, and what it must not leave behind.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use weir_bpf::sys::netns::{self, NetNs};
+
+use crate::common::{PATIENCE, WEIR, wait, wait_until};
+
+/// A whole run takes seconds; a loaded machine may take its time.
+const RUN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Labs share two CPUs: one test at a time has them.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static CPUS: Mutex<()> = Mutex::new(());
+    // What is guarded is the machine; a test that failed has left it in order.
+    CPUS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A directory that is removed in the end.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("weir-lab-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A lab, in a process group of its own. Dropping it kills it and removes what it has made.
+pub struct Lab {
+    child: Child,
+    /// Its output goes to files: a process that it leaves behind would keep a pipe open.
+    output: Scratch,
+    /// Its namespaces, held open so that nobody else's can have their inode numbers.
+    held: Vec<NetNs>,
+}
+
+impl Lab {
+    /// Starts `weir lab run udp-overload OPTIONS`.
+    pub fn start(options: &[&str]) -> Self {
+        Self::start_experiment("udp-overload", options)
+    }
+
+    /// Starts `weir lab run EXPERIMENT OPTIONS`.
+    pub fn start_experiment(experiment: &str, options: &[&str]) -> Self {
+        let output = Scratch::new();
+        let file = |name| File::create(output.path().join(name)).unwrap();
+        let mut command = Command::new(WEIR);
+        command.args(["lab", "run", experiment]).args(options).process_group(0);
+        command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr"));
+        Self { child: command.spawn().unwrap(), output, held: Vec::new() }
+    }
+
+    /// Waits until it measures in this many namespaces: a host is made when its arm is first measured.
+    pub fn wait_for_trials(&mut self, namespaces: usize) {
+        let begun = |lab: &Self| lab.namespaces().len() >= namespaces;
+        wait_until("the trials begin", || begun(self) || !self.is_running());
+        assert!(begun(self), "it ended early: {}", self.stderr());
+        let names = self.namespaces();
+        self.held = names.iter().map(|name| NetNs::open_named(name).unwrap()).collect();
+        assert!(self.lock_path().exists());
+    }
+
+    pub fn stdout(&self) -> String {
+        fs::read_to_string(self.output.path().join("stdout")).unwrap()
+    }
+
+    pub fn stderr(&self) -> String {
+        fs::read_to_string(self.output.path().join("stderr")).unwrap()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    pub fn signal_group(&self, signal: Signal) {
+        kill_process_group(self.pid(), signal).unwrap();
+    }
+
+    /// Waits until it has ended; its exit status and messages.
+    pub fn end(&mut self) -> (ExitStatus, String) {
+        assert!(wait(RUN_PATIENCE, || !self.is_running()), "it does not end: {}", self.stderr());
+        (self.child.wait().unwrap(), self.stderr())
+    }
+
+    pub fn assert_succeeds(&mut self) {
+        let (status, messages) = self.end();
+        assert!(status.success(), "{status}: {messages}");
+    }
+
+    /// Waits until it has ended as one that a signal interrupts: without a result, or anything left.
+    pub fn assert_interrupted(&mut self) {
+        let (status, messages) = self.end();
+        assert_eq!(status.code(), Some(1), "{messages}");
+        assert!(messages.contains("interrupted"), "{messages}");
+        assert_eq!(self.stdout(), "");
+        self.assert_nothing_left();
+    }
+
+    /// Names of its namespaces begin so.
+    fn prefix(&self) -> String {
+        format!("weir-lab-{}-", self.child.id())
+    }
+
+    fn lock_path(&self) -> PathBuf {
+        Path::new("/run/weir-lab").join(self.prefix().trim_end_matches('-'))
+    }
+
+    /// Where its applications' files are.
+    pub fn files_path(&self) -> PathBuf {
+        self.lock_path().with_extension("files")
+    }
+
+    /// Names of its namespaces that are there.
+    pub fn namespaces(&self) -> Vec<String> {
+        netns::list_named(&self.prefix()).unwrap()
+    }
+
+    /// What its daemons keep in `/run/weir`.
+    pub fn state_files(&self) -> Vec<String> {
+        let keys: Vec<_> = self.held.iter().map(|netns| format!("{}-", netns.inode())).collect();
+        let Ok(entries) = fs::read_dir("/run/weir") else { return Vec::new() };
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let is_its = |name: &String| {
+            keys.iter().any(|key| name.trim_start_matches('.').starts_with(key.as_str()))
+        };
+        names.filter(is_its).collect()
+    }
+
+    /// Processes in its namespaces, or that name one of them: number and command line.
+    pub fn processes(&self) -> Vec<String> {
+        let inodes: Vec<_> =
+            self.held.iter().map(|netns| format!("net:[{}]", netns.inode())).collect();
+        let is_inside = |process: &Path| {
+            let threads = fs::read_dir(process.join("task")).into_iter().flatten().flatten();
+            // A process that ends meanwhile is none of these.
+            threads
+                .filter_map(|thread| fs::read_link(thread.path().join("ns/net")).ok())
+                .any(|netns| inodes.iter().any(|inode| netns.as_os_str() == inode.as_str()))
+        };
+        let entries = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+        entries
+            .filter(|path| path.file_name().unwrap().as_encoded_bytes()[0].is_ascii_digit())
+            .filter(|path| !path.ends_with(std::process::id().to_string()))
+            .filter_map(|path| {
+                let text = fs::read(path.join("cmdline")).ok()?;
+                let text = String::from_utf8_lossy(&text).replace('\0', " ");
+                let is_its = text.contains(&self.prefix()) || is_inside(&path);
+                is_its.then(|| format!("{}: {text}", path.display()))
+            })
+            .collect()
+    }
+
+    pub fn assert_no_process_left(&self) {
+        let ended = wait(PATIENCE, || self.processes().is_empty());
+        assert!(ended, "left behind: {:#?}", self.processes());
+    }
+
+    /// Nothing in the system tells that it ever ran.
+    pub fn assert_nothing_left(&self) {
+        assert_eq!(self.namespaces(), [] as [&str; 0]);
+        for path in [self.lock_path(), self.files_path()] {
+            assert!(!path.exists(), "{} is still there", path.display());
+        }
+        self.assert_no_process_left();
+        // The guardian may still be at it when the daemon has gone.
+        let restored = wait(PATIENCE, || self.state_files().is_empty());
+        assert!(restored, "left in /run/weir: {:?}", self.state_files());
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for name in self.namespaces() {
+            let _ = NetNs::delete_named(&name);
+        }
+        let _ = fs::remove_dir_all(self.files_path());
+        let _ = fs::remove_file(self.lock_path());
+    }
+}
