@@ -17,7 +17,6 @@ use crate::apps::slots;
 use crate::apps::unread::Targets;
 use crate::arm::{Arm, Napi, Wire};
 use crate::error::{Error, Result};
-use crate::experiment::Traffic;
 use crate::histogram;
 use crate::host::interrupts;
 use crate::host::process::{Daemon, Worker};
@@ -25,7 +24,7 @@ use crate::host::topology::{Host, SUT_INTERFACE, Topology};
 use crate::host::wire::{self, FLOOD_NET, GROUP, mask};
 use crate::programs::Server;
 use crate::run::{Load, Setup};
-use crate::scene::{App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, Need, To};
+use crate::scene::{App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, Need, To, Traffic};
 use crate::stop::Stop;
 
 const FIRST_PACKET_DEADLINE: Duration = Duration::from_secs(2);

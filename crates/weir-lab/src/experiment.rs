@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use weir_bpf::traffic::Lengths;
-
-use crate::apps::udp::Reader;
-use crate::arm::Arm;
+use crate::arm::{Arm, BASELINES};
 use crate::bench::Bench;
 use crate::error::Result;
-use crate::goals::Goal;
 use crate::metric::Metric;
 use crate::run::{Load, Trial};
-use crate::scene::{Flow, Scene};
+use crate::scene::{Flow, Scene, Traffic};
 use crate::stop::Stop;
+use crate::view::View;
 
 /// One thing for a full run, another for a quick one.
 #[derive(Clone, Copy, Debug)]
@@ -78,26 +75,6 @@ impl Case {
     }
 }
 
-/// What the applications and packets are like, where an experiment lets it be chosen.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Traffic {
-    /// How the applications receive.
-    pub reader: Reader,
-    /// IPv6 instead of IPv4.
-    pub ipv6: bool,
-    /// UDP payload, bytes.
-    pub lengths: Lengths,
-    /// Receive buffer to ask for, bytes; 0: the system's default.
-    pub rcvbuf: usize,
-}
-
-impl Default for Traffic {
-    /// LRP's: a `recv()` loop that is sent 14 bytes over IPv4.
-    fn default() -> Self {
-        Self { reader: Reader::Recv, ipv6: false, lengths: Lengths::One(14), rcvbuf: 0 }
-    }
-}
-
 /// What a scene is wanted for.
 #[derive(Debug)]
 pub struct Ask<'a> {
@@ -123,6 +100,9 @@ impl Ask<'_> {
     }
 }
 
+/// A lower and a higher rate, packets/s.
+pub type Rates = (f64, f64);
+
 /// A search for the highest rate that passes, after the grid.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
@@ -137,7 +117,7 @@ pub struct Search {
     /// Length of a window, milliseconds.
     pub window_ms: Choice<u64>,
     /// Between which rates, packets/s, given the trials so far; `None`: it needs no search.
-    pub between: fn(&[Trial], &str) -> Option<(f64, f64)>,
+    pub between: fn(&[Trial], &str) -> Option<Rates>,
     /// Whether a trial passes, given those before it.
     pub passes: fn(&Trial, &[Trial]) -> bool,
 }
@@ -192,6 +172,144 @@ pub struct Figure {
     /// Bars for each case instead of lines over loads.
     pub bars: bool,
 }
+
+/// At which loads something is wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum At {
+    /// Every load.
+    Every,
+    /// Every load but 0.
+    Flooded,
+    /// This one.
+    Only(Load),
+    /// Loads above the one at which this arm's figure is highest.
+    PastPeakOf(&'static str),
+    /// Every load but 0, while the arm's ring does not overflow.
+    WhileRingHolds,
+}
+
+/// What a figure is divided by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Against {
+    /// Nothing: the figure itself.
+    Nothing,
+    /// The best of these arms at the same point.
+    Best(&'static [&'static str]),
+    /// The same arm's at load 0.
+    Unloaded,
+    /// The same arm's highest over the case's loads.
+    OwnPeak,
+    /// The same arm's in this case, at load 0.
+    CaseUnloaded(&'static str),
+}
+
+/// What a figure, or a ratio, must be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// At least.
+    AtLeast(f64),
+    /// At most.
+    AtMost(f64),
+}
+
+impl Bound {
+    /// Whether a value is within it.
+    pub fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => value >= least,
+            Self::AtMost(most) => value <= most,
+        }
+    }
+
+    /// As printed.
+    pub fn text(self) -> String {
+        match self {
+            Self::AtLeast(least) => format!(">= {least}"),
+            Self::AtMost(most) => format!("<= {most}"),
+        }
+    }
+
+    /// The worst end of an interval, as seen from this bound, and the best.
+    pub fn ends(self, low: f64, high: f64) -> (f64, f64) {
+        match self {
+            Self::AtLeast(_) => (low, high),
+            Self::AtMost(_) => (high, low),
+        }
+    }
+}
+
+/// How a goal is looked for.
+#[derive(Clone, Copy)]
+pub enum Find {
+    /// A figure at points.
+    Figure {
+        /// Of this arm.
+        arm: &'static str,
+        /// In these cases.
+        cases: Cases,
+        /// At these loads.
+        at: At,
+        /// This figure.
+        figure: &'static Metric,
+        /// Divided by this.
+        against: Against,
+    },
+    /// Otherwise: each point's value, its interval, and where.
+    Other(fn(&View<'_>) -> Vec<Found>),
+}
+
+/// What is wanted.
+#[derive(Clone, Copy)]
+pub struct Goal {
+    /// In words, without the bound.
+    pub text: &'static str,
+    /// How it is looked for.
+    pub find: Find,
+    /// The bound.
+    pub want: Bound,
+}
+
+/// A value and where it was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The value.
+    pub value: f64,
+    /// Lower end of what it may be.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Pairs, or trials, that it rests on.
+    pub pairs: u32,
+    /// Such as `1.2 M, recv, of niced`.
+    pub place: String,
+}
+
+impl Found {
+    /// A value that has no interval.
+    pub fn exact(value: f64, place: impl Into<String>) -> Self {
+        Self { value, low: value, high: value, pairs: 1, place: place.into() }
+    }
+}
+
+impl Goal {
+    /// A goal about a figure of one arm.
+    pub const fn figure(
+        text: &'static str,
+        (arm, cases, at): (&'static str, Cases, At),
+        (figure, against): (&'static Metric, Against),
+        want: Bound,
+    ) -> Self {
+        Self { text, find: Find::Figure { arm, cases, at, figure, against }, want }
+    }
+
+    /// A goal that is looked for otherwise.
+    pub const fn other(text: &'static str, find: fn(&View<'_>) -> Vec<Found>, want: Bound) -> Self {
+        Self { text, find: Find::Other(find), want }
+    }
+}
+
+/// The baselines as goals name them.
+pub const BEST: Against = Against::Best(&BASELINES);
 
 /// What is measured otherwise than by a scene; `None`: by its scene.
 pub type Special = fn(&mut Bench, &Ask<'_>, &Stop) -> Result<Option<Trial>>;

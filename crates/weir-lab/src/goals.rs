@@ -1,130 +1,12 @@
-//! What is wanted of an experiment (experiments.md), declared beside it, and whether a run shows it.
+//! Whether a run shows what is wanted of its experiment.
 
 use serde::Serialize;
 
-use crate::arm::BASELINES;
-use crate::experiment::Cases;
-use crate::metric::{Better, Metric};
+use crate::experiment::{Against, At, Bound, Cases, Find, Found, Goal};
+use crate::metric::Metric;
 use crate::run::Load;
 use crate::stats::{Compared, compare};
 use crate::view::{RING_LOSS_MAX, View};
-
-/// At which loads something is wanted.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum At {
-    /// Every load.
-    Every,
-    /// Every load but 0.
-    Flooded,
-    /// This one.
-    Only(Load),
-    /// Loads above the one at which this arm's figure is highest.
-    PastPeakOf(&'static str),
-    /// Every load but 0, while the arm's ring does not overflow.
-    WhileRingHolds,
-}
-
-/// What a figure is divided by.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Against {
-    /// Nothing: the figure itself.
-    Nothing,
-    /// The best of these arms at the same point.
-    Best(&'static [&'static str]),
-    /// The same arm's at load 0.
-    Unloaded,
-    /// The same arm's highest over the case's loads.
-    OwnPeak,
-    /// The same arm's in this case, at load 0.
-    CaseUnloaded(&'static str),
-}
-
-/// What a figure, or a ratio, must be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
-    /// At least.
-    AtLeast(f64),
-    /// At most.
-    AtMost(f64),
-}
-
-impl Bound {
-    fn holds(self, value: f64) -> bool {
-        match self {
-            Self::AtLeast(least) => value >= least,
-            Self::AtMost(most) => value <= most,
-        }
-    }
-
-    /// As printed.
-    pub fn text(self) -> String {
-        match self {
-            Self::AtLeast(least) => format!(">= {least}"),
-            Self::AtMost(most) => format!("<= {most}"),
-        }
-    }
-
-    /// The worst end of an interval, as seen from this bound, and the best.
-    fn ends(self, low: f64, high: f64) -> (f64, f64) {
-        match self {
-            Self::AtLeast(_) => (low, high),
-            Self::AtMost(_) => (high, low),
-        }
-    }
-}
-
-/// How a goal is looked for.
-#[derive(Clone, Copy)]
-pub enum Find {
-    /// A figure at points.
-    Figure {
-        /// Of this arm.
-        arm: &'static str,
-        /// In these cases.
-        cases: Cases,
-        /// At these loads.
-        at: At,
-        /// This figure.
-        figure: &'static Metric,
-        /// Divided by this.
-        against: Against,
-    },
-    /// Otherwise: each point's value, its interval, and where.
-    Other(fn(&View<'_>) -> Vec<Found>),
-}
-
-/// What is wanted.
-#[derive(Clone, Copy)]
-pub struct Goal {
-    /// In words, without the bound.
-    pub text: &'static str,
-    /// How it is looked for.
-    pub find: Find,
-    /// The bound.
-    pub want: Bound,
-}
-
-/// A value and where it was found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    /// The value.
-    pub value: f64,
-    /// Lower end of what it may be.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-    /// Pairs, or trials, that it rests on.
-    pub pairs: u32,
-    /// Such as `1.2 M, recv, of niced`.
-    pub place: String,
-}
-
-impl Found {
-    /// A value that has no interval.
-    pub fn exact(value: f64, place: impl Into<String>) -> Self {
-        Self { value, low: value, high: value, pairs: 1, place: place.into() }
-    }
-}
 
 /// What a run says of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -165,21 +47,6 @@ pub struct Outcome {
 }
 
 impl Goal {
-    /// A goal about a figure of one arm.
-    pub const fn figure(
-        text: &'static str,
-        (arm, cases, at): (&'static str, Cases, At),
-        (figure, against): (&'static Metric, Against),
-        want: Bound,
-    ) -> Self {
-        Self { text, find: Find::Figure { arm, cases, at, figure, against }, want }
-    }
-
-    /// A goal that is looked for otherwise.
-    pub const fn other(text: &'static str, find: fn(&View<'_>) -> Vec<Found>, want: Bound) -> Self {
-        Self { text, find: Find::Other(find), want }
-    }
-
     /// What a run says of it.
     pub fn judge(&self, view: &View<'_>) -> Outcome {
         let found = match self.find {
@@ -343,12 +210,4 @@ pub fn judge(view: &View<'_>) -> Vec<Outcome> {
         goals.push(all.judge(view));
     }
     goals
-}
-
-/// The baselines as goals name them.
-pub const BEST: Against = Against::Best(&BASELINES);
-
-/// Whether more of a figure is worse.
-pub fn less_is_better(figure: &Metric) -> bool {
-    figure.better == Better::Less
 }

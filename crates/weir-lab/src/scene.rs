@@ -18,6 +18,26 @@ pub const ECHO_PORT: u16 = 5002;
 /// No socket receives it.
 pub const CLOSED_PORT: u16 = 5999;
 
+/// What the applications and packets are like, where an experiment lets it be chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traffic {
+    /// How the applications receive.
+    pub reader: Reader,
+    /// IPv6 instead of IPv4.
+    pub ipv6: bool,
+    /// UDP payload, bytes.
+    pub lengths: Lengths,
+    /// Receive buffer to ask for, bytes; 0: the system's default.
+    pub rcvbuf: usize,
+}
+
+impl Default for Traffic {
+    /// LRP's: a `recv()` loop that is sent 14 bytes over IPv4.
+    fn default() -> Self {
+        Self { reader: Reader::Recv, ipv6: false, lengths: Lengths::One(14), rcvbuf: 0 }
+    }
+}
+
 /// Which figures an application's counters are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {

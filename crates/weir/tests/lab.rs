@@ -22,8 +22,16 @@ use weir_lab::metric::{self, Unit, m};
 use weir_lab::run::{Load, Run, SCHEMA, Trial};
 
 /// Ends within a second or two.
-const TINY: [&str; 8] =
-    ["--quick", "--rates=50k", "--seconds=0.05", "--repeats=1", "--cases", "recv", "--json", "--arms"];
+const TINY: [&str; 8] = [
+    "--quick",
+    "--rates=50k",
+    "--seconds=0.05",
+    "--repeats=1",
+    "--cases",
+    "recv",
+    "--json",
+    "--arms",
+];
 
 /// Runs a `weir lab` command that makes no namespace.
 fn lab(arguments: &[&str]) -> Output {
@@ -126,7 +134,9 @@ fn a_run_is_sound_and_leaves_nothing_but_its_report() {
     let top = of("weir-native", "recv").into_iter().find(|t| t.load == Load::Top).unwrap();
     let ledger = top.ledger.unwrap();
     assert!(ledger.discarded + ledger.nic_drop > 0, "{ledger:?}");
-    assert!(printed["goals"].as_array().unwrap().iter().any(|g| g["name"] == "packets in no counter"));
+    assert!(
+        printed["goals"].as_array().unwrap().iter().any(|g| g["name"] == "packets in no counter")
+    );
 
     let svg = fs::read_to_string(out.path().join("udp-overload.svg")).unwrap();
     assert!(svg.starts_with("<svg") || svg.starts_with("<?xml"), "{svg:.80}");
@@ -194,7 +204,8 @@ fn a_run_that_is_stopped_removes_everything_and_goes_on_later() {
     let _alone = alone();
     let out = Scratch::new();
     let dir = out.path().to_str().unwrap();
-    let options = ["--repeats=12", "--seconds=0.2", "--quick", "--json", "--rates=50k", "--cases=recv"];
+    let options =
+        ["--repeats=12", "--seconds=0.2", "--quick", "--json", "--rates=50k", "--cases=recv"];
     let options = [&options[..], &["--arms=threaded,weir", "--out", dir]].concat();
     let mut lab_run = Lab::start(&options);
     lab_run.wait_for_trials(3);
@@ -207,7 +218,11 @@ fn a_run_that_is_stopped_removes_everything_and_goes_on_later() {
 
     let mut again = Lab::start(&options);
     again.assert_succeeds();
-    assert!(again.stderr().contains(&format!("going on after {before} trials")), "{}", again.stderr());
+    assert!(
+        again.stderr().contains(&format!("going on after {before} trials")),
+        "{}",
+        again.stderr()
+    );
     let run = Run::read(&out.path().join("udp-overload.json")).unwrap();
     assert_eq!(run.trials.len(), 24);
     assert_sound(&run);
@@ -316,7 +331,10 @@ fn two_settings_are_compared_pair_by_pair() {
 fn wrong_usage_exits_with_2_and_names_what_is_allowed() {
     let run = |options: &[&str]| failure(&lab(&[&["run", "udp-overload"], options].concat()), 2);
     let refusal = run(&["--arms", "stock,fast"]);
-    assert!(refusal.contains("fast") && refusal.contains("stock, stock-rps, threaded"), "{refusal}");
+    assert!(
+        refusal.contains("fast") && refusal.contains("stock, stock-rps, threaded"),
+        "{refusal}"
+    );
     let refusal = run(&["--arms", "stock --nice 0"]);
     assert!(refusal.contains("runs no weir"), "{refusal}");
     for bad in ["5x", "", "999", "1G"] {
@@ -341,7 +359,10 @@ fn wrong_usage_exits_with_2_and_names_what_is_allowed() {
 fn an_option_that_no_named_experiment_has_is_refused() {
     let run = |options: &[&str]| failure(&lab(&[&["run"], options].concat()), 1);
     let refusal = run(&["udp-overload", "--kinds", "syn"]);
-    assert!(refusal.contains("udp-overload has no --kinds") && refusal.contains("separation"), "{refusal}");
+    assert!(
+        refusal.contains("udp-overload has no --kinds") && refusal.contains("separation"),
+        "{refusal}"
+    );
     let refusal = run(&["rpc-mix", "--rates", "100k"]);
     assert!(refusal.contains("rpc-mix has no --rates"), "{refusal}");
     let refusal = run(&["http-syn-flood", "--ipv6"]);

@@ -15,8 +15,9 @@ pub fn by_name(name: &str) -> Option<&'static Experiment> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Ask, Traffic};
+    use crate::experiment::Ask;
     use crate::run::Load;
+    use crate::scene::Traffic;
 
     #[test]
     fn names_are_unique_and_every_declared_arm_and_load_can_be_read() {

@@ -6,13 +6,14 @@ use weir_bpf::traffic::Lengths;
 
 use crate::error::Result;
 use crate::experiment::{
-    Ask, Case, Cases, Choice, Experiment, Figure, Search, Table, Times, Traffic,
+    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Search,
+    Table, Times,
 };
-use crate::goals::{Against, At, BEST, Bound, Goal};
+use crate::goals;
 use crate::metric::m;
 use crate::run::{Load, Trial};
 use crate::scene::{
-    App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, LIGHT_PORT, Role, Scene, Watch,
+    App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, LIGHT_PORT, Role, Scene, Traffic, Watch,
 };
 
 /// How often what arrives of an echo server's replies is read: long against the microseconds that it takes.
@@ -235,25 +236,25 @@ fn around_peak(done: &[Trial], arm: &str) -> Option<(f64, f64)> {
     Some((peak * 0.1, peak * 1.1))
 }
 
-fn mlfrr(view: &crate::view::View<'_>) -> Vec<crate::goals::Found> {
+fn mlfrr(view: &crate::view::View<'_>) -> Vec<Found> {
     let search = &EXPERIMENT.searches[0];
     let of = |arm: &str| view.found(search, arm);
     let baselines = crate::arm::BASELINES.iter().filter_map(|arm| Some((*arm, of(arm)?)));
     let best = baselines.max_by(|a, b| a.1.total_cmp(&b.1));
     let Some((weir, (arm, best))) = of("weir-native").zip(best) else { return vec![] };
     let place = format!("{:.0} k of {arm}'s {:.0} k", weir / 1e3, best / 1e3);
-    vec![crate::goals::Found::exact(weir / best, place)]
+    vec![Found::exact(weir / best, place)]
 }
 
 /// Late drops at each point at which the gate discards anything to speak of.
-fn late(view: &crate::view::View<'_>) -> Vec<crate::goals::Found> {
+fn late(view: &crate::view::View<'_>) -> Vec<Found> {
     let of_weir = view.points.iter().filter(|point| point.arm == "weir-native");
     of_weir
         .filter_map(|point| {
             let (late, discarded) = (point.get(&m::late_drop_pps)?, point.get(&m::discarded_pps)?);
             let much = discarded > 0.01 * point.get(&m::offered_pps)?;
-            let place = crate::goals::place(view, &point.case, point.load);
-            much.then(|| crate::goals::Found::exact(late / discarded, place))
+            let place = goals::place(view, &point.case, point.load);
+            much.then(|| Found::exact(late / discarded, place))
         })
         .collect()
 }

@@ -102,7 +102,7 @@ pub fn version(program: &str) -> Result<String> {
         let package = package(program).unwrap_or(program);
         Error::refused(
             format!("`{command}` printed no version"),
-            format!("reinstall {package}; {}", super::quote(&printed)),
+            format!("reinstall {package}; {}", super::text::quote(&printed)),
         )
     })
 }

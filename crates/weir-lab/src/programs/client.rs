@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use weir_bpf::units::CpuId;
 
-use super::{ClientReport, ServerKind, catalogue, dnsperf, iperf3, memcaslap, wrk};
+use super::report::ClientReport;
+use super::server::ServerKind;
+use super::{catalogue, dnsperf, iperf3, memcaslap, wrk};
 use crate::error::{Error, Result};
 use crate::host::process::Program;
 
@@ -197,7 +199,7 @@ impl Client {
         let reported = iperf3::error(output);
         Error::refused(
             format!("the lab's {program}, which asks {}, {what}", self.server),
-            super::quote(reported.as_deref().unwrap_or(output)),
+            super::text::quote(reported.as_deref().unwrap_or(output)),
         )
     }
 

@@ -13,7 +13,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::{ClientReport, count_after, nsd, number_after};
+use super::nsd;
+use super::report::ClientReport;
+use super::text::{count_after, number_after};
 use crate::error::Result;
 
 /// Queries in flight without a rate: dnsperf's default.
@@ -33,7 +35,7 @@ pub(super) fn prepare(
     directory: &Path,
 ) -> Result<Vec<String>> {
     let queries = directory.join("queries.txt");
-    super::write(&queries, &nsd::queries())?;
+    super::text::write(&queries, &nsd::queries())?;
     let mut arguments = arguments(server, seconds, rate, clients);
     arguments.extend(["-d".into(), queries.display().to_string()]);
     Ok(arguments)

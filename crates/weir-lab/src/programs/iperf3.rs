@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use rustix::process::Pid;
 use serde::Deserialize;
 
-use super::ClientReport;
+use super::report::ClientReport;
 
 /// Receives the tests of one client after another. It prints each line at once, for the log.
 pub(super) fn serve(address: SocketAddr) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use super::server::ANSWER_TIMEOUT;
+use super::text::ANSWER_TIMEOUT;
 
 /// What it may store: Debian's default.
 const MEMORY_MIB: u32 = 64;

@@ -5,7 +5,8 @@
 
 use std::net::SocketAddr;
 
-use super::{ClientReport, count_after, number_after};
+use super::report::ClientReport;
+use super::text::{count_after, number_after};
 use crate::error::{Error, Result};
 
 /// Objects of each connection, so that 32 connections' fit into the server's 64 MiB and no get

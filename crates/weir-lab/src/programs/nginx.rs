@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::{io, str};
 
-use super::server::ANSWER_TIMEOUT;
+use super::text::ANSWER_TIMEOUT;
 use crate::error::Result;
 
 /// The document's length: LRP's (section 4.4).
@@ -15,9 +15,9 @@ const KEEPALIVE_REQUESTS: u32 = 1_000_000_000;
 
 /// Writes its configuration and its document; returns its arguments.
 pub(super) fn prepare(address: SocketAddr, directory: &Path) -> Result<Vec<String>> {
-    super::write(&directory.join("index.html"), &"x".repeat(DOCUMENT_BYTES))?;
+    super::text::write(&directory.join("index.html"), &"x".repeat(DOCUMENT_BYTES))?;
     let configuration = directory.join("nginx.conf");
-    super::write(&configuration, &configure(address, directory))?;
+    super::text::write(&configuration, &configure(address, directory))?;
     // Without -e, it opens Debian's own log before it reads the configuration.
     let text = |path: &Path| path.display().to_string();
     Ok(vec!["-e".into(), "stderr".into(), "-c".into(), text(&configuration)])

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 
-use super::server::ANSWER_TIMEOUT;
+use super::text::ANSWER_TIMEOUT;
 use crate::error::Result;
 
 const ZONE: &str = "weir.test";
@@ -15,9 +15,9 @@ const ADDRESSES_PER_SUBNET: usize = 250;
 
 /// Writes its configuration and its zone; returns its arguments.
 pub(super) fn prepare(address: SocketAddr, directory: &Path) -> Result<Vec<String>> {
-    super::write(&directory.join("weir.test.zone"), &zone())?;
+    super::text::write(&directory.join("weir.test.zone"), &zone())?;
     let configuration = directory.join("nsd.conf");
-    super::write(&configuration, &configure(address, directory))?;
+    super::text::write(&configuration, &configure(address, directory))?;
     // -d: it stays in the foreground. Its children are its own all the same.
     Ok(vec!["-d".into(), "-c".into(), configuration.display().to_string()])
 }

@@ -17,15 +17,13 @@ use crate::host::process::Program;
 
 /// How long a server may take until it answers.
 const START_DEADLINE: Duration = Duration::from_secs(10);
-/// How long it may take for one answer while it starts.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 /// Between two questions whether it answers.
 const STEP: Duration = Duration::from_millis(5);
 
 /// A server that the lab can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServerKind {
-    /// HTTP over TCP: one document of [`super::DOCUMENT_BYTES`].
+    /// HTTP over TCP: one document of [`super::nginx::DOCUMENT_BYTES`].
     Nginx,
     /// DNS over UDP: the names of one zone.
     Nsd,
@@ -151,7 +149,7 @@ impl Server {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         Error::refused(
             format!("the lab's {} at {} {what}", self.kind.name(), self.address),
-            super::quote(&log),
+            super::text::quote(&log),
         )
     }
 

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::{ClientReport, count_after, number_after, word_after};
+use super::report::ClientReport;
+use super::text::{count_after, number_after, word_after};
 
 /// wrk's own default, stated because `errors` depends on it.
 const TIMEOUT: &str = "2s";

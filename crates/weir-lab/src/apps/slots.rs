@@ -1,0 +1,34 @@
+//! Where a worker's figures stand in the memory that it shares with the controller. No two overlap.
+
+use crate::histogram;
+
+/// 1 once the worker is ready.
+pub const READY: usize = 0;
+/// Number of its process.
+pub const PID: usize = 1;
+/// Packets received; requests answered in full.
+pub const DELIVERED: usize = 2;
+/// Packets sent in reply.
+pub const REPLIED: usize = 3;
+/// Datagrams, or bytes, that a client has sent.
+pub const SENT: usize = 4;
+/// Answers that did not come.
+pub const LOST: usize = 5;
+/// Not 0 while a client is to send requests.
+pub const GO: usize = 6;
+/// Not 0 once a client is to send no more.
+pub const STOP: usize = 7;
+/// Passes of the calibrated loop by the compute-bound process.
+pub const WORK: usize = 8;
+/// CPU time that it has had, nanoseconds.
+pub const CPU_NS: usize = 9;
+/// Calls of the RPC worker that were answered.
+pub const CALLS: usize = 10;
+/// When the last was, nanoseconds of `CLOCK_MONOTONIC`.
+pub const LAST_CALL_NS: usize = 11;
+/// Four counters of the HTTP client: see [`crate::apps::http::Failure`].
+pub const FAILURES: usize = 12;
+/// Histogram of packets' ages, of the time that requests took, or of the calibrated loop, nanoseconds.
+pub const HISTOGRAM: usize = 16;
+/// Slots in all.
+pub const LEN: usize = HISTOGRAM + histogram::SLOTS;
