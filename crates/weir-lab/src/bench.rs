@@ -262,21 +262,21 @@ impl Bench {
                 };
                 let reader = reader.name();
                 format!(
-                    "udp-sink --bind {bind} --reader {reader} --rcvbuf {rcvbuf} --passes {passes}{join}"
+                    "udp-server --stamped --bind {bind} --reader {reader} --rcvbuf {rcvbuf} --passes {passes}{join}"
                 )
             }
-            AppKind::UdpEcho => format!("udp-echo --bind {at} --rcvbuf {rcvbuf}"),
-            AppKind::TcpService => format!("tcp-service --bind {at}"),
-            AppKind::TcpListener => format!("tcp-listener --bind {at}"),
-            AppKind::RpcWorker(walks) => format!("rpc-worker --bind {at} --size {walks}"),
-            AppKind::RpcServer(steps) => format!("rpc-server --bind {at} --size {steps}"),
-            AppKind::Parity(talk) => {
-                format!(
-                    "parity-server {} --server {at} --flows {}",
-                    talk.measure.name(),
-                    talk.flows
-                )
+            AppKind::UdpEcho => {
+                format!("udp-server --stamped --bind {at} --rcvbuf {rcvbuf} --answer echo")
             }
+            AppKind::TcpService => format!("tcp-server --bind {at} --echo"),
+            AppKind::TcpListener => format!("tcp-server --bind {at}"),
+            AppKind::RpcWorker(walks) => {
+                format!("udp-server --bind {at} --walks {walks} --answer echo")
+            }
+            AppKind::RpcServer(steps) => {
+                format!("udp-server --bind {at} --steps {steps} --answer echo")
+            }
+            AppKind::Parity(talk) => talk.server(at),
             AppKind::Unread | AppKind::Real(_) => String::new(),
         };
         Ok(words.split(' ').map(str::to_owned).collect())

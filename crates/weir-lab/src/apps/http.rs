@@ -7,20 +7,17 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
-    sockopt,
-};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 
 use super::slots;
-use crate::error::{Error, Result};
+use super::sockets::begin_tcp;
+use crate::error::{Result, cannot};
 use crate::histogram;
 
 /// A request that took so long has failed: the connection is given up and made anew.
@@ -83,6 +80,20 @@ impl Answer {
     }
 }
 
+/// The client, on the command line.
+#[derive(Debug, clap::Args)]
+pub struct Client {
+    /// The server.
+    #[arg(long)]
+    server: SocketAddr,
+    /// How many connections.
+    #[arg(long)]
+    connections: u32,
+    /// A connection is used again.
+    #[arg(long)]
+    keep_alive: bool,
+}
+
 struct Connection {
     socket: OwnedFd,
     connected: bool,
@@ -91,86 +102,62 @@ struct Connection {
     began: Instant,
 }
 
-struct Client<'a> {
-    server: SocketAddr,
-    keep_alive: bool,
-    request: String,
-    shared: &'a SharedCounters,
-}
+impl Client {
+    /// Asks until it is killed.
+    pub fn run(&self, shared: &SharedCounters) -> Result<()> {
+        // On the generator's CPU, which spins: what the client has to do, it does at once.
+        sched::set_fifo_current_thread(1)?;
+        self.ask_all(shared).map_err(cannot("ask", self.server))
+    }
 
-/// Asks until it is killed.
-///
-/// # Errors
-/// Where the client's own host refuses what it needs.
-pub fn run(
-    server: SocketAddr,
-    connections: u32,
-    keep_alive: bool,
-    shared: &SharedCounters,
-) -> Result<()> {
-    // On the generator's CPU, which spins: what the client has to do, it does at once.
-    sched::set_fifo_current_thread(1)?;
-    let close = if keep_alive { "" } else { "Connection: close\r\n" };
-    let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{close}\r\n", server.ip());
-    let client = Client { server, keep_alive, request, shared };
-    let mut all = (0..connections).map(|_| client.connect()).collect::<Result<Vec<_>>>()?;
-    shared.get(slots::READY).store(1, Ordering::Release);
-    loop {
-        let mut fds: Vec<PollFd<'_>> = all
-            .iter()
-            .map(|connection| {
-                let wanted = if connection.connected { PollFlags::IN } else { PollFlags::OUT };
-                PollFd::new(&connection.socket, wanted)
-            })
-            .collect();
-        match poll(&mut fds, Some(&LOOK)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(source) => return Err(Error::io("wait for", "the server", source)),
-        }
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        for (connection, ready) in all.iter_mut().zip(ready) {
-            let failed = if ready {
-                client.advance(connection)?
-            } else {
-                (connection.began.elapsed() > PATIENCE).then_some(Failure::Timeout)
-            };
-            if let Some(failure) = failed {
-                client.count(failure.slot());
-                *connection = client.connect()?;
+    fn ask_all(&self, shared: &SharedCounters) -> rustix::io::Result<()> {
+        let mut all: Vec<Connection> = (0..self.connections)
+            .map(|_| self.connect(shared))
+            .collect::<rustix::io::Result<_>>()?;
+        slots::ready(shared);
+        loop {
+            let wanted = |c: &Connection| if c.connected { PollFlags::IN } else { PollFlags::OUT };
+            let mut fds: Vec<PollFd<'_>> =
+                all.iter().map(|c| PollFd::new(&c.socket, wanted(c))).collect();
+            match poll(&mut fds, Some(&LOOK)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            for (connection, ready) in all.iter_mut().zip(ready) {
+                let late = || connection.began.elapsed() > PATIENCE;
+                let failed = match ready {
+                    true => self.advance(connection, shared)?,
+                    false => late().then_some(Failure::Timeout),
+                };
+                if let Some(failure) = failed {
+                    slots::add(shared, failure.slot(), 1);
+                    *connection = self.connect(shared)?;
+                }
             }
         }
     }
-}
 
-impl Client<'_> {
-    fn count(&self, slot: usize) {
-        self.shared.get(slot).fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn connect(&self) -> Result<Connection> {
-        let family = if self.server.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    fn connect(&self, shared: &SharedCounters) -> rustix::io::Result<Connection> {
         loop {
             let began = Instant::now();
-            let socket = socket_with(family, SocketType::STREAM, flags, None)
-                .map_err(|source| Error::io("make", "a socket", source))?;
+            let Ok(socket) = begin_tcp(self.server) else {
+                slots::add(shared, Failure::Refused.slot(), 1);
+                std::thread::sleep(PAUSE);
+                continue;
+            };
             // A connection that is given up, or left behind by a client that is killed, is to say no more.
-            sockopt::set_socket_linger(&socket, Some(Duration::ZERO))
-                .map_err(|source| Error::io("set", "how a socket is closed", source))?;
-            match connect(&socket, &self.server) {
-                Ok(()) | Err(Errno::INPROGRESS) => {
-                    return Ok(Connection { socket, connected: false, received: vec![], began });
-                }
-                Err(_) => {
-                    self.count(Failure::Refused.slot());
-                    std::thread::sleep(PAUSE);
-                }
-            }
+            sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
+            return Ok(Connection { socket, connected: false, received: vec![], began });
         }
     }
 
     /// Does what can be done without waiting. A failure ends the connection.
-    fn advance(&self, connection: &mut Connection) -> Result<Option<Failure>> {
+    fn advance(
+        &self,
+        connection: &mut Connection,
+        shared: &SharedCounters,
+    ) -> rustix::io::Result<Option<Failure>> {
         if !connection.connected {
             if !matches!(sockopt::socket_error(&connection.socket), Ok(Ok(()))) {
                 return Ok(Some(Failure::Refused));
@@ -187,25 +174,21 @@ impl Client<'_> {
         connection.received.extend(&buffer[..received]);
         let answer = Answer::parse(&connection.received);
         let whole = answer.filter(|answer| connection.received.len() >= answer.len);
-        match whole {
-            None if received == 0 => Ok(Some(Failure::Reset)),
-            None => Ok(None),
-            Some(answer) if !answer.ok => Ok(Some(Failure::Answer)),
+        let closes = match whole {
+            None if received == 0 => return Ok(Some(Failure::Reset)),
+            None => return Ok(None),
+            Some(answer) if !answer.ok => return Ok(Some(Failure::Answer)),
             // The server ends the connection; its last packet belongs to the request.
-            Some(answer) if answer.closes && received > 0 => Ok(None),
-            Some(_) => self.answered(connection),
-        }
-    }
-
-    fn answered(&self, connection: &mut Connection) -> Result<Option<Failure>> {
-        self.count(slots::DELIVERED);
+            Some(answer) if answer.closes && received > 0 => return Ok(None),
+            Some(answer) => answer.closes,
+        };
+        slots::add(shared, slots::DELIVERED, 1);
         let took = connection.began.elapsed().as_nanos() as u64;
-        histogram::record(self.shared, slots::HISTOGRAM, took);
-        let closed = Answer::parse(&connection.received).is_some_and(|answer| answer.closes);
-        if closed || !self.keep_alive {
+        histogram::record(shared, slots::HISTOGRAM, took);
+        if closes || !self.keep_alive {
             // Closed as usual, by a FIN.
             let _ = sockopt::set_socket_linger(&connection.socket, None);
-            *connection = self.connect()?;
+            *connection = self.connect(shared)?;
             return Ok(None);
         }
         connection.received.clear();
@@ -214,8 +197,9 @@ impl Client<'_> {
     }
 
     fn ask(&self, connection: &mut Connection) -> Option<Failure> {
-        let request = self.request.as_bytes();
-        match send(&connection.socket, request, SendFlags::NOSIGNAL) {
+        let close = if self.keep_alive { "" } else { "Connection: close\r\n" };
+        let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{close}\r\n", self.server.ip());
+        match send(&connection.socket, request.as_bytes(), SendFlags::NOSIGNAL) {
             Ok(sent) if sent == request.len() => None,
             _ => Some(Failure::Reset),
         }
