@@ -10,7 +10,6 @@ use weir_bpf::sys::shared::SharedCounters;
 
 use super::slots;
 use crate::error::Result;
-use crate::histogram;
 
 /// Iterations of the calibrated loop: about 5 us, short enough to fit between two interrupts.
 const LOOP_ITERATIONS: u64 = 3000;
@@ -75,8 +74,7 @@ pub fn speed_probe(shared: &SharedCounters) -> Result<()> {
         for _ in 0..LOOPS_PER_PAUSE {
             let began = Instant::now();
             black_box(calibrated_loop(black_box(1)));
-            let took = began.elapsed().as_nanos() as u64;
-            histogram::record(shared, slots::HISTOGRAM, took);
+            slots::took(shared, began.elapsed());
         }
         std::thread::sleep(LOOP_PAUSE);
     }

@@ -5,26 +5,23 @@
 //! memory that the controller reads, and tells failures by kind. Either asks again at once, so that
 //! the server is saturated where the connections are enough.
 
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+use rustix::net::sockopt::set_socket_linger;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 
 use super::slots;
-use super::sockets::begin_tcp;
-use crate::error::{Result, cannot};
+use super::sockets::on_threads;
+use crate::error::Result;
 use crate::histogram;
 
 /// A request that took so long has failed: the connection is given up and made anew.
 pub const PATIENCE: Duration = Duration::from_secs(1);
-/// How often requests that take long are looked for.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// Before asking anew where the client's own host refuses: it runs before all others on its CPU.
+
+/// Before asking anew for a connection that was refused: the client runs before all others on its CPU.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// How a request can fail, in the order of the counters at [`slots::FAILURES`].
@@ -83,10 +80,8 @@ impl Answer {
 /// The client, on the command line.
 #[derive(Debug, clap::Args)]
 pub struct Client {
-    /// The server.
     #[arg(long)]
     server: SocketAddr,
-    /// How many connections.
     #[arg(long)]
     connections: u32,
     /// A connection is used again.
@@ -94,114 +89,75 @@ pub struct Client {
     keep_alive: bool,
 }
 
-struct Connection {
-    socket: OwnedFd,
-    connected: bool,
-    received: Vec<u8>,
-    /// When the request began: with the connection's first packet where it is for one request.
-    began: Instant,
-}
-
 impl Client {
-    /// Asks until it is killed.
+    /// Asks until it is killed; a failure ends the connection.
     pub fn run(&self, shared: &SharedCounters) -> Result<()> {
-        // On the generator's CPU, which spins: what the client has to do, it does at once.
-        sched::set_fifo_current_thread(1)?;
-        self.ask_all(shared).map_err(cannot("ask", self.server))
-    }
-
-    fn ask_all(&self, shared: &SharedCounters) -> rustix::io::Result<()> {
-        let mut all: Vec<Connection> = (0..self.connections)
-            .map(|_| self.connect(shared))
-            .collect::<rustix::io::Result<_>>()?;
-        slots::ready(shared);
-        loop {
-            let wanted = |c: &Connection| if c.connected { PollFlags::IN } else { PollFlags::OUT };
-            let mut fds: Vec<PollFd<'_>> =
-                all.iter().map(|c| PollFd::new(&c.socket, wanted(c))).collect();
-            match poll(&mut fds, Some(&LOOK)) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-            for (connection, ready) in all.iter_mut().zip(ready) {
-                let late = || connection.began.elapsed() > PATIENCE;
-                let failed = match ready {
-                    true => self.advance(connection, shared)?,
-                    false => late().then_some(Failure::Timeout),
-                };
-                if let Some(failure) = failed {
-                    slots::add(shared, failure.slot(), 1);
-                    *connection = self.connect(shared)?;
-                }
-            }
-        }
-    }
-
-    fn connect(&self, shared: &SharedCounters) -> rustix::io::Result<Connection> {
-        loop {
-            let began = Instant::now();
-            let Ok(socket) = begin_tcp(self.server) else {
-                slots::add(shared, Failure::Refused.slot(), 1);
-                std::thread::sleep(PAUSE);
-                continue;
-            };
-            // A connection that is given up, or left behind by a client that is killed, is to say no more.
-            sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
-            return Ok(Connection { socket, connected: false, received: vec![], began });
-        }
-    }
-
-    /// Does what can be done without waiting. A failure ends the connection.
-    fn advance(
-        &self,
-        connection: &mut Connection,
-        shared: &SharedCounters,
-    ) -> rustix::io::Result<Option<Failure>> {
-        if !connection.connected {
-            if !matches!(sockopt::socket_error(&connection.socket), Ok(Ok(()))) {
-                return Ok(Some(Failure::Refused));
-            }
-            connection.connected = true;
-            return Ok(self.ask(connection));
-        }
-        let mut buffer = [0; 4096];
-        let received = match recv(&connection.socket, &mut buffer[..], RecvFlags::empty()) {
-            Ok((received, _)) => received,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-            Err(_) => return Ok(Some(Failure::Reset)),
-        };
-        connection.received.extend(&buffer[..received]);
-        let answer = Answer::parse(&connection.received);
-        let whole = answer.filter(|answer| connection.received.len() >= answer.len);
-        let closes = match whole {
-            None if received == 0 => return Ok(Some(Failure::Reset)),
-            None => return Ok(None),
-            Some(answer) if !answer.ok => return Ok(Some(Failure::Answer)),
-            // The server ends the connection; its last packet belongs to the request.
-            Some(answer) if answer.closes && received > 0 => return Ok(None),
-            Some(answer) => answer.closes,
-        };
-        slots::add(shared, slots::DELIVERED, 1);
-        let took = connection.began.elapsed().as_nanos() as u64;
-        histogram::record(shared, slots::HISTOGRAM, took);
-        if closes || !self.keep_alive {
-            // Closed as usual, by a FIN.
-            let _ = sockopt::set_socket_linger(&connection.socket, None);
-            *connection = self.connect(shared)?;
-            return Ok(None);
-        }
-        connection.received.clear();
-        connection.began = Instant::now();
-        Ok(self.ask(connection))
-    }
-
-    fn ask(&self, connection: &mut Connection) -> Option<Failure> {
         let close = if self.keep_alive { "" } else { "Connection: close\r\n" };
         let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{close}\r\n", self.server.ip());
-        match send(&connection.socket, request.as_bytes(), SendFlags::NOSIGNAL) {
-            Ok(sent) if sent == request.len() => None,
-            _ => Some(Failure::Reset),
+        slots::ready(shared);
+        on_threads(self.connections, |_| {
+            // On the generator's CPU, which spins: what the client has to do, it does at once.
+            sched::set_fifo_current_thread(1)?;
+            let mut kept = None;
+            loop {
+                // With the connection's first packet where it is for one request.
+                let began = Instant::now();
+                match self.ask(&mut kept, request.as_bytes(), began) {
+                    Ok(()) => slots::took(shared, began.elapsed()),
+                    Err(failure) => {
+                        slots::add(shared, failure.slot(), 1);
+                        if failure == Failure::Refused {
+                            std::thread::sleep(PAUSE);
+                        }
+                    }
+                }
+            }
+        })
+        .map(|_: Vec<()>| ())
+    }
+
+    fn ask(
+        &self,
+        kept: &mut Option<TcpStream>,
+        request: &[u8],
+        began: Instant,
+    ) -> std::result::Result<(), Failure> {
+        let late = |kind, otherwise| match kind {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Failure::Timeout,
+            _ => otherwise,
+        };
+        let mut stream = match kept.take() {
+            Some(stream) => stream,
+            None => TcpStream::connect_timeout(&self.server, PATIENCE)
+                .map_err(|error| late(error.kind(), Failure::Refused))?,
+        };
+        // A connection that is given up, or left behind by a client that is killed, is to say no more.
+        set_socket_linger(&stream, Some(Duration::ZERO)).map_err(|_| Failure::Reset)?;
+        stream.write_all(request).map_err(|_| Failure::Reset)?;
+        let (mut received, mut buffer) = (vec![], [0; 4096]);
+        loop {
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            // None at all is refused.
+            stream.set_read_timeout(Some(left)).map_err(|_| Failure::Timeout)?;
+            let len =
+                stream.read(&mut buffer).map_err(|error| late(error.kind(), Failure::Reset))?;
+            received.extend(&buffer[..len]);
+            match Answer::parse(&received).filter(|answer| received.len() >= answer.len) {
+                None if len == 0 => return Err(Failure::Reset),
+                None => {}
+                Some(answer) if !answer.ok => return Err(Failure::Answer),
+                // The server ends the connection; its last packet belongs to the request.
+                Some(answer) if answer.closes && len > 0 => {}
+                Some(answer) if answer.closes || !self.keep_alive => {
+                    // Closed as usual, by a FIN.
+                    let _ = set_socket_linger(&stream, None);
+                    return Ok(());
+                }
+                Some(_) => {
+                    *kept = Some(stream);
+                    return Ok(());
+                }
+            }
         }
     }
 }

@@ -15,7 +15,6 @@ use super::slots;
 use super::sockets::{allow_many, any_udp, at_port, connect_tcp, connect_udp, each_ready};
 use super::tcp::CHUNK_BYTES;
 use crate::error::{Result, cannot};
-use crate::histogram;
 
 /// Datagrams under way: well below what the ring (256) and a buffer of the default size hold, also on a
 /// veth with native XDP, which charges a page and more for each.
@@ -94,13 +93,10 @@ impl Talk {
 /// The client, on the command line.
 #[derive(Debug, clap::Args)]
 pub struct Client {
-    /// What is measured.
     #[arg(value_enum)]
     measure: Measure,
-    /// Where the server is.
     #[arg(long)]
     server: SocketAddr,
-    /// How many sockets at either end.
     #[arg(long)]
     flows: u16,
 }
@@ -114,11 +110,12 @@ impl Client {
 
     fn ask(&self, shared: &SharedCounters) -> io::Result<()> {
         allow_many()?;
-        let sockets = if self.measure.is_udp() {
-            connect_udp((0..self.flows).map(|offset| at_port(self.server, offset)))
+        let sockets: Vec<OwnedFd> = if self.measure.is_udp() {
+            let servers = (0..self.flows).map(|offset| at_port(self.server, offset));
+            connect_udp(servers)?.into_iter().map(Into::into).collect()
         } else {
-            connect_tcp(self.server, self.flows.into())
-        }?;
+            connect_tcp(self.server, self.flows.into())?.into_iter().map(Into::into).collect()
+        };
         slots::ready(shared);
         match self.measure {
             Measure::UdpRoundTrip | Measure::TcpRoundTrip => round_trips(&sockets, shared),
@@ -149,8 +146,7 @@ fn round_trips(sockets: &[OwnedFd], shared: &SharedCounters) -> io::Result<()> {
         slots::add(shared, slots::SENT, 1);
         match read(socket, &mut buffer[..]) {
             Ok(_) => {
-                slots::add(shared, slots::DELIVERED, 1);
-                histogram::record(shared, slots::HISTOGRAM, began.elapsed().as_nanos() as u64);
+                slots::took(shared, began.elapsed());
             }
             Err(Errno::AGAIN) => drop(slots::add(shared, slots::LOST, 1)),
             Err(error) => return Err(error.into()),

@@ -1,8 +1,7 @@
 //! The client of the RPC servers.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 
 use rustix::event::epoll::EventFlags;
@@ -28,13 +27,11 @@ pub const fn walks(quick: bool) -> u64 {
 /// The client, on the command line.
 #[derive(Debug, clap::Args)]
 pub struct Client {
-    /// The worker.
     #[arg(long)]
     worker: SocketAddr,
-    /// The others.
     #[arg(long)]
     servers: Vec<SocketAddr>,
-    /// Requests outstanding with each of these.
+    /// Requests outstanding with each server but the worker.
     #[arg(long)]
     outstanding: u32,
 }
@@ -51,8 +48,8 @@ impl Client {
     fn ask(&self, shared: &SharedCounters) -> io::Result<()> {
         // The worker's first.
         let sockets = connect_udp([self.worker].into_iter().chain(self.servers.iter().copied()))?;
-        let send = |socket: &OwnedFd| -> io::Result<()> {
-            rustix::io::write(socket, &[0; 14])?;
+        let send = |socket: &UdpSocket| -> io::Result<()> {
+            socket.send(&[0; 14])?;
             slots::add(shared, slots::SENT, 1);
             Ok(())
         };

@@ -1,6 +1,7 @@
 //! Where a worker's figures stand in the memory that it shares with the controller. No two overlap.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use weir_bpf::sys::shared::SharedCounters;
 
@@ -50,4 +51,10 @@ pub fn add(shared: &SharedCounters, slot: usize, count: u64) -> u64 {
 /// Whether a slot is not 0.
 pub fn is_set(shared: &SharedCounters, slot: usize) -> bool {
     shared.get(slot).load(Ordering::Acquire) != 0
+}
+
+/// A request was answered in full, so long after it began.
+pub fn took(shared: &SharedCounters, time: Duration) {
+    add(shared, DELIVERED, 1);
+    histogram::record(shared, HISTOGRAM, time.as_nanos() as u64);
 }

@@ -1,19 +1,20 @@
 //! What the lab's plain programs do with sockets, be it one or a thousand.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
 
 use rustix::buffer::spare_capacity;
-use rustix::event::{PollFd, PollFlags, epoll, poll};
+use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Events taken from the kernel at once.
 const EVENTS: usize = 64;
 /// Connections that are being made at any time.
-const CONNECT_AT_ONCE: usize = 32;
+const CONNECT_AT_ONCE: u32 = 32;
 
 /// Lets this process have as many files as it may.
 pub fn allow_many() -> io::Result<()> {
@@ -54,50 +55,44 @@ pub fn at_port(address: SocketAddr, offset: u16) -> SocketAddr {
 
 /// A UDP socket at a port of the kernel's choice, of this family.
 pub fn any_udp(like: IpAddr) -> io::Result<UdpSocket> {
-    let any = if like.is_ipv6() {
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
-    } else {
-        Ipv4Addr::UNSPECIFIED.into()
-    };
-    UdpSocket::bind((any, 0))
+    let any = if like.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+    UdpSocket::bind(any)
 }
 
 /// A UDP socket connected to each address.
-pub fn connect_udp(servers: impl IntoIterator<Item = SocketAddr>) -> io::Result<Vec<OwnedFd>> {
+pub fn connect_udp(servers: impl IntoIterator<Item = SocketAddr>) -> io::Result<Vec<UdpSocket>> {
     let connect = |server: SocketAddr| {
         let socket = any_udp(server.ip())?;
         socket.connect(server)?;
-        Ok(socket.into())
+        Ok(socket)
     };
     servers.into_iter().map(connect).collect()
 }
 
-/// Begins a TCP connection, by a socket that does not wait.
-pub fn begin_tcp(server: SocketAddr) -> rustix::io::Result<OwnedFd> {
-    let family = if server.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-    match connect(&socket, &server) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
-        Err(error) => Err(error),
-    }
+/// So many TCP connections, without Nagle's delay.
+pub fn connect_tcp(server: SocketAddr, count: u32) -> io::Result<Vec<TcpStream>> {
+    let connect = |_| {
+        let stream = TcpStream::connect(server)?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    };
+    // Some at once: one after the other takes long where each waits for a turn of the CPU.
+    let groups = (0..count).step_by(CONNECT_AT_ONCE as usize);
+    let groups = groups.map(|made| on_threads(CONNECT_AT_ONCE.min(count - made), connect));
+    Ok(groups.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// So many TCP connections, without Nagle's delay, by sockets that wait.
-pub fn connect_tcp(server: SocketAddr, count: usize) -> io::Result<Vec<OwnedFd>> {
-    let mut sockets: Vec<OwnedFd> = Vec::with_capacity(count);
-    // Some at once: one after the other takes long where each waits for a turn of the CPU.
-    while sockets.len() < count {
-        let first = sockets.len();
-        for _ in first..count.min(first + CONNECT_AT_ONCE) {
-            sockets.push(begin_tcp(server)?);
-        }
-        for socket in &sockets[first..] {
-            poll(&mut [PollFd::new(socket, PollFlags::OUT)], None)?;
-            sockopt::socket_error(socket)??;
-            sockopt::set_tcp_nodelay(socket, true)?;
-            rustix::io::ioctl_fionbio(socket, false)?;
-        }
-    }
-    Ok(sockets)
+/// What so many threads at once make of their numbers.
+pub fn on_threads<T: Send, E: Send>(
+    count: u32,
+    make: impl Fn(u32) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    thread::scope(|scope| {
+        let make = &make;
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || make(number))).collect();
+        let join = |thread: ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    })
 }

@@ -61,19 +61,16 @@ pub struct Server {
     /// Where to listen; further sockets are at the ports that follow.
     #[arg(long)]
     bind: SocketAddr,
-    /// How many sockets.
     #[arg(long, default_value_t = 1)]
     sockets: u16,
-    /// How it receives.
     #[arg(long, value_enum, default_value_t)]
     reader: Reader,
     /// Receive buffer to ask for, bytes; 0: the system's default.
     #[arg(long, default_value_t = 0)]
     rcvbuf: usize,
-    /// Multicast group to join.
+    /// Multicast group to join, and the address of the interface on which.
     #[arg(long, requires = "on")]
     join: Option<Ipv4Addr>,
-    /// Address of the interface on which to join it.
     #[arg(long)]
     on: Option<Ipv4Addr>,
     /// The generator's packets, which say when they were made: the ages of some are taken.

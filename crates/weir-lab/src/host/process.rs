@@ -1,10 +1,11 @@
 //! Starting workers and the daemon, and ending them.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,27 +16,59 @@ use weir_bpf::sys::shared::SharedCounters;
 use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use super::topology::SUT_INTERFACE;
-use crate::apps::slots;
+use super::wait::until;
+use crate::apps::{command, slots};
 use crate::arm::DaemonSpec;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 
 const START_DEADLINE: Duration = Duration::from_secs(10);
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
-fn command(netns: &Path, cpu: CpuId) -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("lab-worker").arg("--parent").arg(std::process::id().to_string());
-    command.arg("--netns").arg(netns).arg("--cpu").arg(cpu.0.to_string());
-    // It leaves the terminal's session itself (`worker::run`): Ctrl-C is for the controller, which
-    // ends them in order.
-    command.stdin(Stdio::null());
+/// A process of the lab's. Dropping it sends it the signal, and waits; kills it if it does not end.
+struct Process(Child, Signal);
+
+impl Process {
+    fn start(mut command: Command, end: Signal, name: &str) -> Result<Self> {
+        Ok(Self(command.spawn().map_err(cannot("start", name))?, end))
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    fn is_running(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.is_running() {
+            let _ = kill_process(self.pid(), self.1);
+        }
+        let _ = until(STOP_DEADLINE, || Ok((!self.is_running()).then_some(())));
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What becomes another `weir` command in a namespace, on a CPU.
+fn weir<S: AsRef<OsStr>>(
+    netns: &Path,
+    cpu: CpuId,
+    spec: &DaemonSpec,
+    arguments: impl IntoIterator<Item = S>,
+) -> Command {
+    let mut command = command(netns, cpu);
+    command.arg("exec");
+    if let Some(binary) = &spec.binary {
+        command.arg("--binary").arg(binary);
+    }
+    command.arg("--").args(arguments);
     command
 }
 
 /// Runs another `weir` command in a namespace, on a CPU, and reads the JSON that it prints.
-///
-/// # Errors
-/// When it fails, or prints something else.
 pub fn ask_weir(
     netns: &Path,
     cpu: CpuId,
@@ -43,9 +76,8 @@ pub fn ask_weir(
     arguments: &[&str],
 ) -> Result<serde_json::Value> {
     let object = format!("weir {}", arguments.join(" "));
-    let mut command = command(netns, cpu);
-    command.arg("exec").args(binary(spec)).arg("--").args(arguments).stderr(Stdio::inherit());
-    let output = command.output().map_err(|source| Error::io("run", object.clone(), source))?;
+    let mut command = weir(netns, cpu, spec, arguments);
+    let output = command.stderr(Stdio::inherit()).output().map_err(cannot("run", &object))?;
     serde_json::from_slice(&output.stdout).map_err(|error| {
         Error::refused(
             format!("`{object}` printed no JSON ({}): {error}", output.status),
@@ -57,42 +89,25 @@ pub fn ask_weir(
 /// A worker and the memory that it counts in. Dropping it kills it.
 pub struct Worker {
     /// None of one that ends with the worker that started it.
-    child: Option<Child>,
+    process: Option<Process>,
     pid: Pid,
     shared: SharedCounters,
 }
 
 impl Worker {
-    /// Starts a worker in a namespace and waits until it is ready.
-    ///
-    /// # Errors
-    /// When it does not start; it says why on standard error.
+    /// Starts a worker in a namespace and waits until it is ready. If it does not start, it says why on
+    /// standard error.
     pub fn start(netns: &Path, cpu: CpuId, role: &[String]) -> Result<Self> {
         let shared = SharedCounters::create("weir-lab", slots::LEN)?;
-        let name = role.first().cloned().unwrap_or_default();
-        let mut child = command(netns, cpu)
-            .arg("--shared")
-            .arg(shared.path())
-            .args(role)
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(|source| Error::io("start", name.clone(), source))?;
-        let pid = Pid::from_child(&child);
-        match wait_until_ready(&mut child, &shared, &name) {
-            Ok(()) => Ok(Self { child: Some(child), pid, shared }),
-            Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(error)
-            }
-        }
+        let mut command = command(netns, cpu);
+        command.arg("--shared").arg(shared.path()).args(role).stdout(Stdio::null());
+        let mut process = Process::start(command, Signal::KILL, &role[0])?;
+        wait_until_ready(&mut process, &shared, &role[0])?;
+        Ok(Self { pid: process.pid(), process: Some(process), shared })
     }
 
     /// Starts a worker that starts these, each with a nice value, in its own session; it comes first,
     /// and the others end with it.
-    ///
-    /// # Errors
-    /// As [`Worker::start`].
     pub fn start_session(
         netns: &Path,
         cpu: CpuId,
@@ -108,13 +123,13 @@ impl Worker {
         let mut leader = Self::start(netns, cpu, &role)?;
         let mut workers = vec![];
         for (shared, (_, words)) in shared.into_iter().zip(members) {
-            if let Some(child) = &mut leader.child {
-                wait_until_ready(child, &shared, &words[0])?;
+            if let Some(process) = &mut leader.process {
+                wait_until_ready(process, &shared, &words[0])?;
             }
             let number = shared.get(slots::PID).load(Ordering::Relaxed);
             let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
             let pid = pid.ok_or_else(|| did_not_start(&words[0]))?;
-            workers.push(Self { child: None, pid, shared });
+            workers.push(Self { process: None, pid, shared });
         }
         Ok((leader, workers))
     }
@@ -140,26 +155,13 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 /// Waits until a worker is ready, for as long as the process lives that it is, or that starts it.
-fn wait_until_ready(child: &mut Child, shared: &SharedCounters, name: &str) -> Result<()> {
-    let deadline = Instant::now() + START_DEADLINE;
-    while shared.get(slots::READY).load(Ordering::Acquire) == 0 {
-        let ended = child.try_wait().map_err(|source| Error::io("wait for", name, source))?;
-        if ended.is_some() || Instant::now() > deadline {
-            return Err(did_not_start(name));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Ok(())
+fn wait_until_ready(process: &mut Process, shared: &SharedCounters, name: &str) -> Result<()> {
+    let ready = until(START_DEADLINE, || {
+        let ready = slots::is_set(shared, slots::READY);
+        Ok((ready || !process.is_running()).then_some(ready))
+    })?;
+    if ready == Some(true) { Ok(()) } else { Err(did_not_start(name)) }
 }
 
 fn did_not_start(name: &str) -> Error {
@@ -167,55 +169,27 @@ fn did_not_start(name: &str) -> Error {
 }
 
 /// A program that is not weir's, in a namespace. Dropping it asks it to end, and waits.
-pub struct Program(Child);
+pub struct Program(Process);
 
 impl Program {
-    /// Starts it.
-    ///
-    /// # Errors
-    /// When there is no process to be had; that the program is not there shows only in its end.
-    pub fn start(netns: &Path, cpu: CpuId, arguments: &[String]) -> Result<Self> {
-        let child = command(netns, cpu)
-            .args(["program", "--"])
-            .args(arguments)
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(|source| Error::io("start", arguments.join(" "), source))?;
-        Ok(Self(child))
-    }
-
-    /// The same, with what it prints, errors too, in a file.
-    ///
-    /// # Errors
-    /// As [`Program::start`], or when the file cannot be made.
+    /// Starts it, with what it prints, errors too, in a file. That it is not there shows only in its end.
     pub fn start_to(netns: &Path, cpu: CpuId, arguments: &[String], log: &Path) -> Result<Self> {
-        let failed = |source| Error::io("create", log.display().to_string(), source);
-        let file = std::fs::File::create(log).map_err(failed)?;
-        let errors = file.try_clone().map_err(failed)?;
-        let child = command(netns, cpu)
-            .args(["program", "--"])
-            .args(arguments)
-            .stdout(file)
-            .stderr(errors)
-            .spawn()
-            .map_err(|source| Error::io("start", arguments.join(" "), source))?;
-        Ok(Self(child))
+        let failed = cannot("create", log.display());
+        let file = std::fs::File::create(log).map_err(&failed)?;
+        let errors = file.try_clone().map_err(&failed)?;
+        let mut command = command(netns, cpu);
+        command.args(["program", "--"]).args(arguments).stdout(file).stderr(errors);
+        Ok(Self(Process::start(command, Signal::TERM, &arguments.join(" "))?))
     }
 
     /// Its process.
     pub fn pid(&self) -> Pid {
-        Pid::from_child(&self.0)
+        self.0.pid()
     }
 
     /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
-        matches!(self.0.try_wait(), Ok(None))
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        end(&mut self.0);
+        self.0.is_running()
     }
 }
 
@@ -232,77 +206,50 @@ struct ReadyInterface {
     counters_map_id: u32,
 }
 
-/// A running `weir run`, the same program that a user runs. Dropping it ends it.
+/// A running `weir run`, the same program that a user runs. Dropping it asks it to end, so that it puts
+/// everything back.
 pub struct Daemon {
-    child: Child,
+    process: Process,
     /// How its gate is attached.
     pub attach: String,
     /// Its gate's counters.
     pub counters: CountersReader,
 }
 
-/// How `exec` is told of another executable.
-fn binary(spec: &DaemonSpec) -> Vec<std::ffi::OsString> {
-    spec.binary.iter().flat_map(|path| ["--binary".into(), path.into()]).collect()
-}
-
 impl Daemon {
     /// Protects a host's interface, with everything on one CPU, and waits until it is protected.
-    ///
-    /// # Errors
-    /// When it does not come up; it says why on standard error.
     pub fn start(netns: &Path, cpu: CpuId, spec: &DaemonSpec) -> Result<Self> {
         // What the machine's own configuration says is nothing to the experiment.
         let cpus = cpu.to_string();
+        let before = ["run", "--config", "/dev/null", "--json", "--quiet", "--cpus", &cpus];
+        let options = spec.options.iter().map(String::as_str);
         let arguments: Vec<&str> =
-            ["run", "--config", "/dev/null", "--json", "--quiet", "--cpus", &cpus]
-                .into_iter()
-                .chain(spec.options.iter().map(String::as_str))
-                .chain([SUT_INTERFACE])
-                .collect();
-        let object = || format!("weir {}", arguments.join(" "));
-        let mut child = command(netns, cpu)
-            .arg("exec")
-            .args(binary(spec))
-            .arg("--")
-            .args(&arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|source| Error::io("start", object(), source))?;
-        let ready = read_ready(&mut child);
-        let Some(interface) = ready else {
-            end(&mut child);
+            before.into_iter().chain(options).chain([SUT_INTERFACE]).collect();
+        let object = format!("weir {}", arguments.join(" "));
+        let mut command = weir(netns, cpu, spec, &arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = Process::start(command, Signal::TERM, &object)?;
+        let Some(interface) = read_ready(&mut process.0) else {
+            let stderr = process.0.stderr.take();
+            drop(process);
             let mut message = String::new();
-            if let Some(mut stderr) = child.stderr.take() {
-                let _ = stderr.read_to_string(&mut message);
-            }
+            let _ = stderr.map(|mut stderr| stderr.read_to_string(&mut message));
             return Err(Error::refused(
-                format!("`{}` did not come up", object()),
+                format!("`{object}` did not come up"),
                 format!("it says: {}", message.trim()),
             ));
         };
-        match CountersReader::open(interface.counters_map_id) {
-            Ok(counters) => Ok(Self { child, attach: interface.attach, counters }),
-            Err(error) => {
-                end(&mut child);
-                Err(error.into())
-            }
-        }
+        let counters = CountersReader::open(interface.counters_map_id)?;
+        Ok(Self { process, attach: interface.attach, counters })
     }
-}
 
-impl Daemon {
     /// CPU time that its threads have had.
-    ///
-    /// # Errors
-    /// When it has ended.
     pub fn cpu_time(&self) -> Result<Nanos> {
-        let path = format!("/proc/{}/task", self.child.id());
-        let failed = |source| Error::io("list", path.clone(), source);
+        let path = format!("/proc/{}/task", self.process.0.id());
+        let failed = cannot("list", &path);
         let mut sum = 0;
-        for entry in std::fs::read_dir(&path).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
+        for entry in std::fs::read_dir(&path).map_err(&failed)? {
+            let name = entry.map_err(&failed)?.file_name();
             let number = name.to_str().and_then(|name| name.parse().ok());
             // A thread that ends meanwhile takes what it had with it.
             let time = number.and_then(Pid::from_raw).map(sched::cpu_time);
@@ -327,24 +274,4 @@ fn read_ready(child: &mut Child) -> Option<ReadyInterface> {
     child.stdout = Some(reader.into_inner());
     let ready: Ready = serde_json::from_str(&line).ok()?;
     (ready.event == "ready").then_some(ready)?.interfaces.into_iter().next()
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
-}
-
-/// Asks a process to end, so that it puts everything back; kills it if it does not.
-fn end(child: &mut Child) {
-    let _ = kill_process(Pid::from_child(child), Signal::TERM);
-    let deadline = Instant::now() + STOP_DEADLINE;
-    while Instant::now() < deadline {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let _ = child.kill();
-    let _ = child.wait();
 }
