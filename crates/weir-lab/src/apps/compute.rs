@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 
@@ -23,17 +24,14 @@ pub const WALK_BYTES: usize = 512 << 10;
 const LINES: usize = WALK_BYTES / 64;
 
 /// What an application computes for each packet.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Work {
     /// Passes of the calibrated loop.
-    #[arg(long, default_value_t = 0)]
-    passes: u64,
+    pub(crate) passes: u64,
     /// Walks through memory; every step depends on the one before it.
-    #[arg(long, default_value_t = 0)]
-    walks: u64,
+    pub(crate) walks: u64,
     /// Steps that depend on one another, without memory.
-    #[arg(long, default_value_t = 0)]
-    steps: u64,
+    pub(crate) steps: u64,
 }
 
 /// A line that says which comes next, alone in its cache line.
@@ -80,28 +78,32 @@ pub fn speed_probe(shared: &SharedCounters) -> Result<()> {
     }
 }
 
-/// Counts passes of the same loop: work done, which the kernel's accounting has no say in.
-pub fn hog(idle: bool, shared: &SharedCounters) -> Result<()> {
-    if idle {
-        sched::set_idle_current_thread()?;
-    }
-    slots::ready(shared);
-    loop {
-        for _ in 0..LOOPS_PER_LOOK {
-            black_box(calibrated_loop(black_box(1)));
-            slots::add(shared, slots::WORK, 1);
-        }
-        shared.get(slots::CPU_NS).store(clock_ns(ClockId::ThreadCPUTime), Ordering::Relaxed);
-    }
+/// What computes without end.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Hog {
+    /// Of `SCHED_IDLE`: LRP's low-priority, compute-bound process (section 4.1).
+    pub(crate) idle: bool,
+    /// Lets others run after each pass.
+    pub(crate) yields: bool,
 }
 
-/// LRP's low-priority, compute-bound process (section 4.1).
-pub fn spin(shared: &SharedCounters) -> Result<()> {
-    sched::set_idle_current_thread()?;
-    slots::ready(shared);
-    loop {
-        black_box(calibrated_loop(black_box(1)));
-        std::thread::yield_now();
+impl Hog {
+    /// Counts passes of the same loop: work done, which the kernel's accounting has no say in.
+    pub fn run(self, shared: &SharedCounters) -> Result<()> {
+        if self.idle {
+            sched::set_idle_current_thread()?;
+        }
+        slots::ready(shared);
+        loop {
+            for _ in 0..LOOPS_PER_LOOK {
+                black_box(calibrated_loop(black_box(1)));
+                slots::add(shared, slots::WORK, 1);
+                if self.yields {
+                    std::thread::yield_now();
+                }
+            }
+            shared.get(slots::CPU_NS).store(clock_ns(ClockId::ThreadCPUTime), Ordering::Relaxed);
+        }
     }
 }
 

@@ -10,13 +10,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_linger;
+use serde::{Deserialize, Serialize};
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 
 use super::slots;
 use super::sockets::on_threads;
 use crate::error::Result;
-use crate::histogram;
 
 /// A request that took so long has failed: the connection is given up and made anew.
 pub const PATIENCE: Duration = Duration::from_secs(1);
@@ -77,16 +77,13 @@ impl Answer {
     }
 }
 
-/// The client, on the command line.
-#[derive(Debug, clap::Args)]
+/// The client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Client {
-    #[arg(long)]
-    server: SocketAddr,
-    #[arg(long)]
-    connections: u32,
+    pub(crate) server: SocketAddr,
+    pub(crate) connections: u32,
     /// A connection is used again.
-    #[arg(long)]
-    keep_alive: bool,
+    pub(crate) keep_alive: bool,
 }
 
 impl Client {

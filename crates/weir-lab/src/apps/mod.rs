@@ -13,13 +13,13 @@ pub mod tcp;
 pub mod udp;
 pub mod unread;
 
-use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
+use serde::{Deserialize, Serialize};
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
@@ -27,9 +27,12 @@ use weir_bpf::units::{CpuId, Nice};
 
 use crate::error::{Error, Result, cannot};
 
+/// This executable.
+pub const OWN: &str = "/proc/self/exe";
+
 /// What a worker does.
-#[derive(Debug, clap::Subcommand)]
-pub enum Role {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Job {
     /// Receives UDP packets in a loop, computes, answers, as a program that does nothing special.
     UdpServer(udp::Server),
     /// Answers over TCP, or takes what it gets, which under a flood of SYNs is nothing.
@@ -45,134 +48,106 @@ pub enum Role {
     /// Times a calibrated loop again and again.
     SpeedProbe,
     /// Computes without pause: the CPU hog.
-    Compute {
-        /// Of `SCHED_IDLE`.
-        #[arg(long)]
-        idle: bool,
-    },
-    /// Computes whenever nobody else wants the CPU, so that it never idles.
-    Spinner,
-    /// Starts workers in its session and namespace, on its CPU, and waits for them; they end with it.
-    Session {
-        /// One of them: its nice value, its shared memory, and its role, with blanks between the words.
-        #[arg(long = "member", required = true)]
-        members: Vec<String>,
-    },
-    /// Becomes another program inside the namespace.
-    Program {
-        /// The program and its arguments.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-        command: Vec<String>,
-    },
-    /// Becomes another `weir` command inside the namespace.
-    Exec {
-        /// The executable; this one unless it is named.
-        #[arg(long, default_value = "/proc/self/exe")]
-        binary: PathBuf,
-        /// Its arguments.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
+    Compute(compute::Hog),
+    /// Starts workers, each with a nice value and shared memory, in its session and namespace, on its CPU,
+    /// and waits for them; they end with it.
+    Session(Vec<(i32, PathBuf, Job)>),
+    /// Becomes another program inside the namespace: its path, its name, its arguments.
+    Program(PathBuf, String, Vec<String>),
+}
+
+/// What a worker is to do, and where.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Order {
+    /// Process that started it.
+    parent: u32,
+    netns: PathBuf,
+    cpu: u32,
+    /// Memory shared with the controller.
+    shared: Option<PathBuf>,
+    /// Stays in the session of its parent, at this nice value, instead of one of its own at 0.
+    member_nice: Option<i32>,
+    job: Job,
 }
 
 /// Arguments of the hidden `weir lab-worker` command.
 #[derive(Debug, clap::Args)]
 pub struct WorkerArgs {
-    /// Process that started it.
-    #[arg(long)]
-    parent: i32,
-    /// Network namespace to enter.
-    #[arg(long)]
-    netns: PathBuf,
-    /// CPU to run on.
-    #[arg(long)]
-    cpu: u32,
-    /// Memory shared with the controller.
-    #[arg(long)]
+    #[arg(value_parser = |text: &str| serde_json::from_str::<Order>(text))]
+    order: Order,
+}
+
+/// What starts a worker: of a session, or with one of its own.
+pub fn command(
+    netns: &Path,
+    cpu: CpuId,
     shared: Option<PathBuf>,
-    /// Stays in the session of its parent, at this nice value, instead of one of its own at 0.
-    #[arg(long, allow_negative_numbers = true)]
     member_nice: Option<i32>,
-    #[command(subcommand)]
-    role: Role,
+    job: Job,
+) -> Result<Command> {
+    let netns = netns.to_owned();
+    let order = Order { parent: std::process::id(), netns, cpu: cpu.0, shared, member_nice, job };
+    let order = serde_json::to_string(&order).map_err(cannot("tell", "a worker its job"))?;
+    let mut command = Command::new(OWN);
+    // It leaves the terminal's session itself (`run`): Ctrl-C is for the controller, which ends them in
+    // order.
+    command.arg("lab-worker").arg(order).stdin(Stdio::null());
+    Ok(command)
 }
 
 /// Runs a worker until it is killed.
-pub fn run(args: WorkerArgs) -> Result<()> {
+pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     // A daemon is to put everything back, a server to end its own processes; an application that is
     // stopped would not see SIGTERM.
-    let others = matches!(args.role, Role::Exec { .. } | Role::Program { .. });
-    let end = if others { Signal::TERM } else { Signal::KILL };
+    let end = if matches!(order.job, Job::Program(..)) { Signal::TERM } else { Signal::KILL };
     set_parent_process_death_signal(Some(end))
         .map_err(cannot("tie to its parent", "the worker"))?;
     // The controller may have ended before the request above.
-    if rustix::process::getppid().map_or(0, |parent| parent.as_raw_pid()) != args.parent {
+    if std::os::unix::process::parent_id() != order.parent {
         return Err(Error::refused("the lab has ended", "start it again"));
     }
     // As a service is: with autogroup the processes of one session are weighed as one group, and nice
     // values say nothing between that group and the NAPI threads, or with the generator in it.
-    if args.member_nice.is_none() {
+    if order.member_nice.is_none() {
         setsid().map_err(cannot("leave the session of", "the lab"))?;
     }
     // Not that of the controller, whose weight is raised.
-    sched::set_nice(rustix::thread::gettid(), Nice(args.member_nice.unwrap_or(0)))?;
-    NetNs::open(&args.netns)?.enter_current_thread()?;
-    sched::pin_current_thread(CpuId(args.cpu))?;
-    match args.role {
-        Role::Program { command } => {
-            return become_program(&command[0], &command[0], &command[1..]);
-        }
-        Role::Exec { binary, arguments } => return become_program(&binary, "weir", &arguments),
-        _ => {}
+    sched::set_nice(rustix::thread::gettid(), Nice(order.member_nice.unwrap_or(0)))?;
+    NetNs::open(&order.netns)?.enter_current_thread()?;
+    sched::pin_current_thread(CpuId(order.cpu))?;
+    if let Job::Program(path, name, arguments) = order.job {
+        let source = Command::new(&path).arg0(name).args(arguments).exec();
+        return Err(Error::io("start", format!("{} in the namespace", path.display()), source));
     }
-    let no_memory = || Error::refused("no --shared memory", "start workers through `weir lab`");
-    let shared = &SharedCounters::open(args.shared.ok_or_else(no_memory)?)?;
+    let no_memory = || Error::refused("no shared memory", "start workers through `weir lab`");
+    let shared = &SharedCounters::open(order.shared.ok_or_else(no_memory)?)?;
     shared.get(slots::PID).store(std::process::id().into(), Ordering::Relaxed);
-    match args.role {
-        Role::UdpServer(server) => server.run(shared),
-        Role::TcpServer(server) => server.run(shared),
-        Role::TcpClient(client) => client.run(shared),
-        Role::HttpClient(client) => client.run(shared),
-        Role::RpcClient(client) => client.run(shared),
-        Role::ParityClient(client) => client.run(shared),
-        Role::SpeedProbe => compute::speed_probe(shared),
-        Role::Compute { idle } => compute::hog(idle, shared),
-        Role::Spinner => compute::spin(shared),
-        Role::Session { members } => session(&args.netns, args.cpu, &members, shared),
-        Role::Program { .. } | Role::Exec { .. } => Ok(()),
+    match order.job {
+        Job::UdpServer(server) => server.run(shared),
+        Job::TcpServer(server) => server.run(shared),
+        Job::TcpClient(client) => client.run(shared),
+        Job::HttpClient(client) => client.run(shared),
+        Job::RpcClient(client) => client.run(shared),
+        Job::ParityClient(client) => client.run(shared),
+        Job::SpeedProbe => compute::speed_probe(shared),
+        Job::Compute(hog) => hog.run(shared),
+        Job::Session(members) => session(&order.netns, CpuId(order.cpu), members, shared),
+        Job::Program(..) => Ok(()),
     }
 }
 
-fn become_program(program: impl AsRef<OsStr>, name: &str, arguments: &[String]) -> Result<()> {
-    let source = Command::new(&program).arg0(name).args(arguments).exec();
-    let object = format!("{} in the namespace", program.as_ref().display());
-    Err(Error::io("start", object, source))
-}
-
-fn session(netns: &Path, cpu: u32, members: &[String], shared: &SharedCounters) -> Result<()> {
+fn session(
+    netns: &Path,
+    cpu: CpuId,
+    members: Vec<(i32, PathBuf, Job)>,
+    shared: &SharedCounters,
+) -> Result<()> {
     let failed = cannot("start", "a worker of the session");
     let mut children = vec![];
-    for member in members {
-        let mut words = member.split_ascii_whitespace();
-        let mut command = command(netns, CpuId(cpu));
-        command.args(words.next().map(|nice| format!("--member-nice={nice}")));
-        command.args(words.next().map(|path| format!("--shared={path}"))).args(words);
+    for (nice, memory, job) in members {
+        let mut command = command(netns, cpu, Some(memory), Some(nice), job)?;
         children.push(command.spawn().map_err(&failed)?);
     }
     slots::ready(shared);
-    for child in &mut children {
-        child.wait().map_err(&failed)?;
-    }
-    Ok(())
-}
-
-/// A worker of this process's; its role is to follow.
-pub fn command(netns: &Path, cpu: CpuId) -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("lab-worker").arg("--parent").arg(std::process::id().to_string());
-    command.arg("--netns").arg(netns).arg("--cpu").arg(cpu.to_string());
-    // It leaves the terminal's session itself (`run`): Ctrl-C is for the controller, which ends them in
-    // order.
-    command.stdin(Stdio::null());
-    command
+    children.iter_mut().try_for_each(|child| child.wait().map(drop)).map_err(&failed)
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 use rustix::io::{Errno, ioctl_fionbio, read, write};
 use rustix::net::sockopt::{self, Timeout};
+use serde::{Deserialize, Serialize};
 use weir_bpf::sys::shared::SharedCounters;
 
 use super::slots;
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub const DATAGRAM_BYTES: usize = 1472;
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Measure {
     /// Round trip of one byte by UDP, microseconds.
     UdpRoundTrip,
@@ -65,7 +66,7 @@ impl Measure {
 }
 
 /// Which conversation, and by how many sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Talk {
     /// What.
     pub measure: Measure,
@@ -73,32 +74,11 @@ pub struct Talk {
     pub flows: u16,
 }
 
-impl Talk {
-    /// What a worker is told that is the server.
-    pub fn server(self, at: SocketAddr) -> String {
-        let flows = self.flows;
-        match self.measure {
-            Measure::UdpRoundTrip => {
-                format!("udp-server --bind {at} --sockets {flows} --answer echo")
-            }
-            Measure::UdpWindow => {
-                format!("udp-server --bind {at} --sockets {flows} --answer count")
-            }
-            Measure::TcpRoundTrip => format!("tcp-server --bind {at} --connections {flows} --echo"),
-            Measure::TcpStream => format!("tcp-server --bind {at} --connections {flows}"),
-        }
-    }
-}
-
-/// The client, on the command line.
-#[derive(Debug, clap::Args)]
+/// The client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Client {
-    #[arg(value_enum)]
-    measure: Measure,
-    #[arg(long)]
-    server: SocketAddr,
-    #[arg(long)]
-    flows: u16,
+    pub(crate) talk: Talk,
+    pub(crate) server: SocketAddr,
 }
 
 impl Client {
@@ -110,14 +90,14 @@ impl Client {
 
     fn ask(&self, shared: &SharedCounters) -> io::Result<()> {
         allow_many()?;
-        let sockets: Vec<OwnedFd> = if self.measure.is_udp() {
-            let servers = (0..self.flows).map(|offset| at_port(self.server, offset));
+        let sockets: Vec<OwnedFd> = if self.talk.measure.is_udp() {
+            let servers = (0..self.talk.flows).map(|offset| at_port(self.server, offset));
             connect_udp(servers)?.into_iter().map(Into::into).collect()
         } else {
-            connect_tcp(self.server, self.flows.into())?.into_iter().map(Into::into).collect()
+            connect_tcp(self.server, self.talk.flows.into())?.into_iter().map(Into::into).collect()
         };
         slots::ready(shared);
-        match self.measure {
+        match self.talk.measure {
             Measure::UdpRoundTrip | Measure::TcpRoundTrip => round_trips(&sockets, shared),
             Measure::UdpWindow => window(&sockets, self.server.ip(), shared),
             Measure::TcpStream => stream(&sockets, shared),

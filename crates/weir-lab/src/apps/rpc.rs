@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+use serde::{Deserialize, Serialize};
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 
@@ -24,16 +25,13 @@ pub const fn walks(quick: bool) -> u64 {
     if quick { 500 } else { 2500 }
 }
 
-/// The client, on the command line.
-#[derive(Debug, clap::Args)]
+/// The client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Client {
-    #[arg(long)]
-    worker: SocketAddr,
-    #[arg(long)]
-    servers: Vec<SocketAddr>,
+    pub(crate) worker: SocketAddr,
+    pub(crate) servers: Vec<SocketAddr>,
     /// Requests outstanding with each server but the worker.
-    #[arg(long)]
-    outstanding: u32,
+    pub(crate) outstanding: u32,
 }
 
 impl Client {

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
+use serde::{Deserialize, Serialize};
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 
@@ -23,17 +24,14 @@ pub const CHUNK_BYTES: usize = 64 << 10;
 /// Connections that may wait to be accepted where they are many.
 const BACKLOG: i32 = 1024;
 
-/// A TCP application, on the command line.
-#[derive(Debug, clap::Args)]
+/// A TCP application.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Server {
-    #[arg(long)]
-    bind: SocketAddr,
+    pub(crate) bind: SocketAddr,
     /// One thread serves so many, once all are made, until one ends; 0: a thread for each that is made.
-    #[arg(long, default_value_t = 0)]
-    connections: u16,
+    pub(crate) connections: u16,
     /// Sends back what it receives.
-    #[arg(long)]
-    echo: bool,
+    pub(crate) echo: bool,
 }
 
 impl Server {
@@ -86,16 +84,13 @@ impl Server {
     }
 }
 
-/// The client, on the command line.
-#[derive(Debug, clap::Args)]
+/// The client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Client {
-    #[arg(long)]
-    server: SocketAddr,
-    #[arg(long)]
-    connections: u32,
+    pub(crate) server: SocketAddr,
+    pub(crate) connections: u32,
     /// Requests of all connections.
-    #[arg(long)]
-    per_second: u32,
+    pub(crate) per_second: u32,
 }
 
 impl Client {

@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
 use rustix::event::epoll::EventFlags;
+use serde::{Deserialize, Serialize};
 use weir_bpf::sys::shared::SharedCounters;
 use weir_bpf::traffic::Stamp;
 
@@ -24,7 +25,7 @@ const BATCH: usize = 32;
 const TELL_EVERY: u64 = 8;
 
 /// How an application receives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum Reader {
     /// A plain `recv()` loop.
     #[default]
@@ -44,7 +45,7 @@ impl Reader {
 }
 
 /// What a UDP application answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// Nothing.
     #[default]
@@ -55,35 +56,39 @@ pub enum Answer {
     Count,
 }
 
-/// A UDP application, on the command line.
-#[derive(Debug, clap::Args)]
+/// A UDP application.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Server {
     /// Where to listen; further sockets are at the ports that follow.
-    #[arg(long)]
-    bind: SocketAddr,
-    #[arg(long, default_value_t = 1)]
-    sockets: u16,
-    #[arg(long, value_enum, default_value_t)]
-    reader: Reader,
+    pub(crate) bind: SocketAddr,
+    pub(crate) sockets: u16,
+    pub(crate) reader: Reader,
     /// Receive buffer to ask for, bytes; 0: the system's default.
-    #[arg(long, default_value_t = 0)]
-    rcvbuf: usize,
+    pub(crate) rcvbuf: usize,
     /// Multicast group to join, and the address of the interface on which.
-    #[arg(long, requires = "on")]
-    join: Option<Ipv4Addr>,
-    #[arg(long)]
-    on: Option<Ipv4Addr>,
+    pub(crate) join: Option<(Ipv4Addr, Ipv4Addr)>,
     /// The generator's packets, which say when they were made: the ages of some are taken.
-    #[arg(long)]
-    stamped: bool,
-    #[command(flatten)]
-    work: Work,
+    pub(crate) stamped: bool,
+    pub(crate) work: Work,
     /// What it answers; not to batches.
-    #[arg(long, value_enum, default_value_t, conflicts_with = "reader")]
-    answer: Answer,
+    pub(crate) answer: Answer,
 }
 
 impl Server {
+    /// One that takes what it gets.
+    pub fn at(bind: SocketAddr) -> Self {
+        Self {
+            bind,
+            sockets: 1,
+            reader: Reader::Recv,
+            rcvbuf: 0,
+            join: None,
+            stamped: false,
+            work: Work::default(),
+            answer: Answer::Nothing,
+        }
+    }
+
     /// Receives until it is killed.
     pub fn run(&self, shared: &SharedCounters) -> Result<()> {
         self.serve(shared).map_err(cannot("receive on", self.bind))
@@ -129,7 +134,7 @@ impl Server {
         if self.rcvbuf != 0 {
             rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, self.rcvbuf)?;
         }
-        if let (Some(group), Some(on)) = (self.join, self.on) {
+        if let Some((group, on)) = self.join {
             socket.join_multicast_v4(&group, &on)?;
         }
         Ok(socket)

@@ -1,6 +1,6 @@
 //! Starting workers and the daemon, and ending them.
 
-use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -17,31 +17,46 @@ use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use super::topology::SUT_INTERFACE;
 use super::wait::until;
-use crate::apps::{command, slots};
+use crate::apps::{Job, OWN, command, slots};
 use crate::arm::DaemonSpec;
 use crate::error::{Error, Result, cannot};
 
 const START_DEADLINE: Duration = Duration::from_secs(10);
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A process of the lab's. Dropping it sends it the signal, and waits; kills it if it does not end.
-struct Process(Child, Signal);
+/// A process that the lab has started. Dropping it sends it a signal, and waits; kills it if it stays.
+pub struct Program(Child, Signal);
 
-impl Process {
-    fn start(mut command: Command, end: Signal, name: &str) -> Result<Self> {
+impl Program {
+    fn spawn(mut command: Command, end: Signal, name: &str) -> Result<Self> {
         Ok(Self(command.spawn().map_err(cannot("start", name))?, end))
     }
 
-    fn pid(&self) -> Pid {
+    /// Starts one that is not weir's, in a namespace, on a CPU, with what it prints, errors too, in a file.
+    /// That it is not there shows only in its end.
+    pub fn start_to(netns: &Path, cpu: CpuId, arguments: &[String], log: &Path) -> Result<Self> {
+        let failed = cannot("create", log.display());
+        let file = File::create(log).map_err(&failed)?;
+        let errors = file.try_clone().map_err(&failed)?;
+        let [program, others @ ..] = arguments else { return Err(did_not_start("nameless")) };
+        let job = Job::Program(program.into(), program.clone(), others.to_vec());
+        let mut command = command(netns, cpu, None, None, job)?;
+        command.stdout(file).stderr(errors);
+        Self::spawn(command, Signal::TERM, program)
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Pid {
         Pid::from_child(&self.0)
     }
 
-    fn is_running(&mut self) -> bool {
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }
 }
 
-impl Drop for Process {
+impl Drop for Program {
     fn drop(&mut self) {
         if self.is_running() {
             let _ = kill_process(self.pid(), self.1);
@@ -53,19 +68,10 @@ impl Drop for Process {
 }
 
 /// What becomes another `weir` command in a namespace, on a CPU.
-fn weir<S: AsRef<OsStr>>(
-    netns: &Path,
-    cpu: CpuId,
-    spec: &DaemonSpec,
-    arguments: impl IntoIterator<Item = S>,
-) -> Command {
-    let mut command = command(netns, cpu);
-    command.arg("exec");
-    if let Some(binary) = &spec.binary {
-        command.arg("--binary").arg(binary);
-    }
-    command.arg("--").args(arguments);
-    command
+fn weir(netns: &Path, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Command> {
+    let path = spec.binary.clone().unwrap_or_else(|| OWN.into());
+    let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+    command(netns, cpu, None, None, Job::Program(path, "weir".into(), arguments))
 }
 
 /// Runs another `weir` command in a namespace, on a CPU, and reads the JSON that it prints.
@@ -76,7 +82,7 @@ pub fn ask_weir(
     arguments: &[&str],
 ) -> Result<serde_json::Value> {
     let object = format!("weir {}", arguments.join(" "));
-    let mut command = weir(netns, cpu, spec, arguments);
+    let mut command = weir(netns, cpu, spec, arguments)?;
     let output = command.stderr(Stdio::inherit()).output().map_err(cannot("run", &object))?;
     serde_json::from_slice(&output.stdout).map_err(|error| {
         Error::refused(
@@ -89,7 +95,7 @@ pub fn ask_weir(
 /// A worker and the memory that it counts in. Dropping it kills it.
 pub struct Worker {
     /// None of one that ends with the worker that started it.
-    process: Option<Process>,
+    process: Option<Program>,
     pid: Pid,
     shared: SharedCounters,
 }
@@ -97,12 +103,13 @@ pub struct Worker {
 impl Worker {
     /// Starts a worker in a namespace and waits until it is ready. If it does not start, it says why on
     /// standard error.
-    pub fn start(netns: &Path, cpu: CpuId, role: &[String]) -> Result<Self> {
+    pub fn start(netns: &Path, cpu: CpuId, job: Job) -> Result<Self> {
         let shared = SharedCounters::create("weir-lab", slots::LEN)?;
-        let mut command = command(netns, cpu);
-        command.arg("--shared").arg(shared.path()).args(role).stdout(Stdio::null());
-        let mut process = Process::start(command, Signal::KILL, &role[0])?;
-        wait_until_ready(&mut process, &shared, &role[0])?;
+        let name = format!("{job:?}");
+        let mut command = command(netns, cpu, Some(shared.path()), None, job)?;
+        command.stdout(Stdio::null());
+        let mut process = Program::spawn(command, Signal::KILL, &name)?;
+        wait_until_ready(&mut process, &shared, &name)?;
         Ok(Self { pid: process.pid(), process: Some(process), shared })
     }
 
@@ -111,24 +118,23 @@ impl Worker {
     pub fn start_session(
         netns: &Path,
         cpu: CpuId,
-        members: &[(Nice, Vec<String>)],
+        members: Vec<(Nice, Job)>,
     ) -> Result<(Self, Vec<Self>)> {
-        let mut role = vec!["session".to_owned()];
-        let mut shared = vec![];
-        for (nice, words) in members {
-            let memory = SharedCounters::create("weir-lab", slots::LEN)?;
-            role.push(format!("--member={nice} {} {}", memory.path().display(), words.join(" ")));
-            shared.push(memory);
+        let (mut orders, mut started) = (vec![], vec![]);
+        for (nice, job) in members {
+            let shared = SharedCounters::create("weir-lab", slots::LEN)?;
+            started.push((shared, format!("{job:?}")));
+            let shared = &started[started.len() - 1].0;
+            orders.push((nice.0, shared.path(), job));
         }
-        let mut leader = Self::start(netns, cpu, &role)?;
+        let mut leader = Self::start(netns, cpu, Job::Session(orders))?;
         let mut workers = vec![];
-        for (shared, (_, words)) in shared.into_iter().zip(members) {
+        for (shared, name) in started {
             if let Some(process) = &mut leader.process {
-                wait_until_ready(process, &shared, &words[0])?;
+                wait_until_ready(process, &shared, &name)?;
             }
-            let number = shared.get(slots::PID).load(Ordering::Relaxed);
-            let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
-            let pid = pid.ok_or_else(|| did_not_start(&words[0]))?;
+            let pid = i32::try_from(shared.get(slots::PID).load(Ordering::Relaxed));
+            let pid = pid.ok().and_then(Pid::from_raw).ok_or_else(|| did_not_start(&name))?;
             workers.push(Self { process: None, pid, shared });
         }
         Ok((leader, workers))
@@ -156,7 +162,7 @@ impl Worker {
 }
 
 /// Waits until a worker is ready, for as long as the process lives that it is, or that starts it.
-fn wait_until_ready(process: &mut Process, shared: &SharedCounters, name: &str) -> Result<()> {
+fn wait_until_ready(process: &mut Program, shared: &SharedCounters, name: &str) -> Result<()> {
     let ready = until(START_DEADLINE, || {
         let ready = slots::is_set(shared, slots::READY);
         Ok((ready || !process.is_running()).then_some(ready))
@@ -165,38 +171,12 @@ fn wait_until_ready(process: &mut Process, shared: &SharedCounters, name: &str) 
 }
 
 fn did_not_start(name: &str) -> Error {
-    Error::refused(format!("the lab's {name} process did not start"), "its own message is above")
-}
-
-/// A program that is not weir's, in a namespace. Dropping it asks it to end, and waits.
-pub struct Program(Process);
-
-impl Program {
-    /// Starts it, with what it prints, errors too, in a file. That it is not there shows only in its end.
-    pub fn start_to(netns: &Path, cpu: CpuId, arguments: &[String], log: &Path) -> Result<Self> {
-        let failed = cannot("create", log.display());
-        let file = std::fs::File::create(log).map_err(&failed)?;
-        let errors = file.try_clone().map_err(&failed)?;
-        let mut command = command(netns, cpu);
-        command.args(["program", "--"]).args(arguments).stdout(file).stderr(errors);
-        Ok(Self(Process::start(command, Signal::TERM, &arguments.join(" "))?))
-    }
-
-    /// Its process.
-    pub fn pid(&self) -> Pid {
-        self.0.pid()
-    }
-
-    /// Whether it still runs.
-    pub fn is_running(&mut self) -> bool {
-        self.0.is_running()
-    }
+    Error::refused(format!("the lab's process does not start: {name}"), "its own message is above")
 }
 
 /// The first line that `weir run --json` prints.
 #[derive(Debug, Deserialize)]
 struct Ready {
-    event: String,
     interfaces: Vec<ReadyInterface>,
 }
 
@@ -209,7 +189,7 @@ struct ReadyInterface {
 /// A running `weir run`, the same program that a user runs. Dropping it asks it to end, so that it puts
 /// everything back.
 pub struct Daemon {
-    process: Process,
+    process: Program,
     /// How its gate is attached.
     pub attach: String,
     /// Its gate's counters.
@@ -226,9 +206,9 @@ impl Daemon {
         let arguments: Vec<&str> =
             before.into_iter().chain(options).chain([SUT_INTERFACE]).collect();
         let object = format!("weir {}", arguments.join(" "));
-        let mut command = weir(netns, cpu, spec, &arguments);
+        let mut command = weir(netns, cpu, spec, &arguments)?;
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = Process::start(command, Signal::TERM, &object)?;
+        let mut process = Program::spawn(command, Signal::TERM, &object)?;
         let Some(interface) = read_ready(&mut process.0) else {
             let stderr = process.0.stderr.take();
             drop(process);
@@ -248,7 +228,7 @@ impl Daemon {
         let path = format!("/proc/{}/task", self.process.0.id());
         let failed = cannot("list", &path);
         let mut sum = 0;
-        for entry in std::fs::read_dir(&path).map_err(&failed)? {
+        for entry in fs::read_dir(&path).map_err(&failed)? {
             let name = entry.map_err(&failed)?.file_name();
             let number = name.to_str().and_then(|name| name.parse().ok());
             // A thread that ends meanwhile takes what it had with it.
@@ -272,6 +252,5 @@ fn read_ready(child: &mut Child) -> Option<ReadyInterface> {
     reader.read_line(&mut line).ok()?;
     // It prints nothing more under --quiet, but its pipe must stay open.
     child.stdout = Some(reader.into_inner());
-    let ready: Ready = serde_json::from_str(&line).ok()?;
-    (ready.event == "ready").then_some(ready)?.interfaces.into_iter().next()
+    serde_json::from_str::<Ready>(&line).ok()?.interfaces.into_iter().next()
 }
