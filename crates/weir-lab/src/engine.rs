@@ -13,7 +13,6 @@ use weir_bpf::sys::stat::Stat;
 use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::units::Nice;
 
-use crate::apps::compute::Hog;
 use crate::apps::parity::Measure;
 use crate::apps::{Job, http, parity, rpc, slots, tcp};
 use crate::arm::Arm;
@@ -620,7 +619,7 @@ impl Companions {
                 Beside::IdleHog => (true, false),
                 Beside::Spinner => (true, true),
             };
-            let job = Job::Compute(Hog { idle, yields });
+            let job = Job::Compute(idle, yields);
             let worker = Worker::start(&bench.sut(arm).host.netns_path, bench.sut_cpu, job)?;
             match one {
                 Beside::Hog(nice) => sched::set_nice(worker.pid(), Nice(*nice))?,

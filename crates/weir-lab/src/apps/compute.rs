@@ -1,6 +1,7 @@
 //! What computes, for a packet or beside the applications, and how fast the machine is.
 
 use std::hint::black_box;
+use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,6 @@ use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 
 use super::slots;
-use crate::error::Result;
 
 /// Iterations of the calibrated loop: about 5 us, short enough to fit between two interrupts.
 const LOOP_ITERATIONS: u64 = 3000;
@@ -34,16 +34,12 @@ pub struct Work {
     pub(crate) steps: u64,
 }
 
-/// A line that says which comes next, alone in its cache line.
-#[repr(align(64))]
-#[derive(Clone, Copy)]
-struct Place(usize);
-
 impl Work {
     /// What does it.
     pub fn prepare(self) -> impl Fn() {
+        // Each says which comes next, alone in its cache line.
         let lines = if self.walks > 0 { LINES } else { 0 };
-        let lines: Vec<Place> = (0..lines).map(|at| Place(next_line(at))).collect();
+        let lines: Vec<[usize; 8]> = (0..lines).map(|at| [next_line(at); 8]).collect();
         // Without the black box in each step the compiler finds a shorter way.
         let step = |x: usize, i: u64| black_box(x.wrapping_mul(0x2545_f491) ^ i as usize);
         move || {
@@ -51,7 +47,7 @@ impl Work {
                 black_box(calibrated_loop(black_box(1)));
             }
             let walk = 0..self.walks * LINES as u64;
-            black_box(walk.fold(black_box(1), |at, _| lines[at].0));
+            black_box(walk.fold(black_box(1), |at, _| lines[at][0]));
             black_box((0..self.steps).fold(black_box(1), step));
         }
     }
@@ -64,9 +60,9 @@ fn next_line(at: usize) -> usize {
 }
 
 /// Times a loop whose work never changes: when it takes longer, the CPU has become slower.
-pub fn speed_probe(shared: &SharedCounters) -> Result<()> {
+pub fn speed_probe(shared: &SharedCounters) -> io::Result<()> {
     // Above everything that is measured, so that the loop is not interrupted by the scheduler.
-    sched::set_fifo_current_thread(1)?;
+    run_first()?;
     slots::ready(shared);
     loop {
         for _ in 0..LOOPS_PER_PAUSE {
@@ -78,33 +74,28 @@ pub fn speed_probe(shared: &SharedCounters) -> Result<()> {
     }
 }
 
-/// What computes without end.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Hog {
-    /// Of `SCHED_IDLE`: LRP's low-priority, compute-bound process (section 4.1).
-    pub(crate) idle: bool,
-    /// Lets others run after each pass.
-    pub(crate) yields: bool,
+/// Counts passes of the same loop without end: work done, which the kernel's accounting has no say in. Idle,
+/// it is LRP's low-priority, compute-bound process (section 4.1); it may let others run after each pass.
+pub fn hog(idle: bool, yields: bool, shared: &SharedCounters) -> io::Result<()> {
+    if idle {
+        sched::set_idle_current_thread().map_err(io::Error::other)?;
+    }
+    slots::ready(shared);
+    loop {
+        for _ in 0..LOOPS_PER_LOOK {
+            black_box(calibrated_loop(black_box(1)));
+            slots::add(shared, slots::WORK, 1);
+            if yields {
+                std::thread::yield_now();
+            }
+        }
+        shared.get(slots::CPU_NS).store(clock_ns(ClockId::ThreadCPUTime), Ordering::Relaxed);
+    }
 }
 
-impl Hog {
-    /// Counts passes of the same loop: work done, which the kernel's accounting has no say in.
-    pub fn run(self, shared: &SharedCounters) -> Result<()> {
-        if self.idle {
-            sched::set_idle_current_thread()?;
-        }
-        slots::ready(shared);
-        loop {
-            for _ in 0..LOOPS_PER_LOOK {
-                black_box(calibrated_loop(black_box(1)));
-                slots::add(shared, slots::WORK, 1);
-                if self.yields {
-                    std::thread::yield_now();
-                }
-            }
-            shared.get(slots::CPU_NS).store(clock_ns(ClockId::ThreadCPUTime), Ordering::Relaxed);
-        }
-    }
+/// Lets the calling thread run before all others on its CPU.
+pub fn run_first() -> io::Result<()> {
+    sched::set_fifo_current_thread(1).map_err(io::Error::other)
 }
 
 /// A chain of dependent multiplications: no memory, nothing to overlap.

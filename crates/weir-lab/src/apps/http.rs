@@ -5,18 +5,17 @@
 //! memory that the controller reads, and tells failures by kind. Either asks again at once, so that
 //! the server is saturated where the connections are enough.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_linger;
 use serde::{Deserialize, Serialize};
-use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 
+use super::compute::run_first;
 use super::slots;
 use super::sockets::on_threads;
-use crate::error::Result;
 
 /// A request that took so long has failed: the connection is given up and made anew.
 pub const PATIENCE: Duration = Duration::from_secs(1);
@@ -88,13 +87,13 @@ pub struct Client {
 
 impl Client {
     /// Asks until it is killed; a failure ends the connection.
-    pub fn run(&self, shared: &SharedCounters) -> Result<()> {
+    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
         let close = if self.keep_alive { "" } else { "Connection: close\r\n" };
         let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{close}\r\n", self.server.ip());
         slots::ready(shared);
         on_threads(self.connections, |_| {
             // On the generator's CPU, which spins: what the client has to do, it does at once.
-            sched::set_fifo_current_thread(1)?;
+            run_first()?;
             let mut kept = None;
             loop {
                 // With the connection's first packet where it is for one request.
@@ -118,7 +117,7 @@ impl Client {
         kept: &mut Option<TcpStream>,
         request: &[u8],
         began: Instant,
-    ) -> std::result::Result<(), Failure> {
+    ) -> Result<(), Failure> {
         let late = |kind, otherwise| match kind {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Failure::Timeout,
             _ => otherwise,

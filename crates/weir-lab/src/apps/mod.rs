@@ -16,7 +16,6 @@ pub mod unread;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::Ordering;
 
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use serde::{Deserialize, Serialize};
@@ -47,8 +46,8 @@ pub enum Job {
     ParityClient(parity::Client),
     /// Times a calibrated loop again and again.
     SpeedProbe,
-    /// Computes without pause: the CPU hog.
-    Compute(compute::Hog),
+    /// Computes without pause: the CPU hog. Of `SCHED_IDLE`; lets others run after each pass.
+    Compute(bool, bool),
     /// Starts workers, each with a nice value and shared memory, in its session and namespace, on its CPU,
     /// and waits for them; they end with it.
     Session(Vec<(i32, PathBuf, Job)>),
@@ -121,7 +120,8 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     }
     let no_memory = || Error::refused("no shared memory", "start workers through `weir lab`");
     let shared = &SharedCounters::open(order.shared.ok_or_else(no_memory)?)?;
-    shared.get(slots::PID).store(std::process::id().into(), Ordering::Relaxed);
+    slots::add(shared, slots::PID, std::process::id().into());
+    let failed = cannot("be", format!("{:?}", order.job));
     match order.job {
         Job::UdpServer(server) => server.run(shared),
         Job::TcpServer(server) => server.run(shared),
@@ -130,10 +130,11 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
         Job::RpcClient(client) => client.run(shared),
         Job::ParityClient(client) => client.run(shared),
         Job::SpeedProbe => compute::speed_probe(shared),
-        Job::Compute(hog) => hog.run(shared),
-        Job::Session(members) => session(&order.netns, CpuId(order.cpu), members, shared),
+        Job::Compute(idle, yields) => compute::hog(idle, yields, shared),
+        Job::Session(members) => return session(&order.netns, CpuId(order.cpu), members, shared),
         Job::Program(..) => Ok(()),
     }
+    .map_err(failed)
 }
 
 fn session(

@@ -1,13 +1,13 @@
 //! The clients of the lab's own conversations: as plain programs would have them, by one socket or many.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
-use rustix::io::{Errno, ioctl_fionbio, read, write};
+use rustix::io::{Errno, read, write};
 use rustix::net::sockopt::{self, Timeout};
 use serde::{Deserialize, Serialize};
 use weir_bpf::sys::shared::SharedCounters;
@@ -15,7 +15,6 @@ use weir_bpf::sys::shared::SharedCounters;
 use super::slots;
 use super::sockets::{allow_many, any_udp, at_port, connect_tcp, connect_udp, each_ready};
 use super::tcp::CHUNK_BYTES;
-use crate::error::{Result, cannot};
 
 /// Datagrams under way: well below what the ring (256) and a buffer of the default size hold, also on a
 /// veth with native XDP, which charges a page and more for each.
@@ -46,12 +45,7 @@ impl Measure {
 
     /// As in JSON.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::UdpRoundTrip => "udp-round-trip",
-            Self::UdpWindow => "udp-window",
-            Self::TcpRoundTrip => "tcp-round-trip",
-            Self::TcpStream => "tcp-stream",
-        }
+        ["udp-round-trip", "udp-window", "tcp-round-trip", "tcp-stream"][self as usize]
     }
 
     /// Whether less is better.
@@ -84,24 +78,18 @@ pub struct Client {
 impl Client {
     /// Sends until it is killed, or told by [`slots::STOP`] to send no more; stays then, so that its
     /// connections do, until it is killed.
-    pub fn run(&self, shared: &SharedCounters) -> Result<()> {
-        self.ask(shared).map_err(cannot("talk to", self.server))
-    }
-
-    fn ask(&self, shared: &SharedCounters) -> io::Result<()> {
+    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
+        let (Talk { measure, flows }, server) = (self.talk, self.server);
+        let udp = || connect_udp((0..flows).map(|offset| at_port(server, offset)));
+        let tcp = || connect_tcp(server, flows.into());
         allow_many()?;
-        let sockets: Vec<OwnedFd> = if self.talk.measure.is_udp() {
-            let servers = (0..self.talk.flows).map(|offset| at_port(self.server, offset));
-            connect_udp(servers)?.into_iter().map(Into::into).collect()
-        } else {
-            connect_tcp(self.server, self.talk.flows.into())?.into_iter().map(Into::into).collect()
-        };
-        slots::ready(shared);
-        match self.talk.measure {
-            Measure::UdpRoundTrip | Measure::TcpRoundTrip => round_trips(&sockets, shared),
-            Measure::UdpWindow => window(&sockets, self.server.ip(), shared),
-            Measure::TcpStream => stream(&sockets, shared),
-        }
+        match measure {
+            Measure::UdpRoundTrip => round_trips(&udp()?, shared),
+            Measure::UdpWindow => window(&udp()?, server.ip(), shared),
+            Measure::TcpRoundTrip => round_trips(&tcp()?, shared),
+            Measure::TcpStream => stream(&tcp()?, shared),
+        }?;
+        stay()
     }
 }
 
@@ -112,14 +100,15 @@ fn stay() -> ! {
 }
 
 /// One byte there and back, by one socket after the other.
-fn round_trips(sockets: &[OwnedFd], shared: &SharedCounters) -> io::Result<()> {
+fn round_trips(sockets: &[impl AsFd], shared: &SharedCounters) -> io::Result<()> {
     for socket in sockets {
         sockopt::set_socket_timeout(socket, Timeout::Recv, Some(PATIENCE))?;
     }
     let mut buffer = [0; 16];
+    slots::ready(shared);
     for socket in sockets.iter().cycle() {
         if slots::is_set(shared, slots::STOP) {
-            break;
+            return Ok(());
         }
         let began = Instant::now();
         write(socket, &[0])?;
@@ -132,19 +121,20 @@ fn round_trips(sockets: &[OwnedFd], shared: &SharedCounters) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    stay()
+    Ok(())
 }
 
 /// Full datagrams, never more than [`WINDOW`] of which the receiver has not told.
-fn window(sockets: &[OwnedFd], server: IpAddr, shared: &SharedCounters) -> io::Result<()> {
+fn window(sockets: &[UdpSocket], server: IpAddr, shared: &SharedCounters) -> io::Result<()> {
     let told = any_udp(server)?;
     told.set_read_timeout(Some(PATIENCE))?;
     let mut datagram = [0; DATAGRAM_BYTES];
     datagram[..2].copy_from_slice(&told.local_addr()?.port().to_be_bytes());
     let (mut sent, mut received) = (0_u64, 0_u64);
+    slots::ready(shared);
     while !slots::is_set(shared, slots::STOP) {
         while sent - received < WINDOW {
-            write(&sockets[sent as usize % sockets.len()], &datagram)?;
+            sockets[sent as usize % sockets.len()].send(&datagram)?;
             sent += 1;
             shared.get(slots::SENT).store(sent, Ordering::Relaxed);
         }
@@ -158,16 +148,15 @@ fn window(sockets: &[OwnedFd], server: IpAddr, shared: &SharedCounters) -> io::R
             Err(error) => return Err(error),
         }
     }
-    stay()
+    Ok(())
 }
 
 /// As much as the connections take.
-fn stream(sockets: &[OwnedFd], shared: &SharedCounters) -> io::Result<()> {
+fn stream(sockets: &[TcpStream], shared: &SharedCounters) -> io::Result<()> {
     // One is waited for by the call that writes.
-    for socket in sockets.iter().filter(|_| sockets.len() > 1) {
-        ioctl_fionbio(socket, true)?;
-    }
+    sockets.iter().try_for_each(|socket| socket.set_nonblocking(sockets.len() > 1))?;
     let chunk = vec![0; CHUNK_BYTES];
+    slots::ready(shared);
     each_ready(sockets, EventFlags::OUT, |index| {
         if slots::is_set(shared, slots::STOP) {
             stay();

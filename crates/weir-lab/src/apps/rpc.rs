@@ -8,14 +8,12 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use serde::{Deserialize, Serialize};
-use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 
 pub use super::compute::WALK_BYTES;
-use super::compute::monotonic_ns;
+use super::compute::{monotonic_ns, run_first};
 use super::slots;
 use super::sockets::{connect_udp, each_ready};
-use crate::error::{Result, cannot};
 
 /// Answers that the client takes from one socket before it looks at the next.
 const TURN: usize = 16;
@@ -37,13 +35,9 @@ pub struct Client {
 impl Client {
     /// Has one call of the worker and so many requests to each other server under way at any time, until it
     /// is told by [`slots::STOP`] to send no more.
-    pub fn run(&self, shared: &SharedCounters) -> Result<()> {
+    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
         // Its CPU is the generator's, and it is to answer at once, whatever else runs there.
-        sched::set_fifo_current_thread(1)?;
-        self.ask(shared).map_err(cannot("send", "RPCs"))
-    }
-
-    fn ask(&self, shared: &SharedCounters) -> io::Result<()> {
+        run_first()?;
         // The worker's first.
         let sockets = connect_udp([self.worker].into_iter().chain(self.servers.iter().copied()))?;
         let send = |socket: &UdpSocket| -> io::Result<()> {

@@ -83,10 +83,10 @@ pub fn connect_tcp(server: SocketAddr, count: u32) -> io::Result<Vec<TcpStream>>
 }
 
 /// What so many threads at once make of their numbers.
-pub fn on_threads<T: Send, E: Send>(
+pub fn on_threads<T: Send>(
     count: u32,
-    make: impl Fn(u32) -> Result<T, E> + Sync,
-) -> Result<Vec<T>, E> {
+    make: impl Fn(u32) -> io::Result<T> + Sync,
+) -> io::Result<Vec<T>> {
     thread::scope(|scope| {
         let make = &make;
         let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || make(number))).collect();

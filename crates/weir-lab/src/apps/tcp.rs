@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
 use serde::{Deserialize, Serialize};
-use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 
+use super::compute::run_first;
 use super::slots;
 use super::sockets::{allow_many, connect_tcp, each_ready, on_threads};
-use crate::error::{Result, cannot};
 
 /// Length of a request and of its answer, bytes.
 const MESSAGE_LEN: usize = 64;
@@ -36,11 +35,7 @@ pub struct Server {
 
 impl Server {
     /// Serves, as a program that does nothing special.
-    pub fn run(&self, shared: &SharedCounters) -> Result<()> {
-        self.serve(shared).map_err(cannot("serve", self.bind))
-    }
-
-    fn serve(&self, shared: &SharedCounters) -> io::Result<()> {
+    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
         let listener = TcpListener::bind(self.bind)?;
         if self.connections > 0 {
             allow_many()?;
@@ -96,14 +91,13 @@ pub struct Client {
 impl Client {
     /// Connects, and while [`slots::GO`] says so has so many requests answered per second: each connection
     /// sends in its turn, and leaves out the turns at which it still waits for an answer.
-    pub fn run(&self, shared: &SharedCounters) -> Result<()> {
-        let failed = cannot("have an answer from", self.server);
-        let streams = connect_tcp(self.server, self.connections).map_err(&failed)?;
+    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
+        let streams = connect_tcp(self.server, self.connections)?;
         let turn = Duration::from_secs(1) / self.per_second;
         slots::ready(shared);
         on_threads(self.connections, |number| {
             // It shares its CPU with the generator, and is to be as if it had one of its own.
-            sched::set_fifo_current_thread(1)?;
+            run_first()?;
             let mut stream = &streams[number as usize];
             let mut message = [0; MESSAGE_LEN];
             let mut due: Option<Instant> = None;
@@ -120,8 +114,8 @@ impl Client {
                 thread::sleep(at.saturating_duration_since(Instant::now()));
                 due = Some(at + turn * self.connections);
                 let sent = Instant::now();
-                stream.write_all(&message).map_err(&failed)?;
-                stream.read_exact(&mut message).map_err(&failed)?;
+                stream.write_all(&message)?;
+                stream.read_exact(&mut message)?;
                 slots::took(shared, sent.elapsed());
             }
         })

@@ -14,7 +14,6 @@ use weir_bpf::traffic::Stamp;
 use super::compute::{Work, monotonic_ns};
 use super::slots;
 use super::sockets::{allow_many, at_port, each_ready};
-use crate::error::{Result, cannot};
 use crate::histogram;
 
 /// One packet in this many has its age taken, so that reading the clock stays negligible.
@@ -90,11 +89,7 @@ impl Server {
     }
 
     /// Receives until it is killed.
-    pub fn run(&self, shared: &SharedCounters) -> Result<()> {
-        self.serve(shared).map_err(cannot("receive on", self.bind))
-    }
-
-    fn serve(&self, shared: &SharedCounters) -> io::Result<()> {
+    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
         allow_many()?;
         let sockets = (0..self.sockets).map(|offset| self.open(offset));
         let sockets: Vec<UdpSocket> = sockets.collect::<io::Result<_>>()?;
