@@ -11,7 +11,8 @@ use crate::error::{Error, Result, cannot};
 
 /// Where the `cpu` controller may be, of cgroup v1 and of v2.
 const ROOTS: [&str; 3] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-
+const REMEDY: &str = "mount one (cgroup v1's cpu, or v2 with +cpu in cgroup.subtree_control), or leave \
+                      the cases beside a group out";
 const LEAVES_WITHIN: Duration = Duration::from_millis(500);
 
 /// A group, removed on drop: its process must have ended by then.
@@ -20,13 +21,10 @@ pub struct Group(PathBuf);
 impl Group {
     /// Moves a process into a group of its own, of the usual weight.
     pub fn of(pid: Pid) -> Result<Self> {
-        let root = ROOTS.iter().map(Path::new).find(|root| has_cpu(root)).ok_or_else(|| {
-            Error::refused(
-                "there is no cgroup with a cpu controller",
-                "mount one (cgroup v1's cpu, or v2 with +cpu in cgroup.subtree_control), or leave \
-                 the cases beside a group out",
-            )
-        })?;
+        let root =
+            ROOTS.iter().map(Path::new).find(|root| has_cpu(root)).ok_or_else(|| {
+                Error::refused("there is no cgroup with a cpu controller", REMEDY)
+            })?;
         let path = root.join(format!("weir-lab-{}-hog", std::process::id()));
         fs::create_dir_all(&path).map_err(cannot("create", path.display()))?;
         let group = Self(path);

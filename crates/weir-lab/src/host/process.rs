@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use serde::Deserialize;
+use serde_json::Value;
 use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
@@ -75,20 +75,13 @@ fn weir(netns: &Path, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Resu
 }
 
 /// Runs another `weir` command in a namespace, on a CPU, and reads the JSON that it prints.
-pub fn ask_weir(
-    netns: &Path,
-    cpu: CpuId,
-    spec: &DaemonSpec,
-    arguments: &[&str],
-) -> Result<serde_json::Value> {
+pub fn ask_weir(netns: &Path, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Value> {
     let object = format!("weir {}", arguments.join(" "));
     let mut command = weir(netns, cpu, spec, arguments)?;
     let output = command.stderr(Stdio::inherit()).output().map_err(cannot("run", &object))?;
     serde_json::from_slice(&output.stdout).map_err(|error| {
-        Error::refused(
-            format!("`{object}` printed no JSON ({}): {error}", output.status),
-            "its own message is above",
-        )
+        let problem = format!("`{object}` printed no JSON ({}): {error}", output.status);
+        Error::refused(problem, "its own message is above")
     })
 }
 
@@ -104,8 +97,7 @@ impl Worker {
     /// Starts a worker in a namespace and waits until it is ready. If it does not start, it says why on
     /// standard error.
     pub fn start(netns: &Path, cpu: CpuId, job: Job) -> Result<Self> {
-        let shared = SharedCounters::create("weir-lab", slots::LEN)?;
-        let name = format!("{job:?}");
+        let (shared, name) = (new_memory()?, format!("{job:?}"));
         let mut command = command(netns, cpu, Some(shared.path()), None, job)?;
         command.stdout(Stdio::null());
         let mut process = Program::spawn(command, Signal::KILL, &name)?;
@@ -122,10 +114,9 @@ impl Worker {
     ) -> Result<(Self, Vec<Self>)> {
         let (mut orders, mut started) = (vec![], vec![]);
         for (nice, job) in members {
-            let shared = SharedCounters::create("weir-lab", slots::LEN)?;
-            started.push((shared, format!("{job:?}")));
-            let shared = &started[started.len() - 1].0;
+            let (shared, name) = (new_memory()?, format!("{job:?}"));
             orders.push((nice.0, shared.path(), job));
+            started.push((shared, name));
         }
         let mut leader = Self::start(netns, cpu, Job::Session(orders))?;
         let mut workers = vec![];
@@ -161,6 +152,10 @@ impl Worker {
     }
 }
 
+fn new_memory() -> Result<SharedCounters> {
+    Ok(SharedCounters::create("weir-lab", slots::LEN)?)
+}
+
 /// Waits until a worker is ready, for as long as the process lives that it is, or that starts it.
 fn wait_until_ready(process: &mut Program, shared: &SharedCounters, name: &str) -> Result<()> {
     let ready = until(START_DEADLINE, || {
@@ -172,18 +167,6 @@ fn wait_until_ready(process: &mut Program, shared: &SharedCounters, name: &str) 
 
 fn did_not_start(name: &str) -> Error {
     Error::refused(format!("the lab's process does not start: {name}"), "its own message is above")
-}
-
-/// The first line that `weir run --json` prints.
-#[derive(Debug, Deserialize)]
-struct Ready {
-    interfaces: Vec<ReadyInterface>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ReadyInterface {
-    attach: String,
-    counters_map_id: u32,
 }
 
 /// A running `weir run`, the same program that a user runs. Dropping it asks it to end, so that it puts
@@ -209,38 +192,31 @@ impl Daemon {
         let mut command = weir(netns, cpu, spec, &arguments)?;
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Program::spawn(command, Signal::TERM, &object)?;
-        let Some(interface) = read_ready(&mut process.0) else {
+        let Some((attach, counters)) = read_ready(&mut process.0) else {
             let stderr = process.0.stderr.take();
             drop(process);
             let mut message = String::new();
             let _ = stderr.map(|mut stderr| stderr.read_to_string(&mut message));
-            return Err(Error::refused(
-                format!("`{object}` did not come up"),
-                format!("it says: {}", message.trim()),
-            ));
+            let said = format!("it says: {}", message.trim());
+            return Err(Error::refused(format!("`{object}` did not come up"), said));
         };
-        let counters = CountersReader::open(interface.counters_map_id)?;
-        Ok(Self { process, attach: interface.attach, counters })
+        Ok(Self { process, attach, counters: CountersReader::open(counters)? })
     }
 
     /// CPU time that its threads have had.
     pub fn cpu_time(&self) -> Result<Nanos> {
         let path = format!("/proc/{}/task", self.process.0.id());
-        let failed = cannot("list", &path);
-        let mut sum = 0;
-        for entry in fs::read_dir(&path).map_err(&failed)? {
-            let name = entry.map_err(&failed)?.file_name();
-            let number = name.to_str().and_then(|name| name.parse().ok());
-            // A thread that ends meanwhile takes what it had with it.
-            let time = number.and_then(Pid::from_raw).map(sched::cpu_time);
-            sum += time.and_then(std::result::Result::ok).map_or(0, |time| time.0);
-        }
-        Ok(Nanos(sum))
+        let threads = fs::read_dir(&path).map_err(cannot("list", &path))?;
+        // A thread that ends meanwhile takes what it had with it.
+        let time = |name: &str| sched::cpu_time(Pid::from_raw(name.parse().ok()?)?).ok();
+        let times = threads.flatten().filter_map(|thread| time(thread.file_name().to_str()?));
+        Ok(Nanos(times.map(|time| time.0).sum()))
     }
 }
 
-/// The daemon's first line, or `None` if none comes in time.
-fn read_ready(child: &mut Child) -> Option<ReadyInterface> {
+/// What the daemon's first line says: how the gate is attached, and its counters' map. `None` if none comes in
+/// time.
+fn read_ready(child: &mut Child) -> Option<(String, u32)> {
     let mut reader = BufReader::new(child.stdout.take()?);
     let mut fds = [PollFd::new(reader.get_ref(), PollFlags::IN)];
     let timeout = Timespec { tv_sec: START_DEADLINE.as_secs() as i64, tv_nsec: 0 };
@@ -252,5 +228,8 @@ fn read_ready(child: &mut Child) -> Option<ReadyInterface> {
     reader.read_line(&mut line).ok()?;
     // It prints nothing more under --quiet, but its pipe must stay open.
     child.stdout = Some(reader.into_inner());
-    serde_json::from_str::<Ready>(&line).ok()?.interfaces.into_iter().next()
+    let ready: Value = serde_json::from_str(&line).ok()?;
+    let interface = &ready["interfaces"][0];
+    let counters = interface["counters_map_id"].as_u64()?;
+    Some((interface["attach"].as_str()?.to_owned(), u32::try_from(counters).ok()?))
 }

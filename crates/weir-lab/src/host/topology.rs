@@ -41,33 +41,25 @@ const UP_DEADLINE: Duration = Duration::from_secs(5);
 /// Namespaces of one lab run, removed on drop.
 pub struct Topology {
     /// Where the load comes from.
-    pub generator: NetNs,
-    /// That namespace's path.
-    pub generator_path: PathBuf,
-    /// Links of the generator's namespace.
-    pub generator_links: Links,
-    /// Interface files of the generator's namespace.
-    pub generator_sysfs: NetSysfs,
+    pub(crate) generator: NetNs,
+    pub(crate) generator_path: PathBuf,
+    pub(crate) generator_links: Links,
+    pub(crate) generator_sysfs: NetSysfs,
     names: Vec<String>,
     prefix: String,
-    lock_path: PathBuf,
+    /// Held for as long as the lab lives.
     _lock: File,
 }
 
 /// One system under test.
 pub struct Host {
-    /// Its namespace.
-    pub netns: NetNs,
-    /// The namespace's path.
-    pub netns_path: PathBuf,
-    /// Interface files of its namespace.
-    pub sysfs: NetSysfs,
-    /// Its interface.
-    pub ifindex: IfIndex,
-    /// The generator's end of the pair.
-    pub generator_ifindex: IfIndex,
-    /// Its name.
-    pub generator_ifname: String,
+    pub(crate) netns: NetNs,
+    pub(crate) netns_path: PathBuf,
+    pub(crate) sysfs: NetSysfs,
+    pub(crate) ifindex: IfIndex,
+    /// The other end of the pair.
+    pub(crate) generator_ifindex: IfIndex,
+    pub(crate) generator_ifname: String,
     /// Ethernet addresses, generator and host.
     pub mac: (MacAddr, MacAddr),
     /// IP addresses, generator and host.
@@ -83,7 +75,7 @@ impl Topology {
     pub fn create() -> Result<Self> {
         clean()?;
         let prefix = format!("{PREFIX}{}", std::process::id());
-        let (lock, lock_path) = take_lock(&prefix)?;
+        let lock = take_lock(&prefix)?;
         let name = format!("{prefix}-gen");
         let generator = NetNs::create_named(&name)?;
         let made = generator.run(|| -> Result<_> {
@@ -93,14 +85,15 @@ impl Topology {
         let made = made.map_err(Error::from).flatten();
         let (generator_links, generator_sysfs) =
             made.inspect_err(|_| drop(NetNs::delete_named(&name)))?;
+        let generator_path = Path::new(NETNS_DIR).join(&name);
+        let names = vec![name];
         Ok(Self {
             generator,
-            generator_path: Path::new(NETNS_DIR).join(&name),
+            generator_path,
             generator_links,
             generator_sysfs,
-            names: vec![name],
+            names,
             prefix,
-            lock_path,
             _lock: lock,
         })
     }
@@ -125,9 +118,7 @@ impl Topology {
         self.generator.run(|| ipv6::disable_ipv6(&generator_ifname))??;
         let generator_ifindex = links.index(&generator_ifname)?;
         let generator_mac = links.mac(generator_ifindex)?;
-        let address = addresses(index, ipv6);
-        let client = ip_address(index, ipv6, (3, 3));
-
+        let (address, client) = (addresses(index, ipv6), ip_address(index, ipv6, (3, 3)));
         let made = netns.run(|| -> Result<_> {
             let links = Links::open()?;
             let sysfs = NetSysfs::open()?;
@@ -222,8 +213,7 @@ fn give_address(
     Ok(())
 }
 
-/// Generator's and host's address in subnet `index`. The generator's has its low bits clear, for random
-/// sources.
+/// Generator's and host's address in subnet `index`, the first with its low bits clear, for random sources.
 fn addresses(index: u8, ipv6: bool) -> (IpAddr, IpAddr) {
     (ip_address(index, ipv6, (128, 0x100)), ip_address(index, ipv6, (2, 2)))
 }
@@ -242,9 +232,14 @@ impl Drop for Topology {
         for name in &self.names {
             let _ = NetNs::delete_named(name);
         }
-        let _ = fs::remove_dir_all(files_of(&self.prefix));
-        let _ = fs::remove_file(&self.lock_path);
+        remove_files(&self.prefix);
     }
+}
+
+/// What a lab has beside its namespaces.
+fn remove_files(prefix: &str) {
+    let _ = fs::remove_dir_all(files_of(prefix));
+    let _ = fs::remove_file(Path::new(LOCK_DIR).join(prefix));
 }
 
 fn files_of(prefix: &str) -> PathBuf {
@@ -253,7 +248,7 @@ fn files_of(prefix: &str) -> PathBuf {
 
 /// A lab holds a lock for as long as it lives, so that others can tell a running lab's namespaces
 /// from those that a killed one left behind.
-fn take_lock(prefix: &str) -> Result<(File, PathBuf)> {
+fn take_lock(prefix: &str) -> Result<File> {
     let failed = cannot("lock", LOCK_DIR);
     fs::create_dir_all(LOCK_DIR).map_err(&failed)?;
     let path = Path::new(LOCK_DIR).join(prefix);
@@ -263,7 +258,7 @@ fn take_lock(prefix: &str) -> Result<(File, PathBuf)> {
     let file = options.open(&path).map_err(&failed)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)
         .map_err(cannot("lock", path.display()))?;
-    Ok((file, path))
+    Ok(file)
 }
 
 fn is_running(prefix: &str) -> bool {
@@ -274,17 +269,13 @@ fn is_running(prefix: &str) -> bool {
 /// Removes what labs left behind that were killed; leaves running labs alone. Returns the names of
 /// the namespaces removed.
 pub fn clean() -> Result<Vec<String>> {
-    let mut removed = Vec::new();
-    for name in netns::list_named(PREFIX)? {
-        let Some(prefix) = owner(&name) else { continue };
-        if !is_running(&prefix) {
-            NetNs::delete_named(&name)?;
-            let _ = fs::remove_dir_all(files_of(&prefix));
-            let _ = fs::remove_file(Path::new(LOCK_DIR).join(prefix));
-            removed.push(name);
-        }
+    let mut names = netns::list_named(PREFIX)?;
+    names.retain(|name| owner(name).is_some_and(|prefix| !is_running(&prefix)));
+    for name in &names {
+        NetNs::delete_named(name)?;
+        owner(name).iter().for_each(|prefix| remove_files(prefix));
     }
-    Ok(removed)
+    Ok(names)
 }
 
 /// The prefix of the lab run that a namespace is of: `weir-lab-PID` of `weir-lab-PID-NAME`. `None` for
