@@ -16,9 +16,6 @@ pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// Listens for SIGINT, SIGTERM and SIGHUP from now on.
-    ///
-    /// # Errors
-    /// When the handlers cannot be installed.
     pub fn on_signals() -> Result<Self> {
         let stop = Self::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -28,16 +25,12 @@ impl Stop {
         Ok(stop)
     }
 
-    /// # Errors
-    /// [`Error::Interrupted`] once the user has asked to stop.
+    /// Refuses, by [`Error::Interrupted`], once the user has asked to stop.
     pub fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
     /// Sleeps, but not past the user's request to stop.
-    ///
-    /// # Errors
-    /// As [`Stop::check`].
     pub fn sleep(&self, duration: Duration) -> Result<()> {
         let deadline = Instant::now() + duration;
         loop {
