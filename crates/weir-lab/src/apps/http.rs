@@ -127,10 +127,13 @@ impl Client {
     }
 
     fn ask(&self, kept: &mut Option<TcpStream>, request: &[u8], began: Instant) -> io::Result<()> {
-        let connect = || TcpStream::connect_timeout(&self.server, PATIENCE);
+        let connect = || {
+            let stream = TcpStream::connect_timeout(&self.server, PATIENCE)?;
+            // One that is given up, or left behind by a client that is killed, is to say no more.
+            set_socket_linger(&stream, Some(Duration::ZERO))?;
+            io::Result::Ok(stream)
+        };
         let mut stream = kept.take().map_or_else(connect, Ok)?;
-        // A connection that is given up, or left behind by a client that is killed, is to say no more.
-        set_socket_linger(&stream, Some(Duration::ZERO))?;
         stream.write_all(request)?;
         let (mut received, mut buffer) = (vec![], [0; 4096]);
         loop {

@@ -32,15 +32,20 @@ impl Program {
         Ok(Self(command.spawn().map_err(cannot("start", name))?, end))
     }
 
-    /// Starts one that is not weir's, in a namespace, on a CPU, with what it prints, errors too, in a file.
+    /// Starts one that is not weir's, in a namespace, on a CPU, at a nice value, with what it prints in a file.
     /// That it is not there shows only in its end.
-    pub fn start_to(netns: &Path, cpu: CpuId, arguments: &[String], log: &Path) -> Result<Self> {
+    pub fn start(
+        netns: &Path,
+        place: (CpuId, Nice),
+        arguments: &[String],
+        log: &Path,
+    ) -> Result<Self> {
         let failed = cannot("create", log.display());
         let file = File::create(log).map_err(&failed)?;
         let errors = file.try_clone().map_err(&failed)?;
         let [program, others @ ..] = arguments else { return Err(did_not_start("nameless")) };
         let job = Job::Program(program.into(), program.clone(), others.to_vec());
-        let mut command = command(netns, cpu, None, None, job)?;
+        let mut command = command(netns, place, None, false, job)?;
         command.stdout(file).stderr(errors);
         Self::spawn(command, Signal::TERM, program)
     }
@@ -71,7 +76,7 @@ impl Drop for Program {
 fn weir(netns: &Path, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Command> {
     let path = spec.binary.clone().unwrap_or_else(|| OWN.into());
     let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-    command(netns, cpu, None, None, Job::Program(path, "weir".into(), arguments))
+    command(netns, (cpu, Nice(0)), None, false, Job::Program(path, "weir".into(), arguments))
 }
 
 /// Runs another `weir` command in a namespace, on a CPU, and reads the JSON that it prints.
@@ -98,7 +103,7 @@ impl Worker {
     /// standard error.
     pub fn start(netns: &Path, cpu: CpuId, job: Job) -> Result<Self> {
         let (shared, name) = (new_memory()?, format!("{job:?}"));
-        let mut command = command(netns, cpu, Some(shared.path()), None, job)?;
+        let mut command = command(netns, (cpu, Nice(0)), Some(shared.path()), false, job)?;
         command.stdout(Stdio::null());
         let mut process = Program::spawn(command, Signal::KILL, &name)?;
         wait_until_ready(&mut process, &shared, &name)?;
