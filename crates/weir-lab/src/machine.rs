@@ -59,8 +59,7 @@ pub fn choose_cpus() -> Result<(CpuId, CpuId)> {
     let allowed = sched::affinity(own)?;
     let usable: Vec<CpuId> = online.into_iter().filter(|cpu| allowed.contains(cpu)).collect();
     let [.., second, sut] = usable.as_slice() else {
-        let problem = "the lab needs 2 CPUs, one for the generator; it may use";
-        return Err(Error::refused(format!("{problem} {}", usable.len()), REMEDY));
+        return Err(Error::refused(format!("the lab needs 2 CPUs, not {}", usable.len()), REMEDY));
     };
     let elsewhere = usable.iter().rev().find(|cpu| *cpu != sut && !share_a_core(*sut, **cpu));
     Ok((*sut, *elsewhere.unwrap_or(second)))
