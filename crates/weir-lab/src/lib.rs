@@ -4,7 +4,8 @@
 //! From the bottom up: a [`metric`] is declared once; a [`run`] is a head and trials, flat rows of metrics.
 //! An [`arm`] is what is compared, a [`scene`] what runs where; the [`bench`] holds hosts and generator,
 //! [`probe`] reads them, and the [`engine`] is the only trial loop. An [`experiment`] is data, with its
-//! [`goals`]; [`lab`] runs it, and a [`view`] of the run is what the [`report`], [`ab`] and [`compare`] see.
+//! [`goals`]; [`lab`] runs it, and a [`view`] of the run is what the [`report`], [`ab`] and [`compare`] see;
+//! these two say by [`difference`] what differs.
 
 pub mod ab;
 pub mod apps;
@@ -12,6 +13,7 @@ pub mod arm;
 pub mod bench;
 pub mod cli;
 pub mod compare;
+pub mod difference;
 pub mod engine;
 pub mod error;
 pub mod experiment;
