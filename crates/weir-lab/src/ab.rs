@@ -163,7 +163,7 @@ fn row(view: &View<'_>, [a, b]: [&str; 2], metric: (&'static Metric, bool)) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Traffic;
+    use crate::scene::Traffic;
     use crate::experiments;
     use crate::run::Load;
 
