@@ -13,6 +13,9 @@ use crate::view::SPEED_TOLERANCE;
 /// Equals are called different in at most this share of commands, however many figures each judges.
 pub const FALSE_POSITIVES_MAX: f64 = 0.02;
 
+/// The conclusion names up to so many differences; the table has them all.
+const NAMED_MAX: usize = 3;
+
 /// What is said of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -233,6 +236,9 @@ fn conclude(design: Design, parts: &[Part], needed: usize) -> String {
     };
     let mut said: Vec<String> = of(Verdict::Difference).filter_map(say).collect();
     let (few, unseen) = (of(Verdict::TooFew).count(), of(Verdict::NoDifference).count());
+    if said.len() > NAMED_MAX {
+        said = vec![format!("{} differences in {} figures", said.len(), judged().count())];
+    }
     if said.is_empty() && unseen > 0 {
         let figures = if unseen == 1 { "figure" } else { "figures" };
         let share = FALSE_POSITIVES_MAX * 100.0;
@@ -411,6 +417,13 @@ mod tests {
         assert!(
             together(Design::Pairs, vec![]).conclusion.contains("no figure of merit in common")
         );
+    }
+
+    #[test]
+    fn many_differences_are_counted_in_the_conclusion() {
+        let rows = (0..4).map(|_| exact(&m::delivered_pps, true, 2.0, 10)).collect();
+        let conclusion = together(Design::Pairs, vec![part(rows)]).conclusion;
+        assert_eq!(conclusion, "ab: 4 differences in 4 figures");
     }
 
     #[test]
