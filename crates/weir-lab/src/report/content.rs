@@ -1,10 +1,16 @@
 //! The tables of a report, as text cells: what a terminal, a page and Markdown all draw.
 
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
 use crate::experiment::Table;
 use crate::goals;
-use crate::metric::Unit;
+use crate::metric::{Metric, Unit};
 use crate::report::units::{self, ABSENT};
-use crate::run::{Load, Setup};
+use crate::report::words;
+use crate::run::Load;
 use crate::stats::Spread;
 use crate::view::View;
 
@@ -12,7 +18,7 @@ use crate::view::View;
 pub const FOOTNOTE: &str = "* the tested CPU was more than 5 % faster or slower than usual";
 
 /// One cell.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Cell {
     /// Its text.
     pub text: String,
@@ -20,9 +26,9 @@ pub struct Cell {
     pub range: String,
 }
 
-impl From<String> for Cell {
-    fn from(text: String) -> Self {
-        Self { text, range: String::new() }
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), range: String::new() }
     }
 }
 
@@ -32,110 +38,90 @@ pub struct Grid {
     /// What it shows.
     pub title: String,
     /// Names of its columns.
-    pub head: Vec<String>,
-    /// So many columns, from the left, are text; the others are figures.
+    pub head: Vec<Cell>,
+    /// So many columns, from the left, name the row; the others are figures.
     pub labels: usize,
     /// Its rows, as long as the head.
     pub rows: Vec<Vec<Cell>>,
 }
 
 impl Grid {
+    /// Whether a column is text, which begins at its left.
+    pub fn is_text(&self, column: usize) -> bool {
+        column < self.labels && self.head[column].text != "load"
+    }
+
     /// Whether a cell has a mark, and the table needs [`FOOTNOTE`].
     pub fn is_marked(&self) -> bool {
         self.rows.iter().any(|row| row[self.labels..].iter().any(|cell| cell.text.ends_with('*')))
     }
 
-    fn of_text(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> Self {
-        let rows = rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect()).collect();
-        let head = head.iter().map(|name| (*name).to_owned()).collect();
-        Self { title: title.to_owned(), head, labels: usize::MAX, rows }.bounded()
+    fn remove(&mut self, column: usize) {
+        self.head.remove(column);
+        self.labels -= usize::from(column < self.labels);
+        self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
     }
 
-    fn bounded(mut self) -> Self {
-        self.labels = self.labels.min(self.head.len());
-        self
+    fn of_text(title: &str, head: &[&str], rows: Vec<Vec<Cell>>) -> Self {
+        let head: Vec<Cell> = head.iter().map(|name| (*name).into()).collect();
+        Self { title: title.to_owned(), labels: head.len(), head, rows }
     }
 
-    /// Without columns that have no figure.
-    fn without_empty_columns(mut self) -> Self {
-        for at in (self.labels..self.head.len()).rev() {
-            if self.rows.iter().all(|row| row[at].text == ABSENT) {
-                self.head.remove(at);
-                self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+    /// A column for each arm, without rows and columns that have no figure.
+    fn of_arms(title: &str, labels: &[&str], arms: &[&str], rows: Vec<Vec<Cell>>) -> Self {
+        let mut grid = Self::of_text(title, &[labels, arms].concat(), rows);
+        grid.labels = labels.len();
+        let is_absent = |cell: &Cell| cell.text == ABSENT;
+        grid.rows.retain(|row| !row[labels.len()..].iter().all(is_absent));
+        for column in (grid.labels..grid.head.len()).rev() {
+            if grid.rows.iter().all(|row| is_absent(&row[column])) {
+                grid.remove(column);
             }
         }
-        self
+        grid
     }
 }
 
-/// What of a table is wanted; `None`: everything.
-#[derive(Clone, Debug, Default)]
-pub struct Pick {
-    /// These cases.
-    pub cases: Option<Vec<String>>,
-    /// These arms, in this order.
-    pub arms: Option<Vec<String>>,
-    /// These loads.
-    pub loads: Option<Vec<Load>>,
-}
+/// What of a table is wanted: `cases`, `arms` and `loads` by name; all where there is none.
+pub type Pick = BTreeMap<&'static str, Vec<String>>;
 
-impl Pick {
-    fn arms<'a>(&'a self, view: &'a View<'_>) -> Vec<&'a str> {
-        match &self.arms {
-            Some(arms) => arms.iter().map(String::as_str).collect(),
-            None => view.arms(),
-        }
-    }
-
-    fn has_case(&self, case: &str) -> bool {
-        self.cases.as_ref().is_none_or(|cases| cases.iter().any(|one| one == case))
-    }
-
-    fn has_load(&self, load: Load) -> bool {
-        self.loads.as_ref().is_none_or(|loads| loads.contains(&load))
-    }
+fn has(pick: &Pick, what: &str, name: &str) -> bool {
+    pick.get(what).is_none_or(|names| names.iter().any(|one| one == name))
 }
 
 /// Every table of figures that has a row, and what the searches found.
 pub fn grids(view: &View<'_>, pick: &Pick) -> Vec<Grid> {
-    let tables = view.experiment.tables.iter().map(|table| grid(view, table, pick));
-    tables.chain([searches(view, pick)]).filter(|grid| !grid.rows.is_empty()).collect()
+    let arms: Vec<&str> = match pick.get("arms") {
+        Some(arms) => arms.iter().map(String::as_str).collect(),
+        None => view.arms(),
+    };
+    let tables = view.experiment.tables.iter().map(|table| grid(view, table, &arms, pick));
+    tables.chain([searches(view, &arms, pick)]).filter(|grid| !grid.rows.is_empty()).collect()
 }
 
-fn grid(view: &View<'_>, table: &Table, pick: &Pick) -> Grid {
-    let arms = pick.arms(view);
-    let mut rows: Vec<(String, Load, Vec<Cell>)> = vec![];
+fn grid(view: &View<'_>, table: &Table, arms: &[&str], pick: &Pick) -> Grid {
+    let mut rows: Vec<Vec<Cell>> = vec![];
     for case in view.cases().into_iter().map(|case| case.name) {
-        if !table.cases.has(&case) || !pick.has_case(&case) {
-            continue;
-        }
-        for load in view.loads(&case).into_iter().filter(|load| pick.has_load(*load)) {
-            let cells: Vec<Cell> =
-                arms.iter().map(|arm| cell(view, table, arm, &case, load)).collect();
-            if cells.iter().any(|cell| cell.text != ABSENT) {
-                rows.push((case.clone(), load, cells));
+        for load in view.loads(&case) {
+            let name = load.to_string();
+            if table.cases.has(&case) && has(pick, "cases", &case) && has(pick, "loads", &name) {
+                let cells = arms.iter().map(|arm| cell(view, table, arm, &case, load));
+                rows.push([case.as_str().into(), name.into()].into_iter().chain(cells).collect());
             }
         }
     }
-    let several = rows.iter().any(|row| row.0 != rows[0].0);
-    let loaded = rows.iter().any(|row| row.1 != Load::Off);
-    let (with_case, with_load) = (several || !loaded, loaded);
-    let label = |case: String, load: String| -> Vec<String> {
-        [(with_case, case), (with_load, load)].into_iter().filter(|l| l.0).map(|l| l.1).collect()
-    };
-    let mut head = label("case".into(), "load".into());
-    let labels = head.len();
-    head.extend(arms.iter().map(|arm| (*arm).to_owned()));
-    let row = |(case, load, cells): (String, Load, Vec<Cell>)| {
-        label(case, load.to_string()).into_iter().map(Cell::from).chain(cells).collect()
-    };
-    let rows = rows.into_iter().map(row).collect();
-    Grid { title: table.title.to_owned(), head, labels, rows }.without_empty_columns()
+    let mut grid = Grid::of_arms(table.title, &["case", "load"], arms, rows);
+    if grid.rows.iter().all(|row| row[1].text == "0") {
+        grid.remove(1);
+    } else if grid.rows.iter().all(|row| row[0].text == grid.rows[0][0].text) {
+        grid.remove(0);
+    }
+    grid
 }
 
 fn cell(view: &View<'_>, table: &Table, arm: &str, case: &str, load: Load) -> Cell {
-    let Some(point) = view.point(arm, case, load) else { return ABSENT.to_owned().into() };
-    let figure = |metric| {
+    let Some(point) = view.point(arm, case, load) else { return ABSENT.into() };
+    let figure = |metric: &&Metric| {
         let spread = point.spread(metric)?;
         if !table.of_unloaded {
             return Some((metric.unit, spread));
@@ -145,13 +131,12 @@ fn cell(view: &View<'_>, table: &Table, arm: &str, case: &str, load: Load) -> Ce
         let of = Spread { median: median / whole, min: min / whole, max: max / whole };
         Some((Unit::Share, of))
     };
-    let figures: Vec<Option<(Unit, Spread)>> = table.figures.iter().copied().map(figure).collect();
+    let figures: Vec<Option<(Unit, Spread)>> = table.figures.iter().map(|m| figure(m)).collect();
     if figures.iter().all(Option::is_none) {
-        return ABSENT.to_owned().into();
+        return ABSENT.into();
     }
     let each = |draw: &dyn Fn(Unit, Spread) -> String| -> String {
-        let absent = || ABSENT.to_owned();
-        let drawn = figures.iter().map(|f| f.map_or_else(absent, |(unit, s)| draw(unit, s)));
+        let drawn = figures.iter().map(|f| f.map_or(ABSENT.into(), |(unit, of)| draw(unit, of)));
         drawn.collect::<Vec<_>>().join(" / ")
     };
     let mark = if point.marked { "*" } else { "" };
@@ -160,51 +145,74 @@ fn cell(view: &View<'_>, table: &Table, arm: &str, case: &str, load: Load) -> Ce
 }
 
 /// The highest rates that passed the searches.
-fn searches(view: &View<'_>, pick: &Pick) -> Grid {
-    let arms = pick.arms(view);
-    let found = |rate: Option<f64>| match rate {
-        Some(rate) => units::figure(Unit::Pps, rate),
-        None => ABSENT.to_owned(),
-    };
-    let searched = |case: &str| view.trials.iter().any(|trial| trial.case == case);
-    let all = view.experiment.searches.iter().filter(|s| searched(s.case) && pick.has_case(s.case));
+fn searches(view: &View<'_>, arms: &[&str], pick: &Pick) -> Grid {
+    let found = |rate: Option<f64>| rate.map_or(ABSENT.into(), |r| units::figure(Unit::Pps, r));
+    let all = view.experiment.searches.iter().filter(|search| has(pick, "cases", search.case));
     let row = |search| {
-        let rates = arms.iter().map(|arm| Cell::from(found(view.found(search, arm))));
-        std::iter::once(Cell::from(search.case.to_owned())).chain(rates).collect()
+        let rates = arms.iter().map(|arm| found(view.found(search, arm)).into());
+        std::iter::once(search.case.into()).chain(rates).collect()
     };
-    let title = "Highest rate that passed the search, packets/s".to_owned();
-    let head = std::iter::once("search").chain(arms.iter().copied()).map(str::to_owned).collect();
-    Grid { title, head, labels: 1, rows: all.map(row).collect() }.without_empty_columns()
+    let title = "Highest rate that passed the search, packets/s";
+    Grid::of_arms(title, &["search"], arms, all.map(row).collect())
 }
 
 /// What was wanted, and whether the run shows it.
 pub fn goals(view: &View<'_>) -> Grid {
-    let row =
-        |goal: goals::Outcome| vec![goal.verdict.name().to_owned(), goal.name, goal.want, goal.got];
+    let row = |goal: goals::Outcome| {
+        vec![goal.verdict.name().into(), goal.name.into(), goal.want.into(), goal.got.into()]
+    };
     let rows = goals::judge(view).into_iter().map(row).collect();
     Grid::of_text("Goals", &["verdict", "goal", "wanted", "got"], rows)
 }
 
-/// What ran where, per arm.
-pub fn setup(view: &View<'_>) -> Grid {
-    let setup = &view.run.head.setup;
-    let known = view.arms().into_iter().filter_map(|arm| Some((arm, setup.get(arm)?)));
-    let rows = known.map(|(arm, setup)| vec![arm.to_owned(), in_words(setup)]).collect();
-    Grid::of_text("What ran where", &["arm", "set-up"], rows)
+/// Everything that a whole report shows, in its order: figures, then what is made of text alone.
+pub fn whole(view: &View<'_>) -> Vec<Grid> {
+    let setup = |arm| Some(vec![Cell::from(arm), flat(view.run.head.setup.get(arm)?).into()]);
+    let pairs = |(name, value): (&str, String)| vec![name.into(), value.into()];
+    let (experiment, head) = (view.experiment, &view.run.head);
+    let warnings = words::warnings(view).into_iter().map(|text| pairs(("-", text))).collect();
+    let about = [
+        ("question", experiment.question),
+        ("found then", experiment.found),
+        ("notes", experiment.notes),
+    ];
+    let made_by = [
+        ("build", words::build(head)),
+        ("command", head.command.join(" ")),
+        (
+            "run",
+            format!(
+                "{}, {:.0} s, windows of {} s",
+                head.started_at, head.duration_s, head.window_s
+            ),
+        ),
+        ("traffic", head.traffic.clone()),
+        ("machine", flat(&head.machine)),
+        ("programs", flat(&head.programs)),
+    ];
+    let mut all = grids(view, &Pick::new());
+    let setup = view.arms().into_iter().filter_map(setup).collect();
+    let about = about.map(|(name, value)| pairs((name, value.to_owned()))).into();
+    all.extend([
+        goals(view),
+        Grid::of_text("Warnings", &["", "warning"], warnings),
+        Grid::of_text("How to read it", &["", experiment.paper], about),
+        Grid::of_text("What ran where", &["arm", "set-up"], setup),
+        Grid::of_text("What made it", &["", ""], made_by.map(pairs).into()),
+    ]);
+    all
 }
 
-fn in_words(setup: &Setup) -> String {
-    let on = |on| if on { "on" } else { "off" };
-    let Setup { driver_poll, gate, application, attach, gro, tso, rps_cpus, daemon, .. } = setup;
-    let gate = if attach == "none" { gate.clone() } else { format!("{gate}, attached {attach}") };
-    let mut text = format!(
-        "driver's poll: {driver_poll}; gate: {gate}; application: {application}; daemon: {daemon}; GRO {}, \
-         TSO {}, RPS mask {rps_cpus}",
-        on(*gro),
-        on(*tso)
-    );
-    if let Some((packets, bytes)) = setup.queue_depth_packets.zip(setup.rcvbuf_bytes) {
-        text += &format!("; a socket holds {packets} packets in {bytes} bytes");
-    }
-    text
+/// A record's fields, by their names in JSON.
+fn flat(record: &impl Serialize) -> String {
+    let Ok(Value::Object(fields)) = serde_json::to_value(record) else { return String::new() };
+    let field = |(name, value): (String, Value)| {
+        let value = match value {
+            Value::Object(_) => format!("({})", flat(&value)),
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        format!("{}: {value}", name.replace('_', " "))
+    };
+    fields.into_iter().map(field).collect::<Vec<_>>().join("; ")
 }

@@ -214,21 +214,22 @@ fn markers_are_filled_and_all_else_is_left_alone() {
     assert_eq!(markdown::rendered(&new, &dir.0).unwrap(), new);
 
     let file = dir.0.join("doc.md");
+    let files = [file.clone()];
     fs::write(&file, &text).unwrap();
-    assert_eq!(markdown::refresh(&[file.clone()], &dir.0).unwrap(), [file.clone()]);
+    assert_eq!(markdown::refresh(&files, &dir.0).unwrap(), files);
     assert_eq!(fs::read_to_string(&file).unwrap(), new);
-    assert!(markdown::refresh(&[file.clone()], &dir.0).unwrap().is_empty());
+    assert!(markdown::refresh(&files, &dir.0).unwrap().is_empty());
 
     for (asked, wrong) in [
-        ("arms=gate", "no arm gate in this result; there are stock, niced, weir-native"),
+        ("arms=gate", "gate is none of this result's arms: stock, niced, weir-native"),
         ("loads=5", "a rate is 0, or"),
-        ("loads=200k cases=recv", "with a row"),
+        ("loads=200k cases=recv", "no such table has a row"),
         ("table=\"Ages", "a quote is not closed"),
-        ("table=Ages", "no table \"Ages\""),
+        ("table=Ages", "these have: Delivered, packets/s; "),
         ("figures", "\"figures\" is none of"),
     ] {
         fs::write(&file, format!("one\n{}{end}", marker(asked))).unwrap();
-        let error = markdown::refresh(&[file.clone()], &dir.0).unwrap_err().to_string();
+        let error = markdown::refresh(&files, &dir.0).unwrap_err().to_string();
         assert!(error.contains("doc.md, line 2: ") && error.contains(wrong), "{error}");
     }
     for text in [marker("goals"), end.to_owned(), "<!-- weir-lab: no.json -->\n".to_owned() + end] {

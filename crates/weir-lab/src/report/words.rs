@@ -2,7 +2,7 @@
 
 use crate::arm::BASELINES;
 use crate::metric::{Unit, m};
-use crate::report::units::{clean, figure};
+use crate::report::units::figure;
 use crate::run::{Head, Load, Trial};
 use crate::view::{Point, View};
 
@@ -14,89 +14,72 @@ const MISSED_TOLD: f64 = 0.001;
 /// One sentence: the main arm's first merit at the highest load of the first case, beside that of stock and
 /// of the best baseline.
 pub fn sentence(view: &View<'_>) -> String {
-    let experiment = view.experiment;
-    let merit = experiment.merits[0];
+    let (experiment, merit) = (view.experiment, view.experiment.merits[0]);
     let Some(case) = view.cases().into_iter().next().map(|case| case.name) else {
         return "Nothing was measured.".to_owned();
     };
     let load = view.loads(&case).pop().unwrap_or(Load::Off);
-    let of = |arm: &'static str| Some((arm, view.get(arm, &case, load, merit)?));
-    let best = view.best(&BASELINES, &case, load, merit);
-    let best = best.and_then(|(arm, _)| of(BASELINES.into_iter().find(|name| *name == arm)?));
-    let mut told: Vec<(&str, f64)> = of(experiment.main).into_iter().collect();
-    told.extend(of("stock").into_iter().chain(best).filter(|one| one.0 != experiment.main));
-    told.dedup();
-    let others: Vec<String> = told
-        .iter()
-        .skip(1)
-        .map(|(arm, value)| {
-            let is_best = best.is_some_and(|best| best.0 == *arm);
-            let role = if is_best { " (the best baseline)" } else { "" };
-            format!("{arm}{role} {}", figure(merit.unit, *value))
-        })
-        .collect();
-    let Some((first, value)) = told.first() else {
+    let best = view.best(&BASELINES, &case, load, merit).map(|(arm, _)| arm);
+    let mut arms = vec![experiment.main];
+    arms.extend(["stock"].into_iter().chain(best).filter(|arm| *arm != experiment.main));
+    arms.dedup();
+    let told =
+        |arm: &&'static str| Some((*arm, figure(merit.unit, view.get(arm, &case, load, merit)?)));
+    let mut told = arms.iter().filter_map(told);
+    let Some((first, value)) = told.next() else {
         return format!("Neither {} nor a baseline was measured.", experiment.main);
     };
-    let says = experiment.says.replacen("{}", &figure(merit.unit, *value), 1);
-    let others = match others.as_slice() {
-        [] => String::new(),
-        [one] => format!(", and {one}"),
-        several => format!(", {}", several.join(", and ")),
-    };
-    format!("{}{first} {says}{others}.", at(view, &case, load))
+    let others: Vec<_> = told.collect();
+    let says = experiment.says.replacen("{}", &value, 1);
+    let mut text = format!("{}{first} {says}", place(view, &case, load));
+    for (at, (arm, value)) in others.iter().enumerate() {
+        let and = if at + 1 == others.len() { "and " } else { "" };
+        let role = if Some(*arm) == best { " (the best baseline)" } else { "" };
+        text += &format!(", {and}{arm}{role} {value}");
+    }
+    text + "."
 }
 
 /// Where the sentence's figures are from; the case only if it is not the first that is declared.
-fn at(view: &View<'_>, case: &str, load: Load) -> String {
+fn place(view: &View<'_>, case: &str, load: Load) -> String {
     let first = (view.experiment.cases)().first().is_some_and(|first| first.name == case);
-    let case = if first { String::new() } else { format!("In case {case}, ") };
     let load = match load {
-        Load::Off => return case,
+        Load::Off => String::new(),
         Load::Top => "at the top rate, ".to_owned(),
-        load => format!("at {load} packets/s, "),
+        Load::Rate(_) => format!("at {load} packets/s, "),
     };
-    if case.is_empty() { load.replacen("at", "At", 1) } else { case + &load }
+    if first { load.replacen('a', "A", 1) } else { format!("In case {case}, {load}") }
 }
 
 /// What to know before trusting a figure.
 pub fn warnings(view: &View<'_>) -> Vec<String> {
-    let head = &view.run.head;
-    let points = view.points.len();
-    let mut all = vec![];
-    let marked = view.points.iter().filter(|point| point.marked).count();
-    if marked > 0 {
-        all.push(format!(
-            "At {marked} of {points} points (*) the tested CPU was more than 5 % faster or slower than usual."
-        ));
-    }
-    let share = |(value, point): (f64, &Point)| {
-        let Point { arm, case, load, .. } = point;
-        format!("at most {} ({arm}, {case} at {load})", figure(Unit::Share, value))
-    };
-    let above = |told: f64, of: &dyn Fn(&Point) -> Option<f64>| {
+    let above = |told: f64, of: &dyn Fn(&Point) -> Option<f64>, what: &str| {
         let found = view.points.iter().filter_map(|point| Some((of(point)?, point)));
         let found: Vec<(f64, &Point)> = found.filter(|(value, _)| *value > told).collect();
-        let worst = found.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0));
-        worst.map(|worst| format!("At {} of {points} points, {}", found.len(), share(worst)))
+        let (worst, at) = found.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let (Point { arm, case, load, .. }, worst) = (at, figure(Unit::Share, *worst));
+        let (count, all) = (found.len(), view.points.len());
+        Some(format!(
+            "At {count} of {all} points {what}: {worst} at worst ({arm}, {case} at {load})."
+        ))
     };
-    let steal = above(STEAL_TOLD, &|point| point.get(&m::steal));
-    all.extend(
-        steal.map(|at| format!("{at} of the tested CPU's time was taken by the hypervisor.")),
-    );
-    let missed = above(MISSED_TOLD, &|point| missed(view, point));
-    all.extend(missed.map(|at| format!("{at} of the packets fell due and were not sent.")));
-    let told = [
-        (head.quick, "This is a quick run: short windows and few repeats."),
-        (head.uncommitted, "The lab was built with changes that are not committed."),
-        (head.machine.virtual_machine, "This is a virtual machine: its speed varies."),
-        (
-            head.machine.shared_core,
-            "The tested CPU and the generator's are threads of one core, and slow each other down.",
-        ),
+    let count = view.points.iter().filter(|point| point.marked).count();
+    let told = |is: bool, text: &str| is.then(|| text.to_owned());
+    let Head { quick, uncommitted, machine, .. } = &view.run.head;
+    let steal = |point: &Point| point.get(&m::steal);
+    let all = [
+        (count > 0).then(|| {
+            let all = view.points.len();
+            format!("{count} of {all} points are marked *: the tested CPU was more than 5 % faster or slower than usual.")
+        }),
+        above(STEAL_TOLD, &steal, "the hypervisor took more than 1 % of the tested CPU's time"),
+        above(MISSED_TOLD, &|p| missed(view, p), "the generator missed more than 0.1 % of its packets"),
+        told(*quick, "This is a quick run: short windows and few repeats."),
+        told(*uncommitted, "The lab was built with changes that are not committed."),
+        told(machine.virtual_machine, "This is a virtual machine: its speed varies."),
+        told(machine.shared_core, "The tested CPU and the generator's are threads of one core."),
     ];
-    all.extend(told.into_iter().filter(|(is, _)| *is).map(|(_, text)| text.to_owned()));
-    all
+    all.into_iter().flatten().collect()
 }
 
 /// Packets that the generator missed at a point, of those it sent.
@@ -109,54 +92,8 @@ fn missed(view: &View<'_>, point: &Point) -> Option<f64> {
     point.get(&m::missed).filter(|_| sent > 0.0).map(|missed| missed / sent)
 }
 
-/// What made a run: names and values.
-pub fn facts(head: &Head) -> Vec<(&'static str, String)> {
-    let Head { machine, programs, .. } = head;
+/// What a run was built from.
+pub fn build(head: &Head) -> String {
     let uncommitted = if head.uncommitted { ", with uncommitted changes" } else { "" };
-    let quick = if head.quick { ", quick" } else { "" };
-    let unknown = || "unknown".to_owned();
-    let kind = if machine.virtual_machine { ", virtual machine" } else { "" };
-    let core = if machine.shared_core { ", threads of one core" } else { "" };
-    let list = |pairs: Vec<String>| if pairs.is_empty() { "none".into() } else { pairs.join("; ") };
-    let facts = vec![
-        ("Build", format!("weir {}, commit {}{uncommitted}", head.weir_version, head.commit)),
-        ("Command", head.command.join(" ")),
-        (
-            "Run",
-            format!(
-                "{}, {:.0} s{quick}, windows of {} s",
-                head.started_at, head.duration_s, head.window_s
-            ),
-        ),
-        ("Traffic", head.traffic.clone()),
-        (
-            "Machine",
-            format!(
-                "Linux {}, {}, {} CPUs{kind}, {} MiB; tested on CPU {}, generator on CPU {}{core}",
-                machine.kernel,
-                machine.cpu_model,
-                machine.cpus,
-                machine.memory_mib,
-                machine.sut_cpu,
-                machine.generator_cpu
-            ),
-        ),
-        (
-            "Scheduling",
-            format!(
-                "preemption {}, timer {}, base slice {}",
-                machine.preemption,
-                machine.hz.map_or_else(unknown, |hz| format!("{hz} Hz")),
-                machine
-                    .scheduler_slice_ns
-                    .map_or_else(unknown, |ns| figure(Unit::Nanos, ns as f64)),
-            ),
-        ),
-        ("Programs", list(programs.iter().map(|(name, v)| format!("{name} {v}")).collect())),
-        (
-            "Mitigations",
-            list(machine.mitigations.iter().map(|(name, how)| format!("{name}: {how}")).collect()),
-        ),
-    ];
-    facts.into_iter().map(|(name, value)| (name, clean(&value))).collect()
+    format!("weir {}, commit {}{uncommitted}", head.weir_version, head.commit)
 }
