@@ -83,7 +83,7 @@ impl Grid {
 }
 
 /// What of a table is wanted: `cases`, `arms` and `loads` by name; all where there is none.
-pub type Pick = BTreeMap<&'static str, Vec<String>>;
+pub type Pick = BTreeMap<String, Vec<String>>;
 
 fn has(pick: &Pick, what: &str, name: &str) -> bool {
     pick.get(what).is_none_or(|names| names.iter().any(|one| one == name))
@@ -131,7 +131,7 @@ fn cell(view: &View<'_>, table: &Table, arm: &str, case: &str, load: Load) -> Ce
         let of = Spread { median: median / whole, min: min / whole, max: max / whole };
         Some((Unit::Share, of))
     };
-    let figures: Vec<Option<(Unit, Spread)>> = table.figures.iter().map(|m| figure(m)).collect();
+    let figures: Vec<Option<(Unit, Spread)>> = table.figures.iter().map(figure).collect();
     if figures.iter().all(Option::is_none) {
         return ABSENT.into();
     }
@@ -168,51 +168,42 @@ pub fn goals(view: &View<'_>) -> Grid {
 /// Everything that a whole report shows, in its order: figures, then what is made of text alone.
 pub fn whole(view: &View<'_>) -> Vec<Grid> {
     let setup = |arm| Some(vec![Cell::from(arm), flat(view.run.head.setup.get(arm)?).into()]);
-    let pairs = |(name, value): (&str, String)| vec![name.into(), value.into()];
+    let pairs = |(name, value): (String, String)| vec![name.into(), value.into()];
     let (experiment, head) = (view.experiment, &view.run.head);
-    let warnings = words::warnings(view).into_iter().map(|text| pairs(("-", text))).collect();
+    let warnings =
+        words::warnings(view).into_iter().map(|text| pairs(("-".to_owned(), text))).collect();
     let about = [
         ("question", experiment.question),
-        ("found then", experiment.found),
+        ("found", experiment.found),
         ("notes", experiment.notes),
     ];
-    let made_by = [
-        ("build", words::build(head)),
-        ("command", head.command.join(" ")),
-        (
-            "run",
-            format!(
-                "{}, {:.0} s, windows of {} s",
-                head.started_at, head.duration_s, head.window_s
-            ),
-        ),
-        ("traffic", head.traffic.clone()),
-        ("machine", flat(&head.machine)),
-        ("programs", flat(&head.programs)),
-    ];
+    let made_by = fields(head).into_iter().filter(|(name, _)| name != "setup");
     let mut all = grids(view, &Pick::new());
     let setup = view.arms().into_iter().filter_map(setup).collect();
-    let about = about.map(|(name, value)| pairs((name, value.to_owned()))).into();
+    let about = about.map(|(name, value)| pairs((name.to_owned(), value.to_owned()))).into();
     all.extend([
         goals(view),
         Grid::of_text("Warnings", &["", "warning"], warnings),
         Grid::of_text("How to read it", &["", experiment.paper], about),
         Grid::of_text("What ran where", &["arm", "set-up"], setup),
-        Grid::of_text("What made it", &["", ""], made_by.map(pairs).into()),
+        Grid::of_text("What made it", &["", ""], made_by.map(pairs).collect()),
     ]);
     all
 }
 
 /// A record's fields, by their names in JSON.
-fn flat(record: &impl Serialize) -> String {
-    let Ok(Value::Object(fields)) = serde_json::to_value(record) else { return String::new() };
-    let field = |(name, value): (String, Value)| {
-        let value = match value {
-            Value::Object(_) => format!("({})", flat(&value)),
-            Value::String(text) => text,
-            other => other.to_string(),
-        };
-        format!("{}: {value}", name.replace('_', " "))
+fn fields(record: &impl Serialize) -> Vec<(String, String)> {
+    let text = |value: Value| match value {
+        Value::Object(_) => format!("({})", flat(&value)),
+        Value::Array(words) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+        Value::String(text) => text,
+        other => other.to_string(),
     };
-    fields.into_iter().map(field).collect::<Vec<_>>().join("; ")
+    let Ok(Value::Object(fields)) = serde_json::to_value(record) else { return vec![] };
+    fields.into_iter().map(|(name, value)| (name.replace('_', " "), text(value))).collect()
+}
+
+fn flat(record: &impl Serialize) -> String {
+    let fields = fields(record).into_iter().map(|(name, value)| format!("{name}: {value}"));
+    fields.collect::<Vec<_>>().join("; ")
 }

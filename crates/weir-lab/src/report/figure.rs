@@ -6,7 +6,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::error::{Error, Result};
 use crate::experiment::Figure;
-use crate::metric::{Unit, m};
+use crate::metric::{Metric, Unit, m};
 use crate::report::units::{clean, tick};
 use crate::run::Load;
 use crate::stats::Spread;
@@ -54,7 +54,7 @@ struct Series {
 /// The drawing, where the experiment has one and something of it was measured.
 pub fn svg(view: &View<'_>) -> Result<Option<String>> {
     let Some(figure) = &view.experiment.figure else { return Ok(None) };
-    let groups = groups(view, figure);
+    let groups = groups(view, figure.y);
     let series = series(view, figure, &groups);
     if series.is_empty() {
         return Ok(None);
@@ -70,43 +70,39 @@ pub fn svg(view: &View<'_>) -> Result<Option<String>> {
 }
 
 /// Each case and load with a figure, or of too many each case's highest load.
-fn groups(view: &View<'_>, figure: &Figure) -> Vec<Group> {
-    let all = view.cases().into_iter().flat_map(|case| {
-        view.loads(&case.name).into_iter().map(move |load| (case.name.clone(), load))
-    });
-    let has = |point: &Point, (case, load): &Group| point.case == *case && point.load == *load;
-    let drawn = |group: &Group| {
-        view.points.iter().any(|point| has(point, group) && point.spread(figure.y).is_some())
-    };
-    let all: Vec<Group> = all.filter(drawn).collect();
-    let last = |at: usize| all.get(at + 1).is_none_or(|next| next.0 != all[at].0);
-    let kept = (0..all.len()).filter(|at| all.len() <= GROUPS_MAX || last(*at));
-    kept.map(|at| all[at].clone()).collect()
+fn groups(view: &View<'_>, y: &Metric) -> Vec<Group> {
+    let mut all: Vec<Group> = vec![];
+    for case in view.cases().into_iter().map(|case| case.name) {
+        let drawn =
+            |load: &Load| view.arms().iter().any(|a| view.get(a, &case, *load, y).is_some());
+        all.extend(view.loads(&case).into_iter().filter(drawn).map(|load| (case.clone(), load)));
+    }
+    if all.len() > GROUPS_MAX {
+        all.reverse();
+        all.dedup_by(|lower, higher| lower.0 == higher.0);
+        all.reverse();
+    }
+    all
 }
 
 fn series(view: &View<'_>, figure: &Figure, groups: &[Group]) -> Vec<Series> {
     let dot = |point: &Point| {
-        let x = if figure.bars {
-            groups.iter().position(|(case, load)| *case == point.case && *load == point.load)?
-                as f64
-        } else {
-            let sent = point.get(&m::offered_pps).unwrap_or(point.load.pps());
-            Some(sent).filter(|sent| sent.is_finite() && point.case == figure.case)?
-        };
+        let group = || groups.iter().position(|(c, load)| *c == point.case && *load == point.load);
+        let sent = point.get(&m::offered_pps).unwrap_or(point.load.pps());
+        let line = || Some(sent).filter(|sent| sent.is_finite() && point.case == figure.case);
+        let x = if figure.bars { group()? as f64 } else { line()? };
         Some((x, point.spread(figure.y)?, point.marked))
     };
-    let mut arms = view.arms();
-    arms.sort_by_key(|arm| *arm != view.experiment.main);
-    // Without the main arm its look is nobody's.
-    let first = usize::from(arms.first() != Some(&view.experiment.main));
-    let of = |(at, arm): (usize, &str)| {
-        let points = view.points.iter().filter(|point| point.arm == arm);
+    let arms = view.arms();
+    let main = arms.iter().position(|arm| *arm == view.experiment.main).unwrap_or(usize::MAX);
+    let of = |(at, arm): (usize, &&str)| {
+        let points = view.points.iter().filter(|point| point.arm == *arm);
         let mut dots: Vec<_> = points.filter_map(dot).collect();
         dots.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Series { name: clean(arm), look: first + at, dots }
+        let look = if at == main { 0 } else { at + usize::from(at < main) };
+        Series { name: clean(arm), look, dots }
     };
-    let all = arms.into_iter().enumerate().map(of);
-    all.filter(|series| !series.dots.is_empty()).collect()
+    arms.iter().enumerate().map(of).filter(|series| !series.dots.is_empty()).collect()
 }
 
 /// An axis: which value is at which pixel.

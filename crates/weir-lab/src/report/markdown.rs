@@ -1,5 +1,6 @@
 //! Tables as Markdown: of a directory of runs, and between the markers of documents.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,13 +10,13 @@ use crate::report::units::clean;
 use crate::report::{view, words};
 use crate::run::{Head, Load, Run};
 use crate::store;
-use crate::view::View;
+use crate::view::{Point, View};
 
 const BEGIN: &str = "<!-- weir-lab:";
 const END: &str = "<!-- weir-lab end -->";
 
-/// Why a marker cannot be followed.
-type Wrong = String;
+/// What a marker asks for, or why it cannot be followed.
+type Followed<T> = std::result::Result<T, String>;
 
 /// Every table of these runs, a heading for each experiment.
 ///
@@ -30,7 +31,8 @@ pub fn all(runs: &[Run]) -> Result<String> {
 pub fn section(view: &View<'_>) -> String {
     let (name, sentence) = (&view.run.head.experiment, words::sentence(view));
     let mut text = format!("## {}\n\n{}\n", escape(name), escape(&sentence));
-    for grid in content::grids(view, &Pick::new()).iter().chain([&content::goals(view)]) {
+    let goals = Some(content::goals(view)).filter(|goals| !goals.rows.is_empty());
+    for grid in content::grids(view, &Pick::new()).iter().chain(&goals) {
         text += &format!("\n### {}\n\n{}", escape(&grid.title), table(grid));
     }
     text + "\n" + &versions(view)
@@ -38,11 +40,15 @@ pub fn section(view: &View<'_>) -> String {
 
 /// What made a run, in one line.
 fn versions(view: &View<'_>) -> String {
-    let Head { machine, command, programs, started_at, .. } = &view.run.head;
-    let mut facts = vec![words::build(&view.run.head), command.join(" "), started_at.clone()];
-    facts.push(format!("Linux {}, {}, {} CPUs", machine.kernel, machine.cpu_model, machine.cpus));
-    facts.extend(programs.iter().map(|(name, version)| format!("{name} {version}")));
-    escape(&facts.join("; ")) + "\n"
+    let Head { machine, command, programs, weir_version, commit, started_at, .. } = &view.run.head;
+    let (kernel, cpu, command) = (&machine.kernel, &machine.cpu_model, command.join(" "));
+    let changed = if view.run.head.uncommitted { " and uncommitted changes" } else { "" };
+    let programs: String = programs.iter().map(|(name, v)| format!("; {name} {v}")).collect();
+    escape(&format!(
+        "weir {weir_version}, commit {commit}{changed}; {command}; {started_at}; Linux {kernel}, {cpu}, {} \
+         CPUs{programs}\n",
+        machine.cpus
+    ))
 }
 
 fn table(grid: &Grid) -> String {
@@ -66,10 +72,10 @@ fn escape(text: &str) -> String {
 pub fn refresh(files: &[PathBuf], results_dir: &Path) -> Result<Vec<PathBuf>> {
     let mut changed = vec![];
     for path in files {
-        let object = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|source| Error::io("read", &object, source))?;
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|source| Error::io("read", &name, source))?;
         let new =
-            filled(&text, results_dir).map_err(|wrong| refused(format!("{object}, {wrong}")))?;
+            filled(&text, results_dir).map_err(|wrong| refused(format!("{name}, {wrong}")))?;
         if new != text {
             store::write_whole(path, &new)?;
             changed.push(path.clone());
@@ -78,7 +84,7 @@ pub fn refresh(files: &[PathBuf], results_dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(changed)
 }
 
-fn refused(wrong: Wrong) -> Error {
+fn refused(wrong: String) -> Error {
     Error::refused(wrong, "docs/lab-json.md describes markers")
 }
 
@@ -91,17 +97,15 @@ pub fn rendered(text: &str, results_dir: &Path) -> Result<String> {
     filled(text, results_dir).map_err(refused)
 }
 
-fn filled(text: &str, results_dir: &Path) -> std::result::Result<String, Wrong> {
-    let wrong = |at: usize, wrong: Wrong| Err(format!("line {}: {wrong}", at + 1));
+fn filled(text: &str, results_dir: &Path) -> Followed<String> {
+    let wrong = |at: usize, wrong: String| Err(format!("line {}: {wrong}", at + 1));
     let (mut new, mut is_fenced, mut open) = (String::new(), false, None);
     for (at, line) in text.split_inclusive('\n').enumerate() {
         is_fenced ^= open.is_none() && line.trim_start().starts_with("```");
         let begins = line.starts_with(BEGIN) && !is_fenced;
         match (open, line.trim_end() == END && !is_fenced) {
             (Some(_), false) if !begins => continue,
-            (Some(from), false) => {
-                return wrong(from, format!("no `{END}` before the next marker"));
-            }
+            (Some(from), false) => return wrong(from, format!("no `{END}` before the next")),
             (None, true) => return wrong(at, "this end has no beginning".into()),
             _ => open = begins.then_some(at),
         }
@@ -117,7 +121,7 @@ fn filled(text: &str, results_dir: &Path) -> std::result::Result<String, Wrong> 
 }
 
 /// What stands after a marker.
-fn block(marker: &str, results_dir: &Path) -> std::result::Result<String, Wrong> {
+fn block(marker: &str, results_dir: &Path) -> Followed<String> {
     let inner = marker.trim_end().strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix("-->"));
     let words = split(inner.ok_or("the marker does not end in `-->` on its line")?)?;
     let (file, asked) = words.split_first().ok_or("the marker names no result")?;
@@ -125,17 +129,14 @@ fn block(marker: &str, results_dir: &Path) -> std::result::Result<String, Wrong>
     let view = view(&run).map_err(|error| error.to_string())?;
     let (mut pick, mut title, mut parts) = (Pick::new(), None, vec![]);
     for word in asked {
-        let names = |all: &str| all.split(',').map(str::to_owned).collect();
-        let load = |name| Load::parse(name).map(|load| load.to_string());
         match word.split_once('=').unwrap_or((word, "")) {
             ("table", name) => title = Some(name),
-            ("cases", all) => drop(pick.insert("cases", names(all))),
-            ("arms", all) => drop(pick.insert("arms", names(all))),
             ("loads", all) => {
-                pick.insert(
-                    "loads",
-                    all.split(',').map(load).collect::<std::result::Result<_, _>>()?,
-                );
+                let load = |name| Load::parse(name).map(|load| load.to_string());
+                pick.insert("loads".to_owned(), all.split(',').map(load).collect::<Followed<_>>()?);
+            }
+            (what @ ("cases" | "arms"), all) => {
+                pick.insert(what.to_owned(), all.split(',').map(str::to_owned).collect());
             }
             ("goals", "") => parts.push(table(&content::goals(&view))),
             ("sentence", "") => parts.push(escape(&words::sentence(&view)) + "\n"),
@@ -158,26 +159,24 @@ fn block(marker: &str, results_dir: &Path) -> std::result::Result<String, Wrong>
 }
 
 /// That everything picked was measured.
-fn check(view: &View<'_>, pick: &Pick) -> std::result::Result<(), Wrong> {
+fn check(view: &View<'_>, pick: &Pick) -> Followed<()> {
     for (what, names) in pick {
-        let mut there: Vec<String> = vec![];
-        for point in &view.points {
-            let name = match *what {
-                "loads" => point.load.to_string(),
-                "arms" => point.arm.clone(),
-                _ => point.case.clone(),
-            };
-            there.extend(Some(name).filter(|name| !there.contains(name)));
-        }
-        if let Some(name) = names.iter().find(|name| !there.contains(name)) {
-            return Err(format!("{name} is none of this result's {what}: {}", there.join(", ")));
+        let name = |point: &Point| match what.as_str() {
+            "loads" => point.load.to_string(),
+            "arms" => point.arm.clone(),
+            _ => point.case.clone(),
+        };
+        let there: BTreeSet<String> = view.points.iter().map(name).collect();
+        if let Some(name) = names.iter().find(|name| !there.contains(*name)) {
+            let there = there.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(format!("{name} is none of this result's {what}: {there}"));
         }
     }
     Ok(())
 }
 
 /// Words; quotes hold spaces together.
-fn split(text: &str) -> std::result::Result<Vec<String>, Wrong> {
+fn split(text: &str) -> Followed<Vec<String>> {
     let (mut words, mut word, mut is_quoted) = (vec![], String::new(), false);
     for c in text.chars().chain([' ']) {
         match c {

@@ -221,7 +221,7 @@ fn markers_are_filled_and_all_else_is_left_alone() {
     assert!(markdown::refresh(&files, &dir.0).unwrap().is_empty());
 
     for (asked, wrong) in [
-        ("arms=gate", "gate is none of this result's arms: stock, niced, weir-native"),
+        ("arms=gate", "gate is none of this result's arms: niced, stock, weir-native"),
         ("loads=5", "a rate is 0, or"),
         ("loads=200k cases=recv", "no such table has a row"),
         ("table=\"Ages", "a quote is not closed"),

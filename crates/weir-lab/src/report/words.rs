@@ -1,4 +1,4 @@
-//! What a report says in words: one sentence, warnings, and what made the run.
+//! What a report says in words: one sentence, and warnings.
 
 use crate::arm::BASELINES;
 use crate::metric::{Unit, m};
@@ -90,10 +90,4 @@ fn missed(view: &View<'_>, point: &Point) -> Option<f64> {
     };
     let sent: f64 = view.trials_of(&point.arm, &point.case, point.load).map(sent).sum();
     point.get(&m::missed).filter(|_| sent > 0.0).map(|missed| missed / sent)
-}
-
-/// What a run was built from.
-pub fn build(head: &Head) -> String {
-    let uncommitted = if head.uncommitted { ", with uncommitted changes" } else { "" };
-    format!("weir {}, commit {}{uncommitted}", head.weir_version, head.commit)
 }
