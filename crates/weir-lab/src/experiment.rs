@@ -330,6 +330,8 @@ pub struct Experiment {
     pub arms: Choice<&'static [&'static str]>,
     /// The arm that stands for weir in the sentence and in comparisons of builds.
     pub main: &'static str,
+    /// The first merit in the sentence, after the arm's name: `delivers {} packets/s`.
+    pub says: &'static str,
     /// Its cases, in the order of tables.
     pub cases: fn() -> Vec<Case>,
     /// What the option is called that chooses cases, such as `kinds`.

@@ -30,6 +30,7 @@ mod tests {
                 }
             }
             assert!(!experiment.merits.is_empty() && !experiment.tables.is_empty(), "{name}");
+            assert!(experiment.says.contains("{}"), "{name}");
         }
     }
 

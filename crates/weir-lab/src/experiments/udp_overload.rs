@@ -33,6 +33,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         quick: &["stock", "threaded", "niced", "batch", "weir-native", "weir"],
     },
     main: "weir-native",
+    says: "delivers {} packets/s",
     cases,
     case_option: "cases",
     loads: Choice {
