@@ -163,9 +163,9 @@ fn row(view: &View<'_>, [a, b]: [&str; 2], metric: (&'static Metric, bool)) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scene::Traffic;
     use crate::experiments;
     use crate::run::Load;
+    use crate::scene::Traffic;
 
     fn wish(repeats: Option<u32>) -> Wish {
         Wish {

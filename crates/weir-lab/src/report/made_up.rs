@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::experiment::{Case, Cases, Choice, Experiment, Figure, Search, Table, Times};
-use crate::goals::{Against, At, BEST, Bound, Goal};
+use crate::experiment::{
+    Against, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Search, Table, Times,
+};
 use crate::machine::Machine;
 use crate::metric::{Metric, m};
 use crate::run::{Head, Load, Run, SCHEMA, Setup, Trial};
