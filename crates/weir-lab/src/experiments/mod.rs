@@ -13,6 +13,7 @@ macro_rules! experiments {
 
 experiments! {
     udp_overload,
+    rpc_mix,
 }
 
 /// The experiment of that name.
