@@ -14,6 +14,7 @@ macro_rules! experiments {
 experiments! {
     udp_overload,
     rpc_mix,
+    http_syn_flood,
 }
 
 /// The experiment of that name.
