@@ -15,6 +15,7 @@ experiments! {
     udp_overload,
     rpc_mix,
     http_syn_flood,
+    parity,
 }
 
 /// The experiment of that name.
