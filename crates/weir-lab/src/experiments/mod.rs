@@ -13,6 +13,7 @@ macro_rules! experiments {
 
 experiments! {
     udp_overload,
+    gate_cost,
     rpc_mix,
     http_syn_flood,
     parity,
