@@ -17,6 +17,7 @@ experiments! {
     rpc_mix,
     http_syn_flood,
     parity,
+    harmless,
 }
 
 /// The experiment of that name.
