@@ -11,7 +11,7 @@ use weir_bpf::replies::Replies;
 use weir_bpf::sys::napi;
 use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::traffic::{FlowSpec, Generator};
-use weir_bpf::units::{CpuId, MacAddr, Nice, PacketsPerSec};
+use weir_bpf::units::{CpuId, MacAddr, Nanos, Nice, PacketsPerSec};
 
 use crate::apps::slots;
 use crate::apps::unread::Targets;
@@ -478,6 +478,18 @@ impl Running {
             Self::Worker(worker) => vec![worker.pid()],
             Self::Real(server) => server.pids().to_vec(),
             Self::Unread(_) => vec![],
+        }
+    }
+
+    /// CPU time that they have had.
+    ///
+    /// # Errors
+    /// When one has ended.
+    pub fn cpu_time(&self) -> Result<Nanos> {
+        match self {
+            Self::Worker(worker) => Ok(sched::cpu_time(worker.pid())?),
+            Self::Real(server) => server.cpu_time(),
+            Self::Unread(_) => Ok(Nanos(0)),
         }
     }
 

@@ -62,11 +62,14 @@ struct Seen {
     after: Reading,
     polls: Option<(PollCost, PollCost)>,
     arrivals: Vec<(Instant, u64)>,
-    report: Option<(ClientKind, ClientReport)>,
+    report: Option<Report>,
     metered: Option<Metered>,
     pings: Option<Vec<Option<f64>>>,
     length: Duration,
 }
+
+/// Which program, and what it says of itself.
+type Report = (ClientKind, ClientReport);
 
 /// Runs one trial.
 ///
@@ -108,14 +111,7 @@ pub fn trial(
     let ledger = ledger(scene.books, &seen.before, &seen.after);
     let place = || format!("{} at {}", ask.case, ask.load);
     check(scene, &seen, ledger.as_ref(), &arm.name, &place())?;
-    let mut trial = Trial {
-        arm: arm.name.clone(),
-        case: ask.case.to_owned(),
-        load: ask.load,
-        repeat,
-        values: std::collections::BTreeMap::new(),
-        ledger,
-    };
+    let mut trial = Trial { repeat, ledger, ..Trial::of(arm, ask.case, ask.load) };
     measure(&mut trial, &seen);
     let missed =
         (0..scene.flows.len()).map(|flow| bench.generator.counts(flow).missed).sum::<u64>();
@@ -205,25 +201,14 @@ fn watch(
         bench.generator.start();
         go(client.as_ref(), true);
         stop.sleep(warm_up)?;
+        let (real, length) = start_program(bench, arm, scene, window.length, stop)?.unzip();
         let (opened, first) = (probe.read()?, polls());
         let began = Instant::now();
-        let (arrivals, report) = match &scene.client {
-            Some(Client::Real(kind)) => {
-                let directory = bench.topology.directory("clients")?;
-                let seconds = (window.length.as_secs_f64().round() as u64).max(1);
-                let (netns, cpu) = (&bench.topology.generator_path, bench.generator_cpu);
-                let server = sut.host.address.1;
-                let mut real = RealClient::start(*kind, netns, cpu, server, seconds, &directory)?;
-                let deadline = began + Duration::from_secs(seconds) + CLIENT_GRACE;
-                while real.is_running() && Instant::now() < deadline {
-                    stop.sleep(DRAIN_STEP)?;
-                }
-                (vec![], Some((*kind, real.finish()?)))
-            }
-            _ => (arrivals(&probe, window.length, stop)?, None),
-        };
+        let arrivals = arrivals(&probe, length.unwrap_or(window.length), stop)?;
         let (closed, last) = (probe.read()?, polls());
-        Ok::<_, Error>((opened, closed, arrivals, report, first.zip(last), began.elapsed()))
+        let elapsed = began.elapsed();
+        let report = real.map(|real| report(real, stop)).transpose()?;
+        Ok::<_, Error>((opened, closed, arrivals, report, first.zip(last), elapsed))
     };
     let (opened, closed, arrivals, report, polls, length) =
         if scene.generate { bench.generate_while(measured)?? } else { measured()? };
@@ -256,6 +241,33 @@ fn far_nobody(scene: &Scene, client: IpAddr) -> IpAddr {
     client
 }
 
+/// Starts a scene's client, if it is a program; returns it and how long it sends from now on.
+fn start_program(
+    bench: &Bench,
+    arm: &Arm,
+    scene: &Scene,
+    window: Duration,
+    stop: &Stop,
+) -> Result<Option<((ClientKind, RealClient), Duration)>> {
+    let Some(Client::Real(kind)) = scene.client else { return Ok(None) };
+    let directory = bench.topology.directory("clients")?;
+    let seconds = (window.as_secs_f64().round() as u64).max(1);
+    let (netns, cpu) = (&bench.topology.generator_path, bench.generator_cpu);
+    let server = bench.sut(arm).host.address.1;
+    let real = RealClient::start(kind, netns, cpu, server, seconds, &directory)?;
+    stop.sleep(kind.delay())?;
+    Ok(Some(((kind, real), Duration::from_secs(seconds))))
+}
+
+/// Waits until a program has ended, and reads what it says.
+fn report((kind, mut real): (ClientKind, RealClient), stop: &Stop) -> Result<Report> {
+    let deadline = Instant::now() + CLIENT_GRACE;
+    while real.is_running() && Instant::now() < deadline {
+        stop.sleep(DRAIN_STEP)?;
+    }
+    Ok((kind, real.finish()?))
+}
+
 /// Lets a client of the lab's own send, or not.
 fn go(client: Option<&Worker>, go: bool) {
     if let Some(client) = client {
@@ -267,7 +279,7 @@ fn go(client: Option<&Worker>, go: bool) {
 /// Starts a scene's client, if it is one of the lab's own; it waits for [`go`], or is under way.
 fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<Option<Worker>> {
     let at = |port: u16| SocketAddr::new(bench.sut(arm).host.address.1, port);
-    let mut under_way = 0;
+    let (mut slot, mut under_way) = (slots::DELIVERED, 0);
     let words = match &scene.client {
         None | Some(Client::Real(_)) => return Ok(None),
         Some(Client::Tcp { connections, per_second, port }) => format!(
@@ -280,6 +292,8 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
             format!("http-client --server {} --connections {connections}{keep}", at(*port))
         }
         Some(Client::Rpc { worker, servers, outstanding }) => {
+            // A rate of calls is from the end of one to the end of another.
+            (slot, under_way) = (slots::CALLS, 1);
             let servers: String =
                 servers.iter().map(|port| format!(" --servers {}", at(*port))).collect();
             format!("rpc-client --worker {} --outstanding {outstanding}{servers}", at(*worker))
@@ -294,7 +308,7 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
     let role: Vec<String> = words.split(' ').map(str::to_owned).collect();
     let client = Worker::start(&bench.topology.generator_path, bench.generator_cpu, &role)?;
     let deadline = Instant::now() + UNDER_WAY_DEADLINE;
-    while client.delivered() < under_way {
+    while client.count(slot) < under_way {
         if Instant::now() > deadline {
             return Err(Error::refused(
                 format!("the server does not answer in arm {}, without any flood", arm.name),

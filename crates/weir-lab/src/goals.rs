@@ -111,7 +111,8 @@ fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) ->
     }
 }
 
-fn find(
+/// A figure of an arm's at points, each divided by something.
+pub fn find(
     view: &View<'_>,
     arm: &str,
     cases: Cases,
@@ -199,6 +200,23 @@ fn accounted(view: &View<'_>) -> Vec<Found> {
         return vec![];
     }
     vec![Found::exact(lost as f64, format!("{} trials", ledgers.len()))]
+}
+
+/// That the gate discarded nothing, where nothing is overloaded.
+pub fn nothing_discarded() -> Goal {
+    let discarded = |view: &View<'_>| {
+        let of = |trial: &crate::run::Trial| match trial.ledger {
+            Some(ledger) => ledger.discarded as f64,
+            // Where packets are not counted to their end: in the window.
+            None => {
+                let per_s = trial.get(&crate::metric::m::discarded_pps).unwrap_or(0.0);
+                per_s * trial.get(&crate::metric::m::window_s).unwrap_or(0.0)
+            }
+        };
+        let sum: f64 = view.trials.iter().map(of).sum();
+        vec![Found::exact(sum, format!("{} trials", view.trials.len()))]
+    };
+    Goal::other("packets discarded", discarded, Bound::AtMost(0.0))
 }
 
 /// What a run says of everything that is wanted of its experiment.

@@ -115,15 +115,15 @@ impl Probe<'_> {
     /// Whom the kernel charges.
     fn cpu(&self, reading: &mut Reading) -> Result<()> {
         for (app, running) in self.scene.apps.iter().zip(&self.apps) {
-            for pid in running.pids() {
-                let ns = sched::cpu_time(pid)?.0;
-                reading.add(Counter::ServerCpu, ns);
-                match app.role {
-                    Role::Flooded => reading.add(Counter::FloodedCpu, ns),
-                    Role::Light => reading.add(Counter::LightCpu, ns),
-                    Role::Other => {}
-                }
-                if app.member_nice.is_some() {
+            let ns = running.cpu_time()?.0;
+            reading.add(Counter::ServerCpu, ns);
+            match app.role {
+                Role::Flooded => reading.add(Counter::FloodedCpu, ns),
+                Role::Light => reading.add(Counter::LightCpu, ns),
+                Role::Other => {}
+            }
+            if app.member_nice.is_some() {
+                for pid in running.pids() {
                     let light = app.role == Role::Light;
                     let counter = if light { Counter::LightSleeps } else { Counter::FloodedSleeps };
                     reading.add(counter, sleeps(pid)?);

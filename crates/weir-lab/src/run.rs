@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::arm::Arm;
 use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::metric::Metric;
@@ -162,6 +163,12 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// One without a figure, the first of its repeats.
+    pub fn of(arm: &Arm, case: &str, load: Load) -> Self {
+        let (arm, case) = (arm.name.clone(), case.to_owned());
+        Self { arm, case, load, repeat: 0, values: BTreeMap::new(), ledger: None }
+    }
+
     /// One figure.
     pub fn get(&self, metric: &Metric) -> Option<f64> {
         self.values.get(metric.id).copied()

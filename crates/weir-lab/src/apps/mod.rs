@@ -151,6 +151,9 @@ pub enum Role {
     },
     /// Becomes another program inside the namespace.
     Program {
+        /// Its nice value, and its session's.
+        #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+        nice: i32,
         /// The program and its arguments.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<String>,
@@ -279,7 +282,12 @@ pub fn run(args: WorkerArgs) -> Result<()> {
         (Role::RpcClient { worker, servers, outstanding }, Some(shared)) => {
             rpc::ask(worker, &servers, outstanding, &shared)
         }
-        (Role::Program { command }, _) => {
+        (Role::Program { nice, command }, _) => {
+            if nice != 0 {
+                sched::set_nice(rustix::thread::gettid(), Nice(nice))?;
+                // Where the kernel groups sessions, the session's value weighs it against other ones.
+                let _ = std::fs::write("/proc/self/autogroup", nice.to_string());
+            }
             let mut command = command.into_iter();
             let program = command.next().unwrap_or_default();
             let source = Command::new(&program).args(command).exec();

@@ -1,11 +1,24 @@
 //! The experiments: one file each, and one line here.
 
-mod udp_overload;
-
 use crate::experiment::Experiment;
 
-/// Every experiment, in the order in which `--all` runs them.
-pub static ALL: &[&Experiment] = &[&udp_overload::EXPERIMENT];
+/// Declares the modules, and the list of their experiments.
+macro_rules! experiments {
+    ($($name:ident,)*) => {
+        $(mod $name;)*
+        /// Every experiment, in the order in which `--all` runs them.
+        pub static ALL: &[&Experiment] = &[$(&$name::EXPERIMENT),*];
+    };
+}
+
+experiments! {
+    udp_overload,
+    gate_cost,
+    rpc_mix,
+    http_syn_flood,
+    parity,
+    harmless,
+}
 
 /// The experiment of that name.
 pub fn by_name(name: &str) -> Option<&'static Experiment> {

@@ -170,30 +170,24 @@ fn did_not_start(name: &str) -> Error {
 pub struct Program(Child);
 
 impl Program {
-    /// Starts it.
+    /// Starts it at a nice value, with what it prints, errors too, in a file.
     ///
     /// # Errors
-    /// When there is no process to be had; that the program is not there shows only in its end.
-    pub fn start(netns: &Path, cpu: CpuId, arguments: &[String]) -> Result<Self> {
-        let child = command(netns, cpu)
-            .args(["program", "--"])
-            .args(arguments)
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(|source| Error::io("start", arguments.join(" "), source))?;
-        Ok(Self(child))
-    }
-
-    /// The same, with what it prints, errors too, in a file.
-    ///
-    /// # Errors
-    /// As [`Program::start`], or when the file cannot be made.
-    pub fn start_to(netns: &Path, cpu: CpuId, arguments: &[String], log: &Path) -> Result<Self> {
+    /// When there is no process to be had, or no file; that the program is not there shows only in
+    /// its end.
+    pub fn start(
+        netns: &Path,
+        (cpu, nice): (CpuId, Nice),
+        arguments: &[String],
+        log: &Path,
+    ) -> Result<Self> {
         let failed = |source| Error::io("create", log.display().to_string(), source);
         let file = std::fs::File::create(log).map_err(failed)?;
         let errors = file.try_clone().map_err(failed)?;
         let child = command(netns, cpu)
-            .args(["program", "--"])
+            .arg("program")
+            .arg(format!("--nice={nice}"))
+            .arg("--")
             .args(arguments)
             .stdout(file)
             .stderr(errors)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
-use weir_bpf::units::CpuId;
+use weir_bpf::units::{CpuId, Nice};
 
 use super::report::ClientReport;
 use super::server::ServerKind;
@@ -18,6 +18,9 @@ const START_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a client may take beyond its seconds, to connect and to report.
 const PATIENCE: Duration = Duration::from_secs(15);
 const STEP: Duration = Duration::from_millis(5);
+/// Above the controller, with which a client shares its CPU: dnsperf sends what became due while it
+/// waited in one burst.
+const NICE: Nice = Nice(-15);
 
 /// A client that the lab can start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,6 +77,14 @@ impl ClientKind {
             Self::Dnsperf { .. } => ServerKind::Nsd,
             Self::Iperf3Udp { .. } | Self::Iperf3Tcp { .. } => ServerKind::Iperf3,
             Self::Memcaslap { .. } => ServerKind::Memcached,
+        }
+    }
+
+    /// How long after [`Client::start`] its seconds begin.
+    pub const fn delay(self) -> Duration {
+        match self {
+            Self::Memcaslap { .. } => Duration::from_secs(1),
+            _ => Duration::ZERO,
         }
     }
 
@@ -141,7 +152,7 @@ impl Client {
         let mut command = vec![catalogue::find(kind.program())?.display().to_string()];
         command.extend(kind.prepare(server, seconds, directory)?);
         let output = directory.join(format!("{}-client.log", kind.program()));
-        let start = || Program::start_to(netns_path, cpu, &command, &output);
+        let start = || Program::start(netns_path, (cpu, NICE), &command, &output);
         let time = PATIENCE + Duration::from_secs(seconds);
         let client = |program, output| Self {
             kind,

@@ -9,7 +9,7 @@ use rustix::process::Pid;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::stat::Stat;
-use weir_bpf::units::{CpuId, Nanos};
+use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use super::{catalogue, iperf3, memcached, nginx, nsd};
 use crate::error::{Error, Result};
@@ -129,7 +129,7 @@ impl Server {
             ));
         }
         let log = directory.join(format!("{}.log", kind.name()));
-        let program = Program::start_to(netns_path, cpu, &command, &log)?;
+        let program = Program::start(netns_path, (cpu, Nice(0)), &command, &log)?;
         let mut server = Self { kind, program, address, log, pids: vec![] };
         let deadline = Instant::now() + START_DEADLINE;
         while !kind.answers(&netns, address)? {
