@@ -2,8 +2,8 @@
 
 use crate::arm::BASELINES;
 use crate::error::Result;
-use crate::experiment::{Ask, Case, Cases, Choice, Experiment, Figure, Table, Times};
-use crate::goals::{Against, At, Bound, Found, Goal, find, of_compared};
+use crate::experiment::{Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times};
+use crate::goals::{find, of_compared};
 use crate::metric::{Metric, m};
 use crate::programs::ClientKind;
 use crate::run::{Load, Trial};
@@ -79,6 +79,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     scene,
     special: None,
     derive: None,
+    says: "answers {} requests/s",
     merits: &[&m::per_s, &m::throughput_mbit],
     searches: &[],
     tables: &[

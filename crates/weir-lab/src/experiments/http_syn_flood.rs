@@ -7,8 +7,8 @@ use weir_bpf::traffic::{Sources, Transport};
 use crate::apps::http::PATIENCE;
 use crate::bench::RANDOM_PORTS;
 use crate::error::Result;
-use crate::experiment::{Ask, Case, Cases, Choice, Experiment, Figure, Table, Times};
-use crate::goals::{Against, At, Bound, Found, Goal, find, place};
+use crate::experiment::{Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times};
+use crate::goals::{find, place};
 use crate::metric::m;
 use crate::programs::ServerKind;
 use crate::run::Load;
@@ -49,6 +49,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     scene,
     special: None,
     derive: None,
+    says: "answers {} requests/s",
     merits: &[&m::per_s],
     searches: &[],
     tables: &[

@@ -3,8 +3,8 @@
 use crate::apps::parity::{Measure, Talk};
 use crate::engine::mbit;
 use crate::error::Result;
-use crate::experiment::{Ask, Case, Cases, Choice, Experiment, Figure, Table, Times};
-use crate::goals::{Against, At, Bound, Goal, nothing_discarded};
+use crate::experiment::{Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times};
+use crate::goals::{nothing_discarded};
 use crate::metric::{Metric, m};
 use crate::programs::{ClientKind, ServerKind};
 use crate::run::Trial;
@@ -68,6 +68,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     scene,
     special: None,
     derive: Some(throughput),
+    says: "takes {} for a round trip",
     merits: &[&m::trip_us, &m::throughput_mbit],
     searches: &[],
     tables: &[

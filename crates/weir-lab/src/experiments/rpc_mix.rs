@@ -2,8 +2,8 @@
 
 use crate::apps::rpc::walks;
 use crate::error::Result;
-use crate::experiment::{Ask, Case, Cases, Choice, Experiment, Figure, Table, Times};
-use crate::goals::{At, BEST, Bound, Goal, nothing_discarded};
+use crate::experiment::{Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times};
+use crate::goals::{nothing_discarded};
 use crate::metric::m;
 use crate::run::Load;
 use crate::scene::{App, AppKind, Books, Client, Need, Role, Scene};
@@ -47,6 +47,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     scene,
     special: None,
     derive: None,
+    says: "completes {} calls/s",
     merits: &[&m::calls_per_s, &m::per_s],
     searches: &[],
     tables: &[

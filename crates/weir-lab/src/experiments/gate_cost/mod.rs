@@ -11,8 +11,8 @@ use weir_bpf::traffic::{Sources, Transport};
 use crate::apps::unread::{FULL_PORT, ROOM_PORT, SOCKET_BITS};
 use crate::bench::{Bench, RANDOM_PORTS};
 use crate::error::Result;
-use crate::experiment::{Ask, Case, Cases, Choice, Experiment, Figure, Table, Times};
-use crate::goals::{Bound, Found, Goal, of_compared};
+use crate::experiment::{Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times};
+use crate::goals::{of_compared};
 use crate::metric::m;
 use crate::run::{Load, Trial};
 use crate::scene::{App, AppKind, Books, Flow, Need, Role, Scene, To, Watch};
@@ -74,6 +74,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     scene,
     special: Some(special),
     derive: None,
+    says: "takes {} for a packet",
     merits: &[&m::ns_per_packet],
     searches: &[],
     tables: &[
