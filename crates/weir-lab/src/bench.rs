@@ -13,8 +13,11 @@ use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, MacAddr, Nanos, Nice, PacketsPerSec};
 
-use crate::apps::slots;
+use crate::apps::compute::Work;
+use crate::apps::parity::Talk;
+use crate::apps::udp::Answer;
 use crate::apps::unread::Targets;
+use crate::apps::{Job, slots, tcp, udp};
 use crate::arm::{Arm, Napi, Wire};
 use crate::error::{Error, Result};
 use crate::histogram;
@@ -99,7 +102,7 @@ impl Bench {
     pub fn set_up(traffic: Traffic, (sut_cpu, generator_cpu): (CpuId, CpuId)) -> Result<Self> {
         become_controller(generator_cpu)?;
         let topology = Topology::create()?;
-        let speed = Worker::start(&topology.generator_path, sut_cpu, &["speed-probe".to_owned()])?;
+        let speed = Worker::start(&topology.generator_path, sut_cpu, Job::SpeedProbe)?;
         // Aimed anew for each trial.
         let nowhere = topology.generator_links.index("lo")?;
         let generator = topology.generator.run(|| Generator::load(nowhere))??;
@@ -197,12 +200,12 @@ impl Bench {
             sut.apps.push((app, running));
         }
         if !members.is_empty() {
-            let mut roles = vec![];
+            let mut jobs = vec![];
             for app in &members {
-                roles.push((Nice(app.member_nice.unwrap_or(0)), self.role(&sut.host, app)?));
+                jobs.push((Nice(app.member_nice.unwrap_or(0)), self.job(&sut.host, app)?));
             }
             let (leader, workers) =
-                Worker::start_session(&sut.host.netns_path, self.sut_cpu, &roles)?;
+                Worker::start_session(&sut.host.netns_path, self.sut_cpu, jobs)?;
             sut.leaders.push(leader);
             sut.apps.extend(members.into_iter().zip(workers.into_iter().map(Running::Worker)));
         }
@@ -241,49 +244,59 @@ impl Bench {
                 Ok(Running::Unread(opened))
             }
             _ => {
-                let role = self.role(host, app)?;
-                Ok(Running::Worker(Worker::start(&host.netns_path, self.sut_cpu, &role)?))
+                let job = self.job(host, app)?;
+                Ok(Running::Worker(Worker::start(&host.netns_path, self.sut_cpu, job)?))
             }
         }
     }
 
-    /// What a worker is told that is this application.
-    fn role(&mut self, host: &Host, app: &App) -> Result<Vec<String>> {
-        let at = SocketAddr::new(host.address.1, app.port);
+    /// What the worker does that is this application.
+    fn job(&mut self, host: &Host, app: &App) -> Result<Job> {
+        let bind = SocketAddr::new(host.address.1, app.port);
+        let answers = udp::Server { answer: Answer::Echo, ..udp::Server::at(bind) };
+        // Of the generator's packets.
         let rcvbuf = self.traffic.rcvbuf;
-        let words = match &app.kind {
+        Ok(match &app.kind {
             AppKind::UdpSink { reader, work, joined } => {
-                let passes = self.passes(*work)?;
-                let (bind, join) = if *joined {
-                    let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, app.port));
-                    (any, format!(" --join {GROUP} --on {}", at.ip()))
-                } else {
-                    (at, String::new())
+                let work = Work { passes: self.passes(*work)?, ..Work::default() };
+                let (bind, join) = match bind.ip() {
+                    IpAddr::V4(on) if *joined => {
+                        ((Ipv4Addr::UNSPECIFIED, app.port).into(), Some((GROUP, on)))
+                    }
+                    _ => (bind, None),
                 };
-                let reader = reader.name();
-                format!(
-                    "udp-sink --bind {bind} --reader {reader} --rcvbuf {rcvbuf} --passes {passes}{join}"
-                )
+                let (reader, sink) = (*reader, udp::Server::at(bind));
+                Job::UdpServer(udp::Server { reader, rcvbuf, join, work, stamped: true, ..sink })
             }
-            AppKind::UdpEcho => format!("udp-echo --bind {at} --rcvbuf {rcvbuf}"),
-            AppKind::TcpService => format!("tcp-service --bind {at}"),
-            AppKind::TcpListener => format!("tcp-listener --bind {at}"),
-            AppKind::RpcWorker(walks) => format!("rpc-worker --bind {at} --size {walks}"),
-            AppKind::RpcServer(steps) => format!("rpc-server --bind {at} --size {steps}"),
-            AppKind::Parity(talk) => {
-                format!(
-                    "parity-server {} --server {at} --flows {}",
-                    talk.measure.name(),
-                    talk.flows
-                )
+            AppKind::UdpEcho => Job::UdpServer(udp::Server { rcvbuf, stamped: true, ..answers }),
+            AppKind::RpcWorker(walks) => {
+                let work = Work { walks: *walks, ..Work::default() };
+                Job::UdpServer(udp::Server { work, ..answers })
             }
-            AppKind::Unread | AppKind::Real(_) => String::new(),
-        };
-        Ok(words.split(' ').map(str::to_owned).collect())
+            AppKind::RpcServer(steps) => {
+                let work = Work { steps: *steps, ..Work::default() };
+                Job::UdpServer(udp::Server { work, ..answers })
+            }
+            AppKind::TcpService => Job::TcpServer(tcp::Server { bind, connections: 0, echo: true }),
+            AppKind::TcpListener => {
+                Job::TcpServer(tcp::Server { bind, connections: 0, echo: false })
+            }
+            AppKind::Parity(Talk { measure, flows }) if measure.is_udp() => {
+                let answer = if measure.is_time() { Answer::Echo } else { Answer::Count };
+                Job::UdpServer(udp::Server { sockets: *flows, answer, ..answers })
+            }
+            AppKind::Parity(Talk { measure, flows }) => {
+                let (connections, echo) = (*flows, measure.is_time());
+                Job::TcpServer(tcp::Server { bind, connections, echo })
+            }
+            AppKind::Unread | AppKind::Real(_) => {
+                return Err(Error::refused("a worker cannot be that", "please report this"));
+            }
+        })
     }
 
     /// How many passes of the calibrated loop take this long, on this machine.
-    fn passes(&mut self, work: Duration) -> Result<u32> {
+    fn passes(&mut self, work: Duration) -> Result<u64> {
         if work.is_zero() {
             return Ok(0);
         }
@@ -303,7 +316,7 @@ impl Bench {
             }
         };
         self.loop_ns = Some(loop_ns);
-        Ok((work.as_nanos() as f64 / loop_ns).ceil() as u32)
+        Ok((work.as_nanos() as f64 / loop_ns).ceil() as u64)
     }
 
     /// Watches the replies of an arm's echo server from now on.

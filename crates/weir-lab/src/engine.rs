@@ -14,7 +14,7 @@ use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::units::Nice;
 
 use crate::apps::parity::Measure;
-use crate::apps::slots;
+use crate::apps::{Job, http, parity, rpc, slots, tcp};
 use crate::arm::Arm;
 use crate::bench::{Begun, Bench, Running, place, poll_in_words};
 use crate::error::{Error, Result};
@@ -280,33 +280,29 @@ fn go(client: Option<&Worker>, go: bool) {
 fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<Option<Worker>> {
     let at = |port: u16| SocketAddr::new(bench.sut(arm).host.address.1, port);
     let (mut slot, mut under_way) = (slots::DELIVERED, 0);
-    let words = match &scene.client {
+    let job = match &scene.client {
         None | Some(Client::Real(_)) => return Ok(None),
-        Some(Client::Tcp { connections, per_second, port }) => format!(
-            "tcp-client --server {} --connections {connections} --per-second {per_second}",
-            at(*port)
-        ),
+        Some(Client::Tcp { connections, per_second, port }) => {
+            let (connections, per_second) = (*connections, *per_second);
+            Job::TcpClient(tcp::Client { server: at(*port), connections, per_second })
+        }
         Some(Client::Http { connections, keep_alive, port }) => {
             under_way = u64::from(*connections);
-            let keep = if *keep_alive { " --keep-alive" } else { "" };
-            format!("http-client --server {} --connections {connections}{keep}", at(*port))
+            let (connections, keep_alive) = (*connections, *keep_alive);
+            Job::HttpClient(http::Client { server: at(*port), connections, keep_alive })
         }
         Some(Client::Rpc { worker, servers, outstanding }) => {
             // A rate of calls is from the end of one to the end of another.
             (slot, under_way) = (slots::CALLS, 1);
-            let servers: String =
-                servers.iter().map(|port| format!(" --servers {}", at(*port))).collect();
-            format!("rpc-client --worker {} --outstanding {outstanding}{servers}", at(*worker))
+            let servers = servers.iter().map(|port| at(*port)).collect();
+            let (worker, outstanding) = (at(*worker), *outstanding);
+            Job::RpcClient(rpc::Client { worker, servers, outstanding })
         }
-        Some(Client::Parity(talk, port)) => format!(
-            "parity-client {} --server {} --flows {}",
-            talk.measure.name(),
-            at(*port),
-            talk.flows
-        ),
+        Some(Client::Parity(talk, port)) => {
+            Job::ParityClient(parity::Client { talk: *talk, server: at(*port) })
+        }
     };
-    let role: Vec<String> = words.split(' ').map(str::to_owned).collect();
-    let client = Worker::start(&bench.topology.generator_path, bench.generator_cpu, &role)?;
+    let client = Worker::start(&bench.topology.generator_path, bench.generator_cpu, job)?;
     let deadline = Instant::now() + UNDER_WAY_DEADLINE;
     while client.count(slot) < under_way {
         if Instant::now() > deadline {
@@ -632,13 +628,13 @@ impl Companions {
     fn start(bench: &Bench, arm: &Arm, beside: &[Beside]) -> Result<Self> {
         let (mut workers, mut groups) = (vec![], vec![]);
         for one in beside {
-            let role = match one {
-                Beside::Hog(_) | Beside::GroupHog => "compute",
-                Beside::IdleHog => "compute --idle",
-                Beside::Spinner => "spinner",
+            let (idle, yields) = match one {
+                Beside::Hog(_) | Beside::GroupHog => (false, false),
+                Beside::IdleHog => (true, false),
+                Beside::Spinner => (true, true),
             };
-            let role: Vec<String> = role.split(' ').map(str::to_owned).collect();
-            let worker = Worker::start(&bench.sut(arm).host.netns_path, bench.sut_cpu, &role)?;
+            let job = Job::Compute(idle, yields);
+            let worker = Worker::start(&bench.sut(arm).host.netns_path, bench.sut_cpu, job)?;
             match one {
                 Beside::Hog(nice) => sched::set_nice(worker.pid(), Nice(*nice))?,
                 Beside::GroupHog => groups.push(Group::of(worker.pid())?),
@@ -721,7 +717,7 @@ fn session(pid: Pid) -> &'static str {
 
 /// Mbit/s of a parity conversation's payload, from packets or bytes per second.
 pub fn mbit(measure: Measure, per_s: f64) -> f64 {
-    let bytes = if measure.is_udp() { crate::apps::parity::DATAGRAM_BYTES as f64 } else { 1.0 };
+    let bytes = if measure.is_udp() { parity::DATAGRAM_BYTES as f64 } else { 1.0 };
     per_s * bytes * 8.0 / 1e6
 }
 

@@ -94,5 +94,14 @@ impl Error {
     }
 }
 
+/// What makes an error of the system's answer: what was tried, as a verb, and on what.
+pub(crate) fn cannot<S: Into<io::Error>>(
+    operation: &'static str,
+    object: impl ToString,
+) -> impl Fn(S) -> Error {
+    let object = object.to_string();
+    move |source| Error::io(operation, object.clone(), source)
+}
+
 /// Result of a lab operation.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -47,9 +47,6 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
 /// The CPU of the system under test and the CPU of the generator: the highest that this process may
 /// use, because interrupts of the machine's own devices tend to go to the lowest, and on different
 /// cores where there are several, because two threads of one core slow each other down.
-///
-/// # Errors
-/// With fewer than two CPUs.
 pub fn choose_cpus() -> Result<(CpuId, CpuId)> {
     let online = sched::online_cpus()?;
     // All that are allowed, not those that the shell chose: a cpuset cannot be widened, `taskset` can.

@@ -1,14 +1,16 @@
-//! What computes beside the applications, and how fast the machine is.
+//! What computes, for a packet or beside the applications, and how fast the machine is.
 
+use std::hint::black_box;
+use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 
 use super::slots;
-use crate::error::Result;
-use crate::histogram;
 
 /// Iterations of the calibrated loop: about 5 us, short enough to fit between two interrupts.
 const LOOP_ITERATIONS: u64 = 3000;
@@ -16,66 +18,111 @@ const LOOP_PAUSE: Duration = Duration::from_millis(5);
 const LOOPS_PER_PAUSE: u32 = 2;
 /// The hog asks for its CPU time once in this many passes, 80 us, so that asking costs it nothing.
 const LOOPS_PER_LOOK: u64 = 16;
+/// What is walked through: a good part of a second-level cache, as in LRP.
+pub const WALK_BYTES: usize = 512 << 10;
+/// Steps of a walk: a cache line each.
+const LINES: usize = WALK_BYTES / 64;
+
+/// What an application computes for each packet.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Work {
+    /// Passes of the calibrated loop.
+    pub(crate) passes: u64,
+    /// Walks through memory; every step depends on the one before it.
+    pub(crate) walks: u64,
+    /// Steps that depend on one another, without memory.
+    pub(crate) steps: u64,
+}
+
+impl Work {
+    /// What does it.
+    pub fn prepare(self) -> impl Fn() {
+        // Each says which comes next, alone in its cache line.
+        let lines = if self.walks > 0 { LINES } else { 0 };
+        let lines: Vec<[usize; 8]> = (0..lines).map(|at| [next_line(at); 8]).collect();
+        // Without the black box in each step the compiler finds a shorter way.
+        let step = |x: usize, i: u64| black_box(x.wrapping_mul(0x2545_f491) ^ i as usize);
+        move || {
+            for _ in 0..self.passes {
+                black_box(calibrated_loop(black_box(1)));
+            }
+            let walk = 0..self.walks * LINES as u64;
+            black_box(walk.fold(black_box(1), |at, _| lines[at][0]));
+            black_box((0..self.steps).fold(black_box(1), step));
+        }
+    }
+}
+
+/// One cycle through all lines that no prefetcher follows: multiplication by 5, modulo a power of 2, with
+/// an odd constant (Hull and Dobell).
+fn next_line(at: usize) -> usize {
+    (at * 5 + 4099) % LINES
+}
 
 /// Times a loop whose work never changes: when it takes longer, the CPU has become slower.
-///
-/// # Errors
-/// Without the privilege to run before everything else.
-pub fn speed_probe(shared: &SharedCounters) -> Result<()> {
+pub fn speed_probe(shared: &SharedCounters) -> io::Result<()> {
     // Above everything that is measured, so that the loop is not interrupted by the scheduler.
-    sched::set_fifo_current_thread(1)?;
-    shared.get(slots::READY).store(1, Ordering::Release);
+    run_first()?;
+    slots::ready(shared);
     loop {
         for _ in 0..LOOPS_PER_PAUSE {
             let began = Instant::now();
-            std::hint::black_box(calibrated_loop(std::hint::black_box(1)));
-            let took = began.elapsed().as_nanos() as u64;
-            histogram::record(shared, slots::HISTOGRAM, took);
+            black_box(calibrated_loop(black_box(1)));
+            slots::took(shared, began.elapsed());
         }
         std::thread::sleep(LOOP_PAUSE);
     }
 }
 
-/// Counts passes of the same loop: work done, which the kernel's accounting has no say in.
-///
-/// # Errors
-/// When its scheduling policy cannot be set.
-pub fn hog(idle: bool, shared: &SharedCounters) -> Result<()> {
+/// Counts passes of the same loop without end: work done, which the kernel's accounting has no say in. Idle,
+/// it is LRP's low-priority, compute-bound process (section 4.1); it may let others run after each pass.
+pub fn hog(idle: bool, yields: bool, shared: &SharedCounters) -> io::Result<()> {
     if idle {
-        sched::set_idle_current_thread()?;
+        sched::set_idle_current_thread().map_err(io::Error::other)?;
     }
-    shared.get(slots::READY).store(1, Ordering::Release);
+    slots::ready(shared);
     loop {
         for _ in 0..LOOPS_PER_LOOK {
-            std::hint::black_box(calibrated_loop(std::hint::black_box(1)));
-            shared.get(slots::WORK).fetch_add(1, Ordering::Relaxed);
+            black_box(calibrated_loop(black_box(1)));
+            slots::add(shared, slots::WORK, 1);
+            if yields {
+                std::thread::yield_now();
+            }
         }
-        let had = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        let had_ns = had.tv_sec as u64 * 1_000_000_000 + had.tv_nsec as u64;
-        shared.get(slots::CPU_NS).store(had_ns, Ordering::Relaxed);
+        shared.get(slots::CPU_NS).store(clock_ns(ClockId::ThreadCPUTime), Ordering::Relaxed);
     }
 }
 
-/// LRP's low-priority, compute-bound process (section 4.1).
-///
-/// # Errors
-/// When its scheduling policy cannot be set.
-pub fn spin(shared: &SharedCounters) -> Result<()> {
-    sched::set_idle_current_thread()?;
-    shared.get(slots::READY).store(1, Ordering::Release);
-    loop {
-        std::hint::black_box(calibrated_loop(std::hint::black_box(1)));
-        std::thread::yield_now();
-    }
+/// Lets the calling thread run before all others on its CPU.
+pub fn run_first() -> io::Result<()> {
+    sched::set_fifo_current_thread(1).map_err(io::Error::other)
 }
 
 /// A chain of dependent multiplications: no memory, nothing to overlap.
-pub(super) fn calibrated_loop(seed: u64) -> u64 {
+fn calibrated_loop(seed: u64) -> u64 {
     (0..LOOP_ITERATIONS).fold(seed, |x, i| x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(i))
 }
 
 /// `CLOCK_MONOTONIC`, nanoseconds: the clock of `bpf_ktime_get_ns()`.
 pub fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    clock_ns(ClockId::Monotonic)
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LINES, next_line};
+
+    #[test]
+    fn the_walk_goes_through_every_line() {
+        let (mut at, mut steps) = (next_line(0), 1);
+        while at != 0 {
+            (at, steps) = (next_line(at), steps + 1);
+        }
+        assert_eq!(steps, LINES);
+    }
 }

@@ -5,29 +5,22 @@
 //! memory that the controller reads, and tells failures by kind. Either asks again at once, so that
 //! the server is saturated where the connections are enough.
 
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
-    sockopt,
-};
-use weir_bpf::sys::sched;
+use rustix::net::sockopt::set_socket_linger;
+use serde::{Deserialize, Serialize};
 use weir_bpf::sys::shared::SharedCounters;
 
+use super::compute::run_first;
 use super::slots;
-use crate::error::{Error, Result};
-use crate::histogram;
+use super::sockets::on_threads;
 
 /// A request that took so long has failed: the connection is given up and made anew.
 pub const PATIENCE: Duration = Duration::from_secs(1);
-/// How often requests that take long are looked for.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// Before asking anew where the client's own host refuses: it runs before all others on its CPU.
+
+/// Before asking anew for a connection that was refused: the client runs before all others on its CPU.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// How a request can fail, in the order of the counters at [`slots::FAILURES`].
@@ -83,141 +76,84 @@ impl Answer {
     }
 }
 
-struct Connection {
-    socket: OwnedFd,
-    connected: bool,
-    received: Vec<u8>,
-    /// When the request began: with the connection's first packet where it is for one request.
-    began: Instant,
+/// The client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Client {
+    pub(crate) server: SocketAddr,
+    pub(crate) connections: u32,
+    /// A connection is used again.
+    pub(crate) keep_alive: bool,
 }
 
-struct Client<'a> {
-    server: SocketAddr,
-    keep_alive: bool,
-    request: String,
-    shared: &'a SharedCounters,
-}
-
-/// Asks until it is killed.
-///
-/// # Errors
-/// Where the client's own host refuses what it needs.
-pub fn run(
-    server: SocketAddr,
-    connections: u32,
-    keep_alive: bool,
-    shared: &SharedCounters,
-) -> Result<()> {
-    // On the generator's CPU, which spins: what the client has to do, it does at once.
-    sched::set_fifo_current_thread(1)?;
-    let close = if keep_alive { "" } else { "Connection: close\r\n" };
-    let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{close}\r\n", server.ip());
-    let client = Client { server, keep_alive, request, shared };
-    let mut all = (0..connections).map(|_| client.connect()).collect::<Result<Vec<_>>>()?;
-    shared.get(slots::READY).store(1, Ordering::Release);
-    loop {
-        let mut fds: Vec<PollFd<'_>> = all
-            .iter()
-            .map(|connection| {
-                let wanted = if connection.connected { PollFlags::IN } else { PollFlags::OUT };
-                PollFd::new(&connection.socket, wanted)
-            })
-            .collect();
-        match poll(&mut fds, Some(&LOOK)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(source) => return Err(Error::io("wait for", "the server", source)),
-        }
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        for (connection, ready) in all.iter_mut().zip(ready) {
-            let failed = if ready {
-                client.advance(connection)?
-            } else {
-                (connection.began.elapsed() > PATIENCE).then_some(Failure::Timeout)
-            };
-            if let Some(failure) = failed {
-                client.count(failure.slot());
-                *connection = client.connect()?;
-            }
-        }
-    }
-}
-
-impl Client<'_> {
-    fn count(&self, slot: usize) {
-        self.shared.get(slot).fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn connect(&self) -> Result<Connection> {
-        let family = if self.server.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        loop {
-            let began = Instant::now();
-            let socket = socket_with(family, SocketType::STREAM, flags, None)
-                .map_err(|source| Error::io("make", "a socket", source))?;
-            // A connection that is given up, or left behind by a client that is killed, is to say no more.
-            sockopt::set_socket_linger(&socket, Some(Duration::ZERO))
-                .map_err(|source| Error::io("set", "how a socket is closed", source))?;
-            match connect(&socket, &self.server) {
-                Ok(()) | Err(Errno::INPROGRESS) => {
-                    return Ok(Connection { socket, connected: false, received: vec![], began });
-                }
-                Err(_) => {
-                    self.count(Failure::Refused.slot());
-                    std::thread::sleep(PAUSE);
+impl Client {
+    /// Asks until it is killed; a failure ends the connection.
+    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
+        let close = if self.keep_alive { "" } else { "Connection: close\r\n" };
+        let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{close}\r\n", self.server.ip());
+        slots::ready(shared);
+        on_threads(self.connections, |_| {
+            // On the generator's CPU, which spins: what the client has to do, it does at once.
+            run_first()?;
+            let mut kept = None;
+            loop {
+                // With the connection's first packet where it is for one request.
+                let began = Instant::now();
+                match self.ask(&mut kept, request.as_bytes(), began) {
+                    Ok(()) => slots::took(shared, began.elapsed()),
+                    Err(failure) => {
+                        slots::add(shared, failure.slot(), 1);
+                        if failure == Failure::Refused {
+                            std::thread::sleep(PAUSE);
+                        }
+                    }
                 }
             }
-        }
+        })
+        .map(|_: Vec<()>| ())
     }
 
-    /// Does what can be done without waiting. A failure ends the connection.
-    fn advance(&self, connection: &mut Connection) -> Result<Option<Failure>> {
-        if !connection.connected {
-            if !matches!(sockopt::socket_error(&connection.socket), Ok(Ok(()))) {
-                return Ok(Some(Failure::Refused));
-            }
-            connection.connected = true;
-            return Ok(self.ask(connection));
-        }
-        let mut buffer = [0; 4096];
-        let received = match recv(&connection.socket, &mut buffer[..], RecvFlags::empty()) {
-            Ok((received, _)) => received,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-            Err(_) => return Ok(Some(Failure::Reset)),
+    fn ask(
+        &self,
+        kept: &mut Option<TcpStream>,
+        request: &[u8],
+        began: Instant,
+    ) -> Result<(), Failure> {
+        let late = |kind, otherwise| match kind {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Failure::Timeout,
+            _ => otherwise,
         };
-        connection.received.extend(&buffer[..received]);
-        let answer = Answer::parse(&connection.received);
-        let whole = answer.filter(|answer| connection.received.len() >= answer.len);
-        match whole {
-            None if received == 0 => Ok(Some(Failure::Reset)),
-            None => Ok(None),
-            Some(answer) if !answer.ok => Ok(Some(Failure::Answer)),
-            // The server ends the connection; its last packet belongs to the request.
-            Some(answer) if answer.closes && received > 0 => Ok(None),
-            Some(_) => self.answered(connection),
-        }
-    }
-
-    fn answered(&self, connection: &mut Connection) -> Result<Option<Failure>> {
-        self.count(slots::DELIVERED);
-        let took = connection.began.elapsed().as_nanos() as u64;
-        histogram::record(self.shared, slots::HISTOGRAM, took);
-        let closed = Answer::parse(&connection.received).is_some_and(|answer| answer.closes);
-        if closed || !self.keep_alive {
-            // Closed as usual, by a FIN.
-            let _ = sockopt::set_socket_linger(&connection.socket, None);
-            *connection = self.connect()?;
-            return Ok(None);
-        }
-        connection.received.clear();
-        connection.began = Instant::now();
-        Ok(self.ask(connection))
-    }
-
-    fn ask(&self, connection: &mut Connection) -> Option<Failure> {
-        let request = self.request.as_bytes();
-        match send(&connection.socket, request, SendFlags::NOSIGNAL) {
-            Ok(sent) if sent == request.len() => None,
-            _ => Some(Failure::Reset),
+        let mut stream = match kept.take() {
+            Some(stream) => stream,
+            None => TcpStream::connect_timeout(&self.server, PATIENCE)
+                .map_err(|error| late(error.kind(), Failure::Refused))?,
+        };
+        // A connection that is given up, or left behind by a client that is killed, is to say no more.
+        set_socket_linger(&stream, Some(Duration::ZERO)).map_err(|_| Failure::Reset)?;
+        stream.write_all(request).map_err(|_| Failure::Reset)?;
+        let (mut received, mut buffer) = (vec![], [0; 4096]);
+        loop {
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            // None at all is refused.
+            stream.set_read_timeout(Some(left)).map_err(|_| Failure::Timeout)?;
+            let len =
+                stream.read(&mut buffer).map_err(|error| late(error.kind(), Failure::Reset))?;
+            received.extend(&buffer[..len]);
+            match Answer::parse(&received).filter(|answer| received.len() >= answer.len) {
+                None if len == 0 => return Err(Failure::Reset),
+                None => {}
+                Some(answer) if !answer.ok => return Err(Failure::Answer),
+                // The server ends the connection; its last packet belongs to the request.
+                Some(answer) if answer.closes && len > 0 => {}
+                Some(answer) if answer.closes || !self.keep_alive => {
+                    // Closed as usual, by a FIN.
+                    let _ = set_socket_linger(&stream, None);
+                    return Ok(());
+                }
+                Some(_) => {
+                    *kept = Some(stream);
+                    return Ok(());
+                }
+            }
         }
     }
 }

@@ -1,5 +1,10 @@
 //! Where a worker's figures stand in the memory that it shares with the controller. No two overlap.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use weir_bpf::sys::shared::SharedCounters;
+
 use crate::histogram;
 
 /// 1 once the worker is ready.
@@ -32,3 +37,24 @@ pub const FAILURES: usize = 12;
 pub const HISTOGRAM: usize = 16;
 /// Slots in all.
 pub const LEN: usize = HISTOGRAM + histogram::SLOTS;
+
+/// The worker is ready.
+pub fn ready(shared: &SharedCounters) {
+    shared.get(READY).store(1, Ordering::Release);
+}
+
+/// Counts; returns the count before.
+pub fn add(shared: &SharedCounters, slot: usize, count: u64) -> u64 {
+    shared.get(slot).fetch_add(count, Ordering::Relaxed)
+}
+
+/// Whether a slot is not 0.
+pub fn is_set(shared: &SharedCounters, slot: usize) -> bool {
+    shared.get(slot).load(Ordering::Acquire) != 0
+}
+
+/// A request was answered in full, so long after it began.
+pub fn took(shared: &SharedCounters, time: Duration) {
+    add(shared, DELIVERED, 1);
+    histogram::record(shared, HISTOGRAM, time.as_nanos() as u64);
+}

@@ -1,129 +1,124 @@
-//! The TCP service that is to keep its rate while the host is flooded, and its client: requests and
-//! answers of a fixed length over connections that stay open.
+//! The TCP applications, and the client of one that is to keep its rate while the host is flooded: requests
+//! and answers of a fixed length over connections that stay open.
 
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_bpf::sys::sched;
+use rustix::event::epoll::EventFlags;
+use serde::{Deserialize, Serialize};
 use weir_bpf::sys::shared::SharedCounters;
 
+use super::compute::run_first;
 use super::slots;
-use crate::error::{Error, Result};
-use crate::histogram;
+use super::sockets::{allow_many, connect_tcp, each_ready, on_threads};
 
 /// Length of a request and of its answer, bytes.
 const MESSAGE_LEN: usize = 64;
 /// How often the client's connections look whether they are to send.
 const LOOK: Duration = Duration::from_millis(2);
+/// As a stream is written and read.
+pub const CHUNK_BYTES: usize = 64 << 10;
+/// Connections that may wait to be accepted where they are many.
+const BACKLOG: i32 = 1024;
 
-/// Answers each request of each connection with the same bytes, a thread per connection, as a program
-/// that does nothing special.
-///
-/// # Errors
-/// When the address is taken.
-pub fn serve(bind: SocketAddr, shared: &SharedCounters) -> Result<()> {
-    let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
-    let listener = TcpListener::bind(bind).map_err(failed("listen on"))?;
-    shared.get(slots::READY).store(1, Ordering::Release);
-    loop {
-        // A connection may be gone before it is accepted.
-        if let Ok((stream, _)) = listener.accept() {
-            thread::spawn(move || answer(stream));
+/// A TCP application.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Server {
+    pub(crate) bind: SocketAddr,
+    /// One thread serves so many, once all are made, until one ends; 0: a thread for each that is made.
+    pub(crate) connections: u16,
+    /// Sends back what it receives.
+    pub(crate) echo: bool,
+}
+
+impl Server {
+    /// Serves, as a program that does nothing special.
+    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
+        let listener = TcpListener::bind(self.bind)?;
+        if self.connections > 0 {
+            allow_many()?;
+            rustix::net::listen(&listener, BACKLOG)?;
+            slots::ready(shared);
+            let accept = |_| Ok(listener.accept()?.0);
+            let streams: Vec<_> = (0..self.connections).map(accept).collect::<io::Result<_>>()?;
+            return self.answer(&streams, shared);
+        }
+        slots::ready(shared);
+        thread::scope(|scope| {
+            loop {
+                // A connection may be gone before it is accepted, or be broken later.
+                if let Ok((stream, _)) = listener.accept() {
+                    scope.spawn(|| self.answer(&[stream], shared));
+                }
+            }
+        })
+    }
+
+    /// Ends with the first connection that does. Counts answers, or bytes that are not answered.
+    fn answer(&self, streams: &[TcpStream], shared: &SharedCounters) -> io::Result<()> {
+        streams.iter().try_for_each(|stream| stream.set_nodelay(true))?;
+        let mut buffer = vec![0; CHUNK_BYTES];
+        let ended = each_ready(streams, EventFlags::IN, |index| {
+            let mut stream = &streams[index];
+            let len = stream.read(&mut buffer)?;
+            if len == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            if self.echo {
+                stream.write_all(&buffer[..len])?;
+            }
+            slots::add(shared, slots::DELIVERED, if self.echo { 1 } else { len as u64 });
+            Ok(())
+        });
+        match ended.as_ref().map_err(io::Error::kind) {
+            Err(ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => Ok(()),
+            _ => ended,
         }
     }
 }
 
-/// Ends with the connection.
-fn answer(mut stream: TcpStream) {
-    let mut message = [0; MESSAGE_LEN];
-    if stream.set_nodelay(true).is_err() {
-        return;
-    }
-    while stream.read_exact(&mut message).is_ok() && stream.write_all(&message).is_ok() {}
+/// The client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Client {
+    pub(crate) server: SocketAddr,
+    pub(crate) connections: u32,
+    /// Requests of all connections.
+    pub(crate) per_second: u32,
 }
 
-/// Connects, and while `slots::GO` says so has so many requests answered per second: each connection
-/// sends in its turn, and leaves out the turns at which it still waits for an answer.
-///
-/// # Errors
-/// When the server does not take the connections, or breaks one.
-pub fn ask(
-    server: SocketAddr,
-    connections: u32,
-    per_s: u32,
-    shared: &SharedCounters,
-) -> Result<()> {
-    let streams = (0..connections).map(|_| connect(server)).collect::<Result<Vec<_>>>()?;
-    let turn = Duration::from_secs(1) / per_s;
-    shared.get(slots::READY).store(1, Ordering::Release);
-    thread::scope(|scope| {
-        let asking: Vec<_> = streams
-            .into_iter()
-            .zip(0..)
-            .map(|(stream, number)| {
-                let offset = turn * number;
-                scope.spawn(move || ask_on(stream, offset, turn * connections, shared))
-            })
-            .collect();
-        for thread in asking {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        }
-        Ok(())
-    })
-}
-
-fn connect(server: SocketAddr) -> Result<TcpStream> {
-    let failed = |source| Error::io("connect to", server.to_string(), source);
-    let stream = TcpStream::connect(server).map_err(failed)?;
-    stream.set_nodelay(true).map_err(failed)?;
-    Ok(stream)
-}
-
-/// One connection's requests: the first `offset` after the start, then one per `interval`.
-fn ask_on(
-    mut stream: TcpStream,
-    offset: Duration,
-    interval: Duration,
-    shared: &SharedCounters,
-) -> Result<()> {
-    // It shares its CPU with the generator, and is to be as if it had one of its own.
-    sched::set_fifo_current_thread(1)?;
-    let failed = |source| Error::io("have an answer from", "the TCP service", source);
-    let mut message = [0; MESSAGE_LEN];
-    let mut due: Option<Instant> = None;
-    loop {
-        if shared.get(slots::GO).load(Ordering::Acquire) == 0 {
-            due = None;
-            thread::sleep(LOOK);
-            continue;
-        }
-        let mut turn = due.unwrap_or_else(|| Instant::now() + offset);
-        while turn < Instant::now() {
-            turn += interval;
-        }
-        thread::sleep(turn.saturating_duration_since(Instant::now()));
-        due = Some(turn + interval);
-        let sent = Instant::now();
-        stream.write_all(&message).map_err(failed)?;
-        stream.read_exact(&mut message).map_err(failed)?;
-        shared.get(slots::DELIVERED).fetch_add(1, Ordering::Relaxed);
-        histogram::record(shared, slots::HISTOGRAM, sent.elapsed().as_nanos() as u64);
-    }
-}
-
-/// Takes each connection and ends it, which under a flood of SYNs is none.
-///
-/// # Errors
-/// When the address is taken.
-pub fn listen(bind: SocketAddr, shared: &SharedCounters) -> Result<()> {
-    let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
-    let listener = TcpListener::bind(bind).map_err(failed("listen on"))?;
-    shared.get(slots::READY).store(1, Ordering::Release);
-    loop {
-        drop(listener.accept().map_err(failed("accept on"))?);
-        shared.get(slots::DELIVERED).fetch_add(1, Ordering::Relaxed);
+impl Client {
+    /// Connects, and while [`slots::GO`] says so has so many requests answered per second: each connection
+    /// sends in its turn, and leaves out the turns at which it still waits for an answer.
+    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
+        let streams = connect_tcp(self.server, self.connections)?;
+        let turn = Duration::from_secs(1) / self.per_second;
+        slots::ready(shared);
+        on_threads(self.connections, |number| {
+            // It shares its CPU with the generator, and is to be as if it had one of its own.
+            run_first()?;
+            let mut stream = &streams[number as usize];
+            let mut message = [0; MESSAGE_LEN];
+            let mut due: Option<Instant> = None;
+            loop {
+                if !slots::is_set(shared, slots::GO) {
+                    due = None;
+                    thread::sleep(LOOK);
+                    continue;
+                }
+                let mut at = due.unwrap_or_else(|| Instant::now() + turn * number);
+                while at < Instant::now() {
+                    at += turn * self.connections;
+                }
+                thread::sleep(at.saturating_duration_since(Instant::now()));
+                due = Some(at + turn * self.connections);
+                let sent = Instant::now();
+                stream.write_all(&message)?;
+                stream.read_exact(&mut message)?;
+                slots::took(shared, sent.elapsed());
+            }
+        })
+        .map(|_: Vec<()>| ())
     }
 }

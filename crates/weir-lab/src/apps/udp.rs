@@ -1,23 +1,30 @@
-//! The UDP applications: plain programs that do nothing special.
+//! The UDP applications, plain programs that do nothing special: one loop that receives, computes and
+//! answers.
 
+use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::Ordering;
+use std::os::fd::AsRawFd;
 
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
+use rustix::event::epoll::EventFlags;
+use serde::{Deserialize, Serialize};
 use weir_bpf::sys::shared::SharedCounters;
 use weir_bpf::traffic::Stamp;
 
-use super::compute::{calibrated_loop, monotonic_ns};
+use super::compute::{Work, monotonic_ns};
 use super::slots;
-use crate::error::{Error, Result};
+use super::sockets::{allow_many, at_port, each_ready};
 use crate::histogram;
 
 /// One packet in this many has its age taken, so that reading the clock stays negligible.
 const AGE_SAMPLE: u64 = 16;
 /// Messages that `recvmmsg` takes at once.
 const BATCH: usize = 32;
+/// The sender of a window is told after so many.
+const TELL_EVERY: u64 = 8;
 
 /// How an application receives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum Reader {
     /// A plain `recv()` loop.
     #[default]
@@ -36,83 +43,113 @@ impl Reader {
     }
 }
 
-fn bind_udp(bind: SocketAddr, rcvbuf: usize) -> Result<UdpSocket> {
-    let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
-    let socket = UdpSocket::bind(bind).map_err(failed("bind"))?;
-    if rcvbuf != 0 {
-        rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, rcvbuf)
-            .map_err(|source| Error::io("set the receive buffer of", bind.to_string(), source))?;
-    }
-    Ok(socket)
+/// What a UDP application answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Each packet is sent back to where it came from.
+    Echo,
+    /// How many have come, now and then, at the port that the packet itself begins with.
+    Count,
 }
 
-/// Counts what was received, of which `payload` is the last.
-fn received(shared: &SharedCounters, count: u64, payload: &[u8]) {
-    let before = shared.get(slots::DELIVERED).fetch_add(count, Ordering::Relaxed);
-    if before / AGE_SAMPLE != (before + count) / AGE_SAMPLE
-        && let Some(stamp) = Stamp::parse(payload)
-    {
-        let age = monotonic_ns().saturating_sub(stamp.sent_ns);
-        histogram::record(shared, slots::HISTOGRAM, age);
-    }
+/// A UDP application.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Server {
+    /// Where to listen; further sockets are at the ports that follow.
+    pub(crate) bind: SocketAddr,
+    pub(crate) sockets: u16,
+    pub(crate) reader: Reader,
+    /// Receive buffer to ask for, bytes; 0: the system's default.
+    pub(crate) rcvbuf: usize,
+    /// Multicast group to join, and the address of the interface on which.
+    pub(crate) join: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// The generator's packets, which say when they were made: the ages of some are taken.
+    pub(crate) stamped: bool,
+    pub(crate) work: Work,
+    /// What it answers; not to batches.
+    pub(crate) answer: Answer,
 }
 
-/// Sends each packet back, until it is killed.
-///
-/// # Errors
-/// When the address is taken.
-pub fn echo(bind: SocketAddr, rcvbuf: usize, shared: &SharedCounters) -> Result<()> {
-    let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
-    let socket = bind_udp(bind, rcvbuf)?;
-    shared.get(slots::READY).store(1, Ordering::Release);
-    let mut buffer = [0; 2048];
-    loop {
-        let (len, from) = socket.recv_from(&mut buffer).map_err(failed("receive on"))?;
-        received(shared, 1, &buffer[..len]);
-        socket.send_to(&buffer[..len], from).map_err(failed("reply from"))?;
-        shared.get(slots::REPLIED).fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Receives until it is killed, and computes `passes` times for each packet.
-///
-/// # Errors
-/// When the address is taken.
-pub fn sink(
-    bind: SocketAddr,
-    (reader, rcvbuf, passes): (Reader, usize, u32),
-    join: Option<(Ipv4Addr, Ipv4Addr)>,
-    shared: &SharedCounters,
-) -> Result<()> {
-    let failed = |operation| move |source| Error::io(operation, bind.to_string(), source);
-    let socket = bind_udp(bind, rcvbuf)?;
-    if let Some((group, on)) = join {
-        socket.join_multicast_v4(&group, &on).map_err(failed("join a group for"))?;
-    }
-    shared.get(slots::READY).store(1, Ordering::Release);
-    let received = |count, payload: &[u8]| {
-        received(shared, count, payload);
-        for _ in 0..count * u64::from(passes) {
-            std::hint::black_box(calibrated_loop(std::hint::black_box(1)));
+impl Server {
+    /// One that takes what it gets.
+    pub fn at(bind: SocketAddr) -> Self {
+        Self {
+            bind,
+            sockets: 1,
+            reader: Reader::Recv,
+            rcvbuf: 0,
+            join: None,
+            stamped: false,
+            work: Work::default(),
+            answer: Answer::Nothing,
         }
-    };
-    match reader {
-        Reader::Recv => {
-            let mut buffer = [0; 2048];
-            loop {
-                let len = socket.recv(&mut buffer).map_err(failed("receive on"))?;
-                received(1, &buffer[..len]);
+    }
+
+    /// Receives until it is killed.
+    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
+        allow_many()?;
+        let sockets = (0..self.sockets).map(|offset| self.open(offset));
+        let sockets: Vec<UdpSocket> = sockets.collect::<io::Result<_>>()?;
+        let compute = self.work.prepare();
+        slots::ready(shared);
+        if self.reader == Reader::Recvmmsg {
+            return batches(&sockets[0], |count, last| {
+                self.count(count, last, shared);
+                (0..count).for_each(|_| compute());
+            });
+        }
+        let mut buffer = [0; 2048];
+        each_ready(&sockets, EventFlags::IN, |index| {
+            let socket = &sockets[index];
+            if self.answer == Answer::Nothing {
+                let len = socket.recv(&mut buffer)?;
+                self.count(1, &buffer[..len], shared);
+                compute();
+                return Ok(());
             }
+            let (len, from) = socket.recv_from(&mut buffer)?;
+            let count = self.count(1, &buffer[..len], shared);
+            compute();
+            if self.answer == Answer::Echo {
+                socket.send_to(&buffer[..len], from)?;
+                slots::add(shared, slots::REPLIED, 1);
+            } else if count.is_multiple_of(TELL_EVERY) {
+                let port = u16::from_be_bytes([buffer[0], buffer[1]]);
+                sockets[0].send_to(&count.to_be_bytes(), (from.ip(), port))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn open(&self, offset: u16) -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind(at_port(self.bind, offset))?;
+        if self.rcvbuf != 0 {
+            rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, self.rcvbuf)?;
         }
-        Reader::Recvmmsg => batches(&socket, received).map_err(failed("receive on")),
+        if let Some((group, on)) = self.join {
+            socket.join_multicast_v4(&group, &on)?;
+        }
+        Ok(socket)
+    }
+
+    /// Counts what was received, of which `last` is the last; returns how much that is in all.
+    fn count(&self, count: u64, last: &[u8], shared: &SharedCounters) -> u64 {
+        let before = slots::add(shared, slots::DELIVERED, count);
+        if self.stamped
+            && before / AGE_SAMPLE != (before + count) / AGE_SAMPLE
+            && let Some(stamp) = Stamp::parse(last)
+        {
+            let age = monotonic_ns().saturating_sub(stamp.sent_ns);
+            histogram::record(shared, slots::HISTOGRAM, age);
+        }
+        before + count
     }
 }
 
-fn batches(socket: &UdpSocket, received: impl Fn(u64, &[u8])) -> std::io::Result<()> {
-    use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
-    use std::io::IoSliceMut;
-    use std::os::fd::AsRawFd;
-
+fn batches(socket: &UdpSocket, received: impl Fn(u64, &[u8])) -> io::Result<()> {
     let mut buffers = vec![[0_u8; 2048]; BATCH];
     let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, None);
     loop {

@@ -2,37 +2,35 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::Pid;
 
-use crate::error::{Error, Result};
+use super::wait::until;
+use crate::error::{Error, Result, cannot};
 
 /// Where the `cpu` controller may be, of cgroup v1 and of v2.
 const ROOTS: [&str; 3] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+const REMEDY: &str = "mount one (cgroup v1's cpu, or v2 with +cpu in cgroup.subtree_control), or leave \
+                      the cases beside a group out";
+const LEAVES_WITHIN: Duration = Duration::from_millis(500);
 
 /// A group, removed on drop: its process must have ended by then.
 pub struct Group(PathBuf);
 
 impl Group {
     /// Moves a process into a group of its own, of the usual weight.
-    ///
-    /// # Errors
-    /// Where no `cpu` controller is to be had.
     pub fn of(pid: Pid) -> Result<Self> {
-        let root = ROOTS.iter().map(Path::new).find(|root| has_cpu(root)).ok_or_else(|| {
-            Error::refused(
-                "there is no cgroup with a cpu controller",
-                "mount one (cgroup v1's cpu, or v2 with +cpu in cgroup.subtree_control), or leave \
-                 the cases beside a group out",
-            )
-        })?;
+        let root =
+            ROOTS.iter().map(Path::new).find(|root| has_cpu(root)).ok_or_else(|| {
+                Error::refused("there is no cgroup with a cpu controller", REMEDY)
+            })?;
         let path = root.join(format!("weir-lab-{}-hog", std::process::id()));
-        fs::create_dir_all(&path)
-            .map_err(|source| Error::io("create", path.display().to_string(), source))?;
+        fs::create_dir_all(&path).map_err(cannot("create", path.display()))?;
         let group = Self(path);
         let file = group.0.join("cgroup.procs");
-        fs::write(&file, pid.as_raw_nonzero().to_string())
-            .map_err(|source| Error::io("write", file.display().to_string(), source))?;
+        let number = pid.as_raw_nonzero().to_string();
+        fs::write(&file, number).map_err(cannot("write", file.display()))?;
         Ok(group)
     }
 }
@@ -47,11 +45,7 @@ fn has_cpu(root: &Path) -> bool {
 impl Drop for Group {
     fn drop(&mut self) {
         // A process that was killed leaves a moment later.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() || !self.0.exists() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        let gone = || fs::remove_dir(&self.0).is_ok() || !self.0.exists();
+        let _ = until(LEAVES_WITHIN, || Ok(gone().then_some(())));
     }
 }

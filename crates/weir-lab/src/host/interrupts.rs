@@ -19,9 +19,6 @@ pub const MODERATION: Duration = Duration::from_micros(50);
 const DEFER: &str = "2147483647";
 
 /// Lets a timer alone start an interface's NAPI, on the CPU where it runs next.
-///
-/// # Errors
-/// Where the kernel refuses the settings.
 pub fn defer(sysfs: &NetSysfs, interface: &str, moderation: Duration) -> Result<()> {
     sysfs.write(interface, "gro_flush_timeout", &moderation.as_nanos().to_string())?;
     sysfs.write(interface, "napi_defer_hard_irqs", DEFER)?;
@@ -29,9 +26,6 @@ pub fn defer(sysfs: &NetSysfs, interface: &str, moderation: Duration) -> Result<
 }
 
 /// Undoes [`defer`]; the timer ends with the next poll.
-///
-/// # Errors
-/// Where the kernel refuses the settings.
 pub fn defer_no_more(sysfs: &NetSysfs, interface: &str) -> Result<()> {
     sysfs.write(interface, "napi_defer_hard_irqs", "0")?;
     sysfs.write(interface, "gro_flush_timeout", "0")?;

@@ -1,9 +1,9 @@
 //! The lab's hosts: namespaces, the processes in them, and the wires between them.
 
-pub mod congestion;
 pub mod group;
 pub mod interrupts;
 pub mod nft;
 pub mod process;
 pub mod topology;
+mod wait;
 pub mod wire;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use weir_bpf::sys::netns::NetNs;
 
@@ -11,10 +11,13 @@ use crate::error::{Error, Result};
 const REMEDY: &str = "this experiment needs the nft command (package nftables), and a kernel with \
                       nftables for the netdev family (CONFIG_NF_TABLES_NETDEV)";
 
+/// A table of one chain at an interface's ingress.
+pub fn ingress(netns: &NetNs, table: &str, interface: &str, rest: &str) -> Result<()> {
+    let chain = format!("type filter hook ingress device \"{interface}\" {rest};");
+    nft(netns, &format!("table netdev {table} {{ chain ingress {{ {chain} }}; }}"))
+}
+
 /// Gives commands to `nft` in a namespace.
-///
-/// # Errors
-/// Without `nft`, or where the kernel refuses them.
 pub fn nft(netns: &NetNs, commands: &str) -> Result<()> {
     let output = netns.run(|| run_nft(commands))?;
     let output =
@@ -26,7 +29,7 @@ pub fn nft(netns: &NetNs, commands: &str) -> Result<()> {
     Err(Error::refused(format!("nft refuses `{commands}`: {said}"), REMEDY))
 }
 
-fn run_nft(commands: &str) -> io::Result<std::process::Output> {
+fn run_nft(commands: &str) -> io::Result<Output> {
     let mut command = Command::new("nft");
     command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     // Ctrl-C is for the controller.

@@ -1,120 +1,137 @@
 //! Starting workers and the daemon, and ending them.
 
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use serde::Deserialize;
+use serde_json::Value;
 use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use super::topology::SUT_INTERFACE;
-use crate::apps::slots;
+use super::wait::until;
+use crate::apps::{Job, OWN, command, slots};
 use crate::arm::DaemonSpec;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 
 const START_DEADLINE: Duration = Duration::from_secs(10);
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
-fn command(netns: &Path, cpu: CpuId) -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("lab-worker").arg("--parent").arg(std::process::id().to_string());
-    command.arg("--netns").arg(netns).arg("--cpu").arg(cpu.0.to_string());
-    // It leaves the terminal's session itself (`worker::run`): Ctrl-C is for the controller, which
-    // ends them in order.
-    command.stdin(Stdio::null());
-    command
+/// A process that the lab has started. Dropping it sends it a signal, and waits; kills it if it stays.
+pub struct Program(Child, Signal);
+
+impl Program {
+    fn spawn(mut command: Command, end: Signal, name: &str) -> Result<Self> {
+        Ok(Self(command.spawn().map_err(cannot("start", name))?, end))
+    }
+
+    /// Starts one that is not weir's, in a namespace, on a CPU at a nice value, with what it prints, errors
+    /// too, in a file. That it is not there shows only in its end.
+    pub fn start(
+        netns: &Path,
+        (cpu, nice): (CpuId, Nice),
+        arguments: &[String],
+        log: &Path,
+    ) -> Result<Self> {
+        let failed = cannot("create", log.display());
+        let file = File::create(log).map_err(&failed)?;
+        let errors = file.try_clone().map_err(&failed)?;
+        let [program, others @ ..] = arguments else { return Err(did_not_start("nameless")) };
+        let job = Job::Program(program.into(), program.clone(), others.to_vec(), nice.0);
+        let mut command = command(netns, cpu, None, None, job)?;
+        command.stdout(file).stderr(errors);
+        Self::spawn(command, Signal::TERM, program)
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.is_running() {
+            let _ = kill_process(self.pid(), self.1);
+        }
+        let _ = until(STOP_DEADLINE, || Ok((!self.is_running()).then_some(())));
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What becomes another `weir` command in a namespace, on a CPU.
+fn weir(netns: &Path, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Command> {
+    let path = spec.binary.clone().unwrap_or_else(|| OWN.into());
+    let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+    command(netns, cpu, None, None, Job::Program(path, "weir".into(), arguments, 0))
 }
 
 /// Runs another `weir` command in a namespace, on a CPU, and reads the JSON that it prints.
-///
-/// # Errors
-/// When it fails, or prints something else.
-pub fn ask_weir(
-    netns: &Path,
-    cpu: CpuId,
-    spec: &DaemonSpec,
-    arguments: &[&str],
-) -> Result<serde_json::Value> {
+pub fn ask_weir(netns: &Path, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Value> {
     let object = format!("weir {}", arguments.join(" "));
-    let mut command = command(netns, cpu);
-    command.arg("exec").args(binary(spec)).arg("--").args(arguments).stderr(Stdio::inherit());
-    let output = command.output().map_err(|source| Error::io("run", object.clone(), source))?;
+    let mut command = weir(netns, cpu, spec, arguments)?;
+    let output = command.stderr(Stdio::inherit()).output().map_err(cannot("run", &object))?;
     serde_json::from_slice(&output.stdout).map_err(|error| {
-        Error::refused(
-            format!("`{object}` printed no JSON ({}): {error}", output.status),
-            "its own message is above",
-        )
+        let problem = format!("`{object}` printed no JSON ({}): {error}", output.status);
+        Error::refused(problem, "its own message is above")
     })
 }
 
 /// A worker and the memory that it counts in. Dropping it kills it.
 pub struct Worker {
     /// None of one that ends with the worker that started it.
-    child: Option<Child>,
+    process: Option<Program>,
     pid: Pid,
     shared: SharedCounters,
 }
 
 impl Worker {
-    /// Starts a worker in a namespace and waits until it is ready.
-    ///
-    /// # Errors
-    /// When it does not start; it says why on standard error.
-    pub fn start(netns: &Path, cpu: CpuId, role: &[String]) -> Result<Self> {
-        let shared = SharedCounters::create("weir-lab", slots::LEN)?;
-        let name = role.first().cloned().unwrap_or_default();
-        let mut child = command(netns, cpu)
-            .arg("--shared")
-            .arg(shared.path())
-            .args(role)
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(|source| Error::io("start", name.clone(), source))?;
-        let pid = Pid::from_child(&child);
-        match wait_until_ready(&mut child, &shared, &name) {
-            Ok(()) => Ok(Self { child: Some(child), pid, shared }),
-            Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(error)
-            }
-        }
+    /// Starts a worker in a namespace and waits until it is ready. If it does not start, it says why on
+    /// standard error.
+    pub fn start(netns: &Path, cpu: CpuId, job: Job) -> Result<Self> {
+        let (shared, name) = (new_memory()?, format!("{job:?}"));
+        let mut command = command(netns, cpu, Some(shared.path()), None, job)?;
+        command.stdout(Stdio::null());
+        let mut process = Program::spawn(command, Signal::KILL, &name)?;
+        wait_until_ready(&mut process, &shared, &name)?;
+        Ok(Self { pid: process.pid(), process: Some(process), shared })
     }
 
     /// Starts a worker that starts these, each with a nice value, in its own session; it comes first,
     /// and the others end with it.
-    ///
-    /// # Errors
-    /// As [`Worker::start`].
     pub fn start_session(
         netns: &Path,
         cpu: CpuId,
-        members: &[(Nice, Vec<String>)],
+        members: Vec<(Nice, Job)>,
     ) -> Result<(Self, Vec<Self>)> {
-        let mut role = vec!["session".to_owned()];
-        let mut shared = vec![];
-        for (nice, words) in members {
-            let memory = SharedCounters::create("weir-lab", slots::LEN)?;
-            role.push(format!("--member={nice} {} {}", memory.path().display(), words.join(" ")));
-            shared.push(memory);
+        let (mut orders, mut started) = (vec![], vec![]);
+        for (nice, job) in members {
+            let (shared, name) = (new_memory()?, format!("{job:?}"));
+            orders.push((nice.0, shared.path(), job));
+            started.push((shared, name));
         }
-        let mut leader = Self::start(netns, cpu, &role)?;
+        let mut leader = Self::start(netns, cpu, Job::Session(orders))?;
         let mut workers = vec![];
-        for (shared, (_, words)) in shared.into_iter().zip(members) {
-            if let Some(child) = &mut leader.child {
-                wait_until_ready(child, &shared, &words[0])?;
+        for (shared, name) in started {
+            if let Some(process) = &mut leader.process {
+                wait_until_ready(process, &shared, &name)?;
             }
-            let number = shared.get(slots::PID).load(Ordering::Relaxed);
-            let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
-            let pid = pid.ok_or_else(|| did_not_start(&words[0]))?;
-            workers.push(Self { child: None, pid, shared });
+            let pid = i32::try_from(shared.get(slots::PID).load(Ordering::Relaxed));
+            let pid = pid.ok().and_then(Pid::from_raw).ok_or_else(|| did_not_start(&name))?;
+            workers.push(Self { process: None, pid, shared });
         }
         Ok((leader, workers))
     }
@@ -140,174 +157,71 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+fn new_memory() -> Result<SharedCounters> {
+    Ok(SharedCounters::create("weir-lab", slots::LEN)?)
 }
 
 /// Waits until a worker is ready, for as long as the process lives that it is, or that starts it.
-fn wait_until_ready(child: &mut Child, shared: &SharedCounters, name: &str) -> Result<()> {
-    let deadline = Instant::now() + START_DEADLINE;
-    while shared.get(slots::READY).load(Ordering::Acquire) == 0 {
-        let ended = child.try_wait().map_err(|source| Error::io("wait for", name, source))?;
-        if ended.is_some() || Instant::now() > deadline {
-            return Err(did_not_start(name));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Ok(())
+fn wait_until_ready(process: &mut Program, shared: &SharedCounters, name: &str) -> Result<()> {
+    let ready = until(START_DEADLINE, || {
+        let ready = slots::is_set(shared, slots::READY);
+        Ok((ready || !process.is_running()).then_some(ready))
+    })?;
+    if ready == Some(true) { Ok(()) } else { Err(did_not_start(name)) }
 }
 
 fn did_not_start(name: &str) -> Error {
-    Error::refused(format!("the lab's {name} process did not start"), "its own message is above")
+    Error::refused(format!("the lab's process does not start: {name}"), "its own message is above")
 }
 
-/// A program that is not weir's, in a namespace. Dropping it asks it to end, and waits.
-pub struct Program(Child);
-
-impl Program {
-    /// Starts it at a nice value, with what it prints, errors too, in a file.
-    ///
-    /// # Errors
-    /// When there is no process to be had, or no file; that the program is not there shows only in
-    /// its end.
-    pub fn start(
-        netns: &Path,
-        (cpu, nice): (CpuId, Nice),
-        arguments: &[String],
-        log: &Path,
-    ) -> Result<Self> {
-        let failed = |source| Error::io("create", log.display().to_string(), source);
-        let file = std::fs::File::create(log).map_err(failed)?;
-        let errors = file.try_clone().map_err(failed)?;
-        let child = command(netns, cpu)
-            .arg("program")
-            .arg(format!("--nice={nice}"))
-            .arg("--")
-            .args(arguments)
-            .stdout(file)
-            .stderr(errors)
-            .spawn()
-            .map_err(|source| Error::io("start", arguments.join(" "), source))?;
-        Ok(Self(child))
-    }
-
-    /// Its process.
-    pub fn pid(&self) -> Pid {
-        Pid::from_child(&self.0)
-    }
-
-    /// Whether it still runs.
-    pub fn is_running(&mut self) -> bool {
-        matches!(self.0.try_wait(), Ok(None))
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        end(&mut self.0);
-    }
-}
-
-/// The first line that `weir run --json` prints.
-#[derive(Debug, Deserialize)]
-struct Ready {
-    event: String,
-    interfaces: Vec<ReadyInterface>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ReadyInterface {
-    attach: String,
-    counters_map_id: u32,
-}
-
-/// A running `weir run`, the same program that a user runs. Dropping it ends it.
+/// A running `weir run`, the same program that a user runs. Dropping it asks it to end, so that it puts
+/// everything back.
 pub struct Daemon {
-    child: Child,
+    process: Program,
     /// How its gate is attached.
     pub attach: String,
     /// Its gate's counters.
     pub counters: CountersReader,
 }
 
-/// How `exec` is told of another executable.
-fn binary(spec: &DaemonSpec) -> Vec<std::ffi::OsString> {
-    spec.binary.iter().flat_map(|path| ["--binary".into(), path.into()]).collect()
-}
-
 impl Daemon {
     /// Protects a host's interface, with everything on one CPU, and waits until it is protected.
-    ///
-    /// # Errors
-    /// When it does not come up; it says why on standard error.
     pub fn start(netns: &Path, cpu: CpuId, spec: &DaemonSpec) -> Result<Self> {
         // What the machine's own configuration says is nothing to the experiment.
         let cpus = cpu.to_string();
+        let before = ["run", "--config", "/dev/null", "--json", "--quiet", "--cpus", &cpus];
+        let options = spec.options.iter().map(String::as_str);
         let arguments: Vec<&str> =
-            ["run", "--config", "/dev/null", "--json", "--quiet", "--cpus", &cpus]
-                .into_iter()
-                .chain(spec.options.iter().map(String::as_str))
-                .chain([SUT_INTERFACE])
-                .collect();
-        let object = || format!("weir {}", arguments.join(" "));
-        let mut child = command(netns, cpu)
-            .arg("exec")
-            .args(binary(spec))
-            .arg("--")
-            .args(&arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|source| Error::io("start", object(), source))?;
-        let ready = read_ready(&mut child);
-        let Some(interface) = ready else {
-            end(&mut child);
+            before.into_iter().chain(options).chain([SUT_INTERFACE]).collect();
+        let object = format!("weir {}", arguments.join(" "));
+        let mut command = weir(netns, cpu, spec, &arguments)?;
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = Program::spawn(command, Signal::TERM, &object)?;
+        let Some((attach, counters)) = read_ready(&mut process.0) else {
+            let stderr = process.0.stderr.take();
+            drop(process);
             let mut message = String::new();
-            if let Some(mut stderr) = child.stderr.take() {
-                let _ = stderr.read_to_string(&mut message);
-            }
-            return Err(Error::refused(
-                format!("`{}` did not come up", object()),
-                format!("it says: {}", message.trim()),
-            ));
+            let _ = stderr.map(|mut stderr| stderr.read_to_string(&mut message));
+            let said = format!("it says: {}", message.trim());
+            return Err(Error::refused(format!("`{object}` did not come up"), said));
         };
-        match CountersReader::open(interface.counters_map_id) {
-            Ok(counters) => Ok(Self { child, attach: interface.attach, counters }),
-            Err(error) => {
-                end(&mut child);
-                Err(error.into())
-            }
-        }
+        Ok(Self { process, attach, counters: CountersReader::open(counters)? })
     }
-}
 
-impl Daemon {
     /// CPU time that its threads have had.
-    ///
-    /// # Errors
-    /// When it has ended.
     pub fn cpu_time(&self) -> Result<Nanos> {
-        let path = format!("/proc/{}/task", self.child.id());
-        let failed = |source| Error::io("list", path.clone(), source);
-        let mut sum = 0;
-        for entry in std::fs::read_dir(&path).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
-            let number = name.to_str().and_then(|name| name.parse().ok());
-            // A thread that ends meanwhile takes what it had with it.
-            let time = number.and_then(Pid::from_raw).map(sched::cpu_time);
-            sum += time.and_then(std::result::Result::ok).map_or(0, |time| time.0);
-        }
-        Ok(Nanos(sum))
+        let path = format!("/proc/{}/task", self.process.0.id());
+        let threads = fs::read_dir(&path).map_err(cannot("list", &path))?;
+        // A thread that ends meanwhile takes what it had with it.
+        let time = |name: &str| sched::cpu_time(Pid::from_raw(name.parse().ok()?)?).ok();
+        let times = threads.flatten().filter_map(|thread| time(thread.file_name().to_str()?));
+        Ok(Nanos(times.map(|time| time.0).sum()))
     }
 }
 
-/// The daemon's first line, or `None` if none comes in time.
-fn read_ready(child: &mut Child) -> Option<ReadyInterface> {
+/// What the daemon's first line says: how the gate is attached, and its counters' map. `None` if none comes in
+/// time.
+fn read_ready(child: &mut Child) -> Option<(String, u32)> {
     let mut reader = BufReader::new(child.stdout.take()?);
     let mut fds = [PollFd::new(reader.get_ref(), PollFlags::IN)];
     let timeout = Timespec { tv_sec: START_DEADLINE.as_secs() as i64, tv_nsec: 0 };
@@ -319,26 +233,8 @@ fn read_ready(child: &mut Child) -> Option<ReadyInterface> {
     reader.read_line(&mut line).ok()?;
     // It prints nothing more under --quiet, but its pipe must stay open.
     child.stdout = Some(reader.into_inner());
-    let ready: Ready = serde_json::from_str(&line).ok()?;
-    (ready.event == "ready").then_some(ready)?.interfaces.into_iter().next()
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
-}
-
-/// Asks a process to end, so that it puts everything back; kills it if it does not.
-fn end(child: &mut Child) {
-    let _ = kill_process(Pid::from_child(child), Signal::TERM);
-    let deadline = Instant::now() + STOP_DEADLINE;
-    while Instant::now() < deadline {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let _ = child.kill();
-    let _ = child.wait();
+    let ready: Value = serde_json::from_str(&line).ok()?;
+    let interface = &ready["interfaces"][0];
+    let counters = interface["counters_map_id"].as_u64()?;
+    Some((interface["attach"].as_str()?.to_owned(), u32::try_from(counters).ok()?))
 }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use weir_bpf::sys::link::Links;
@@ -19,8 +19,8 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, ipv6, napi, sched};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
 
-use super::congestion;
-use crate::error::{Error, Result};
+use super::wait::until;
+use crate::error::{Error, Result, cannot};
 
 /// What the names of the lab's namespaces begin with; the process id follows.
 const PREFIX: &str = "weir-lab-";
@@ -34,39 +34,32 @@ const CLIENT_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x01]);
 const FILES: &str = ".files";
 /// The receiving interface's name in its namespace.
 pub const SUT_INTERFACE: &str = "sut0";
+const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const NAPI_DEADLINE: Duration = Duration::from_secs(5);
 const UP_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Namespaces of one lab run, removed on drop.
 pub struct Topology {
     /// Where the load comes from.
-    pub generator: NetNs,
-    /// That namespace's path.
-    pub generator_path: PathBuf,
-    /// Links of the generator's namespace.
-    pub generator_links: Links,
-    /// Interface files of the generator's namespace.
-    pub generator_sysfs: NetSysfs,
+    pub(crate) generator: NetNs,
+    pub(crate) generator_path: PathBuf,
+    pub(crate) generator_links: Links,
+    pub(crate) generator_sysfs: NetSysfs,
     names: Vec<String>,
     prefix: String,
-    lock_path: PathBuf,
+    /// Held for as long as the lab lives.
     _lock: File,
 }
 
 /// One system under test.
 pub struct Host {
-    /// Its namespace.
-    pub netns: NetNs,
-    /// The namespace's path.
-    pub netns_path: PathBuf,
-    /// Interface files of its namespace.
-    pub sysfs: NetSysfs,
-    /// Its interface.
-    pub ifindex: IfIndex,
-    /// The generator's end of the pair.
-    pub generator_ifindex: IfIndex,
-    /// Its name.
-    pub generator_ifname: String,
+    pub(crate) netns: NetNs,
+    pub(crate) netns_path: PathBuf,
+    pub(crate) sysfs: NetSysfs,
+    pub(crate) ifindex: IfIndex,
+    /// The other end of the pair.
+    pub(crate) generator_ifindex: IfIndex,
+    pub(crate) generator_ifname: String,
     /// Ethernet addresses, generator and host.
     pub mac: (MacAddr, MacAddr),
     /// IP addresses, generator and host.
@@ -79,54 +72,40 @@ pub struct Host {
 
 impl Topology {
     /// Makes the generator's namespace.
-    ///
-    /// # Errors
-    /// Without the privilege.
     pub fn create() -> Result<Self> {
         clean()?;
         let prefix = format!("{PREFIX}{}", std::process::id());
-        let (lock, lock_path) = take_lock(&prefix)?;
+        let lock = take_lock(&prefix)?;
         let name = format!("{prefix}-gen");
         let generator = NetNs::create_named(&name)?;
         let made = generator.run(|| -> Result<_> {
-            congestion::set()?;
+            set_congestion_control()?;
             Ok((Links::open()?, NetSysfs::open()?))
         });
-        let made = made.map_err(Error::from).and_then(|made| made);
-        let (generator_links, generator_sysfs) = match made {
-            Ok(made) => made,
-            Err(error) => {
-                let _ = NetNs::delete_named(&name);
-                return Err(error);
-            }
-        };
+        let made = made.map_err(Error::from).flatten();
+        let (generator_links, generator_sysfs) =
+            made.inspect_err(|_| drop(NetNs::delete_named(&name)))?;
+        let generator_path = Path::new(NETNS_DIR).join(&name);
+        let names = vec![name];
         Ok(Self {
             generator,
-            generator_path: Path::new(NETNS_DIR).join(&name),
+            generator_path,
             generator_links,
             generator_sysfs,
-            names: vec![name],
+            names,
             prefix,
-            lock_path,
             _lock: lock,
         })
     }
 
     /// A directory for the files of one host's applications, which goes with the lab.
-    ///
-    /// # Errors
-    /// Where the file system refuses.
     pub fn directory(&self, name: &str) -> Result<PathBuf> {
         let path = files_of(&self.prefix).join(name);
-        fs::create_dir_all(&path)
-            .map_err(|source| Error::io("create", path.display().to_string(), source))?;
+        fs::create_dir_all(&path).map_err(cannot("create", path.display()))?;
         Ok(path)
     }
 
     /// Makes a host, whose name is the lab's and this one's.
-    ///
-    /// # Errors
-    /// Where the kernel refuses one of its settings.
     pub fn add_host(&mut self, name: &str, ipv6: bool) -> Result<Host> {
         let index = self.names.len() as u8;
         let name = format!("{}-{index}-{name}", self.prefix);
@@ -139,15 +118,13 @@ impl Topology {
         self.generator.run(|| ipv6::disable_ipv6(&generator_ifname))??;
         let generator_ifindex = links.index(&generator_ifname)?;
         let generator_mac = links.mac(generator_ifindex)?;
-        let address = addresses(index, ipv6);
-        let client = client_address(index, ipv6);
-
+        let (address, client) = (addresses(index, ipv6), ip_address(index, ipv6, (3, 3)));
         let made = netns.run(|| -> Result<_> {
             let links = Links::open()?;
             let sysfs = NetSysfs::open()?;
             let ifindex = links.index(SUT_INTERFACE)?;
             ipv6::quiet_ipv6(SUT_INTERFACE)?;
-            congestion::set()?;
+            set_congestion_control()?;
             ethtool::set_gro(SUT_INTERFACE, true)?;
             links.set_up(links.index("lo")?)?;
             links.set_up(ifindex)?;
@@ -155,7 +132,7 @@ impl Topology {
             links.add_neighbour(ifindex, client, CLIENT_MAC)?;
             Ok((sysfs, ifindex, links.mac(ifindex)?))
         });
-        let (sysfs, ifindex, mac) = made.map_err(Error::from).and_then(|made| made)?;
+        let (sysfs, ifindex, mac) = made??;
         links.set_up(generator_ifindex)?;
         Ok(Host {
             netns,
@@ -179,9 +156,6 @@ impl Host {
     }
 
     /// Gives it an address of the other family too; returns the generator's and the host's.
-    ///
-    /// # Errors
-    /// Where the kernel refuses it.
     pub fn add_other_family(&self) -> Result<(IpAddr, IpAddr)> {
         let address = self.other_family();
         self.netns.run(|| give_address(&Links::open()?, self.ifindex, address, self.mac.0))??;
@@ -189,50 +163,42 @@ impl Host {
     }
 
     /// Waits until packets can pass: an IPv6 address has no route before.
-    ///
-    /// # Errors
-    /// Where that takes long, or the kernel does not tell.
     pub fn wait_until_up(&self) -> Result<()> {
-        let deadline = Instant::now() + UP_DEADLINE;
         let links = self.netns.run(Links::open)??;
-        while !links.info(self.ifindex)?.oper_up {
-            if Instant::now() > deadline {
-                return Err(Error::refused(
-                    format!("the lab's {SUT_INTERFACE} does not come up"),
-                    "is the machine overloaded? try again",
-                ));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
+        let is_up = || Ok(links.info(self.ifindex)?.oper_up.then_some(()));
+        until(UP_DEADLINE, is_up)?.ok_or_else(|| {
+            let problem = format!("the lab's {SUT_INTERFACE} does not come up");
+            Error::refused(problem, "is the machine overloaded? try again")
+        })
     }
 
     /// Switches to threaded NAPI and puts the threads on a CPU, at a weight; returns them. To be done
     /// again when XDP was attached or detached, which makes new ones.
-    ///
-    /// # Errors
-    /// Where the kernel refuses, or no thread appears.
     pub fn thread_napi(&self, sut: CpuId, nice: Nice) -> Result<Vec<NapiThread>> {
         self.sysfs.write(SUT_INTERFACE, "threaded", "1")?;
-        let deadline = Instant::now() + NAPI_DEADLINE;
-        loop {
+        let threads = until(NAPI_DEADLINE, || {
             let threads = self.netns.run(|| napi::napi_threads(self.ifindex, SUT_INTERFACE))??;
             for thread in &threads {
                 sched::set_affinity(thread.pid, &[sut])?;
                 sched::set_nice(thread.pid, nice)?;
             }
-            if !threads.is_empty() {
-                return Ok(threads);
-            }
-            if Instant::now() > deadline {
-                return Err(Error::refused(
-                    "no NAPI thread appeared after threaded NAPI was switched on",
-                    "this kernel may lack threaded NAPI for veth (5.12 has it)",
-                ));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            Ok((!threads.is_empty()).then_some(threads))
+        });
+        threads?.ok_or_else(|| {
+            Error::refused(
+                "no NAPI thread appeared after threaded NAPI was switched on",
+                "this kernel may lack threaded NAPI for veth (5.12 has it)",
+            )
+        })
     }
+}
+
+/// TCP's congestion control in a namespace: always the same, whatever this machine's is. One that paces
+/// itself (BBR) starts a timer for each burst that it sends, which on a virtual machine costs more than the
+/// request that is answered. Reno is what every kernel has, and lets every namespace have
+/// (`tcp_set_default_congestion_control()`).
+fn set_congestion_control() -> Result<()> {
+    fs::write(CONGESTION_CONTROL, "reno").map_err(cannot("write", CONGESTION_CONTROL))
 }
 
 /// Gives a host its address, and the generator's as a neighbour that need not be asked for.
@@ -247,24 +213,17 @@ fn give_address(
     Ok(())
 }
 
-/// Generator's and host's address in subnet `index`, from the benchmarking ranges (RFC 2544, RFC
-/// 5180).
+/// Generator's and host's address in subnet `index`, the first with its low bits clear, for random sources.
 fn addresses(index: u8, ipv6: bool) -> (IpAddr, IpAddr) {
-    if ipv6 {
-        let at = |last| IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, index.into(), 0, 0, 0, last));
-        (at(0x100), at(2))
-    } else {
-        // The generator's address has its low bits clear, for random sources.
-        (Ipv4Addr::new(198, 18, index, 128).into(), Ipv4Addr::new(198, 18, index, 2).into())
-    }
+    (ip_address(index, ipv6, (128, 0x100)), ip_address(index, ipv6, (2, 2)))
 }
 
-/// An address of the same subnet that is neither the generator's, with its random sources, nor the host's.
-fn client_address(index: u8, ipv6: bool) -> IpAddr {
+/// The address of subnet `index` that ends in this, of the benchmarking ranges (RFC 2544, RFC 5180).
+fn ip_address(index: u8, ipv6: bool, last: (u8, u16)) -> IpAddr {
     if ipv6 {
-        Ipv6Addr::new(0x2001, 2, 0, index.into(), 0, 0, 0, 3).into()
+        Ipv6Addr::new(0x2001, 2, 0, index.into(), 0, 0, 0, last.1).into()
     } else {
-        Ipv4Addr::new(198, 18, index, 3).into()
+        Ipv4Addr::new(198, 18, index, last.0).into()
     }
 }
 
@@ -273,9 +232,14 @@ impl Drop for Topology {
         for name in &self.names {
             let _ = NetNs::delete_named(name);
         }
-        let _ = fs::remove_dir_all(files_of(&self.prefix));
-        let _ = fs::remove_file(&self.lock_path);
+        remove_files(&self.prefix);
     }
+}
+
+/// What a lab has beside its namespaces.
+fn remove_files(prefix: &str) {
+    let _ = fs::remove_dir_all(files_of(prefix));
+    let _ = fs::remove_file(Path::new(LOCK_DIR).join(prefix));
 }
 
 fn files_of(prefix: &str) -> PathBuf {
@@ -284,21 +248,17 @@ fn files_of(prefix: &str) -> PathBuf {
 
 /// A lab holds a lock for as long as it lives, so that others can tell a running lab's namespaces
 /// from those that a killed one left behind.
-fn take_lock(prefix: &str) -> Result<(File, PathBuf)> {
-    let failed = |source| Error::io("lock", LOCK_DIR, source);
-    fs::create_dir_all(LOCK_DIR).map_err(failed)?;
+fn take_lock(prefix: &str) -> Result<File> {
+    let failed = cannot("lock", LOCK_DIR);
+    fs::create_dir_all(LOCK_DIR).map_err(&failed)?;
     let path = Path::new(LOCK_DIR).join(prefix);
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        // Nobody else may take the lock, and so keep `clean` from its work.
-        .mode(0o600)
-        .open(&path)
-        .map_err(failed)?;
+    let mut options = OpenOptions::new();
+    // Nobody else may take the lock, and so keep `clean` from its work.
+    let options = options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(&path).map_err(&failed)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|source| Error::io("lock", path.display().to_string(), source))?;
-    Ok((file, path))
+        .map_err(cannot("lock", path.display()))?;
+    Ok(file)
 }
 
 fn is_running(prefix: &str) -> bool {
@@ -308,21 +268,14 @@ fn is_running(prefix: &str) -> bool {
 
 /// Removes what labs left behind that were killed; leaves running labs alone. Returns the names of
 /// the namespaces removed.
-///
-/// # Errors
-/// Where the kernel refuses.
 pub fn clean() -> Result<Vec<String>> {
-    let mut removed = Vec::new();
-    for name in netns::list_named(PREFIX)? {
-        let Some(prefix) = owner(&name) else { continue };
-        if !is_running(&prefix) {
-            NetNs::delete_named(&name)?;
-            let _ = fs::remove_dir_all(files_of(&prefix));
-            let _ = fs::remove_file(Path::new(LOCK_DIR).join(prefix));
-            removed.push(name);
-        }
+    let mut names = netns::list_named(PREFIX)?;
+    names.retain(|name| owner(name).is_some_and(|prefix| !is_running(&prefix)));
+    for name in &names {
+        NetNs::delete_named(name)?;
+        owner(name).iter().for_each(|prefix| remove_files(prefix));
     }
-    Ok(removed)
+    Ok(names)
 }
 
 /// The prefix of the lab run that a namespace is of: `weir-lab-PID` of `weir-lab-PID-NAME`. `None` for

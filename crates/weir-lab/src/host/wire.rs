@@ -17,10 +17,10 @@ use weir_bpf::sys::link::Links;
 use weir_bpf::units::CpuId;
 
 use super::interrupts;
-use super::nft::nft;
+use super::nft::{ingress, nft};
 use super::topology::{Host, SUT_INTERFACE, Topology};
 use crate::arm::Wire;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 use crate::scene::Need;
 
 /// Where SYN floods say they come from: the second half of the benchmarking range.
@@ -32,13 +32,12 @@ const EGRESS: &str = "out0";
 const FORWARDING: &str = "/proc/sys/net/ipv4/conf";
 /// Time between two interrupts of the far end.
 const FAR_MODERATION: Duration = Duration::from_micros(100);
+/// The table of [`Sink`].
+const SINK: &str = "weir_lab";
 /// Nothing listens here: `discard`.
 const NOBODYS_PORT: u16 = 9;
 
 /// Meets a need of a host's, once.
-///
-/// # Errors
-/// Where the kernel refuses, or the need is IPv4's and the host is not.
 pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId) -> Result<()> {
     let far = &host.generator_ifname;
     match need {
@@ -56,13 +55,8 @@ pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId
             let client = v4(host.address.0)?;
             host.netns.run(|| Links::open()?.add_route(FLOOD_NET, client))??;
             let (network, bits) = FLOOD_NET;
-            let chain = format!(
-                "type filter hook ingress device \"{far}\" priority 0; ip daddr {network}/{bits} drop;"
-            );
-            nft(
-                &topology.generator,
-                &format!("table netdev weir_{far} {{ chain answers {{ {chain} }}; }}"),
-            )
+            let drop = format!("priority 0; ip daddr {network}/{bits} drop");
+            ingress(&topology.generator, &format!("weir_{far}"), far, &drop)
         }
         Need::Egress => add_egress(topology, host),
         Need::ClientAddress => {
@@ -99,9 +93,6 @@ fn client_address(host: &Host) -> Result<Ipv4Addr> {
 }
 
 /// The host that [`Need::Egress`] puts behind the one under test.
-///
-/// # Errors
-/// Over IPv6.
 pub fn behind(host: &Host) -> Result<Ipv4Addr> {
     let [_, _, subnet, _] = v4(host.address.1)?.octets();
     Ok(Ipv4Addr::new(198, 19, subnet, 2))
@@ -135,7 +126,7 @@ fn add_egress(topology: &Topology, host: &Host) -> Result<()> {
         links.add_neighbour(index, behind.into(), mac)?;
         for interface in [SUT_INTERFACE, EGRESS] {
             let path = format!("{FORWARDING}/{interface}/forwarding");
-            std::fs::write(&path, "1").map_err(|source| Error::io("write", path, source))?;
+            std::fs::write(&path, "1").map_err(cannot("write", &path))?;
         }
         Ok(())
     })?
@@ -152,16 +143,13 @@ pub struct FarInterrupts<'a>(&'a Topology, &'a Host);
 
 impl<'a> FarInterrupts<'a> {
     /// Binds them, by a packet from the host to where nobody listens.
-    ///
-    /// # Errors
-    /// Where the kernel refuses the settings.
     pub fn bind(topology: &'a Topology, host: &'a Host, nobody: IpAddr) -> Result<Self> {
         interrupts::defer(&topology.generator_sysfs, &host.generator_ifname, FAR_MODERATION)?;
         let bound = Self(topology, host);
         let (any, nobody) =
             (SocketAddr::new(host.address.1, 0), SocketAddr::new(nobody, NOBODYS_PORT));
         let sent = host.netns.run(|| UdpSocket::bind(any)?.send_to(&[0], nobody))?;
-        sent.map_err(|source| Error::io("send", "a packet to the generator", source))?;
+        sent.map_err(cannot("send", "a packet to the generator"))?;
         Ok(bound)
     }
 }
@@ -180,13 +168,8 @@ pub struct Sink<'a>(&'a Host);
 
 impl<'a> Sink<'a> {
     /// Puts it in place.
-    ///
-    /// # Errors
-    /// Without `nft`, or where the kernel has no such chains.
     pub fn attach(host: &'a Host) -> Result<Self> {
-        let chain =
-            format!("type filter hook ingress device \"{SUT_INTERFACE}\" priority 0; policy drop;");
-        nft(&host.netns, &format!("table netdev weir_lab {{ chain sink {{ {chain} }}; }}"))?;
+        ingress(&host.netns, SINK, SUT_INTERFACE, "priority 0; policy drop")?;
         Ok(Self(host))
     }
 }
@@ -194,7 +177,7 @@ impl<'a> Sink<'a> {
 impl Drop for Sink<'_> {
     fn drop(&mut self) {
         // It goes with its namespace at the latest.
-        let _ = nft(&self.0.netns, "delete table netdev weir_lab");
+        let _ = nft(&self.0.netns, &format!("delete table netdev {SINK}"));
     }
 }
 
