@@ -4,11 +4,10 @@
 //! ahead, the protection of a running task until its slice is used (`RUN_TO_PARITY`), the end of that
 //! protection for a task that is ahead of its share, wake-ups of tasks with a shorter slice
 //! (`PREEMPT_SHORT`), tasks that sleep in debt and stay queued until it is paid (`DELAY_DEQUEUE`), and
-//! that a slice is only seen to have ended at a tick or a wake-up.
-//! A group of processes (a cgroup, a session's autogroup) is no queue of its own here: its processes have
-//! part of their weight. Left out: bandwidth, migration, other scheduling classes than fair and a look.
+//! that a slice is only seen to have ended at a tick or a wake-up; and that a `SCHED_BATCH` task's wake-up
+//! interrupts nobody. Left out: groups, bandwidth, migration, other scheduling classes than fair and a look.
 
-use crate::units::{Nanos, Share, Weight};
+use weir_policy::{Nanos, Weight};
 
 /// `sched_prio_to_weight[]`, kernel/sched/core.c: nice -20 to 19.
 const WEIGHTS: [u32; 40] = [
@@ -28,7 +27,7 @@ pub fn load_of(weight: Weight) -> u32 {
 
 /// A task of one run queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TaskId(pub(super) usize);
+pub struct TaskId(pub usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -46,6 +45,7 @@ struct Task {
     deadline: f64,
     protected_to: f64,
     lag: f64,
+    batch: bool,
     state: State,
 }
 
@@ -74,16 +74,16 @@ impl RunQueue {
         Self { tasks: Vec::new(), current: None, tick: tick.0 as f64, resched: false }
     }
 
-    /// Adds a task, asleep. `part` is how much of its weight it has on this CPU: less than all where it
-    /// shares a group's weight with others.
-    pub fn add(&mut self, weight: Weight, slice: Nanos, part: Share) -> TaskId {
+    /// Adds a task, asleep.
+    pub fn add(&mut self, weight: Weight, slice: Nanos) -> TaskId {
         self.tasks.push(Task {
-            load: (f64::from(load_of(weight)) * part.get()).max(1.0),
+            load: f64::from(load_of(weight)),
             slice: slice.0 as f64,
             vruntime: 0.0,
             deadline: 0.0,
             protected_to: 0.0,
             lag: 0.0,
+            batch: false,
             state: State::Asleep,
         });
         TaskId(self.tasks.len() - 1)
@@ -140,7 +140,7 @@ impl RunQueue {
         }
         self.place(at);
         self.tasks[at].state = State::Ready;
-        let Some(current) = self.current else { return };
+        let Some(current) = self.current.filter(|_| !self.tasks[at].batch) else { return };
         let shorter = self.tasks[at].slice < self.tasks[current].slice;
         if self.best(!shorter) == Some(at) {
             self.resched = true;
@@ -190,13 +190,13 @@ impl RunQueue {
         self.current()
     }
 
-    /// Gives a task another weight and slice; what it is owed stays (`reweight_entity`).
-    pub fn reweight(&mut self, task: TaskId, weight: Weight, slice: Nanos) {
+    /// Gives a task another weight, slice and policy; what it is owed stays (`reweight_entity`).
+    pub fn reweight(&mut self, task: TaskId, weight: Weight, slice: Nanos, batch: bool) {
         let average = self.average();
         let task = &mut self.tasks[task.0];
         let scale = task.load / f64::from(load_of(weight));
         task.load = f64::from(load_of(weight));
-        task.slice = slice.0 as f64;
+        (task.slice, task.batch) = (slice.0 as f64, batch);
         if task.queued() {
             let (lag, ahead) = (average - task.vruntime, task.deadline - task.vruntime);
             task.vruntime = average - lag * scale;
@@ -264,15 +264,11 @@ mod tests {
 
     const MS: Nanos = Nanos::from_millis(1);
 
-    fn whole() -> Share {
-        Share::new(1.0).unwrap()
-    }
-
     /// Two tasks that never sleep, ticked each 4 ms, for two seconds.
     fn shares(first: i32, second: i32) -> f64 {
         let mut queue = RunQueue::new(Nanos::from_millis(4));
         let weights = [first, second].map(|nice| Weight::nearest(f64::from(nice)));
-        let tasks = weights.map(|weight| queue.add(weight, MS, whole()));
+        let tasks = weights.map(|weight| queue.add(weight, MS));
         for task in tasks {
             queue.wake(task);
         }
@@ -303,7 +299,7 @@ mod tests {
     #[test]
     fn a_running_task_keeps_the_cpu_until_a_tick_or_a_look() {
         let mut queue = RunQueue::new(Nanos::from_millis(4));
-        let tasks = [0, 1].map(|_| queue.add(Weight::NORMAL, MS, whole()));
+        let tasks = [0, 1].map(|_| queue.add(Weight::NORMAL, MS));
         for task in tasks {
             queue.wake(task);
         }
@@ -312,23 +308,5 @@ mod tests {
         assert!(!queue.wants_switch());
         queue.interrupted();
         assert_ne!(queue.pick(), first);
-    }
-
-    #[test]
-    fn who_slept_is_owed_and_runs_at_once() {
-        let mut queue = RunQueue::new(Nanos::from_millis(4));
-        let [busy, sleeper] = [0, 1].map(|_| queue.add(Weight::NORMAL, MS, whole()));
-        queue.wake(busy);
-        queue.wake(sleeper);
-        queue.pick();
-        queue.charge(Nanos::from_millis(4));
-        queue.tick();
-        assert_eq!(queue.pick(), Some(sleeper));
-        queue.charge(Nanos(40_000));
-        queue.sleep();
-        assert_eq!(queue.pick(), Some(busy));
-        queue.charge(Nanos(40_000));
-        queue.wake(sleeper);
-        assert!(queue.wants_switch());
     }
 }
