@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 use weir_bpf::sys::sched;
 use weir_bpf::units::CpuId;
 
 use crate::error::{Error, Result};
+
+const REMEDY: &str =
+    "run it on a larger machine, or widen this process's cpuset (cpuset.cpus, AllowedCPUs)";
 
 /// The machine and what of its settings matters to a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,13 +56,11 @@ pub fn choose_cpus() -> Result<(CpuId, CpuId)> {
     // All that are allowed, not those that the shell chose: a cpuset cannot be widened, `taskset` can.
     let own = rustix::thread::gettid();
     let _ = sched::set_affinity(own, &online);
-    let allowed = sched::affinity(own)?;
-    let usable: Vec<CpuId> = online.into_iter().filter(|cpu| allowed.contains(cpu)).collect();
+    let (allowed, mut usable) = (sched::affinity(own)?, online);
+    usable.retain(|cpu| allowed.contains(cpu));
     let [.., second, sut] = usable.as_slice() else {
-        return Err(Error::refused(
-            format!("the lab needs 2 CPUs, one for the generator; it may use {}", usable.len()),
-            "run it on a larger machine, or widen this process's cpuset (cpuset.cpus, AllowedCPUs)",
-        ));
+        let problem = "the lab needs 2 CPUs, one for the generator; it may use";
+        return Err(Error::refused(format!("{problem} {}", usable.len()), REMEDY));
     };
     let elsewhere = usable.iter().rev().find(|cpu| *cpu != sut && !share_a_core(*sut, **cpu));
     Ok((*sut, *elsewhere.unwrap_or(second)))
@@ -66,35 +68,30 @@ pub fn choose_cpus() -> Result<(CpuId, CpuId)> {
 
 /// Whether two CPUs are hardware threads of one core.
 pub fn share_a_core(one: CpuId, other: CpuId) -> bool {
-    let siblings = |cpu: CpuId| {
-        read(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
-    };
-    siblings(one).is_some_and(|list| siblings(other) == Some(list))
+    let list =
+        |cpu| read(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
+    list(one).is_some_and(|siblings| list(other) == Some(siblings))
 }
 
 /// Describes this machine. What cannot be found out is left out or called `unknown`.
 pub fn describe(sut: CpuId, generator: CpuId) -> Machine {
+    let unknown = || "unknown".to_owned();
     let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
-        cpuinfo
-            .lines()
-            .find(|line| line.starts_with(name))
-            .and_then(|line| line.split_once(':'))
-            .map(|(_, value)| value.trim().to_owned())
+        let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
     };
-    let memory_mib = read("/proc/meminfo")
-        .and_then(|text| text.lines().next()?.split_whitespace().nth(1)?.parse::<u64>().ok())
-        .unwrap_or(0)
-        / 1024;
+    let memory = read("/proc/meminfo").unwrap_or_default();
+    let memory_kib = memory.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok());
     let slice =
         ["/sys/kernel/debug/sched/base_slice_ns", "/sys/kernel/debug/sched/min_granularity_ns"];
     Machine {
-        kernel: read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
-        cpu_model: field("model name").unwrap_or_else(|| "unknown".into()),
+        kernel: read("/proc/sys/kernel/osrelease").unwrap_or_else(unknown),
+        cpu_model: field("model name").unwrap_or_else(unknown),
         cpus: sched::online_cpus().map_or(0, |cpus| cpus.len() as u32),
         virtual_machine: field("flags").is_some_and(|f| f.split(' ').any(|f| f == "hypervisor")),
-        memory_mib,
-        preemption: preemption(),
+        memory_mib: memory_kib.unwrap_or(0) / 1024,
+        preemption: preemption().unwrap_or_else(unknown),
         hz: kernel_config("CONFIG_HZ").and_then(|hz| hz.parse().ok()),
         scheduler_slice_ns: slice.iter().find_map(read).and_then(|text| text.parse().ok()),
         mitigations: mitigations(),
@@ -105,85 +102,52 @@ pub fn describe(sut: CpuId, generator: CpuId) -> Machine {
 }
 
 /// The preemption model in force: of a kernel that can switch (PREEMPT_DYNAMIC), the chosen one.
-fn preemption() -> String {
-    let dynamic = read("/sys/kernel/debug/sched/preempt").and_then(|text| {
-        let chosen = text.split('(').nth(1)?.split(')').next()?;
-        Some(chosen.to_owned())
-    });
-    let built = || {
-        let models = [
-            ("CONFIG_PREEMPT_NONE", "none"),
-            ("CONFIG_PREEMPT_VOLUNTARY", "voluntary"),
-            ("CONFIG_PREEMPT_LAZY", "lazy"),
-            ("CONFIG_PREEMPT", "full"),
-        ];
-        models
-            .iter()
-            .find(|(name, _)| kernel_config(name).is_some())
-            .map(|(_, model)| format!("{model} (as built)"))
-    };
-    dynamic.or_else(built).unwrap_or_else(|| "unknown".into())
-}
-
-/// Whether the scheduler leaves the time of interrupts and softirqs out of a process's CPU time
-/// (`CONFIG_IRQ_TIME_ACCOUNTING`); `None` where the kernel's configuration is not to be had.
-pub fn irq_time_is_apart() -> Option<bool> {
-    config_text()?;
-    Some(kernel_config("CONFIG_IRQ_TIME_ACCOUNTING").is_some())
+fn preemption() -> Option<String> {
+    let text = read("/sys/kernel/debug/sched/preempt").unwrap_or_default();
+    if let Some((_, chosen)) = text.split_once('(') {
+        return Some(chosen.split(')').next()?.to_owned());
+    }
+    let is_built = |name: &str| kernel_config(&format!("CONFIG_PREEMPT{name}")).is_some();
+    let mut models =
+        [("_NONE", "none"), ("_VOLUNTARY", "voluntary"), ("_LAZY", "lazy"), ("", "full")].iter();
+    Some(format!("{} (as built)", models.find(|(name, _)| is_built(name))?.1))
 }
 
 /// One setting of the running kernel's configuration, where the kernel or `/boot` has it.
 fn kernel_config(name: &str) -> Option<String> {
-    let text = config_text()?;
+    let boot = format!("/boot/config-{}", read("/proc/sys/kernel/osrelease")?);
+    let own = || Command::new("zcat").arg("/proc/config.gz").output().ok();
+    let text = read(boot).or_else(|| String::from_utf8(own()?.stdout).ok())?;
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
 }
 
-fn config_text() -> Option<String> {
-    let release = read("/proc/sys/kernel/osrelease")?;
-    read(format!("/boot/config-{release}")).or_else(|| {
-        let output = std::process::Command::new("zcat").arg("/proc/config.gz").output().ok()?;
-        String::from_utf8(output.stdout).ok().filter(|text| !text.is_empty())
-    })
-}
-
 fn mitigations() -> BTreeMap<String, String> {
-    let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else {
-        return BTreeMap::new();
-    };
-    entries
+    let entries = fs::read_dir("/sys/devices/system/cpu/vulnerabilities").into_iter().flatten();
+    let states = entries
         .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            let state = read(entry.path())?;
-            (state != "Not affected").then_some((name, state))
-        })
-        .collect()
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, read(entry.path())?)));
+    states.filter(|(_, state)| state != "Not affected").collect()
 }
 
-/// Time that the hypervisor took from a CPU since boot, in seconds (`steal` of `/proc/stat`, in
-/// steps of 10 ms).
+/// Time that the hypervisor took from a CPU since boot, in seconds (`steal`, in steps of 10 ms).
 pub fn steal_s(cpu: CpuId) -> f64 {
     cpu_stat_s(cpu, 8)
 }
 
-/// Time that a CPU had nothing to do since boot, in seconds (`idle` of `/proc/stat`).
+/// Time that a CPU had nothing to do since boot, in seconds (`idle`).
 pub fn idle_s(cpu: CpuId) -> f64 {
     cpu_stat_s(cpu, 4)
 }
 
-/// Time of softirqs on a CPU since boot, in seconds (`softirq` of `/proc/stat`): where
-/// `CONFIG_IRQ_TIME_ACCOUNTING` is not set, as timer ticks found it.
+/// Time of softirqs, the same (`softirq`): without `CONFIG_IRQ_TIME_ACCOUNTING`, as timer ticks found it.
 pub fn softirq_s(cpu: CpuId) -> f64 {
     cpu_stat_s(cpu, 7)
 }
 
 /// A column of a CPU's line in `/proc/stat`, seconds.
 fn cpu_stat_s(cpu: CpuId, column: usize) -> f64 {
-    let wanted = format!("cpu{cpu}");
-    read("/proc/stat")
-        .and_then(|text| {
-            let line = text.lines().find(|line| line.split(' ').next() == Some(&wanted))?;
-            line.split_whitespace().nth(column)?.parse::<f64>().ok()
-        })
-        .map_or(0.0, |ticks| ticks / rustix::param::clock_ticks_per_second() as f64)
+    let stat = read("/proc/stat").unwrap_or_default();
+    let line = stat.lines().find(|line| line.split(' ').next() == Some(&format!("cpu{cpu}")));
+    let ticks = line.and_then(|line| line.split_whitespace().nth(column)?.parse::<f64>().ok());
+    ticks.unwrap_or(0.0) / rustix::param::clock_ticks_per_second() as f64
 }

@@ -7,7 +7,7 @@
 //! has no TSO (`veth_skb_is_eligible_for_gro()`); others go past it, straight to IP. So neither end has
 //! TSO, but on [`Wire::Veth`].
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -62,7 +62,9 @@ pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId
         Need::ClientAddress => {
             // With TSO, segments would go past the host's ring.
             topology.generator.run(|| ethtool::set_tso(far, false))??;
-            let client = client_address(host)?;
+            // Beside the generator.
+            let [a, b, c, _] = v4(host.address.1)?.octets();
+            let client = Ipv4Addr::new(a, b, c, 64);
             let links = &topology.generator_links;
             links.add_address(host.generator_ifindex, client.into(), 24)?;
             links.add_neighbour(host.generator_ifindex, host.address.1, host.mac.1)?;
@@ -84,12 +86,6 @@ fn become_host(topology: &Topology, host: &Host, wire: Wire) -> Result<()> {
         host.netns.run(|| ethtool::set_tso(SUT_INTERFACE, false))??;
     }
     Ok(())
-}
-
-/// Where the TCP service's client is, beside the generator.
-fn client_address(host: &Host) -> Result<Ipv4Addr> {
-    let [a, b, c, _] = v4(host.address.1)?.octets();
-    Ok(Ipv4Addr::new(a, b, c, 64))
 }
 
 /// The host that [`Need::Egress`] puts behind the one under test.
@@ -146,8 +142,7 @@ impl<'a> FarInterrupts<'a> {
     pub fn bind(topology: &'a Topology, host: &'a Host, nobody: IpAddr) -> Result<Self> {
         interrupts::defer(&topology.generator_sysfs, &host.generator_ifname, FAR_MODERATION)?;
         let bound = Self(topology, host);
-        let (any, nobody) =
-            (SocketAddr::new(host.address.1, 0), SocketAddr::new(nobody, NOBODYS_PORT));
+        let (any, nobody) = ((host.address.1, 0), (nobody, NOBODYS_PORT));
         let sent = host.netns.run(|| UdpSocket::bind(any)?.send_to(&[0], nobody))?;
         sent.map_err(cannot("send", "a packet to the generator"))?;
         Ok(bound)
