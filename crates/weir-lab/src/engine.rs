@@ -201,7 +201,7 @@ fn watch(
         bench.generator.start();
         go(client.as_ref(), true);
         stop.sleep(warm_up)?;
-        let (real, length) = start_program(bench, arm, scene, window.length, stop)?.unzip();
+        let (real, length) = start_program(bench, arm, scene, window.length)?.unzip();
         let (opened, first) = (probe.read()?, polls());
         let began = Instant::now();
         let arrivals = arrivals(&probe, length.unwrap_or(window.length), stop)?;
@@ -247,7 +247,6 @@ fn start_program(
     arm: &Arm,
     scene: &Scene,
     window: Duration,
-    stop: &Stop,
 ) -> Result<Option<((ClientKind, RealClient), Duration)>> {
     let Some(Client::Real(kind)) = scene.client else { return Ok(None) };
     let directory = bench.topology.directory("clients")?;
@@ -255,7 +254,6 @@ fn start_program(
     let (netns, cpu) = (&bench.topology.generator_path, bench.generator_cpu);
     let server = bench.sut(arm).host.address.1;
     let real = RealClient::start(kind, netns, cpu, server, seconds, &directory)?;
-    stop.sleep(kind.delay())?;
     Ok(Some(((kind, real), Duration::from_secs(seconds))))
 }
 

@@ -80,14 +80,6 @@ impl ClientKind {
         }
     }
 
-    /// How long after [`Client::start`] its seconds begin.
-    pub const fn delay(self) -> Duration {
-        match self {
-            Self::Memcaslap { .. } => Duration::from_secs(1),
-            _ => Duration::ZERO,
-        }
-    }
-
     /// The unit of [`ClientReport::throughput`].
     pub const fn unit(self) -> &'static str {
         match self {
@@ -135,8 +127,9 @@ impl Client {
     /// Starts a client in a namespace, on a CPU, with its files in a directory. It runs for so many
     /// seconds from then on.
     ///
-    /// wrk and dnsperf send at once, memcaslap about a second later. iperf3's test has begun when
-    /// this returns: while its server is busy with the client before, it is started again.
+    /// wrk, dnsperf and memcaslap send at once; memcaslap ends a second after its time. iperf3's test
+    /// has begun when this returns: while its server is busy with the client before, it is started
+    /// again.
     ///
     /// # Errors
     /// When it is not installed, or iperf3's test does not begin.
