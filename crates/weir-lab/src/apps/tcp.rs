@@ -79,6 +79,9 @@ fn connect(server: SocketAddr) -> Result<TcpStream> {
     let failed = |source| Error::io("connect to", server.to_string(), source);
     let stream = TcpStream::connect(server).map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
+    // It ends with a reset: nothing is left to be sent again when the process has ended.
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))
+        .map_err(|source| failed(source.into()))?;
     Ok(stream)
 }
 
