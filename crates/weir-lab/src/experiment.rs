@@ -52,12 +52,14 @@ pub struct Case {
     pub full: bool,
     /// Loads of this case, instead of the experiment's.
     pub loads: Option<Choice<&'static [&'static str]>>,
+    /// The case that this one is held against: whoever asks for this one gets that one too.
+    pub against: Option<&'static str>,
 }
 
 impl Case {
     /// One that every run has.
     pub fn always(name: impl Into<String>) -> Self {
-        Self { name: name.into(), quick: true, full: true, loads: None }
+        Self { name: name.into(), quick: true, full: true, loads: None, against: None }
     }
 
     /// One that only full runs have unasked.
@@ -68,6 +70,12 @@ impl Case {
     /// One that has to be asked for.
     pub fn asked(name: impl Into<String>) -> Self {
         Self { full: false, ..Self::full(name) }
+    }
+
+    /// Held against another case.
+    #[must_use]
+    pub fn against(self, other: &'static str) -> Self {
+        Self { against: Some(other), ..self }
     }
 
     /// With loads of its own.

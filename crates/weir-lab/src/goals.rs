@@ -18,6 +18,8 @@ pub enum At {
     Flooded,
     /// This one.
     Only(Load),
+    /// The highest that the case has.
+    Highest,
     /// Loads above the one at which this arm's figure is highest.
     PastPeakOf(&'static str),
     /// Every load but 0, while the arm's ring does not overflow.
@@ -46,6 +48,8 @@ pub enum Bound {
     AtLeast(f64),
     /// At most.
     AtMost(f64),
+    /// This, to within a share of it.
+    Within(f64, f64),
 }
 
 impl Bound {
@@ -53,6 +57,7 @@ impl Bound {
         match self {
             Self::AtLeast(least) => value >= least,
             Self::AtMost(most) => value <= most,
+            Self::Within(wanted, share) => (value / wanted - 1.0).abs() <= share,
         }
     }
 
@@ -61,6 +66,7 @@ impl Bound {
         match self {
             Self::AtLeast(least) => format!(">= {least}"),
             Self::AtMost(most) => format!("<= {most}"),
+            Self::Within(wanted, share) => format!("{wanted:.2} within {:.0} %", share * 100.0),
         }
     }
 
@@ -69,6 +75,10 @@ impl Bound {
         match self {
             Self::AtLeast(_) => (low, high),
             Self::AtMost(_) => (high, low),
+            Self::Within(wanted, _) => {
+                let worst = if high - wanted > wanted - low { high } else { low };
+                (worst, wanted.clamp(low, high))
+            }
         }
     }
 }
@@ -102,6 +112,8 @@ pub struct Goal {
     pub find: Find,
     /// The bound.
     pub want: Bound,
+    /// Cases that it is about: a run without any of them is not judged by it.
+    pub about: Cases,
 }
 
 /// A value and where it was found.
@@ -172,12 +184,19 @@ impl Goal {
         (figure, against): (&'static Metric, Against),
         want: Bound,
     ) -> Self {
-        Self { text, find: Find::Figure { arm, cases, at, figure, against }, want }
+        let find = Find::Figure { arm, cases, at, figure, against };
+        Self { text, find, want, about: cases }
     }
 
     /// A goal that is looked for otherwise.
     pub const fn other(text: &'static str, find: fn(&View<'_>) -> Vec<Found>, want: Bound) -> Self {
-        Self { text, find: Find::Other(find), want }
+        Self { text, find: Find::Other(find), want, about: Cases::All }
+    }
+
+    /// The same for runs that have one of these cases.
+    #[must_use]
+    pub const fn about(self, about: Cases) -> Self {
+        Self { about, ..self }
     }
 
     /// What a run says of it.
@@ -216,6 +235,7 @@ impl Goal {
         match self.want {
             Bound::AtLeast(_) => -found.value,
             Bound::AtMost(_) => found.value,
+            Bound::Within(wanted, _) => (found.value / wanted - 1.0).abs(),
         }
     }
 }
@@ -234,6 +254,7 @@ fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) ->
         At::Every => loads,
         At::Flooded => loads.into_iter().filter(|load| *load != Load::Off).collect(),
         At::Only(only) => loads.into_iter().filter(|load| *load == only).collect(),
+        At::Highest => loads.last().copied().into_iter().collect(),
         At::PastPeakOf(arm) => {
             let peak = above(arm);
             loads.into_iter().filter(|load| load.pps() > peak).collect()
@@ -336,8 +357,10 @@ fn accounted(view: &View<'_>) -> Vec<Found> {
 
 /// What a run says of everything that is wanted of its experiment.
 pub fn judge(view: &View<'_>) -> Vec<Outcome> {
+    let cases = view.cases();
+    let asked = |goal: &&Goal| cases.iter().any(|case| goal.about.has(&case.name));
     let mut goals: Vec<Outcome> =
-        (view.experiment.goals)().iter().map(|goal| goal.judge(view)).collect();
+        (view.experiment.goals)().iter().filter(asked).map(|goal| goal.judge(view)).collect();
     if view.trials.iter().any(|trial| trial.ledger.is_some()) {
         let all = Goal::other("packets in no counter", accounted, Bound::AtMost(0.0));
         goals.push(all.judge(view));

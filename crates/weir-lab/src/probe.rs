@@ -78,7 +78,10 @@ impl Probe<'_> {
                 Role::Light => (Counter::LightDelivered, Some(Histogram::LightAge)),
                 Role::Other => (Counter::OtherDelivered, None),
             };
-            reading.add(delivered, worker.delivered());
+            // A request over TCP is not a packet.
+            if !matches!(app.kind, AppKind::TcpService | AppKind::TcpListener) {
+                reading.add(delivered, worker.delivered());
+            }
             if let Some(ages) = ages {
                 reading.note(ages, histogram::snapshot(worker.shared(), slots::HISTOGRAM));
             }
