@@ -1,11 +1,16 @@
 //! The experiments: one file each, and one line here.
 
+mod separation;
+mod shared;
 mod udp_overload;
 
 use crate::experiment::Experiment;
 
 /// Every experiment, in the order in which `--all` runs them.
-pub static ALL: &[&Experiment] = &[&udp_overload::EXPERIMENT];
+pub static ALL: &[&Experiment] = &[
+    &udp_overload::EXPERIMENT,
+    &separation::EXPERIMENT,
+];
 
 /// The experiment of that name.
 pub fn by_name(name: &str) -> Option<&'static Experiment> {
@@ -32,6 +37,10 @@ mod tests {
         }
     }
 
+    fn known(experiment: &Experiment, case: &str) -> bool {
+        (experiment.cases)().iter().any(|known| known.name == case)
+    }
+
     #[test]
     fn every_declared_scene_can_be_made() {
         let traffic = Traffic::default();
@@ -50,6 +59,8 @@ mod tests {
                         done: &[],
                     };
                     let scene = (experiment.scene)(&ask).unwrap();
+                    let named = case.against.is_none_or(|other| known(experiment, other));
+                    assert!(named, "{}", case.name);
                     assert!(scene.flows.len() <= weir_bpf::traffic::FLOWS, "{}", case.name);
                     let first_flood = scene.flows.iter().position(|flow| !flow.light);
                     let last_light = scene.flows.iter().rposition(|flow| flow.light);
