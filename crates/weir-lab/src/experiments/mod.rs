@@ -2,6 +2,7 @@
 
 mod separation;
 mod shared;
+mod udp_latency;
 mod udp_overload;
 
 use crate::experiment::Experiment;
@@ -10,6 +11,7 @@ use crate::experiment::Experiment;
 pub static ALL: &[&Experiment] = &[
     &udp_overload::EXPERIMENT,
     &separation::EXPERIMENT,
+    &udp_latency::EXPERIMENT,
 ];
 
 /// The experiment of that name.
