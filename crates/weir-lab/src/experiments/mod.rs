@@ -1,5 +1,6 @@
 //! The experiments: one file each, and one line here.
 
+mod receivers;
 mod separation;
 mod shared;
 mod udp_latency;
@@ -12,6 +13,7 @@ pub static ALL: &[&Experiment] = &[
     &udp_overload::EXPERIMENT,
     &separation::EXPERIMENT,
     &udp_latency::EXPERIMENT,
+    &receivers::EXPERIMENT,
 ];
 
 /// The experiment of that name.
