@@ -1,5 +1,6 @@
 //! The experiments: one file each, and one line here.
 
+mod fair_division;
 mod receivers;
 mod separation;
 mod shared;
@@ -11,6 +12,7 @@ use crate::experiment::Experiment;
 /// Every experiment, in the order in which `--all` runs them.
 pub static ALL: &[&Experiment] = &[
     &udp_overload::EXPERIMENT,
+    &fair_division::EXPERIMENT,
     &separation::EXPERIMENT,
     &udp_latency::EXPERIMENT,
     &receivers::EXPERIMENT,

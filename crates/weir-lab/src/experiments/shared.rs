@@ -1,9 +1,13 @@
-//! What several experiments share: floods by name.
+//! What several experiments share: floods by name, and references measured without a flood.
 
 use weir_bpf::traffic::{Lengths, Sources, Transport};
 
-use crate::run::Load;
+use crate::arm::QUIET;
+use crate::experiment::Cases;
+use crate::metric::m;
+use crate::run::{Load, Trial};
 use crate::scene::{CLOSED_PORT, Flow};
+use crate::stats::median_of_some;
 
 /// At the top load every sort of packets but the last is sent at this rate, and the last at what the
 /// generator can do beyond that.
@@ -40,6 +44,35 @@ pub(super) fn pings(flow: &Flow) -> Flow {
 /// The same to a port without a socket.
 pub(super) fn to_closed_port(flow: &Flow) -> Flow {
     Flow { port: CLOSED_PORT, ..flow.clone() }
+}
+
+/// Whether references are measured in an arm: see [`QUIET`].
+pub(super) fn is_quiet(arm: &str) -> bool {
+    arm.split(' ').next().is_some_and(|name| QUIET.contains(&name))
+}
+
+/// A figure's median over the trials of these cases at load 0, in the quietest arm that has any.
+pub(super) fn unloaded(
+    trials: &[Trial],
+    cases: Cases,
+    figure: fn(&Trial) -> Option<f64>,
+) -> Option<f64> {
+    QUIET.iter().find_map(|quiet| {
+        let is_of = |t: &&Trial| {
+            let arm = t.arm.split(' ').next();
+            t.load == Load::Off && arm == Some(quiet) && cases.has(&t.case)
+        };
+        median_of_some(trials.iter().filter(is_of).map(figure))
+    })
+}
+
+/// Sets `hog_work`: the hog's passes, of those that it makes with the CPU to itself, in case `unloaded`.
+pub(super) fn hog_work(trials: &mut [Trial]) {
+    let alone = unloaded(trials, Cases::Of(&["unloaded"]), |trial| trial.get(&m::hog_per_s));
+    for trial in trials {
+        let work = trial.get(&m::hog_per_s).zip(alone).map(|(per_s, alone)| per_s / alone);
+        trial.set(&m::hog_work, work);
+    }
 }
 
 #[cfg(test)]
