@@ -6,6 +6,7 @@ mod separation;
 mod shared;
 mod udp_latency;
 mod udp_overload;
+mod user_share;
 
 use crate::experiment::Experiment;
 
@@ -15,6 +16,7 @@ pub static ALL: &[&Experiment] = &[
     &fair_division::EXPERIMENT,
     &separation::EXPERIMENT,
     &udp_latency::EXPERIMENT,
+    &user_share::EXPERIMENT,
     &receivers::EXPERIMENT,
 ];
 
