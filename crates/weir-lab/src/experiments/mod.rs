@@ -1,5 +1,6 @@
 //! The experiments: one file each, and one line here.
 
+mod accounting;
 mod fair_division;
 mod receivers;
 mod separation;
@@ -18,6 +19,7 @@ pub static ALL: &[&Experiment] = &[
     &udp_latency::EXPERIMENT,
     &user_share::EXPERIMENT,
     &receivers::EXPERIMENT,
+    &accounting::EXPERIMENT,
 ];
 
 /// The experiment of that name.
