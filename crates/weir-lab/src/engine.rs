@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use weir_bpf::poll_cost::PollCost;
+use weir_bpf::replies::QUESTIONS;
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::stat::Stat;
@@ -85,6 +86,13 @@ pub fn trial(
     let arm = ask.arm;
     bench.prepare(arm, &scene.needs, &scene.apps)?;
     if scene.watch.contains(&Watch::RoundTrips) {
+        let pings: f64 = scene.flows.iter().filter(|f| f.light).map(|f| f.load.pps()).sum();
+        if pings * (window.warm_up + window.length).as_secs_f64() > f64::from(QUESTIONS) / 2.0 {
+            return Err(Error::refused(
+                format!("a window of {} s has too many pings", window.length.as_secs()),
+                "leave --seconds at 30 or less",
+            ));
+        }
         bench.watch_replies(arm)?;
     }
     let begun = bench.begin(arm)?;
@@ -195,7 +203,9 @@ fn watch(
     let flooded = scene.flows.iter().any(|flow| !flow.light);
     let warm_up = if flooded { window.warm_up.max(scene.settle) } else { window.warm_up };
 
-    let polls = || bench.clock.as_ref().map(weir_bpf::poll_cost::PollClock::read);
+    // The clock stays for the run, and knows one arm's thread.
+    let clock = bench.clock.as_ref().filter(|_| scene.watch.contains(&Watch::Polls));
+    let polls = || clock.map(weir_bpf::poll_cost::PollClock::read);
     let measured = || {
         stop.sleep(SPIN_UP)?;
         bench.generator.start();
@@ -216,7 +226,13 @@ fn watch(
     // What waits in its queue is to be received, and in good time.
     drop(stopped);
     beside.end();
-    let after = drain(&probe, &before, stop)?;
+    let mut after = drain(&probe, &before, stop)?;
+    if let Some(client) = client.as_ref().filter(|_| scene.books == Books::Ip) {
+        // Its resets are this trial's, and must find room in the ring: a connection that is left would
+        // send again in the next trial.
+        client.end();
+        after = drain(&probe, &before, stop)?;
+    }
     let pings = scene.watch.contains(&Watch::RoundTrips).then(|| {
         let numbers = opened.get(Counter::LightSent)..closed.get(Counter::LightSent);
         let age = |number: u64| {

@@ -83,7 +83,11 @@ impl<'a> Plan<'a> {
             [one] if one == "all" => true,
             named => named.contains(&case.name),
         };
-        let cases: Vec<Case> = all.iter().filter(wanted).cloned().collect();
+        let named: Vec<&Case> = all.iter().filter(wanted).collect();
+        let beside = |case: &&Case| {
+            named.iter().any(|n| n.name == case.name || n.against == Some(case.name.as_str()))
+        };
+        let cases: Vec<Case> = all.iter().filter(beside).cloned().collect();
         let unknown = wish.cases.iter().find(|n| *n != "all" && all.iter().all(|c| c.name != **n));
         if let (Some(name), true) = (unknown, cases.is_empty()) {
             let names: Vec<&str> = all.iter().map(|case| case.name.as_str()).collect();

@@ -4,7 +4,6 @@ use std::fs;
 
 use rustix::process::Pid;
 use weir_bpf::counters::Counters;
-use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::sys::{sched, snmp};
 use weir_bpf::units::CpuId;
@@ -12,7 +11,7 @@ use weir_bpf::verdict::{Reason, Verdict};
 
 use crate::apps::http::Failure;
 use crate::apps::slots;
-use crate::bench::{Bench, Running};
+use crate::bench::{Bench, Running, statistic};
 use crate::error::{Error, Result};
 use crate::histogram;
 use crate::host::process::{Daemon, Worker};
@@ -223,14 +222,6 @@ impl Probe<'_> {
 /// Packets that the gate passed without a look at their destination.
 fn unjudged(counters: &Counters) -> u64 {
     counters.get(Reason::Diverted).packets + counters.get(Reason::PolicyOff).packets
-}
-
-/// One of an interface's counters.
-fn statistic(sysfs: &NetSysfs, ifname: &str, file: &str) -> Result<u64> {
-    let text = sysfs.read(ifname, &format!("statistics/{file}"))?;
-    text.trim().parse().map_err(|_| {
-        Error::refused(format!("{ifname}'s {file} reads {text:?}"), "the kernel should count there")
-    })
 }
 
 /// How often a thread has slept: a receiver does so when its queue is empty.

@@ -13,12 +13,20 @@ macro_rules! experiments {
 
 experiments! {
     udp_overload,
+    fair_division,
     gate_cost,
-    rpc_mix,
+    separation,
+    user_share,
     http_syn_flood,
+    udp_latency,
     parity,
+    rpc_mix,
+    accounting,
+    receivers,
     harmless,
 }
+
+mod shared;
 
 /// The experiment of that name.
 pub fn by_name(name: &str) -> Option<&'static Experiment> {
@@ -47,6 +55,10 @@ mod tests {
         }
     }
 
+    fn known(experiment: &Experiment, case: &str) -> bool {
+        (experiment.cases)().iter().any(|known| known.name == case)
+    }
+
     #[test]
     fn every_declared_scene_can_be_made() {
         let traffic = Traffic::default();
@@ -65,6 +77,8 @@ mod tests {
                         done: &[],
                     };
                     let scene = (experiment.scene)(&ask).unwrap();
+                    let named = case.against.is_none_or(|other| known(experiment, other));
+                    assert!(named, "{}", case.name);
                     assert!(scene.flows.len() <= weir_bpf::traffic::FLOWS, "{}", case.name);
                     let first_flood = scene.flows.iter().position(|flow| !flow.light);
                     let last_light = scene.flows.iter().rposition(|flow| flow.light);

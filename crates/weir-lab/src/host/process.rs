@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::sched;
@@ -154,6 +154,13 @@ impl Worker {
     /// Its process.
     pub fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// Ends it, and returns once the kernel has closed what it had open.
+    pub fn end(&self) {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let _ = kill_process(self.pid(), Signal::KILL);
+        let _ = waitid(WaitId::Pid(self.pid()), ended);
     }
 }
 
