@@ -30,9 +30,6 @@ pub struct Side {
 
 impl Side {
     /// Reads `EXECUTABLE [OPTIONS]`; the label is `A` or `B`.
-    ///
-    /// # Errors
-    /// An executable that is not there or cannot be executed, or what is no option.
     pub fn parse(label: &str, text: &str) -> Result<Self> {
         let mut words = text.split_whitespace();
         let first = words.next().unwrap_or_default();
@@ -65,9 +62,6 @@ impl Side {
 }
 
 /// The arm of an experiment that stands for weir.
-///
-/// # Errors
-/// Where there is none that runs weir.
 pub fn main_arm(experiment: &Experiment) -> Result<Arm> {
     Arm::parse(experiment.main).ok().filter(|arm| arm.daemon.is_some()).ok_or_else(|| {
         let problem = format!("{} has no arm that stands for weir", experiment.name);
@@ -77,9 +71,6 @@ pub fn main_arm(experiment: &Experiment) -> Result<Arm> {
 
 /// A plan of pairs in random order; both sides are the experiment's main arm, with their executable and
 /// options. An option of that arm that a side has too is the side's.
-///
-/// # Errors
-/// As [`Plan::new`] and [`main_arm`].
 pub fn plan<'a>(
     experiment: &'a Experiment,
     sides: &[Side],

@@ -129,9 +129,6 @@ pub fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 impl Arm {
     /// An arm by its name; after the name of one that runs weir, more of `weir run`'s options may follow.
-    ///
-    /// # Errors
-    /// A message that names the arms.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace();
         let name = words.next().unwrap_or_default();

@@ -249,9 +249,6 @@ fn parse_lengths(text: &str) -> std::result::Result<Lengths, String> {
 }
 
 /// Runs a `weir lab` command.
-///
-/// # Errors
-/// Where a measurement is not sound, the machine is not fit for it, or the user stops it.
 pub fn run(args: LabArgs) -> Result<ExitCode> {
     match args.command {
         LabCommand::List => print(&list()?)?,

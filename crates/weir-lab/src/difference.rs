@@ -297,9 +297,6 @@ impl Compared {
     }
 
     /// For programs.
-    ///
-    /// # Errors
-    /// Never for what the lab compared.
     pub fn json(&self) -> Result<String> {
         let text = serde_json::to_string_pretty(self);
         Ok(text.map_err(|source| Error::json("write", "the comparison", source))? + "\n")

@@ -73,9 +73,6 @@ struct Seen {
 type Report = (ClientKind, ClientReport);
 
 /// Runs one trial.
-///
-/// # Errors
-/// Where packets do not add up, a process does not come up, or the user stops the run.
 pub fn trial(
     bench: &mut Bench,
     ask: &Ask<'_>,

@@ -64,9 +64,6 @@ pub struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// What an experiment is to do, given a wish.
-    ///
-    /// # Errors
-    /// A case that it has not.
     pub fn new(experiment: &'a Experiment, wish: &Wish) -> Result<Self> {
         let quick = wish.quick;
         let parse =
@@ -189,9 +186,6 @@ impl<'a> Plan<'a> {
 }
 
 /// Runs a plan. Trials that the store has from an earlier run of the same plan are not run again.
-///
-/// # Errors
-/// Where a measurement is not sound, the machine is not fit for it, or the user stops it.
 pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress) -> Result<Run> {
     let experiment = plan.experiment;
     programs::missing(experiment.needs)?;

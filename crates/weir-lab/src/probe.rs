@@ -49,9 +49,6 @@ pub struct Probe<'a> {
 
 impl Probe<'_> {
     /// Reads everything.
-    ///
-    /// # Errors
-    /// Where the kernel does not tell.
     pub fn read(&self) -> Result<Reading> {
         let mut reading = Reading::default();
         self.memory(&mut reading);
@@ -211,9 +208,6 @@ impl Probe<'_> {
     }
 
     /// What has arrived at the far end so far.
-    ///
-    /// # Errors
-    /// Where the kernel does not tell.
     pub fn arrived(&self) -> Result<u64> {
         statistic(&self.bench.topology.generator_sysfs, &self.host.generator_ifname, "rx_packets")
     }
@@ -235,9 +229,6 @@ fn sleeps(pid: Pid) -> Result<u64> {
 }
 
 /// The kernel's thread for softirqs of a CPU; `None` where it is not to be seen, in a PID namespace.
-///
-/// # Errors
-/// Where `/proc` cannot be listed.
 pub fn ksoftirqd(cpu: CpuId) -> Result<Option<Pid>> {
     let name = format!("ksoftirqd/{cpu}\n");
     let failed = |source| Error::io("list", "/proc", source);

@@ -16,9 +16,6 @@ pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// Listens for SIGINT, SIGTERM and SIGHUP from now on.
-    ///
-    /// # Errors
-    /// When the handlers cannot be installed.
     pub fn on_signals() -> Result<Self> {
         let stop = Self::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -35,9 +32,6 @@ impl Stop {
     }
 
     /// Sleeps, but not past the user's request to stop.
-    ///
-    /// # Errors
-    /// As [`Stop::check`].
     pub fn sleep(&self, duration: Duration) -> Result<()> {
         let deadline = Instant::now() + duration;
         loop {

@@ -10,9 +10,6 @@ use crate::run::Load;
 use crate::view::{Point, View};
 
 /// The kept run with computed keys after it; `docs/lab-json.md` describes them.
-///
-/// # Errors
-/// Never for results that the lab made.
 pub fn json(view: &View<'_>) -> Result<String> {
     let kept = view.run.to_json()?;
     let mut text = kept.trim_end().strip_suffix('}').unwrap_or(&kept).to_owned();

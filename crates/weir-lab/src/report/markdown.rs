@@ -19,9 +19,6 @@ const END: &str = "<!-- weir-lab end -->";
 type Followed<T> = std::result::Result<T, String>;
 
 /// Every table of these runs, a heading for each experiment.
-///
-/// # Errors
-/// A run of an experiment that this lab does not have.
 pub fn all(runs: &[Run]) -> Result<String> {
     let sections: Result<Vec<String>> = runs.iter().map(|run| Ok(section(&view(run)?))).collect();
     Ok(sections?.join("\n"))
@@ -66,9 +63,6 @@ fn escape(text: &str) -> String {
 }
 
 /// Puts generated tables between the markers of these files. Returns those that changed.
-///
-/// # Errors
-/// A file that cannot be read or written, or a marker that is wrong: file, line and what is wrong with it.
 pub fn refresh(files: &[PathBuf], results_dir: &Path) -> Result<Vec<PathBuf>> {
     let mut changed = vec![];
     for path in files {
@@ -88,11 +82,9 @@ fn refused(wrong: String) -> Error {
     Error::refused(wrong, "docs/lab-json.md describes markers")
 }
 
+#[cfg(test)]
 /// A document with what its markers ask for, from the results of a directory: see `docs/lab-json.md`.
 /// Markers in fenced code are left alone.
-///
-/// # Errors
-/// The line of a marker and what is wrong with it.
 pub fn rendered(text: &str, results_dir: &Path) -> Result<String> {
     filled(text, results_dir).map_err(refused)
 }

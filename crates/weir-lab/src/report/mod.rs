@@ -2,6 +2,7 @@
 //! knows an experiment: everything follows from its declaration and the kept trials.
 
 mod content;
+#[cfg(test)]
 pub mod doc;
 mod figure;
 mod html;
@@ -39,9 +40,6 @@ fn view(run: &Run) -> Result<View<'_>> {
 }
 
 /// Draws the experiment's figure, if it has one, to `DIR/NAME.svg`.
-///
-/// # Errors
-/// Where it cannot be drawn or written.
 pub fn write_figure(view: &View<'_>, dir: &Path) -> Result<()> {
     match figure::svg(view)? {
         Some(svg) => write_whole(&dir.join(format!("{}.svg", view.experiment.name)), &svg),
@@ -50,9 +48,6 @@ pub fn write_figure(view: &View<'_>, dir: &Path) -> Result<()> {
 }
 
 /// Writes `DIR/report.html` of these runs, and returns its path.
-///
-/// # Errors
-/// A run of an experiment that this lab does not have, or where the page cannot be written.
 pub fn write_page(runs: &[Run], dir: &Path) -> Result<PathBuf> {
     let views = runs.iter().map(view).collect::<Result<Vec<_>>>()?;
     let path = dir.join("report.html");
