@@ -24,7 +24,7 @@ const fn r_ring(
     of: &'static str,
     case: &'static str,
     quick: u32,
-    between: fn(&[Trial], &str) -> Option<(f64, f64)>,
+    between: fn(&[Trial], &str) -> Option<crate::experiment::Rates>,
 ) -> Search {
     Search {
         of,

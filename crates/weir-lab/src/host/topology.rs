@@ -82,7 +82,7 @@ impl Topology {
             set_congestion_control()?;
             Ok((Links::open()?, NetSysfs::open()?))
         });
-        let made = made.map_err(Error::from).flatten();
+        let made = made.map_err(Error::from).and_then(|made| made);
         let (generator_links, generator_sysfs) =
             made.inspect_err(|_| drop(NetNs::delete_named(&name)))?;
         let generator_path = Path::new(NETNS_DIR).join(&name);
