@@ -245,8 +245,7 @@ impl Bench {
     /// What the worker does that is this application.
     fn job(&mut self, host: &Host, app: &App) -> Result<Job> {
         let bind = SocketAddr::new(host.address.1, app.port);
-        let answers = udp::Server { answer: Answer::Echo, ..udp::Server::at(bind) };
-        // Of the generator's packets.
+        let answers = udp::Server { answer: Answer::Echo, ..Default::default() };
         let rcvbuf = self.traffic.rcvbuf;
         Ok(match &app.kind {
             AppKind::UdpSink { reader, work, joined } => {
@@ -257,17 +256,19 @@ impl Bench {
                     }
                     _ => (bind, None),
                 };
-                let (reader, sink) = (*reader, udp::Server::at(bind));
-                Job::UdpServer(udp::Server { reader, rcvbuf, join, work, stamped: true, ..sink })
+                let sink = udp::Server { join, work, stamped: true, ..Default::default() };
+                Job::UdpServer(bind, udp::Server { reader: *reader, rcvbuf, ..sink })
             }
-            AppKind::UdpEcho => Job::UdpServer(udp::Server { rcvbuf, stamped: true, ..answers }),
+            AppKind::UdpEcho => {
+                Job::UdpServer(bind, udp::Server { rcvbuf, stamped: true, ..answers })
+            }
             AppKind::RpcWorker(walks) => {
                 let work = Work { walks: *walks, ..Work::default() };
-                Job::UdpServer(udp::Server { work, ..answers })
+                Job::UdpServer(bind, udp::Server { work, ..answers })
             }
             AppKind::RpcServer(steps) => {
                 let work = Work { steps: *steps, ..Work::default() };
-                Job::UdpServer(udp::Server { work, ..answers })
+                Job::UdpServer(bind, udp::Server { work, ..answers })
             }
             AppKind::TcpService => Job::TcpServer(tcp::Server { bind, connections: 0, echo: true }),
             AppKind::TcpListener => {
@@ -275,7 +276,7 @@ impl Bench {
             }
             AppKind::Parity(Talk { measure, flows }) if measure.is_udp() => {
                 let answer = if measure.is_time() { Answer::Echo } else { Answer::Count };
-                Job::UdpServer(udp::Server { sockets: *flows, answer, ..answers })
+                Job::UdpServer(bind, udp::Server { further: flows - 1, answer, ..answers })
             }
             AppKind::Parity(Talk { measure, flows }) => {
                 let (connections, echo) = (*flows, measure.is_time());

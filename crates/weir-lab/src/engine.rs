@@ -644,7 +644,7 @@ impl Companions {
                 Beside::IdleHog => (true, false),
                 Beside::Spinner => (true, true),
             };
-            let job = Job::Compute(idle, yields);
+            let job = Job::Compute { idle, yields };
             let worker = Worker::start(&bench.sut(arm).host.netns_path, bench.sut_cpu, job)?;
             match one {
                 Beside::Hog(nice) => sched::set_nice(worker.pid(), Nice(*nice))?,

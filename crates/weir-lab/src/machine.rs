@@ -11,8 +11,8 @@ use weir_bpf::units::CpuId;
 
 use crate::error::{Error, Result};
 
-const REMEDY: &str =
-    "run it on a larger machine, or widen this process's cpuset (cpuset.cpus, AllowedCPUs)";
+const SCHED: &str = "/sys/kernel/debug/sched";
+const REMEDY: &str = "run it on a larger machine, or widen its cpuset (cpuset.cpus, AllowedCPUs)";
 
 /// The machine and what of its settings matters to a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,8 +56,8 @@ pub fn choose_cpus() -> Result<(CpuId, CpuId)> {
     // All that are allowed, not those that the shell chose: a cpuset cannot be widened, `taskset` can.
     let own = rustix::thread::gettid();
     let _ = sched::set_affinity(own, &online);
-    let (allowed, mut usable) = (sched::affinity(own)?, online);
-    usable.retain(|cpu| allowed.contains(cpu));
+    let allowed = sched::affinity(own)?;
+    let usable: Vec<CpuId> = online.into_iter().filter(|cpu| allowed.contains(cpu)).collect();
     let [.., second, sut] = usable.as_slice() else {
         let problem = "the lab needs 2 CPUs, one for the generator; it may use";
         return Err(Error::refused(format!("{problem} {}", usable.len()), REMEDY));
@@ -83,8 +83,7 @@ pub fn describe(sut: CpuId, generator: CpuId) -> Machine {
     };
     let memory = read("/proc/meminfo").unwrap_or_default();
     let memory_kib = memory.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok());
-    let slice =
-        ["/sys/kernel/debug/sched/base_slice_ns", "/sys/kernel/debug/sched/min_granularity_ns"];
+    let slice = ["base_slice_ns", "min_granularity_ns"].map(|file| format!("{SCHED}/{file}"));
     Machine {
         kernel: read("/proc/sys/kernel/osrelease").unwrap_or_else(unknown),
         cpu_model: field("model name").unwrap_or_else(unknown),
@@ -103,14 +102,13 @@ pub fn describe(sut: CpuId, generator: CpuId) -> Machine {
 
 /// The preemption model in force: of a kernel that can switch (PREEMPT_DYNAMIC), the chosen one.
 fn preemption() -> Option<String> {
-    let text = read("/sys/kernel/debug/sched/preempt").unwrap_or_default();
+    let text = read(format!("{SCHED}/preempt")).unwrap_or_default();
     if let Some((_, chosen)) = text.split_once('(') {
         return Some(chosen.split(')').next()?.to_owned());
     }
     let is_built = |name: &str| kernel_config(&format!("CONFIG_PREEMPT{name}")).is_some();
-    let mut models =
-        [("_NONE", "none"), ("_VOLUNTARY", "voluntary"), ("_LAZY", "lazy"), ("", "full")].iter();
-    Some(format!("{} (as built)", models.find(|(name, _)| is_built(name))?.1))
+    let models = [("_NONE", "none"), ("_VOLUNTARY", "voluntary"), ("_LAZY", "lazy"), ("", "full")];
+    Some(format!("{} (as built)", models.iter().find(|(name, _)| is_built(name))?.1))
 }
 
 /// One setting of the running kernel's configuration, where the kernel or `/boot` has it.

@@ -14,7 +14,7 @@ use crate::apps::slots;
 use crate::bench::{Bench, Running, statistic};
 use crate::error::{Error, Result};
 use crate::histogram;
-use crate::host::process::{Daemon, Worker};
+use crate::host::process::{Daemon, Worker, cpu_time};
 use crate::host::topology::{Host, SUT_INTERFACE};
 use crate::machine;
 use crate::reading::{Counter, Histogram, Reading};
@@ -131,7 +131,7 @@ impl Probe<'_> {
         }
         if let Some(pid) = self.client_pid {
             // A program may have ended by itself.
-            reading.add(Counter::ClientCpu, sched::cpu_time(pid).map_or(0, |time| time.0));
+            reading.add(Counter::ClientCpu, cpu_time(pid).map_or(0, |time| time.0));
         }
         for pid in &self.pollers {
             reading.add(Counter::InputCpu, sched::cpu_time(*pid)?.0);

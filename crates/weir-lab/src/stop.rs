@@ -25,8 +25,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// # Errors
-    /// [`Error::Interrupted`] once the user has asked to stop.
+    /// Refuses, by [`Error::Interrupted`], once the user has asked to stop.
     pub fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }

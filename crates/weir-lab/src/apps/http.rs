@@ -40,6 +40,18 @@ impl Failure {
     /// Each, in the order of the counters.
     pub const ALL: [Self; 4] = [Self::Timeout, Self::Reset, Self::Refused, Self::Answer];
 
+    fn of(error: ErrorKind) -> Self {
+        match error {
+            // A time of 0 is no input.
+            ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::InvalidInput => Self::Timeout,
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => {
+                Self::Reset
+            }
+            ErrorKind::InvalidData => Self::Answer,
+            _ => Self::Refused,
+        }
+    }
+
     /// Its counter.
     pub const fn slot(self) -> usize {
         slots::FAILURES + self as usize
@@ -86,7 +98,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Asks until it is killed; a failure ends the connection.
+    /// Asks until it is killed, or told by [`slots::STOP`] to send no more; a failure ends the connection.
     pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
         let close = if self.keep_alive { "" } else { "Connection: close\r\n" };
         let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{close}\r\n", self.server.ip());
@@ -95,12 +107,13 @@ impl Client {
             // On the generator's CPU, which spins: what the client has to do, it does at once.
             run_first()?;
             let mut kept = None;
-            loop {
+            while !slots::is_set(shared, slots::STOP) {
                 // With the connection's first packet where it is for one request.
                 let began = Instant::now();
                 match self.ask(&mut kept, request.as_bytes(), began) {
                     Ok(()) => slots::took(shared, began.elapsed()),
-                    Err(failure) => {
+                    Err(error) => {
+                        let failure = Failure::of(error.kind());
                         slots::add(shared, failure.slot(), 1);
                         if failure == Failure::Refused {
                             std::thread::sleep(PAUSE);
@@ -108,46 +121,31 @@ impl Client {
                     }
                 }
             }
+            Ok(())
         })
-        .map(|_: Vec<()>| ())
+        .map(drop)
     }
 
-    fn ask(
-        &self,
-        kept: &mut Option<TcpStream>,
-        request: &[u8],
-        began: Instant,
-    ) -> Result<(), Failure> {
-        let late = |kind, otherwise| match kind {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Failure::Timeout,
-            _ => otherwise,
-        };
-        let mut stream = match kept.take() {
-            Some(stream) => stream,
-            None => TcpStream::connect_timeout(&self.server, PATIENCE)
-                .map_err(|error| late(error.kind(), Failure::Refused))?,
-        };
+    fn ask(&self, kept: &mut Option<TcpStream>, request: &[u8], began: Instant) -> io::Result<()> {
+        let connect = || TcpStream::connect_timeout(&self.server, PATIENCE);
+        let mut stream = kept.take().map_or_else(connect, Ok)?;
         // A connection that is given up, or left behind by a client that is killed, is to say no more.
-        set_socket_linger(&stream, Some(Duration::ZERO)).map_err(|_| Failure::Reset)?;
-        stream.write_all(request).map_err(|_| Failure::Reset)?;
+        set_socket_linger(&stream, Some(Duration::ZERO))?;
+        stream.write_all(request)?;
         let (mut received, mut buffer) = (vec![], [0; 4096]);
         loop {
-            let left = PATIENCE.saturating_sub(began.elapsed());
-            // None at all is refused.
-            stream.set_read_timeout(Some(left)).map_err(|_| Failure::Timeout)?;
-            let len =
-                stream.read(&mut buffer).map_err(|error| late(error.kind(), Failure::Reset))?;
+            stream.set_read_timeout(Some(PATIENCE.saturating_sub(began.elapsed())))?;
+            let len = stream.read(&mut buffer)?;
             received.extend(&buffer[..len]);
             match Answer::parse(&received).filter(|answer| received.len() >= answer.len) {
-                None if len == 0 => return Err(Failure::Reset),
+                None if len == 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 None => {}
-                Some(answer) if !answer.ok => return Err(Failure::Answer),
+                Some(answer) if !answer.ok => return Err(ErrorKind::InvalidData.into()),
                 // The server ends the connection; its last packet belongs to the request.
                 Some(answer) if answer.closes && len > 0 => {}
                 Some(answer) if answer.closes || !self.keep_alive => {
                     // Closed as usual, by a FIN.
-                    let _ = set_socket_linger(&stream, None);
-                    return Ok(());
+                    return Ok(set_socket_linger(&stream, None)?);
                 }
                 Some(_) => {
                     *kept = Some(stream);

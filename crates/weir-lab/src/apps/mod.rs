@@ -13,6 +13,7 @@ pub mod tcp;
 pub mod udp;
 pub mod unread;
 
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -33,7 +34,7 @@ pub const OWN: &str = "/proc/self/exe";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Job {
     /// Receives UDP packets in a loop, computes, answers, as a program that does nothing special.
-    UdpServer(udp::Server),
+    UdpServer(SocketAddr, udp::Server),
     /// Answers over TCP, or takes what it gets, which under a flood of SYNs is nothing.
     TcpServer(tcp::Server),
     /// Has requests answered over TCP.
@@ -46,8 +47,13 @@ pub enum Job {
     ParityClient(parity::Client),
     /// Times a calibrated loop again and again.
     SpeedProbe,
-    /// Computes without pause: the CPU hog. Of `SCHED_IDLE`; lets others run after each pass.
-    Compute(bool, bool),
+    /// Computes without pause: the CPU hog.
+    Compute {
+        /// Of `SCHED_IDLE`.
+        idle: bool,
+        /// Lets others run after each pass.
+        yields: bool,
+    },
     /// Starts workers, each with a nice value and shared memory, in its session and namespace, on its CPU,
     /// and waits for them; they end with it.
     Session(Vec<(i32, PathBuf, Job)>),
@@ -128,14 +134,14 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     slots::add(shared, slots::PID, std::process::id().into());
     let failed = cannot("be", format!("{:?}", order.job));
     match order.job {
-        Job::UdpServer(server) => server.run(shared),
+        Job::UdpServer(bind, server) => server.run(bind, shared),
         Job::TcpServer(server) => server.run(shared),
         Job::TcpClient(client) => client.run(shared),
         Job::HttpClient(client) => client.run(shared),
         Job::RpcClient(client) => client.run(shared),
         Job::ParityClient(client) => client.run(shared),
         Job::SpeedProbe => compute::speed_probe(shared),
-        Job::Compute(idle, yields) => compute::hog(idle, yields, shared),
+        Job::Compute { idle, yields } => compute::hog(idle, yields, shared),
         Job::Session(members) => return session(&order.netns, CpuId(order.cpu), members, shared),
         Job::Program(..) => Ok(()),
     }

@@ -56,11 +56,10 @@ pub enum Answer {
 }
 
 /// A UDP application.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Server {
-    /// Where to listen; further sockets are at the ports that follow.
-    pub(crate) bind: SocketAddr,
-    pub(crate) sockets: u16,
+    /// Sockets beside the first, at the ports that follow.
+    pub(crate) further: u16,
     pub(crate) reader: Reader,
     /// Receive buffer to ask for, bytes; 0: the system's default.
     pub(crate) rcvbuf: usize,
@@ -74,24 +73,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// One that takes what it gets.
-    pub fn at(bind: SocketAddr) -> Self {
-        Self {
-            bind,
-            sockets: 1,
-            reader: Reader::Recv,
-            rcvbuf: 0,
-            join: None,
-            stamped: false,
-            work: Work::default(),
-            answer: Answer::Nothing,
-        }
-    }
-
     /// Receives until it is killed.
-    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
+    pub fn run(&self, bind: SocketAddr, shared: &SharedCounters) -> io::Result<()> {
         allow_many()?;
-        let sockets = (0..self.sockets).map(|offset| self.open(offset));
+        let sockets = (0..=self.further).map(|offset| self.open(at_port(bind, offset)));
         let sockets: Vec<UdpSocket> = sockets.collect::<io::Result<_>>()?;
         let compute = self.work.prepare();
         slots::ready(shared);
@@ -124,8 +109,8 @@ impl Server {
         })
     }
 
-    fn open(&self, offset: u16) -> io::Result<UdpSocket> {
-        let socket = UdpSocket::bind(at_port(self.bind, offset))?;
+    fn open(&self, bind: SocketAddr) -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind(bind)?;
         if self.rcvbuf != 0 {
             rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, self.rcvbuf)?;
         }

@@ -215,15 +215,20 @@ impl Daemon {
         Ok(Self { process, attach, counters: CountersReader::open(counters)? })
     }
 
-    /// CPU time that its threads have had.
+    /// CPU time that it has had.
     pub fn cpu_time(&self) -> Result<Nanos> {
-        let path = format!("/proc/{}/task", self.process.0.id());
-        let threads = fs::read_dir(&path).map_err(cannot("list", &path))?;
-        // A thread that ends meanwhile takes what it had with it.
-        let time = |name: &str| sched::cpu_time(Pid::from_raw(name.parse().ok()?)?).ok();
-        let times = threads.flatten().filter_map(|thread| time(thread.file_name().to_str()?));
-        Ok(Nanos(times.map(|time| time.0).sum()))
+        cpu_time(self.process.pid())
     }
+}
+
+/// CPU time that all threads of a process have had.
+pub fn cpu_time(process: Pid) -> Result<Nanos> {
+    let path = format!("/proc/{process}/task");
+    let threads = fs::read_dir(&path).map_err(cannot("list", &path))?;
+    // A thread that ends meanwhile takes what it had with it.
+    let time = |name: &str| sched::cpu_time(Pid::from_raw(name.parse().ok()?)?).ok();
+    let times = threads.flatten().filter_map(|thread| time(thread.file_name().to_str()?));
+    Ok(Nanos(times.map(|time| time.0).sum()))
 }
 
 /// What the daemon's first line says: how the gate is attached, and its counters' map. `None` if none comes in

@@ -43,13 +43,11 @@ pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId
     match need {
         Need::FarEnd => {
             become_host(topology, host, wire)?;
-            topology.generator.run(|| ethtool::set_gro(far, true))??;
-            Ok(())
+            Ok(topology.generator.run(|| ethtool::set_gro(far, true))??)
         }
         Need::FarEndRps => {
             become_host(topology, host, wire)?;
-            topology.generator_sysfs.write(far, "queues/rx-0/rps_cpus", &mask(cpu))?;
-            Ok(())
+            Ok(topology.generator_sysfs.write(far, "queues/rx-0/rps_cpus", &mask(cpu))?)
         }
         Need::AnswersDropped => {
             let client = v4(host.address.0)?;
