@@ -118,6 +118,10 @@ const KNOWN: &[Known] = &[
 /// What two shell commands, or none, buy: weir is judged against the best of these.
 pub const BASELINES: [&str; 4] = ["stock", "threaded", "niced", "batch"];
 
+/// Those in which an idle host takes least of the tested CPU, the quietest first: what is measured once
+/// for all arms, without packets, is measured in these.
+pub const QUIET: [&str; 6] = ["threaded", "niced", "gate", "idle-weir", "weir-native", "softirq"];
+
 /// Each arm's name and what it is.
 pub fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
     KNOWN.iter().map(|known| (known.name, known.help))
@@ -125,9 +129,6 @@ pub fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 impl Arm {
     /// An arm by its name; after the name of one that runs weir, more of `weir run`'s options may follow.
-    ///
-    /// # Errors
-    /// A message that names the arms.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace();
         let name = words.next().unwrap_or_default();

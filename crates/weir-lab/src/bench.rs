@@ -10,8 +10,9 @@ use weir_bpf::poll_cost::PollClock;
 use weir_bpf::replies::Replies;
 use weir_bpf::sys::napi;
 use weir_bpf::sys::sched::{self, Policy};
+use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator};
-use weir_bpf::units::{CpuId, MacAddr, Nice, PacketsPerSec};
+use weir_bpf::units::{CpuId, MacAddr, Nanos, Nice, PacketsPerSec};
 
 use crate::apps::compute::Work;
 use crate::apps::parity::Talk;
@@ -96,9 +97,6 @@ fn become_controller(generator_cpu: CpuId) -> Result<()> {
 
 impl Bench {
     /// Makes the generator's namespace; hosts are made as they are wanted.
-    ///
-    /// # Errors
-    /// Without the privilege, or where the kernel refuses.
     pub fn set_up(traffic: Traffic, (sut_cpu, generator_cpu): (CpuId, CpuId)) -> Result<Self> {
         become_controller(generator_cpu)?;
         let topology = Topology::create()?;
@@ -132,9 +130,6 @@ impl Bench {
     }
 
     /// Makes an arm's host, where there is none, with what a scene needs and the applications that stay.
-    ///
-    /// # Errors
-    /// Where the kernel refuses, or a process does not start.
     pub fn prepare(&mut self, arm: &Arm, needs: &[Need], apps: &[App]) -> Result<()> {
         if !self.suts.contains_key(&arm.name) {
             let name: String =
@@ -213,9 +208,6 @@ impl Bench {
     }
 
     /// Starts an application on an arm's host.
-    ///
-    /// # Errors
-    /// When it does not come up.
     pub fn start_app(&mut self, arm: &Arm, app: &App) -> Result<Running> {
         let Some(sut) = self.suts.remove(&arm.name) else {
             return Err(Error::refused("an arm has no host", "please report this"));
@@ -321,9 +313,6 @@ impl Bench {
     }
 
     /// Watches the replies of an arm's echo server from now on.
-    ///
-    /// # Errors
-    /// Without the privilege.
     pub fn watch_replies(&mut self, arm: &Arm) -> Result<()> {
         if self.replies.is_none() {
             self.replies = Some(Replies::load(ECHO_PORT)?);
@@ -339,9 +328,6 @@ impl Bench {
     }
 
     /// Points the generator at an arm's host, with these flows.
-    ///
-    /// # Errors
-    /// Flows that contradict themselves.
     pub fn aim(&mut self, arm: &Arm, flows: &[Flow]) -> Result<()> {
         let host = &self.suts[&arm.name].host;
         let specs = flows.iter().map(|flow| spec(host, flow)).collect::<Result<Vec<_>>>()?;
@@ -351,27 +337,18 @@ impl Bench {
     }
 
     /// Generates on the generator's CPU while `body` runs; see [`Generator::run_while`].
-    ///
-    /// # Errors
-    /// When the kernel refuses the run.
     pub fn generate_while<T>(&self, body: impl FnOnce() -> T) -> Result<T> {
         let (netns, cpu) = (&self.topology.generator, self.generator_cpu);
         Ok(self.generator.run_while(netns, Some(cpu), body)?)
     }
 
     /// The threads that poll an arm's interface; none where softirqs do.
-    ///
-    /// # Errors
-    /// Where the kernel does not tell.
     pub fn pollers(&self, arm: &Arm) -> Result<Vec<napi::NapiThread>> {
         let host = &self.sut(arm).host;
         Ok(host.netns.run(|| napi::napi_threads(host.ifindex, SUT_INTERFACE))??)
     }
 
     /// Makes an arm what it is, until it is ended.
-    ///
-    /// # Errors
-    /// When the daemon does not come up, or the kernel refuses.
     pub fn begin(&mut self, arm: &Arm) -> Result<Begun> {
         let sut = &self.suts[&arm.name];
         let host = &sut.host;
@@ -394,9 +371,6 @@ impl Bench {
     }
 
     /// Undoes what [`Bench::begin`] set on the host; the rest goes with what it returned.
-    ///
-    /// # Errors
-    /// Where the kernel refuses the settings.
     pub fn end(&self, arm: &Arm) -> Result<()> {
         if arm.is_interrupted() {
             interrupts::defer_no_more(&self.sut(arm).host.sysfs, SUT_INTERFACE)?;
@@ -425,11 +399,16 @@ impl Bench {
         ))
     }
 
+    /// How many packets an arm's ring has refused, or NAPI has taken from it.
+    fn ended(&self, arm: &Arm) -> Result<u64> {
+        let host = &self.sut(arm).host;
+        let refused =
+            statistic(&self.topology.generator_sysfs, &host.generator_ifname, "tx_dropped")?;
+        Ok(refused + statistic(&host.sysfs, SUT_INTERFACE, "rx_packets")?)
+    }
+
     /// How many packets of this run a socket's buffer holds on this path, counted rather than computed:
     /// the charge per packet (truesize) depends on the driver. And `SO_RCVBUF`.
-    ///
-    /// # Errors
-    /// Where the socket cannot be made.
     pub fn queue_depth(&mut self, arm: &Arm, stop: &Stop) -> Result<(u32, u32)> {
         /// Nobody else's.
         const PORT: u16 = 5998;
@@ -450,10 +429,17 @@ impl Bench {
             .map_err(|source| Error::io("read the buffer of", address.to_string(), source))?;
         let lengths = self.traffic.lengths.clone();
         self.aim(arm, &[Flow { lengths, ..Flow::udp(PORT, Load::Rate(FILL_PPS)) }])?;
+        let before = self.ended(arm)?;
         self.generate_while(|| {
             self.generator.start();
             stop.sleep(FILL_TIME)
         })??;
+        // A thread at nice 19 may wait long on a busy machine; what it then brings would be the trial's.
+        let deadline = Instant::now() + FIRST_PACKET_DEADLINE;
+        while self.ended(arm)? - before < self.generator.counts(0).sent && Instant::now() < deadline
+        {
+            stop.sleep(Duration::from_millis(1))?;
+        }
         socket.set_read_timeout(Some(QUIET)).map_err(failed("set the timeout of"))?;
         let (mut buffer, mut packets) = ([0; 2048], 0);
         while socket.recv(&mut buffer).is_ok() {
@@ -495,6 +481,15 @@ impl Running {
         }
     }
 
+    /// CPU time that they have had.
+    pub fn cpu_time(&self) -> Result<Nanos> {
+        match self {
+            Self::Worker(worker) => Ok(sched::cpu_time(worker.pid())?),
+            Self::Real(server) => server.cpu_time(),
+            Self::Unread(_) => Ok(Nanos(0)),
+        }
+    }
+
     /// The worker, if it is one.
     pub fn worker(&self) -> Option<&Worker> {
         match self {
@@ -502,6 +497,14 @@ impl Running {
             _ => None,
         }
     }
+}
+
+/// One of an interface's counters.
+pub fn statistic(sysfs: &NetSysfs, ifname: &str, file: &str) -> Result<u64> {
+    let text = sysfs.read(ifname, &format!("statistics/{file}"))?;
+    text.trim().parse().map_err(|_| {
+        Error::refused(format!("{ifname}'s {file} reads {text:?}"), "the kernel should count there")
+    })
 }
 
 /// Generator's and host's address, IPv4's first.
@@ -579,9 +582,6 @@ pub fn poll_in_words(bench: &Bench, arm: &Arm) -> Result<String> {
 }
 
 /// CPU, policy and weight of a thread.
-///
-/// # Errors
-/// If there is no such thread any more.
 pub fn place(pid: Pid) -> Result<String> {
     let cpus: Vec<String> = sched::affinity(pid)?.iter().map(ToString::to_string).collect();
     let batch = if sched::policy(pid)? == Policy::Batch { ", SCHED_BATCH" } else { "" };

@@ -18,10 +18,11 @@ use crate::lab::{self, Plan, Wish};
 use crate::progress::Progress;
 use crate::run::Load;
 use crate::scene::Traffic;
+use crate::stats::rank::Design;
 use crate::stop::Stop;
 use crate::store::Store;
 use crate::view::View;
-use crate::{ab, compare, experiments, goals, report, store};
+use crate::{ab, compare, difference, experiments, goals, report, store};
 
 /// Arguments of `weir lab`.
 #[derive(Debug, Args)]
@@ -102,7 +103,7 @@ struct AbArgs {
     b: String,
     #[command(flatten)]
     which: WhichArgs,
-    /// Seed of the random order [default: from the clock].
+    /// Seed of the random order [default: drawn anew]; with one, a run that was stopped can go on.
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -248,9 +249,6 @@ fn parse_lengths(text: &str) -> std::result::Result<Lengths, String> {
 }
 
 /// Runs a `weir lab` command.
-///
-/// # Errors
-/// Where a measurement is not sound, the machine is not fit for it, or the user stops it.
 pub fn run(args: LabArgs) -> Result<ExitCode> {
     match args.command {
         LabCommand::List => print(&list()?)?,
@@ -258,7 +256,7 @@ pub fn run(args: LabArgs) -> Result<ExitCode> {
         LabCommand::Ab(args) => compare_builds(&args)?,
         LabCommand::Compare { a, b, json } => {
             let compared = compare::files(&a, &b)?;
-            print(&if json { ab::json(&compared)? } else { ab::text(&compared) })?;
+            print(&if json { compared.json()? } else { compared.text() })?;
         }
         LabCommand::Report { dir, markdown, into } => {
             let runs = store::read_all(&dir)?;
@@ -439,22 +437,27 @@ fn compare_builds(args: &AbArgs) -> Result<()> {
     args.which.refuse_unused()?;
     let stop = Stop::on_signals()?;
     let sides = [ab::Side::parse("A", &args.a)?, ab::Side::parse("B", &args.b)?];
-    let mut all = vec![];
-    for experiment in args.which.experiments() {
-        let arms = ab::arms(experiment, &sides)?;
-        let wish = args.which.wish(&arms);
-        let plan = ab::plan(experiment, &wish, args.seed)?;
-        let name = format!("ab-{}", experiment.name);
+    let seed = args.seed.unwrap_or_else(|| u64::from(fastrand::u32(..)));
+    let mut named = args.which.experiments();
+    if args.which.all {
+        named.retain(|experiment| ab::main_arm(experiment).is_ok());
+    }
+    let wish = args.which.wish(&[]);
+    let plan = |experiment: &&'static Experiment| ab::plan(experiment, &sides, &wish, seed);
+    let plans = named.iter().map(plan).collect::<Result<Vec<_>>>()?;
+    let mut parts = vec![];
+    for plan in &plans {
+        let name = format!("ab-{}", plan.experiment.name);
         let mut store = Store::new(args.which.out.as_deref(), &name);
-        let ran = lab::run(&plan, &mut store, &stop, &Progress::new(true));
+        let ran = lab::run(plan, &mut store, &stop, &Progress::new(true));
         let run = ran.or_else(|error| stop.check().and(Err(error)))?;
         if let Some(path) = store.finish(&run)? {
             eprintln!("wrote {}", path.display());
         }
-        all.push(ab::compare(&View::new(experiment, &run)));
+        parts.push(ab::part(&View::new(plan.experiment, &run), &sides, seed));
     }
-    let compared = ab::together(all);
-    print(&if args.which.json { ab::json(&compared)? } else { ab::text(&compared) })
+    let compared = difference::together(Design::Pairs, parts);
+    print(&if args.which.json { compared.json()? } else { compared.text() })
 }
 
 /// Prints, where a reader that has gone (`| head`) is no failure.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use weir_bpf::poll_cost::PollCost;
+use weir_bpf::replies::QUESTIONS;
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::stat::Stat;
@@ -62,16 +63,16 @@ struct Seen {
     after: Reading,
     polls: Option<(PollCost, PollCost)>,
     arrivals: Vec<(Instant, u64)>,
-    report: Option<(ClientKind, ClientReport)>,
+    report: Option<Report>,
     metered: Option<Metered>,
     pings: Option<Vec<Option<f64>>>,
     length: Duration,
 }
 
+/// Which program, and what it says of itself.
+type Report = (ClientKind, ClientReport);
+
 /// Runs one trial.
-///
-/// # Errors
-/// Where packets do not add up, a process does not come up, or the user stops the run.
 pub fn trial(
     bench: &mut Bench,
     ask: &Ask<'_>,
@@ -82,6 +83,13 @@ pub fn trial(
     let arm = ask.arm;
     bench.prepare(arm, &scene.needs, &scene.apps)?;
     if scene.watch.contains(&Watch::RoundTrips) {
+        let pings: f64 = scene.flows.iter().filter(|f| f.light).map(|f| f.load.pps()).sum();
+        if pings * (window.warm_up + window.length).as_secs_f64() > f64::from(QUESTIONS) / 2.0 {
+            return Err(Error::refused(
+                format!("a window of {} s has too many pings", window.length.as_secs()),
+                "leave --seconds at 30 or less",
+            ));
+        }
         bench.watch_replies(arm)?;
     }
     let begun = bench.begin(arm)?;
@@ -108,14 +116,7 @@ pub fn trial(
     let ledger = ledger(scene.books, &seen.before, &seen.after);
     let place = || format!("{} at {}", ask.case, ask.load);
     check(scene, &seen, ledger.as_ref(), &arm.name, &place())?;
-    let mut trial = Trial {
-        arm: arm.name.clone(),
-        case: ask.case.to_owned(),
-        load: ask.load,
-        repeat,
-        values: std::collections::BTreeMap::new(),
-        ledger,
-    };
+    let mut trial = Trial { repeat, ledger, ..Trial::of(arm, ask.case, ask.load) };
     measure(&mut trial, &seen);
     let missed =
         (0..scene.flows.len()).map(|flow| bench.generator.counts(flow).missed).sum::<u64>();
@@ -199,31 +200,22 @@ fn watch(
     let flooded = scene.flows.iter().any(|flow| !flow.light);
     let warm_up = if flooded { window.warm_up.max(scene.settle) } else { window.warm_up };
 
-    let polls = || bench.clock.as_ref().map(weir_bpf::poll_cost::PollClock::read);
+    // The clock stays for the run, and knows one arm's thread.
+    let clock = bench.clock.as_ref().filter(|_| scene.watch.contains(&Watch::Polls));
+    let polls = || clock.map(weir_bpf::poll_cost::PollClock::read);
     let measured = || {
         stop.sleep(SPIN_UP)?;
         bench.generator.start();
         go(client.as_ref(), true);
         stop.sleep(warm_up)?;
+        let (real, length) = start_program(bench, arm, scene, window.length)?.unzip();
         let (opened, first) = (probe.read()?, polls());
         let began = Instant::now();
-        let (arrivals, report) = match &scene.client {
-            Some(Client::Real(kind)) => {
-                let directory = bench.topology.directory("clients")?;
-                let seconds = (window.length.as_secs_f64().round() as u64).max(1);
-                let (netns, cpu) = (&bench.topology.generator_path, bench.generator_cpu);
-                let server = sut.host.address.1;
-                let mut real = RealClient::start(*kind, netns, cpu, server, seconds, &directory)?;
-                let deadline = began + Duration::from_secs(seconds) + CLIENT_GRACE;
-                while real.is_running() && Instant::now() < deadline {
-                    stop.sleep(DRAIN_STEP)?;
-                }
-                (vec![], Some((*kind, real.finish()?)))
-            }
-            _ => (arrivals(&probe, window.length, stop)?, None),
-        };
+        let arrivals = arrivals(&probe, length.unwrap_or(window.length), stop)?;
         let (closed, last) = (probe.read()?, polls());
-        Ok::<_, Error>((opened, closed, arrivals, report, first.zip(last), began.elapsed()))
+        let elapsed = began.elapsed();
+        let report = real.map(|real| report(real, stop)).transpose()?;
+        Ok::<_, Error>((opened, closed, arrivals, report, first.zip(last), elapsed))
     };
     let (opened, closed, arrivals, report, polls, length) =
         if scene.generate { bench.generate_while(measured)?? } else { measured()? };
@@ -231,7 +223,13 @@ fn watch(
     // What waits in its queue is to be received, and in good time.
     drop(stopped);
     beside.end();
-    let after = drain(&probe, &before, stop)?;
+    let mut after = drain(&probe, &before, stop)?;
+    if let Some(client) = client.as_ref().filter(|_| scene.books == Books::Ip) {
+        // Its resets are this trial's, and must find room in the ring: a connection that is left would
+        // send again in the next trial.
+        client.end();
+        after = drain(&probe, &before, stop)?;
+    }
     let pings = scene.watch.contains(&Watch::RoundTrips).then(|| {
         let numbers = opened.get(Counter::LightSent)..closed.get(Counter::LightSent);
         let age = |number: u64| {
@@ -256,6 +254,31 @@ fn far_nobody(scene: &Scene, client: IpAddr) -> IpAddr {
     client
 }
 
+/// Starts a scene's client, if it is a program; returns it and how long it sends from now on.
+fn start_program(
+    bench: &Bench,
+    arm: &Arm,
+    scene: &Scene,
+    window: Duration,
+) -> Result<Option<((ClientKind, RealClient), Duration)>> {
+    let Some(Client::Real(kind)) = scene.client else { return Ok(None) };
+    let directory = bench.topology.directory("clients")?;
+    let seconds = (window.as_secs_f64().round() as u64).max(1);
+    let (netns, cpu) = (&bench.topology.generator_path, bench.generator_cpu);
+    let server = bench.sut(arm).host.address.1;
+    let real = RealClient::start(kind, netns, cpu, server, seconds, &directory)?;
+    Ok(Some(((kind, real), Duration::from_secs(seconds))))
+}
+
+/// Waits until a program has ended, and reads what it says.
+fn report((kind, mut real): (ClientKind, RealClient), stop: &Stop) -> Result<Report> {
+    let deadline = Instant::now() + CLIENT_GRACE;
+    while real.is_running() && Instant::now() < deadline {
+        stop.sleep(DRAIN_STEP)?;
+    }
+    Ok((kind, real.finish()?))
+}
+
 /// Lets a client of the lab's own send, or not.
 fn go(client: Option<&Worker>, go: bool) {
     if let Some(client) = client {
@@ -267,7 +290,7 @@ fn go(client: Option<&Worker>, go: bool) {
 /// Starts a scene's client, if it is one of the lab's own; it waits for [`go`], or is under way.
 fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<Option<Worker>> {
     let at = |port: u16| SocketAddr::new(bench.sut(arm).host.address.1, port);
-    let mut under_way = 0;
+    let (mut slot, mut under_way) = (slots::DELIVERED, 0);
     let job = match &scene.client {
         None | Some(Client::Real(_)) => return Ok(None),
         Some(Client::Tcp { connections, per_second, port }) => {
@@ -280,6 +303,8 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
             Job::HttpClient(http::Client { server: at(*port), connections, keep_alive })
         }
         Some(Client::Rpc { worker, servers, outstanding }) => {
+            // A rate of calls is from the end of one to the end of another.
+            (slot, under_way) = (slots::CALLS, 1);
             let servers = servers.iter().map(|port| at(*port)).collect();
             let (worker, outstanding) = (at(*worker), *outstanding);
             Job::RpcClient(rpc::Client { worker, servers, outstanding })
@@ -290,7 +315,7 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
     };
     let client = Worker::start(&bench.topology.generator_path, bench.generator_cpu, job)?;
     let deadline = Instant::now() + UNDER_WAY_DEADLINE;
-    while client.delivered() < under_way {
+    while client.count(slot) < under_way {
         if Instant::now() > deadline {
             return Err(Error::refused(
                 format!("the server does not answer in arm {}, without any flood", arm.name),

@@ -49,12 +49,14 @@ pub struct Case {
     pub full: bool,
     /// Loads of this case, instead of the experiment's.
     pub loads: Option<Choice<&'static [&'static str]>>,
+    /// The case that this one is held against: whoever asks for this one gets that one too.
+    pub against: Option<&'static str>,
 }
 
 impl Case {
     /// One that every run has.
     pub fn always(name: impl Into<String>) -> Self {
-        Self { name: name.into(), quick: true, full: true, loads: None }
+        Self { name: name.into(), quick: true, full: true, loads: None, against: None }
     }
 
     /// One that only full runs have unasked.
@@ -65,6 +67,12 @@ impl Case {
     /// One that has to be asked for.
     pub fn asked(name: impl Into<String>) -> Self {
         Self { full: false, ..Self::full(name) }
+    }
+
+    /// Held against another case.
+    #[must_use]
+    pub fn against(self, other: &'static str) -> Self {
+        Self { against: Some(other), ..self }
     }
 
     /// With loads of its own.
@@ -182,6 +190,8 @@ pub enum At {
     Flooded,
     /// This one.
     Only(Load),
+    /// The highest that the case has.
+    Highest,
     /// Loads above the one at which this arm's figure is highest.
     PastPeakOf(&'static str),
     /// Every load but 0, while the arm's ring does not overflow.
@@ -210,6 +220,8 @@ pub enum Bound {
     AtLeast(f64),
     /// At most.
     AtMost(f64),
+    /// This, to within a share of it.
+    Within(f64, f64),
 }
 
 impl Bound {
@@ -218,6 +230,7 @@ impl Bound {
         match self {
             Self::AtLeast(least) => value >= least,
             Self::AtMost(most) => value <= most,
+            Self::Within(wanted, share) => (value / wanted - 1.0).abs() <= share,
         }
     }
 
@@ -226,6 +239,7 @@ impl Bound {
         match self {
             Self::AtLeast(least) => format!(">= {least}"),
             Self::AtMost(most) => format!("<= {most}"),
+            Self::Within(wanted, share) => format!("{wanted:.2} within {:.0} %", share * 100.0),
         }
     }
 
@@ -234,6 +248,10 @@ impl Bound {
         match self {
             Self::AtLeast(_) => (low, high),
             Self::AtMost(_) => (high, low),
+            Self::Within(wanted, _) => {
+                let worst = if high - wanted > wanted - low { high } else { low };
+                (worst, wanted.clamp(low, high))
+            }
         }
     }
 }
@@ -267,6 +285,8 @@ pub struct Goal {
     pub find: Find,
     /// The bound.
     pub want: Bound,
+    /// Cases that it is about: a run without any of them is not judged by it.
+    pub about: Cases,
 }
 
 /// A value and where it was found.
@@ -299,12 +319,19 @@ impl Goal {
         (figure, against): (&'static Metric, Against),
         want: Bound,
     ) -> Self {
-        Self { text, find: Find::Figure { arm, cases, at, figure, against }, want }
+        let find = Find::Figure { arm, cases, at, figure, against };
+        Self { text, find, want, about: cases }
     }
 
     /// A goal that is looked for otherwise.
     pub const fn other(text: &'static str, find: fn(&View<'_>) -> Vec<Found>, want: Bound) -> Self {
-        Self { text, find: Find::Other(find), want }
+        Self { text, find: Find::Other(find), want, about: Cases::All }
+    }
+
+    /// The same for runs that have one of these cases.
+    #[must_use]
+    pub const fn about(self, about: Cases) -> Self {
+        Self { about, ..self }
     }
 }
 
@@ -330,6 +357,8 @@ pub struct Experiment {
     pub arms: Choice<&'static [&'static str]>,
     /// The arm that stands for weir in the sentence and in comparisons of builds.
     pub main: &'static str,
+    /// The first merit in the sentence, after the arm's name: `delivers {} packets/s`.
+    pub says: &'static str,
     /// Its cases, in the order of tables.
     pub cases: fn() -> Vec<Case>,
     /// What the option is called that chooses cases, such as `kinds`.

@@ -83,6 +83,7 @@ impl Goal {
         match self.want {
             Bound::AtLeast(_) => -found.value,
             Bound::AtMost(_) => found.value,
+            Bound::Within(wanted, _) => (found.value / wanted - 1.0).abs(),
         }
     }
 }
@@ -101,6 +102,7 @@ fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) ->
         At::Every => loads,
         At::Flooded => loads.into_iter().filter(|load| *load != Load::Off).collect(),
         At::Only(only) => loads.into_iter().filter(|load| *load == only).collect(),
+        At::Highest => loads.last().copied().into_iter().collect(),
         At::PastPeakOf(arm) => {
             let peak = above(arm);
             loads.into_iter().filter(|load| load.pps() > peak).collect()
@@ -111,7 +113,8 @@ fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) ->
     }
 }
 
-fn find(
+/// A figure of an arm's at points, each divided by something.
+pub fn find(
     view: &View<'_>,
     arm: &str,
     cases: Cases,
@@ -201,10 +204,29 @@ fn accounted(view: &View<'_>) -> Vec<Found> {
     vec![Found::exact(lost as f64, format!("{} trials", ledgers.len()))]
 }
 
+/// That the gate discarded nothing, where nothing is overloaded.
+pub fn nothing_discarded() -> Goal {
+    let discarded = |view: &View<'_>| {
+        let of = |trial: &crate::run::Trial| match trial.ledger {
+            Some(ledger) => ledger.discarded as f64,
+            // Where packets are not counted to their end: in the window.
+            None => {
+                let per_s = trial.get(&crate::metric::m::discarded_pps).unwrap_or(0.0);
+                per_s * trial.get(&crate::metric::m::window_s).unwrap_or(0.0)
+            }
+        };
+        let sum: f64 = view.trials.iter().map(of).sum();
+        vec![Found::exact(sum, format!("{} trials", view.trials.len()))]
+    };
+    Goal::other("packets discarded", discarded, Bound::AtMost(0.0))
+}
+
 /// What a run says of everything that is wanted of its experiment.
 pub fn judge(view: &View<'_>) -> Vec<Outcome> {
+    let cases = view.cases();
+    let asked = |goal: &&Goal| cases.iter().any(|case| goal.about.has(&case.name));
     let mut goals: Vec<Outcome> =
-        (view.experiment.goals)().iter().map(|goal| goal.judge(view)).collect();
+        (view.experiment.goals)().iter().filter(asked).map(|goal| goal.judge(view)).collect();
     if view.trials.iter().any(|trial| trial.ledger.is_some()) {
         let all = Goal::other("packets in no counter", accounted, Bound::AtMost(0.0));
         goals.push(all.judge(view));

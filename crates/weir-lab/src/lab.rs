@@ -64,9 +64,6 @@ pub struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// What an experiment is to do, given a wish.
-    ///
-    /// # Errors
-    /// A case that it has not.
     pub fn new(experiment: &'a Experiment, wish: &Wish) -> Result<Self> {
         let quick = wish.quick;
         let parse =
@@ -83,7 +80,11 @@ impl<'a> Plan<'a> {
             [one] if one == "all" => true,
             named => named.contains(&case.name),
         };
-        let cases: Vec<Case> = all.iter().filter(wanted).cloned().collect();
+        let named: Vec<&Case> = all.iter().filter(wanted).collect();
+        let beside = |case: &&Case| {
+            named.iter().any(|n| n.name == case.name || n.against == Some(case.name.as_str()))
+        };
+        let cases: Vec<Case> = all.iter().filter(beside).cloned().collect();
         let unknown = wish.cases.iter().find(|n| *n != "all" && all.iter().all(|c| c.name != **n));
         if let (Some(name), true) = (unknown, cases.is_empty()) {
             let names: Vec<&str> = all.iter().map(|case| case.name.as_str()).collect();
@@ -185,9 +186,6 @@ impl<'a> Plan<'a> {
 }
 
 /// Runs a plan. Trials that the store has from an earlier run of the same plan are not run again.
-///
-/// # Errors
-/// Where a measurement is not sound, the machine is not fit for it, or the user stops it.
 pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress) -> Result<Run> {
     let experiment = plan.experiment;
     programs::missing(experiment.needs)?;

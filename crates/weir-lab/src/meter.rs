@@ -67,9 +67,6 @@ struct Governed {
 }
 
 /// Asks the running daemon of an arm, when every packet has ended somewhere.
-///
-/// # Errors
-/// When it does not answer, or the user stops the run.
 pub fn read(bench: &Bench, arm: &Arm, daemon: &Daemon, stop: &Stop) -> Result<Metered> {
     let all: Interfaces<Channels> = ask(bench, arm, &["channels", "--json", "--interval", "0"])?;
     let of = |is_wanted: fn(&Channel) -> bool| {

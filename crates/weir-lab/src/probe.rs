@@ -4,7 +4,6 @@ use std::fs;
 
 use rustix::process::Pid;
 use weir_bpf::counters::Counters;
-use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::sys::{sched, snmp};
 use weir_bpf::units::CpuId;
@@ -12,7 +11,7 @@ use weir_bpf::verdict::{Reason, Verdict};
 
 use crate::apps::http::Failure;
 use crate::apps::slots;
-use crate::bench::{Bench, Running};
+use crate::bench::{Bench, Running, statistic};
 use crate::error::{Error, Result};
 use crate::histogram;
 use crate::host::process::{Daemon, Worker, cpu_time};
@@ -50,9 +49,6 @@ pub struct Probe<'a> {
 
 impl Probe<'_> {
     /// Reads everything.
-    ///
-    /// # Errors
-    /// Where the kernel does not tell.
     pub fn read(&self) -> Result<Reading> {
         let mut reading = Reading::default();
         self.memory(&mut reading);
@@ -118,15 +114,15 @@ impl Probe<'_> {
     /// Whom the kernel charges.
     fn cpu(&self, reading: &mut Reading) -> Result<()> {
         for (app, running) in self.scene.apps.iter().zip(&self.apps) {
-            for pid in running.pids() {
-                let ns = sched::cpu_time(pid)?.0;
-                reading.add(Counter::ServerCpu, ns);
-                match app.role {
-                    Role::Flooded => reading.add(Counter::FloodedCpu, ns),
-                    Role::Light => reading.add(Counter::LightCpu, ns),
-                    Role::Other => {}
-                }
-                if app.member_nice.is_some() {
+            let ns = running.cpu_time()?.0;
+            reading.add(Counter::ServerCpu, ns);
+            match app.role {
+                Role::Flooded => reading.add(Counter::FloodedCpu, ns),
+                Role::Light => reading.add(Counter::LightCpu, ns),
+                Role::Other => {}
+            }
+            if app.member_nice.is_some() {
+                for pid in running.pids() {
                     let light = app.role == Role::Light;
                     let counter = if light { Counter::LightSleeps } else { Counter::FloodedSleeps };
                     reading.add(counter, sleeps(pid)?);
@@ -212,9 +208,6 @@ impl Probe<'_> {
     }
 
     /// What has arrived at the far end so far.
-    ///
-    /// # Errors
-    /// Where the kernel does not tell.
     pub fn arrived(&self) -> Result<u64> {
         statistic(&self.bench.topology.generator_sysfs, &self.host.generator_ifname, "rx_packets")
     }
@@ -223,14 +216,6 @@ impl Probe<'_> {
 /// Packets that the gate passed without a look at their destination.
 fn unjudged(counters: &Counters) -> u64 {
     counters.get(Reason::Diverted).packets + counters.get(Reason::PolicyOff).packets
-}
-
-/// One of an interface's counters.
-fn statistic(sysfs: &NetSysfs, ifname: &str, file: &str) -> Result<u64> {
-    let text = sysfs.read(ifname, &format!("statistics/{file}"))?;
-    text.trim().parse().map_err(|_| {
-        Error::refused(format!("{ifname}'s {file} reads {text:?}"), "the kernel should count there")
-    })
 }
 
 /// How often a thread has slept: a receiver does so when its queue is empty.
@@ -244,9 +229,6 @@ fn sleeps(pid: Pid) -> Result<u64> {
 }
 
 /// The kernel's thread for softirqs of a CPU; `None` where it is not to be seen, in a PID namespace.
-///
-/// # Errors
-/// Where `/proc` cannot be listed.
 pub fn ksoftirqd(cpu: CpuId) -> Result<Option<Pid>> {
     let name = format!("ksoftirqd/{cpu}\n");
     let failed = |source| Error::io("list", "/proc", source);

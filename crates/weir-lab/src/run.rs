@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::arm::Arm;
 use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::metric::Metric;
@@ -36,9 +37,6 @@ impl Load {
     }
 
     /// Reads `0`, `250000`, `250k`, `1.5M` or `top`.
-    ///
-    /// # Errors
-    /// A message that says what is allowed.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         match text {
             "top" => return Ok(Self::Top),
@@ -162,6 +160,12 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// One without a figure, the first of its repeats.
+    pub fn of(arm: &Arm, case: &str, load: Load) -> Self {
+        let (arm, case) = (arm.name.clone(), case.to_owned());
+        Self { arm, case, load, repeat: 0, values: BTreeMap::new(), ledger: None }
+    }
+
     /// One figure.
     pub fn get(&self, metric: &Metric) -> Option<f64> {
         self.values.get(metric.id).copied()
@@ -255,9 +259,6 @@ pub struct Run {
 
 impl Run {
     /// As kept: the head, then a trial a line.
-    ///
-    /// # Errors
-    /// Never for results that the lab made.
     pub fn to_json(&self) -> Result<String> {
         let failed = |source| Error::json("write", &self.head.experiment, source);
         let head = serde_json::to_string_pretty(&self.head).map_err(failed)?;
@@ -268,9 +269,6 @@ impl Run {
     }
 
     /// Reads one that was kept.
-    ///
-    /// # Errors
-    /// When there is none, or it is of another schema.
     pub fn read(path: &Path) -> Result<Self> {
         let object = path.display().to_string();
         let text = fs::read_to_string(path).map_err(|source| Error::io("read", &object, source))?;
@@ -278,9 +276,6 @@ impl Run {
     }
 
     /// Reads one from its text.
-    ///
-    /// # Errors
-    /// When it is not one.
     pub fn parse(text: &str) -> std::result::Result<Self, serde_json::Error> {
         let run: Self = serde_json::from_str(text)?;
         if run.head.schema == SCHEMA {

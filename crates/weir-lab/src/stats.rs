@@ -1,5 +1,7 @@
 //! Medians, ranges, comparisons by pairs, and the bisection that finds a loss-free rate.
 
+pub mod rank;
+
 use serde::Serialize;
 
 /// Median and range.

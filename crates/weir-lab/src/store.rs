@@ -26,9 +26,6 @@ impl Store {
     }
 
     /// Begins, or goes on where a run of the same plan was stopped: returns its trials.
-    ///
-    /// # Errors
-    /// Where the file system refuses.
     pub fn begin(&mut self, identity: &str) -> Result<Vec<Trial>> {
         let Some(dir) = &self.dir else { return Ok(vec![]) };
         fs::create_dir_all(dir)
@@ -59,9 +56,6 @@ impl Store {
     }
 
     /// Keeps a trial.
-    ///
-    /// # Errors
-    /// Where the file system refuses.
     pub fn keep(&mut self, trial: &Trial) -> Result<()> {
         let Some(file) = &mut self.partial else { return Ok(()) };
         let line = serde_json::to_string(trial).map_err(|s| Error::json("write", &self.name, s))?;
@@ -69,9 +63,6 @@ impl Store {
     }
 
     /// Writes the whole result, and forgets its parts. Returns its path, if it is kept.
-    ///
-    /// # Errors
-    /// Where the file system refuses.
     pub fn finish(&mut self, run: &Run) -> Result<Option<PathBuf>> {
         let Some(dir) = &self.dir else { return Ok(None) };
         let path = dir.join(format!("{}.json", self.name));
@@ -83,9 +74,6 @@ impl Store {
 }
 
 /// Writes a file whole or not at all.
-///
-/// # Errors
-/// Where the file system refuses.
 pub fn write_whole(path: &Path, text: &str) -> Result<()> {
     let failed = |source| Error::io("write", path.display().to_string(), source);
     let beside = path.with_extension(format!("tmp{}", std::process::id()));
@@ -97,9 +85,6 @@ pub fn write_whole(path: &Path, text: &str) -> Result<()> {
 }
 
 /// Every result in a directory, by name.
-///
-/// # Errors
-/// When there is none, or one is not the lab's.
 pub fn read_all(dir: &Path) -> Result<Vec<Run>> {
     let object = dir.display().to_string();
     let failed = |source| Error::io("list", &object, source);

@@ -8,7 +8,7 @@ use crate::run::{Load, Run, Trial};
 use crate::stats::{Bisection, Spread, median, spread};
 
 /// A point is marked where the tested CPU's speed differs by more than this from the run's median.
-const SPEED_TOLERANCE: f64 = 0.05;
+pub const SPEED_TOLERANCE: f64 = 0.05;
 /// The ring counts as not overflowing up to this share: a hiccup of the machine is not the flood's.
 pub const RING_LOSS_MAX: f64 = 0.005;
 

@@ -57,8 +57,8 @@ pub enum Job {
     /// Starts workers, each with a nice value and shared memory, in its session and namespace, on its CPU,
     /// and waits for them; they end with it.
     Session(Vec<(i32, PathBuf, Job)>),
-    /// Becomes another program inside the namespace: its path, its name, its arguments.
-    Program(PathBuf, String, Vec<String>),
+    /// Becomes another program inside the namespace: its path, its name, its arguments; and its nice value.
+    Program(PathBuf, String, Vec<String>, i32),
 }
 
 /// What a worker is to do, and where.
@@ -70,9 +70,8 @@ struct Order {
     cpu: u32,
     /// Memory shared with the controller.
     shared: Option<PathBuf>,
-    nice: i32,
-    /// Stays in the session of its parent, instead of one of its own.
-    is_member: bool,
+    /// Stays in the session of its parent, at this nice value, instead of one of its own at 0.
+    member_nice: Option<i32>,
     job: Job,
 }
 
@@ -86,13 +85,13 @@ pub struct WorkerArgs {
 /// What starts a worker: of a session, or with one of its own.
 pub fn command(
     netns: &Path,
-    (CpuId(cpu), Nice(nice)): (CpuId, Nice),
+    cpu: CpuId,
     shared: Option<PathBuf>,
-    is_member: bool,
+    member_nice: Option<i32>,
     job: Job,
 ) -> Result<Command> {
-    let (parent, netns) = (std::process::id(), netns.to_owned());
-    let order = Order { parent, netns, cpu, shared, nice, is_member, job };
+    let netns = netns.to_owned();
+    let order = Order { parent: std::process::id(), netns, cpu: cpu.0, shared, member_nice, job };
     let order = serde_json::to_string(&order).map_err(cannot("tell", "a worker its job"))?;
     let mut command = Command::new(OWN);
     // It leaves the terminal's session itself (`run`): Ctrl-C is for the controller, which ends them in
@@ -114,18 +113,19 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     }
     // As a service is: with autogroup the processes of one session are weighed as one group, and nice
     // values say nothing between that group and the NAPI threads, or with the generator in it.
-    if !order.is_member {
+    if order.member_nice.is_none() {
         setsid().map_err(cannot("leave the session of", "the lab"))?;
     }
     // Not that of the controller, whose weight is raised.
-    sched::set_nice(rustix::thread::gettid(), Nice(order.nice))?;
-    if !order.is_member && order.nice != 0 {
-        // Where the kernel groups sessions, the session's value weighs it against other ones.
-        let _ = std::fs::write("/proc/self/autogroup", order.nice.to_string());
-    }
+    sched::set_nice(rustix::thread::gettid(), Nice(order.member_nice.unwrap_or(0)))?;
     NetNs::open(&order.netns)?.enter_current_thread()?;
     sched::pin_current_thread(CpuId(order.cpu))?;
-    if let Job::Program(path, name, arguments) = order.job {
+    if let Job::Program(path, name, arguments, nice) = order.job {
+        if nice != 0 {
+            sched::set_nice(rustix::thread::gettid(), Nice(nice))?;
+            // Where the kernel groups sessions, the session's value weighs it against other ones.
+            let _ = std::fs::write("/proc/self/autogroup", nice.to_string());
+        }
         let source = Command::new(&path).arg0(name).args(arguments).exec();
         return Err(Error::io("start", format!("{} in the namespace", path.display()), source));
     }
@@ -157,7 +157,7 @@ fn session(
     let failed = cannot("start", "a worker of the session");
     let mut children = vec![];
     for (nice, memory, job) in members {
-        let mut command = command(netns, (cpu, Nice(nice)), Some(memory), true, job)?;
+        let mut command = command(netns, cpu, Some(memory), Some(nice), job)?;
         children.push(command.spawn().map_err(&failed)?);
     }
     slots::ready(shared);

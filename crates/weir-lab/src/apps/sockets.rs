@@ -5,10 +5,12 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_linger;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Events taken from the kernel at once.
@@ -74,6 +76,8 @@ pub fn connect_tcp(server: SocketAddr, count: u32) -> io::Result<Vec<TcpStream>>
     let connect = |_| {
         let stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
+        // It ends with a reset: nothing is left to be sent again when the process has ended.
+        set_socket_linger(&stream, Some(Duration::ZERO))?;
         Ok(stream)
     };
     // Some at once: one after the other takes long where each waits for a turn of the CPU.

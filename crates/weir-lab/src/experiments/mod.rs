@@ -1,11 +1,32 @@
 //! The experiments: one file each, and one line here.
 
-mod udp_overload;
-
 use crate::experiment::Experiment;
 
-/// Every experiment, in the order in which `--all` runs them.
-pub static ALL: &[&Experiment] = &[&udp_overload::EXPERIMENT];
+/// Declares the modules, and the list of their experiments.
+macro_rules! experiments {
+    ($($name:ident,)*) => {
+        $(mod $name;)*
+        /// Every experiment, in the order in which `--all` runs them.
+        pub static ALL: &[&Experiment] = &[$(&$name::EXPERIMENT),*];
+    };
+}
+
+experiments! {
+    udp_overload,
+    fair_division,
+    gate_cost,
+    separation,
+    user_share,
+    http_syn_flood,
+    udp_latency,
+    parity,
+    rpc_mix,
+    accounting,
+    receivers,
+    harmless,
+}
+
+mod shared;
 
 /// The experiment of that name.
 pub fn by_name(name: &str) -> Option<&'static Experiment> {
@@ -30,7 +51,12 @@ mod tests {
                 }
             }
             assert!(!experiment.merits.is_empty() && !experiment.tables.is_empty(), "{name}");
+            assert!(experiment.says.contains("{}"), "{name}");
         }
+    }
+
+    fn known(experiment: &Experiment, case: &str) -> bool {
+        (experiment.cases)().iter().any(|known| known.name == case)
     }
 
     #[test]
@@ -51,6 +77,8 @@ mod tests {
                         done: &[],
                     };
                     let scene = (experiment.scene)(&ask).unwrap();
+                    let named = case.against.is_none_or(|other| known(experiment, other));
+                    assert!(named, "{}", case.name);
                     assert!(scene.flows.len() <= weir_bpf::traffic::FLOWS, "{}", case.name);
                     let first_flood = scene.flows.iter().position(|flow| !flow.light);
                     let last_light = scene.flows.iter().rposition(|flow| flow.light);

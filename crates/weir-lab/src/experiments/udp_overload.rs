@@ -5,10 +5,7 @@ use std::time::Duration;
 use weir_bpf::traffic::Lengths;
 
 use crate::error::Result;
-use crate::experiment::{
-    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Search,
-    Table, Times,
-};
+use crate::experiment::{Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Search, Table, Times};
 use crate::goals;
 use crate::metric::m;
 use crate::run::{Load, Trial};
@@ -33,6 +30,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         quick: &["stock", "threaded", "niced", "batch", "weir-native", "weir"],
     },
     main: "weir-native",
+    says: "delivers {} packets/s",
     cases,
     case_option: "cases",
     loads: Choice {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::sched;
@@ -32,11 +32,11 @@ impl Program {
         Ok(Self(command.spawn().map_err(cannot("start", name))?, end))
     }
 
-    /// Starts one that is not weir's, in a namespace, on a CPU, at a nice value, with what it prints in a file.
-    /// That it is not there shows only in its end.
+    /// Starts one that is not weir's, in a namespace, on a CPU at a nice value, with what it prints, errors
+    /// too, in a file. That it is not there shows only in its end.
     pub fn start(
         netns: &Path,
-        place: (CpuId, Nice),
+        (cpu, nice): (CpuId, Nice),
         arguments: &[String],
         log: &Path,
     ) -> Result<Self> {
@@ -44,8 +44,8 @@ impl Program {
         let file = File::create(log).map_err(&failed)?;
         let errors = file.try_clone().map_err(&failed)?;
         let [program, others @ ..] = arguments else { return Err(did_not_start("nameless")) };
-        let job = Job::Program(program.into(), program.clone(), others.to_vec());
-        let mut command = command(netns, place, None, false, job)?;
+        let job = Job::Program(program.into(), program.clone(), others.to_vec(), nice.0);
+        let mut command = command(netns, cpu, None, None, job)?;
         command.stdout(file).stderr(errors);
         Self::spawn(command, Signal::TERM, program)
     }
@@ -76,7 +76,7 @@ impl Drop for Program {
 fn weir(netns: &Path, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Command> {
     let path = spec.binary.clone().unwrap_or_else(|| OWN.into());
     let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-    command(netns, (cpu, Nice(0)), None, false, Job::Program(path, "weir".into(), arguments))
+    command(netns, cpu, None, None, Job::Program(path, "weir".into(), arguments, 0))
 }
 
 /// Runs another `weir` command in a namespace, on a CPU, and reads the JSON that it prints.
@@ -103,7 +103,7 @@ impl Worker {
     /// standard error.
     pub fn start(netns: &Path, cpu: CpuId, job: Job) -> Result<Self> {
         let (shared, name) = (new_memory()?, format!("{job:?}"));
-        let mut command = command(netns, (cpu, Nice(0)), Some(shared.path()), false, job)?;
+        let mut command = command(netns, cpu, Some(shared.path()), None, job)?;
         command.stdout(Stdio::null());
         let mut process = Program::spawn(command, Signal::KILL, &name)?;
         wait_until_ready(&mut process, &shared, &name)?;
@@ -154,6 +154,13 @@ impl Worker {
     /// Its process.
     pub fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// Ends it, and returns once the kernel has closed what it had open.
+    pub fn end(&self) {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let _ = kill_process(self.pid(), Signal::KILL);
+        let _ = waitid(WaitId::Pid(self.pid()), ended);
     }
 }
 

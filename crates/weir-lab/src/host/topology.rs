@@ -286,13 +286,6 @@ fn owner(name: &str) -> Option<String> {
     digits.then(|| format!("{PREFIX}{pid}"))
 }
 
-/// Whether another lab runs on this machine.
-pub fn another_runs() -> bool {
-    let own = format!("{PREFIX}{}", std::process::id());
-    let names = netns::list_named(PREFIX).unwrap_or_default();
-    names.iter().filter_map(|name| owner(name)).any(|prefix| prefix != own && is_running(&prefix))
-}
-
 #[cfg(test)]
 mod tests {
     use super::owner;

@@ -51,17 +51,11 @@ pub(super) fn package(program: &str) -> Option<&'static str> {
 }
 
 /// Where a program is installed.
-///
-/// # Errors
-/// As [`missing`].
 pub(super) fn find(program: &str) -> Result<PathBuf> {
     path_of(entry(program)?.program).map_or_else(|| Err(not_installed(&[entry(program)?])), Ok)
 }
 
 /// Checks that every one of these programs is installed.
-///
-/// # Errors
-/// When some are not; one error names them all and their Debian packages.
 pub fn missing(programs: &[&str]) -> Result<()> {
     let mut absent = vec![];
     for program in programs {
@@ -84,9 +78,6 @@ fn not_installed(entries: &[&Entry]) -> Error {
 }
 
 /// The version of an installed program, such as `1.22.1`.
-///
-/// # Errors
-/// As [`missing`], and when the program does not run or prints no version.
 pub fn version(program: &str) -> Result<String> {
     let path = find(program)?;
     let option = entry(program)?.version_option;
@@ -108,9 +99,6 @@ pub fn version(program: &str) -> Result<String> {
 }
 
 /// The versions of these programs, by the program's name.
-///
-/// # Errors
-/// As [`missing`] and [`version`].
 pub fn versions(programs: &[&str]) -> Result<BTreeMap<String, String>> {
     missing(programs)?;
     programs.iter().map(|program| Ok(((*program).to_owned(), version(program)?))).collect()

@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
 use weir_bpf::units::{CpuId, Nice};
 
 use super::report::ClientReport;
@@ -127,11 +126,9 @@ impl Client {
     /// Starts a client in a namespace, on a CPU, with its files in a directory. It runs for so many
     /// seconds from then on.
     ///
-    /// wrk and dnsperf send at once, memcaslap about a second later. iperf3's test has begun when
-    /// this returns: while its server is busy with the client before, it is started again.
-    ///
-    /// # Errors
-    /// When it is not installed, or iperf3's test does not begin.
+    /// wrk, dnsperf and memcaslap send at once; memcaslap ends a second after its time. iperf3's test
+    /// has begun when this returns: while its server is busy with the client before, it is started
+    /// again.
     pub fn start(
         kind: ClientKind,
         netns_path: &Path,
@@ -211,15 +208,7 @@ impl Client {
         self.program.is_running()
     }
 
-    /// Its process.
-    pub fn pid(&self) -> Pid {
-        self.program.pid()
-    }
-
     /// Waits until it has ended, and reads what it printed.
-    ///
-    /// # Errors
-    /// When it does not end in time, or printed no report; the error quotes what it printed.
     pub fn finish(mut self) -> Result<ClientReport> {
         while self.program.is_running() {
             if Instant::now() > self.deadline {

@@ -21,8 +21,7 @@ mod server;
 mod text;
 mod wrk;
 
-pub use catalogue::{missing, version, versions};
+pub use catalogue::{missing, versions};
 pub use client::{Client, ClientKind};
-pub use nginx::DOCUMENT_BYTES;
 pub use report::ClientReport;
 pub use server::{Server, ServerKind};

@@ -63,9 +63,6 @@ impl ServerKind {
     }
 
     /// Its name and version, such as `nginx 1.22.1`.
-    ///
-    /// # Errors
-    /// When it is not installed, or prints no version.
     pub fn version(self) -> Result<String> {
         Ok(format!("{} {}", self.name(), catalogue::version(self.name())?))
     }
@@ -106,10 +103,6 @@ pub struct Server {
 impl Server {
     /// Starts a server in a namespace, on a CPU and at an address there, with its files in a
     /// directory, and waits until it answers. The loopback interface must be up.
-    ///
-    /// # Errors
-    /// When it is not installed, or does not answer in time; the error quotes the program's own
-    /// messages.
     pub fn start(
         kind: ServerKind,
         netns_path: &Path,
@@ -171,9 +164,6 @@ impl Server {
     }
 
     /// CPU time that they have had, all their threads together.
-    ///
-    /// # Errors
-    /// When one has ended.
     pub fn cpu_time(&self) -> Result<Nanos> {
         let mut sum = 0;
         for pid in &self.pids {
@@ -191,9 +181,6 @@ impl Server {
     }
 
     /// Checks that it still runs.
-    ///
-    /// # Errors
-    /// When it has ended; the error quotes its own messages.
     pub fn check(&mut self) -> Result<()> {
         if self.program.is_running() { Ok(()) } else { Err(self.failed("has ended")) }
     }

@@ -1,49 +1,56 @@
-//! Stub.
+//! What a reader gets of a run: text, JSON, a figure, a page, Markdown. Nothing here measures, and nothing
+//! knows an experiment: everything follows from its declaration and the kept trials.
 
+mod content;
+#[cfg(test)]
+pub mod doc;
+mod figure;
+mod html;
+mod json;
+#[cfg(test)]
+mod made_up;
 pub mod markdown;
+#[cfg(test)]
+mod tests;
+mod text;
+pub mod units;
+mod words;
 
 use std::path::{Path, PathBuf};
 
-use crate::error::Result;
+pub use json::json;
+pub use text::text;
+
+use crate::error::{Error, Result};
+use crate::experiments;
 use crate::run::Run;
+use crate::store::write_whole;
 use crate::view::View;
 
-/// For a terminal.
-pub fn text(view: &View<'_>) -> String {
-    let mut text = String::new();
-    for point in &view.points {
-        text += &format!("{} {} {}", point.arm, point.case, point.load);
-        for (id, spread) in &point.figures {
-            text += &format!(" {id}={:.6}", spread.median);
-        }
-        text += "\n";
+/// A kept run with its experiment's declaration.
+fn view(run: &Run) -> Result<View<'_>> {
+    let name = &run.head.experiment;
+    let experiment = experiments::by_name(name).ok_or_else(|| {
+        Error::refused(
+            format!("this lab has no experiment {name:?}"),
+            "report the result with the build that made it, or move it elsewhere",
+        )
+    })?;
+    Ok(View::new(experiment, run))
+}
+
+/// Draws the experiment's figure, if it has one, to `DIR/NAME.svg`.
+pub fn write_figure(view: &View<'_>, dir: &Path) -> Result<()> {
+    match figure::svg(view)? {
+        Some(svg) => write_whole(&dir.join(format!("{}.svg", view.experiment.name)), &svg),
+        None => Ok(()),
     }
-    for goal in crate::goals::judge(view) {
-        text += &format!("{goal:?}\n");
-    }
-    text
 }
 
-/// For programs.
-///
-/// # Errors
-/// Never.
-pub fn json(view: &View<'_>) -> Result<String> {
-    view.run.to_json()
-}
-
-/// The plot.
-///
-/// # Errors
-/// Where it cannot be written.
-pub fn write_figure(_view: &View<'_>, _dir: &Path) -> Result<()> {
-    Ok(())
-}
-
-/// The page.
-///
-/// # Errors
-/// Where it cannot be written.
-pub fn write_page(_runs: &[Run], dir: &Path) -> Result<PathBuf> {
-    Ok(dir.to_owned())
+/// Writes `DIR/report.html` of these runs, and returns its path.
+pub fn write_page(runs: &[Run], dir: &Path) -> Result<PathBuf> {
+    let views = runs.iter().map(view).collect::<Result<Vec<_>>>()?;
+    let path = dir.join("report.html");
+    write_whole(&path, &html::page(&views)?)?;
+    Ok(path)
 }

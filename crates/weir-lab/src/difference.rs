@@ -1,0 +1,465 @@
+//! Whether B differs from A: rows of ratios, judged together, for `weir lab ab` and `weir lab compare`.
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::experiment::Experiment;
+use crate::metric::{Better, METRICS, Metric, m};
+use crate::run::Trial;
+use crate::stats::median;
+use crate::stats::rank::Design;
+use crate::view::SPEED_TOLERANCE;
+
+/// Equals are called different in at most this share of commands, however many figures each judges.
+pub const FALSE_POSITIVES_MAX: f64 = 0.02;
+
+/// The conclusion names up to so many differences; the table has them all.
+const NAMED_MAX: usize = 3;
+
+/// What is said of a ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// B differs.
+    Difference,
+    /// It may or may not.
+    NoDifference,
+    /// However different the figures, so few could not tell.
+    TooFew,
+    /// It is not judged.
+    Information,
+}
+
+/// One metric, compared: A's and B's medians, B / A, and where that lies.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    #[serde(serialize_with = "by_id")]
+    metric: &'static Metric,
+    at: String,
+    a: f64,
+    b: f64,
+    /// The Hodges-Lehmann estimate.
+    pub(crate) ratio: Option<f64>,
+    interval: Option<(f64, f64)>,
+    /// Of this ratio alone; `p_adjusted` is times the number of figures judged.
+    p: f64,
+    p_adjusted: f64,
+    /// Of A and B; of pairs these are the same.
+    pub(crate) counts: [usize; 2],
+    /// Figures, or pairs, without a ratio: one is not above 0.
+    left_out: usize,
+    /// What is said of it.
+    pub verdict: Verdict,
+    /// The points that it is the mean of, if there are several.
+    points: Vec<Row>,
+    #[serde(skip)]
+    logarithms: [Vec<f64>; 2],
+}
+
+/// One experiment, compared.
+#[derive(Debug, Serialize)]
+pub struct Part {
+    /// Its name.
+    pub experiment: &'static str,
+    /// What A and B are.
+    pub sides: [String; 2],
+    /// Seed of the random order.
+    pub seed: Option<u64>,
+    /// What else differs.
+    pub warnings: Vec<String>,
+    /// The ratios.
+    pub rows: Vec<Row>,
+}
+
+/// All that a command compares.
+#[derive(Debug, Serialize)]
+pub struct Compared {
+    design: Design,
+    false_positives_max: f64,
+    /// Of each interval.
+    confidence: f64,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) conclusion: String,
+}
+
+fn by_id<S: serde::Serializer>(metric: &&Metric, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(metric.id)
+}
+
+/// What is compared of an experiment, and whether it is judged: the figures of merit first, then every
+/// other metric of which more or less is better.
+pub fn metrics(experiment: &Experiment) -> impl Iterator<Item = (&'static Metric, bool)> {
+    let merits = experiment.merits;
+    let other = |metric: &&&Metric| metric.better != Better::Neither && !merits.contains(metric);
+    let others = METRICS.iter().filter(other).map(|metric| (*metric, false));
+    merits.iter().map(|metric| (*metric, true)).chain(others)
+}
+
+/// Says so if the machine was not equally fast for both, by the calibrated loop's mean time (`loop_ns`).
+pub fn speed_warning<'a>(trials: [impl Iterator<Item = &'a Trial>; 2]) -> Option<String> {
+    let [a, b] = trials.map(|trials| {
+        let times: Vec<f64> = trials.filter_map(|trial| trial.get(&m::loop_ns)).collect();
+        times.iter().sum::<f64>() / times.len() as f64
+    });
+    let said = || format!("in B's trials the tested CPU took {:.2} of A's time for a loop", b / a);
+    ((b / a - 1.0).abs() > SPEED_TOLERANCE).then(said)
+}
+
+impl Row {
+    /// A metric's figures of A and B; nothing is judged yet. `None` where one has none.
+    pub fn new(
+        design: Design,
+        (metric, judged): (&'static Metric, bool),
+        at: String,
+        [a, b]: [&[f64]; 2],
+    ) -> Option<Self> {
+        let above_0 = |other: &[f64], at: usize, value: f64| {
+            value > 0.0 && (design == Design::Runs || other[at] > 0.0)
+        };
+        let logarithms = [(a, b), (b, a)].map(|(own, other)| {
+            let own = own.iter().copied().enumerate();
+            own.filter(|(at, value)| above_0(other, *at, *value)).map(|(_, v)| v.ln()).collect()
+        });
+        let counts = logarithms.each_ref().map(Vec::len);
+        let [left_of_a, left_of_b] = [a.len() - counts[0], b.len() - counts[1]];
+        let row = Self {
+            metric,
+            at,
+            a: median(a.iter().copied()),
+            b: median(b.iter().copied()),
+            ratio: None,
+            interval: None,
+            p: 1.0,
+            p_adjusted: 1.0,
+            counts,
+            left_out: left_of_a + if design == Design::Runs { left_of_b } else { 0 },
+            verdict: if judged { Verdict::TooFew } else { Verdict::Information },
+            points: vec![],
+            logarithms,
+        };
+        (!a.is_empty() && !b.is_empty()).then_some(row)
+    }
+
+    /// The mean of points: of each repeat that has figures above 0, the geometric mean of those.
+    pub fn mean(
+        metric: (&'static Metric, bool),
+        points: Vec<Row>,
+        repeats: [&[f64]; 2],
+    ) -> Option<Self> {
+        let at = format!("{} points", points.len());
+        let left_out = points.iter().map(|point| point.left_out).sum();
+        Some(Self { left_out, points, ..Self::new(Design::Pairs, metric, at, repeats)? })
+    }
+
+    /// The level of each is the whole divided by the number judged (Bonferroni), so that a difference is
+    /// what leaves 1 out of the interval shown. Holm's steps would find a little more, but no such
+    /// intervals belong to them.
+    fn judge(&mut self, design: Design, judged: f64) {
+        let [a, b] = &self.logarithms;
+        let Some(shift) = design.shift(a, b, FALSE_POSITIVES_MAX / judged) else { return };
+        self.ratio = Some(shift.estimate.exp());
+        self.interval = shift.interval.map(|(low, high)| (low.exp(), high.exp()));
+        self.p = shift.p;
+        self.p_adjusted = (shift.p * judged).min(1.0);
+        if self.verdict != Verdict::Information && self.interval.is_some() {
+            let differs = self.p_adjusted <= FALSE_POSITIVES_MAX;
+            self.verdict = if differs { Verdict::Difference } else { Verdict::NoDifference };
+        }
+        self.points.iter_mut().for_each(|point| point.judge(design, judged));
+    }
+
+    fn cells(&self, design: Design) -> [String; 9] {
+        let [a, b] = self.counts;
+        let count = if design == Design::Pairs { a.to_string() } else { format!("{a}, {b}") };
+        let out = self.left_out;
+        let better = self.ratio.is_some_and(|r| (r > 1.0) == (self.metric.better == Better::More));
+        let verdict = match self.verdict {
+            Verdict::Information => "(information)",
+            Verdict::NoDifference => "no difference seen",
+            Verdict::TooFew => "too few to tell",
+            Verdict::Difference if self.metric.better == Better::Neither => "difference",
+            Verdict::Difference if better => "difference: B is better",
+            Verdict::Difference => "difference: B is worse",
+        };
+        [
+            self.metric.id.to_owned(),
+            self.metric.unit.name().to_owned(),
+            self.at.clone(),
+            figure(self.a),
+            figure(self.b),
+            self.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
+            self.interval.map_or("-".into(), |(low, high)| format!("{low:.3} to {high:.3}")),
+            if out > 0 { format!("{count} ({out} left out)") } else { count },
+            verdict.to_owned(),
+        ]
+    }
+}
+
+/// Four significant digits, or the whole number.
+fn figure(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    let decimals = (3.0 - value.abs().log10().floor()).clamp(0.0, 9.0) as usize;
+    format!("{value:.decimals$}")
+}
+
+/// Judges the figures of all experiments together.
+pub fn together(design: Design, mut parts: Vec<Part>) -> Compared {
+    let rows = parts.iter().flat_map(|part| &part.rows);
+    let judged = rows.filter(|row| row.verdict != Verdict::Information).count().max(1) as f64;
+    for row in parts.iter_mut().flat_map(|part| &mut part.rows) {
+        row.judge(design, judged);
+    }
+    let level = FALSE_POSITIVES_MAX / judged;
+    let conclusion = conclude(design, &parts, design.needed(level));
+    let false_positives_max = FALSE_POSITIVES_MAX;
+    Compared { design, false_positives_max, confidence: 1.0 - level, parts, conclusion }
+}
+
+fn conclude(design: Design, parts: &[Part], needed: usize) -> String {
+    let all = || parts.iter().flat_map(|part| part.rows.iter().map(move |row| (part, row)));
+    let of = |verdict| all().filter(move |(_, row)| row.verdict == verdict);
+    let (command, unit, each) = match design {
+        Design::Pairs => ("ab", "pairs", ""),
+        Design::Runs => ("compare", "trials", " of a point in each run"),
+    };
+    let judged = || all().map(|(_, row)| row).filter(|row| row.verdict != Verdict::Information);
+    let fewest = judged().flat_map(|row| row.counts).min().unwrap_or(0);
+    let say = |(part, row): (&Part, &Row)| {
+        let at = if design == Design::Runs { format!(" at {}", row.at) } else { String::new() };
+        let (ratio, (low, high)) = (row.ratio?, row.interval?);
+        let (name, id) = (part.experiment, row.metric.id);
+        Some(format!(
+            "a difference in {name} {id}{at}: B has {ratio:.3} of A ({low:.3} to {high:.3})"
+        ))
+    };
+    let mut said: Vec<String> = of(Verdict::Difference).filter_map(say).collect();
+    let (few, unseen) = (of(Verdict::TooFew).count(), of(Verdict::NoDifference).count());
+    if said.len() > NAMED_MAX {
+        said = vec![format!("{} differences in {} figures", said.len(), judged().count())];
+    }
+    if said.is_empty() && unseen > 0 {
+        let figures = if unseen == 1 { "figure" } else { "figures" };
+        let share = FALSE_POSITIVES_MAX * 100.0;
+        said.push(format!(
+            "no difference seen in {unseen} {figures} ({fewest} {unit}{each}, false positives at most {share} % of comparisons)"
+        ));
+    }
+    if few > 0 {
+        let whole = judged().count();
+        said.push(format!(
+            "too few {unit} to tell in {few} of {whole}: needs {needed}{each}, has {fewest}"
+        ));
+    }
+    if said.is_empty() {
+        said.push("nothing to compare: A and B have no figure of merit in common".into());
+    }
+    format!("{command}: {}", said.join("; "))
+}
+
+impl Compared {
+    /// For a person; the last line is the conclusion.
+    pub fn text(&self) -> String {
+        let design = self.design;
+        let (counts, assumed) = match design {
+            Design::Pairs => ("pairs", "They are exact: the order within each pair is random."),
+            Design::Runs => (
+                "trials",
+                "No order was random: they hold if nothing but A and B differs. --json has other metrics.",
+            ),
+        };
+        let mut text = String::new();
+        for Part { experiment, sides: [a, b], seed, warnings, rows } in &self.parts {
+            let order = seed.map_or(String::new(), |seed| format!("; random order, seed {seed}"));
+            text += &format!("{experiment}: A is {a}, B is {b}{order}\n");
+            text.extend(warnings.iter().map(|warning| format!("warning: {warning}\n")));
+            let heads = ["metric", "unit", "at", "A", "B", "B/A", "interval", counts, "verdict"];
+            let mut lines = vec![heads.map(str::to_owned)];
+            let shown = |row: &&Row| design == Design::Pairs || row.verdict != Verdict::Information;
+            for row in rows.iter().filter(shown) {
+                lines.push(row.cells(design));
+                for point in row.points.iter().filter(|_| row.verdict != Verdict::Information) {
+                    let mut cells = point.cells(design);
+                    [0, 1, 8].into_iter().for_each(|empty| cells[empty].clear());
+                    cells[2].insert_str(0, "  ");
+                    lines.push(cells);
+                }
+            }
+            text = text + &columns(&lines) + "\n";
+        }
+        let (each, all) = (self.confidence * 100.0, (1.0 - FALSE_POSITIVES_MAX) * 100.0);
+        let each = (each * 1e4).round() / 1e4;
+        text += &format!(
+            "Each interval is at {each} %, so that all that are judged hold with {all} %. "
+        );
+        text + assumed + "\n" + &self.conclusion + "\n"
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Result<String> {
+        let text = serde_json::to_string_pretty(self);
+        Ok(text.map_err(|source| Error::json("write", "the comparison", source))? + "\n")
+    }
+}
+
+/// Lines as a table: names to the left, figures to the right.
+fn columns(lines: &[[String; 9]]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        let cells = line.iter().enumerate().map(|(at, cell)| {
+            let width = lines.iter().map(|line| line[at].len()).max().unwrap_or(0);
+            let left = matches!(at, 0..=2 | 8);
+            if left { format!("{cell:width$}  ") } else { format!("{cell:>width$}  ") }
+        });
+        text = text + cells.collect::<String>().trim_end() + "\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static METRICS_OF_MERIT: [&Metric; 4] =
+        [&m::delivered_pps, &m::echo_pps, &m::per_s, &m::took_p99_us];
+
+    /// Noise with far outliers: one trial in ten is disturbed.
+    fn noise(random: &mut fastrand::Rng) -> f64 {
+        let normal: f64 = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
+        normal * if random.u8(..) < 26 { 0.1 } else { 0.02 }
+    }
+
+    fn simulated(design: Design, random: &mut fastrand::Rng, pairs: usize, shift: f64) -> Vec<Row> {
+        METRICS_OF_MERIT
+            .iter()
+            .map(|metric| {
+                let mut figures = |shift: f64| -> Vec<f64> {
+                    (0..pairs).map(|_| (10.0 + shift + noise(random)).exp()).collect()
+                };
+                let (a, b) = (figures(0.0), figures(shift));
+                Row::new(design, (metric, true), "recv, top".into(), [&a, &b]).unwrap()
+            })
+            .collect()
+    }
+
+    fn part(rows: Vec<Row>) -> Part {
+        let (sides, warnings) = (["weir".into(), "weir --nice 0".into()], vec![]);
+        Part { experiment: "udp-overload", sides, seed: Some(7), warnings, rows }
+    }
+
+    fn share(design: Design, commands: u32, shift: f64, of: fn(&Compared) -> bool) -> f64 {
+        let mut random = fastrand::Rng::with_seed(20_261_123);
+        let hits = (0..commands)
+            .filter(|_| {
+                of(&together(design, vec![part(simulated(design, &mut random, 10, shift))]))
+            })
+            .count();
+        hits as f64 / f64::from(commands)
+    }
+
+    fn is_found(row: &Row) -> bool {
+        row.verdict == Verdict::Difference
+    }
+
+    #[test]
+    fn equals_differ_in_at_most_two_commands_of_a_hundred_and_eight_per_cent_are_seen() {
+        for (design, commands) in [(Design::Pairs, 2000), (Design::Runs, 200)] {
+            let any = share(design, commands, 0.0, |compared| {
+                compared.parts[0].rows.iter().any(is_found)
+            });
+            assert!((0.002..=FALSE_POSITIVES_MAX).contains(&any), "{design:?}: {any}");
+            let first = share(design, 100, 0.08, |compared| is_found(&compared.parts[0].rows[0]));
+            assert!(first >= 0.7, "{design:?}: {first}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_is_what_the_interval_says() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for shift in [0.0, 0.02, 0.04, 0.06] {
+            for design in [Design::Pairs, Design::Runs] {
+                let compared =
+                    together(design, vec![part(simulated(design, &mut random, 10, shift))]);
+                for row in &compared.parts[0].rows {
+                    let (low, high) = row.interval.unwrap();
+                    assert_eq!(is_found(row), low > 1.0 || high < 1.0, "{row:?}");
+                    assert_eq!(row.p_adjusted, (row.p * 4.0).min(1.0));
+                }
+            }
+        }
+    }
+
+    fn exact(metric: &'static Metric, judged: bool, ratio: f64, pairs: usize) -> Row {
+        let a: Vec<f64> = (1..=pairs).map(|at| 1000.0 + at as f64).collect();
+        let b = a.iter().enumerate().map(|(at, a)| a * ratio * (1.0 + 1e-3 * at as f64));
+        let b: Vec<f64> = b.collect();
+        Row::new(Design::Pairs, (metric, judged), "recv, top".into(), [&a, &b]).unwrap()
+    }
+
+    #[test]
+    fn too_few_pairs_say_how_many_are_needed() {
+        let rows = vec![exact(&m::delivered_pps, true, 2.0, 6), exact(&m::echo_pps, true, 2.0, 6)];
+        let conclusion = together(Design::Pairs, vec![part(rows)]).conclusion;
+        assert_eq!(conclusion, "ab: too few pairs to tell in 2 of 2: needs 8, has 6");
+        let rows = vec![exact(&m::delivered_pps, true, 2.0, 9), exact(&m::echo_pps, true, 2.0, 6)];
+        let conclusion = together(Design::Pairs, vec![part(rows)]).conclusion;
+        assert!(
+            conclusion.starts_with("ab: a difference in udp-overload delivered_pps: B has 2.00")
+        );
+        assert!(
+            conclusion.ends_with("; too few pairs to tell in 1 of 2: needs 8, has 6"),
+            "{conclusion}"
+        );
+        assert!(
+            together(Design::Pairs, vec![]).conclusion.contains("no figure of merit in common")
+        );
+    }
+
+    #[test]
+    fn many_differences_are_counted_in_the_conclusion() {
+        let rows = (0..4).map(|_| exact(&m::delivered_pps, true, 2.0, 10)).collect();
+        let conclusion = together(Design::Pairs, vec![part(rows)]).conclusion;
+        assert_eq!(conclusion, "ab: 4 differences in 4 figures");
+    }
+
+    #[test]
+    fn as_it_is_printed() {
+        let merit = (&m::delivered_pps, true);
+        let points = vec![
+            exact(merit.0, false, 1.0, 10),
+            Row::new(Design::Pairs, (merit.0, false), "echo, top".into(), [&[0.0], &[1.0]])
+                .unwrap(),
+        ];
+        let repeats: Vec<f64> = points[0].logarithms[0].iter().map(|log| log.exp()).collect();
+        let several = Row::mean(merit, points, [&repeats, &repeats]).unwrap();
+        let rows = vec![
+            several,
+            exact(&m::age_p99_us, true, 1.06, 10),
+            exact(&m::daemon_cpu, false, 0.98, 3),
+        ];
+        let mut part = part(rows);
+        part.warnings.push("something".into());
+        let compared = together(Design::Pairs, vec![part]);
+        insta::assert_snapshot!(compared.text(), @r"
+        udp-overload: A is weir, B is weir --nice 0; random order, seed 7
+        warning: something
+        metric         unit           at              A      B    B/A        interval            pairs  verdict
+        delivered_pps  packets/s      2 points     1006   1006  1.000  1.000 to 1.000  10 (1 left out)  no difference seen
+                                        recv, top  1006   1010  1.004  1.001 to 1.008               10
+                                        echo, top     0  1.000      -               -   0 (1 left out)
+        age_p99_us     us             recv, top    1006   1071  1.065  1.061 to 1.068               10  difference: B is worse
+        daemon_cpu     share, 0 to 1  recv, top    1002  982.9  0.981               -                3  (information)
+
+        Each interval is at 99 %, so that all that are judged hold with 98 %. They are exact: the order within each pair is random.
+        ab: a difference in udp-overload age_p99_us: B has 1.065 of A (1.061 to 1.068)
+        ");
+        let json: serde_json::Value = serde_json::from_str(&compared.json().unwrap()).unwrap();
+        let row = &json["parts"][0]["rows"][0];
+        assert_eq!(row["metric"], "delivered_pps");
+        assert_eq!(row["verdict"], "no_difference");
+        assert_eq!(row["points"].as_array().unwrap().len(), 2);
+        assert_eq!(json["parts"][0]["rows"][2]["interval"], serde_json::Value::Null);
+        assert_eq!(json["conclusion"].as_str(), compared.text().lines().last());
+    }
+}

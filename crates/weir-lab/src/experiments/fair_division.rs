@@ -1,0 +1,181 @@
+//! `fair-division`: a flooded receiver task beside a CPU hog, and how the two divide the CPU.
+//!
+//! The hog is a process of its own, in a session of its own. What it gets is measured by work: passes of
+//! a calibrated loop, against those that it makes with the CPU to itself.
+
+use super::shared::{hog_work, is_quiet};
+use crate::error::Result;
+use crate::experiment::{Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times};
+use crate::goals::{of_compared, place};
+use crate::metric::m;
+use crate::run::{Load, Trial};
+use crate::scene::{App, Beside, FLOODED_PORT, LIGHT_PORT, Role, Scene};
+use crate::stats::compare;
+use crate::view::{Point, View};
+
+/// The arm that is judged, and whose costs the division is computed with.
+const WEIR: &str = "weir-native";
+/// What weir keeps for processes by default.
+const USER_SHARE: f64 = 0.5;
+/// Costs are taken at the highest rate at which this share is delivered without the hog: there nearly
+/// every packet is admitted, so both costs are those of a delivered packet.
+const DELIVERED_MIN: f64 = 0.95;
+
+/// The experiment.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "fair-division",
+    paper: "LRP 2.2, MR 7",
+    question: "how do a flooded receiver and a CPU hog at the same priority divide the CPU?",
+    found: "interrupts take what they want first, and the hog is charged for others' packets",
+    needs: &[],
+    arms: Choice {
+        full: &["stock", "threaded", "niced", "batch", "gate", "idle-weir", "weir-native", "weir"],
+        quick: &["stock", "threaded", "niced", "batch", "weir-native"],
+    },
+    main: WEIR,
+    cases: || {
+        let unloaded: &[&str] = &["0"];
+        vec![
+            Case::always("alone"),
+            Case::always("hog").against("alone"),
+            Case::always("unloaded").at(unloaded, unloaded),
+        ]
+    },
+    case_option: "cases",
+    loads: Choice {
+        full: &["50k", "100k", "200k", "300k", "400k", "600k", "800k", "1.6M", "3.2M", "top"],
+        quick: &["100k", "300k", "top"],
+    },
+    times: Choice {
+        full: Times { warm_up_ms: 300, window_ms: 1000, repeats: 10 },
+        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
+    },
+    traffic: true,
+    skip: Some(|arm, case, _| case == "unloaded" && !is_quiet(arm)),
+    scene,
+    special: None,
+    derive: Some(hog_work),
+    says: "delivers {} packets/s",
+    merits: &[&m::delivered_pps, &m::hog_work],
+    searches: &[],
+    tables: &[
+        Table {
+            title: "Delivered without the hog, packets/s",
+            figures: &[&m::delivered_pps],
+            cases: Cases::Of(&["alone"]),
+            of_unloaded: false,
+        },
+        Table {
+            title: "Beside the hog: delivered, packets/s; the hog's work, of an idle CPU's",
+            figures: &[&m::delivered_pps, &m::hog_work],
+            cases: Cases::Of(&["hog"]),
+            of_unloaded: false,
+        },
+        Table {
+            title: "CPU time charged beside the hog: to input, the receiver, the hog",
+            figures: &[&m::input_cpu, &m::user_cpu, &m::hog_cpu],
+            cases: Cases::Of(&["hog"]),
+            of_unloaded: false,
+        },
+    ],
+    figure: Some(Figure {
+        title: "The hog's work by offered rate",
+        case: "hog",
+        y: &m::hog_work,
+        bars: false,
+    }),
+    goals: || {
+        let hog = Cases::Of(&["hog"]);
+        vec![
+            Goal::other(
+                "weir, where all fits: delivered, of that without the hog",
+                |view| judged(view, true, |view, t, _| of_alone(view, t)),
+                Bound::AtLeast(0.95),
+            )
+            .about(hog),
+            Goal::other(
+                "weir, where all fits: the hog's work, of the CPU that remains",
+                |view| judged(view, true, |_, t, fair| Some((t.get(&m::hog_work)?, fair.hog))),
+                Bound::AtLeast(0.95),
+            )
+            .about(hog),
+            Goal::other(
+                "weir, past that: the hog's work, of its half of the user share",
+                |view| judged(view, false, |_, t, fair| Some((t.get(&m::hog_work)?, fair.hog))),
+                Bound::AtLeast(0.9),
+            )
+            .about(hog),
+            Goal::other(
+                "weir, past that: delivered, of what the receiver's half can consume",
+                |view| {
+                    judged(view, false, |_, t, fair| Some((t.get(&m::delivered_pps)?, fair.pps)))
+                },
+                Bound::AtLeast(0.9),
+            )
+            .about(hog),
+        ]
+    },
+    notes: "All fits while input needs no more than half of the CPU and the receiver no more than a \
+            quarter, by weir-native's own costs per packet without the hog.",
+};
+
+fn scene(ask: &Ask<'_>) -> Result<Scene> {
+    let reader = ask.traffic.reader;
+    Ok(Scene {
+        apps: vec![
+            App::sink(reader, FLOODED_PORT, Role::Flooded),
+            App::sink(reader, LIGHT_PORT, Role::Light),
+        ],
+        flows: ask.flood(FLOODED_PORT).into_iter().collect(),
+        beside: if ask.case == "alone" { vec![] } else { vec![Beside::Hog(0)] },
+        ..Scene::default()
+    })
+}
+
+/// What the fair division gives at a rate.
+struct Fair {
+    fits: bool,
+    pps: f64,
+    hog: f64,
+}
+
+fn fair(view: &View<'_>, offered_pps: f64) -> Option<Fair> {
+    let of_weir = |point: &&Point| point.arm == WEIR && point.case == "alone";
+    let costs = |point: &Point| {
+        let offered = point.get(&m::offered_pps)?;
+        let fits = point.get(&m::delivered_pps)? >= DELIVERED_MIN * offered;
+        let costs = (point.get(&m::cpu_ns_per_packet)?, point.get(&m::app_ns_per_packet)?);
+        fits.then_some((offered, costs))
+    };
+    let costs = view.points.iter().filter(of_weir).filter_map(costs);
+    let (_, (c_input, c_app)) = costs.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let (input, app) = (offered_pps * c_input / 1e9, offered_pps * c_app / 1e9);
+    let half = USER_SHARE / 2.0;
+    Some(if input <= 1.0 - USER_SHARE && app <= half {
+        Fair { fits: true, pps: offered_pps, hog: 1.0 - input - app }
+    } else {
+        Fair { fits: false, pps: offered_pps.min(half * 1e9 / c_app), hog: half }
+    })
+}
+
+/// Both figures of each of weir's trials beside the hog, where all fits or where it does not.
+fn judged(
+    view: &View<'_>,
+    fits: bool,
+    figures: fn(&View<'_>, &Trial, &Fair) -> Option<(f64, f64)>,
+) -> Vec<Found> {
+    let of_load = |load: Load| {
+        let fair = fair(view, view.get(WEIR, "hog", load, &m::offered_pps)?)?;
+        let trials = view.trials_of(WEIR, "hog", load);
+        let pairs: Vec<_> = trials.filter_map(|trial| figures(view, trial, &fair)).collect();
+        let compared = compare(&pairs).filter(|_| fair.fits == fits)?;
+        Some(of_compared(&compared, place(view, "hog", load)))
+    };
+    view.loads("hog").into_iter().filter_map(of_load).collect()
+}
+
+fn of_alone(view: &View<'_>, trial: &Trial) -> Option<(f64, f64)> {
+    let mut alone = view.trials_of(WEIR, "alone", trial.load);
+    let alone = alone.find(|other| other.repeat == trial.repeat)?;
+    Some((trial.get(&m::delivered_pps)?, alone.get(&m::delivered_pps)?))
+}

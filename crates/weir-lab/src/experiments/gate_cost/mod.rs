@@ -1,0 +1,251 @@
+//! `gate-cost` (LRP 4.2: the cost of soft demultiplexing).
+//!
+//! A discard and a pass of each row on the real path; one packet over and over ([`hot`]); what the
+//! kernel's socket lookups cost ([`lookup`]).
+
+mod hot;
+mod lookup;
+
+use weir_bpf::traffic::{Sources, Transport};
+
+use crate::apps::unread::{FULL_PORT, ROOM_PORT, SOCKET_BITS};
+use crate::bench::{Bench, RANDOM_PORTS};
+use crate::error::Result;
+use crate::experiment::{Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times};
+use crate::goals::{of_compared};
+use crate::metric::m;
+use crate::run::{Load, Trial};
+use crate::scene::{App, AppKind, Books, Flow, Need, Role, Scene, To, Watch};
+use crate::stats::compare;
+use crate::stop::Stop;
+use crate::view::View;
+
+/// A row whose gate discarded less than this share of the packets does not tell what discarding costs.
+const DISCARDED_MIN: f64 = 0.99;
+/// An interval of differences is that of their ratios to this.
+const ONE_NS: f64 = 1.0;
+
+/// What packets are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kind {
+    name: &'static str,
+    transport: Transport,
+    ipv6: bool,
+}
+
+const KINDS: [Kind; 4] = [
+    Kind { name: "udp4", transport: Transport::Udp, ipv6: false },
+    Kind { name: "udp6", transport: Transport::Udp, ipv6: true },
+    Kind { name: "tcp-syn4", transport: Transport::TcpSyn, ipv6: false },
+    Kind { name: "tcp-syn6", transport: Transport::TcpSyn, ipv6: true },
+];
+
+/// How packets are spread: random bits of source address, source port, destination port.
+type Pattern = (&'static str, (u8, u8, u8));
+/// 2 M flows are more than any table of the gate's could hold.
+const PATTERNS: [Pattern; 4] = [
+    ("1-flow", (0, 0, 0)),
+    ("64-flows", (3, 3, 0)),
+    ("2M-flows", (7, 14, 0)),
+    ("16-sockets", (3, 3, SOCKET_BITS)),
+];
+
+/// The experiment.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "gate-cost",
+    paper: "LRP 4.2",
+    question: "what does it cost to find a packet's destination, and to discard it there?",
+    found: "soft demultiplexing took about 25 of the 60 us that a packet cost",
+    needs: &[],
+    arms: Choice {
+        full: &["bare-drop", "touch-drop", "bare-pass", "gate"],
+        quick: &["bare-drop", "bare-pass", "gate"],
+    },
+    main: "gate",
+    cases,
+    case_option: "cases",
+    loads: Choice { full: &["top"], quick: &["top"] },
+    times: Choice {
+        full: Times { warm_up_ms: 200, window_ms: 1000, repeats: 10 },
+        quick: Times { warm_up_ms: 30, window_ms: 100, repeats: 3 },
+    },
+    traffic: false,
+    skip: Some(|arm, case, _| !fits(arm, case)),
+    scene,
+    special: Some(special),
+    derive: None,
+    says: "takes {} for a packet",
+    merits: &[&m::ns_per_packet],
+    searches: &[],
+    tables: &[
+        Table {
+            title: "Discarding, ns per packet, and the share of packets discarded",
+            figures: &[&m::ns_per_packet, &m::discarded_share],
+            cases: Cases::Where(is_discard),
+            of_unloaded: false,
+        },
+        Table {
+            title: "Passing, ns per packet",
+            figures: &[&m::ns_per_packet],
+            cases: Cases::Where(is_pass),
+            of_unloaded: false,
+        },
+        Table {
+            title: "The same by CPU time, ns per packet; packets in full polls",
+            figures: &[&m::cpu_ns_per_packet, &m::in_full_polls],
+            cases: Cases::Where(|case| is_discard(case) || is_pass(case)),
+            of_unloaded: false,
+        },
+        Table {
+            title: "One packet over and over, ns",
+            figures: &[&m::ns_per_packet, &m::discarded_share],
+            cases: Cases::Starting(hot::PREFIX),
+            of_unloaded: false,
+        },
+        Table {
+            title: "One lookup of a socket from XDP, and its release, ns",
+            figures: &[&m::ns_per_packet],
+            cases: Cases::Starting(lookup::PREFIX),
+            of_unloaded: false,
+        },
+    ],
+    figure: Some(Figure {
+        title: "Cost of a discard",
+        case: "udp4-64-flows-discard",
+        y: &m::ns_per_packet,
+        bars: true,
+    }),
+    goals: || {
+        vec![
+            Goal::other(
+                "gate: rate of discarding, of a bare XDP_DROP's, every row",
+                discarding,
+                Bound::AtLeast(0.75),
+            ),
+            Goal::other(
+                "gate: added to a packet that passes, ns, every row",
+                passing,
+                Bound::AtMost(40.0),
+            ),
+        ]
+    },
+    notes: "The figure is the median time of NAPI polls that took a whole budget right after another: \
+            they never wait. What passes the driver ends at the ingress hook, after the skb is built. A \
+            cell of 'one packet over and over' is BPF_PROG_TEST_RUN: everything is in the caches, and \
+            there is no driver.",
+};
+
+fn is_discard(case: &str) -> bool {
+    case.ends_with("-discard")
+}
+
+fn is_pass(case: &str) -> bool {
+    case.ends_with("-pass")
+}
+
+fn rows() -> impl Iterator<Item = (String, Kind, Pattern)> {
+    let pairs = KINDS.into_iter().flat_map(|kind| PATTERNS.map(|pattern| (kind, pattern)));
+    // What depends on the pattern is the same for every kind: the others have the first two.
+    let all = pairs
+        .filter(|(kind, (_, bits))| kind.name == "udp4" || bits.0 + bits.1 <= 6 && bits.2 == 0);
+    all.map(|(kind, pattern)| (format!("{}-{}", kind.name, pattern.0), kind, pattern))
+}
+
+fn cases() -> Vec<Case> {
+    let case = |name: String, quick| Case { quick, ..Case::always(name) };
+    let of_row = |(name, kind, pattern): (String, Kind, Pattern)| {
+        let quick = kind.name == "udp4" || pattern.0 == "64-flows";
+        [case(format!("{name}-discard"), quick), case(format!("{name}-pass"), quick)]
+    };
+    let mut all: Vec<Case> = rows().flat_map(of_row).collect();
+    all.extend(hot::NAMES.map(|name| case(format!("{}{name}", hot::PREFIX), hot::is_quick(name))));
+    let lookups = lookup::LOOKUPS.iter().map(|lookup| lookup.name);
+    all.extend(
+        lookups.map(|name| case(format!("{}{name}", lookup::PREFIX), lookup::is_quick(name))),
+    );
+    all
+}
+
+/// Whether an arm has anything to say of a case.
+fn fits(arm: &str, case: &str) -> bool {
+    if case.starts_with(lookup::PREFIX) {
+        return arm == "bare-pass";
+    }
+    let drops = is_discard(case) || case.starts_with(hot::PREFIX) && case.ends_with("-full");
+    match arm {
+        "bare-pass" => !drops,
+        "bare-drop" => drops,
+        "touch-drop" => is_discard(case),
+        _ => true,
+    }
+}
+
+fn scene(ask: &Ask<'_>) -> Result<Scene> {
+    let mut scene = Scene {
+        apps: vec![App::new(AppKind::Unread, FULL_PORT, Role::Other)],
+        needs: vec![Need::OtherFamily],
+        watch: vec![Watch::Polls],
+        books: Books::Ring,
+        sink: is_pass(ask.case),
+        ..Scene::default()
+    };
+    let row = rows().find(|(name, ..)| ask.case.starts_with(&format!("{name}-")));
+    if let Some((_, kind, (_, (address_bits, port_bits, socket_bits)))) = row {
+        let port = if scene.sink { ROOM_PORT } else { FULL_PORT };
+        scene.flows.push(Flow {
+            sources: Sources::Random { address_bits, port_bits },
+            port_bits: socket_bits,
+            ..flow(kind, port, ask.load)
+        });
+    }
+    Ok(scene)
+}
+
+fn flow(kind: Kind, port: u16, load: Load) -> Flow {
+    let Kind { transport, ipv6, .. } = kind;
+    let to = if ipv6 { To::OtherFamily } else { To::Host };
+    Flow { transport, to, from_port: RANDOM_PORTS, ..Flow::udp(port, load) }
+}
+
+/// What is not measured on the real path.
+fn special(bench: &mut Bench, ask: &Ask<'_>, stop: &Stop) -> Result<Option<Trial>> {
+    let (of_hot, of_lookup) =
+        (ask.case.strip_prefix(hot::PREFIX), ask.case.strip_prefix(lookup::PREFIX));
+    if of_hot.is_none() && of_lookup.is_none() {
+        return Ok(None);
+    }
+    let Scene { apps, needs, .. } = scene(ask)?;
+    bench.prepare(ask.arm, &needs, &apps)?;
+    let begun = bench.begin(ask.arm)?;
+    let mut trial = Trial::of(ask.arm, ask.case, ask.load);
+    match (of_hot, of_lookup) {
+        (Some(name), _) => hot::measure(bench, ask, (name, &begun), &mut trial, stop)?,
+        (_, Some(name)) => lookup::measure(bench, ask.arm, name, &mut trial)?,
+        _ => {}
+    }
+    Ok(Some(trial))
+}
+
+/// Per row, a bare drop's time divided by the gate's.
+fn discarding(view: &View<'_>) -> Vec<Found> {
+    let of = |case: &str| {
+        let share = view.get("gate", case, Load::Top, &m::discarded_share)?;
+        let place = format!("{case}: {:.1} % discarded", share * 100.0);
+        if share < DISCARDED_MIN {
+            return Some(Found::exact(0.0, place));
+        }
+        let pairs = view.pairs(("bare-drop", "gate"), (case, Load::Top), &m::ns_per_packet);
+        Some(of_compared(&compare(&pairs)?, place))
+    };
+    view.cases().iter().filter(|case| is_discard(&case.name)).filter_map(|c| of(&c.name)).collect()
+}
+
+/// Per row, what the gate's pass takes more than a bare one.
+fn passing(view: &View<'_>) -> Vec<Found> {
+    let of = |case: &str| {
+        let pairs = view.pairs(("gate", "bare-pass"), (case, Load::Top), &m::ns_per_packet);
+        let added: Vec<_> = pairs.iter().map(|(gate, bare)| (gate - bare, ONE_NS)).collect();
+        Some(of_compared(&compare(&added)?, case.to_owned()))
+    };
+    view.cases().iter().filter(|case| is_pass(&case.name)).filter_map(|c| of(&c.name)).collect()
+}

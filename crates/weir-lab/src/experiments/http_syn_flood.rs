@@ -1,0 +1,132 @@
+//! `http-syn-flood` (LRP, figure 5).
+
+use std::time::Duration;
+
+use weir_bpf::traffic::{Sources, Transport};
+
+use crate::apps::http::PATIENCE;
+use crate::bench::RANDOM_PORTS;
+use crate::error::Result;
+use crate::experiment::{Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times};
+use crate::goals::{find, place};
+use crate::metric::m;
+use crate::programs::ServerKind;
+use crate::run::Load;
+use crate::scene::{App, AppKind, Books, Client, FLOODED_PORT, Flow, From, Need, Role, Scene};
+use crate::view::View;
+
+/// LRP's eight clients.
+const CONNECTIONS: u32 = 8;
+/// The flood at which the goal is asked, SYN/s.
+const ASKED: Load = Load::Rate(400e3);
+/// It was that flood if this share of it was sent.
+const SENT_MIN: f64 = 0.95;
+/// A connection whose SYN the ring lost as the flood began stands still for the client's patience. The
+/// window opens when that is over.
+const SETTLE: Duration = PATIENCE.saturating_add(Duration::from_millis(200));
+
+/// The experiment.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "http-syn-flood",
+    paper: "LRP fig. 5",
+    question: "what does a web server keep when SYNs flood another listener of the same host?",
+    found: "BSD answered nothing near 10,000 SYN/s; LRP kept half of its throughput at 20,000",
+    needs: &["nginx"],
+    arms: Choice {
+        full: &["stock", "threaded", "niced", "batch", "gate", "weir", "weir-native"],
+        quick: &["stock", "niced", "weir-native"],
+    },
+    main: "weir-native",
+    cases: || vec![Case::always("keep-alive"), Case::always("connection")],
+    case_option: "cases",
+    loads: Choice { full: &["0", "50k", "100k", "200k", "400k", "800k"], quick: &["0", "400k"] },
+    times: Choice {
+        full: Times { warm_up_ms: 300, window_ms: 2000, repeats: 10 },
+        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 2 },
+    },
+    traffic: false,
+    skip: None,
+    scene,
+    special: None,
+    derive: None,
+    says: "answers {} requests/s",
+    merits: &[&m::per_s],
+    searches: &[],
+    tables: &[
+        Table { title: "Requests/s", figures: &[&m::per_s], cases: Cases::All, of_unloaded: false },
+        Table {
+            title: "Requests/s, of the same arm's without a flood",
+            figures: &[&m::per_s],
+            cases: Cases::All,
+            of_unloaded: true,
+        },
+        Table {
+            title: "Time of a request, us: median, 99th percentile; failed requests",
+            figures: &[&m::took_p50_us, &m::took_p99_us, &m::failed],
+            cases: Cases::All,
+            of_unloaded: false,
+        },
+        Table {
+            title: "Where SYNs ended, packets/s: ring, discarded, answered by a cookie; the client's lost",
+            figures: &[&m::nic_drop_pps, &m::discarded_pps, &m::cookies_pps, &m::client_lost_pps],
+            cases: Cases::All,
+            of_unloaded: false,
+        },
+    ],
+    figure: Some(Figure {
+        title: "Requests per second by SYNs per second",
+        case: "keep-alive",
+        y: &m::per_s,
+        bars: false,
+    }),
+    goals: || {
+        let text = "weir: requests/s at 400 k SYN/s, of those without a flood, in both cases";
+        vec![Goal::other(text, kept, Bound::AtLeast(0.9))]
+    },
+    notes: "The flooded listener's queue is full at once, so the kernel answers each SYN by a cookie: that \
+            costs CPU and fills no queue. The client's packets share the receive ring with the flood.",
+};
+
+fn scene(ask: &Ask<'_>) -> Result<Scene> {
+    let flood = Flow {
+        transport: Transport::TcpSyn,
+        sources: Sources::Random { address_bits: 16, port_bits: 15 },
+        from: From::FloodNet,
+        from_port: RANDOM_PORTS,
+        ..Flow::udp(FLOODED_PORT, ask.load)
+    };
+    let port = ServerKind::Nginx.port();
+    Ok(Scene {
+        apps: vec![
+            App::new(AppKind::Real(ServerKind::Nginx), port, Role::Flooded),
+            App::new(AppKind::TcpListener, FLOODED_PORT, Role::Other),
+        ],
+        flows: if ask.load == Load::Off { vec![] } else { vec![flood] },
+        client: Some(Client::Http {
+            connections: CONNECTIONS,
+            keep_alive: ask.case == "keep-alive",
+            port,
+        }),
+        needs: vec![Need::FarEnd, Need::AnswersDropped],
+        books: Books::Tcp,
+        settle: SETTLE,
+        ..Scene::default()
+    })
+}
+
+/// Of each case, where so many SYNs were sent; a case without is a goal that is not met.
+fn kept(view: &View<'_>) -> Vec<Found> {
+    let arm = EXPERIMENT.main;
+    let of = |case: &str| {
+        let cases = if case == "connection" { &["connection"] } else { &["keep-alive"] };
+        let at = At::Only(ASKED);
+        let found = find(view, arm, Cases::Of(cases), at, &m::per_s, Against::Unloaded);
+        let sent = view.get(arm, case, ASKED, &m::offered_pps).unwrap_or(0.0);
+        if sent >= SENT_MIN * ASKED.pps() && !found.is_empty() {
+            return found;
+        }
+        let why = format!("{}: {:.0} k SYN/s were sent", place(view, case, ASKED), sent / 1e3);
+        vec![Found::exact(0.0, why)]
+    };
+    ["keep-alive", "connection"].into_iter().flat_map(of).collect()
+}

@@ -1,0 +1,132 @@
+//! `receivers`: two receiver tasks of different weight, at nice 0 and nice 10, each flooded at the same
+//! rate. Where both have more than they can take, their weights are to say who receives what (LRP 3:
+//! receive work at its receiver's priority).
+//!
+//! Both are in one session: between two sessions, autogroup ignores nice values.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::experiment::{Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times};
+use crate::metric::m;
+use crate::run::{Load, Trial};
+use crate::scene::{App, AppKind, Flow, Role, Scene};
+
+const HEAVIER_PORT: u16 = 5005;
+const LIGHTER_PORT: u16 = 5006;
+/// Computed for each packet: enough that a fair share of the CPU is too little for rates that the ring
+/// takes.
+const WORK: Duration = Duration::from_micros(5);
+/// `sched_prio_to_weight[]` of nice 0 and nice 10 (kernel/sched/core.c).
+const WEIGHTS_RATIO: f64 = 1024.0 / 110.0;
+/// A receiver is overloaded if it receives less than this share of what it is sent.
+const DELIVERED_MIN: f64 = 0.95;
+
+/// The experiment.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "receivers",
+    paper: "LRP 3",
+    question: "do two overloaded receivers receive what their weights say?",
+    found: "LRP processes packets at the receiver's priority; BSD at interrupt priority, for anybody",
+    needs: &[],
+    arms: Choice {
+        full: &["stock", "threaded", "niced", "batch", "gate", "weir-native", "weir"],
+        quick: &["stock", "threaded", "niced", "batch", "weir-native", "weir"],
+    },
+    main: "weir-native",
+    cases: || vec![Case::always("both")],
+    case_option: "cases",
+    loads: Choice {
+        full: &["2k", "10k", "50k", "100k", "150k", "200k"],
+        quick: &["2k", "100k", "200k"],
+    },
+    times: Choice {
+        full: Times { warm_up_ms: 300, window_ms: 1000, repeats: 10 },
+        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
+    },
+    traffic: true,
+    skip: None,
+    scene,
+    special: None,
+    derive: Some(derive),
+    says: "delivers {} packets to the heavier receiver for each of the lighter",
+    merits: &[&m::delivered_ratio, &m::delivered_pps],
+    searches: &[],
+    tables: &[
+        Table {
+            title: "Packets of the heavier receiver for each of the lighter, where both are overloaded",
+            figures: &[&m::delivered_ratio],
+            cases: Cases::All,
+            of_unloaded: false,
+        },
+        Table {
+            title: "Delivered, packets/s: heavier, lighter",
+            figures: &[&m::delivered_pps, &m::light_pps],
+            cases: Cases::All,
+            of_unloaded: false,
+        },
+        Table {
+            title: "CPU time charged: heavier, lighter, input",
+            figures: &[&m::user_cpu, &m::light_cpu, &m::input_cpu],
+            cases: Cases::All,
+            of_unloaded: false,
+        },
+    ],
+    figure: Some(Figure {
+        title: "Packets of the heavier receiver for each of the lighter, by the rate sent to each",
+        case: "both",
+        y: &m::delivered_ratio,
+        bars: false,
+    }),
+    goals: || {
+        vec![Goal::figure(
+            "weir: packets of the heavier receiver for each of the lighter, where both are overloaded",
+            ("weir-native", Cases::All, At::Flooded),
+            (&m::delivered_ratio, Against::Nothing),
+            Bound::Within(WEIGHTS_RATIO, 0.2),
+        )]
+    },
+    notes: "Rates are those of either flood. Each receiver computes for 5 us per packet. Their weights \
+            stand 9.31 to 1.",
+};
+
+fn scene(ask: &Ask<'_>) -> Result<Scene> {
+    let Load::Rate(rate) = ask.load else {
+        return Err(Error::refused(
+            format!("receivers has no load {}: both receivers are to be sent as much", ask.load),
+            "give it rates in packets/s, such as --rates 50k,200k",
+        ));
+    };
+    let app = |port, role, nice| App {
+        kind: AppKind::UdpSink { reader: ask.traffic.reader, work: WORK, joined: false },
+        member_nice: Some(nice),
+        ..App::new(AppKind::UdpEcho, port, role)
+    };
+    let lengths = ask.traffic.lengths.clone();
+    Ok(Scene {
+        apps: vec![app(HEAVIER_PORT, Role::Flooded, 0), app(LIGHTER_PORT, Role::Light, 10)],
+        flows: std::iter::once(Flow { lengths, ..Flow::light(LIGHTER_PORT, rate) })
+            .chain(ask.flood(HEAVIER_PORT))
+            .collect(),
+        ..Scene::default()
+    })
+}
+
+/// The ratio says something only where both are overloaded.
+fn derive(trials: &mut [Trial]) {
+    for trial in trials {
+        let is_short = |sent, received| {
+            let both = trial.get(received).zip(trial.get(sent));
+            both.is_some_and(|(received, sent)| received < sent * DELIVERED_MIN)
+        };
+        let overloaded = is_short(&m::offered_pps, &m::delivered_pps)
+            && is_short(&m::light_offered_pps, &m::light_pps);
+        if !overloaded {
+            trial.values.remove(m::delivered_ratio.id);
+        } else if trial.get(&m::delivered_ratio).is_none() {
+            // The lighter received nothing: the ratio is more than this.
+            let at_least = trial.get(&m::delivered_pps).zip(trial.get(&m::window_s));
+            trial.set(&m::delivered_ratio, at_least.map(|(pps, window_s)| pps * window_s));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `rpc-mix` (LRP, table 2).
+
+use crate::apps::rpc::walks;
+use crate::error::Result;
+use crate::experiment::{Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times};
+use crate::goals::{nothing_discarded};
+use crate::metric::m;
+use crate::run::Load;
+use crate::scene::{App, AppKind, Books, Client, Need, Role, Scene};
+
+/// Where the worker listens; the short servers of each case are at ports that follow.
+const PORT: u16 = 7000;
+/// Short requests that wait with each server, or are on their way.
+const OUTSTANDING: u32 = 32;
+/// How long the short servers compute for a request, in steps: some 2, 10 and 50 us.
+const PACES: [(&str, u64); 3] = [("fast", 800), ("medium", 4_000), ("slow", 20_000)];
+
+/// The experiment.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "rpc-mix",
+    paper: "LRP table 2",
+    question: "does a process that computes get its third of the CPU beside two busy RPC servers?",
+    found: "the worker finished 20-30 % sooner with LRP, with 29-33 % of the CPU instead of 23-26 %",
+    needs: &[],
+    arms: Choice {
+        full: &["stock", "threaded", "niced", "batch", "gate", "weir-native", "weir"],
+        quick: &["stock", "threaded", "niced", "batch", "weir"],
+    },
+    main: "weir",
+    cases: || {
+        let both = &["0", "top"];
+        vec![
+            Case::always("fast").at(both, both),
+            Case::full("medium"),
+            // The worker alone is the same in each case: a quick run measures it once.
+            Case::always("slow").at(both, &["top"]),
+        ]
+    },
+    case_option: "cases",
+    loads: Choice { full: &["0", "top"], quick: &["0", "top"] },
+    times: Choice {
+        full: Times { warm_up_ms: 300, window_ms: 2000, repeats: 10 },
+        quick: Times { warm_up_ms: 50, window_ms: 400, repeats: 3 },
+    },
+    traffic: false,
+    skip: None,
+    scene,
+    special: None,
+    derive: None,
+    says: "completes {} calls/s",
+    merits: &[&m::calls_per_s, &m::per_s],
+    searches: &[],
+    tables: &[
+        Table {
+            title: "The worker: calls/s, time per call (ms), CPU time charged",
+            figures: &[&m::calls_per_s, &m::completion_ms, &m::user_cpu],
+            cases: Cases::All,
+            of_unloaded: false,
+        },
+        Table {
+            title: "Short RPCs/s, and CPU time charged to all servers",
+            figures: &[&m::per_s, &m::server_cpu],
+            cases: Cases::All,
+            of_unloaded: false,
+        },
+    ],
+    figure: Some(Figure {
+        title: "Calls of the worker beside the short servers",
+        case: "fast",
+        y: &m::calls_per_s,
+        bars: true,
+    }),
+    goals: || {
+        let top = |text, figure| {
+            let at = ("weir", Cases::All, At::Only(Load::Top));
+            Goal::figure(text, at, (figure, BEST), Bound::AtLeast(1.0))
+        };
+        vec![
+            top("weir: the worker's calls/s, of the best baseline's", &m::calls_per_s),
+            top("weir: short RPCs/s, of the best baseline's", &m::per_s),
+            nothing_discarded(),
+        ]
+    },
+    notes: "The worker and the short servers are three processes on the tested CPU. Load 0: the worker \
+            alone; top: the client keeps 32 requests outstanding with each short server. The network is \
+            never overloaded. A third of the CPU is each server's fair share; what input takes comes \
+            off first.",
+};
+
+fn scene(ask: &Ask<'_>) -> Result<Scene> {
+    let mut apps = vec![App::new(AppKind::RpcWorker(walks(ask.quick)), PORT, Role::Flooded)];
+    let mut servers = vec![];
+    for (place, (_, steps)) in (0..).zip(PACES).filter(|(_, (name, _))| *name == ask.case) {
+        servers.extend([PORT + 1 + 2 * place, PORT + 2 + 2 * place]);
+        let server = |port: &u16| App::new(AppKind::RpcServer(steps), *port, Role::Other);
+        apps.extend(servers.iter().map(server));
+    }
+    if ask.load == Load::Off {
+        servers.clear();
+    }
+    Ok(Scene {
+        apps,
+        client: Some(Client::Rpc { worker: PORT, servers, outstanding: OUTSTANDING }),
+        needs: vec![Need::FarEnd],
+        books: Books::Client,
+        generate: false,
+        ..Scene::default()
+    })
+}

@@ -1,0 +1,108 @@
+//! `udp-latency` (LRP, figure 4): round trips of pings to an echo server while another socket of the host
+//! is flooded.
+//!
+//! The generator sends the pings itself, so that no client waits for the CPU that it keeps busy, and
+//! writes the time into each; a program at the server's interface sees when the reply leaves. At the far
+//! end the same program saw the slowest percent 62 us later in `stock` from 1.6 M packets/s on, since the
+//! far end's softirq waits for the generator.
+
+use super::shared::mixed;
+use crate::error::Result;
+use crate::experiment::{Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times};
+use crate::metric::m;
+use crate::run::Load;
+use crate::scene::{App, AppKind, Beside, ECHO_PORT, FLOODED_PORT, Flow, From, Role, Scene, Watch};
+
+/// Few enough to cost the server next to nothing.
+const PINGS_PER_S: f64 = 2000.0;
+
+/// The experiment.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "udp-latency",
+    paper: "LRP fig. 4",
+    question: "how long does a ping to one socket take while another socket is flooded?",
+    found: "BSD: 1,020 us more at its peak, unmeasurable past 15,000 packets/s; LRP barely rose",
+    needs: &[],
+    arms: Choice {
+        full: &["stock", "threaded", "niced", "batch", "weir-native", "weir"],
+        quick: &["stock", "niced", "batch", "weir-native"],
+    },
+    main: "weir-native",
+    cases: || {
+        let few: &[&str] = &["0", "400k", "1.6M", "top"];
+        let mixes = ["pings-mixed", "pings-dns", "pings-sources"];
+        let mixes = mixes.map(|mix| Case::full(mix).at(few, &["0", "400k"]));
+        std::iter::once(Case::always("pings")).chain(mixes).collect()
+    },
+    case_option: "cases",
+    loads: Choice {
+        full: &["0", "100k", "200k", "400k", "800k", "1.6M", "top"],
+        quick: &["0", "100k", "400k", "top"],
+    },
+    times: Choice {
+        full: Times { warm_up_ms: 300, window_ms: 2000, repeats: 10 },
+        quick: Times { warm_up_ms: 50, window_ms: 500, repeats: 3 },
+    },
+    traffic: true,
+    skip: None,
+    scene,
+    special: None,
+    derive: None,
+    says: "answers 99 % of pings within {}",
+    merits: &[&m::rtt_p99_us, &m::pings_lost],
+    searches: &[],
+    tables: &[
+        Table {
+            title: "Round trip, us: median, 99th, 99.9th percentile",
+            figures: &[&m::rtt_p50_us, &m::rtt_p99_us, &m::rtt_p999_us],
+            cases: Cases::All,
+            of_unloaded: false,
+        },
+        Table {
+            title: "Pings lost, of those sent",
+            figures: &[&m::pings_lost, &m::pings_sent],
+            cases: Cases::All,
+            of_unloaded: false,
+        },
+    ],
+    figure: Some(Figure {
+        title: "99th percentile of the round trip by offered rate",
+        case: "pings",
+        y: &m::rtt_p99_us,
+        bars: false,
+    }),
+    goals: || {
+        let up_to_r_ring = ("weir-native", Cases::All, At::WhileRingHolds);
+        vec![
+            Goal::figure(
+                "weir: 99th percentile of the round trip up to R_ring, of the unloaded one",
+                up_to_r_ring,
+                (&m::rtt_p99_us, Against::Unloaded),
+                Bound::AtMost(2.0),
+            ),
+            Goal::figure(
+                "weir: pings lost up to R_ring",
+                up_to_r_ring,
+                (&m::pings_lost, Against::Nothing),
+                Bound::AtMost(0.0),
+            ),
+        ]
+    },
+    notes: "Without a flood a process computes when nobody else wants the CPU, so that leaving idle is not \
+            measured. Percentiles are of the pings that were replied to.",
+};
+
+fn scene(ask: &Ask<'_>) -> Result<Scene> {
+    let pings = Flow { from: From::Client, ..Flow::light(ECHO_PORT, PINGS_PER_S) };
+    let flood = ask.flood(FLOODED_PORT).map(|flow| mixed(flow, ask.case));
+    Ok(Scene {
+        apps: vec![
+            App::sink(ask.traffic.reader, FLOODED_PORT, Role::Flooded),
+            App { per_trial: true, ..App::new(AppKind::UdpEcho, ECHO_PORT, Role::Light) },
+        ],
+        flows: std::iter::once(pings).chain(flood).collect(),
+        beside: if ask.load == Load::Off { vec![Beside::Spinner] } else { vec![] },
+        watch: vec![Watch::RoundTrips],
+        ..Scene::default()
+    })
+}

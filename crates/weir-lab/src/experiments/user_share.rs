@@ -1,0 +1,211 @@
+//! `user-share` (MR, figure 7-1): a CPU hog on a flooded host, at three settings of the user share.
+//!
+//! The flood goes to an application that is stopped, so that the gate discards each packet and a faster
+//! flood only wants more of the CPU for input. A second application is sent a light flow. What processes
+//! get is measured by work.
+
+use super::shared::{hog_work, is_quiet};
+use crate::error::Result;
+use crate::experiment::{Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times};
+use crate::goals::{of_compared};
+use crate::metric::m;
+use crate::run::Trial;
+use crate::scene::{App, Beside, FLOODED_PORT, Flow, LIGHT_PORT, Role, Scene};
+use crate::stats::{compare, median_of_some, spread};
+use crate::view::{Point, View};
+
+const LIGHT_PPS: f64 = 20_000.0;
+
+/// The experiment.
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "user-share",
+    paper: "MR fig. 7-1",
+    question: "what do processes keep of a flooded CPU, at each setting of the user share?",
+    found: "a cycle limit kept user CPU stable at every rate, though under the setting",
+    needs: &[],
+    arms: Choice {
+        full: &[
+            "threaded",
+            "niced",
+            "batch",
+            "weir-native --user-share 25%",
+            "weir-native --user-share 50%",
+            "weir-native --user-share 75%",
+            "softirq --user-share 25%",
+            "softirq",
+            "softirq --user-share 75%",
+        ],
+        quick: &[
+            "threaded",
+            "niced",
+            "weir-native --user-share 25%",
+            "weir-native --user-share 50%",
+            "weir-native --user-share 75%",
+            "softirq",
+        ],
+    },
+    main: "weir-native --user-share 50%",
+    cases: || {
+        let unloaded: &[&str] = &["0"];
+        vec![
+            Case::always("flooded").against("unloaded"),
+            Case::always("unloaded").at(unloaded, unloaded),
+        ]
+    },
+    case_option: "cases",
+    loads: Choice {
+        full: &["0", "100k", "200k", "400k", "800k", "1.6M", "2.4M", "3.2M", "top"],
+        quick: &["0", "400k", "top"],
+    },
+    times: Choice {
+        full: Times { warm_up_ms: 300, window_ms: 1000, repeats: 10 },
+        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
+    },
+    traffic: true,
+    // Of weir's settings, one is enough for the reference.
+    skip: Some(|arm, case, _| {
+        case == "unloaded" && (!is_quiet(arm) || setting(arm).is_some_and(|share| share != 0.5))
+    }),
+    scene,
+    special: None,
+    derive: Some(derive),
+    says: "leaves user processes {} of the CPU",
+    merits: &[&m::user_work, &m::light_goodput],
+    searches: &[],
+    tables: &[
+        Table {
+            title: "Work of user processes, of what the CPU can do",
+            figures: &[&m::user_work],
+            cases: Cases::Of(&["flooded"]),
+            of_unloaded: false,
+        },
+        Table {
+            title: "Goodput of the second receiver; CPU time of input",
+            figures: &[&m::light_goodput, &m::input_cpu],
+            cases: Cases::Of(&["flooded"]),
+            of_unloaded: false,
+        },
+    ],
+    figure: Some(Figure {
+        title: "Work of user processes by offered rate",
+        case: "flooded",
+        y: &m::user_work,
+        bars: false,
+    }),
+    goals: || {
+        let flooded = Cases::Of(&["flooded"]);
+        vec![
+            Goal::other(
+                "weir: work of user processes less the setting, at every setting and rate",
+                |view| above_setting(view, "weir-native"),
+                Bound::AtLeast(-0.03),
+            )
+            .about(flooded),
+            Goal::other(
+                "weir where softirqs poll: the same",
+                |view| above_setting(view, "softirq"),
+                Bound::AtLeast(-0.03),
+            )
+            .about(flooded),
+            Goal::other(
+                "weir: work of user processes, of what input leaves, where input fits its share",
+                unused_share,
+                Bound::AtLeast(0.95),
+            )
+            .about(flooded),
+        ]
+    },
+    notes: "User processes are the hog and the second receiver, whose work is its packets at their CPU \
+            time without a flood. What softirqs take is in no process's CPU time, so it is not known how \
+            much of the CPU input needs there.",
+};
+
+fn scene(ask: &Ask<'_>) -> Result<Scene> {
+    let reader = ask.traffic.reader;
+    let mut scene = Scene {
+        apps: vec![
+            App::sink(reader, FLOODED_PORT, Role::Flooded),
+            App::sink(reader, LIGHT_PORT, Role::Light),
+        ],
+        beside: vec![Beside::Hog(0)],
+        ..Scene::default()
+    };
+    if ask.case == "flooded" {
+        let light =
+            Flow { lengths: ask.traffic.lengths.clone(), ..Flow::light(LIGHT_PORT, LIGHT_PPS) };
+        scene.flows = std::iter::once(light).chain(ask.flood(FLOODED_PORT)).collect();
+        scene.stopped = true;
+    }
+    Ok(scene)
+}
+
+fn derive(trials: &mut [Trial]) {
+    hog_work(trials);
+    let calm = |t: &&Trial| t.case == "flooded" && t.load == crate::run::Load::Off;
+    let c_app = trials.iter().filter(calm).map(|trial| trial.get(&m::light_ns_per_packet));
+    let Some(c_app) = median_of_some(c_app) else { return };
+    for trial in trials.iter_mut().filter(|trial| trial.case == "flooded") {
+        let second = trial.get(&m::light_pps).map(|pps| pps * c_app / 1e9);
+        let work = trial.get(&m::hog_work).zip(second).map(|(hog, second)| hog + second);
+        trial.set(&m::user_work, work);
+    }
+}
+
+/// The user share that an arm of weir is set to.
+fn setting(arm: &str) -> Option<f64> {
+    let (name, options) = arm.split_once(' ').unwrap_or((arm, ""));
+    let given = options.strip_prefix("--user-share ").and_then(|text| text.strip_suffix('%'));
+    match (name, given) {
+        ("weir-native" | "softirq", Some(percent)) => Some(percent.parse::<f64>().ok()? / 100.0),
+        ("weir-native" | "softirq", None) => Some(0.5),
+        _ => None,
+    }
+}
+
+/// The points of this kind of arm, each with its setting.
+fn points<'a>(view: &'a View<'_>, arm: &'a str) -> impl Iterator<Item = (&'a Point, f64)> {
+    let flooded = view.points.iter().filter(|point| point.case == "flooded");
+    let of_arm = flooded.filter(move |point| point.arm.split(' ').next() == Some(arm));
+    of_arm.filter_map(|point| Some((point, setting(&point.arm)?)))
+}
+
+fn above_setting(view: &View<'_>, arm: &str) -> Vec<Found> {
+    let found = |(point, setting): (&Point, f64)| {
+        let work = point.spread(&m::user_work)?;
+        Some(Found {
+            value: work.median - setting,
+            low: work.min - setting,
+            high: work.max - setting,
+            pairs: point.repeats,
+            place: format!("{} at {}", point.arm, point.load),
+        })
+    };
+    points(view, arm).filter_map(found).collect()
+}
+
+fn unused_share(view: &View<'_>) -> Vec<Found> {
+    let found = |(point, setting): (&Point, f64)| {
+        let need = |t: &Trial| {
+            let offered = t.get(&m::offered_pps)? + t.get(&m::light_offered_pps)?;
+            Some(t.get(&m::cpu_ns_per_packet)? * offered / 1e9)
+        };
+        let trials = || view.trials_of(&point.arm, "flooded", point.load);
+        let fits = spread(trials().filter_map(need)).median <= 1.0 - setting;
+        let pairs = trials().filter_map(|t| Some((t.get(&m::user_work)?, 1.0 - need(t)?)));
+        let compared = compare(&pairs.collect::<Vec<_>>()).filter(|_| fits)?;
+        Some(of_compared(&compared, format!("{} at {}", point.arm, point.load)))
+    };
+    points(view, "weir-native").filter_map(found).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::setting;
+
+    #[test]
+    fn an_arms_setting_is_in_its_name() {
+        assert_eq!(setting("weir-native --user-share 25%"), Some(0.25));
+        assert_eq!(setting("softirq"), Some(0.5));
+        assert_eq!(setting("niced"), None);
+    }
+}

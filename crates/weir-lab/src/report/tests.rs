@@ -1,0 +1,270 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::made_up::{self, BESIDE, OVERLOAD, beside, overload};
+use super::*;
+use crate::experiment::Experiment;
+use crate::machine::Machine;
+use crate::run::{Load, Setup};
+use crate::store;
+
+const THREE: [&str; 3] = ["stock", "niced", "weir-native"];
+const EIGHT: [&str; 8] = [
+    "stock",
+    "threaded",
+    "niced",
+    "batch",
+    "gate",
+    "idle-weir",
+    "weir-native",
+    "weir --user-share 25%",
+];
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A directory of this test's own, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(test: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("weir-report-{test}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn text_of_an_overload() {
+    let run = overload(&THREE);
+    insta::assert_snapshot!(text(&View::new(&OVERLOAD, &run)));
+}
+
+#[test]
+fn markdown_of_what_is_divided_by_the_unloaded() {
+    let run = beside();
+    insta::assert_snapshot!(markdown::section(&View::new(&BESIDE, &run)));
+}
+
+#[test]
+fn a_table_of_eight_arms_fits_100_columns() {
+    let run = overload(&EIGHT);
+    let text = text(&View::new(&OVERLOAD, &run));
+    for line in text.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+    let heads =
+        |arm: &str| text.lines().filter(|l| l.starts_with("  case") && l.contains(arm)).count();
+    assert_eq!((heads("stock"), heads("25%")), (1, 1), "{text}");
+}
+
+#[test]
+fn the_sentence_leaves_out_what_was_not_measured() {
+    let of = |arms: &[&str]| words::sentence(&View::new(&OVERLOAD, &overload(arms)));
+    assert_eq!(
+        of(&["stock", "weir-native", "niced"]),
+        "At the top rate, weir-native delivers 600 k packets/s, stock 807, and niced (the best \
+         baseline) 604 k."
+    );
+    assert_eq!(
+        of(&["stock", "weir-native"]),
+        "At the top rate, weir-native delivers 600 k packets/s, and stock (the best baseline) 807."
+    );
+    assert_eq!(of(&["niced"]), "At the top rate, niced delivers 807 packets/s.");
+    assert_eq!(of(&[]), "Nothing was measured.");
+    let less = words::sentence(&View::new(&BESIDE, &beside()));
+    assert_eq!(
+        less,
+        "At 400 k packets/s, weir-native completes a call in 3.2 ms, stock 4.0 ms, and niced (the \
+         best baseline) 3.6 ms."
+    );
+    let mut other = overload(&THREE);
+    other.trials.retain(|trial| trial.case == "echo");
+    let other = words::sentence(&View::new(&OVERLOAD, &other));
+    assert!(other.starts_with("In case echo, at the top rate, weir-native"), "{other}");
+}
+
+fn parsed(experiment: &'static Experiment, run: &Run) -> serde_json::Value {
+    serde_json::from_str(&json(&View::new(experiment, run)).unwrap()).unwrap()
+}
+
+#[test]
+fn json_is_the_kept_run_and_what_follows_from_it() {
+    let run = overload(&THREE);
+    let all = parsed(&OVERLOAD, &run);
+    let kept = serde_json::json!({"head": all["head"], "trials": all["trials"]});
+    assert_eq!(Run::parse(&kept.to_string()).unwrap(), run);
+    let top = &all["series"]["weir-native"][1];
+    assert_eq!((&top["load"], &top["repeats"]), (&"top".into(), &3.into()));
+    assert_eq!(top["ranges"]["delivered_pps"], serde_json::json!([598e3, 609_960.0]));
+    insta::assert_json_snapshot!(serde_json::json!({
+        "experiment": all["experiment"],
+        "goals": all["goals"],
+        "sentence": all["sentence"],
+        "warnings": all["warnings"],
+        "summary": {"stock": all["summary"]["stock"], "weir-native": all["summary"]["weir-native"]},
+    }));
+    let less = &parsed(&BESIDE, &beside())["summary"]["stock"];
+    assert_eq!(
+        (&less["unloaded"], &less["overload"], &less["retained"]),
+        (&2.0.into(), &4.0.into(), &0.5.into())
+    );
+    assert!(less["peak_pps"].is_null());
+}
+
+const HOSTILE: &str = "\"'><script src=x>alert(1)</script>&";
+
+#[test]
+fn a_page_needs_nothing_else() {
+    let (run, beside) = (overload(&THREE), beside());
+    let page = html::page(&[View::new(&OVERLOAD, &run), View::new(&BESIDE, &beside)]).unwrap();
+    let own = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+    for outside in ["http", "src=", "@import", "url(", "<link", "<script"] {
+        assert!(!own.contains(outside), "{outside}");
+    }
+    assert_eq!(page.matches("<svg").count(), 2);
+    assert!(page.contains("what is left of &lt;b&gt;a flood&lt;/b&gt;?"));
+    assert!(page.contains("title=\"799 to 815; 3 trials\">807</td>"), "{page}");
+    assert_well_formed(&page);
+}
+
+#[test]
+fn a_page_shows_text_as_text() {
+    let mut run = overload(&["stock", HOSTILE]);
+    let head = &mut run.head;
+    let Machine { kernel, cpu_model, preemption, mitigations, .. } = &mut head.machine;
+    let (commit, version) = (&mut head.commit, &mut head.weir_version);
+    for text in [commit, version, &mut head.traffic, kernel, cpu_model, preemption] {
+        *text = HOSTILE.to_owned();
+    }
+    mitigations.insert(HOSTILE.to_owned(), HOSTILE.to_owned());
+    head.command.push(HOSTILE.to_owned());
+    head.programs.insert(HOSTILE.to_owned(), HOSTILE.to_owned());
+    head.experiment = HOSTILE.to_owned();
+    head.started_at = HOSTILE.to_owned();
+    let setup = Setup { daemon: HOSTILE.to_owned(), ..head.setup["stock"].clone() };
+    head.setup.insert(HOSTILE.to_owned(), setup);
+    let page = html::page(&[View::new(&OVERLOAD, &run)]).unwrap();
+    assert!(page.matches("&lt;script src=x&gt;").count() > 15, "{page}");
+    assert!(!page.contains("<script"));
+    assert_well_formed(&page);
+}
+
+/// Panics unless every element is closed in order and every `&` begins a reference.
+fn assert_well_formed(page: &str) {
+    let mut open: Vec<&str> = vec![];
+    let body = page.split_once("<main>").unwrap().1.split_once("</main>").unwrap().0;
+    let mut rest = body;
+    while let Some((text, tag)) = rest.split_once('<') {
+        assert!(!text.contains('>'), "a bare > in {text:?}");
+        assert!(text.split('&').skip(1).all(|after| after.contains(';')), "a bare & in {text:?}");
+        let (tag, after) = tag.split_once('>').unwrap();
+        assert!(tag.matches('"').count().is_multiple_of(2), "broken tag {tag:?}");
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "closed out of order");
+        } else if !tag.ends_with('/') {
+            open.extend(tag.split_whitespace().next());
+        }
+        rest = after;
+    }
+    assert!(open.is_empty(), "not closed: {open:?}");
+}
+
+#[test]
+fn figures_are_drawn_of_what_was_measured() {
+    let run = overload(&EIGHT);
+    let lines = figure::svg(&View::new(&OVERLOAD, &run)).unwrap().unwrap();
+    assert!(lines.contains("logarithmic") && lines.contains("hollow"), "{lines}");
+    assert!(EIGHT.iter().all(|arm| lines.contains(arm)));
+    let bars = figure::svg(&View::new(&BESIDE, &beside())).unwrap().unwrap();
+    assert!(bars.contains("fast") && bars.contains("400 k"), "{bars}");
+    if let Ok(dir) = std::env::var("KEEP_FIGURES") {
+        fs::write(format!("{dir}/lines.svg"), lines).unwrap();
+        fs::write(format!("{dir}/bars.svg"), bars).unwrap();
+    }
+    let nothing = overload(&[]);
+    assert_eq!(figure::svg(&View::new(&OVERLOAD, &nothing)).unwrap(), None);
+}
+
+#[test]
+fn markers_are_filled_and_all_else_is_left_alone() {
+    let dir = Scratch::new("markers");
+    let run = overload(&THREE);
+    store::write_whole(&dir.0.join("run.json"), &run.to_json().unwrap()).unwrap();
+    let title = experiments::by_name("udp-overload").unwrap().tables[0].title;
+    let marker = |asked: &str| format!("<!-- weir-lab: run.json {asked} -->\n");
+    let end = "<!-- weir-lab end -->\n";
+    let asked = marker(&format!("table=\"{title}\" arms=weir-native,stock loads=top cases=recv"));
+    let fenced = format!("```\n{asked}```\n");
+    let text =
+        format!("before\n{asked}old\n{end}between\n{}{end}{fenced}after", marker("goals versions"));
+    let new = markdown::rendered(&text, &dir.0).unwrap();
+    let table =
+        "\n| load | weir-native | stock |\n| ---: | ---: | ---: |\n| top | 604 k | 807 |\n\n";
+    assert!(new.starts_with(&format!("before\n{asked}{table}{end}between\n")), "{new}");
+    assert!(new.ends_with(&format!("\n{end}{fenced}after")), "{new}");
+    assert!(new.contains("| verdict | goal | wanted | got |") && new.contains("commit 0123abc"));
+    assert_eq!(markdown::rendered(&new, &dir.0).unwrap(), new);
+
+    let file = dir.0.join("doc.md");
+    let files = [file.clone()];
+    fs::write(&file, &text).unwrap();
+    assert_eq!(markdown::refresh(&files, &dir.0).unwrap(), files);
+    assert_eq!(fs::read_to_string(&file).unwrap(), new);
+    assert!(markdown::refresh(&files, &dir.0).unwrap().is_empty());
+
+    for (asked, wrong) in [
+        ("arms=gate", "gate is none of this result's arms: niced, stock, weir-native"),
+        ("loads=5", "a rate is 0, or"),
+        ("loads=200k cases=recv", "no such table has a row"),
+        ("table=\"Ages", "a quote is not closed"),
+        ("table=Ages", "these have: Delivered, packets/s; "),
+        ("figures", "\"figures\" is none of"),
+    ] {
+        fs::write(&file, format!("one\n{}{end}", marker(asked))).unwrap();
+        let error = markdown::refresh(&files, &dir.0).unwrap_err().to_string();
+        assert!(error.contains("doc.md, line 2: ") && error.contains(wrong), "{error}");
+    }
+    for text in [marker("goals"), end.to_owned(), "<!-- weir-lab: no.json -->\n".to_owned() + end] {
+        assert!(markdown::rendered(&text, &dir.0).is_err(), "{text}");
+    }
+}
+
+/// README.md and docs/*.md hold what their markers ask for; `weir lab report docs/results --into FILE`
+/// writes it.
+#[test]
+fn documents_hold_the_tables_of_the_committed_results() {
+    let root = workspace();
+    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    for path in docs.chain([root.join("README.md")]) {
+        if path.extension().is_some_and(|extension| extension == "md") {
+            let text = fs::read_to_string(&path).unwrap();
+            let new = markdown::rendered(&text, &root.join("docs/results"));
+            let new = new.unwrap_or_else(|error| panic!("{}, {error}", path.display()));
+            assert!(new == text, "{} is out of date", path.display());
+        }
+    }
+}
+
+#[test]
+fn lab_json_md_is_what_the_declarations_say() {
+    let path = workspace().join("docs/lab-json.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        store::write_whole(&path, &doc::lab_json()).unwrap();
+    }
+    assert_eq!(fs::read_to_string(path).unwrap(), doc::lab_json());
+}
+
+#[test]
+fn a_point_needs_a_figure_to_be_a_row() {
+    let mut run = overload(&THREE);
+    run.trials.push(made_up::trial(("stock", "recv", Load::Rate(3e5)), 0, &[]));
+    assert!(!text(&View::new(&OVERLOAD, &run)).contains("300 k"));
+}
