@@ -26,7 +26,7 @@ use crate::host::interrupts;
 use crate::host::process::{Daemon, Worker};
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
 use crate::host::wire::{self, FLOOD_NET, GROUP, mask};
-use crate::programs::Server;
+use crate::programs::{Place, Server};
 use crate::run::{Load, Setup};
 use crate::scene::{App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, Need, To, Traffic};
 use crate::stop::Stop;
@@ -225,8 +225,9 @@ impl Bench {
                     host.generator_ifname,
                     kind.name()
                 ))?;
-                let (netns, address) = (&host.netns_path, host.address.1);
-                Ok(Running::Real(Server::start(*kind, netns, self.sut_cpu, address, &directory)?))
+                let (netns, cpu, address) = (&*host.netns_path, self.sut_cpu, host.address.1);
+                let place = Place { netns, cpu, address, directory: &directory };
+                Ok(Running::Real(Server::start(*kind, &place)?))
             }
             AppKind::Unread => {
                 let [one, other] = addresses(host).map(|(_, host)| host);

@@ -27,7 +27,7 @@ use crate::host::wire::{FLOOD_NET, FarInterrupts, Sink};
 use crate::meter::{self, Metered};
 use crate::metric::{METRICS, Source, m};
 use crate::probe::{Probe, ksoftirqd};
-use crate::programs::{Client as RealClient, ClientKind, ClientReport};
+use crate::programs::{Client as RealClient, ClientKind, ClientReport, Place};
 use crate::reading::{Counter, Reading};
 use crate::run::{Ledger, Setup, Trial};
 use crate::scene::{App, Beside, Books, Client, Need, Scene, Watch};
@@ -264,9 +264,13 @@ fn start_program(
     let Some(Client::Real(kind)) = scene.client else { return Ok(None) };
     let directory = bench.topology.directory("clients")?;
     let seconds = (window.as_secs_f64().round() as u64).max(1);
-    let (netns, cpu) = (&bench.topology.generator_path, bench.generator_cpu);
-    let server = bench.sut(arm).host.address.1;
-    let real = RealClient::start(kind, netns, cpu, server, seconds, &directory)?;
+    let place = Place {
+        netns: &bench.topology.generator_path,
+        cpu: bench.generator_cpu,
+        address: bench.sut(arm).host.address.1,
+        directory: &directory,
+    };
+    let real = RealClient::start(kind, &place, seconds)?;
     Ok(Some(((kind, real), Duration::from_secs(seconds))))
 }
 

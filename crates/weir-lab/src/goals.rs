@@ -14,9 +14,9 @@ use crate::view::{RING_LOSS_MAX, View};
 pub enum Verdict {
     /// At every point the whole interval lies within the bound.
     Met,
-    /// At some point the interval lies on both sides.
+    /// At some point the interval lies on both sides; or it was not measured.
     Undecided,
-    /// At some point the whole interval lies outside; or it was not measured.
+    /// At some point the whole interval lies outside.
     Unmet,
 }
 
@@ -64,7 +64,7 @@ impl Goal {
                 (false, false) => Verdict::Unmet,
             }
         });
-        let verdict = verdicts.max_by_key(|verdict| *verdict as u8).unwrap_or(Verdict::Unmet);
+        let verdict = verdicts.max_by_key(|verdict| *verdict as u8).unwrap_or(Verdict::Undecided);
         let got = worst.map_or("not measured in this run".into(), |worst| {
             let Found { value, low, high, pairs, place } = worst;
             let interval = match pairs {

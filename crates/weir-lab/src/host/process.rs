@@ -13,6 +13,7 @@ use serde_json::Value;
 use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
+use weir_bpf::sys::stat::Stat;
 use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use super::topology::SUT_INTERFACE;
@@ -231,6 +232,25 @@ pub fn cpu_time(process: Pid) -> Result<Nanos> {
     Ok(Nanos(times.map(|time| time.0).sum()))
 }
 
+/// The processes below this one that have none below themselves; this one if it has none. A server's
+/// masters only start them and wait.
+pub fn workers(root: Pid) -> Result<Vec<Pid>> {
+    let entries = fs::read_dir("/proc").map_err(cannot("list", "/proc"))?;
+    let of = |name: &str| {
+        let pid = Pid::from_raw(name.parse().ok()?)?;
+        Some((pid, Pid::from_raw(Stat::of(pid.as_raw_pid())?.parent()?)?))
+    };
+    let parents = entries.flatten().filter_map(|entry| of(entry.file_name().to_str()?));
+    Ok(last_below(root, &parents.collect::<Vec<_>>()))
+}
+
+/// The same, among processes and their parents.
+fn last_below(root: Pid, parents: &[(Pid, Pid)]) -> Vec<Pid> {
+    let children = parents.iter().filter(|(_, parent)| *parent == root);
+    let below: Vec<_> = children.flat_map(|(child, _)| last_below(*child, parents)).collect();
+    if below.is_empty() { vec![root] } else { below }
+}
+
 /// What the daemon's first line says: how the gate is attached, and its counters' map. `None` if none comes in
 /// time.
 fn read_ready(child: &mut Child) -> Option<(String, u32)> {
@@ -249,4 +269,23 @@ fn read_ready(child: &mut Child) -> Option<(String, u32)> {
     let interface = &ready["interfaces"][0];
     let counters = interface["counters_map_id"].as_u64()?;
     Some((interface["attach"].as_str()?.to_owned(), u32::try_from(counters).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_work_have_no_children() {
+        let below = |root, parents: &[(i32, i32)]| {
+            let pid = |number| Pid::from_raw(number).unwrap();
+            let parents: Vec<_> = parents.iter().map(|(one, of)| (pid(*one), pid(*of))).collect();
+            last_below(pid(root), &parents).into_iter().map(Pid::as_raw_pid).collect::<Vec<_>>()
+        };
+        // NSD: xfrd, main, server.
+        let nsd = [(10, 1), (11, 10), (12, 11), (20, 1)];
+        assert_eq!(below(10, &nsd), [12]);
+        assert_eq!(below(10, &[(10, 1), (11, 10), (12, 10), (13, 12)]), [11, 13]);
+        assert_eq!(below(20, &nsd), [20]);
+    }
 }

@@ -1,0 +1,317 @@
+//! Servers and clients that run: a server is ready when it answers, a client ends by itself.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use weir_bpf::sys::netns::NetNs;
+use weir_bpf::units::{CpuId, Nanos, Nice};
+
+use super::report::{self, ClientReport};
+use super::table::{ClientKind, Parse, ROWS, Row, ServerKind};
+use crate::error::{Error, Result};
+use crate::host::process::{self, Program};
+
+/// How long a server may take until it answers, and a client beyond its seconds.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a server may take for one answer while it starts.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
+
+fn path_of(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // These are not in every user's `PATH`.
+    let sbin = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
+    let mut files = std::env::split_paths(&path).chain(sbin).map(|path| path.join(program));
+    files.find(|file| file.is_file())
+}
+
+/// Checks that every one of these programs is installed; one error names all that are not, and their
+/// Debian packages.
+pub fn missing(programs: &[&str]) -> Result<()> {
+    let absent: Vec<_> = programs.iter().filter(|name| path_of(name).is_none()).copied().collect();
+    let rows = ROWS.iter().filter(|row| absent.contains(&row.0));
+    let packages: Vec<_> = rows.map(|row| row.1).collect();
+    if absent.is_empty() {
+        return Ok(());
+    }
+    let remedy = format!("apt-get install {}, or run ./setup.sh", packages.join(" "));
+    Err(Error::refused(format!("cannot find {}", absent.join(", ")), remedy))
+}
+
+/// The versions of these programs, such as `1.22.1`, by the program's name.
+pub fn versions(programs: &[&str]) -> Result<BTreeMap<String, String>> {
+    missing(programs)?;
+    let version = |(name, package, option, _): &Row| {
+        // Some end with a failure after they have printed it, and some print it to standard error.
+        let output = Command::new(path_of(name).unwrap_or_default()).arg(option).output();
+        let output = output.map_err(|source| Error::io("run", *name, source))?;
+        let printed = [output.stdout, output.stderr].concat();
+        let version = version_in(&String::from_utf8_lossy(&printed)).map(str::to_owned);
+        let problem = || format!("`{name} {option}` printed no version");
+        let remedy = || format!("reinstall {package}");
+        Ok(((*name).to_owned(), version.ok_or_else(|| Error::refused(problem(), remedy()))?))
+    };
+    ROWS.iter().filter(|row| programs.contains(&row.0)).map(version).collect()
+}
+
+/// The first word with a number and a dot, from its first digit on: `1.22.1` of `nginx/1.22.1`.
+fn version_in(printed: &str) -> Option<&str> {
+    printed.split_whitespace().find_map(|word| {
+        let number = &word[word.find(|letter: char| letter.is_ascii_digit())?..];
+        number.contains('.').then_some(number)
+    })
+}
+
+/// The end of a program's output, for an error message: a program states its failure last.
+fn quote(output: &str) -> String {
+    let text = output.trim();
+    let last = text.char_indices().rev().take(800).last();
+    last.map_or("it printed nothing".into(), |(start, _)| format!("it printed: {}", &text[start..]))
+}
+
+/// Clients share their CPU with the controller, and are to be as if they had one of their own.
+const CLIENTS_NICE: Nice = Nice(-15);
+
+/// Where a program runs.
+pub struct Place<'a> {
+    /// In which network namespace.
+    pub netns: &'a Path,
+    /// On which CPU.
+    pub cpu: CpuId,
+    /// The server's address, which it has or asks.
+    pub address: IpAddr,
+    /// For its files.
+    pub directory: &'a Path,
+}
+
+/// A program that runs. Dropping it ends it.
+struct Running {
+    program: Program,
+    /// Which it is and where, for errors.
+    object: String,
+    log: PathBuf,
+    /// When it must have done what is waited for.
+    deadline: Instant,
+}
+
+impl Running {
+    /// Writes its files and starts it.
+    fn start(
+        name: &str,
+        place: &Place<'_>,
+        port: u16,
+        arguments: &str,
+        nice: Nice,
+    ) -> Result<Self> {
+        let Place { netns, cpu, address, directory } = *place;
+        let server = SocketAddr::new(address, port);
+        let fill = |template: &str| {
+            let text = template.replace("%_", " ").replace("%at", &server.to_string());
+            let text = text.replace("%ip", &address.to_string());
+            let text = text.replace("%port", &port.to_string());
+            text.replace("%dir", &directory.display().to_string())
+        };
+        missing(&[name])?;
+        let rows = ROWS.iter().filter(|row| row.0 == name);
+        for (file, text) in rows.flat_map(|row| row.3()) {
+            let path = directory.join(file);
+            let failed = |source| Error::io("write", path.display().to_string(), source);
+            std::fs::write(&path, fill(&text)).map_err(failed)?;
+        }
+        let path = path_of(name).into_iter().map(|path| path.display().to_string());
+        let command: Vec<_> = path.chain(arguments.split_whitespace().map(fill)).collect();
+        let log = directory.join(format!("{name}.log"));
+        let program = Program::start(netns, (cpu, nice), &command, &log)?;
+        let deadline = Instant::now() + PATIENCE;
+        Ok(Self { program, object: format!("{name} ({server})"), log, deadline })
+    }
+
+    /// Waits for what it is to do, until a look at its process, and at its output when it has ended,
+    /// finds that. Else the error quotes its own messages.
+    fn wait<T>(&mut self, what: &str, look: impl Fn(Pid, &str) -> Option<T>) -> Result<T> {
+        loop {
+            // First: it may do it and end between the two.
+            let (ended, late) = (!self.program.is_running(), Instant::now() > self.deadline);
+            let output = if ended || late { std::fs::read(&self.log) } else { Ok(vec![]) };
+            let output = String::from_utf8_lossy(&output.unwrap_or_default()).into_owned();
+            if let Some(found) = look(self.program.pid(), &output) {
+                return Ok(found);
+            }
+            if ended || late {
+                let how = if ended { "ended and" } else { "still runs and" };
+                let problem = format!("the lab's {} {how} did not {what}", self.object);
+                let message = report::iperf3_error(&output).unwrap_or(output);
+                return Err(Error::refused(problem, quote(&message)));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// A running server. Dropping it ends it.
+pub struct Server {
+    _running: Running,
+    pids: Vec<Pid>,
+}
+
+impl Server {
+    /// Starts a server, and waits until it answers. The loopback interface must be up.
+    pub fn start(kind: ServerKind, place: &Place<'_>) -> Result<Self> {
+        let (name, port, arguments) = kind.row();
+        let server = SocketAddr::new(place.address, port);
+        let netns = NetNs::open(place.netns)?;
+        // It may not listen yet.
+        let answers = || matches!(netns.run(|| answers(kind, server)), Ok(Ok(true)));
+        if answers() {
+            // It would answer in this one's place.
+            let problem = format!("cannot start {name} at {server}: another server is there");
+            return Err(Error::refused(problem, "end it, or take another address"));
+        }
+        let mut running = Running::start(name, place, port, arguments, Nice(0))?;
+        running.wait("answer", |_, _| answers().then_some(()))?;
+        let pids = process::workers(running.program.pid())?;
+        Ok(Self { _running: running, pids })
+    }
+
+    /// The processes that do the work: nginx's worker, NSD's server process, the others' only one.
+    /// memcached works in a thread other than its first: see [`Server::cpu_time`].
+    pub fn pids(&self) -> &[Pid] {
+        &self.pids
+    }
+
+    /// CPU time that they have had, all their threads together.
+    pub fn cpu_time(&self) -> Result<Nanos> {
+        let times = self.pids.iter().map(|pid| Ok(process::cpu_time(*pid)?.0));
+        times.sum::<Result<u64>>().map(Nanos)
+    }
+}
+
+/// Whether something answers a server's protocol at an address in the calling thread's namespace.
+fn answers(kind: ServerKind, server: SocketAddr) -> io::Result<bool> {
+    let Some((question, length, expected)) = kind.question() else {
+        let (table, digits) = if server.is_ipv4() { ("tcp", 8) } else { ("tcp6", 32) };
+        let sockets = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"))?;
+        // Its port, nobody at the other end, `TCP_LISTEN` (net/tcp_states.h).
+        let listener = format!(":{:04X} {:0digits$}:0000 0A ", server.port(), 0);
+        return Ok(sockets.contains(&listener));
+    };
+    let mut stream = TcpStream::connect_timeout(&server, ANSWER_TIMEOUT)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.write_all(question)?;
+    let mut answer = vec![0; length];
+    stream.read_exact(&mut answer)?;
+    Ok(answer.windows(expected.len()).any(|bytes| bytes == expected))
+}
+
+/// A running client. Dropping it ends it.
+pub struct Client {
+    running: Running,
+    parse: Parse,
+}
+
+impl Client {
+    /// Starts a client, which runs for so many seconds; memcaslap ends a second late. iperf3's test has begun: while its server is busy, it is started again.
+    pub fn start(kind: ClientKind, place: &Place<'_>, seconds: u64) -> Result<Self> {
+        let (name, server, parse, arguments) = kind.row(seconds);
+        let retry_until = Instant::now() + PATIENCE;
+        loop {
+            let mut running = Running::start(name, place, server.port(), &arguments, CLIENTS_NICE)?;
+            let begun = |pid, output: &str| {
+                let begun = has_data_socket(pid) || parse(output).is_some();
+                let again = Instant::now() < retry_until && report::is_busy(output);
+                (begun || again).then_some(begun)
+            };
+            if server != ServerKind::Iperf3 || running.wait("begin", begun)? {
+                running.deadline += Duration::from_secs(seconds);
+                return Ok(Self { running, parse });
+            }
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.running.program.is_running()
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        self.running.program.pid()
+    }
+
+    /// Waits until it has ended, and reads what it printed.
+    pub fn finish(mut self) -> Result<ClientReport> {
+        self.running.wait("report", |_, output| (self.parse)(output))
+    }
+}
+
+/// Whether iperf3 has a socket for the data beside the one for control: a test is under way.
+fn has_data_socket(pid: Pid) -> bool {
+    let files = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid()));
+    let targets = files.into_iter().flatten().flatten().map(|file| std::fs::read_link(file.path()));
+    targets.flatten().filter(|path| path.to_string_lossy().starts_with("socket:")).count() >= 2
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_what_each_program_prints() {
+        for (printed, version) in [
+            ("nginx version: nginx/1.22.1\n", "1.22.1"),
+            ("NSD version 4.6.1\nWritten by NLnet Labs.\n", "4.6.1"),
+            ("iperf 3.12 (cJSON 1.7.15)\nLinux", "3.12"),
+            ("memcached 1.6.18\n", "1.6.18"),
+            ("wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012 Will Glozer\n", "4.1.0-3+b2"),
+            ("DNS Performance Testing Tool\nVersion 2.10.0\n", "2.10.0"),
+            ("memaslap v1.0\n", "1.0"),
+        ] {
+            assert_eq!(version_in(printed), Some(version), "{printed}");
+        }
+        assert_eq!(version_in("command not found: 127"), None);
+    }
+
+    #[test]
+    fn one_error_names_every_package() {
+        let error = missing(&["apache", "sh", "freciar"]).unwrap_err().to_string();
+        assert!(error.starts_with("cannot find apache, freciar; apt-get install "), "{error}");
+    }
+
+    #[test]
+    fn the_end_of_the_output_is_quoted() {
+        assert_eq!(quote(" \n"), "it printed nothing");
+        assert_eq!(quote("no such file\n"), "it printed: no such file");
+        let long = quote(&format!("{}ü the end", "x".repeat(800)));
+        assert!(long.ends_with("xü the end") && long.chars().count() < 820);
+    }
+
+    #[test]
+    fn iperf3_is_there_when_it_listens() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            let server = listener.local_addr().unwrap();
+            let _client = TcpStream::connect(server).unwrap();
+            assert!(answers(ServerKind::Iperf3, server).unwrap(), "{server}");
+            drop(listener);
+            assert!(!answers(ServerKind::Iperf3, server).unwrap(), "{server}");
+        }
+    }
+
+    #[test]
+    fn another_answer_is_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        for (answer, right) in [(b"VERSION 1", true), (b"ERROR\r\n\r\n", false)] {
+            std::thread::scope(|scope| {
+                scope.spawn(|| listener.accept().unwrap().0.write_all(answer).unwrap());
+                assert_eq!(answers(ServerKind::Memcached, server).unwrap(), right);
+            });
+        }
+    }
+}

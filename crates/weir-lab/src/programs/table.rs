@@ -1,0 +1,252 @@
+//! What is particular to each program. In arguments and files `%ip`, `%port` and `%at` (both) are the
+//! server's, `%dir` is the program's directory, and `%_` a space within an argument.
+
+use super::report::{self, ClientReport};
+
+/// Names and texts of the files that a program reads in its directory.
+type Files = Vec<(&'static str, String)>;
+/// A program's name, Debian's package, the option that makes it print its version, and its files.
+pub(super) type Row = (&'static str, &'static str, &'static str, fn() -> Files);
+pub(super) type Parse = fn(&str) -> Option<ClientReport>;
+
+pub(super) const ROWS: [Row; 7] = [
+    ("dnsperf", "dnsperf", "-h", queries),
+    ("iperf3", "iperf3", "-v", Vec::new),
+    ("memcached", "memcached", "--version", Vec::new),
+    ("memcaslap", "libmemcached-tools", "--version", Vec::new),
+    ("nginx", "nginx-light", "-v", nginx),
+    ("nsd", "nsd", "-v", nsd),
+    ("wrk", "wrk", "-v", Vec::new),
+];
+
+/// The length of nginx's document: LRP's (section 4.4).
+const DOCUMENT_BYTES: usize = 1300;
+/// Names in NSD's zone that have an address.
+const NAMES: usize = 500;
+
+/// A server that the lab can start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServerKind {
+    /// HTTP over TCP: one document of LRP's length.
+    Nginx,
+    /// DNS over UDP: the names of one zone.
+    Nsd,
+    /// Receives what iperf3's client sends, over UDP or TCP.
+    Iperf3,
+    /// A key-value store over TCP.
+    Memcached,
+}
+
+impl ServerKind {
+    /// Its name and port, and its arguments.
+    pub(super) const fn row(self) -> (&'static str, u16, &'static str) {
+        match self {
+            // Without -e, it opens Debian's own log before it reads the configuration.
+            Self::Nginx => ("nginx", 80, "-e stderr -c %dir/nginx.conf"),
+            // -d: it stays in the foreground. Its children are its own all the same.
+            Self::Nsd => ("nsd", 53, "-d -c %dir/nsd.conf"),
+            // It prints each line at once, for the log.
+            Self::Iperf3 => ("iperf3", 5201, "-s -B %ip -p %port --forceflush"),
+            // As Debian configures it but with one worker thread, and without UDP.
+            Self::Memcached => ("memcached", 11211, "-u root -l %ip -p %port -U 0 -t 1 -m 64"),
+        }
+    }
+
+    /// What it is asked over TCP to see whether it is ready, how many bytes of the answer are read, and
+    /// what is among them. `None`: to iperf3 a connection would be a client, and the next one would have
+    /// to wait for its end. It is ready when it listens.
+    pub(super) const fn question(self) -> Option<(&'static [u8], usize, &'static [u8])> {
+        match self {
+            Self::Nginx => Some((b"GET / HTTP/1.0\r\n\r\n", DOCUMENT_BYTES, b"HTTP/1.1 200 ")),
+            // Number 1, an answer, NSD's own, no error, one question, one record.
+            Self::Nsd => Some((QUERY, 10, b"\0\x01\x84\0\0\x01\0\x01")),
+            Self::Iperf3 => None,
+            Self::Memcached => Some((b"version\r\n", 8, b"VERSION ")),
+        }
+    }
+
+    /// Its name, which is the executable's.
+    pub const fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    /// The port that it listens on: the protocol's own.
+    pub const fn port(self) -> u16 {
+        self.row().1
+    }
+}
+
+/// Debian's own configuration but for the files' places, one worker, no access log, and more requests
+/// of a connection than any run sends, so that the server never ends one by their number.
+const NGINX: &str = "\
+daemon off; user root; worker_processes 1; pid %dir/nginx.pid; error_log stderr error;
+events { worker_connections 768; } http {
+  client_body_temp_path %dir/client_body; proxy_temp_path %dir/proxy;
+  fastcgi_temp_path %dir/fastcgi; uwsgi_temp_path %dir/uwsgi; scgi_temp_path %dir/scgi;
+  sendfile on; tcp_nopush on; access_log off; keepalive_requests 1000000000;
+  server { listen %at; root %dir; } }
+";
+
+fn nginx() -> Files {
+    vec![("nginx.conf", NGINX.into()), ("index.html", "x".repeat(DOCUMENT_BYTES))]
+}
+
+/// NSD's own defaults but for the files' places, and for the rate limit: Debian's NSD answers a source
+/// 200 times a second at most, and a load generator is one source.
+const NSD: &str = r#"
+server:
+  server-count: 1 ip-address: %ip@%port username: "" chroot: "" database: "" pidfile: ""
+  zonesdir: "%dir" xfrdir: "%dir" xfrdfile: "%dir/xfrd.state" zonelistfile: "%dir/zone.list"
+  rrl-ratelimit: 0 rrl-whitelist-ratelimit: 0
+remote-control: control-enable: no
+zone: name: "weir.test" zonefile: "weir.test.zone"
+"#;
+
+/// 33 bytes (RFC 1035, section 4): number 1, no flags, one question: a name, type A, class IN.
+const QUERY: &[u8] = b"\0\x21\0\x01\0\0\0\x01\0\0\0\0\0\0\x05host0\x04weir\x04test\0\0\x01\0\x01";
+
+/// The zone has names with addresses in 198.19.0.0/16.
+fn nsd() -> Files {
+    let head = "$ORIGIN weir.test.\n$TTL 3600\n@ IN SOA ns hostmaster 1 3600 900 86400 300\n\
+                @ IN NS ns\nns IN A 198.19.255.1\n";
+    let host = |number| format!("host{number} IN A 198.19.{}.{}\n", number / 250, number % 250 + 1);
+    let zone = head.to_owned() + &(0..NAMES).map(host).collect::<String>();
+    vec![("nsd.conf", NSD.into()), ("weir.test.zone", zone)]
+}
+
+fn queries() -> Files {
+    let query = |number| format!("host{number}.weir.test A\n");
+    vec![("queries.txt", (0..NAMES).map(query).collect())]
+}
+
+/// A client that the lab can start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ClientKind {
+    /// Asks nginx for its document; each connection sends a request when it has the last answer.
+    Wrk {
+        /// How many.
+        connections: u32,
+        /// Whether a connection is used again, or each request has its own.
+        keep_alive: bool,
+    },
+    /// Asks NSD for names.
+    Dnsperf {
+        /// Queries per second, whether they are answered or not; `None`: as fast as the answers
+        /// come, with 100 in flight.
+        rate: Option<f64>,
+        /// From how many ports.
+        clients: u32,
+    },
+    /// Sends a UDP stream.
+    Iperf3Udp {
+        /// Length of a datagram's payload, bytes; above 1472 it is sent in fragments.
+        datagram: u32,
+        /// How fast, Mbit/s of payload.
+        mbit: f64,
+    },
+    /// Sends as fast as TCP lets it.
+    Iperf3Tcp {
+        /// Over how many connections.
+        streams: u32,
+    },
+    /// Gets and sets values in memcached; each connection sends when it has the last answer.
+    Memcaslap {
+        /// How many.
+        connections: u32,
+    },
+}
+
+impl ClientKind {
+    /// The server that it talks to.
+    pub fn server(self) -> ServerKind {
+        self.row(1).1
+    }
+
+    /// Its name, its server, the parser of what it prints, and its arguments: one thread, as there is
+    /// one CPU.
+    pub(super) fn row(self, seconds: u64) -> (&'static str, ServerKind, Parse, String) {
+        let iperf3 = |what| {
+            let arguments = format!("-c %ip -p %port -t {seconds} --json {what}");
+            ("iperf3", ServerKind::Iperf3, report::iperf3 as Parse, arguments)
+        };
+        match self {
+            Self::Wrk { connections, keep_alive } => {
+                // The server closes each connection after its answer, and wrk opens another.
+                let close = if keep_alive { "" } else { "-H Connection:%_close" };
+                // wrk's own time-out, stated because `errors` depends on it.
+                let arguments = format!(
+                    "-t1 --latency --timeout 2s -c {connections} -d {seconds}s {close} http://%at/"
+                );
+                ("wrk", ServerKind::Nginx, report::wrk, arguments)
+            }
+            Self::Dnsperf { rate, clients } => {
+                let arguments = format!(
+                    "-s %ip -p %port -d %dir/queries.txt -l {seconds} -c {clients} -T 1 -t 1 -W \
+                     -O suppress=timeouts,congestion,sendfailed,unexpected {}",
+                    in_flight(rate)
+                );
+                ("dnsperf", ServerKind::Nsd, report::dnsperf, arguments)
+            }
+            Self::Iperf3Udp { datagram, mbit } => iperf3(format!("-u -l {datagram} -b {mbit}M")),
+            Self::Iperf3Tcp { streams } => iperf3(format!("-P {streams}")),
+            // Nine gets for each set, of values of 1 KiB. It cannot reach an IPv6 address, and its own pace
+            // (-P) has no effect. -w: objects of each connection, so that 32 connections' fit into the
+            // server's 64 MiB and no get misses; its default of ten thousand does not. -S: the statistics
+            // at the end, which have the mean, come only with periodic ones.
+            Self::Memcaslap { connections } => {
+                let arguments =
+                    format!("-s %at -T 1 -c {connections} -w 1k -t {seconds}s -S {seconds}s");
+                ("memcaslap", ServerKind::Memcached, report::memcaslap, arguments)
+            }
+        }
+    }
+}
+
+/// dnsperf's arguments for its rate.
+///
+/// Without one it keeps 100 queries in flight, its default. A socket buffer of 208 KiB, the default,
+/// holds about 270 of these messages: no socket overflows by itself, and what is lost was lost on the
+/// way or under another load. A lost query holds its place until it times out, after a second, so a
+/// hundred losses a second all but stop this loop.
+///
+/// With a rate a second's queries may be in flight (each has a number of 16 bits), so that losses do not
+/// slow it down. What became due while it had no CPU it sends in one burst, which overflows NSD's 2 MiB
+/// (at 20,000 queries/s, 150 ms without a CPU did): it needs a CPU that nothing contends for. It prints
+/// every answer's time (-v), for the percentiles; these 2 us an answer would slow an unpaced one down.
+fn in_flight(rate: Option<f64>) -> String {
+    rate.map_or("-q 100".to_owned(), |rate| {
+        format!("-q {} -Q {rate} -b 1024 -v", rate.ceil().clamp(100.0, 65_535.0))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_query_has_a_name_in_the_zone() {
+        let (zone, queries) = (&nsd()[1].1, &queries()[0].1);
+        for query in queries.lines() {
+            let name = query.strip_suffix(".weir.test A").unwrap();
+            assert!(zone.contains(&format!("\n{name} IN A 198.19.")), "{query}");
+        }
+        assert!(zone.ends_with("\nhost499 IN A 198.19.1.250\n"), "{zone}");
+    }
+
+    #[test]
+    fn dnsperf_at_a_rate_does_not_wait_for_answers() {
+        assert_eq!(in_flight(None), "-q 100");
+        assert_eq!(in_flight(Some(2e4)), "-q 20000 -Q 20000 -b 1024 -v");
+        assert!(in_flight(Some(1e6)).starts_with("-q 65535 -Q 1000000 "));
+    }
+
+    #[test]
+    fn each_kind_asks_what_it_says() {
+        let of = |kind: ClientKind| kind.row(3).3;
+        let wrk = |keep_alive| of(ClientKind::Wrk { connections: 8, keep_alive });
+        assert!(!wrk(true).contains("-H") && wrk(false).contains("-H Connection:%_close http"));
+        let udp = of(ClientKind::Iperf3Udp { datagram: 16, mbit: 0.5 });
+        assert!(udp.ends_with("-t 3 --json -u -l 16 -b 0.5M"), "{udp}");
+        assert!(of(ClientKind::Iperf3Tcp { streams: 4 }).ends_with("--json -P 4"));
+    }
+}
