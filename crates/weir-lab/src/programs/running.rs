@@ -237,11 +237,6 @@ impl Client {
         self.running.program.is_running()
     }
 
-    /// Its process.
-    pub fn pid(&self) -> Pid {
-        self.running.program.pid()
-    }
-
     /// Waits until it has ended, and reads what it printed.
     pub fn finish(mut self) -> Result<ClientReport> {
         self.running.wait("report", |_, output| (self.parse)(output))
