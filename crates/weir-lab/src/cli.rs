@@ -292,6 +292,13 @@ impl WhichArgs {
 
     fn wish(&self, arms: &[Arm]) -> Wish {
         let TrafficArgs { app, ipv6, payload, rcvbuf } = &self.traffic;
+        let lengths = match payload {
+            // What fits into an Ethernet frame.
+            Lengths::Uniform { from, to } if *ipv6 => {
+                Lengths::Uniform { from: *from, to: *to.min(&1452) }
+            }
+            lengths => lengths.clone(),
+        };
         Wish {
             arms: arms.to_vec(),
             cases: self.cases.0.iter().flat_map(|(_, cases)| cases.clone()).collect(),
@@ -299,12 +306,7 @@ impl WhichArgs {
             window: self.points.seconds,
             repeats: self.points.repeats,
             quick: self.quick,
-            traffic: Traffic {
-                reader: *app,
-                ipv6: *ipv6,
-                lengths: payload.clone(),
-                rcvbuf: *rcvbuf,
-            },
+            traffic: Traffic { reader: *app, ipv6: *ipv6, lengths, rcvbuf: *rcvbuf },
         }
     }
 
@@ -328,7 +330,7 @@ impl WhichArgs {
             refuse(option, &|e| e.case_option == *option && (e.cases)().len() > 1)?;
         }
         if !self.points.rates.is_empty() {
-            refuse("rates", &|e| e.loads.full.iter().any(|load| *load != "0"))?;
+            refuse("rates", &|e| e.loads.full.iter().any(|load| !["0", "top"].contains(load)))?;
         }
         let TrafficArgs { app, ipv6, payload, rcvbuf } = &self.traffic;
         let usual = Traffic::default();

@@ -40,7 +40,7 @@ const DRAIN_STEP: Duration = Duration::from_millis(2);
 /// The generator works, without sending, before the first packet.
 const SPIN_UP: Duration = Duration::from_millis(10);
 /// How long a client may take until each of its connections has been used.
-const UNDER_WAY_DEADLINE: Duration = Duration::from_secs(2);
+const UNDER_WAY_DEADLINE: Duration = Duration::from_secs(10);
 /// A program's client that has not ended so long after its time is ended.
 const CLIENT_GRACE: Duration = Duration::from_secs(15);
 /// With fewer of the packets in full polls than this, those say too little: the CPU time is taken.

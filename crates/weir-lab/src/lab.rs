@@ -99,7 +99,7 @@ impl<'a> Plan<'a> {
             let mut loads: Vec<Load> =
                 own.iter().filter_map(|text| Load::parse(text).ok()).collect();
             // A case without a flood has none to choose.
-            if !wish.loads.is_empty() && loads.iter().any(|load| *load != Load::Off) {
+            if !wish.loads.is_empty() && loads.iter().any(|load| matches!(load, Load::Rate(_))) {
                 let unloaded = loads.first() == Some(&Load::Off);
                 loads.clone_from(&wish.loads);
                 if unloaded && !loads.contains(&Load::Off) {

@@ -214,7 +214,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts a client, which runs for so many seconds; memcaslap ends a second late. iperf3's test has begun: while its server is busy, it is started again.
+    /// Starts a client, which runs for so many seconds; memcaslap ends a second late. iperf3's test has
+    /// begun: while its server is busy, it is started again.
     pub fn start(kind: ClientKind, place: &Place<'_>, seconds: u64) -> Result<Self> {
         let (name, server, parse, arguments) = kind.row(seconds);
         let retry_until = Instant::now() + PATIENCE;
