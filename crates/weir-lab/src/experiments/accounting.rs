@@ -6,7 +6,9 @@
 
 use super::shared::{pings, share_out, to_closed_port, unloaded};
 use crate::error::Result;
-use crate::experiment::{Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times};
+use crate::experiment::{
+    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times,
+};
 use crate::metric::m;
 use crate::run::Trial;
 use crate::scene::{App, Beside, Books, FLOODED_PORT, Flow, LIGHT_PORT, Role, Scene, Watch};

@@ -5,7 +5,9 @@
 
 use super::shared::{hog_work, is_quiet};
 use crate::error::Result;
-use crate::experiment::{Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times};
+use crate::experiment::{
+    Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times,
+};
 use crate::goals::{of_compared, place};
 use crate::metric::m;
 use crate::run::{Load, Trial};

@@ -1,7 +1,9 @@
 //! `harmless` (LRP 4.2): nothing is worse where nothing is overloaded.
 
 use crate::error::Result;
-use crate::experiment::{Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times};
+use crate::experiment::{
+    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times,
+};
 use crate::goals::{find, of_compared};
 use crate::metric::{Metric, m};
 use crate::programs::ClientKind;
@@ -67,9 +69,9 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     main: "weir",
     cases: || {
-        let all = BESIDE.iter().flat_map(|(beside, _)| {
-            PROGRAMS.iter().map(move |(program, _)| (*program, *beside))
-        });
+        let all = BESIDE
+            .iter()
+            .flat_map(|(beside, _)| PROGRAMS.iter().map(move |(program, _)| (*program, *beside)));
         let case = |(program, beside): (&str, &str)| {
             let name = format!("{program}{beside}");
             let full = beside.is_empty() || ACCOMPANIED_FULL.contains(&program);

@@ -7,7 +7,9 @@ use weir_bpf::traffic::{Sources, Transport};
 use crate::apps::http::PATIENCE;
 use crate::bench::RANDOM_PORTS;
 use crate::error::Result;
-use crate::experiment::{Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times};
+use crate::experiment::{
+    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times,
+};
 use crate::goals::{find, place};
 use crate::metric::m;
 use crate::programs::ServerKind;

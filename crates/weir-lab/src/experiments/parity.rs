@@ -3,8 +3,10 @@
 use crate::apps::parity::{Measure, Talk};
 use crate::engine::mbit;
 use crate::error::Result;
-use crate::experiment::{Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times};
-use crate::goals::{nothing_discarded};
+use crate::experiment::{
+    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times,
+};
+use crate::goals::nothing_discarded;
 use crate::metric::{Metric, m};
 use crate::programs::{ClientKind, ServerKind};
 use crate::run::Trial;

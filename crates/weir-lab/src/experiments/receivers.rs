@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::experiment::{Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times};
+use crate::experiment::{
+    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times,
+};
 use crate::metric::m;
 use crate::run::{Load, Trial};
 use crate::scene::{App, AppKind, Flow, Role, Scene};

@@ -2,8 +2,10 @@
 
 use crate::apps::rpc::walks;
 use crate::error::Result;
-use crate::experiment::{Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times};
-use crate::goals::{nothing_discarded};
+use crate::experiment::{
+    Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times,
+};
+use crate::goals::nothing_discarded;
 use crate::metric::m;
 use crate::run::Load;
 use crate::scene::{App, AppKind, Books, Client, Need, Role, Scene};

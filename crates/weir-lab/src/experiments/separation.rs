@@ -8,7 +8,9 @@ use self::goals::{between, bystanders, is_well, of_bare, of_frontier, unflooded}
 use self::kinds::{KINDS, beside_services};
 use super::shared::mixed;
 use crate::error::Result;
-use crate::experiment::{Ask, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Search, Table, Times};
+use crate::experiment::{
+    Ask, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Search, Table, Times,
+};
 use crate::metric::m;
 use crate::run::Trial;
 use crate::scene::{App, Books, FLOODED_PORT, Flow, LIGHT_PORT, Role, Scene, Watch};

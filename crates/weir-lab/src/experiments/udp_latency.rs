@@ -8,7 +8,9 @@
 
 use super::shared::mixed;
 use crate::error::Result;
-use crate::experiment::{Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times};
+use crate::experiment::{
+    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times,
+};
 use crate::metric::m;
 use crate::run::Load;
 use crate::scene::{App, AppKind, Beside, ECHO_PORT, FLOODED_PORT, Flow, From, Role, Scene, Watch};

@@ -5,7 +5,10 @@ use std::time::Duration;
 use weir_bpf::traffic::Lengths;
 
 use crate::error::Result;
-use crate::experiment::{Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Search, Table, Times};
+use crate::experiment::{
+    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Search,
+    Table, Times,
+};
 use crate::goals;
 use crate::metric::m;
 use crate::run::{Load, Trial};

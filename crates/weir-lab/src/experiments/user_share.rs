@@ -6,8 +6,10 @@
 
 use super::shared::{hog_work, is_quiet};
 use crate::error::Result;
-use crate::experiment::{Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times};
-use crate::goals::{of_compared};
+use crate::experiment::{
+    Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times,
+};
+use crate::goals::of_compared;
 use crate::metric::m;
 use crate::run::Trial;
 use crate::scene::{App, Beside, FLOODED_PORT, Flow, LIGHT_PORT, Role, Scene};

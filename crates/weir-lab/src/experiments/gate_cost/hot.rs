@@ -17,7 +17,7 @@ use super::{KINDS, Kind, flow};
 use crate::apps::unread::{CLOSED_PORT, FULL_PORT, ROOM_PORT};
 use crate::bench::{Begun, Bench, RANDOM_PORTS, addresses};
 use crate::error::{Error, Result};
-use crate::experiment::{Ask};
+use crate::experiment::Ask;
 use crate::host::topology::Host;
 use crate::metric::m;
 use crate::run::{Load, Trial};

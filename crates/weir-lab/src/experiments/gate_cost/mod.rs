@@ -11,8 +11,10 @@ use weir_bpf::traffic::{Sources, Transport};
 use crate::apps::unread::{FULL_PORT, ROOM_PORT, SOCKET_BITS};
 use crate::bench::{Bench, RANDOM_PORTS};
 use crate::error::Result;
-use crate::experiment::{Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times};
-use crate::goals::{of_compared};
+use crate::experiment::{
+    Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times,
+};
+use crate::goals::of_compared;
 use crate::metric::m;
 use crate::run::{Load, Trial};
 use crate::scene::{App, AppKind, Books, Flow, Need, Role, Scene, To, Watch};

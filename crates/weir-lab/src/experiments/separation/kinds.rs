@@ -6,7 +6,7 @@ use weir_bpf::traffic::{Flaw, Sources, Transport};
 
 use super::super::shared::{pings, share_out, to_closed_port};
 use crate::bench::RANDOM_PORTS;
-use crate::experiment::{Ask};
+use crate::experiment::Ask;
 use crate::scene::{App, AppKind, Books, Client, Flow, From, Need, Role, Scene, To};
 
 const SERVICE_PORT: u16 = 5002;
