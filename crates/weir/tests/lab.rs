@@ -122,7 +122,9 @@ fn a_run_is_sound_and_leaves_nothing_but_its_report() {
         let gated = arm.starts_with("weir");
         assert_eq!(setup.attach != "none", gated, "{setup:?}");
         assert_eq!(setup.daemon != "none", gated, "{setup:?}");
-        assert!(setup.driver_poll.contains("SCHED_BATCH") == (arm == "batch"), "{setup:?}");
+        // Where weir governs, the thread's policy is that of the moment.
+        let batch = setup.driver_poll.contains("SCHED_BATCH");
+        assert!(batch == (arm == "batch") || gated, "{setup:?}");
         assert!(setup.application.contains("a session of its own"), "{setup:?}");
         assert!(setup.queue_depth_packets.is_some_and(|packets| packets > 0), "{setup:?}");
         assert!(printed["summary"][arm]["peak_pps"].as_f64().unwrap() > 0.0, "{arm}");
