@@ -3,6 +3,7 @@
 //! The kernel schedules threads, so every `pid` here is one thread's number; a process's number
 //! stands for its first thread.
 
+use std::fmt;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -77,6 +78,18 @@ pub enum Policy {
     Fifo(u32),
     /// The same, in turns with its equals (`SCHED_RR`).
     RoundRobin(u32),
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Normal => f.write_str("SCHED_OTHER"),
+            Self::Batch => f.write_str("SCHED_BATCH"),
+            Self::Idle => f.write_str("SCHED_IDLE"),
+            Self::Fifo(priority) => write!(f, "SCHED_FIFO {priority}"),
+            Self::RoundRobin(priority) => write!(f, "SCHED_RR {priority}"),
+        }
+    }
 }
 
 /// A thread's policy.
