@@ -301,9 +301,8 @@ impl Daemon {
     fn part(&mut self, interface: Protected) {
         let farewell = interface.finish();
         self.console.say(&summary(&farewell));
-        self.failures.extend(
-            farewell.failures.iter().map(|failure| format!("{}: {failure}", farewell.interface)),
-        );
+        let failures = farewell.knobs.failures.iter();
+        self.failures.extend(failures.map(|failure| format!("{}: {failure}", farewell.interface)));
     }
 
     fn bury_guardian(&mut self) {

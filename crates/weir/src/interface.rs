@@ -24,7 +24,7 @@ use crate::diverting::Diverting;
 use crate::error::{Error, Result};
 use crate::governor::Governors;
 use crate::host::Host;
-use crate::journal::TurnedKnob;
+use crate::journal::{Returns, TurnedKnob};
 use crate::key::Key;
 use crate::knob::Knob;
 use crate::notes;
@@ -125,10 +125,8 @@ pub struct Farewell {
     pub interface: String,
     /// Everything that the gate has seen.
     pub counters: Counters,
-    /// The knobs that were put back.
-    pub restored: Vec<String>,
-    /// Those that could not be.
-    pub failures: Vec<String>,
+    /// What became of the knobs.
+    pub knobs: Returns,
 }
 
 /// Threads that nobody can weigh are no better than softirqs.
@@ -469,8 +467,7 @@ impl Protected {
         self.attached.filter = None;
         // After detaching, no packet is missing.
         let counters = self.gate.counters().unwrap_or_else(|_| self.last.gate.clone());
-        let (restored, failures) = self.claim.journal.report();
-        Farewell { interface: self.interface(), counters, restored, failures }
+        Farewell { interface: self.interface(), counters, knobs: self.claim.journal.report() }
     }
 }
 

@@ -11,15 +11,25 @@ use crate::host::Host;
 use crate::knob::{Knob, Outcome};
 use crate::statefile::State;
 
+/// What became of the knobs that were turned back, in the order of events.
+#[derive(Clone, Debug, Default)]
+pub struct Returns {
+    /// Those that have their old values.
+    pub restored: Vec<String>,
+    /// Those that stay as somebody else has set them.
+    pub left: Vec<String>,
+    /// Those that could not be turned back.
+    pub failures: Vec<String>,
+}
+
 /// One interface's turned knobs.
 pub struct Journal {
     host: Rc<Host>,
     state: RefCell<State>,
     /// The file does not have the last change: the file system is full, or the like.
     unwritten: Cell<bool>,
-    /// What was put back, and what could not be, in the order of events.
-    restored: RefCell<Vec<String>>,
-    failures: RefCell<Vec<String>>,
+    /// What came of turning knobs back, so far.
+    returns: RefCell<Returns>,
 }
 
 impl Journal {
@@ -33,8 +43,7 @@ impl Journal {
             host: Rc::clone(host),
             state: RefCell::new(state),
             unwritten: Cell::new(false),
-            restored: RefCell::default(),
-            failures: RefCell::default(),
+            returns: RefCell::default(),
         }))
     }
 
@@ -75,9 +84,9 @@ impl Journal {
         self.state.borrow().knobs.clone()
     }
 
-    /// What was put back and what could not be, since the start.
-    pub fn report(&self) -> (Vec<String>, Vec<String>) {
-        (self.restored.borrow().clone(), self.failures.borrow().clone())
+    /// What was put back, what was left and what failed, since the start.
+    pub fn report(&self) -> Returns {
+        self.returns.borrow().clone()
     }
 
     /// Writes what could not be written when it changed.
@@ -99,22 +108,22 @@ impl Journal {
         written
     }
 
-    /// A knob that has its old value. That the file still lists it does no harm until it is written again, or
-    /// removed: putting it back twice is the same as once.
+    /// A knob that is not to be turned back any more. That the file still lists it does no harm until it is
+    /// written again, or removed: putting it back twice is the same as once.
     fn forget(&self, knob: &Knob) {
         let _ = self.edit(|state| state.knobs.retain(|other| other != knob));
     }
 
     fn turn_back(&self, knob: &Knob) {
+        let mut returns = self.returns.borrow_mut();
         match knob.turn_back(&self.host, &self.interface()) {
-            Ok(Outcome::Restored) => {
-                self.restored.borrow_mut().push(knob.to_string());
-                self.forget(knob);
-            }
-            Ok(Outcome::Gone) => self.forget(knob),
+            Ok(Outcome::Restored) => returns.restored.push(knob.to_string()),
+            Ok(Outcome::Theirs(value)) => returns.left.push(knob.left_at(&value)),
+            Ok(Outcome::Gone) => {}
             // Stays in the file: the guardian and `weir reset` try again.
-            Err(error) => self.failures.borrow_mut().push(format!("{knob}: {error}")),
+            Err(error) => return returns.failures.push(format!("{knob}: {error}")),
         }
+        self.forget(knob);
     }
 }
 

@@ -76,10 +76,12 @@ pub enum Knob {
 }
 
 /// What came of putting a knob back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It has its old value.
     Restored,
+    /// Somebody else has changed it since weir did. It stays as it is, at this value.
+    Theirs(String),
     /// What it belonged to no longer exists, and the knob with it.
     Gone,
 }
@@ -112,11 +114,69 @@ impl Knob {
         }
     }
 
-    /// Gives the knob its old value. Doing so twice is the same as once.
+    /// Gives the knob its old value, unless somebody else has changed it. Doing so twice is the same as
+    /// once.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub fn turn_back(&self, host: &Host, interface: &str) -> Result<Outcome> {
+        let outcome = match self.others_value(host, interface) {
+            Ok(Some(value)) => self.leave_to_others().map(|()| Outcome::Theirs(value)),
+            Ok(None) => self.put_back(host, interface),
+            Err(error) => Err(error),
+        };
+        match outcome {
+            // It may have vanished between our look and our write.
+            Err(_) if self.is_gone(host, interface) => Ok(Outcome::Gone),
+            outcome => outcome,
+        }
+    }
+
+    /// The value that somebody else has given the knob. `None` if it has the one that weir set, or the old
+    /// one, or no longer exists.
+    fn others_value(&self, host: &Host, interface: &str) -> Result<Option<String>> {
+        let others = match self {
+            Self::Threaded { old, new } => {
+                let present = threading::read(host, interface)?;
+                (present != *new && present != *old).then_some(present)
+            }
+            Self::Rps { queue, old } => {
+                let present = host.sysfs.read(interface, &rps::attribute(queue))?;
+                (rps::is_on(&present) && present != *old).then_some(present)
+            }
+            Self::Nice { thread, old_policy, governed: true, .. } => match living(thread) {
+                Some(pid) => others_policy(pid, *old_policy)?,
+                None => None,
+            },
+            Self::Nice { thread, old, new, .. } => match living(thread) {
+                Some(pid) => {
+                    let present = sched::nice(pid)?;
+                    (present != *new && present != *old).then(|| present.to_string())
+                }
+                None => None,
+            },
+            Self::Affinity { thread, old, new } => match living(thread) {
+                Some(pid) => others_cpus(pid, old, new)?,
+                None => None,
+            },
+            Self::Deferral { .. } | Self::TcFilter { .. } => None,
+        };
+        Ok(others)
+    }
+
+    /// Takes back what weir has set beside the value that stays. A governed thread under somebody else's
+    /// policy still has the governor's nice value, which would count again with the usual policy.
+    fn leave_to_others(&self) -> Result<()> {
+        match self {
+            Self::Nice { thread, old, governed: true, .. } => match living(thread) {
+                Some(pid) => Ok(sched::set_nice(pid, *old)?),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn put_back(&self, host: &Host, interface: &str) -> Result<Outcome> {
         let put_back = match self {
             Self::Threaded { old, .. } => threading::put_back(host, interface, old),
             Self::Rps { queue, old } => {
@@ -141,24 +201,26 @@ impl Knob {
                 }
             }
         };
-        match put_back {
-            Ok(()) => Ok(Outcome::Restored),
-            // It may have vanished between our look and our write.
-            Err(_) if self.is_gone(host, interface) => Ok(Outcome::Gone),
-            Err(error) => Err(error),
-        }
+        put_back.map(|()| Outcome::Restored)
+    }
+
+    /// Says that the knob stays as somebody else has set it.
+    pub fn left_at(&self, value: &str) -> String {
+        format!("{}: left as set by somebody else ({value})", self.object())
     }
 
     /// Gives what the governor moves the value that it is to have while no governor lives. Other knobs
-    /// stay.
+    /// stay, and so does what somebody else has changed.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub fn leave_to_itself(&self, host: &Host, interface: &str) -> Result<()> {
         match self {
             Self::Nice { thread, governed: true, .. } => match living(thread) {
-                Some(pid) => Ok(sched::set_weight(pid, Policy::Normal, STATIC_WEIGHT, None)?),
-                None => Ok(()),
+                Some(pid) if self.others_value(host, interface)?.is_none() => {
+                    Ok(sched::set_weight(pid, Policy::Normal, STATIC_WEIGHT, None)?)
+                }
+                _ => Ok(()),
             },
             Self::Deferral { .. } => self.turn_back(host, interface).map(drop),
             _ => Ok(()),
@@ -229,9 +291,127 @@ fn weigh_back(pid: Pid, nice: Nice, governed: Option<Policy>) -> Result<()> {
     Ok(())
 }
 
+/// A governed thread's policy, if it is neither one of the governor's nor the old one.
+fn others_policy(pid: Pid, old: Policy) -> Result<Option<String>> {
+    match sched::policy(pid) {
+        Ok(Policy::Normal | Policy::Batch) => Ok(None),
+        Ok(policy) if policy == old => Ok(None),
+        Ok(policy) => Ok(Some(policy.to_string())),
+        Err(weir_bpf::Error::Refused { .. }) => Ok(Some("another policy".into())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The kernel tells a thread's CPUs without those that are offline.
+fn others_cpus(pid: Pid, old: &[CpuId], new: &[CpuId]) -> Result<Option<String>> {
+    let (online, present) = (sched::online_cpus()?, sched::affinity(pid)?);
+    let is = |cpus: &[CpuId]| cpus.iter().filter(|cpu| online.contains(cpu)).eq(&present);
+    let is_known = is(new) || is(old);
+    Ok((!is_known).then(|| CpuList(present).to_string()))
+}
+
 /// The thread's number, if that number still means this NAPI thread. A thread that has ended may have
 /// been followed by anybody's process.
 fn living(thread: &Task) -> Option<Pid> {
     let same = Task::napi_thread(thread.pid).as_ref() == Some(thread);
     same.then(|| Pid::from_raw(thread.pid)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_bpf::sys::ethtool;
+    use weir_bpf::sys::link::Links;
+    use weir_bpf::sys::netns::NetNs;
+
+    use super::*;
+
+    const NAME: &str = "wt-knob";
+
+    /// In a network namespace of its own, with an interface that is polled by a thread.
+    fn with_thread(name: &str, test: impl FnOnce(&Host, &Task, Pid) + Send) {
+        let name = format!("weir-test-{}-knob-{name}", std::process::id());
+        let ns = NetNs::create_named(&name).unwrap();
+        let tested = ns.run(|| {
+            let host = Host::open().unwrap();
+            let links = Links::open().unwrap();
+            links.create_veth(NAME, "peer", None).unwrap();
+            let ifindex = links.index(NAME).unwrap();
+            ethtool::set_gro(NAME, true).unwrap();
+            links.set_up(ifindex).unwrap();
+            host.sysfs.write(NAME, THREADED, "1").unwrap();
+            let pid = weir_bpf::sys::napi::napi_threads(ifindex, NAME).unwrap()[0].pid;
+            test(&host, &Task::napi_thread(pid.as_raw_nonzero().get()).unwrap(), pid);
+        });
+        NetNs::delete_named(&name).unwrap();
+        tested.unwrap();
+    }
+
+    /// A third value needs a kernel that knows one; here it is weir's record that has others.
+    #[test]
+    fn threading_is_put_back_only_from_what_weir_set() {
+        with_thread("threaded", |host, _, _| {
+            let knob = |old: &str, new: &str| Knob::Threaded { old: old.into(), new: new.into() };
+            let present = || threading::read(host, NAME).unwrap();
+            let theirs = Outcome::Theirs("1".into());
+            assert_eq!(knob("2", "0").turn_back(host, NAME).unwrap(), theirs);
+            assert_eq!(present(), "1");
+            for _ in 0..2 {
+                assert_eq!(knob("0", "1").turn_back(host, NAME).unwrap(), Outcome::Restored);
+                assert_eq!(present(), "0");
+            }
+            assert_eq!(knob("0", "1").turn_back(host, "none").unwrap(), Outcome::Gone);
+        });
+    }
+
+    #[test]
+    fn threads_are_put_back_only_from_what_weir_set() {
+        with_thread("thread", |host, task, pid| {
+            let nice = |governed| Knob::Nice {
+                thread: task.clone(),
+                old: Nice(3),
+                old_policy: Policy::RoundRobin(5),
+                new: Nice(19),
+                governed,
+            };
+            let outcome = |knob: Knob| knob.turn_back(host, NAME).unwrap();
+            let present = || (sched::policy(pid).unwrap(), sched::nice(pid).unwrap());
+            for (set, stays) in [(19, false), (3, false), (7, true)] {
+                sched::set_nice(pid, Nice(set)).unwrap();
+                let left = Outcome::Theirs(set.to_string());
+                assert_eq!(outcome(nice(false)), if stays { left } else { Outcome::Restored });
+                assert_eq!(present(), (Policy::Normal, Nice(if stays { set } else { 3 })));
+            }
+
+            // The governor moves all but the policies that it does not use.
+            let governors = [Policy::Normal, Policy::Batch];
+            for policy in governors {
+                sched::set_weight(pid, policy, Nice(-7), None).unwrap();
+                assert_eq!(outcome(nice(true)), Outcome::Restored);
+                assert_eq!(present(), (Policy::RoundRobin(5), Nice(3)));
+                assert_eq!(outcome(nice(true)), Outcome::Restored);
+            }
+            for policy in [Policy::Fifo(5), Policy::RoundRobin(6), Policy::Idle] {
+                sched::set_weight(pid, Policy::Normal, Nice(19), None).unwrap();
+                sched::set_weight(pid, policy, Nice(19), None).unwrap();
+                nice(true).leave_to_itself(host, NAME).unwrap();
+                assert_eq!(present(), (policy, Nice(19)));
+                assert_eq!(outcome(nice(true)), Outcome::Theirs(policy.to_string()));
+                assert_eq!(present(), (policy, Nice(3)));
+            }
+
+            let cpus = |of: &[u32]| of.iter().copied().map(CpuId).collect::<Vec<_>>();
+            // CPU 1000 is offline.
+            let knob = Knob::Affinity {
+                thread: task.clone(),
+                old: cpus(&[0, 1, 1000]),
+                new: cpus(&[1, 1000]),
+            };
+            for (set, stays) in [(cpus(&[1]), false), (cpus(&[0, 1]), false), (cpus(&[0]), true)] {
+                sched::set_affinity(pid, &set).unwrap();
+                let left = Outcome::Theirs("0".into());
+                assert_eq!(outcome(knob.clone()), if stays { left } else { Outcome::Restored });
+                assert_eq!(sched::affinity(pid).unwrap(), cpus(if stays { &[0] } else { &[0, 1] }));
+            }
+        });
+    }
 }

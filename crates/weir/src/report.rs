@@ -128,13 +128,15 @@ pub fn summary(farewell: &Farewell) -> String {
         .map(|(reason, packets)| format!("{packets} {}", reason.name()))
         .collect();
     let discards = if discards.is_empty() { "none".into() } else { discards.join(", ") };
-    let restored = if farewell.restored.is_empty() {
+    let restored = &farewell.knobs.restored;
+    let restored = if restored.is_empty() {
         "gate detached".into()
     } else {
-        format!("{}, gate detached", farewell.restored.join(", "))
+        format!("{}, gate detached", restored.join(", "))
     };
+    let left: String = farewell.knobs.left.iter().map(|left| format!("; {left}")).collect();
     format!(
-        "{}: {} packets seen; discarded: {discards}; restored: {restored}",
+        "{}: {} packets seen; discarded: {discards}; restored: {restored}{left}",
         farewell.interface,
         farewell.counters.total().packets,
     )

@@ -17,6 +17,8 @@ pub struct Restored {
     pub owner: Task,
     /// The knobs that have their old values again.
     pub knobs: Vec<String>,
+    /// Those that stay as somebody else has set them.
+    pub left: Vec<String>,
 }
 
 /// Puts back an interface's leftovers, if any. The caller holds the interface's lock, so that no
@@ -31,10 +33,11 @@ pub fn leftovers(host: &Host, key: &Key, _lock: &Lock) -> Result<Option<Restored
         host.dir.remove(&key.state_file())?;
         return Ok(None);
     };
-    let knobs = if is_ours_to_touch(host, &state)? { put_back(host, &state)? } else { Vec::new() };
+    let (knobs, left) =
+        if is_ours_to_touch(host, &state)? { put_back(host, &state)? } else { Default::default() };
     host.dir.remove(&key.status_file())?;
     host.dir.remove(&key.state_file())?;
-    Ok(Some(Restored { interface: state.interface, owner: state.owner, knobs }))
+    Ok(Some(Restored { interface: state.interface, owner: state.owner, knobs, left }))
 }
 
 /// Whether the interface that the record is about still exists. Nothing is left to put back after a
@@ -62,17 +65,19 @@ fn is_ours_to_touch(host: &Host, state: &State) -> Result<bool> {
 }
 
 /// In the reverse of the order in which they were turned: threads before threading.
-fn put_back(host: &Host, state: &State) -> Result<Vec<String>> {
-    let mut restored = Vec::new();
+/// What was put back, and what was left.
+fn put_back(host: &Host, state: &State) -> Result<(Vec<String>, Vec<String>)> {
+    let (mut restored, mut left) = (Vec::new(), Vec::new());
     let mut failures = Vec::new();
     for knob in state.knobs.iter().rev() {
         match knob.turn_back(host, &state.interface) {
             Ok(Outcome::Restored) => restored.push(knob.to_string()),
+            Ok(Outcome::Theirs(value)) => left.push(knob.left_at(&value)),
             Ok(Outcome::Gone) => {}
             Err(error) => failures.push(format!("{}: {knob}: {error}", state.interface)),
         }
     }
-    if failures.is_empty() { Ok(restored) } else { Err(Error::NotRestored(failures)) }
+    if failures.is_empty() { Ok((restored, left)) } else { Err(Error::NotRestored(failures)) }
 }
 
 /// What `weir reset` did.
@@ -146,6 +151,7 @@ impl std::fmt::Display for Restored {
         } else {
             write!(f, "put back {}", self.knobs.join(", "))?;
         }
-        write!(f, " (left by weir, pid {})", self.owner.pid)
+        write!(f, " (left by weir, pid {})", self.owner.pid)?;
+        self.left.iter().try_for_each(|left| write!(f, "; {left}"))
     }
 }

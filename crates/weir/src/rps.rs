@@ -27,8 +27,8 @@ pub fn steering(host: &Host, interface: &str) -> Vec<(String, String)> {
     queues.into_iter().filter(|queue| queue.starts_with("rx-")).filter_map(mask).collect()
 }
 
-/// Groups of hexadecimal digits with commas between.
-fn is_on(mask: &str) -> bool {
+/// Whether a mask names a CPU: groups of hexadecimal digits with commas between.
+pub fn is_on(mask: &str) -> bool {
     mask.chars().any(|digit| digit.is_ascii_hexdigit() && digit != '0')
 }
 

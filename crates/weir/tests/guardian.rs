@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::*;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use weir_bpf::sys::sysfs::NetSysfs;
 
 /// What `docs` promise for `kill -9`.
 const PROMISED: Duration = Duration::from_secs(1);
@@ -90,6 +91,26 @@ fn reset_restores_when_both_were_killed() {
     let again = network.weir(&["reset"]);
     assert!(again.status.success(), "{again:?}");
     assert!(String::from_utf8(again.stdout).unwrap().contains("nothing to put back"));
+}
+
+#[test]
+fn reset_leaves_what_somebody_else_has_set_and_says_so() {
+    const RPS: &str = "queues/rx-0/rps_cpus";
+    let network = Network::new();
+    let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
+    sysfs.write(NEAR, RPS, "2").unwrap();
+    let daemon = Daemon::start(&network, &["--rps-off"]);
+    kill_both(&network, daemon);
+    sysfs.write(NEAR, RPS, "1").unwrap();
+    let theirs = sysfs.read(NEAR, RPS).unwrap();
+
+    let output = network.weir(&["reset", NEAR]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    let left = format!("steering of rx-0: left as set by somebody else ({theirs})");
+    assert!(said.contains("threaded 1 -> 0") && said.contains(&left), "{said}");
+    assert_eq!(sysfs.read(NEAR, RPS).unwrap(), theirs);
+    network.assert_untouched();
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 use common::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
 use rustix::process::{Pid, Signal};
+use weir_bpf::sys::sched::Policy;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, sched};
 use weir_bpf::units::{CpuId, Nice};
@@ -155,6 +156,94 @@ fn packet_steering_is_noted_and_switched_off_on_request() {
     daemon.interrupt();
     assert_eq!(read(), steered);
     sysfs.write(NEAR, RPS, "0").unwrap();
+    network.assert_untouched();
+}
+
+/// Politely, or by `kill -9`. What it says is known of the polite end only.
+fn end(network: &Network, daemon: Daemon, kill: bool) -> Option<String> {
+    let said = if kill {
+        daemon.kill();
+        None
+    } else {
+        Some(daemon.interrupt())
+    };
+    wait_until("weir's files are gone", || network.files().is_empty());
+    said
+}
+
+#[test]
+fn what_somebody_else_has_set_meanwhile_stays() {
+    const RPS: &str = "queues/rx-0/rps_cpus";
+    let network = Network::new();
+    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
+    let mask = || sysfs.read(NEAR, RPS).unwrap().trim_start_matches(['0', ',']).to_owned();
+    sysfs.write(NEAR, "threaded", "1").unwrap();
+    let thread = network.napi_threads()[0];
+    let cpus = sched::affinity(thread).unwrap();
+    let options = ["--nice", "-3", "--cpus", "1", "--rps-off"];
+    for kill in [false, true] {
+        sysfs.write(NEAR, RPS, "2").unwrap();
+        sched::set_nice(thread, Nice(5)).unwrap();
+        sched::set_affinity(thread, &cpus).unwrap();
+        let daemon = Daemon::start(&network, &options);
+        assert_eq!((mask().as_str(), sched::nice(thread).unwrap()), ("", Nice(-3)));
+        assert_eq!(sched::affinity(thread).unwrap(), [CpuId(1)]);
+        sysfs.write(NEAR, RPS, "1").unwrap();
+        sched::set_nice(thread, Nice(7)).unwrap();
+        sched::set_affinity(thread, &[CpuId(0)]).unwrap();
+        if let Some(said) = end(&network, daemon, kill) {
+            let name = format!("napi/{NEAR}-");
+            for (object, value) in
+                [("nice of ", "7"), ("CPUs of ", "0"), ("receive packet steering of rx-0", "1")]
+            {
+                let left = format!(": left as set by somebody else ({value})");
+                let is_left = |part: &str| part.starts_with(object) && part.ends_with(&left);
+                assert!(said.lines().any(|line| line.split("; ").any(is_left)), "{said}");
+            }
+            assert!(said.contains(&name) && said.contains("restored: gate detached;"), "{said}");
+        }
+        assert_eq!((mask().as_str(), sched::nice(thread).unwrap()), ("1", Nice(7)));
+        assert_eq!(sched::affinity(thread).unwrap(), [CpuId(0)]);
+        assert_eq!(network.threaded(), "1");
+    }
+
+    // One that is not touched goes back beside those that are.
+    sched::set_affinity(thread, &cpus).unwrap();
+    let daemon = Daemon::start(&network, &options);
+    sched::set_affinity(thread, &[CpuId(0)]).unwrap();
+    let said = daemon.interrupt();
+    assert!(said.contains("rx-0 0 -> ") && said.contains("-3 -> 7"), "{said}");
+    assert_eq!((mask().as_str(), sched::nice(thread).unwrap()), ("1", Nice(7)));
+    assert_eq!(sched::affinity(thread).unwrap(), [CpuId(0)]);
+    sysfs.write(NEAR, "threaded", "0").unwrap();
+    network.assert_untouched();
+}
+
+/// The nice value goes back all the same: the governor's would count with the usual policy.
+#[test]
+fn a_governed_thread_that_somebody_else_has_made_real_time_stays_so() {
+    let network = Network::ipv4_only();
+    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
+    sysfs.write(NEAR, "threaded", "1").unwrap();
+    let thread = network.napi_threads()[0];
+    let theirs = Policy::Fifo(7);
+    for kill in [false, true] {
+        sched::set_weight(thread, Policy::Normal, Nice(5), None).unwrap();
+        let daemon = Daemon::start(&network, &[]);
+        let is_starting = || network.interface_status()["governed"][0]["doing"] == "starting";
+        wait_until("the governor has acted", || !is_starting());
+        sched::set_weight(thread, theirs, Nice(0), None).unwrap();
+        if let Some(said) = end(&network, daemon, kill) {
+            assert!(said.contains(": left as set by somebody else (SCHED_FIFO 7)"), "{said}");
+        }
+        assert_eq!(
+            (sched::policy(thread).unwrap(), sched::nice(thread).unwrap()),
+            (theirs, Nice(5))
+        );
+    }
+    sysfs.write(NEAR, "threaded", "0").unwrap();
     network.assert_untouched();
 }
 
