@@ -198,7 +198,9 @@ struct weir_memory {
 	__u32 contest_left;
 	__u32 room;	/* packets that the queue has room for... */
 	__u32 reserved; /* ...and those of them that heavy sources leave */
-	__u32 pad;
+	/* For how many more packets of this poll the socket is believed to be
+	 * what it was, and only its queue is looked at. */
+	__u32 alone_left;
 	/*
 	 * Of TCP: the polls until which each segment is looked for, as one of
 	 * no connection has come, and until which no listener is, as there was
@@ -357,10 +359,7 @@ struct weir_poll {
 	__u64 number;  /* polls that have ended */
 	__u64 clocked; /* 1 + number when now_ns was read */
 	__u64 now_ns;  /* CLOCK_MONOTONIC */
-	/* Of the packets that the gate has discarded on this CPU those that
-	 * were over their channel's share... */
-	__u64 shed;
-	/* ...all of them... */
+	/* The packets that the gate has discarded on this CPU... */
 	__u64 discarded;
 	/* ...for which channel last; 0: none of late... */
 	__u64 full_id;
@@ -368,8 +367,8 @@ struct weir_poll {
 	__u64 beside;
 	/* As the governor's programs last saw them, and when. */
 	__u64 discarded_seen;
+	__u64 discarded_rung; /* as of the last poll's end */
 	__u64 beside_seen;
-	__u64 shed_seen;
 	__u64 full_ns;	/* CLOCK_MONOTONIC */
 	__u64 ended_ns; /* when the meter last saw one end, CLOCK_MONOTONIC */
 	/* The accounts of which packets were admitted, in this poll. */
@@ -377,6 +376,18 @@ struct weir_poll {
 	__u32 touches;
 	__u32 pad;
 	__u32 touch[WEIR_TOUCHES];
+};
+
+/* Places for causes: a power of two, and room to spare. */
+#define WEIR_CAUSE_PLACES 8
+
+/* Times of CLOCK_MONOTONIC. */
+struct weir_alarm {
+	__u32 asleep; /* set by user space, cleared by whoever rings */
+	__u32 pad;
+	__u64 rung_ns; /* when something was last wrong, or a little before */
+	__u64 watched_until_ns; /* set by user space: somebody reads counters */
+	__u64 woken[WEIR_CAUSE_PLACES]; /* how often, by cause */
 };
 
 /* The whole of a CPU's time. */
@@ -443,13 +454,6 @@ struct weir_softirq {
  */
 #define WEIR_CONTENDED_POLLS 4
 
-/* Input that has waited for so long is late: a ring of 256, a veth's, fills in
- * that time at 400,000 packets per second. */
-#define WEIR_LATE_NS 500000ULL
-
-/* Input may wait for this part of the timeout with consumers idle. */
-#define WEIR_BATCH_PART 4
-
 /* What a CPU is at. */
 enum weir_running {
 	WEIR_RUNNING_IDLE,
@@ -467,21 +471,19 @@ enum weir_running {
 struct weir_cpu {
 	__u64 since_ns; /* when what runs now began to, CLOCK_MONOTONIC */
 	__u64 stranger_ns;
-	__u64 alone_ns; /* of it, with no consumer runnable here */
 	enum weir_running running;
 	__u32 input;	 /* which, if it is one */
 	__u32 inputs;	 /* those that last ran here */
 	__s32 waiting;	 /* of them, those that wait for the CPU */
 	__s32 consumers; /* runnable here, or running */
+	__s32 light;	 /* likewise: processes that hardly weigh anything */
 	__u32 wanted;	 /* strangers that were runnable at the last switch */
 	__u32 crowded;	 /* more than one is runnable */
-	__s32 computing; /* once consumers, runnable here, that do not wait */
 	__u64 crowded_ns;
 	__u64 idle_ns;
-	__u64 entitled_ns; /* strangers' fair part of when they were runnable */
-	__u32 runs_computing; /* the one that runs is one of those */
+	__u32 receives; /* who runs has taken packets from a socket */
 	__u32 pad;
-	__u64 pad_line[5];
+	__u64 pad_line[6];
 };
 
 /*
@@ -489,37 +491,28 @@ struct weir_cpu {
  */
 struct weir_input {
 	__u64 ran_ns;
-	__u64 taken_ns;	  /* of it, while a stranger waited for the CPU */
-	__u64 intruded;	  /* how often that began */
-	__u64 woken;	  /* of it, by a wake-up, not as its turn came */
-	__u64 wasted_ns;  /* of it, for packets that were discarded */
-	__u64 held_ns;	  /* waited while a stranger ran */
-	__u64 stalled_ns; /* of it, with no consumer runnable, or for too long
-			   */
-	__u64 late_ns; /* waited for whomever beyond WEIR_LATE_NS at a time */
-	__u64 waits_from_ns;
+	__u64 taken_ns;	 /* of it, while a stranger waited for the CPU */
+	__u64 intruded;	 /* how often that began */
+	__u64 woken;	 /* of it, by a wake-up, not as its turn came */
+	__u64 wasted_ns; /* of it, for packets that were discarded */
+	__u64 held_ns;	 /* waited while a stranger ran */
 	__u64 packets;
 	__u64 discarded; /* of them */
-	__u64 shed;	 /* of those, for their channels' shares */
 	__u64 beside;	 /* packets of other channels, admitted meanwhile */
 	__u64 polled_ns; /* when its last poll ended, or it began to run */
-	/* cpu->stranger_ns and alone_ns as it began to wait. */
-	__u64 stranger_then_ns;
-	__u64 alone_then_ns;
+	__u64 stranger_then_ns; /* cpu->stranger_ns as it began to wait */
 	/* What polls that discarded everything took of late, and discarded. */
 	__u64 vain_ns;
 	__u64 vain_packets;
 	__u64 carried_ns; /* from its last poll's end until it last stopped */
-	__u64 timeout_ns; /* set by user space */
 	__u32 cpu;
 	__u32 waiting;
-	__u32 armed; /* set by user space: news is wanted */
-	__u32 home;  /* the CPU among whose inputs it is, once it has run */
+	__u32 home; /* the CPU among whose inputs it is, once it has run */
 	__u32 full_polls; /* in a row */
 	__u32 overruns;	  /* polls before which the ring may have been full */
 	__u32 wakes;	  /* it has been woken and has not run since */
-	__u32 mixed;	 /* of overruns, those with several channels' packets */
-	__u32 contended; /* of these, those that go on: WEIR_CONTENDED_POLLS */
+	__u32 contended; /* of overruns, those of several channels that go on */
+	__u32 pad;
 };
 
 /* Socket lookups in one run of a program that measures them. */

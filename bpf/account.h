@@ -135,6 +135,8 @@ static __always_inline void account_touch(struct weir_account *account,
 	}
 	if (account->poll == poll->number && account->in_poll)
 		return;
+	/* Of an earlier poll, whose end nobody saw. */
+	account->in_poll = 0;
 	account->poll = poll->number;
 	account->used_ns = poll->ended_ns;
 	if (poll->touches >= WEIR_TOUCHES)
@@ -229,7 +231,6 @@ __noinline __u32 kind_charge(__u32 reason, __u32 packets)
 		return reason;
 	if (!account_admits(kind, kind, poll) && share_of_kind(kind)) {
 		poll->discarded += packets;
-		poll->shed += packets;
 		/* No destination's id is so small. */
 		poll->full_id = 1 + kind;
 		return share_of_kind(kind);

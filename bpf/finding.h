@@ -39,6 +39,7 @@ static __always_inline void remember(struct weir_memory *memory,
 	memory->sock = finding->sock;
 	memory->bucket = finding->bucket;
 	memory->sock_tag = finding->sock_tag;
+	memory->alone_left = finding->alone_left;
 	memory->known_until_ns = finding->known_until_ns;
 	memory->truesize = finding->truesize;
 	memory->generation = interface.generation;

@@ -8,6 +8,7 @@
  * discarded only if the socket that it is for would refuse it; whatever the
  * gate does not understand, or cannot name the destination of, passes.
  */
+#include "alarm.h"
 #include "demux.h"
 #include "limit.h"
 #include "merged.h"
@@ -38,8 +39,10 @@ static __always_inline void end_poll(void)
 {
 	struct weir_poll *poll = current_poll();
 
-	if (poll)
-		poll->number++;
+	if (!poll)
+		return;
+	poll->number++;
+	ring_for_discards(poll);
 }
 
 /* What is decided before a packet is parsed; else WEIR_REASON_COUNT. */
@@ -64,9 +67,13 @@ int gate(struct xdp_md *ctx)
 	void *data_end = (void *)(long)ctx->data_end;
 	__u32 len = bpf_xdp_get_buff_len(ctx);
 	struct weir_counter seen = {.packets = 1, .bytes = len};
-	__u32 reason =
-		standing_reason(interface.limited && xdp_is_past_limit(ctx));
+	__u32 reason;
 
+	if (is_asleep()) {
+		count(WEIR_REASON_ASLEEP, seen);
+		return XDP_PASS;
+	}
+	reason = standing_reason(interface.limited && xdp_is_past_limit(ctx));
 	if (reason == WEIR_REASON_COUNT && !explaining)
 		reason = recall(data, data_end, len);
 	if (reason == WEIR_REASON_COUNT) {
@@ -100,6 +107,12 @@ int gate_tc(struct __sk_buff *skb)
 	};
 	__u32 reason;
 
+	if (is_asleep()) {
+		packet.cursor = cursor_over((void *)(long)skb->data,
+					    (void *)(long)skb->data_end);
+		count(WEIR_REASON_ASLEEP, packets_of(skb, packet.cursor));
+		return TC_ACT_UNSPEC;
+	}
 	pull_headers(skb);
 	packet.cursor = cursor_over((void *)(long)skb->data,
 				    (void *)(long)skb->data_end);

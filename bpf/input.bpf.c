@@ -17,23 +17,23 @@ struct napi_struct;
 
 /* The cost of a discarded packet is the average over so many, and less. */
 #define VAIN_PACKETS 16384
+#define AF_INET 2 /* include/linux/socket.h */
+#define AF_INET6 10
 /* What one is thought to cost before any has been seen. */
 #define DISCARD_COST_NS 150
 
-/* What a process is, or has become, that input has woken. */
+/* What a process is now. */
 static __always_inline enum weir_counted
-role_of(const struct weir_consumer *consumer, const struct weir_poll *poll,
+role_of(const struct task_struct *task, const struct weir_consumer *consumer,
 	__u64 now)
 {
-	if (consumer->score < CONSUMER_SCORE_MIN)
+	if (is_light(task))
+		return WEIR_COUNTED_LIGHT;
+	if (!consumer || now - consumer->brought_ns >= CONSUMER_NS ||
+	    consumer->score < CONSUMER_SCORE_MIN ||
+	    consumer->ran_ns >= COMPUTING_NS)
 		return WEIR_COUNTED_NOWHERE;
-	/* One whose queue is full does not sleep, so nothing wakes it. */
-	if (poll && poll->full_id)
-		return WEIR_COUNTED_CONSUMER;
-	if (now - consumer->woken_ns >= CONSUMER_NS)
-		return WEIR_COUNTED_NOWHERE;
-	return consumer->ran_ns < COMPUTING_NS ? WEIR_COUNTED_CONSUMER
-					       : WEIR_COUNTED_COMPUTING;
+	return WEIR_COUNTED_CONSUMER;
 }
 
 static __always_inline void keep_score(struct weir_consumer *consumer)
@@ -60,8 +60,8 @@ static __always_inline void count_at(__u32 cpu_number, __u32 counted, __s32 by)
 		return;
 	if (counted == WEIR_COUNTED_CONSUMER)
 		__sync_fetch_and_add(&cpu->consumers, by);
-	else if (counted == WEIR_COUNTED_COMPUTING)
-		__sync_fetch_and_add(&cpu->computing, by);
+	else if (counted == WEIR_COUNTED_LIGHT)
+		__sync_fetch_and_add(&cpu->light, by);
 }
 
 static __always_inline void count_as(struct weir_consumer *consumer,
@@ -105,12 +105,19 @@ static __always_inline void leave_cpu(const struct task_struct *prev,
 		/* One that has been let go waits for nobody. */
 		if (!sleeps && number_of(prev))
 			begin_waiting(input, cpu_number, cpu, now);
-	} else if (cpu->running == WEIR_RUNNING_CONSUMER ||
-		   cpu->running == WEIR_RUNNING_STRANGER) {
-		consumer = consumer_of(prev);
+	} else if (cpu->running != WEIR_RUNNING_IDLE &&
+		   cpu->running != WEIR_RUNNING_HOST) {
+		consumer =
+			cpu->receives ? consumer_made(prev) : consumer_of(prev);
 		if (!consumer)
 			return;
 		consumer->ran_ns += now - consumer->began_ns;
+		if (cpu->receives) {
+			consumer->brought_ns = now;
+			consumer->ran_ns = 0;
+			if (consumer->score < CONSUMER_SCORE_MIN)
+				consumer->score = CONSUMER_SCORE_MIN;
+		}
 		if (sleeps)
 			leave_runnable(consumer);
 	}
@@ -122,12 +129,13 @@ static __always_inline void enter_input(const struct task_struct *task,
 					__u32 number, __u64 now)
 {
 	struct weir_input *input = input_at(number);
+	struct weir_poll *poll = this_poll();
 	struct weir_cpu *before;
 	__u32 runnable;
 
 	if (!input)
 		return;
-	end_waiting(input, now);
+	end_waiting(input);
 	input->cpu = cpu_number;
 	if (!input->polled_ns || input->home != cpu_number) {
 		before = cpu_at(input->home);
@@ -135,11 +143,16 @@ static __always_inline void enter_input(const struct task_struct *task,
 			__sync_fetch_and_add(&before->inputs, -1);
 		__sync_fetch_and_add(&cpu->inputs, 1);
 		input->home = cpu_number;
+		/* What was discarded while nobody watched is none of its. */
+		if (poll) {
+			poll->discarded_seen = poll->discarded;
+			poll->beside_seen = poll->beside;
+		}
 	}
 	input->polled_ns = now;
 	cpu->input = number;
 	runnable = runnable_beside(task);
-	cpu->crowded = runnable > 1;
+	cpu->crowded = runnable > 1 + (cpu->light > 0 ? cpu->light : 0);
 	cpu->wanted = strangers_of(cpu, runnable, 1);
 	if (cpu->wanted) {
 		input->intruded++;
@@ -148,45 +161,30 @@ static __always_inline void enter_input(const struct task_struct *task,
 	input->wakes = 0;
 }
 
-/* Every input that waits here is held by a stranger from now on. */
-static __always_inline void tell_waiting(struct weir_cpu *cpu)
-{
-	struct weir_input *input = input_at(cpu->input);
-
-	/* Of several threads the last that ran speaks for all. */
-	if (cpu->waiting > 0 && input && input->waiting)
-		tell(input, cpu->input);
-}
-
 static __always_inline enum weir_running kind_of(const struct task_struct *next,
-						 struct weir_cpu *cpu,
 						 __u32 cpu_number, __u64 now)
 {
 	struct weir_consumer *consumer;
 	enum weir_counted role;
 
-	cpu->runs_computing = 0;
 	if (!next->pid)
 		return WEIR_RUNNING_IDLE;
 	if ((next->flags & PF_KTHREAD && is_real_time(next)) ||
 	    next->tgid == own_tgid)
 		return WEIR_RUNNING_HOST;
-	consumer = consumer_of(next);
-	if (!consumer)
-		return is_leftover(next) ? WEIR_RUNNING_LEFTOVER
-					 : WEIR_RUNNING_STRANGER;
-	consumer->began_ns = now;
-	role = role_of(consumer, this_poll(), now);
-	/* Not counted: runnable_beside() does not, either. */
-	if (is_leftover(next)) {
-		leave_runnable(consumer);
-		return role == WEIR_COUNTED_CONSUMER ? WEIR_RUNNING_CONSUMER
-						     : WEIR_RUNNING_LEFTOVER;
+	consumer = is_light(next) ? consumer_made(next) : consumer_of(next);
+	role = role_of(next, consumer, now);
+	if (consumer) {
+		consumer->began_ns = now;
+		/* The kernel does not count it, either. */
+		count_as(consumer, cpu_number,
+			 is_leftover(next) ? WEIR_COUNTED_NOWHERE : role);
 	}
-	count_as(consumer, cpu_number, role);
-	cpu->runs_computing = role == WEIR_COUNTED_COMPUTING;
-	return role == WEIR_COUNTED_CONSUMER ? WEIR_RUNNING_CONSUMER
-					     : WEIR_RUNNING_STRANGER;
+	if (role == WEIR_COUNTED_CONSUMER)
+		return WEIR_RUNNING_CONSUMER;
+	return role == WEIR_COUNTED_LIGHT || is_leftover(next)
+		       ? WEIR_RUNNING_LEFTOVER
+		       : WEIR_RUNNING_STRANGER;
 }
 
 SEC("tp_btf/sched_switch")
@@ -210,24 +208,24 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev,
 	settle(cpu, now);
 	leave_cpu(prev, cpu, cpu_number, !preempt && prev_state, now);
 	cpu->crowded = cpu->waiting > 0;
+	cpu->receives = 0;
 	if (number) {
 		enter_input(next, cpu, cpu_number, *number, now);
 		cpu->running = WEIR_RUNNING_INPUT;
 		return 0;
 	}
-	cpu->running = kind_of(next, cpu, cpu_number, now);
+	cpu->running = kind_of(next, cpu_number, now);
 	cpu->wanted = 0;
 	if (cpu->running == WEIR_RUNNING_IDLE) {
 		/* Whatever was miscounted. */
 		cpu->consumers = 0;
-		cpu->computing = 0;
+		cpu->light = 0;
 	} else if (cpu->running == WEIR_RUNNING_CONSUMER) {
 		cpu->wanted = strangers_of(cpu, runnable_beside(next), 0);
 	} else if (cpu->running == WEIR_RUNNING_STRANGER) {
 		cpu->wanted = strangers_of(cpu, runnable_beside(next), 0);
 		if (!cpu->wanted)
 			cpu->wanted = 1;
-		tell_waiting(cpu);
 	}
 	return 0;
 }
@@ -237,21 +235,35 @@ SEC("tp_btf/sched_waking")
 int BPF_PROG(waking, struct task_struct *task)
 {
 	struct weir_cpu *cpu = cpu_at(bpf_get_smp_processor_id());
-	struct weir_consumer *consumer, found = {};
-	__u32 pid = task->pid;
+	struct weir_consumer *consumer;
 
 	if (!cpu || cpu->running != WEIR_RUNNING_INPUT || number_of(task) ||
 	    task->tgid == own_tgid)
 		return 0;
-	consumer = bpf_map_lookup_elem(&consumers, &pid);
-	if (consumer) {
-		consumer->woken_ns = bpf_ktime_get_ns();
-		consumer->from_input = 1;
+	consumer = consumer_made(task);
+	if (!consumer)
 		return 0;
-	}
-	found.woken_ns = bpf_ktime_get_ns();
-	found.from_input = 1;
-	bpf_map_update_elem(&consumers, &pid, &found, BPF_ANY);
+	consumer->brought_ns = bpf_ktime_get_ns();
+	consumer->from_input = 1;
+	return 0;
+}
+
+/*
+ * So does who takes it from a socket: one whose queue is full does not sleep,
+ * and nothing wakes it. What that means is found out when he has stopped.
+ * Kernel 6.3 and later.
+ */
+SEC("?tp_btf/sock_recv_length")
+int BPF_PROG(received, struct sock *sk, int length)
+{
+	__u16 family = sk->__sk_common.skc_family;
+	struct weir_cpu *cpu;
+
+	if (length < 0 || (family != AF_INET && family != AF_INET6))
+		return 0;
+	cpu = cpu_at(bpf_get_smp_processor_id());
+	if (cpu)
+		cpu->receives = 1;
 	return 0;
 }
 
@@ -263,7 +275,6 @@ int BPF_PROG(woken, struct task_struct *task)
 	__u32 *number = number_of(task);
 	struct weir_consumer *consumer;
 	struct weir_input *input;
-	enum weir_counted role;
 	__u64 now;
 
 	if (!cpu || !cpu->inputs)
@@ -276,8 +287,6 @@ int BPF_PROG(woken, struct task_struct *task)
 			return 0;
 		input->wakes = 1;
 		begin_waiting(input, cpu_number, cpu, now);
-		if (cpu->running == WEIR_RUNNING_STRANGER)
-			tell(input, *number);
 		return 0;
 	}
 	consumer = consumer_of(task);
@@ -288,13 +297,10 @@ int BPF_PROG(woken, struct task_struct *task)
 	consumer->ran_ns = 0;
 	if (is_leftover(task))
 		return 0;
-	role = role_of(consumer, this_poll(), now);
-	if (role == WEIR_COUNTED_NOWHERE)
-		return 0;
 	/* What a stranger has run until now, it ran alone. */
 	if (cpu_number == bpf_get_smp_processor_id())
 		settle(cpu, now);
-	become_runnable(consumer, cpu_number, role);
+	become_runnable(consumer, cpu_number, role_of(task, consumer, now));
 	return 0;
 }
 
@@ -368,7 +374,7 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 {
 	struct weir_cpu *cpu = cpu_at(bpf_get_smp_processor_id());
 	struct weir_poll *poll = this_poll();
-	__u64 now, took, discarded, beside, shed;
+	__u64 now, took, discarded, beside;
 	struct weir_input *input;
 
 	if (!cpu || !poll)
@@ -376,8 +382,6 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 	/* This poll's own: another's, in softirq, is not input's next. */
 	discarded = poll->discarded - poll->discarded_seen;
 	beside = poll->beside - poll->beside_seen;
-	shed = poll->shed - poll->shed_seen;
-	poll->shed_seen = poll->shed;
 	poll->discarded_seen = poll->discarded;
 	poll->beside_seen = poll->beside;
 	if (cpu->running != WEIR_RUNNING_INPUT)
@@ -390,19 +394,11 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 	input->polled_ns = now;
 	poll->ended_ns = now;
 	input->packets += work;
-	input->shed += shed;
 	input->full_polls = work < budget ? 0 : input->full_polls + 1;
 	if (input->full_polls >= WEIR_OVERRUN_POLLS) {
 		input->overruns++;
-		if (poll->touches > 1) {
-			input->mixed++;
-			input->contended +=
-				input->full_polls >= WEIR_CONTENDED_POLLS;
-		}
-		/* Shares are wanted where there is more than one flooded queue.
-		 */
-		if (is_divisible(poll))
-			tell(input, cpu->input);
+		input->contended += poll->touches > 1 &&
+				    input->full_polls >= WEIR_CONTENDED_POLLS;
 	}
 	charge(input, poll, took, discarded, work);
 	if (discarded) {
@@ -410,10 +406,7 @@ int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
 	} else if (poll->full_id && now - poll->full_ns > FULL_NS) {
 		poll->full_id = 0;
 	}
-	if (beside) {
-		input->beside += beside;
-		tell(input, cpu->input);
-	}
+	input->beside += beside;
 	return 0;
 }
 

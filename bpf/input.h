@@ -10,35 +10,35 @@
 #include "abi.h"
 #include "task.h"
 
-/* How long a process that input has woken is taken for a consumer. */
+/* How long a process that was brought something is taken for a consumer. */
 #define CONSUMER_NS 1000000000ULL
 #define CONSUMER_SCORE_MAX 4
 /* Once may have been an interrupt's doing. */
 #define CONSUMER_SCORE_MIN 2
-/* One that has run for so long since it slept computes: a queue that has room
- * is drained sooner. */
+/* One that has run for so long since it slept or took a packet computes. */
 #define COMPUTING_NS 5000000ULL
 /* How long a channel counts as full after its last discarded packet. */
 #define FULL_NS 20000000ULL
 
-/* Among whom a runnable process is counted that input has woken. */
+/* Among whom a runnable process is counted. */
 enum weir_counted {
 	WEIR_COUNTED_NOWHERE,
 	WEIR_COUNTED_CONSUMER,
-	WEIR_COUNTED_COMPUTING,
+	WEIR_COUNTED_LIGHT,
 };
 
+/* A process that input has woken, that has taken a packet, or that is light. */
 struct weir_consumer {
-	__u64 woken_ns; /* by input, last */
-	__u64 began_ns; /* to run, last */
-	__u64 ran_ns;	/* before, since it slept */
-	__u32 cpu;	/* where it is runnable */
-	__u16 counted;	/* among whom: enum weir_counted */
+	__u64 brought_ns; /* something by input, last */
+	__u64 began_ns;	  /* to run, last */
+	__u64 ran_ns;	  /* before, since it slept or took something */
+	__u32 cpu;	  /* where it is runnable */
+	__u16 counted;	  /* among whom: enum weir_counted */
 	__u16 from_input;
 	/* Wake-ups by input less others, within bounds: an interrupt that comes
 	 * while input runs wakes others, too. */
 	__s32 score;
-	__u32 pad;
+	__u32 watch; /* in which watch it was seen */
 };
 
 /* Every CPU's; user space reads it, and gives it as many places as needed. */
@@ -74,14 +74,10 @@ struct {
 	__type(value, struct weir_consumer);
 } consumers SEC(".maps");
 
-/* Numbers of inputs that there is news of. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-} news SEC(".maps");
-
-/* Set by user space: weir's own process. */
+/* Set by user space: weir's own process, and which watch this is. Of an earlier
+ * one nothing is known to be as it was. */
 __u32 own_tgid;
+__u32 watch;
 
 static __always_inline struct weir_cpu *cpu_at(__u32 number)
 {
@@ -107,27 +103,23 @@ static __always_inline struct weir_consumer *
 consumer_of(const struct task_struct *task)
 {
 	__u32 pid = task->pid;
+	struct weir_consumer *found = bpf_map_lookup_elem(&consumers, &pid);
 
+	return found && found->watch == watch ? found : NULL;
+}
+
+/* The same, made where there is none; NULL: there is no place. */
+static __always_inline struct weir_consumer *
+consumer_made(const struct task_struct *task)
+{
+	struct weir_consumer *found = consumer_of(task), made = {};
+	__u32 pid = task->pid;
+
+	if (found)
+		return found;
+	made.watch = watch;
+	bpf_map_update_elem(&consumers, &pid, &made, BPF_ANY);
 	return bpf_map_lookup_elem(&consumers, &pid);
-}
-
-/*
- * Strangers' part, had everybody who was runnable had the same. Input counts
- * as the consumers that it works for, and as one while there is none.
- */
-static __always_inline __u64 fair_part(const struct weir_cpu *cpu, __u64 ran)
-{
-	__u64 strangers = cpu->wanted;
-	__u64 others = cpu->consumers > 1 ? cpu->consumers : 1;
-
-	return ran * strangers / (strangers + others);
-}
-
-/* A stranger runs; has nobody else anything to do with what input brought? */
-static __always_inline bool is_alone(const struct weir_cpu *cpu)
-{
-	return cpu->consumers <= 0 &&
-	       cpu->computing <= (__s32)cpu->runs_computing;
 }
 
 /* The CPU's time until now goes to what it was at. On that CPU only. */
@@ -139,15 +131,11 @@ static __always_inline void settle(struct weir_cpu *cpu, __u64 now)
 	cpu->since_ns = now;
 	if (cpu->crowded)
 		cpu->crowded_ns += ran;
-	if (cpu->wanted)
-		cpu->entitled_ns += fair_part(cpu, ran);
 	if (cpu->running == WEIR_RUNNING_IDLE ||
 	    cpu->running == WEIR_RUNNING_LEFTOVER) {
 		cpu->idle_ns += ran;
 	} else if (cpu->running == WEIR_RUNNING_STRANGER) {
 		cpu->stranger_ns += ran;
-		if (is_alone(cpu))
-			cpu->alone_ns += ran;
 	} else if (cpu->running == WEIR_RUNNING_INPUT) {
 		input = input_at(cpu->input);
 		if (!input)
@@ -156,15 +144,6 @@ static __always_inline void settle(struct weir_cpu *cpu, __u64 now)
 		if (cpu->wanted)
 			input->taken_ns += ran;
 	}
-}
-
-/* Wakes the governor, once for each time that it asked for it. */
-static __always_inline void tell(struct weir_input *input, __u32 number)
-{
-	if (!input->armed)
-		return;
-	input->armed = 0;
-	bpf_ringbuf_output(&news, &number, sizeof(number), BPF_RB_FORCE_WAKEUP);
 }
 
 /* An input thread is runnable and does not run. */
@@ -179,47 +158,24 @@ static __always_inline void begin_waiting(struct weir_input *input,
 	if (cpu->running == WEIR_RUNNING_STRANGER && now > cpu->since_ns)
 		running = now - cpu->since_ns;
 	input->stranger_then_ns = cpu->stranger_ns + running;
-	input->alone_then_ns = cpu->alone_ns + (is_alone(cpu) ? running : 0);
-	input->waits_from_ns = now;
 	input->cpu = cpu_number;
 	input->waiting = 1;
 	__sync_fetch_and_add(&cpu->waiting, 1);
 }
 
-/*
- * Held for longer than the timeout (Mogul & Ramakrishnan, section 6.6.1); or
- * for a part of that with nothing left for consumers to do. A shorter wait only
- * makes batches of packets, which cost less.
- */
-static __always_inline __u64 stalled(__u64 held, __u64 alone, __u64 timeout)
-{
-	__u64 beside = held > alone ? held - alone : 0;
-	__u64 batch = timeout / WEIR_BATCH_PART;
-
-	return (alone > batch ? alone - batch : 0) +
-	       (beside > timeout ? beside - timeout : 0);
-}
-
-static __always_inline void end_waiting(struct weir_input *input, __u64 now)
+static __always_inline void end_waiting(struct weir_input *input)
 {
 	struct weir_cpu *cpu;
-	__u64 held = 0, alone = 0;
 
 	if (!input->waiting)
 		return;
 	input->waiting = 0;
-	if (now > input->waits_from_ns + WEIR_LATE_NS)
-		input->late_ns += now - input->waits_from_ns - WEIR_LATE_NS;
 	cpu = cpu_at(input->cpu);
 	if (!cpu)
 		return;
 	__sync_fetch_and_add(&cpu->waiting, -1);
 	if (cpu->stranger_ns > input->stranger_then_ns)
-		held = cpu->stranger_ns - input->stranger_then_ns;
-	if (cpu->alone_ns > input->alone_then_ns)
-		alone = cpu->alone_ns - input->alone_then_ns;
-	input->held_ns += held;
-	input->stalled_ns += stalled(held, alone, input->timeout_ns);
+		input->held_ns += cpu->stranger_ns - input->stranger_then_ns;
 }
 
 /* Strangers that are runnable on a CPU, beside so many others. */
@@ -230,6 +186,8 @@ static __always_inline __u32 strangers_of(const struct weir_cpu *cpu,
 
 	if (cpu->consumers > 0)
 		known += cpu->consumers;
+	if (cpu->light > 0)
+		known += cpu->light;
 	return (__s32)runnable > known ? (__s32)runnable - known : 0;
 }
 

@@ -129,6 +129,7 @@ static __always_inline void memory_assign(struct weir_memory *memory,
 	memory->egress_ifindex = 0;
 	memory->connected = 0;
 	memory->sock = 0;
+	memory->alone_left = 0;
 	memory->account = 0;
 	memory->contest = 0;
 	memory->stray_until = 0;

@@ -33,30 +33,6 @@ static __always_inline void account_charge(struct weir_account *account,
 			ns < WEIR_POLL_NS_MAX ? ns : WEIR_POLL_NS_MAX;
 }
 
-#define IS_UNBOUND(name, bound, text, description) \
-	case WEIR_KIND_##name:                     \
-		return WEIR_BOUND_##bound == WEIR_BOUND_NOTHING;
-
-/* Packets that nobody's queue bounds. */
-static __always_inline bool is_unawaited(__u32 kind)
-{
-	switch (kind) {
-		WEIR_KINDS(IS_UNBOUND)
-	default:
-		return false;
-	}
-}
-#undef IS_UNBOUND
-
-/* Is this poll's time anybody's but one queue's? */
-static __always_inline bool is_divisible(const struct weir_poll *poll)
-{
-	struct weir_account *account = account_at(poll->touch[0]);
-
-	return poll->touches > 1 ||
-	       (poll->touches && account && is_unawaited(account->key.kind));
-}
-
 /* On the CPU of the poll that has just ended. */
 static __always_inline void share_out(struct weir_poll *poll, __u64 took,
 				      __u64 discarding)

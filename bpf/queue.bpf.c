@@ -13,6 +13,7 @@
  * first (crates/weir-bpf/src/probe.rs).
  */
 #include "account_map.h"
+#include "alarm.h"
 #include "compat.h"
 #include "contest_map.h"
 #include "queue_map.h"
@@ -113,6 +114,7 @@ static __always_inline void learn(const struct sock *sk, struct refused refused)
 	__u64 now = bpf_ktime_get_ns();
 	bool known;
 
+	ring(WEIR_CAUSE_UDP_QUEUE, now);
 	if (!slot || !refused.truesize)
 		return;
 	known = slot->sock == (__u64)sk && slot->ifindex == refused.ifindex;
@@ -161,7 +163,7 @@ int BPF_PROG(udp_refused_freed, int rc, struct sock *sk)
 
 	if (!freed)
 		return 0;
-	if (rc == -ENOMEM && freed->truesize)
+	if (rc == -ENOMEM)
 		learn(sk, *freed);
 	freed->truesize = 0;
 	return 0;
@@ -207,8 +209,10 @@ int BPF_PROG(napi_poll_end)
 	__u32 zero = 0;
 	struct weir_poll *poll = bpf_map_lookup_elem(&napi_polls, &zero);
 
-	if (poll)
-		poll->number++;
+	if (!poll)
+		return 0;
+	poll->number++;
+	ring_for_discards(poll);
 	return 0;
 }
 

@@ -17,6 +17,7 @@
 #include "queue.h"
 #include "sources.h"
 #include "udp_alone.h"
+#include "udp_queue.h"
 
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
@@ -83,7 +84,6 @@ static __always_inline void count_channel(struct weir_memory *memory,
 		poll->discarded += seen.packets;
 		poll->full_id = channel_id(memory);
 		if (is_share_reason(reason)) {
-			poll->shed += seen.packets;
 			counter_add(&memory->seen[WEIR_SEEN_SHED], seen);
 		} else {
 			counter_add(&memory->seen[WEIR_SEEN_FULL], seen);
@@ -109,7 +109,8 @@ static __always_inline bool memory_answers(struct weir_memory *memory,
 		return false;
 	if (memory_is_fresh(memory, poll))
 		return memory_has_peer(memory, flow);
-	if (!udp_is_still_full(memory, poll_clock(poll)))
+	if (memory->reason != WEIR_REASON_UDP_FULL ||
+	    !udp_is_still_full(memory, poll_clock(poll)))
 		return false;
 	memory->poll = poll->number;
 	memory->left = WEIR_REMEMBERED;
@@ -130,6 +131,20 @@ static __always_inline __u32 memory_use(struct weir_memory *memory,
 		memory->left = 0;
 	count_channel(memory, poll, seen, reason);
 	return reason;
+}
+
+/*
+ * Was this packet's socket looked at in this NAPI poll, so that only its queue
+ * can have changed since?
+ */
+static __always_inline bool memory_is_alone(const struct weir_memory *memory,
+					    const struct flow *flow,
+					    enum weir_target target,
+					    const struct weir_poll *poll)
+{
+	return memory->poll == poll->number && memory->alone_left &&
+	       memory->reason == WEIR_REASON_UDP_ROOM &&
+	       memory_is_of(memory, flow, target);
 }
 
 /*
@@ -178,6 +193,10 @@ static __noinline __u32 recall(void *data, void *data_end, __u32 len)
 		return WEIR_REASON_COUNT;
 	if (memory_answers(memory, &flow, target, poll))
 		return memory_use(memory, poll, seen, &flow);
+	if (memory_is_alone(memory, &flow, target, poll)) {
+		udp_judge_next(memory, flow.udp_len);
+		return memory_use(memory, poll, seen, &flow);
+	}
 	if (!memory_is_kept(memory, &flow, target, poll))
 		return WEIR_REASON_COUNT;
 	count_channel(memory, poll, seen, WEIR_REASON_UDP_SOURCE);

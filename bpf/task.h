@@ -11,6 +11,10 @@
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
 #define MAX_RT_PRIO 100	      /* include/linux/sched/prio.h */
 #define SCHED_IDLE 5	      /* include/uapi/linux/sched.h */
+#define DEFAULT_PRIO 120      /* of nice 0: include/linux/sched/prio.h */
+/* From this nice value on a process weighs less than a tenth of one of nice 0
+ * (sched_prio_to_weight[]). */
+#define LIGHT_NICE 11
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
@@ -23,6 +27,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
 	int prio;
+	int static_prio;
 	unsigned int policy;
 	int pid;
 	int tgid;
@@ -71,6 +76,16 @@ static __always_inline bool is_real_time(const struct task_struct *task)
 static __always_inline bool is_leftover(const struct task_struct *task)
 {
 	return task->policy == SCHED_IDLE;
+}
+
+/*
+ * Hardly weighs anything: it has what nobody else wants, too. It is counted
+ * among those that are runnable, as the kernel does; SCHED_IDLE is not.
+ */
+static __always_inline bool is_light(const struct task_struct *task)
+{
+	return !is_real_time(task) &&
+	       task->static_prio >= DEFAULT_PRIO + LIGHT_NICE;
 }
 
 static __always_inline __u32 task_cpu(const struct task_struct *task)

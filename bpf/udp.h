@@ -9,26 +9,7 @@
 #include "lookup.h"
 #include "reuseport.h"
 #include "udp_alone.h"
-
-/*
- * This packet takes its place in the queue before it gets there. Not so the
- * first fragment of a datagram that may never be whole, nor a shorter packet,
- * which is charged less.
- */
-static __always_inline void udp_expect(const struct queue *queue,
-				       const struct flow *flow,
-				       struct finding *finding)
-{
-	if (DEFECT(ROOM_RESERVED)) {
-		queue_expect(queue, finding->remember ?: 1);
-		return;
-	}
-	/* Room for only a few: each packet counts. */
-	finding->remember = 0;
-	if (flow->udp_len >= queue->udp_len &&
-	    (flow->fragment == WEIR_FRAGMENT_NONE || DEFECT(FRAGMENT_EXPECTED)))
-		queue_expect(queue, 1);
-}
+#include "udp_queue.h"
 
 static __always_inline void udp_socket(const struct sock *sk,
 				       const struct flow *flow,
@@ -36,28 +17,16 @@ static __always_inline void udp_socket(const struct sock *sk,
 				       struct finding *finding)
 {
 	struct queue queue;
-	__u32 room, in_flight;
+	__u32 room;
 
-	queue_read(sk, poll, &queue);
-	in_flight = queue_in_flight(&queue, poll);
-	/* What a filter drops never arrives: only what is there counts. */
-	if (kernel_pointer(sk, sk_filter))
-		in_flight = 0;
-	room = queue_room(&queue, in_flight);
-	finding->udp_len = queue.udp_len;
-	finding->truesize = queue.truesize;
-	finding->known_until_ns = queue.known_until_ns;
-	finding->reason = room ? WEIR_REASON_UDP_ROOM : WEIR_REASON_UDP_FULL;
+	room = udp_room(sk, poll, &queue, finding);
 	/* A connected socket is given its peer's packets only. */
 	finding->connected = kernel_read(sk, __sk_common.skc_dport) != 0;
-	if (DEFECT(ROOM_RESERVED) && room && room < finding->remember)
-		finding->remember = room;
-	if (queue.asks)
-		finding->remember = 0;
-	if (interface.selective && !finding->connected)
+	if (!finding->connected && interface.selective)
 		room = contest_judge(sk, &queue, room, flow, finding);
-	if (room && room < QUEUE_ROOM_FOR_ANY_POLL)
-		udp_expect(&queue, flow, finding);
+	else if (!finding->connected && finding->sock)
+		finding->alone_left = WEIR_REMEMBERED;
+	udp_expect(&queue, room, flow->udp_len, flow->fragment, finding);
 }
 
 /*

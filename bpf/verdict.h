@@ -48,10 +48,12 @@
 	  "ICMP and ICMPv6 but for neighbour discovery")                       \
 	X(NEIGHBOUR, CONTROL, "neighbour", "ARP and IPv6 neighbour discovery") \
 	X(GROUP, CONTROL, "group", "IGMP and MLD: multicast group membership") \
-	X(FRAGMENT, NOTHING, "fragment", "IP fragments after the first")       \
+	X(FRAGMENT, QUEUE, "fragment", "IP fragments after the first")         \
 	X(FORWARD, QUEUE, "forward", "packets routed on, by egress interface") \
 	X(MALFORMED, NOTHING, "malformed",                                     \
 	  "packets that contradict themselves")                                \
+	X(ASLEEP, UNKNOWN, "asleep",                                           \
+	  "packets that came while nothing was wrong")                         \
 	X(TAP, UNKNOWN, "tap",                                                 \
 	  "frames for other hosts, on a promiscuous interface")                \
 	X(OTHER, UNKNOWN, "other",                                             \
@@ -153,6 +155,8 @@
 	X(DIVERTED, PASS, OTHER, "diverted",                                   \
 	  "NAT, a redirect or the like may take this interface's packets "     \
 	  "elsewhere: `weir status` names it")                                 \
+	X(ASLEEP, PASS, ASLEEP, "asleep",                                      \
+	  "nothing is wrong, and the gate looks at nothing")                   \
 	X(POLICY_OFF, PASS, OTHER, "policy-off",                               \
 	  "the gate is attached with its policy switched off")                 \
 	X(CPU_SHARE, DISCARD, OTHER, "cpu-share",                              \
@@ -176,5 +180,19 @@ enum weir_bound { WEIR_BOUNDS(WEIR_BOUND_ENUM) WEIR_BOUND_COUNT };
 	WEIR_REASON_##name,
 enum weir_reason { WEIR_REASONS(WEIR_REASON_ENUM) WEIR_REASON_COUNT };
 #undef WEIR_REASON_ENUM
+
+/* What wakes the gate. X(NAME, "name as printed", "description") */
+#define WEIR_CAUSES(X)                                                       \
+	X(UDP_QUEUE, "udp-queue", "a UDP socket's receive queue was full")   \
+	X(TCP_QUEUE, "tcp-queue",                                            \
+	  "a TCP listener's queue, of requests or of connections, was full") \
+	X(TCP_BACKLOG, "tcp-backlog",                                        \
+	  "a TCP connection's backlog of segments was full")                 \
+	X(CPU_SHARE, "cpu-share",                                            \
+	  "input was over its share of a CPU that others waited for")
+
+#define WEIR_CAUSE_ENUM(name, text, description) WEIR_CAUSE_##name,
+enum weir_cause { WEIR_CAUSES(WEIR_CAUSE_ENUM) WEIR_CAUSE_COUNT };
+#undef WEIR_CAUSE_ENUM
 
 #endif /* WEIR_VERDICT_H */

@@ -24,6 +24,8 @@ struct finding {
 	__u32 contest;
 	__u32 room;
 	__u32 reserved;
+	__u32 alone_left;
+	__u32 pad;
 };
 
 struct survey {

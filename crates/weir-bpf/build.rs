@@ -77,8 +77,10 @@ fn lists(clang: &str, bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
         #define K(name, bound, text, description) @kind|name|bound|text|description|@\n\
         #define R(name, verdict, kind, text, description) \
             @reason|name|verdict kind|text|description|@\n\
+        #define C(name, text, description) @cause|name||text|description|@\n\
         #define D(name, rule) @defect|name||#name|rule|@\n\
-        WEIR_VERDICTS(V) WEIR_BOUNDS(B) WEIR_KINDS(K) WEIR_REASONS(R) WEIR_DEFECT_LIST(D)\n";
+        WEIR_VERDICTS(V) WEIR_BOUNDS(B) WEIR_KINDS(K) WEIR_REASONS(R) WEIR_CAUSES(C) \
+        WEIR_DEFECT_LIST(D)\n";
     let input = PathBuf::from(env::var("OUT_DIR")?).join("lists.h");
     fs::write(&input, source)?;
     let output = Command::new(clang)
@@ -101,6 +103,7 @@ fn lists(clang: &str, bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
     emit(&mut rust, "Bound", "What bounds packets besides their share.", &of("bound"))?;
     emit(&mut rust, "Kind", "What a channel is.", &kinds)?;
     emit(&mut rust, "Reason", "Why the gate did it.", &reasons)?;
+    emit(&mut rust, "Cause", "What wakes a gate that sleeps.", &of("cause"))?;
     emit_property(&mut rust, "Kind", ("bound", "Bound"), &kinds, 0)?;
     emit_property(&mut rust, "Reason", ("verdict", "Verdict"), &reasons, 0)?;
     emit_property(&mut rust, "Reason", ("kind", "Kind"), &reasons, 1)?;

@@ -101,6 +101,8 @@ impl Gate {
         open.maps.accounts.reuse_fd(shared.accounts.as_fd()).map_err(failed("share"))?;
         open.maps.contests.reuse_fd(shared.contests.as_fd()).map_err(failed("share"))?;
         open.maps.softirqs.reuse_fd(shared.softirqs.as_fd()).map_err(failed("share"))?;
+        open.maps.alarm.reuse_fd(shared.alarm.as_fd()).map_err(failed("share"))?;
+        open.maps.rings.reuse_fd(shared.rings.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
         Ok(Self { skel, attachment: None, addresses: BTreeMap::new() })
     }

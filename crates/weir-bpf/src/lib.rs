@@ -14,6 +14,7 @@
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
 
 pub mod accounts;
+pub mod alarm;
 pub mod attach;
 pub mod bare;
 pub mod channels;

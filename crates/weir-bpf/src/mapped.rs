@@ -47,6 +47,11 @@ impl<T: Copy + Default> Mapped<T> {
         Ok(Self { at, len })
     }
 
+    /// How many entries.
+    pub(crate) fn len(&self) -> u32 {
+        u32::try_from(self.len).unwrap_or(u32::MAX)
+    }
+
     fn place(&self, number: u32) -> Option<*mut T> {
         let number = number as usize;
         (number < self.len).then(|| self.at.as_ptr().wrapping_add(number))

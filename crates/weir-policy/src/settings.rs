@@ -25,8 +25,8 @@ pub struct Settings {
     pub user_share: Share,
     /// What input's share is for.
     pub prefer: Prefer,
-    /// How long strangers may keep input waiting while consumers still have work
-    /// (Mogul & Ramakrishnan, section 6.6.1).
+    /// How long a turn of input may be waited for, on average, while input is a batch thread: beyond that it becomes
+    /// an ordinary one.
     pub timeout: Nanos,
     /// Over how long shares are averaged.
     pub period: Nanos,

@@ -1,7 +1,7 @@
 //! Fair shares: how much of a CPU the packets of each channel may take while it is saturated.
 //!
 //! Early demultiplexing alone does not help against packets that never fill a queue (Druschel & Banga,
-//! section 3: SYNs that are answered by cookie, pings, packets to closed ports, fragments). What bounds them is
+//! section 3: SYNs that are answered by cookie, pings, packets to closed ports). What bounds them is
 //! a share of the CPU, max-min fair by weight: who wants less than that gets what he wants, and what he
 //! leaves is the others'.
 

@@ -1,7 +1,7 @@
 //! Numbers with their units.
 
 use std::fmt;
-use std::ops::{Add, AddAssign, Sub};
+use std::ops::{Add, AddAssign, Mul, Sub};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,13 @@ impl Add for Nanos {
 impl AddAssign for Nanos {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
+    }
+}
+
+impl Mul<u64> for Nanos {
+    type Output = Self;
+    fn mul(self, by: u64) -> Self {
+        Self(self.0.saturating_mul(by))
     }
 }
 

@@ -79,6 +79,10 @@ pub struct RunArgs {
     /// nothing governs
     #[arg(long)]
     pub rps_off: bool,
+    /// Look at every packet at all times, so that counters and channels are complete. By default the gate sleeps, and
+    /// costs next to nothing, until a queue is full or input takes more than its share of a CPU
+    #[arg(long)]
+    pub awake: bool,
     /// Print no status line each second
     #[arg(long)]
     pub quiet: bool,

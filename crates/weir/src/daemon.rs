@@ -17,6 +17,7 @@ use crate::interface::{Presence, Protected};
 use crate::key::Key;
 use crate::report::{Report, summary};
 use crate::signals::Signals;
+use crate::sleep::Sleep;
 
 const TICK: Duration = Duration::from_secs(1);
 /// After a look for receivers, at least this many times the CPU time that it took passes before another: at
@@ -30,6 +31,7 @@ pub struct Daemon {
     keys: Vec<Key>,
     guardian: Option<Guardian>,
     governors: Option<Rc<Governors>>,
+    sleep: Sleep,
     guardian_started: Instant,
     receivers_due: Instant,
     signals: Signals,
@@ -74,6 +76,8 @@ pub struct Wardens {
     pub keys: Vec<Key>,
     /// Moves the weights of NAPI threads; none where nothing is governed.
     pub governors: Option<Rc<Governors>>,
+    /// Puts the gates to sleep.
+    pub sleep: Sleep,
 }
 
 /// What woke the loop.
@@ -100,6 +104,7 @@ impl Daemon {
             keys: wardens.keys,
             guardian: Some(wardens.guardian),
             governors: wardens.governors,
+            sleep: wardens.sleep,
             guardian_started: Instant::now(),
             receivers_due: Instant::now(),
             signals,
@@ -190,9 +195,13 @@ impl Daemon {
             self.start_guardian();
         }
         let guardian_pid = self.guardian.as_ref().map_or(0, Guardian::pid);
+        if let Some(news) = self.sleep.tick(self.interfaces.iter().all(Protected::may_sleep)) {
+            self.console.say(&news);
+        }
+        let sleep = self.sleep.status();
         let mut gone = Vec::new();
         for (at, interface) in self.interfaces.iter_mut().enumerate() {
-            match interface.tick(guardian_pid) {
+            match interface.tick(guardian_pid, &sleep) {
                 Ok(tick) => {
                     self.report.tick(&mut self.console, &tick);
                     if let Some(error) = tick.trouble {

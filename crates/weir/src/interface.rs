@@ -30,6 +30,7 @@ use crate::knob::Knob;
 use crate::notes;
 use crate::rps;
 use crate::sample::{Rates, Sample, top_discard};
+use crate::sleep::SleepStatus;
 use crate::softirq::{Limit, Limiter};
 use crate::status::{self, InterfaceStatus};
 use crate::task;
@@ -199,9 +200,7 @@ impl Protected {
         protected.switch_napi();
         match &protected.not_threaded {
             None => {
-                let journal = &protected.claim.journal;
-                protected.threads.allow_deferral(host, journal)?;
-                protected.threads.appear(journal, ifindex)?;
+                protected.threads.appear(&protected.claim.journal, ifindex)?;
             }
             Some(why) => {
                 let why = format!("{interface}: NAPI stays in softirq ({why})");
@@ -326,18 +325,20 @@ impl Protected {
         if self.not_threaded.is_some() {
             self.switch_napi();
             self.limit()?;
-            if self.not_threaded.is_none() {
-                self.threads.allow_deferral(&self.host, &self.claim.journal)?;
-            }
         }
         self.threads.refresh(&self.claim.journal, self.claim.ifindex)
     }
 
-    /// Reads the counters and publishes the status; `guardian_pid` is part of it.
+    /// Whether its gate may sleep: not where it limits softirqs, nor where it is asked to count alone.
+    pub fn may_sleep(&self) -> bool {
+        self.policy == Policy::On && self.limit.is_none()
+    }
+
+    /// Reads the counters and publishes the status; `guardian_pid` and `sleep` are part of it.
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn tick(&mut self, guardian_pid: i32) -> Result<Tick> {
+    pub fn tick(&mut self, guardian_pid: i32, sleep: &SleepStatus) -> Result<Tick> {
         self.ticks_since_change = self.ticks_since_change.saturating_add(1);
         let ticks = self.ticks_since_change;
         // What goes wrong with the threads, or with the files, is no reason not to count.
@@ -353,7 +354,7 @@ impl Protected {
         let before = std::mem::replace(&mut self.last, now);
         let rates = Rates::between(&before, &self.last);
         let recorded = self.claim.journal.catch_up();
-        let published = self.status(guardian_pid, rates).write(&self.host.dir);
+        let published = self.status(guardian_pid, sleep, rates).write(&self.host.dir);
         Ok(Tick {
             trouble: threads.and(recorded).and(published).err(),
             interface: self.interface(),
@@ -363,7 +364,7 @@ impl Protected {
         })
     }
 
-    fn status(&self, guardian_pid: i32, rates: Rates) -> InterfaceStatus {
+    fn status(&self, guardian_pid: i32, sleep: &SleepStatus, rates: Rates) -> InterfaceStatus {
         InterfaceStatus {
             schema: status::SCHEMA,
             running: true,
@@ -379,6 +380,7 @@ impl Protected {
             channel_map_ids: self.channel_map_ids,
             retired: self.pruner.retired(),
             policy: self.policy,
+            sleep: sleep.clone(),
             nice: self.threads.weight().fixed(),
             governed: self.threads.observed(),
             shares_enforced: self.threads.shares_are_enforced(),

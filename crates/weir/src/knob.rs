@@ -14,7 +14,6 @@ use weir_bpf::units::{CpuId, Nice};
 use crate::cpulist::CpuList;
 use crate::error::{Error, Result};
 use crate::governor::STATIC_WEIGHT;
-use crate::governor::deferral::{DEFER_HARD_IRQS, FLUSH_TIMEOUT};
 use crate::host::Host;
 use crate::rps;
 use crate::task::Task;
@@ -54,12 +53,6 @@ pub enum Knob {
         old: Vec<CpuId>,
         /// What weir sets.
         new: Vec<CpuId>,
-    },
-    /// Interrupt deferral: `gro_flush_timeout` and `napi_defer_hard_irqs` in sysfs, which the governor
-    /// sets while it needs them.
-    Deferral {
-        /// Both files' contents before.
-        old: String,
     },
     /// Receive packet steering of one receive queue.
     Rps {
@@ -109,8 +102,8 @@ impl Knob {
             Self::Rps { queue, .. } => {
                 Ok(host.sysfs.write(interface, &rps::attribute(queue), rps::OFF)?)
             }
-            // Turned later, by the governor; attached by the gate, as soon as this is on record.
-            Self::Deferral { .. } | Self::TcFilter { .. } => Ok(()),
+            // Attached by the gate, as soon as this is on record.
+            Self::TcFilter { .. } => Ok(()),
         }
     }
 
@@ -159,7 +152,7 @@ impl Knob {
                 Some(pid) => others_cpus(pid, old, new)?,
                 None => None,
             },
-            Self::Deferral { .. } | Self::TcFilter { .. } => None,
+            Self::TcFilter { .. } => None,
         };
         Ok(others)
     }
@@ -182,10 +175,6 @@ impl Knob {
             Self::Rps { queue, old } => {
                 host.sysfs.write(interface, &rps::attribute(queue), old).map_err(Error::from)
             }
-            Self::Deferral { old } => [FLUSH_TIMEOUT, DEFER_HARD_IRQS]
-                .into_iter()
-                .try_for_each(|attribute| host.sysfs.write(interface, attribute, old))
-                .map_err(Error::from),
             Self::Nice { thread, old, old_policy, governed, .. } => match living(thread) {
                 Some(pid) => weigh_back(pid, *old, governed.then_some(*old_policy)),
                 None => return Ok(Outcome::Gone),
@@ -222,7 +211,6 @@ impl Knob {
                 }
                 _ => Ok(()),
             },
-            Self::Deferral { .. } => self.turn_back(host, interface).map(drop),
             _ => Ok(()),
         }
     }
@@ -230,10 +218,9 @@ impl Knob {
     /// Whether what the knob belongs to no longer exists.
     pub fn is_gone(&self, host: &Host, interface: &str) -> bool {
         match self {
-            Self::Threaded { .. }
-            | Self::Rps { .. }
-            | Self::Deferral { .. }
-            | Self::TcFilter { .. } => host.links.index(interface).is_err(),
+            Self::Threaded { .. } | Self::Rps { .. } | Self::TcFilter { .. } => {
+                host.links.index(interface).is_err()
+            }
             Self::Nice { thread, .. } | Self::Affinity { thread, .. } => living(thread).is_none(),
         }
     }
@@ -245,7 +232,6 @@ impl Knob {
             Self::Nice { thread, .. } => format!("nice of {}", thread.comm),
             Self::Affinity { thread, .. } => format!("CPUs of {}", thread.comm),
             Self::Rps { queue, .. } => format!("receive packet steering of {queue}"),
-            Self::Deferral { .. } => "interrupt deferral".into(),
             Self::TcFilter { .. } => "tc ingress filter".into(),
         }
     }
@@ -256,7 +242,7 @@ impl Knob {
             Self::Threaded { old, .. } => old.clone(),
             Self::Nice { old, .. } => old.to_string(),
             Self::Affinity { old, .. } => CpuList(old.clone()).to_string(),
-            Self::Rps { old, .. } | Self::Deferral { old } => old.clone(),
+            Self::Rps { old, .. } => old.clone(),
             Self::TcFilter { .. } => "none".into(),
         }
     }
@@ -269,7 +255,6 @@ impl Knob {
             Self::Nice { new, .. } => new.to_string(),
             Self::Affinity { new, .. } => CpuList(new.clone()).to_string(),
             Self::Rps { .. } => rps::OFF.into(),
-            Self::Deferral { .. } => "governed".into(),
             Self::TcFilter { filter } => format!("program {}", filter.prog_id),
         }
     }

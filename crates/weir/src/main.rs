@@ -34,6 +34,7 @@ mod sample;
 mod shares;
 mod show;
 mod signals;
+mod sleep;
 mod softirq;
 mod statefile;
 mod status;

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use weir_bpf::alarm::Alarm;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::sys::sched;
 
@@ -20,6 +21,7 @@ use crate::key::Key;
 use crate::privilege;
 use crate::report::Report;
 use crate::signals::Signals;
+use crate::sleep::Sleep;
 use crate::softirq::Limiter;
 use crate::task::Task;
 use crate::threads::ThreadWeight;
@@ -46,6 +48,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     if let Some(governors) = &governors {
         governors.beat_to(guardian.take_beats());
     }
+    let sleep = Sleep::new(Alarm::of(&probe)?, !args.awake);
     let kernel = Kernel { limiter: Limiter::new(Rc::clone(&probe)), probe, governors };
     let mut protected = Vec::new();
     let mut running = Vec::new();
@@ -65,7 +68,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         protected.push(interface);
     }
     let report = Report::of(args);
-    let wardens = Wardens { guardian, keys, governors: kernel.governors };
+    let wardens = Wardens { guardian, keys, governors: kernel.governors, sleep };
     let reloader = Reloader::new(config, running);
     Daemon::new(protected, wardens, signals, reloader, console, report).run()
 }
@@ -86,10 +89,10 @@ fn governors(
     if !args.interfaces.iter().any(governed) {
         return None;
     }
-    let started = Governors::start(probe, config.shares().settings());
+    let started = Governors::start(probe, config.shares().settings(), args.awake);
     started
         .map_err(|error| {
-            console.say(&format!("no governor, network input keeps the lowest weight: {error}"));
+            console.say(&format!("no governor, NAPI threads keep the usual weight: {error}"));
         })
         .ok()
 }

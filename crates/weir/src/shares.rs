@@ -13,8 +13,6 @@ use crate::owners::Process;
 
 /// The weight of packets that nobody waits for, beside that of a receiver of nice 0, which is 1.
 const UNAWAITED: f64 = 1.0 / 32.0;
-/// The same of fragments, which somebody may wait for.
-const FRAGMENTS: f64 = 1.0 / 8.0;
 
 /// Ports that a host is kept in reach by, SSH and BGP,...
 const TCP_PROTECTED: [u16; 2] = [22, 179];
@@ -151,7 +149,6 @@ impl Default for ShareSettings {
 pub fn usual(kind: Kind) -> (Bound, f64) {
     match kind.bound() {
         verdict::Bound::Queue => (Bound::Queue, 1.0),
-        verdict::Bound::Nothing if kind == Kind::Fragment => (Bound::Nothing, FRAGMENTS),
         verdict::Bound::Nothing => (Bound::Nothing, UNAWAITED),
         verdict::Bound::Control => (Bound::Nothing, 1.0),
         verdict::Bound::Unknown => (Bound::Unknown, 1.0),

@@ -17,6 +17,7 @@ use crate::host::Host;
 use crate::privilege;
 use crate::restore;
 use crate::rundir::{RUN_DIR, RunDir};
+use crate::sleep::SleepStatus;
 use crate::softirq::{CpuShares, LimitStatus};
 use crate::status::{DiversionStatus, InterfaceStatus, Overview};
 
@@ -118,6 +119,7 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         status.attach.description(),
         status.attach_reason
     )?;
+    writeln!(out, "  {}", sleep(&status.sleep))?;
     writeln!(out, "  NAPI {}", napi(status))?;
     for observed in &status.governed {
         writeln!(out, "  governor: {}", governor(observed))?;
@@ -167,6 +169,15 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         }
     }
     Ok(())
+}
+
+fn sleep(sleep: &SleepStatus) -> String {
+    let state = if sleep.asleep { "asleep, as nothing is wrong" } else { "awake" };
+    let woken = sleep
+        .woken
+        .iter()
+        .map(|woken| format!("; {} times woken: {}", woken.times, woken.description));
+    format!("the gate is {state}{}", woken.collect::<String>())
 }
 
 fn row(

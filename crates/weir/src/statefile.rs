@@ -10,7 +10,7 @@ use crate::rundir::{PRIVATE, RunDir};
 use crate::task::Task;
 
 /// Version of the file's shape.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// What one daemon has turned on one interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,7 +148,7 @@ mod tests {
         let good = serde_json::to_string(&state).unwrap();
         for bad in [
             "{}".into(),
-            good.replacen("\"schema\":1", "\"schema\":2", 1),
+            good.replacen("\"schema\":2", "\"schema\":1", 1),
             good.replacen("\"ifindex\":3", "\"ifindex\":4", 1),
             good.replacen("\"knobs\"", "\"knob\"", 1),
             good[..good.len() / 2].into(),

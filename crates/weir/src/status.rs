@@ -21,6 +21,7 @@ use crate::knob::Knob;
 use crate::lock::holders_of;
 use crate::rundir::{PUBLIC, RunDir};
 use crate::sample::Rates;
+use crate::sleep::SleepStatus;
 use crate::softirq::LimitStatus;
 
 /// Version of the shape of everything that is printed as JSON.
@@ -61,6 +62,9 @@ pub struct InterfaceStatus {
     pub retired: Retired,
     /// Whether the gate discards anything.
     pub policy: Policy,
+    /// Whether the gate sleeps, as nothing is wrong.
+    #[serde(default)]
+    pub sleep: SleepStatus,
     /// The nice value that NAPI threads keep; `null` if weir leaves it alone or the governor moves it.
     pub nice: Option<Nice>,
     /// What the governor does with each NAPI thread; empty where it is off.

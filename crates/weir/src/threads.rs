@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
@@ -16,9 +15,7 @@ use weir_policy::{Settings, Weight};
 
 use crate::cpulist::CpuList;
 use crate::error::Result;
-use crate::governor::deferral::Deferral;
 use crate::governor::{Governed, Governors, Observed};
-use crate::host::Host;
 use crate::journal::{Journal, TurnedKnob};
 use crate::knob::Knob;
 use crate::task::Task;
@@ -54,7 +51,7 @@ impl ThreadWeight {
         match self {
             Self::Untouched => None,
             Self::Fixed(nice) => Some(nice),
-            Self::Governed => Some(Nice(Weight::LIGHTEST.nice())),
+            Self::Governed => Some(Nice(Weight::NORMAL.nice())),
         }
     }
 }
@@ -84,8 +81,7 @@ pub struct NapiThreads {
     governors: Option<Rc<Governors>>,
     governor: Settings,
     tasks: Vec<Task>,
-    // These two before the knobs: what goes back is not to be moved again.
-    deferral: Option<Arc<Deferral>>,
+    // Before the knobs: what goes back is not to be moved again.
     governed: Vec<(Task, Governed)>,
     knobs: Vec<TurnedKnob>,
 }
@@ -102,26 +98,9 @@ impl NapiThreads {
             governors,
             governor,
             tasks: Vec::new(),
-            deferral: None,
             governed: Vec::new(),
             knobs: Vec::new(),
         }
-    }
-
-    /// Lets the governor defer the interface's interrupts.
-    ///
-    /// # Errors
-    /// When the record cannot be written.
-    pub fn allow_deferral(&mut self, host: &Host, journal: &Rc<Journal>) -> Result<()> {
-        let governed = self.settings.weight == ThreadWeight::Governed;
-        if !governed || self.governors.is_none() {
-            return Ok(());
-        }
-        if let Some((deferral, knob)) = Deferral::open(host, journal)? {
-            self.deferral = Some(Arc::new(deferral));
-            self.knobs.push(knob);
-        }
-        Ok(())
     }
 
     /// Waits until there are threads, and sets them up.
@@ -183,7 +162,7 @@ impl NapiThreads {
                 knobs.push(journal.turn(knob)?);
             }
             if let Some(governors) = self.governors.as_ref().filter(|_| is_governed) {
-                governed = Some(governors.govern(task, self.deferral.clone(), self.governor)?);
+                governed = Some(governors.govern(task, self.governor)?);
             }
         }
         if let Some(CpuList(new)) = &self.settings.cpus {
@@ -241,6 +220,7 @@ mod tests {
     use weir_bpf::units::CpuId;
 
     use super::*;
+    use crate::host::Host;
     use crate::statefile::State;
 
     /// In a network namespace of its own, with an interface that is polled by threads.

@@ -12,9 +12,8 @@ use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::*;
 use rustix::net::sockopt;
@@ -38,11 +37,6 @@ const LIVE_PORT: u16 = 7001;
 const CLOSED_PORT: u16 = 7002;
 /// include/uapi/linux/sched.h
 const SCHED_BATCH: u32 = 3;
-/// How long an answer is waited for.
-const ONE_TRY: Duration = Duration::from_millis(50);
-const DEFERRAL: [&str; 2] = ["gro_flush_timeout", "napi_defer_hard_irqs"];
-const NOT_DEFERRED: [&str; 2] = ["0", "0"];
-const LIGHTEST: Nice = Nice(19);
 
 /// A host with the daemon's options, one test at a time: its CPU is every test's.
 struct Host {
@@ -63,7 +57,7 @@ impl Host {
 
     fn start(&self, options: &[&str]) -> Daemon {
         let cpu = self.cpu.to_string();
-        Daemon::start(&self.network, &[&["--cpus", &cpu], options].concat())
+        Daemon::start_sleepy(&self.network, &[&["--cpus", &cpu], options].concat())
     }
 
     /// Polled by a NAPI thread without weir, as a veth is with GRO; so the thread outlives weir.
@@ -88,7 +82,7 @@ impl Host {
     }
 
     /// Whether the NAPI thread waits, when it wakes up, until whoever runs sleeps.
-    fn is_courteous(&self) -> bool {
+    fn is_batch(&self) -> bool {
         let stat = format!("/proc/{}/stat", self.thread().as_raw_nonzero());
         Stat::read(&stat).unwrap().field::<u32>(41) == Some(SCHED_BATCH)
     }
@@ -102,36 +96,29 @@ impl Host {
         self.governed()["doing"] == what
     }
 
-    /// Whether it interrupts nobody, and nobody it: the CPU has time to spare.
-    fn has_spare_time(&self) -> bool {
-        self.nice() == Nice(0) && self.is_courteous()
+    /// At rest it is a batch thread of the usual weight.
+    fn sleeps(&self) -> bool {
+        self.does("asleep") && self.nice() == Nice(0) && self.is_batch()
     }
 
-    /// At rest it yields; where others keep the CPU busy, it is at the usual weight, and nothing comes in.
     fn wait_for_rest(&self) {
-        let rests = || {
-            let governed = self.governed();
-            match governed["doing"].as_str() {
-                Some("yielding") => self.nice() == LIGHTEST || self.has_spare_time(),
-                Some("balancing") => self.nice() == Nice(0) && governed["used"] == 0.0,
-                _ => false,
-            }
-        };
-        assert!(wait(QUIET_MAX, rests), "never at rest: {}", self.governed());
+        assert!(wait(QUIET_MAX, || self.sleeps()), "never at rest: {}", self.governed());
+    }
+
+    fn gate_sleeps(&self) -> bool {
+        self.network.interface_status()["sleep"]["asleep"] == true
+    }
+
+    /// How often a cause has woken the gate.
+    fn woken_by(&self, cause: &str) -> u64 {
+        let status = self.network.interface_status();
+        let woken = status["sleep"]["woken"].as_array().unwrap();
+        let times = woken.iter().find(|woken| woken["cause"] == cause);
+        times.map_or(0, |woken| woken["times"].as_u64().unwrap())
     }
 
     fn bind(&self, port: u16) -> UdpSocket {
         self.network.near_socket(&format!("{NEAR_IP}:{port}"))
-    }
-
-    /// A socket at the far end that is connected to a port here.
-    fn client(&self, port: u16) -> UdpSocket {
-        let connect = || {
-            let socket = UdpSocket::bind((FAR_IP, 0)).unwrap();
-            socket.connect((NEAR_IP, port)).unwrap();
-            socket
-        };
-        self.network.far.run(connect).unwrap()
     }
 
     fn flow(&self, port: u16, rate: f64) -> FlowSpec {
@@ -164,22 +151,9 @@ impl Host {
         self.while_sending(&mut self.network.generator(), &flows, |_| body());
     }
 
-    /// `gro_flush_timeout` and `napi_defer_hard_irqs`.
-    fn deferral(&self) -> [String; 2] {
-        let read = || {
-            let sysfs = NetSysfs::open().unwrap();
-            DEFERRAL.map(|attribute| sysfs.read(NEAR, attribute).unwrap().trim().to_owned())
-        };
-        self.network.near.run(read).unwrap()
-    }
-
-    /// Interrupts are deferred meanwhile: for longer, while somebody else wants the CPU.
+    /// Heavier than usual, so that the other channel's packets reach the gate.
     fn wait_for_separation(&self) {
-        let separates = || {
-            let is_deferred = [["50000", "2"], ["200000", "2"]]
-                .contains(&self.deferral().each_ref().map(String::as_str));
-            self.nice() < Nice(0) && self.does("separating") && is_deferred
-        };
+        let separates = || self.nice() < Nice(0) && !self.does("asleep");
         assert!(wait(QUIET_MAX, separates), "nice {}, {}", self.nice(), self.governed());
     }
 }
@@ -213,66 +187,88 @@ impl Drop for Process {
     }
 }
 
-/// How long a thread runs at a time, if this kernel tells (`CONFIG_SCHED_DEBUG`, Linux 6.12).
-fn slice(thread: Pid) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/{}/sched", thread.as_raw_nonzero())).unwrap();
-    text.lines().find(|line| line.starts_with("se.slice")).map(str::to_owned)
-}
-
 #[test]
-fn at_rest_input_yields() {
+fn at_rest_everything_sleeps_and_packets_are_only_counted() {
     let host = Host::new();
     let daemon = host.start(&[]);
     host.wait_for_rest();
+    wait_until("the gate sleeps", || host.gate_sleeps());
+    let input = OwnedFd::from(host.bind(LIVE_PORT));
+    let reader = Process::start(Command::new("cat").stdin(input).stdout(Stdio::null()), host.cpu);
+    let trickle = [host.flow(LIVE_PORT, 5_000.0)];
+    host.while_sending(&mut host.network.generator(), &trickle, |_| {
+        wait_until("packets pass unseen", || host.network.count("asleep") > 1_000);
+    });
     let status = host.network.interface_status();
-    let governed = &status["governed"][0];
-    assert_eq!(governed["pid"], host.thread().as_raw_nonzero().get());
+    assert_eq!(status["governed"][0]["pid"], host.thread().as_raw_nonzero().get());
     assert_eq!(status["governed"].as_array().unwrap().len(), 1, "{status}");
     // What a person sees agrees.
     let text = String::from_utf8(host.network.weir(&["status"]).stdout).unwrap();
-    assert!(text.contains("yielding") || text.contains("balancing"), "{text}");
-    daemon.interrupt();
-    host.network.assert_untouched();
-}
-
-#[test]
-fn with_time_to_spare_input_interrupts_nobody_and_else_yields() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
-    let input = OwnedFd::from(host.bind(LIVE_PORT));
-    let reader = Process::start(Command::new("cat").stdin(input).stdout(Stdio::null()), host.cpu);
-    let mut generator = host.network.generator();
-    let trickle = host.flow(LIVE_PORT, 5_000.0);
-    let flood = FlowSpec { rate: None, ..trickle.clone() };
-    let mut beside = |flow: &FlowSpec, what: &dyn Fn() -> bool| {
-        host.while_sending(&mut generator, std::slice::from_ref(flow), |_| {
-            assert!(wait(QUIET_MAX, what), "nice {}, {}", host.nice(), host.governed());
-        });
-    };
-    let spares = || host.has_spare_time();
-    beside(&trickle, &spares);
-    beside(&flood, &|| host.nice() == LIGHTEST && !host.is_courteous());
-    beside(&trickle, &spares);
+    assert!(text.contains("the gate is asleep") || !host.gate_sleeps(), "{text}");
     drop(reader);
     daemon.interrupt();
     host.network.assert_untouched();
 }
 
-/// A process that is to run only when nobody else wants to is none that input shares with.
 #[test]
-fn beside_a_process_of_the_idle_policy_the_cpu_has_time_to_spare() {
+fn a_full_queue_wakes_the_gate_and_calm_puts_it_to_sleep_again() {
+    let host = Host::new();
+    let daemon = host.start(&[]);
+    let _full = host.bind(FULL_PORT);
+    let mut generator = host.network.generator();
+    let flood = [host.flow(FULL_PORT, 50_000.0)];
+    for round in 1..=2 {
+        wait_until("the gate sleeps", || host.gate_sleeps());
+        let discarded = host.network.count("udp-full");
+        host.while_sending(&mut generator, &flood, |_| {
+            wait_until("it discards", || host.network.count("udp-full") > discarded);
+            wait_until("it is seen to be awake", || !host.gate_sleeps());
+        });
+        assert!(host.woken_by("udp-queue") >= round);
+    }
+    wait_until("the gate sleeps", || host.gate_sleeps());
+    host.wait_for_rest();
+    daemon.interrupt();
+    host.network.assert_untouched();
+}
+
+#[test]
+fn somebody_who_watches_wakes_the_counters() {
+    let host = Host::new();
+    let daemon = host.start(&[]);
+    let _live = host.bind(LIVE_PORT);
+    wait_until("the gate sleeps", || host.gate_sleeps());
+    let trickle = [host.flow(LIVE_PORT, 500.0)];
+    host.while_sending(&mut host.network.generator(), &trickle, |_| {
+        let seen = || {
+            let shown = host.network.weir(&["channels", "--json"]);
+            assert!(shown.status.success(), "{shown:?}");
+            String::from_utf8(shown.stdout).unwrap().contains(&LIVE_PORT.to_string())
+        };
+        wait_until("the socket's channel is listed", seen);
+    });
+    wait_until("the gate sleeps again", || host.gate_sleeps());
+    daemon.interrupt();
+    host.network.assert_untouched();
+}
+
+/// A process that hardly weighs anything, or is to run only when nobody else wants to, is none that input shares with.
+#[test]
+fn beside_a_process_that_weighs_nothing_input_sleeps() {
     let host = Host::new();
     let daemon = host.start(&[]);
     let _live = host.bind(LIVE_PORT);
     let leftover = Process::compute_bound(host.cpu);
     let pid = Pid::from_child(&leftover.0);
-    sched::set_weight(pid, Policy::Idle, Nice(0), None).unwrap();
-    let trickle = [host.flow(LIVE_PORT, 5_000.0)];
+    let trickle = [host.flow(LIVE_PORT, 500.0)];
     host.while_sending(&mut host.network.generator(), &trickle, |_| {
-        let spares = || host.has_spare_time() && host.does("yielding");
-        assert!(wait(QUIET_MAX, spares), "nice {}, {}", host.nice(), host.governed());
+        for (policy, nice) in [(Policy::Idle, Nice(0)), (Policy::Normal, Nice(19))] {
+            sched::set_weight(pid, policy, nice, None).unwrap();
+            let no_stranger = || host.governed()["taken"].as_f64() < Some(0.01);
+            assert!(wait(QUIET_MAX, no_stranger), "{policy:?}: {}", host.governed());
+        }
         sched::set_weight(pid, Policy::Normal, Nice(0), None).unwrap();
-        wait_until("it is one now", || host.does("balancing"));
+        wait_until("it is one now", || host.does("shared") && !host.is_batch());
     });
     daemon.interrupt();
     host.network.assert_untouched();
@@ -288,8 +284,8 @@ fn beside_a_compute_bound_process_input_is_not_starved() {
     let neighbour = Process::compute_bound(host.cpu);
     let flows = [host.flow(LIVE_PORT, 5_000.0)];
     host.while_sending(&mut host.network.generator(), &flows, |_| {
-        let balances = || host.nice() != LIGHTEST && host.does("balancing");
-        assert!(wait(PATIENCE, balances), "nice {}, {}", host.nice(), host.governed());
+        let shares = || host.does("shared") && !host.is_batch();
+        assert!(wait(PATIENCE, shares), "nice {}, {}", host.nice(), host.governed());
         // Who packets are for gets them.
         wait_until("one arrives", || live.recv(&mut [0; 64]).is_ok_and(|len| len == 14));
         let cpu = host.governed()["cpu"].clone();
@@ -301,31 +297,35 @@ fn beside_a_compute_bound_process_input_is_not_starved() {
     host.network.assert_untouched();
 }
 
-/// Where nothing is lost, and a compute-bound process has less than half of the CPU, shorter turns would cost all.
+/// Who is flooded lacks CPU time, and input yields it.
 #[test]
-fn who_lacks_nothing_is_left_to_the_scheduler() {
+fn beside_its_only_receiver_a_flood_is_light() {
+    let host = Host::new();
+    let daemon = host.start(&[]);
+    let input = OwnedFd::from(host.bind(LIVE_PORT));
+    let reader = Process::start(Command::new("cat").stdin(input).stdout(Stdio::null()), host.cpu);
+    let flood = FlowSpec { rate: None, ..host.flow(LIVE_PORT, 1.0) };
+    host.while_sending(&mut host.network.generator(), &[flood], |_| {
+        let yields = || host.nice() > Nice(0) && !host.does("asleep");
+        assert!(wait(QUIET_MAX, yields), "nice {}, {}", host.nice(), host.governed());
+    });
+    drop(reader);
+    host.wait_for_rest();
+    daemon.interrupt();
+    host.network.assert_untouched();
+}
+
+/// What fills no queue wakes the gate once it takes more than its share from others.
+#[test]
+fn a_flood_that_fills_no_queue_wakes_the_gate_by_its_cost() {
     let host = Host::new();
     let daemon = host.start(&[]);
     let neighbour = Process::compute_bound(host.cpu);
-    let ports = [1, 2, 3].map(|nth| LIVE_PORT + 100 * nth);
-    let services = ports.map(|port| host.bind(port));
-    let clients = ports.map(|port| host.client(port));
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for (service, client) in services.iter().zip(&clients) {
-            scope.spawn(|| answer_slowly(service, host.cpu, &over));
-            scope.spawn(|| ask(client, &over));
-        }
-        let _over = Over(&over);
-        let is_left = || host.nice() == Nice(0) && !host.is_courteous() && host.does("balancing");
-        let stays = || {
-            let mut looks = (0..20).map(|_| {
-                std::thread::sleep(Duration::from_millis(10));
-                is_left()
-            });
-            looks.all(|left| left)
-        };
-        assert!(wait(QUIET_MAX, stays), "nice {}, {}", host.nice(), host.governed());
+    wait_until("the gate sleeps", || host.gate_sleeps());
+    let flood = FlowSpec { rate: None, ..host.flow(CLOSED_PORT, 1.0) };
+    host.while_sending(&mut host.network.generator(), &[flood], |_| {
+        let woken = || host.woken_by("cpu-share") > 0;
+        assert!(wait(QUIET_MAX, woken), "{}", host.governed());
     });
     drop(neighbour);
     daemon.interrupt();
@@ -343,31 +343,8 @@ fn a_flood_beside_another_channel_is_told_from_it() {
     let governed = host.governed();
     let c_gate_ns = governed["c_gate_ns"].as_f64().unwrap();
     assert!((10.0..100_000.0).contains(&c_gate_ns), "{governed}");
-    // Whoever else wants the CPU now, that is over.
-    wait_until("it is told apart no more", || {
-        !host.does("separating") && host.deferral() == NOT_DEFERRED
-    });
+    host.wait_for_rest();
     daemon.interrupt();
-    host.network.assert_untouched();
-}
-
-/// What the operator has set is not the governor's to move.
-#[test]
-fn deferral_that_is_set_already_stays() {
-    let host = Host::new();
-    let set = |value: &str| {
-        let write = || NetSysfs::open().unwrap().write(NEAR, DEFERRAL[0], value).unwrap();
-        host.network.near.run(write).unwrap();
-    };
-    set("7000");
-    let daemon = host.start(&[]);
-    host.while_flooded(|| {
-        let separates = || host.does("separating");
-        assert!(wait(PATIENCE, separates), "{}", host.governed());
-        assert_eq!(host.deferral(), ["7000", "0"]);
-    });
-    daemon.interrupt();
-    assert_eq!(host.deferral(), ["7000", "0"]);
     host.network.assert_untouched();
 }
 
@@ -390,67 +367,12 @@ fn while_the_daemon_is_stopped_weights_are_the_kernels_own() {
     host.while_flooded(|| {
         host.wait_for_separation();
         daemon.signal(Signal::STOP);
-        let is_left = || host.nice() == Nice(0) && host.deferral() == NOT_DEFERRED;
-        assert!(wait(PROMISED, is_left), "nice {}, {:?}", host.nice(), host.deferral());
+        assert!(wait(PROMISED, || host.nice() == Nice(0)), "still at nice {}", host.nice());
         daemon.signal(Signal::CONT);
         wait_until("it separates again", || host.nice() < Nice(0));
     });
     daemon.interrupt();
     host.network.assert_untouched();
-}
-
-/// Beside a service that is busy, but sleeps, a flood that fills no queue is no reason to interrupt it; and that, too,
-/// goes back.
-#[test]
-fn a_flood_that_fills_no_queue_interrupts_nobody() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
-    let service = host.bind(LIVE_PORT);
-    let clients: Vec<UdpSocket> = (0..8).map(|_| host.client(LIVE_PORT)).collect();
-    let flood = host.flow(CLOSED_PORT, 100_000.0);
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| answer_slowly(&service, host.cpu, &over));
-        for client in &clients {
-            scope.spawn(|| ask(client, &over));
-        }
-        let _over = Over(&over);
-        host.while_sending(&mut host.network.generator(), &[flood], |_| {
-            let is_courteous = || host.is_courteous() && host.nice() < Nice(0);
-            let tried =
-                |what| assert!(wait(QUIET_MAX * 3, is_courteous), "{what}: {}", host.governed());
-            tried("beside the service");
-            assert_eq!(host.deferral(), NOT_DEFERRED);
-            daemon.signal(Signal::STOP);
-            let is_left = || host.nice() == Nice(0) && !host.is_courteous();
-            assert!(wait(PROMISED, is_left), "stopped, and at nice {}", host.nice());
-            daemon.signal(Signal::CONT);
-            tried("going on");
-        });
-    });
-    daemon.interrupt();
-    host.network.assert_untouched();
-}
-
-/// A service that takes a while for each request, on this CPU.
-fn answer_slowly(socket: &UdpSocket, cpu: CpuId, over: &AtomicBool) {
-    sched::pin_current_thread(cpu).unwrap();
-    socket.set_read_timeout(Some(ONE_TRY)).unwrap();
-    while !over.load(Ordering::Relaxed) {
-        let Ok((_, from)) = socket.recv_from(&mut [0; 64]) else { continue };
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_micros(200) {}
-        let _ = socket.send_to(b"done", from);
-    }
-}
-
-/// A client that has asked once waits for the answer.
-fn ask(socket: &UdpSocket, over: &AtomicBool) {
-    socket.set_read_timeout(Some(ONE_TRY)).unwrap();
-    while !over.load(Ordering::Relaxed) {
-        let _ = socket.send(b"please");
-        let _ = socket.recv(&mut [0; 64]);
-    }
 }
 
 #[test]
@@ -459,20 +381,14 @@ fn what_a_killed_governor_had_moved_goes_back_within_a_second() {
     host.begin_threaded();
     let thread = host.thread();
     sched::set_nice(thread, Nice(3)).unwrap();
-    let slice_before = slice(thread);
     let daemon = host.start(&[]);
     assert_eq!(host.network.napi_threads(), [thread]);
     host.while_flooded(|| {
         host.wait_for_separation();
         daemon.kill();
-        let is_back = || {
-            sched::nice(thread).unwrap() == Nice(3)
-                && slice(thread) == slice_before
-                && host.deferral() == NOT_DEFERRED
-        };
-        let in_time = wait(PROMISED, is_back);
-        let now = (sched::nice(thread).unwrap(), slice(thread), host.deferral());
-        assert!(in_time, "{now:?}, before: {slice_before:?}");
+        let now = || (sched::nice(thread).unwrap(), sched::policy(thread).unwrap());
+        let before = (Nice(3), Policy::Normal);
+        assert!(wait(PROMISED, || now() == before), "{:?}", now());
     });
     assert_eq!(host.network.threaded(), "1");
     wait_until("weir's files are gone", || host.network.files().is_empty());

@@ -122,8 +122,12 @@ impl Host {
         found.map_or(vec![], |found| found["governed"].as_array().unwrap().clone())
     }
 
-    fn separates(&self, interface: &str) -> bool {
-        self.governed(interface).iter().any(|thread| thread["doing"] == "separating")
+    fn is_flooded(&self, interface: &str) -> bool {
+        self.governed(interface).iter().any(|thread| thread["wasted"].as_f64() > Some(0.0))
+    }
+
+    fn is_heavy(&self, interface: &str) -> bool {
+        self.governed(interface).iter().any(|thread| thread["nice"].as_i64() < Some(0))
     }
 }
 
@@ -196,13 +200,13 @@ fn a_light_interface_beside_one_that_separates_does_so_too() {
         let _over = Over(&over);
         scope.spawn(|| consume(&host.full, host.cpu, &AtomicU64::new(0), &over));
         host.while_flooded(&flows, || {
-            let both = || host.separates(NEAR) && host.separates(NEAR2);
+            let both = || host.is_flooded(NEAR) && host.is_heavy(NEAR2);
             host.light_flow((&sender, &receiver), both)
         })
     });
     assert_light_interface(&host, light);
     drop(beside);
-    wait_until("it is over", || !host.separates(NEAR) && !host.separates(NEAR2));
+    wait_until("it is over", || !host.is_flooded(NEAR) && !host.is_heavy(NEAR2));
     daemon.interrupt();
     host.network.assert_untouched();
 }

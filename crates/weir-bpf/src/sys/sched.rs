@@ -4,6 +4,8 @@
 //! stands for its first thread.
 
 use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -242,25 +244,69 @@ pub fn own_cpu_time() -> Duration {
     Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// CPU time that a thread has had, in nanoseconds (`sum_exec_runtime`, the first field of
-/// `/proc/PID/schedstat`; the scheduler brings it up to date at ticks and switches, so a running
-/// thread's may lag by a tick).
+/// What the scheduler has counted of a thread since it began (`/proc/PID/schedstat`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchedStat {
+    /// Its CPU time (`sum_exec_runtime`). The scheduler brings it up to date at ticks and switches, so a running
+    /// thread's may lag by a tick.
+    pub ran: Nanos,
+    /// How long it was runnable and did not run (`run_delay`).
+    pub waited: Nanos,
+    /// How often it was given a CPU (`pcount`).
+    pub turns: u64,
+}
+
+/// A thread's [`SchedStat`], kept open.
+#[derive(Debug)]
+pub struct SchedStatFile {
+    path: String,
+    file: File,
+}
+
+impl SchedStatFile {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// [`Error::System`] if there is no such thread, or the kernel lacks `CONFIG_SCHED_INFO`.
+    pub fn open(pid: Pid) -> Result<Self> {
+        let path = format!("/proc/{}/schedstat", pid.as_raw_nonzero());
+        match File::open(&path) {
+            Ok(file) => Ok(Self { path, file }),
+            Err(source) => Err(Error::system("read", path, source)),
+        }
+    }
+
+    /// As it is now.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the thread has ended; [`Error::Refused`] if the text is malformed.
+    pub fn read(&self) -> Result<SchedStat> {
+        // Three numbers of 64 bits.
+        let mut bytes = [0; 64];
+        let length = self
+            .file
+            .read_at(&mut bytes, 0)
+            .map_err(|source| Error::system("read", &self.path, source))?;
+        let text = String::from_utf8_lossy(&bytes[..length]);
+        let mut fields = text.split_ascii_whitespace().map(str::parse);
+        match (fields.next(), fields.next(), fields.next()) {
+            (Some(Ok(ran)), Some(Ok(waited)), Some(Ok(turns))) => {
+                Ok(SchedStat { ran: Nanos(ran), waited: Nanos(waited), turns })
+            }
+            _ => Err(Error::Refused {
+                problem: format!("{} reads {text:?}", self.path),
+                remedy: "three numbers were expected".into(),
+            }),
+        }
+    }
+}
+
+/// CPU time that a thread has had: [`SchedStat::ran`].
 ///
 /// # Errors
-///
-/// [`Error::System`] if there is no such thread, or the kernel lacks `CONFIG_SCHED_INFO`;
-/// [`Error::Refused`] if the text is malformed.
+/// As [`SchedStatFile::open`] and [`SchedStatFile::read`].
 pub fn cpu_time(pid: Pid) -> Result<Nanos> {
-    let path = format!("/proc/{}/schedstat", pid.as_raw_nonzero());
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(source) => return Err(Error::system("read", path, source)),
-    };
-    let first = text.split_ascii_whitespace().next().and_then(|field| field.parse().ok());
-    first.map(Nanos).ok_or_else(|| Error::Refused {
-        problem: format!("{path} reads {text:?}"),
-        remedy: "a number of nanoseconds was expected first".into(),
-    })
+    Ok(SchedStatFile::open(pid)?.read()?.ran)
 }
 
 fn set_affinity_of(pid: Option<Pid>, cpus: &[CpuId]) -> Result<()> {

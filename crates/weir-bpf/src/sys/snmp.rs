@@ -52,6 +52,10 @@ pub struct TcpStats {
     pub out_segs: u64,
     /// SYNs answered by a cookie, because the listener had no room to remember them.
     pub syn_cookies_sent: u64,
+    /// SYNs, and last segments of handshakes, dropped at a listener: its queue was full, or worse.
+    pub listen_drops: u64,
+    /// Segments dropped at a connection whose backlog was full.
+    pub backlog_drops: u64,
 }
 
 /// The namespace's TCP.
@@ -76,6 +80,8 @@ fn parse_tcp(snmp: &str, netstat: &str) -> Result<TcpStats> {
         in_segs: number(V4, &tcp, "InSegs")?,
         out_segs: number(V4, &tcp, "OutSegs")?,
         syn_cookies_sent: number(NETSTAT, &extended, "SyncookiesSent")?,
+        listen_drops: number(NETSTAT, &extended, "ListenDrops")?,
+        backlog_drops: number(NETSTAT, &extended, "TCPBacklogDrop")?,
     })
 }
 
@@ -219,8 +225,14 @@ UdpLite6InDatagrams             \t91
     #[test]
     fn tcp_is_in_two_files() {
         let snmp = "Tcp: RtoAlgorithm InSegs OutSegs InErrs\nTcp: 1 5 6 9\n";
-        let netstat = "TcpExt: SyncookiesSent SyncookiesRecv\nTcpExt: 7 8\n";
-        let expected = TcpStats { in_segs: 5, out_segs: 6, syn_cookies_sent: 7 };
+        let netstat = "TcpExt: SyncookiesSent ListenDrops TCPBacklogDrop\nTcpExt: 7 8 9\n";
+        let expected = TcpStats {
+            in_segs: 5,
+            out_segs: 6,
+            syn_cookies_sent: 7,
+            listen_drops: 8,
+            backlog_drops: 9,
+        };
         assert_eq!(parse_tcp(snmp, netstat).unwrap(), expected);
         let error = parse_tcp(snmp, &netstat.replace("Sent", "")).unwrap_err().to_string();
         assert!(error.contains("netstat") && error.contains("SyncookiesSent"), "{error}");

@@ -6,7 +6,6 @@
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -22,27 +21,6 @@ pub struct NetSysfs {
     root: OwnedFd,
     /// Set where `/sys` had to do: each interface is checked against the namespace's own.
     unsure: Option<Links>,
-}
-
-/// An attribute of one interface, whatever that is called by now.
-#[derive(Debug)]
-pub struct AttributeWriter {
-    file: std::fs::File,
-    object: String,
-}
-
-impl AttributeWriter {
-    /// Writes a value in one system call.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::System`] with the kernel's reason for refusing it, such as `ENODEV` once the interface
-    /// is gone.
-    pub fn write(&self, value: &str) -> Result<()> {
-        self.file
-            .write_all_at(value.as_bytes(), 0)
-            .map_err(|source| Error::system("write", self.object.clone(), source))
-    }
 }
 
 impl NetSysfs {
@@ -96,16 +74,6 @@ impl NetSysfs {
         std::fs::File::from(file)
             .write_all(value.as_bytes())
             .map_err(|source| Error::system("write", object(ifname, attribute), source))
-    }
-
-    /// Opens an attribute that is written often.
-    ///
-    /// # Errors
-    ///
-    /// As [`NetSysfs::read`].
-    pub fn writer(&self, ifname: &str, attribute: &str) -> Result<AttributeWriter> {
-        let file = self.open_attribute(ifname, attribute, OFlags::WRONLY)?;
-        Ok(AttributeWriter { file: file.into(), object: object(ifname, attribute) })
     }
 
     /// Whether the interface has this attribute.

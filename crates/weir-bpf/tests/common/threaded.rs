@@ -13,7 +13,7 @@ use weir_bpf::sys::napi::napi_threads;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator};
-use weir_bpf::units::{CpuId, Nanos, PacketsPerSec};
+use weir_bpf::units::{CpuId, PacketsPerSec};
 use weir_bpf::verdict::Verdict;
 
 use super::{FAR_IP4, NEAR_IP4, Network, wait_until};
@@ -49,7 +49,9 @@ impl Bench {
     }
 
     pub fn watch(&self) -> Input {
-        self.inputs.watch(self.thread, Nanos(MS)).unwrap()
+        let input = self.inputs.add(self.thread).unwrap();
+        input.watch(true).unwrap();
+        input
     }
 
     /// A socket of the host under test, and one of its peer's that sends there.

@@ -1,12 +1,14 @@
 //! One look at everything that a gate has counted.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_bpf::accounts::{Accounts, Charge};
+use weir_bpf::alarm::Alarm;
 use weir_bpf::channels::{Channel, Channels, ChannelsReader, Seen, is_addressed};
 use weir_bpf::counters::{Counter, Counters, CountersReader};
 use weir_bpf::prune::Retired;
+use weir_bpf::units::Nanos;
 use weir_bpf::verdict::{Kind, Reason, Verdict};
 
 use crate::error::{Error, Result};
@@ -21,6 +23,7 @@ pub struct Gate {
     counters: CountersReader,
     channels: ChannelsReader,
     accounts: Accounts,
+    alarm: Alarm,
 }
 
 /// What it had counted at one moment.
@@ -48,7 +51,13 @@ impl Gate {
             counters: CountersReader::open(status.counters_map_id)?,
             channels: ChannelsReader::open(status.channel_map_ids)?,
             accounts: Accounts::open(status.channel_map_ids.accounts)?,
+            alarm: Alarm::open(status.sleep.alarm_map_id)?,
         })
+    }
+
+    /// Has it count for so long, if it sleeps. What it discards does not depend on it.
+    pub fn watch(&self, time: Duration) {
+        self.alarm.watch(Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
     }
 
     /// Reads the maps, and with them what the daemon has published of the channels that are in no map any

@@ -7,6 +7,7 @@ mod table;
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::link::Links;
@@ -26,6 +27,9 @@ use crate::status::{InterfaceStatus, Overview, SCHEMA};
 /// To open another process's maps (`bpf_map_get_fd_by_id()`).
 const NEEDED: [Capability; 1] = [Capability::SysAdmin];
 
+/// Gates that sleep count for so much longer than is asked for.
+const WATCHED_LONGER: Duration = Duration::from_secs(1);
+
 /// Runs the command.
 ///
 /// # Errors
@@ -35,6 +39,9 @@ pub fn run(args: &ChannelsArgs) -> Result<()> {
     let dir = RunDir::open(Path::new(RUN_DIR))?;
     let running = running(dir.as_ref(), args.interface.as_deref())?;
     let gates: Vec<Gate> = running.iter().map(Gate::open).collect::<Result<_>>()?;
+    for gate in gates.iter().filter(|_| !args.interval.is_zero()) {
+        gate.watch(args.interval + WATCHED_LONGER);
+    }
     let look = || -> Result<Vec<Look>> {
         let Some(dir) = &dir else { return Ok(Vec::new()) };
         gates.iter().zip(&running).map(|(gate, status)| gate.look(dir, status)).collect()

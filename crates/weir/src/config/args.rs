@@ -25,8 +25,8 @@ pub struct SettingArgs {
     /// What input's share is for when more comes in than can be used [default: separation]
     #[arg(long, value_enum, value_name = "WHAT", help_heading = "Settings")]
     pub prefer: Option<PreferArg>,
-    /// How long other processes may keep input waiting while its consumers have work, and four times
-    /// as long as while they have none; 100us to 100ms [default: 1ms]
+    /// How long other processes may keep input waiting at a time, on average, before it may interrupt them; 100us
+    /// to 100ms [default: 1ms]
     #[arg(long, value_parser = value::timeout, value_name = "TIME", help_heading = "Settings")]
     pub timeout: Option<Nanos>,
     /// Over how long shares are averaged; 1ms to 1s [default: 10ms]
@@ -42,6 +42,7 @@ pub struct SettingArgs {
         long,
         allow_negative_numbers = true,
         value_parser = value::nice,
+        overrides_with = "nice",
         value_name = "N",
         help_heading = "Settings"
     )]

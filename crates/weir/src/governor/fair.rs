@@ -98,11 +98,6 @@ impl Fair {
         self.limited.iter().filter_map(limit).collect()
     }
 
-    /// Whether it is to be looked at again soon.
-    pub(super) fn is_live(&self) -> bool {
-        self.shares.limits_any()
-    }
-
     /// Nobody is limited from now on.
     pub(super) fn end(&mut self, accounts: &Accounts) {
         let Some(cpu) = self.cpu else { return };

@@ -7,38 +7,25 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
+use weir_bpf::alarm::{Alarm, Cause};
 use weir_bpf::channels::Channel;
 use weir_bpf::input::{Input, InputCounters};
-use weir_bpf::sys::sched::{self, Policy};
+use weir_bpf::sys::sched::{self, Policy, SchedStat, SchedStatFile};
 use weir_bpf::units::{CpuId, Nanos};
-use weir_policy::governor::LOOK_USUALLY;
-use weir_policy::{Action, Doing, Governor, Observation, Patience, Settings};
+use weir_policy::{Action, Governor, Observation, Regime, Settings};
 
-use super::deferral::Deferral;
 use super::fair::{Fair, Seen};
 use super::peers::Peers;
 use super::receivers::Receivers;
 use super::switch_cost::SwitchCost;
 use super::{LimitRow, Observed, PRIORITY, name_of, nice_of};
 
-/// How long it sleeps at most, whatever it waits for: news can be lost.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// The same while packets come: neither a consumer that computes nor the end of spare time is news.
-const SLEEP_BUSY: Duration = Duration::from_millis(10);
-/// After news that came to nothing, the next is heard only after this: a process that runs a moment
-/// each millisecond is no reason to wake up each time.
-const DEAF: Duration = Duration::from_millis(8);
-/// Strangers count from this share of the CPU's time on.
-const STRANGERS_FROM: f64 = 0.1;
-/// Turns of [`Patience::Patient`] and [`Patience::Prompt`]: the longest and the shortest that there are.
-const PATIENT: Nanos = Nanos(100_000_000);
-const PROMPT: Nanos = Nanos(100_000);
-
 /// What looks after one NAPI thread.
 pub(super) struct Look {
     input: Input,
     thread: Pid,
-    deferral: Option<Arc<Deferral>>,
+    /// None where the kernel does not keep it, or the thread has ended: then only alarms wake it.
+    schedstat: Option<SchedStatFile>,
     common: Common,
     settings: Mutex<Settings>,
     stop: AtomicBool,
@@ -60,6 +47,18 @@ pub(super) struct Common {
     pub(super) switch_cost: SwitchCost,
     pub(super) peers: Arc<Peers>,
     pub(super) receivers: Arc<Receivers>,
+    pub(super) alarm: Alarm,
+    /// Whether everything is to be counted at all times.
+    pub(super) awake: bool,
+}
+
+/// Everything that is read at a look.
+#[derive(Clone, Copy)]
+struct Reading {
+    at: Instant,
+    counters: InputCounters,
+    schedstat: SchedStat,
+    rung: Nanos,
 }
 
 struct Told {
@@ -72,13 +71,7 @@ struct Told {
 }
 
 impl Look {
-    pub(super) fn new(
-        input: Input,
-        thread: Pid,
-        deferral: Option<Arc<Deferral>>,
-        common: Common,
-        settings: Settings,
-    ) -> Self {
+    pub(super) fn new(input: Input, thread: Pid, common: Common, settings: Settings) -> Self {
         let counters = input.read();
         let told = Told {
             at: Instant::now(),
@@ -91,7 +84,7 @@ impl Look {
         Self {
             input,
             thread,
-            deferral,
+            schedstat: SchedStatFile::open(thread).ok(),
             common,
             settings: Mutex::new(settings),
             stop: AtomicBool::new(false),
@@ -114,100 +107,86 @@ impl Look {
     pub(super) fn run(&self) {
         let mut place = Place::default();
         let mut governor = Governor::default();
-        let mut last = (Instant::now(), self.input.read());
-        let mut before = None;
-        let mut roused = false;
+        let mut last = self.read();
+        let mut before: Option<Action> = None;
         let mut fair = Fair::new(Arc::clone(&self.common.receivers));
         let number = self.input.number();
         while !self.stop.load(Ordering::Relaxed) {
             let cpu = self.input.cpu();
             place.follow(cpu);
-            let now = (Instant::now(), self.input.read());
+            let now = self.read();
             let settings = *lock(&self.settings);
-            let switches = interruptions(self.common.switch_cost, before, &last.1, &now.1);
+            let peers = &self.common.peers;
+            let settings = settings.beside(peers.used_by_others(cpu, number));
+            let switches =
+                interruptions(self.common.switch_cost, before, &last.counters, &now.counters);
             self.switches_ns.fetch_add(switches.0, Ordering::Relaxed);
+            let joins = now.counters.packets != last.counters.packets
+                && governor.used() < settings.user_share.rest()
+                && peers.another_tells_apart(cpu, number);
             let action;
-            let joined =
-                now.1.beside != last.1.beside && self.common.peers.another_tells_apart(cpu, number);
-            let seen = Observation { joined, ..observation(last, now, switches) };
-            (governor, action) = governor
-                .decide(&settings.beside(self.common.peers.used_by_others(cpu, number)), &seen);
-            self.common.peers.note(number, cpu, &governor);
-            let between = Seen { elapsed: seen.elapsed, last: &last.1, now: &now.1 };
-            fair.look(self.input.accounts(), cpu, &settings, &between);
-            lock(&self.told).limits = fair.limits();
-            last = now;
+            (governor, action) =
+                governor.decide(&settings, &observation(&last, &now, switches, joins));
+            peers.note(number, cpu, &governor);
+            if action.over_share {
+                self.common.alarm.ring(Cause::CpuShare);
+            }
+            self.watch(before, action);
             let anew = self.anew.swap(false, Ordering::Relaxed);
             self.act(before.filter(|_| !anew), action);
-            self.defer(before.filter(|_| !anew).map(|before| before.wait), action.wait);
+            if action.regime == Regime::Asleep {
+                fair.end(self.input.accounts());
+            } else {
+                fair.look(self.input.accounts(), cpu, &settings, &last.until(&now));
+            }
+            lock(&self.told).limits = fair.limits();
             before = Some(action);
             self.note(action);
-            if roused && action.doing == Doing::Yielding && !fair.is_live() {
-                std::thread::sleep(DEAF);
-            }
-            let live = fair.is_live().then_some(LOOK_USUALLY);
-            let action = Action { look_in: action.look_in.or(live), ..action };
-            roused = self.rest(action, &settings, now.1, longest_sleep(&seen));
+            last = now;
+            self.rest(action);
         }
         fair.end(self.input.accounts());
-        self.defer(None, None);
         self.common.peers.forget(number);
     }
 
+    fn read(&self) -> Reading {
+        Reading {
+            at: Instant::now(),
+            counters: self.input.read(),
+            schedstat: self
+                .schedstat
+                .as_ref()
+                .and_then(|file| file.read().ok())
+                .unwrap_or_default(),
+            rung: self.common.alarm.rung(),
+        }
+    }
+
+    /// Has the scheduler watched while the law is awake.
+    fn watch(&self, before: Option<Action>, action: Action) {
+        let asleep = |action: Action| action.regime == Regime::Asleep && !self.common.awake;
+        if before.is_none_or(asleep) != asleep(action) {
+            // Where it is refused now, though not at the start, nothing is counted, and it sleeps again.
+            let _ = self.input.watch(!asleep(action));
+        }
+    }
+
     fn act(&self, before: Option<Action>, action: Action) {
-        let same =
-            |before: Action| before.weight == action.weight && before.patience == action.patience;
+        let same = |before: Action| before.weight == action.weight && before.batch == action.batch;
         if before.is_some_and(same) {
             return;
         }
-        let (policy, slice) = match action.patience {
-            Patience::Usual => (Policy::Normal, None),
-            Patience::Patient => (Policy::Normal, Some(PATIENT)),
-            Patience::Prompt => (Policy::Normal, Some(PROMPT)),
-            Patience::Courteous => (Policy::Batch, None),
-        };
+        let policy = if action.batch { Policy::Batch } else { Policy::Normal };
         // It fails for a thread that has ended, which the main loop finds out.
-        let _ = sched::set_weight(self.thread, policy, nice_of(action.weight), slice);
+        let _ = sched::set_weight(self.thread, policy, nice_of(action.weight), None);
     }
 
-    /// `before`: what was set last, if that is known.
-    fn defer(&self, before: Option<Option<weir_policy::Nanos>>, wait: Option<weir_policy::Nanos>) {
-        if let Some(deferral) = self.deferral.as_ref().filter(|_| before != Some(wait)) {
-            deferral.set(self.input.number(), wait.map(|wait| Nanos(wait.0)));
+    /// Until the next look is due. While it is asleep an alarm ends that.
+    fn rest(&self, action: Action) {
+        match action.regime {
+            Regime::Asleep => std::thread::park_timeout(action.look_in.into()),
+            Regime::Isolating | Regime::Shared => std::thread::sleep(action.look_in.into()),
         }
-    }
-
-    /// Until the next look is due, or there is news: then the answer is yes.
-    fn rest(
-        &self,
-        action: Action,
-        settings: &Settings,
-        seen: InputCounters,
-        longest: Duration,
-    ) -> bool {
-        if let Some(look_in) = action.look_in {
-            std::thread::sleep(look_in.into());
-            return false;
-        }
-        self.input.arm();
-        // What came before it was armed would be no news.
-        let now = self.input.read();
-        let same = |of: fn(&InputCounters) -> u64| of(&now) == of(&seen);
-        if same(|seen| seen.held.0)
-            && same(|seen| seen.beside)
-            && same(|seen| seen.contended.into())
-        {
-            let asleep = Instant::now();
-            std::thread::park_timeout(longest);
-            if asleep.elapsed() >= longest {
-                return false;
-            }
-        }
-        if action.doing == Doing::Yielding {
-            // Who runs a moment is gone by then.
-            std::thread::sleep(settings.timeout.into());
-        }
-        true
     }
 
     fn note(&self, action: Action) {
@@ -233,7 +212,6 @@ impl Look {
 
     pub(super) fn set(&self, settings: Settings) {
         *lock(&self.settings) = settings;
-        self.input.set_timeout(Nanos(settings.timeout.0));
         self.wake();
     }
 
@@ -261,7 +239,7 @@ impl Look {
             pid: self.thread.as_raw_nonzero().get(),
             cpu: self.input.cpu(),
             nice: told.action.map_or(super::STATIC_WEIGHT, |action| nice_of(action.weight)),
-            doing: told.action.map_or("starting", |action| name_of(action.doing)).into(),
+            doing: told.action.map_or("asleep", |action| name_of(action.regime)).into(),
             used: share(counters.ran, told.counters.ran),
             wasted: share(counters.wasted, told.counters.wasted),
             taken: share(
@@ -281,11 +259,6 @@ impl Look {
     }
 }
 
-/// After this was seen.
-fn longest_sleep(seen: &Observation) -> Duration {
-    if seen.packets > 0 { SLEEP_BUSY } else { SLEEP_MAX }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -303,44 +276,36 @@ fn interruptions(
 ) -> Nanos {
     let woken = now.woken.saturating_sub(last.woken);
     let picked = now.intruded.saturating_sub(last.intruded).saturating_sub(woken);
-    let waited = before.is_some_and(|before| before.wait.is_some());
-    let by_wake = if waited { cost.by_timer } else { cost.by_cpu };
-    let looked = before.is_some_and(|before| before.look_in.is_some());
+    let looked = before.is_some_and(|before| before.regime != Regime::Asleep);
     let by_look = if looked && now.strangers > last.strangers { cost.by_timer } else { Nanos(0) };
-    Nanos(woken * by_wake.0 + picked * cost.by_turn.0 + by_look.0)
+    Nanos(woken * cost.by_cpu.0 + picked * cost.by_turn.0 + by_look.0)
 }
 
-/// What happened between two readings, with what switches cost besides.
-fn observation(
-    last: (Instant, InputCounters),
-    now: (Instant, InputCounters),
-    switches: Nanos,
-) -> Observation {
-    let elapsed = weir_policy::Nanos::from(now.0.duration_since(last.0));
-    let since = |field: fn(&InputCounters) -> Nanos| {
-        weir_policy::Nanos(field(&now.1).0.saturating_sub(field(&last.1).0))
+impl Reading {
+    /// For the division among channels.
+    fn until<'a>(&'a self, now: &'a Self) -> Seen<'a> {
+        let elapsed = weir_policy::Nanos::from(now.at.duration_since(self.at));
+        Seen { elapsed, last: &self.counters, now: &now.counters }
+    }
+}
+
+/// What happened between two readings, with what switches cost besides; `joins`: an input beside tells channels apart.
+fn observation(last: &Reading, now: &Reading, switches: Nanos, joins: bool) -> Observation {
+    let since = |field: fn(&Reading) -> Nanos| {
+        weir_policy::Nanos(field(now).0.saturating_sub(field(last).0))
     };
-    let taken = since(|counters| counters.taken);
-    let wanted = since(|counters| counters.strangers) + taken;
+    let moved = |field: fn(&InputCounters) -> u64| field(&now.counters) != field(&last.counters);
+    let beside = moved(|seen| seen.beside) && moved(|seen| seen.discarded);
     Observation {
-        elapsed,
-        ran: since(|counters| counters.ran),
-        wasted: since(|counters| counters.wasted),
-        taken: taken + weir_policy::Nanos(switches.0),
-        held: since(|counters| counters.held),
-        stalled: since(|counters| counters.stalled),
-        strangers: wanted.share_of(elapsed) > STRANGERS_FROM,
-        had: since(|counters| counters.strangers),
-        entitled: since(|counters| counters.entitled),
-        overrun: now.1.overruns != last.1.overruns,
-        beside: now.1.beside != last.1.beside && now.1.discarded != last.1.discarded,
-        mixed: now.1.mixed != last.1.mixed,
-        contended: now.1.contended != last.1.contended,
-        idle: since(|counters| counters.idle),
-        late: since(|counters| counters.late),
-        packets: now.1.packets - last.1.packets,
-        shed: 2 * (now.1.shed - last.1.shed) > now.1.discarded - last.1.discarded,
-        joined: false,
+        elapsed: now.at.duration_since(last.at).into(),
+        ran: since(|reading| reading.schedstat.ran),
+        waited: since(|reading| reading.schedstat.waited),
+        turns: now.schedstat.turns.saturating_sub(last.schedstat.turns),
+        alarm: now.rung != last.rung,
+        wasted: since(|reading| reading.counters.wasted),
+        taken: since(|reading| reading.counters.taken) + weir_policy::Nanos(switches.0),
+        strangers: since(|reading| reading.counters.strangers),
+        beside: beside || moved(|seen| seen.contended.into()) || joins,
     }
 }
 

@@ -2,11 +2,9 @@
 //! `weir-policy`.
 //!
 //! Each governed thread has a thread of weir's own that looks after it ([`look`]), on the same CPU and
-//! before all normal processes; it sleeps while there is nothing to decide. One more thread listens to
-//! the kernel half for news, and wakes them. As long as all of them live, it beats: see
-//! [`crate::guardian`].
+//! before all normal processes; it looks seldom while nothing is wrong. One more thread listens for the alarm
+//! (`bpf/alarm.h`), and wakes them. As long as all of them live, it beats: see [`crate::guardian`].
 
-pub mod deferral;
 mod fair;
 mod look;
 mod peers;
@@ -26,18 +24,18 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
+use weir_bpf::alarm::{Alarm, Rings};
 use weir_bpf::channels::Channel;
 use weir_bpf::gate::QueueProbe;
-use weir_bpf::input::{Inputs, News};
+use weir_bpf::input::Inputs;
 use weir_bpf::sys::sched;
-use weir_bpf::units::{CpuId, IfIndex, Nanos, Nice};
-use weir_policy::{Doing, Settings, Weight};
+use weir_bpf::units::{CpuId, IfIndex, Nice};
+use weir_policy::{Regime, Settings, Weight};
 
 use crate::error::{Error, Result};
 use crate::owners::{self, Owner, Owners};
 use crate::shares::ShareSettings;
 use crate::task::Task;
-use deferral::Deferral;
 use look::{Common, Look};
 use receivers::Receivers;
 use switch_cost::SwitchCost;
@@ -137,21 +135,21 @@ impl Shared {
 }
 
 impl Governors {
-    /// Loads the kernel half and starts to listen.
+    /// Loads the kernel half and starts to listen; `awake`: the scheduler is watched also while nothing is wrong.
     ///
     /// # Errors
     /// If the kernel lacks a tracepoint, or refuses a thread or a socket.
-    pub fn start(probe: &QueueProbe, shares: ShareSettings) -> Result<Rc<Self>> {
+    pub fn start(probe: &QueueProbe, shares: ShareSettings, awake: bool) -> Result<Rc<Self>> {
         let inputs = Inputs::load(probe)?;
         let shared = Arc::new(Shared {
             looks: Mutex::default(),
             stop: AtomicBool::new(false),
             beats: Mutex::new(None),
         });
-        let (news, listening) = (inputs.news()?, Arc::clone(&shared));
+        let (rings, listening) = (Rings::listen(probe)?, Arc::clone(&shared));
         let listener = std::thread::Builder::new()
             .name("weir-listen".into())
-            .spawn(move || listen(news, &listening))
+            .spawn(move || listen(rings, &listening))
             .map_err(|source| Error::system("start the governor's thread", source))?;
         Ok(Rc::new(Self {
             inputs,
@@ -160,6 +158,8 @@ impl Governors {
                 switch_cost: SwitchCost::measure(),
                 peers: Arc::default(),
                 receivers: Arc::new(Receivers::new(shares)),
+                alarm: Alarm::of(probe)?,
+                awake,
             },
             shared,
             listener: Some(listener),
@@ -207,23 +207,17 @@ impl Governors {
         *self.shared.beats.lock().unwrap_or_else(PoisonError::into_inner) = guardian;
     }
 
-    /// Governs a NAPI thread until the answer is dropped. Its weight is then what it was last;
-    /// `deferral` is its interface's.
+    /// Governs a NAPI thread until the answer is dropped. Its weight is then what it was last.
     ///
     /// # Errors
     /// If too many are governed, or the kernel refuses a thread.
-    pub fn govern(
-        self: &Rc<Self>,
-        task: &Task,
-        deferral: Option<Arc<Deferral>>,
-        settings: Settings,
-    ) -> Result<Governed> {
+    pub fn govern(self: &Rc<Self>, task: &Task, settings: Settings) -> Result<Governed> {
         let pid = Pid::from_raw(task.pid).ok_or_else(|| {
             Error::refused("a NAPI thread has no number", "this is a defect of weir")
         })?;
-        let input = self.inputs.watch(pid, Nanos(settings.timeout.0))?;
+        let input = self.inputs.add(pid)?;
         let number = input.number();
-        let look = Arc::new(Look::new(input, pid, deferral, self.common.clone(), settings));
+        let look = Arc::new(Look::new(input, pid, self.common.clone(), settings));
         let looking = Arc::clone(&look);
         let thread = std::thread::Builder::new()
             .name("weir-govern".into())
@@ -274,22 +268,22 @@ impl Drop for Governed {
     }
 }
 
-/// Passes the kernel half's news on, and beats.
-fn listen(mut news: News, shared: &Shared) {
-    // Where that is refused, news waits for its turn.
+/// Wakes everybody when something rings, and beats.
+fn listen(mut rings: Rings, shared: &Shared) {
+    // Where that is refused, it hears when it gets to.
     let _ = sched::set_fifo_current_thread(PRIORITY);
     let mut beat_due = Instant::now();
     let (mut beaten, mut anew_until) = (beat_due, beat_due);
     while !shared.stop.load(Ordering::Relaxed) {
-        let heard = news.wait(beat_due.saturating_duration_since(Instant::now()));
-        let Ok(numbers) = heard else {
-            // Without news a look finds out by itself, if later.
+        let heard = rings.wait(beat_due.saturating_duration_since(Instant::now()));
+        let Ok(causes) = heard else {
+            // A look finds out by itself, if later.
             std::thread::sleep(BEAT);
             continue;
         };
         let looks = shared.looks();
-        for look in numbers.iter().filter_map(|number| looks.get(number)) {
-            look.wake();
+        if !causes.is_empty() {
+            looks.values().for_each(|look| look.wake());
         }
         let now = Instant::now();
         if now < beat_due {
@@ -314,11 +308,11 @@ fn listen(mut news: News, shared: &Shared) {
 }
 
 /// For a person.
-const fn name_of(doing: Doing) -> &'static str {
-    match doing {
-        Doing::Yielding => "yielding",
-        Doing::Balancing => "balancing",
-        Doing::Separating => "separating",
+const fn name_of(regime: Regime) -> &'static str {
+    match regime {
+        Regime::Asleep => "asleep",
+        Regime::Isolating => "isolating",
+        Regime::Shared => "shared",
     }
 }
 

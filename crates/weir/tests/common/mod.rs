@@ -300,8 +300,13 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it, and waits until it protects the interface.
+    /// Starts it, and waits until it protects the interface. Its gate looks at every packet.
     pub fn start(network: &Network, options: &[&str]) -> Self {
+        Self::start_sleepy(network, &[&["--awake"], options].concat())
+    }
+
+    /// The same, with a gate that sleeps while nothing is wrong.
+    pub fn start_sleepy(network: &Network, options: &[&str]) -> Self {
         let daemon = Self::spawn(network, options);
         let line = daemon.lines.recv_timeout(PATIENCE);
         let ready: Value = match line {

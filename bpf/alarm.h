@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Whether the gate sleeps, and what wakes it. The queue probe's object owns the
+ * maps; each gate is loaded with them in place of its own.
+ *
+ * Early discard can only help where the kernel would drop late, and the kernel
+ * says so itself, at no cost until it does. Until then the gate leaves at its
+ * first branch. Whoever rings clears the flag, so that the next packet is
+ * looked at; user space sets it again once nothing has rung for a while.
+ */
+#ifndef WEIR_ALARM_H
+#define WEIR_ALARM_H
+
+#include "abi.h"
+#include "verdict.h"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <stdbool.h>
+
+/* Who goes on ringing is heard again so seldom: the gates of all CPUs read the
+ * line that this writes. */
+#define ALARM_AGAIN_NS 100000000ULL
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_alarm);
+} alarm SEC(".maps");
+
+/* Causes, as they wake the gate. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} rings SEC(".maps");
+
+static __always_inline struct weir_alarm *the_alarm(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&alarm, &zero);
+}
+
+static __always_inline bool is_asleep(void)
+{
+	struct weir_alarm *it = the_alarm();
+
+	return it && *(volatile __u32 *)&it->asleep;
+}
+
+/* Something is wrong. */
+static __always_inline void ring(enum weir_cause cause, __u64 now)
+{
+	struct weir_alarm *it = the_alarm();
+	__u32 number = cause;
+
+	if (!it)
+		return;
+	if (now - it->rung_ns > ALARM_AGAIN_NS)
+		*(volatile __u64 *)&it->rung_ns = now;
+	if (!*(volatile __u32 *)&it->asleep)
+		return;
+	*(volatile __u64 *)&it->rung_ns = now;
+	*(volatile __u32 *)&it->asleep = 0;
+	__sync_fetch_and_add(&it->woken[number], 1);
+	bpf_ringbuf_output(&rings, &number, sizeof(number),
+			   BPF_RB_FORCE_WAKEUP);
+}
+
+/* At the end of a poll: has the gate discarded anything in it? */
+static __always_inline void ring_for_discards(struct weir_poll *poll)
+{
+	if (poll->discarded == poll->discarded_rung)
+		return;
+	poll->discarded_rung = poll->discarded;
+	ring(WEIR_CAUSE_UDP_QUEUE, bpf_ktime_get_ns());
+}
+
+#endif /* WEIR_ALARM_H */

@@ -1,0 +1,162 @@
+//! Whether gates sleep, and what wakes them: `bpf/alarm.h`.
+
+use std::mem::offset_of;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
+
+use crate::accounts::monotonic_now;
+use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::gate::QueueProbe;
+use crate::mapped::Mapped;
+use crate::skeleton::queue::types;
+use crate::units::Nanos;
+pub use crate::verdict::Cause;
+
+/// The alarm of one probe's gates. At first they are awake.
+#[derive(Clone)]
+pub struct Alarm {
+    shared: Arc<Mapped<types::weir_alarm>>,
+    map_id: u32,
+}
+
+impl Alarm {
+    /// That of this process's gates.
+    ///
+    /// # Errors
+    /// When the kernel refuses to map it.
+    pub fn of(probe: &QueueProbe) -> Result<Self> {
+        let map = &probe.maps().alarm;
+        let map_id = map.info().map_err(failed("look up"))?.info.id;
+        Ok(Self { shared: Arc::new(Mapped::of(map.as_fd(), 1)?), map_id })
+    }
+
+    /// Another process's, by [`Alarm::map_id`].
+    ///
+    /// # Errors
+    /// When it is not there, or without the privilege.
+    pub fn open(map_id: u32) -> Result<Self> {
+        let map = MapHandle::from_map_id(map_id).map_err(failed("open"))?;
+        Ok(Self { shared: Arc::new(Mapped::of(map.as_fd(), 1)?), map_id })
+    }
+
+    /// The kernel's number of the map.
+    pub fn map_id(&self) -> u32 {
+        self.map_id
+    }
+
+    /// Whether the gates let everything pass unseen.
+    pub fn is_asleep(&self) -> bool {
+        self.shared.read(0).asleep != 0
+    }
+
+    /// When something was last wrong (`CLOCK_MONOTONIC`); of what goes on, up to 0.1 s ago.
+    pub fn rung(&self) -> Nanos {
+        Nanos(self.shared.read(0).rung_ns)
+    }
+
+    /// How often each cause has woken the gates.
+    pub fn woken(&self) -> impl Iterator<Item = (Cause, u64)> {
+        let counts = self.shared.read(0).woken;
+        Cause::ALL.into_iter().zip(counts)
+    }
+
+    /// Something is wrong that user space has found out.
+    pub fn ring(&self, cause: Cause) {
+        self.shared.set(0, offset_of!(types::weir_alarm, rung_ns), monotonic_now().0);
+        if self.is_asleep() {
+            self.set_asleep(false);
+            let at = offset_of!(types::weir_alarm, woken) + 8 * cause as usize;
+            self.shared.set(0, at, self.shared.read(0).woken[cause as usize] + 1);
+        }
+    }
+
+    /// Wakes the gates' counters, for so long at least: somebody is going to read them.
+    pub fn watch(&self, time: Nanos) {
+        let until = monotonic_now().0.saturating_add(time.0);
+        self.shared.set(0, offset_of!(types::weir_alarm, watched_until_ns), until);
+        self.set_asleep(false);
+    }
+
+    /// Puts the gates to sleep if nothing has been wrong for so long, and nobody watches. Whether they sleep now.
+    pub fn rest(&self, quiet: Nanos) -> bool {
+        let now = monotonic_now().0;
+        let seen = self.shared.read(0);
+        if seen.asleep != 0 {
+            return true;
+        }
+        if now < seen.watched_until_ns || now < seen.rung_ns.saturating_add(quiet.0) {
+            return false;
+        }
+        self.set_asleep(true);
+        // Who rang meanwhile found them awake.
+        if self.shared.read(0).rung_ns != seen.rung_ns {
+            self.set_asleep(false);
+            return false;
+        }
+        true
+    }
+
+    /// The gates look at every packet, from now on and until [`Alarm::rest`].
+    pub fn rouse(&self) {
+        self.set_asleep(false);
+    }
+
+    fn set_asleep(&self, asleep: bool) {
+        self.shared.set(0, offset_of!(types::weir_alarm, asleep), u32::from(asleep));
+    }
+}
+
+/// What wakes the gates, as it does.
+pub struct Rings {
+    ring: RingBuffer<'static>,
+    causes: Arc<Mutex<Vec<Cause>>>,
+}
+
+impl Rings {
+    /// Listens from now on. Each ring is heard by one listener.
+    ///
+    /// # Errors
+    /// For want of memory.
+    pub fn listen(probe: &QueueProbe) -> Result<Self> {
+        let causes = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&causes);
+        let mut builder = RingBufferBuilder::new();
+        let heard = move |bytes: &[u8]| {
+            let number = bytes.try_into().map(u32::from_ne_bytes);
+            let cause = number.ok().and_then(|number| Cause::ALL.get(number as usize).copied());
+            into.lock().unwrap_or_else(PoisonError::into_inner).extend(cause);
+            0
+        };
+        let map = MapHandle::try_from(&probe.maps().rings).map_err(failed("listen to"))?;
+        builder.add(&map, heard).map_err(failed("listen to"))?;
+        Ok(Self { ring: builder.build().map_err(failed("listen to"))?, causes })
+    }
+
+    /// Waits, so long at most, to the next whole millisecond, and says what rang.
+    ///
+    /// # Errors
+    /// When the kernel refuses to wait; not for a signal.
+    pub fn wait(&mut self, most: Duration) -> Result<Vec<Cause>> {
+        // The library waits for whole milliseconds, and cuts off the rest: not at all for less than one.
+        let millis = u64::try_from(most.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        match self.ring.poll(Duration::from_millis(millis)) {
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
+                return Err(failed("listen to")(error));
+            }
+            _ => {}
+        }
+        Ok(std::mem::take(&mut *self.causes.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
+    move |source| Error::Bpf {
+        operation,
+        object: "what wakes the gate".into(),
+        source,
+        remedy: Some(LOAD_REMEDY.into()),
+    }
+}

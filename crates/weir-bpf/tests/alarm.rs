@@ -1,0 +1,195 @@
+//! Gates that sleep while nothing is wrong, and what wakes them, on real packets.
+
+#![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
+
+mod common;
+
+use std::net::UdpSocket;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::{FAR_IP4, NEAR_IP4, Network, wait_until};
+use weir_bpf::alarm::{Alarm, Cause, Rings};
+use weir_bpf::attach::AttachMode;
+use weir_bpf::gate::{Gate, QueueProbe};
+use weir_bpf::units::Nanos;
+use weir_bpf::verdict::Reason;
+
+const PORT: u16 = 5000;
+const AT_ONCE: Nanos = Nanos(0);
+const MINUTE: Nanos = Nanos(60_000_000_000);
+
+struct Bench {
+    gate: Gate,
+    alarm: Alarm,
+    near: UdpSocket,
+    far: UdpSocket,
+    network: Network,
+    probe: QueueProbe,
+    /// A queue that is full anywhere on the host wakes every gate.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Bench {
+    fn new(mode: AttachMode) -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let network = Network::new();
+        network.make_far_a_host();
+        let (mut gate, probe) = network.gate(&[NEAR_IP4], &[]);
+        network.attach(&mut gate, mode);
+        let near = network.bind(NEAR_IP4, PORT);
+        let far = network.far.run(|| UdpSocket::bind((FAR_IP4, PORT)).unwrap()).unwrap();
+        far.connect((NEAR_IP4, PORT)).unwrap();
+        let alarm = Alarm::of(&probe).unwrap();
+        Self { gate, alarm, near, far, network, probe, _alone: alone }
+    }
+
+    fn count(&self, reason: Reason) -> u64 {
+        self.gate.counters().unwrap().get(reason).packets
+    }
+
+    fn seen(&self) -> u64 {
+        Reason::ALL.into_iter().map(|reason| self.count(reason)).sum()
+    }
+
+    /// Sends one packet, and waits until the gate has seen it.
+    fn send(&self) {
+        let before = self.seen();
+        self.far.send(b"fourteen bytes").unwrap();
+        wait_until("the gate has seen a packet", || self.seen() > before);
+    }
+
+    fn drain(&self) -> usize {
+        std::iter::from_fn(|| self.near.recv(&mut [0; 64]).ok()).count()
+    }
+
+    /// The near socket's line of `/proc/net/udp`, word by word.
+    fn socket(&self) -> Vec<String> {
+        let read = || std::fs::read_to_string("/proc/thread-self/net/udp").unwrap();
+        let text = self.network.near.run(read).unwrap();
+        let port = format!(":{PORT:04X} ");
+        let line = text.lines().find(|line| line.contains(&port)).unwrap();
+        line.split_ascii_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Packets that the kernel has refused for want of room in its queue.
+    fn refused(&self) -> u64 {
+        self.socket().last().unwrap().parse().unwrap()
+    }
+
+    /// What its queue is charged for those that it holds, in bytes.
+    fn queued(&self) -> u64 {
+        // tx_queue:rx_queue, in hexadecimal.
+        let socket = self.socket();
+        u64::from_str_radix(socket[4].split_once(':').unwrap().1, 16).unwrap()
+    }
+
+    fn woken(&self, cause: Cause) -> u64 {
+        self.alarm.woken().find(|(of, _)| *of == cause).unwrap().1
+    }
+}
+
+fn the_first_packet_that_is_refused_wakes_it(mode: AttachMode) {
+    let bench = Bench::new(mode);
+    let mut rings = Rings::listen(&bench.probe).unwrap();
+    assert!(!bench.alarm.is_asleep(), "at first it is awake");
+    bench.send();
+    assert_eq!((bench.count(Reason::UdpRoom), bench.count(Reason::Asleep)), (1, 0));
+
+    assert!(bench.alarm.rest(AT_ONCE) && bench.alarm.is_asleep());
+    for _ in 0..10 {
+        bench.send();
+    }
+    assert_eq!(bench.drain(), 11, "all pass");
+    assert_eq!((bench.count(Reason::UdpRoom), bench.count(Reason::Asleep)), (1, 10));
+    let length = bench.gate.counters().unwrap().get(Reason::Asleep).bytes / 10;
+    assert!((14 + 28..=60).contains(&length), "{length} bytes a packet");
+    assert_eq!(rings.wait(Duration::from_millis(1)).unwrap(), []);
+
+    // One at a time, until the queue is full.
+    let (mut sent, mut queued) = (10, 0);
+    while bench.refused() == 0 {
+        assert!(bench.alarm.is_asleep(), "nothing has been wrong yet");
+        bench.send();
+        sent += 1;
+        // When the gate has seen it, it is not in the queue yet.
+        wait_until("it has arrived", || bench.queued() > queued || bench.refused() > 0);
+        queued = bench.queued();
+    }
+    assert_eq!(bench.refused(), 1);
+    assert!(!bench.alarm.is_asleep());
+    assert_eq!(bench.count(Reason::Asleep), sent);
+    assert_eq!(rings.wait(Duration::from_secs(1)).unwrap(), [Cause::UdpQueue]);
+    assert_eq!(bench.woken(Cause::UdpQueue), 1);
+
+    let rung = bench.alarm.rung();
+    wait_until("packets are judged, and it goes on being rung for", || {
+        // Within the time for which the kernel's word on what a packet is charged is believed.
+        for _ in 0..100 {
+            bench.far.send(b"fourteen bytes").unwrap();
+        }
+        bench.count(Reason::UdpFull) > 0 && bench.alarm.rung() > rung
+    });
+    assert!(!bench.alarm.rest(MINUTE), "something has just been wrong");
+    assert_eq!(bench.count(Reason::Asleep), sent);
+    assert_eq!(rings.wait(Duration::from_millis(1)).unwrap(), [], "it was awake");
+
+    bench.drain();
+    wait_until("it sleeps again", || bench.alarm.rest(Nanos(300_000_000)));
+    let judged = bench.seen() - bench.count(Reason::Asleep);
+    bench.send();
+    assert_eq!(bench.seen() - bench.count(Reason::Asleep), judged);
+    assert_eq!(bench.woken(Cause::UdpQueue), 1);
+}
+
+#[test]
+fn the_first_packet_that_is_refused_wakes_a_gate_in_the_driver() {
+    the_first_packet_that_is_refused_wakes_it(AttachMode::Native);
+}
+
+#[test]
+fn the_first_packet_that_is_refused_wakes_a_gate_at_tc() {
+    the_first_packet_that_is_refused_wakes_it(AttachMode::Tcx);
+}
+
+#[test]
+fn whoever_reads_counters_keeps_it_awake_for_as_long_as_he_says() {
+    let bench = Bench::new(AttachMode::Native);
+    assert!(bench.alarm.rest(AT_ONCE));
+    bench.send();
+    assert_eq!(bench.count(Reason::UdpRoom), 0);
+
+    bench.alarm.watch(MINUTE);
+    assert!(!bench.alarm.is_asleep() && !bench.alarm.rest(AT_ONCE));
+    bench.send();
+    assert_eq!((bench.count(Reason::UdpRoom), bench.count(Reason::Asleep)), (1, 1));
+
+    bench.alarm.watch(AT_ONCE);
+    assert!(bench.alarm.rest(AT_ONCE));
+    bench.alarm.rouse();
+    bench.send();
+    assert_eq!((bench.count(Reason::UdpRoom), bench.count(Reason::Asleep)), (2, 1));
+    assert!(Cause::ALL.into_iter().all(|cause| bench.woken(cause) == 0), "nothing was wrong");
+}
+
+#[test]
+fn user_space_rings_too() {
+    let bench = Bench::new(AttachMode::Native);
+    let other = Alarm::open(bench.alarm.map_id()).unwrap();
+    assert!(bench.alarm.rest(AT_ONCE) && other.is_asleep());
+
+    other.ring(Cause::CpuShare);
+    assert!(!bench.alarm.is_asleep());
+    assert_eq!(bench.woken(Cause::CpuShare), 1);
+    assert!(!bench.alarm.rest(MINUTE));
+    let rung = bench.alarm.rung();
+    assert!(rung > Nanos(0));
+    bench.send();
+    assert_eq!((bench.count(Reason::UdpRoom), bench.count(Reason::Asleep)), (1, 0));
+
+    bench.alarm.ring(Cause::CpuShare);
+    assert!(bench.alarm.rung() > rung);
+    assert_eq!(bench.woken(Cause::CpuShare), 1, "it was awake");
+    assert_eq!(bench.woken(Cause::UdpQueue), 0);
+}
