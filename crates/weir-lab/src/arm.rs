@@ -85,7 +85,19 @@ const KNOWN: &[Known] = &[
     bare("bare-pass", Bare::Pass, "a native XDP program that passes everything"),
     bare("bare-drop", Bare::Drop, "a native XDP program that drops everything"),
     bare("touch-drop", Bare::TouchDrop, "the same, after a look at each packet's first bytes"),
-    weir("gate", &["--attach", "native", "--nice", "0"], "the gate alone, native (Early-Demux)"),
+    weir(
+        "gate",
+        &["--attach", "native", "--nice", "0", "--awake"],
+        "the gate alone, native (Early-Demux)",
+    ),
+    Known {
+        napi: Napi::Batch,
+        ..weir(
+            "gate-batch",
+            &["--attach", "native", "--nice", "-10"],
+            "the gate alone, native, and a NAPI thread of SCHED_BATCH at nice -10",
+        )
+    },
     weir("idle-weir", &["--policy", "off"], "weir run with its policy off"),
     weir("weir", &[], "weir run without options: what a user gets"),
     weir("weir-native", &["--attach", "native"], "weir run, its gate attached native"),

@@ -168,11 +168,7 @@ impl Bench {
     fn thread(&self, host: &Host, arm: &Arm) -> Result<()> {
         match arm.napi {
             Napi::Thread(nice) => drop(host.thread_napi(self.sut_cpu, nice)?),
-            Napi::Batch => {
-                for thread in host.thread_napi(self.sut_cpu, Nice(0))? {
-                    sched::set_weight(thread.pid, Policy::Batch, Nice(0), None)?;
-                }
-            }
+            Napi::Batch => to_batch(&host.thread_napi(self.sut_cpu, Nice(0))?)?,
             Napi::Softirq | Napi::Rps => {}
         }
         Ok(())
@@ -356,6 +352,9 @@ impl Bench {
         let daemon = arm.daemon.as_ref();
         let daemon =
             daemon.map(|spec| Daemon::start(&host.netns_path, self.sut_cpu, spec)).transpose()?;
+        if daemon.is_some() && arm.napi == Napi::Batch {
+            to_batch(&self.pollers(arm)?)?;
+        }
         let bare = match arm.bare {
             Some(bare) => {
                 let attached = host.netns.run(|| self.bare.attach(bare, host.ifindex))??;
@@ -565,6 +564,15 @@ fn with_last(address: IpAddr, last: u8) -> IpAddr {
         }
         other => other,
     }
+}
+
+/// Makes NAPI threads `SCHED_BATCH`, at the nice value that they have.
+fn to_batch(threads: &[napi::NapiThread]) -> Result<()> {
+    for thread in threads {
+        let nice = sched::nice(thread.pid)?;
+        sched::set_weight(thread.pid, Policy::Batch, nice, None)?;
+    }
+    Ok(())
 }
 
 /// How the arm's wire is, in words.
