@@ -64,7 +64,7 @@ impl Default for Settings {
         Self {
             user_share: Share::new(0.5).unwrap_or_else(|| unreachable!("half is a share")),
             prefer: Prefer::Separation,
-            timeout: Nanos::from_millis(1),
+            timeout: Nanos::from_millis(2),
             period: Nanos::from_millis(10),
         }
     }
