@@ -203,6 +203,8 @@ impl Governor {
         let share = settings.user_share.rest();
         let apart = settings.prefer == Prefer::Separation && self.apart_for < REMEMBERED;
         let (part, heaviest) = match (apart, self.regime) {
+            // Packets that are discarded for want of CPU time are not saved by waiting for it longer.
+            (false, Regime::Shared) => (share, f64::from(Weight::NORMAL.nice())),
             (false, _) => (FEEDBACK.min(share), f64::from(Weight::NORMAL.nice())),
             (true, Regime::Shared) => (share, f64::from(Weight::HEAVIEST.nice())),
             (true, _) => (share, HEAVIEST_BATCH),

@@ -260,14 +260,14 @@ proptest! {
 
     #[test]
     fn a_flood_beside_nothing_gets_next_to_nothing(
-        user in 5.0..95.0f64, period in 1u64..=100, strangers in any::<bool>(), others in 1u32..4,
+        user in 5.0..95.0f64, period in 1u64..=100, others in 1u32..4,
         admitted in 0.0..0.05f64, flood in 0.1..2.0f64, slice_ms in prop::sample::select(vec![0.1, 0.7]),
     ) {
         let settings = Settings {
             user_share: Share::percent(user).unwrap(), period: Nanos::from_millis(period), ..Settings::default()
         };
         let (wasted, taken, weights) =
-            Cpu::new(others, strangers, false, slice_ms, [admitted, flood]).settled(&settings);
+            Cpu::new(others, false, false, slice_ms, [admitted, flood]).settled(&settings);
         let lightest = weights.iter().all(|&nice| nice == 19);
         // Kept small for a second it sleeps, and is met anew at the usual weight.
         prop_assert!(wasted < 0.05 || lightest, "{} {:?}", wasted, weights);
