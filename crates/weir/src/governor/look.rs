@@ -19,6 +19,10 @@ use super::peers::Peers;
 use super::receivers::Receivers;
 use super::switch_cost::SwitchCost;
 use super::{LimitRow, Observed, PRIORITY, name_of, nice_of};
+use crate::sleep::TcpQueues;
+
+/// From a twentieth of a CPU on, input is busy.
+const BUSY_PART: u128 = 20;
 
 /// What looks after one NAPI thread.
 pub(super) struct Look {
@@ -48,6 +52,7 @@ pub(super) struct Common {
     pub(super) peers: Arc<Peers>,
     pub(super) receivers: Arc<Receivers>,
     pub(super) alarm: Alarm,
+    pub(super) tcp: TcpQueues,
     /// Whether everything is to be counted at all times.
     pub(super) awake: bool,
 }
@@ -128,6 +133,9 @@ impl Look {
             (governor, action) =
                 governor.decide(&settings, &observation(&last, &now, switches, joins));
             peers.note(number, cpu, &governor);
+            if action.regime == Regime::Asleep && is_busy(&last, &now) {
+                self.common.tcp.ask(&self.common.alarm);
+            }
             if action.over_share {
                 self.common.alarm.ring(Cause::CpuShare);
             }
@@ -265,6 +273,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn share(part_ns: u64, whole_ns: f64) -> f64 {
     if whole_ns > 0.0 { part_ns as f64 / whole_ns } else { 0.0 }
+}
+
+/// Does input run enough that TCP's queues may be full? To ask takes some 20 us.
+fn is_busy(last: &Reading, now: &Reading) -> bool {
+    let ran = now.schedstat.ran.0.saturating_sub(last.schedstat.ran.0);
+    u128::from(ran) * BUSY_PART > now.at.duration_since(last.at).as_nanos()
 }
 
 /// What strangers lost to switches between two readings: to input, and to this look.

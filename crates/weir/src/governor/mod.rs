@@ -35,6 +35,7 @@ use weir_policy::{Regime, Settings, Weight};
 use crate::error::{Error, Result};
 use crate::owners::{self, Owner, Owners};
 use crate::shares::ShareSettings;
+use crate::sleep::TcpQueues;
 use crate::task::Task;
 use look::{Common, Look};
 use receivers::Receivers;
@@ -139,7 +140,12 @@ impl Governors {
     ///
     /// # Errors
     /// If the kernel lacks a tracepoint, or refuses a thread or a socket.
-    pub fn start(probe: &QueueProbe, shares: ShareSettings, awake: bool) -> Result<Rc<Self>> {
+    pub fn start(
+        probe: &QueueProbe,
+        shares: ShareSettings,
+        tcp: TcpQueues,
+        awake: bool,
+    ) -> Result<Rc<Self>> {
         let inputs = Inputs::load(probe)?;
         let shared = Arc::new(Shared {
             looks: Mutex::default(),
@@ -159,6 +165,7 @@ impl Governors {
                 peers: Arc::default(),
                 receivers: Arc::new(Receivers::new(shares)),
                 alarm: Alarm::of(probe)?,
+                tcp,
                 awake,
             },
             shared,
