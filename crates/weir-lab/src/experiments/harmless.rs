@@ -1,16 +1,7 @@
 //! `harmless` (LRP 4.2): nothing is worse where nothing is overloaded.
 
-use crate::error::Result;
-use crate::experiment::{
-    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times,
-};
-use crate::goals::{find, of_compared};
-use crate::metric::{Metric, m};
+use super::shared::*;
 use crate::programs::ClientKind;
-use crate::run::{Load, Trial};
-use crate::scene::{App, AppKind, Beside, Books, Client, Need, Role, Scene};
-use crate::stats::{compare, median_of_some};
-use crate::view::View;
 
 /// NSD's answers per second where `stock` has not been saturated in this run.
 const NSD_PER_S: f64 = 100e3;
@@ -79,58 +70,34 @@ pub static EXPERIMENT: Experiment = Experiment {
         };
         all.map(case).collect()
     },
-    case_option: "cases",
     loads: Choice { full: &["0"], quick: &["0"] },
     times: Choice {
         full: Times { warm_up_ms: 300, window_ms: 3000, repeats: 10 },
         quick: Times { warm_up_ms: 50, window_ms: 1000, repeats: 2 },
     },
-    traffic: false,
-    skip: None,
     scene,
-    special: None,
-    derive: None,
     says: "answers {} requests/s",
     merits: &[&m::per_s, &m::throughput_mbit],
-    searches: &[],
     tables: &[
-        Table {
-            title: "Answered requests/s",
-            figures: &[&m::per_s],
-            cases: Cases::Where(|case| !is_stream(case)),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Payload received, Mbit/s",
-            figures: &[&m::throughput_mbit],
-            cases: Cases::Where(is_stream),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Lost, of what was sent",
-            figures: &[&m::loss],
-            cases: Cases::Where(|case| case.starts_with("nsd") || case.starts_with("udp")),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Time of a request, us: median, 99th percentile",
-            figures: &[&m::took_p50_us, &m::took_p99_us],
-            cases: Cases::Where(|case| !is_stream(case)),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Passes of the calibrated loop per second by the process beside it",
-            figures: &[&m::hog_per_s],
-            cases: ACCOMPANIED,
-            of_unloaded: false,
-        },
+        table("Answered requests/s", Cases::Where(|case| !is_stream(case)), &[&m::per_s]),
+        table("Payload received, Mbit/s", Cases::Where(is_stream), &[&m::throughput_mbit]),
+        table(
+            "Lost, of what was sent",
+            Cases::Where(|case| case.starts_with("nsd") || case.starts_with("udp")),
+            &[&m::loss],
+        ),
+        table(
+            "Time of a request, us: median, 99th percentile",
+            Cases::Where(|case| !is_stream(case)),
+            &[&m::took_p50_us, &m::took_p99_us],
+        ),
+        table(
+            "Passes of the calibrated loop per second by the process beside it",
+            ACCOMPANIED,
+            &[&m::hog_per_s],
+        ),
     ],
-    figure: Some(Figure {
-        title: "nginx, keep-alive, nothing overloaded",
-        case: "nginx",
-        y: &m::per_s,
-        bars: true,
-    }),
+    figure: Some(bars("nginx, keep-alive, nothing overloaded", "nginx", &m::per_s)),
     goals: || {
         let of = |text, find, want| Goal::other(text, find, want).about(ALONE);
         let beside = |text, find, want| Goal::other(text, find, want).about(ACCOMPANIED);
@@ -176,6 +143,7 @@ pub static EXPERIMENT: Experiment = Experiment {
             sent at up to 1 Gbit/s, of 8,000 bytes in fragments. +hog is a process that computes at \
             nice 0, +nice-19 one at nice 19, +idle one of SCHED_IDLE, +group one at nice 0 in a control \
             group of its own. Native arms are to be held against bare-pass.",
+    ..USUAL
 };
 
 type Arms = &'static [&'static str];

@@ -1,16 +1,10 @@
 //! `parity` (LRP, table 1).
 
+use super::shared::*;
 use crate::apps::parity::{Measure, Talk};
 use crate::engine::mbit;
-use crate::error::Result;
-use crate::experiment::{
-    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times,
-};
 use crate::goals::nothing_discarded;
-use crate::metric::{Metric, m};
 use crate::programs::{ClientKind, ServerKind};
-use crate::run::Trial;
-use crate::scene::{App, AppKind, Books, Client, Need, Role, Scene};
 
 const PORT: u16 = 6000;
 /// How many sockets each measure is taken with.
@@ -65,46 +59,31 @@ pub static EXPERIMENT: Experiment = Experiment {
         full: Times { warm_up_ms: 300, window_ms: 2000, repeats: 10 },
         quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
     },
-    traffic: false,
-    skip: None,
     scene,
-    special: None,
     derive: Some(throughput),
     says: "takes {} for a round trip",
     merits: &[&m::trip_us, &m::throughput_mbit],
-    searches: &[],
     tables: &[
-        Table {
-            title: "Time of a round trip of one byte, us: mean, 99th percentile",
-            figures: &[&m::trip_us, &m::took_p99_us],
-            cases: Cases::Where(is_trip),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Payload received, Mbit/s",
-            figures: &[&m::throughput_mbit],
-            cases: Cases::Where(|case| !is_trip(case)),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Time in which the tested CPU had nothing to do",
-            figures: &[&m::idle_cpu],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
+        table(
+            "Time of a round trip of one byte, us: mean, 99th percentile",
+            Cases::Where(is_trip),
+            &[&m::trip_us, &m::took_p99_us],
+        ),
+        table(
+            "Payload received, Mbit/s",
+            Cases::Where(|case| !is_trip(case)),
+            &[&m::throughput_mbit],
+        ),
+        table("Time in which the tested CPU had nothing to do", Cases::All, &[&m::idle_cpu]),
     ],
-    figure: Some(Figure {
-        title: "Time of a round trip of one byte",
-        case: "udp-round-trip-1",
-        y: &m::trip_us,
-        bars: true,
-    }),
+    figure: Some(bars("Time of a round trip of one byte", "udp-round-trip-1", &m::trip_us)),
     goals,
     notes: "On the NIC-like wire neither end has TSO, so every packet comes by the ring and NAPI; \
             weir-native is there alone, because native XDP takes a veth's TSO away. The veth arms are a \
             veth as it is made: packets of its own host's sockets go past NAPI to the backlog, by RPS on \
             the tested CPU. The sliding window has 32 datagrams of 1,472 bytes under way. The stream of \
             one connection is iperf3's.",
+    ..USUAL
 };
 
 fn is_trip(case: &str) -> bool {

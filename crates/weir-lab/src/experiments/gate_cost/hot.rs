@@ -9,19 +9,14 @@ use rustix::thread::gettid;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::test_run::XdpProgram;
-use weir_bpf::traffic::Transport;
 use weir_bpf::units::{MacAddr, Nice};
 use weir_bpf::verdict::Verdict;
 
+use super::super::shared::*;
 use super::{KINDS, Kind, flow};
 use crate::apps::unread::{CLOSED_PORT, FULL_PORT, ROOM_PORT};
 use crate::bench::{Begun, Bench, RANDOM_PORTS, addresses};
-use crate::error::{Error, Result};
-use crate::experiment::Ask;
 use crate::host::topology::Host;
-use crate::metric::m;
-use crate::run::{Load, Trial};
-use crate::stats::median;
 use crate::stop::Stop;
 
 /// How these cases' names begin.

@@ -7,13 +7,10 @@ use weir_bpf::lookup_cost::{LOOKUPS_PER_RUN, Lookup, LookupPrograms};
 use weir_bpf::sys::sched;
 use weir_bpf::units::Nice;
 
+use super::super::shared::*;
 use crate::apps::unread::{CLOSED_PORT, ROOM_PORT};
 use crate::arm::Arm;
 use crate::bench::{Bench, RANDOM_PORTS, addresses};
-use crate::error::{Error, Result};
-use crate::metric::m;
-use crate::run::Trial;
-use crate::stats::median;
 
 /// How these cases' names begin.
 pub(super) const PREFIX: &str = "lookup-";

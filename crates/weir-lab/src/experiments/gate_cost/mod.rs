@@ -6,21 +6,10 @@
 mod hot;
 mod lookup;
 
-use weir_bpf::traffic::{Sources, Transport};
-
+use super::shared::*;
 use crate::apps::unread::{FULL_PORT, ROOM_PORT, SOCKET_BITS};
 use crate::bench::{Bench, RANDOM_PORTS};
-use crate::error::Result;
-use crate::experiment::{
-    Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times,
-};
-use crate::goals::of_compared;
-use crate::metric::m;
-use crate::run::{Load, Trial};
-use crate::scene::{App, AppKind, Books, Flow, Need, Role, Scene, To, Watch};
-use crate::stats::compare;
 use crate::stop::Stop;
-use crate::view::View;
 
 /// A row whose gate discarded less than this share of the packets does not tell what discarding costs.
 const DISCARDED_MIN: f64 = 0.99;
@@ -58,65 +47,46 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "LRP 4.2",
     question: "what does it cost to find a packet's destination, and to discard it there?",
     found: "soft demultiplexing took about 25 of the 60 us that a packet cost",
-    needs: &[],
     arms: Choice {
         full: &["bare-drop", "touch-drop", "bare-pass", "gate"],
         quick: &["bare-drop", "bare-pass", "gate"],
     },
     main: "gate",
     cases,
-    case_option: "cases",
     loads: Choice { full: &["top"], quick: &["top"] },
     times: Choice {
         full: Times { warm_up_ms: 200, window_ms: 1000, repeats: 10 },
         quick: Times { warm_up_ms: 30, window_ms: 100, repeats: 3 },
     },
-    traffic: false,
     skip: Some(|arm, case, _| !fits(arm, case)),
     scene,
     special: Some(special),
-    derive: None,
     says: "takes {} for a packet",
     merits: &[&m::ns_per_packet],
-    searches: &[],
     tables: &[
-        Table {
-            title: "Discarding, ns per packet, and the share of packets discarded",
-            figures: &[&m::ns_per_packet, &m::discarded_share],
-            cases: Cases::Where(is_discard),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Passing, ns per packet",
-            figures: &[&m::ns_per_packet],
-            cases: Cases::Where(is_pass),
-            of_unloaded: false,
-        },
-        Table {
-            title: "The same by CPU time, ns per packet; packets in full polls",
-            figures: &[&m::cpu_ns_per_packet, &m::in_full_polls],
-            cases: Cases::Where(|case| is_discard(case) || is_pass(case)),
-            of_unloaded: false,
-        },
-        Table {
-            title: "One packet over and over, ns",
-            figures: &[&m::ns_per_packet, &m::discarded_share],
-            cases: Cases::Starting(hot::PREFIX),
-            of_unloaded: false,
-        },
-        Table {
-            title: "One lookup of a socket from XDP, and its release, ns",
-            figures: &[&m::ns_per_packet],
-            cases: Cases::Starting(lookup::PREFIX),
-            of_unloaded: false,
-        },
+        table(
+            "Discarding, ns per packet, and the share of packets discarded",
+            Cases::Where(is_discard),
+            &[&m::ns_per_packet, &m::discarded_share],
+        ),
+        table("Passing, ns per packet", Cases::Where(is_pass), &[&m::ns_per_packet]),
+        table(
+            "The same by CPU time, ns per packet; packets in full polls",
+            Cases::Where(|case| is_discard(case) || is_pass(case)),
+            &[&m::cpu_ns_per_packet, &m::in_full_polls],
+        ),
+        table(
+            "One packet over and over, ns",
+            Cases::Starting(hot::PREFIX),
+            &[&m::ns_per_packet, &m::discarded_share],
+        ),
+        table(
+            "One lookup of a socket from XDP, and its release, ns",
+            Cases::Starting(lookup::PREFIX),
+            &[&m::ns_per_packet],
+        ),
     ],
-    figure: Some(Figure {
-        title: "Cost of a discard",
-        case: "udp4-64-flows-discard",
-        y: &m::ns_per_packet,
-        bars: true,
-    }),
+    figure: Some(bars("Cost of a discard", "udp4-64-flows-discard", &m::ns_per_packet)),
     goals: || {
         vec![
             Goal::other(
@@ -135,6 +105,7 @@ pub static EXPERIMENT: Experiment = Experiment {
             they never wait. What passes the driver ends at the ingress hook, after the skb is built. A \
             cell of 'one packet over and over' is BPF_PROG_TEST_RUN: everything is in the caches, and \
             there is no driver.",
+    ..USUAL
 };
 
 fn is_discard(case: &str) -> bool {

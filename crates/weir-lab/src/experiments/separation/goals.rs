@@ -1,12 +1,8 @@
 //! R_ring, and what is wanted up to there.
 
+use super::super::shared::*;
 use super::{EXPERIMENT, KINDS, UDP, WEIR, WELL};
-use crate::experiment::{Case, Found};
-use crate::goals::{of_compared, place};
-use crate::metric::{Metric, m};
-use crate::run::{Load, Trial};
-use crate::stats::{compare, median};
-use crate::view::{RING_LOSS_MAX, View};
+use crate::view::RING_LOSS_MAX;
 
 /// c_gate is the cost of input where at least this share of the packets taken was discarded.
 const DISCARDED_MIN: f64 = 0.9;
