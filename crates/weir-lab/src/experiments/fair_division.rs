@@ -13,6 +13,8 @@ const USER_SHARE: f64 = 0.5;
 /// every packet is admitted, so both costs are those of a delivered packet.
 const DELIVERED_MIN: f64 = 0.95;
 
+const BESIDE_HOG: Cases = Cases::Of(&["hog"]);
+
 /// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "fair-division",
@@ -45,45 +47,42 @@ pub static EXPERIMENT: Experiment = Experiment {
         table("Delivered without the hog, packets/s", Cases::Of(&["alone"]), &[&m::delivered_pps]),
         table(
             "Beside the hog: delivered, packets/s; the hog's work, of an idle CPU's",
-            Cases::Of(&["hog"]),
+            BESIDE_HOG,
             &[&m::delivered_pps, &m::hog_work],
         ),
         table(
             "CPU time charged beside the hog: to input, the receiver, the hog",
-            Cases::Of(&["hog"]),
+            BESIDE_HOG,
             &[&m::input_cpu, &m::user_cpu, &m::hog_cpu],
         ),
     ],
     figure: Some(lines("The hog's work by offered rate", "hog", &m::hog_work)),
     goals: || {
-        let hog = Cases::Of(&["hog"]);
+        let of_weir =
+            |text, find, least| Goal::other(text, find, Bound::AtLeast(least)).about(BESIDE_HOG);
         vec![
-            Goal::other(
+            of_weir(
                 "weir, where all fits: delivered, of that without the hog",
                 |view| judged(view, true, |view, t, _| of_alone(view, t)),
-                Bound::AtLeast(0.95),
-            )
-            .about(hog),
-            Goal::other(
+                0.95,
+            ),
+            of_weir(
                 "weir, where all fits: the hog's work, of the CPU that remains",
                 |view| judged(view, true, |_, t, fair| Some((t.get(&m::hog_work)?, fair.hog))),
-                Bound::AtLeast(0.95),
-            )
-            .about(hog),
-            Goal::other(
+                0.95,
+            ),
+            of_weir(
                 "weir, past that: the hog's work, of its half of the user share",
                 |view| judged(view, false, |_, t, fair| Some((t.get(&m::hog_work)?, fair.hog))),
-                Bound::AtLeast(0.9),
-            )
-            .about(hog),
-            Goal::other(
+                0.9,
+            ),
+            of_weir(
                 "weir, past that: delivered, of what the receiver's half can consume",
                 |view| {
                     judged(view, false, |_, t, fair| Some((t.get(&m::delivered_pps)?, fair.pps)))
                 },
-                Bound::AtLeast(0.9),
-            )
-            .about(hog),
+                0.9,
+            ),
         ]
     },
     notes: "All fits while input needs no more than half of the CPU and the receiver no more than a \
@@ -135,9 +134,8 @@ fn judged(
     let of_load = |load: Load| {
         let fair = fair(view, view.get(WEIR, "hog", load, &m::offered_pps)?)?;
         let trials = view.trials_of(WEIR, "hog", load);
-        let pairs: Vec<_> = trials.filter_map(|trial| figures(view, trial, &fair)).collect();
-        let compared = compare(&pairs).filter(|_| fair.fits == fits)?;
-        Some(of_compared(&compared, place(view, "hog", load)))
+        let pairs = trials.filter_map(|trial| figures(view, trial, &fair));
+        of_pairs(pairs, place(view, "hog", load)).filter(|_| fair.fits == fits)
     };
     view.loads("hog").into_iter().filter_map(of_load).collect()
 }

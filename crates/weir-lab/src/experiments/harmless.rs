@@ -3,6 +3,8 @@
 use super::shared::*;
 use crate::programs::ClientKind;
 
+/// The arm that is judged.
+const MAIN: &str = "weir";
 /// NSD's answers per second where `stock` has not been saturated in this run.
 const NSD_PER_S: f64 = 100e3;
 /// What asks each server. A rate of queries stands here as a share of what NSD can answer.
@@ -33,9 +35,11 @@ const ACCOMPANIED: Cases = Cases::Where(|case| case.contains('+'));
 /// Programs that a full run has beside a process unasked, too.
 const ACCOMPANIED_FULL: [&str; 3] = ["nginx", "nsd", "udp-8000"];
 /// What weir is held against: without a flood, stock's interrupts cost an idle host more than RPS does.
-const BASELINES: [&str; 5] = ["stock", "stock-rps", "threaded", "niced", "batch"];
+const BASELINES: Arms = &["stock", "stock-rps", "threaded", "niced", "batch"];
 /// Whom weir is held against beside a process: the others there starve either it or the network.
-const NEIGHBOURLY: [&str; 2] = ["stock", "threaded"];
+const NEIGHBOURLY: Arms = &["stock", "threaded"];
+
+type Arms = &'static [&'static str];
 
 /// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
@@ -58,17 +62,15 @@ pub static EXPERIMENT: Experiment = Experiment {
         ],
         quick: &["stock", "stock-rps", "threaded", "niced", "batch", "weir"],
     },
-    main: "weir",
+    main: MAIN,
     cases: || {
-        let all = BESIDE
-            .iter()
-            .flat_map(|(beside, _)| PROGRAMS.iter().map(move |(program, _)| (*program, *beside)));
-        let case = |(program, beside): (&str, &str)| {
+        let case = |program: &str, beside: &str| {
             let name = format!("{program}{beside}");
             let full = beside.is_empty() || ACCOMPANIED_FULL.contains(&program);
             Case { quick: QUICK.contains(&&*name), full, ..Case::always(name) }
         };
-        all.map(case).collect()
+        let of = |(beside, _)| PROGRAMS.map(|(program, _)| case(program, beside));
+        BESIDE.into_iter().flat_map(of).collect()
     },
     loads: Choice { full: &["0"], quick: &["0"] },
     times: Choice {
@@ -99,40 +101,52 @@ pub static EXPERIMENT: Experiment = Experiment {
     ],
     figure: Some(bars("nginx, keep-alive, nothing overloaded", "nginx", &m::per_s)),
     goals: || {
-        let of = |text, find, want| Goal::other(text, find, want).about(ALONE);
+        let alone = |text, find, want| Goal::other(text, find, want).about(ALONE);
         let beside = |text, find, want| Goal::other(text, find, want).about(ACCOMPANIED);
+        let best = |text, cases, figure, arms, want| {
+            Goal::figure(text, (MAIN, cases, At::Every), (figure, Against::Best(arms)), want)
+        };
         let (least, most) = (Bound::AtLeast, Bound::AtMost);
+        let p99 = &m::took_p99_us;
         vec![
-            of("weir: throughput, of stock's", |v| throughput(v, ALONE, &["stock"]), least(0.99)),
-            of(
+            alone(
+                "weir: throughput, of stock's",
+                |v| throughput(v, ALONE, &["stock"]),
+                least(0.99),
+            ),
+            alone(
                 "weir: throughput, of the best baseline's",
-                |v| throughput(v, ALONE, &BASELINES),
+                |v| throughput(v, ALONE, BASELINES),
                 least(0.97),
             ),
-            of("weir: loss beyond the best baseline's", |v| lost(v, ALONE, &BASELINES), most(5e-4)),
-            of(
-                "weir: 99th percentile, of the best baseline's",
-                |v| p99(v, ALONE, &BASELINES),
-                most(1.1),
+            alone(
+                "weir: loss beyond the best baseline's",
+                |v| lost(v, ALONE, BASELINES),
+                most(5e-4),
             ),
+            best("weir: 99th percentile, of the best baseline's", ALONE, p99, BASELINES, most(1.1)),
             beside(
                 "weir, beside a process: throughput, of the better of stock and threaded",
-                |v| throughput(v, ACCOMPANIED, &NEIGHBOURLY),
+                |v| throughput(v, ACCOMPANIED, NEIGHBOURLY),
                 least(1.0),
             ),
             beside(
                 "weir, beside a process: loss beyond theirs",
-                |v| lost(v, ACCOMPANIED, &NEIGHBOURLY),
+                |v| lost(v, ACCOMPANIED, NEIGHBOURLY),
                 most(0.0),
             ),
-            beside(
+            best(
                 "weir, beside a process: 99th percentile, of theirs",
-                |v| p99(v, ACCOMPANIED, &NEIGHBOURLY),
+                ACCOMPANIED,
+                p99,
+                NEIGHBOURLY,
                 most(1.0),
             ),
-            beside(
+            best(
                 "weir, beside a process: its work, of what threaded leaves it",
-                |v| against(v, ACCOMPANIED, &m::hog_per_s, &["threaded"]),
+                ACCOMPANIED,
+                &m::hog_per_s,
+                &["threaded"],
                 least(1.0),
             ),
         ]
@@ -146,27 +160,25 @@ pub static EXPERIMENT: Experiment = Experiment {
     ..USUAL
 };
 
-type Arms = &'static [&'static str];
-
 fn is_stream(case: &str) -> bool {
     case.starts_with("udp") || case.starts_with("tcp")
 }
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let (program, _) = ask.case.split_once('+').unwrap_or((ask.case, ""));
-    let kind = PROGRAMS.iter().find(|(name, _)| *name == program).map(|(_, kind)| *kind);
-    let beside = BESIDE.iter().find(|(name, _)| ask.case[program.len()..] == **name);
+    let (program, beside) = ask.case.split_at(ask.case.find('+').unwrap_or(ask.case.len()));
+    let (_, kind) = PROGRAMS.into_iter().find(|(name, _)| *name == program).unwrap_or(PROGRAMS[0]);
     let kind = match kind {
-        Some(ClientKind::Dnsperf { rate: Some(share), clients }) => {
+        ClientKind::Dnsperf { rate: Some(share), clients } => {
             ClientKind::Dnsperf { rate: Some((share * capacity(ask.done)).round()), clients }
         }
-        kind => kind.unwrap_or(PROGRAMS[0].1),
+        kind => kind,
     };
     let server = kind.server();
+    let beside = BESIDE.into_iter().find(|(name, _)| *name == beside);
     Ok(Scene {
         apps: vec![App::new(AppKind::Real(server), server.port(), Role::Flooded)],
         client: Some(Client::Real(kind)),
-        beside: beside.and_then(|(_, beside)| *beside).into_iter().collect(),
+        beside: beside.and_then(|(_, beside)| beside).into_iter().collect(),
         needs: vec![Need::FarEndRps],
         books: Books::None,
         generate: false,
@@ -180,27 +192,18 @@ fn capacity(done: &[Trial]) -> f64 {
     median_of_some(of_stock.map(|trial| trial.get(&m::per_s))).unwrap_or(NSD_PER_S)
 }
 
-fn against(view: &View<'_>, cases: Cases, figure: &'static Metric, arms: Arms) -> Vec<Found> {
-    find(view, EXPERIMENT.main, cases, At::Every, figure, Against::Best(arms))
-}
-
 /// Of each case the one of the two that it has.
 fn throughput(view: &View<'_>, cases: Cases, arms: Arms) -> Vec<Found> {
-    let figures: [&'static Metric; 2] = [&m::per_s, &m::throughput_mbit];
-    figures.into_iter().flat_map(|figure| against(view, cases, figure, arms)).collect()
-}
-
-fn p99(view: &View<'_>, cases: Cases, arms: Arms) -> Vec<Found> {
-    against(view, cases, &m::took_p99_us, arms)
+    let of = |figure| find(view, MAIN, cases, At::Every, figure, Against::Best(arms));
+    [of(&m::per_s), of(&m::throughput_mbit)].concat()
 }
 
 /// Share of what was sent that was lost, less the same of the arm that lost least.
 fn lost(view: &View<'_>, cases: Cases, arms: Arms) -> Vec<Found> {
     let of = |case: &str| {
         let (best, _) = view.best(arms, case, Load::Off, &m::loss)?;
-        let pairs = view.pairs((EXPERIMENT.main, best), (case, Load::Off), &m::loss);
-        let more: Vec<_> = pairs.iter().map(|(own, other)| (own - other, 1.0)).collect();
-        Some(of_compared(&compare(&more)?, format!("{case}, of {best}")))
+        let pairs = view.pairs((MAIN, best), (case, Load::Off), &m::loss).into_iter();
+        of_pairs(pairs.map(|(own, other)| (own - other, 1.0)), format!("{case}, of {best}"))
     };
     let cases = view.cases().into_iter().filter(|case| cases.has(&case.name));
     cases.filter_map(|case| of(&case.name)).collect()

@@ -3,20 +3,22 @@
 
 use crate::arm::QUIET;
 use crate::experiment::Figure;
+use crate::goals::of_compared;
+use crate::stats::compare;
 
 pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
     Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Goal, Search, Table,
     Times,
 };
-pub(super) use crate::goals::{find, of_compared, place};
+pub(super) use crate::goals::{find, place};
 pub(super) use crate::metric::{Metric, m};
 pub(super) use crate::run::{Load, Trial};
 pub(super) use crate::scene::{
     App, AppKind, Beside, Books, CLOSED_PORT, Client, ECHO_PORT, FLOODED_PORT, Flow, From,
     LIGHT_PORT, Need, Role, Scene, To, Watch,
 };
-pub(super) use crate::stats::{compare, median, median_of_some};
+pub(super) use crate::stats::{median, median_of_some};
 pub(super) use crate::view::{Point, View};
 pub(super) use weir_bpf::traffic::{Lengths, Sources, Transport};
 
@@ -67,6 +69,15 @@ pub(super) const fn lines(title: &'static str, case: &'static str, y: &'static M
 /// A bar for each arm in each case.
 pub(super) const fn bars(title: &'static str, case: &'static str, y: &'static Metric) -> Figure {
     Figure { title, case, y, bars: true }
+}
+
+/// What pairs of figures say of the first by the second.
+pub(super) fn of_pairs(
+    pairs: impl IntoIterator<Item = (f64, f64)>,
+    place: impl Into<String>,
+) -> Option<Found> {
+    let pairs: Vec<_> = pairs.into_iter().collect();
+    Some(of_compared(&compare(&pairs)?, place.into()))
 }
 
 /// The application that is flooded, and a second one that stands by, asleep, as on any host.

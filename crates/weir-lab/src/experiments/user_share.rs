@@ -112,7 +112,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 
 fn derive(trials: &mut [Trial]) {
     hog_work(trials);
-    let calm = |t: &&Trial| t.case == "flooded" && t.load == crate::run::Load::Off;
+    let calm = |t: &&Trial| t.case == "flooded" && t.load == Load::Off;
     let c_app = trials.iter().filter(calm).map(|trial| trial.get(&m::light_ns_per_packet));
     let Some(c_app) = median_of_some(c_app) else { return };
     for trial in trials.iter_mut().filter(|trial| trial.case == "flooded") {
@@ -163,8 +163,7 @@ fn unused_share(view: &View<'_>) -> Vec<Found> {
         let trials = || view.trials_of(&point.arm, "flooded", point.load);
         let fits = spread(trials().filter_map(need)).median <= 1.0 - setting;
         let pairs = trials().filter_map(|t| Some((t.get(&m::user_work)?, 1.0 - need(t)?)));
-        let compared = compare(&pairs.collect::<Vec<_>>()).filter(|_| fits)?;
-        Some(of_compared(&compared, format!("{} at {}", point.arm, point.load)))
+        of_pairs(pairs, format!("{} at {}", point.arm, point.load)).filter(|_| fits)
     };
     points(view, "weir-native").filter_map(found).collect()
 }

@@ -6,8 +6,13 @@
 mod hot;
 mod lookup;
 
+use rustix::thread::gettid;
+use weir_bpf::sys::sched;
+use weir_bpf::units::Nice;
+
 use super::shared::*;
 use crate::apps::unread::{FULL_PORT, ROOM_PORT, SOCKET_BITS};
+use crate::arm::Arm;
 use crate::bench::{Bench, RANDOM_PORTS};
 use crate::stop::Stop;
 
@@ -130,13 +135,11 @@ fn cases() -> Vec<Case> {
         let quick = kind.name == "udp4" || pattern.0 == "64-flows";
         [case(format!("{name}-discard"), quick), case(format!("{name}-pass"), quick)]
     };
-    let mut all: Vec<Case> = rows().flat_map(of_row).collect();
-    all.extend(hot::NAMES.map(|name| case(format!("{}{name}", hot::PREFIX), hot::is_quick(name))));
-    let lookups = lookup::LOOKUPS.iter().map(|lookup| lookup.name);
-    all.extend(
-        lookups.map(|name| case(format!("{}{name}", lookup::PREFIX), lookup::is_quick(name))),
-    );
-    all
+    let hot = |name: &str| case(format!("{}{name}", hot::PREFIX), hot::QUICK.contains(&name));
+    let lookup = |(name, _): (String, _)| {
+        case(format!("{}{name}", lookup::PREFIX), lookup::QUICK.contains(&&*name))
+    };
+    rows().flat_map(of_row).chain(hot::NAMES.map(hot)).chain(lookup::all().map(lookup)).collect()
 }
 
 /// Whether an arm has anything to say of a case.
@@ -182,21 +185,33 @@ fn flow(kind: Kind, port: u16, load: Load) -> Flow {
 
 /// What is not measured on the real path.
 fn special(bench: &mut Bench, ask: &Ask<'_>, stop: &Stop) -> Result<Option<Trial>> {
-    let (of_hot, of_lookup) =
-        (ask.case.strip_prefix(hot::PREFIX), ask.case.strip_prefix(lookup::PREFIX));
-    if of_hot.is_none() && of_lookup.is_none() {
-        return Ok(None);
+    let begin = |bench: &mut Bench| {
+        let Scene { apps, needs, .. } = scene(ask)?;
+        bench.prepare(ask.arm, &needs, &apps)?;
+        bench.begin(ask.arm)
+    };
+    if let Some(name) = ask.case.strip_prefix(hot::PREFIX) {
+        let begun = begin(bench)?;
+        return hot::measure(bench, ask, name, &begun, stop).map(Some);
     }
-    let Scene { apps, needs, .. } = scene(ask)?;
-    bench.prepare(ask.arm, &needs, &apps)?;
-    let begun = bench.begin(ask.arm)?;
-    let mut trial = Trial::of(ask.arm, ask.case, ask.load);
-    match (of_hot, of_lookup) {
-        (Some(name), _) => hot::measure(bench, ask, (name, &begun), &mut trial, stop)?,
-        (_, Some(name)) => lookup::measure(bench, ask.arm, name, &mut trial)?,
-        _ => {}
+    if let Some(name) = ask.case.strip_prefix(lookup::PREFIX) {
+        let _begun = begin(bench)?;
+        return lookup::measure(bench, ask, name).map(Some);
     }
-    Ok(Some(trial))
+    Ok(None)
+}
+
+/// Runs this in an arm's host, on the tested CPU at nice 0.
+fn on_tested_cpu<T: Send>(
+    bench: &Bench,
+    arm: &Arm,
+    body: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
+    bench.sut(arm).host.netns.run(|| {
+        sched::set_nice(gettid(), Nice(0))?;
+        sched::pin_current_thread(bench.sut_cpu)?;
+        body()
+    })?
 }
 
 /// Per row, a bare drop's time divided by the gate's.
@@ -208,7 +223,7 @@ fn discarding(view: &View<'_>) -> Vec<Found> {
             return Some(Found::exact(0.0, place));
         }
         let pairs = view.pairs(("bare-drop", "gate"), (case, Load::Top), &m::ns_per_packet);
-        Some(of_compared(&compare(&pairs)?, place))
+        of_pairs(pairs, place)
     };
     view.cases().iter().filter(|case| is_discard(&case.name)).filter_map(|c| of(&c.name)).collect()
 }
@@ -217,8 +232,7 @@ fn discarding(view: &View<'_>) -> Vec<Found> {
 fn passing(view: &View<'_>) -> Vec<Found> {
     let of = |case: &str| {
         let pairs = view.pairs(("gate", "bare-pass"), (case, Load::Top), &m::ns_per_packet);
-        let added: Vec<_> = pairs.iter().map(|(gate, bare)| (gate - bare, ONE_NS)).collect();
-        Some(of_compared(&compare(&added)?, case.to_owned()))
+        of_pairs(pairs.into_iter().map(|(gate, bare)| (gate - bare, ONE_NS)), case)
     };
     view.cases().iter().filter(|case| is_pass(&case.name)).filter_map(|c| of(&c.name)).collect()
 }

@@ -67,7 +67,7 @@ pub(super) fn bystanders(view: &View<'_>) -> Vec<Found> {
     let kept = |case: &str, load: Load, (figure, whole): (&Metric, Option<f64>)| {
         let trials = view.trials_of(WEIR, case, load);
         let pairs: Option<Vec<_>> = trials.map(|t| Some((t.get(figure)?, whole?))).collect();
-        Some(of_compared(&compare(&pairs?)?, format!("{}, {}", place(view, case, load), figure.id)))
+        of_pairs(pairs?, format!("{}, {}", place(view, case, load), figure.id))
     };
     let calm = unflooded(&view.trials, WEIR);
     let udp = of_udp(view, |case, r_ring| {
