@@ -41,7 +41,6 @@ const WATCH: Duration = Duration::from_millis(100);
 /// Where TCP segments and random sources have their source ports: the low 15 bits are clear.
 pub const RANDOM_PORTS: u16 = 1 << 15;
 
-/// A running application.
 pub enum Running {
     /// One of the lab's own, alone or of a session.
     Worker(Worker),
@@ -59,7 +58,6 @@ pub struct Sut {
     met: Vec<Need>,
     /// Attached once the round trips of pings are watched.
     replies: Option<weir_bpf::replies::Attached>,
-    /// Namespace and interface.
     pub host: Host,
     /// What ran where, once the first trial has been set up.
     pub setup: Option<Setup>,
@@ -70,7 +68,6 @@ pub struct Bench {
     suts: BTreeMap<String, Sut>,
     /// The calibrated loop on the tested CPU.
     pub speed: Worker,
-    /// The load generator.
     pub generator: Generator,
     /// Programs that pass or drop everything.
     pub bare: BarePrograms,
@@ -78,11 +75,9 @@ pub struct Bench {
     pub clock: Option<PollClock>,
     /// What sees replies leave, once it is wanted.
     pub replies: Option<Replies>,
-    /// The namespaces.
     pub topology: Topology,
     /// Of applications and packets.
     pub traffic: Traffic,
-    /// CPU of the system under test.
     pub sut_cpu: CpuId,
     /// CPU of the generator, the far end and the controller.
     pub generator_cpu: CpuId,
@@ -121,7 +116,6 @@ impl Bench {
         &self.suts[&arm.name]
     }
 
-    /// The same, to be changed.
     pub fn sut_mut(&mut self, arm: &Arm) -> Option<&mut Sut> {
         self.suts.get_mut(&arm.name)
     }
@@ -186,7 +180,6 @@ impl Bench {
         Ok(())
     }
 
-    /// Starts an application on an arm's host.
     pub fn start_app(&self, arm: &Arm, app: &App) -> Result<Running> {
         self.start_on(&self.sut(arm).host, app)
     }
@@ -428,7 +421,6 @@ impl Sut {
 }
 
 impl Running {
-    /// The processes that do its work.
     pub fn pids(&self) -> Vec<Pid> {
         match self {
             Self::Worker(worker) => vec![worker.pid()],
@@ -437,7 +429,6 @@ impl Running {
         }
     }
 
-    /// CPU time that they have had.
     pub fn cpu_time(&self) -> Result<Nanos> {
         match self {
             Self::Worker(worker) => Ok(sched::cpu_time(worker.pid())?),
@@ -446,7 +437,6 @@ impl Running {
         }
     }
 
-    /// The worker, if it is one.
     pub fn worker(&self) -> Option<&Worker> {
         match self {
             Self::Worker(worker) => Some(worker),

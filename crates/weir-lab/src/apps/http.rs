@@ -52,7 +52,6 @@ impl Failure {
         }
     }
 
-    /// Its counter.
     pub const fn slot(self) -> usize {
         slots::FAILURES + self as usize
     }
@@ -88,7 +87,6 @@ impl Answer {
     }
 }
 
-/// The client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Client {
     pub(crate) server: SocketAddr,

@@ -10,7 +10,6 @@ use rustix::net::{RecvFlags, recv};
 use serde::{Deserialize, Serialize};
 use weir_bpf::sys::shared::SharedCounters;
 
-pub use super::compute::WALK_BYTES;
 use super::compute::{monotonic_ns, run_first};
 use super::slots;
 use super::sockets::{connect_udp, each_ready};
@@ -23,7 +22,6 @@ pub const fn walks(quick: bool) -> u64 {
     if quick { 500 } else { 2500 }
 }
 
-/// The client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Client {
     pub(crate) worker: SocketAddr,

@@ -38,7 +38,6 @@ pub const HISTOGRAM: usize = 16;
 /// Slots in all.
 pub const LEN: usize = HISTOGRAM + histogram::SLOTS;
 
-/// The worker is ready.
 pub fn ready(shared: &SharedCounters) {
     shared.get(READY).store(1, Ordering::Release);
 }
@@ -48,7 +47,6 @@ pub fn add(shared: &SharedCounters, slot: usize, count: u64) -> u64 {
     shared.get(slot).fetch_add(count, Ordering::Relaxed)
 }
 
-/// Whether a slot is not 0.
 pub fn is_set(shared: &SharedCounters, slot: usize) -> bool {
     shared.get(slot).load(Ordering::Acquire) != 0
 }

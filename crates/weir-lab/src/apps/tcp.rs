@@ -23,7 +23,6 @@ pub const CHUNK_BYTES: usize = 64 << 10;
 /// Connections that may wait to be accepted where they are many.
 const BACKLOG: i32 = 1024;
 
-/// A TCP application.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Server {
     pub(crate) bind: SocketAddr,
@@ -79,7 +78,6 @@ impl Server {
     }
 }
 
-/// The client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Client {
     pub(crate) server: SocketAddr,

@@ -24,7 +24,6 @@ const DOCUMENT_BYTES: usize = 1300;
 /// Names in NSD's zone that have an address.
 const NAMES: usize = 500;
 
-/// A server that the lab can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServerKind {
     /// HTTP over TCP: one document of LRP's length.
@@ -119,12 +118,10 @@ fn queries() -> Files {
     vec![("queries.txt", (0..NAMES).map(query).collect())]
 }
 
-/// A client that the lab can start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ClientKind {
     /// Asks nginx for its document; each connection sends a request when it has the last answer.
     Wrk {
-        /// How many.
         connections: u32,
         /// Whether a connection is used again, or each request has its own.
         keep_alive: bool,
@@ -137,27 +134,22 @@ pub enum ClientKind {
         /// From how many ports.
         clients: u32,
     },
-    /// Sends a UDP stream.
     Iperf3Udp {
         /// Length of a datagram's payload, bytes; above 1472 it is sent in fragments.
         datagram: u32,
         /// How fast, Mbit/s of payload.
         mbit: f64,
     },
-    /// Sends as fast as TCP lets it.
     Iperf3Tcp {
-        /// Over how many connections.
         streams: u32,
     },
     /// Gets and sets values in memcached; each connection sends when it has the last answer.
     Memcaslap {
-        /// How many.
         connections: u32,
     },
 }
 
 impl ClientKind {
-    /// The server that it talks to.
     pub fn server(self) -> ServerKind {
         self.row(1).1
     }
