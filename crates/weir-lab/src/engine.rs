@@ -27,7 +27,7 @@ use crate::host::wire::{FLOOD_NET, FarInterrupts, Sink};
 use crate::meter::{self, Metered};
 use crate::metric::{METRICS, Source, m};
 use crate::probe::{Probe, ksoftirqd};
-use crate::programs::{Client as RealClient, ClientKind, ClientReport, Place};
+use crate::programs::{Client as RealClient, ClientKind, ClientReport, Place, UDP_MBIT};
 use crate::reading::{Counter, Reading};
 use crate::run::{Ledger, Setup, Trial};
 use crate::scene::{App, Beside, Books, Client, Need, Scene, Watch};
@@ -547,9 +547,7 @@ fn derived(trial: &mut Trial, seen: &Seen) {
         trial.set(&m::discarded_share, per(window(Counter::Discarded), window(Counter::Judged)));
     }
     if after.has(Counter::Done) {
-        let failed = [Counter::Timeouts, Counter::Resets, Counter::Refusals, Counter::BadAnswers];
-        let failed: f64 = failed.into_iter().map(window).sum();
-        trial.set(&m::failed, Some(failed + window(Counter::ClientLost)));
+        trial.set(&m::failed, Some(window(Counter::ClientLost)));
         let done = window(Counter::Done);
         trial.set(&m::trip_us, per(seen.length.as_secs_f64() * 1e6, done));
     }
@@ -603,9 +601,9 @@ fn round_trips(trial: &mut Trial, pings: &[Option<f64>]) {
 /// What a program says of itself.
 fn reported(trial: &mut Trial, kind: ClientKind, report: &ClientReport) {
     let (throughput, asked) = match kind {
-        ClientKind::Iperf3Udp { mbit, .. } => (&m::throughput_mbit, Some(mbit)),
-        ClientKind::Iperf3Tcp { .. } => (&m::throughput_mbit, None),
-        ClientKind::Dnsperf { rate, .. } => (&m::per_s, rate),
+        ClientKind::Iperf3Udp { .. } => (&m::throughput_mbit, Some(UDP_MBIT)),
+        ClientKind::Iperf3Tcp => (&m::throughput_mbit, None),
+        ClientKind::Dnsperf { rate } => (&m::per_s, rate),
         _ => (&m::per_s, None),
     };
     trial.set(throughput, Some(report.throughput));

@@ -2,8 +2,8 @@
 //!
 //! Not `wrk`, though that does both usages well: it counts in whole seconds from its own start, and a
 //! trial's window begins in the midst of a flood and may be a fifth of a second. This one counts in
-//! memory that the controller reads, and tells failures by kind. Either asks again at once, so that
-//! the server is saturated where the connections are enough.
+//! memory that the controller reads. Either asks again at once, so that the server is saturated where the
+//! connections are enough.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,38 +23,13 @@ pub const PATIENCE: Duration = Duration::from_secs(1);
 /// Before asking anew for a connection that was refused: the client runs before all others on its CPU.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How a request can fail, in the order of the counters at [`slots::FAILURES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// No whole answer within [`PATIENCE`].
-    Timeout,
-    /// The connection ended before the answer was whole.
-    Reset,
-    /// No connection was to be had.
-    Refused,
-    /// An answer other than `200 OK`.
-    Answer,
-}
-
-impl Failure {
-    /// Each, in the order of the counters.
-    pub const ALL: [Self; 4] = [Self::Timeout, Self::Reset, Self::Refused, Self::Answer];
-
-    fn of(error: ErrorKind) -> Self {
-        match error {
-            // A time of 0 is no input.
-            ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::InvalidInput => Self::Timeout,
-            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => {
-                Self::Reset
-            }
-            ErrorKind::InvalidData => Self::Answer,
-            _ => Self::Refused,
-        }
-    }
-
-    pub const fn slot(self) -> usize {
-        slots::FAILURES + self as usize
-    }
+/// Whether no connection was to be had; else it brought no whole answer of `200 OK`, or not in time.
+fn is_refusal(failure: ErrorKind) -> bool {
+    use ErrorKind::*;
+    // Of a patience that is over, 0 is left, which is no input.
+    let is_late = matches!(failure, WouldBlock | TimedOut | InvalidInput);
+    let is_broken = matches!(failure, ConnectionReset | BrokenPipe | UnexpectedEof | InvalidData);
+    !is_late && !is_broken
 }
 
 /// What is known of an answer once its header is there.
@@ -111,9 +86,8 @@ impl Client {
                 match self.ask(&mut kept, request.as_bytes(), began) {
                     Ok(()) => slots::took(shared, began.elapsed()),
                     Err(error) => {
-                        let failure = Failure::of(error.kind());
-                        slots::add(shared, failure.slot(), 1);
-                        if failure == Failure::Refused {
+                        slots::add(shared, slots::LOST, 1);
+                        if is_refusal(error.kind()) {
                             std::thread::sleep(PAUSE);
                         }
                     }

@@ -9,17 +9,17 @@ const MAIN: &str = "weir";
 const NSD_PER_S: f64 = 100e3;
 /// What asks each server. A rate of queries stands here as a share of what NSD can answer.
 const PROGRAMS: [(&str, ClientKind); 11] = [
-    ("nginx", ClientKind::Wrk { connections: 32, keep_alive: true }),
-    ("nginx-conn", ClientKind::Wrk { connections: 32, keep_alive: false }),
-    ("nsd", ClientKind::Dnsperf { rate: None, clients: 8 }),
-    ("nsd-30", ClientKind::Dnsperf { rate: Some(0.3), clients: 8 }),
-    ("nsd-60", ClientKind::Dnsperf { rate: Some(0.6), clients: 8 }),
-    ("nsd-90", ClientKind::Dnsperf { rate: Some(0.9), clients: 8 }),
-    ("udp-200", ClientKind::Iperf3Udp { datagram: 200, mbit: 1000.0 }),
-    ("udp-1400", ClientKind::Iperf3Udp { datagram: 1400, mbit: 1000.0 }),
-    ("udp-8000", ClientKind::Iperf3Udp { datagram: 8000, mbit: 1000.0 }),
-    ("tcp", ClientKind::Iperf3Tcp { streams: 1 }),
-    ("memcached", ClientKind::Memcaslap { connections: 32 }),
+    ("nginx", ClientKind::Wrk { keep_alive: true }),
+    ("nginx-conn", ClientKind::Wrk { keep_alive: false }),
+    ("nsd", ClientKind::Dnsperf { rate: None }),
+    ("nsd-30", ClientKind::Dnsperf { rate: Some(0.3) }),
+    ("nsd-60", ClientKind::Dnsperf { rate: Some(0.6) }),
+    ("nsd-90", ClientKind::Dnsperf { rate: Some(0.9) }),
+    ("udp-200", ClientKind::Iperf3Udp { datagram: 200 }),
+    ("udp-1400", ClientKind::Iperf3Udp { datagram: 1400 }),
+    ("udp-8000", ClientKind::Iperf3Udp { datagram: 8000 }),
+    ("tcp", ClientKind::Iperf3Tcp),
+    ("memcached", ClientKind::Memcaslap),
 ];
 /// What computes on the tested CPU meanwhile.
 const BESIDE: [(&str, Option<Beside>); 5] = [
@@ -168,8 +168,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let (program, beside) = ask.case.split_at(ask.case.find('+').unwrap_or(ask.case.len()));
     let (_, kind) = PROGRAMS.into_iter().find(|(name, _)| *name == program).unwrap_or(PROGRAMS[0]);
     let kind = match kind {
-        ClientKind::Dnsperf { rate: Some(share), clients } => {
-            ClientKind::Dnsperf { rate: Some((share * capacity(ask.done)).round()), clients }
+        ClientKind::Dnsperf { rate: Some(share) } => {
+            ClientKind::Dnsperf { rate: Some((share * capacity(ask.done)).round()) }
         }
         kind => kind,
     };

@@ -46,12 +46,11 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     main: "weir",
     cases: || {
-        let rows = Measure::ALL.into_iter().flat_map(|measure| {
-            FLOWS.map(|flows| (format!("{}-{flows}", measure.name()), measure, flows))
-        });
-        let quick = |measure, flows| flows == 1 && measure != Measure::TcpRoundTrip;
-        rows.map(|(name, measure, flows)| Case { quick: quick(measure, flows), ..Case::full(name) })
-            .collect()
+        let case = |measure: Measure, flows| {
+            let quick = flows == 1 && measure != Measure::TcpRoundTrip;
+            Case { quick, ..Case::full(format!("{}-{flows}", measure.name())) }
+        };
+        Measure::ALL.into_iter().flat_map(|of| FLOWS.map(|flows| case(of, flows))).collect()
     },
     case_option: "rows",
     loads: Choice { full: &["0"], quick: &["0"] },
@@ -102,7 +101,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let (app, client) = if talk == (Talk { measure: Measure::TcpStream, flows: 1 }) {
         let server = ServerKind::Iperf3;
         let app = App::new(AppKind::Real(server), server.port(), Role::Flooded);
-        (app, Client::Real(ClientKind::Iperf3Tcp { streams: 1 }))
+        (app, Client::Real(ClientKind::Iperf3Tcp))
     } else {
         let app = App::new(AppKind::Parity(talk), PORT, Role::Flooded);
         (App { per_trial: true, ..app }, Client::Parity(talk, PORT))
@@ -129,30 +128,32 @@ fn throughput(trials: &mut [Trial]) {
     }
 }
 
-fn goals() -> Vec<Goal> {
-    let goals = |(arm, stocks), (trip, payload): (&'static str, &'static str)| {
-        let of = |text, cases, figure: &'static Metric, bound| {
-            Goal::figure(text, (arm, Cases::Where(cases), At::Every), (figure, stocks), bound)
-        };
+/// The two goals of an arm.
+macro_rules! goals_of {
+    ($arm:literal, $stocks:expr) => {
         [
-            of(trip, is_trip, &m::trip_us, Bound::AtMost(1.03)),
-            of(payload, |case| !is_trip(case), &m::throughput_mbit, Bound::AtLeast(0.97)),
+            Goal::figure(
+                concat!($arm, ": time of a round trip, of the best stock's of its wire"),
+                ($arm, Cases::Where(is_trip), At::Every),
+                (&m::trip_us, $stocks),
+                Bound::AtMost(1.03),
+            ),
+            Goal::figure(
+                concat!($arm, ": payload received, of the best stock's of its wire"),
+                ($arm, Cases::Where(|case| !is_trip(case)), At::Every),
+                (&m::throughput_mbit, $stocks),
+                Bound::AtLeast(0.97),
+            ),
         ]
     };
-    /// The two goals' texts of an arm.
-    macro_rules! texts {
-        ($arm:literal) => {
-            (
-                concat!($arm, ": time of a round trip, of the best stock's of its wire"),
-                concat!($arm, ": payload received, of the best stock's of its wire"),
-            )
-        };
-    }
-    let mut all = vec![];
-    all.extend(goals(("weir-native", STOCKS), texts!("weir-native")));
-    all.extend(goals(("weir --attach generic", STOCKS), texts!("weir --attach generic")));
-    all.extend(goals(("weir", STOCKS), texts!("weir")));
-    all.extend(goals(("veth-weir", VETH_STOCK), texts!("veth-weir")));
-    all.push(nothing_discarded());
-    all
+}
+
+fn goals() -> Vec<Goal> {
+    let of_arms = [
+        goals_of!("weir-native", STOCKS),
+        goals_of!("weir --attach generic", STOCKS),
+        goals_of!("weir", STOCKS),
+        goals_of!("veth-weir", VETH_STOCK),
+    ];
+    of_arms.into_iter().flatten().chain([nothing_discarded()]).collect()
 }

@@ -9,6 +9,19 @@ const SLICE: Duration = Duration::from_millis(10);
 /// Loss that the maximum loss-free rate may have (PDR): a hiccup of 1.4 ms fills a default socket.
 const LOSS_MAX: f64 = 0.005;
 
+const ARMS: &[&str] =
+    &["stock", "threaded", "niced", "batch", "gate", "idle-weir", "weir-native", "weir"];
+/// A search for the maximum loss-free rate.
+const PDR: Search = Search {
+    of: "recv",
+    case: "pdr",
+    arms: Choice { full: ARMS, quick: &["stock", "niced", "batch", "weir-native"] },
+    steps: Choice { full: 9, quick: 4 },
+    window_ms: Choice { full: 1000, quick: 100 },
+    between: around_peak,
+    passes: |trial, _| loss(trial) <= LOSS_MAX,
+};
+
 /// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "udp-overload",
@@ -16,7 +29,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "what does an unmodified UDP receiver get of packets that arrive faster than it can use them?",
     found: "BSD peaked at 7,380 packets/s and livelocked near 20,000; LRP stayed flat past its peak",
     arms: Choice {
-        full: &["stock", "threaded", "niced", "batch", "gate", "idle-weir", "weir-native", "weir"],
+        full: ARMS,
         quick: &["stock", "threaded", "niced", "batch", "weir-native", "weir"],
     },
     says: "delivers {} packets/s",
@@ -32,38 +45,16 @@ pub static EXPERIMENT: Experiment = Experiment {
     scene,
     merits: &[&m::delivered_pps, &m::echo_pps],
     searches: &[
+        PDR,
         Search {
-            of: "recv",
-            case: "pdr",
-            arms: Choice {
-                full: &[
-                    "stock",
-                    "threaded",
-                    "niced",
-                    "batch",
-                    "gate",
-                    "idle-weir",
-                    "weir-native",
-                    "weir",
-                ],
-                quick: &["stock", "niced", "batch", "weir-native"],
-            },
-            steps: Choice { full: 9, quick: 4 },
-            window_ms: Choice { full: 1000, quick: 100 },
-            between: |done, arm| around_peak(done, arm),
-            passes: |trial, _| loss(trial) <= LOSS_MAX,
-        },
-        Search {
-            of: "recv",
             case: "ndr",
             arms: Choice {
                 full: &["stock", "threaded", "niced", "batch", "weir-native", "weir"],
                 quick: &[],
             },
             steps: Choice { full: 9, quick: 0 },
-            window_ms: Choice { full: 1000, quick: 100 },
-            between: |done, arm| around_peak(done, arm),
             passes: |trial, _| loss(trial) == 0.0,
+            ..PDR
         },
     ],
     tables: &[
@@ -137,15 +128,11 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 fn cases() -> Vec<Case> {
-    let few: &[&str] = &["100k", "400k", "800k", "1.6M", "top"];
-    vec![
-        Case::always("recv"),
-        Case::always("echo")
-            .at(&["50k", "100k", "200k", "400k", "800k", "1.6M", "top"], &["100k", "300k", "top"]),
-        Case::full("mixed").at(few, &["600k", "top"]),
-        Case::full("dns").at(few, &["600k", "top"]),
-        Case::full("sources").at(few, &["600k", "top"]),
-    ]
+    let few =
+        |name| Case::full(name).at(&["100k", "400k", "800k", "1.6M", "top"], &["600k", "top"]);
+    let echo = Case::always("echo")
+        .at(&["50k", "100k", "200k", "400k", "800k", "1.6M", "top"], &["100k", "300k", "top"]);
+    vec![Case::always("recv"), echo, few("mixed"), few("dns"), few("sources")]
 }
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
@@ -176,8 +163,7 @@ fn around_peak(done: &[Trial], arm: &str) -> Option<(f64, f64)> {
 }
 
 fn mlfrr(view: &View<'_>) -> Vec<Found> {
-    let search = &EXPERIMENT.searches[0];
-    let of = |arm: &str| view.found(search, arm);
+    let of = |arm: &str| view.found(&PDR, arm);
     let baselines = crate::arm::BASELINES.iter().filter_map(|arm| Some((*arm, of(arm)?)));
     let best = baselines.max_by(|a, b| a.1.total_cmp(&b.1));
     let Some((weir, (arm, best))) = of("weir-native").zip(best) else { return vec![] };
@@ -187,13 +173,11 @@ fn mlfrr(view: &View<'_>) -> Vec<Found> {
 
 /// Late drops at each point at which the gate discards anything to speak of.
 fn late(view: &View<'_>) -> Vec<Found> {
-    let of_weir = view.points.iter().filter(|point| point.arm == "weir-native");
-    of_weir
-        .filter_map(|point| {
-            let (late, discarded) = (point.get(&m::late_drop_pps)?, point.get(&m::discarded_pps)?);
-            let much = discarded > 0.01 * point.get(&m::offered_pps)?;
-            let place = place(view, &point.case, point.load);
-            much.then(|| Found::exact(late / discarded, place))
-        })
-        .collect()
+    let late = |point: &Point| {
+        let (late, discarded) = (point.get(&m::late_drop_pps)?, point.get(&m::discarded_pps)?);
+        let much = discarded > 0.01 * point.get(&m::offered_pps)?;
+        let place = place(view, &point.case, point.load);
+        much.then(|| Found::exact(late / discarded, place))
+    };
+    view.points.iter().filter(|point| point.arm == "weir-native").filter_map(late).collect()
 }
