@@ -1,7 +1,7 @@
 //! The only trial loop: sets a scene up in an arm, opens and closes a window, waits until every packet has
 //! ended somewhere, and makes the declared metrics of what was read.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::units::Nice;
 
 use crate::apps::parity::Measure;
-use crate::apps::{Job, http, parity, rpc, slots, tcp};
+use crate::apps::{Job, parity, slots};
 use crate::arm::Arm;
 use crate::bench::{Begun, Bench, Running, place, poll_in_words};
 use crate::error::{Error, Result};
@@ -261,7 +261,7 @@ fn start_program(
     scene: &Scene,
     window: Duration,
 ) -> Result<Option<((ClientKind, RealClient), Duration)>> {
-    let Some(Client::Real(kind)) = scene.client else { return Ok(None) };
+    let Some(kind) = scene.program else { return Ok(None) };
     let directory = bench.topology.directory("clients")?;
     let seconds = (window.as_secs_f64().round() as u64).max(1);
     let place = Place {
@@ -293,30 +293,14 @@ fn go(client: Option<&Worker>, go: bool) {
 
 /// Starts a scene's client, if it is one of the lab's own; it waits for [`go`], or is under way.
 fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<Option<Worker>> {
-    let at = |port: u16| SocketAddr::new(bench.sut(arm).host.address.1, port);
-    let (mut slot, mut under_way) = (slots::DELIVERED, 0);
-    let job = match &scene.client {
-        None | Some(Client::Real(_)) => return Ok(None),
-        Some(Client::Tcp { connections, per_second, port }) => {
-            let (connections, per_second) = (*connections, *per_second);
-            Job::TcpClient(tcp::Client { server: at(*port), connections, per_second })
-        }
-        Some(Client::Http { connections, keep_alive, port }) => {
-            under_way = u64::from(*connections);
-            let (connections, keep_alive) = (*connections, *keep_alive);
-            Job::HttpClient(http::Client { server: at(*port), connections, keep_alive })
-        }
-        Some(Client::Rpc { worker, servers, outstanding }) => {
-            // A rate of calls is from the end of one to the end of another.
-            (slot, under_way) = (slots::CALLS, 1);
-            let servers = servers.iter().map(|port| at(*port)).collect();
-            let (worker, outstanding) = (at(*worker), *outstanding);
-            Job::RpcClient(rpc::Client { worker, servers, outstanding })
-        }
-        Some(Client::Parity(talk, port)) => {
-            Job::ParityClient(parity::Client { talk: *talk, server: at(*port) })
-        }
+    let Some(client) = scene.client.clone() else { return Ok(None) };
+    let (slot, under_way) = match client {
+        Client::Http { connections, .. } => (slots::DELIVERED, connections.into()),
+        // A rate of calls is from the end of one to the end of another.
+        Client::Rpc { .. } => (slots::CALLS, 1),
+        Client::Tcp { .. } | Client::Parity(..) => (slots::DELIVERED, 0),
     };
+    let job = Job::Client(bench.sut(arm).host.address.1, client);
     let client = Worker::start(&bench.topology.generator_path, bench.generator_cpu, job)?;
     let deadline = Instant::now() + UNDER_WAY_DEADLINE;
     while client.count(slot) < under_way {

@@ -10,7 +10,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_linger;
-use serde::{Deserialize, Serialize};
 use weir_bpf::sys::shared::SharedCounters;
 
 use super::compute::run_first;
@@ -62,71 +61,75 @@ impl Answer {
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Client {
-    pub(crate) server: SocketAddr,
-    pub(crate) connections: u32,
-    /// A connection is used again.
-    pub(crate) keep_alive: bool,
-}
-
-impl Client {
-    /// Asks until it is killed, or told by [`slots::STOP`] to send no more; a failure ends the connection.
-    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
-        let close = if self.keep_alive { "" } else { "Connection: close\r\n" };
-        let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{close}\r\n", self.server.ip());
-        slots::ready(shared);
-        on_threads(self.connections, |_| {
-            // On the generator's CPU, which spins: what the client has to do, it does at once.
-            run_first()?;
-            let mut kept = None;
-            while !slots::is_set(shared, slots::STOP) {
-                // With the connection's first packet where it is for one request.
-                let began = Instant::now();
-                match self.ask(&mut kept, request.as_bytes(), began) {
-                    Ok(()) => slots::took(shared, began.elapsed()),
-                    Err(error) => {
-                        slots::add(shared, slots::LOST, 1);
-                        if is_refusal(error.kind()) {
-                            std::thread::sleep(PAUSE);
-                        }
+/// Asks by so many connections until it is killed, or told by [`slots::STOP`] to send no more; a failure ends
+/// a connection.
+pub fn ask(
+    server: SocketAddr,
+    connections: u32,
+    keep_alive: bool,
+    shared: &SharedCounters,
+) -> io::Result<()> {
+    let close = if keep_alive { "" } else { "Connection: close\r\n" };
+    let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{close}\r\n", server.ip());
+    slots::ready(shared);
+    on_threads(connections, |_| {
+        // On the generator's CPU, which spins: what the client has to do, it does at once.
+        run_first()?;
+        let mut kept = None;
+        while !slots::is_set(shared, slots::STOP) {
+            // With the connection's first packet where it is for one request.
+            let began = Instant::now();
+            let stream = kept.take().map_or_else(|| connect(server), Ok);
+            match stream.and_then(|stream| answer(stream, &request, keep_alive, began)) {
+                Ok(stream) => {
+                    slots::took(shared, began.elapsed());
+                    kept = stream;
+                }
+                Err(error) => {
+                    slots::add(shared, slots::LOST, 1);
+                    if is_refusal(error.kind()) {
+                        std::thread::sleep(PAUSE);
                     }
                 }
             }
-            Ok(())
-        })
-        .map(drop)
-    }
+        }
+        Ok(())
+    })
+    .map(drop)
+}
 
-    fn ask(&self, kept: &mut Option<TcpStream>, request: &[u8], began: Instant) -> io::Result<()> {
-        let connect = || {
-            let stream = TcpStream::connect_timeout(&self.server, PATIENCE)?;
-            // One that is given up, or left behind by a client that is killed, is to say no more.
-            set_socket_linger(&stream, Some(Duration::ZERO))?;
-            io::Result::Ok(stream)
-        };
-        let mut stream = kept.take().map_or_else(connect, Ok)?;
-        stream.write_all(request)?;
-        let (mut received, mut buffer) = (vec![], [0; 4096]);
-        loop {
-            stream.set_read_timeout(Some(PATIENCE.saturating_sub(began.elapsed())))?;
-            let len = stream.read(&mut buffer)?;
-            received.extend(&buffer[..len]);
-            match Answer::parse(&received).filter(|answer| received.len() >= answer.len) {
-                None if len == 0 => return Err(ErrorKind::UnexpectedEof.into()),
-                None => {}
-                Some(answer) if !answer.ok => return Err(ErrorKind::InvalidData.into()),
-                // The server ends the connection; its last packet belongs to the request.
-                Some(answer) if answer.closes && len > 0 => {}
-                Some(answer) if answer.closes || !self.keep_alive => {
-                    // Closed as usual, by a FIN.
-                    return Ok(set_socket_linger(&stream, None)?);
-                }
-                Some(_) => {
-                    *kept = Some(stream);
-                    return Ok(());
-                }
+fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+    // One that is given up, or left behind by a client that is killed, is to say no more.
+    set_socket_linger(&stream, Some(Duration::ZERO))?;
+    Ok(stream)
+}
+
+/// Asks, and reads the whole answer; returns the connection if it is to be used again.
+fn answer(
+    mut stream: TcpStream,
+    request: &str,
+    keep_alive: bool,
+    began: Instant,
+) -> io::Result<Option<TcpStream>> {
+    stream.write_all(request.as_bytes())?;
+    let (mut received, mut buffer) = (vec![], [0; 4096]);
+    loop {
+        stream.set_read_timeout(Some(PATIENCE.saturating_sub(began.elapsed())))?;
+        let len = stream.read(&mut buffer)?;
+        received.extend(&buffer[..len]);
+        match Answer::parse(&received).filter(|answer| received.len() >= answer.len) {
+            None if len == 0 => return Err(ErrorKind::UnexpectedEof.into()),
+            None => {}
+            Some(answer) if !answer.ok => return Err(ErrorKind::InvalidData.into()),
+            // The server ends the connection; its last packet belongs to the request.
+            Some(answer) if answer.closes && len > 0 => {}
+            Some(answer) if answer.closes || !keep_alive => {
+                // Closed as usual, by a FIN.
+                set_socket_linger(&stream, None)?;
+                return Ok(None);
             }
+            Some(_) => return Ok(Some(stream)),
         }
     }
 }

@@ -13,7 +13,8 @@ pub(crate) mod tcp;
 pub(crate) mod udp;
 pub(crate) mod unread;
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -36,14 +37,8 @@ pub enum Job {
     UdpServer(SocketAddr, udp::Server),
     /// Answers over TCP, or takes what it gets, which under a flood of SYNs is nothing.
     TcpServer(tcp::Server),
-    /// Has requests answered over TCP.
-    TcpClient(tcp::Client),
-    /// Asks an HTTP server for one document again and again.
-    HttpClient(http::Client),
-    /// Calls the RPC worker, and keeps the others busy.
-    RpcClient(rpc::Client),
-    /// Begins one of the conversations of `parity`.
-    ParityClient(parity::Client),
+    /// Asks the applications of this host.
+    Client(IpAddr, Client),
     /// Times a calibrated loop again and again.
     SpeedProbe,
     /// Computes without pause: the CPU hog.
@@ -57,6 +52,58 @@ pub enum Job {
     Session(Vec<Order>),
     /// Becomes another program inside the namespace: its path, its name, its arguments.
     Program(PathBuf, String, Vec<String>),
+}
+
+/// A client of the lab's own, which asks the applications from the far end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Client {
+    /// Requests of a fixed length over connections that stay open, so many per second in all.
+    Tcp {
+        /// Connections.
+        connections: u32,
+        /// Requests per second.
+        per_second: u32,
+        /// Port of the service.
+        port: u16,
+    },
+    /// HTTP requests, each connection with one under way at any time.
+    Http {
+        /// Connections.
+        connections: u32,
+        /// Whether a connection is used again.
+        keep_alive: bool,
+        /// Port of the server.
+        port: u16,
+    },
+    /// Calls of the computing worker, and requests outstanding with the short servers.
+    Rpc {
+        /// Port of the worker.
+        worker: u16,
+        /// Ports of the short servers.
+        servers: Vec<u16>,
+        /// Requests outstanding with each.
+        outstanding: u32,
+    },
+    /// The sending end of one of parity's conversations.
+    Parity(parity::Talk, u16),
+}
+
+impl Client {
+    fn run(&self, host: IpAddr, shared: &SharedCounters) -> io::Result<()> {
+        let at = |port: &u16| SocketAddr::new(host, *port);
+        match self {
+            Self::Tcp { connections, per_second, port } => {
+                tcp::ask(at(port), *connections, *per_second, shared)
+            }
+            Self::Http { connections, keep_alive, port } => {
+                http::ask(at(port), *connections, *keep_alive, shared)
+            }
+            Self::Rpc { worker, servers, outstanding } => {
+                rpc::call(at(worker), servers.iter().map(at), *outstanding, shared)
+            }
+            Self::Parity(talk, port) => parity::converse(*talk, at(port), shared),
+        }
+    }
 }
 
 /// What a worker is to do, and where.
@@ -133,10 +180,7 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     match order.job {
         Job::UdpServer(bind, server) => server.run(bind, shared),
         Job::TcpServer(server) => server.run(shared),
-        Job::TcpClient(client) => client.run(shared),
-        Job::HttpClient(client) => client.run(shared),
-        Job::RpcClient(client) => client.run(shared),
-        Job::ParityClient(client) => client.run(shared),
+        Job::Client(host, client) => client.run(host, shared),
         Job::SpeedProbe => compute::speed_probe(shared),
         Job::Compute { idle, yields } => compute::hog(idle, yields, shared),
         Job::Session(members) => return session(members, shared),

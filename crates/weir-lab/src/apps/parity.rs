@@ -63,28 +63,23 @@ pub struct Talk {
     pub flows: u16,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Client {
-    pub(crate) talk: Talk,
-    pub(crate) server: SocketAddr,
-}
-
-impl Client {
-    /// Sends until it is killed, or told by [`slots::STOP`] to send no more; stays then, so that its
-    /// connections do, until it is killed.
-    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
-        let (Talk { measure, flows }, server) = (self.talk, self.server);
-        let udp = || connect_udp((0..flows).map(|offset| at_port(server, offset)));
-        let tcp = || connect_tcp(server, flows.into());
-        allow_many()?;
-        match measure {
-            Measure::UdpRoundTrip => round_trips(&udp()?, shared),
-            Measure::UdpWindow => window(&udp()?, server.ip(), shared),
-            Measure::TcpRoundTrip => round_trips(&tcp()?, shared),
-            Measure::TcpStream => stream(&tcp()?, shared),
-        }?;
-        stay()
-    }
+/// Sends until it is killed, or told by [`slots::STOP`] to send no more; stays then, so that its connections
+/// do, until it is killed.
+pub fn converse(
+    Talk { measure, flows }: Talk,
+    server: SocketAddr,
+    shared: &SharedCounters,
+) -> io::Result<()> {
+    let udp = || connect_udp((0..flows).map(|offset| at_port(server, offset)));
+    let tcp = || connect_tcp(server, flows.into());
+    allow_many()?;
+    match measure {
+        Measure::UdpRoundTrip => round_trips(&udp()?, shared),
+        Measure::UdpWindow => window(&udp()?, server.ip(), shared),
+        Measure::TcpRoundTrip => round_trips(&tcp()?, shared),
+        Measure::TcpStream => stream(&tcp()?, shared),
+    }?;
+    stay()
 }
 
 fn stay() -> ! {

@@ -177,7 +177,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let beside = BESIDE.into_iter().find(|(name, _)| *name == beside);
     Ok(Scene {
         apps: vec![App::new(AppKind::Real(server), server.port(), Role::Flooded)],
-        client: Some(Client::Real(kind)),
+        program: Some(kind),
         beside: beside.and_then(|(_, beside)| beside).into_iter().collect(),
         needs: vec![Need::FarEndRps],
         books: Books::None,

@@ -98,22 +98,19 @@ fn talk(case: &str) -> Option<Talk> {
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let talk = talk(ask.case).unwrap_or(Talk { measure: Measure::UdpRoundTrip, flows: 1 });
-    let (app, client) = if talk == (Talk { measure: Measure::TcpStream, flows: 1 }) {
-        let server = ServerKind::Iperf3;
-        let app = App::new(AppKind::Real(server), server.port(), Role::Flooded);
-        (app, Client::Real(ClientKind::Iperf3Tcp))
-    } else {
-        let app = App::new(AppKind::Parity(talk), PORT, Role::Flooded);
-        (App { per_trial: true, ..app }, Client::Parity(talk, PORT))
-    };
-    Ok(Scene {
-        apps: vec![app],
-        client: Some(client),
+    let scene = Scene {
         needs: vec![Need::FarEndRps],
         books: if talk.measure.is_udp() { Books::Client } else { Books::None },
         generate: false,
         ..Scene::default()
-    })
+    };
+    if talk == (Talk { measure: Measure::TcpStream, flows: 1 }) {
+        let server = ServerKind::Iperf3;
+        let app = App::new(AppKind::Real(server), server.port(), Role::Flooded);
+        return Ok(Scene { apps: vec![app], program: Some(ClientKind::Iperf3Tcp), ..scene });
+    }
+    let app = App { per_trial: true, ..App::new(AppKind::Parity(talk), PORT, Role::Flooded) };
+    Ok(Scene { apps: vec![app], client: Some(Client::Parity(talk, PORT)), ..scene })
 }
 
 /// What the lab's own server receives is counted in datagrams, or in bytes.
