@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt;
 use rustix::process::Pid;
 use weir_bpf::bare::{Attached, BarePrograms};
 use weir_bpf::poll_cost::PollClock;
@@ -20,7 +22,7 @@ use crate::apps::udp::Answer;
 use crate::apps::unread::Targets;
 use crate::apps::{Job, slots, tcp, udp};
 use crate::arm::{Arm, Napi, Wire};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 use crate::histogram;
 use crate::host::interrupts;
 use crate::host::process::{Daemon, Worker};
@@ -39,7 +41,6 @@ const WATCH: Duration = Duration::from_millis(100);
 /// Where TCP segments and random sources have their source ports: the low 15 bits are clear.
 pub const RANDOM_PORTS: u16 = 1 << 15;
 
-/// A running application.
 pub enum Running {
     /// One of the lab's own, alone or of a session.
     Worker(Worker),
@@ -57,7 +58,6 @@ pub struct Sut {
     met: Vec<Need>,
     /// Attached once the round trips of pings are watched.
     replies: Option<weir_bpf::replies::Attached>,
-    /// Namespace and interface.
     pub host: Host,
     /// What ran where, once the first trial has been set up.
     pub setup: Option<Setup>,
@@ -68,7 +68,6 @@ pub struct Bench {
     suts: BTreeMap<String, Sut>,
     /// The calibrated loop on the tested CPU.
     pub speed: Worker,
-    /// The load generator.
     pub generator: Generator,
     /// Programs that pass or drop everything.
     pub bare: BarePrograms,
@@ -76,29 +75,22 @@ pub struct Bench {
     pub clock: Option<PollClock>,
     /// What sees replies leave, once it is wanted.
     pub replies: Option<Replies>,
-    /// The namespaces.
     pub topology: Topology,
     /// Of applications and packets.
     pub traffic: Traffic,
-    /// CPU of the system under test.
     pub sut_cpu: CpuId,
     /// CPU of the generator, the far end and the controller.
     pub generator_cpu: CpuId,
-    loop_ns: Option<f64>,
-}
-
-/// Puts the calling thread, which makes and watches everything, on the generator's CPU.
-fn become_controller(generator_cpu: CpuId) -> Result<()> {
-    sched::pin_current_thread(generator_cpu)?;
-    // It sleeps nearly always; when it wakes it must not wait for the generator.
-    sched::set_nice(rustix::thread::gettid(), Nice(-10))?;
-    Ok(())
+    /// Of one pass of the calibrated loop.
+    loop_ns: OnceLock<f64>,
 }
 
 impl Bench {
     /// Makes the generator's namespace; hosts are made as they are wanted.
     pub fn set_up(traffic: Traffic, (sut_cpu, generator_cpu): (CpuId, CpuId)) -> Result<Self> {
-        become_controller(generator_cpu)?;
+        sched::pin_current_thread(generator_cpu)?;
+        // This thread sleeps nearly always; when it wakes it must not wait for the generator.
+        sched::set_nice(rustix::thread::gettid(), Nice(-10))?;
         let topology = Topology::create()?;
         let speed = Worker::start(&topology.generator_path, sut_cpu, Job::SpeedProbe)?;
         // Aimed anew for each trial.
@@ -115,7 +107,7 @@ impl Bench {
             traffic,
             sut_cpu,
             generator_cpu,
-            loop_ns: None,
+            loop_ns: OnceLock::new(),
         })
     }
 
@@ -124,44 +116,33 @@ impl Bench {
         &self.suts[&arm.name]
     }
 
-    /// The same, to be changed.
     pub fn sut_mut(&mut self, arm: &Arm) -> Option<&mut Sut> {
         self.suts.get_mut(&arm.name)
     }
 
     /// Makes an arm's host, where there is none, with what a scene needs and the applications that stay.
     pub fn prepare(&mut self, arm: &Arm, needs: &[Need], apps: &[App]) -> Result<()> {
-        if !self.suts.contains_key(&arm.name) {
-            let name: String =
-                arm.name.chars().filter(char::is_ascii_alphanumeric).take(12).collect();
-            let host = self.topology.add_host(&name, self.traffic.ipv6)?;
-            host.wait_until_up()?;
-            self.settle(&host, arm)?;
-            let sut = Sut {
-                apps: vec![],
-                leaders: vec![],
-                met: vec![],
-                replies: None,
-                host,
-                setup: None,
-            };
-            self.suts.insert(arm.name.clone(), sut);
-        }
-        let Some(mut sut) = self.suts.remove(&arm.name) else { return Ok(()) };
+        let mut sut = match self.suts.remove(&arm.name) {
+            Some(sut) => sut,
+            None => self.make_sut(arm)?,
+        };
         let done = self.furnish(&mut sut, arm, needs, apps);
         self.suts.insert(arm.name.clone(), sut);
         done
     }
 
-    /// Who polls, for arms in which weir has no say in it.
-    fn settle(&self, host: &Host, arm: &Arm) -> Result<()> {
+    fn make_sut(&mut self, arm: &Arm) -> Result<Sut> {
+        let name: String = arm.name.chars().filter(char::is_ascii_alphanumeric).take(12).collect();
+        let host = self.topology.add_host(&name, self.traffic.ipv6)?;
+        host.wait_until_up()?;
         if arm.napi == Napi::Rps {
             host.sysfs.write(SUT_INTERFACE, "queues/rx-0/rps_cpus", &mask(self.sut_cpu))?;
         }
+        // In the other arms, what is attached has a say in who polls.
         if arm.daemon.is_none() && arm.bare.is_none() {
-            self.thread(host, arm)?;
+            self.thread(&host, arm)?;
         }
-        Ok(())
+        Ok(Sut { apps: vec![], leaders: vec![], met: vec![], replies: None, host, setup: None })
     }
 
     /// Switches threaded NAPI on, as the arm has it. Attaching XDP makes new threads.
@@ -174,63 +155,51 @@ impl Bench {
         Ok(())
     }
 
-    fn furnish(&mut self, sut: &mut Sut, arm: &Arm, needs: &[Need], apps: &[App]) -> Result<()> {
+    fn furnish(&self, sut: &mut Sut, arm: &Arm, needs: &[Need], apps: &[App]) -> Result<()> {
         for need in needs {
             if !sut.met.contains(need) {
                 wire::meet(&self.topology, &sut.host, *need, arm.wire, self.generator_cpu)?;
                 sut.met.push(*need);
             }
         }
-        let there = |sut: &Sut, app: &App| sut.apps.iter().any(|(known, _)| known == app);
-        let wanted = apps.iter().filter(|app| !app.per_trial);
-        let missing: Vec<App> = wanted.filter(|app| !there(sut, app)).cloned().collect();
+        let missing = apps.iter().filter(|app| !app.per_trial && sut.app(app).is_none());
         let (members, others): (Vec<App>, Vec<App>) =
-            missing.into_iter().partition(|app| app.member_nice.is_some());
+            missing.cloned().partition(|app| app.member_nice.is_some());
         for app in others {
             let running = self.start_on(&sut.host, &app)?;
             sut.apps.push((app, running));
         }
-        if !members.is_empty() {
-            let mut jobs = vec![];
-            for app in &members {
-                jobs.push((Nice(app.member_nice.unwrap_or(0)), self.job(&sut.host, app)?));
-            }
-            let (leader, workers) =
-                Worker::start_session(&sut.host.netns_path, self.sut_cpu, jobs)?;
-            sut.leaders.push(leader);
-            sut.apps.extend(members.into_iter().zip(workers.into_iter().map(Running::Worker)));
+        if members.is_empty() {
+            return Ok(());
         }
+        let job = |app: &App| Ok((Nice(app.member_nice.unwrap_or(0)), self.job(&sut.host, app)?));
+        let jobs = members.iter().map(job).collect::<Result<_>>()?;
+        let (leader, workers) = Worker::start_session(&sut.host.netns_path, self.sut_cpu, jobs)?;
+        sut.leaders.push(leader);
+        sut.apps.extend(members.into_iter().zip(workers.into_iter().map(Running::Worker)));
         Ok(())
     }
 
-    /// Starts an application on an arm's host.
-    pub fn start_app(&mut self, arm: &Arm, app: &App) -> Result<Running> {
-        let Some(sut) = self.suts.remove(&arm.name) else {
-            return Err(Error::refused("an arm has no host", "please report this"));
-        };
-        let started = self.start_on(&sut.host, app);
-        self.suts.insert(arm.name.clone(), sut);
-        started
+    pub fn start_app(&self, arm: &Arm, app: &App) -> Result<Running> {
+        self.start_on(&self.sut(arm).host, app)
     }
 
-    fn start_on(&mut self, host: &Host, app: &App) -> Result<Running> {
-        match &app.kind {
+    fn start_on(&self, host: &Host, app: &App) -> Result<Running> {
+        match app.kind {
             AppKind::Real(kind) => {
-                let directory = self.topology.directory(&format!(
-                    "{}-{}",
-                    host.generator_ifname,
-                    kind.name()
-                ))?;
-                let (netns, cpu, address) = (&*host.netns_path, self.sut_cpu, host.address.1);
-                let place = Place { netns, cpu, address, directory: &directory };
-                Ok(Running::Real(Server::start(*kind, &place)?))
+                let directory = format!("{}-{}", host.generator_ifname, kind.name());
+                let place = Place {
+                    netns: &host.netns_path,
+                    cpu: self.sut_cpu,
+                    address: host.address.1,
+                    directory: &self.topology.directory(&directory)?,
+                };
+                Ok(Running::Real(Server::start(kind, &place)?))
             }
             AppKind::Unread => {
                 let [one, other] = addresses(host).map(|(_, host)| host);
-                let opened = host.netns.run(|| {
-                    Ok::<_, Error>(Box::new([Targets::open(one)?, Targets::open(other)?]))
-                })??;
-                Ok(Running::Unread(opened))
+                let open = || Ok::<_, Error>([Targets::open(one)?, Targets::open(other)?]);
+                Ok(Running::Unread(Box::new(host.netns.run(open)??)))
             }
             _ => {
                 let job = self.job(host, app)?;
@@ -240,45 +209,35 @@ impl Bench {
     }
 
     /// What the worker does that is this application.
-    fn job(&mut self, host: &Host, app: &App) -> Result<Job> {
+    fn job(&self, host: &Host, app: &App) -> Result<Job> {
         let bind = SocketAddr::new(host.address.1, app.port);
-        let answers = udp::Server { answer: Answer::Echo, ..Default::default() };
         let rcvbuf = self.traffic.rcvbuf;
-        Ok(match &app.kind {
+        let udp = |server| Job::UdpServer(bind, server);
+        let echo = |work| udp::Server { answer: Answer::Echo, work, ..Default::default() };
+        let tcp = |connections, echo| Job::TcpServer(tcp::Server { bind, connections, echo });
+        Ok(match app.kind {
             AppKind::UdpSink { reader, work, joined } => {
-                let work = Work { passes: self.passes(*work)?, ..Work::default() };
-                let (bind, join) = match bind.ip() {
-                    IpAddr::V4(on) if *joined => {
-                        ((Ipv4Addr::UNSPECIFIED, app.port).into(), Some((GROUP, on)))
+                let work = Work { passes: self.passes(work)?, ..Work::default() };
+                let sink =
+                    udp::Server { reader, rcvbuf, work, stamped: true, ..Default::default() };
+                match bind.ip() {
+                    IpAddr::V4(on) if joined => {
+                        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, app.port));
+                        Job::UdpServer(any, udp::Server { join: Some((GROUP, on)), ..sink })
                     }
-                    _ => (bind, None),
-                };
-                let sink = udp::Server { join, work, stamped: true, ..Default::default() };
-                Job::UdpServer(bind, udp::Server { reader: *reader, rcvbuf, ..sink })
+                    _ => udp(sink),
+                }
             }
-            AppKind::UdpEcho => {
-                Job::UdpServer(bind, udp::Server { rcvbuf, stamped: true, ..answers })
-            }
-            AppKind::RpcWorker(walks) => {
-                let work = Work { walks: *walks, ..Work::default() };
-                Job::UdpServer(bind, udp::Server { work, ..answers })
-            }
-            AppKind::RpcServer(steps) => {
-                let work = Work { steps: *steps, ..Work::default() };
-                Job::UdpServer(bind, udp::Server { work, ..answers })
-            }
-            AppKind::TcpService => Job::TcpServer(tcp::Server { bind, connections: 0, echo: true }),
-            AppKind::TcpListener => {
-                Job::TcpServer(tcp::Server { bind, connections: 0, echo: false })
-            }
+            AppKind::UdpEcho => udp(udp::Server { rcvbuf, stamped: true, ..echo(Work::default()) }),
+            AppKind::RpcWorker(walks) => udp(echo(Work { walks, ..Work::default() })),
+            AppKind::RpcServer(steps) => udp(echo(Work { steps, ..Work::default() })),
+            AppKind::TcpService => tcp(0, true),
+            AppKind::TcpListener => tcp(0, false),
             AppKind::Parity(Talk { measure, flows }) if measure.is_udp() => {
                 let answer = if measure.is_time() { Answer::Echo } else { Answer::Count };
-                Job::UdpServer(bind, udp::Server { further: flows - 1, answer, ..answers })
+                udp(udp::Server { further: flows - 1, answer, ..Default::default() })
             }
-            AppKind::Parity(Talk { measure, flows }) => {
-                let (connections, echo) = (*flows, measure.is_time());
-                Job::TcpServer(tcp::Server { bind, connections, echo })
-            }
+            AppKind::Parity(Talk { measure, flows }) => tcp(flows, measure.is_time()),
             AppKind::Unread | AppKind::Real(_) => {
                 return Err(Error::refused("a worker cannot be that", "please report this"));
             }
@@ -286,26 +245,21 @@ impl Bench {
     }
 
     /// How many passes of the calibrated loop take this long, on this machine.
-    fn passes(&mut self, work: Duration) -> Result<u64> {
+    fn passes(&self, work: Duration) -> Result<u64> {
         if work.is_zero() {
             return Ok(0);
         }
-        let loop_ns = match self.loop_ns {
-            Some(ns) => ns,
-            None => {
-                let loops = || histogram::snapshot(self.speed.shared(), slots::HISTOGRAM);
-                let before = loops();
-                std::thread::sleep(WATCH);
-                let took = histogram::percentile(&before, &loops(), 50.0).filter(|ns| *ns > 0);
-                took.ok_or_else(|| {
-                    Error::refused(
-                        "the calibrated loop does not run",
-                        "is the machine overloaded? try again",
-                    )
-                })? as f64
-            }
-        };
-        self.loop_ns = Some(loop_ns);
+        if self.loop_ns.get().is_none() {
+            let loops = || histogram::snapshot(self.speed.shared(), slots::HISTOGRAM);
+            let before = loops();
+            std::thread::sleep(WATCH);
+            let took = histogram::percentile(&before, &loops(), 50.0).filter(|ns| *ns > 0);
+            let _ = took.map(|ns| self.loop_ns.set(ns as f64));
+        }
+        let loop_ns = self.loop_ns.get().ok_or_else(|| {
+            let remedy = "is the machine overloaded? try again";
+            Error::refused("the calibrated loop does not run", remedy)
+        })?;
         Ok((work.as_nanos() as f64 / loop_ns).ceil() as u64)
     }
 
@@ -347,22 +301,17 @@ impl Bench {
 
     /// Makes an arm what it is, until it is ended.
     pub fn begin(&mut self, arm: &Arm) -> Result<Begun> {
-        let sut = &self.suts[&arm.name];
-        let host = &sut.host;
-        let daemon = arm.daemon.as_ref();
-        let daemon =
-            daemon.map(|spec| Daemon::start(&host.netns_path, self.sut_cpu, spec)).transpose()?;
+        let host = &self.sut(arm).host;
+        let start = |spec| Daemon::start(&host.netns_path, self.sut_cpu, spec);
+        let daemon = arm.daemon.as_ref().map(start).transpose()?;
         if daemon.is_some() && arm.napi == Napi::Batch {
             to_batch(&self.pollers(arm)?)?;
         }
-        let bare = match arm.bare {
-            Some(bare) => {
-                let attached = host.netns.run(|| self.bare.attach(bare, host.ifindex))??;
-                self.thread(host, arm)?;
-                Some(attached)
-            }
-            None => None,
-        };
+        let attach = |bare| host.netns.run(|| self.bare.attach(bare, host.ifindex))?;
+        let bare = arm.bare.map(attach).transpose()?;
+        if bare.is_some() {
+            self.thread(host, arm)?;
+        }
         let begun = Begun { daemon, _bare: bare };
         if arm.is_interrupted() {
             self.bind_interrupts(arm)?;
@@ -419,14 +368,14 @@ impl Bench {
         const QUIET: Duration = Duration::from_millis(20);
         let host = &self.sut(arm).host;
         let address = SocketAddr::new(host.address.1, PORT);
-        let failed = |operation| move |source| Error::io(operation, address.to_string(), source);
-        let socket = host.netns.run(|| UdpSocket::bind(address))?.map_err(failed("bind"))?;
+        let socket =
+            host.netns.run(|| UdpSocket::bind(address))?.map_err(cannot("bind", address))?;
         if self.traffic.rcvbuf != 0 {
-            rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, self.traffic.rcvbuf)
-                .map_err(|source| Error::io("set the buffer of", address.to_string(), source))?;
+            sockopt::set_socket_recv_buffer_size_force(&socket, self.traffic.rcvbuf)
+                .map_err(cannot("set the buffer of", address))?;
         }
-        let rcvbuf = rustix::net::sockopt::socket_recv_buffer_size(&socket)
-            .map_err(|source| Error::io("read the buffer of", address.to_string(), source))?;
+        let rcvbuf = sockopt::socket_recv_buffer_size(&socket)
+            .map_err(cannot("read the buffer of", address))?;
         let lengths = self.traffic.lengths.clone();
         self.aim(arm, &[Flow { lengths, ..Flow::udp(PORT, Load::Rate(FILL_PPS)) }])?;
         let before = self.ended(arm)?;
@@ -440,7 +389,7 @@ impl Bench {
         {
             stop.sleep(Duration::from_millis(1))?;
         }
-        socket.set_read_timeout(Some(QUIET)).map_err(failed("set the timeout of"))?;
+        socket.set_read_timeout(Some(QUIET)).map_err(cannot("set the timeout of", address))?;
         let (mut buffer, mut packets) = ([0; 2048], 0);
         while socket.recv(&mut buffer).is_ok() {
             packets += 1;
@@ -472,7 +421,6 @@ impl Sut {
 }
 
 impl Running {
-    /// The processes that do its work.
     pub fn pids(&self) -> Vec<Pid> {
         match self {
             Self::Worker(worker) => vec![worker.pid()],
@@ -481,7 +429,6 @@ impl Running {
         }
     }
 
-    /// CPU time that they have had.
     pub fn cpu_time(&self) -> Result<Nanos> {
         match self {
             Self::Worker(worker) => Ok(sched::cpu_time(worker.pid())?),
@@ -490,7 +437,6 @@ impl Running {
         }
     }
 
-    /// The worker, if it is one.
     pub fn worker(&self) -> Option<&Worker> {
         match self {
             Self::Worker(worker) => Some(worker),
@@ -543,10 +489,7 @@ fn spec(host: &Host, flow: &Flow) -> Result<FlowSpec> {
         transport: flow.transport,
         lengths: flow.lengths.clone(),
         sources: flow.sources,
-        options: flow.options.clone(),
-        frame: flow.frame.as_ref().map_or(vec![], |rest| [&mac.1.0[..], &mac.0.0, rest].concat()),
         destination_port_bits: flow.port_bits,
-        burst: flow.burst,
         rate: match flow.load {
             Load::Rate(rate) => Some(PacketsPerSec(rate)),
             Load::Top | Load::Off => None,

@@ -1,7 +1,7 @@
 //! The only trial loop: sets a scene up in an arm, opens and closes a window, waits until every packet has
 //! ended somewhere, and makes the declared metrics of what was read.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::units::Nice;
 
 use crate::apps::parity::Measure;
-use crate::apps::{Job, http, parity, rpc, slots, tcp};
+use crate::apps::{Job, parity, slots};
 use crate::arm::Arm;
 use crate::bench::{Begun, Bench, Running, place, poll_in_words};
 use crate::error::{Error, Result};
@@ -27,7 +27,7 @@ use crate::host::wire::{FLOOD_NET, FarInterrupts, Sink};
 use crate::meter::{self, Metered};
 use crate::metric::{METRICS, Source, m};
 use crate::probe::{Probe, ksoftirqd};
-use crate::programs::{Client as RealClient, ClientKind, ClientReport, Place};
+use crate::programs::{Client as RealClient, ClientKind, ClientReport, Place, UDP_MBIT};
 use crate::reading::{Counter, Reading};
 use crate::run::{Ledger, Setup, Trial};
 use crate::scene::{App, Beside, Books, Client, Need, Scene, Watch};
@@ -261,7 +261,7 @@ fn start_program(
     scene: &Scene,
     window: Duration,
 ) -> Result<Option<((ClientKind, RealClient), Duration)>> {
-    let Some(Client::Real(kind)) = scene.client else { return Ok(None) };
+    let Some(kind) = scene.program else { return Ok(None) };
     let directory = bench.topology.directory("clients")?;
     let seconds = (window.as_secs_f64().round() as u64).max(1);
     let place = Place {
@@ -293,30 +293,14 @@ fn go(client: Option<&Worker>, go: bool) {
 
 /// Starts a scene's client, if it is one of the lab's own; it waits for [`go`], or is under way.
 fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<Option<Worker>> {
-    let at = |port: u16| SocketAddr::new(bench.sut(arm).host.address.1, port);
-    let (mut slot, mut under_way) = (slots::DELIVERED, 0);
-    let job = match &scene.client {
-        None | Some(Client::Real(_)) => return Ok(None),
-        Some(Client::Tcp { connections, per_second, port }) => {
-            let (connections, per_second) = (*connections, *per_second);
-            Job::TcpClient(tcp::Client { server: at(*port), connections, per_second })
-        }
-        Some(Client::Http { connections, keep_alive, port }) => {
-            under_way = u64::from(*connections);
-            let (connections, keep_alive) = (*connections, *keep_alive);
-            Job::HttpClient(http::Client { server: at(*port), connections, keep_alive })
-        }
-        Some(Client::Rpc { worker, servers, outstanding }) => {
-            // A rate of calls is from the end of one to the end of another.
-            (slot, under_way) = (slots::CALLS, 1);
-            let servers = servers.iter().map(|port| at(*port)).collect();
-            let (worker, outstanding) = (at(*worker), *outstanding);
-            Job::RpcClient(rpc::Client { worker, servers, outstanding })
-        }
-        Some(Client::Parity(talk, port)) => {
-            Job::ParityClient(parity::Client { talk: *talk, server: at(*port) })
-        }
+    let Some(client) = scene.client.clone() else { return Ok(None) };
+    let (slot, under_way) = match client {
+        Client::Http { connections, .. } => (slots::DELIVERED, connections.into()),
+        // A rate of calls is from the end of one to the end of another.
+        Client::Rpc { .. } => (slots::CALLS, 1),
+        Client::Tcp { .. } | Client::Parity(..) => (slots::DELIVERED, 0),
     };
+    let job = Job::Client(bench.sut(arm).host.address.1, client);
     let client = Worker::start(&bench.topology.generator_path, bench.generator_cpu, job)?;
     let deadline = Instant::now() + UNDER_WAY_DEADLINE;
     while client.count(slot) < under_way {
@@ -547,9 +531,7 @@ fn derived(trial: &mut Trial, seen: &Seen) {
         trial.set(&m::discarded_share, per(window(Counter::Discarded), window(Counter::Judged)));
     }
     if after.has(Counter::Done) {
-        let failed = [Counter::Timeouts, Counter::Resets, Counter::Refusals, Counter::BadAnswers];
-        let failed: f64 = failed.into_iter().map(window).sum();
-        trial.set(&m::failed, Some(failed + window(Counter::ClientLost)));
+        trial.set(&m::failed, Some(window(Counter::ClientLost)));
         let done = window(Counter::Done);
         trial.set(&m::trip_us, per(seen.length.as_secs_f64() * 1e6, done));
     }
@@ -603,9 +585,9 @@ fn round_trips(trial: &mut Trial, pings: &[Option<f64>]) {
 /// What a program says of itself.
 fn reported(trial: &mut Trial, kind: ClientKind, report: &ClientReport) {
     let (throughput, asked) = match kind {
-        ClientKind::Iperf3Udp { mbit, .. } => (&m::throughput_mbit, Some(mbit)),
-        ClientKind::Iperf3Tcp { .. } => (&m::throughput_mbit, None),
-        ClientKind::Dnsperf { rate, .. } => (&m::per_s, rate),
+        ClientKind::Iperf3Udp { .. } => (&m::throughput_mbit, Some(UDP_MBIT)),
+        ClientKind::Iperf3Tcp => (&m::throughput_mbit, None),
+        ClientKind::Dnsperf { rate } => (&m::per_s, rate),
         _ => (&m::per_s, None),
     };
     trial.set(throughput, Some(report.throughput));

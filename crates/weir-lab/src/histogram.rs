@@ -15,7 +15,6 @@ const SUB_BUCKETS: usize = 1 << SUB_BUCKET_BITS;
 /// Slots that a histogram occupies: values up to 2^40 ns (18 minutes), each within 1.6 %.
 pub const SLOTS: usize = SUB_BUCKETS * (40 - SUB_BUCKET_BITS as usize + 1);
 
-/// The slot of a value.
 fn slot(value: u64) -> usize {
     let value = value.min((1 << 40) - 1);
     if value < SUB_BUCKETS as u64 {

@@ -22,7 +22,6 @@ const STEP: Duration = Duration::from_millis(50);
 pub struct Metered {
     /// Charged to the flooded application's channel.
     pub flooded: u64,
-    /// Charged to all channels.
     pub charged: u64,
     /// What discarding took; `None` where no status told.
     pub discarding: Option<u64>,

@@ -9,7 +9,6 @@ use weir_bpf::sys::{sched, snmp};
 use weir_bpf::units::CpuId;
 use weir_bpf::verdict::{Reason, Verdict};
 
-use crate::apps::http::Failure;
 use crate::apps::slots;
 use crate::bench::{Bench, Running, statistic};
 use crate::error::{Error, Result};
@@ -94,13 +93,6 @@ impl Probe<'_> {
             reading.add(Counter::LastCallNs, client.count(slots::LAST_CALL_NS));
             reading.add(Counter::ClientSent, client.count(slots::SENT));
             reading.add(Counter::ClientLost, client.count(slots::LOST));
-            for (counter, failure) in
-                [Counter::Timeouts, Counter::Resets, Counter::Refusals, Counter::BadAnswers]
-                    .into_iter()
-                    .zip(Failure::ALL)
-            {
-                reading.add(counter, client.count(failure.slot()));
-            }
             reading.note(Histogram::Took, histogram::snapshot(client.shared(), slots::HISTOGRAM));
         }
         if let Some(hog) = self.hog {

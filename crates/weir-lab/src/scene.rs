@@ -9,6 +9,8 @@ use crate::apps::udp::Reader;
 use crate::programs::{ClientKind, ServerKind};
 use crate::run::Load;
 
+pub use crate::apps::Client;
+
 /// Port of the application that is flooded.
 pub const FLOODED_PORT: u16 = 5000;
 /// Port of the second application, which is sent a light flow.
@@ -143,10 +145,6 @@ pub struct Flow {
     pub light: bool,
     /// What its packets are.
     pub transport: Transport,
-    /// IPv4 options, for UDP.
-    pub options: Vec<u8>,
-    /// For [`Transport::Raw`]: the frame from its Ethernet type on, sent as it is.
-    pub frame: Option<Vec<u8>>,
     /// Payload lengths, bytes.
     pub lengths: Lengths,
     /// How many sources.
@@ -163,8 +161,6 @@ pub struct Flow {
     pub port_bits: u8,
     /// How fast.
     pub load: Load,
-    /// Packets sent back to back; 1: evenly spaced.
-    pub burst: u16,
 }
 
 impl Flow {
@@ -173,8 +169,6 @@ impl Flow {
         Self {
             light: false,
             transport: Transport::Udp,
-            options: vec![],
-            frame: None,
             lengths: Lengths::One(14),
             sources: Sources::One,
             from: From::Generator,
@@ -183,7 +177,6 @@ impl Flow {
             port,
             port_bits: 0,
             load,
-            burst: 1,
         }
     }
 
@@ -191,42 +184,6 @@ impl Flow {
     pub fn light(port: u16, pps: f64) -> Self {
         Self { light: true, ..Self::udp(port, Load::Rate(pps)) }
     }
-}
-
-/// What asks the applications from the far end.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Client {
-    /// Requests of a fixed length over connections that stay open, so many per second in all.
-    Tcp {
-        /// Connections.
-        connections: u32,
-        /// Requests per second.
-        per_second: u32,
-        /// Port of the service.
-        port: u16,
-    },
-    /// HTTP requests, each connection with one under way at any time.
-    Http {
-        /// Connections.
-        connections: u32,
-        /// Whether a connection is used again.
-        keep_alive: bool,
-        /// Port of the server.
-        port: u16,
-    },
-    /// Calls of the computing worker, and requests outstanding with the short servers.
-    Rpc {
-        /// Port of the worker.
-        worker: u16,
-        /// Ports of the short servers.
-        servers: Vec<u16>,
-        /// Requests outstanding with each.
-        outstanding: u32,
-    },
-    /// The sending end of one of parity's conversations.
-    Parity(Talk, u16),
-    /// A program that nobody here wrote. It runs for the window, in whole seconds, and reports.
-    Real(ClientKind),
 }
 
 /// A process beside the applications, on the tested CPU.
@@ -298,6 +255,8 @@ pub struct Scene {
     pub flows: Vec<Flow>,
     /// At the far end.
     pub client: Option<Client>,
+    /// The same, if nobody here wrote it. It runs for the window, in whole seconds, and reports.
+    pub program: Option<ClientKind>,
     /// On the tested CPU.
     pub beside: Vec<Beside>,
     /// Of wire and host.
@@ -322,6 +281,7 @@ impl Default for Scene {
             apps: vec![],
             flows: vec![],
             client: None,
+            program: None,
             beside: vec![],
             needs: vec![],
             watch: vec![],

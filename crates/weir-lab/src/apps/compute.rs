@@ -19,7 +19,7 @@ const LOOPS_PER_PAUSE: u32 = 2;
 /// The hog asks for its CPU time once in this many passes, 80 us, so that asking costs it nothing.
 const LOOPS_PER_LOOK: u64 = 16;
 /// What is walked through: a good part of a second-level cache, as in LRP.
-pub const WALK_BYTES: usize = 512 << 10;
+const WALK_BYTES: usize = 512 << 10;
 /// Steps of a walk: a cache line each.
 const LINES: usize = WALK_BYTES / 64;
 
@@ -35,7 +35,6 @@ pub struct Work {
 }
 
 impl Work {
-    /// What does it.
     pub fn prepare(self) -> impl Fn() {
         // Each says which comes next, alone in its cache line.
         let lines = if self.walks > 0 { LINES } else { 0 };

@@ -2,15 +2,14 @@
 //!
 //! Not `wrk`, though that does both usages well: it counts in whole seconds from its own start, and a
 //! trial's window begins in the midst of a flood and may be a fifth of a second. This one counts in
-//! memory that the controller reads, and tells failures by kind. Either asks again at once, so that
-//! the server is saturated where the connections are enough.
+//! memory that the controller reads. Either asks again at once, so that the server is saturated where the
+//! connections are enough.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_linger;
-use serde::{Deserialize, Serialize};
 use weir_bpf::sys::shared::SharedCounters;
 
 use super::compute::run_first;
@@ -23,39 +22,13 @@ pub const PATIENCE: Duration = Duration::from_secs(1);
 /// Before asking anew for a connection that was refused: the client runs before all others on its CPU.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How a request can fail, in the order of the counters at [`slots::FAILURES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// No whole answer within [`PATIENCE`].
-    Timeout,
-    /// The connection ended before the answer was whole.
-    Reset,
-    /// No connection was to be had.
-    Refused,
-    /// An answer other than `200 OK`.
-    Answer,
-}
-
-impl Failure {
-    /// Each, in the order of the counters.
-    pub const ALL: [Self; 4] = [Self::Timeout, Self::Reset, Self::Refused, Self::Answer];
-
-    fn of(error: ErrorKind) -> Self {
-        match error {
-            // A time of 0 is no input.
-            ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::InvalidInput => Self::Timeout,
-            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => {
-                Self::Reset
-            }
-            ErrorKind::InvalidData => Self::Answer,
-            _ => Self::Refused,
-        }
-    }
-
-    /// Its counter.
-    pub const fn slot(self) -> usize {
-        slots::FAILURES + self as usize
-    }
+/// Whether no connection was to be had; else it brought no whole answer of `200 OK`, or not in time.
+fn is_refusal(failure: ErrorKind) -> bool {
+    use ErrorKind::*;
+    // Of a patience that is over, 0 is left, which is no input.
+    let is_late = matches!(failure, WouldBlock | TimedOut | InvalidInput);
+    let is_broken = matches!(failure, ConnectionReset | BrokenPipe | UnexpectedEof | InvalidData);
+    !is_late && !is_broken
 }
 
 /// What is known of an answer once its header is there.
@@ -88,73 +61,75 @@ impl Answer {
     }
 }
 
-/// The client.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Client {
-    pub(crate) server: SocketAddr,
-    pub(crate) connections: u32,
-    /// A connection is used again.
-    pub(crate) keep_alive: bool,
-}
-
-impl Client {
-    /// Asks until it is killed, or told by [`slots::STOP`] to send no more; a failure ends the connection.
-    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
-        let close = if self.keep_alive { "" } else { "Connection: close\r\n" };
-        let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{close}\r\n", self.server.ip());
-        slots::ready(shared);
-        on_threads(self.connections, |_| {
-            // On the generator's CPU, which spins: what the client has to do, it does at once.
-            run_first()?;
-            let mut kept = None;
-            while !slots::is_set(shared, slots::STOP) {
-                // With the connection's first packet where it is for one request.
-                let began = Instant::now();
-                match self.ask(&mut kept, request.as_bytes(), began) {
-                    Ok(()) => slots::took(shared, began.elapsed()),
-                    Err(error) => {
-                        let failure = Failure::of(error.kind());
-                        slots::add(shared, failure.slot(), 1);
-                        if failure == Failure::Refused {
-                            std::thread::sleep(PAUSE);
-                        }
+/// Asks by so many connections until it is killed, or told by [`slots::STOP`] to send no more; a failure ends
+/// a connection.
+pub fn ask(
+    server: SocketAddr,
+    connections: u32,
+    keep_alive: bool,
+    shared: &SharedCounters,
+) -> io::Result<()> {
+    let close = if keep_alive { "" } else { "Connection: close\r\n" };
+    let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{close}\r\n", server.ip());
+    slots::ready(shared);
+    on_threads(connections, |_| {
+        // On the generator's CPU, which spins: what the client has to do, it does at once.
+        run_first()?;
+        let mut kept = None;
+        while !slots::is_set(shared, slots::STOP) {
+            // With the connection's first packet where it is for one request.
+            let began = Instant::now();
+            let stream = kept.take().map_or_else(|| connect(server), Ok);
+            match stream.and_then(|stream| answer(stream, &request, keep_alive, began)) {
+                Ok(stream) => {
+                    slots::took(shared, began.elapsed());
+                    kept = stream;
+                }
+                Err(error) => {
+                    slots::add(shared, slots::LOST, 1);
+                    if is_refusal(error.kind()) {
+                        std::thread::sleep(PAUSE);
                     }
                 }
             }
-            Ok(())
-        })
-        .map(drop)
-    }
+        }
+        Ok(())
+    })
+    .map(drop)
+}
 
-    fn ask(&self, kept: &mut Option<TcpStream>, request: &[u8], began: Instant) -> io::Result<()> {
-        let connect = || {
-            let stream = TcpStream::connect_timeout(&self.server, PATIENCE)?;
-            // One that is given up, or left behind by a client that is killed, is to say no more.
-            set_socket_linger(&stream, Some(Duration::ZERO))?;
-            io::Result::Ok(stream)
-        };
-        let mut stream = kept.take().map_or_else(connect, Ok)?;
-        stream.write_all(request)?;
-        let (mut received, mut buffer) = (vec![], [0; 4096]);
-        loop {
-            stream.set_read_timeout(Some(PATIENCE.saturating_sub(began.elapsed())))?;
-            let len = stream.read(&mut buffer)?;
-            received.extend(&buffer[..len]);
-            match Answer::parse(&received).filter(|answer| received.len() >= answer.len) {
-                None if len == 0 => return Err(ErrorKind::UnexpectedEof.into()),
-                None => {}
-                Some(answer) if !answer.ok => return Err(ErrorKind::InvalidData.into()),
-                // The server ends the connection; its last packet belongs to the request.
-                Some(answer) if answer.closes && len > 0 => {}
-                Some(answer) if answer.closes || !self.keep_alive => {
-                    // Closed as usual, by a FIN.
-                    return Ok(set_socket_linger(&stream, None)?);
-                }
-                Some(_) => {
-                    *kept = Some(stream);
-                    return Ok(());
-                }
+fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+    // One that is given up, or left behind by a client that is killed, is to say no more.
+    set_socket_linger(&stream, Some(Duration::ZERO))?;
+    Ok(stream)
+}
+
+/// Asks, and reads the whole answer; returns the connection if it is to be used again.
+fn answer(
+    mut stream: TcpStream,
+    request: &str,
+    keep_alive: bool,
+    began: Instant,
+) -> io::Result<Option<TcpStream>> {
+    stream.write_all(request.as_bytes())?;
+    let (mut received, mut buffer) = (vec![], [0; 4096]);
+    loop {
+        stream.set_read_timeout(Some(PATIENCE.saturating_sub(began.elapsed())))?;
+        let len = stream.read(&mut buffer)?;
+        received.extend(&buffer[..len]);
+        match Answer::parse(&received).filter(|answer| received.len() >= answer.len) {
+            None if len == 0 => return Err(ErrorKind::UnexpectedEof.into()),
+            None => {}
+            Some(answer) if !answer.ok => return Err(ErrorKind::InvalidData.into()),
+            // The server ends the connection; its last packet belongs to the request.
+            Some(answer) if answer.closes && len > 0 => {}
+            Some(answer) if answer.closes || !keep_alive => {
+                // Closed as usual, by a FIN.
+                set_socket_linger(&stream, None)?;
+                return Ok(None);
             }
+            Some(_) => return Ok(Some(stream)),
         }
     }
 }

@@ -3,17 +3,18 @@
 //! They run as `weir lab-worker ...`, so that one executable is all there is to install. Each ends
 //! with the process that started it, however that ends.
 
-pub mod compute;
-pub mod http;
-pub mod parity;
-pub mod rpc;
-pub mod slots;
+pub(crate) mod compute;
+pub(crate) mod http;
+pub(crate) mod parity;
+pub(crate) mod rpc;
+pub(crate) mod slots;
 mod sockets;
-pub mod tcp;
-pub mod udp;
-pub mod unread;
+pub(crate) mod tcp;
+pub(crate) mod udp;
+pub(crate) mod unread;
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,8 +28,7 @@ use weir_bpf::units::{CpuId, Nice};
 
 use crate::error::{Error, Result, cannot};
 
-/// This executable.
-pub const OWN: &str = "/proc/self/exe";
+pub(crate) const OWN: &str = "/proc/self/exe";
 
 /// What a worker does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,14 +37,8 @@ pub enum Job {
     UdpServer(SocketAddr, udp::Server),
     /// Answers over TCP, or takes what it gets, which under a flood of SYNs is nothing.
     TcpServer(tcp::Server),
-    /// Has requests answered over TCP.
-    TcpClient(tcp::Client),
-    /// Asks an HTTP server for one document again and again.
-    HttpClient(http::Client),
-    /// Calls the RPC worker, and keeps the others busy.
-    RpcClient(rpc::Client),
-    /// Begins one of the conversations of `parity`.
-    ParityClient(parity::Client),
+    /// Asks the applications of this host.
+    Client(IpAddr, Client),
     /// Times a calibrated loop again and again.
     SpeedProbe,
     /// Computes without pause: the CPU hog.
@@ -54,25 +48,76 @@ pub enum Job {
         /// Lets others run after each pass.
         yields: bool,
     },
-    /// Starts workers, each with a nice value and shared memory, in its session and namespace, on its CPU,
-    /// and waits for them; they end with it.
-    Session(Vec<(i32, PathBuf, Job)>),
-    /// Becomes another program inside the namespace: its path, its name, its arguments; and its nice value.
-    Program(PathBuf, String, Vec<String>, i32),
+    /// Starts workers in its session, and waits for them; they end with it.
+    Session(Vec<Order>),
+    /// Becomes another program inside the namespace: its path, its name, its arguments.
+    Program(PathBuf, String, Vec<String>),
+}
+
+/// A client of the lab's own, which asks the applications from the far end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Client {
+    /// Requests of a fixed length over connections that stay open, so many per second in all.
+    Tcp {
+        /// Connections.
+        connections: u32,
+        /// Requests per second.
+        per_second: u32,
+        /// Port of the service.
+        port: u16,
+    },
+    /// HTTP requests, each connection with one under way at any time.
+    Http {
+        /// Connections.
+        connections: u32,
+        /// Whether a connection is used again.
+        keep_alive: bool,
+        /// Port of the server.
+        port: u16,
+    },
+    /// Calls of the computing worker, and requests outstanding with the short servers.
+    Rpc {
+        /// Port of the worker.
+        worker: u16,
+        /// Ports of the short servers.
+        servers: Vec<u16>,
+        /// Requests outstanding with each.
+        outstanding: u32,
+    },
+    /// The sending end of one of parity's conversations.
+    Parity(parity::Talk, u16),
+}
+
+impl Client {
+    fn run(&self, host: IpAddr, shared: &SharedCounters) -> io::Result<()> {
+        let at = |port: &u16| SocketAddr::new(host, *port);
+        match self {
+            Self::Tcp { connections, per_second, port } => {
+                tcp::ask(at(port), *connections, *per_second, shared)
+            }
+            Self::Http { connections, keep_alive, port } => {
+                http::ask(at(port), *connections, *keep_alive, shared)
+            }
+            Self::Rpc { worker, servers, outstanding } => {
+                rpc::call(at(worker), servers.iter().map(at), *outstanding, shared)
+            }
+            Self::Parity(talk, port) => parity::converse(*talk, at(port), shared),
+        }
+    }
 }
 
 /// What a worker is to do, and where.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Order {
-    /// Process that started it.
-    parent: u32,
-    netns: PathBuf,
-    cpu: u32,
-    /// Memory shared with the controller.
-    shared: Option<PathBuf>,
-    /// Stays in the session of its parent, at this nice value, instead of one of its own at 0.
-    member_nice: Option<i32>,
-    job: Job,
+pub struct Order {
+    pub(crate) parent: u32,
+    pub(crate) netns: PathBuf,
+    pub(crate) cpu: u32,
+    pub(crate) nice: i32,
+    /// Stays in the session of its parent, instead of one of its own.
+    pub(crate) is_member: bool,
+    /// Of memory that it shares with the controller.
+    pub(crate) shared: Option<PathBuf>,
+    pub(crate) job: Job,
 }
 
 /// Arguments of the hidden `weir lab-worker` command.
@@ -82,22 +127,22 @@ pub struct WorkerArgs {
     order: Order,
 }
 
-/// What starts a worker: of a session, or with one of its own.
-pub fn command(
-    netns: &Path,
-    cpu: CpuId,
-    shared: Option<PathBuf>,
-    member_nice: Option<i32>,
-    job: Job,
-) -> Result<Command> {
-    let netns = netns.to_owned();
-    let order = Order { parent: std::process::id(), netns, cpu: cpu.0, shared, member_nice, job };
-    let order = serde_json::to_string(&order).map_err(cannot("tell", "a worker its job"))?;
-    let mut command = Command::new(OWN);
-    // It leaves the terminal's session itself (`run`): Ctrl-C is for the controller, which ends them in
-    // order.
-    command.arg("lab-worker").arg(order).stdin(Stdio::null());
-    Ok(command)
+impl Order {
+    /// At nice 0, in a session of its own, without shared memory.
+    pub fn new(netns: &Path, cpu: CpuId, job: Job) -> Self {
+        let (netns, cpu) = (netns.to_owned(), cpu.0);
+        Self { parent: 0, netns, cpu, nice: 0, is_member: false, shared: None, job }
+    }
+
+    /// What starts the worker, from this process.
+    pub fn command(self) -> Result<Command> {
+        let order = serde_json::to_string(&Self { parent: std::process::id(), ..self });
+        let mut command = Command::new(OWN);
+        // Ctrl-C is for the controller, which ends them in order: `run` leaves the terminal's session.
+        command.arg("lab-worker").arg(order.map_err(cannot("tell", "a worker its job"))?);
+        command.stdin(Stdio::null());
+        Ok(command)
+    }
 }
 
 /// Runs a worker until it is killed.
@@ -113,19 +158,18 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     }
     // As a service is: with autogroup the processes of one session are weighed as one group, and nice
     // values say nothing between that group and the NAPI threads, or with the generator in it.
-    if order.member_nice.is_none() {
+    if !order.is_member {
         setsid().map_err(cannot("leave the session of", "the lab"))?;
     }
     // Not that of the controller, whose weight is raised.
-    sched::set_nice(rustix::thread::gettid(), Nice(order.member_nice.unwrap_or(0)))?;
+    sched::set_nice(rustix::thread::gettid(), Nice(order.nice))?;
+    if order.nice != 0 && !order.is_member {
+        // Where the kernel groups sessions, the session's value weighs it against other ones.
+        let _ = std::fs::write("/proc/self/autogroup", order.nice.to_string());
+    }
     NetNs::open(&order.netns)?.enter_current_thread()?;
     sched::pin_current_thread(CpuId(order.cpu))?;
-    if let Job::Program(path, name, arguments, nice) = order.job {
-        if nice != 0 {
-            sched::set_nice(rustix::thread::gettid(), Nice(nice))?;
-            // Where the kernel groups sessions, the session's value weighs it against other ones.
-            let _ = std::fs::write("/proc/self/autogroup", nice.to_string());
-        }
+    if let Job::Program(path, name, arguments) = order.job {
         let source = Command::new(&path).arg0(name).args(arguments).exec();
         return Err(Error::io("start", format!("{} in the namespace", path.display()), source));
     }
@@ -136,30 +180,19 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     match order.job {
         Job::UdpServer(bind, server) => server.run(bind, shared),
         Job::TcpServer(server) => server.run(shared),
-        Job::TcpClient(client) => client.run(shared),
-        Job::HttpClient(client) => client.run(shared),
-        Job::RpcClient(client) => client.run(shared),
-        Job::ParityClient(client) => client.run(shared),
+        Job::Client(host, client) => client.run(host, shared),
         Job::SpeedProbe => compute::speed_probe(shared),
         Job::Compute { idle, yields } => compute::hog(idle, yields, shared),
-        Job::Session(members) => return session(&order.netns, CpuId(order.cpu), members, shared),
+        Job::Session(members) => return session(members, shared),
         Job::Program(..) => Ok(()),
     }
     .map_err(failed)
 }
 
-fn session(
-    netns: &Path,
-    cpu: CpuId,
-    members: Vec<(i32, PathBuf, Job)>,
-    shared: &SharedCounters,
-) -> Result<()> {
+fn session(members: Vec<Order>, shared: &SharedCounters) -> Result<()> {
     let failed = cannot("start", "a worker of the session");
-    let mut children = vec![];
-    for (nice, memory, job) in members {
-        let mut command = command(netns, cpu, Some(memory), Some(nice), job)?;
-        children.push(command.spawn().map_err(&failed)?);
-    }
+    let start = |order: Order| order.command()?.spawn().map_err(&failed);
+    let mut children = members.into_iter().map(start).collect::<Result<Vec<_>>>()?;
     slots::ready(shared);
     children.iter_mut().try_for_each(|child| child.wait().map(drop)).map_err(&failed)
 }

@@ -25,7 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Payload of the largest datagram that an Ethernet frame of 1,500 bytes carries.
 pub const DATAGRAM_BYTES: usize = 1472;
 
-/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Measure {
     /// Round trip of one byte by UDP, microseconds.
@@ -39,11 +38,9 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// All.
     pub const ALL: [Self; 4] =
         [Self::UdpRoundTrip, Self::UdpWindow, Self::TcpRoundTrip, Self::TcpStream];
 
-    /// As in JSON.
     pub const fn name(self) -> &'static str {
         ["udp-round-trip", "udp-window", "tcp-round-trip", "tcp-stream"][self as usize]
     }
@@ -53,7 +50,6 @@ impl Measure {
         matches!(self, Self::UdpRoundTrip | Self::TcpRoundTrip)
     }
 
-    /// Whether it is by UDP.
     pub const fn is_udp(self) -> bool {
         matches!(self, Self::UdpRoundTrip | Self::UdpWindow)
     }
@@ -62,35 +58,28 @@ impl Measure {
 /// Which conversation, and by how many sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Talk {
-    /// What.
     pub measure: Measure,
     /// How many sockets at either end.
     pub flows: u16,
 }
 
-/// The client.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Client {
-    pub(crate) talk: Talk,
-    pub(crate) server: SocketAddr,
-}
-
-impl Client {
-    /// Sends until it is killed, or told by [`slots::STOP`] to send no more; stays then, so that its
-    /// connections do, until it is killed.
-    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
-        let (Talk { measure, flows }, server) = (self.talk, self.server);
-        let udp = || connect_udp((0..flows).map(|offset| at_port(server, offset)));
-        let tcp = || connect_tcp(server, flows.into());
-        allow_many()?;
-        match measure {
-            Measure::UdpRoundTrip => round_trips(&udp()?, shared),
-            Measure::UdpWindow => window(&udp()?, server.ip(), shared),
-            Measure::TcpRoundTrip => round_trips(&tcp()?, shared),
-            Measure::TcpStream => stream(&tcp()?, shared),
-        }?;
-        stay()
-    }
+/// Sends until it is killed, or told by [`slots::STOP`] to send no more; stays then, so that its connections
+/// do, until it is killed.
+pub fn converse(
+    Talk { measure, flows }: Talk,
+    server: SocketAddr,
+    shared: &SharedCounters,
+) -> io::Result<()> {
+    let udp = || connect_udp((0..flows).map(|offset| at_port(server, offset)));
+    let tcp = || connect_tcp(server, flows.into());
+    allow_many()?;
+    match measure {
+        Measure::UdpRoundTrip => round_trips(&udp()?, shared),
+        Measure::UdpWindow => window(&udp()?, server.ip(), shared),
+        Measure::TcpRoundTrip => round_trips(&tcp()?, shared),
+        Measure::TcpStream => stream(&tcp()?, shared),
+    }?;
+    stay()
 }
 
 fn stay() -> ! {

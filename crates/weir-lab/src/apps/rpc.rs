@@ -7,10 +7,8 @@ use std::sync::atomic::Ordering;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use serde::{Deserialize, Serialize};
 use weir_bpf::sys::shared::SharedCounters;
 
-pub use super::compute::WALK_BYTES;
 use super::compute::{monotonic_ns, run_first};
 use super::slots;
 use super::sockets::{connect_udp, each_ready};
@@ -23,54 +21,48 @@ pub const fn walks(quick: bool) -> u64 {
     if quick { 500 } else { 2500 }
 }
 
-/// The client.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Client {
-    pub(crate) worker: SocketAddr,
-    pub(crate) servers: Vec<SocketAddr>,
-    /// Requests outstanding with each server but the worker.
-    pub(crate) outstanding: u32,
-}
-
-impl Client {
-    /// Has one call of the worker and so many requests to each other server under way at any time, until it
-    /// is told by [`slots::STOP`] to send no more.
-    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
-        // Its CPU is the generator's, and it is to answer at once, whatever else runs there.
-        run_first()?;
-        // The worker's first.
-        let sockets = connect_udp([self.worker].into_iter().chain(self.servers.iter().copied()))?;
-        let send = |socket: &UdpSocket| -> io::Result<()> {
-            socket.send(&[0; 14])?;
-            slots::add(shared, slots::SENT, 1);
-            Ok(())
-        };
-        slots::ready(shared);
-        send(&sockets[0])?;
-        for _ in 0..self.outstanding {
-            sockets[1..].iter().try_for_each(send)?;
-        }
-        each_ready(&sockets, EventFlags::IN, |index| {
-            let socket = &sockets[index];
-            for answer in 0..TURN {
-                // One is there, or is waited for.
-                let flags = if answer == 0 { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
-                match recv(socket, &mut [0; 64][..], flags) {
-                    Ok(_) => {}
-                    Err(Errno::AGAIN) => break,
-                    Err(error) => return Err(error.into()),
-                }
-                if index == 0 {
-                    shared.get(slots::LAST_CALL_NS).store(monotonic_ns(), Ordering::Relaxed);
-                    shared.get(slots::CALLS).fetch_add(1, Ordering::Release);
-                } else {
-                    slots::add(shared, slots::DELIVERED, 1);
-                }
-                if !slots::is_set(shared, slots::STOP) {
-                    send(socket)?;
-                }
-            }
-            Ok(())
-        })
+/// Has one call of the worker and so many requests to each other server under way at any time, until it is
+/// told by [`slots::STOP`] to send no more.
+pub fn call(
+    worker: SocketAddr,
+    servers: impl Iterator<Item = SocketAddr>,
+    outstanding: u32,
+    shared: &SharedCounters,
+) -> io::Result<()> {
+    // Its CPU is the generator's, and it is to answer at once, whatever else runs there.
+    run_first()?;
+    // The worker's first.
+    let sockets = connect_udp(std::iter::once(worker).chain(servers))?;
+    let send = |socket: &UdpSocket| -> io::Result<()> {
+        socket.send(&[0; 14])?;
+        slots::add(shared, slots::SENT, 1);
+        Ok(())
+    };
+    slots::ready(shared);
+    send(&sockets[0])?;
+    for _ in 0..outstanding {
+        sockets[1..].iter().try_for_each(send)?;
     }
+    each_ready(&sockets, EventFlags::IN, |index| {
+        let socket = &sockets[index];
+        for answer in 0..TURN {
+            // One is there, or is waited for.
+            let flags = if answer == 0 { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+            match recv(socket, &mut [0; 64][..], flags) {
+                Ok(_) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Err(error.into()),
+            }
+            if index == 0 {
+                shared.get(slots::LAST_CALL_NS).store(monotonic_ns(), Ordering::Relaxed);
+                shared.get(slots::CALLS).fetch_add(1, Ordering::Release);
+            } else {
+                slots::add(shared, slots::DELIVERED, 1);
+            }
+            if !slots::is_set(shared, slots::STOP) {
+                send(socket)?;
+            }
+        }
+        Ok(())
+    })
 }

@@ -17,7 +17,7 @@ pub const DELIVERED: usize = 2;
 pub const REPLIED: usize = 3;
 /// Datagrams, or bytes, that a client has sent.
 pub const SENT: usize = 4;
-/// Answers that did not come.
+/// Answers that did not come, or were not whole and right.
 pub const LOST: usize = 5;
 /// Not 0 while a client is to send requests.
 pub const GO: usize = 6;
@@ -31,14 +31,11 @@ pub const CPU_NS: usize = 9;
 pub const CALLS: usize = 10;
 /// When the last was, nanoseconds of `CLOCK_MONOTONIC`.
 pub const LAST_CALL_NS: usize = 11;
-/// Four counters of the HTTP client: see [`crate::apps::http::Failure`].
-pub const FAILURES: usize = 12;
 /// Histogram of packets' ages, of the time that requests took, or of the calibrated loop, nanoseconds.
-pub const HISTOGRAM: usize = 16;
+pub const HISTOGRAM: usize = 12;
 /// Slots in all.
 pub const LEN: usize = HISTOGRAM + histogram::SLOTS;
 
-/// The worker is ready.
 pub fn ready(shared: &SharedCounters) {
     shared.get(READY).store(1, Ordering::Release);
 }
@@ -48,7 +45,6 @@ pub fn add(shared: &SharedCounters, slot: usize, count: u64) -> u64 {
     shared.get(slot).fetch_add(count, Ordering::Relaxed)
 }
 
-/// Whether a slot is not 0.
 pub fn is_set(shared: &SharedCounters, slot: usize) -> bool {
     shared.get(slot).load(Ordering::Acquire) != 0
 }

@@ -23,7 +23,6 @@ pub const CHUNK_BYTES: usize = 64 << 10;
 /// Connections that may wait to be accepted where they are many.
 const BACKLOG: i32 = 1024;
 
-/// A TCP application.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Server {
     pub(crate) bind: SocketAddr,
@@ -79,46 +78,40 @@ impl Server {
     }
 }
 
-/// The client.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Client {
-    pub(crate) server: SocketAddr,
-    pub(crate) connections: u32,
-    /// Requests of all connections.
-    pub(crate) per_second: u32,
-}
-
-impl Client {
-    /// Connects, and while [`slots::GO`] says so has so many requests answered per second: each connection
-    /// sends in its turn, and leaves out the turns at which it still waits for an answer.
-    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
-        let streams = connect_tcp(self.server, self.connections)?;
-        let turn = Duration::from_secs(1) / self.per_second;
-        slots::ready(shared);
-        on_threads(self.connections, |number| {
-            // It shares its CPU with the generator, and is to be as if it had one of its own.
-            run_first()?;
-            let mut stream = &streams[number as usize];
-            let mut message = [0; MESSAGE_LEN];
-            let mut due: Option<Instant> = None;
-            loop {
-                if !slots::is_set(shared, slots::GO) {
-                    due = None;
-                    thread::sleep(LOOK);
-                    continue;
-                }
-                let mut at = due.unwrap_or_else(|| Instant::now() + turn * number);
-                while at < Instant::now() {
-                    at += turn * self.connections;
-                }
-                thread::sleep(at.saturating_duration_since(Instant::now()));
-                due = Some(at + turn * self.connections);
-                let sent = Instant::now();
-                stream.write_all(&message)?;
-                stream.read_exact(&mut message)?;
-                slots::took(shared, sent.elapsed());
+/// Connects, and while [`slots::GO`] says so has so many requests of all connections answered per second:
+/// each sends in its turn, and leaves out the turns at which it still waits for an answer.
+pub fn ask(
+    server: SocketAddr,
+    connections: u32,
+    per_second: u32,
+    shared: &SharedCounters,
+) -> io::Result<()> {
+    let streams = connect_tcp(server, connections)?;
+    let turn = Duration::from_secs(1) / per_second;
+    slots::ready(shared);
+    on_threads(connections, |number| {
+        // It shares its CPU with the generator, and is to be as if it had one of its own.
+        run_first()?;
+        let mut stream = &streams[number as usize];
+        let mut message = [0; MESSAGE_LEN];
+        let mut due: Option<Instant> = None;
+        loop {
+            if !slots::is_set(shared, slots::GO) {
+                due = None;
+                thread::sleep(LOOK);
+                continue;
             }
-        })
-        .map(|_: Vec<()>| ())
-    }
+            let mut at = due.unwrap_or_else(|| Instant::now() + turn * number);
+            while at < Instant::now() {
+                at += turn * connections;
+            }
+            thread::sleep(at.saturating_duration_since(Instant::now()));
+            due = Some(at + turn * connections);
+            let sent = Instant::now();
+            stream.write_all(&message)?;
+            stream.read_exact(&mut message)?;
+            slots::took(shared, sent.elapsed());
+        }
+    })
+    .map(|_: Vec<()>| ())
 }

@@ -34,7 +34,6 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// As on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Recv => "recv",
@@ -46,7 +45,6 @@ impl Reader {
 /// What a UDP application answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// Nothing.
     #[default]
     Nothing,
     /// Each packet is sent back to where it came from.
@@ -55,7 +53,6 @@ pub enum Answer {
     Count,
 }
 
-/// A UDP application.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Server {
     /// Sockets beside the first, at the ports that follow.

@@ -4,14 +4,7 @@
 //! The hog counts passes of the calibrated loop beside its own clock of CPU time, so it is known what its
 //! work took, and what it was charged beyond that.
 
-use super::shared::{pings, share_out, to_closed_port, unloaded};
-use crate::error::Result;
-use crate::experiment::{
-    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times,
-};
-use crate::metric::m;
-use crate::run::Trial;
-use crate::scene::{App, Beside, Books, FLOODED_PORT, Flow, LIGHT_PORT, Role, Scene, Watch};
+use super::shared::*;
 
 /// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
@@ -19,7 +12,6 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "LRP 2.2",
     question: "who is charged for the receive work that a flood to one server makes?",
     found: "BSD charges whichever process an interrupt finds; LRP charges the receiver",
-    needs: &[],
     arms: Choice {
         full: &[
             "stock",
@@ -34,52 +26,38 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     main: "weir-native --awake",
     cases: || vec![Case::always("udp"), Case::always("mixed")],
-    case_option: "cases",
     loads: Choice { full: &["0", "50k", "100k", "200k", "400k"], quick: &["0", "50k", "400k"] },
-    times: Choice {
-        full: Times { warm_up_ms: 300, window_ms: 1000, repeats: 10 },
-        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
-    },
-    traffic: false,
-    skip: None,
     scene,
-    special: None,
     derive: Some(derive),
     says: "charges a CPU hog {} for the work of others",
     merits: &[&m::mischarged],
-    searches: &[],
     tables: &[
-        Table {
-            title: "CPU time charged to the hog that was not its own work, of what it was charged",
-            figures: &[&m::mischarged],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
-        Table {
-            title: "CPU time charged: the server, the hog, NAPI threads",
-            figures: &[&m::user_cpu, &m::hog_cpu, &m::threads_cpu],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
-        Table {
-            title: "Softirqs and ksoftirqd, as the kernel accounts for them",
-            figures: &[&m::softirq_cpu, &m::ksoftirqd_cpu],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
-        Table {
-            title: "weir's meter: all of input's time; the server's part of what was charged",
-            figures: &[&m::meter_sum, &m::meter_flooded],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
+        table(
+            "CPU time charged to the hog that was not its own work, of what it was charged",
+            Cases::All,
+            &[&m::mischarged],
+        ),
+        table(
+            "CPU time charged: the server, the hog, NAPI threads",
+            Cases::All,
+            &[&m::user_cpu, &m::hog_cpu, &m::threads_cpu],
+        ),
+        table(
+            "Softirqs and ksoftirqd, as the kernel accounts for them",
+            Cases::All,
+            &[&m::softirq_cpu, &m::ksoftirqd_cpu],
+        ),
+        table(
+            "weir's meter: all of input's time; the server's part of what was charged",
+            Cases::All,
+            &[&m::meter_sum, &m::meter_flooded],
+        ),
     ],
-    figure: Some(Figure {
-        title: "CPU time charged to the hog for others' work, by offered rate",
-        case: "udp",
-        y: &m::mischarged,
-        bars: false,
-    }),
+    figure: Some(lines(
+        "CPU time charged to the hog for others' work, by offered rate",
+        "udp",
+        &m::mischarged,
+    )),
     goals: || {
         vec![
             Goal::figure(
@@ -104,10 +82,10 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     notes: "A third of the mixed flood goes to the server, a third are pings, a third go to a closed port. \
             Without CONFIG_IRQ_TIME_ACCOUNTING the kernel charges softirqs to the process that runs.",
+    ..USUAL
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let reader = ask.traffic.reader;
     let udp = ask.flood(FLOODED_PORT);
     let mixed = ask.case == "mixed";
     let flows = match udp {
@@ -116,10 +94,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     };
     Ok(Scene {
         // The second receiver is sent nothing.
-        apps: vec![
-            App::sink(reader, FLOODED_PORT, Role::Flooded),
-            App::sink(reader, LIGHT_PORT, Role::Light),
-        ],
+        apps: receivers(ask),
         flows,
         beside: vec![Beside::Hog(0)],
         watch: vec![Watch::Accounts],

@@ -3,17 +3,7 @@
 //! The hog is a process of its own, in a session of its own. What it gets is measured by work: passes of
 //! a calibrated loop, against those that it makes with the CPU to itself.
 
-use super::shared::{hog_work, is_quiet};
-use crate::error::Result;
-use crate::experiment::{
-    Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times,
-};
-use crate::goals::{of_compared, place};
-use crate::metric::m;
-use crate::run::{Load, Trial};
-use crate::scene::{App, Beside, FLOODED_PORT, LIGHT_PORT, Role, Scene};
-use crate::stats::compare;
-use crate::view::{Point, View};
+use super::shared::*;
 
 /// The arm that is judged, and whose costs the division is computed with.
 const WEIR: &str = "weir-native";
@@ -23,18 +13,18 @@ const USER_SHARE: f64 = 0.5;
 /// every packet is admitted, so both costs are those of a delivered packet.
 const DELIVERED_MIN: f64 = 0.95;
 
+const BESIDE_HOG: Cases = Cases::Of(&["hog"]);
+
 /// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "fair-division",
     paper: "LRP 2.2, MR 7",
     question: "how do a flooded receiver and a CPU hog at the same priority divide the CPU?",
     found: "interrupts take what they want first, and the hog is charged for others' packets",
-    needs: &[],
     arms: Choice {
         full: &["stock", "threaded", "niced", "batch", "gate", "idle-weir", "weir-native", "weir"],
         quick: &["stock", "threaded", "niced", "batch", "weir-native"],
     },
-    main: WEIR,
     cases: || {
         let unloaded: &[&str] = &["0"];
         vec![
@@ -43,91 +33,66 @@ pub static EXPERIMENT: Experiment = Experiment {
             Case::always("unloaded").at(unloaded, unloaded),
         ]
     },
-    case_option: "cases",
     loads: Choice {
         full: &["50k", "100k", "200k", "300k", "400k", "600k", "800k", "1.6M", "3.2M", "top"],
         quick: &["100k", "300k", "top"],
     },
-    times: Choice {
-        full: Times { warm_up_ms: 300, window_ms: 1000, repeats: 10 },
-        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
-    },
     traffic: true,
     skip: Some(|arm, case, _| case == "unloaded" && !is_quiet(arm)),
     scene,
-    special: None,
     derive: Some(hog_work),
     says: "delivers {} packets/s",
     merits: &[&m::delivered_pps, &m::hog_work],
-    searches: &[],
     tables: &[
-        Table {
-            title: "Delivered without the hog, packets/s",
-            figures: &[&m::delivered_pps],
-            cases: Cases::Of(&["alone"]),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Beside the hog: delivered, packets/s; the hog's work, of an idle CPU's",
-            figures: &[&m::delivered_pps, &m::hog_work],
-            cases: Cases::Of(&["hog"]),
-            of_unloaded: false,
-        },
-        Table {
-            title: "CPU time charged beside the hog: to input, the receiver, the hog",
-            figures: &[&m::input_cpu, &m::user_cpu, &m::hog_cpu],
-            cases: Cases::Of(&["hog"]),
-            of_unloaded: false,
-        },
+        table("Delivered without the hog, packets/s", Cases::Of(&["alone"]), &[&m::delivered_pps]),
+        table(
+            "Beside the hog: delivered, packets/s; the hog's work, of an idle CPU's",
+            BESIDE_HOG,
+            &[&m::delivered_pps, &m::hog_work],
+        ),
+        table(
+            "CPU time charged beside the hog: to input, the receiver, the hog",
+            BESIDE_HOG,
+            &[&m::input_cpu, &m::user_cpu, &m::hog_cpu],
+        ),
     ],
-    figure: Some(Figure {
-        title: "The hog's work by offered rate",
-        case: "hog",
-        y: &m::hog_work,
-        bars: false,
-    }),
+    figure: Some(lines("The hog's work by offered rate", "hog", &m::hog_work)),
     goals: || {
-        let hog = Cases::Of(&["hog"]);
+        let of_weir =
+            |text, find, least| Goal::other(text, find, Bound::AtLeast(least)).about(BESIDE_HOG);
         vec![
-            Goal::other(
+            of_weir(
                 "weir, where all fits: delivered, of that without the hog",
                 |view| judged(view, true, |view, t, _| of_alone(view, t)),
-                Bound::AtLeast(0.95),
-            )
-            .about(hog),
-            Goal::other(
+                0.95,
+            ),
+            of_weir(
                 "weir, where all fits: the hog's work, of the CPU that remains",
                 |view| judged(view, true, |_, t, fair| Some((t.get(&m::hog_work)?, fair.hog))),
-                Bound::AtLeast(0.95),
-            )
-            .about(hog),
-            Goal::other(
+                0.95,
+            ),
+            of_weir(
                 "weir, past that: the hog's work, of its half of the user share",
                 |view| judged(view, false, |_, t, fair| Some((t.get(&m::hog_work)?, fair.hog))),
-                Bound::AtLeast(0.9),
-            )
-            .about(hog),
-            Goal::other(
+                0.9,
+            ),
+            of_weir(
                 "weir, past that: delivered, of what the receiver's half can consume",
                 |view| {
                     judged(view, false, |_, t, fair| Some((t.get(&m::delivered_pps)?, fair.pps)))
                 },
-                Bound::AtLeast(0.9),
-            )
-            .about(hog),
+                0.9,
+            ),
         ]
     },
     notes: "All fits while input needs no more than half of the CPU and the receiver no more than a \
             quarter, by weir-native's own costs per packet without the hog.",
+    ..USUAL
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let reader = ask.traffic.reader;
     Ok(Scene {
-        apps: vec![
-            App::sink(reader, FLOODED_PORT, Role::Flooded),
-            App::sink(reader, LIGHT_PORT, Role::Light),
-        ],
+        apps: receivers(ask),
         flows: ask.flood(FLOODED_PORT).into_iter().collect(),
         beside: if ask.case == "alone" { vec![] } else { vec![Beside::Hog(0)] },
         ..Scene::default()
@@ -169,9 +134,8 @@ fn judged(
     let of_load = |load: Load| {
         let fair = fair(view, view.get(WEIR, "hog", load, &m::offered_pps)?)?;
         let trials = view.trials_of(WEIR, "hog", load);
-        let pairs: Vec<_> = trials.filter_map(|trial| figures(view, trial, &fair)).collect();
-        let compared = compare(&pairs).filter(|_| fair.fits == fits)?;
-        Some(of_compared(&compared, place(view, "hog", load)))
+        let pairs = trials.filter_map(|trial| figures(view, trial, &fair));
+        of_pairs(pairs, place(view, "hog", load)).filter(|_| fair.fits == fits)
     };
     view.loads("hog").into_iter().filter_map(of_load).collect()
 }

@@ -1,32 +1,25 @@
 //! `harmless` (LRP 4.2): nothing is worse where nothing is overloaded.
 
-use crate::error::Result;
-use crate::experiment::{
-    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times,
-};
-use crate::goals::{find, of_compared};
-use crate::metric::{Metric, m};
+use super::shared::*;
 use crate::programs::ClientKind;
-use crate::run::{Load, Trial};
-use crate::scene::{App, AppKind, Beside, Books, Client, Need, Role, Scene};
-use crate::stats::{compare, median_of_some};
-use crate::view::View;
 
+/// The arm that is judged.
+const MAIN: &str = "weir";
 /// NSD's answers per second where `stock` has not been saturated in this run.
 const NSD_PER_S: f64 = 100e3;
 /// What asks each server. A rate of queries stands here as a share of what NSD can answer.
 const PROGRAMS: [(&str, ClientKind); 11] = [
-    ("nginx", ClientKind::Wrk { connections: 32, keep_alive: true }),
-    ("nginx-conn", ClientKind::Wrk { connections: 32, keep_alive: false }),
-    ("nsd", ClientKind::Dnsperf { rate: None, clients: 8 }),
-    ("nsd-30", ClientKind::Dnsperf { rate: Some(0.3), clients: 8 }),
-    ("nsd-60", ClientKind::Dnsperf { rate: Some(0.6), clients: 8 }),
-    ("nsd-90", ClientKind::Dnsperf { rate: Some(0.9), clients: 8 }),
-    ("udp-200", ClientKind::Iperf3Udp { datagram: 200, mbit: 1000.0 }),
-    ("udp-1400", ClientKind::Iperf3Udp { datagram: 1400, mbit: 1000.0 }),
-    ("udp-8000", ClientKind::Iperf3Udp { datagram: 8000, mbit: 1000.0 }),
-    ("tcp", ClientKind::Iperf3Tcp { streams: 1 }),
-    ("memcached", ClientKind::Memcaslap { connections: 32 }),
+    ("nginx", ClientKind::Wrk { keep_alive: true }),
+    ("nginx-conn", ClientKind::Wrk { keep_alive: false }),
+    ("nsd", ClientKind::Dnsperf { rate: None }),
+    ("nsd-30", ClientKind::Dnsperf { rate: Some(0.3) }),
+    ("nsd-60", ClientKind::Dnsperf { rate: Some(0.6) }),
+    ("nsd-90", ClientKind::Dnsperf { rate: Some(0.9) }),
+    ("udp-200", ClientKind::Iperf3Udp { datagram: 200 }),
+    ("udp-1400", ClientKind::Iperf3Udp { datagram: 1400 }),
+    ("udp-8000", ClientKind::Iperf3Udp { datagram: 8000 }),
+    ("tcp", ClientKind::Iperf3Tcp),
+    ("memcached", ClientKind::Memcaslap),
 ];
 /// What computes on the tested CPU meanwhile.
 const BESIDE: [(&str, Option<Beside>); 5] = [
@@ -42,9 +35,11 @@ const ACCOMPANIED: Cases = Cases::Where(|case| case.contains('+'));
 /// Programs that a full run has beside a process unasked, too.
 const ACCOMPANIED_FULL: [&str; 3] = ["nginx", "nsd", "udp-8000"];
 /// What weir is held against: without a flood, stock's interrupts cost an idle host more than RPS does.
-const BASELINES: [&str; 5] = ["stock", "stock-rps", "threaded", "niced", "batch"];
+const BASELINES: Arms = &["stock", "stock-rps", "threaded", "niced", "batch"];
 /// Whom weir is held against beside a process: the others there starve either it or the network.
-const NEIGHBOURLY: [&str; 2] = ["stock", "threaded"];
+const NEIGHBOURLY: Arms = &["stock", "threaded"];
+
+type Arms = &'static [&'static str];
 
 /// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
@@ -67,105 +62,91 @@ pub static EXPERIMENT: Experiment = Experiment {
         ],
         quick: &["stock", "stock-rps", "threaded", "niced", "batch", "weir"],
     },
-    main: "weir",
+    main: MAIN,
     cases: || {
-        let all = BESIDE
-            .iter()
-            .flat_map(|(beside, _)| PROGRAMS.iter().map(move |(program, _)| (*program, *beside)));
-        let case = |(program, beside): (&str, &str)| {
+        let case = |program: &str, beside: &str| {
             let name = format!("{program}{beside}");
             let full = beside.is_empty() || ACCOMPANIED_FULL.contains(&program);
             Case { quick: QUICK.contains(&&*name), full, ..Case::always(name) }
         };
-        all.map(case).collect()
+        let of = |(beside, _)| PROGRAMS.map(|(program, _)| case(program, beside));
+        BESIDE.into_iter().flat_map(of).collect()
     },
-    case_option: "cases",
     loads: Choice { full: &["0"], quick: &["0"] },
     times: Choice {
         full: Times { warm_up_ms: 300, window_ms: 3000, repeats: 10 },
         quick: Times { warm_up_ms: 50, window_ms: 1000, repeats: 2 },
     },
-    traffic: false,
-    skip: None,
     scene,
-    special: None,
-    derive: None,
     says: "answers {} requests/s",
     merits: &[&m::per_s, &m::throughput_mbit],
-    searches: &[],
     tables: &[
-        Table {
-            title: "Answered requests/s",
-            figures: &[&m::per_s],
-            cases: Cases::Where(|case| !is_stream(case)),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Payload received, Mbit/s",
-            figures: &[&m::throughput_mbit],
-            cases: Cases::Where(is_stream),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Lost, of what was sent",
-            figures: &[&m::loss],
-            cases: Cases::Where(|case| case.starts_with("nsd") || case.starts_with("udp")),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Time of a request, us: median, 99th percentile",
-            figures: &[&m::took_p50_us, &m::took_p99_us],
-            cases: Cases::Where(|case| !is_stream(case)),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Passes of the calibrated loop per second by the process beside it",
-            figures: &[&m::hog_per_s],
-            cases: ACCOMPANIED,
-            of_unloaded: false,
-        },
+        table("Answered requests/s", Cases::Where(|case| !is_stream(case)), &[&m::per_s]),
+        table("Payload received, Mbit/s", Cases::Where(is_stream), &[&m::throughput_mbit]),
+        table(
+            "Lost, of what was sent",
+            Cases::Where(|case| case.starts_with("nsd") || case.starts_with("udp")),
+            &[&m::loss],
+        ),
+        table(
+            "Time of a request, us: median, 99th percentile",
+            Cases::Where(|case| !is_stream(case)),
+            &[&m::took_p50_us, &m::took_p99_us],
+        ),
+        table(
+            "Passes of the calibrated loop per second by the process beside it",
+            ACCOMPANIED,
+            &[&m::hog_per_s],
+        ),
     ],
-    figure: Some(Figure {
-        title: "nginx, keep-alive, nothing overloaded",
-        case: "nginx",
-        y: &m::per_s,
-        bars: true,
-    }),
+    figure: Some(bars("nginx, keep-alive, nothing overloaded", "nginx", &m::per_s)),
     goals: || {
-        let of = |text, find, want| Goal::other(text, find, want).about(ALONE);
+        let alone = |text, find, want| Goal::other(text, find, want).about(ALONE);
         let beside = |text, find, want| Goal::other(text, find, want).about(ACCOMPANIED);
+        let best = |text, cases, figure, arms, want| {
+            Goal::figure(text, (MAIN, cases, At::Every), (figure, Against::Best(arms)), want)
+        };
         let (least, most) = (Bound::AtLeast, Bound::AtMost);
+        let p99 = &m::took_p99_us;
         vec![
-            of("weir: throughput, of stock's", |v| throughput(v, ALONE, &["stock"]), least(0.99)),
-            of(
+            alone(
+                "weir: throughput, of stock's",
+                |v| throughput(v, ALONE, &["stock"]),
+                least(0.99),
+            ),
+            alone(
                 "weir: throughput, of the best baseline's",
-                |v| throughput(v, ALONE, &BASELINES),
+                |v| throughput(v, ALONE, BASELINES),
                 least(0.97),
             ),
-            of("weir: loss beyond the best baseline's", |v| lost(v, ALONE, &BASELINES), most(5e-4)),
-            of(
-                "weir: 99th percentile, of the best baseline's",
-                |v| p99(v, ALONE, &BASELINES),
-                most(1.1),
+            alone(
+                "weir: loss beyond the best baseline's",
+                |v| lost(v, ALONE, BASELINES),
+                most(5e-4),
             ),
+            best("weir: 99th percentile, of the best baseline's", ALONE, p99, BASELINES, most(1.1)),
             beside(
                 "weir, beside a process: throughput, of the better of stock and threaded",
-                |v| throughput(v, ACCOMPANIED, &NEIGHBOURLY),
+                |v| throughput(v, ACCOMPANIED, NEIGHBOURLY),
                 least(1.0),
             ),
             beside(
                 "weir, beside a process: loss beyond theirs",
-                |v| lost(v, ACCOMPANIED, &NEIGHBOURLY),
+                |v| lost(v, ACCOMPANIED, NEIGHBOURLY),
                 most(0.0),
             ),
-            beside(
+            best(
                 "weir, beside a process: 99th percentile, of theirs",
-                |v| p99(v, ACCOMPANIED, &NEIGHBOURLY),
+                ACCOMPANIED,
+                p99,
+                NEIGHBOURLY,
                 most(1.0),
             ),
-            beside(
+            best(
                 "weir, beside a process: its work, of what threaded leaves it",
-                |v| against(v, ACCOMPANIED, &m::hog_per_s, &["threaded"]),
+                ACCOMPANIED,
+                &m::hog_per_s,
+                &["threaded"],
                 least(1.0),
             ),
         ]
@@ -176,29 +157,28 @@ pub static EXPERIMENT: Experiment = Experiment {
             sent at up to 1 Gbit/s, of 8,000 bytes in fragments. +hog is a process that computes at \
             nice 0, +nice-19 one at nice 19, +idle one of SCHED_IDLE, +group one at nice 0 in a control \
             group of its own. Native arms are to be held against bare-pass.",
+    ..USUAL
 };
-
-type Arms = &'static [&'static str];
 
 fn is_stream(case: &str) -> bool {
     case.starts_with("udp") || case.starts_with("tcp")
 }
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let (program, _) = ask.case.split_once('+').unwrap_or((ask.case, ""));
-    let kind = PROGRAMS.iter().find(|(name, _)| *name == program).map(|(_, kind)| *kind);
-    let beside = BESIDE.iter().find(|(name, _)| ask.case[program.len()..] == **name);
+    let (program, beside) = ask.case.split_at(ask.case.find('+').unwrap_or(ask.case.len()));
+    let (_, kind) = PROGRAMS.into_iter().find(|(name, _)| *name == program).unwrap_or(PROGRAMS[0]);
     let kind = match kind {
-        Some(ClientKind::Dnsperf { rate: Some(share), clients }) => {
-            ClientKind::Dnsperf { rate: Some((share * capacity(ask.done)).round()), clients }
+        ClientKind::Dnsperf { rate: Some(share) } => {
+            ClientKind::Dnsperf { rate: Some((share * capacity(ask.done)).round()) }
         }
-        kind => kind.unwrap_or(PROGRAMS[0].1),
+        kind => kind,
     };
     let server = kind.server();
+    let beside = BESIDE.into_iter().find(|(name, _)| *name == beside);
     Ok(Scene {
         apps: vec![App::new(AppKind::Real(server), server.port(), Role::Flooded)],
-        client: Some(Client::Real(kind)),
-        beside: beside.and_then(|(_, beside)| *beside).into_iter().collect(),
+        program: Some(kind),
+        beside: beside.and_then(|(_, beside)| beside).into_iter().collect(),
         needs: vec![Need::FarEndRps],
         books: Books::None,
         generate: false,
@@ -212,27 +192,18 @@ fn capacity(done: &[Trial]) -> f64 {
     median_of_some(of_stock.map(|trial| trial.get(&m::per_s))).unwrap_or(NSD_PER_S)
 }
 
-fn against(view: &View<'_>, cases: Cases, figure: &'static Metric, arms: Arms) -> Vec<Found> {
-    find(view, EXPERIMENT.main, cases, At::Every, figure, Against::Best(arms))
-}
-
 /// Of each case the one of the two that it has.
 fn throughput(view: &View<'_>, cases: Cases, arms: Arms) -> Vec<Found> {
-    let figures: [&'static Metric; 2] = [&m::per_s, &m::throughput_mbit];
-    figures.into_iter().flat_map(|figure| against(view, cases, figure, arms)).collect()
-}
-
-fn p99(view: &View<'_>, cases: Cases, arms: Arms) -> Vec<Found> {
-    against(view, cases, &m::took_p99_us, arms)
+    let of = |figure| find(view, MAIN, cases, At::Every, figure, Against::Best(arms));
+    [of(&m::per_s), of(&m::throughput_mbit)].concat()
 }
 
 /// Share of what was sent that was lost, less the same of the arm that lost least.
 fn lost(view: &View<'_>, cases: Cases, arms: Arms) -> Vec<Found> {
     let of = |case: &str| {
         let (best, _) = view.best(arms, case, Load::Off, &m::loss)?;
-        let pairs = view.pairs((EXPERIMENT.main, best), (case, Load::Off), &m::loss);
-        let more: Vec<_> = pairs.iter().map(|(own, other)| (own - other, 1.0)).collect();
-        Some(of_compared(&compare(&more)?, format!("{case}, of {best}")))
+        let pairs = view.pairs((MAIN, best), (case, Load::Off), &m::loss).into_iter();
+        of_pairs(pairs.map(|(own, other)| (own - other, 1.0)), format!("{case}, of {best}"))
     };
     let cases = view.cases().into_iter().filter(|case| cases.has(&case.name));
     cases.filter_map(|case| of(&case.name)).collect()

@@ -2,20 +2,10 @@
 
 use std::time::Duration;
 
-use weir_bpf::traffic::{Sources, Transport};
-
+use super::shared::*;
 use crate::apps::http::PATIENCE;
 use crate::bench::RANDOM_PORTS;
-use crate::error::Result;
-use crate::experiment::{
-    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times,
-};
-use crate::goals::{find, place};
-use crate::metric::m;
 use crate::programs::ServerKind;
-use crate::run::Load;
-use crate::scene::{App, AppKind, Books, Client, FLOODED_PORT, Flow, From, Need, Role, Scene};
-use crate::view::View;
 
 /// LRP's eight clients.
 const CONNECTIONS: u32 = 8;
@@ -38,55 +28,40 @@ pub static EXPERIMENT: Experiment = Experiment {
         full: &["stock", "threaded", "niced", "batch", "gate", "weir", "weir-native"],
         quick: &["stock", "niced", "weir-native"],
     },
-    main: "weir-native",
     cases: || vec![Case::always("keep-alive"), Case::always("connection")],
-    case_option: "cases",
     loads: Choice { full: &["0", "50k", "100k", "200k", "400k", "800k"], quick: &["0", "400k"] },
     times: Choice {
         full: Times { warm_up_ms: 300, window_ms: 2000, repeats: 10 },
         quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 2 },
     },
-    traffic: false,
-    skip: None,
     scene,
-    special: None,
-    derive: None,
     says: "answers {} requests/s",
     merits: &[&m::per_s],
-    searches: &[],
     tables: &[
-        Table { title: "Requests/s", figures: &[&m::per_s], cases: Cases::All, of_unloaded: false },
+        table("Requests/s", Cases::All, &[&m::per_s]),
         Table {
-            title: "Requests/s, of the same arm's without a flood",
-            figures: &[&m::per_s],
-            cases: Cases::All,
             of_unloaded: true,
+            ..table("Requests/s, of the same arm's without a flood", Cases::All, &[&m::per_s])
         },
-        Table {
-            title: "Time of a request, us: median, 99th percentile; failed requests",
-            figures: &[&m::took_p50_us, &m::took_p99_us, &m::failed],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
-        Table {
-            title: "Where SYNs ended, packets/s: ring, discarded, answered by a cookie; the client's lost",
-            figures: &[&m::nic_drop_pps, &m::discarded_pps, &m::cookies_pps, &m::client_lost_pps],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
+        table(
+            "Time of a request, us: median, 99th percentile; failed requests",
+            Cases::All,
+            &[&m::took_p50_us, &m::took_p99_us, &m::failed],
+        ),
+        table(
+            "Where SYNs ended, packets/s: ring, discarded, answered by a cookie; the client's lost",
+            Cases::All,
+            &[&m::nic_drop_pps, &m::discarded_pps, &m::cookies_pps, &m::client_lost_pps],
+        ),
     ],
-    figure: Some(Figure {
-        title: "Requests per second by SYNs per second",
-        case: "keep-alive",
-        y: &m::per_s,
-        bars: false,
-    }),
+    figure: Some(lines("Requests per second by SYNs per second", "keep-alive", &m::per_s)),
     goals: || {
         let text = "weir: requests/s at 400 k SYN/s, of those without a flood, in both cases";
         vec![Goal::other(text, kept, Bound::AtLeast(0.9))]
     },
     notes: "The flooded listener's queue is full at once, so the kernel answers each SYN by a cookie: that \
             costs CPU and fills no queue. The client's packets share the receive ring with the flood.",
+    ..USUAL
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
@@ -119,9 +94,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 /// Of each case, where so many SYNs were sent; a case without is a goal that is not met.
 fn kept(view: &View<'_>) -> Vec<Found> {
     let arm = EXPERIMENT.main;
-    let of = |case: &str| {
-        let cases = if case == "connection" { &["connection"] } else { &["keep-alive"] };
-        let at = At::Only(ASKED);
+    let of = |cases: &'static [&'static str; 1]| {
+        let (case, at) = (cases[0], At::Only(ASKED));
         let found = find(view, arm, Cases::Of(cases), at, &m::per_s, Against::Unloaded);
         let sent = view.get(arm, case, ASKED, &m::offered_pps).unwrap_or(0.0);
         if sent >= SENT_MIN * ASKED.pps() && !found.is_empty() {
@@ -130,5 +104,5 @@ fn kept(view: &View<'_>) -> Vec<Found> {
         let why = format!("{}: {:.0} k SYN/s were sent", place(view, case, ASKED), sent / 1e3);
         vec![Found::exact(0.0, why)]
     };
-    ["keep-alive", "connection"].into_iter().flat_map(of).collect()
+    [&["keep-alive"], &["connection"]].into_iter().flat_map(of).collect()
 }

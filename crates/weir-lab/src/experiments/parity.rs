@@ -1,16 +1,10 @@
 //! `parity` (LRP, table 1).
 
+use super::shared::*;
 use crate::apps::parity::{Measure, Talk};
 use crate::engine::mbit;
-use crate::error::Result;
-use crate::experiment::{
-    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times,
-};
 use crate::goals::nothing_discarded;
-use crate::metric::{Metric, m};
 use crate::programs::{ClientKind, ServerKind};
-use crate::run::Trial;
-use crate::scene::{App, AppKind, Books, Client, Need, Role, Scene};
 
 const PORT: u16 = 6000;
 /// How many sockets each measure is taken with.
@@ -52,12 +46,11 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     main: "weir",
     cases: || {
-        let rows = Measure::ALL.into_iter().flat_map(|measure| {
-            FLOWS.map(|flows| (format!("{}-{flows}", measure.name()), measure, flows))
-        });
-        let quick = |measure, flows| flows == 1 && measure != Measure::TcpRoundTrip;
-        rows.map(|(name, measure, flows)| Case { quick: quick(measure, flows), ..Case::full(name) })
-            .collect()
+        let case = |measure: Measure, flows| {
+            let quick = flows == 1 && measure != Measure::TcpRoundTrip;
+            Case { quick, ..Case::full(format!("{}-{flows}", measure.name())) }
+        };
+        Measure::ALL.into_iter().flat_map(|of| FLOWS.map(|flows| case(of, flows))).collect()
     },
     case_option: "rows",
     loads: Choice { full: &["0"], quick: &["0"] },
@@ -65,46 +58,31 @@ pub static EXPERIMENT: Experiment = Experiment {
         full: Times { warm_up_ms: 300, window_ms: 2000, repeats: 10 },
         quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
     },
-    traffic: false,
-    skip: None,
     scene,
-    special: None,
     derive: Some(throughput),
     says: "takes {} for a round trip",
     merits: &[&m::trip_us, &m::throughput_mbit],
-    searches: &[],
     tables: &[
-        Table {
-            title: "Time of a round trip of one byte, us: mean, 99th percentile",
-            figures: &[&m::trip_us, &m::took_p99_us],
-            cases: Cases::Where(is_trip),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Payload received, Mbit/s",
-            figures: &[&m::throughput_mbit],
-            cases: Cases::Where(|case| !is_trip(case)),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Time in which the tested CPU had nothing to do",
-            figures: &[&m::idle_cpu],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
+        table(
+            "Time of a round trip of one byte, us: mean, 99th percentile",
+            Cases::Where(is_trip),
+            &[&m::trip_us, &m::took_p99_us],
+        ),
+        table(
+            "Payload received, Mbit/s",
+            Cases::Where(|case| !is_trip(case)),
+            &[&m::throughput_mbit],
+        ),
+        table("Time in which the tested CPU had nothing to do", Cases::All, &[&m::idle_cpu]),
     ],
-    figure: Some(Figure {
-        title: "Time of a round trip of one byte",
-        case: "udp-round-trip-1",
-        y: &m::trip_us,
-        bars: true,
-    }),
+    figure: Some(bars("Time of a round trip of one byte", "udp-round-trip-1", &m::trip_us)),
     goals,
     notes: "On the NIC-like wire neither end has TSO, so every packet comes by the ring and NAPI; \
             weir-native is there alone, because native XDP takes a veth's TSO away. The veth arms are a \
             veth as it is made: packets of its own host's sockets go past NAPI to the backlog, by RPS on \
             the tested CPU. The sliding window has 32 datagrams of 1,472 bytes under way. The stream of \
             one connection is iperf3's.",
+    ..USUAL
 };
 
 fn is_trip(case: &str) -> bool {
@@ -120,22 +98,19 @@ fn talk(case: &str) -> Option<Talk> {
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let talk = talk(ask.case).unwrap_or(Talk { measure: Measure::UdpRoundTrip, flows: 1 });
-    let (app, client) = if talk == (Talk { measure: Measure::TcpStream, flows: 1 }) {
-        let server = ServerKind::Iperf3;
-        let app = App::new(AppKind::Real(server), server.port(), Role::Flooded);
-        (app, Client::Real(ClientKind::Iperf3Tcp { streams: 1 }))
-    } else {
-        let app = App::new(AppKind::Parity(talk), PORT, Role::Flooded);
-        (App { per_trial: true, ..app }, Client::Parity(talk, PORT))
-    };
-    Ok(Scene {
-        apps: vec![app],
-        client: Some(client),
+    let scene = Scene {
         needs: vec![Need::FarEndRps],
         books: if talk.measure.is_udp() { Books::Client } else { Books::None },
         generate: false,
         ..Scene::default()
-    })
+    };
+    if talk == (Talk { measure: Measure::TcpStream, flows: 1 }) {
+        let server = ServerKind::Iperf3;
+        let app = App::new(AppKind::Real(server), server.port(), Role::Flooded);
+        return Ok(Scene { apps: vec![app], program: Some(ClientKind::Iperf3Tcp), ..scene });
+    }
+    let app = App { per_trial: true, ..App::new(AppKind::Parity(talk), PORT, Role::Flooded) };
+    Ok(Scene { apps: vec![app], client: Some(Client::Parity(talk, PORT)), ..scene })
 }
 
 /// What the lab's own server receives is counted in datagrams, or in bytes.
@@ -150,30 +125,32 @@ fn throughput(trials: &mut [Trial]) {
     }
 }
 
-fn goals() -> Vec<Goal> {
-    let goals = |(arm, stocks), (trip, payload): (&'static str, &'static str)| {
-        let of = |text, cases, figure: &'static Metric, bound| {
-            Goal::figure(text, (arm, Cases::Where(cases), At::Every), (figure, stocks), bound)
-        };
+/// The two goals of an arm.
+macro_rules! goals_of {
+    ($arm:literal, $stocks:expr) => {
         [
-            of(trip, is_trip, &m::trip_us, Bound::AtMost(1.03)),
-            of(payload, |case| !is_trip(case), &m::throughput_mbit, Bound::AtLeast(0.97)),
+            Goal::figure(
+                concat!($arm, ": time of a round trip, of the best stock's of its wire"),
+                ($arm, Cases::Where(is_trip), At::Every),
+                (&m::trip_us, $stocks),
+                Bound::AtMost(1.03),
+            ),
+            Goal::figure(
+                concat!($arm, ": payload received, of the best stock's of its wire"),
+                ($arm, Cases::Where(|case| !is_trip(case)), At::Every),
+                (&m::throughput_mbit, $stocks),
+                Bound::AtLeast(0.97),
+            ),
         ]
     };
-    /// The two goals' texts of an arm.
-    macro_rules! texts {
-        ($arm:literal) => {
-            (
-                concat!($arm, ": time of a round trip, of the best stock's of its wire"),
-                concat!($arm, ": payload received, of the best stock's of its wire"),
-            )
-        };
-    }
-    let mut all = vec![];
-    all.extend(goals(("weir-native", STOCKS), texts!("weir-native")));
-    all.extend(goals(("weir --attach generic", STOCKS), texts!("weir --attach generic")));
-    all.extend(goals(("weir", STOCKS), texts!("weir")));
-    all.extend(goals(("veth-weir", VETH_STOCK), texts!("veth-weir")));
-    all.push(nothing_discarded());
-    all
+}
+
+fn goals() -> Vec<Goal> {
+    let of_arms = [
+        goals_of!("weir-native", STOCKS),
+        goals_of!("weir --attach generic", STOCKS),
+        goals_of!("weir", STOCKS),
+        goals_of!("veth-weir", VETH_STOCK),
+    ];
+    of_arms.into_iter().flatten().chain([nothing_discarded()]).collect()
 }

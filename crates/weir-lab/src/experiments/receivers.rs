@@ -6,13 +6,7 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, Result};
-use crate::experiment::{
-    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times,
-};
-use crate::metric::m;
-use crate::run::{Load, Trial};
-use crate::scene::{App, AppKind, Flow, Role, Scene};
+use super::shared::*;
 
 const HEAVIER_PORT: u16 = 5005;
 const LIGHTER_PORT: u16 = 5006;
@@ -30,56 +24,42 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "LRP 3",
     question: "do two overloaded receivers receive what their weights say?",
     found: "LRP processes packets at the receiver's priority; BSD at interrupt priority, for anybody",
-    needs: &[],
     arms: Choice {
         full: &["stock", "threaded", "niced", "batch", "gate", "weir-native", "weir"],
         quick: &["stock", "threaded", "niced", "batch", "weir-native", "weir"],
     },
-    main: "weir-native",
     cases: || vec![Case::always("both")],
-    case_option: "cases",
     loads: Choice {
         full: &["2k", "10k", "50k", "100k", "150k", "200k"],
         quick: &["2k", "100k", "200k"],
     },
-    times: Choice {
-        full: Times { warm_up_ms: 300, window_ms: 1000, repeats: 10 },
-        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
-    },
     traffic: true,
-    skip: None,
     scene,
-    special: None,
     derive: Some(derive),
     says: "delivers {} packets to the heavier receiver for each of the lighter",
     merits: &[&m::delivered_ratio, &m::delivered_pps],
-    searches: &[],
     tables: &[
-        Table {
-            title: "Packets of the heavier receiver for each of the lighter, where both are overloaded",
-            figures: &[&m::delivered_ratio],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
-        Table {
-            title: "Delivered, packets/s: heavier, lighter",
-            figures: &[&m::delivered_pps, &m::light_pps],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
-        Table {
-            title: "CPU time charged: heavier, lighter, input",
-            figures: &[&m::user_cpu, &m::light_cpu, &m::input_cpu],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
+        table(
+            "Packets of the heavier receiver for each of the lighter, where both are overloaded",
+            Cases::All,
+            &[&m::delivered_ratio],
+        ),
+        table(
+            "Delivered, packets/s: heavier, lighter",
+            Cases::All,
+            &[&m::delivered_pps, &m::light_pps],
+        ),
+        table(
+            "CPU time charged: heavier, lighter, input",
+            Cases::All,
+            &[&m::user_cpu, &m::light_cpu, &m::input_cpu],
+        ),
     ],
-    figure: Some(Figure {
-        title: "Packets of the heavier receiver for each of the lighter, by the rate sent to each",
-        case: "both",
-        y: &m::delivered_ratio,
-        bars: false,
-    }),
+    figure: Some(lines(
+        "Packets of the heavier receiver for each of the lighter, by the rate sent to each",
+        "both",
+        &m::delivered_ratio,
+    )),
     goals: || {
         vec![Goal::figure(
             "weir: packets of the heavier receiver for each of the lighter, where both are overloaded",
@@ -90,6 +70,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     notes: "Rates are those of either flood. Each receiver computes for 5 us per packet. Their weights \
             stand 9.31 to 1.",
+    ..USUAL
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
@@ -104,10 +85,9 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         member_nice: Some(nice),
         ..App::new(AppKind::UdpEcho, port, role)
     };
-    let lengths = ask.traffic.lengths.clone();
     Ok(Scene {
         apps: vec![app(HEAVIER_PORT, Role::Flooded, 0), app(LIGHTER_PORT, Role::Light, 10)],
-        flows: std::iter::once(Flow { lengths, ..Flow::light(LIGHTER_PORT, rate) })
+        flows: std::iter::once(light(ask, LIGHTER_PORT, rate))
             .chain(ask.flood(HEAVIER_PORT))
             .collect(),
         ..Scene::default()

@@ -1,14 +1,8 @@
 //! `rpc-mix` (LRP, table 2).
 
+use super::shared::*;
 use crate::apps::rpc::walks;
-use crate::error::Result;
-use crate::experiment::{
-    Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times,
-};
 use crate::goals::nothing_discarded;
-use crate::metric::m;
-use crate::run::Load;
-use crate::scene::{App, AppKind, Books, Client, Need, Role, Scene};
 
 /// Where the worker listens; the short servers of each case are at ports that follow.
 const PORT: u16 = 7000;
@@ -23,7 +17,6 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "LRP table 2",
     question: "does a process that computes get its third of the CPU beside two busy RPC servers?",
     found: "the worker finished 20-30 % sooner with LRP, with 29-33 % of the CPU instead of 23-26 %",
-    needs: &[],
     arms: Choice {
         full: &["stock", "threaded", "niced", "batch", "gate", "weir-native", "weir"],
         quick: &["stock", "threaded", "niced", "batch", "weir"],
@@ -38,40 +31,27 @@ pub static EXPERIMENT: Experiment = Experiment {
             Case::always("slow").at(both, &["top"]),
         ]
     },
-    case_option: "cases",
     loads: Choice { full: &["0", "top"], quick: &["0", "top"] },
     times: Choice {
         full: Times { warm_up_ms: 300, window_ms: 2000, repeats: 10 },
         quick: Times { warm_up_ms: 50, window_ms: 400, repeats: 3 },
     },
-    traffic: false,
-    skip: None,
     scene,
-    special: None,
-    derive: None,
     says: "completes {} calls/s",
     merits: &[&m::calls_per_s, &m::per_s],
-    searches: &[],
     tables: &[
-        Table {
-            title: "The worker: calls/s, time per call (ms), CPU time charged",
-            figures: &[&m::calls_per_s, &m::completion_ms, &m::user_cpu],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
-        Table {
-            title: "Short RPCs/s, and CPU time charged to all servers",
-            figures: &[&m::per_s, &m::server_cpu],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
+        table(
+            "The worker: calls/s, time per call (ms), CPU time charged",
+            Cases::All,
+            &[&m::calls_per_s, &m::completion_ms, &m::user_cpu],
+        ),
+        table(
+            "Short RPCs/s, and CPU time charged to all servers",
+            Cases::All,
+            &[&m::per_s, &m::server_cpu],
+        ),
     ],
-    figure: Some(Figure {
-        title: "Calls of the worker beside the short servers",
-        case: "fast",
-        y: &m::calls_per_s,
-        bars: true,
-    }),
+    figure: Some(bars("Calls of the worker beside the short servers", "fast", &m::calls_per_s)),
     goals: || {
         let top = |text, figure| {
             let at = ("weir", Cases::All, At::Only(Load::Top));
@@ -87,6 +67,7 @@ pub static EXPERIMENT: Experiment = Experiment {
             alone; top: the client keeps 32 requests outstanding with each short server. The network is \
             never overloaded. A third of the CPU is each server's fair share; what input takes comes \
             off first.",
+    ..USUAL
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {

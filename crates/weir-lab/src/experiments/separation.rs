@@ -6,14 +6,7 @@ mod kinds;
 
 use self::goals::{between, bystanders, is_well, of_bare, of_frontier, unflooded};
 use self::kinds::{KINDS, beside_services};
-use super::shared::mixed;
-use crate::error::Result;
-use crate::experiment::{
-    Ask, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Search, Table, Times,
-};
-use crate::metric::m;
-use crate::run::Trial;
-use crate::scene::{App, Books, FLOODED_PORT, Flow, LIGHT_PORT, Role, Scene, Watch};
+use super::shared::*;
 
 const WEIR: &str = "weir-native";
 const LIGHT_PPS: f64 = 20_000.0;
@@ -45,21 +38,15 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "LRP 2.2, 3",
     question: "what does a receiver that is not overloaded keep beside a flood to others?",
     found: "argued, not plotted: BSD's shared IP queue drops everybody's packets",
-    needs: &[],
     arms: Choice {
         full: &["stock", "threaded", "niced", "batch", "gate", "weir-native", "weir", "bare-drop"],
         quick: &["stock", "niced", "batch", "weir-native", "bare-drop"],
     },
-    main: WEIR,
     cases,
     case_option: "kinds",
     loads: Choice {
         full: &["0", "400k", "800k", "1.6M", "2.4M", "top"],
         quick: &["0", "400k", "1.6M", "top"],
-    },
-    times: Choice {
-        full: Times { warm_up_ms: 300, window_ms: 1000, repeats: 10 },
-        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
     },
     traffic: true,
     skip: Some(|arm, case, _| match (arm, case) {
@@ -69,8 +56,6 @@ pub static EXPERIMENT: Experiment = Experiment {
         _ => false,
     }),
     scene,
-    special: None,
-    derive: None,
     says: "leaves a bystander {} of its packets",
     merits: &[&m::light_goodput, &m::per_s, &m::delivered_pps],
     searches: &[
@@ -80,43 +65,33 @@ pub static EXPERIMENT: Experiment = Experiment {
         r_ring("udp-sources", "r-ring-sources", 0, |done, arm| between(done, arm, "udp-sources")),
     ],
     tables: &[
-        Table {
-            title: "Goodput of the bystander, of what it was sent",
-            figures: &[&m::light_goodput],
-            cases: Cases::Where(|case| case != "bare" && case != "full-socket"),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Requests of the TCP bystander answered, 1/s",
-            figures: &[&m::per_s],
-            cases: Cases::Where(|case| !UDP.has(case) && case != "bare" && case != "full-socket"),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Age at the bystander, us: median, 99th percentile",
-            figures: &[&m::light_age_p50_us, &m::light_age_p99_us],
-            cases: UDP,
-            of_unloaded: false,
-        },
-        Table {
-            title: "Delivered to the flooded application, and refused by the ring, packets/s",
-            figures: &[&m::delivered_pps, &m::nic_drop_pps],
-            cases: UDP,
-            of_unloaded: false,
-        },
-        Table {
-            title: "CPU time of input per packet, ns, where nearly all are discarded",
-            figures: &[&m::cpu_ns_per_packet],
-            cases: Cases::Of(&["full-socket", "bare"]),
-            of_unloaded: false,
-        },
+        table(
+            "Goodput of the bystander, of what it was sent",
+            Cases::Where(|case| case != "bare" && case != "full-socket"),
+            &[&m::light_goodput],
+        ),
+        table(
+            "Requests of the TCP bystander answered, 1/s",
+            Cases::Where(|case| !UDP.has(case) && case != "bare" && case != "full-socket"),
+            &[&m::per_s],
+        ),
+        table(
+            "Age at the bystander, us: median, 99th percentile",
+            UDP,
+            &[&m::light_age_p50_us, &m::light_age_p99_us],
+        ),
+        table(
+            "Delivered to the flooded application, and refused by the ring, packets/s",
+            UDP,
+            &[&m::delivered_pps, &m::nic_drop_pps],
+        ),
+        table(
+            "CPU time of input per packet, ns, where nearly all are discarded",
+            Cases::Of(&["full-socket", "bare"]),
+            &[&m::cpu_ns_per_packet],
+        ),
     ],
-    figure: Some(Figure {
-        title: "Goodput of the bystander by the flood's rate",
-        case: "udp",
-        y: &m::light_goodput,
-        bars: false,
-    }),
+    figure: Some(lines("Goodput of the bystander by the flood's rate", "udp", &m::light_goodput)),
     goals: || {
         vec![
             Goal::other(
@@ -138,6 +113,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     notes: "R_ring is the highest flood at which the bystander keeps 0.95 of its unflooded goodput; beside \
             floods of other kinds, the highest at which the ring does not overflow. Beyond it the ring \
             refuses everybody's packets alike.",
+    ..USUAL
 };
 
 fn cases() -> Vec<Case> {
@@ -157,14 +133,8 @@ fn cases() -> Vec<Case> {
 }
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let reader = ask.traffic.reader;
     let flood = ask.flood(FLOODED_PORT).map(|flow| mixed(flow, ask.case));
-    let lengths = ask.traffic.lengths.clone();
-    let light = Flow { lengths, ..Flow::light(LIGHT_PORT, LIGHT_PPS) };
-    let apps = vec![
-        App::sink(reader, FLOODED_PORT, Role::Flooded),
-        App::sink(reader, LIGHT_PORT, Role::Light),
-    ];
+    let (apps, light) = (receivers(ask), light(ask, LIGHT_PORT, LIGHT_PPS));
     Ok(match ask.case {
         "bare" => Scene {
             flows: flood.into_iter().collect(),

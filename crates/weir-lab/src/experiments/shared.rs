@@ -1,13 +1,95 @@
-//! What several experiments share: floods by name, and references measured without a flood.
-
-use weir_bpf::traffic::{Lengths, Sources, Transport};
+//! What experiments share: the names that their declarations are made of, what most of them have in common,
+//! floods by name, and references measured without a flood.
 
 use crate::arm::QUIET;
-use crate::experiment::Cases;
-use crate::metric::m;
-use crate::run::{Load, Trial};
-use crate::scene::{CLOSED_PORT, Flow};
-use crate::stats::median_of_some;
+use crate::experiment::Figure;
+use crate::goals::of_compared;
+use crate::stats::compare;
+
+pub(super) use crate::error::{Error, Result};
+pub(super) use crate::experiment::{
+    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Goal, Search, Table,
+    Times,
+};
+pub(super) use crate::goals::{find, place};
+pub(super) use crate::metric::{Metric, m};
+pub(super) use crate::run::{Load, Trial};
+pub(super) use crate::scene::{
+    App, AppKind, Beside, Books, CLOSED_PORT, Client, ECHO_PORT, FLOODED_PORT, Flow, From,
+    LIGHT_PORT, Need, Role, Scene, To, Watch,
+};
+pub(super) use crate::stats::{median, median_of_some};
+pub(super) use crate::view::{Point, View};
+pub(super) use weir_bpf::traffic::{Lengths, Sources, Transport};
+
+/// What an experiment has that it does not declare otherwise.
+pub(super) const USUAL: Experiment = Experiment {
+    name: "",
+    paper: "",
+    question: "",
+    found: "",
+    needs: &[],
+    arms: Choice { full: &[], quick: &[] },
+    main: "weir-native",
+    says: "",
+    cases: Vec::new,
+    case_option: "cases",
+    loads: Choice { full: &[], quick: &[] },
+    times: Choice {
+        full: Times { warm_up_ms: 300, window_ms: 1000, repeats: 10 },
+        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
+    },
+    traffic: false,
+    skip: None,
+    scene: |_| Ok(Scene::default()),
+    special: None,
+    derive: None,
+    merits: &[],
+    searches: &[],
+    tables: &[],
+    figure: None,
+    goals: Vec::new,
+    notes: "",
+};
+
+/// A table of these figures as they are.
+pub(super) const fn table(
+    title: &'static str,
+    cases: Cases,
+    figures: &'static [&'static Metric],
+) -> Table {
+    Table { title, figures, cases, of_unloaded: false }
+}
+
+/// A line for each arm over the loads of a case.
+pub(super) const fn lines(title: &'static str, case: &'static str, y: &'static Metric) -> Figure {
+    Figure { title, case, y, bars: false }
+}
+
+/// A bar for each arm in each case.
+pub(super) const fn bars(title: &'static str, case: &'static str, y: &'static Metric) -> Figure {
+    Figure { title, case, y, bars: true }
+}
+
+/// What pairs of figures say of the first by the second.
+pub(super) fn of_pairs(
+    pairs: impl IntoIterator<Item = (f64, f64)>,
+    place: impl Into<String>,
+) -> Option<Found> {
+    let pairs: Vec<_> = pairs.into_iter().collect();
+    Some(of_compared(&compare(&pairs)?, place.into()))
+}
+
+/// The application that is flooded, and a second one that stands by, asleep, as on any host.
+pub(super) fn receivers(ask: &Ask<'_>) -> Vec<App> {
+    let app = |port, role| App::sink(ask.traffic.reader, port, role);
+    vec![app(FLOODED_PORT, Role::Flooded), app(LIGHT_PORT, Role::Light)]
+}
+
+/// A light flow of the run's lengths.
+pub(super) fn light(ask: &Ask<'_>, port: u16, pps: f64) -> Flow {
+    Flow { lengths: ask.traffic.lengths.clone(), ..Flow::light(port, pps) }
+}
 
 /// At the top load every sort of packets but the last is sent at this rate, and the last at what the
 /// generator can do beyond that.

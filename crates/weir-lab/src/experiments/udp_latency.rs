@@ -6,14 +6,7 @@
 //! end the same program saw the slowest percent 62 us later in `stock` from 1.6 M packets/s on, since the
 //! far end's softirq waits for the generator.
 
-use super::shared::mixed;
-use crate::error::Result;
-use crate::experiment::{
-    Against, Ask, At, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Table, Times,
-};
-use crate::metric::m;
-use crate::run::Load;
-use crate::scene::{App, AppKind, Beside, ECHO_PORT, FLOODED_PORT, Flow, From, Role, Scene, Watch};
+use super::shared::*;
 
 /// Few enough to cost the server next to nothing.
 const PINGS_PER_S: f64 = 2000.0;
@@ -24,19 +17,16 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "LRP fig. 4",
     question: "how long does a ping to one socket take while another socket is flooded?",
     found: "BSD: 1,020 us more at its peak, unmeasurable past 15,000 packets/s; LRP barely rose",
-    needs: &[],
     arms: Choice {
         full: &["stock", "threaded", "niced", "batch", "weir-native", "weir"],
         quick: &["stock", "niced", "batch", "weir-native"],
     },
-    main: "weir-native",
     cases: || {
         let few: &[&str] = &["0", "400k", "1.6M", "top"];
         let mixes = ["pings-mixed", "pings-dns", "pings-sources"];
         let mixes = mixes.map(|mix| Case::full(mix).at(few, &["0", "400k"]));
         std::iter::once(Case::always("pings")).chain(mixes).collect()
     },
-    case_option: "cases",
     loads: Choice {
         full: &["0", "100k", "200k", "400k", "800k", "1.6M", "top"],
         quick: &["0", "100k", "400k", "top"],
@@ -46,33 +36,22 @@ pub static EXPERIMENT: Experiment = Experiment {
         quick: Times { warm_up_ms: 50, window_ms: 500, repeats: 3 },
     },
     traffic: true,
-    skip: None,
     scene,
-    special: None,
-    derive: None,
     says: "answers 99 % of pings within {}",
     merits: &[&m::rtt_p99_us, &m::pings_lost],
-    searches: &[],
     tables: &[
-        Table {
-            title: "Round trip, us: median, 99th, 99.9th percentile",
-            figures: &[&m::rtt_p50_us, &m::rtt_p99_us, &m::rtt_p999_us],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
-        Table {
-            title: "Pings lost, of those sent",
-            figures: &[&m::pings_lost, &m::pings_sent],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
+        table(
+            "Round trip, us: median, 99th, 99.9th percentile",
+            Cases::All,
+            &[&m::rtt_p50_us, &m::rtt_p99_us, &m::rtt_p999_us],
+        ),
+        table("Pings lost, of those sent", Cases::All, &[&m::pings_lost, &m::pings_sent]),
     ],
-    figure: Some(Figure {
-        title: "99th percentile of the round trip by offered rate",
-        case: "pings",
-        y: &m::rtt_p99_us,
-        bars: false,
-    }),
+    figure: Some(lines(
+        "99th percentile of the round trip by offered rate",
+        "pings",
+        &m::rtt_p99_us,
+    )),
     goals: || {
         let up_to_r_ring = ("weir-native", Cases::All, At::WhileRingHolds);
         vec![
@@ -92,6 +71,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     notes: "Without a flood a process computes when nobody else wants the CPU, so that leaving idle is not \
             measured. Percentiles are of the pings that were replied to.",
+    ..USUAL
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {

@@ -2,24 +2,25 @@
 
 use std::time::Duration;
 
-use weir_bpf::traffic::Lengths;
-
-use crate::error::Result;
-use crate::experiment::{
-    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Search,
-    Table, Times,
-};
-use crate::goals;
-use crate::metric::m;
-use crate::run::{Load, Trial};
-use crate::scene::{
-    App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, LIGHT_PORT, Role, Scene, Traffic, Watch,
-};
+use super::shared::*;
 
 /// How often what arrives of an echo server's replies is read: long against the microseconds that it takes.
 const SLICE: Duration = Duration::from_millis(10);
 /// Loss that the maximum loss-free rate may have (PDR): a hiccup of 1.4 ms fills a default socket.
 const LOSS_MAX: f64 = 0.005;
+
+const ARMS: &[&str] =
+    &["stock", "threaded", "niced", "batch", "gate", "idle-weir", "weir-native", "weir"];
+/// A search for the maximum loss-free rate.
+const PDR: Search = Search {
+    of: "recv",
+    case: "pdr",
+    arms: Choice { full: ARMS, quick: &["stock", "niced", "batch", "weir-native"] },
+    steps: Choice { full: 9, quick: 4 },
+    window_ms: Choice { full: 1000, quick: 100 },
+    between: around_peak,
+    passes: |trial, _| loss(trial) <= LOSS_MAX,
+};
 
 /// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
@@ -27,15 +28,12 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "LRP fig. 3",
     question: "what does an unmodified UDP receiver get of packets that arrive faster than it can use them?",
     found: "BSD peaked at 7,380 packets/s and livelocked near 20,000; LRP stayed flat past its peak",
-    needs: &[],
     arms: Choice {
-        full: &["stock", "threaded", "niced", "batch", "gate", "idle-weir", "weir-native", "weir"],
+        full: ARMS,
         quick: &["stock", "threaded", "niced", "batch", "weir-native", "weir"],
     },
-    main: "weir-native",
     says: "delivers {} packets/s",
     cases,
-    case_option: "cases",
     loads: Choice {
         full: &[
             "50k", "100k", "200k", "300k", "400k", "600k", "800k", "1.2M", "1.6M", "2.4M", "3.2M",
@@ -43,83 +41,41 @@ pub static EXPERIMENT: Experiment = Experiment {
         ],
         quick: &["100k", "300k", "600k", "1.2M", "top"],
     },
-    times: Choice {
-        full: Times { warm_up_ms: 300, window_ms: 1000, repeats: 10 },
-        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
-    },
     traffic: true,
-    skip: None,
     scene,
-    special: None,
-    derive: None,
     merits: &[&m::delivered_pps, &m::echo_pps],
     searches: &[
+        PDR,
         Search {
-            of: "recv",
-            case: "pdr",
-            arms: Choice {
-                full: &[
-                    "stock",
-                    "threaded",
-                    "niced",
-                    "batch",
-                    "gate",
-                    "idle-weir",
-                    "weir-native",
-                    "weir",
-                ],
-                quick: &["stock", "niced", "batch", "weir-native"],
-            },
-            steps: Choice { full: 9, quick: 4 },
-            window_ms: Choice { full: 1000, quick: 100 },
-            between: |done, arm| around_peak(done, arm),
-            passes: |trial, _| loss(trial) <= LOSS_MAX,
-        },
-        Search {
-            of: "recv",
             case: "ndr",
             arms: Choice {
                 full: &["stock", "threaded", "niced", "batch", "weir-native", "weir"],
                 quick: &[],
             },
             steps: Choice { full: 9, quick: 0 },
-            window_ms: Choice { full: 1000, quick: 100 },
-            between: |done, arm| around_peak(done, arm),
             passes: |trial, _| loss(trial) == 0.0,
+            ..PDR
         },
     ],
     tables: &[
-        Table {
-            title: "Delivered, packets/s",
-            figures: &[&m::delivered_pps],
-            cases: Cases::Where(|case| case != "echo"),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Replies of an echo server at the far end, packets/s",
-            figures: &[&m::echo_pps, &m::echo_steady],
-            cases: Cases::Of(&["echo"]),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Where the rest ended, packets/s: ring, discarded, late",
-            figures: &[&m::nic_drop_pps, &m::discarded_pps, &m::late_drop_pps],
-            cases: Cases::Of(&["recv", "mixed"]),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Age at delivery, us: median, 99th percentile",
-            figures: &[&m::age_p50_us, &m::age_p99_us],
-            cases: Cases::Of(&["recv"]),
-            of_unloaded: false,
-        },
+        table("Delivered, packets/s", Cases::Where(|case| case != "echo"), &[&m::delivered_pps]),
+        table(
+            "Replies of an echo server at the far end, packets/s",
+            Cases::Of(&["echo"]),
+            &[&m::echo_pps, &m::echo_steady],
+        ),
+        table(
+            "Where the rest ended, packets/s: ring, discarded, late",
+            Cases::Of(&["recv", "mixed"]),
+            &[&m::nic_drop_pps, &m::discarded_pps, &m::late_drop_pps],
+        ),
+        table(
+            "Age at delivery, us: median, 99th percentile",
+            Cases::Of(&["recv"]),
+            &[&m::age_p50_us, &m::age_p99_us],
+        ),
     ],
-    figure: Some(Figure {
-        title: "Delivered packets by offered rate",
-        case: "recv",
-        y: &m::delivered_pps,
-        bars: false,
-    }),
+    figure: Some(lines("Delivered packets by offered rate", "recv", &m::delivered_pps)),
     goals: || {
         let recv = Cases::Of(&["recv", "mixed", "dns", "sources"]);
         let echo = Cases::Of(&["echo"]);
@@ -168,60 +124,29 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     notes: "Everything of a threaded arm runs on the tested CPU; stock's softirqs do too. The ring is a \
             veth's, of 256 packets: what overflows it costs the tested CPU nothing.",
+    ..USUAL
 };
 
 fn cases() -> Vec<Case> {
-    let few: &[&str] = &["100k", "400k", "800k", "1.6M", "top"];
-    vec![
-        Case::always("recv"),
-        Case::always("echo")
-            .at(&["50k", "100k", "200k", "400k", "800k", "1.6M", "top"], &["100k", "300k", "top"]),
-        Case::full("mixed").at(few, &["600k", "top"]),
-        Case::full("dns").at(few, &["600k", "top"]),
-        Case::full("sources").at(few, &["600k", "top"]),
-    ]
+    let few =
+        |name| Case::full(name).at(&["100k", "400k", "800k", "1.6M", "top"], &["600k", "top"]);
+    let echo = Case::always("echo")
+        .at(&["50k", "100k", "200k", "400k", "800k", "1.6M", "top"], &["100k", "300k", "top"]);
+    vec![Case::always("recv"), echo, few("mixed"), few("dns"), few("sources")]
 }
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let Traffic { reader, .. } = ask.traffic;
-    // A second receiver stands by, asleep, as on any host.
-    let apps = vec![
-        App::sink(*reader, FLOODED_PORT, Role::Flooded),
-        App::sink(*reader, LIGHT_PORT, Role::Light),
-    ];
-    let flood = ask.flood(FLOODED_PORT);
-    let lengths = match ask.case {
-        "mixed" => Some(Lengths::Uniform { from: 18, to: 1472 }),
-        "dns" => Some(Lengths::dns()),
-        _ => None,
-    };
-    let mut flows: Vec<Flow> = flood
-        .into_iter()
-        .map(|flow| Flow { lengths: lengths.clone().unwrap_or(flow.lengths.clone()), ..flow })
-        .collect();
-    match ask.case {
-        "echo" => {
-            for flow in &mut flows {
-                (flow.port, flow.from) = (ECHO_PORT, From::Client);
-            }
-            Ok(Scene {
-                apps: vec![App {
-                    per_trial: true,
-                    ..App::new(AppKind::UdpEcho, ECHO_PORT, Role::Flooded)
-                }],
-                flows,
-                watch: vec![Watch::Replies(SLICE)],
-                ..Scene::default()
-            })
-        }
-        "sources" => {
-            for flow in &mut flows {
-                flow.sources = weir_bpf::traffic::Sources::Some(100);
-            }
-            Ok(Scene { apps, flows, ..Scene::default() })
-        }
-        _ => Ok(Scene { apps, flows, ..Scene::default() }),
+    let flood = ask.flood(FLOODED_PORT).map(|flow| mixed(flow, ask.case)).into_iter();
+    if ask.case == "echo" {
+        let echo = App::new(AppKind::UdpEcho, ECHO_PORT, Role::Flooded);
+        return Ok(Scene {
+            apps: vec![App { per_trial: true, ..echo }],
+            flows: flood.map(|flow| Flow { port: ECHO_PORT, from: From::Client, ..flow }).collect(),
+            watch: vec![Watch::Replies(SLICE)],
+            ..Scene::default()
+        });
     }
+    Ok(Scene { apps: receivers(ask), flows: flood.collect(), ..Scene::default() })
 }
 
 /// Share of what was sent that was not delivered, to the packet where there is a ledger.
@@ -237,9 +162,8 @@ fn around_peak(done: &[Trial], arm: &str) -> Option<(f64, f64)> {
     Some((peak * 0.1, peak * 1.1))
 }
 
-fn mlfrr(view: &crate::view::View<'_>) -> Vec<Found> {
-    let search = &EXPERIMENT.searches[0];
-    let of = |arm: &str| view.found(search, arm);
+fn mlfrr(view: &View<'_>) -> Vec<Found> {
+    let of = |arm: &str| view.found(&PDR, arm);
     let baselines = crate::arm::BASELINES.iter().filter_map(|arm| Some((*arm, of(arm)?)));
     let best = baselines.max_by(|a, b| a.1.total_cmp(&b.1));
     let Some((weir, (arm, best))) = of("weir-native").zip(best) else { return vec![] };
@@ -248,14 +172,12 @@ fn mlfrr(view: &crate::view::View<'_>) -> Vec<Found> {
 }
 
 /// Late drops at each point at which the gate discards anything to speak of.
-fn late(view: &crate::view::View<'_>) -> Vec<Found> {
-    let of_weir = view.points.iter().filter(|point| point.arm == "weir-native");
-    of_weir
-        .filter_map(|point| {
-            let (late, discarded) = (point.get(&m::late_drop_pps)?, point.get(&m::discarded_pps)?);
-            let much = discarded > 0.01 * point.get(&m::offered_pps)?;
-            let place = goals::place(view, &point.case, point.load);
-            much.then(|| Found::exact(late / discarded, place))
-        })
-        .collect()
+fn late(view: &View<'_>) -> Vec<Found> {
+    let late = |point: &Point| {
+        let (late, discarded) = (point.get(&m::late_drop_pps)?, point.get(&m::discarded_pps)?);
+        let much = discarded > 0.01 * point.get(&m::offered_pps)?;
+        let place = place(view, &point.case, point.load);
+        much.then(|| Found::exact(late / discarded, place))
+    };
+    view.points.iter().filter(|point| point.arm == "weir-native").filter_map(late).collect()
 }

@@ -4,17 +4,8 @@
 //! flood only wants more of the CPU for input. A second application is sent a light flow. What processes
 //! get is measured by work.
 
-use super::shared::{hog_work, is_quiet};
-use crate::error::Result;
-use crate::experiment::{
-    Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times,
-};
-use crate::goals::of_compared;
-use crate::metric::m;
-use crate::run::Trial;
-use crate::scene::{App, Beside, FLOODED_PORT, Flow, LIGHT_PORT, Role, Scene};
-use crate::stats::{compare, median_of_some, spread};
-use crate::view::{Point, View};
+use super::shared::*;
+use crate::stats::spread;
 
 const LIGHT_PPS: f64 = 20_000.0;
 
@@ -24,7 +15,6 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "MR fig. 7-1",
     question: "what do processes keep of a flooded CPU, at each setting of the user share?",
     found: "a cycle limit kept user CPU stable at every rate, though under the setting",
-    needs: &[],
     arms: Choice {
         full: &[
             "threaded",
@@ -54,14 +44,9 @@ pub static EXPERIMENT: Experiment = Experiment {
             Case::always("unloaded").at(unloaded, unloaded),
         ]
     },
-    case_option: "cases",
     loads: Choice {
         full: &["0", "100k", "200k", "400k", "800k", "1.6M", "2.4M", "3.2M", "top"],
         quick: &["0", "400k", "top"],
-    },
-    times: Choice {
-        full: Times { warm_up_ms: 300, window_ms: 1000, repeats: 10 },
-        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
     },
     traffic: true,
     // Of weir's settings, one is enough for the reference.
@@ -69,31 +54,22 @@ pub static EXPERIMENT: Experiment = Experiment {
         case == "unloaded" && (!is_quiet(arm) || setting(arm).is_some_and(|share| share != 0.5))
     }),
     scene,
-    special: None,
     derive: Some(derive),
     says: "leaves user processes {} of the CPU",
     merits: &[&m::user_work, &m::light_goodput],
-    searches: &[],
     tables: &[
-        Table {
-            title: "Work of user processes, of what the CPU can do",
-            figures: &[&m::user_work],
-            cases: Cases::Of(&["flooded"]),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Goodput of the second receiver; CPU time of input",
-            figures: &[&m::light_goodput, &m::input_cpu],
-            cases: Cases::Of(&["flooded"]),
-            of_unloaded: false,
-        },
+        table(
+            "Work of user processes, of what the CPU can do",
+            Cases::Of(&["flooded"]),
+            &[&m::user_work],
+        ),
+        table(
+            "Goodput of the second receiver; CPU time of input",
+            Cases::Of(&["flooded"]),
+            &[&m::light_goodput, &m::input_cpu],
+        ),
     ],
-    figure: Some(Figure {
-        title: "Work of user processes by offered rate",
-        case: "flooded",
-        y: &m::user_work,
-        bars: false,
-    }),
+    figure: Some(lines("Work of user processes by offered rate", "flooded", &m::user_work)),
     goals: || {
         let flooded = Cases::Of(&["flooded"]);
         vec![
@@ -120,21 +96,14 @@ pub static EXPERIMENT: Experiment = Experiment {
     notes: "User processes are the hog and the second receiver, whose work is its packets at their CPU \
             time without a flood. What softirqs take is in no process's CPU time, so it is not known how \
             much of the CPU input needs there.",
+    ..USUAL
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let reader = ask.traffic.reader;
-    let mut scene = Scene {
-        apps: vec![
-            App::sink(reader, FLOODED_PORT, Role::Flooded),
-            App::sink(reader, LIGHT_PORT, Role::Light),
-        ],
-        beside: vec![Beside::Hog(0)],
-        ..Scene::default()
-    };
+    let mut scene =
+        Scene { apps: receivers(ask), beside: vec![Beside::Hog(0)], ..Scene::default() };
     if ask.case == "flooded" {
-        let light =
-            Flow { lengths: ask.traffic.lengths.clone(), ..Flow::light(LIGHT_PORT, LIGHT_PPS) };
+        let light = light(ask, LIGHT_PORT, LIGHT_PPS);
         scene.flows = std::iter::once(light).chain(ask.flood(FLOODED_PORT)).collect();
         scene.stopped = true;
     }
@@ -143,7 +112,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 
 fn derive(trials: &mut [Trial]) {
     hog_work(trials);
-    let calm = |t: &&Trial| t.case == "flooded" && t.load == crate::run::Load::Off;
+    let calm = |t: &&Trial| t.case == "flooded" && t.load == Load::Off;
     let c_app = trials.iter().filter(calm).map(|trial| trial.get(&m::light_ns_per_packet));
     let Some(c_app) = median_of_some(c_app) else { return };
     for trial in trials.iter_mut().filter(|trial| trial.case == "flooded") {
@@ -194,8 +163,7 @@ fn unused_share(view: &View<'_>) -> Vec<Found> {
         let trials = || view.trials_of(&point.arm, "flooded", point.load);
         let fits = spread(trials().filter_map(need)).median <= 1.0 - setting;
         let pairs = trials().filter_map(|t| Some((t.get(&m::user_work)?, 1.0 - need(t)?)));
-        let compared = compare(&pairs.collect::<Vec<_>>()).filter(|_| fits)?;
-        Some(of_compared(&compared, format!("{} at {}", point.arm, point.load)))
+        of_pairs(pairs, format!("{} at {}", point.arm, point.load)).filter(|_| fits)
     };
     points(view, "weir-native").filter_map(found).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use super::topology::SUT_INTERFACE;
 use super::wait::until;
-use crate::apps::{Job, OWN, command, slots};
+use crate::apps::{Job, OWN, Order, slots};
 use crate::arm::DaemonSpec;
 use crate::error::{Error, Result, cannot};
 
@@ -38,25 +38,23 @@ impl Program {
     pub fn start(
         netns: &Path,
         (cpu, nice): (CpuId, Nice),
-        arguments: &[String],
+        (program, arguments): (PathBuf, Vec<String>),
         log: &Path,
     ) -> Result<Self> {
         let failed = cannot("create", log.display());
         let file = File::create(log).map_err(&failed)?;
         let errors = file.try_clone().map_err(&failed)?;
-        let [program, others @ ..] = arguments else { return Err(did_not_start("nameless")) };
-        let job = Job::Program(program.into(), program.clone(), others.to_vec(), nice.0);
-        let mut command = command(netns, cpu, None, None, job)?;
+        let name = program.display().to_string();
+        let job = Job::Program(program, name.clone(), arguments);
+        let mut command = Order { nice: nice.0, ..Order::new(netns, cpu, job) }.command()?;
         command.stdout(file).stderr(errors);
-        Self::spawn(command, Signal::TERM, program)
+        Self::spawn(command, Signal::TERM, &name)
     }
 
-    /// Its process.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.0)
     }
 
-    /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }
@@ -77,7 +75,7 @@ impl Drop for Program {
 fn weir(netns: &Path, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Command> {
     let path = spec.binary.clone().unwrap_or_else(|| OWN.into());
     let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-    command(netns, cpu, None, None, Job::Program(path, "weir".into(), arguments, 0))
+    Order::new(netns, cpu, Job::Program(path, "weir".into(), arguments)).command()
 }
 
 /// Runs another `weir` command in a namespace, on a CPU, and reads the JSON that it prints.
@@ -104,7 +102,8 @@ impl Worker {
     /// standard error.
     pub fn start(netns: &Path, cpu: CpuId, job: Job) -> Result<Self> {
         let (shared, name) = (new_memory()?, format!("{job:?}"));
-        let mut command = command(netns, cpu, Some(shared.path()), None, job)?;
+        let order = Order { shared: Some(shared.path()), ..Order::new(netns, cpu, job) };
+        let mut command = order.command()?;
         command.stdout(Stdio::null());
         let mut process = Program::spawn(command, Signal::KILL, &name)?;
         wait_until_ready(&mut process, &shared, &name)?;
@@ -120,9 +119,10 @@ impl Worker {
     ) -> Result<(Self, Vec<Self>)> {
         let (mut orders, mut started) = (vec![], vec![]);
         for (nice, job) in members {
-            let (shared, name) = (new_memory()?, format!("{job:?}"));
-            orders.push((nice.0, shared.path(), job));
-            started.push((shared, name));
+            let (memory, name) = (new_memory()?, format!("{job:?}"));
+            let (nice, shared) = (nice.0, Some(memory.path()));
+            orders.push(Order { nice, is_member: true, shared, ..Order::new(netns, cpu, job) });
+            started.push((memory, name));
         }
         let mut leader = Self::start(netns, cpu, Job::Session(orders))?;
         let mut workers = vec![];
@@ -137,22 +137,18 @@ impl Worker {
         Ok((leader, workers))
     }
 
-    /// Its memory; see [`slots`].
     pub fn shared(&self) -> &SharedCounters {
         &self.shared
     }
 
-    /// Packets that it has received.
     pub fn delivered(&self) -> u64 {
         self.count(slots::DELIVERED)
     }
 
-    /// One of its counters.
     pub fn count(&self, slot: usize) -> u64 {
         self.shared.get(slot).load(Ordering::Relaxed)
     }
 
-    /// Its process.
     pub fn pid(&self) -> Pid {
         self.pid
     }
@@ -186,9 +182,7 @@ fn did_not_start(name: &str) -> Error {
 /// everything back.
 pub struct Daemon {
     process: Program,
-    /// How its gate is attached.
     pub attach: String,
-    /// Its gate's counters.
     pub counters: CountersReader,
 }
 
@@ -216,7 +210,6 @@ impl Daemon {
         Ok(Self { process, attach, counters: CountersReader::open(counters)? })
     }
 
-    /// CPU time that it has had.
     pub fn cpu_time(&self) -> Result<Nanos> {
         cpu_time(self.process.pid())
     }

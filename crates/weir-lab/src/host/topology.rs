@@ -40,7 +40,6 @@ const UP_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Namespaces of one lab run, removed on drop.
 pub struct Topology {
-    /// Where the load comes from.
     pub(crate) generator: NetNs,
     pub(crate) generator_path: PathBuf,
     pub(crate) generator_links: Links,
@@ -51,13 +50,11 @@ pub struct Topology {
     _lock: File,
 }
 
-/// One system under test.
 pub struct Host {
     pub(crate) netns: NetNs,
     pub(crate) netns_path: PathBuf,
     pub(crate) sysfs: NetSysfs,
     pub(crate) ifindex: IfIndex,
-    /// The other end of the pair.
     pub(crate) generator_ifindex: IfIndex,
     pub(crate) generator_ifname: String,
     /// Ethernet addresses, generator and host.
@@ -66,12 +63,10 @@ pub struct Host {
     pub address: (IpAddr, IpAddr),
     /// Another address beyond the pair, of whom an echo server's packets seem to come.
     pub client: IpAddr,
-    /// Its subnet.
     index: u8,
 }
 
 impl Topology {
-    /// Makes the generator's namespace.
     pub fn create() -> Result<Self> {
         clean()?;
         let prefix = format!("{PREFIX}{}", std::process::id());
@@ -150,7 +145,6 @@ impl Topology {
 }
 
 impl Host {
-    /// Generator's and host's address of the other family.
     pub fn other_family(&self) -> (IpAddr, IpAddr) {
         addresses(self.index, self.address.0.is_ipv4())
     }

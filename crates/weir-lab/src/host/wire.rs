@@ -32,7 +32,6 @@ const EGRESS: &str = "out0";
 const FORWARDING: &str = "/proc/sys/net/ipv4/conf";
 /// Time between two interrupts of the far end.
 const FAR_MODERATION: Duration = Duration::from_micros(100);
-/// The table of [`Sink`].
 const SINK: &str = "weir_lab";
 /// Nothing listens here: `discard`.
 const NOBODYS_PORT: u16 = 9;
@@ -74,7 +73,6 @@ pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId
     }
 }
 
-/// Gives the far end the generator's address.
 fn become_host(topology: &Topology, host: &Host, wire: Wire) -> Result<()> {
     let (links, (client, server)) = (&topology.generator_links, host.address);
     links.add_address(host.generator_ifindex, client, if client.is_ipv6() { 64 } else { 24 })?;
@@ -160,7 +158,6 @@ impl Drop for FarInterrupts<'_> {
 pub struct Sink<'a>(&'a Host);
 
 impl<'a> Sink<'a> {
-    /// Puts it in place.
     pub fn attach(host: &'a Host) -> Result<Self> {
         ingress(&host.netns, SINK, SUT_INTERFACE, "priority 0; policy drop")?;
         Ok(Self(host))

@@ -7,4 +7,4 @@ mod table;
 
 pub use report::ClientReport;
 pub use running::{Client, Place, Server, missing, versions};
-pub use table::{ClientKind, ServerKind};
+pub use table::{ClientKind, ServerKind, UDP_MBIT};

@@ -14,11 +14,8 @@ pub struct ClientReport {
     pub offered: Option<f64>,
     /// Share of what was sent that was not answered or received, 0 to 1.
     pub lost: Option<f64>,
-    /// Median time to the answer, microseconds.
     pub p50_us: Option<f64>,
-    /// 99th percentile of the time to the answer, microseconds.
     pub p99_us: Option<f64>,
-    /// Mean time to the answer, microseconds.
     pub mean_us: Option<f64>,
     /// Failed connections, timeouts, answers that report a failure; not what is in `lost`.
     pub errors: u64,

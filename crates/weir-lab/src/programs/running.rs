@@ -76,15 +76,11 @@ fn quote(output: &str) -> String {
 /// Clients share their CPU with the controller, and are to be as if they had one of their own.
 const CLIENTS_NICE: Nice = Nice(-15);
 
-/// Where a program runs.
 pub struct Place<'a> {
-    /// In which network namespace.
     pub netns: &'a Path,
-    /// On which CPU.
     pub cpu: CpuId,
     /// The server's address, which it has or asks.
     pub address: IpAddr,
-    /// For its files.
     pub directory: &'a Path,
 }
 
@@ -99,7 +95,6 @@ struct Running {
 }
 
 impl Running {
-    /// Writes its files and starts it.
     fn start(
         name: &str,
         place: &Place<'_>,
@@ -122,10 +117,10 @@ impl Running {
             let failed = |source| Error::io("write", path.display().to_string(), source);
             std::fs::write(&path, fill(&text)).map_err(failed)?;
         }
-        let path = path_of(name).into_iter().map(|path| path.display().to_string());
-        let command: Vec<_> = path.chain(arguments.split_whitespace().map(fill)).collect();
+        let command =
+            (path_of(name).unwrap_or_default(), arguments.split_whitespace().map(fill).collect());
         let log = directory.join(format!("{name}.log"));
-        let program = Program::start(netns, (cpu, nice), &command, &log)?;
+        let program = Program::start(netns, (cpu, nice), command, &log)?;
         let deadline = Instant::now() + PATIENCE;
         Ok(Self { program, object: format!("{name} ({server})"), log, deadline })
     }
@@ -183,7 +178,6 @@ impl Server {
         &self.pids
     }
 
-    /// CPU time that they have had, all their threads together.
     pub fn cpu_time(&self) -> Result<Nanos> {
         let times = self.pids.iter().map(|pid| Ok(process::cpu_time(*pid)?.0));
         times.sum::<Result<u64>>().map(Nanos)
@@ -233,12 +227,10 @@ impl Client {
         }
     }
 
-    /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
         self.running.program.is_running()
     }
 
-    /// Waits until it has ended, and reads what it printed.
     pub fn finish(mut self) -> Result<ClientReport> {
         self.running.wait("report", |_, output| (self.parse)(output))
     }

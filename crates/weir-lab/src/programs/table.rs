@@ -21,10 +21,13 @@ pub(super) const ROWS: [Row; 7] = [
 
 /// The length of nginx's document: LRP's (section 4.4).
 const DOCUMENT_BYTES: usize = 1300;
+/// Of an HTTP or a memcached client.
+const CONNECTIONS: u32 = 32;
+/// How fast iperf3 sends UDP, Mbit/s of payload.
+pub const UDP_MBIT: f64 = 1000.0;
 /// Names in NSD's zone that have an address.
 const NAMES: usize = 500;
 
-/// A server that the lab can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServerKind {
     /// HTTP over TCP: one document of LRP's length.
@@ -119,13 +122,10 @@ fn queries() -> Files {
     vec![("queries.txt", (0..NAMES).map(query).collect())]
 }
 
-/// A client that the lab can start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ClientKind {
     /// Asks nginx for its document; each connection sends a request when it has the last answer.
     Wrk {
-        /// How many.
-        connections: u32,
         /// Whether a connection is used again, or each request has its own.
         keep_alive: bool,
     },
@@ -134,30 +134,19 @@ pub enum ClientKind {
         /// Queries per second, whether they are answered or not; `None`: as fast as the answers
         /// come, with 100 in flight.
         rate: Option<f64>,
-        /// From how many ports.
-        clients: u32,
     },
-    /// Sends a UDP stream.
+    /// Sends a UDP stream of [`UDP_MBIT`].
     Iperf3Udp {
         /// Length of a datagram's payload, bytes; above 1472 it is sent in fragments.
         datagram: u32,
-        /// How fast, Mbit/s of payload.
-        mbit: f64,
     },
-    /// Sends as fast as TCP lets it.
-    Iperf3Tcp {
-        /// Over how many connections.
-        streams: u32,
-    },
+    /// Sends as fast as TCP lets it, over one connection.
+    Iperf3Tcp,
     /// Gets and sets values in memcached; each connection sends when it has the last answer.
-    Memcaslap {
-        /// How many.
-        connections: u32,
-    },
+    Memcaslap,
 }
 
 impl ClientKind {
-    /// The server that it talks to.
     pub fn server(self) -> ServerKind {
         self.row(1).1
     }
@@ -165,37 +154,37 @@ impl ClientKind {
     /// Its name, its server, the parser of what it prints, and its arguments: one thread, as there is
     /// one CPU.
     pub(super) fn row(self, seconds: u64) -> (&'static str, ServerKind, Parse, String) {
-        let iperf3 = |what| {
+        let iperf3 = |what: String| {
             let arguments = format!("-c %ip -p %port -t {seconds} --json {what}");
             ("iperf3", ServerKind::Iperf3, report::iperf3 as Parse, arguments)
         };
         match self {
-            Self::Wrk { connections, keep_alive } => {
+            Self::Wrk { keep_alive } => {
                 // The server closes each connection after its answer, and wrk opens another.
                 let close = if keep_alive { "" } else { "-H Connection:%_close" };
                 // wrk's own time-out, stated because `errors` depends on it.
                 let arguments = format!(
-                    "-t1 --latency --timeout 2s -c {connections} -d {seconds}s {close} http://%at/"
+                    "-t1 --latency --timeout 2s -c {CONNECTIONS} -d {seconds}s {close} http://%at/"
                 );
                 ("wrk", ServerKind::Nginx, report::wrk, arguments)
             }
-            Self::Dnsperf { rate, clients } => {
+            Self::Dnsperf { rate } => {
                 let arguments = format!(
-                    "-s %ip -p %port -d %dir/queries.txt -l {seconds} -c {clients} -T 1 -t 1 -W \
+                    "-s %ip -p %port -d %dir/queries.txt -l {seconds} -c 8 -T 1 -t 1 -W \
                      -O suppress=timeouts,congestion,sendfailed,unexpected {}",
                     in_flight(rate)
                 );
                 ("dnsperf", ServerKind::Nsd, report::dnsperf, arguments)
             }
-            Self::Iperf3Udp { datagram, mbit } => iperf3(format!("-u -l {datagram} -b {mbit}M")),
-            Self::Iperf3Tcp { streams } => iperf3(format!("-P {streams}")),
+            Self::Iperf3Udp { datagram } => iperf3(format!("-u -l {datagram} -b {UDP_MBIT}M")),
+            Self::Iperf3Tcp => iperf3("-P 1".into()),
             // Nine gets for each set, of values of 1 KiB. It cannot reach an IPv6 address, and its own pace
             // (-P) has no effect. -w: objects of each connection, so that 32 connections' fit into the
             // server's 64 MiB and no get misses; its default of ten thousand does not. -S: the statistics
             // at the end, which have the mean, come only with periodic ones.
-            Self::Memcaslap { connections } => {
+            Self::Memcaslap => {
                 let arguments =
-                    format!("-s %at -T 1 -c {connections} -w 1k -t {seconds}s -S {seconds}s");
+                    format!("-s %at -T 1 -c {CONNECTIONS} -w 1k -t {seconds}s -S {seconds}s");
                 ("memcaslap", ServerKind::Memcached, report::memcaslap, arguments)
             }
         }
@@ -243,10 +232,10 @@ mod tests {
     #[test]
     fn each_kind_asks_what_it_says() {
         let of = |kind: ClientKind| kind.row(3).3;
-        let wrk = |keep_alive| of(ClientKind::Wrk { connections: 8, keep_alive });
+        let wrk = |keep_alive| of(ClientKind::Wrk { keep_alive });
         assert!(!wrk(true).contains("-H") && wrk(false).contains("-H Connection:%_close http"));
-        let udp = of(ClientKind::Iperf3Udp { datagram: 16, mbit: 0.5 });
-        assert!(udp.ends_with("-t 3 --json -u -l 16 -b 0.5M"), "{udp}");
-        assert!(of(ClientKind::Iperf3Tcp { streams: 4 }).ends_with("--json -P 4"));
+        let udp = of(ClientKind::Iperf3Udp { datagram: 16 });
+        assert!(udp.ends_with("-t 3 --json -u -l 16 -b 1000M"), "{udp}");
+        assert!(of(ClientKind::Iperf3Tcp).ends_with("--json -P 1"));
     }
 }

@@ -6,21 +6,15 @@
 mod hot;
 mod lookup;
 
-use weir_bpf::traffic::{Sources, Transport};
+use rustix::thread::gettid;
+use weir_bpf::sys::sched;
+use weir_bpf::units::Nice;
 
+use super::shared::*;
 use crate::apps::unread::{FULL_PORT, ROOM_PORT, SOCKET_BITS};
+use crate::arm::Arm;
 use crate::bench::{Bench, RANDOM_PORTS};
-use crate::error::Result;
-use crate::experiment::{
-    Ask, Bound, Case, Cases, Choice, Experiment, Figure, Found, Goal, Table, Times,
-};
-use crate::goals::of_compared;
-use crate::metric::m;
-use crate::run::{Load, Trial};
-use crate::scene::{App, AppKind, Books, Flow, Need, Role, Scene, To, Watch};
-use crate::stats::compare;
 use crate::stop::Stop;
-use crate::view::View;
 
 /// A row whose gate discarded less than this share of the packets does not tell what discarding costs.
 const DISCARDED_MIN: f64 = 0.99;
@@ -58,65 +52,46 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "LRP 4.2",
     question: "what does it cost to find a packet's destination, and to discard it there?",
     found: "soft demultiplexing took about 25 of the 60 us that a packet cost",
-    needs: &[],
     arms: Choice {
         full: &["bare-drop", "touch-drop", "bare-pass", "gate"],
         quick: &["bare-drop", "bare-pass", "gate"],
     },
     main: "gate",
     cases,
-    case_option: "cases",
     loads: Choice { full: &["top"], quick: &["top"] },
     times: Choice {
         full: Times { warm_up_ms: 200, window_ms: 1000, repeats: 10 },
         quick: Times { warm_up_ms: 30, window_ms: 100, repeats: 3 },
     },
-    traffic: false,
     skip: Some(|arm, case, _| !fits(arm, case)),
     scene,
     special: Some(special),
-    derive: None,
     says: "takes {} for a packet",
     merits: &[&m::ns_per_packet],
-    searches: &[],
     tables: &[
-        Table {
-            title: "Discarding, ns per packet, and the share of packets discarded",
-            figures: &[&m::ns_per_packet, &m::discarded_share],
-            cases: Cases::Where(is_discard),
-            of_unloaded: false,
-        },
-        Table {
-            title: "Passing, ns per packet",
-            figures: &[&m::ns_per_packet],
-            cases: Cases::Where(is_pass),
-            of_unloaded: false,
-        },
-        Table {
-            title: "The same by CPU time, ns per packet; packets in full polls",
-            figures: &[&m::cpu_ns_per_packet, &m::in_full_polls],
-            cases: Cases::Where(|case| is_discard(case) || is_pass(case)),
-            of_unloaded: false,
-        },
-        Table {
-            title: "One packet over and over, ns",
-            figures: &[&m::ns_per_packet, &m::discarded_share],
-            cases: Cases::Starting(hot::PREFIX),
-            of_unloaded: false,
-        },
-        Table {
-            title: "One lookup of a socket from XDP, and its release, ns",
-            figures: &[&m::ns_per_packet],
-            cases: Cases::Starting(lookup::PREFIX),
-            of_unloaded: false,
-        },
+        table(
+            "Discarding, ns per packet, and the share of packets discarded",
+            Cases::Where(is_discard),
+            &[&m::ns_per_packet, &m::discarded_share],
+        ),
+        table("Passing, ns per packet", Cases::Where(is_pass), &[&m::ns_per_packet]),
+        table(
+            "The same by CPU time, ns per packet; packets in full polls",
+            Cases::Where(|case| is_discard(case) || is_pass(case)),
+            &[&m::cpu_ns_per_packet, &m::in_full_polls],
+        ),
+        table(
+            "One packet over and over, ns",
+            Cases::Starting(hot::PREFIX),
+            &[&m::ns_per_packet, &m::discarded_share],
+        ),
+        table(
+            "One lookup of a socket from XDP, and its release, ns",
+            Cases::Starting(lookup::PREFIX),
+            &[&m::ns_per_packet],
+        ),
     ],
-    figure: Some(Figure {
-        title: "Cost of a discard",
-        case: "udp4-64-flows-discard",
-        y: &m::ns_per_packet,
-        bars: true,
-    }),
+    figure: Some(bars("Cost of a discard", "udp4-64-flows-discard", &m::ns_per_packet)),
     goals: || {
         vec![
             Goal::other(
@@ -135,6 +110,7 @@ pub static EXPERIMENT: Experiment = Experiment {
             they never wait. What passes the driver ends at the ingress hook, after the skb is built. A \
             cell of 'one packet over and over' is BPF_PROG_TEST_RUN: everything is in the caches, and \
             there is no driver.",
+    ..USUAL
 };
 
 fn is_discard(case: &str) -> bool {
@@ -159,13 +135,11 @@ fn cases() -> Vec<Case> {
         let quick = kind.name == "udp4" || pattern.0 == "64-flows";
         [case(format!("{name}-discard"), quick), case(format!("{name}-pass"), quick)]
     };
-    let mut all: Vec<Case> = rows().flat_map(of_row).collect();
-    all.extend(hot::NAMES.map(|name| case(format!("{}{name}", hot::PREFIX), hot::is_quick(name))));
-    let lookups = lookup::LOOKUPS.iter().map(|lookup| lookup.name);
-    all.extend(
-        lookups.map(|name| case(format!("{}{name}", lookup::PREFIX), lookup::is_quick(name))),
-    );
-    all
+    let hot = |name: &str| case(format!("{}{name}", hot::PREFIX), hot::QUICK.contains(&name));
+    let lookup = |(name, _): (String, _)| {
+        case(format!("{}{name}", lookup::PREFIX), lookup::QUICK.contains(&&*name))
+    };
+    rows().flat_map(of_row).chain(hot::NAMES.map(hot)).chain(lookup::all().map(lookup)).collect()
 }
 
 /// Whether an arm has anything to say of a case.
@@ -211,21 +185,33 @@ fn flow(kind: Kind, port: u16, load: Load) -> Flow {
 
 /// What is not measured on the real path.
 fn special(bench: &mut Bench, ask: &Ask<'_>, stop: &Stop) -> Result<Option<Trial>> {
-    let (of_hot, of_lookup) =
-        (ask.case.strip_prefix(hot::PREFIX), ask.case.strip_prefix(lookup::PREFIX));
-    if of_hot.is_none() && of_lookup.is_none() {
-        return Ok(None);
+    let begin = |bench: &mut Bench| {
+        let Scene { apps, needs, .. } = scene(ask)?;
+        bench.prepare(ask.arm, &needs, &apps)?;
+        bench.begin(ask.arm)
+    };
+    if let Some(name) = ask.case.strip_prefix(hot::PREFIX) {
+        let begun = begin(bench)?;
+        return hot::measure(bench, ask, name, &begun, stop).map(Some);
     }
-    let Scene { apps, needs, .. } = scene(ask)?;
-    bench.prepare(ask.arm, &needs, &apps)?;
-    let begun = bench.begin(ask.arm)?;
-    let mut trial = Trial::of(ask.arm, ask.case, ask.load);
-    match (of_hot, of_lookup) {
-        (Some(name), _) => hot::measure(bench, ask, (name, &begun), &mut trial, stop)?,
-        (_, Some(name)) => lookup::measure(bench, ask.arm, name, &mut trial)?,
-        _ => {}
+    if let Some(name) = ask.case.strip_prefix(lookup::PREFIX) {
+        let _begun = begin(bench)?;
+        return lookup::measure(bench, ask, name).map(Some);
     }
-    Ok(Some(trial))
+    Ok(None)
+}
+
+/// Runs this in an arm's host, on the tested CPU at nice 0.
+fn on_tested_cpu<T: Send>(
+    bench: &Bench,
+    arm: &Arm,
+    body: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
+    bench.sut(arm).host.netns.run(|| {
+        sched::set_nice(gettid(), Nice(0))?;
+        sched::pin_current_thread(bench.sut_cpu)?;
+        body()
+    })?
 }
 
 /// Per row, a bare drop's time divided by the gate's.
@@ -237,7 +223,7 @@ fn discarding(view: &View<'_>) -> Vec<Found> {
             return Some(Found::exact(0.0, place));
         }
         let pairs = view.pairs(("bare-drop", "gate"), (case, Load::Top), &m::ns_per_packet);
-        Some(of_compared(&compare(&pairs)?, place))
+        of_pairs(pairs, place)
     };
     view.cases().iter().filter(|case| is_discard(&case.name)).filter_map(|c| of(&c.name)).collect()
 }
@@ -246,8 +232,7 @@ fn discarding(view: &View<'_>) -> Vec<Found> {
 fn passing(view: &View<'_>) -> Vec<Found> {
     let of = |case: &str| {
         let pairs = view.pairs(("gate", "bare-pass"), (case, Load::Top), &m::ns_per_packet);
-        let added: Vec<_> = pairs.iter().map(|(gate, bare)| (gate - bare, ONE_NS)).collect();
-        Some(of_compared(&compare(&added)?, case.to_owned()))
+        of_pairs(pairs.into_iter().map(|(gate, bare)| (gate - bare, ONE_NS)), case)
     };
     view.cases().iter().filter(|case| is_pass(&case.name)).filter_map(|c| of(&c.name)).collect()
 }

@@ -1,12 +1,8 @@
 //! R_ring, and what is wanted up to there.
 
+use super::super::shared::*;
 use super::{EXPERIMENT, KINDS, UDP, WEIR, WELL};
-use crate::experiment::{Case, Found};
-use crate::goals::{of_compared, place};
-use crate::metric::{Metric, m};
-use crate::run::{Load, Trial};
-use crate::stats::{compare, median};
-use crate::view::{RING_LOSS_MAX, View};
+use crate::view::RING_LOSS_MAX;
 
 /// c_gate is the cost of input where at least this share of the packets taken was discarded.
 const DISCARDED_MIN: f64 = 0.9;
@@ -71,7 +67,7 @@ pub(super) fn bystanders(view: &View<'_>) -> Vec<Found> {
     let kept = |case: &str, load: Load, (figure, whole): (&Metric, Option<f64>)| {
         let trials = view.trials_of(WEIR, case, load);
         let pairs: Option<Vec<_>> = trials.map(|t| Some((t.get(figure)?, whole?))).collect();
-        Some(of_compared(&compare(&pairs?)?, format!("{}, {}", place(view, case, load), figure.id)))
+        of_pairs(pairs?, format!("{}, {}", place(view, case, load), figure.id))
     };
     let calm = unflooded(&view.trials, WEIR);
     let udp = of_udp(view, |case, r_ring| {

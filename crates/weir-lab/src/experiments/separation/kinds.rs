@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use weir_bpf::traffic::{Flaw, Sources, Transport};
+use weir_bpf::traffic::Flaw;
 
-use super::super::shared::{pings, share_out, to_closed_port};
+use super::super::shared::*;
 use crate::bench::RANDOM_PORTS;
-use crate::experiment::Ask;
-use crate::scene::{App, AppKind, Books, Client, Flow, From, Need, Role, Scene, To};
 
 const SERVICE_PORT: u16 = 5002;
 const LISTENER_PORT: u16 = 5003;
