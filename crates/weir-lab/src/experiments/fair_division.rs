@@ -15,7 +15,6 @@ const DELIVERED_MIN: f64 = 0.95;
 
 const BESIDE_HOG: Cases = Cases::Of(&["hog"]);
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "fair-division",
     paper: "LRP 2.2, MR 7",

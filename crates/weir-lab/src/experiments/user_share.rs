@@ -9,7 +9,6 @@ use crate::stats::spread;
 
 const LIGHT_PPS: f64 = 20_000.0;
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "user-share",
     paper: "MR fig. 7-1",
