@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::net::sockopt;
 use rustix::process::Pid;
@@ -27,6 +27,7 @@ use crate::histogram;
 use crate::host::interrupts;
 use crate::host::process::{Daemon, Worker};
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
+use crate::host::wait::until;
 use crate::host::wire::{self, FLOOD_NET, GROUP, mask};
 use crate::programs::{Place, Server};
 use crate::run::{Load, Setup};
@@ -332,20 +333,15 @@ impl Bench {
         interrupts::defer(&self.sut(arm).host.sysfs, SUT_INTERFACE, interrupts::MODERATION)?;
         self.aim(arm, &[Flow::udp(FLOODED_PORT, Load::Rate(FIRST_PACKETS.0))])?;
         let (netns, cpu) = (&self.topology.generator, Some(self.sut_cpu));
-        self.generator.run_while(netns, cpu, || {
+        let is_sent = || Ok((self.generator.counts(0).sent > 0).then_some(()));
+        let sent = self.generator.run_while(netns, cpu, || {
             self.generator.start();
-            let deadline = Instant::now() + FIRST_PACKET_DEADLINE;
-            while self.generator.counts(0).sent == 0 && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            until(FIRST_PACKET_DEADLINE, is_sent)
         })?;
-        if self.generator.counts(0).sent > 0 {
-            return Ok(());
-        }
-        Err(Error::refused(
-            "the generator sent nothing from the tested CPU",
-            "is that CPU busy? see `top`",
-        ))
+        sent?.ok_or_else(|| {
+            let problem = "the generator sent nothing from the tested CPU";
+            Error::refused(problem, "is that CPU busy? see `top`")
+        })
     }
 
     /// How many packets an arm's ring has refused, or NAPI has taken from it.
@@ -384,11 +380,11 @@ impl Bench {
             stop.sleep(FILL_TIME)
         })??;
         // A thread at nice 19 may wait long on a busy machine; what it then brings would be the trial's.
-        let deadline = Instant::now() + FIRST_PACKET_DEADLINE;
-        while self.ended(arm)? - before < self.generator.counts(0).sent && Instant::now() < deadline
-        {
-            stop.sleep(Duration::from_millis(1))?;
-        }
+        until(FIRST_PACKET_DEADLINE, || {
+            stop.check()?;
+            let sent = self.generator.counts(0).sent;
+            Ok((self.ended(arm)? - before >= sent).then_some(()))
+        })?;
         socket.set_read_timeout(Some(QUIET)).map_err(cannot("set the timeout of", address))?;
         let (mut buffer, mut packets) = ([0; 2048], 0);
         while socket.recv(&mut buffer).is_ok() {

@@ -5,7 +5,6 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
@@ -88,7 +87,8 @@ pub fn hog(idle: bool, yields: bool, shared: &SharedCounters) -> io::Result<()> 
                 std::thread::yield_now();
             }
         }
-        shared.get(slots::CPU_NS).store(clock_ns(ClockId::ThreadCPUTime), Ordering::Relaxed);
+        let ns = sched::own_cpu_time().as_nanos() as u64;
+        shared.get(slots::CPU_NS).store(ns, Ordering::Relaxed);
     }
 }
 
@@ -100,16 +100,6 @@ pub fn run_first() -> io::Result<()> {
 /// A chain of dependent multiplications: no memory, nothing to overlap.
 fn calibrated_loop(seed: u64) -> u64 {
     (0..LOOP_ITERATIONS).fold(seed, |x, i| x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(i))
-}
-
-/// `CLOCK_MONOTONIC`, nanoseconds: the clock of `bpf_ktime_get_ns()`.
-pub fn monotonic_ns() -> u64 {
-    clock_ns(ClockId::Monotonic)
-}
-
-fn clock_ns(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+use weir_bpf::accounts::monotonic_now;
 use weir_bpf::sys::shared::SharedCounters;
 
-use super::compute::{monotonic_ns, run_first};
+use super::compute::run_first;
 use super::slots;
 use super::sockets::{connect_udp, each_ready};
 
@@ -54,7 +55,7 @@ pub fn call(
                 Err(error) => return Err(error.into()),
             }
             if index == 0 {
-                shared.get(slots::LAST_CALL_NS).store(monotonic_ns(), Ordering::Relaxed);
+                shared.get(slots::LAST_CALL_NS).store(monotonic_now().0, Ordering::Relaxed);
                 shared.get(slots::CALLS).fetch_add(1, Ordering::Release);
             } else {
                 slots::add(shared, slots::DELIVERED, 1);

@@ -8,10 +8,11 @@ use std::os::fd::AsRawFd;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
 use rustix::event::epoll::EventFlags;
 use serde::{Deserialize, Serialize};
+use weir_bpf::accounts::monotonic_now;
 use weir_bpf::sys::shared::SharedCounters;
 use weir_bpf::traffic::Stamp;
 
-use super::compute::{Work, monotonic_ns};
+use super::compute::Work;
 use super::slots;
 use super::sockets::{allow_many, at_port, each_ready};
 use crate::histogram;
@@ -124,7 +125,7 @@ impl Server {
             && before / AGE_SAMPLE != (before + count) / AGE_SAMPLE
             && let Some(stamp) = Stamp::parse(last)
         {
-            let age = monotonic_ns().saturating_sub(stamp.sent_ns);
+            let age = monotonic_now().0.saturating_sub(stamp.sent_ns);
             histogram::record(shared, slots::HISTOGRAM, age);
         }
         before + count

@@ -6,7 +6,6 @@
 
 use super::shared::*;
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "accounting",
     paper: "LRP 2.2",

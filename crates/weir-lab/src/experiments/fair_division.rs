@@ -15,7 +15,6 @@ const DELIVERED_MIN: f64 = 0.95;
 
 const BESIDE_HOG: Cases = Cases::Of(&["hog"]);
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "fair-division",
     paper: "LRP 2.2, MR 7",
@@ -26,12 +25,8 @@ pub static EXPERIMENT: Experiment = Experiment {
         quick: &["stock", "threaded", "niced", "batch", "weir-native"],
     },
     cases: || {
-        let unloaded: &[&str] = &["0"];
-        vec![
-            Case::always("alone"),
-            Case::always("hog").against("alone"),
-            Case::always("unloaded").at(unloaded, unloaded),
-        ]
+        let unloaded = Case::always("unloaded").at(&["0"], &["0"]);
+        vec![Case::always("alone"), Case::always("hog").against("alone"), unloaded]
     },
     loads: Choice {
         full: &["50k", "100k", "200k", "300k", "400k", "600k", "800k", "1.6M", "3.2M", "top"],

@@ -41,7 +41,6 @@ const NEIGHBOURLY: Arms = &["stock", "threaded"];
 
 type Arms = &'static [&'static str];
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "harmless",
     paper: "LRP 4.2",
@@ -200,11 +199,9 @@ fn throughput(view: &View<'_>, cases: Cases, arms: Arms) -> Vec<Found> {
 
 /// Share of what was sent that was lost, less the same of the arm that lost least.
 fn lost(view: &View<'_>, cases: Cases, arms: Arms) -> Vec<Found> {
-    let of = |case: &str| {
+    in_each(view, cases, |case| {
         let (best, _) = view.best(arms, case, Load::Off, &m::loss)?;
         let pairs = view.pairs((MAIN, best), (case, Load::Off), &m::loss).into_iter();
         of_pairs(pairs.map(|(own, other)| (own - other, 1.0)), format!("{case}, of {best}"))
-    };
-    let cases = view.cases().into_iter().filter(|case| cases.has(&case.name));
-    cases.filter_map(|case| of(&case.name)).collect()
+    })
 }

@@ -17,7 +17,6 @@ const SENT_MIN: f64 = 0.95;
 /// window opens when that is over.
 const SETTLE: Duration = PATIENCE.saturating_add(Duration::from_millis(200));
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "http-syn-flood",
     paper: "LRP fig. 5",

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
     use crate::experiment::Ask;
     use crate::run::Load;
-    use crate::scene::Traffic;
+    use crate::scene::{Scene, Traffic};
 
     #[test]
     fn names_are_unique_and_every_declared_arm_and_load_can_be_read() {
@@ -52,6 +52,8 @@ mod tests {
             }
             assert!(!experiment.merits.is_empty() && !experiment.tables.is_empty(), "{name}");
             assert!(experiment.says.contains("{}"), "{name}");
+            assert!(!experiment.question.is_empty() && !experiment.notes.is_empty(), "{name}");
+            assert!(!(experiment.cases)().is_empty() && !(experiment.goals)().is_empty(), "{name}");
         }
     }
 
@@ -77,6 +79,7 @@ mod tests {
                         done: &[],
                     };
                     let scene = (experiment.scene)(&ask).unwrap();
+                    assert_ne!(scene, Scene::default(), "{}", case.name);
                     let named = case.against.is_none_or(|other| known(experiment, other));
                     assert!(named, "{}", case.name);
                     assert!(scene.flows.len() <= weir_bpf::traffic::FLOWS, "{}", case.name);

@@ -14,7 +14,6 @@ const STOCKS: Against = Against::Best(&["stock", "stock-rps"]);
 /// The same on a veth as it is made.
 const VETH_STOCK: Against = Against::Best(&["veth-stock"]);
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "parity",
     paper: "LRP table 1",

@@ -18,7 +18,6 @@ const WEIGHTS_RATIO: f64 = 1024.0 / 110.0;
 /// A receiver is overloaded if it receives less than this share of what it is sent.
 const DELIVERED_MIN: f64 = 0.95;
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "receivers",
     paper: "LRP 3",

@@ -11,7 +11,6 @@ const OUTSTANDING: u32 = 32;
 /// How long the short servers compute for a request, in steps: some 2, 10 and 50 us.
 const PACES: [(&str, u64); 3] = [("fast", 800), ("medium", 4_000), ("slow", 20_000)];
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "rpc-mix",
     paper: "LRP table 2",

@@ -32,7 +32,6 @@ const fn r_ring(
     }
 }
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "separation",
     paper: "LRP 2.2, 3",

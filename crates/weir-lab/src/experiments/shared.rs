@@ -80,6 +80,16 @@ pub(super) fn of_pairs(
     Some(of_compared(&compare(&pairs)?, place.into()))
 }
 
+/// What is found in each of these cases that a run has.
+pub(super) fn in_each<F: IntoIterator<Item = Found>>(
+    view: &View<'_>,
+    cases: Cases,
+    find: impl Fn(&str) -> F,
+) -> Vec<Found> {
+    let cases = view.cases().into_iter().filter(|case| cases.has(&case.name));
+    cases.flat_map(|case| find(&case.name)).collect()
+}
+
 /// The application that is flooded, and a second one that stands by, asleep, as on any host.
 pub(super) fn receivers(ask: &Ask<'_>) -> Vec<App> {
     let app = |port, role| App::sink(ask.traffic.reader, port, role);

@@ -11,7 +11,6 @@ use super::shared::*;
 /// Few enough to cost the server next to nothing.
 const PINGS_PER_S: f64 = 2000.0;
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "udp-latency",
     paper: "LRP fig. 4",

@@ -22,7 +22,6 @@ const PDR: Search = Search {
     passes: |trial, _| loss(trial) <= LOSS_MAX,
 };
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "udp-overload",
     paper: "LRP fig. 3",

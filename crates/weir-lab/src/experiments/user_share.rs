@@ -8,8 +8,8 @@ use super::shared::*;
 use crate::stats::spread;
 
 const LIGHT_PPS: f64 = 20_000.0;
+const FLOODED: Cases = Cases::Of(&["flooded"]);
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "user-share",
     paper: "MR fig. 7-1",
@@ -38,11 +38,8 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     main: "weir-native --user-share 50%",
     cases: || {
-        let unloaded: &[&str] = &["0"];
-        vec![
-            Case::always("flooded").against("unloaded"),
-            Case::always("unloaded").at(unloaded, unloaded),
-        ]
+        let unloaded = Case::always("unloaded").at(&["0"], &["0"]);
+        vec![Case::always("flooded").against("unloaded"), unloaded]
     },
     loads: Choice {
         full: &["0", "100k", "200k", "400k", "800k", "1.6M", "2.4M", "3.2M", "top"],
@@ -58,39 +55,33 @@ pub static EXPERIMENT: Experiment = Experiment {
     says: "leaves user processes {} of the CPU",
     merits: &[&m::user_work, &m::light_goodput],
     tables: &[
-        table(
-            "Work of user processes, of what the CPU can do",
-            Cases::Of(&["flooded"]),
-            &[&m::user_work],
-        ),
+        table("Work of user processes, of what the CPU can do", FLOODED, &[&m::user_work]),
         table(
             "Goodput of the second receiver; CPU time of input",
-            Cases::Of(&["flooded"]),
+            FLOODED,
             &[&m::light_goodput, &m::input_cpu],
         ),
     ],
     figure: Some(lines("Work of user processes by offered rate", "flooded", &m::user_work)),
     goals: || {
-        let flooded = Cases::Of(&["flooded"]);
+        let of_weir =
+            |text, find, least| Goal::other(text, find, Bound::AtLeast(least)).about(FLOODED);
         vec![
-            Goal::other(
+            of_weir(
                 "weir: work of user processes less the setting, at every setting and rate",
                 |view| above_setting(view, "weir-native"),
-                Bound::AtLeast(-0.03),
-            )
-            .about(flooded),
-            Goal::other(
+                -0.03,
+            ),
+            of_weir(
                 "weir where softirqs poll: the same",
                 |view| above_setting(view, "softirq"),
-                Bound::AtLeast(-0.03),
-            )
-            .about(flooded),
-            Goal::other(
+                -0.03,
+            ),
+            of_weir(
                 "weir: work of user processes, of what input leaves, where input fits its share",
                 unused_share,
-                Bound::AtLeast(0.95),
-            )
-            .about(flooded),
+                0.95,
+            ),
         ]
     },
     notes: "User processes are the hog and the second receiver, whose work is its packets at their CPU \

@@ -5,5 +5,5 @@ pub mod interrupts;
 pub mod nft;
 pub mod process;
 pub mod topology;
-mod wait;
+pub mod wait;
 pub mod wire;

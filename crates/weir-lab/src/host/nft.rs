@@ -1,8 +1,7 @@
 //! nftables at an interface's ingress: where the lab lets packets end cheaply.
 
-use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use weir_bpf::sys::netns::NetNs;
 
@@ -19,23 +18,14 @@ pub fn ingress(netns: &NetNs, table: &str, interface: &str, rest: &str) -> Resul
 
 /// Gives commands to `nft` in a namespace.
 pub fn nft(netns: &NetNs, commands: &str) -> Result<()> {
-    let output = netns.run(|| run_nft(commands))?;
-    let output =
-        output.map_err(|source| Error::refused(format!("nft cannot be run ({source})"), REMEDY))?;
+    // Ctrl-C is for the controller.
+    let run = || Command::new("nft").arg(commands).process_group(0).stdin(Stdio::null()).output();
+    let output = netns
+        .run(run)?
+        .map_err(|source| Error::refused(format!("nft cannot be run ({source})"), REMEDY))?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(Error::refused(format!("nft refuses `{commands}`: {said}"), REMEDY))
-}
-
-fn run_nft(commands: &str) -> io::Result<Output> {
-    let mut command = Command::new("nft");
-    command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // Ctrl-C is for the controller.
-    let mut child = command.process_group(0).spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(commands.as_bytes())?;
-    }
-    child.wait_with_output()
 }

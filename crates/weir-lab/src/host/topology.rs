@@ -38,14 +38,13 @@ const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const NAPI_DEADLINE: Duration = Duration::from_secs(5);
 const UP_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Namespaces of one lab run, removed on drop.
+/// The hosts of one lab run.
 pub struct Topology {
     pub(crate) generator: NetNs,
     pub(crate) generator_path: PathBuf,
     pub(crate) generator_links: Links,
     pub(crate) generator_sysfs: NetSysfs,
-    names: Vec<String>,
-    prefix: String,
+    names: Names,
     /// Held for as long as the lab lives.
     _lock: File,
 }
@@ -71,41 +70,27 @@ impl Topology {
         clean()?;
         let prefix = format!("{PREFIX}{}", std::process::id());
         let lock = take_lock(&prefix)?;
-        let name = format!("{prefix}-gen");
-        let generator = NetNs::create_named(&name)?;
+        let mut names = Names { prefix, namespaces: vec![] };
+        let (generator, generator_path) = names.create_namespace("gen")?;
         let made = generator.run(|| -> Result<_> {
             set_congestion_control()?;
             Ok((Links::open()?, NetSysfs::open()?))
         });
-        let made = made.map_err(Error::from).and_then(|made| made);
-        let (generator_links, generator_sysfs) =
-            made.inspect_err(|_| drop(NetNs::delete_named(&name)))?;
-        let generator_path = Path::new(NETNS_DIR).join(&name);
-        let names = vec![name];
-        Ok(Self {
-            generator,
-            generator_path,
-            generator_links,
-            generator_sysfs,
-            names,
-            prefix,
-            _lock: lock,
-        })
+        let (generator_links, generator_sysfs) = made??;
+        Ok(Self { generator, generator_path, generator_links, generator_sysfs, names, _lock: lock })
     }
 
     /// A directory for the files of one host's applications, which goes with the lab.
     pub fn directory(&self, name: &str) -> Result<PathBuf> {
-        let path = files_of(&self.prefix).join(name);
+        let path = files_of(&self.names.prefix).join(name);
         fs::create_dir_all(&path).map_err(cannot("create", path.display()))?;
         Ok(path)
     }
 
     /// Makes a host, whose name is the lab's and this one's.
     pub fn add_host(&mut self, name: &str, ipv6: bool) -> Result<Host> {
-        let index = self.names.len() as u8;
-        let name = format!("{}-{index}-{name}", self.prefix);
-        let netns = NetNs::create_named(&name)?;
-        self.names.push(name.clone());
+        let index = self.names.namespaces.len() as u8;
+        let (netns, netns_path) = self.names.create_namespace(&format!("{index}-{name}"))?;
         let generator_ifname = format!("gen{index}");
 
         let links = &self.generator_links;
@@ -131,7 +116,7 @@ impl Topology {
         links.set_up(generator_ifindex)?;
         Ok(Host {
             netns,
-            netns_path: Path::new(NETNS_DIR).join(name),
+            netns_path,
             sysfs,
             ifindex,
             generator_ifindex,
@@ -149,11 +134,10 @@ impl Host {
         addresses(self.index, self.address.0.is_ipv4())
     }
 
-    /// Gives it an address of the other family too; returns the generator's and the host's.
-    pub fn add_other_family(&self) -> Result<(IpAddr, IpAddr)> {
-        let address = self.other_family();
-        self.netns.run(|| give_address(&Links::open()?, self.ifindex, address, self.mac.0))??;
-        Ok(address)
+    /// Gives it an address of the other family too.
+    pub fn add_other_family(&self) -> Result<()> {
+        let give = || give_address(&Links::open()?, self.ifindex, self.other_family(), self.mac.0);
+        self.netns.run(give)?
     }
 
     /// Waits until packets can pass: an IPv6 address has no route before.
@@ -221,9 +205,26 @@ fn ip_address(index: u8, ipv6: bool, last: (u8, u16)) -> IpAddr {
     }
 }
 
-impl Drop for Topology {
+/// What a lab has outside this process, removed on drop.
+struct Names {
+    prefix: String,
+    namespaces: Vec<String>,
+}
+
+impl Names {
+    /// Makes a namespace; returns its path too.
+    fn create_namespace(&mut self, name: &str) -> Result<(NetNs, PathBuf)> {
+        let name = format!("{}-{name}", self.prefix);
+        let netns = NetNs::create_named(&name)?;
+        let path = Path::new(NETNS_DIR).join(&name);
+        self.namespaces.push(name);
+        Ok((netns, path))
+    }
+}
+
+impl Drop for Names {
     fn drop(&mut self) {
-        for name in &self.names {
+        for name in &self.namespaces {
             let _ = NetNs::delete_named(name);
         }
         remove_files(&self.prefix);

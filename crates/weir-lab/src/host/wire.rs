@@ -69,7 +69,7 @@ pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId
                 .run(|| Links::open()?.add_neighbour(host.ifindex, client.into(), host.mac.0))??;
             Ok(())
         }
-        Need::OtherFamily => host.add_other_family().map(drop),
+        Need::OtherFamily => host.add_other_family(),
     }
 }
 

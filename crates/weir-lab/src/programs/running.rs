@@ -13,7 +13,7 @@ use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use super::report::{self, ClientReport};
 use super::table::{ClientKind, Parse, ROWS, Row, ServerKind};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 use crate::host::process::{self, Program};
 
 /// How long a server may take until it answers, and a client beyond its seconds.
@@ -48,7 +48,7 @@ pub fn versions(programs: &[&str]) -> Result<BTreeMap<String, String>> {
     let version = |(name, package, option, _): &Row| {
         // Some end with a failure after they have printed it, and some print it to standard error.
         let output = Command::new(path_of(name).unwrap_or_default()).arg(option).output();
-        let output = output.map_err(|source| Error::io("run", *name, source))?;
+        let output = output.map_err(cannot("run", name))?;
         let printed = [output.stdout, output.stderr].concat();
         let version = version_in(&String::from_utf8_lossy(&printed)).map(str::to_owned);
         let problem = || format!("`{name} {option}` printed no version");
@@ -114,8 +114,7 @@ impl Running {
         let rows = ROWS.iter().filter(|row| row.0 == name);
         for (file, text) in rows.flat_map(|row| row.3()) {
             let path = directory.join(file);
-            let failed = |source| Error::io("write", path.display().to_string(), source);
-            std::fs::write(&path, fill(&text)).map_err(failed)?;
+            std::fs::write(&path, fill(&text)).map_err(cannot("write", path.display()))?;
         }
         let command =
             (path_of(name).unwrap_or_default(), arguments.split_whitespace().map(fill).collect());

@@ -19,26 +19,10 @@ use crate::stop::Stop;
 
 /// How these cases' names begin.
 pub(super) const PREFIX: &str = "hot-";
-/// A packet for each step at which the gate may stop, from the first to the last.
-pub(super) const NAMES: [&str; 15] = [
-    "not-ip",
-    "udp4-other-mac",
-    "udp4-other-address",
-    "udp4-no-socket",
-    "udp4-room",
-    "udp4-full",
-    "udp6-other-mac",
-    "udp6-other-address",
-    "udp6-no-socket",
-    "udp6-room",
-    "udp6-full",
-    "tcp-syn4-room",
-    "tcp-syn4-full",
-    "tcp-syn6-room",
-    "tcp-syn6-full",
-];
+/// A packet for each step at which the gate may stop, from the first to the last. Of TCP, the last two.
+const UDP: [&str; 5] = ["other-mac", "other-address", "no-socket", "room", "full"];
 /// What a quick run has.
-pub(super) const QUICK: [&str; 4] = ["udp4-room", "udp4-full", "udp6-full", "tcp-syn4-full"];
+const QUICK: [&str; 4] = ["udp4-room", "udp4-full", "udp6-full", "tcp-syn4-full"];
 /// Runs per system call: half a millisecond, so that what the gate believes of a full queue is renewed
 /// between two calls.
 const RUNS_PER_CALL: u32 = 5_000;
@@ -49,6 +33,18 @@ const KEEP_FULL: Load = Load::Rate(50_000.0);
 const SETTLE: Duration = Duration::from_millis(5);
 /// A call tells the time of a discard, or of a pass, if this share of its packets was one.
 const PURE: f64 = 0.99;
+
+pub(super) fn cases() -> impl Iterator<Item = Case> {
+    let of_kind = |kind: Kind| {
+        let steps = if kind.transport == Transport::Udp { &UDP[..] } else { &UDP[3..] };
+        steps.iter().map(move |step| format!("{}-{step}", kind.name))
+    };
+    let names = std::iter::once("not-ip".to_owned()).chain(KINDS.into_iter().flat_map(of_kind));
+    names.map(|name| Case {
+        quick: QUICK.contains(&&*name),
+        ..Case::always(format!("{PREFIX}{name}"))
+    })
+}
 
 /// Times a packet in an arm that is in force.
 pub(super) fn measure(

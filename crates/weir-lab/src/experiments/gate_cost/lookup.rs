@@ -15,7 +15,7 @@ pub(super) const PREFIX: &str = "lookup-";
 const RUNS_PER_CALL: u32 = 1_000;
 const CALLS: u32 = 4;
 /// What a quick run has.
-pub(super) const QUICK: [&str; 3] = ["sk-udp4-socket", "sk-udp4-nothing", "skc-tcp4-listener"];
+const QUICK: [&str; 3] = ["sk-udp4-socket", "sk-udp4-nothing", "skc-tcp4-listener"];
 
 /// The helpers, and what each looks for.
 const HELPERS: [(&str, Lookup, &[&str]); 3] = [
@@ -28,12 +28,19 @@ const HELPERS: [(&str, Lookup, &[&str]); 3] = [
 type Asked = (Lookup, bool, &'static str);
 
 /// Every one, by the case's name without its beginning.
-pub(super) fn all() -> impl Iterator<Item = (String, Asked)> {
+fn all() -> impl Iterator<Item = (String, Asked)> {
     [("4", false), ("6", true)].into_iter().flat_map(|(family, ipv6)| {
         HELPERS.into_iter().flat_map(move |(helper, lookup, targets)| {
             let name = move |target| format!("{helper}{family}-{target}");
             targets.iter().map(move |target| (name(target), (lookup, ipv6, *target)))
         })
+    })
+}
+
+pub(super) fn cases() -> impl Iterator<Item = Case> {
+    all().map(|(name, _)| Case {
+        quick: QUICK.contains(&&*name),
+        ..Case::always(format!("{PREFIX}{name}"))
     })
 }
 

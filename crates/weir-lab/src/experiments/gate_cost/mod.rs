@@ -46,7 +46,6 @@ const PATTERNS: [Pattern; 4] = [
     ("16-sockets", (3, 3, SOCKET_BITS)),
 ];
 
-/// The experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "gate-cost",
     paper: "LRP 4.2",
@@ -130,16 +129,11 @@ fn rows() -> impl Iterator<Item = (String, Kind, Pattern)> {
 }
 
 fn cases() -> Vec<Case> {
-    let case = |name: String, quick| Case { quick, ..Case::always(name) };
     let of_row = |(name, kind, pattern): (String, Kind, Pattern)| {
         let quick = kind.name == "udp4" || pattern.0 == "64-flows";
-        [case(format!("{name}-discard"), quick), case(format!("{name}-pass"), quick)]
+        ["discard", "pass"].map(|end| Case { quick, ..Case::always(format!("{name}-{end}")) })
     };
-    let hot = |name: &str| case(format!("{}{name}", hot::PREFIX), hot::QUICK.contains(&name));
-    let lookup = |(name, _): (String, _)| {
-        case(format!("{}{name}", lookup::PREFIX), lookup::QUICK.contains(&&*name))
-    };
-    rows().flat_map(of_row).chain(hot::NAMES.map(hot)).chain(lookup::all().map(lookup)).collect()
+    rows().flat_map(of_row).chain(hot::cases()).chain(lookup::cases()).collect()
 }
 
 /// Whether an arm has anything to say of a case.
@@ -216,23 +210,20 @@ fn on_tested_cpu<T: Send>(
 
 /// Per row, a bare drop's time divided by the gate's.
 fn discarding(view: &View<'_>) -> Vec<Found> {
-    let of = |case: &str| {
+    in_each(view, Cases::Where(is_discard), |case| {
         let share = view.get("gate", case, Load::Top, &m::discarded_share)?;
         let place = format!("{case}: {:.1} % discarded", share * 100.0);
         if share < DISCARDED_MIN {
             return Some(Found::exact(0.0, place));
         }
-        let pairs = view.pairs(("bare-drop", "gate"), (case, Load::Top), &m::ns_per_packet);
-        of_pairs(pairs, place)
-    };
-    view.cases().iter().filter(|case| is_discard(&case.name)).filter_map(|c| of(&c.name)).collect()
+        of_pairs(view.pairs(("bare-drop", "gate"), (case, Load::Top), &m::ns_per_packet), place)
+    })
 }
 
 /// Per row, what the gate's pass takes more than a bare one.
 fn passing(view: &View<'_>) -> Vec<Found> {
-    let of = |case: &str| {
+    in_each(view, Cases::Where(is_pass), |case| {
         let pairs = view.pairs(("gate", "bare-pass"), (case, Load::Top), &m::ns_per_packet);
         of_pairs(pairs.into_iter().map(|(gate, bare)| (gate - bare, ONE_NS)), case)
-    };
-    view.cases().iter().filter(|case| is_pass(&case.name)).filter_map(|c| of(&c.name)).collect()
+    })
 }

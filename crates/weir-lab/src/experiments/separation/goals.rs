@@ -54,12 +54,10 @@ fn found_r_ring(view: &View<'_>, case: &str) -> Option<f64> {
 
 /// The UDP cases of a run, each with what is found at it.
 fn of_udp(view: &View<'_>, found: impl Fn(&str, f64) -> Vec<Found>) -> Vec<Found> {
-    let cases = view.cases().into_iter().filter(|case| UDP.has(&case.name));
-    let of = |case: Case| match found_r_ring(view, &case.name) {
-        Some(r_ring) => found(&case.name, r_ring),
-        None => vec![Found::exact(0.0, format!("{}: no flood leaves it well", case.name))],
-    };
-    cases.flat_map(of).collect()
+    in_each(view, UDP, |case| match found_r_ring(view, case) {
+        Some(r_ring) => found(case, r_ring),
+        None => vec![Found::exact(0.0, format!("{case}: no flood leaves it well"))],
+    })
 }
 
 /// What both bystanders keep at every flood up to R_ring.
