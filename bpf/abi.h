@@ -106,6 +106,7 @@ struct weir_interface {
 	__u32 limited;	/* 1: softirqs may not take more than that from... */
 	__u32 input_share; /* ...processes, in parts of WEIR_SHARE_ONE */
 	__u32 selective;   /* 1: heavy sources are shed before light ones */
+	__u32 charges;	   /* 1 + its row of charges; 0: none */
 };
 
 /* Per CPU, indexed by enum weir_reason. */
@@ -171,8 +172,8 @@ struct weir_memory {
 	__u32 left;    /* packets that this is still believed for */
 	__u64 poll;    /* the NAPI poll in which it was found out */
 	__u32 reason;  /* enum weir_reason */
-	/* A full queue refuses packets at least this long (UDP header). */
-	__u32 udp_len;
+	/* A full queue refuses packets at least this long (IP). */
+	__u32 full_from;
 	/* What was seen of this channel here. */
 	struct weir_counter seen[WEIR_SEEN_COUNT];
 	__u32 egress_ifindex; /* of a forwarded packet */
@@ -265,25 +266,41 @@ struct weir_explanation {
  */
 struct weir_queue_slot {
 	__u64 sock; /* the kernel's struct sock *, only ever compared */
-	/* When the charge below was learned, CLOCK_MONOTONIC. */
-	__u64 learned_ns;
-	/* Smallest charge of a packet that the kernel refused since then... */
-	__u32 truesize;
-	/* ...and that packet's length as its UDP header gives it. */
-	__u32 udp_len;
 	__u64 poll; /* the NAPI poll in which the gate last looked */
 	/* Bytes charged to the queue that in_flight has been set off against.
 	 */
 	__u32 charged_seen;
-	/* Packets admitted in this poll that have not been charged yet. */
+	/* Bytes admitted in this poll that have not been charged yet. */
 	__u32 in_flight;
+};
+
+/* How many interfaces with a gate are taught what packets are charged. */
+#define WEIR_CHARGE_ROWS 64
+/* Classes of lengths: of 16 bytes, and from 2,048 on of 2,048. */
+#define WEIR_CHARGE_CLASSES 160
+
+/* An interface, by its network namespace's inode number and its own. */
+struct weir_charge_key {
+	__u32 netns;
+	__u32 ifindex;
+};
+
+/* What the kernel charges for packets of one class of lengths. */
+struct weir_charge {
+	__u64 learned_ns; /* CLOCK_MONOTONIC */
+	__u32 truesize;	  /* bytes: the smallest of late */
+	__u32 from;	  /* the least IP length of the class */
+};
+
+/* The same of an interface's packets, and of one fragment of several. */
+struct weir_charges {
+	__u64 confirmed_ns; /* when the kernel last refused any */
 	/* The NAPI poll in which the kernel was asked again; 0: not yet. */
 	__u64 asked_poll;
 	__u32 asked_looks; /* since then */
-	__u32 ifindex;	 /* where it came in: drivers differ in what they charge
-			  */
 	__u32 condensed; /* what is taken may be charged less: skb_condense() */
-	__u32 pad;
+	struct weir_charge least[2]; /* of the shortest class that is known */
+	struct weir_charge of[2 * WEIR_CHARGE_CLASSES];
 };
 
 /* How many contested queues are followed at once (a power of two). */

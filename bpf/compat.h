@@ -48,6 +48,10 @@ struct netns_ipv4 {
 	struct udp_table *udp_table; /* since 6.2 */
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
 struct netns_bpf {
 	void *run_array[2]; /* NETNS_BPF_SK_LOOKUP is 1 */
 };
@@ -56,6 +60,7 @@ struct net {
 	__u32 hash_mix;
 	struct netns_ipv4 ipv4;
 	struct netns_bpf bpf;
+	struct ns_common ns;
 };
 
 struct possible_net {
@@ -132,11 +137,11 @@ struct sk_buff {
 };
 
 struct inet_skb_parm {
-	__u16 flags;
+	__u16 frag_max_size;
 };
 
 struct inet6_skb_parm {
-	__u16 flags;
+	__u16 frag_max_size;
 };
 
 struct skb_shared_info {
@@ -148,6 +153,11 @@ struct skb_shared_info {
 
 /* Kernel 6.2: kernel/bpf/helpers.c. Reads through it cannot fault. */
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
+
+/* Kernel 6.2, too: the skb behind a tc program's context. */
+extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
+
+#define has_kern_ctx() (!!bpf_cast_to_kern_ctx)
 
 #define has_rdonly_cast() (!!bpf_rdonly_cast)
 

@@ -66,18 +66,14 @@ static __always_inline void contest_go_on(struct weir_contest *contest,
  * tell much room from little.
  */
 static __always_inline __u32 contest_room(struct weir_contest *contest,
-					  struct queue *queue,
-					  const struct weir_poll *poll,
-					  __u32 room)
+					  struct queue *queue, __u32 room)
 {
 	if (queue->truesize) {
 		contest->truesize = queue->truesize;
 		return room;
 	}
-	if (!queue->slot || queue->slot->sock != contest->sock)
-		return room;
 	queue->truesize = contest->truesize;
-	return queue_room(queue, queue_in_flight(queue, poll));
+	return queue_room(queue);
 }
 
 /* Of the room that the queue has, how much is this packet's source to see? */
@@ -103,7 +99,7 @@ static __noinline __u32 contest_judge(const struct sock *sk,
 	}
 	if (contest->sock != (__u64)sk || now > contest->until_ns)
 		return room;
-	room = contest_room(contest, queue, poll, room);
+	room = contest_room(contest, queue, room);
 	if (!queue->truesize)
 		return room;
 	finding->contest = 1 + place;

@@ -28,11 +28,10 @@ static __always_inline __u32 icmpv6_reason(__u8 type)
 }
 
 /* Looks at the kernel's tables: who receives this, and is there room? */
-static __always_inline void demux_look(struct packet *packet,
-				       const struct flow *flow,
-				       enum weir_target target,
-				       struct weir_memory *memory,
-				       struct finding *finding)
+static __always_inline void
+demux_look(struct packet *packet, const struct flow *flow,
+	   enum weir_target target, const struct charge *charge,
+	   struct weir_memory *memory, struct finding *finding)
 {
 	enum destination destination = destination_of(flow);
 	bool to_many = destination == DESTINATION_GROUP;
@@ -43,7 +42,8 @@ static __always_inline void demux_look(struct packet *packet,
 	if (destination == DESTINATION_OTHER)
 		return forward(packet, flow, finding);
 	if (target == WEIR_TARGET_UDP || target == WEIR_TARGET_UDP_GROUP)
-		return udp_look(packet->ctx, flow, to_many, memory, finding);
+		return udp_look(packet->ctx, flow, to_many, charge, memory,
+				finding);
 	if (to_many)
 		return;
 	if (target == WEIR_TARGET_TCP_SYN)
@@ -83,14 +83,18 @@ static __noinline struct weir_memory *demux_refresh(struct packet *packet,
 	finding = &workspace->finding;
 	__builtin_memset(finding, 0, sizeof(*finding));
 	finding->reason = WEIR_REASON_OTHER_MAC;
+	if (flow->udp_len)
+		charge_of(flow, packet->truesize, poll_clock(poll),
+			  &workspace->charge);
 	if (udp_is_still_alone(memory)) {
 		finding->remember = WEIR_REMEMBERED;
 		finding->sock = memory->sock;
 		finding->bucket = memory->bucket;
 		finding->sock_tag = memory->sock_tag;
-		udp_judge(memory->sock, flow, finding);
+		udp_judge(memory->sock, flow, &workspace->charge, finding);
 	} else {
-		demux_look(packet, flow, target, memory, finding);
+		demux_look(packet, flow, target, &workspace->charge, memory,
+			   finding);
 	}
 	if (finding->reason == WEIR_REASON_TCP_STRAY) {
 		memory = stray_place(flow, poll);
@@ -122,7 +126,7 @@ static __always_inline __u32 demux_target(struct packet *packet,
 	}
 	if (explaining)
 		explanation.egress_ifindex = memory->egress_ifindex;
-	return memory_use(memory, poll, packet->seen, flow);
+	return memory_use(memory, poll, packet->seen);
 }
 
 /* For this host, and neither UDP nor TCP. */

@@ -32,7 +32,7 @@ static __always_inline void remember(struct weir_memory *memory,
 		memory_fold(memory);
 	memory->reason = finding->reason;
 	memory->left = finding->remember;
-	memory->udp_len = finding->udp_len;
+	memory->full_from = finding->full_from;
 	memory->egress_ifindex = finding->egress_ifindex;
 	memory->connected = finding->connected;
 	memory->poll = poll->number;

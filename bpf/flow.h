@@ -53,6 +53,7 @@ struct flow {
 	 * have been parsed allow. */
 	__u32 left;
 	__u32 udp_len; /* as the UDP header gives it; else 0 */
+	__u32 ip_len;  /* of this packet: its IP header and what follows */
 	__u32 vlan_tags;
 	__be16 mac[3];	     /* destination */
 	__be16 ethertype_be; /* after the VLAN tags */

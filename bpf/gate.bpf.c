@@ -75,7 +75,7 @@ int gate(struct xdp_md *ctx)
 	}
 	reason = standing_reason(interface.limited && xdp_is_past_limit(ctx));
 	if (reason == WEIR_REASON_COUNT && !explaining)
-		reason = recall(data, data_end, len);
+		reason = recall(data, data_end, len, 0);
 	if (reason == WEIR_REASON_COUNT) {
 		struct packet packet = {
 			.ctx = ctx,
@@ -90,6 +90,20 @@ int gate(struct xdp_md *ctx)
 	count(reason, seen);
 	return verdict_of_reason(reason) == WEIR_VERDICT_DISCARD ? XDP_DROP
 								 : XDP_PASS;
+}
+
+/*
+ * What an skb is charged; 0: cannot be told. Nobody will cut it up, nor copy it
+ * out of pages on the way into the queue (skb_condense()).
+ */
+static __always_inline __u32 skb_truesize(struct __sk_buff *skb)
+{
+	const struct sk_buff *kernel_skb;
+
+	if (!has_kern_ctx() || skb->gso_size)
+		return 0;
+	kernel_skb = bpf_cast_to_kern_ctx(skb);
+	return kernel_skb->data_len ? 0 : kernel_skb->truesize;
 }
 
 /*
@@ -122,7 +136,11 @@ int gate_tc(struct __sk_buff *skb)
 	if (reason == WEIR_REASON_COUNT && skb->vlan_present &&
 	    !DEFECT(VLAN_IGNORED))
 		reason = WEIR_REASON_VLAN;
-	/* The short way would save less than the skb has cost already. */
+	packet.truesize = skb_truesize(skb);
+	if (reason == WEIR_REASON_COUNT && !explaining && !packet.gso_size)
+		reason = recall((void *)(long)skb->data,
+				(void *)(long)skb->data_end, packet.len,
+				packet.truesize);
 	if (reason == WEIR_REASON_COUNT)
 		reason = examine(&packet);
 	count(reason, packet.seen);

@@ -15,7 +15,7 @@ struct packet {
 	__u32 len;	/* bytes, of all buffers */
 	__u32 gso_size; /* payload bytes of each merged packet; 0: one packet */
 	__u32 ifindex;	/* where it came in */
-	__u32 pad;
+	__u32 truesize; /* bytes charged for it; 0: not known yet */
 };
 
 /*
@@ -25,12 +25,13 @@ struct packet {
 static __always_inline void flow_of_one(struct flow *flow,
 					const struct packet *packet)
 {
-	__u32 last;
+	__u32 last, whole = flow->udp_len;
 
 	if (!packet->gso_size || flow->udp_len <= sizeof(struct udphdr))
 		return;
 	last = (flow->udp_len - sizeof(struct udphdr)) % packet->gso_size;
 	flow->udp_len = (last ?: packet->gso_size) + sizeof(struct udphdr);
+	flow->ip_len -= whole - flow->udp_len;
 }
 
 #endif /* WEIR_PACKET_H */

@@ -78,6 +78,7 @@ static __always_inline enum weir_parse parse_ip4(struct cursor *cursor,
 	flow->source[0] = ip->saddr;
 	flow->destination[0] = ip->daddr;
 	flow->protocol = ip->protocol;
+	flow->ip_len = total_len;
 	flow->left = total_len - header_len;
 	if (ip->frag_off & bpf_htons(IPV4_MORE_FRAGMENTS | IPV4_OFFSET_MASK))
 		parse_ip4_fragment(flow, ip);

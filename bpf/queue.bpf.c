@@ -14,6 +14,7 @@
  */
 #include "account_map.h"
 #include "alarm.h"
+#include "charge_map.h"
 #include "compat.h"
 #include "contest_map.h"
 #include "queue_map.h"
@@ -26,8 +27,9 @@
 #define IPV4_TOTAL_LEN_AT 2
 #define IPV6_PAYLOAD_LEN_AT 4
 #define IPV6_HEADER_LEN 40
-#define IPSKB_FRAG_COMPLETE 8 /* include/net/ip.h */
-#define IP6SKB_FRAGMENTED 16  /* include/linux/ipv6.h */
+#define FRAGMENT_UNIT 8 /* RFC 791 */
+/* What any driver charges for a packet's memory besides its bytes. */
+#define CHARGE_OVERHEAD 4096
 #define ENOMEM 12 /* over the socket's own limit; ENOBUFS is the host's */
 
 enum skb_drop_reason {
@@ -37,9 +39,10 @@ enum skb_drop_reason {
 
 struct refused {
 	__u32 truesize; /* bytes; 0: nothing is known */
-	__u32 udp_len;
+	__u32 ip_len;	/* of it, or of its largest fragment */
 	__u32 ifindex;
-	__u32 condensed; /* as in struct weir_queue_slot */
+	__u32 fragment;	 /* what follows is of one fragment of several */
+	__u32 condensed; /* as in struct weir_charges */
 };
 
 /* The packet that the kernel is freeing because it did not fit. */
@@ -50,92 +53,127 @@ struct {
 	__type(value, struct refused);
 } freed_refused SEC(".maps");
 
-/* The UDP length that the IP header leaves; the kernel cuts off the rest. */
-static __always_inline __u32 ip_payload_len(const struct sk_buff *skb)
+/* Its IP header and what that says follows; drivers were given as much. */
+static __always_inline __u32 ip_len_of(const struct sk_buff *skb)
 {
 	const void *ip = skb->head + skb->network_header;
-	__u32 before = skb->transport_header - skb->network_header;
 	__be16 len_be = 0;
 
 	if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
 		bpf_probe_read_kernel(&len_be, sizeof(len_be),
 				      ip + IPV6_PAYLOAD_LEN_AT);
-		return bpf_ntohs(len_be) + IPV6_HEADER_LEN - before;
+		return bpf_ntohs(len_be) + IPV6_HEADER_LEN;
 	}
 	bpf_probe_read_kernel(&len_be, sizeof(len_be), ip + IPV4_TOTAL_LEN_AT);
-	return bpf_ntohs(len_be) - before;
+	return bpf_ntohs(len_be);
 }
 
-/* It is charged the sum of its fragments: no other packet is. */
-static __always_inline bool is_reassembled(const struct sk_buff *skb)
+/* The IP length of the largest of the fragments it was made of; 0: of none. */
+static __always_inline __u32 largest_fragment(const struct sk_buff *skb)
 {
 	const struct inet6_skb_parm *parm6 = (const void *)skb->cb;
 	const struct inet_skb_parm *parm4 = (const void *)skb->cb;
 
 	if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		return BPF_CORE_READ(parm6, flags) & IP6SKB_FRAGMENTED;
-	return BPF_CORE_READ(parm4, flags) & IPSKB_FRAG_COMPLETE;
+		return BPF_CORE_READ(parm6, frag_max_size);
+	return BPF_CORE_READ(parm4, frag_max_size);
 }
 
-/*
- * One packet's charge and length. GRO may have merged several into the skb.
- * Nothing is known from a packet that carries more than its UDP header says:
- * its charge is not that of its length.
- */
+/* It is charged the sum of its fragments, as many as if all were alike. */
+static __always_inline void one_fragment(struct refused *refused, __u32 largest,
+					 __u32 headers_len,
+					 __u32 fragment_header_len)
+{
+	__u32 before = headers_len + fragment_header_len;
+	__u32 payload = largest > before ? largest - before : 0;
+
+	payload &= ~(FRAGMENT_UNIT - 1);
+	refused->fragment = 1;
+	if (!payload || refused->ip_len <= headers_len) {
+		refused->truesize = 0;
+		return;
+	}
+	refused->truesize /=
+		(refused->ip_len - headers_len + payload - 1) / payload;
+	refused->ip_len = largest;
+	/* Of very many small ones: no other datagram is charged like it. */
+	if (refused->truesize > 2 * (largest + CHARGE_OVERHEAD))
+		refused->truesize = 0;
+}
+
+/* One packet's charge and length. GRO may have merged several into the skb. */
 static __always_inline struct refused one_packet(const struct sk_buff *skb)
 {
 	struct skb_shared_info *shared = (void *)(skb->head + skb->end);
-	struct udphdr *udp = (void *)(skb->head + skb->transport_header);
+	__u32 headers_len = skb->transport_header - skb->network_header;
 	__u32 packets = BPF_CORE_READ(shared, gso_segs);
+	__u32 largest = largest_fragment(skb), fragment_header_len = 0;
 	struct refused refused = {
 		.truesize = skb->truesize,
+		.ip_len = ip_len_of(skb),
 		.ifindex = skb->skb_iif,
 		.condensed = skb->data_len != 0,
 	};
-	__be16 len_be = 0;
 
 	if (packets > 1) {
 		refused.truesize /= packets;
-		refused.udp_len =
-			BPF_CORE_READ(shared, gso_size) + sizeof(*udp);
-		return refused;
+		refused.ip_len = headers_len + sizeof(struct udphdr) +
+				 BPF_CORE_READ(shared, gso_size);
+	} else if (largest) {
+		/* IPv6's fragment header is not there any more. */
+		if (skb->protocol == bpf_htons(ETH_P_IPV6))
+			fragment_header_len = FRAGMENT_UNIT;
+		one_fragment(&refused, largest, headers_len,
+			     fragment_header_len);
 	}
-	bpf_probe_read_kernel(&len_be, sizeof(len_be), &udp->len);
-	refused.udp_len = bpf_ntohs(len_be);
-	if (refused.udp_len != ip_payload_len(skb) || is_reassembled(skb))
-		refused.truesize = 0;
 	return refused;
 }
 
-/* The owner is written last and taken away first: see queue_read(). */
+/*
+ * The smallest charge of late is the class's. The shortest class that is known
+ * bounds those that are not from below.
+ */
+static __always_inline void learn_charge(struct weir_charges *charges,
+					 const struct refused *refused,
+					 __u64 now)
+{
+	struct weir_charge *known, *least = &charges->least[refused->fragment];
+	__u32 class = charge_class(refused->ip_len);
+
+	known = charge_at(charges, refused->fragment, class);
+	if (!known)
+		return;
+	if (now - known->learned_ns >= CHARGE_BELIEVED_NS ||
+	    refused->truesize < known->truesize) {
+		known->truesize = refused->truesize;
+		known->from = charge_class_from(class);
+		known->learned_ns = now;
+	}
+	if (known->from <= least->from ||
+	    now - least->learned_ns >= CHARGE_KEPT_NS)
+		*least = *known;
+}
+
 static __always_inline void learn(const struct sock *sk, struct refused refused)
 {
-	struct weir_queue_slot *slot = queue_slot(sk);
 	__u64 now = bpf_ktime_get_ns();
-	bool known;
+	struct weir_charge_key key = {};
+	struct weir_charges *charges;
+	__u32 *row;
 
 	ring(WEIR_CAUSE_UDP_QUEUE, now);
-	if (!slot || !refused.truesize)
+	key.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	key.ifindex = refused.ifindex;
+	row = bpf_map_lookup_elem(&charge_rows, &key);
+	charges = row ? charges_at(*row) : NULL;
+	if (!charges || !refused.truesize)
 		return;
-	known = slot->sock == (__u64)sk && slot->ifindex == refused.ifindex;
-	if (known && now <= slot->learned_ns + TRUESIZE_BELIEVED_NS &&
-	    refused.truesize >= slot->truesize)
+	learn_charge(charges, &refused, now);
+	if (now - charges->confirmed_ns < CHARGE_BELIEVED_NS)
 		return;
-	*(volatile __u64 *)&slot->sock = 0;
-	if (!known) {
-		slot->poll = 0;
-		slot->in_flight = 0;
-		slot->learned_ns = 0;
-	}
-	if (now > slot->learned_ns + TRUESIZE_BELIEVED_NS) {
-		*(volatile __u64 *)&slot->learned_ns = now;
-		*(volatile __u64 *)&slot->asked_poll = 0;
-	}
-	*(volatile __u32 *)&slot->truesize = refused.truesize;
-	*(volatile __u32 *)&slot->udp_len = refused.udp_len;
-	*(volatile __u32 *)&slot->ifindex = refused.ifindex;
-	*(volatile __u32 *)&slot->condensed = refused.condensed;
-	*(volatile __u64 *)&slot->sock = (__u64)sk;
+	charges->condensed = refused.condensed;
+	charges->confirmed_ns = now;
+	charges->asked_poll = 0;
 }
 
 /*

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The queue states that the gate and the queue probe share. The probe's object
- * owns the maps; each gate is loaded with them in place of its own.
+ * The queue states that the gates share, and the polls that the queue probe
+ * sees end: its object owns the maps; each gate is loaded with them in place of
+ * its own.
  */
 #ifndef WEIR_QUEUE_MAP_H
 #define WEIR_QUEUE_MAP_H
@@ -11,17 +12,10 @@
 #include <bpf/bpf_helpers.h>
 
 /*
- * How long a packet's charge is believed. A smaller packet may fit where those
- * refused did not, so the kernel is asked again (at the price of one batch of
- * late drops) at least this often.
- */
-#define TRUESIZE_BELIEVED_NS 10000000ULL
-
-/*
  * Direct-mapped by the kernel's struct sock. Two sockets that share a
- * slot evict each other, and what is then forgotten (a truesize, packets in
- * flight) makes the gate admit packets that the kernel drops. The seed keeps
- * others from guessing who shares a slot with whom.
+ * slot evict each other, and what is then forgotten (packets in flight) makes
+ * the gate admit packets that the kernel drops. The seed keeps others from
+ * guessing who shares a slot with whom.
  */
 const volatile __u64 hash_seed;
 
@@ -38,6 +32,29 @@ struct {
 	__type(key, __u32);
 	__type(value, struct weir_poll);
 } napi_polls SEC(".maps");
+
+static __always_inline struct weir_poll *current_poll(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&napi_polls, &zero);
+}
+
+/* Distinct over CPUs: none mistakes another's packets for its own. */
+static __always_inline __u64 poll_id_of(const struct weir_poll *poll)
+{
+	return poll->number << 16 | bpf_get_smp_processor_id();
+}
+
+/* The clock, read once per poll. */
+static __always_inline __u64 poll_clock(struct weir_poll *poll)
+{
+	if (poll->clocked <= poll->number) {
+		poll->clocked = poll->number + 1;
+		poll->now_ns = bpf_ktime_get_ns();
+	}
+	return poll->now_ns;
+}
 
 /* By the socket's own address: the members of a group share theirs. */
 static __always_inline struct weir_queue_slot *queue_slot(const struct sock *sk)

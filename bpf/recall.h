@@ -46,17 +46,13 @@ static __always_inline enum weir_target target_of(const struct flow *flow,
 	}
 }
 
-/* A shorter packet than those that are refused may fit. */
-static __always_inline __u32 reason_for_length(__u32 reason, __u32 refused_len,
-					       __u32 udp_len)
+/* Might a packet that is shorter than those refused fit? */
+static __always_inline bool may_fit(const struct weir_memory *memory,
+				    const struct flow *flow)
 {
-	if (udp_len >= refused_len || DEFECT(SHORT_PACKET_JUDGED))
-		return reason;
-	if (reason == WEIR_REASON_UDP_FULL)
-		return WEIR_REASON_UDP_ROOM;
-	if (reason == WEIR_REASON_MULTICAST_FULL)
-		return WEIR_REASON_MULTICAST_ROOM;
-	return reason;
+	return (memory->reason == WEIR_REASON_UDP_FULL ||
+		memory->reason == WEIR_REASON_MULTICAST_FULL) &&
+	       flow->ip_len < memory->full_from && !DEFECT(SHORT_PACKET_JUDGED);
 }
 
 /* What tells a channel from the others of one CPU well enough. */
@@ -105,7 +101,7 @@ static __always_inline bool memory_answers(struct weir_memory *memory,
 					   enum weir_target target,
 					   struct weir_poll *poll)
 {
-	if (!memory_is_of(memory, flow, target))
+	if (!memory_is_of(memory, flow, target) || may_fit(memory, flow))
 		return false;
 	if (memory_is_fresh(memory, poll))
 		return memory_has_peer(memory, flow);
@@ -119,18 +115,14 @@ static __always_inline bool memory_answers(struct weir_memory *memory,
 
 static __always_inline __u32 memory_use(struct weir_memory *memory,
 					struct weir_poll *poll,
-					struct weir_counter seen,
-					const struct flow *flow)
+					struct weir_counter seen)
 {
-	__u32 reason = reason_for_length(memory->reason, memory->udp_len,
-					 flow->udp_len);
-
 	if (memory->left > seen.packets)
 		memory->left -= seen.packets;
 	else
 		memory->left = 0;
-	count_channel(memory, poll, seen, reason);
-	return reason;
+	count_channel(memory, poll, seen, memory->reason);
+	return memory->reason;
 }
 
 /*
@@ -143,7 +135,8 @@ static __always_inline bool memory_is_alone(const struct weir_memory *memory,
 					    const struct weir_poll *poll)
 {
 	return memory->poll == poll->number && memory->alone_left &&
-	       memory->reason == WEIR_REASON_UDP_ROOM &&
+	       kind_of_reason(memory->reason) == WEIR_KIND_UDP &&
+	       !is_share_reason(memory->reason) &&
 	       memory_is_of(memory, flow, target);
 }
 
@@ -172,7 +165,8 @@ static __always_inline bool memory_is_kept(struct weir_memory *memory,
  * WEIR_REASON_COUNT: not known yet. A function of its own for its frame on the
  * stack, with arguments that fit into registers for speed.
  */
-static __noinline __u32 recall(void *data, void *data_end, __u32 len)
+static __noinline __u32 recall(void *data, void *data_end, __u32 len,
+			       __u32 truesize)
 {
 	struct weir_counter seen = {.packets = 1, .bytes = len};
 	struct cursor cursor = cursor_over(data, data_end);
@@ -181,6 +175,7 @@ static __noinline __u32 recall(void *data, void *data_end, __u32 len)
 	enum weir_target target;
 	enum weir_parse found;
 	struct flow flow = {};
+	struct charge charge;
 
 	found = parse_usual(&cursor, &flow, len);
 	if ((found != WEIR_PARSE_UDP && found != WEIR_PARSE_TCP) ||
@@ -192,10 +187,11 @@ static __noinline __u32 recall(void *data, void *data_end, __u32 len)
 	if (!memory || !poll)
 		return WEIR_REASON_COUNT;
 	if (memory_answers(memory, &flow, target, poll))
-		return memory_use(memory, poll, seen, &flow);
+		return memory_use(memory, poll, seen);
 	if (memory_is_alone(memory, &flow, target, poll)) {
-		udp_judge_next(memory, flow.udp_len);
-		return memory_use(memory, poll, seen, &flow);
+		charge_of(&flow, truesize, poll_clock(poll), &charge);
+		udp_judge_next(memory, &charge);
+		return memory_use(memory, poll, seen);
 	}
 	if (!memory_is_kept(memory, &flow, target, poll))
 		return WEIR_REASON_COUNT;

@@ -53,8 +53,10 @@ reuseport_socket(const struct sock_reuseport *group, __u32 i)
 	return socket;
 }
 
-static __noinline bool reuseport_is_full(const struct sock *sk, __u32 udp_len)
+static __noinline bool reuseport_is_full(const struct sock *sk,
+					 const struct charge *charge)
 {
+	struct weir_poll *poll = current_poll();
 	__u64 address = kernel_address(sk, sk_reuseport_cb);
 	const struct sock_reuseport *group =
 		kernel_cast(address, struct sock_reuseport);
@@ -65,10 +67,11 @@ static __noinline bool reuseport_is_full(const struct sock *sk, __u32 udp_len)
 
 		if (i >= sockets)
 			break;
-		if (!member || !socket_is_full(member, udp_len))
+		if (!member || socket_room(member, charge->truesize))
 			return false;
 	}
-	return sockets && sockets <= REUSEPORT_SOCKETS;
+	return sockets && sockets <= REUSEPORT_SOCKETS && poll &&
+	       !charge_asks(charge, poll, poll_clock(poll));
 }
 
 #endif /* WEIR_REUSEPORT_H */

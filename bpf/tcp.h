@@ -46,7 +46,7 @@ static __always_inline bool tcp_requests_are_full(const struct sock *sk)
 	return waiting && waiting >= kernel_read(sk, sk_max_ack_backlog);
 }
 
-/* By its address, for the loop below: see socket_is_full(). */
+/* By its address, for the loop below: see socket_room(). */
 __noinline bool tcp_listener_is_over(__u64 sk)
 {
 	return tcp_backlog_is_full(kernel_cast(sk, struct sock));

@@ -13,20 +13,21 @@
 
 static __always_inline void udp_socket(const struct sock *sk,
 				       const struct flow *flow,
+				       const struct charge *charge,
 				       struct weir_poll *poll,
 				       struct finding *finding)
 {
 	struct queue queue;
 	__u32 room;
 
-	room = udp_room(sk, poll, &queue, finding);
+	room = udp_room(sk, poll, charge, &queue, finding);
 	/* A connected socket is given its peer's packets only. */
 	finding->connected = kernel_read(sk, __sk_common.skc_dport) != 0;
 	if (!finding->connected && interface.selective)
 		room = contest_judge(sk, &queue, room, flow, finding);
 	else if (!finding->connected && finding->sock)
 		finding->alone_left = WEIR_REMEMBERED;
-	udp_expect(&queue, room, flow->udp_len, flow->fragment, finding);
+	udp_expect(sk, &queue, room, flow->fragment, finding);
 }
 
 /*
@@ -35,22 +36,22 @@ static __always_inline void udp_socket(const struct sock *sk,
  * socket comes as a number.
  */
 __noinline int udp_judge(__u64 address, const struct flow *flow,
-			 struct finding *finding)
+			 const struct charge *charge, struct finding *finding)
 {
 	const struct sock *sk = kernel_cast(address, struct sock);
 	const struct udp_sock *up = kernel_cast(address, struct udp_sock);
 	struct weir_poll *poll = current_poll();
 
-	if (!flow || !finding || !poll)
+	if (!flow || !charge || !finding || !poll)
 		return 0;
 	if (kernel_read(up, encap_type) && !DEFECT(ENCAP_IGNORED)) {
 		finding->reason = WEIR_REASON_UDP_ENCAP;
 	} else if (reuseport_may_pick_another(sk)) {
-		finding->reason = reuseport_is_full(sk, flow->udp_len)
+		finding->reason = reuseport_is_full(sk, charge)
 					  ? WEIR_REASON_UDP_FULL
 					  : WEIR_REASON_UDP_ROOM;
 	} else {
-		udp_socket(sk, flow, poll, finding);
+		udp_socket(sk, flow, charge, poll, finding);
 	}
 	return 0;
 }
@@ -61,29 +62,31 @@ __noinline int udp_judge(__u64 address, const struct flow *flow,
  * takes them all to be full, which errs towards admitting.
  */
 __noinline int udp_judge_group(__u64 address, const struct flow *flow,
+			       const struct charge *charge,
 			       struct finding *finding)
 {
 	const struct sock *sk = kernel_cast(address, struct sock);
 	struct workspace *workspace = get_workspace();
+	struct weir_poll *poll = current_poll();
 	struct survey *survey;
 	__u64 net;
 
-	if (!flow || !finding || !workspace)
+	if (!flow || !charge || !finding || !workspace || !poll)
 		return 0;
 	net = kernel_address(sk, __sk_common.skc_net.net);
 	survey = survey_begin(workspace, flow->destination, flow->family,
 			      flow->port_be, net);
 	survey->any_address = true;
-	survey->udp_len = flow->udp_len;
+	survey->truesize = charge->truesize;
 	survey_bucket(survey, udp_bucket(sk, net, survey->port));
 	if (DEFECT(MULTICAST_FIRST_FULL) && survey->full)
 		survey->full = survey->sockets;
 	finding->reason = WEIR_REASON_MULTICAST_ROOM;
-	finding->udp_len = flow->udp_len;
-	/* In overload each packet counts. */
-	finding->remember = queue_has_refused(sk) ? 0 : WEIR_REMEMBERED;
+	finding->full_from = charge->from;
+	finding->remember = survey->tight ? 0 : WEIR_REMEMBERED;
 	if (survey->sockets && survey->full == survey->sockets &&
-	    !survey->uncertain) {
+	    !survey->uncertain &&
+	    !charge_asks(charge, poll, poll_clock(poll))) {
 		finding->reason = WEIR_REASON_MULTICAST_FULL;
 		finding->remember = WEIR_REMEMBERED;
 	}
@@ -111,7 +114,7 @@ static __noinline __u64 udp_find(void *ctx, const struct flow *flow)
 
 /* One receiver, or many. */
 static __always_inline void udp_look(void *ctx, const struct flow *flow,
-				     bool group,
+				     bool group, const struct charge *charge,
 				     const struct weir_memory *memory,
 				     struct finding *finding)
 {
@@ -122,11 +125,11 @@ static __always_inline void udp_look(void *ctx, const struct flow *flow,
 		/* Passing is always right, so this can be remembered. */
 		finding->reason = WEIR_REASON_UDP_NO_SOCKET;
 	} else if (group) {
-		udp_judge_group(address, flow, finding);
+		udp_judge_group(address, flow, charge, finding);
 	} else {
 		if (!udp_is_alone(address, memory, finding))
 			finding->remember = 0;
-		udp_judge(address, flow, finding);
+		udp_judge(address, flow, charge, finding);
 	}
 }
 

@@ -10,48 +10,54 @@
 /* For how many packets has it room, besides those on their way to it? */
 static __always_inline __u32 udp_room(const struct sock *sk,
 				      struct weir_poll *poll,
+				      const struct charge *charge,
 				      struct queue *queue,
 				      struct finding *finding)
 {
-	__u32 room, in_flight;
+	struct weir_queue_slot *slot = queue_slot(sk);
+	__u32 room;
 
-	queue_read(sk, poll, queue);
-	in_flight = queue_in_flight(queue, poll);
+	*queue = queue_of(sk, charge->truesize);
 	/* What a filter drops never arrives: only what is there counts. */
-	if (kernel_pointer(sk, sk_filter))
-		in_flight = 0;
-	room = queue_room(queue, in_flight);
-	finding->udp_len = queue->udp_len;
+	if (slot && !kernel_pointer(sk, sk_filter))
+		queue->charged +=
+			queue_in_flight(slot, sk, queue->charged, poll);
+	room = queue_room(queue);
+	if (!room && charge_asks(charge, poll, poll_clock(poll))) {
+		queue->truesize = 0;
+		finding->remember = 0;
+		room = QUEUE_ROOM_UNKNOWN;
+	}
+	finding->full_from = charge->from;
 	finding->truesize = queue->truesize;
-	finding->known_until_ns = queue->known_until_ns;
+	finding->known_until_ns = charge->known_until_ns;
 	finding->reason = room ? WEIR_REASON_UDP_ROOM : WEIR_REASON_UDP_FULL;
 	if (DEFECT(ROOM_RESERVED) && room && room < finding->remember)
 		finding->remember = room;
-	if (queue->asks)
-		finding->remember = 0;
 	return room;
 }
 
 /*
- * This packet takes its place in the queue before it gets there. Not so the
- * first fragment of a datagram that may never be whole, nor a shorter packet,
- * which is charged less.
+ * A packet takes its place in the queue before it gets there. Not so the first
+ * fragment of a datagram that may never be whole.
  */
-static __always_inline void udp_expect(const struct queue *queue, __u32 room,
-				       __u32 udp_len, __u32 fragment,
-				       struct finding *finding)
+static __always_inline void udp_expect(const struct sock *sk,
+				       const struct queue *queue, __u32 room,
+				       __u32 fragment, struct finding *finding)
 {
+	struct weir_queue_slot *slot = queue_slot(sk);
+	__u32 packets = 1;
+
 	if (!room || room >= QUEUE_ROOM_FOR_ANY_POLL)
 		return;
-	if (DEFECT(ROOM_RESERVED)) {
-		queue_expect(queue, finding->remember ?: 1);
-		return;
-	}
-	/* Room for only a few: each packet counts. */
-	finding->remember = 0;
-	if (udp_len >= queue->udp_len &&
+	if (DEFECT(ROOM_RESERVED))
+		packets = finding->remember ?: 1;
+	else
+		/* Room for only a few: each packet counts. */
+		finding->remember = 0;
+	if (slot &&
 	    (fragment == WEIR_FRAGMENT_NONE || DEFECT(FRAGMENT_EXPECTED)))
-		queue_expect(queue, 1);
+		slot->in_flight += packets * queue->truesize;
 }
 
 /*
@@ -59,7 +65,8 @@ static __always_inline void udp_expect(const struct queue *queue, __u32 room,
  * poll: only its queue can have changed. A global function, which the verifier
  * looks at once.
  */
-__noinline int udp_judge_next(struct weir_memory *memory, __u32 udp_len)
+__noinline int udp_judge_next(struct weir_memory *memory,
+			      const struct charge *charge)
 {
 	struct weir_poll *poll = current_poll();
 	struct finding finding = {};
@@ -67,16 +74,16 @@ __noinline int udp_judge_next(struct weir_memory *memory, __u32 udp_len)
 	struct queue queue;
 	__u32 room;
 
-	if (!memory || !poll)
+	if (!memory || !charge || !poll)
 		return 0;
 	sk = kernel_cast(memory->sock, struct sock);
 	finding.remember = memory->alone_left;
-	room = udp_room(sk, poll, &queue, &finding);
-	udp_expect(&queue, room, udp_len, WEIR_FRAGMENT_NONE, &finding);
+	room = udp_room(sk, poll, charge, &queue, &finding);
+	udp_expect(sk, &queue, room, WEIR_FRAGMENT_NONE, &finding);
 	memory->reason = finding.reason;
 	memory->left = finding.remember;
 	memory->alone_left -= finding.remember ?: 1;
-	memory->udp_len = finding.udp_len;
+	memory->full_from = finding.full_from;
 	memory->truesize = finding.truesize;
 	memory->known_until_ns = finding.known_until_ns;
 	memory_charge(memory);

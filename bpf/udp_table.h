@@ -90,7 +90,7 @@ static __always_inline struct survey *survey_begin(struct workspace *workspace,
 
 /*
  * Could this one be given the packet? A global function, like
- * socket_is_full().
+ * socket_room().
  */
 __noinline int survey_socket(struct survey *survey, __u64 address)
 {
@@ -118,6 +118,7 @@ static __always_inline void survey_bucket(struct survey *survey, __u64 bucket)
 {
 	const struct udp_hslot *slot = kernel_cast(bucket, struct udp_hslot);
 	__u64 node = kernel_address(slot, head.first);
+	__u32 room;
 	int i;
 
 	for (i = 0; i < SURVEY_SOCKETS && node; i++) {
@@ -126,9 +127,11 @@ static __always_inline void survey_bucket(struct survey *survey, __u64 bucket)
 		__u64 offset = bpf_core_field_offset(struct sock,
 						     __sk_common.skc_node);
 
-		if (survey_socket(survey, node - offset) && survey->udp_len &&
-		    socket_is_full(node - offset, survey->udp_len))
-			survey->full++;
+		if (survey_socket(survey, node - offset) && survey->truesize) {
+			room = socket_room(node - offset, survey->truesize);
+			survey->full += !room;
+			survey->tight += room < QUEUE_ROOM_FOR_ANY_POLL;
+		}
 		node = kernel_address(link, next);
 	}
 	if (node)

@@ -7,13 +7,13 @@
 #ifndef WEIR_WORKSPACE_H
 #define WEIR_WORKSPACE_H
 
-#include "flow.h"
+#include "charge.h"
 #include <bpf/bpf_helpers.h>
 
 struct finding {
-	__u32 reason;	/* enum weir_reason */
-	__u32 remember; /* for how many packets; 0: for this one only */
-	__u32 udp_len;	/* a discard is for packets at least this long */
+	__u32 reason;	 /* enum weir_reason */
+	__u32 remember;	 /* for how many packets; 0: for this one only */
+	__u32 full_from; /* a discard is for packets at least this long (IP) */
 	__u32 egress_ifindex;
 	__u32 connected; /* and then only for this packet's peer */
 	__u32 sock_tag;
@@ -34,18 +34,20 @@ struct survey {
 	__u32 destination[4];
 	__u32 family; /* enum weir_family */
 	__u16 port;
-	/* Of the packet; 0: whether they are full is not asked. */
-	__u16 udp_len;
+	/* What it is charged; 0: whether they are full is not asked. */
+	__u32 truesize;
 	__u8 any_address; /* whatever the sockets are bound to */
 	/* What is found. */
 	__u8 uncertain;
 	__u16 sockets; /* that could be given the packet */
-	__u16 full;    /* those of them whose queue is full */
+	__u16 full;    /* those of them whose queue is full... */
+	__u16 tight;   /* ...or has no room for all of a poll */
 	__u64 last;    /* the last of them */
 };
 
 struct workspace {
 	struct flow flow;
+	struct charge charge;
 	struct finding finding;
 	struct survey survey;
 };

@@ -1,10 +1,11 @@
 //! The gate: loading, configuring, attaching.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
+use std::os::linux::fs::MetadataExt;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, libbpf_sys};
@@ -49,6 +50,14 @@ pub struct Gate {
     attachment: Option<Attachment>,
     /// What is in the kernel half's tables.
     addresses: BTreeMap<IpAddr, u32>,
+    /// By what the probe finds its row of charges, where it has one.
+    charges: Option<Vec<u8>>,
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.forget_charges();
+    }
 }
 
 impl Gate {
@@ -97,6 +106,8 @@ impl Gate {
         }
         let shared = probe.maps();
         open.maps.queue_slots.reuse_fd(shared.queue_slots.as_fd()).map_err(failed("share"))?;
+        open.maps.charges.reuse_fd(shared.charges.as_fd()).map_err(failed("share"))?;
+        open.maps.charge_rows.reuse_fd(shared.charge_rows.as_fd()).map_err(failed("share"))?;
         open.maps.napi_polls.reuse_fd(shared.napi_polls.as_fd()).map_err(failed("share"))?;
         open.maps.accounts.reuse_fd(shared.accounts.as_fd()).map_err(failed("share"))?;
         open.maps.contests.reuse_fd(shared.contests.as_fd()).map_err(failed("share"))?;
@@ -104,14 +115,19 @@ impl Gate {
         open.maps.alarm.reuse_fd(shared.alarm.as_fd()).map_err(failed("share"))?;
         open.maps.rings.reuse_fd(shared.rings.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
-        Ok(Self { skel, attachment: None, addresses: BTreeMap::new() })
+        Ok(Self { skel, attachment: None, addresses: BTreeMap::new(), charges: None })
     }
 
     /// Tells the gate which interface it stands for in test runs; one that is attached knows.
-    pub fn stand_for(&mut self, ifindex: IfIndex) {
+    ///
+    /// # Errors
+    /// As [`Gate::attach`], but for those of attaching.
+    pub fn stand_for(&mut self, ifindex: IfIndex) -> Result<()> {
+        self.set_charges(ifindex)?;
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.interface.ifindex = ifindex.0;
         }
+        Ok(())
     }
 
     /// Tells the gate its interface's own MAC address and whether to discard at all. Takes effect
@@ -243,18 +259,67 @@ impl Gate {
             let record = self.filter_record(ifindex)?;
             return self.attach_filter(ifindex, ifname, record);
         }
-        self.set_interface(ifindex, ifname);
+        self.set_interface(ifindex, ifname)?;
         let program = if mode.is_xdp() { &self.skel.progs.gate } else { &self.skel.progs.gate_tc };
         self.attachment = Some(attach::by_link(program.as_fd(), ifindex, ifname, mode)?);
         Ok(())
     }
 
     /// Tells the gate where it is. A driver without NAPI has no polls that the probe could see end.
-    fn set_interface(&mut self, ifindex: IfIndex, ifname: &str) {
+    fn set_interface(&mut self, ifindex: IfIndex, ifname: &str) -> Result<()> {
+        self.set_charges(ifindex)?;
         let no_polls = ethtool::driver(ifname).is_ok_and(|driver| driver == "tun");
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.interface.ifindex = ifindex.0;
             bss.interface.no_polls = u32::from(no_polls);
+        }
+        Ok(())
+    }
+
+    /// Gives the gate an empty row of charges, which the probe fills in from now on. Beyond
+    /// `WEIR_CHARGE_ROWS` interfaces there is none: natively, UDP then passes.
+    fn set_charges(&mut self, ifindex: IfIndex) -> Result<()> {
+        self.forget_charges();
+        // The namespace that the interface is in is this thread's.
+        let netns = std::fs::metadata("/proc/thread-self/ns/net")
+            .map_err(|source| Error::System {
+                operation: "look up",
+                object: "this network namespace".into(),
+                source,
+            })?
+            .st_ino();
+        // The kernel's own number has 32 bits.
+        let key = [(netns as u32).to_ne_bytes(), ifindex.0.to_ne_bytes()].concat();
+        let rows = &self.skel.maps.charge_rows;
+        let taken: BTreeSet<Vec<u8>> =
+            rows.keys().filter_map(|key| rows.lookup(&key, MapFlags::ANY).ok().flatten()).collect();
+        let free =
+            (1..=rows.max_entries()).find(|row| !taken.contains(row.to_ne_bytes().as_slice()));
+        let Some(row) = free else { return Ok(()) };
+        let empty = vec![0; self.skel.maps.charges.value_size() as usize];
+        let given = self
+            .skel
+            .maps
+            .charges
+            .update(&(row - 1).to_ne_bytes(), &empty, MapFlags::ANY)
+            .and_then(|()| rows.update(&key, &row.to_ne_bytes(), MapFlags::ANY));
+        given.map_err(|source| Error::Bpf {
+            operation: "give a row of charges to",
+            object: "the gate".into(),
+            source,
+            remedy: None,
+        })?;
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.interface.charges = row;
+        }
+        self.charges = Some(key);
+        Ok(())
+    }
+
+    fn forget_charges(&mut self) {
+        if let Some(key) = self.charges.take() {
+            // Nobody else has it: what fails to be forgotten costs a row.
+            let _ = self.skel.maps.charge_rows.delete(&key);
         }
     }
 
@@ -287,7 +352,7 @@ impl Gate {
         ifname: &str,
         record: FilterRecord,
     ) -> Result<()> {
-        self.set_interface(ifindex, ifname);
+        self.set_interface(ifindex, ifname)?;
         let program = self.skel.progs.gate_tc.as_fd();
         let filter = Filter::attach(program, ifindex, ifname, record)?;
         self.attachment = Some(Attachment::Filter { _filter: filter });

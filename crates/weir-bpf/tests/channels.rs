@@ -30,7 +30,7 @@ impl Bench {
         let probe = QueueProbe::load().expect("the tests need root");
         let mut gate = Gate::load_explaining(&probe).unwrap();
         gate.configure(network.near_mac, Policy::On);
-        gate.stand_for(network.near_ifindex);
+        network.near.run(|| gate.stand_for(network.near_ifindex)).unwrap().unwrap();
         gate.set_addresses(own, &[]).unwrap();
         // What a packet is remembered for, it is per CPU.
         let cpu = sched::online_cpus().unwrap()[0];

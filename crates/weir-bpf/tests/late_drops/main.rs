@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use common::{FAR_IP4, FAR_IP6, NEAR_IP4, NEAR_IP6};
 use listener::{Listening, NOBODY_IP4};
 use overload::{Bench, Case, Row, Source};
-use weir_bpf::traffic::{FlowSpec, Sources};
+use weir_bpf::traffic::{FlowSpec, Lengths, Sources};
 use weir_bpf::units::{MacAddr, PacketsPerSec};
 use weir_bpf::verdict::Reason;
 
@@ -91,6 +91,15 @@ fn udp_cases(bench: &Bench, rate: f64) -> Vec<Case> {
     let members = vec![sockets::member(network, 5007), sockets::member(network, 5007)];
     vec![
         case("UDP, IPv4", UDP, vec![sockets::plain(network, NEAR_IP4, 5000)], vec![v4(5000)]),
+        case(
+            "UDP, lengths of every kind",
+            UDP,
+            vec![sockets::plain(network, NEAR_IP4, 5010), sockets::plain(network, NEAR_IP6, 5010)],
+            vec![
+                FlowSpec { lengths: Lengths::Uniform { from: 14, to: 1400 }, ..v4(5010) },
+                FlowSpec { lengths: Lengths::Table(vec![14, 14, 600, 1400]), ..v6(5010) },
+            ],
+        ),
         case("UDP, IPv6", UDP, vec![sockets::plain(network, NEAR_IP6, 5001)], vec![v6(5001)]),
         case(
             "UDP, dual-stack",

@@ -73,7 +73,7 @@ fn explain(args: &ExplainArgs) -> std::result::Result<(), Failure> {
     let probe = QueueProbe::load()?;
     let mut gate = Gate::load_explaining(&probe)?;
     gate.configure(target.mac, Policy::On);
-    gate.stand_for(target.ifindex);
+    gate.stand_for(target.ifindex)?;
     gate.set_protected_ports(config.shares().settings().protected_tcp_ports());
     let (own, broadcast) = (links.addresses(target.ifindex)?, links.broadcasts(target.ifindex)?);
     gate.set_addresses(&own, &broadcast)?;
