@@ -80,8 +80,8 @@ struct weir_parsed {
 	__u8 family;   /* enum weir_family; if none, the rest is void */
 	__u8 protocol; /* of the transport header */
 	__u8 fragment; /* enum weir_fragment */
-	/* IPv4: a byte of the options is 131 or 137 (LSRR, SSRR); IPv6: a
-	 * routing header has segments left. */
+	/* IPv4: an option is LSRR or SSRR; IPv6: a routing header has segments
+	 * left. */
 	__u8 routed;
 	__u8 tcp_flags;	   /* FIN 1, SYN 2, RST 4, PSH 8, ACK 16 ... */
 	__u32 left;	   /* IP payload bytes from the transport header on */

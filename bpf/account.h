@@ -61,17 +61,29 @@ static __always_inline void account_open(struct weir_account *account,
 	account->key = *key;
 }
 
+/*
+ * The finalizer of MurmurHash3 (Appleby): without the seed nobody knows who
+ * shares a place with whom.
+ */
+static __always_inline __u64 hash_mix(__u64 hash)
+{
+	hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdULL;
+	hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53ULL;
+	return hash ^ hash >> 33;
+}
+
 /* The place of a channel's account. */
 static __always_inline __u32 account_find(const struct weir_channel_key *key,
 					  __u64 now)
 {
-	__u64 hash = hash_seed ^ key->address[0] ^
-		     (__u64)key->address[3] << 32 ^ (__u64)key->port << 24 ^
-		     (__u64)key->kind << 8 ^ key->egress_ifindex;
+	__u64 hash = hash_seed;
 	__u32 i, place, free = key->kind;
 	struct weir_account *account;
 
-	hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdULL;
+	hash = hash_mix(hash ^ key->address[0] ^ (__u64)key->address[1] << 32);
+	hash = hash_mix(hash ^ key->address[2] ^ (__u64)key->address[3] << 32);
+	hash = hash_mix(hash ^ key->port ^ (__u64)key->kind << 16 ^
+			(__u64)key->egress_ifindex << 32);
 	for (i = 0; i < ACCOUNT_PROBES; i++) {
 		place = WEIR_KIND_COUNT +
 			((__u32)(hash >> 32) + i) %

@@ -121,7 +121,12 @@ struct inet_connection_sock {
 
 struct udp_sock {
 	__u8 encap_type;
-	void *udp_prod_queue; /* since 6.18 */
+	void *udp_prod_queue;	 /* since 6.18 */
+	unsigned long udp_flags; /* since 6.7 */
+};
+
+struct udp_sock___before_6_7 {
+	unsigned char gro_enabled : 1;
 };
 
 struct sk_buff {

@@ -11,18 +11,41 @@
 #include "tcp.h"
 #include "udp.h"
 
+#define ICMP_UNREACHABLE 3 /* also: fragmentation needed */
+#define ICMP_SOURCE_QUENCH 4
+#define ICMP_TIME_EXCEEDED 11
+#define ICMP_PARAMETER_PROBLEM 12
+#define ICMPV6_ERROR_LAST 4  /* unreachable, too big, time, parameter */
 #define ICMPV6_MLD_FIRST 130 /* query, report, done */
 #define ICMPV6_MLD_LAST 132
 #define ICMPV6_ND_FIRST 133 /* router and neighbour, redirect */
 #define ICMPV6_ND_LAST 137
 #define ICMPV6_MLD2_REPORT 143
+/* None but neighbours can send it (RFC 4861, section 3.1)... */
+#define TTL_ON_LINK 255
+/* ...or nobody forwards it (RFC 2236, 3376, 2710, 3810). */
+#define TTL_GROUP 1
 
-static __always_inline __u32 icmpv6_reason(__u8 type)
+static __always_inline __u32 icmp_reason(__u8 type)
 {
-	if ((type >= ICMPV6_MLD_FIRST && type <= ICMPV6_MLD_LAST) ||
-	    type == ICMPV6_MLD2_REPORT)
+	return type == ICMP_UNREACHABLE || type == ICMP_SOURCE_QUENCH ||
+			       type == ICMP_TIME_EXCEEDED ||
+			       type == ICMP_PARAMETER_PROBLEM
+		       ? WEIR_REASON_ICMP_ERROR
+		       : WEIR_REASON_ICMP;
+}
+
+/* What comes from off the link keeps no network together. */
+static __always_inline __u32 icmpv6_reason(__u8 type, __u8 hop_limit)
+{
+	if (type <= ICMPV6_ERROR_LAST)
+		return WEIR_REASON_ICMP_ERROR;
+	if (((type >= ICMPV6_MLD_FIRST && type <= ICMPV6_MLD_LAST) ||
+	     type == ICMPV6_MLD2_REPORT) &&
+	    hop_limit == TTL_GROUP)
 		return WEIR_REASON_GROUP;
-	if (type >= ICMPV6_ND_FIRST && type <= ICMPV6_ND_LAST)
+	if (type >= ICMPV6_ND_FIRST && type <= ICMPV6_ND_LAST &&
+	    hop_limit == TTL_ON_LINK)
 		return WEIR_REASON_NEIGHBOUR;
 	return WEIR_REASON_ICMP;
 }
@@ -135,11 +158,12 @@ static __always_inline __u32 other_reason(const struct flow *flow,
 {
 	switch (parse) {
 	case WEIR_PARSE_ICMP:
-		return WEIR_REASON_ICMP;
+		return icmp_reason(flow->icmp_type);
 	case WEIR_PARSE_ICMPV6:
-		return icmpv6_reason(flow->icmp_type);
+		return icmpv6_reason(flow->icmp_type, flow->ttl);
 	case WEIR_PARSE_IGMP:
-		return WEIR_REASON_GROUP;
+		return flow->ttl == TTL_GROUP ? WEIR_REASON_GROUP
+					      : WEIR_REASON_ICMP;
 	default:
 		return WEIR_REASON_OTHER_PROTOCOL;
 	}

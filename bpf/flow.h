@@ -60,7 +60,7 @@ struct flow {
 	__u8 routed;	     /* a source route may have to be followed */
 	__u8 tcp_flags;
 	__u8 icmp_type;
-	__u8 pad;
+	__u8 ttl; /* or hop limit */
 };
 
 static __always_inline void copy_address(__u32 *to, const __u32 *from)

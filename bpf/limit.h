@@ -31,7 +31,8 @@ static __always_inline bool is_control6(struct cursor cursor)
 	}
 	icmp = cursor_take(&cursor, sizeof(*icmp));
 	return next == IPPROTO_ICMPV6 && icmp &&
-	       icmpv6_reason(icmp->type) != WEIR_REASON_ICMP;
+	       kind_of_reason(icmpv6_reason(icmp->type, ip6->hop_limit)) !=
+		       WEIR_KIND_ICMP;
 }
 
 /*
@@ -54,7 +55,7 @@ static __always_inline bool is_control(struct cursor cursor)
 	if (flow.ethertype_be != bpf_htons(ETH_P_IP))
 		return true;
 	ip4 = cursor_take(&cursor, sizeof(*ip4));
-	return ip4 && ip4->protocol == IPPROTO_IGMP;
+	return ip4 && ip4->protocol == IPPROTO_IGMP && ip4->ttl == TTL_GROUP;
 }
 
 /*

@@ -11,39 +11,75 @@
 #define IPV4_OPTIONS_MASK 0x3f
 #define IPV4_MORE_FRAGMENTS 0x2000
 #define IPV4_OFFSET_MASK 0x1fff
+#define IPV4_OPTION_END 0
+#define IPV4_OPTION_NOOP 1
 #define IPV4_OPTION_LSRR 131 /* loose source and record route */
 #define IPV4_OPTION_SSRR 137 /* strict */
 
+struct ip4_options {
+	__u32 words[IPV4_OPTIONS_MAX / 4];
+};
+
+enum ip4_options_say {
+	IPV4_OPTIONS_NOTHING,
+	IPV4_OPTIONS_ROUTE,
+	IPV4_OPTIONS_BROKEN, /* one contradicts itself: the kernel drops it */
+};
+
 /*
- * Might a source route ask for this packet to go on elsewhere? Any byte that
- * could be such an option's type says so: to find where the options begin would
- * take the verifier a walk through all ways to arrange them.
+ * RFC 791, as __ip_options_compile() reads them. A global function over a copy,
+ * which the verifier looks at once: else it would follow all ways to arrange
+ * them. For the same reason each byte has its turn, and is looked at only if an
+ * option begins there.
  */
-static __always_inline bool may_have_source_route(const __u8 *options,
-						  __u32 len, const void *end)
+__noinline int ip4_options_say(const struct ip4_options *options, __u32 len)
 {
-	__u32 i;
+	const __u8 *bytes = (const __u8 *)options;
+	int say = IPV4_OPTIONS_NOTHING;
+	__u32 i, next = 0;
 
-	for (i = 0; i < IPV4_OPTIONS_MAX; i++) {
-		const __u8 *option = options + i;
-
-		if (i >= len || (void *)(option + 1) > end)
-			break;
-		if (*option == IPV4_OPTION_LSRR || *option == IPV4_OPTION_SSRR)
-			return true;
+	if (!options)
+		return IPV4_OPTIONS_BROKEN;
+	for (i = 0; i < IPV4_OPTIONS_MAX - 1 && i < len; i++) {
+		if (i != next)
+			continue;
+		if (bytes[i] == IPV4_OPTION_END)
+			return say;
+		next = i + 1;
+		if (bytes[i] == IPV4_OPTION_NOOP)
+			continue;
+		if (bytes[i] == IPV4_OPTION_LSRR ||
+		    bytes[i] == IPV4_OPTION_SSRR)
+			say = IPV4_OPTIONS_ROUTE;
+		if (i + 1 >= len || bytes[i + 1] < 2 || bytes[i + 1] > len - i)
+			return IPV4_OPTIONS_BROKEN;
+		next = i + bytes[i + 1];
 	}
-	return false;
+	/* Of one byte alone there are two kinds. */
+	if (i == IPV4_OPTIONS_MAX - 1 && i < len && i == next &&
+	    bytes[i] > IPV4_OPTION_NOOP)
+		return IPV4_OPTIONS_BROKEN;
+	return say;
 }
 
 static __always_inline bool parse_ip4_options(struct cursor *cursor,
 					      struct flow *flow, __u32 len)
 {
-	const __u8 *options = cursor->pos;
+	const __u32 *words = cursor->pos;
+	struct ip4_options options = {};
+	__u32 i;
+	int say;
 
 	if (!cursor_skip(cursor, len, IPV4_OPTIONS_MASK))
 		return false;
-	flow->routed = may_have_source_route(options, len, cursor->end);
-	return true;
+	for (i = 0; i < IPV4_OPTIONS_MAX / 4; i++) {
+		if (i * 4 >= len || (void *)(words + i + 1) > cursor->end)
+			break;
+		options.words[i] = words[i];
+	}
+	say = ip4_options_say(&options, len);
+	flow->routed = say == IPV4_OPTIONS_ROUTE;
+	return say != IPV4_OPTIONS_BROKEN;
 }
 
 static __always_inline void parse_ip4_fragment(struct flow *flow,
@@ -78,6 +114,7 @@ static __always_inline enum weir_parse parse_ip4(struct cursor *cursor,
 	flow->source[0] = ip->saddr;
 	flow->destination[0] = ip->daddr;
 	flow->protocol = ip->protocol;
+	flow->ttl = ip->ttl;
 	flow->ip_len = total_len;
 	flow->left = total_len - header_len;
 	if (ip->frag_off & bpf_htons(IPV4_MORE_FRAGMENTS | IPV4_OFFSET_MASK))

@@ -115,6 +115,7 @@ static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
 	__builtin_memcpy(flow->destination, &ip->daddr,
 			 sizeof(flow->destination));
 	flow->protocol = ip->nexthdr;
+	flow->ttl = ip->hop_limit;
 	flow->ip_len = sizeof(*ip) + payload_len;
 	flow->left = payload_len;
 	if (DEFECT(IPV6_EXTENSIONS_IGNORED)) {

@@ -153,7 +153,10 @@ static __always_inline __u32 shape(struct xdp_md *ctx, __u32 index)
 		cut = (__u64)random * flow->cut_span >> 32;
 	else
 		cut = cuts[index][random >> 24];
-	bpf_xdp_store_bytes(ctx, 0, starts[index], len);
+	/* Said once more for Linux 6.1's verifier, which forgets the above. */
+	len = (len - 1) & (WEIR_TRAFFIC_RAW_LEN - 1);
+	barrier_var(len);
+	bpf_xdp_store_bytes(ctx, 0, starts[index], len + 1);
 	if (bpf_xdp_adjust_tail(ctx, -(int)(flow->surplus + cut)))
 		return 0;
 	return cut;

@@ -7,6 +7,20 @@
 #include "finding.h"
 #include "queue.h"
 
+#define UDP_FLAGS_GRO_ENABLED 3 /* include/linux/udp.h */
+
+/* UDP_GRO: several packets in one skb, charged as one. */
+static __always_inline bool udp_takes_merged(const struct sock *sk)
+{
+	const struct udp_sock *up =
+		kernel_cast(kernel_address_of(sk), struct udp_sock);
+	const struct udp_sock___before_6_7 *old = (const void *)up;
+
+	if (bpf_core_field_exists(up->udp_flags))
+		return kernel_read(up, udp_flags) >> UDP_FLAGS_GRO_ENABLED & 1;
+	return BPF_CORE_READ_BITFIELD_PROBED(old, gro_enabled);
+}
+
 /* For how many packets has it room, besides those on their way to it? */
 static __always_inline __u32 udp_room(const struct sock *sk,
 				      struct weir_poll *poll,
@@ -18,8 +32,9 @@ static __always_inline __u32 udp_room(const struct sock *sk,
 	__u32 room;
 
 	*queue = queue_of(sk, charge->truesize);
-	/* What a filter drops never arrives: only what is there counts. */
-	if (slot && !kernel_pointer(sk, sk_filter))
+	/* What a filter drops never arrives, and what is merged is charged
+	 * less: only what is there counts. */
+	if (slot && !kernel_pointer(sk, sk_filter) && !udp_takes_merged(sk))
 		queue->charged +=
 			queue_in_flight(slot, sk, queue->charged, poll);
 	room = queue_room(queue);

@@ -132,6 +132,9 @@ static __always_inline void survey_bucket(struct survey *survey, __u64 bucket)
 			survey->full += !room;
 			survey->tight += room < QUEUE_ROOM_FOR_ANY_POLL;
 		}
+		/* Whoever asks for no more is there one only. */
+		if (!survey->truesize && survey->sockets > 1)
+			return;
 		node = kernel_address(link, next);
 	}
 	if (node)

@@ -45,7 +45,10 @@
 	  "local address and the peer's port")                                 \
 	X(CLOSED, NOTHING, "closed", "ports that no socket receives")          \
 	X(ICMP, NOTHING, "icmp",                                               \
-	  "ICMP and ICMPv6 but for neighbour discovery")                       \
+	  "ICMP and ICMPv6 but for errors and neighbour discovery, and what "  \
+	  "pretends to be of neighbours or groups and comes from elsewhere")   \
+	X(ICMP_ERROR, NOTHING, "icmp-error",                                   \
+	  "ICMP and ICMPv6 errors: fragmentation needed, unreachable, ...")    \
 	X(NEIGHBOUR, CONTROL, "neighbour", "ARP and IPv6 neighbour discovery") \
 	X(GROUP, CONTROL, "group", "IGMP and MLD: multicast group membership") \
 	X(FRAGMENT, QUEUE, "fragment", "IP fragments after the first")         \
@@ -77,6 +80,7 @@
 	WEIR_SHARE_REASON(X, TCP_PEER, "tcp-peer")       \
 	WEIR_SHARE_REASON(X, CLOSED, "closed")           \
 	WEIR_SHARE_REASON(X, ICMP, "icmp")               \
+	WEIR_SHARE_REASON(X, ICMP_ERROR, "icmp-error")   \
 	WEIR_SHARE_REASON(X, NEIGHBOUR, "neighbour")     \
 	WEIR_SHARE_REASON(X, GROUP, "group")             \
 	WEIR_SHARE_REASON(X, FRAGMENT, "fragment")       \
@@ -123,7 +127,9 @@
 	  "to a connection that this host opened to a protected port")         \
 	X(TCP_NO_SOCKET, PASS, CLOSED, "tcp-no-socket",                        \
 	  "no TCP socket receives this address and port")                      \
-	X(ICMP, PASS, ICMP, "icmp", "ICMP or ICMPv6")                          \
+	X(ICMP, PASS, ICMP, "icmp", "ICMP or ICMPv6, but no error")            \
+	X(ICMP_ERROR, PASS, ICMP_ERROR, "icmp-error",                          \
+	  "an ICMP or ICMPv6 error")                                           \
 	X(NEIGHBOUR, PASS, NEIGHBOUR, "neighbour",                             \
 	  "ARP or IPv6 neighbour discovery")                                   \
 	X(GROUP, PASS, GROUP, "group", "IGMP or MLD")                          \

@@ -105,13 +105,14 @@ fn with(packet: &[u8], changes: &[(usize, &[u8])]) -> Vec<u8> {
     packet
 }
 
-/// IPv4 options: the packet with 40 bytes of no-operation inserted, and its header length corrected.
-fn with_options(packet: &[u8]) -> Vec<u8> {
+/// The packet with IPv4 options (a multiple of 4 bytes), and its lengths corrected.
+fn with_options(packet: &[u8], options: &[u8]) -> Vec<u8> {
     let mut long = packet[..ETHERNET + 20].to_vec();
-    long.extend([1; 40]);
+    long.extend(options);
     long.extend(&packet[ETHERNET + 20..]);
     let total_len = (long.len() - ETHERNET) as u16;
-    with(&long, &[(ETHERNET, &[0x4f]), (ETHERNET + 2, &total_len.to_be_bytes())])
+    let first = 0x45 + options.len() as u8 / 4;
+    with(&long, &[(ETHERNET, &[first]), (ETHERNET + 2, &total_len.to_be_bytes())])
 }
 
 /// An IPv6 extension header of 8 bytes, or more: type, then everything after its length field.
@@ -157,7 +158,7 @@ fn every_packet_has_one_reason() {
     let cases: Vec<(&str, Vec<u8>, Reason)> = vec![
         ("IPv4 to a dual-stack socket", v4.clone(), Reason::UdpRoom),
         ("IPv6 to a socket", v6.clone(), Reason::UdpRoom),
-        ("IPv4 with 40 bytes of options", with_options(&v4), Reason::UdpRoom),
+        ("IPv4 with 40 bytes of options", with_options(&v4, &[1; 40]), Reason::UdpRoom),
         ("no socket", bench.udp4(NEAR_IP4, CLOSED), Reason::UdpNoSocket),
         ("no socket, IPv6", bench.udp6(NEAR_IP6, CLOSED), Reason::UdpNoSocket),
         ("SO_REUSEPORT", bench.udp4(NEAR_IP4, SHARED), Reason::UdpRoom),
@@ -176,6 +177,17 @@ fn every_packet_has_one_reason() {
         ),
         ("the first after it", with(&v4, &[(ip + 4, &[7, 7, 0x20, 0])]), Reason::Fragment),
         ("don't-fragment is none", with(&v4, &[(ip + 6, &[0x40, 0])]), Reason::UdpRoom),
+        (
+            "a byte like a source route's in an option",
+            with_options(&v4, &[0x1e, 4, 131, 0]),
+            Reason::UdpRoom,
+        ),
+        ("a source route", with_options(&v4, &[131, 3, 4, 0]), Reason::SourceRouted),
+        (
+            "an option longer than what is left",
+            with_options(&v4, &[0x1e, 5, 0, 0]),
+            Reason::Malformed,
+        ),
         ("IPv6 hop-by-hop", with_extension(&v6, 0, &[0; 6]), Reason::UdpRoom),
         ("IPv6 destination options", with_extension(&v6, 60, &[0; 14]), Reason::UdpRoom),
         ("IPv6 routing header, done", with_extension(&v6, 43, &[0; 6]), Reason::UdpRoom),
@@ -185,11 +197,24 @@ fn every_packet_has_one_reason() {
         ("IPv6 last fragment", with_extension(&v6, 44, &[0, 8, 0, 0, 0, 9]), Reason::Fragment),
         ("TCP to no socket", with(&v4, &[(ip + 9, &[6]), (ip + 32, &[0x50])]), Reason::TcpNoSocket),
         ("ICMP", with(&v4, &[(ip + 9, &[1])]), Reason::Icmp),
-        ("IGMP", with(&v4, &[(ip + 9, &[2])]), Reason::Group),
+        ("Fragmentation needed", with(&v4, &[(ip + 9, &[1]), (ip + 20, &[3])]), Reason::IcmpError),
+        ("IGMP", with(&v4, &[(ip + 8, &[1, 2])]), Reason::Group),
+        ("IGMP from off the link", with(&v4, &[(ip + 9, &[2])]), Reason::Icmp),
         ("ESP", with(&v4, &[(ip + 9, &[50])]), Reason::OtherProtocol),
         ("ICMPv6 echo", with(&v6, &[(ip + 6, &[58]), (ip + 40, &[128])]), Reason::Icmp),
-        ("neighbour", with(&v6, &[(ip + 6, &[58]), (ip + 40, &[135])]), Reason::Neighbour),
-        ("MLD", with(&v6, &[(ip + 6, &[58]), (ip + 40, &[143])]), Reason::Group),
+        ("Packet too big", with(&v6, &[(ip + 6, &[58]), (ip + 40, &[2])]), Reason::IcmpError),
+        ("neighbour", with(&v6, &[(ip + 6, &[58, 255]), (ip + 40, &[135])]), Reason::Neighbour),
+        (
+            "neighbour from off the link",
+            with(&v6, &[(ip + 6, &[58]), (ip + 40, &[135])]),
+            Reason::Icmp,
+        ),
+        ("MLD", with(&v6, &[(ip + 6, &[58, 1]), (ip + 40, &[143])]), Reason::Group),
+        (
+            "MLD from off the link",
+            with(&v6, &[(ip + 6, &[58, 2]), (ip + 40, &[143])]),
+            Reason::Icmp,
+        ),
         ("ARP", with(&v4, &[(12, &[0x08, 0x06])]), Reason::Neighbour),
         ("LLDP", with(&v4, &[(12, &[0x88, 0xcc])]), Reason::OtherEthertype),
         ("802.1Q", tagged(&v4, &[0x81, 0, 0, 5]), Reason::Vlan),
@@ -230,7 +255,8 @@ fn past_the_limit_only_what_keeps_the_network_together_passes() {
     let _open = bench.network.bind("::", OPEN);
     let (v4, v6) = (bench.udp4(NEAR_IP4, OPEN), bench.udp6(NEAR_IP6, OPEN));
     let ip = ETHERNET;
-    let icmp6 = |kind: u8| with(&v6, &[(ip + 6, &[58]), (ip + 40, &[kind])]);
+    let icmp6 =
+        |kind: u8, hop_limit: u8| with(&v6, &[(ip + 6, &[58, hop_limit]), (ip + 40, &[kind])]);
     let arp = with(&v4, &[(12, &[0x08, 0x06])]);
     let vlan = [0x81, 0, 0, 5];
     bench.gate.limit_input(Some(Permille(0)));
@@ -242,21 +268,23 @@ fn past_the_limit_only_what_keeps_the_network_together_passes() {
         ("UDP, IPv6", v6.clone(), Reason::CpuShare),
         ("TCP", with(&v4, &[(ip + 9, &[6]), (ip + 32, &[0x50])]), Reason::CpuShare),
         ("ICMP", with(&v4, &[(ip + 9, &[1])]), Reason::CpuShare),
-        ("ICMPv6 echo", icmp6(128), Reason::CpuShare),
+        ("ICMPv6 echo", icmp6(128, 64), Reason::CpuShare),
         ("to be routed on", bench.udp4("198.18.0.77", OPEN), Reason::CpuShare),
         ("802.1Q", tagged(&v4, &vlan), Reason::CpuShare),
         ("two tags", tagged(&tagged(&v6, &vlan), &[0x88, 0xa8, 0, 6]), Reason::CpuShare),
         ("cut short", v4[..ip + 19].to_vec(), Reason::CpuShare),
         ("options, IPv6", with_extension(&v6, 0, &[0; 6]), Reason::CpuShare),
-        ("many options, then MLD", with_extension(&icmp6(143), 0, &[0; 14]), Reason::CpuShare),
+        ("many options, then MLD", with_extension(&icmp6(143, 1), 0, &[0; 14]), Reason::CpuShare),
         ("ARP", arp.clone(), Reason::Neighbour),
         ("ARP, 802.1Q", tagged(&arp, &vlan), Reason::Vlan),
         ("LLDP", with(&v4, &[(12, &[0x88, 0xcc])]), Reason::OtherEthertype),
-        ("IGMP", with(&v4, &[(ip + 9, &[2])]), Reason::Group),
-        ("neighbour", icmp6(135), Reason::Neighbour),
-        ("redirect", icmp6(137), Reason::Neighbour),
-        ("MLD", icmp6(131), Reason::Group),
-        ("MLDv2", with_extension(&icmp6(143), 0, &[0; 6]), Reason::Group),
+        ("IGMP", with(&v4, &[(ip + 8, &[1, 2])]), Reason::Group),
+        ("IGMP from off the link", with(&v4, &[(ip + 9, &[2])]), Reason::CpuShare),
+        ("neighbour", icmp6(135, 255), Reason::Neighbour),
+        ("neighbour from off the link", icmp6(135, 254), Reason::CpuShare),
+        ("redirect", icmp6(137, 255), Reason::Neighbour),
+        ("MLD", icmp6(131, 1), Reason::Group),
+        ("MLDv2", with_extension(&icmp6(143, 1), 0, &[0; 6]), Reason::Group),
         ("Ethernet header alone", v4[..ETHERNET].to_vec(), Reason::CpuShare),
     ];
     for (name, packet, reason) in cases {

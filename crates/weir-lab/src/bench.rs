@@ -485,7 +485,10 @@ fn spec(host: &Host, flow: &Flow) -> Result<FlowSpec> {
         transport: flow.transport,
         lengths: flow.lengths.clone(),
         sources: flow.sources,
+        options: flow.options.clone(),
+        frame: flow.frame.as_ref().map_or(vec![], |rest| [&mac.1.0[..], &mac.0.0, rest].concat()),
         destination_port_bits: flow.port_bits,
+        burst: flow.burst,
         rate: match flow.load {
             Load::Rate(rate) => Some(PacketsPerSec(rate)),
             Load::Top | Load::Off => None,

@@ -145,6 +145,10 @@ pub struct Flow {
     pub light: bool,
     /// What its packets are.
     pub transport: Transport,
+    /// IPv4 options, for UDP.
+    pub options: Vec<u8>,
+    /// For [`Transport::Raw`]: the frame from its Ethernet type on, sent as it is.
+    pub frame: Option<Vec<u8>>,
     /// Payload lengths, bytes.
     pub lengths: Lengths,
     /// How many sources.
@@ -161,6 +165,8 @@ pub struct Flow {
     pub port_bits: u8,
     /// How fast.
     pub load: Load,
+    /// Packets sent back to back; 1: evenly spaced.
+    pub burst: u16,
 }
 
 impl Flow {
@@ -169,6 +175,8 @@ impl Flow {
         Self {
             light: false,
             transport: Transport::Udp,
+            options: vec![],
+            frame: None,
             lengths: Lengths::One(14),
             sources: Sources::One,
             from: From::Generator,
@@ -177,6 +185,7 @@ impl Flow {
             port,
             port_bits: 0,
             load,
+            burst: 1,
         }
     }
 

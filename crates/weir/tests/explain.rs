@@ -121,6 +121,32 @@ fn every_packet_is_explained_whatever_the_format() {
     }
 }
 
+/// As in a capture on a tun device.
+#[test]
+fn packets_without_ethernet_headers_are_judged_as_addressed_to_the_interface() {
+    let network = network();
+    let _udp = network.near_socket("198.18.0.1:5000");
+    let built = [udp(NEAR_IP, 5000), syn(80)];
+    let packets = built.clone().map(whole);
+    let frames = objects(&explain(
+        &network,
+        "frames.pcap",
+        &pcap(PcapHeader::default(), &packets),
+        &["--json"],
+    ));
+    let bare = built.map(|packet| whole(packet[14..].to_vec()));
+    for datalink in [DataLink::RAW, DataLink::IPV4, DataLink::from(12)] {
+        let header = PcapHeader { datalink, ..PcapHeader::default() };
+        let raw = objects(&explain(&network, "raw.pcap", &pcap(header, &bare), &["--json"]));
+        for (raw, frame) in raw.iter().zip(&frames).skip(1).take(2) {
+            assert_eq!(raw["reason"], frame["reason"], "{datalink:?}");
+            assert_eq!(raw["channel"], frame["channel"], "{datalink:?}");
+            let len = |object: &serde_json::Value| object["wire_bytes"].as_u64().unwrap();
+            assert_eq!(len(raw) + 14, len(frame));
+        }
+    }
+}
+
 #[test]
 fn json_is_one_object_a_line() {
     let network = network();
@@ -184,7 +210,7 @@ fn a_file_that_is_cut_short_is_explained_up_to_there() {
 }
 
 #[test]
-fn what_is_no_ethernet_capture_is_refused() {
+fn what_is_no_capture_of_frames_or_packets_is_refused() {
     let network = network();
     let cooked = PcapHeader { datalink: DataLink::LINUX_SLL, ..PcapHeader::default() };
     let message = failure(&explain(&network, "cooked.pcap", &pcap(cooked, &[]), &[]), 1);
@@ -193,7 +219,7 @@ fn what_is_no_ethernet_capture_is_refused() {
 
     // Of two interfaces' packets, one's are Ethernet frames.
     let mut writer = PcapNgWriter::with_endianness(Vec::new(), Endianness::Little).unwrap();
-    for link in [DataLink::ETHERNET, DataLink::RAW] {
+    for link in [DataLink::ETHERNET, DataLink::LINUX_SLL] {
         let interface = InterfaceDescriptionBlock::new(link, 0);
         writer.write_pcapng_block(interface).unwrap();
     }
@@ -212,7 +238,7 @@ fn what_is_no_ethernet_capture_is_refused() {
     let output = explain(&network, "mixed.pcapng", &writer.into_inner(), &[]);
     let message = failure(&output, 1);
     assert!(message.contains("cannot read packet 2"), "{message}");
-    assert!(message.contains("link of type RAW"), "{message}");
+    assert!(message.contains("link of type LINUX_SLL"), "{message}");
     assert!(text(&output.stdout).contains("udp-no-socket"), "{output:?}");
 
     for bad in [&b""[..], b"\xa1\xb2", b"nothing of the kind, but long enough", &[0x0a; 40]] {

@@ -19,6 +19,8 @@ pub enum Transport {
     TcpAck,
     /// As [`Transport::Udp`], but with a checksum that is wrong in every packet.
     UdpBadChecksum,
+    /// The same bytes under a protocol that no host has: 253 (RFC 3692).
+    OtherProtocol,
     /// An ICMP or ICMPv6 echo request; its identifier is the flow's source port, its sequence number
     /// the destination port.
     Echo,

@@ -11,6 +11,8 @@ use crate::skeleton::traffic::types;
 use crate::units::PacketsPerSec;
 
 const TCP: u8 = 6;
+/// RFC 3692: for experiments.
+const EXPERIMENT: u8 = 253;
 const UDP: u8 = 17;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
@@ -194,6 +196,7 @@ fn has_stamp(transport: Transport) -> bool {
 fn protocol(spec: &FlowSpec) -> u8 {
     match (spec.transport, spec.address.0) {
         (Transport::TcpSyn | Transport::TcpAck, _) => TCP,
+        (Transport::OtherProtocol, _) => EXPERIMENT,
         (Transport::Echo, IpAddr::V4(_)) => ICMP,
         (Transport::Echo, IpAddr::V6(_)) => ICMPV6,
         _ => UDP,

@@ -131,13 +131,32 @@ fn ipv4(packet: Part) -> Option<Datagram> {
         family: Family::WEIR_FAMILY_IPV4,
         source: address(12),
         destination: address(16),
-        // By struct weir_parsed: wherever such a byte is, were it in another option's data.
-        routed: header[20..].iter().any(|byte| matches!(byte, 131 | 137)),
+        routed: has_source_route(&header[20..])?,
         piece: piece(more, offset, id),
         protocol: fixed[9],
         payload,
         unfinished: false,
     })
+}
+
+/// Section 3.1; `None` if an option is longer than what is left, or shorter than its own length.
+fn has_source_route(mut options: &[u8]) -> Option<bool> {
+    let mut found = false;
+    while let [kind, rest @ ..] = options {
+        options = match kind {
+            0 => break,
+            1 => rest,
+            _ => {
+                found |= matches!(kind, 131 | 137);
+                let len = usize::from(*rest.first()?);
+                if len < 2 {
+                    return None;
+                }
+                options.get(len..)?
+            }
+        };
+    }
+    Some(found)
 }
 
 fn piece(more: bool, offset: u16, id: u32) -> Piece {

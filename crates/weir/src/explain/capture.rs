@@ -1,5 +1,6 @@
 //! A capture's packets one after the other, pcap or pcapng.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,8 +8,9 @@ use std::time::Duration;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::PcapNgReader;
 use pcap_file::{DataLink, TsResolution};
+use weir_bpf::units::MacAddr;
 
-use super::error::{CaptureError, explain, not_ethernet};
+use super::error::{CaptureError, explain, unknown_link};
 use super::pcapng;
 use super::source::{Progress, Source};
 
@@ -26,6 +28,47 @@ pub struct Packet {
     pub wire_len: u32,
     /// What was captured of it.
     pub data: Vec<u8>,
+    /// What it begins with.
+    pub link: Link,
+}
+
+impl Packet {
+    /// The packet as the gate sees it; one without an Ethernet header as if it was addressed to this interface.
+    pub fn frame(&self, mac: MacAddr) -> Cow<'_, [u8]> {
+        match self.link {
+            Link::Ethernet => Cow::Borrowed(&self.data),
+            Link::Ip => {
+                let is_ipv6 = self.data.first().is_some_and(|first| first >> 4 == 6);
+                let ethertype: [u8; 2] = if is_ipv6 { [0x86, 0xdd] } else { [0x08, 0x00] };
+                Cow::Owned([&mac.0[..], &[0; 6], &ethertype, &self.data].concat())
+            }
+        }
+    }
+}
+
+/// What a capture's packets begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// An Ethernet header.
+    Ethernet,
+    /// An IP header.
+    Ip,
+}
+
+impl Link {
+    /// By a file's link type; the upper half of a pcap's is about the frame check sequence. `DLT_RAW` is 12 or 14 in
+    /// files that were written without libpcap.
+    ///
+    /// # Errors
+    /// In words, if it is of another kind.
+    pub(super) fn of(link: DataLink) -> Result<Self, String> {
+        match DataLink::from(u32::from(link) & 0xffff) {
+            DataLink::ETHERNET => Ok(Self::Ethernet),
+            DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => Ok(Self::Ip),
+            other if matches!(u32::from(other), 12 | 14) => Ok(Self::Ip),
+            _ => Err(unknown_link(link)),
+        }
+    }
 }
 
 /// What a step through the file has found.
@@ -38,7 +81,7 @@ pub(super) enum Step {
 }
 
 enum Reader {
-    Pcap(PcapReader<Source>),
+    Pcap(PcapReader<Source>, Link),
     PcapNg(PcapNgReader<Source>),
 }
 
@@ -59,7 +102,7 @@ impl Capture {
     /// Opens a file, or standard input for `-`.
     ///
     /// # Errors
-    /// If it cannot be opened, or is no capture of Ethernet frames.
+    /// If it cannot be opened, or is no capture of Ethernet frames or IP packets.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         let stdin = path == Path::new("-");
         let name = if stdin { "standard input".into() } else { path.display().to_string() };
@@ -80,10 +123,8 @@ impl Capture {
         } else if is_pcap(&first) {
             let reader = PcapReader::new(source)
                 .map_err(|error| broken(explain(&error, progress.ended.get())))?;
-            if !is_ethernet(reader.header().datalink) {
-                return Err(broken(not_ethernet(reader.header().datalink)));
-            }
-            (Reader::Pcap(reader), PCAP_HEADER_LEN)
+            let link = Link::of(reader.header().datalink).map_err(broken)?;
+            (Reader::Pcap(reader, link), PCAP_HEADER_LEN)
         } else {
             return Err(broken("it begins like neither a pcap nor a pcapng file".into()));
         };
@@ -93,7 +134,7 @@ impl Capture {
     /// `pcap` or `pcapng`.
     pub fn format(&self) -> &'static str {
         match self.reader {
-            Reader::Pcap(_) => "pcap",
+            Reader::Pcap(..) => "pcap",
             Reader::PcapNg(_) => "pcapng",
         }
     }
@@ -116,7 +157,7 @@ impl Capture {
         loop {
             let ended = Rc::clone(&self.progress);
             let step = match &mut self.reader {
-                Reader::Pcap(reader) => pcap_step(reader, &mut self.offset, &ended),
+                Reader::Pcap(reader, link) => pcap_step((reader, *link), &mut self.offset, &ended),
                 Reader::PcapNg(reader) => pcapng::step(reader, &mut self.offset, &ended),
             };
             match step {
@@ -144,15 +185,10 @@ fn is_pcap(first: &[u8]) -> bool {
     })
 }
 
-/// The upper half of a pcap's link type is about the frame check sequence.
-pub(super) fn is_ethernet(link: DataLink) -> bool {
-    u32::from(link) & 0xffff == u32::from(DataLink::ETHERNET)
-}
-
 /// The library's own conversion refuses a packet that was longer than the snap length: the raw record is
 /// converted here.
 fn pcap_step(
-    reader: &mut PcapReader<Source>,
+    (reader, link): (&mut PcapReader<Source>, Link),
     offset: &mut u64,
     progress: &Progress,
 ) -> Result<Step, String> {
@@ -176,6 +212,7 @@ fn pcap_step(
         time: Some(Duration::from_secs(record.ts_sec.into()) + Duration::from_nanos(nanos)),
         wire_len: record.orig_len.max(record.incl_len),
         data: record.data.into_owned(),
+        link,
     }))
 }
 

@@ -63,10 +63,10 @@ pub fn no_interface(id: u32) -> String {
     format!("it names interface {id}, which the file does not describe: the file is damaged")
 }
 
-/// A link type that has no Ethernet header.
-pub fn not_ethernet(link: pcap_file::DataLink) -> String {
+/// A link type whose packets begin neither with an Ethernet header nor with an IP header.
+pub fn unknown_link(link: pcap_file::DataLink) -> String {
     format!(
-        "it was captured on a link of type {link:?}, and the gate is for Ethernet; capture on an \
+        "it was captured on a link of type {link:?}, and the gate is for Ethernet and raw IP; capture on an \
          Ethernet interface by its name (`tcpdump -i eth1`), not on `any`"
     )
 }

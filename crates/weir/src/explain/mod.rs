@@ -20,7 +20,7 @@ use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::verdict::Reason;
 
-use self::capture::{Capture, Packet};
+use self::capture::Capture;
 pub use self::error::CaptureError;
 use self::print::{Outcome, Printer, Totals, is_truncated};
 use self::progress::Bar;
@@ -137,17 +137,17 @@ impl<'a> Session<'a> {
             };
             self.totals.packets += 1;
             self.totals.truncated += u64::from(is_truncated(&packet));
-            let outcome = self.judge(&packet)?;
+            let frame = packet.frame(self.target.mac);
+            let outcome = self.judge(&frame)?;
             printer
-                .packet(self.totals.packets, &packet, &outcome)
+                .packet(self.totals.packets, (&packet, &frame), &outcome)
                 .and_then(|()| if live { printer.out.flush() } else { Ok(()) })
                 .map_err(Failure::Output)?;
             bar.tick(capture);
         }
     }
 
-    fn judge(&mut self, packet: &Packet) -> Result<Outcome> {
-        let frame = &packet.data;
+    fn judge(&mut self, frame: &[u8]) -> Result<Outcome> {
         if frame.len() < PACKET_LEN_MIN {
             return Ok(Outcome::NotJudged("too short for an Ethernet header, 14 bytes"));
         }

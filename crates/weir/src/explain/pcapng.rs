@@ -13,8 +13,8 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::pcapng::blocks::{ENHANCED_PACKET_BLOCK, PACKET_BLOCK, SIMPLE_PACKET_BLOCK};
 
-use super::capture::{Packet, Step, is_ethernet};
-use super::error::{explain, no_interface, not_ethernet};
+use super::capture::{Link, Packet, Step};
+use super::error::{explain, no_interface};
 use super::source::{Progress, Source};
 
 const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -63,11 +63,9 @@ pub fn step(
     let id = found.interface;
     let interface = usize::try_from(id).ok().and_then(|id| reader.interfaces().get(id));
     let interface = interface.ok_or_else(|| no_interface(id))?;
-    if !is_ethernet(interface.linktype) {
-        return Err(not_ethernet(interface.linktype));
-    }
+    let link = Link::of(interface.linktype)?;
     *offset += len;
-    Ok(Step::Packet(found.into_packet(interface)))
+    Ok(Step::Packet(found.into_packet(interface, link)))
 }
 
 /// A packet as its block has it.
@@ -79,7 +77,7 @@ struct Found {
 }
 
 impl Found {
-    fn into_packet(mut self, interface: &InterfaceDescriptionBlock<'_>) -> Packet {
+    fn into_packet(mut self, interface: &InterfaceDescriptionBlock<'_>, link: Link) -> Packet {
         // A simple packet's block does not say how much of it is padding.
         if self.ticks.is_none() {
             let snapped = if interface.snaplen == 0 { u32::MAX } else { interface.snaplen };
@@ -90,6 +88,7 @@ impl Found {
             time: self.ticks.and_then(|ticks| time_of(ticks, interface)),
             wire_len: self.wire_len.max(captured),
             data: self.data,
+            link,
         }
     }
 }

@@ -103,10 +103,15 @@ impl<W: Write> Printer<'_, W> {
         )
     }
 
-    /// A packet's line.
-    pub fn packet(&mut self, number: u64, packet: &Packet, outcome: &Outcome) -> io::Result<()> {
+    /// The line of a packet, and of what the gate was given of it.
+    pub fn packet(
+        &mut self,
+        number: u64,
+        (packet, frame): (&Packet, &[u8]),
+        outcome: &Outcome,
+    ) -> io::Result<()> {
         if self.json {
-            return self.packet_json(number, packet, outcome);
+            return self.packet_json(number, (packet, frame), outcome);
         }
         let time = packet.time.and_then(clock::precise_timestamp).unwrap_or_else(|| "-".into());
         let truncated = if is_truncated(packet) {
@@ -118,7 +123,7 @@ impl<W: Write> Printer<'_, W> {
             Outcome::NotJudged(why) => ("-", "-".into(), format!("not judged: {why}")),
             Outcome::Judged(explanation) => {
                 let reason = explanation.reason;
-                let seen = seen::text(&packet.data, explanation);
+                let seen = seen::text(frame, explanation);
                 let why = format!("{seen}: {}, {}", reason.name(), reason.description());
                 (reason.verdict().name(), self.namer.name(&explanation.channel).name, why)
             }
@@ -130,7 +135,12 @@ impl<W: Write> Printer<'_, W> {
         )
     }
 
-    fn packet_json(&mut self, number: u64, packet: &Packet, outcome: &Outcome) -> io::Result<()> {
+    fn packet_json(
+        &mut self,
+        number: u64,
+        (packet, frame): (&Packet, &[u8]),
+        outcome: &Outcome,
+    ) -> io::Result<()> {
         let (explanation, not_judged) = match outcome {
             Outcome::Judged(explanation) => (Some(explanation), None),
             Outcome::NotJudged(why) => (None, Some(*why)),
@@ -148,7 +158,7 @@ impl<W: Write> Printer<'_, W> {
             verdict: reason.map(|reason| reason.verdict().name()),
             reason: reason.map(Reason::name),
             description: reason.map(Reason::description),
-            seen: explanation.and_then(|explanation| seen::seen(&packet.data, explanation)),
+            seen: explanation.and_then(|explanation| seen::seen(frame, explanation)),
         };
         self.line(&line)
     }

@@ -14,7 +14,7 @@ const MANY_PORT: u16 = 5004;
 /// TCP waits for 200 ms before it sends again what was lost.
 const SETTLE: Duration = Duration::from_millis(150);
 /// The kinds, in the order of the tables.
-pub(super) const KINDS: [&str; 10] = [
+pub(super) const KINDS: [&str; 12] = [
     "closed",
     "bad-checksum",
     "syn",
@@ -25,6 +25,8 @@ pub(super) const KINDS: [&str; 10] = [
     "multicast",
     "malformed",
     "forward",
+    "options",
+    "protocol",
 ];
 
 /// A UDP and a TCP service, and a flood of this kind to something else.
@@ -82,6 +84,9 @@ fn sorts(kind: &str, flood: &Flow) -> Vec<Flow> {
         "malformed" => [Flaw::IpLength, Flaw::IpHeader, Flaw::UdpLength]
             .map(|flaw| of(Transport::Malformed(flaw)))
             .to_vec(),
+        // A type that nobody knows, with a byte like a source route's.
+        "options" => vec![Flow { options: vec![0x1e, 4, 131, 0], ..flood.clone() }],
+        "protocol" => vec![of(Transport::OtherProtocol)],
         "forward" => vec![Flow { to: To::Behind, ..flood.clone() }],
         _ => vec![],
     }
