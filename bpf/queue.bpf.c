@@ -137,7 +137,8 @@ static __always_inline void learn_charge(struct weir_charges *charges,
 					 const struct refused *refused,
 					 __u64 now)
 {
-	struct weir_charge *known, *least = &charges->least[refused->fragment & 1];
+	struct weir_charge *known,
+		*least = &charges->least[refused->fragment & 1];
 	__u32 class = charge_class(refused->ip_len);
 
 	known = charge_at(charges, refused->fragment, class);
