@@ -45,6 +45,15 @@ static __always_inline void end_poll(void)
 	ring_for_discards(poll);
 }
 
+/* Has nobody looked for too long at addresses, and at what diverts packets? */
+static __always_inline bool is_stale(void)
+{
+	struct weir_poll *poll = current_poll();
+
+	return interface.fresh_until_ns && poll &&
+	       poll_clock(poll) > interface.fresh_until_ns;
+}
+
 /* What is decided before a packet is parsed; else WEIR_REASON_COUNT. */
 static __always_inline __u32 standing_reason(bool past_limit)
 {
@@ -52,6 +61,8 @@ static __always_inline __u32 standing_reason(bool past_limit)
 		end_poll();
 	if (interface.policy_off)
 		return WEIR_REASON_POLICY_OFF;
+	if (is_stale())
+		return WEIR_REASON_STALE;
 	if (past_limit)
 		return WEIR_REASON_CPU_SHARE;
 	if (interface.diverted && !DEFECT(DIVERTED_IGNORED))

@@ -161,6 +161,9 @@
 	X(DIVERTED, PASS, OTHER, "diverted",                                   \
 	  "NAT, a redirect or the like may take this interface's packets "     \
 	  "elsewhere: `weir status` names it")                                 \
+	X(STALE, PASS, OTHER, "stale",                                         \
+	  "weir has not looked for a while at whose packets these are: it is " \
+	  "stopped, or hangs")                                                 \
 	X(ASLEEP, PASS, ASLEEP, "asleep",                                      \
 	  "nothing is wrong, and the gate looks at nothing")                   \
 	X(POLICY_OFF, PASS, OTHER, "policy-off",                               \

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys;
 use rustix::io::Errno;
@@ -58,14 +58,47 @@ impl fmt::Display for AttachMode {
 pub(crate) enum Attachment {
     /// The kernel removes it with its last descriptor, which is never pinned.
     Link {
-        /// Held, not used.
-        _link: OwnedFd,
+        /// Held open.
+        link: OwnedFd,
     },
     /// Would outlive the process.
     Filter {
         /// Removed on drop.
-        _filter: Filter,
+        filter: Filter,
     },
+}
+
+impl Attachment {
+    /// Whether it is still attached.
+    pub(crate) fn holds(&self) -> Result<bool> {
+        match self {
+            Self::Link { link } => has_device(link.as_fd())
+                .map_err(|source| Error::system("look up", "the gate's link", source)),
+            Self::Filter { filter } => filter.is_attached(),
+        }
+    }
+}
+
+/// Whether a link to XDP or tcx has not been detached.
+#[allow(unsafe_code)]
+fn has_device(link: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut info = libbpf_sys::bpf_link_info::default();
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: the descriptor is an open link's; the kernel writes at most `len` bytes to `info`, which is plain
+    // integers, all zero.
+    let code = unsafe {
+        libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut len)
+    };
+    if code < 0 {
+        return Err(io::Error::from_raw_os_error(-code));
+    }
+    // SAFETY: these variants of the union are integers, which any bytes are.
+    let (xdp, tcx) = unsafe { (info.__bindgen_anon_1.xdp, info.__bindgen_anon_1.tcx) };
+    Ok(match info.type_ {
+        libbpf_sys::BPF_LINK_TYPE_XDP => xdp.ifindex != 0,
+        libbpf_sys::BPF_LINK_TYPE_TCX => tcx.ifindex != 0,
+        _ => true,
+    })
 }
 
 /// Attaches a loaded program by a link.
@@ -83,7 +116,7 @@ pub(crate) fn by_link(
         AttachMode::Clsact => return Err(failed(ifname, mode, Errno::INVAL)),
     };
     let link = create_link(program, ifindex, kind, flags);
-    link.map(|link| Attachment::Link { _link: link }).map_err(|error| failed(ifname, mode, error))
+    link.map(|link| Attachment::Link { link }).map_err(|error| failed(ifname, mode, error))
 }
 
 /// Attaches a loaded program by a link where packets leave (`BPF_TCX_EGRESS`, Linux 6.6).
@@ -93,7 +126,7 @@ pub(crate) fn at_egress(
     ifname: &str,
 ) -> Result<Attachment> {
     let link = create_link(program, ifindex, libbpf_sys::BPF_TCX_EGRESS, 0);
-    link.map(|link| Attachment::Link { _link: link }).map_err(|source| {
+    link.map(|link| Attachment::Link { link }).map_err(|source| {
         Error::system("attach a program to", format!("{ifname} at tc egress (tcx)"), source)
     })
 }
@@ -175,7 +208,6 @@ impl DoNothing {
     /// # Errors
     /// Where another XDP program is attached, or the interface takes none.
     pub fn attach(&mut self, ifindex: IfIndex, ifname: &str, mode: AttachMode) -> Result<()> {
-        use std::os::fd::AsFd;
         self.attachment = Some(by_link(self.program.as_fd(), ifindex, ifname, mode)?);
         Ok(())
     }

@@ -111,6 +111,13 @@ impl Filter {
     }
 }
 
+impl Filter {
+    /// Whether it is still there.
+    pub(crate) fn is_attached(&self) -> Result<bool> {
+        Ok(self.record.is_attached(&Links::open()?, self.ifindex))
+    }
+}
+
 impl Drop for Filter {
     fn drop(&mut self) {
         // Whoever has written it down tries again, and can tell of a failure.

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use std::os::linux::fs::MetadataExt;
+use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, libbpf_sys};
@@ -149,6 +150,27 @@ impl Gate {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.interface.diverted = u8::from(diverted);
         }
+    }
+
+    /// Has the gate believe what it has been told of its interface for as long from now, and then pass everything
+    /// under [`Reason::Stale`] until it is told anew. Whoever never says it is believed for ever.
+    ///
+    /// [`Reason::Stale`]: crate::verdict::Reason::Stale
+    pub fn believe_for(&mut self, time: Duration) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let now = Duration::try_from(now).unwrap_or_default();
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.interface.fresh_until_ns =
+                u64::try_from((now + time).as_nanos()).unwrap_or(u64::MAX);
+        }
+    }
+
+    /// Whether the gate is where it was attached: not if somebody else has detached it.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn is_attached(&self) -> Result<bool> {
+        self.attachment.as_ref().map_or(Ok(false), Attachment::holds)
     }
 
     /// Limits what receive softirqs may take of a CPU from processes that want it, in each period of

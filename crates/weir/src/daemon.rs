@@ -81,6 +81,15 @@ pub struct Wardens {
 }
 
 /// What woke the loop.
+/// Why an interface is protected no longer.
+#[derive(Clone, Copy)]
+enum Loss {
+    /// It is not there any more.
+    Gone,
+    /// Its gate has been detached, and not by weir.
+    Detached,
+}
+
 #[derive(Debug, Default)]
 struct Events {
     stop: bool,
@@ -204,11 +213,15 @@ impl Daemon {
             match interface.tick(guardian_pid, &sleep) {
                 Ok(tick) => {
                     self.report.tick(&mut self.console, &tick);
+                    if !tick.attached {
+                        let is_gone = interface.is_gone().unwrap_or(false);
+                        gone.push((at, if is_gone { Loss::Gone } else { Loss::Detached }));
+                    }
                     if let Some(error) = tick.trouble {
                         trouble(&mut self.console, &mut self.last_trouble, &error);
                     }
                 }
-                Err(_) if interface.is_gone().unwrap_or(false) => gone.push(at),
+                Err(_) if interface.is_gone().unwrap_or(false) => gone.push((at, Loss::Gone)),
                 Err(error) => trouble(&mut self.console, &mut self.last_trouble, &error),
             }
         }
@@ -236,8 +249,10 @@ impl Daemon {
         for at in changed {
             match self.interfaces[*at].follow() {
                 Ok(Presence::Present) => {}
-                Ok(Presence::Gone) => gone.push(*at),
-                Err(_) if self.interfaces[*at].is_gone().unwrap_or(false) => gone.push(*at),
+                Ok(Presence::Gone) => gone.push((*at, Loss::Gone)),
+                Err(_) if self.interfaces[*at].is_gone().unwrap_or(false) => {
+                    gone.push((*at, Loss::Gone));
+                }
                 Err(error) => trouble(&mut self.console, &mut self.last_trouble, &error),
             }
         }
@@ -296,12 +311,19 @@ impl Daemon {
     }
 
     /// Goes on without these interfaces, in ascending order.
-    fn lose(&mut self, gone: &[usize]) {
-        for at in gone.iter().rev() {
+    fn lose(&mut self, gone: &[(usize, Loss)]) {
+        for (at, loss) in gone.iter().rev() {
             let interface = self.interfaces.remove(*at);
             let name = interface.interface();
-            self.console
-                .say(&format!("{name} has been removed or moved to another network namespace"));
+            self.console.say(&match loss {
+                Loss::Gone => {
+                    format!("{name} has been removed or moved to another network namespace")
+                }
+                Loss::Detached => format!(
+                    "somebody has detached weir's gate from {name}, which is no longer protected; \
+                     `weir run {name}` protects it again"
+                ),
+            });
             self.part(interface);
             self.lost.push(name);
         }

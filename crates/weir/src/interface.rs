@@ -3,7 +3,7 @@
 use std::iter::once;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
@@ -39,6 +39,9 @@ use crate::threads::{NapiThreads, ThreadSettings};
 
 /// New NAPI threads may follow a change of the interface for this many seconds.
 const FOLLOW_UP_TICKS: u32 = 3;
+/// How long the gate believes what it was last told. It is told anew each half second, or a look later
+/// ([`Diverting::due`]).
+const BELIEVED: Duration = Duration::from_secs(3);
 /// How often NAPI threads are looked for without any change, in seconds: a driver may make new ones
 /// without a word.
 const LOOK_ANYWAY_TICKS: u32 = 10;
@@ -302,6 +305,7 @@ impl Protected {
         changed?;
         let followed = self.diverting.follow();
         self.gate.set_diverted(self.diverting.passes_all());
+        self.gate.believe_for(BELIEVED);
         followed.map(|()| Presence::Present)
     }
 
@@ -356,6 +360,7 @@ impl Protected {
         let recorded = self.claim.journal.catch_up();
         let published = self.status(guardian_pid, sleep, rates).write(&self.host.dir);
         Ok(Tick {
+            attached: self.gate.is_attached()?,
             trouble: threads.and(recorded).and(published).err(),
             interface: self.interface(),
             rates,
@@ -484,6 +489,8 @@ impl Drop for Protected {
 pub struct Tick {
     /// What did not succeed in it, and is tried again.
     pub trouble: Option<Error>,
+    /// Whether the gate is still where it was attached.
+    pub attached: bool,
     /// The interface.
     pub interface: String,
     /// What happened in it.

@@ -196,6 +196,18 @@ fn other_peoples_qdiscs_and_filters_stay() {
     network.assert_untouched();
 }
 
+#[test]
+fn a_gate_that_somebody_else_detaches_is_noticed() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &["--attach", "clsact"]);
+    assert_eq!(near(&network, "tc", "qdisc del dev near clsact"), "");
+    let (status, messages) = daemon.end();
+    assert!(!status.success(), "{messages}");
+    assert!(messages.contains("somebody has detached weir's gate from near"), "{messages}");
+    assert!(messages.contains("`weir run near` protects it again"), "{messages}");
+    network.assert_untouched();
+}
+
 /// A filter of somebody else's with weir's priority and handle is not weir's, whatever the record says.
 #[test]
 fn a_filter_with_another_program_is_not_removed() {

@@ -359,6 +359,35 @@ fn a_daemon_that_reports_nothing_is_said_to() {
     network.assert_untouched();
 }
 
+/// Whose an address is, and what diverts its packets, may have changed since.
+#[test]
+fn the_gate_of_a_daemon_that_is_stopped_passes_everything_after_a_while() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    let socket = network.near_socket("198.18.0.1:5001");
+    let read = || {
+        network.far_socket("198.18.0.2:0").send_to(b"packet", "198.18.0.1:5001").unwrap();
+        assert_eq!(socket.recv(&mut [0; 16]).unwrap(), 6);
+    };
+    read();
+    assert_eq!(network.count("stale"), 0);
+    daemon.signal(Signal::STOP);
+    std::thread::sleep(std::time::Duration::from_millis(3500));
+    read();
+    daemon.signal(Signal::CONT);
+    wait_until("it is counted", || network.count("stale") > 0);
+    // Told anew.
+    let stale = network.count("stale");
+    let room = network.count("udp-room");
+    wait_until("it is looked at again", || {
+        read();
+        network.count("udp-room") > room
+    });
+    assert_eq!(network.count("stale"), stale);
+    daemon.interrupt();
+    network.assert_untouched();
+}
+
 #[test]
 fn a_run_directory_that_is_full_leaves_nothing_turned_and_nothing_recorded() {
     let network = Network::new();
