@@ -377,7 +377,7 @@ impl Gate {
         self.set_interface(ifindex, ifname)?;
         let program = self.skel.progs.gate_tc.as_fd();
         let filter = Filter::attach(program, ifindex, ifname, record)?;
-        self.attachment = Some(Attachment::Filter { _filter: filter });
+        self.attachment = Some(Attachment::Filter { filter });
         Ok(())
     }
 

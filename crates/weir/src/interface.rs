@@ -163,6 +163,7 @@ impl Protected {
         gate.set_protected_ports(settings.protected_ports.iter().copied());
         set_addresses(&mut gate, host, ifindex)?;
         gate.set_diverted(diverting.passes_all());
+        gate.believe_for(BELIEVED);
         let attached = attach::attach(host, &mut gate, &claim.journal, ifindex, settings.attach)?;
         let mut notes = notes::at_start(ifindex, &interface, attached.mode, settings.policy);
         let rps = if settings.rps_off { rps::switch_off(host, &claim.journal)? } else { vec![] };
