@@ -142,7 +142,7 @@ static __always_inline __u32 demux_target(struct packet *packet,
 
 	if (!memory || !poll)
 		return WEIR_REASON_OTHER_MAC;
-	if (!memory_answers(memory, flow, target, poll)) {
+	if (!memory_answers(memory, flow, target, packet->truesize, poll)) {
 		memory = demux_refresh(packet, flow, target, memory, poll);
 		if (!memory)
 			return WEIR_REASON_OTHER_MAC;

@@ -46,13 +46,17 @@ static __always_inline enum weir_target target_of(const struct flow *flow,
 	}
 }
 
-/* Might a packet that is shorter than those refused fit? */
+/* Might a packet fit that is charged less than those refused, or is shorter? */
 static __always_inline bool may_fit(const struct weir_memory *memory,
-				    const struct flow *flow)
+				    const struct flow *flow, __u32 truesize)
 {
-	return (memory->reason == WEIR_REASON_UDP_FULL ||
-		memory->reason == WEIR_REASON_MULTICAST_FULL) &&
-	       flow->ip_len < memory->full_from && !DEFECT(SHORT_PACKET_JUDGED);
+	if (memory->reason != WEIR_REASON_UDP_FULL &&
+	    memory->reason != WEIR_REASON_MULTICAST_FULL)
+		return false;
+	if (DEFECT(SHORT_PACKET_JUDGED))
+		return false;
+	return truesize ? truesize < memory->truesize
+			: flow->ip_len < memory->full_from;
 }
 
 /* What tells a channel from the others of one CPU well enough. */
@@ -96,12 +100,12 @@ static __always_inline void count_channel(struct weir_memory *memory,
  * was full in an earlier poll is looked at again here: in a flood of many, that
  * is all that happens.
  */
-static __always_inline bool memory_answers(struct weir_memory *memory,
-					   const struct flow *flow,
-					   enum weir_target target,
-					   struct weir_poll *poll)
+static __always_inline bool
+memory_answers(struct weir_memory *memory, const struct flow *flow,
+	       enum weir_target target, __u32 truesize, struct weir_poll *poll)
 {
-	if (!memory_is_of(memory, flow, target) || may_fit(memory, flow))
+	if (!memory_is_of(memory, flow, target) ||
+	    may_fit(memory, flow, truesize))
 		return false;
 	if (memory_is_fresh(memory, poll))
 		return memory_has_peer(memory, flow);
@@ -186,7 +190,7 @@ static __noinline __u32 recall(void *data, void *data_end, __u32 len,
 	poll = current_poll();
 	if (!memory || !poll)
 		return WEIR_REASON_COUNT;
-	if (memory_answers(memory, &flow, target, poll))
+	if (memory_answers(memory, &flow, target, truesize, poll))
 		return memory_use(memory, poll, seen);
 	if (memory_is_alone(memory, &flow, target, poll)) {
 		charge_of(&flow, truesize, poll_clock(poll), &charge);

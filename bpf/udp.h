@@ -83,6 +83,7 @@ __noinline int udp_judge_group(__u64 address, const struct flow *flow,
 		survey->full = survey->sockets;
 	finding->reason = WEIR_REASON_MULTICAST_ROOM;
 	finding->full_from = charge->from;
+	finding->truesize = charge->truesize;
 	finding->remember = survey->tight ? 0 : WEIR_REMEMBERED;
 	if (survey->sockets && survey->full == survey->sockets &&
 	    !survey->uncertain &&

@@ -23,6 +23,7 @@ experiments! {
     rpc_mix,
     accounting,
     receivers,
+    late_drops,
     harmless,
 }
 

@@ -90,6 +90,17 @@ pub(super) fn in_each<F: IntoIterator<Item = Found>>(
     cases.flat_map(|case| find(&case.name)).collect()
 }
 
+/// An arm's late drops, of its discards, at each point at which it discards anything to speak of.
+pub(super) fn late_of_discards(view: &View<'_>, arm: &str) -> Vec<Found> {
+    let late = |point: &Point| {
+        let (late, discarded) = (point.get(&m::late_drop_pps)?, point.get(&m::discarded_pps)?);
+        let much = discarded > 0.01 * point.get(&m::offered_pps)?;
+        let place = place(view, &point.case, point.load);
+        much.then(|| Found::exact(late / discarded, place))
+    };
+    view.points.iter().filter(|point| point.arm == arm).filter_map(late).collect()
+}
+
 /// The application that is flooded, and a second one that stands by, asleep, as on any host.
 pub(super) fn receivers(ask: &Ask<'_>) -> Vec<App> {
     let app = |port, role| App::sink(ask.traffic.reader, port, role);

@@ -116,7 +116,7 @@ pub static EXPERIMENT: Experiment = Experiment {
             ),
             Goal::other(
                 "weir: late drops, of discards, at any mix of lengths",
-                late,
+                |view| late_of_discards(view, "weir-native"),
                 Bound::AtMost(0.01),
             ),
         ]
@@ -168,15 +168,4 @@ fn mlfrr(view: &View<'_>) -> Vec<Found> {
     let Some((weir, (arm, best))) = of("weir-native").zip(best) else { return vec![] };
     let place = format!("{:.0} k of {arm}'s {:.0} k", weir / 1e3, best / 1e3);
     vec![Found::exact(weir / best, place)]
-}
-
-/// Late drops at each point at which the gate discards anything to speak of.
-fn late(view: &View<'_>) -> Vec<Found> {
-    let late = |point: &Point| {
-        let (late, discarded) = (point.get(&m::late_drop_pps)?, point.get(&m::discarded_pps)?);
-        let much = discarded > 0.01 * point.get(&m::offered_pps)?;
-        let place = place(view, &point.case, point.load);
-        much.then(|| Found::exact(late / discarded, place))
-    };
-    view.points.iter().filter(|point| point.arm == "weir-native").filter_map(late).collect()
 }
