@@ -156,18 +156,10 @@ mod tests {
     use super::*;
     use crate::experiments;
     use crate::run::Load;
-    use crate::scene::Traffic;
 
     fn wish(repeats: Option<u32>) -> Wish {
-        Wish {
-            arms: vec![],
-            cases: vec!["recv".into()],
-            loads: vec![Load::Rate(6e5), Load::Top],
-            window: None,
-            repeats,
-            quick: true,
-            traffic: Traffic::default(),
-        }
+        let loads = vec![Load::Rate(6e5), Load::Top];
+        Wish { cases: vec!["recv".into()], loads, repeats, quick: true, ..Wish::default() }
     }
 
     #[test]

@@ -3,20 +3,17 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use clap::{Args, Subcommand};
 use weir_bpf::sys::caps::{self, Capability};
-use weir_bpf::traffic::Lengths;
 
-use crate::apps::udp::Reader;
 use crate::arm::{self, Arm};
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
 use crate::host::topology;
 use crate::lab::{self, Plan, Wish};
 use crate::progress::Progress;
-use crate::run::Load;
+use crate::run::Run;
 use crate::scene::Traffic;
 use crate::stats::rank::Design;
 use crate::stop::Stop;
@@ -108,6 +105,8 @@ struct AbArgs {
     seed: Option<u64>,
 }
 
+type Has<'a> = &'a dyn Fn(&Experiment) -> bool;
+
 /// Which experiments, and how much of each.
 #[derive(Debug, Args)]
 struct WhichArgs {
@@ -117,112 +116,14 @@ struct WhichArgs {
     /// Every experiment.
     #[arg(long, conflicts_with = "experiments")]
     all: bool,
-    /// Short windows and few points: ends within 45 s for each experiment.
-    #[arg(long)]
-    quick: bool,
     /// Print results as JSON instead of tables.
     #[arg(long)]
     json: bool,
     /// Write JSON, plots and report.html to this directory.
     #[arg(long)]
     out: Option<PathBuf>,
-    #[command(flatten, next_help_heading = "Points")]
-    points: PointArgs,
     #[command(flatten)]
-    cases: CaseArgs,
-    #[command(flatten, next_help_heading = "Applications and packets")]
-    traffic: TrafficArgs,
-}
-
-#[derive(Debug, Args)]
-struct PointArgs {
-    /// Offered rates in packets/s, such as 100k,1.5M,top [default: the experiment's].
-    #[arg(long, alias = "loads", value_delimiter = ',', value_parser = Load::parse)]
-    rates: Vec<Load>,
-    /// Length of each measured window, seconds.
-    #[arg(long, value_parser = parse_seconds)]
-    seconds: Option<Duration>,
-    /// Trials per point.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeats: Option<u32>,
-}
-
-#[derive(Debug, Args)]
-struct TrafficArgs {
-    /// How the applications receive.
-    #[arg(long, value_enum, default_value_t)]
-    app: Reader,
-    /// IPv6 instead of IPv4.
-    #[arg(long)]
-    ipv6: bool,
-    /// UDP payload: a length of 14 to 1472 bytes, `uniform` (18 to 1472), or `dns`.
-    #[arg(long, default_value = "14", value_parser = parse_lengths)]
-    payload: Lengths,
-    /// Receive buffer of the applications, bytes [default: the system's].
-    #[arg(long, default_value_t = 0)]
-    rcvbuf: usize,
-}
-
-/// What `--cases` is called for each experiment: such an option is shown with its experiment alone.
-#[derive(Debug, Default)]
-struct CaseArgs(Vec<(&'static str, Vec<String>)>);
-
-/// The options that choose cases, each once, with the experiments that have it.
-fn case_options() -> Vec<(&'static str, Vec<&'static Experiment>)> {
-    let mut options: Vec<(&str, Vec<&Experiment>)> = vec![];
-    for experiment in experiments::ALL.iter().copied().filter(|e| (e.cases)().len() > 1) {
-        match options.iter_mut().find(|(option, _)| *option == experiment.case_option) {
-            Some((_, of)) => of.push(experiment),
-            None => options.push((experiment.case_option, vec![experiment])),
-        }
-    }
-    options
-}
-
-impl Args for CaseArgs {
-    fn augment_args(mut command: Command) -> Command {
-        let given: Vec<String> = std::env::args().collect();
-        for (option, of) in case_options() {
-            let named: Vec<_> =
-                of.iter().filter(|e| given.iter().any(|word| word == e.name)).collect();
-            let about = |e: &&&Experiment| {
-                let names: Vec<String> = (e.cases)().into_iter().map(|case| case.name).collect();
-                format!("{}: {}", e.name, names.join(", "))
-            };
-            let help: Vec<String> = named.iter().map(about).collect();
-            let argument = clap::Arg::new(option)
-                .long(option)
-                .value_delimiter(',')
-                .action(clap::ArgAction::Append)
-                .hide(named.is_empty())
-                .help_heading("Points")
-                .help(format!("These alone, or `all`. {}", help.join("; ")));
-            command = command.arg(argument);
-        }
-        command
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for CaseArgs {
-    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
-        let given = |(option, _): (&'static str, _)| {
-            let values = matches.get_many::<String>(option)?;
-            Some((option, values.cloned().collect()))
-        };
-        Ok(Self(case_options().into_iter().filter_map(given).collect()))
-    }
-
-    fn update_from_arg_matches(
-        &mut self,
-        matches: &ArgMatches,
-    ) -> std::result::Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
+    wish: Wish,
 }
 
 fn parse_experiment(text: &str) -> std::result::Result<&'static Experiment, String> {
@@ -232,27 +133,11 @@ fn parse_experiment(text: &str) -> std::result::Result<&'static Experiment, Stri
     })
 }
 
-fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("a window is 0.05 to 3600 seconds".into()),
-    }
-}
-
-fn parse_lengths(text: &str) -> std::result::Result<Lengths, String> {
-    match (text, text.parse::<u16>()) {
-        ("uniform", _) => Ok(Lengths::Uniform { from: 18, to: 1472 }),
-        ("dns", _) => Ok(Lengths::dns()),
-        (_, Ok(length)) if (14..=1472).contains(&length) => Ok(Lengths::One(length)),
-        _ => Err("a payload is 14 to 1472 bytes, `uniform`, or `dns`".into()),
-    }
-}
-
 /// Runs a `weir lab` command.
 pub fn run(args: LabArgs) -> Result<ExitCode> {
     match args.command {
         LabCommand::List => print(&list()?)?,
-        LabCommand::Run(args) => return run_experiments(&args),
+        LabCommand::Run(args) => return run_experiments(args),
         LabCommand::Ab(args) => compare_builds(&args)?,
         LabCommand::Compare { a, b, json } => {
             let compared = compare::files(&a, &b)?;
@@ -290,61 +175,34 @@ impl WhichArgs {
         experiments::ALL.iter().filter(named).copied().collect()
     }
 
-    fn wish(&self, arms: &[Arm]) -> Wish {
-        let TrafficArgs { app, ipv6, payload, rcvbuf } = &self.traffic;
-        let lengths = match payload {
-            // What fits into an Ethernet frame.
-            Lengths::Uniform { from, to } if *ipv6 => {
-                Lengths::Uniform { from: *from, to: *to.min(&1452) }
-            }
-            lengths => lengths.clone(),
-        };
-        Wish {
-            arms: arms.to_vec(),
-            cases: self.cases.0.iter().flat_map(|(_, cases)| cases.clone()).collect(),
-            loads: self.points.rates.clone(),
-            window: self.points.seconds,
-            repeats: self.points.repeats,
-            quick: self.quick,
-            traffic: Traffic { reader: *app, ipv6: *ipv6, lengths, rcvbuf: *rcvbuf },
-        }
-    }
-
     /// An option that no named experiment has is a mistake, not a wish.
     fn refuse_unused(&self) -> Result<()> {
-        let named = self.experiments();
-        let refuse = |option: &str, has: &dyn Fn(&Experiment) -> bool| {
-            if named.iter().any(|experiment| has(experiment)) {
-                return Ok(());
-            }
-            let names = |all: Vec<&'static Experiment>| {
-                all.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ")
-            };
-            let with = experiments::ALL.iter().copied().filter(|e| has(e)).collect();
-            Err(Error::refused(
-                format!("{} has no --{option}", names(named.clone())),
-                format!("leave it out; it is for {}", names(with)),
-            ))
-        };
-        for (option, _) in &self.cases.0 {
-            refuse(option, &|e| e.case_option == *option && (e.cases)().len() > 1)?;
-        }
-        if !self.points.rates.is_empty() {
-            refuse("rates", &|e| e.loads.full.iter().any(|load| !["0", "top"].contains(load)))?;
-        }
-        let TrafficArgs { app, ipv6, payload, rcvbuf } = &self.traffic;
+        let Wish { cases, kinds, rows, loads, traffic, .. } = &self.wish;
         let usual = Traffic::default();
-        for (option, given) in [
-            ("app", *app != usual.reader),
-            ("ipv6", *ipv6),
-            ("payload", *payload != usual.lengths),
-            ("rcvbuf", *rcvbuf != 0),
-        ] {
-            if given {
-                refuse(option, &|e| e.traffic)?;
-            }
-        }
-        Ok(())
+        let has_rates =
+            |e: &Experiment| e.loads.full.iter().any(|load| !["0", "top"].contains(load));
+        let has_traffic = |e: &Experiment| e.traffic;
+        let options: [(&str, bool, Has<'_>); 8] = [
+            ("cases", !cases.is_empty(), &|e| e.has_cases("cases")),
+            ("kinds", !kinds.is_empty(), &|e| e.has_cases("kinds")),
+            ("rows", !rows.is_empty(), &|e| e.has_cases("rows")),
+            ("rates", !loads.is_empty(), &has_rates),
+            ("app", traffic.reader != usual.reader, &has_traffic),
+            ("ipv6", traffic.ipv6, &has_traffic),
+            ("payload", traffic.lengths != usual.lengths, &has_traffic),
+            ("rcvbuf", traffic.rcvbuf != 0, &has_traffic),
+        ];
+        let (named, all) = (self.experiments(), experiments::ALL.iter().copied());
+        let unused = |(_, given, has): &&(&str, bool, Has<'_>)| {
+            *given && !named.iter().any(|experiment| has(experiment))
+        };
+        let Some((option, _, has)) = options.iter().find(unused) else { return Ok(()) };
+        let names =
+            |all: Vec<&Experiment>| all.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
+        Err(Error::refused(
+            format!("{} has no --{option}", names(named)),
+            format!("leave it out; it is for {}", names(all.filter(|e| has(e)).collect())),
+        ))
     }
 }
 
@@ -352,15 +210,7 @@ fn list() -> Result<String> {
     let mut text = String::new();
     for experiment in experiments::ALL {
         let minutes = |quick| -> Result<f64> {
-            let wish = Wish {
-                arms: vec![],
-                cases: vec![],
-                loads: vec![],
-                window: None,
-                repeats: None,
-                quick,
-                traffic: Traffic::default(),
-            };
+            let wish = Wish { quick, ..Wish::default() };
             Ok(Plan::new(experiment, &wish)?.estimate().as_secs_f64() / 60.0)
         };
         let needs = match experiment.needs {
@@ -384,31 +234,36 @@ fn list() -> Result<String> {
     Ok(text)
 }
 
-fn run_experiments(args: &RunArgs) -> Result<ExitCode> {
+/// Runs a plan, and keeps what it measured where that is wanted.
+fn run_plan(plan: &Plan<'_>, name: &str, which: &WhichArgs, stop: &Stop) -> Result<Run> {
+    let mut store = Store::new(which.out.as_deref(), name);
+    // What fails because the user stops the run is reported as stopped.
+    let ran = lab::run(plan, &mut store, stop, &Progress::new());
+    let run = ran.or_else(|error| stop.check().and(Err(error)))?;
+    if let Some(path) = store.finish(&run)? {
+        eprintln!("wrote {}", path.display());
+    }
+    Ok(run)
+}
+
+fn run_experiments(mut args: RunArgs) -> Result<ExitCode> {
     check_privilege()?;
     args.which.refuse_unused()?;
     let stop = Stop::on_signals()?;
-    let wish = args.which.wish(&args.arms);
+    args.which.wish.arms = args.arms;
     let named = args.which.experiments();
     // Before the measurements, not after an hour of them.
-    let plans = named.iter().map(|e| Plan::new(e, &wish)).collect::<Result<Vec<_>>>()?;
-    let (mut runs, mut outcomes) = (vec![], vec![]);
+    let plan = |experiment: &&'static Experiment| Plan::new(experiment, &args.which.wish);
+    let plans = named.iter().map(plan).collect::<Result<Vec<_>>>()?;
+    let mut outcomes = vec![];
     for plan in &plans {
-        let progress = Progress::new(true);
-        let mut store = Store::new(args.which.out.as_deref(), plan.experiment.name);
-        // What fails because the user stops the run is reported as stopped.
-        let ran = lab::run(plan, &mut store, &stop, &progress);
-        let run = ran.or_else(|error| stop.check().and(Err(error)))?;
-        if let Some(path) = store.finish(&run)? {
-            eprintln!("wrote {}", path.display());
-        }
+        let run = run_plan(plan, plan.experiment.name, &args.which, &stop)?;
         let view = View::new(plan.experiment, &run);
         if let Some(dir) = &args.which.out {
             report::write_figure(&view, dir)?;
         }
         print(&if args.which.json { report::json(&view)? } else { report::text(&view) })?;
         outcomes.extend(goals::judge(&view));
-        runs.push(run);
     }
     if let Some(dir) = &args.which.out {
         eprintln!("wrote {}", report::write_page(&store::read_all(dir)?, dir)?.display());
@@ -444,18 +299,13 @@ fn compare_builds(args: &AbArgs) -> Result<()> {
     if args.which.all {
         named.retain(|experiment| ab::main_arm(experiment).is_ok());
     }
-    let wish = args.which.wish(&[]);
-    let plan = |experiment: &&'static Experiment| ab::plan(experiment, &sides, &wish, seed);
+    let wish = &args.which.wish;
+    let plan = |experiment: &&'static Experiment| ab::plan(experiment, &sides, wish, seed);
     let plans = named.iter().map(plan).collect::<Result<Vec<_>>>()?;
     let mut parts = vec![];
     for plan in &plans {
         let name = format!("ab-{}", plan.experiment.name);
-        let mut store = Store::new(args.which.out.as_deref(), &name);
-        let ran = lab::run(plan, &mut store, &stop, &Progress::new(true));
-        let run = ran.or_else(|error| stop.check().and(Err(error)))?;
-        if let Some(path) = store.finish(&run)? {
-            eprintln!("wrote {}", path.display());
-        }
+        let run = run_plan(plan, &name, &args.which, &stop)?;
         parts.push(ab::part(&View::new(plan.experiment, &run), &sides, seed));
     }
     let compared = difference::together(Design::Pairs, parts);

@@ -137,8 +137,6 @@ pub enum Cases {
     All,
     /// These.
     Of(&'static [&'static str]),
-    /// Those that begin so.
-    Starting(&'static str),
     /// Those of which this says so.
     Where(fn(&str) -> bool),
 }
@@ -149,7 +147,6 @@ impl Cases {
         match self {
             Self::All => true,
             Self::Of(cases) => cases.contains(&case),
-            Self::Starting(prefix) => case.starts_with(prefix),
             Self::Where(says) => says(case),
         }
     }
@@ -394,6 +391,13 @@ pub struct Experiment {
 impl std::fmt::Debug for Experiment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
+    }
+}
+
+impl Experiment {
+    /// Whether its cases are chosen by this option.
+    pub fn has_cases(&self, option: &str) -> bool {
+        self.case_option == option && (self.cases)().len() > 1
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
+use clap::Args;
 use weir_bpf::traffic::Lengths;
 
 use crate::arm::Arm;
@@ -10,14 +11,13 @@ use crate::bench::Bench;
 use crate::engine::{self, Window};
 use crate::error::{Error, Result};
 use crate::experiment::{Ask, Case, Experiment, Search};
-use crate::machine;
-use crate::programs;
 use crate::progress::Progress;
 use crate::run::{Head, Load, Run, SCHEMA, Trial};
 use crate::scene::Traffic;
 use crate::stats::Bisection;
 use crate::stop::Stop;
 use crate::store::Store;
+use crate::{experiments, machine, programs};
 
 /// What a quick run's grid may take, so that the whole ends within 45 s.
 const QUICK_BUDGET: Duration = Duration::from_secs(36);
@@ -25,22 +25,54 @@ const QUICK_BUDGET: Duration = Duration::from_secs(36);
 const OVERHEAD: Duration = Duration::from_millis(260);
 
 /// What was asked for on the command line; empty: the experiment's own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Points")]
 pub struct Wish {
-    /// Arms.
-    pub arms: Vec<Arm>,
-    /// Names of cases.
-    pub cases: Vec<String>,
-    /// Loads.
-    pub loads: Vec<Load>,
-    /// Length of a window.
-    pub window: Option<Duration>,
-    /// Trials of each point.
-    pub repeats: Option<u32>,
-    /// Short windows, few points, and an end within 45 s.
+    /// Short windows and few points: ends within 45 s for each experiment.
+    #[arg(long, help_heading = None::<&str>)]
     pub quick: bool,
-    /// Of applications and packets.
+    #[arg(skip)]
+    pub arms: Vec<Arm>,
+    /// Offered rates in packets/s, such as 100k,1.5M,top [default: the experiment's].
+    #[arg(long = "rates", alias = "loads", value_delimiter = ',', value_parser = Load::parse)]
+    pub loads: Vec<Load>,
+    /// Length of each measured window, seconds.
+    #[arg(long = "seconds", value_parser = parse_seconds)]
+    pub window: Option<Duration>,
+    /// Trials per point.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: Option<u32>,
+    #[arg(long, value_delimiter = ',', help = about("cases"), hide = about("cases").is_empty())]
+    pub cases: Vec<String>,
+    #[arg(long, value_delimiter = ',', help = about("kinds"), hide = about("kinds").is_empty())]
+    pub kinds: Vec<String>,
+    #[arg(long, value_delimiter = ',', help = about("rows"), hide = about("rows").is_empty())]
+    pub rows: Vec<String>,
+    #[command(flatten)]
     pub traffic: Traffic,
+}
+
+/// Help of an option that chooses cases: it is shown with the experiments that have it, with their cases.
+fn about(option: &str) -> String {
+    let named = |e: &&&Experiment| std::env::args().any(|word| word == e.name);
+    let about = |e: &&Experiment| {
+        let names: Vec<String> = (e.cases)().into_iter().map(|case| case.name).collect();
+        format!("{}: {}", e.name, names.join(", "))
+    };
+    let those = experiments::ALL.iter().filter(|e| e.has_cases(option));
+    let those: Vec<String> = those.filter(named).map(about).collect();
+    if those.is_empty() {
+        String::new()
+    } else {
+        format!("These alone, or `all`. {}", those.join("; "))
+    }
+}
+
+fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("a window is 0.05 to 3600 seconds".into()),
+    }
 }
 
 /// One run's plan.
@@ -73,7 +105,8 @@ impl<'a> Plan<'a> {
             false => wish.arms.clone(),
         };
         let all = (experiment.cases)();
-        let wanted = |case: &&Case| match wish.cases.as_slice() {
+        let asked = [&wish.cases[..], &wish.kinds, &wish.rows].concat();
+        let wanted = |case: &&Case| match asked.as_slice() {
             [] if quick => case.quick,
             [] => case.full,
             // In a quick run, all that a quick run can do.
@@ -85,7 +118,7 @@ impl<'a> Plan<'a> {
             named.iter().any(|n| n.name == case.name || n.against == Some(case.name.as_str()))
         };
         let cases: Vec<Case> = all.iter().filter(beside).cloned().collect();
-        let unknown = wish.cases.iter().find(|n| *n != "all" && all.iter().all(|c| c.name != **n));
+        let unknown = asked.iter().find(|n| *n != "all" && all.iter().all(|c| c.name != **n));
         if let (Some(name), true) = (unknown, cases.is_empty()) {
             let names: Vec<&str> = all.iter().map(|case| case.name.as_str()).collect();
             return Err(Error::refused(
@@ -121,7 +154,7 @@ impl<'a> Plan<'a> {
             random: None,
             quick,
             budget: (quick && wish.repeats.is_none()).then_some(QUICK_BUDGET),
-            traffic: wish.traffic.clone(),
+            traffic: wish.traffic.clone().fitted(),
         })
     }
 
@@ -348,18 +381,9 @@ fn search(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments;
 
     fn wish(quick: bool) -> Wish {
-        Wish {
-            arms: vec![],
-            cases: vec![],
-            loads: vec![],
-            window: None,
-            repeats: None,
-            quick,
-            traffic: Traffic::default(),
-        }
+        Wish { quick, ..Wish::default() }
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod compare;
 mod difference;
 mod engine;
 pub mod error;
-pub mod experiment;
+mod experiment;
 pub mod experiments;
 mod goals;
 mod histogram;

@@ -208,8 +208,8 @@ metrics! {
     app_ns_per_packet: Nanos, Given, Median, Neither,
         "CPU time of the flooded application over packets it received, whole trial.";
     light_ns_per_packet: Nanos, Given, Median, Neither, "The same of the bystander.";
-    handled_pps: Pps, Rate(PollPackets, 1.0), Median, More, "Taken by NAPI polls.";
-    in_full_polls: Share, Ratio(PollFullPackets, PollPackets, 1.0), Median, Neither,
+    handled_pps: Pps, Given, Median, More, "Taken by NAPI polls.";
+    in_full_polls: Share, Given, Median, Neither,
         "Packets in polls that took a whole budget.";
     discarded_share: Share, Given, Median, Neither, "Discarded, of what the gate saw.";
     missed: Count, Given, Sum, Neither,

@@ -12,26 +12,24 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Progress on standard error.
 pub struct Progress {
     bar: ProgressBar,
-    /// When the last plain line was printed; `None` on a terminal or when quiet.
+    /// When the last plain line was printed; `None` on a terminal.
     plain: Option<Cell<Instant>>,
 }
 
 impl Progress {
-    /// Progress for a person, or none.
-    pub fn new(visible: bool) -> Self {
+    /// On a terminal a bar, else lines.
+    pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = ProgressBar::new(0);
-        bar.set_draw_target(if visible && terminal {
-            ProgressDrawTarget::stderr_with_hz(4)
-        } else {
-            ProgressDrawTarget::hidden()
+        bar.set_draw_target(match terminal {
+            true => ProgressDrawTarget::stderr_with_hz(4),
+            false => ProgressDrawTarget::hidden(),
         });
-        if let Ok(style) =
-            ProgressStyle::with_template("{bar:28} {pos:>3}/{len} trials, {eta} left  {msg}")
-        {
+        let style = "{bar:28} {pos:>3}/{len} trials, {eta} left  {msg}";
+        if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
         }
-        Self { bar, plain: (visible && !terminal).then(|| Cell::new(Instant::now())) }
+        Self { bar, plain: (!terminal).then(|| Cell::new(Instant::now())) }
     }
 
     /// Says what is being done outside the trials.
@@ -63,7 +61,7 @@ impl Progress {
         if last.get().elapsed() >= LINE_EVERY {
             last.set(Instant::now());
             let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
-            eprintln!("weir lab: {done}/{all} trials, {} left", seconds(self.bar.eta()));
+            eprintln!("weir lab: {done}/{all} trials, {} s left", self.bar.eta().as_secs());
         }
     }
 
@@ -71,8 +69,4 @@ impl Progress {
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
-}
-
-fn seconds(duration: Duration) -> String {
-    format!("{} s", duration.as_secs())
 }

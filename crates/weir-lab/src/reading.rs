@@ -36,7 +36,6 @@ pub enum Counter {
     LateOther,
     LateDrop,
     IpReceived,
-    PingsReceived,
     ClientIpSent,
     Segments,
     Cookies,
@@ -57,9 +56,6 @@ pub enum Counter {
     KsoftirqdNs,
     Work,
     WorkCpu,
-    // NAPI polls.
-    PollPackets,
-    PollFullPackets,
 }
 
 /// A histogram of nanoseconds in memory shared with a worker.

@@ -21,16 +21,40 @@ pub const ECHO_PORT: u16 = 5002;
 pub const CLOSED_PORT: u16 = 5999;
 
 /// What the applications and packets are like, where an experiment lets it be chosen.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, clap::Args)]
+#[command(next_help_heading = "Applications and packets")]
 pub struct Traffic {
     /// How the applications receive.
+    #[arg(long = "app", value_enum, default_value_t)]
     pub reader: Reader,
     /// IPv6 instead of IPv4.
+    #[arg(long)]
     pub ipv6: bool,
-    /// UDP payload, bytes.
+    /// UDP payload: a length of 14 to 1472 bytes, `uniform` (18 to 1472), or `dns`.
+    #[arg(long = "payload", default_value = "14", value_parser = parse_lengths)]
     pub lengths: Lengths,
-    /// Receive buffer to ask for, bytes; 0: the system's default.
+    /// Receive buffer of the applications, bytes [default: the system's].
+    #[arg(long, default_value_t = 0)]
     pub rcvbuf: usize,
+}
+
+fn parse_lengths(text: &str) -> Result<Lengths, String> {
+    match (text, text.parse::<u16>()) {
+        ("uniform", _) => Ok(Lengths::Uniform { from: 18, to: 1472 }),
+        ("dns", _) => Ok(Lengths::dns()),
+        (_, Ok(length)) if (14..=1472).contains(&length) => Ok(Lengths::One(length)),
+        _ => Err("a payload is 14 to 1472 bytes, `uniform`, or `dns`".into()),
+    }
+}
+
+impl Traffic {
+    /// The same, of lengths that fit into an Ethernet frame.
+    pub fn fitted(mut self) -> Self {
+        if let (true, Lengths::Uniform { to, .. }) = (self.ipv6, &mut self.lengths) {
+            *to = 1452.min(*to);
+        }
+        self
+    }
 }
 
 impl Default for Traffic {
