@@ -181,11 +181,6 @@ impl Arm {
     pub fn is_interrupted(&self) -> bool {
         self.napi == Napi::Softirq
     }
-
-    /// Whether the far end's segments are as large as a veth's may be.
-    pub fn is_plain_veth(&self) -> bool {
-        self.wire == Wire::Veth
-    }
 }
 
 #[cfg(test)]

@@ -523,6 +523,10 @@ pub fn poll_in_words(bench: &Bench, arm: &Arm) -> Result<String> {
         return Ok(format!("none: backlog of CPU {}, by RPS", bench.sut_cpu));
     }
     Ok(match (bench.pollers(arm)?.first(), arm.napi) {
+        // Its weight is that of the moment.
+        (Some(_), _) if arm.daemon.is_some() => {
+            format!("CPU {}, NAPI thread that weir governs", bench.sut_cpu)
+        }
         (Some(thread), _) => format!("{}, NAPI thread", place(thread.pid)?),
         (None, Napi::Rps) => format!("CPU {}, softirq of the sender", bench.generator_cpu),
         (None, _) => {

@@ -23,6 +23,7 @@ use crate::experiment::Ask;
 use crate::host::group::Group;
 use crate::host::process::Worker;
 use crate::host::topology::SUT_INTERFACE;
+use crate::host::wait::until;
 use crate::host::wire::{FLOOD_NET, FarInterrupts, Sink};
 use crate::meter::{self, Metered};
 use crate::metric::{METRICS, Source, m};
@@ -31,12 +32,11 @@ use crate::programs::{Client as RealClient, ClientKind, ClientReport, Place, UDP
 use crate::reading::{Counter, Reading};
 use crate::run::{Ledger, Setup, Trial};
 use crate::scene::{App, Beside, Books, Client, Need, Scene, Watch};
-use crate::stats::spread;
+use crate::stats::{nearest_rank, spread};
 use crate::stop::Stop;
 
 /// How long packets that are still queued at the end may take to arrive.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
-const DRAIN_STEP: Duration = Duration::from_millis(2);
 /// The generator works, without sending, before the first packet.
 const SPIN_UP: Duration = Duration::from_millis(10);
 /// How long a client may take until each of its connections has been used.
@@ -114,8 +114,8 @@ pub fn trial(
     bench.end(arm)?;
 
     let ledger = ledger(scene.books, &seen.before, &seen.after);
-    let place = || format!("{} at {}", ask.case, ask.load);
-    check(scene, &seen, ledger.as_ref(), &arm.name, &place())?;
+    let place = format!("{}, {} at {}", arm.name, ask.case, ask.load);
+    check(scene, &seen, ledger.as_ref(), &place)?;
     let mut trial = Trial { repeat, ledger, ..Trial::of(arm, ask.case, ask.load) };
     measure(&mut trial, &seen);
     let missed =
@@ -276,10 +276,7 @@ fn start_program(
 
 /// Waits until a program has ended, and reads what it says.
 fn report((kind, mut real): (ClientKind, RealClient), stop: &Stop) -> Result<Report> {
-    let deadline = Instant::now() + CLIENT_GRACE;
-    while real.is_running() && Instant::now() < deadline {
-        stop.sleep(DRAIN_STEP)?;
-    }
+    until(CLIENT_GRACE, || stop.check().map(|()| (!real.is_running()).then_some(())))?;
     Ok((kind, real.finish()?))
 }
 
@@ -302,16 +299,11 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
     };
     let job = Job::Client(bench.sut(arm).host.address.1, client);
     let client = Worker::start(&bench.topology.generator_path, bench.generator_cpu, job)?;
-    let deadline = Instant::now() + UNDER_WAY_DEADLINE;
-    while client.count(slot) < under_way {
-        if Instant::now() > deadline {
-            return Err(Error::refused(
-                format!("the server does not answer in arm {}, without any flood", arm.name),
-                "is the machine overloaded? try again",
-            ));
-        }
-        stop.sleep(DRAIN_STEP)?;
-    }
+    let is_under_way = || (client.count(slot) >= under_way).then_some(());
+    until(UNDER_WAY_DEADLINE, || stop.check().map(|()| is_under_way()))?.ok_or_else(|| {
+        let problem = format!("the server does not answer in arm {}, without any flood", arm.name);
+        Error::refused(problem, "is the machine overloaded? try again")
+    })?;
     Ok(Some(client))
 }
 
@@ -341,20 +333,17 @@ fn arrivals(probe: &Probe<'_>, window: Duration, stop: &Stop) -> Result<Vec<(Ins
 
 /// Waits until every packet has ended somewhere.
 fn drain(probe: &Probe<'_>, before: &Reading, stop: &Stop) -> Result<Reading> {
-    let deadline = Instant::now() + DRAIN_DEADLINE;
-    let mut last = None;
-    loop {
-        let now = probe.read()?;
+    let (mut last, mut now) = (None, Reading::default());
+    until(DRAIN_DEADLINE, || {
+        stop.check()?;
+        now = probe.read()?;
         let ledger = ledger(probe.scene.books, before, &now);
         let balanced = ledger.is_none_or(|ledger| ledger.unaccounted == 0);
         // What IP has received may still be on its way to an application.
-        let at_rest = probe.scene.books != Books::Ip || last == Some(ledger);
-        if balanced && at_rest && answered(probe.scene, before, &now) || Instant::now() > deadline {
-            return Ok(now);
-        }
-        last = Some(ledger);
-        stop.sleep(DRAIN_STEP)?;
-    }
+        let at_rest = probe.scene.books != Books::Ip || last.replace(ledger) == Some(ledger);
+        Ok((balanced && at_rest && answered(probe.scene, before, &now)).then_some(()))
+    })?;
+    Ok(now)
 }
 
 /// Whether every request was answered and every answer has arrived, or was refused.
@@ -421,28 +410,21 @@ fn ledger(books: Books, before: &Reading, after: &Reading) -> Option<Ledger> {
 }
 
 /// A trial that contradicts itself is no result.
-fn check(scene: &Scene, seen: &Seen, ledger: Option<&Ledger>, arm: &str, load: &str) -> Result<()> {
-    let (arm, load) = (arm.to_owned(), load.to_owned());
+fn check(scene: &Scene, seen: &Seen, ledger: Option<&Ledger>, place: &str) -> Result<()> {
     let since = |counter| seen.after.since(&seen.before, counter);
+    let wrong = |what: String| {
+        let problem = format!("{what}, in arm {place}: the run is not a result");
+        let remedy =
+            "something else may be sending in the lab's namespaces; otherwise please report this";
+        Err(Error::refused(problem, remedy))
+    };
     if let Some(ledger) = ledger.filter(|ledger| ledger.unaccounted != 0) {
-        return Err(Error::Conservation {
-            arm,
-            load,
-            unaccounted: ledger.unaccounted,
-            offered: ledger.offered,
-            ledger: format!("{ledger:?}"),
-        });
+        return wrong(format!("packets do not add up: {ledger:?}"));
     }
     if scene.books == Books::Ring && seen.after.has(Counter::Judged) {
         let (judged, taken) = (since(Counter::Judged), since(Counter::Taken));
         if judged != taken {
-            return Err(Error::Conservation {
-                arm,
-                load,
-                unaccounted: taken as i64 - judged as i64,
-                offered: taken,
-                ledger: format!("the gate counted {judged} of {taken} that were taken"),
-            });
+            return wrong(format!("the gate counted {judged} of {taken} packets that were taken"));
         }
         let unjudged = since(Counter::Unjudged);
         if unjudged > 0 {
@@ -452,17 +434,16 @@ fn check(scene: &Scene, seen: &Seen, ledger: Option<&Ledger>, arm: &str, load: &
             ));
         }
     }
-    if !answered(scene, &seen.before, &seen.after) {
-        let replies = format!(
-            "{} received, {} replied to, {} arrived, {} refused",
-            since(Counter::Delivered) + since(Counter::OtherDelivered),
-            since(Counter::Replied),
-            since(Counter::Arrived) + since(Counter::Done) + since(Counter::Calls),
-            since(Counter::RepliesRefused)
-        );
-        return Err(Error::Replies { arm, load, replies });
+    if answered(scene, &seen.before, &seen.after) {
+        return Ok(());
     }
-    Ok(())
+    wrong(format!(
+        "replies do not add up: {} received, {} replied to, {} arrived, {} refused",
+        since(Counter::Delivered) + since(Counter::OtherDelivered),
+        since(Counter::Replied),
+        since(Counter::Arrived) + since(Counter::Done) + since(Counter::Calls),
+        since(Counter::RepliesRefused)
+    ))
 }
 
 /// Makes metrics of what was seen.
@@ -478,10 +459,9 @@ fn measure(trial: &mut Trial, seen: &Seen) {
             Source::Total(counter) => {
                 after.has(counter).then(|| after.since(before, counter) as f64)
             }
-            Source::Quantile(histogram, share) => {
-                closed.quantile_ns(opened, histogram, share).map(|ns| ns / 1e3)
+            Source::Quantile(histogram, share, times) => {
+                closed.quantile_ns(opened, histogram, share).map(|ns| ns * times)
             }
-            Source::QuantileNs(histogram, share) => closed.quantile_ns(opened, histogram, share),
             Source::Given => None,
         };
         trial.set(metric, value);
@@ -571,13 +551,12 @@ fn steadiness(readings: &[(Instant, u64)]) -> Option<f64> {
 fn round_trips(trial: &mut Trial, pings: &[Option<f64>]) {
     let mut replied: Vec<f64> = pings.iter().flatten().copied().collect();
     replied.sort_by(f64::total_cmp);
-    let percentile = |permille: usize, least: usize| {
-        let rank = (replied.len() * permille).div_ceil(1000).max(1);
-        replied.get(rank - 1).copied().filter(|_| replied.len() >= least)
-    };
-    trial.set(&m::rtt_p50_us, percentile(500, 1));
-    trial.set(&m::rtt_p99_us, percentile(990, 100));
-    trial.set(&m::rtt_p999_us, percentile(999, 1000));
+    for (metric, permille, least) in
+        [(&m::rtt_p50_us, 500, 1), (&m::rtt_p99_us, 990, 100), (&m::rtt_p999_us, 999, 1000)]
+    {
+        let value = nearest_rank(&replied, permille).filter(|_| replied.len() >= least);
+        trial.set(metric, value);
+    }
     trial.set(&m::pings_sent, Some(pings.len() as f64));
     trial.set(&m::pings_lost, Some((pings.len() - replied.len()) as f64));
 }

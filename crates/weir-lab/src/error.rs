@@ -26,37 +26,6 @@ pub enum Error {
         /// What to do about it.
         remedy: String,
     },
-    /// Packets of a trial are in no counter, or in two.
-    #[error(
-        "packets do not add up in arm {arm} at {load}: {unaccounted} of {offered} unaccounted \
-         for ({ledger}); the run is not a result. Something else may be sending in the lab's \
-         namespaces; otherwise please report this"
-    )]
-    Conservation {
-        /// The arm.
-        arm: String,
-        /// Case and load.
-        load: String,
-        /// Offered minus every end.
-        unaccounted: i64,
-        /// Packets sent.
-        offered: u64,
-        /// Where the others ended.
-        ledger: String,
-    },
-    /// Replies of an echo server that were sent and did not arrive, or the reverse.
-    #[error(
-        "replies do not add up in arm {arm} at {load} ({replies}); the run is not a result. Something \
-         else may be sending in the lab's namespaces; otherwise please report this"
-    )]
-    Replies {
-        /// The arm.
-        arm: String,
-        /// Case and load.
-        load: String,
-        /// Where they were counted.
-        replies: String,
-    },
     /// A file of results that is none.
     #[error("cannot {operation} {object}: {source}; name a file that `weir lab run --out` wrote")]
     Json {

@@ -77,10 +77,8 @@ pub enum Source {
     Ratio(Counter, Counter, f64),
     /// A counter's growth over the whole trial.
     Total(Counter),
-    /// The value below which this share of the window's samples lie, in microseconds.
-    Quantile(Histogram, f64),
-    /// The same in nanoseconds.
-    QuantileNs(Histogram, f64),
+    /// The nanoseconds below which this share of the window's samples lie, times the last.
+    Quantile(Histogram, f64, f64),
     /// Nothing that is read: reported by a program, or derived.
     Given,
 }
@@ -114,7 +112,7 @@ macro_rules! metrics {
         /// The metrics, each under its id.
         #[allow(non_upper_case_globals, reason = "a metric is written as its id is")]
         pub mod m {
-            use super::{Better, CPU, Merge, Metric, Source::*, Unit};
+            use super::{Better, CPU, Merge, Metric, Source::*, US, Unit};
             use crate::reading::{Counter::*, Histogram::*};
             $(#[doc = $help] pub static $name: Metric = Metric {
                 id: stringify!($name), unit: Unit::$unit, source: $source,
@@ -128,6 +126,8 @@ macro_rules! metrics {
 
 /// A nanosecond of CPU time per second, as a share of a CPU.
 pub const CPU: f64 = 1e-9;
+/// A nanosecond in microseconds.
+pub const US: f64 = 1e-3;
 
 metrics! {
     offered_pps: Pps, Rate(FloodSent, 1.0), Median, Neither, "Sent by the flood.";
@@ -137,16 +137,16 @@ metrics! {
     late_drop_pps: Pps, Rate(LateDrop, 1.0), Median, Less,
         "Dropped by the kernel after it had built an skb.";
     delivered_pps: Pps, Rate(Delivered, 1.0), Median, More, "Received by the flooded application.";
-    age_p50_us: Micros, Quantile(Age, 0.5), Median, Less,
+    age_p50_us: Micros, Quantile(Age, 0.5, US), Median, Less,
         "Age of a packet when the flooded application received it, median.";
-    age_p99_us: Micros, Quantile(Age, 0.99), Median, Less, "The same, 99th percentile.";
+    age_p99_us: Micros, Quantile(Age, 0.99, US), Median, Less, "The same, 99th percentile.";
     light_offered_pps: Pps, Rate(LightSent, 1.0), Median, Neither, "Sent by the bystander flow.";
     light_pps: Pps, Rate(LightDelivered, 1.0), Median, More,
         "Received by the bystander: the second application, which is sent a light flow.";
     light_goodput: Share, Given, Median, More, "`light_pps` of `light_offered_pps`.";
-    light_age_p50_us: Micros, Quantile(LightAge, 0.5), Median, Less,
+    light_age_p50_us: Micros, Quantile(LightAge, 0.5, US), Median, Less,
         "Age of a packet when the bystander received it, median.";
-    light_age_p99_us: Micros, Quantile(LightAge, 0.99), Median, Less, "The same, 99th percentile.";
+    light_age_p99_us: Micros, Quantile(LightAge, 0.99, US), Median, Less, "The same, 99th percentile.";
     echo_pps: Pps, Rate(Arrived, 1.0), Median, More,
         "Replies of the flooded echo server that arrived at the far end.";
     echo_steady: Share, Given, Median, More,
@@ -158,8 +158,8 @@ metrics! {
     pings_lost: Count, Given, Sum, Less, "Pings without a reply.";
     per_s: PerSecond, Rate(Done, 1.0), Median, More,
         "Requests answered in full, as the client counts them.";
-    took_p50_us: Micros, Quantile(Took, 0.5), Median, Less, "Time that a request took, median.";
-    took_p99_us: Micros, Quantile(Took, 0.99), Median, Less, "The same, 99th percentile.";
+    took_p50_us: Micros, Quantile(Took, 0.5, US), Median, Less, "Time that a request took, median.";
+    took_p99_us: Micros, Quantile(Took, 0.99, US), Median, Less, "The same, 99th percentile.";
     trip_us: Micros, Given, Median, Less, "Time per round trip, mean over the window.";
     failed: Count, Given, Sum, Less, "Requests without a whole and right answer, in the window.";
     throughput_mbit: Mbit, Given, Median, More, "Payload received.";
@@ -214,7 +214,7 @@ metrics! {
     discarded_share: Share, Given, Median, Neither, "Discarded, of what the gate saw.";
     missed: Count, Given, Sum, Neither,
         "Packets that fell due while the generator's CPU was elsewhere; not sent, not offered.";
-    loop_ns: Nanos, QuantileNs(Loop, 0.1), Median, Neither,
+    loop_ns: Nanos, Quantile(Loop, 0.1, 1.0), Median, Neither,
         "Time of the calibrated loop on the tested CPU: how fast the machine was.";
     steal: Share, Rate(StealNs, CPU), Max, Neither, "Tested CPU's time that the hypervisor took.";
     window_s: Ratio, Given, Median, Neither, "Length of the measured window, seconds.";

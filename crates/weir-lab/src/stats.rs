@@ -52,6 +52,11 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     spread(values).median
 }
 
+/// The smallest of these, which are sorted, that at least so many in a thousand do not exceed.
+pub fn nearest_rank(sorted: &[f64], permille: usize) -> Option<f64> {
+    sorted.get((sorted.len() * permille).div_ceil(1000).saturating_sub(1)).copied()
+}
+
 /// Median of the values that are there, or `None` if none is.
 pub fn median_of_some(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let present: Vec<f64> = values.into_iter().flatten().collect();

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use crate::stats::nearest_rank;
+
 /// A client's figures of one run. `None`: the program does not report it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientReport {
@@ -72,17 +74,13 @@ pub(super) fn dnsperf(output: &str) -> Option<ClientReport> {
     let time_s = |line: &str| line.strip_prefix("> ")?.split_whitespace().nth(3)?.parse().ok();
     let mut times_s: Vec<f64> = answers.lines().filter_map(time_s).collect();
     times_s.sort_by(f64::total_cmp);
-    // The smallest time that at least this share of them does not exceed.
-    let quantile_us = |share: f64| {
-        let rank = (times_s.len() as f64 * share).ceil() as usize;
-        times_s.get(rank.saturating_sub(1)).map(|seconds| seconds * 1e6)
-    };
+    let quantile_us = |permille| nearest_rank(&times_s, permille).map(|seconds| seconds * 1e6);
     Some(ClientReport {
         throughput: well as f64 / run_s,
         offered: Some(sent as f64 / run_s),
         lost: (sent > 0).then(|| lost as f64 / sent as f64),
-        p50_us: quantile_us(0.5),
-        p99_us: quantile_us(0.99),
+        p50_us: quantile_us(500),
+        p99_us: quantile_us(990),
         mean_us: mean_s.map(|seconds| seconds * 1e6),
         errors: completed.saturating_sub(well),
     })
