@@ -24,7 +24,6 @@ pub struct Side {
     pub name: String,
     /// The executable; `None`: this one.
     pub binary: Option<PathBuf>,
-    /// Options of its `weir run`.
     pub options: Vec<String>,
 }
 
@@ -106,7 +105,6 @@ fn without(options: &[String], given: &[String]) -> Vec<String> {
     options.iter().filter(keep).cloned().collect()
 }
 
-/// What a run of a [`plan`] says of both sides.
 pub fn part(view: &View<'_>, sides: &[Side; 2], seed: u64) -> Part {
     let arms = sides.each_ref().map(|side| side.name.as_str());
     let warning = speed_warning(arms.map(|arm| view.trials.iter().filter(move |t| t.arm == arm)));

@@ -43,15 +43,12 @@ pub struct Arm {
     pub name: String,
     /// Who polls; with a daemon that is the daemon's business, but for [`Napi::Softirq`].
     pub napi: Napi,
-    /// The wire.
     pub wire: Wire,
-    /// What is started.
     pub daemon: Option<DaemonSpec>,
     /// A bare XDP program, instead.
     pub bare: Option<Bare>,
 }
 
-/// A declared arm.
 struct Known {
     name: &'static str,
     napi: Napi,
@@ -68,11 +65,11 @@ const fn plain(name: &'static str, napi: Napi, help: &'static str) -> Known {
 }
 
 const fn weir(name: &'static str, options: &'static [&'static str], help: &'static str) -> Known {
-    Known { name, napi: THREAD, wire: Wire::Nic, daemon: Some(options), bare: None, help }
+    Known { daemon: Some(options), ..plain(name, THREAD, help) }
 }
 
 const fn bare(name: &'static str, program: Bare, help: &'static str) -> Known {
-    Known { name, napi: THREAD, wire: Wire::Nic, daemon: None, bare: Some(program), help }
+    Known { bare: Some(program), ..plain(name, THREAD, help) }
 }
 
 /// The arms, in the order of columns.
@@ -102,28 +99,18 @@ const KNOWN: &[Known] = &[
     weir("weir", &[], "weir run without options: what a user gets"),
     weir("weir-native", &["--attach", "native"], "weir run, its gate attached native"),
     Known {
-        name: "softirq",
         napi: Napi::Softirq,
-        wire: Wire::Nic,
-        daemon: Some(&["--attach", "native", "--napi", "softirq"]),
-        bare: None,
-        help: "weir run where softirqs poll: the fallback",
+        ..weir(
+            "softirq",
+            &["--attach", "native", "--napi", "softirq"],
+            "weir run where softirqs poll: the fallback",
+        )
     },
+    Known { wire: Wire::Veth, ..plain("veth-stock", Napi::Rps, "a veth as it is made, past NAPI") },
     Known {
-        name: "veth-stock",
         napi: Napi::Rps,
         wire: Wire::Veth,
-        daemon: None,
-        bare: None,
-        help: "a veth as it is made, past NAPI",
-    },
-    Known {
-        name: "veth-weir",
-        napi: Napi::Rps,
-        wire: Wire::Veth,
-        daemon: Some(&["--attach", "tc"]),
-        bare: None,
-        help: "the same with weir run",
+        ..weir("veth-weir", &["--attach", "tc"], "the same with weir run")
     },
 ];
 
@@ -148,22 +135,18 @@ impl Arm {
             let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
             return Err(format!("there is no arm {name:?}; the arms are {}", names.join(", ")));
         };
-        let more: Vec<String> = words.map(str::to_owned).collect();
-        let Some(options) = known.daemon else {
-            return match more.first() {
-                Some(word) => Err(format!("{name} runs no weir, so it takes no option {word}")),
-                None => Ok(Self::of(known, None)),
-            };
-        };
-        let options = options.iter().map(|word| (*word).to_owned()).chain(more).collect();
-        let mut arm = Self::of(known, Some(DaemonSpec { binary: None, options }));
-        arm.name = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        Ok(arm)
-    }
-
-    fn of(known: &Known, daemon: Option<DaemonSpec>) -> Self {
-        let Known { name, napi, wire, bare, .. } = known;
-        Self { name: (*name).to_owned(), napi: *napi, wire: *wire, daemon, bare: *bare }
+        let mut more = words.clone();
+        if let (None, Some(word)) = (known.daemon, more.next()) {
+            return Err(format!("{name} runs no weir, so it takes no option {word}"));
+        }
+        let of = |own: &'static [&str]| own.iter().copied().chain(words).map(str::to_owned);
+        Ok(Self {
+            name: text.split_whitespace().collect::<Vec<_>>().join(" "),
+            napi: known.napi,
+            wire: known.wire,
+            daemon: known.daemon.map(|own| DaemonSpec { binary: None, options: of(own).collect() }),
+            bare: known.bare,
+        })
     }
 
     /// This arm with another executable and more options: one side of a comparison.

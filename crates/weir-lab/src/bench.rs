@@ -45,7 +45,6 @@ pub const RANDOM_PORTS: u16 = 1 << 15;
 pub enum Running {
     /// One of the lab's own, alone or of a session.
     Worker(Worker),
-    /// A program that nobody here wrote.
     Real(Server),
     /// Sockets that nobody reads, IPv4's and IPv6's.
     Unread(Box<[Targets; 2]>),
@@ -70,14 +69,12 @@ pub struct Bench {
     /// The calibrated loop on the tested CPU.
     pub speed: Worker,
     pub generator: Generator,
-    /// Programs that pass or drop everything.
     pub bare: BarePrograms,
     /// The clock of NAPI polls, once it is wanted.
     pub clock: Option<PollClock>,
     /// What sees replies leave, once it is wanted.
     pub replies: Option<Replies>,
     pub topology: Topology,
-    /// Of applications and packets.
     pub traffic: Traffic,
     pub sut_cpu: CpuId,
     /// CPU of the generator, the far end and the controller.
@@ -112,13 +109,18 @@ impl Bench {
         })
     }
 
-    /// An arm's host, which [`Bench::prepare`] made.
     pub fn sut(&self, arm: &Arm) -> &Sut {
         &self.suts[&arm.name]
     }
 
     pub fn sut_mut(&mut self, arm: &Arm) -> Option<&mut Sut> {
         self.suts.get_mut(&arm.name)
+    }
+
+    /// What ran where, by arm.
+    pub fn setups(&self) -> BTreeMap<String, Setup> {
+        let setup = |(arm, sut): (&String, &Sut)| Some((arm.clone(), sut.setup.clone()?));
+        self.suts.iter().filter_map(setup).collect()
     }
 
     /// Makes an arm's host, where there is none, with what a scene needs and the applications that stay.
@@ -279,7 +281,6 @@ impl Bench {
         Ok(())
     }
 
-    /// Points the generator at an arm's host, with these flows.
     pub fn aim(&mut self, arm: &Arm, flows: &[Flow]) -> Result<()> {
         let host = &self.suts[&arm.name].host;
         let specs = flows.iter().map(|flow| spec(host, flow)).collect::<Result<Vec<_>>>()?;
@@ -355,7 +356,6 @@ impl Bench {
     /// How many packets of this run a socket's buffer holds on this path, counted rather than computed:
     /// the charge per packet (truesize) depends on the driver. And `SO_RCVBUF`.
     pub fn queue_depth(&mut self, arm: &Arm, stop: &Stop) -> Result<(u32, u32)> {
-        /// Nobody else's.
         const PORT: u16 = 5998;
         /// Slow enough that nothing but the socket can be full.
         const FILL_PPS: f64 = 50_000.0;
@@ -394,15 +394,12 @@ impl Bench {
     }
 }
 
-/// What an arm has in force while it is measured.
 pub struct Begun {
-    /// `weir run`, where it runs.
     pub daemon: Option<Daemon>,
     _bare: Option<Attached>,
 }
 
 impl Sut {
-    /// A running application that stays up.
     pub fn app(&self, app: &App) -> Option<&Running> {
         self.apps.iter().find(|(known, _)| known == app).map(|(_, running)| running)
     }
@@ -486,7 +483,6 @@ fn spec(host: &Host, flow: &Flow) -> Result<FlowSpec> {
         lengths: flow.lengths.clone(),
         sources: flow.sources,
         options: flow.options.clone(),
-        frame: flow.frame.as_ref().map_or(vec![], |rest| [&mac.1.0[..], &mac.0.0, rest].concat()),
         destination_port_bits: flow.port_bits,
         burst: flow.burst,
         rate: match flow.load {

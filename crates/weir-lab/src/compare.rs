@@ -14,7 +14,6 @@ use crate::view::View;
 /// What of a head differs between any two runs.
 const OF_EVERY_RUN: [&str; 4] = ["command", "started_at", "duration_s", "memory_mib"];
 
-/// Compares two kept runs.
 pub fn files(a: &Path, b: &Path) -> Result<Compared> {
     let names = [a, b].map(|path| path.display().to_string());
     Ok(together(Design::Runs, vec![part([&Run::read(a)?, &Run::read(b)?], names)?]))

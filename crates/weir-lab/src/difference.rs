@@ -16,11 +16,9 @@ pub const FALSE_POSITIVES_MAX: f64 = 0.02;
 /// The conclusion names up to so many differences; the table has them all.
 const NAMED_MAX: usize = 3;
 
-/// What is said of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// B differs.
     Difference,
     /// It may or may not.
     NoDifference,
@@ -48,7 +46,6 @@ pub struct Row {
     pub(crate) counts: [usize; 2],
     /// Figures, or pairs, without a ratio: one is not above 0.
     left_out: usize,
-    /// What is said of it.
     pub verdict: Verdict,
     /// The points that it is the mean of, if there are several.
     points: Vec<Row>,
@@ -59,15 +56,12 @@ pub struct Row {
 /// One experiment, compared.
 #[derive(Debug, Serialize)]
 pub struct Part {
-    /// Its name.
     pub experiment: &'static str,
     /// What A and B are.
     pub sides: [String; 2],
     /// Seed of the random order.
     pub seed: Option<u64>,
-    /// What else differs.
     pub warnings: Vec<String>,
-    /// The ratios.
     pub rows: Vec<Row>,
 }
 
@@ -259,7 +253,6 @@ fn conclude(design: Design, parts: &[Part], needed: usize) -> String {
 }
 
 impl Compared {
-    /// For a person; the last line is the conclusion.
     pub fn text(&self) -> String {
         let design = self.design;
         let (counts, assumed) = match design {
@@ -296,7 +289,6 @@ impl Compared {
         text + assumed + "\n" + &self.conclusion + "\n"
     }
 
-    /// For programs.
     pub fn json(&self) -> Result<String> {
         let text = serde_json::to_string_pretty(self);
         Ok(text.map_err(|source| Error::json("write", "the comparison", source))? + "\n")

@@ -46,12 +46,9 @@ const CLIENT_GRACE: Duration = Duration::from_secs(15);
 /// With fewer of the packets in full polls than this, those say too little: the CPU time is taken.
 const IN_FULL_POLLS_MIN: f64 = 0.02;
 
-/// Lengths of a trial's parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Before the window.
     pub warm_up: Duration,
-    /// The window.
     pub length: Duration,
 }
 
@@ -72,7 +69,6 @@ struct Seen {
 /// Which program, and what it says of itself.
 type Report = (ClientKind, ClientReport);
 
-/// Runs one trial.
 pub fn trial(
     bench: &mut Bench,
     ask: &Ask<'_>,
@@ -446,7 +442,6 @@ fn check(scene: &Scene, seen: &Seen, ledger: Option<&Ledger>, place: &str) -> Re
     ))
 }
 
-/// Makes metrics of what was seen.
 fn measure(trial: &mut Trial, seen: &Seen) {
     let Seen { before, opened, closed, after, .. } = seen;
     for metric in METRICS {

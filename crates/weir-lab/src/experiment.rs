@@ -14,14 +14,11 @@ use crate::view::View;
 /// One thing for a full run, another for a quick one.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<T> {
-    /// Without `--quick`.
     pub full: T,
-    /// With it.
     pub quick: T,
 }
 
 impl<T: Copy> Choice<T> {
-    /// The one of the two.
     pub fn of(&self, quick: bool) -> T {
         if quick { self.quick } else { self.full }
     }
@@ -30,11 +27,8 @@ impl<T: Copy> Choice<T> {
 /// How long trials last, and how many of each there are.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Before the window, milliseconds.
     pub warm_up_ms: u64,
-    /// The window, milliseconds.
     pub window_ms: u64,
-    /// Trials of each point.
     pub repeats: u32,
 }
 
@@ -69,7 +63,6 @@ impl Case {
         Self { full: false, ..Self::full(name) }
     }
 
-    /// Held against another case.
     #[must_use]
     pub fn against(self, other: &'static str) -> Self {
         Self { against: Some(other), ..self }
@@ -86,15 +79,10 @@ impl Case {
 /// What a scene is wanted for.
 #[derive(Debug)]
 pub struct Ask<'a> {
-    /// Which arm.
     pub arm: &'a Arm,
-    /// Which case.
     pub case: &'a str,
-    /// How much is sent.
     pub load: Load,
-    /// Whether the run is a quick one.
     pub quick: bool,
-    /// Of applications and packets.
     pub traffic: &'a Traffic,
     /// The run's trials so far.
     pub done: &'a [Trial],
@@ -120,9 +108,7 @@ pub struct Search {
     pub case: &'static str,
     /// For these arms.
     pub arms: Choice<&'static [&'static str]>,
-    /// Halvings of the interval; 0: no search.
     pub steps: Choice<u32>,
-    /// Length of a window, milliseconds.
     pub window_ms: Choice<u64>,
     /// Between which rates, packets/s, given the trials so far; `None`: it needs no search.
     pub between: fn(&[Trial], &str) -> Option<Rates>,
@@ -133,16 +119,12 @@ pub struct Search {
 /// Which cases something is about.
 #[derive(Clone, Copy, Debug)]
 pub enum Cases {
-    /// Each.
     All,
-    /// These.
     Of(&'static [&'static str]),
-    /// Those of which this says so.
     Where(fn(&str) -> bool),
 }
 
 impl Cases {
-    /// Whether a case is one of them.
     pub fn has(&self, case: &str) -> bool {
         match self {
             Self::All => true,
@@ -155,7 +137,6 @@ impl Cases {
 /// A table of the report: a row for each case and load, a column for each arm.
 #[derive(Debug)]
 pub struct Table {
-    /// What it shows.
     pub title: &'static str,
     /// The figures of a cell, one beside the other.
     pub figures: &'static [&'static Metric],
@@ -170,7 +151,6 @@ pub struct Table {
 pub struct Figure {
     /// What it shows.
     pub title: &'static str,
-    /// Of this case.
     pub case: &'static str,
     /// Along the abscissa the load sent (`offered_pps`), along the ordinate this.
     pub y: &'static Metric,
@@ -181,13 +161,9 @@ pub struct Figure {
 /// At which loads something is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum At {
-    /// Every load.
     Every,
-    /// Every load but 0.
     Flooded,
-    /// This one.
     Only(Load),
-    /// The highest that the case has.
     Highest,
     /// Loads above the one at which this arm's figure is highest.
     PastPeakOf(&'static str),
@@ -198,7 +174,6 @@ pub enum At {
 /// What a figure is divided by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Against {
-    /// Nothing: the figure itself.
     Nothing,
     /// The best of these arms at the same point.
     Best(&'static [&'static str]),
@@ -213,16 +188,13 @@ pub enum Against {
 /// What a figure, or a ratio, must be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// At least.
     AtLeast(f64),
-    /// At most.
     AtMost(f64),
     /// This, to within a share of it.
     Within(f64, f64),
 }
 
 impl Bound {
-    /// Whether a value is within it.
     pub fn holds(self, value: f64) -> bool {
         match self {
             Self::AtLeast(least) => value >= least,
@@ -231,7 +203,6 @@ impl Bound {
         }
     }
 
-    /// As printed.
     pub fn text(self) -> String {
         match self {
             Self::AtLeast(least) => format!(">= {least}"),
@@ -253,34 +224,24 @@ impl Bound {
     }
 }
 
-/// How a goal is looked for.
 #[derive(Clone, Copy)]
 pub enum Find {
-    /// A figure at points.
     Figure {
-        /// Of this arm.
         arm: &'static str,
-        /// In these cases.
         cases: Cases,
-        /// At these loads.
         at: At,
-        /// This figure.
         figure: &'static Metric,
-        /// Divided by this.
         against: Against,
     },
     /// Otherwise: each point's value, its interval, and where.
     Other(fn(&View<'_>) -> Vec<Found>),
 }
 
-/// What is wanted.
 #[derive(Clone, Copy)]
 pub struct Goal {
     /// In words, without the bound.
     pub text: &'static str,
-    /// How it is looked for.
     pub find: Find,
-    /// The bound.
     pub want: Bound,
     /// Cases that it is about: a run without any of them is not judged by it.
     pub about: Cases,
@@ -289,11 +250,8 @@ pub struct Goal {
 /// A value and where it was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// The value.
     pub value: f64,
-    /// Lower end of what it may be.
     pub low: f64,
-    /// Upper end.
     pub high: f64,
     /// Pairs, or trials, that it rests on.
     pub pairs: u32,
@@ -338,7 +296,6 @@ pub const BEST: Against = Against::Best(&BASELINES);
 /// What is measured otherwise than by a scene; `None`: by its scene.
 pub type Special = fn(&mut Bench, &Ask<'_>, &Stop) -> Result<Option<Trial>>;
 
-/// One experiment.
 pub struct Experiment {
     /// As on the command line.
     pub name: &'static str,
@@ -360,27 +317,21 @@ pub struct Experiment {
     pub cases: fn() -> Vec<Case>,
     /// What the option is called that chooses cases, such as `kinds`.
     pub case_option: &'static str,
-    /// Loads.
     pub loads: Choice<&'static [&'static str]>,
-    /// Times.
     pub times: Choice<Times>,
     /// Whether `--app`, `--ipv6`, `--payload`, `--lengths` and `--rcvbuf` mean anything to it.
     pub traffic: bool,
     /// Points that are left out.
     pub skip: Option<fn(arm: &str, case: &str, load: Load) -> bool>,
-    /// What runs where.
     pub scene: fn(&Ask<'_>) -> Result<Scene>,
-    /// What is measured otherwise.
     pub special: Option<Special>,
     /// Figures that are computed from several trials, or from one's others.
     pub derive: Option<fn(&mut [Trial])>,
     /// Figures of merit; the first is that of the sentence, all are judged when builds are compared.
     pub merits: &'static [&'static Metric],
-    /// Searches after the grid.
     pub searches: &'static [Search],
     /// Tables, the most important first.
     pub tables: &'static [Table],
-    /// The figure.
     pub figure: Option<Figure>,
     /// What is wanted (experiments.md).
     pub goals: fn() -> Vec<Goal>,
@@ -402,12 +353,10 @@ impl Experiment {
 }
 
 impl Times {
-    /// Before the window.
     pub fn warm_up(&self) -> Duration {
         Duration::from_millis(self.warm_up_ms)
     }
 
-    /// The window.
     pub fn window(&self) -> Duration {
         Duration::from_millis(self.window_ms)
     }

@@ -21,7 +21,6 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As printed.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Met => "met",
@@ -34,20 +33,15 @@ impl Verdict {
 /// A goal, looked at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// What is wanted, in words.
     pub name: String,
-    /// The bound.
     pub want: String,
-    /// What was found.
     pub got: String,
-    /// Whether it is met.
     pub met: bool,
     /// The same, with what noise leaves open.
     pub verdict: Verdict,
 }
 
 impl Goal {
-    /// What a run says of it.
     pub fn judge(&self, view: &View<'_>) -> Outcome {
         let found = match self.find {
             Find::Figure { arm, cases, at, figure, against } => {

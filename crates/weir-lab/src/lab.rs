@@ -1,6 +1,5 @@
 //! Runs an experiment: which trials, in which order, and where they are kept.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
@@ -77,15 +76,10 @@ fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
 
 /// One run's plan.
 pub struct Plan<'a> {
-    /// What is run.
     pub experiment: &'a Experiment,
-    /// What is compared.
     pub arms: Vec<Arm>,
-    /// Where.
     pub points: Vec<(Case, Load)>,
-    /// Lengths of a trial's parts.
     pub window: Window,
-    /// Trials of each point.
     pub repeats: u32,
     /// The order of arms is drawn anew for each point, from this seed; `None`: it rotates.
     pub random: Option<u64>,
@@ -166,8 +160,8 @@ impl<'a> Plan<'a> {
         let turned = repeat as usize;
         let mut order = vec![];
         for position in 0..self.points.len() {
-            let at =
-                if turned.is_multiple_of(2) { position } else { self.points.len() - 1 - position };
+            let last = self.points.len() - 1;
+            let at = if turned.is_multiple_of(2) { position } else { last - position };
             let (case, load) = &self.points[at];
             let mut arms: Vec<&Arm> = self.arms.iter().collect();
             match &mut draw {
@@ -239,10 +233,9 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
     let reserved: Duration = experiment.searches.iter().map(|s| plan.search_time(s)).sum();
     for repeat in 0..plan.repeats {
         let late = |budget: Duration| {
-            let budget = budget.saturating_sub(reserved);
-            repeat > 0 && first.elapsed() + first.elapsed() / repeat > budget
+            first.elapsed() + first.elapsed() / repeat > budget.saturating_sub(reserved)
         };
-        if plan.budget.is_some_and(late) {
+        if repeat > 0 && plan.budget.is_some_and(late) {
             break;
         }
         for (arm, case, load) in plan.one_repeat(repeat) {
@@ -252,15 +245,8 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
                 t.arm == arm.name && t.case == case.name && t.load == load && t.repeat == repeat
             });
             if !known {
-                let ask = Ask {
-                    arm,
-                    case: &case.name,
-                    load,
-                    quick: plan.quick,
-                    traffic: &plan.traffic,
-                    done: &trials,
-                };
-                let trial = one(&mut bench, experiment, &ask, (plan.window, repeat), stop)?;
+                let at = (arm, case.name.as_str(), load);
+                let trial = one(&mut bench, plan, at, (plan.window, repeat), (&trials, stop))?;
                 store.keep(&trial)?;
                 trials.push(trial);
             }
@@ -271,12 +257,6 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
         search(plan, found, &mut bench, (&mut trials, store), stop, progress)?;
     }
     progress.finish();
-    let mut setup = BTreeMap::new();
-    for arm in &plan.arms {
-        if let Some(described) = bench.sut_mut(arm).and_then(|sut| sut.setup.clone()) {
-            setup.insert(arm.name.clone(), described);
-        }
-    }
     let Traffic { reader, ipv6, lengths, rcvbuf } = &plan.traffic;
     let family = if *ipv6 { "udp6" } else { "udp4" };
     let payload = match lengths {
@@ -291,7 +271,8 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
         weir_version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: env!("WEIR_COMMIT").to_owned(),
         uncommitted: env!("WEIR_UNCOMMITTED") == "true",
-        command: command(),
+        // Without the path of the executable.
+        command: std::iter::once("weir".to_owned()).chain(std::env::args().skip(1)).collect(),
         started_at,
         duration_s: (began.elapsed().as_secs_f64() * 10.0).round() / 10.0,
         quick: plan.quick,
@@ -299,23 +280,20 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
         traffic: format!("{}, {family}, payload {payload}{buffer}", reader.name()),
         programs: programs::versions(experiment.needs)?,
         machine: machine::describe(cpus.0, cpus.1),
-        setup,
+        setup: bench.setups(),
     };
     Ok(Run { head, trials })
 }
 
-/// The command line, without the path of the executable.
-fn command() -> Vec<String> {
-    std::iter::once("weir".to_owned()).chain(std::env::args().skip(1)).collect()
-}
-
 fn one(
     bench: &mut Bench,
-    experiment: &Experiment,
-    ask: &Ask<'_>,
+    plan: &Plan<'_>,
+    (arm, case, load): (&Arm, &str, Load),
     (window, repeat): (Window, u32),
-    stop: &Stop,
+    (done, stop): (&[Trial], &Stop),
 ) -> Result<Trial> {
+    let Plan { experiment, quick, traffic, .. } = plan;
+    let ask = &Ask { arm, case, load, quick: *quick, traffic, done };
     if let Some(special) = experiment.special
         && let Some(trial) = special(bench, ask, stop)?
     {
@@ -355,15 +333,8 @@ fn search(
             let trial = match known {
                 Some(trial) => trial,
                 None => {
-                    let ask = Ask {
-                        arm,
-                        case: search.of,
-                        load,
-                        quick: plan.quick,
-                        traffic: &plan.traffic,
-                        done: trials,
-                    };
-                    let trial = one(bench, plan.experiment, &ask, (window, *step), stop)?;
+                    let at = (*arm, search.of, load);
+                    let trial = one(bench, plan, at, (window, *step), (trials, stop))?;
                     let trial = Trial { case: search.case.to_owned(), ..trial };
                     store.keep(&trial)?;
                     trials.push(trial.clone());

@@ -6,8 +6,11 @@
 //! [`probe`] reads them, and the [`engine`] is the only trial loop. An [`experiment`] is data, with its
 //! [`goals`]; [`lab`] runs it, and a [`view`] of the run is what the [`report`], [`ab`] and [`compare`] see;
 //! these two say by [`difference`] what differs.
+//!
+//! What is hidden from the documentation is public for `weir` itself and its tests alone.
 
 mod ab;
+#[doc(hidden)]
 pub mod apps;
 mod arm;
 mod bench;
@@ -17,6 +20,7 @@ mod difference;
 mod engine;
 pub mod error;
 mod experiment;
+#[doc(hidden)]
 pub mod experiments;
 mod goals;
 mod histogram;
@@ -24,12 +28,14 @@ mod host;
 mod lab;
 mod machine;
 mod meter;
+#[doc(hidden)]
 pub mod metric;
 mod probe;
 mod programs;
 mod progress;
 mod reading;
 mod report;
+#[doc(hidden)]
 pub mod run;
 mod scene;
 mod stats;

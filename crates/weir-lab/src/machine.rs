@@ -18,27 +18,20 @@ const REMEDY: &str = "run it on a larger machine, or widen its cpuset (cpuset.cp
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Kernel release, as `uname -r`.
     pub kernel: String,
-    /// Model name of the CPU.
     pub cpu_model: String,
-    /// CPUs online.
     pub cpus: u32,
     /// Whether this is a virtual machine (the `hypervisor` CPU flag).
     pub virtual_machine: bool,
-    /// Memory, MiB.
     pub memory_mib: u64,
     /// Preemption model in force, such as `none`, `voluntary`, `full`, `lazy`, or `unknown`.
     pub preemption: String,
-    /// Timer interrupts per second, where it is known.
     pub hz: Option<u32>,
     /// EEVDF base slice, nanoseconds, where it is known.
     pub scheduler_slice_ns: Option<u64>,
     /// Vulnerability mitigations that are not "Not affected", by name.
     pub mitigations: BTreeMap<String, String>,
-    /// CPU of the system under test.
     pub sut_cpu: u32,
-    /// CPU of the generator and the controller.
     pub generator_cpu: u32,
     /// Whether these two are hardware threads of one core.
     pub shared_core: bool,

@@ -9,7 +9,6 @@ use crate::reading::{Counter, Histogram};
 /// What a figure is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Packets per second.
     Pps,
     /// Events per second: requests, answers, calls, passes of a loop.
     PerSecond,
@@ -19,11 +18,8 @@ pub enum Unit {
     Share,
     /// One figure divided by another.
     Ratio,
-    /// Microseconds.
     Micros,
-    /// Milliseconds.
     Millis,
-    /// Nanoseconds.
     Nanos,
     /// Packets, requests: a number of them.
     Count,
@@ -60,9 +56,7 @@ pub enum Merge {
 /// Which of two figures is the better one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// The higher.
     More,
-    /// The lower.
     Less,
     /// Neither: it explains others.
     Neither,
@@ -86,17 +80,11 @@ pub enum Source {
 /// One figure of a trial.
 #[derive(Debug)]
 pub struct Metric {
-    /// Its name in JSON.
     pub id: &'static str,
-    /// What it is counted in.
     pub unit: Unit,
-    /// Where it comes from.
     pub source: Source,
-    /// How repeats become one.
     pub merge: Merge,
-    /// Which direction is better.
     pub better: Better,
-    /// What it means, for a person.
     pub help: &'static str,
 }
 
@@ -220,7 +208,6 @@ metrics! {
     window_s: Ratio, Given, Median, Neither, "Length of the measured window, seconds.";
 }
 
-/// The metric of that id.
 pub fn by_id(id: &str) -> Option<&'static Metric> {
     METRICS.iter().copied().find(|metric| metric.id == id)
 }

@@ -22,11 +22,8 @@ use crate::scene::{AppKind, Books, Role, Scene, Watch};
 /// Everything that a trial reads. What is in shared memory comes first, within a microsecond; then what
 /// takes a system call, each with its own instant.
 pub struct Probe<'a> {
-    /// Hosts and generator.
     pub bench: &'a Bench,
-    /// The host under test.
     pub host: &'a Host,
-    /// What runs where.
     pub scene: &'a Scene,
     /// The scene's applications, in its order.
     pub apps: Vec<&'a Running>,
@@ -36,9 +33,7 @@ pub struct Probe<'a> {
     pub client_pid: Option<Pid>,
     /// The compute-bound process.
     pub hog: Option<&'a Worker>,
-    /// `weir run`.
     pub daemon: Option<&'a Daemon>,
-    /// The threads that poll.
     pub pollers: Vec<Pid>,
     /// What they run, by perf, where accounts are watched.
     pub clocks: Vec<TaskClock>,
@@ -47,7 +42,6 @@ pub struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    /// Reads everything.
     pub fn read(&self) -> Result<Reading> {
         let mut reading = Reading::default();
         self.memory(&mut reading);

@@ -5,9 +5,8 @@ use std::time::Instant;
 
 use crate::histogram;
 
-/// A cumulative counter.
+/// A cumulative counter; metric.rs says what is made of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "metric.rs says what is made of each")]
 pub enum Counter {
     // The generator, since its flows were set.
     FloodSent,
@@ -85,7 +84,6 @@ impl Reading {
         entry.1 += value;
     }
 
-    /// Notes a histogram.
     pub fn note(&mut self, histogram: Histogram, slots: Vec<u64>) {
         self.histograms.insert(histogram, slots);
     }
@@ -95,7 +93,6 @@ impl Reading {
         self.counters.get(&counter).map_or(0, |(_, value)| *value)
     }
 
-    /// Whether it was read.
     pub fn has(&self, counter: Counter) -> bool {
         self.counters.contains_key(&counter)
     }

@@ -100,11 +100,9 @@ impl<'de> Deserialize<'de> for Load {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ledger {
-    /// Sent.
     pub offered: u64,
     /// Refused by the full receive ring.
     pub nic_drop: u64,
-    /// Discarded by the gate.
     pub discarded: u64,
     /// Dropped between the driver and UDP: no memory for an skb, or a full backlog queue.
     pub late_backlog: u64,
@@ -144,11 +142,8 @@ impl Ledger {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trial {
-    /// What was set up.
     pub arm: String,
-    /// Which of the experiment's cases.
     pub case: String,
-    /// How much was sent.
     pub load: Load,
     /// Which repeat, from 0: trials of one repeat stand together in time.
     pub repeat: u32,
@@ -166,7 +161,6 @@ impl Trial {
         Self { arm, case, load, repeat: 0, values: BTreeMap::new(), ledger: None }
     }
 
-    /// One figure.
     pub fn get(&self, metric: &Metric) -> Option<f64> {
         self.values.get(metric.id).copied()
     }
@@ -196,9 +190,7 @@ pub struct Setup {
     pub application: String,
     /// How the gate is attached: `none`, `native`, `generic` or `tc`.
     pub attach: String,
-    /// Generic receive offload on the receiving interface.
     pub gro: bool,
-    /// Segmentation offload at the far end.
     pub tso: bool,
     /// Receive packet steering mask of the receiving interface, hexadecimal.
     pub rps_cpus: String,
@@ -206,7 +198,6 @@ pub struct Setup {
     /// generator sends nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_depth_packets: Option<u32>,
-    /// `SO_RCVBUF` of that socket, as the kernel reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rcvbuf_bytes: Option<u32>,
     /// `weir run` and its options, or `none`.
@@ -217,33 +208,23 @@ pub struct Setup {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Head {
-    /// [`SCHEMA`].
     pub schema: u32,
-    /// Name of the experiment.
     pub experiment: String,
-    /// Version of weir.
     pub weir_version: String,
     /// Commit that the lab was built from, or `unknown`.
     pub commit: String,
-    /// Whether there were uncommitted changes.
     pub uncommitted: bool,
-    /// The whole command line.
     pub command: Vec<String>,
     /// When it began (RFC 3339).
     pub started_at: String,
-    /// How long it took, seconds.
     pub duration_s: f64,
-    /// Whether `--quick` was given.
     pub quick: bool,
-    /// Length of a window, seconds.
     pub window_s: f64,
     /// What the applications were sent, such as `udp4, 14 bytes`.
     pub traffic: String,
     /// Versions of the programs that nobody here wrote.
     pub programs: BTreeMap<String, String>,
-    /// The machine.
     pub machine: Machine,
-    /// Per arm, what ran where.
     pub setup: BTreeMap<String, Setup>,
 }
 
@@ -251,7 +232,6 @@ pub struct Head {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// What made it.
     pub head: Head,
     /// The trials, in the order in which they ran.
     pub trials: Vec<Trial>,
@@ -275,7 +255,6 @@ impl Run {
         Self::parse(&text).map_err(|source| Error::json("understand", &object, source))
     }
 
-    /// Reads one from its text.
     pub fn parse(text: &str) -> std::result::Result<Self, serde_json::Error> {
         let run: Self = serde_json::from_str(text)?;
         if run.head.schema == SCHEMA {

@@ -78,16 +78,13 @@ pub enum Role {
 /// What an application does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AppKind {
-    /// Receives UDP packets in a loop.
     UdpSink {
-        /// How it receives.
         reader: Reader,
         /// How long it computes for each packet.
         work: Duration,
         /// Joins the lab's multicast group, and is bound to any address.
         joined: bool,
     },
-    /// Sends each UDP packet back.
     UdpEcho,
     /// Answers requests of a fixed length over TCP connections that stay open.
     TcpService,
@@ -108,11 +105,8 @@ pub enum AppKind {
 /// An application on the host under test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct App {
-    /// What it does.
     pub kind: AppKind,
-    /// Where it listens.
     pub port: u16,
-    /// Which figures are its.
     pub role: Role,
     /// Its nice value; all with `Some` share one session, so that these are weighed against each other.
     pub member_nice: Option<i32>,
@@ -126,7 +120,6 @@ impl App {
         Self { kind, port, role, member_nice: None, per_trial: false }
     }
 
-    /// A plain receiver.
     pub fn sink(reader: Reader, port: u16, role: Role) -> Self {
         Self::new(AppKind::UdpSink { reader, work: Duration::ZERO, joined: false }, port, role)
     }
@@ -135,7 +128,6 @@ impl App {
 /// Where a flow's packets say they come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// The generator's address.
     Generator,
     /// The address of an echo server's client: beyond the wire, at an Ethernet address of nobody's.
     Client,
@@ -152,7 +144,6 @@ pub enum To {
     Host,
     /// The host, by its address of the other family.
     OtherFamily,
-    /// The subnet's broadcast address.
     Broadcast,
     /// A multicast group that an application has joined.
     Group,
@@ -167,27 +158,19 @@ pub enum To {
 pub struct Flow {
     /// It is the bystander's; else part of the flood.
     pub light: bool,
-    /// What its packets are.
     pub transport: Transport,
     /// IPv4 options, for UDP.
     pub options: Vec<u8>,
-    /// For [`Transport::Raw`]: the frame from its Ethernet type on, sent as it is.
-    pub frame: Option<Vec<u8>>,
     /// Payload lengths, bytes.
     pub lengths: Lengths,
-    /// How many sources.
     pub sources: Sources,
     /// Which address they have.
     pub from: From,
-    /// Source port.
     pub from_port: u16,
-    /// Where to.
     pub to: To,
-    /// Destination port.
     pub port: u16,
     /// Random low bits of the destination port.
     pub port_bits: u8,
-    /// How fast.
     pub load: Load,
     /// Packets sent back to back; 1: evenly spaced.
     pub burst: u16,
@@ -200,7 +183,6 @@ impl Flow {
             light: false,
             transport: Transport::Udp,
             options: vec![],
-            frame: None,
             lengths: Lengths::One(14),
             sources: Sources::One,
             from: From::Generator,
@@ -282,21 +264,15 @@ pub enum Books {
 /// One trial's set-up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scene {
-    /// On the host under test.
     pub apps: Vec<App>,
     /// From the generator, light ones first; at most [`weir_bpf::traffic::FLOWS`].
     pub flows: Vec<Flow>,
-    /// At the far end.
     pub client: Option<Client>,
     /// The same, if nobody here wrote it. It runs for the window, in whole seconds, and reports.
     pub program: Option<ClientKind>,
-    /// On the tested CPU.
     pub beside: Vec<Beside>,
-    /// Of wire and host.
     pub needs: Vec<Need>,
-    /// What else is read.
     pub watch: Vec<Watch>,
-    /// How packets are accounted for.
     pub books: Books,
     /// The flooded application is stopped, so that its queue is full.
     pub stopped: bool,

@@ -9,9 +9,7 @@ use serde::Serialize;
 pub struct Spread {
     /// Median, or what a metric merges its repeats to instead.
     pub median: f64,
-    /// Lowest.
     pub min: f64,
-    /// Highest.
     pub max: f64,
 }
 
@@ -21,13 +19,9 @@ pub const PAIRS_MIN: usize = 10;
 /// Two figures compared by pairs: the first divided by the second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compared {
-    /// Median of the pairs' ratios.
     pub ratio: f64,
-    /// Lower end of what the median may be.
     pub low: f64,
-    /// Upper end.
     pub high: f64,
-    /// How many pairs.
     pub pairs: u32,
 }
 
@@ -111,7 +105,6 @@ pub struct Bisection {
 }
 
 impl Bisection {
-    /// Between two rates, in `steps` halvings.
     pub fn new(low: f64, high: f64, steps: u32) -> Self {
         Self { low, high, steps, failed_once: false, best: None }
     }

@@ -16,7 +16,6 @@ pub struct Store {
 }
 
 impl Store {
-    /// Keeps a run in a directory, or nowhere.
     pub fn new(dir: Option<&Path>, name: &str) -> Self {
         Self { dir: dir.map(Path::to_owned), name: name.to_owned(), partial: None }
     }
@@ -55,7 +54,6 @@ impl Store {
         Ok(trials)
     }
 
-    /// Keeps a trial.
     pub fn keep(&mut self, trial: &Trial) -> Result<()> {
         let Some(file) = &mut self.partial else { return Ok(()) };
         let line = serde_json::to_string(trial).map_err(|s| Error::json("write", &self.name, s))?;

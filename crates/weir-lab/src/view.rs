@@ -15,15 +15,10 @@ pub const RING_LOSS_MAX: f64 = 0.005;
 /// One arm, case and load.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Which arm.
     pub arm: String,
-    /// Which case.
     pub case: String,
-    /// How much was to be sent.
     pub load: Load,
-    /// Figures by metric.
     pub figures: BTreeMap<&'static str, Spread>,
-    /// How many trials.
     pub repeats: u32,
     /// The machine was faster or slower than usual.
     pub marked: bool,
@@ -43,9 +38,7 @@ impl Point {
 
 /// A run with its experiment's declaration.
 pub struct View<'a> {
-    /// What was declared.
     pub experiment: &'a Experiment,
-    /// What was measured.
     pub run: &'a Run,
     /// The trials, with what the experiment derives.
     pub trials: Vec<Trial>,
@@ -71,7 +64,6 @@ impl<'a> View<'a> {
         Self { experiment, run, trials, points }
     }
 
-    /// One point.
     pub fn point(&self, arm: &str, case: &str, load: Load) -> Option<&Point> {
         self.points.iter().find(|p| p.arm == arm && p.case == case && p.load == load)
     }
@@ -86,7 +78,6 @@ impl<'a> View<'a> {
         self.trials.iter().filter(move |trial| is_of(trial, arm, case, load))
     }
 
-    /// A figure of one point.
     pub fn get(&self, arm: &str, case: &str, load: Load, metric: &Metric) -> Option<f64> {
         self.point(arm, case, load)?.get(metric)
     }

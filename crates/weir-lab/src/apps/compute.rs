@@ -22,10 +22,8 @@ const WALK_BYTES: usize = 512 << 10;
 /// Steps of a walk: a cache line each.
 const LINES: usize = WALK_BYTES / 64;
 
-/// What an application computes for each packet.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Work {
-    /// Passes of the calibrated loop.
     pub(crate) passes: u64,
     /// Walks through memory; every step depends on the one before it.
     pub(crate) walks: u64,

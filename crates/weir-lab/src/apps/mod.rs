@@ -30,14 +30,12 @@ use crate::error::{Error, Result, cannot};
 
 pub(crate) const OWN: &str = "/proc/self/exe";
 
-/// What a worker does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Job {
     /// Receives UDP packets in a loop, computes, answers, as a program that does nothing special.
     UdpServer(SocketAddr, udp::Server),
     /// Answers over TCP, or takes what it gets, which under a flood of SYNs is nothing.
     TcpServer(tcp::Server),
-    /// Asks the applications of this host.
     Client(IpAddr, Client),
     /// Times a calibrated loop again and again.
     SpeedProbe,
@@ -58,28 +56,12 @@ pub enum Job {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Client {
     /// Requests of a fixed length over connections that stay open, so many per second in all.
-    Tcp {
-        /// Connections.
-        connections: u32,
-        /// Requests per second.
-        per_second: u32,
-        /// Port of the service.
-        port: u16,
-    },
+    Tcp { connections: u32, per_second: u32, port: u16 },
     /// HTTP requests, each connection with one under way at any time.
-    Http {
-        /// Connections.
-        connections: u32,
-        /// Whether a connection is used again.
-        keep_alive: bool,
-        /// Port of the server.
-        port: u16,
-    },
+    Http { connections: u32, keep_alive: bool, port: u16 },
     /// Calls of the computing worker, and requests outstanding with the short servers.
     Rpc {
-        /// Port of the worker.
         worker: u16,
-        /// Ports of the short servers.
         servers: Vec<u16>,
         /// Requests outstanding with each.
         outstanding: u32,
@@ -106,7 +88,6 @@ impl Client {
     }
 }
 
-/// What a worker is to do, and where.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     pub(crate) parent: u32,

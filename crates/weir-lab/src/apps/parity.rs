@@ -55,7 +55,6 @@ impl Measure {
     }
 }
 
-/// Which conversation, and by how many sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Talk {
     pub measure: Measure,

@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Events taken from the kernel at once.
 const EVENTS: usize = 64;
 /// Connections that are being made at any time.
 const CONNECT_AT_ONCE: u32 = 32;
@@ -61,7 +60,6 @@ pub fn any_udp(like: IpAddr) -> io::Result<UdpSocket> {
     UdpSocket::bind(any)
 }
 
-/// A UDP socket connected to each address.
 pub fn connect_udp(servers: impl IntoIterator<Item = SocketAddr>) -> io::Result<Vec<UdpSocket>> {
     let connect = |server: SocketAddr| {
         let socket = any_udp(server.ip())?;

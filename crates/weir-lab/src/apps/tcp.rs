@@ -28,12 +28,10 @@ pub struct Server {
     pub(crate) bind: SocketAddr,
     /// One thread serves so many, once all are made, until one ends; 0: a thread for each that is made.
     pub(crate) connections: u16,
-    /// Sends back what it receives.
     pub(crate) echo: bool,
 }
 
 impl Server {
-    /// Serves, as a program that does nothing special.
     pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
         let listener = TcpListener::bind(self.bind)?;
         if self.connections > 0 {

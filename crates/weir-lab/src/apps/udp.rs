@@ -24,7 +24,6 @@ const BATCH: usize = 32;
 /// The sender of a window is told after so many.
 const TELL_EVERY: u64 = 8;
 
-/// How an application receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum Reader {
     /// A plain `recv()` loop.
@@ -43,7 +42,6 @@ impl Reader {
     }
 }
 
-/// What a UDP application answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     #[default]

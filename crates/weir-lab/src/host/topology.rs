@@ -134,7 +134,6 @@ impl Host {
         addresses(self.index, self.address.0.is_ipv4())
     }
 
-    /// Gives it an address of the other family too.
     pub fn add_other_family(&self) -> Result<()> {
         let give = || give_address(&Links::open()?, self.ifindex, self.other_family(), self.mac.0);
         self.netns.run(give)?

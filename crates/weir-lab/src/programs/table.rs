@@ -36,7 +36,6 @@ pub enum ServerKind {
     Nsd,
     /// Receives what iperf3's client sends, over UDP or TCP.
     Iperf3,
-    /// A key-value store over TCP.
     Memcached,
 }
 

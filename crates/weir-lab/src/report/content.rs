@@ -17,10 +17,8 @@ use crate::view::View;
 /// Explains the mark of a cell.
 pub const FOOTNOTE: &str = "* the tested CPU was more than 5 % faster or slower than usual";
 
-/// One cell.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Its text.
     pub text: String,
     /// The range of its figures over the repeats; may be empty.
     pub range: String,
@@ -32,16 +30,12 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// A table.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    /// What it shows.
     pub title: String,
-    /// Names of its columns.
     pub head: Vec<Cell>,
     /// So many columns, from the left, name the row; the others are figures.
     pub labels: usize,
-    /// Its rows, as long as the head.
     pub rows: Vec<Vec<Cell>>,
 }
 
