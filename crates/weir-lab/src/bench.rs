@@ -17,10 +17,8 @@ use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, MacAddr, Nanos, Nice, PacketsPerSec};
 
 use crate::apps::compute::Work;
-use crate::apps::parity::Talk;
-use crate::apps::udp::Answer;
 use crate::apps::unread::Targets;
-use crate::apps::{Job, slots, tcp, udp};
+use crate::apps::{Job, slots, udp};
 use crate::arm::{Arm, Napi, Wire};
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
@@ -214,37 +212,17 @@ impl Bench {
     /// What the worker does that is this application.
     fn job(&self, host: &Host, app: &App) -> Result<Job> {
         let bind = SocketAddr::new(host.address.1, app.port);
-        let rcvbuf = self.traffic.rcvbuf;
-        let udp = |server| Job::UdpServer(bind, server);
-        let echo = |work| udp::Server { answer: Answer::Echo, work, ..Default::default() };
-        let tcp = |connections, echo| Job::TcpServer(tcp::Server { bind, connections, echo });
-        Ok(match app.kind {
-            AppKind::UdpSink { reader, work, joined } => {
-                let work = Work { passes: self.passes(work)?, ..Work::default() };
-                let sink =
-                    udp::Server { reader, rcvbuf, work, stamped: true, ..Default::default() };
-                match bind.ip() {
-                    IpAddr::V4(on) if joined => {
-                        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, app.port));
-                        Job::UdpServer(any, udp::Server { join: Some((GROUP, on)), ..sink })
-                    }
-                    _ => udp(sink),
-                }
+        match &app.kind {
+            AppKind::Udp(server) => {
+                let work = Work { passes: self.passes(server.work.time)?, ..server.work };
+                let rcvbuf = if server.stamped { self.traffic.rcvbuf } else { 0 };
+                Ok(Job::UdpServer(bind, udp::Server { work, rcvbuf, ..*server }))
             }
-            AppKind::UdpEcho => udp(udp::Server { rcvbuf, stamped: true, ..echo(Work::default()) }),
-            AppKind::RpcWorker(walks) => udp(echo(Work { walks, ..Work::default() })),
-            AppKind::RpcServer(steps) => udp(echo(Work { steps, ..Work::default() })),
-            AppKind::TcpService => tcp(0, true),
-            AppKind::TcpListener => tcp(0, false),
-            AppKind::Parity(Talk { measure, flows }) if measure.is_udp() => {
-                let answer = if measure.is_time() { Answer::Echo } else { Answer::Count };
-                udp(udp::Server { further: flows - 1, answer, ..Default::default() })
-            }
-            AppKind::Parity(Talk { measure, flows }) => tcp(flows, measure.is_time()),
+            AppKind::Tcp(server) => Ok(Job::TcpServer(bind, *server)),
             AppKind::Unread | AppKind::Real(_) => {
-                return Err(Error::refused("a worker cannot be that", "please report this"));
+                Err(Error::refused("a worker cannot be that", "please report this"))
             }
-        })
+        }
     }
 
     /// How many passes of the calibrated loop take this long, on this machine.

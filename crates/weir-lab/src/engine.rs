@@ -173,7 +173,6 @@ fn watch(
         scene,
         apps,
         client: None,
-        client_pid: None,
         hog: None,
         daemon: begun.daemon.as_ref(),
         pollers,
@@ -192,7 +191,6 @@ fn watch(
     let client = start_client(bench, arm, scene, stop)?;
     probe.hog = beside.hog();
     probe.client = client.as_ref();
-    probe.client_pid = client.as_ref().map(Worker::pid);
     let flooded = scene.flows.iter().any(|flow| !flow.light);
     let warm_up = if flooded { window.warm_up.max(scene.settle) } else { window.warm_up };
 

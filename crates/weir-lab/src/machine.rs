@@ -119,25 +119,11 @@ fn mitigations() -> BTreeMap<String, String> {
     states.filter(|(_, state)| state != "Not affected").collect()
 }
 
-/// Time that the hypervisor took from a CPU since boot, in seconds (`steal`, in steps of 10 ms).
-pub fn steal_s(cpu: CpuId) -> f64 {
-    cpu_stat_s(cpu, 8)
-}
-
-/// Time that a CPU had nothing to do since boot, in seconds (`idle`).
-pub fn idle_s(cpu: CpuId) -> f64 {
-    cpu_stat_s(cpu, 4)
-}
-
-/// Time of softirqs, the same (`softirq`): without `CONFIG_IRQ_TIME_ACCOUNTING`, as timer ticks found it.
-pub fn softirq_s(cpu: CpuId) -> f64 {
-    cpu_stat_s(cpu, 7)
-}
-
-/// A column of a CPU's line in `/proc/stat`, seconds.
-fn cpu_stat_s(cpu: CpuId, column: usize) -> f64 {
+/// A column of a CPU's line in `/proc/stat` since boot, nanoseconds, in steps of 10 ms: 4 is `idle`, 7
+/// `softirq`, 8 `steal`.
+pub fn cpu_stat_ns(cpu: CpuId, column: usize) -> u64 {
     let stat = read("/proc/stat").unwrap_or_default();
     let line = stat.lines().find(|line| line.split(' ').next() == Some(&format!("cpu{cpu}")));
-    let ticks = line.and_then(|line| line.split_whitespace().nth(column)?.parse::<f64>().ok());
-    ticks.unwrap_or(0.0) / rustix::param::clock_ticks_per_second() as f64
+    let ticks = line.and_then(|line| line.split_whitespace().nth(column)?.parse::<u64>().ok());
+    ticks.unwrap_or(0) * (1_000_000_000 / rustix::param::clock_ticks_per_second())
 }

@@ -9,7 +9,8 @@ use weir_bpf::sys::{sched, snmp};
 use weir_bpf::units::CpuId;
 use weir_bpf::verdict::{Reason, Verdict};
 
-use crate::apps::slots;
+use crate::apps::udp::Answer;
+use crate::apps::{slots, tcp, udp};
 use crate::bench::{Bench, Running, statistic};
 use crate::error::{Error, Result};
 use crate::histogram;
@@ -29,8 +30,6 @@ pub struct Probe<'a> {
     pub apps: Vec<&'a Running>,
     /// The lab's own client, once it runs.
     pub client: Option<&'a Worker>,
-    /// Process of the client, whoever's it is.
-    pub client_pid: Option<Pid>,
     /// The compute-bound process.
     pub hog: Option<&'a Worker>,
     pub daemon: Option<&'a Daemon>,
@@ -69,15 +68,13 @@ impl Probe<'_> {
                 Role::Other => (Counter::OtherDelivered, None),
             };
             // A request over TCP is not a packet.
-            if !matches!(app.kind, AppKind::TcpService | AppKind::TcpListener) {
+            if !matches!(app.kind, AppKind::Tcp(tcp::Server { connections: 0, .. })) {
                 reading.add(delivered, worker.delivered());
             }
             if let Some(ages) = ages {
                 reading.note(ages, histogram::snapshot(worker.shared(), slots::HISTOGRAM));
             }
-            let replies = [AppKind::UdpEcho].contains(&app.kind)
-                || matches!(app.kind, AppKind::RpcWorker(_) | AppKind::RpcServer(_));
-            if replies {
+            if matches!(app.kind, AppKind::Udp(udp::Server { answer: Answer::Echo, .. })) {
                 reading.add(Counter::Replied, worker.count(slots::REPLIED));
             }
         }
@@ -115,9 +112,8 @@ impl Probe<'_> {
                 }
             }
         }
-        if let Some(pid) = self.client_pid {
-            // A program may have ended by itself.
-            reading.add(Counter::ClientCpu, cpu_time(pid).map_or(0, |time| time.0));
+        if let Some(client) = self.client {
+            reading.add(Counter::ClientCpu, cpu_time(client.pid()).map_or(0, |time| time.0));
         }
         for pid in &self.pollers {
             reading.add(Counter::InputCpu, sched::cpu_time(*pid)?.0);
@@ -126,9 +122,8 @@ impl Probe<'_> {
             reading.add(Counter::DaemonCpu, daemon.cpu_time()?.0);
         }
         let cpu = self.bench.sut_cpu;
-        let ns = |seconds: f64| (seconds * 1e9) as u64;
-        reading.add(Counter::IdleNs, ns(machine::idle_s(cpu)));
-        reading.add(Counter::StealNs, ns(machine::steal_s(cpu)));
+        reading.add(Counter::IdleNs, machine::cpu_stat_ns(cpu, 4));
+        reading.add(Counter::StealNs, machine::cpu_stat_ns(cpu, 8));
         Ok(())
     }
 
@@ -185,8 +180,8 @@ impl Probe<'_> {
         for clock in &self.clocks {
             reading.add(Counter::NapiPerf, clock.read()?.0);
         }
-        let softirq_ns = (machine::softirq_s(self.bench.sut_cpu) * 1e9) as u64;
-        reading.add(Counter::SoftirqNs, softirq_ns);
+        // Without that option, as timer ticks found it.
+        reading.add(Counter::SoftirqNs, machine::cpu_stat_ns(self.bench.sut_cpu, 7));
         if let Some(pid) = self.ksoftirqd {
             reading.add(Counter::KsoftirqdNs, sched::cpu_time(pid)?.0);
         }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use weir_bpf::traffic::{Lengths, Sources, Transport};
 
-use crate::apps::parity::Talk;
 use crate::apps::udp::Reader;
+use crate::apps::{tcp, udp};
 use crate::programs::{ClientKind, ServerKind};
 use crate::run::Load;
 
@@ -75,27 +75,11 @@ pub enum Role {
     Other,
 }
 
-/// What an application does.
+/// What an application is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AppKind {
-    UdpSink {
-        reader: Reader,
-        /// How long it computes for each packet.
-        work: Duration,
-        /// Joins the lab's multicast group, and is bound to any address.
-        joined: bool,
-    },
-    UdpEcho,
-    /// Answers requests of a fixed length over TCP connections that stay open.
-    TcpService,
-    /// Listens on TCP and takes what it gets.
-    TcpListener,
-    /// Walks through memory for each call, so many times.
-    RpcWorker(u64),
-    /// Computes so many steps for each request.
-    RpcServer(u64),
-    /// The receiving end of one of parity's conversations.
-    Parity(Talk),
+    Udp(udp::Server),
+    Tcp(tcp::Server),
     /// Sockets that nobody reads, of both families: gate-cost's targets.
     Unread,
     /// A program that nobody here wrote.
@@ -120,8 +104,9 @@ impl App {
         Self { kind, port, role, member_nice: None, per_trial: false }
     }
 
-    pub fn sink(reader: Reader, port: u16, role: Role) -> Self {
-        Self::new(AppKind::UdpSink { reader, work: Duration::ZERO, joined: false }, port, role)
+    /// A receiver that computes for so long for each packet.
+    pub fn sink(reader: Reader, work: Duration, port: u16, role: Role) -> Self {
+        Self::new(AppKind::Udp(udp::Server::sink(reader, work)), port, role)
     }
 }
 

@@ -22,8 +22,10 @@ const WALK_BYTES: usize = 512 << 10;
 /// Steps of a walk: a cache line each.
 const LINES: usize = WALK_BYTES / 64;
 
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
+    pub(crate) time: Duration,
+    /// Of the calibrated loop: what `time` is on this machine.
     pub(crate) passes: u64,
     /// Walks through memory; every step depends on the one before it.
     pub(crate) walks: u64,

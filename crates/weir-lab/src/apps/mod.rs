@@ -35,7 +35,7 @@ pub enum Job {
     /// Receives UDP packets in a loop, computes, answers, as a program that does nothing special.
     UdpServer(SocketAddr, udp::Server),
     /// Answers over TCP, or takes what it gets, which under a flood of SYNs is nothing.
-    TcpServer(tcp::Server),
+    TcpServer(SocketAddr, tcp::Server),
     Client(IpAddr, Client),
     /// Times a calibrated loop again and again.
     SpeedProbe,
@@ -160,7 +160,7 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     let failed = cannot("be", format!("{:?}", order.job));
     match order.job {
         Job::UdpServer(bind, server) => server.run(bind, shared),
-        Job::TcpServer(server) => server.run(shared),
+        Job::TcpServer(bind, server) => server.run(bind, shared),
         Job::Client(host, client) => client.run(host, shared),
         Job::SpeedProbe => compute::speed_probe(shared),
         Job::Compute { idle, yields } => compute::hog(idle, yields, shared),

@@ -23,17 +23,16 @@ pub const CHUNK_BYTES: usize = 64 << 10;
 /// Connections that may wait to be accepted where they are many.
 const BACKLOG: i32 = 1024;
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Server {
-    pub(crate) bind: SocketAddr,
     /// One thread serves so many, once all are made, until one ends; 0: a thread for each that is made.
     pub(crate) connections: u16,
     pub(crate) echo: bool,
 }
 
 impl Server {
-    pub fn run(&self, shared: &SharedCounters) -> io::Result<()> {
-        let listener = TcpListener::bind(self.bind)?;
+    pub fn run(self, bind: SocketAddr, shared: &SharedCounters) -> io::Result<()> {
+        let listener = TcpListener::bind(bind)?;
         if self.connections > 0 {
             allow_many()?;
             rustix::net::listen(&listener, BACKLOG)?;

@@ -2,8 +2,9 @@
 //! answers.
 
 use std::io::{self, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg};
 use rustix::event::epoll::EventFlags;
@@ -16,6 +17,7 @@ use super::compute::Work;
 use super::slots;
 use super::sockets::{allow_many, at_port, each_ready};
 use crate::histogram;
+use crate::host::wire::GROUP;
 
 /// One packet in this many has its age taken, so that reading the clock stays negligible.
 const AGE_SAMPLE: u64 = 16;
@@ -52,15 +54,15 @@ pub enum Answer {
     Count,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Server {
     /// Sockets beside the first, at the ports that follow.
     pub(crate) further: u16,
     pub(crate) reader: Reader,
     /// Receive buffer to ask for, bytes; 0: the system's default.
     pub(crate) rcvbuf: usize,
-    /// Multicast group to join, and the address of the interface on which.
-    pub(crate) join: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// Joins the lab's multicast group, and is bound to any address.
+    pub(crate) joined: bool,
     /// The generator's packets, which say when they were made: the ages of some are taken.
     pub(crate) stamped: bool,
     pub(crate) work: Work,
@@ -69,8 +71,17 @@ pub struct Server {
 }
 
 impl Server {
+    /// Takes what the generator sends, and computes for so long for each packet.
+    pub fn sink(reader: Reader, time: Duration) -> Self {
+        Self { reader, stamped: true, work: Work { time, ..Work::default() }, ..Self::default() }
+    }
+
+    pub fn echo(work: Work) -> Self {
+        Self { answer: Answer::Echo, work, ..Self::default() }
+    }
+
     /// Receives until it is killed.
-    pub fn run(&self, bind: SocketAddr, shared: &SharedCounters) -> io::Result<()> {
+    pub fn run(self, bind: SocketAddr, shared: &SharedCounters) -> io::Result<()> {
         allow_many()?;
         let sockets = (0..=self.further).map(|offset| self.open(at_port(bind, offset)));
         let sockets: Vec<UdpSocket> = sockets.collect::<io::Result<_>>()?;
@@ -106,12 +117,17 @@ impl Server {
     }
 
     fn open(&self, bind: SocketAddr) -> io::Result<UdpSocket> {
-        let socket = UdpSocket::bind(bind)?;
+        let group = match bind.ip() {
+            IpAddr::V4(on) if self.joined => Some(on),
+            _ => None,
+        };
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, bind.port()));
+        let socket = UdpSocket::bind(if group.is_some() { any } else { bind })?;
         if self.rcvbuf != 0 {
             rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, self.rcvbuf)?;
         }
-        if let Some((group, on)) = self.join {
-            socket.join_multicast_v4(&group, &on)?;
+        if let Some(on) = group {
+            socket.join_multicast_v4(&GROUP, &on)?;
         }
         Ok(socket)
     }

@@ -75,7 +75,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     Ok(Scene {
         apps: vec![
             App::new(AppKind::Real(ServerKind::Nginx), port, Role::Flooded),
-            App::new(AppKind::TcpListener, FLOODED_PORT, Role::Other),
+            App::new(AppKind::Tcp(tcp::Server::default()), FLOODED_PORT, Role::Other),
         ],
         flows: if ask.load == Load::Off { vec![] } else { vec![flood] },
         client: Some(Client::Http {

@@ -62,7 +62,8 @@ fn cases() -> Vec<Case> {
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let sink = |port, joined, role| {
-        App::new(AppKind::UdpSink { reader: ask.traffic.reader, work: WORK, joined }, port, role)
+        let server = udp::Server { joined, ..udp::Server::sink(ask.traffic.reader, WORK) };
+        App::new(AppKind::Udp(server), port, role)
     };
     let flood = ask.flood(FLOODED_PORT).map(|flow| mixed(flow, ask.case));
     let to = |port: u16, flood: Option<Flow>| flood.map(|flow| Flow { port, ..flow });

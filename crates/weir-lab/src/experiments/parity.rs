@@ -2,6 +2,7 @@
 
 use super::shared::*;
 use crate::apps::parity::{Measure, Talk};
+use crate::apps::udp::Answer;
 use crate::engine::mbit;
 use crate::goals::nothing_discarded;
 use crate::programs::{ClientKind, ServerKind};
@@ -108,7 +109,13 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         let app = App::new(AppKind::Real(server), server.port(), Role::Flooded);
         return Ok(Scene { apps: vec![app], program: Some(ClientKind::Iperf3Tcp), ..scene });
     }
-    let app = App { per_trial: true, ..App::new(AppKind::Parity(talk), PORT, Role::Flooded) };
+    let Talk { measure, flows } = talk;
+    let answer = if measure.is_time() { Answer::Echo } else { Answer::Count };
+    let server = match measure.is_udp() {
+        true => AppKind::Udp(udp::Server { further: flows - 1, answer, ..Default::default() }),
+        false => AppKind::Tcp(tcp::Server { connections: flows, echo: measure.is_time() }),
+    };
+    let app = App { per_trial: true, ..App::new(server, PORT, Role::Flooded) };
     Ok(Scene { apps: vec![app], client: Some(Client::Parity(talk, PORT)), ..scene })
 }
 

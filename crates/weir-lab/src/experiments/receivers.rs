@@ -80,9 +80,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         ));
     };
     let app = |port, role, nice| App {
-        kind: AppKind::UdpSink { reader: ask.traffic.reader, work: WORK, joined: false },
         member_nice: Some(nice),
-        ..App::new(AppKind::UdpEcho, port, role)
+        ..App::sink(ask.traffic.reader, WORK, port, role)
     };
     Ok(Scene {
         apps: vec![app(HEAVIER_PORT, Role::Flooded, 0), app(LIGHTER_PORT, Role::Light, 10)],

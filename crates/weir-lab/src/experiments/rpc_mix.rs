@@ -1,6 +1,7 @@
 //! `rpc-mix` (LRP, table 2).
 
 use super::shared::*;
+use crate::apps::compute::Work;
 use crate::apps::rpc::walks;
 use crate::goals::nothing_discarded;
 
@@ -70,11 +71,14 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let mut apps = vec![App::new(AppKind::RpcWorker(walks(ask.quick)), PORT, Role::Flooded)];
+    let app = |work, port, role| App::new(AppKind::Udp(udp::Server::echo(work)), port, role);
+    let worker = Work { walks: walks(ask.quick), ..Work::default() };
+    let mut apps = vec![app(worker, PORT, Role::Flooded)];
     let mut servers = vec![];
     for (place, (_, steps)) in (0..).zip(PACES).filter(|(_, (name, _))| *name == ask.case) {
         servers.extend([PORT + 1 + 2 * place, PORT + 2 + 2 * place]);
-        let server = |port: &u16| App::new(AppKind::RpcServer(steps), *port, Role::Other);
+        let work = Work { steps, ..Work::default() };
+        let server = |port: &u16| app(work, *port, Role::Other);
         apps.extend(servers.iter().map(server));
     }
     if ask.load == Load::Off {

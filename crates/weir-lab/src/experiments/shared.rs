@@ -1,11 +1,14 @@
 //! What experiments share: the names that their declarations are made of, what most of them have in common,
 //! floods by name, and references measured without a flood.
 
+use std::time::Duration;
+
 use crate::arm::QUIET;
 use crate::experiment::Figure;
 use crate::goals::of_compared;
 use crate::stats::compare;
 
+pub(super) use crate::apps::{tcp, udp};
 pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
     Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Goal, Search, Table,
@@ -103,8 +106,14 @@ pub(super) fn late_of_discards(view: &View<'_>, arm: &str) -> Vec<Found> {
 
 /// The application that is flooded, and a second one that stands by, asleep, as on any host.
 pub(super) fn receivers(ask: &Ask<'_>) -> Vec<App> {
-    let app = |port, role| App::sink(ask.traffic.reader, port, role);
+    let app = |port, role| App::sink(ask.traffic.reader, Duration::ZERO, port, role);
     vec![app(FLOODED_PORT, Role::Flooded), app(LIGHT_PORT, Role::Light)]
+}
+
+/// The echo server, started for each trial.
+pub(super) fn echo(role: Role) -> App {
+    let server = udp::Server { stamped: true, ..udp::Server::echo(Default::default()) };
+    App { per_trial: true, ..App::new(AppKind::Udp(server), ECHO_PORT, role) }
 }
 
 /// A light flow of the run's lengths.

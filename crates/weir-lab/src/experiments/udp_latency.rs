@@ -6,6 +6,8 @@
 //! end the same program saw the slowest percent 62 us later in `stock` from 1.6 M packets/s on, since the
 //! far end's softirq waits for the generator.
 
+use std::time::Duration;
+
 use super::shared::*;
 
 /// Few enough to cost the server next to nothing.
@@ -78,8 +80,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let flood = ask.flood(FLOODED_PORT).map(|flow| mixed(flow, ask.case));
     Ok(Scene {
         apps: vec![
-            App::sink(ask.traffic.reader, FLOODED_PORT, Role::Flooded),
-            App { per_trial: true, ..App::new(AppKind::UdpEcho, ECHO_PORT, Role::Light) },
+            App::sink(ask.traffic.reader, Duration::ZERO, FLOODED_PORT, Role::Flooded),
+            echo(Role::Light),
         ],
         flows: std::iter::once(pings).chain(flood).collect(),
         beside: if ask.load == Load::Off { vec![Beside::Spinner] } else { vec![] },

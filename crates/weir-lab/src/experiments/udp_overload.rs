@@ -137,9 +137,8 @@ fn cases() -> Vec<Case> {
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let flood = ask.flood(FLOODED_PORT).map(|flow| mixed(flow, ask.case)).into_iter();
     if ask.case == "echo" {
-        let echo = App::new(AppKind::UdpEcho, ECHO_PORT, Role::Flooded);
         return Ok(Scene {
-            apps: vec![App { per_trial: true, ..echo }],
+            apps: vec![echo(Role::Flooded)],
             flows: flood.map(|flow| Flow { port: ECHO_PORT, from: From::Client, ..flow }).collect(),
             watch: vec![Watch::Replies(SLICE)],
             ..Scene::default()

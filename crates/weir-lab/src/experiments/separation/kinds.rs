@@ -36,10 +36,15 @@ pub(super) fn beside_services(
     (light, flood): (Flow, Option<Flow>),
     ask: &Ask<'_>,
 ) -> Scene {
-    let many = AppKind::UdpSink { reader: ask.traffic.reader, work: Duration::ZERO, joined: true };
+    let sink = udp::Server::sink(ask.traffic.reader, Duration::ZERO);
+    let many = AppKind::Udp(udp::Server { joined: true, ..sink });
     apps.extend([
-        App::new(AppKind::TcpService, SERVICE_PORT, Role::Other),
-        App::new(AppKind::TcpListener, LISTENER_PORT, Role::Other),
+        App::new(
+            AppKind::Tcp(tcp::Server { echo: true, ..Default::default() }),
+            SERVICE_PORT,
+            Role::Other,
+        ),
+        App::new(AppKind::Tcp(tcp::Server::default()), LISTENER_PORT, Role::Other),
         App::new(many, MANY_PORT, Role::Other),
     ]);
     let sorts = flood.map_or(vec![], |flood| share_out(sorts(kind, &flood), ask.load));
