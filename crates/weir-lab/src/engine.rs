@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::experiment::Ask;
 use crate::host::group::Group;
 use crate::host::process::Worker;
-use crate::host::topology::SUT_INTERFACE;
+use crate::host::topology::{Host, SUT_INTERFACE};
 use crate::host::wait::until;
 use crate::host::wire::{FLOOD_NET, FarInterrupts, Sink};
 use crate::meter::{self, Metered};
@@ -39,6 +39,8 @@ use crate::stop::Stop;
 const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
 /// The generator works, without sending, before the first packet.
 const SPIN_UP: Duration = Duration::from_millis(10);
+/// How often what arrives of an echo server's replies is read: long against the microseconds that it takes.
+const SLICE: Duration = Duration::from_millis(10);
 /// How long a client may take until each of its connections has been used.
 const UNDER_WAY_DEADLINE: Duration = Duration::from_secs(10);
 /// A program's client that has not ended so long after its time is ended.
@@ -89,7 +91,10 @@ pub fn trial(
         bench.watch_replies(arm)?;
     }
     let begun = bench.begin(arm)?;
-    let own = own_apps(bench, arm, scene)?;
+    // Started for this trial alone.
+    let own = scene.apps.iter().filter(|app| app.per_trial);
+    let own = own.map(|app| Ok((app.clone(), bench.start_app(arm, app)?)));
+    let own = own.collect::<Result<Vec<_>>>()?;
     if bench.sut(arm).setup.is_none() {
         let setup = describe(bench, arm, scene, &begun, stop)?;
         if let Some(sut) = bench.sut_mut(arm) {
@@ -120,17 +125,6 @@ pub fn trial(
     Ok(trial)
 }
 
-/// The applications that are started for this trial alone.
-fn own_apps(bench: &mut Bench, arm: &Arm, scene: &Scene) -> Result<Vec<(App, Running)>> {
-    let apps: Vec<App> = scene.apps.iter().filter(|app| app.per_trial).cloned().collect();
-    apps.into_iter()
-        .map(|app| {
-            let running = bench.start_app(arm, &app)?;
-            Ok((app, running))
-        })
-        .collect()
-}
-
 /// From before the first packet until all have ended.
 fn watch(
     bench: &Bench,
@@ -158,15 +152,9 @@ fn watch(
     } else {
         vec![]
     };
-    let _far = match scene.needs.contains(&Need::FarEnd) {
-        true => Some(FarInterrupts::bind(
-            &bench.topology,
-            &sut.host,
-            far_nobody(scene, sut.host.address.0),
-        )?),
-        false => None,
-    };
-    let _sink = if scene.sink { Some(Sink::attach(&sut.host)?) } else { None };
+    let far = || FarInterrupts::bind(&bench.topology, &sut.host, far_nobody(scene, &sut.host));
+    let _far = scene.needs.contains(&Need::FarEnd).then(far).transpose()?;
+    let _sink = scene.sink.then(|| Sink::attach(&sut.host)).transpose()?;
     let mut probe = Probe {
         bench,
         host: &sut.host,
@@ -240,12 +228,12 @@ fn watch(
 }
 
 /// Where a packet ends that is to bind the far end's interrupts.
-fn far_nobody(scene: &Scene, client: IpAddr) -> IpAddr {
-    if scene.needs.contains(&Need::AnswersDropped) {
+fn far_nobody(scene: &Scene, host: &Host) -> IpAddr {
+    match scene.needs.contains(&Need::AnswersDropped) {
         // It ends where the answers to the flood do.
-        return Ipv4Addr::from_bits(FLOOD_NET.0.to_bits() + 1).into();
+        true => Ipv4Addr::from_bits(FLOOD_NET.0.to_bits() + 1).into(),
+        false => host.address.0,
     }
-    client
 }
 
 /// Starts a scene's client, if it is a program; returns it and how long it sends from now on.
@@ -303,26 +291,19 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
 
 /// Lasts a window, and reads what arrives at the far end between its slices where that is watched.
 fn arrivals(probe: &Probe<'_>, window: Duration, stop: &Stop) -> Result<Vec<(Instant, u64)>> {
-    let slice = probe.scene.watch.iter().find_map(|watch| match watch {
-        Watch::Replies(slice) => Some(*slice),
-        _ => None,
-    });
-    let Some(slice) = slice else {
-        stop.sleep(window)?;
-        return Ok(vec![]);
-    };
+    if !probe.scene.watch.contains(&Watch::Replies) {
+        return stop.sleep(window).map(|()| vec![]);
+    }
     let began = Instant::now();
     let mut readings = vec![(began, probe.arrived()?)];
-    loop {
-        let left = window.saturating_sub(began.elapsed());
+    let slices = (window.as_micros() / SLICE.as_micros()).max(1) as u32;
+    for slice in 1..=slices {
         // What is left over of the window lengthens its last slice.
-        let last = left < slice * 2;
-        stop.sleep(if last { left } else { slice })?;
+        let ends = if slice == slices { window } else { SLICE * slice };
+        stop.sleep(ends.saturating_sub(began.elapsed()))?;
         readings.push((Instant::now(), probe.arrived()?));
-        if last {
-            return Ok(readings);
-        }
     }
+    Ok(readings)
 }
 
 /// Waits until every packet has ended somewhere.
@@ -446,9 +427,9 @@ fn measure(trial: &mut Trial, seen: &Seen) {
         let value = match metric.source {
             Source::Rate(counter, times) => closed.per_s(opened, counter).map(|rate| rate * times),
             Source::Ratio(over, under, times) => {
-                let under = closed.since(opened, under);
-                (under > 0).then(|| closed.since(opened, over) as f64 / under as f64 * times)
+                closed.ratio(opened, over, under).map(|ratio| ratio * times)
             }
+            Source::WholeRatio(over, under) => after.ratio(before, over, under),
             Source::Total(counter) => {
                 after.has(counter).then(|| after.since(before, counter) as f64)
             }
@@ -483,25 +464,10 @@ fn derived(trial: &mut Trial, seen: &Seen) {
     let whole = |counter| after.since(before, counter) as f64;
     let per = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
     let window = |counter| closed.since(opened, counter) as f64;
-    if closed.has(Counter::LightSent) {
-        let goodput = per(window(Counter::LightDelivered), window(Counter::LightSent));
-        trial.set(&m::light_goodput, goodput);
-    }
     let taken =
         trial.ledger.map_or(0, |ledger| ledger.offered - ledger.nic_drop.min(ledger.offered));
     if after.has(Counter::InputCpu) {
         trial.set(&m::cpu_ns_per_packet, per(whole(Counter::InputCpu), taken as f64));
-    }
-    let delivered = whole(Counter::Delivered);
-    trial.set(&m::app_ns_per_packet, per(whole(Counter::FloodedCpu), delivered));
-    let light = whole(Counter::LightDelivered);
-    trial.set(&m::light_ns_per_packet, per(whole(Counter::LightCpu), light));
-    if after.has(Counter::LightDelivered) && window(Counter::LightDelivered) > 0.0 {
-        let ratio = per(window(Counter::Delivered), window(Counter::LightDelivered));
-        trial.set(&m::delivered_ratio, ratio);
-    }
-    if after.has(Counter::Judged) {
-        trial.set(&m::discarded_share, per(window(Counter::Discarded), window(Counter::Judged)));
     }
     if after.has(Counter::Done) {
         trial.set(&m::failed, Some(window(Counter::ClientLost)));

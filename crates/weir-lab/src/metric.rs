@@ -69,6 +69,8 @@ pub enum Source {
     Rate(Counter, f64),
     /// The first counter's growth by the second's over the window, times this.
     Ratio(Counter, Counter, f64),
+    /// The same over the whole trial.
+    WholeRatio(Counter, Counter),
     /// A counter's growth over the whole trial.
     Total(Counter),
     /// The nanoseconds below which this share of the window's samples lie, times the last.
@@ -131,7 +133,7 @@ metrics! {
     light_offered_pps: Pps, Rate(LightSent, 1.0), Median, Neither, "Sent by the bystander flow.";
     light_pps: Pps, Rate(LightDelivered, 1.0), Median, More,
         "Received by the bystander: the second application, which is sent a light flow.";
-    light_goodput: Share, Given, Median, More, "`light_pps` of `light_offered_pps`.";
+    light_goodput: Share, Ratio(LightDelivered, LightSent, 1.0), Median, More, "`light_pps` of `light_offered_pps`.";
     light_age_p50_us: Micros, Quantile(LightAge, 0.5, US), Median, Less,
         "Age of a packet when the bystander received it, median.";
     light_age_p99_us: Micros, Quantile(LightAge, 0.99, US), Median, Less, "The same, 99th percentile.";
@@ -182,7 +184,7 @@ metrics! {
         "What weir's meter charged, and discarding took, of what the NAPI threads ran by perf.";
     meter_flooded: Ratio, Given, Median, Neither,
         "What the meter charged to the flooded channel, of all that it charged.";
-    delivered_ratio: Ratio, Given, Median, Neither,
+    delivered_ratio: Ratio, Ratio(Delivered, LightDelivered, 1.0), Median, Neither,
         "Packets of the heavier receiver for each of the lighter.";
     sleeps_per_s: PerSecond, Rate(FloodedSleeps, 1.0), Median, Neither,
         "How often the heavier receiver found nothing to do.";
@@ -193,13 +195,15 @@ metrics! {
     ns_p75: Nanos, Given, Median, Neither, "75th percentile of the same polls.";
     cpu_ns_per_packet: Nanos, Given, Median, Less,
         "CPU time of the NAPI threads over packets taken from the ring, whole trial.";
-    app_ns_per_packet: Nanos, Given, Median, Neither,
+    app_ns_per_packet: Nanos, WholeRatio(FloodedCpu, Delivered), Median, Neither,
         "CPU time of the flooded application over packets it received, whole trial.";
-    light_ns_per_packet: Nanos, Given, Median, Neither, "The same of the bystander.";
+    light_ns_per_packet: Nanos, WholeRatio(LightCpu, LightDelivered), Median, Neither,
+        "The same of the bystander.";
     handled_pps: Pps, Given, Median, More, "Taken by NAPI polls.";
     in_full_polls: Share, Given, Median, Neither,
         "Packets in polls that took a whole budget.";
-    discarded_share: Share, Given, Median, Neither, "Discarded, of what the gate saw.";
+    discarded_share: Share, Ratio(Discarded, Judged, 1.0), Median, Neither,
+        "Discarded, of what the gate saw.";
     missed: Count, Given, Sum, Neither,
         "Packets that fell due while the generator's CPU was elsewhere; not sent, not offered.";
     loop_ns: Nanos, Quantile(Loop, 0.1, 1.0), Median, Neither,

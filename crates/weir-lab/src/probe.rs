@@ -167,7 +167,7 @@ impl Probe<'_> {
             reading.add(Counter::Segments, tcp.in_segs);
             reading.add(Counter::Cookies, tcp.syn_cookies_sent);
         }
-        if self.scene.watch.iter().any(|watch| matches!(watch, Watch::Replies(_))) {
+        if self.scene.watch.contains(&Watch::Replies) {
             reading.add(Counter::Arrived, far("rx_packets")?);
             reading.add(Counter::RepliesRefused, own("tx_dropped")?);
         }

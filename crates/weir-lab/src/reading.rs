@@ -109,6 +109,12 @@ impl Reading {
         (seconds > 0.0).then(|| now.1.saturating_sub(then.1) as f64 / seconds)
     }
 
+    /// Growth of a counter by another's; `None` where that has not grown.
+    pub fn ratio(&self, before: &Self, over: Counter, under: Counter) -> Option<f64> {
+        let under = self.since(before, under);
+        (under > 0).then(|| self.since(before, over) as f64 / under as f64)
+    }
+
     /// Nanoseconds below which a share of the samples since an earlier reading lie.
     pub fn quantile_ns(&self, before: &Self, histogram: Histogram, share: f64) -> Option<f64> {
         let (now, then) = (self.histograms.get(&histogram)?, before.histograms.get(&histogram)?);

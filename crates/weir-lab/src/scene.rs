@@ -219,8 +219,8 @@ pub enum Need {
 /// What is watched beside the usual counters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Watch {
-    /// What arrives at the far end, in slices of this length.
-    Replies(Duration),
+    /// What arrives at the far end, slice by slice.
+    Replies,
     /// Round trips of the pings that the light flow is.
     RoundTrips,
     /// Whom the kernel and weir's meter charge.

@@ -1,11 +1,7 @@
 //! `udp-overload` (LRP, figure 3).
 
-use std::time::Duration;
-
 use super::shared::*;
 
-/// How often what arrives of an echo server's replies is read: long against the microseconds that it takes.
-const SLICE: Duration = Duration::from_millis(10);
 /// Loss that the maximum loss-free rate may have (PDR): a hiccup of 1.4 ms fills a default socket.
 const LOSS_MAX: f64 = 0.005;
 
@@ -140,7 +136,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         return Ok(Scene {
             apps: vec![echo(Role::Flooded)],
             flows: flood.map(|flow| Flow { port: ECHO_PORT, from: From::Client, ..flow }).collect(),
-            watch: vec![Watch::Replies(SLICE)],
+            watch: vec![Watch::Replies],
             ..Scene::default()
         });
     }
