@@ -182,11 +182,11 @@ mod tests {
         let sides =
             [Side::parse("A", "weir").unwrap(), Side::parse("B", "weir --attach=tc").unwrap()];
         let made = plan(experiment, &sides, &wish(None), 1).unwrap();
-        assert_eq!((made.repeats, made.random, made.points.len()), (10, Some(1), 2));
+        assert_eq!((made.times.repeats, made.random, made.points.len()), (10, Some(1), 2));
         let options: Vec<_> =
             made.arms.iter().map(|arm| arm.daemon.clone().unwrap().options).collect();
         assert_eq!(options, [vec!["--attach", "native"], vec!["--attach=tc"]]);
-        assert_eq!(plan(experiment, &sides, &wish(Some(3)), 1).unwrap().repeats, 3);
+        assert_eq!(plan(experiment, &sides, &wish(Some(3)), 1).unwrap().times.repeats, 3);
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let kept = without(&words("--attach native --nice 0 --json"), &words("--nice 5"));
         assert_eq!(kept, ["--attach", "native", "--json"]);

@@ -25,12 +25,11 @@ use crate::histogram;
 use crate::host::interrupts;
 use crate::host::process::{Daemon, Worker};
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
-use crate::host::wait::until;
 use crate::host::wire::{self, FLOOD_NET, GROUP, mask};
 use crate::programs::{Place, Server};
 use crate::run::{Load, Setup};
 use crate::scene::{App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, Need, To, Traffic};
-use crate::stop::Stop;
+use crate::stop::{Stop, until};
 
 const FIRST_PACKET_DEADLINE: Duration = Duration::from_secs(2);
 /// From the tested CPU, to bind its interrupts.
@@ -188,7 +187,7 @@ impl Bench {
     fn start_on(&self, host: &Host, app: &App) -> Result<Running> {
         match app.kind {
             AppKind::Real(kind) => {
-                let directory = format!("{}-{}", host.generator_ifname, kind.name());
+                let directory = format!("{}-{}", host.generator_ifname, kind.name);
                 let place = Place {
                     netns: &host.netns_path,
                     cpu: self.sut_cpu,

@@ -9,7 +9,7 @@ use weir_bpf::sys::caps::{self, Capability};
 
 use crate::arm::{self, Arm};
 use crate::error::{Error, Result};
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, words};
 use crate::host::topology;
 use crate::lab::{self, Plan, Wish};
 use crate::progress::Progress;
@@ -180,7 +180,7 @@ impl WhichArgs {
         let Wish { cases, kinds, rows, loads, traffic, .. } = &self.wish;
         let usual = Traffic::default();
         let has_rates =
-            |e: &Experiment| e.loads.full.iter().any(|load| !["0", "top"].contains(load));
+            |e: &Experiment| words(e.loads.full).any(|load| !["0", "top"].contains(&load));
         let has_traffic = |e: &Experiment| e.traffic;
         let options: [(&str, bool, Has<'_>); 8] = [
             ("cases", !cases.is_empty(), &|e| e.has_cases("cases")),

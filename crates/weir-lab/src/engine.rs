@@ -19,11 +19,10 @@ use crate::apps::{Job, parity, slots};
 use crate::arm::Arm;
 use crate::bench::{Begun, Bench, Running, place, poll_in_words};
 use crate::error::{Error, Result};
-use crate::experiment::Ask;
+use crate::experiment::{Ask, Times};
 use crate::host::group::Group;
 use crate::host::process::Worker;
 use crate::host::topology::{Host, SUT_INTERFACE};
-use crate::host::wait::until;
 use crate::host::wire::{FLOOD_NET, FarInterrupts, Sink};
 use crate::meter::{self, Metered};
 use crate::metric::{METRICS, Source, m};
@@ -33,7 +32,7 @@ use crate::reading::{Counter, Reading};
 use crate::run::{Ledger, Setup, Trial};
 use crate::scene::{App, Beside, Books, Client, Need, Scene, Watch};
 use crate::stats::{nearest_rank, spread};
-use crate::stop::Stop;
+use crate::stop::{Stop, until};
 
 /// How long packets that are still queued at the end may take to arrive.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
@@ -47,12 +46,6 @@ const UNDER_WAY_DEADLINE: Duration = Duration::from_secs(10);
 const CLIENT_GRACE: Duration = Duration::from_secs(15);
 /// With fewer of the packets in full polls than this, those say too little: the CPU time is taken.
 const IN_FULL_POLLS_MIN: f64 = 0.02;
-
-#[derive(Clone, Copy, Debug)]
-pub struct Window {
-    pub warm_up: Duration,
-    pub length: Duration,
-}
 
 /// What a trial saw, before metrics are made of it.
 struct Seen {
@@ -75,16 +68,16 @@ pub fn trial(
     bench: &mut Bench,
     ask: &Ask<'_>,
     scene: &Scene,
-    (window, repeat): (Window, u32),
+    (times, repeat): (Times, u32),
     stop: &Stop,
 ) -> Result<Trial> {
     let arm = ask.arm;
     bench.prepare(arm, &scene.needs, &scene.apps)?;
     if scene.watch.contains(&Watch::RoundTrips) {
         let pings: f64 = scene.flows.iter().filter(|f| f.light).map(|f| f.load.pps()).sum();
-        if pings * (window.warm_up + window.length).as_secs_f64() > f64::from(QUESTIONS) / 2.0 {
+        if pings * (times.warm_up + times.window).as_secs_f64() > f64::from(QUESTIONS) / 2.0 {
             return Err(Error::refused(
-                format!("a window of {} s has too many pings", window.length.as_secs()),
+                format!("a window of {} s has too many pings", times.window.as_secs()),
                 "leave --seconds at 30 or less",
             ));
         }
@@ -111,7 +104,7 @@ pub fn trial(
         bench.clock.insert(clock).watch(thread.napi_id);
     }
     bench.aim(arm, &scene.flows)?;
-    let seen = watch(bench, arm, scene, (&begun, &own), window, stop)?;
+    let seen = watch(bench, arm, scene, (&begun, &own), times, stop)?;
     bench.end(arm)?;
 
     let ledger = ledger(scene.books, &seen.before, &seen.after);
@@ -131,7 +124,7 @@ fn watch(
     arm: &Arm,
     scene: &Scene,
     (begun, own): (&Begun, &[(App, Running)]),
-    window: Window,
+    times: Times,
     stop: &Stop,
 ) -> Result<Seen> {
     let sut = bench.sut(arm);
@@ -180,7 +173,7 @@ fn watch(
     probe.hog = beside.hog();
     probe.client = client.as_ref();
     let flooded = scene.flows.iter().any(|flow| !flow.light);
-    let warm_up = if flooded { window.warm_up.max(scene.settle) } else { window.warm_up };
+    let warm_up = if flooded { times.warm_up.max(scene.settle) } else { times.warm_up };
 
     // The clock stays for the run, and knows one arm's thread.
     let clock = bench.clock.as_ref().filter(|_| scene.watch.contains(&Watch::Polls));
@@ -190,10 +183,10 @@ fn watch(
         bench.generator.start();
         go(client.as_ref(), true);
         stop.sleep(warm_up)?;
-        let (real, length) = start_program(bench, arm, scene, window.length)?.unzip();
+        let (real, length) = start_program(bench, arm, scene, times.window)?.unzip();
         let (opened, first) = (probe.read()?, polls());
         let began = Instant::now();
-        let arrivals = arrivals(&probe, length.unwrap_or(window.length), stop)?;
+        let arrivals = arrivals(&probe, length.unwrap_or(times.window), stop)?;
         let (closed, last) = (probe.read()?, polls());
         let elapsed = began.elapsed();
         let report = real.map(|real| report(real, stop)).transpose()?;

@@ -11,6 +11,14 @@ use crate::scene::{Flow, Scene, Traffic};
 use crate::stop::Stop;
 use crate::view::View;
 
+/// Arms or loads, separated by commas as on the command line.
+pub type List = &'static str;
+
+/// The members of a list.
+pub fn words(list: List) -> impl Iterator<Item = &'static str> {
+    list.split(',').filter(|word| !word.is_empty())
+}
+
 /// One thing for a full run, another for a quick one.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<T> {
@@ -27,9 +35,22 @@ impl<T: Copy> Choice<T> {
 /// How long trials last, and how many of each there are.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    pub warm_up_ms: u64,
-    pub window_ms: u64,
+    /// Before the window.
+    pub warm_up: Duration,
+    pub window: Duration,
+    /// Trials of each point.
     pub repeats: u32,
+}
+
+impl Choice<Times> {
+    /// Warm-up and window in milliseconds, and repeats: of a full run, and of a quick one.
+    pub const fn times(full: (u64, u64, u32), quick: (u64, u64, u32)) -> Self {
+        const fn times((warm_up_ms, window_ms, repeats): (u64, u64, u32)) -> Times {
+            let warm_up = Duration::from_millis(warm_up_ms);
+            Times { warm_up, window: Duration::from_millis(window_ms), repeats }
+        }
+        Self { full: times(full), quick: times(quick) }
+    }
 }
 
 /// A variant of an experiment.
@@ -42,7 +63,7 @@ pub struct Case {
     /// Whether a full run has it unasked.
     pub full: bool,
     /// Loads of this case, instead of the experiment's.
-    pub loads: Option<Choice<&'static [&'static str]>>,
+    pub loads: Option<Choice<List>>,
     /// The case that this one is held against: whoever asks for this one gets that one too.
     pub against: Option<&'static str>,
 }
@@ -70,7 +91,7 @@ impl Case {
 
     /// With loads of its own.
     #[must_use]
-    pub fn at(mut self, full: &'static [&'static str], quick: &'static [&'static str]) -> Self {
+    pub fn at(mut self, full: List, quick: List) -> Self {
         self.loads = Some(Choice { full, quick });
         self
     }
@@ -107,11 +128,12 @@ pub struct Search {
     /// Case under which its trials are kept.
     pub case: &'static str,
     /// For these arms.
-    pub arms: Choice<&'static [&'static str]>,
+    pub arms: Choice<List>,
     pub steps: Choice<u32>,
     pub window_ms: Choice<u64>,
-    /// Between which rates, packets/s, given the trials so far; `None`: it needs no search.
-    pub between: fn(&[Trial], &str) -> Option<Rates>,
+    /// Between which rates, packets/s, given the trials so far, for an arm in case `of`; `None`: it needs
+    /// no search.
+    pub between: fn(&[Trial], &str, &str) -> Option<Rates>,
     /// Whether a trial passes, given those before it.
     pub passes: fn(&Trial, &[Trial]) -> bool,
 }
@@ -308,7 +330,7 @@ pub struct Experiment {
     /// Programs that it takes.
     pub needs: &'static [&'static str],
     /// Arms, by name; see [`Arm::parse`].
-    pub arms: Choice<&'static [&'static str]>,
+    pub arms: Choice<List>,
     /// The arm that stands for weir in the sentence and in comparisons of builds.
     pub main: &'static str,
     /// The first merit in the sentence, after the arm's name: `delivers {} packets/s`.
@@ -317,7 +339,7 @@ pub struct Experiment {
     pub cases: fn() -> Vec<Case>,
     /// What the option is called that chooses cases, such as `kinds`.
     pub case_option: &'static str,
-    pub loads: Choice<&'static [&'static str]>,
+    pub loads: Choice<List>,
     pub times: Choice<Times>,
     /// Whether `--app`, `--ipv6`, `--payload`, `--lengths` and `--rcvbuf` mean anything to it.
     pub traffic: bool,
@@ -349,15 +371,5 @@ impl Experiment {
     /// Whether its cases are chosen by this option.
     pub fn has_cases(&self, option: &str) -> bool {
         self.case_option == option && (self.cases)().len() > 1
-    }
-}
-
-impl Times {
-    pub fn warm_up(&self) -> Duration {
-        Duration::from_millis(self.warm_up_ms)
-    }
-
-    pub fn window(&self) -> Duration {
-        Duration::from_millis(self.window_ms)
     }
 }

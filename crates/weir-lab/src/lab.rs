@@ -7,9 +7,9 @@ use weir_bpf::traffic::Lengths;
 
 use crate::arm::Arm;
 use crate::bench::Bench;
-use crate::engine::{self, Window};
+use crate::engine;
 use crate::error::{Error, Result};
-use crate::experiment::{Ask, Case, Experiment, Search};
+use crate::experiment::{Ask, Case, Experiment, Search, Times, words};
 use crate::progress::Progress;
 use crate::run::{Head, Load, Run, SCHEMA, Trial};
 use crate::scene::Traffic;
@@ -79,8 +79,7 @@ pub struct Plan<'a> {
     pub experiment: &'a Experiment,
     pub arms: Vec<Arm>,
     pub points: Vec<(Case, Load)>,
-    pub window: Window,
-    pub repeats: u32,
+    pub times: Times,
     /// The order of arms is drawn anew for each point, from this seed; `None`: it rotates.
     pub random: Option<u64>,
     quick: bool,
@@ -93,9 +92,9 @@ impl<'a> Plan<'a> {
     pub fn new(experiment: &'a Experiment, wish: &Wish) -> Result<Self> {
         let quick = wish.quick;
         let parse =
-            |text: &&str| Arm::parse(text).map_err(|why| Error::refused(why, "please report this"));
+            |text| Arm::parse(text).map_err(|why| Error::refused(why, "please report this"));
         let arms = match wish.arms.is_empty() {
-            true => experiment.arms.of(quick).iter().map(parse).collect::<Result<Vec<_>>>()?,
+            true => words(experiment.arms.of(quick)).map(parse).collect::<Result<Vec<_>>>()?,
             false => wish.arms.clone(),
         };
         let all = (experiment.cases)();
@@ -124,7 +123,7 @@ impl<'a> Plan<'a> {
         for case in cases {
             let own = case.loads.unwrap_or(experiment.loads).of(quick);
             let mut loads: Vec<Load> =
-                own.iter().filter_map(|text| Load::parse(text).ok()).collect();
+                words(own).filter_map(|text| Load::parse(text).ok()).collect();
             // A case without a flood has none to choose.
             if !wish.loads.is_empty() && loads.iter().any(|load| matches!(load, Load::Rate(_))) {
                 let unloaded = loads.first() == Some(&Load::Off);
@@ -137,14 +136,14 @@ impl<'a> Plan<'a> {
             loads.dedup();
             points.extend(loads.into_iter().map(|load| (case.clone(), load)));
         }
-        let times = experiment.times.of(quick);
-        let length = wish.window.unwrap_or(times.window());
+        let Times { warm_up, window, repeats } = experiment.times.of(quick);
+        let window = wish.window.unwrap_or(window);
+        let times = Times { warm_up, window, repeats: wish.repeats.unwrap_or(repeats) };
         Ok(Self {
             experiment,
             arms,
             points,
-            window: Window { warm_up: times.warm_up(), length },
-            repeats: wish.repeats.unwrap_or(times.repeats),
+            times,
             random: None,
             quick,
             budget: (quick && wish.repeats.is_none()).then_some(QUICK_BUDGET),
@@ -182,8 +181,8 @@ impl<'a> Plan<'a> {
 
     /// About how long the run takes.
     pub fn estimate(&self) -> Duration {
-        let trial = self.window.warm_up + self.window.length + OVERHEAD;
-        let grid = trial * (self.one_repeat(0).len() as u32 * self.repeats);
+        let trial = self.times.warm_up + self.times.window + OVERHEAD;
+        let grid = trial * (self.one_repeat(0).len() as u32 * self.times.repeats);
         let grid = self.budget.map_or(grid, |budget| grid.min(budget));
         grid + self.experiment.searches.iter().map(|search| self.search_time(search)).sum()
     }
@@ -191,24 +190,22 @@ impl<'a> Plan<'a> {
     fn search_time(&self, search: &Search) -> Duration {
         let length = Duration::from_millis(search.window_ms.of(self.quick));
         let trials = self.searched(search).count() as u32 * search.steps.of(self.quick) * 3 / 2;
-        (self.window.warm_up + length + OVERHEAD) * trials
+        (self.times.warm_up + length + OVERHEAD) * trials
     }
 
     fn searched<'b>(&'b self, search: &'b Search) -> impl Iterator<Item = &'b Arm> {
         let there = self.points.iter().any(|(case, _)| case.name == search.of);
-        let names = search.arms.of(self.quick);
-        self.arms.iter().filter(move |arm| there && names.contains(&arm.name.as_str()))
+        let is_named = |arm: &&Arm| words(search.arms.of(self.quick)).any(|name| name == arm.name);
+        self.arms.iter().filter(move |arm| there && is_named(arm))
     }
 
     /// What tells this plan from another, so that a run that was stopped goes on only as it began.
     fn identity(&self) -> String {
         let arms: Vec<_> = self.arms.iter().map(|arm| (&arm.name, &arm.daemon)).collect();
         let points: Vec<_> = self.points.iter().map(|(case, load)| (&case.name, load)).collect();
-        let Self { window, repeats, random, quick, traffic, .. } = self;
+        let Self { times, random, quick, traffic, .. } = self;
         let (commit, name) = (env!("WEIR_COMMIT"), self.experiment.name);
-        format!(
-            "{name} {commit} {arms:?} {points:?} {window:?} {repeats} {random:?} {quick} {traffic:?}"
-        )
+        format!("{name} {commit} {arms:?} {points:?} {times:?} {random:?} {quick} {traffic:?}")
     }
 }
 
@@ -226,12 +223,12 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
     let cpus = machine::choose_cpus()?;
     progress.say(&format!("{}: {}", experiment.name, experiment.question));
     let mut bench = Bench::set_up(plan.traffic.clone(), cpus)?;
-    let whole = plan.one_repeat(0).len() * plan.repeats as usize;
+    let whole = plan.one_repeat(0).len() * plan.times.repeats as usize;
     progress.begin(whole as u64);
 
     let first = Instant::now();
     let reserved: Duration = experiment.searches.iter().map(|s| plan.search_time(s)).sum();
-    for repeat in 0..plan.repeats {
+    for repeat in 0..plan.times.repeats {
         let late = |budget: Duration| {
             first.elapsed() + first.elapsed() / repeat > budget.saturating_sub(reserved)
         };
@@ -246,7 +243,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
             });
             if !known {
                 let at = (arm, case.name.as_str(), load);
-                let trial = one(&mut bench, plan, at, (plan.window, repeat), (&trials, stop))?;
+                let trial = one(&mut bench, plan, at, (plan.times, repeat), (&trials, stop))?;
                 store.keep(&trial)?;
                 trials.push(trial);
             }
@@ -276,7 +273,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
         started_at,
         duration_s: (began.elapsed().as_secs_f64() * 10.0).round() / 10.0,
         quick: plan.quick,
-        window_s: plan.window.length.as_secs_f64(),
+        window_s: plan.times.window.as_secs_f64(),
         traffic: format!("{}, {family}, payload {payload}{buffer}", reader.name()),
         programs: programs::versions(experiment.needs)?,
         machine: machine::describe(cpus.0, cpus.1),
@@ -289,7 +286,7 @@ fn one(
     bench: &mut Bench,
     plan: &Plan<'_>,
     (arm, case, load): (&Arm, &str, Load),
-    (window, repeat): (Window, u32),
+    (times, repeat): (Times, u32),
     (done, stop): (&[Trial], &Stop),
 ) -> Result<Trial> {
     let Plan { experiment, quick, traffic, .. } = plan;
@@ -300,7 +297,7 @@ fn one(
         return Ok(Trial { repeat, ..trial });
     }
     let scene = (experiment.scene)(ask)?;
-    engine::trial(bench, ask, &scene, (window, repeat), stop)
+    engine::trial(bench, ask, &scene, (times, repeat), stop)
 }
 
 /// Halves an interval of rates for each arm, all arms in turn.
@@ -313,12 +310,12 @@ fn search(
     progress: &Progress,
 ) -> Result<()> {
     let steps = search.steps.of(plan.quick);
-    let length = Duration::from_millis(search.window_ms.of(plan.quick));
-    let window = Window { length, ..plan.window };
+    let window = Duration::from_millis(search.window_ms.of(plan.quick));
+    let times = Times { window, ..plan.times };
     let swept: Vec<Trial> = trials.iter().filter(|t| t.case != search.case).cloned().collect();
     let mut searches = vec![];
     for arm in plan.searched(search) {
-        if let Some((low, high)) = (search.between)(&swept, &arm.name) {
+        if let Some((low, high)) = (search.between)(&swept, &arm.name, search.of) {
             searches.push((arm, Bisection::new(low, high, steps), 0));
         }
     }
@@ -334,7 +331,7 @@ fn search(
                 Some(trial) => trial,
                 None => {
                     let at = (*arm, search.of, load);
-                    let trial = one(bench, plan, at, (window, *step), (trials, stop))?;
+                    let trial = one(bench, plan, at, (times, *step), (trials, stop))?;
                     let trial = Trial { case: search.case.to_owned(), ..trial };
                     store.keep(&trial)?;
                     trials.push(trial.clone());
@@ -383,8 +380,8 @@ mod tests {
                 let plan = Plan::new(experiment, &wish(quick)).unwrap();
                 let name = experiment.name;
                 assert!(!plan.points.is_empty() && !plan.arms.is_empty(), "{name}");
-                let declared = experiment.loads.of(quick).iter();
-                assert!(declared.clone().all(|load| Load::parse(load).is_ok()), "{name}");
+                let mut declared = words(experiment.loads.of(quick));
+                assert!(declared.all(|load| Load::parse(load).is_ok()), "{name}");
                 assert!(
                     plan.arms.iter().any(|arm| arm.name == experiment.main)
                         || experiment.main.is_empty(),

@@ -10,9 +10,8 @@ use crate::arm::Arm;
 use crate::bench::Bench;
 use crate::error::{Error, Result};
 use crate::host::process::{Daemon, ask_weir};
-use crate::host::wait::until;
 use crate::scene::FLOODED_PORT;
-use crate::stop::Stop;
+use crate::stop::{Stop, until};
 
 /// A daemon publishes its status each second.
 const PUBLISHED_WITHIN: Duration = Duration::from_secs(5);

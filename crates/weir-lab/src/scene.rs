@@ -83,7 +83,7 @@ pub enum AppKind {
     /// Sockets that nobody reads, of both families: gate-cost's targets.
     Unread,
     /// A program that nobody here wrote.
-    Real(ServerKind),
+    Real(&'static ServerKind),
 }
 
 /// An application on the host under test.

@@ -1,4 +1,5 @@
-//! Ending early: Ctrl-C and SIGTERM end the lab at its next step, and everything is removed.
+//! Waiting, for what the kernel or another process does, and ending early: Ctrl-C and SIGTERM end the lab at
+//! its next step, and everything is removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::error::{Error, Result};
 
 const STEP: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Whether the user has asked to stop.
 #[derive(Clone, Debug, Default)]
@@ -41,5 +43,17 @@ impl Stop {
             }
             std::thread::sleep(left.min(STEP));
         }
+    }
+}
+
+/// Asks until there is an answer; `None` if none comes in time.
+pub fn until<T>(within: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
+    let deadline = Instant::now() + within;
+    loop {
+        let answer = ask()?;
+        if answer.is_some() || Instant::now() > deadline {
+            return Ok(answer);
+        }
+        std::thread::sleep(LOOK);
     }
 }

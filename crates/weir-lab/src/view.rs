@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::experiment::{Case, Experiment, Search};
+use crate::experiment::{Case, Experiment, Search, words};
 use crate::metric::{Better, METRICS, Merge, Metric, m};
 use crate::run::{Load, Run, Trial};
 use crate::stats::{Bisection, Spread, median, spread};
@@ -87,8 +87,8 @@ impl<'a> View<'a> {
         let mut arms: Vec<&str> = vec![];
         let declared = [self.experiment.arms.full, self.experiment.arms.quick];
         let there = |arm: &str| self.points.iter().any(|point| point.arm == arm);
-        for arm in declared.into_iter().flatten() {
-            if there(arm) && !arms.contains(arm) {
+        for arm in declared.into_iter().flat_map(words) {
+            if there(arm) && !arms.contains(&arm) {
                 arms.push(arm);
             }
         }
@@ -164,7 +164,7 @@ impl<'a> View<'a> {
         let first = self.trials.iter().position(|t| t.case == search.case && t.arm == arm)?;
         let before: Vec<Trial> =
             self.trials[..first].iter().filter(|t| t.case != search.case).cloned().collect();
-        let (low, high) = (search.between)(&before, arm)?;
+        let (low, high) = (search.between)(&before, arm, search.of)?;
         let mut bisection = Bisection::new(low, high, steps);
         for trial in self.trials.iter().filter(|t| t.case == search.case && t.arm == arm) {
             let passed = (search.passes)(trial, &before);

@@ -21,16 +21,16 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "how do a flooded receiver and a CPU hog at the same priority divide the CPU?",
     found: "interrupts take what they want first, and the hog is charged for others' packets",
     arms: Choice {
-        full: &["stock", "threaded", "niced", "batch", "gate", "idle-weir", "weir-native", "weir"],
-        quick: &["stock", "threaded", "niced", "batch", "weir-native"],
+        full: "stock,threaded,niced,batch,gate,idle-weir,weir-native,weir",
+        quick: "stock,threaded,niced,batch,weir-native",
     },
     cases: || {
-        let unloaded = Case::always("unloaded").at(&["0"], &["0"]);
+        let unloaded = Case::always("unloaded").at("0", "0");
         vec![Case::always("alone"), Case::always("hog").against("alone"), unloaded]
     },
     loads: Choice {
-        full: &["50k", "100k", "200k", "300k", "400k", "600k", "800k", "1.6M", "3.2M", "top"],
-        quick: &["100k", "300k", "top"],
+        full: "50k,100k,200k,300k,400k,600k,800k,1.6M,3.2M,top",
+        quick: "100k,300k,top",
     },
     traffic: true,
     skip: Some(|arm, case, _| case == "unloaded" && !is_quiet(arm)),

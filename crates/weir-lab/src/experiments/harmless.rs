@@ -48,18 +48,8 @@ pub static EXPERIMENT: Experiment = Experiment {
     found: "LRP's throughput and latency were within noise of BSD's",
     needs: &["nginx", "wrk", "nsd", "dnsperf", "iperf3", "memcached", "memcaslap"],
     arms: Choice {
-        full: &[
-            "stock",
-            "stock-rps",
-            "threaded",
-            "niced",
-            "batch",
-            "bare-pass",
-            "idle-weir",
-            "weir",
-            "weir-native",
-        ],
-        quick: &["stock", "stock-rps", "threaded", "niced", "batch", "weir"],
+        full: "stock,stock-rps,threaded,niced,batch,bare-pass,idle-weir,weir,weir-native",
+        quick: "stock,stock-rps,threaded,niced,batch,weir",
     },
     main: MAIN,
     cases: || {
@@ -71,11 +61,8 @@ pub static EXPERIMENT: Experiment = Experiment {
         let of = |(beside, _)| PROGRAMS.map(|(program, _)| case(program, beside));
         BESIDE.into_iter().flat_map(of).collect()
     },
-    loads: Choice { full: &["0"], quick: &["0"] },
-    times: Choice {
-        full: Times { warm_up_ms: 300, window_ms: 3000, repeats: 10 },
-        quick: Times { warm_up_ms: 50, window_ms: 1000, repeats: 2 },
-    },
+    loads: Choice { full: "0", quick: "0" },
+    times: Choice::times((300, 3000, 10), (50, 1000, 2)),
     scene,
     says: "answers {} requests/s",
     merits: &[&m::per_s, &m::throughput_mbit],
@@ -175,7 +162,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let server = kind.server();
     let beside = BESIDE.into_iter().find(|(name, _)| *name == beside);
     Ok(Scene {
-        apps: vec![App::new(AppKind::Real(server), server.port(), Role::Flooded)],
+        apps: vec![App::new(AppKind::Real(server), server.port, Role::Flooded)],
         program: Some(kind),
         beside: beside.and_then(|(_, beside)| beside).into_iter().collect(),
         needs: vec![Need::FarEndRps],

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::shared::*;
 use crate::apps::http::PATIENCE;
 use crate::bench::RANDOM_PORTS;
-use crate::programs::ServerKind;
+use crate::programs::NGINX;
 
 /// LRP's eight clients.
 const CONNECTIONS: u32 = 8;
@@ -24,15 +24,12 @@ pub static EXPERIMENT: Experiment = Experiment {
     found: "BSD answered nothing near 10,000 SYN/s; LRP kept half of its throughput at 20,000",
     needs: &["nginx"],
     arms: Choice {
-        full: &["stock", "threaded", "niced", "batch", "gate", "weir", "weir-native"],
-        quick: &["stock", "niced", "weir-native"],
+        full: "stock,threaded,niced,batch,gate,weir,weir-native",
+        quick: "stock,niced,weir-native",
     },
     cases: || vec![Case::always("keep-alive"), Case::always("connection")],
-    loads: Choice { full: &["0", "50k", "100k", "200k", "400k", "800k"], quick: &["0", "400k"] },
-    times: Choice {
-        full: Times { warm_up_ms: 300, window_ms: 2000, repeats: 10 },
-        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 2 },
-    },
+    loads: Choice { full: "0,50k,100k,200k,400k,800k", quick: "0,400k" },
+    times: Choice::times((300, 2000, 10), (50, 200, 2)),
     scene,
     says: "answers {} requests/s",
     merits: &[&m::per_s],
@@ -71,10 +68,10 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         from_port: RANDOM_PORTS,
         ..Flow::udp(FLOODED_PORT, ask.load)
     };
-    let port = ServerKind::Nginx.port();
+    let port = NGINX.port;
     Ok(Scene {
         apps: vec![
-            App::new(AppKind::Real(ServerKind::Nginx), port, Role::Flooded),
+            App::new(AppKind::Real(&NGINX), port, Role::Flooded),
             App::new(AppKind::Tcp(tcp::Server::default()), FLOODED_PORT, Role::Other),
         ],
         flows: if ask.load == Load::Off { vec![] } else { vec![flood] },

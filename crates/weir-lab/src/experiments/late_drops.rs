@@ -15,7 +15,7 @@ const GROUP_PORT: u16 = 5004;
 /// An option that nobody knows, with a byte in it that is the type of a source route.
 const OPTION: [u8; 4] = [0x1e, 4, 131, 0];
 
-const ARMS: &[&str] = &["stock", "weir-native", "weir"];
+const ARMS: &str = "stock,weir-native,weir";
 
 pub static EXPERIMENT: Experiment = Experiment {
     name: "late-drops",
@@ -25,7 +25,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     arms: Choice { full: ARMS, quick: ARMS },
     says: "drops {} packets/s late",
     cases,
-    loads: Choice { full: &["200k", "400k", "800k"], quick: &["400k"] },
+    loads: Choice { full: "200k,400k,800k", quick: "400k" },
     traffic: true,
     scene,
     merits: &[&m::late_drop_pps],

@@ -37,7 +37,7 @@ pub fn by_name(name: &str) -> Option<&'static Experiment> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Ask;
+    use crate::experiment::{Ask, words};
     use crate::run::Load;
     use crate::scene::{Scene, Traffic};
 
@@ -47,7 +47,7 @@ mod tests {
             let name = experiment.name;
             assert!(ALL[at + 1..].iter().all(|other| other.name != name), "{name}");
             for quick in [true, false] {
-                for arm in experiment.arms.of(quick) {
+                for arm in words(experiment.arms.of(quick)) {
                     assert!(crate::arm::Arm::parse(arm).is_ok(), "{name}: {arm}");
                 }
             }
@@ -66,10 +66,10 @@ mod tests {
     fn every_declared_scene_can_be_made() {
         let traffic = Traffic::default();
         for experiment in ALL {
-            let arm = crate::arm::Arm::parse(experiment.arms.full[0]).unwrap();
+            let arm = crate::arm::Arm::parse(words(experiment.arms.full).next().unwrap()).unwrap();
             for case in (experiment.cases)() {
                 let loads = case.loads.unwrap_or(experiment.loads);
-                for load in loads.full.iter().chain(loads.quick) {
+                for load in words(loads.full).chain(words(loads.quick)) {
                     let load = Load::parse(load).unwrap();
                     let ask = Ask {
                         arm: &arm,

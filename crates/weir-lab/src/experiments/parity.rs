@@ -5,7 +5,7 @@ use crate::apps::parity::{Measure, Talk};
 use crate::apps::udp::Answer;
 use crate::engine::mbit;
 use crate::goals::nothing_discarded;
-use crate::programs::{ClientKind, ServerKind};
+use crate::programs::{ClientKind, IPERF3};
 
 const PORT: u16 = 6000;
 /// How many sockets each measure is taken with.
@@ -22,27 +22,9 @@ pub static EXPERIMENT: Experiment = Experiment {
     found: "LRP's round trips and throughput were within noise of BSD's",
     needs: &["iperf3"],
     arms: Choice {
-        full: &[
-            "stock",
-            "stock-rps",
-            "threaded",
-            "niced",
-            "batch",
-            "weir-native",
-            "weir --attach generic",
-            "weir",
-            "veth-stock",
-            "veth-weir",
-        ],
-        quick: &[
-            "stock",
-            "stock-rps",
-            "threaded",
-            "weir-native",
-            "weir",
-            "veth-stock",
-            "veth-weir",
-        ],
+        full: "stock,stock-rps,threaded,niced,batch,weir-native,weir --attach generic,weir,\
+               veth-stock,veth-weir",
+        quick: "stock,stock-rps,threaded,weir-native,weir,veth-stock,veth-weir",
     },
     main: "weir",
     cases: || {
@@ -53,11 +35,8 @@ pub static EXPERIMENT: Experiment = Experiment {
         Measure::ALL.into_iter().flat_map(|of| FLOWS.map(|flows| case(of, flows))).collect()
     },
     case_option: "rows",
-    loads: Choice { full: &["0"], quick: &["0"] },
-    times: Choice {
-        full: Times { warm_up_ms: 300, window_ms: 2000, repeats: 10 },
-        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
-    },
+    loads: Choice { full: "0", quick: "0" },
+    times: Choice::times((300, 2000, 10), (50, 200, 3)),
     scene,
     derive: Some(throughput),
     says: "takes {} for a round trip",
@@ -105,8 +84,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         ..Scene::default()
     };
     if talk == (Talk { measure: Measure::TcpStream, flows: 1 }) {
-        let server = ServerKind::Iperf3;
-        let app = App::new(AppKind::Real(server), server.port(), Role::Flooded);
+        let app = App::new(AppKind::Real(&IPERF3), IPERF3.port, Role::Flooded);
         return Ok(Scene { apps: vec![app], program: Some(ClientKind::Iperf3Tcp), ..scene });
     }
     let Talk { measure, flows } = talk;

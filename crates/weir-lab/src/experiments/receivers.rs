@@ -24,14 +24,11 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "do two overloaded receivers receive what their weights say?",
     found: "LRP processes packets at the receiver's priority; BSD at interrupt priority, for anybody",
     arms: Choice {
-        full: &["stock", "threaded", "niced", "batch", "gate", "weir-native", "weir"],
-        quick: &["stock", "threaded", "niced", "batch", "weir-native", "weir"],
+        full: "stock,threaded,niced,batch,gate,weir-native,weir",
+        quick: "stock,threaded,niced,batch,weir-native,weir",
     },
     cases: || vec![Case::always("both")],
-    loads: Choice {
-        full: &["2k", "10k", "50k", "100k", "150k", "200k"],
-        quick: &["2k", "100k", "200k"],
-    },
+    loads: Choice { full: "2k,10k,50k,100k,150k,200k", quick: "2k,100k,200k" },
     traffic: true,
     scene,
     derive: Some(derive),

@@ -18,24 +18,21 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "does a process that computes get its third of the CPU beside two busy RPC servers?",
     found: "the worker finished 20-30 % sooner with LRP, with 29-33 % of the CPU instead of 23-26 %",
     arms: Choice {
-        full: &["stock", "threaded", "niced", "batch", "gate", "weir-native", "weir"],
-        quick: &["stock", "threaded", "niced", "batch", "weir"],
+        full: "stock,threaded,niced,batch,gate,weir-native,weir",
+        quick: "stock,threaded,niced,batch,weir",
     },
     main: "weir",
     cases: || {
-        let both = &["0", "top"];
+        let both = "0,top";
         vec![
             Case::always("fast").at(both, both),
             Case::full("medium"),
             // The worker alone is the same in each case: a quick run measures it once.
-            Case::always("slow").at(both, &["top"]),
+            Case::always("slow").at(both, "top"),
         ]
     },
-    loads: Choice { full: &["0", "top"], quick: &["0", "top"] },
-    times: Choice {
-        full: Times { warm_up_ms: 300, window_ms: 2000, repeats: 10 },
-        quick: Times { warm_up_ms: 50, window_ms: 400, repeats: 3 },
-    },
+    loads: Choice { full: "0,top", quick: "0,top" },
+    times: Choice::times((300, 2000, 10), (50, 400, 3)),
     scene,
     says: "completes {} calls/s",
     merits: &[&m::calls_per_s, &m::per_s],

@@ -15,16 +15,11 @@ const WELL: f64 = 0.95;
 /// Floods of one UDP socket in experiments.md's mixes.
 const UDP: Cases = Cases::Of(&["udp", "udp-mixed", "udp-dns", "udp-sources"]);
 /// A search for R_ring: the highest flood that leaves the bystander well.
-const fn r_ring(
-    of: &'static str,
-    case: &'static str,
-    quick: u32,
-    between: fn(&[Trial], &str) -> Option<crate::experiment::Rates>,
-) -> Search {
+const fn r_ring(of: &'static str, case: &'static str, quick: u32) -> Search {
     Search {
         of,
         case,
-        arms: Choice { full: &["gate", "weir-native", "weir"], quick: &[WEIR] },
+        arms: Choice { full: "gate,weir-native,weir", quick: WEIR },
         steps: Choice { full: 6, quick },
         window_ms: Choice { full: 1000, quick: 200 },
         between,
@@ -38,15 +33,12 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "what does a receiver that is not overloaded keep beside a flood to others?",
     found: "argued, not plotted: BSD's shared IP queue drops everybody's packets",
     arms: Choice {
-        full: &["stock", "threaded", "niced", "batch", "gate", "weir-native", "weir", "bare-drop"],
-        quick: &["stock", "niced", "batch", "weir-native", "bare-drop"],
+        full: "stock,threaded,niced,batch,gate,weir-native,weir,bare-drop",
+        quick: "stock,niced,batch,weir-native,bare-drop",
     },
     cases,
     case_option: "kinds",
-    loads: Choice {
-        full: &["0", "400k", "800k", "1.6M", "2.4M", "top"],
-        quick: &["0", "400k", "1.6M", "top"],
-    },
+    loads: Choice { full: "0,400k,800k,1.6M,2.4M,top", quick: "0,400k,1.6M,top" },
     traffic: true,
     skip: Some(|arm, case, _| match (arm, case) {
         ("bare-drop", case) => case != "bare",
@@ -58,10 +50,10 @@ pub static EXPERIMENT: Experiment = Experiment {
     says: "leaves a bystander {} of its packets",
     merits: &[&m::light_goodput, &m::per_s, &m::delivered_pps],
     searches: &[
-        r_ring("udp", "r-ring", 3, |done, arm| between(done, arm, "udp")),
-        r_ring("udp-mixed", "r-ring-mixed", 0, |done, arm| between(done, arm, "udp-mixed")),
-        r_ring("udp-dns", "r-ring-dns", 0, |done, arm| between(done, arm, "udp-dns")),
-        r_ring("udp-sources", "r-ring-sources", 0, |done, arm| between(done, arm, "udp-sources")),
+        r_ring("udp", "r-ring", 3),
+        r_ring("udp-mixed", "r-ring-mixed", 0),
+        r_ring("udp-dns", "r-ring-dns", 0),
+        r_ring("udp-sources", "r-ring-sources", 0),
     ],
     tables: &[
         table(
@@ -116,17 +108,15 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 fn cases() -> Vec<Case> {
-    let top: &[&str] = &["top"];
-    let mix = |name| Case::full(name).at(&["400k", "1.6M", "top"], &["400k"]).against("udp");
-    let kind =
-        |name| Case::asked(name).at(&["100k", "400k", "1M", "top"], &["100k"]).against("unflooded");
+    let mix = |name| Case::full(name).at("400k,1.6M,top", "400k").against("udp");
+    let kind = |name| Case::asked(name).at("100k,400k,1M,top", "100k").against("unflooded");
     let mut cases = vec![
         Case::always("udp"),
-        Case::always("full-socket").at(top, top),
-        Case::always("bare").at(top, top),
+        Case::always("full-socket").at("top", "top"),
+        Case::always("bare").at("top", "top"),
     ];
     cases.extend(["udp-mixed", "udp-dns", "udp-sources"].map(mix));
-    cases.push(Case::asked("unflooded").at(&["0"], &["0"]));
+    cases.push(Case::asked("unflooded").at("0", "0"));
     cases.extend(KINDS.map(kind));
     cases
 }

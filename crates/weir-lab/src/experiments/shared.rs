@@ -12,7 +12,6 @@ pub(super) use crate::apps::{tcp, udp};
 pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
     Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Goal, Search, Table,
-    Times,
 };
 pub(super) use crate::goals::{find, place};
 pub(super) use crate::metric::{Metric, m};
@@ -32,16 +31,13 @@ pub(super) const USUAL: Experiment = Experiment {
     question: "",
     found: "",
     needs: &[],
-    arms: Choice { full: &[], quick: &[] },
+    arms: Choice { full: "", quick: "" },
     main: "weir-native",
     says: "",
     cases: Vec::new,
     case_option: "cases",
-    loads: Choice { full: &[], quick: &[] },
-    times: Choice {
-        full: Times { warm_up_ms: 300, window_ms: 1000, repeats: 10 },
-        quick: Times { warm_up_ms: 50, window_ms: 200, repeats: 3 },
-    },
+    loads: Choice { full: "", quick: "" },
+    times: Choice::times((300, 1000, 10), (50, 200, 3)),
     traffic: false,
     skip: None,
     scene: |_| Ok(Scene::default()),

@@ -5,13 +5,12 @@ use super::shared::*;
 /// Loss that the maximum loss-free rate may have (PDR): a hiccup of 1.4 ms fills a default socket.
 const LOSS_MAX: f64 = 0.005;
 
-const ARMS: &[&str] =
-    &["stock", "threaded", "niced", "batch", "gate", "idle-weir", "weir-native", "weir"];
+const ARMS: &str = "stock,threaded,niced,batch,gate,idle-weir,weir-native,weir";
 /// A search for the maximum loss-free rate.
 const PDR: Search = Search {
     of: "recv",
     case: "pdr",
-    arms: Choice { full: ARMS, quick: &["stock", "niced", "batch", "weir-native"] },
+    arms: Choice { full: ARMS, quick: "stock,niced,batch,weir-native" },
     steps: Choice { full: 9, quick: 4 },
     window_ms: Choice { full: 1000, quick: 100 },
     between: around_peak,
@@ -23,18 +22,12 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "LRP fig. 3",
     question: "what does an unmodified UDP receiver get of packets that arrive faster than it can use them?",
     found: "BSD peaked at 7,380 packets/s and livelocked near 20,000; LRP stayed flat past its peak",
-    arms: Choice {
-        full: ARMS,
-        quick: &["stock", "threaded", "niced", "batch", "weir-native", "weir"],
-    },
+    arms: Choice { full: ARMS, quick: "stock,threaded,niced,batch,weir-native,weir" },
     says: "delivers {} packets/s",
     cases,
     loads: Choice {
-        full: &[
-            "50k", "100k", "200k", "300k", "400k", "600k", "800k", "1.2M", "1.6M", "2.4M", "3.2M",
-            "4.8M", "top",
-        ],
-        quick: &["100k", "300k", "600k", "1.2M", "top"],
+        full: "50k,100k,200k,300k,400k,600k,800k,1.2M,1.6M,2.4M,3.2M,4.8M,top",
+        quick: "100k,300k,600k,1.2M,top",
     },
     traffic: true,
     scene,
@@ -43,10 +36,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         PDR,
         Search {
             case: "ndr",
-            arms: Choice {
-                full: &["stock", "threaded", "niced", "batch", "weir-native", "weir"],
-                quick: &[],
-            },
+            arms: Choice { full: "stock,threaded,niced,batch,weir-native,weir", quick: "" },
             steps: Choice { full: 9, quick: 0 },
             passes: |trial, _| loss(trial) == 0.0,
             ..PDR
@@ -123,10 +113,8 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 fn cases() -> Vec<Case> {
-    let few =
-        |name| Case::full(name).at(&["100k", "400k", "800k", "1.6M", "top"], &["600k", "top"]);
-    let echo = Case::always("echo")
-        .at(&["50k", "100k", "200k", "400k", "800k", "1.6M", "top"], &["100k", "300k", "top"]);
+    let few = |name| Case::full(name).at("100k,400k,800k,1.6M,top", "600k,top");
+    let echo = Case::always("echo").at("50k,100k,200k,400k,800k,1.6M,top", "100k,300k,top");
     vec![Case::always("recv"), echo, few("mixed"), few("dns"), few("sources")]
 }
 
@@ -149,9 +137,9 @@ fn loss(trial: &Trial) -> f64 {
 }
 
 /// The loss-free rate lies between a tenth of what an arm delivered at most and a little above it.
-fn around_peak(done: &[Trial], arm: &str) -> Option<(f64, f64)> {
+fn around_peak(done: &[Trial], arm: &str, case: &str) -> Option<(f64, f64)> {
     let delivered =
-        |t: &Trial| (t.arm == arm && t.case == "recv").then(|| t.get(&m::delivered_pps))?;
+        |t: &Trial| (t.arm == arm && t.case == case).then(|| t.get(&m::delivered_pps))?;
     let peak = done.iter().filter_map(delivered).reduce(f64::max)?;
     Some((peak * 0.1, peak * 1.1))
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::wait::until;
 use crate::error::{Error, Result, cannot};
+use crate::stop::until;
 
 /// Where the `cpu` controller may be, of cgroup v1 and of v2.
 const ROOTS: [&str; 3] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"];

@@ -2,8 +2,6 @@
 
 pub mod group;
 pub mod interrupts;
-pub mod nft;
 pub mod process;
 pub mod topology;
-pub mod wait;
 pub mod wire;

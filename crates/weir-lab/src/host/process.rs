@@ -17,10 +17,10 @@ use weir_bpf::sys::stat::Stat;
 use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use super::topology::SUT_INTERFACE;
-use super::wait::until;
 use crate::apps::{Job, OWN, Order, slots};
 use crate::arm::DaemonSpec;
 use crate::error::{Error, Result, cannot};
+use crate::stop::until;
 
 const START_DEADLINE: Duration = Duration::from_secs(10);
 const STOP_DEADLINE: Duration = Duration::from_secs(5);

@@ -4,10 +4,10 @@
 //! Every mode keeps its own host for the whole run, so that interleaving modes moves no application
 //! and no address; only `weir run` and `stock`'s interrupts begin and end with each trial.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,19 +19,17 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, ipv6, napi, sched};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
 
-use super::wait::until;
 use crate::error::{Error, Result, cannot};
+use crate::stop::until;
 
 /// What the names of the lab's namespaces begin with; the process id follows.
 const PREFIX: &str = "weir-lab-";
 const NETNS_DIR: &str = "/run/netns";
-const LOCK_DIR: &str = "/run/weir-lab";
+const LABS_DIR: &str = "/run/weir-lab";
 /// Ethernet address of an echo server's client: no interface's, so that the generator's namespace drops
 /// what comes for it at the first test of IP (`PACKET_OTHERHOST`, `ip_rcv_core()`). A veth receives on the
 /// CPU that sent, so each reply's end costs the SUT; this is the least that it can.
 const CLIENT_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x01]);
-/// What a lab's directory of files is called; the lab's own name stands before it.
-const FILES: &str = ".files";
 /// The receiving interface's name in its namespace.
 pub const SUT_INTERFACE: &str = "sut0";
 const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -226,37 +224,29 @@ impl Drop for Names {
         for name in &self.namespaces {
             let _ = NetNs::delete_named(name);
         }
-        remove_files(&self.prefix);
+        let _ = fs::remove_dir_all(files_of(&self.prefix));
     }
 }
 
-/// What a lab has beside its namespaces.
-fn remove_files(prefix: &str) {
-    let _ = fs::remove_dir_all(files_of(prefix));
-    let _ = fs::remove_file(Path::new(LOCK_DIR).join(prefix));
-}
-
+/// A lab's files, in a directory that it holds a lock on for as long as it lives, so that others can tell a
+/// running lab's namespaces from those that a killed one left behind.
 fn files_of(prefix: &str) -> PathBuf {
-    Path::new(LOCK_DIR).join(format!("{prefix}{FILES}"))
+    Path::new(LABS_DIR).join(prefix)
 }
 
-/// A lab holds a lock for as long as it lives, so that others can tell a running lab's namespaces
-/// from those that a killed one left behind.
 fn take_lock(prefix: &str) -> Result<File> {
-    let failed = cannot("lock", LOCK_DIR);
-    fs::create_dir_all(LOCK_DIR).map_err(&failed)?;
-    let path = Path::new(LOCK_DIR).join(prefix);
-    let mut options = OpenOptions::new();
+    let path = files_of(prefix);
+    let failed = cannot("lock", path.display());
     // Nobody else may take the lock, and so keep `clean` from its work.
-    let options = options.write(true).create(true).truncate(false).mode(0o600);
-    let file = options.open(&path).map_err(&failed)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)
+    DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(&failed)?;
+    let directory = File::open(&path).map_err(&failed)?;
+    flock(&directory, FlockOperation::NonBlockingLockExclusive)
         .map_err(cannot("lock", path.display()))?;
-    Ok(file)
+    Ok(directory)
 }
 
 fn is_running(prefix: &str) -> bool {
-    File::open(Path::new(LOCK_DIR).join(prefix))
+    File::open(files_of(prefix))
         .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
@@ -267,7 +257,7 @@ pub fn clean() -> Result<Vec<String>> {
     names.retain(|name| owner(name).is_some_and(|prefix| !is_running(&prefix)));
     for name in &names {
         NetNs::delete_named(name)?;
-        owner(name).iter().for_each(|prefix| remove_files(prefix));
+        owner(name).iter().for_each(|prefix| drop(fs::remove_dir_all(files_of(prefix))));
     }
     Ok(names)
 }

@@ -9,15 +9,17 @@
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::ipv6::disable_ipv6;
 use weir_bpf::sys::link::Links;
+use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::CpuId;
 
 use super::interrupts;
-use super::nft::{ingress, nft};
 use super::topology::{Host, SUT_INTERFACE, Topology};
 use crate::arm::Wire;
 use crate::error::{Error, Result, cannot};
@@ -33,6 +35,8 @@ const FORWARDING: &str = "/proc/sys/net/ipv4/conf";
 /// Time between two interrupts of the far end.
 const FAR_MODERATION: Duration = Duration::from_micros(100);
 const SINK: &str = "weir_lab";
+const NFT_REMEDY: &str = "this experiment needs the nft command (package nftables), and a kernel with \
+                      nftables for the netdev family (CONFIG_NF_TABLES_NETDEV)";
 /// Nothing listens here: `discard`.
 const NOBODYS_PORT: u16 = 9;
 
@@ -128,6 +132,26 @@ fn add_egress(topology: &Topology, host: &Host) -> Result<()> {
 pub fn mask(cpu: CpuId) -> String {
     let words = ",00000000".repeat(cpu.0 as usize / 32);
     format!("{:x}{words}", 1_u32 << (cpu.0 % 32))
+}
+
+/// A table of one chain at an interface's ingress.
+fn ingress(netns: &NetNs, table: &str, interface: &str, rest: &str) -> Result<()> {
+    let chain = format!("type filter hook ingress device \"{interface}\" {rest};");
+    nft(netns, &format!("table netdev {table} {{ chain ingress {{ {chain} }}; }}"))
+}
+
+/// Gives commands to `nft` in a namespace.
+fn nft(netns: &NetNs, commands: &str) -> Result<()> {
+    // Ctrl-C is for the controller.
+    let run = || Command::new("nft").arg(commands).process_group(0).stdin(Stdio::null()).output();
+    let output = netns
+        .run(run)?
+        .map_err(|source| Error::refused(format!("nft cannot be run ({source})"), NFT_REMEDY))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::refused(format!("nft refuses `{commands}`: {said}"), NFT_REMEDY))
 }
 
 /// The far end's interrupts, on the calling thread's CPU until it is dropped.

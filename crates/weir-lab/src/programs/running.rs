@@ -154,8 +154,8 @@ pub struct Server {
 
 impl Server {
     /// Starts a server, and waits until it answers. The loopback interface must be up.
-    pub fn start(kind: ServerKind, place: &Place<'_>) -> Result<Self> {
-        let (name, port, arguments) = kind.row();
+    pub fn start(kind: &ServerKind, place: &Place<'_>) -> Result<Self> {
+        let ServerKind { name, port, arguments, .. } = *kind;
         let server = SocketAddr::new(place.address, port);
         let netns = NetNs::open(place.netns)?;
         // It may not listen yet.
@@ -184,8 +184,8 @@ impl Server {
 }
 
 /// Whether something answers a server's protocol at an address in the calling thread's namespace.
-fn answers(kind: ServerKind, server: SocketAddr) -> io::Result<bool> {
-    let Some((question, length, expected)) = kind.question() else {
+fn answers(kind: &ServerKind, server: SocketAddr) -> io::Result<bool> {
+    let Some((question, length, expected)) = kind.question else {
         let (table, digits) = if server.is_ipv4() { ("tcp", 8) } else { ("tcp6", 32) };
         let sockets = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"))?;
         // Its port, nobody at the other end, `TCP_LISTEN` (net/tcp_states.h).
@@ -213,13 +213,13 @@ impl Client {
         let (name, server, parse, arguments) = kind.row(seconds);
         let retry_until = Instant::now() + PATIENCE;
         loop {
-            let mut running = Running::start(name, place, server.port(), &arguments, CLIENTS_NICE)?;
+            let mut running = Running::start(name, place, server.port, &arguments, CLIENTS_NICE)?;
             let begun = |pid, output: &str| {
                 let begun = has_data_socket(pid) || parse(output).is_some();
                 let again = Instant::now() < retry_until && report::is_busy(output);
                 (begun || again).then_some(begun)
             };
-            if server != ServerKind::Iperf3 || running.wait("begin", begun)? {
+            if server.question.is_some() || running.wait("begin", begun)? {
                 running.deadline += Duration::from_secs(seconds);
                 return Ok(Self { running, parse });
             }
@@ -246,6 +246,7 @@ fn has_data_socket(pid: Pid) -> bool {
 mod tests {
     use std::net::TcpListener;
 
+    use super::super::table::{IPERF3, MEMCACHED};
     use super::*;
 
     #[test]
@@ -284,9 +285,9 @@ mod tests {
             let listener = TcpListener::bind(address).unwrap();
             let server = listener.local_addr().unwrap();
             let _client = TcpStream::connect(server).unwrap();
-            assert!(answers(ServerKind::Iperf3, server).unwrap(), "{server}");
+            assert!(answers(&IPERF3, server).unwrap(), "{server}");
             drop(listener);
-            assert!(!answers(ServerKind::Iperf3, server).unwrap(), "{server}");
+            assert!(!answers(&IPERF3, server).unwrap(), "{server}");
         }
     }
 
@@ -297,7 +298,7 @@ mod tests {
         for (answer, right) in [(b"VERSION 1", true), (b"ERROR\r\n\r\n", false)] {
             std::thread::scope(|scope| {
                 scope.spawn(|| listener.accept().unwrap().0.write_all(answer).unwrap());
-                assert_eq!(answers(ServerKind::Memcached, server).unwrap(), right);
+                assert_eq!(answers(&MEMCACHED, server).unwrap(), right);
             });
         }
     }

@@ -28,59 +28,55 @@ pub const UDP_MBIT: f64 = 1000.0;
 /// Names in NSD's zone that have an address.
 const NAMES: usize = 500;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ServerKind {
-    /// HTTP over TCP: one document of LRP's length.
-    Nginx,
-    /// DNS over UDP: the names of one zone.
-    Nsd,
-    /// Receives what iperf3's client sends, over UDP or TCP.
-    Iperf3,
-    Memcached,
-}
-
-impl ServerKind {
-    /// Its name and port, and its arguments.
-    pub(super) const fn row(self) -> (&'static str, u16, &'static str) {
-        match self {
-            // Without -e, it opens Debian's own log before it reads the configuration.
-            Self::Nginx => ("nginx", 80, "-e stderr -c %dir/nginx.conf"),
-            // -d: it stays in the foreground. Its children are its own all the same.
-            Self::Nsd => ("nsd", 53, "-d -c %dir/nsd.conf"),
-            // It prints each line at once, for the log.
-            Self::Iperf3 => ("iperf3", 5201, "-s -B %ip -p %port --forceflush"),
-            // As Debian configures it but with one worker thread, and without UDP.
-            Self::Memcached => ("memcached", 11211, "-u root -l %ip -p %port -U 0 -t 1 -m 64"),
-        }
-    }
-
+/// A server that listens on its protocol's own port.
+#[derive(Debug, PartialEq)]
+pub struct ServerKind {
+    /// Its executable's.
+    pub name: &'static str,
+    pub port: u16,
+    pub(super) arguments: &'static str,
     /// What it is asked over TCP to see whether it is ready, how many bytes of the answer are read, and
     /// what is among them. `None`: to iperf3 a connection would be a client, and the next one would have
     /// to wait for its end. It is ready when it listens.
-    pub(super) const fn question(self) -> Option<(&'static [u8], usize, &'static [u8])> {
-        match self {
-            Self::Nginx => Some((b"GET / HTTP/1.0\r\n\r\n", DOCUMENT_BYTES, b"HTTP/1.1 200 ")),
-            // Number 1, an answer, NSD's own, no error, one question, one record.
-            Self::Nsd => Some((QUERY, 10, b"\0\x01\x84\0\0\x01\0\x01")),
-            Self::Iperf3 => None,
-            Self::Memcached => Some((b"version\r\n", 8, b"VERSION ")),
-        }
-    }
-
-    /// Its name, which is the executable's.
-    pub const fn name(self) -> &'static str {
-        self.row().0
-    }
-
-    /// The port that it listens on: the protocol's own.
-    pub const fn port(self) -> u16 {
-        self.row().1
-    }
+    pub(super) question: Option<(&'static [u8], usize, &'static [u8])>,
 }
+
+/// HTTP over TCP: one document of LRP's length.
+pub static NGINX: ServerKind = ServerKind {
+    name: "nginx",
+    port: 80,
+    // Without -e, it opens Debian's own log before it reads the configuration.
+    arguments: "-e stderr -c %dir/nginx.conf",
+    question: Some((b"GET / HTTP/1.0\r\n\r\n", DOCUMENT_BYTES, b"HTTP/1.1 200 ")),
+};
+/// DNS over UDP: the names of one zone.
+pub static NSD: ServerKind = ServerKind {
+    name: "nsd",
+    port: 53,
+    // -d: it stays in the foreground. Its children are its own all the same.
+    arguments: "-d -c %dir/nsd.conf",
+    // Number 1, an answer, NSD's own, no error, one question, one record.
+    question: Some((QUERY, 10, b"\0\x01\x84\0\0\x01\0\x01")),
+};
+/// Receives what iperf3's client sends, over UDP or TCP.
+pub static IPERF3: ServerKind = ServerKind {
+    name: "iperf3",
+    port: 5201,
+    // It prints each line at once, for the log.
+    arguments: "-s -B %ip -p %port --forceflush",
+    question: None,
+};
+/// A key-value store over TCP, as Debian configures it but with one worker thread, and without UDP.
+pub static MEMCACHED: ServerKind = ServerKind {
+    name: "memcached",
+    port: 11211,
+    arguments: "-u root -l %ip -p %port -U 0 -t 1 -m 64",
+    question: Some((b"version\r\n", 8, b"VERSION ")),
+};
 
 /// Debian's own configuration but for the files' places, one worker, no access log, and more requests
 /// of a connection than any run sends, so that the server never ends one by their number.
-const NGINX: &str = "\
+const NGINX_CONF: &str = "\
 daemon off; user root; worker_processes 1; pid %dir/nginx.pid; error_log stderr error;
 events { worker_connections 768; } http {
   client_body_temp_path %dir/client_body; proxy_temp_path %dir/proxy;
@@ -90,12 +86,12 @@ events { worker_connections 768; } http {
 ";
 
 fn nginx() -> Files {
-    vec![("nginx.conf", NGINX.into()), ("index.html", "x".repeat(DOCUMENT_BYTES))]
+    vec![("nginx.conf", NGINX_CONF.into()), ("index.html", "x".repeat(DOCUMENT_BYTES))]
 }
 
 /// NSD's own defaults but for the files' places, and for the rate limit: Debian's NSD answers a source
 /// 200 times a second at most, and a load generator is one source.
-const NSD: &str = r#"
+const NSD_CONF: &str = r#"
 server:
   server-count: 1 ip-address: %ip@%port username: "" chroot: "" database: "" pidfile: ""
   zonesdir: "%dir" xfrdir: "%dir" xfrdfile: "%dir/xfrd.state" zonelistfile: "%dir/zone.list"
@@ -113,7 +109,7 @@ fn nsd() -> Files {
                 @ IN NS ns\nns IN A 198.19.255.1\n";
     let host = |number| format!("host{number} IN A 198.19.{}.{}\n", number / 250, number % 250 + 1);
     let zone = head.to_owned() + &(0..NAMES).map(host).collect::<String>();
-    vec![("nsd.conf", NSD.into()), ("weir.test.zone", zone)]
+    vec![("nsd.conf", NSD_CONF.into()), ("weir.test.zone", zone)]
 }
 
 fn queries() -> Files {
@@ -146,16 +142,16 @@ pub enum ClientKind {
 }
 
 impl ClientKind {
-    pub fn server(self) -> ServerKind {
+    pub fn server(self) -> &'static ServerKind {
         self.row(1).1
     }
 
     /// Its name, its server, the parser of what it prints, and its arguments: one thread, as there is
     /// one CPU.
-    pub(super) fn row(self, seconds: u64) -> (&'static str, ServerKind, Parse, String) {
+    pub(super) fn row(self, seconds: u64) -> (&'static str, &'static ServerKind, Parse, String) {
         let iperf3 = |what: String| {
             let arguments = format!("-c %ip -p %port -t {seconds} --json {what}");
-            ("iperf3", ServerKind::Iperf3, report::iperf3 as Parse, arguments)
+            ("iperf3", &IPERF3, report::iperf3 as Parse, arguments)
         };
         match self {
             Self::Wrk { keep_alive } => {
@@ -165,7 +161,7 @@ impl ClientKind {
                 let arguments = format!(
                     "-t1 --latency --timeout 2s -c {CONNECTIONS} -d {seconds}s {close} http://%at/"
                 );
-                ("wrk", ServerKind::Nginx, report::wrk, arguments)
+                ("wrk", &NGINX, report::wrk, arguments)
             }
             Self::Dnsperf { rate } => {
                 let arguments = format!(
@@ -173,7 +169,7 @@ impl ClientKind {
                      -O suppress=timeouts,congestion,sendfailed,unexpected {}",
                     in_flight(rate)
                 );
-                ("dnsperf", ServerKind::Nsd, report::dnsperf, arguments)
+                ("dnsperf", &NSD, report::dnsperf, arguments)
             }
             Self::Iperf3Udp { datagram } => iperf3(format!("-u -l {datagram} -b {UDP_MBIT}M")),
             Self::Iperf3Tcp => iperf3("-P 1".into()),
@@ -184,7 +180,7 @@ impl ClientKind {
             Self::Memcaslap => {
                 let arguments =
                     format!("-s %at -T 1 -c {CONNECTIONS} -w 1k -t {seconds}s -S {seconds}s");
-                ("memcaslap", ServerKind::Memcached, report::memcaslap, arguments)
+                ("memcaslap", &MEMCACHED, report::memcaslap, arguments)
             }
         }
     }

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use crate::experiment::{
-    Against, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Search, Table, Times,
+    Against, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Search, Table, words,
 };
 use crate::machine::Machine;
 use crate::metric::{Metric, m};
 use crate::run::{Head, Load, Run, SCHEMA, Setup, Trial};
 use crate::scene::Scene;
 
-const TIMES: Times = Times { warm_up_ms: 1, window_ms: 100, repeats: 3 };
-const ARMS: &[&str] = &["stock", "niced", "weir-native"];
+const ARMS: &str = "stock,niced,weir-native";
 
 /// An overload, like the first of the real ones.
 pub static OVERLOAD: Experiment = Experiment {
@@ -25,8 +24,8 @@ pub static OVERLOAD: Experiment = Experiment {
     says: "delivers {} packets/s",
     cases: || vec![Case::always("recv"), Case::always("echo")],
     case_option: "cases",
-    loads: Choice { full: &["100k", "top"], quick: &["100k", "top"] },
-    times: Choice { full: TIMES, quick: TIMES },
+    loads: Choice { full: "100k,top", quick: "100k,top" },
+    times: Choice::times((1, 100, 3), (1, 100, 3)),
     traffic: true,
     skip: None,
     scene: |_| Ok(Scene::default()),
@@ -39,7 +38,7 @@ pub static OVERLOAD: Experiment = Experiment {
         arms: Choice { full: ARMS, quick: ARMS },
         steps: Choice { full: 1, quick: 1 },
         window_ms: Choice { full: 100, quick: 100 },
-        between: |_, _| Some((1e5, 4e5)),
+        between: |_, _, _| Some((1e5, 4e5)),
         passes: |trial, _| trial.get(&m::loss) == Some(0.0),
     }],
     tables: &[
@@ -173,7 +172,7 @@ pub fn beside() -> Run {
             }
         }
     }
-    Run { head: head("beside", ARMS), trials }
+    Run { head: head("beside", &words(ARMS).collect::<Vec<_>>()), trials }
 }
 
 fn head(experiment: &str, arms: &[&str]) -> Head {

@@ -79,7 +79,7 @@ impl Lab {
         assert!(begun(self), "it ended early: {}", self.stderr());
         let names = self.namespaces();
         self.held = names.iter().map(|name| NetNs::open_named(name).unwrap()).collect();
-        assert!(self.lock_path().exists());
+        assert!(self.files_path().exists());
     }
 
     pub fn stdout(&self) -> String {
@@ -131,13 +131,9 @@ impl Lab {
         format!("weir-lab-{}-", self.child.id())
     }
 
-    fn lock_path(&self) -> PathBuf {
+    /// Where its applications' files are; the lab holds a lock on it.
+    fn files_path(&self) -> PathBuf {
         Path::new("/run/weir-lab").join(self.prefix().trim_end_matches('-'))
-    }
-
-    /// Where its applications' files are.
-    pub fn files_path(&self) -> PathBuf {
-        self.lock_path().with_extension("files")
     }
 
     /// Names of its namespaces that are there.
@@ -188,9 +184,7 @@ impl Lab {
     /// Nothing in the system tells that it ever ran.
     pub fn assert_nothing_left(&self) {
         assert_eq!(self.namespaces(), [] as [&str; 0]);
-        for path in [self.lock_path(), self.files_path()] {
-            assert!(!path.exists(), "{} is still there", path.display());
-        }
+        assert!(!self.files_path().exists(), "{} is still there", self.files_path().display());
         self.assert_no_process_left();
         // The guardian may still be at it when the daemon has gone.
         let restored = wait(PATIENCE, || self.state_files().is_empty());
@@ -206,6 +200,5 @@ impl Drop for Lab {
             let _ = NetNs::delete_named(&name);
         }
         let _ = fs::remove_dir_all(self.files_path());
-        let _ = fs::remove_file(self.lock_path());
     }
 }
