@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use weir_bpf::sys::caps::{self, Capability};
 
 use crate::arm::{self, Arm};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 use crate::experiment::{Experiment, words};
 use crate::host::topology;
 use crate::lab::{self, Plan, Wish};
@@ -316,7 +316,7 @@ fn compare_builds(args: &AbArgs) -> Result<()> {
 fn print(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Error::io("write to", "standard output", source))
+            Err(cannot("write to", "standard output")(source))
         }
         _ => Ok(()),
     }

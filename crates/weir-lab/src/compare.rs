@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::difference::{Compared, Part, Row, metrics, speed_warning, together};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 use crate::experiments;
 use crate::run::Run;
 use crate::stats::rank::Design;
@@ -36,8 +36,8 @@ fn part(runs: [&Run; 2], sides: [String; 2]) -> Result<Part> {
         let problem = format!("no arm is in both runs: A has {a}; B has {b}");
         return Err(Error::refused(problem, "name runs with the same arms"));
     }
-    let failed = |source| Error::json("compare", name, source);
-    let [head_a, head_b] = runs.map(|run| serde_json::to_value(&run.head).map_err(failed));
+    let head = |run: &Run| serde_json::to_value(&run.head).map_err(cannot("compare", name));
+    let [head_a, head_b] = runs.map(head);
     let mut warnings = vec![];
     differences("", &head_a?, &head_b?, &mut warnings);
     warnings.extend(speed_warning([a.trials.iter(), b.trials.iter()]));

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, cannot};
 use crate::experiment::Experiment;
 use crate::metric::{Better, METRICS, Metric, m};
 use crate::run::Trial;
@@ -290,8 +290,7 @@ impl Compared {
     }
 
     pub fn json(&self) -> Result<String> {
-        let text = serde_json::to_string_pretty(self);
-        Ok(text.map_err(|source| Error::json("write", "the comparison", source))? + "\n")
+        Ok(serde_json::to_string_pretty(self).map_err(cannot("write", "the comparison"))? + "\n")
     }
 }
 

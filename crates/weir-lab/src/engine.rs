@@ -18,7 +18,7 @@ use crate::apps::parity::Measure;
 use crate::apps::{Job, parity, slots};
 use crate::arm::Arm;
 use crate::bench::{Begun, Bench, Running, place, poll_in_words};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 use crate::experiment::{Ask, Times};
 use crate::host::group::Group;
 use crate::host::process::Worker;
@@ -534,8 +534,7 @@ struct Stopped(Pid);
 
 impl Stopped {
     fn stop(pid: Pid) -> Result<Self> {
-        kill_process(pid, Signal::STOP)
-            .map_err(|source| Error::io("stop", "the flooded application", source))?;
+        kill_process(pid, Signal::STOP).map_err(cannot("stop", "the flooded application"))?;
         Ok(Self(pid))
     }
 }

@@ -26,38 +26,12 @@ pub enum Error {
         /// What to do about it.
         remedy: String,
     },
-    /// A file of results that is none.
-    #[error("cannot {operation} {object}: {source}; name a file that `weir lab run --out` wrote")]
-    Json {
-        /// What was tried, as a verb.
-        operation: &'static str,
-        /// What it was tried on.
-        object: String,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
     /// Ctrl-C or SIGTERM.
     #[error("interrupted; everything that the lab made has been removed")]
     Interrupted,
 }
 
 impl Error {
-    pub(crate) fn io(
-        operation: &'static str,
-        object: impl Into<String>,
-        source: impl Into<io::Error>,
-    ) -> Self {
-        Self::Io { operation, object: object.into(), source: source.into() }
-    }
-
-    pub(crate) fn json(
-        operation: &'static str,
-        object: impl Into<String>,
-        source: serde_json::Error,
-    ) -> Self {
-        Self::Json { operation, object: object.into(), source }
-    }
-
     pub(crate) fn refused(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Refused { problem: problem.into(), remedy: remedy.into() }
     }
@@ -69,7 +43,7 @@ pub(crate) fn cannot<S: Into<io::Error>>(
     object: impl ToString,
 ) -> impl Fn(S) -> Error {
     let object = object.to_string();
-    move |source| Error::io(operation, object.clone(), source)
+    move |source| Error::Io { operation, object: object.clone(), source: source.into() }
 }
 
 /// Result of a lab operation.

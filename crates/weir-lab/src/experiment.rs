@@ -8,8 +8,9 @@ use crate::error::Result;
 use crate::metric::Metric;
 use crate::run::{Load, Trial};
 use crate::scene::{Flow, Scene, Traffic};
+use crate::stats::Spread;
 use crate::stop::Stop;
-use crate::view::View;
+use crate::view::{Point, View};
 
 /// Arms or loads, separated by commas as on the command line.
 pub type List = &'static str;
@@ -203,8 +204,6 @@ pub enum Against {
     Unloaded,
     /// The same arm's highest over the case's loads.
     OwnPeak,
-    /// The same arm's in this case, at load 0.
-    CaseUnloaded(&'static str),
 }
 
 /// What a figure, or a ratio, must be.
@@ -282,6 +281,13 @@ pub struct Found {
 }
 
 impl Found {
+    /// What is made of a point's median and range.
+    pub fn of(point: &Point, spread: Spread, make: impl Fn(f64) -> f64, place: String) -> Self {
+        let Spread { median, min, max } = spread;
+        let (value, low, high) = (make(median), make(min), make(max));
+        Self { value, low, high, pairs: point.repeats, place }
+    }
+
     /// A value that has no interval.
     pub fn exact(value: f64, place: impl Into<String>) -> Self {
         Self { value, low: value, high: value, pairs: 1, place: place.into() }

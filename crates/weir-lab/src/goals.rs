@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use crate::experiment::{Against, At, Bound, Cases, Find, Found, Goal};
-use crate::metric::Metric;
-use crate::run::Load;
-use crate::stats::{Compared, compare};
+use crate::metric::{Merge, Metric, m};
+use crate::run::{Load, Trial};
+use crate::stats::median;
 use crate::view::{RING_LOSS_MAX, View};
 
 /// What a run says of a goal.
@@ -121,32 +121,19 @@ pub fn find(
         let case = case.name.as_str();
         for load in wanted_at(view, arm, case, at, figure) {
             let place = place(view, case, load);
-            let found = match against {
-                Against::Nothing => own(view, arm, case, load, figure, 1.0),
+            let whole = match against {
                 Against::Best(arms) => {
-                    let best = view.best(arms, case, load, figure).map(|(best, _)| best);
-                    let compared = best.and_then(|best| {
-                        Some((best, compare(&view.pairs((arm, best), (case, load), figure))?))
-                    });
-                    all.extend(compared.map(|(best, compared)| {
-                        of_compared(&compared, format!("{place}, of {best}"))
+                    all.extend(view.best(arms, case, load, figure).and_then(|(best, _)| {
+                        let pairs = view.pairs((arm, best), (case, load), figure);
+                        compare(pairs, format!("{place}, of {best}"))
                     }));
                     continue;
                 }
-                Against::Unloaded => {
-                    let unloaded = view.get(arm, case, Load::Off, figure);
-                    unloaded.and_then(|whole| own(view, arm, case, load, figure, whole))
-                }
-                Against::OwnPeak => {
-                    let peak = view.peak(arm, case, figure);
-                    peak.and_then(|whole| own(view, arm, case, load, figure, whole))
-                }
-                Against::CaseUnloaded(other) => {
-                    let whole = view.get(arm, other, Load::Off, figure);
-                    whole.and_then(|whole| own(view, arm, case, load, figure, whole))
-                }
+                Against::Nothing => Some(1.0),
+                Against::Unloaded => view.get(arm, case, Load::Off, figure),
+                Against::OwnPeak => view.peak(arm, case, figure),
             };
-            all.extend(found.map(|found| Found { place, ..found }));
+            all.extend(whole.and_then(|whole| own(view, (arm, case, load), figure, whole, place)));
         }
     }
     all
@@ -162,30 +149,58 @@ pub fn place(view: &View<'_>, case: &str, load: Load) -> String {
     }
 }
 
-/// A comparison as a finding.
-pub fn of_compared(compared: &Compared, place: String) -> Found {
-    let Compared { ratio, low, high, pairs } = *compared;
-    Found { value: ratio, low, high, pairs, place }
+/// From this many pairs on, an interval is more than their range.
+pub const PAIRS_MIN: usize = 10;
+
+/// What pairs of figures say of the first divided by the second: the median of the ratios. `None` without a
+/// pair whose second is above 0.
+///
+/// From [`PAIRS_MIN`] pairs on, the interval lies between the two ratios, counted from either end, that
+/// hold the true median with 95 % probability whatever the distribution (the binomial distribution's
+/// quantile). With fewer it is the range.
+pub fn compare(
+    pairs: impl IntoIterator<Item = (f64, f64)>,
+    place: impl Into<String>,
+) -> Option<Found> {
+    let pairs = pairs.into_iter().filter(|(_, other)| *other > 0.0);
+    let mut ratios: Vec<f64> = pairs.map(|(own, other)| own / other).collect();
+    ratios.sort_by(f64::total_cmp);
+    let left_out = if ratios.len() < PAIRS_MIN { 0 } else { beyond(ratios.len()) };
+    let (low, high) = (*ratios.get(left_out)?, ratios[ratios.len() - 1 - left_out]);
+    let pairs = ratios.len() as u32;
+    Some(Found { value: median(ratios), low, high, pairs, place: place.into() })
+}
+
+/// How many of `count` values may be left out at each end.
+fn beyond(count: usize) -> usize {
+    let mut chance = 0.5_f64.powi(count as i32);
+    let (mut sum, mut left_out) = (0.0, 0_usize);
+    loop {
+        // The chance that at most `left_out` of the values lie on one side of the median.
+        sum += chance;
+        if sum > 0.025 {
+            return left_out.saturating_sub(1);
+        }
+        chance *= (count - left_out) as f64 / (left_out + 1) as f64;
+        left_out += 1;
+    }
 }
 
 /// An arm's figure of a point, divided by a whole.
 fn own(
     view: &View<'_>,
-    arm: &str,
-    case: &str,
-    load: Load,
+    (arm, case, load): (&str, &str, Load),
     figure: &'static Metric,
     whole: f64,
+    place: String,
 ) -> Option<Found> {
     // By trials, so that noise is told; sums and maxima have none.
-    let trials = view.trials_of(arm, case, load).filter_map(|trial| trial.get(figure));
-    let pairs: Vec<(f64, f64)> = trials.map(|value| (value, whole)).collect();
+    let has_noise = figure.merge == Merge::Median && whole > 0.0;
+    let trials = view.trials_of(arm, case, load).filter(|_| has_noise);
     let merged = view.get(arm, case, load, figure)? / whole;
-    let median = figure.merge == crate::metric::Merge::Median;
-    match compare(&pairs).filter(|_| median && whole > 0.0) {
-        Some(compared) => Some(of_compared(&compared, String::new())),
-        None => Some(Found::exact(merged, "")).filter(|found| found.value.is_finite()),
-    }
+    let exact = || merged.is_finite().then(|| Found::exact(merged, place.clone()));
+    let pairs = trials.filter_map(|trial| Some((trial.get(figure)?, whole)));
+    compare(pairs, place.clone()).or_else(exact)
 }
 
 /// That no packet is in no counter: every experiment's.
@@ -201,12 +216,12 @@ fn accounted(view: &View<'_>) -> Vec<Found> {
 /// That the gate discarded nothing, where nothing is overloaded.
 pub fn nothing_discarded() -> Goal {
     let discarded = |view: &View<'_>| {
-        let of = |trial: &crate::run::Trial| match trial.ledger {
+        let of = |trial: &Trial| match trial.ledger {
             Some(ledger) => ledger.discarded as f64,
             // Where packets are not counted to their end: in the window.
             None => {
-                let per_s = trial.get(&crate::metric::m::discarded_pps).unwrap_or(0.0);
-                per_s * trial.get(&crate::metric::m::window_s).unwrap_or(0.0)
+                let per_s = trial.get(&m::discarded_pps).unwrap_or(0.0);
+                per_s * trial.get(&m::window_s).unwrap_or(0.0)
             }
         };
         let sum: f64 = view.trials.iter().map(of).sum();
@@ -226,4 +241,33 @@ pub fn judge(view: &View<'_>) -> Vec<Outcome> {
         goals.push(all.judge(view));
     }
     goals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(ratios: &[f64]) -> Found {
+        compare(ratios.iter().map(|ratio| (ratio * 8.0, 8.0)), "").unwrap()
+    }
+
+    #[test]
+    fn few_pairs_tell_their_range_and_of_ten_one_at_each_end_is_left_out() {
+        let few = of(&[0.96, 1.02, 1.01]);
+        assert_eq!((few.value, few.low, few.high, few.pairs), (1.01, 0.96, 1.02, 3));
+        let mut ratios = [1.0; 10];
+        ratios[4] = 0.5;
+        assert_eq!(of(&ratios).low, 1.0);
+        ratios[5] = 0.9;
+        assert_eq!(of(&ratios).low, 0.9);
+        assert_eq!(compare([(1.0, 0.0)], ""), None);
+    }
+
+    #[test]
+    fn the_quantiles_are_the_binomial_tables() {
+        // Conover, Practical Nonparametric Statistics: order statistics for the median, 95 %.
+        for (count, left_out) in [(10, 1), (15, 3), (20, 5), (25, 7), (50, 17)] {
+            assert_eq!(beyond(count), left_out, "{count}");
+        }
+    }
 }

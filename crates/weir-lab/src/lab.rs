@@ -33,10 +33,10 @@ pub struct Wish {
     #[arg(skip)]
     pub arms: Vec<Arm>,
     /// Offered rates in packets/s, such as 100k,1.5M,top [default: the experiment's].
-    #[arg(long = "rates", alias = "loads", value_delimiter = ',', value_parser = Load::parse)]
+    #[arg(long = "rates", value_name = "RATES", alias = "loads", value_delimiter = ',', value_parser = Load::parse)]
     pub loads: Vec<Load>,
     /// Length of each measured window, seconds.
-    #[arg(long = "seconds", value_parser = parse_seconds)]
+    #[arg(long = "seconds", value_name = "SECONDS", value_parser = parse_seconds)]
     pub window: Option<Duration>,
     /// Trials per point.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -1,6 +1,7 @@
 //! What a trial reads: the generator, applications, the client, the kernel, the gate.
 
 use std::fs;
+use std::path::Path;
 
 use rustix::process::Pid;
 use weir_bpf::counters::Counters;
@@ -12,7 +13,7 @@ use weir_bpf::verdict::{Reason, Verdict};
 use crate::apps::udp::Answer;
 use crate::apps::{slots, tcp, udp};
 use crate::bench::{Bench, Running, statistic};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 use crate::histogram;
 use crate::host::process::{Daemon, Worker, cpu_time};
 use crate::host::topology::{Host, SUT_INTERFACE};
@@ -202,7 +203,7 @@ fn unjudged(counters: &Counters) -> u64 {
 /// How often a thread has slept: a receiver does so when its queue is empty.
 fn sleeps(pid: Pid) -> Result<u64> {
     let path = format!("/proc/{}/status", pid.as_raw_nonzero());
-    let text = fs::read_to_string(&path).map_err(|source| Error::io("read", &path, source))?;
+    let text = fs::read_to_string(&path).map_err(cannot("read", &path))?;
     let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     line.and_then(|number| number.trim().parse().ok()).ok_or_else(|| {
         Error::refused(format!("{path} lacks voluntary_ctxt_switches"), "is this a Linux kernel's?")
@@ -212,15 +213,9 @@ fn sleeps(pid: Pid) -> Result<u64> {
 /// The kernel's thread for softirqs of a CPU; `None` where it is not to be seen, in a PID namespace.
 pub fn ksoftirqd(cpu: CpuId) -> Result<Option<Pid>> {
     let name = format!("ksoftirqd/{cpu}\n");
-    let failed = |source| Error::io("list", "/proc", source);
-    for entry in fs::read_dir("/proc").map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        let Some(pid) = number.and_then(Pid::from_raw) else { continue };
-        // One that has ended meanwhile is not it.
-        if fs::read_to_string(entry.path().join("comm")).is_ok_and(|comm| comm == name) {
-            return Ok(Some(pid));
-        }
-    }
-    Ok(None)
+    let processes = fs::read_dir("/proc").map_err(cannot("list", "/proc"))?.flatten();
+    // One that has ended meanwhile is not it.
+    let is_it = |path: &Path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm == name);
+    let mut found = processes.filter(|process| is_it(&process.path()));
+    Ok(found.find_map(|it| Pid::from_raw(it.file_name().to_str()?.parse().ok()?)))
 }

@@ -9,7 +9,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// Progress on standard error.
 pub struct Progress {
     bar: ProgressBar,
     /// When the last plain line was printed; `None` on a terminal.
@@ -40,7 +39,6 @@ impl Progress {
         }
     }
 
-    /// The number of trials is known.
     pub fn begin(&self, trials: u64) {
         self.bar.set_length(trials);
         self.bar.reset_eta();
@@ -49,12 +47,10 @@ impl Progress {
         }
     }
 
-    /// A trial begins.
     pub fn step(&self, what: impl Into<Cow<'static, str>>) {
         self.bar.set_message(what);
     }
 
-    /// A trial has ended.
     pub fn done(&self) {
         self.bar.inc(1);
         let Some(last) = &self.plain else { return };
@@ -65,7 +61,6 @@ impl Progress {
         }
     }
 
-    /// All trials have ended.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

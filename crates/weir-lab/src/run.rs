@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::Arm;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 use crate::machine::Machine;
 use crate::metric::Metric;
 
@@ -240,8 +240,8 @@ pub struct Run {
 impl Run {
     /// As kept: the head, then a trial a line.
     pub fn to_json(&self) -> Result<String> {
-        let failed = |source| Error::json("write", &self.head.experiment, source);
-        let head = serde_json::to_string_pretty(&self.head).map_err(failed)?;
+        let failed = cannot("write", &self.head.experiment);
+        let head = serde_json::to_string_pretty(&self.head).map_err(&failed)?;
         let trials: std::result::Result<Vec<String>, _> =
             self.trials.iter().map(serde_json::to_string).collect();
         let trials = trials.map_err(failed)?.join(",\n");
@@ -251,8 +251,11 @@ impl Run {
     /// Reads one that was kept.
     pub fn read(path: &Path) -> Result<Self> {
         let object = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|source| Error::io("read", &object, source))?;
-        Self::parse(&text).map_err(|source| Error::json("understand", &object, source))
+        let text = fs::read_to_string(path).map_err(cannot("read", &object))?;
+        Self::parse(&text).map_err(|source| {
+            let remedy = "name a file that `weir lab run --out` wrote";
+            Error::refused(format!("cannot understand {object}: {source}"), remedy)
+        })
     }
 
     pub fn parse(text: &str) -> std::result::Result<Self, serde_json::Error> {

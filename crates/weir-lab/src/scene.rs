@@ -25,13 +25,13 @@ pub const CLOSED_PORT: u16 = 5999;
 #[command(next_help_heading = "Applications and packets")]
 pub struct Traffic {
     /// How the applications receive.
-    #[arg(long = "app", value_enum, default_value_t)]
+    #[arg(long = "app", value_name = "APP", value_enum, default_value_t)]
     pub reader: Reader,
     /// IPv6 instead of IPv4.
     #[arg(long)]
     pub ipv6: bool,
     /// UDP payload: a length of 14 to 1472 bytes, `uniform` (18 to 1472), or `dns`.
-    #[arg(long = "payload", default_value = "14", value_parser = parse_lengths)]
+    #[arg(long = "payload", value_name = "PAYLOAD", default_value = "14", value_parser = parse_lengths)]
     pub lengths: Lengths,
     /// Receive buffer of the applications, bytes [default: the system's].
     #[arg(long, default_value_t = 0)]

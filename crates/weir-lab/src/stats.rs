@@ -1,4 +1,4 @@
-//! Medians, ranges, comparisons by pairs, and the bisection that finds a loss-free rate.
+//! Medians, ranges, and the bisection that finds a loss-free rate.
 
 pub mod rank;
 
@@ -11,18 +11,6 @@ pub struct Spread {
     pub median: f64,
     pub min: f64,
     pub max: f64,
-}
-
-/// From this many pairs on, an interval is more than their range.
-pub const PAIRS_MIN: usize = 10;
-
-/// Two figures compared by pairs: the first divided by the second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Compared {
-    pub ratio: f64,
-    pub low: f64,
-    pub high: f64,
-    pub pairs: u32,
 }
 
 /// Median and range; all zero for no values.
@@ -55,39 +43,6 @@ pub fn nearest_rank(sorted: &[f64], permille: usize) -> Option<f64> {
 pub fn median_of_some(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let present: Vec<f64> = values.into_iter().flatten().collect();
     (!present.is_empty()).then(|| median(present))
-}
-
-/// Compares by pairs; `None` without a pair of figures above 0, unless the first is 0.
-///
-/// From [`PAIRS_MIN`] pairs on, the interval lies between the two ratios, counted from either end, that
-/// hold the true median with 95 % probability whatever the distribution (the binomial distribution's
-/// quantile). With fewer it is the range.
-pub fn compare(pairs: &[(f64, f64)]) -> Option<Compared> {
-    let mut ratios: Vec<f64> =
-        pairs.iter().filter(|(_, other)| *other > 0.0).map(|(own, other)| own / other).collect();
-    ratios.sort_by(f64::total_cmp);
-    if ratios.is_empty() {
-        return None;
-    }
-    let left_out = if ratios.len() < PAIRS_MIN { 0 } else { beyond(ratios.len()) };
-    let (low, high) = (ratios[left_out], ratios[ratios.len() - 1 - left_out]);
-    let pairs = ratios.len() as u32;
-    Some(Compared { ratio: median(ratios), low, high, pairs })
-}
-
-/// How many of `count` values may be left out at each end.
-fn beyond(count: usize) -> usize {
-    let mut chance = 0.5_f64.powi(count as i32);
-    let (mut sum, mut left_out) = (0.0, 0_usize);
-    loop {
-        // The chance that at most `left_out` of the values lie on one side of the median.
-        sum += chance;
-        if sum > 0.025 {
-            return left_out.saturating_sub(1);
-        }
-        chance *= (count - left_out) as f64 / (left_out + 1) as f64;
-        left_out += 1;
-    }
 }
 
 /// A search for the highest rate that passes: each trial halves the interval's logarithm (RFC 2544's
@@ -179,29 +134,5 @@ mod tests {
     #[test]
     fn bisection_finds_nothing_where_nothing_passes() {
         assert_eq!(search(|_| false), None);
-    }
-
-    fn of(ratios: &[f64]) -> Compared {
-        compare(&ratios.iter().map(|ratio| (ratio * 8.0, 8.0)).collect::<Vec<_>>()).unwrap()
-    }
-
-    #[test]
-    fn few_pairs_tell_their_range_and_of_ten_one_at_each_end_is_left_out() {
-        let few = of(&[0.96, 1.02, 1.01]);
-        assert_eq!((few.ratio, few.low, few.high, few.pairs), (1.01, 0.96, 1.02, 3));
-        let mut ratios = [1.0; 10];
-        ratios[4] = 0.5;
-        assert_eq!(of(&ratios).low, 1.0);
-        ratios[5] = 0.9;
-        assert_eq!(of(&ratios).low, 0.9);
-        assert_eq!(compare(&[(1.0, 0.0)]), None);
-    }
-
-    #[test]
-    fn the_quantiles_are_the_binomial_tables() {
-        // Conover, Practical Nonparametric Statistics: order statistics for the median, 95 %.
-        for (count, left_out) in [(10, 1), (15, 3), (20, 5), (25, 7), (50, 17)] {
-            assert_eq!(beyond(count), left_out, "{count}");
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 
 const STEP: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(1);
@@ -22,7 +22,7 @@ impl Stop {
         let stop = Self::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&stop.0))
-                .map_err(|source| Error::io("handle", format!("signal {signal}"), source))?;
+                .map_err(cannot("handle", format!("signal {signal}")))?;
         }
         Ok(stop)
     }

@@ -1,10 +1,10 @@
 //! Where a run is kept while it lasts, so that one that was stopped goes on: a line for each trial.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 use crate::run::{Run, Trial};
 
 /// The file that a run's trials are appended to, and the result that it becomes.
@@ -27,13 +27,9 @@ impl Store {
     /// Begins, or goes on where a run of the same plan was stopped: returns its trials.
     pub fn begin(&mut self, identity: &str) -> Result<Vec<Trial>> {
         let Some(dir) = &self.dir else { return Ok(vec![]) };
-        fs::create_dir_all(dir)
-            .map_err(|source| Error::io("create", dir.display().to_string(), source))?;
+        fs::create_dir_all(dir).map_err(cannot("create", dir.display()))?;
         let path = self.partial_path(dir);
-        let failed = |operation: &'static str| {
-            let object = path.display().to_string();
-            move |source: std::io::Error| Error::io(operation, object.clone(), source)
-        };
+        let failed = cannot("write", path.display());
         let text = fs::read_to_string(&path).unwrap_or_default();
         let mut lines = text.lines();
         let trials = match lines.next() {
@@ -43,10 +39,8 @@ impl Store {
             }
             _ => vec![],
         };
-        let mut file = OpenOptions::new();
-        let mut file =
-            file.create(true).write(true).truncate(true).open(&path).map_err(failed("write"))?;
-        writeln!(file, "{identity}").map_err(failed("write"))?;
+        let mut file = File::create(&path).map_err(&failed)?;
+        writeln!(file, "{identity}").map_err(&failed)?;
         self.partial = Some(file);
         for trial in &trials {
             self.keep(trial)?;
@@ -56,8 +50,8 @@ impl Store {
 
     pub fn keep(&mut self, trial: &Trial) -> Result<()> {
         let Some(file) = &mut self.partial else { return Ok(()) };
-        let line = serde_json::to_string(trial).map_err(|s| Error::json("write", &self.name, s))?;
-        writeln!(file, "{line}").map_err(|source| Error::io("keep", "a trial", source))
+        let line = serde_json::to_string(trial).map_err(cannot("write", &self.name))?;
+        writeln!(file, "{line}").map_err(cannot("keep", "a trial"))
     }
 
     /// Writes the whole result, and forgets its parts. Returns its path, if it is kept.
@@ -73,9 +67,9 @@ impl Store {
 
 /// Writes a file whole or not at all.
 pub fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let failed = |source| Error::io("write", path.display().to_string(), source);
+    let failed = cannot("write", path.display());
     let beside = path.with_extension(format!("tmp{}", std::process::id()));
-    fs::write(&beside, text).map_err(failed)?;
+    fs::write(&beside, text).map_err(&failed)?;
     fs::rename(&beside, path).map_err(|source| {
         let _ = fs::remove_file(&beside);
         failed(source)
@@ -85,14 +79,10 @@ pub fn write_whole(path: &Path, text: &str) -> Result<()> {
 /// Every result in a directory, by name.
 pub fn read_all(dir: &Path) -> Result<Vec<Run>> {
     let object = dir.display().to_string();
-    let failed = |source| Error::io("list", &object, source);
-    let mut paths = vec![];
-    for entry in fs::read_dir(dir).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
-            paths.push(path);
-        }
-    }
+    let entries = fs::read_dir(dir).map_err(cannot("list", &object))?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
     paths.sort();
     if paths.is_empty() {
         return Err(Error::refused(

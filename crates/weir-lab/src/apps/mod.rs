@@ -152,7 +152,7 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     sched::pin_current_thread(CpuId(order.cpu))?;
     if let Job::Program(path, name, arguments) = order.job {
         let source = Command::new(&path).arg0(name).args(arguments).exec();
-        return Err(Error::io("start", format!("{} in the namespace", path.display()), source));
+        return Err(cannot("start", format!("{} in the namespace", path.display()))(source));
     }
     let no_memory = || Error::refused("no shared memory", "start workers through `weir lab`");
     let shared = &SharedCounters::open(order.shared.ok_or_else(no_memory)?)?;

@@ -130,7 +130,7 @@ fn judged(
         let fair = fair(view, view.get(WEIR, "hog", load, &m::offered_pps)?)?;
         let trials = view.trials_of(WEIR, "hog", load);
         let pairs = trials.filter_map(|trial| figures(view, trial, &fair));
-        of_pairs(pairs, place(view, "hog", load)).filter(|_| fair.fits == fits)
+        compare(pairs, place(view, "hog", load)).filter(|_| fair.fits == fits)
     };
     view.loads("hog").into_iter().filter_map(of_load).collect()
 }

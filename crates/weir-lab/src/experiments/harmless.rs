@@ -189,6 +189,6 @@ fn lost(view: &View<'_>, cases: Cases, arms: Arms) -> Vec<Found> {
     in_each(view, cases, |case| {
         let (best, _) = view.best(arms, case, Load::Off, &m::loss)?;
         let pairs = view.pairs((MAIN, best), (case, Load::Off), &m::loss).into_iter();
-        of_pairs(pairs.map(|(own, other)| (own - other, 1.0)), format!("{case}, of {best}"))
+        compare(pairs.map(|(own, other)| (own - other, 1.0)), format!("{case}, of {best}"))
     })
 }

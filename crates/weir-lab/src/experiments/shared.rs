@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use crate::arm::QUIET;
 use crate::experiment::Figure;
-use crate::goals::of_compared;
-use crate::stats::compare;
 
 pub(super) use crate::apps::{tcp, udp};
 pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
     Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Goal, Search, Table,
 };
-pub(super) use crate::goals::{find, place};
+pub(super) use crate::goals::{compare, find, place};
 pub(super) use crate::metric::{Metric, m};
 pub(super) use crate::run::{Load, Trial};
 pub(super) use crate::scene::{
@@ -68,15 +66,6 @@ pub(super) const fn lines(title: &'static str, case: &'static str, y: &'static M
 /// A bar for each arm in each case.
 pub(super) const fn bars(title: &'static str, case: &'static str, y: &'static Metric) -> Figure {
     Figure { title, case, y, bars: true }
-}
-
-/// What pairs of figures say of the first by the second.
-pub(super) fn of_pairs(
-    pairs: impl IntoIterator<Item = (f64, f64)>,
-    place: impl Into<String>,
-) -> Option<Found> {
-    let pairs: Vec<_> = pairs.into_iter().collect();
-    Some(of_compared(&compare(&pairs)?, place.into()))
 }
 
 /// What is found in each of these cases that a run has.

@@ -117,13 +117,8 @@ fn points<'a>(view: &'a View<'_>, arm: &'a str) -> impl Iterator<Item = (&'a Poi
 fn above_setting(view: &View<'_>, arm: &str) -> Vec<Found> {
     let found = |(point, setting): (&Point, f64)| {
         let work = point.spread(&m::user_work)?;
-        Some(Found {
-            value: work.median - setting,
-            low: work.min - setting,
-            high: work.max - setting,
-            pairs: point.repeats,
-            place: format!("{} at {}", point.arm, point.load),
-        })
+        let place = format!("{} at {}", point.arm, point.load);
+        Some(Found::of(point, work, |work| work - setting, place))
     };
     points(view, arm).filter_map(found).collect()
 }
@@ -137,7 +132,7 @@ fn unused_share(view: &View<'_>) -> Vec<Found> {
         let trials = || view.trials_of(&point.arm, "flooded", point.load);
         let fits = spread(trials().filter_map(need)).median <= 1.0 - setting;
         let pairs = trials().filter_map(|t| Some((t.get(&m::user_work)?, 1.0 - need(t)?)));
-        of_pairs(pairs, format!("{} at {}", point.arm, point.load)).filter(|_| fits)
+        compare(pairs, format!("{} at {}", point.arm, point.load)).filter(|_| fits)
     };
     points(view, "weir-native").filter_map(found).collect()
 }

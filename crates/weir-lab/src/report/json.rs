@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::error::{Error, Result};
+use crate::error::{Result, cannot};
 use crate::goals;
 use crate::metric::{Better, Unit};
 use crate::report::words;
@@ -25,8 +25,7 @@ pub fn json(view: &View<'_>) -> Result<String> {
         ("summary", per_arm(view, |arm| summary(view, arm))),
         ("series", per_arm(view, series)),
     ] {
-        let value = serde_json::to_string_pretty(&value);
-        let value = value.map_err(|source| Error::json("write", view.experiment.name, source))?;
+        let value = serde_json::to_string_pretty(&value).map_err(cannot("write", key))?;
         text += &format!(",\n\"{key}\": {value}");
     }
     Ok(text + "}\n")

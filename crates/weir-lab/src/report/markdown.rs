@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 use crate::report::content::{self, Cell, FOOTNOTE, Grid, Pick};
 use crate::report::units::clean;
 use crate::report::{view, words};
@@ -67,7 +67,7 @@ pub fn refresh(files: &[PathBuf], results_dir: &Path) -> Result<Vec<PathBuf>> {
     let mut changed = vec![];
     for path in files {
         let name = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|source| Error::io("read", &name, source))?;
+        let text = fs::read_to_string(path).map_err(cannot("read", &name))?;
         let new =
             filled(&text, results_dir).map_err(|wrong| refused(format!("{name}, {wrong}")))?;
         if new != text {

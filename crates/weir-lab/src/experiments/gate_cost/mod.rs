@@ -210,7 +210,7 @@ fn discarding(view: &View<'_>) -> Vec<Found> {
         if share < DISCARDED_MIN {
             return Some(Found::exact(0.0, place));
         }
-        of_pairs(view.pairs(("bare-drop", "gate"), (case, Load::Top), &m::ns_per_packet), place)
+        compare(view.pairs(("bare-drop", "gate"), (case, Load::Top), &m::ns_per_packet), place)
     })
 }
 
@@ -218,6 +218,6 @@ fn discarding(view: &View<'_>) -> Vec<Found> {
 fn passing(view: &View<'_>) -> Vec<Found> {
     in_each(view, Cases::Where(is_pass), |case| {
         let pairs = view.pairs(("gate", "bare-pass"), (case, Load::Top), &m::ns_per_packet);
-        of_pairs(pairs.into_iter().map(|(gate, bare)| (gate - bare, ONE_NS)), case)
+        compare(pairs.into_iter().map(|(gate, bare)| (gate - bare, ONE_NS)), case)
     })
 }

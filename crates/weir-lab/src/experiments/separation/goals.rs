@@ -65,7 +65,7 @@ pub(super) fn bystanders(view: &View<'_>) -> Vec<Found> {
     let kept = |case: &str, load: Load, (figure, whole): (&Metric, Option<f64>)| {
         let trials = view.trials_of(WEIR, case, load);
         let pairs: Option<Vec<_>> = trials.map(|t| Some((t.get(figure)?, whole?))).collect();
-        of_pairs(pairs?, format!("{}, {}", place(view, case, load), figure.id))
+        compare(pairs?, format!("{}, {}", place(view, case, load), figure.id))
     };
     let calm = unflooded(&view.trials, WEIR);
     let udp = of_udp(view, |case, r_ring| {
@@ -122,13 +122,8 @@ pub(super) fn of_frontier(view: &View<'_>) -> Vec<Found> {
             let sent = point.get(&m::offered_pps).filter(|sent| *sent <= r_ring)?;
             let most = (peak * (1.0 - sent * c_gate)).min(sent);
             let delivered = point.spread(&m::delivered_pps).filter(|_| most > 0.0)?;
-            Some(Found {
-                value: delivered.median / most,
-                low: delivered.min / most,
-                high: delivered.max / most,
-                pairs: point.repeats,
-                place: place(view, case, point.load),
-            })
+            let place = place(view, case, point.load);
+            Some(Found::of(point, delivered, |delivered| delivered / most, place))
         });
         up_to.collect()
     })
