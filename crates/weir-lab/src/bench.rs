@@ -56,8 +56,6 @@ pub struct Sut {
     /// Attached once the round trips of pings are watched.
     replies: Option<weir_bpf::replies::Attached>,
     pub host: Host,
-    /// What ran where, once the first trial has been set up.
-    pub setup: Option<Setup>,
 }
 
 /// Hosts, applications and generator of one run.
@@ -72,6 +70,8 @@ pub struct Bench {
     /// What sees replies leave, once it is wanted.
     pub replies: Option<Replies>,
     pub topology: Topology,
+    /// What ran where, by arm, once its first trial has been set up.
+    pub setups: BTreeMap<String, Setup>,
     pub traffic: Traffic,
     pub sut_cpu: CpuId,
     /// CPU of the generator, the far end and the controller.
@@ -99,6 +99,7 @@ impl Bench {
             clock: None,
             replies: None,
             topology,
+            setups: BTreeMap::new(),
             traffic,
             sut_cpu,
             generator_cpu,
@@ -108,16 +109,6 @@ impl Bench {
 
     pub fn sut(&self, arm: &Arm) -> &Sut {
         &self.suts[&arm.name]
-    }
-
-    pub fn sut_mut(&mut self, arm: &Arm) -> Option<&mut Sut> {
-        self.suts.get_mut(&arm.name)
-    }
-
-    /// What ran where, by arm.
-    pub fn setups(&self) -> BTreeMap<String, Setup> {
-        let setup = |(arm, sut): (&String, &Sut)| Some((arm.clone(), sut.setup.clone()?));
-        self.suts.iter().filter_map(setup).collect()
     }
 
     /// Makes an arm's host, where there is none, with what a scene needs and the applications that stay.
@@ -142,7 +133,7 @@ impl Bench {
         if arm.daemon.is_none() && arm.bare.is_none() {
             self.thread(&host, arm)?;
         }
-        Ok(Sut { apps: vec![], leaders: vec![], met: vec![], replies: None, host, setup: None })
+        Ok(Sut { apps: vec![], leaders: vec![], met: vec![], replies: None, host })
     }
 
     /// Switches threaded NAPI on, as the arm has it. Attaching XDP makes new threads.
@@ -180,8 +171,14 @@ impl Bench {
         Ok(())
     }
 
-    pub fn start_app(&self, arm: &Arm, app: &App) -> Result<Running> {
-        self.start_on(&self.sut(arm).host, app)
+    /// Starts the applications that are one trial's alone.
+    pub fn start_own(&mut self, arm: &Arm, apps: &[App]) -> Result<()> {
+        let host = &self.sut(arm).host;
+        let own = apps.iter().filter(|app| app.per_trial);
+        let own = own.map(|app| Ok((app.clone(), self.start_on(host, app)?)));
+        let own = own.collect::<Result<Vec<_>>>()?;
+        self.suts.entry(arm.name.clone()).and_modify(|sut| sut.apps.extend(own));
+        Ok(())
     }
 
     fn start_on(&self, host: &Host, app: &App) -> Result<Running> {
@@ -298,8 +295,11 @@ impl Bench {
         Ok(begun)
     }
 
-    /// Undoes what [`Bench::begin`] set on the host; the rest goes with what it returned.
-    pub fn end(&self, arm: &Arm) -> Result<()> {
+    /// Undoes what [`Bench::begin`] set on the host, and ends the applications of this trial; the rest goes
+    /// with what [`Bench::begin`] returned.
+    pub fn end(&mut self, arm: &Arm) -> Result<()> {
+        let apps = self.suts.entry(arm.name.clone());
+        apps.and_modify(|sut| sut.apps.retain(|(app, _)| !app.per_trial));
         if arm.is_interrupted() {
             interrupts::defer_no_more(&self.sut(arm).host.sysfs, SUT_INTERFACE)?;
         }

@@ -30,7 +30,7 @@ use crate::probe::{Probe, ksoftirqd};
 use crate::programs::{Client as RealClient, ClientKind, ClientReport, Place, UDP_MBIT};
 use crate::reading::{Counter, Reading};
 use crate::run::{Ledger, Setup, Trial};
-use crate::scene::{App, Beside, Books, Client, Need, Scene, Watch};
+use crate::scene::{Beside, Books, Client, Need, Scene, Watch};
 use crate::stats::{nearest_rank, spread};
 use crate::stop::{Stop, until};
 
@@ -55,14 +55,11 @@ struct Seen {
     after: Reading,
     polls: Option<(PollCost, PollCost)>,
     arrivals: Vec<(Instant, u64)>,
-    report: Option<Report>,
+    report: Option<ClientReport>,
     metered: Option<Metered>,
     pings: Option<Vec<Option<f64>>>,
     length: Duration,
 }
-
-/// Which program, and what it says of itself.
-type Report = (ClientKind, ClientReport);
 
 pub fn trial(
     bench: &mut Bench,
@@ -84,15 +81,10 @@ pub fn trial(
         bench.watch_replies(arm)?;
     }
     let begun = bench.begin(arm)?;
-    // Started for this trial alone.
-    let own = scene.apps.iter().filter(|app| app.per_trial);
-    let own = own.map(|app| Ok((app.clone(), bench.start_app(arm, app)?)));
-    let own = own.collect::<Result<Vec<_>>>()?;
-    if bench.sut(arm).setup.is_none() {
+    bench.start_own(arm, &scene.apps)?;
+    if !bench.setups.contains_key(&arm.name) {
         let setup = describe(bench, arm, scene, &begun, stop)?;
-        if let Some(sut) = bench.sut_mut(arm) {
-            sut.setup = Some(setup);
-        }
+        bench.setups.insert(arm.name.clone(), setup);
     }
     if scene.watch.contains(&Watch::Polls)
         && let Some(thread) = bench.pollers(arm)?.first()
@@ -104,14 +96,14 @@ pub fn trial(
         bench.clock.insert(clock).watch(thread.napi_id);
     }
     bench.aim(arm, &scene.flows)?;
-    let seen = watch(bench, arm, scene, (&begun, &own), times, stop)?;
+    let seen = watch(bench, arm, scene, &begun, times, stop)?;
     bench.end(arm)?;
 
     let ledger = ledger(scene.books, &seen.before, &seen.after);
     let place = format!("{}, {} at {}", arm.name, ask.case, ask.load);
     check(scene, &seen, ledger.as_ref(), &place)?;
     let mut trial = Trial { repeat, ledger, ..Trial::of(arm, ask.case, ask.load) };
-    measure(&mut trial, &seen);
+    measure(&mut trial, scene, &seen);
     let missed =
         (0..scene.flows.len()).map(|flow| bench.generator.counts(flow).missed).sum::<u64>();
     trial.set(&m::missed, (!scene.flows.is_empty()).then_some(missed as f64));
@@ -123,28 +115,15 @@ fn watch(
     bench: &Bench,
     arm: &Arm,
     scene: &Scene,
-    (begun, own): (&Begun, &[(App, Running)]),
+    begun: &Begun,
     times: Times,
     stop: &Stop,
 ) -> Result<Seen> {
     let sut = bench.sut(arm);
-    let running = |app: &App| {
-        let own = own.iter().find(|(known, _)| known == app).map(|(_, running)| running);
-        own.or_else(|| sut.app(app)).ok_or_else(|| {
-            Error::refused(
-                format!("the application at port {} does not run", app.port),
-                "please report this",
-            )
-        })
-    };
-    let apps: Vec<&Running> = scene.apps.iter().map(running).collect::<Result<_>>()?;
     let accounts = scene.watch.contains(&Watch::Accounts);
     let pollers: Vec<Pid> = bench.pollers(arm)?.iter().map(|thread| thread.pid).collect();
-    let clocks = if accounts {
-        pollers.iter().map(|pid| Ok(TaskClock::of(*pid)?)).collect::<Result<_>>()?
-    } else {
-        vec![]
-    };
+    let clocks = pollers.iter().filter(|_| accounts).map(|pid| Ok(TaskClock::of(*pid)?));
+    let clocks = clocks.collect::<Result<_>>()?;
     let far = || FarInterrupts::bind(&bench.topology, &sut.host, far_nobody(scene, &sut.host));
     let _far = scene.needs.contains(&Need::FarEnd).then(far).transpose()?;
     let _sink = scene.sink.then(|| Sink::attach(&sut.host)).transpose()?;
@@ -152,7 +131,7 @@ fn watch(
         bench,
         host: &sut.host,
         scene,
-        apps,
+        apps: scene.apps.iter().filter_map(|app| sut.app(app)).collect(),
         client: None,
         hog: None,
         daemon: begun.daemon.as_ref(),
@@ -165,10 +144,8 @@ fn watch(
         replies.clear();
     }
     let beside = Companions::start(bench, arm, &scene.beside)?;
-    let stopped = match probe.apps.first().filter(|_| scene.stopped) {
-        Some(app) => app.pids().first().map(|pid| Stopped::stop(*pid)).transpose()?,
-        None => None,
-    };
+    let flooded = probe.apps.first().filter(|_| scene.stopped).map(|app| app.pids());
+    let stopped = flooded.and_then(|pids| Some(Stopped::stop(*pids.first()?))).transpose()?;
     let client = start_client(bench, arm, scene, stop)?;
     probe.hog = beside.hog();
     probe.client = client.as_ref();
@@ -183,7 +160,7 @@ fn watch(
         bench.generator.start();
         go(client.as_ref(), true);
         stop.sleep(warm_up)?;
-        let (real, length) = start_program(bench, arm, scene, times.window)?.unzip();
+        let (real, length) = start_program(&probe, times.window)?.unzip();
         let (opened, first) = (probe.read()?, polls());
         let began = Instant::now();
         let arrivals = arrivals(&probe, length.unwrap_or(times.window), stop)?;
@@ -230,29 +207,23 @@ fn far_nobody(scene: &Scene, host: &Host) -> IpAddr {
 }
 
 /// Starts a scene's client, if it is a program; returns it and how long it sends from now on.
-fn start_program(
-    bench: &Bench,
-    arm: &Arm,
-    scene: &Scene,
-    window: Duration,
-) -> Result<Option<((ClientKind, RealClient), Duration)>> {
-    let Some(kind) = scene.program else { return Ok(None) };
+fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<(RealClient, Duration)>> {
+    let (Some(kind), bench) = (probe.scene.program, probe.bench) else { return Ok(None) };
     let directory = bench.topology.directory("clients")?;
     let seconds = (window.as_secs_f64().round() as u64).max(1);
     let place = Place {
         netns: &bench.topology.generator_path,
         cpu: bench.generator_cpu,
-        address: bench.sut(arm).host.address.1,
+        address: probe.host.address.1,
         directory: &directory,
     };
-    let real = RealClient::start(kind, &place, seconds)?;
-    Ok(Some(((kind, real), Duration::from_secs(seconds))))
+    Ok(Some((RealClient::start(kind, &place, seconds)?, Duration::from_secs(seconds))))
 }
 
 /// Waits until a program has ended, and reads what it says.
-fn report((kind, mut real): (ClientKind, RealClient), stop: &Stop) -> Result<Report> {
+fn report(mut real: RealClient, stop: &Stop) -> Result<ClientReport> {
     until(CLIENT_GRACE, || stop.check().map(|()| (!real.is_running()).then_some(())))?;
-    Ok((kind, real.finish()?))
+    real.finish()
 }
 
 /// Lets a client of the lab's own send, or not.
@@ -414,7 +385,7 @@ fn check(scene: &Scene, seen: &Seen, ledger: Option<&Ledger>, place: &str) -> Re
     ))
 }
 
-fn measure(trial: &mut Trial, seen: &Seen) {
+fn measure(trial: &mut Trial, scene: &Scene, seen: &Seen) {
     let Seen { before, opened, closed, after, .. } = seen;
     for metric in METRICS {
         let value = match metric.source {
@@ -440,8 +411,8 @@ fn measure(trial: &mut Trial, seen: &Seen) {
     if let Some(pings) = &seen.pings {
         round_trips(trial, pings);
     }
-    if let Some((kind, report)) = &seen.report {
-        reported(trial, *kind, report);
+    if let Some((kind, report)) = scene.program.zip(seen.report.as_ref()) {
+        reported(trial, kind, report);
     }
     if let Some(metered) = seen.metered.filter(|metered| metered.charged > 0) {
         let input = after.since(before, Counter::NapiPerf) as f64;

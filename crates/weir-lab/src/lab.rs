@@ -277,7 +277,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
         traffic: format!("{}, {family}, payload {payload}{buffer}", reader.name()),
         programs: programs::versions(experiment.needs)?,
         machine: machine::describe(cpus.0, cpus.1),
-        setup: bench.setups(),
+        setup: bench.setups,
     };
     Ok(Run { head, trials })
 }
