@@ -170,7 +170,7 @@ fn watch(
         Ok::<_, Error>((opened, closed, arrivals, report, first.zip(last), elapsed))
     };
     let (opened, closed, arrivals, report, polls, length) =
-        if scene.generate { bench.generate_while(measured)?? } else { measured()? };
+        if scene.without_generator { measured()? } else { bench.generate_while(measured)?? };
     go(client.as_ref(), false);
     // What waits in its queue is to be received, and in good time.
     drop(stopped);
@@ -564,8 +564,9 @@ fn describe(
     begun: &Begun,
     stop: &Stop,
 ) -> Result<Setup> {
-    let counted =
-        scene.generate && matches!(scene.books, Books::Udp | Books::Ip) && arm.bare.is_none();
+    let counted = !scene.without_generator
+        && matches!(scene.books, Books::Udp | Books::Ip)
+        && arm.bare.is_none();
     let depth = if counted { Some(bench.queue_depth(arm, stop)?) } else { None };
     let bench = &*bench;
     let sut = bench.sut(arm);

@@ -5,12 +5,13 @@ use std::time::Duration;
 use crate::arm::{Arm, BASELINES};
 use crate::bench::Bench;
 use crate::error::Result;
-use crate::metric::Metric;
+use crate::goals::Goal;
+use crate::metric::{Metric, m};
 use crate::run::{Load, Trial};
 use crate::scene::{Flow, Scene, Traffic};
-use crate::stats::Spread;
+use crate::stats::{Bisection, Spread};
 use crate::stop::Stop;
-use crate::view::{Point, View};
+use crate::view::Point;
 
 /// Arms or loads, separated by commas as on the command line.
 pub type List = &'static str;
@@ -139,6 +140,29 @@ pub struct Search {
     pub passes: fn(&Trial, &[Trial]) -> bool,
 }
 
+impl Search {
+    /// The search in an arm as far as these trials go, given those before it; `None`: it needs none.
+    pub fn so_far(
+        &self,
+        arm: &str,
+        before: &[Trial],
+        trials: &[Trial],
+        quick: bool,
+    ) -> Option<Bisection> {
+        let (low, high) = (self.between)(before, arm, self.of)?;
+        let mut bisection = Bisection::new(low, high, self.steps.of(quick));
+        for trial in trials.iter().filter(|t| t.case == self.case && t.arm == arm) {
+            self.report(&mut bisection, trial, before);
+        }
+        Some(bisection)
+    }
+
+    pub fn report(&self, bisection: &mut Bisection, trial: &Trial, before: &[Trial]) {
+        let passed = (self.passes)(trial, before);
+        bisection.report(trial.get(&m::offered_pps).filter(|_| passed));
+    }
+}
+
 /// Which cases something is about.
 #[derive(Clone, Copy, Debug)]
 pub enum Cases {
@@ -245,29 +269,6 @@ impl Bound {
     }
 }
 
-#[derive(Clone, Copy)]
-pub enum Find {
-    Figure {
-        arm: &'static str,
-        cases: Cases,
-        at: At,
-        figure: &'static Metric,
-        against: Against,
-    },
-    /// Otherwise: each point's value, its interval, and where.
-    Other(fn(&View<'_>) -> Vec<Found>),
-}
-
-#[derive(Clone, Copy)]
-pub struct Goal {
-    /// In words, without the bound.
-    pub text: &'static str,
-    pub find: Find,
-    pub want: Bound,
-    /// Cases that it is about: a run without any of them is not judged by it.
-    pub about: Cases,
-}
-
 /// A value and where it was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
@@ -294,36 +295,13 @@ impl Found {
     }
 }
 
-impl Goal {
-    /// A goal about a figure of one arm.
-    pub const fn figure(
-        text: &'static str,
-        (arm, cases, at): (&'static str, Cases, At),
-        (figure, against): (&'static Metric, Against),
-        want: Bound,
-    ) -> Self {
-        let find = Find::Figure { arm, cases, at, figure, against };
-        Self { text, find, want, about: cases }
-    }
-
-    /// A goal that is looked for otherwise.
-    pub const fn other(text: &'static str, find: fn(&View<'_>) -> Vec<Found>, want: Bound) -> Self {
-        Self { text, find: Find::Other(find), want, about: Cases::All }
-    }
-
-    /// The same for runs that have one of these cases.
-    #[must_use]
-    pub const fn about(self, about: Cases) -> Self {
-        Self { about, ..self }
-    }
-}
-
 /// The baselines as goals name them.
 pub const BEST: Against = Against::Best(&BASELINES);
 
 /// What is measured otherwise than by a scene; `None`: by its scene.
 pub type Special = fn(&mut Bench, &Ask<'_>, &Stop) -> Result<Option<Trial>>;
 
+#[derive(Debug)]
 pub struct Experiment {
     /// As on the command line.
     pub name: &'static str,
@@ -365,12 +343,6 @@ pub struct Experiment {
     pub goals: fn() -> Vec<Goal>,
     /// How to read it: what a reader must know about the set-up.
     pub notes: &'static str,
-}
-
-impl std::fmt::Debug for Experiment {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name)
-    }
 }
 
 impl Experiment {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::experiment::{Against, At, Bound, Cases, Find, Found, Goal};
+use crate::experiment::{Against, At, Bound, Cases, Found};
 use crate::metric::{Merge, Metric, m};
 use crate::run::{Load, Trial};
 use crate::stats::median;
@@ -41,14 +41,46 @@ pub struct Outcome {
     pub verdict: Verdict,
 }
 
+/// What is wanted.
+pub struct Goal {
+    /// In words, without the bound.
+    text: String,
+    /// Each point's value, its interval, and where.
+    find: Box<Find>,
+    want: Bound,
+    /// Cases that it is about: a run without any of them is not judged by it.
+    about: Cases,
+}
+
+/// What looks for a goal's points.
+type Find = dyn Fn(&View<'_>) -> Vec<Found>;
+pub type Finder = fn(&View<'_>) -> Vec<Found>;
+
 impl Goal {
+    /// A goal about a figure of one arm.
+    pub fn figure(
+        text: impl Into<String>,
+        (arm, cases, at): (&'static str, Cases, At),
+        (figure, against): (&'static Metric, Against),
+        want: Bound,
+    ) -> Self {
+        let find = move |view: &View<'_>| find(view, arm, cases, at, figure, against);
+        Self { text: text.into(), find: Box::new(find), want, about: cases }
+    }
+
+    /// A goal that is looked for otherwise.
+    pub fn other(text: impl Into<String>, find: Finder, want: Bound) -> Self {
+        Self { text: text.into(), find: Box::new(find), want, about: Cases::All }
+    }
+
+    /// The same for runs that have one of these cases.
+    #[must_use]
+    pub fn about(self, about: Cases) -> Self {
+        Self { about, ..self }
+    }
+
     pub fn judge(&self, view: &View<'_>) -> Outcome {
-        let found = match self.find {
-            Find::Figure { arm, cases, at, figure, against } => {
-                find(view, arm, cases, at, figure, against)
-            }
-            Find::Other(find) => find(view),
-        };
+        let found = (self.find)(view);
         let worst = found.iter().min_by(|a, b| self.badness(b).total_cmp(&self.badness(a)));
         let verdicts = found.iter().map(|found| {
             let (worst, best) = self.want.ends(found.low, found.high);
@@ -68,7 +100,7 @@ impl Goal {
             let most = if found.len() > 1 { " at worst" } else { "" };
             format!("{value:.3}{interval}{most}, {place}")
         });
-        let (name, want) = (self.text.to_owned(), self.want.text());
+        let (name, want) = (self.text.clone(), self.want.text());
         Outcome { name, want, got, met: verdict == Verdict::Met, verdict }
     }
 

@@ -13,7 +13,6 @@ use crate::experiment::{Ask, Case, Experiment, Search, Times, words};
 use crate::progress::Progress;
 use crate::run::{Head, Load, Run, SCHEMA, Trial};
 use crate::scene::Traffic;
-use crate::stats::Bisection;
 use crate::stop::Stop;
 use crate::store::Store;
 use crate::{experiments, machine, programs};
@@ -255,6 +254,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
     }
     progress.finish();
     let Traffic { reader, ipv6, lengths, rcvbuf } = &plan.traffic;
+    let reader = format!("{reader:?}").to_lowercase();
     let family = if *ipv6 { "udp6" } else { "udp4" };
     let payload = match lengths {
         Lengths::One(length) => format!("{length} bytes"),
@@ -274,7 +274,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
         duration_s: (began.elapsed().as_secs_f64() * 10.0).round() / 10.0,
         quick: plan.quick,
         window_s: plan.times.window.as_secs_f64(),
-        traffic: format!("{}, {family}, payload {payload}{buffer}", reader.name()),
+        traffic: format!("{reader}, {family}, payload {payload}{buffer}"),
         programs: programs::versions(experiment.needs)?,
         machine: machine::describe(cpus.0, cpus.1),
         setup: bench.setups,
@@ -309,15 +309,14 @@ fn search(
     stop: &Stop,
     progress: &Progress,
 ) -> Result<()> {
-    let steps = search.steps.of(plan.quick);
     let window = Duration::from_millis(search.window_ms.of(plan.quick));
     let times = Times { window, ..plan.times };
     let swept: Vec<Trial> = trials.iter().filter(|t| t.case != search.case).cloned().collect();
     let mut searches = vec![];
     for arm in plan.searched(search) {
-        if let Some((low, high)) = (search.between)(&swept, &arm.name, search.of) {
-            searches.push((arm, Bisection::new(low, high, steps), 0));
-        }
+        let known = trials.iter().filter(|t| t.case == search.case && t.arm == arm.name).count();
+        let so_far = search.so_far(&arm.name, &swept, trials, plan.quick);
+        searches.extend(so_far.map(|bisection| (arm, bisection, known as u32)));
     }
     while searches.iter().any(|(_, bisection, _)| bisection.next().is_some()) {
         for (arm, bisection, step) in &mut searches {
@@ -325,22 +324,13 @@ fn search(
             stop.check()?;
             let load = Load::Rate(rate.round());
             progress.step(format!("{}: {}, {load}", arm.name, search.case));
-            let of_arm = |t: &&Trial| t.case == search.case && t.arm == arm.name;
-            let known = trials.iter().filter(of_arm).find(|t| t.repeat == *step).cloned();
-            let trial = match known {
-                Some(trial) => trial,
-                None => {
-                    let at = (*arm, search.of, load);
-                    let trial = one(bench, plan, at, (times, *step), (trials, stop))?;
-                    let trial = Trial { case: search.case.to_owned(), ..trial };
-                    store.keep(&trial)?;
-                    trials.push(trial.clone());
-                    trial
-                }
-            };
+            let at = (*arm, search.of, load);
+            let trial = one(bench, plan, at, (times, *step), (trials, stop))?;
+            let trial = Trial { case: search.case.to_owned(), ..trial };
+            store.keep(&trial)?;
+            search.report(bisection, &trial, &swept);
+            trials.push(trial);
             *step += 1;
-            let passed = (search.passes)(&trial, &swept);
-            bisection.report(trial.get(&crate::metric::m::offered_pps).filter(|_| passed));
         }
     }
     Ok(())

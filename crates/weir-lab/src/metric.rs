@@ -80,7 +80,7 @@ pub enum Source {
 }
 
 /// One figure of a trial.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct Metric {
     pub id: &'static str,
     pub unit: Unit,
@@ -88,12 +88,6 @@ pub struct Metric {
     pub merge: Merge,
     pub better: Better,
     pub help: &'static str,
-}
-
-impl PartialEq for Metric {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
 }
 
 /// Declares metrics, and the list of them all.

@@ -230,9 +230,10 @@ pub enum Watch {
 }
 
 /// How a trial's packets are accounted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Books {
     /// The generator's datagrams, until applications receive them.
+    #[default]
     Udp,
     /// Every IP packet of generator and client, until UDP's end or IP's.
     Ip,
@@ -247,7 +248,7 @@ pub enum Books {
 }
 
 /// One trial's set-up.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scene {
     pub apps: Vec<App>,
     /// From the generator, light ones first; at most [`weir_bpf::traffic::FLOWS`].
@@ -263,27 +264,8 @@ pub struct Scene {
     pub stopped: bool,
     /// What passes the driver ends at the ingress hook, so that the stack costs nothing.
     pub sink: bool,
-    /// The generator's CPU works also without a flow, so that the machine is as fast as with one.
-    pub generate: bool,
+    /// Else the generator's CPU works also without a flow, so that the machine is as fast as with one.
+    pub without_generator: bool,
     /// A flood lasts at least so long before the window.
     pub settle: Duration,
-}
-
-impl Default for Scene {
-    fn default() -> Self {
-        Self {
-            apps: vec![],
-            flows: vec![],
-            client: None,
-            program: None,
-            beside: vec![],
-            needs: vec![],
-            watch: vec![],
-            books: Books::Udp,
-            stopped: false,
-            sink: false,
-            generate: true,
-            settle: Duration::ZERO,
-        }
-    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::experiment::{Case, Experiment, Search, words};
 use crate::metric::{Better, METRICS, Merge, Metric, m};
 use crate::run::{Load, Run, Trial};
-use crate::stats::{Bisection, Spread, median, spread};
+use crate::stats::{Spread, median, spread};
 
 /// A point is marked where the tested CPU's speed differs by more than this from the run's median.
 pub const SPEED_TOLERANCE: f64 = 0.05;
@@ -160,17 +160,10 @@ impl<'a> View<'a> {
 
     /// What a search found for an arm: the highest rate sent that passed.
     pub fn found(&self, search: &Search, arm: &str) -> Option<f64> {
-        let steps = search.steps.of(self.run.head.quick);
         let first = self.trials.iter().position(|t| t.case == search.case && t.arm == arm)?;
         let before: Vec<Trial> =
             self.trials[..first].iter().filter(|t| t.case != search.case).cloned().collect();
-        let (low, high) = (search.between)(&before, arm, search.of)?;
-        let mut bisection = Bisection::new(low, high, steps);
-        for trial in self.trials.iter().filter(|t| t.case == search.case && t.arm == arm) {
-            let passed = (search.passes)(trial, &before);
-            bisection.report(trial.get(&m::offered_pps).filter(|_| passed));
-        }
-        bisection.best()
+        search.so_far(arm, &before, &self.trials, self.run.head.quick)?.best()
     }
 }
 

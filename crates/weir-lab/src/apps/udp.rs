@@ -35,15 +35,6 @@ pub enum Reader {
     Recvmmsg,
 }
 
-impl Reader {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Recv => "recv",
-            Self::Recvmmsg => "recvmmsg",
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     #[default]

@@ -53,8 +53,9 @@ pub static EXPERIMENT: Experiment = Experiment {
     ],
     figure: Some(lines("The hog's work by offered rate", "hog", &m::hog_work)),
     goals: || {
-        let of_weir =
-            |text, find, least| Goal::other(text, find, Bound::AtLeast(least)).about(BESIDE_HOG);
+        let of_weir = |text, find: Finder, least| {
+            Goal::other(text, find, Bound::AtLeast(least)).about(BESIDE_HOG)
+        };
         vec![
             of_weir(
                 "weir, where all fits: delivered, of that without the hog",

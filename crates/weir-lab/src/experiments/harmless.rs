@@ -87,8 +87,8 @@ pub static EXPERIMENT: Experiment = Experiment {
     ],
     figure: Some(bars("nginx, keep-alive, nothing overloaded", "nginx", &m::per_s)),
     goals: || {
-        let alone = |text, find, want| Goal::other(text, find, want).about(ALONE);
-        let beside = |text, find, want| Goal::other(text, find, want).about(ACCOMPANIED);
+        let alone = |text, find: Finder, want| Goal::other(text, find, want).about(ALONE);
+        let beside = |text, find: Finder, want| Goal::other(text, find, want).about(ACCOMPANIED);
         let best = |text, cases, figure, arms, want| {
             Goal::figure(text, (MAIN, cases, At::Every), (figure, Against::Best(arms)), want)
         };
@@ -167,7 +167,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         beside: beside.and_then(|(_, beside)| beside).into_iter().collect(),
         needs: vec![Need::FarEndRps],
         books: Books::None,
-        generate: false,
+        without_generator: true,
         ..Scene::default()
     })
 }

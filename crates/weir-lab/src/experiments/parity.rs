@@ -80,7 +80,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let scene = Scene {
         needs: vec![Need::FarEndRps],
         books: if talk.measure.is_udp() { Books::Client } else { Books::None },
-        generate: false,
+        without_generator: true,
         ..Scene::default()
     };
     if talk == (Talk { measure: Measure::TcpStream, flows: 1 }) {
@@ -109,32 +109,24 @@ fn throughput(trials: &mut [Trial]) {
     }
 }
 
-/// The two goals of an arm.
-macro_rules! goals_of {
-    ($arm:literal, $stocks:expr) => {
+fn goals() -> Vec<Goal> {
+    let of_arm = |(arm, stocks)| {
         [
             Goal::figure(
-                concat!($arm, ": time of a round trip, of the best stock's of its wire"),
-                ($arm, Cases::Where(is_trip), At::Every),
-                (&m::trip_us, $stocks),
+                format!("{arm}: time of a round trip, of the best stock's of its wire"),
+                (arm, Cases::Where(is_trip), At::Every),
+                (&m::trip_us, stocks),
                 Bound::AtMost(1.03),
             ),
             Goal::figure(
-                concat!($arm, ": payload received, of the best stock's of its wire"),
-                ($arm, Cases::Where(|case| !is_trip(case)), At::Every),
-                (&m::throughput_mbit, $stocks),
+                format!("{arm}: payload received, of the best stock's of its wire"),
+                (arm, Cases::Where(|case| !is_trip(case)), At::Every),
+                (&m::throughput_mbit, stocks),
                 Bound::AtLeast(0.97),
             ),
         ]
     };
-}
-
-fn goals() -> Vec<Goal> {
-    let of_arms = [
-        goals_of!("weir-native", STOCKS),
-        goals_of!("weir --attach generic", STOCKS),
-        goals_of!("weir", STOCKS),
-        goals_of!("veth-weir", VETH_STOCK),
-    ];
-    of_arms.into_iter().flatten().chain([nothing_discarded()]).collect()
+    let nic = ["weir-native", "weir --attach generic", "weir"].map(|arm| (arm, STOCKS));
+    let arms = nic.into_iter().chain([("veth-weir", VETH_STOCK)]);
+    arms.flat_map(of_arm).chain([nothing_discarded()]).collect()
 }

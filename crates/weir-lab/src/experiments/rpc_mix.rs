@@ -86,7 +86,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         client: Some(Client::Rpc { worker: PORT, servers, outstanding: OUTSTANDING }),
         needs: vec![Need::FarEnd],
         books: Books::Client,
-        generate: false,
+        without_generator: true,
         ..Scene::default()
     })
 }

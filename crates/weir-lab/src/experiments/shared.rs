@@ -9,9 +9,9 @@ use crate::experiment::Figure;
 pub(super) use crate::apps::{tcp, udp};
 pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
-    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Goal, Search, Table,
+    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Search, Table,
 };
-pub(super) use crate::goals::{compare, find, place};
+pub(super) use crate::goals::{Finder, Goal, compare, find, place};
 pub(super) use crate::metric::{Metric, m};
 pub(super) use crate::run::{Load, Trial};
 pub(super) use crate::scene::{

@@ -47,8 +47,9 @@ pub static EXPERIMENT: Experiment = Experiment {
     ],
     figure: Some(lines("Work of user processes by offered rate", "flooded", &m::user_work)),
     goals: || {
-        let of_weir =
-            |text, find, least| Goal::other(text, find, Bound::AtLeast(least)).about(FLOODED);
+        let of_weir = |text, find: Finder, least| {
+            Goal::other(text, find, Bound::AtLeast(least)).about(FLOODED)
+        };
         vec![
             of_weir(
                 "weir: work of user processes less the setting, at every setting and rate",

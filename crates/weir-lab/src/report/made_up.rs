@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::experiment::{
-    Against, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Search, Table, words,
+    Against, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Search, Table, words,
 };
+use crate::goals::Goal;
 use crate::machine::Machine;
 use crate::metric::{Metric, m};
 use crate::run::{Head, Load, Run, SCHEMA, Setup, Trial};
