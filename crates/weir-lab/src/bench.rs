@@ -22,7 +22,6 @@ use crate::apps::{Job, slots, udp};
 use crate::arm::{Arm, Napi, Wire};
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
-use crate::host::interrupts;
 use crate::host::process::{Daemon, Worker};
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
 use crate::host::wire::{self, FLOOD_NET, GROUP, mask};
@@ -301,14 +300,14 @@ impl Bench {
         let apps = self.suts.entry(arm.name.clone());
         apps.and_modify(|sut| sut.apps.retain(|(app, _)| !app.per_trial));
         if arm.is_interrupted() {
-            interrupts::defer_no_more(&self.sut(arm).host.sysfs, SUT_INTERFACE)?;
+            wire::defer_no_more(&self.sut(arm).host.sysfs, SUT_INTERFACE)?;
         }
         Ok(())
     }
 
     /// Binds receive interrupts to the tested CPU, by packets that are sent from there.
     fn bind_interrupts(&mut self, arm: &Arm) -> Result<()> {
-        interrupts::defer(&self.sut(arm).host.sysfs, SUT_INTERFACE, interrupts::MODERATION)?;
+        wire::defer(&self.sut(arm).host.sysfs, SUT_INTERFACE, wire::MODERATION)?;
         self.aim(arm, &[Flow::udp(FLOODED_PORT, Load::Rate(FIRST_PACKETS.0))])?;
         let (netns, cpu) = (&self.topology.generator, Some(self.sut_cpu));
         let is_sent = || Ok((self.generator.counts(0).sent > 0).then_some(()));
@@ -503,7 +502,7 @@ pub fn poll_in_words(bench: &Bench, arm: &Arm) -> Result<String> {
         (Some(thread), _) => format!("{}, NAPI thread", place(thread.pid)?),
         (None, Napi::Rps) => format!("CPU {}, softirq of the sender", bench.generator_cpu),
         (None, _) => {
-            let moderation = interrupts::MODERATION.as_micros();
+            let moderation = wire::MODERATION.as_micros();
             format!("CPU {}, softirq on a timer interrupt each {moderation} us", bench.sut_cpu)
         }
     })

@@ -1,7 +1,6 @@
 //! The lab's hosts: namespaces, the processes in them, and the wires between them.
 
 pub mod group;
-pub mod interrupts;
 pub mod process;
 pub mod topology;
 pub mod wire;

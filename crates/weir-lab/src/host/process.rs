@@ -1,8 +1,8 @@
 //! Starting workers and the daemon, and ending them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -29,26 +29,8 @@ const STOP_DEADLINE: Duration = Duration::from_secs(5);
 pub struct Program(Child, Signal);
 
 impl Program {
-    fn spawn(mut command: Command, end: Signal, name: &str) -> Result<Self> {
+    pub fn spawn(mut command: Command, end: Signal, name: &str) -> Result<Self> {
         Ok(Self(command.spawn().map_err(cannot("start", name))?, end))
-    }
-
-    /// Starts one that is not weir's, in a namespace, on a CPU at a nice value, with what it prints, errors
-    /// too, in a file. That it is not there shows only in its end.
-    pub fn start(
-        netns: &Path,
-        (cpu, nice): (CpuId, Nice),
-        (program, arguments): (PathBuf, Vec<String>),
-        log: &Path,
-    ) -> Result<Self> {
-        let failed = cannot("create", log.display());
-        let file = File::create(log).map_err(&failed)?;
-        let errors = file.try_clone().map_err(&failed)?;
-        let name = program.display().to_string();
-        let job = Job::Program(program, name.clone(), arguments);
-        let mut command = Order { nice: nice.0, ..Order::new(netns, cpu, job) }.command()?;
-        command.stdout(file).stderr(errors);
-        Self::spawn(command, Signal::TERM, &name)
     }
 
     pub fn pid(&self) -> Pid {

@@ -17,9 +17,9 @@ use weir_bpf::sys::ethtool;
 use weir_bpf::sys::ipv6::disable_ipv6;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::CpuId;
 
-use super::interrupts;
 use super::topology::{Host, SUT_INTERFACE, Topology};
 use crate::arm::Wire;
 use crate::error::{Error, Result, cannot};
@@ -32,6 +32,11 @@ pub const GROUP: Ipv4Addr = Ipv4Addr::new(233, 252, 0, 1);
 /// Interface of the host behind which another host is.
 const EGRESS: &str = "out0";
 const FORWARDING: &str = "/proc/sys/net/ipv4/conf";
+/// Time between two interrupts of the host under test when packets arrive without pause: a NIC's
+/// `rx-usecs`.
+pub const MODERATION: Duration = Duration::from_micros(50);
+/// As many polls without a packet as this before another CPU could get NAPI back: days.
+const DEFER: &str = "2147483647";
 /// Time between two interrupts of the far end.
 const FAR_MODERATION: Duration = Duration::from_micros(100);
 const SINK: &str = "weir_lab";
@@ -154,13 +159,33 @@ fn nft(netns: &NetNs, commands: &str) -> Result<()> {
     Err(Error::refused(format!("nft refuses `{commands}`: {said}"), NFT_REMEDY))
 }
 
+/// Lets a timer alone start an interface's NAPI, on the CPU where it runs next.
+///
+/// A veth has no interrupt of its own: its NAPI instance runs on the CPU that sent, the generator's.
+/// With interrupts deferred (`napi_defer_hard_irqs`, `gro_flush_timeout`), NAPI is started by a timer
+/// on the CPU where it last ran, and by nothing else (`napi_complete_done()`, `napi_watchdog()`): a
+/// timer interrupt, then softirq on its exit, as with a NIC that moderates its interrupts and whose
+/// interrupt is bound to that CPU. So the first packet is to be sent from there.
+pub fn defer(sysfs: &NetSysfs, interface: &str, moderation: Duration) -> Result<()> {
+    sysfs.write(interface, "gro_flush_timeout", &moderation.as_nanos().to_string())?;
+    sysfs.write(interface, "napi_defer_hard_irqs", DEFER)?;
+    Ok(())
+}
+
+/// Undoes [`defer`]; the timer ends with the next poll.
+pub fn defer_no_more(sysfs: &NetSysfs, interface: &str) -> Result<()> {
+    sysfs.write(interface, "napi_defer_hard_irqs", "0")?;
+    sysfs.write(interface, "gro_flush_timeout", "0")?;
+    Ok(())
+}
+
 /// The far end's interrupts, on the calling thread's CPU until it is dropped.
 pub struct FarInterrupts<'a>(&'a Topology, &'a Host);
 
 impl<'a> FarInterrupts<'a> {
     /// Binds them, by a packet from the host to where nobody listens.
     pub fn bind(topology: &'a Topology, host: &'a Host, nobody: IpAddr) -> Result<Self> {
-        interrupts::defer(&topology.generator_sysfs, &host.generator_ifname, FAR_MODERATION)?;
+        defer(&topology.generator_sysfs, &host.generator_ifname, FAR_MODERATION)?;
         let bound = Self(topology, host);
         let (any, nobody) = ((host.address.1, 0), (nobody, NOBODYS_PORT));
         let sent = host.netns.run(|| UdpSocket::bind(any)?.send_to(&[0], nobody))?;
@@ -172,7 +197,7 @@ impl<'a> FarInterrupts<'a> {
 impl Drop for FarInterrupts<'_> {
     fn drop(&mut self) {
         // The host goes with the lab.
-        let _ = interrupts::defer_no_more(&self.0.generator_sysfs, &self.1.generator_ifname);
+        let _ = defer_no_more(&self.0.generator_sysfs, &self.1.generator_ifname);
     }
 }
 

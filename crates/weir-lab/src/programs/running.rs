@@ -1,18 +1,20 @@
 //! Servers and clients that run: a server is ready when it answers, a client ends by itself.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use super::report::{self, ClientReport};
 use super::table::{ClientKind, Parse, ROWS, Row, ServerKind};
+use crate::apps::{Job, Order};
 use crate::error::{Error, Result, cannot};
 use crate::host::process::{self, Program};
 
@@ -116,10 +118,16 @@ impl Running {
             let path = directory.join(file);
             std::fs::write(&path, fill(&text)).map_err(cannot("write", path.display()))?;
         }
-        let command =
-            (path_of(name).unwrap_or_default(), arguments.split_whitespace().map(fill).collect());
+        let path = path_of(name).unwrap_or_default();
+        let arguments = arguments.split_whitespace().map(fill).collect();
+        let job = Job::Program(path, name.to_owned(), arguments);
         let log = directory.join(format!("{name}.log"));
-        let program = Program::start(netns, (cpu, nice), command, &log)?;
+        let failed = cannot("create", log.display());
+        let file = File::create(&log).map_err(&failed)?;
+        let mut command = Order { nice: nice.0, ..Order::new(netns, cpu, job) }.command()?;
+        command.stdout(file.try_clone().map_err(failed)?).stderr(file);
+        // That it is not there shows only in its end.
+        let program = Program::spawn(command, Signal::TERM, name)?;
         let deadline = Instant::now() + PATIENCE;
         Ok(Self { program, object: format!("{name} ({server})"), log, deadline })
     }

@@ -115,7 +115,8 @@ fn filled(text: &str, results_dir: &Path) -> Followed<String> {
 /// What stands after a marker.
 fn block(marker: &str, results_dir: &Path) -> Followed<String> {
     let inner = marker.trim_end().strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix("-->"));
-    let words = split(inner.ok_or("the marker does not end in `-->` on its line")?)?;
+    let words = shlex::split(inner.ok_or("the marker does not end in `-->` on its line")?);
+    let words = words.ok_or("a quote is not closed")?;
     let (file, asked) = words.split_first().ok_or("the marker names no result")?;
     let run = Run::read(&results_dir.join(file)).map_err(|error| error.to_string())?;
     let view = view(&run).map_err(|error| error.to_string())?;
@@ -165,18 +166,4 @@ fn check(view: &View<'_>, pick: &Pick) -> Followed<()> {
         }
     }
     Ok(())
-}
-
-/// Words; quotes hold spaces together.
-fn split(text: &str) -> Followed<Vec<String>> {
-    let (mut words, mut word, mut is_quoted) = (vec![], String::new(), false);
-    for c in text.chars().chain([' ']) {
-        match c {
-            '"' => is_quoted = !is_quoted,
-            ' ' if !is_quoted => words.push(std::mem::take(&mut word)),
-            c => word.push(c),
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    if is_quoted { Err("a quote is not closed".into()) } else { Ok(words) }
 }
