@@ -17,7 +17,6 @@ use crate::view::View;
 /// ([`Design::needed`]).
 const PAIRS: u32 = 10;
 
-/// One side of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Side {
     /// As arms and results are named: `A: weir --nice 0`.

@@ -46,7 +46,6 @@ pub enum Running {
     Unread(Box<[Targets; 2]>),
 }
 
-/// A host under test and what runs on it.
 pub struct Sut {
     // In the order in which they must be dropped: processes, then what they are in.
     apps: Vec<(App, Running)>,
@@ -57,7 +56,6 @@ pub struct Sut {
     pub host: Host,
 }
 
-/// Hosts, applications and generator of one run.
 pub struct Bench {
     suts: BTreeMap<String, Sut>,
     /// The calibrated loop on the tested CPU.

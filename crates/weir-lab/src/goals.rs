@@ -30,7 +30,6 @@ impl Verdict {
     }
 }
 
-/// A goal, looked at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     pub name: String,
@@ -41,7 +40,6 @@ pub struct Outcome {
     pub verdict: Verdict,
 }
 
-/// What is wanted.
 pub struct Goal {
     /// In words, without the bound.
     text: String,

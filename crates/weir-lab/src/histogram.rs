@@ -41,7 +41,6 @@ pub fn record(shared: &SharedCounters, base: usize, value: u64) {
     shared.get(base + slot(value)).fetch_add(1, Ordering::Relaxed);
 }
 
-/// The histogram's slots at this instant.
 pub fn snapshot(shared: &SharedCounters, base: usize) -> Vec<u64> {
     (base..base + SLOTS).map(|index| shared.get(index).load(Ordering::Relaxed)).collect()
 }

@@ -73,7 +73,6 @@ fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
     }
 }
 
-/// One run's plan.
 pub struct Plan<'a> {
     pub experiment: &'a Experiment,
     pub arms: Vec<Arm>,
@@ -178,7 +177,6 @@ impl<'a> Plan<'a> {
         order
     }
 
-    /// About how long the run takes.
     pub fn estimate(&self) -> Duration {
         let trial = self.times.warm_up + self.times.window + OVERHEAD;
         let grid = trial * (self.one_repeat(0).len() as u32 * self.times.repeats);

@@ -14,7 +14,6 @@ use crate::error::{Error, Result};
 const SCHED: &str = "/sys/kernel/debug/sched";
 const REMEDY: &str = "run it on a larger machine, or widen its cpuset (cpuset.cpus, AllowedCPUs)";
 
-/// The machine and what of its settings matters to a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {

@@ -79,7 +79,6 @@ pub enum Source {
     Given,
 }
 
-/// One figure of a trial.
 #[derive(Debug, PartialEq)]
 pub struct Metric {
     pub id: &'static str,

@@ -31,7 +31,6 @@ pub struct Probe<'a> {
     pub apps: Vec<&'a Running>,
     /// The lab's own client, once it runs.
     pub client: Option<&'a Worker>,
-    /// The compute-bound process.
     pub hog: Option<&'a Worker>,
     pub daemon: Option<&'a Daemon>,
     pub pollers: Vec<Pid>,

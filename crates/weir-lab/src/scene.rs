@@ -64,7 +64,6 @@ impl Default for Traffic {
     }
 }
 
-/// Which figures an application's counters are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The first application: `delivered_pps`, `user_cpu`.

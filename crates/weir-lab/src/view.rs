@@ -36,7 +36,6 @@ impl Point {
     }
 }
 
-/// A run with its experiment's declaration.
 pub struct View<'a> {
     pub experiment: &'a Experiment,
     pub run: &'a Run,

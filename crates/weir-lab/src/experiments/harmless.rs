@@ -3,7 +3,6 @@
 use super::shared::*;
 use crate::programs::ClientKind;
 
-/// The arm that is judged.
 const MAIN: &str = "weir";
 /// NSD's answers per second where `stock` has not been saturated in this run.
 const NSD_PER_S: f64 = 100e3;

@@ -8,7 +8,6 @@ use crate::goals::nothing_discarded;
 use crate::programs::{ClientKind, IPERF3};
 
 const PORT: u16 = 6000;
-/// How many sockets each measure is taken with.
 const FLOWS: [u16; 2] = [1, 1000];
 /// What weir is held against where every packet comes by the ring.
 const STOCKS: Against = Against::Best(&["stock", "stock-rps"]);
@@ -68,7 +67,6 @@ fn is_trip(case: &str) -> bool {
     case.contains("round-trip")
 }
 
-/// What a case's name says.
 fn talk(case: &str) -> Option<Talk> {
     let (name, flows) = case.rsplit_once('-')?;
     let measure = Measure::ALL.into_iter().find(|measure| measure.name() == name)?;

@@ -198,7 +198,6 @@ fn beside_services(
     }
 }
 
-/// A kind's sorts of packets.
 fn sorts(kind: &str, flood: &Flow) -> Vec<Flow> {
     let of = |transport| Flow { transport, ..flood.clone() };
     let segment = |transport, port| Flow {
@@ -242,7 +241,6 @@ fn unflooded(trials: &[Trial], arm: &str) -> f64 {
     median(calm.filter_map(|trial| trial.get(&m::light_goodput)))
 }
 
-/// Whether a trial left the bystander well.
 fn is_well(trial: &Trial, unflooded: f64) -> bool {
     trial.get(&m::light_goodput).is_some_and(|goodput| goodput >= WELL * unflooded)
 }

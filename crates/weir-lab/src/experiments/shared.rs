@@ -63,7 +63,6 @@ pub(super) const fn lines(title: &'static str, case: &'static str, y: &'static M
     Figure { title, case, y, bars: false }
 }
 
-/// A bar for each arm in each case.
 pub(super) const fn bars(title: &'static str, case: &'static str, y: &'static Metric) -> Figure {
     Figure { title, case, y, bars: true }
 }
@@ -133,7 +132,6 @@ pub(super) fn share_out(mut sorts: Vec<Flow>, load: Load) -> Vec<Flow> {
     sorts
 }
 
-/// The same as pings.
 pub(super) fn pings(flow: &Flow) -> Flow {
     Flow { transport: Transport::Echo, from_port: 1, port: 1, ..flow.clone() }
 }

@@ -97,7 +97,6 @@ fn derive(trials: &mut [Trial]) {
     }
 }
 
-/// The user share that an arm of weir is set to.
 fn setting(arm: &str) -> Option<f64> {
     let (name, options) = arm.split_once(' ').unwrap_or((arm, ""));
     let given = options.strip_prefix("--user-share ").and_then(|text| text.strip_suffix('%'));

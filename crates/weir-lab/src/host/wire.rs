@@ -29,7 +29,6 @@ use crate::scene::Need;
 pub const FLOOD_NET: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 19, 0, 0), 16);
 /// A group of MCAST-TEST-NET (RFC 6676) that an application joins; nobody joins the next.
 pub const GROUP: Ipv4Addr = Ipv4Addr::new(233, 252, 0, 1);
-/// Interface of the host behind which another host is.
 const EGRESS: &str = "out0";
 const FORWARDING: &str = "/proc/sys/net/ipv4/conf";
 /// Time between two interrupts of the host under test when packets arrive without pause: a NIC's
@@ -139,7 +138,6 @@ pub fn mask(cpu: CpuId) -> String {
     format!("{:x}{words}", 1_u32 << (cpu.0 % 32))
 }
 
-/// A table of one chain at an interface's ingress.
 fn ingress(netns: &NetNs, table: &str, interface: &str, rest: &str) -> Result<()> {
     let chain = format!("type filter hook ingress device \"{interface}\" {rest};");
     nft(netns, &format!("table netdev {table} {{ chain ingress {{ {chain} }}; }}"))

@@ -154,7 +154,6 @@ impl Running {
     }
 }
 
-/// A running server. Dropping it ends it.
 pub struct Server {
     _running: Running,
     pids: Vec<Pid>,
@@ -208,7 +207,6 @@ fn answers(kind: &ServerKind, server: SocketAddr) -> io::Result<bool> {
     Ok(answer.windows(expected.len()).any(|bytes| bytes == expected))
 }
 
-/// A running client. Dropping it ends it.
 pub struct Client {
     running: Running,
     parse: Parse,

@@ -21,7 +21,6 @@ pub(super) const ROWS: [Row; 7] = [
 
 /// The length of nginx's document: LRP's (section 4.4).
 const DOCUMENT_BYTES: usize = 1300;
-/// Of an HTTP or a memcached client.
 const CONNECTIONS: u32 = 32;
 /// How fast iperf3 sends UDP, Mbit/s of payload.
 pub const UDP_MBIT: f64 = 1000.0;

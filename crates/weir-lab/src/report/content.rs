@@ -150,7 +150,6 @@ fn searches(view: &View<'_>, arms: &[&str], pick: &Pick) -> Grid {
     Grid::of_arms(title, &["search"], arms, all.map(row).collect())
 }
 
-/// What was wanted, and whether the run shows it.
 pub fn goals(view: &View<'_>) -> Grid {
     let row = |goal: goals::Outcome| {
         vec![goal.verdict.name().into(), goal.name.into(), goal.want.into(), goal.got.into()]

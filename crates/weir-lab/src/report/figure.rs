@@ -234,7 +234,6 @@ fn color(look: usize) -> RGBColor {
     RGBColor(red, green, blue)
 }
 
-/// The main arm's line is wider.
 fn stroke(look: usize) -> ShapeStyle {
     color(look).stroke_width(if look == 0 { 3 } else { 2 })
 }

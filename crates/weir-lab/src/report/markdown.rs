@@ -112,7 +112,6 @@ fn filled(text: &str, results_dir: &Path) -> Followed<String> {
     }
 }
 
-/// What stands after a marker.
 fn block(marker: &str, results_dir: &Path) -> Followed<String> {
     let inner = marker.trim_end().strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix("-->"));
     let words = shlex::split(inner.ok_or("the marker does not end in `-->` on its line")?);

@@ -17,11 +17,9 @@ use crate::bench::{Begun, Bench, RANDOM_PORTS, addresses};
 use crate::host::topology::Host;
 use crate::stop::Stop;
 
-/// How these cases' names begin.
 pub(super) const PREFIX: &str = "hot-";
 /// A packet for each step at which the gate may stop, from the first to the last. Of TCP, the last two.
 const UDP: [&str; 5] = ["other-mac", "other-address", "no-socket", "room", "full"];
-/// What a quick run has.
 const QUICK: [&str; 4] = ["udp4-room", "udp4-full", "udp6-full", "tcp-syn4-full"];
 /// Runs per system call: half a millisecond, so that what the gate believes of a full queue is renewed
 /// between two calls.
@@ -120,7 +118,6 @@ fn time(
     Ok((!times.is_empty()).then(|| (median(times), was_discarded)))
 }
 
-/// The frame of that name, and its kind.
 fn packet(host: &Host, name: &str) -> (Kind, Vec<u8>) {
     let Some(kind) = KINDS.into_iter().find(|kind| name.starts_with(kind.name)) else {
         // ARP's Ethernet type.

@@ -9,12 +9,10 @@ use super::on_tested_cpu;
 use crate::apps::unread::{CLOSED_PORT, ROOM_PORT};
 use crate::bench::{Bench, RANDOM_PORTS, addresses};
 
-/// How these cases' names begin.
 pub(super) const PREFIX: &str = "lookup-";
 /// Runs of [`LOOKUPS_PER_RUN`] lookups per system call, and system calls.
 const RUNS_PER_CALL: u32 = 1_000;
 const CALLS: u32 = 4;
-/// What a quick run has.
 const QUICK: [&str; 3] = ["sk-udp4-socket", "sk-udp4-nothing", "skc-tcp4-listener"];
 
 /// The helpers, and what each looks for.

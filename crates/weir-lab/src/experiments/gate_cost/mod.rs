@@ -21,7 +21,6 @@ const DISCARDED_MIN: f64 = 0.99;
 /// An interval of differences is that of their ratios to this.
 const ONE_NS: f64 = 1.0;
 
-/// What packets are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kind {
     name: &'static str,
