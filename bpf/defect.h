@@ -40,7 +40,11 @@
 	X(ROOM_RESERVED, "room is taken by packets that came, not in advance") \
 	X(ALONE_FOREVER, "a socket that joins another on its port is seen")    \
 	X(PLACE_IS_ENOUGH, "a socket in the place of a closed one is another") \
-	X(FRAGMENT_EXPECTED, "a fragment alone takes no room")
+	X(FRAGMENT_EXPECTED, "a fragment alone takes no room")                 \
+	X(FLIGHT_BELIEVED, "what does not arrive takes no room")               \
+	X(SYN_TO_ANY_SOCKET, "so it does where its listener is known")         \
+	X(GROUP_ALWAYS_ALONE, "a full group says nothing of sockets beside "   \
+			      "it")
 
 #define WEIR_DEFECT_ENUM(name, rule) WEIR_DEFECT_##name,
 enum weir_defect {

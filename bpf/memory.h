@@ -7,8 +7,8 @@
  * of one poll (64 of them at most, by the drivers' weight) are taken from the
  * ring in one go, with softirqs off, so nothing can be told apart that happens
  * between them but what another CPU does meanwhile; and every WEIR_REMEMBERED
- * packets the socket is looked at again. In later polls it only says where to
- * look (udp_alone.h).
+ * packets, and with each tick of the clock, the socket is looked at again. In
+ * later polls it only says where to look (udp_alone.h).
  */
 #ifndef WEIR_MEMORY_H
 #define WEIR_MEMORY_H
@@ -80,7 +80,7 @@ static __always_inline bool memory_is_fresh(const struct weir_memory *memory,
 {
 	if (DEFECT(FULL_FOREVER) && memory->reason == WEIR_REASON_UDP_FULL)
 		return true;
-	return memory->left && memory->poll == poll->number;
+	return memory->left && memory->moment == poll->moment;
 }
 
 /* The port by which its channel of this kind is known. */
@@ -147,7 +147,7 @@ memory_take(struct weir_memory *memory, const struct flow *flow,
 	__u32 spare = WEIR_MEMORIES;
 
 	/* A flood of closed ports pushes nobody out. */
-	if (memory->poll == poll->number && memory->left &&
+	if (memory->moment == poll->moment && memory->left &&
 	    memory->target != WEIR_TARGET_NONE &&
 	    kind_of_reason(memory->reason) != WEIR_KIND_CLOSED)
 		memory = bpf_map_lookup_elem(&memories, &spare);

@@ -102,6 +102,17 @@ __noinline int tcp_judge_syn(__u64 address, struct finding *finding)
 	return 0;
 }
 
+/* Of a listener that was full: the same, and it is full still. */
+__noinline bool tcp_is_still_full(__u64 address)
+{
+	const struct sock *sk = kernel_cast(address, struct sock);
+
+	if (DEFECT(SYN_TO_ANY_SOCKET))
+		return true;
+	return kernel_read(sk, __sk_common.skc_state) == TCP_LISTEN &&
+	       tcp_listener_is_full(sk);
+}
+
 static __noinline void tcp_syn(void *ctx, const struct flow *flow,
 			       struct finding *finding)
 {

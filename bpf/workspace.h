@@ -36,12 +36,14 @@ struct survey {
 	__u16 port;
 	/* What it is charged; 0: whether they are full is not asked. */
 	__u32 truesize;
+	__u64 group; /* tells one multicast address from another */
+	__u64 but;   /* the SO_REUSEPORT group whose members do not count */
 	__u8 any_address; /* whatever the sockets are bound to */
 	/* What is found. */
 	__u8 uncertain;
 	__u16 sockets; /* that could be given the packet */
 	__u16 full;    /* those of them whose queue is full... */
-	__u16 tight;   /* ...or has no room for all of a poll */
+	__u16 tight;   /* one has no room for all of a poll */
 	__u64 last;    /* the last of them */
 };
 

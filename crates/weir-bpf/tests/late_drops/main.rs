@@ -41,11 +41,6 @@ const KNOWN: &[Known] = &[
         why: "what the filter drops never arrives, so nothing is counted as in flight",
         late_max_percent: 4.0,
     },
-    Known {
-        name: MULTICAST,
-        why: "who has joined is not known, so nothing is counted as in flight",
-        late_max_percent: 5.0,
-    },
 ];
 
 const GROUP_WITH_PROGRAM: &str = "UDP, group of 2 with a program";
