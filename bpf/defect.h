@@ -41,8 +41,13 @@
 	X(ALONE_FOREVER, "a socket that joins another on its port is seen")    \
 	X(PLACE_IS_ENOUGH, "a socket in the place of a closed one is another") \
 	X(FRAGMENT_EXPECTED, "a fragment alone takes no room")                 \
+	X(FILTER_EXPECTED, "nor does what a filter drops")                     \
+	X(PORT_FORGOTTEN, "so are those of two ports")                         \
+	X(SYN_ACK_AS_SYN, "an answer to nobody's SYN is answered")             \
+	X(GROUPS_ARE_ONE, "one group's member may not be another's")           \
+	X(GROUP_FIRST_FULL, "a program may pick any socket, not the first")    \
+	X(CHARGE_OF_ANY_LENGTH, "what longer ones are charged says nothing")   \
 	X(FLIGHT_BELIEVED, "what does not arrive takes no room")               \
-	X(SYN_TO_ANY_SOCKET, "so it does where its listener is known")         \
 	X(GROUP_ALWAYS_ALONE, "a full group says nothing of sockets beside "   \
 			      "it")
 

@@ -103,7 +103,8 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 
 	/* What a filter drops never arrives, and what is merged is charged
 	 * less: only what is there counts. */
-	if (!slot || !poll || kernel_pointer(sk, sk_filter) ||
+	if (!slot || !poll ||
+	    (kernel_pointer(sk, sk_filter) && !DEFECT(FILTER_EXPECTED)) ||
 	    udp_takes_merged(sock))
 		return 0;
 	if (slot->sock != (sock ^ group)) {

@@ -48,7 +48,9 @@ static __always_inline struct weir_memory *memory_place(const struct flow *flow,
 			(__u64)address[3] << 25;
 	if (DEFECT(FAMILY_IGNORED) || DEFECT(ADDRESS_FORGOTTEN))
 		hash = 0;
-	hash ^= (__u64)flow->port_be << 40 ^ (__u64)target << 58;
+	if (!DEFECT(PORT_FORGOTTEN))
+		hash ^= (__u64)flow->port_be << 40;
+	hash ^= (__u64)target << 58;
 	hash = (hash ^ hash_seed) * 0x9e3779b97f4a7c15ULL; /* Fibonacci's */
 	key = hash >> (64 - WEIR_MEMORIES_BITS);
 	return bpf_map_lookup_elem(&memories, &key);
@@ -58,7 +60,8 @@ static __always_inline bool memory_is_of(const struct weir_memory *memory,
 					 const struct flow *flow,
 					 enum weir_target target)
 {
-	if (memory->port_be != flow->port_be || memory->target != target)
+	if ((memory->port_be != flow->port_be && !DEFECT(PORT_FORGOTTEN)) ||
+	    memory->target != target)
 		return false;
 	if (memory->family != flow->family)
 		return DEFECT(FAMILY_IGNORED);

@@ -28,8 +28,11 @@
 /* A request to connect, and nothing besides. */
 static __always_inline bool tcp_is_syn(const struct flow *flow)
 {
-	return (flow->tcp_flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) ==
-	       TCP_SYN;
+	__u8 others = TCP_FIN | TCP_RST | TCP_ACK;
+
+	if (DEFECT(SYN_ACK_AS_SYN))
+		others = 0;
+	return (flow->tcp_flags & (TCP_SYN | others)) == TCP_SYN;
 }
 
 /* How a flow's destination is to be found. */

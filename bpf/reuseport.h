@@ -67,7 +67,7 @@ __noinline __u32 reuseport_room(__u64 address, __u32 truesize)
 		__u64 member = reuseport_socket(group, i);
 
 		room = member ? socket_room(member, truesize) : 1;
-		if (room)
+		if (room || DEFECT(GROUP_FIRST_FULL))
 			return room;
 	}
 	return sockets && sockets <= REUSEPORT_SOCKETS ? 0 : QUEUE_ROOM_UNKNOWN;

@@ -102,9 +102,7 @@ __noinline int survey_socket(struct survey *survey, __u64 address)
 	    kernel_pointer(common, skc_net.net) != survey->net ||
 	    !survey_address(survey, common))
 		return 0;
-	/* A connected member has its peer's packets to itself. */
-	if (survey->but && !kernel_read(common, skc_dport) &&
-	    kernel_pointer(sk, sk_reuseport_cb) == survey->but)
+	if (survey->but && kernel_pointer(sk, sk_reuseport_cb) == survey->but)
 		return 0;
 	survey->sockets++;
 	survey->last = address;
