@@ -178,16 +178,17 @@ static __always_inline bool syn_is_in_vain(void *ctx,
 					   const struct flow *flow,
 					   enum weir_target target)
 {
-	struct bpf_sock_tuple tuple;
+	struct workspace *workspace = get_workspace();
 	struct bpf_sock *skc;
 	bool full;
 
-	if (target != WEIR_TARGET_TCP_SYN ||
+	if (!workspace || target != WEIR_TARGET_TCP_SYN ||
 	    memory->reason != WEIR_REASON_TCP_BACKLOG_FULL ||
 	    memory->generation != interface.generation ||
 	    !memory_is_of(memory, flow, target))
 		return false;
-	skc = bpf_skc_lookup_tcp(ctx, &tuple, tuple_of(flow, &tuple),
+	skc = bpf_skc_lookup_tcp(ctx, &workspace->tuple,
+				 tuple_of(flow, &workspace->tuple),
 				 BPF_F_CURRENT_NETNS, 0);
 	if (!skc)
 		return false;
@@ -211,7 +212,7 @@ static __noinline __u32 recall(void *ctx, void *data, void *data_end, __u32 len,
 	enum weir_target target;
 	enum weir_parse found;
 	struct flow flow = {};
-	struct charge charge;
+	struct workspace *workspace;
 
 	found = parse_usual(&cursor, &flow, len);
 	if ((found != WEIR_PARSE_UDP && found != WEIR_PARSE_TCP) ||
@@ -224,9 +225,10 @@ static __noinline __u32 recall(void *ctx, void *data, void *data_end, __u32 len,
 		return WEIR_REASON_COUNT;
 	if (memory_answers(memory, &flow, target, truesize, poll))
 		return memory_use(memory, poll, seen);
-	if (memory_is_alone(memory, &flow, target, poll)) {
-		charge_of(&flow, truesize, poll->now_ns, &charge);
-		udp_judge_next(memory, &charge);
+	workspace = get_workspace();
+	if (workspace && memory_is_alone(memory, &flow, target, poll)) {
+		charge_of(&flow, truesize, poll->now_ns, &workspace->charge);
+		udp_judge_next(memory, &workspace->charge);
 		return memory_use(memory, poll, seen);
 	}
 	if (syn_is_in_vain(ctx, memory, &flow, target))

@@ -43,7 +43,7 @@ static __always_inline bool udp_group_is_alone(const struct sock *sk,
 	survey = survey_begin(workspace, flow->destination, flow->family,
 			      flow->port_be, net);
 	survey->but = kernel_pointer(sk, sk_reuseport_cb);
-	survey_bucket(survey, udp_bucket(sk, net, survey->port));
+	survey_bucket(survey, udp_bucket(sk, net, survey->port), false);
 	return !survey->sockets && !survey->uncertain;
 }
 
@@ -126,7 +126,7 @@ __noinline int udp_judge_group(__u64 address, const struct flow *flow,
 	survey->any_address = true;
 	survey->truesize = charge->truesize;
 	survey->group = group_of(flow->destination);
-	survey_bucket(survey, udp_bucket(sk, net, survey->port));
+	survey_bucket(survey, udp_bucket(sk, net, survey->port), true);
 	if (DEFECT(MULTICAST_FIRST_FULL) && survey->full)
 		survey->full = survey->sockets;
 	finding->reason = WEIR_REASON_MULTICAST_ROOM;

@@ -140,33 +140,30 @@ __noinline int survey_room(struct survey *survey, __u64 address)
 /*
  * Walks the bucket as the kernel does, under the RCU read lock that every XDP
  * and tc program holds. A socket that comes or goes meanwhile may be missed: so
- * may it by the kernel's own lookup at this moment. A global function, too.
+ * may it by the kernel's own lookup at this moment.
  */
-__noinline int survey_bucket(struct survey *survey, __u64 bucket)
+static __always_inline void survey_bucket(struct survey *survey, __u64 bucket,
+					  bool rooms)
 {
 	const struct udp_hslot *slot = kernel_cast(bucket, struct udp_hslot);
-	__u64 node;
+	__u64 node = kernel_address(slot, head.first);
 	int i;
 
-	if (!survey)
-		return 0;
-	node = kernel_address(slot, head.first);
 	for (i = 0; i < SURVEY_SOCKETS && node; i++) {
 		const struct hlist_node *link =
 			kernel_cast(node, struct hlist_node);
 		__u64 offset = bpf_core_field_offset(struct sock,
 						     __sk_common.skc_node);
 
-		if (survey_socket(survey, node - offset) && survey->truesize)
+		if (survey_socket(survey, node - offset) && rooms)
 			survey_room(survey, node - offset);
 		/* Whoever asks for no more is there one only, or none. */
-		if (!survey->truesize && survey->sockets > !survey->but)
-			return 0;
+		if (!rooms && survey->sockets > !survey->but)
+			return;
 		node = kernel_address(link, next);
 	}
 	if (node)
 		survey->uncertain = true;
-	return 0;
 }
 
 #endif /* WEIR_UDP_TABLE_H */

@@ -34,7 +34,7 @@ struct survey {
 	__u32 destination[4];
 	__u32 family; /* enum weir_family */
 	__u16 port;
-	/* What it is charged; 0: whether they are full is not asked. */
+	/* What it is charged; 0: not known. */
 	__u32 truesize;
 	__u64 group; /* tells one multicast address from another */
 	__u64 but;   /* the SO_REUSEPORT group whose members do not count */
@@ -50,6 +50,7 @@ struct survey {
 struct workspace {
 	struct flow flow;
 	struct charge charge;
+	struct bpf_sock_tuple tuple;
 	struct finding finding;
 	struct survey survey;
 };
