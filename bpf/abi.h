@@ -173,7 +173,7 @@ struct weir_memory {
 	__be16 port_be;
 	__u16 account; /* where its packets are charged, on this CPU */
 	__u32 left;    /* packets that this is still believed for */
-	__u64 poll;    /* the NAPI poll in which it was found out */
+	__u64 moment;  /* when it was found out: in which NAPI poll, and tick */
 	__u32 reason;  /* enum weir_reason */
 	/* A full queue refuses packets at least this long (IP). */
 	__u32 full_from;
@@ -268,13 +268,19 @@ struct weir_explanation {
  * itself says. One cache line.
  */
 struct weir_queue_slot {
-	__u64 sock; /* the kernel's struct sock *, only ever compared */
+	/* The kernel's struct sock *, mixed with the group that its packets
+	 * are sent to, if any: only ever compared. */
+	__u64 sock;
 	__u64 poll; /* the NAPI poll in which the gate last looked */
 	/* Bytes charged to the queue that in_flight has been set off against.
 	 */
 	__u32 charged_seen;
 	/* Bytes admitted in this poll that have not been charged yet. */
 	__u32 in_flight;
+	__u64 head; /* the first packet in it when the last was admitted */
+	__u64 doubted_ns; /* when a packet was last seen not to arrive, or 0 */
+	__u32 arrives;	  /* since then all of a poll were seen to arrive */
+	__u32 pad;
 };
 
 /* How many interfaces with a gate are taught what packets are charged. */
@@ -376,9 +382,9 @@ struct weir_account {
 
 /* Per CPU: the NAPI poll that is running. */
 struct weir_poll {
-	__u64 number;  /* polls that have ended */
-	__u64 clocked; /* 1 + number when now_ns was read */
-	__u64 now_ns;  /* CLOCK_MONOTONIC */
+	__u64 number; /* polls that have ended */
+	__u64 moment; /* when now_ns was read: number, and ticks */
+	__u64 now_ns; /* CLOCK_MONOTONIC */
 	/* The packets that the gate has discarded on this CPU... */
 	__u64 discarded;
 	/* ...for which channel last; 0: none of late... */

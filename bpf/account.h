@@ -115,7 +115,7 @@ static __always_inline __u32 account_room(struct weir_account *account,
 	/* The usual case, without a look at the clock. */
 	if (!account->limited_until_ns)
 		return PACKETS_UNLIMITED;
-	now = poll_clock(poll);
+	now = poll->now_ns;
 	since = now - account->filled_ns;
 	most = TOKENS_SAVED_NS * account->limit / WEIR_LIMIT_ONE;
 	if (now > account->limited_until_ns) {

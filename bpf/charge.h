@@ -37,7 +37,8 @@ charge_known(const struct weir_charges *charges, __u32 kind, __u32 len,
 	if (known && now < known->learned_ns + CHARGE_KEPT_NS)
 		return known;
 	known = &charges->least[kind & 1];
-	if (now < known->learned_ns + CHARGE_KEPT_NS && known->from <= len)
+	if (now < known->learned_ns + CHARGE_KEPT_NS &&
+	    (known->from <= len || DEFECT(CHARGE_OF_ANY_LENGTH)))
 		return known;
 	return NULL;
 }

@@ -99,8 +99,13 @@ struct sock_reuseport {
 	struct sock *socks[];
 };
 
+struct sk_buff_head {
+	struct sk_buff *next;
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	struct sk_buff_head sk_receive_queue;
 	struct {
 		atomic_t rmem_alloc;
 	} sk_backlog;
@@ -121,6 +126,7 @@ struct inet_connection_sock {
 
 struct udp_sock {
 	__u8 encap_type;
+	struct sk_buff_head reader_queue;
 	void *udp_prod_queue;	 /* since 6.18 */
 	unsigned long udp_flags; /* since 6.7 */
 };

@@ -89,7 +89,7 @@ static __noinline __u32 contest_judge(const struct sock *sk,
 
 	if (!poll)
 		return room;
-	now = poll_clock(poll);
+	now = poll->now_ns;
 	contest = contest_place(sk, now, &place);
 	if (!contest)
 		return room;

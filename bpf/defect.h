@@ -40,7 +40,16 @@
 	X(ROOM_RESERVED, "room is taken by packets that came, not in advance") \
 	X(ALONE_FOREVER, "a socket that joins another on its port is seen")    \
 	X(PLACE_IS_ENOUGH, "a socket in the place of a closed one is another") \
-	X(FRAGMENT_EXPECTED, "a fragment alone takes no room")
+	X(FRAGMENT_EXPECTED, "a fragment alone takes no room")                 \
+	X(FILTER_EXPECTED, "nor does what a filter drops")                     \
+	X(PORT_FORGOTTEN, "so are those of two ports")                         \
+	X(SYN_ACK_AS_SYN, "an answer to nobody's SYN is answered")             \
+	X(GROUPS_ARE_ONE, "one group's member may not be another's")           \
+	X(GROUP_FIRST_FULL, "a program may pick any socket, not the first")    \
+	X(CHARGE_OF_ANY_LENGTH, "what longer ones are charged says nothing")   \
+	X(FLIGHT_BELIEVED, "what does not arrive takes no room")               \
+	X(GROUP_ALWAYS_ALONE, "a full group says nothing of sockets beside "   \
+			      "it")
 
 #define WEIR_DEFECT_ENUM(name, rule) WEIR_DEFECT_##name,
 enum weir_defect {

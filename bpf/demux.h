@@ -107,7 +107,7 @@ static __noinline struct weir_memory *demux_refresh(struct packet *packet,
 	__builtin_memset(finding, 0, sizeof(*finding));
 	finding->reason = WEIR_REASON_OTHER_MAC;
 	if (flow->udp_len)
-		charge_of(flow, packet->truesize, poll_clock(poll),
+		charge_of(flow, packet->truesize, poll->now_ns,
 			  &workspace->charge);
 	if (udp_is_still_alone(memory)) {
 		finding->remember = WEIR_REMEMBERED;

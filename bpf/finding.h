@@ -35,7 +35,7 @@ static __always_inline void remember(struct weir_memory *memory,
 	memory->full_from = finding->full_from;
 	memory->egress_ifindex = finding->egress_ifindex;
 	memory->connected = finding->connected;
-	memory->poll = poll->number;
+	memory->moment = poll->moment;
 	memory->sock = finding->sock;
 	memory->bucket = finding->bucket;
 	memory->sock_tag = finding->sock_tag;

@@ -50,8 +50,11 @@ static __always_inline bool is_stale(void)
 {
 	struct weir_poll *poll = current_poll();
 
-	return interface.fresh_until_ns && poll &&
-	       poll_clock(poll) > interface.fresh_until_ns;
+	if (!poll)
+		return false;
+	poll_moment(poll);
+	return interface.fresh_until_ns &&
+	       poll->now_ns > interface.fresh_until_ns;
 }
 
 /* What is decided before a packet is parsed; else WEIR_REASON_COUNT. */
@@ -86,7 +89,7 @@ int gate(struct xdp_md *ctx)
 	}
 	reason = standing_reason(interface.limited && xdp_is_past_limit(ctx));
 	if (reason == WEIR_REASON_COUNT && !explaining)
-		reason = recall(data, data_end, len, 0);
+		reason = recall(ctx, data, data_end, len, 0);
 	if (reason == WEIR_REASON_COUNT) {
 		struct packet packet = {
 			.ctx = ctx,
@@ -149,7 +152,7 @@ int gate_tc(struct __sk_buff *skb)
 		reason = WEIR_REASON_VLAN;
 	packet.truesize = skb_truesize(skb);
 	if (reason == WEIR_REASON_COUNT && !explaining && !packet.gso_size)
-		reason = recall((void *)(long)skb->data,
+		reason = recall(skb, (void *)(long)skb->data,
 				(void *)(long)skb->data_end, packet.len,
 				packet.truesize);
 	if (reason == WEIR_REASON_COUNT)

@@ -7,8 +7,8 @@
  * of one poll (64 of them at most, by the drivers' weight) are taken from the
  * ring in one go, with softirqs off, so nothing can be told apart that happens
  * between them but what another CPU does meanwhile; and every WEIR_REMEMBERED
- * packets the socket is looked at again. In later polls it only says where to
- * look (udp_alone.h).
+ * packets, and with each tick of the clock, the socket is looked at again. In
+ * later polls it only says where to look (udp_alone.h).
  */
 #ifndef WEIR_MEMORY_H
 #define WEIR_MEMORY_H
@@ -48,7 +48,9 @@ static __always_inline struct weir_memory *memory_place(const struct flow *flow,
 			(__u64)address[3] << 25;
 	if (DEFECT(FAMILY_IGNORED) || DEFECT(ADDRESS_FORGOTTEN))
 		hash = 0;
-	hash ^= (__u64)flow->port_be << 40 ^ (__u64)target << 58;
+	if (!DEFECT(PORT_FORGOTTEN))
+		hash ^= (__u64)flow->port_be << 40;
+	hash ^= (__u64)target << 58;
 	hash = (hash ^ hash_seed) * 0x9e3779b97f4a7c15ULL; /* Fibonacci's */
 	key = hash >> (64 - WEIR_MEMORIES_BITS);
 	return bpf_map_lookup_elem(&memories, &key);
@@ -58,7 +60,8 @@ static __always_inline bool memory_is_of(const struct weir_memory *memory,
 					 const struct flow *flow,
 					 enum weir_target target)
 {
-	if (memory->port_be != flow->port_be || memory->target != target)
+	if ((memory->port_be != flow->port_be && !DEFECT(PORT_FORGOTTEN)) ||
+	    memory->target != target)
 		return false;
 	if (memory->family != flow->family)
 		return DEFECT(FAMILY_IGNORED);
@@ -80,7 +83,7 @@ static __always_inline bool memory_is_fresh(const struct weir_memory *memory,
 {
 	if (DEFECT(FULL_FOREVER) && memory->reason == WEIR_REASON_UDP_FULL)
 		return true;
-	return memory->left && memory->poll == poll->number;
+	return memory->left && memory->moment == poll->moment;
 }
 
 /* The port by which its channel of this kind is known. */
@@ -147,7 +150,7 @@ memory_take(struct weir_memory *memory, const struct flow *flow,
 	__u32 spare = WEIR_MEMORIES;
 
 	/* A flood of closed ports pushes nobody out. */
-	if (memory->poll == poll->number && memory->left &&
+	if (memory->moment == poll->moment && memory->left &&
 	    memory->target != WEIR_TARGET_NONE &&
 	    kind_of_reason(memory->reason) != WEIR_KIND_CLOSED)
 		memory = bpf_map_lookup_elem(&memories, &spare);

@@ -44,34 +44,6 @@ static __always_inline struct queue queue_of(const struct sock *sk,
 }
 
 /*
- * Bytes admitted in this poll that have not been charged yet. What was charged
- * since the last look has arrived; memory given back means that the reader ran
- * (in steps of a quarter of the buffer, udp_rmem_release()), and what arrived
- * meanwhile cannot be told: then nothing is assumed to be in flight, which errs
- * towards admitting. So it cannot where less is charged than was expected.
- */
-static __always_inline __u32 queue_in_flight(struct weir_queue_slot *slot,
-					     const struct sock *sk,
-					     __u32 charged,
-					     const struct weir_poll *poll)
-{
-	const struct weir_charges *charges = charges_at(interface.charges);
-	__u64 sock = kernel_address_of(sk), poll_id = poll_id_of(poll);
-	__u32 seen = slot->charged_seen, arrived = charged - seen;
-
-	slot->charged_seen = charged;
-	if (slot->sock != sock || slot->poll != poll_id || charged < seen ||
-	    (arrived && charges && charges->condensed)) {
-		slot->sock = sock;
-		slot->poll = poll_id;
-		return slot->in_flight = 0;
-	}
-	slot->in_flight -=
-		arrived < slot->in_flight ? arrived : slot->in_flight;
-	return slot->in_flight;
-}
-
-/*
  * The kernel's own test, __udp_enqueue_schedule_skb(). Since 6.18 a packet is
  * refused when its charge does not fit and the queue is not empty; before, when
  * what is there already is over the limit.

@@ -46,20 +46,27 @@ static __always_inline __u64 poll_id_of(const struct weir_poll *poll)
 	return poll->number << 16 | bpf_get_smp_processor_id();
 }
 
-/* The clock, read once per poll. */
-static __always_inline __u64 poll_clock(struct weir_poll *poll)
+#define POLL_NUMBER_SHIFT 24
+
+/*
+ * Every packet begins with it: the clock is read once per moment, which is a
+ * poll, or a tick (1 to 10 ms) of one that lasts longer.
+ */
+static __always_inline void poll_moment(struct weir_poll *poll)
 {
-	if (poll->clocked <= poll->number) {
-		poll->clocked = poll->number + 1;
-		poll->now_ns = bpf_ktime_get_ns();
-	}
-	return poll->now_ns;
+	__u64 tick = bpf_jiffies64() & ((1ULL << POLL_NUMBER_SHIFT) - 1);
+	__u64 moment = poll->number << POLL_NUMBER_SHIFT | tick;
+
+	if (poll->moment == moment && poll->now_ns)
+		return;
+	poll->moment = moment;
+	poll->now_ns = bpf_ktime_get_ns();
 }
 
 /* By the socket's own address: the members of a group share theirs. */
-static __always_inline struct weir_queue_slot *queue_slot(const struct sock *sk)
+static __always_inline struct weir_queue_slot *queue_slot(__u64 sock)
 {
-	__u64 hash = hash_seed ^ kernel_address_of(sk);
+	__u64 hash = hash_seed ^ sock;
 	__u32 key;
 
 	/* The finalizer of MurmurHash3 (Appleby). */

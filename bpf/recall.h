@@ -16,6 +16,7 @@
 #include "parse.h"
 #include "queue.h"
 #include "sources.h"
+#include "tcp.h"
 #include "udp_alone.h"
 #include "udp_queue.h"
 
@@ -27,8 +28,11 @@
 /* A request to connect, and nothing besides. */
 static __always_inline bool tcp_is_syn(const struct flow *flow)
 {
-	return (flow->tcp_flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) ==
-	       TCP_SYN;
+	__u8 others = TCP_FIN | TCP_RST | TCP_ACK;
+
+	if (DEFECT(SYN_ACK_AS_SYN))
+		others = 0;
+	return (flow->tcp_flags & (TCP_SYN | others)) == TCP_SYN;
 }
 
 /* How a flow's destination is to be found. */
@@ -110,9 +114,9 @@ memory_answers(struct weir_memory *memory, const struct flow *flow,
 	if (memory_is_fresh(memory, poll))
 		return memory_has_peer(memory, flow);
 	if (memory->reason != WEIR_REASON_UDP_FULL ||
-	    !udp_is_still_full(memory, poll_clock(poll)))
+	    !udp_is_still_full(memory, poll->now_ns))
 		return false;
-	memory->poll = poll->number;
+	memory->moment = poll->moment;
 	memory->left = WEIR_REMEMBERED;
 	return true;
 }
@@ -138,7 +142,7 @@ static __always_inline bool memory_is_alone(const struct weir_memory *memory,
 					    enum weir_target target,
 					    const struct weir_poll *poll)
 {
-	return memory->poll == poll->number && memory->alone_left &&
+	return memory->moment == poll->moment && memory->alone_left &&
 	       kind_of_reason(memory->reason) == WEIR_KIND_UDP &&
 	       !is_share_reason(memory->reason) &&
 	       memory_is_of(memory, flow, target);
@@ -154,7 +158,7 @@ static __always_inline bool memory_is_kept(struct weir_memory *memory,
 					   enum weir_target target,
 					   const struct weir_poll *poll)
 {
-	if (memory->poll != poll->number || !memory->contest ||
+	if (memory->moment != poll->moment || !memory->contest ||
 	    !memory->contest_left || !memory->sock ||
 	    !memory_is_of(memory, flow, target))
 		return false;
@@ -165,11 +169,40 @@ static __always_inline bool memory_is_kept(struct weir_memory *memory,
 }
 
 /*
+ * Is this a SYN to a listener that had no room at the last look, and has none?
+ * Which socket the kernel would give it to is looked for, as a known connection
+ * has its own use for it; nothing else is.
+ */
+static __always_inline bool syn_is_in_vain(void *ctx,
+					   const struct weir_memory *memory,
+					   const struct flow *flow,
+					   enum weir_target target)
+{
+	struct workspace *workspace = get_workspace();
+	struct bpf_sock *skc;
+	bool full;
+
+	if (!workspace || target != WEIR_TARGET_TCP_SYN ||
+	    memory->reason != WEIR_REASON_TCP_BACKLOG_FULL ||
+	    memory->generation != interface.generation ||
+	    !memory_is_of(memory, flow, target))
+		return false;
+	skc = bpf_skc_lookup_tcp(ctx, &workspace->tuple,
+				 tuple_of(flow, &workspace->tuple),
+				 BPF_F_CURRENT_NETNS, 0);
+	if (!skc)
+		return false;
+	full = tcp_is_still_full(kernel_address_of(skc));
+	bpf_sk_release(skc);
+	return full;
+}
+
+/*
  * Why this packet, of one buffer or more, passes or is discarded;
  * WEIR_REASON_COUNT: not known yet. A function of its own for its frame on the
  * stack, with arguments that fit into registers for speed.
  */
-static __noinline __u32 recall(void *data, void *data_end, __u32 len,
+static __noinline __u32 recall(void *ctx, void *data, void *data_end, __u32 len,
 			       __u32 truesize)
 {
 	struct weir_counter seen = {.packets = 1, .bytes = len};
@@ -179,7 +212,7 @@ static __noinline __u32 recall(void *data, void *data_end, __u32 len,
 	enum weir_target target;
 	enum weir_parse found;
 	struct flow flow = {};
-	struct charge charge;
+	struct workspace *workspace;
 
 	found = parse_usual(&cursor, &flow, len);
 	if ((found != WEIR_PARSE_UDP && found != WEIR_PARSE_TCP) ||
@@ -192,11 +225,14 @@ static __noinline __u32 recall(void *data, void *data_end, __u32 len,
 		return WEIR_REASON_COUNT;
 	if (memory_answers(memory, &flow, target, truesize, poll))
 		return memory_use(memory, poll, seen);
-	if (memory_is_alone(memory, &flow, target, poll)) {
-		charge_of(&flow, truesize, poll_clock(poll), &charge);
-		udp_judge_next(memory, &charge);
+	workspace = get_workspace();
+	if (workspace && memory_is_alone(memory, &flow, target, poll)) {
+		charge_of(&flow, truesize, poll->now_ns, &workspace->charge);
+		udp_judge_next(memory, &workspace->charge);
 		return memory_use(memory, poll, seen);
 	}
+	if (syn_is_in_vain(ctx, memory, &flow, target))
+		return memory_use(memory, poll, seen);
 	if (!memory_is_kept(memory, &flow, target, poll))
 		return WEIR_REASON_COUNT;
 	count_channel(memory, poll, seen, WEIR_REASON_UDP_SOURCE);

@@ -53,25 +53,24 @@ reuseport_socket(const struct sock_reuseport *group, __u32 i)
 	return socket;
 }
 
-static __noinline bool reuseport_is_full(const struct sock *sk,
-					 const struct charge *charge)
+/*
+ * For how many packets has the first member room that has any? 0: all are full.
+ * A global function, which the verifier looks at once.
+ */
+__noinline __u32 reuseport_room(__u64 address, __u32 truesize)
 {
-	struct weir_poll *poll = current_poll();
-	__u64 address = kernel_address(sk, sk_reuseport_cb);
 	const struct sock_reuseport *group =
 		kernel_cast(address, struct sock_reuseport);
-	__u32 sockets = kernel_read(group, num_socks), i;
+	__u32 sockets = kernel_read(group, num_socks), room, i;
 
-	for (i = 0; i < REUSEPORT_SOCKETS; i++) {
+	for (i = 0; i < REUSEPORT_SOCKETS && i < sockets; i++) {
 		__u64 member = reuseport_socket(group, i);
 
-		if (i >= sockets)
-			break;
-		if (!member || socket_room(member, charge->truesize))
-			return false;
+		room = member ? socket_room(member, truesize) : 1;
+		if (room || DEFECT(GROUP_FIRST_FULL))
+			return room;
 	}
-	return sockets && sockets <= REUSEPORT_SOCKETS && poll &&
-	       !charge_asks(charge, poll, poll_clock(poll));
+	return sockets && sockets <= REUSEPORT_SOCKETS ? 0 : QUEUE_ROOM_UNKNOWN;
 }
 
 #endif /* WEIR_REUSEPORT_H */

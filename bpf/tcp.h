@@ -94,12 +94,22 @@ __noinline int tcp_judge_syn(__u64 address, struct finding *finding)
 		finding->remember = 0;
 	} else if (tcp_listener_is_full(sk)) {
 		finding->reason = WEIR_REASON_TCP_BACKLOG_FULL;
-		finding->remember =
-			DEFECT(SYN_OF_CONNECTION) ? WEIR_REMEMBERED : 0;
+		finding->remember = 0;
 	} else if (tcp_requests_are_full(sk)) {
 		finding->reason = WEIR_REASON_TCP_REQUEST;
 	}
 	return 0;
+}
+
+/* Of a listener that was full: the same, and it is full still. */
+__noinline bool tcp_is_still_full(__u64 address)
+{
+	const struct sock *sk = kernel_cast(address, struct sock);
+
+	if (DEFECT(SYN_OF_CONNECTION))
+		return true;
+	return kernel_read(sk, __sk_common.skc_state) == TCP_LISTEN &&
+	       tcp_listener_is_full(sk);
 }
 
 static __noinline void tcp_syn(void *ctx, const struct flow *flow,

@@ -30,6 +30,44 @@ static __always_inline void udp_socket(const struct sock *sk,
 	udp_expect(sk, &queue, room, flow->fragment, finding);
 }
 
+/* Can nobody but the members of this group be given such packets? */
+static __always_inline bool udp_group_is_alone(const struct sock *sk,
+					       const struct flow *flow)
+{
+	__u64 net = kernel_address(sk, __sk_common.skc_net.net);
+	struct workspace *workspace = get_workspace();
+	struct survey *survey;
+
+	if (!workspace || udp_lookup_is_steered(net))
+		return false;
+	survey = survey_begin(workspace, flow->destination, flow->family,
+			      flow->port_be, net);
+	survey->but = kernel_pointer(sk, sk_reuseport_cb);
+	survey_bucket(survey, udp_bucket(sk, net, survey->port), false);
+	return !survey->sockets && !survey->uncertain;
+}
+
+/* Which member a packet is for cannot be told: while one has room, all pass. */
+static __always_inline void udp_members(const struct sock *sk,
+					const struct flow *flow,
+					const struct charge *charge,
+					struct weir_poll *poll,
+					struct finding *finding)
+{
+	__u32 room = reuseport_room(kernel_address(sk, sk_reuseport_cb),
+				    charge->truesize);
+
+	finding->reason = WEIR_REASON_UDP_ROOM;
+	finding->full_from = charge->from;
+	finding->truesize = charge->truesize;
+	finding->remember = room < WEIR_REMEMBERED ? room : WEIR_REMEMBERED;
+	if (room || charge_asks(charge, poll, poll->now_ns))
+		return;
+	finding->reason = WEIR_REASON_UDP_FULL;
+	if (udp_group_is_alone(sk, flow) || DEFECT(GROUP_ALWAYS_ALONE))
+		finding->remember = WEIR_REMEMBERED;
+}
+
 /*
  * What becomes of a packet for this socket, and for how many that is to be
  * remembered. A global function, which the verifier looks at once; so the
@@ -47,13 +85,22 @@ __noinline int udp_judge(__u64 address, const struct flow *flow,
 	if (kernel_read(up, encap_type) && !DEFECT(ENCAP_IGNORED)) {
 		finding->reason = WEIR_REASON_UDP_ENCAP;
 	} else if (reuseport_may_pick_another(sk)) {
-		finding->reason = reuseport_is_full(sk, charge)
-					  ? WEIR_REASON_UDP_FULL
-					  : WEIR_REASON_UDP_ROOM;
+		udp_members(sk, flow, charge, poll, finding);
 	} else {
 		udp_socket(sk, flow, charge, poll, finding);
 	}
 	return 0;
+}
+
+/* Not 0, which is no group's. */
+static __always_inline __u64 group_of(const __u32 *address)
+{
+	__u64 high = address[0] | (__u64)address[1] << 32;
+	__u64 low = address[2] | (__u64)address[3] << 32;
+
+	if (DEFECT(GROUPS_ARE_ONE))
+		return 1;
+	return hash_mix(hash_mix(high) ^ low);
 }
 
 /*
@@ -78,7 +125,8 @@ __noinline int udp_judge_group(__u64 address, const struct flow *flow,
 			      flow->port_be, net);
 	survey->any_address = true;
 	survey->truesize = charge->truesize;
-	survey_bucket(survey, udp_bucket(sk, net, survey->port));
+	survey->group = group_of(flow->destination);
+	survey_bucket(survey, udp_bucket(sk, net, survey->port), true);
 	if (DEFECT(MULTICAST_FIRST_FULL) && survey->full)
 		survey->full = survey->sockets;
 	finding->reason = WEIR_REASON_MULTICAST_ROOM;
@@ -86,8 +134,7 @@ __noinline int udp_judge_group(__u64 address, const struct flow *flow,
 	finding->truesize = charge->truesize;
 	finding->remember = survey->tight ? 0 : WEIR_REMEMBERED;
 	if (survey->sockets && survey->full == survey->sockets &&
-	    !survey->uncertain &&
-	    !charge_asks(charge, poll, poll_clock(poll))) {
+	    !survey->uncertain && !charge_asks(charge, poll, poll->now_ns)) {
 		finding->reason = WEIR_REASON_MULTICAST_FULL;
 		finding->remember = WEIR_REMEMBERED;
 	}

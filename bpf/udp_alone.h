@@ -37,7 +37,7 @@ __noinline bool udp_bucket_has_one(const struct weir_memory *memory, __u64 sock,
 	survey = survey_begin(workspace, memory->address, memory->family,
 			      memory->port_be,
 			      kernel_address(sk, __sk_common.skc_net.net));
-	survey_bucket(survey, bucket);
+	survey_bucket(survey, bucket, false);
 	return survey->sockets == 1 && survey->last == sock &&
 	       !survey->uncertain;
 }

@@ -5,21 +5,7 @@
 
 #include "account.h"
 #include "finding.h"
-#include "queue.h"
-
-#define UDP_FLAGS_GRO_ENABLED 3 /* include/linux/udp.h */
-
-/* UDP_GRO: several packets in one skb, charged as one. */
-static __always_inline bool udp_takes_merged(const struct sock *sk)
-{
-	const struct udp_sock *up =
-		kernel_cast(kernel_address_of(sk), struct udp_sock);
-	const struct udp_sock___before_6_7 *old = (const void *)up;
-
-	if (bpf_core_field_exists(up->udp_flags))
-		return kernel_read(up, udp_flags) >> UDP_FLAGS_GRO_ENABLED & 1;
-	return BPF_CORE_READ_BITFIELD_PROBED(old, gro_enabled);
-}
+#include "flight.h"
 
 /* For how many packets has it room, besides those on their way to it? */
 static __always_inline __u32 udp_room(const struct sock *sk,
@@ -28,17 +14,13 @@ static __always_inline __u32 udp_room(const struct sock *sk,
 				      struct queue *queue,
 				      struct finding *finding)
 {
-	struct weir_queue_slot *slot = queue_slot(sk);
 	__u32 room;
 
 	*queue = queue_of(sk, charge->truesize);
-	/* What a filter drops never arrives, and what is merged is charged
-	 * less: only what is there counts. */
-	if (slot && !kernel_pointer(sk, sk_filter) && !udp_takes_merged(sk))
-		queue->charged +=
-			queue_in_flight(slot, sk, queue->charged, poll);
+	queue->charged += flight_bytes(kernel_address_of(sk), 0, queue->charged,
+				       queue->limit);
 	room = queue_room(queue);
-	if (!room && charge_asks(charge, poll, poll_clock(poll))) {
+	if (!room && charge_asks(charge, poll, poll->now_ns)) {
 		queue->truesize = 0;
 		finding->remember = 0;
 		room = QUEUE_ROOM_UNKNOWN;
@@ -60,7 +42,6 @@ static __always_inline void udp_expect(const struct sock *sk,
 				       const struct queue *queue, __u32 room,
 				       __u32 fragment, struct finding *finding)
 {
-	struct weir_queue_slot *slot = queue_slot(sk);
 	__u32 packets = 1;
 
 	if (!room || room >= QUEUE_ROOM_FOR_ANY_POLL)
@@ -70,9 +51,9 @@ static __always_inline void udp_expect(const struct sock *sk,
 	else
 		/* Room for only a few: each packet counts. */
 		finding->remember = 0;
-	if (slot &&
-	    (fragment == WEIR_FRAGMENT_NONE || DEFECT(FRAGMENT_EXPECTED)))
-		slot->in_flight += packets * queue->truesize;
+	if (fragment == WEIR_FRAGMENT_NONE || DEFECT(FRAGMENT_EXPECTED))
+		flight_expect(kernel_address_of(sk), 0,
+			      packets * queue->truesize);
 }
 
 /*

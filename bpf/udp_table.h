@@ -7,11 +7,11 @@
 #define WEIR_UDP_TABLE_H
 
 #include "compat.h"
-#include "queue.h"
+#include "flight.h"
 #include "workspace.h"
 
 /* Sockets of one bucket that are looked at; more, and nothing is certain. */
-#define SURVEY_SOCKETS 24
+#define SURVEY_SOCKETS 72
 
 static __always_inline __u64 udp_table_of(const struct sock *sk, __u64 net)
 {
@@ -102,6 +102,8 @@ __noinline int survey_socket(struct survey *survey, __u64 address)
 	    kernel_pointer(common, skc_net.net) != survey->net ||
 	    !survey_address(survey, common))
 		return 0;
+	if (survey->but && kernel_pointer(sk, sk_reuseport_cb) == survey->but)
+		return 0;
 	survey->sockets++;
 	survey->last = address;
 	if (kernel_read(up, encap_type))
@@ -110,15 +112,41 @@ __noinline int survey_socket(struct survey *survey, __u64 address)
 }
 
 /*
+ * For how many such packets has this one room? If for one, it will be given a
+ * copy: if another has none, the packet is admitted all the same. A global
+ * function, too.
+ */
+__noinline int survey_room(struct survey *survey, __u64 address)
+{
+	const struct sock *sk = kernel_cast(address, struct sock);
+	struct queue queue;
+	__u32 room;
+
+	if (!survey)
+		return 0;
+	queue = queue_of(sk, survey->truesize);
+	queue.charged += flight_bytes(address, survey->group, queue.charged,
+				      queue.limit);
+	room = queue_room(&queue);
+	survey->full += !room;
+	if (room >= QUEUE_ROOM_FOR_ANY_POLL)
+		return 0;
+	survey->tight = true;
+	if (room)
+		flight_expect(address, survey->group, queue.truesize);
+	return 0;
+}
+
+/*
  * Walks the bucket as the kernel does, under the RCU read lock that every XDP
  * and tc program holds. A socket that comes or goes meanwhile may be missed: so
  * may it by the kernel's own lookup at this moment.
  */
-static __always_inline void survey_bucket(struct survey *survey, __u64 bucket)
+static __always_inline void survey_bucket(struct survey *survey, __u64 bucket,
+					  bool rooms)
 {
 	const struct udp_hslot *slot = kernel_cast(bucket, struct udp_hslot);
 	__u64 node = kernel_address(slot, head.first);
-	__u32 room;
 	int i;
 
 	for (i = 0; i < SURVEY_SOCKETS && node; i++) {
@@ -127,13 +155,10 @@ static __always_inline void survey_bucket(struct survey *survey, __u64 bucket)
 		__u64 offset = bpf_core_field_offset(struct sock,
 						     __sk_common.skc_node);
 
-		if (survey_socket(survey, node - offset) && survey->truesize) {
-			room = socket_room(node - offset, survey->truesize);
-			survey->full += !room;
-			survey->tight += room < QUEUE_ROOM_FOR_ANY_POLL;
-		}
-		/* Whoever asks for no more is there one only. */
-		if (!survey->truesize && survey->sockets > 1)
+		if (survey_socket(survey, node - offset) && rooms)
+			survey_room(survey, node - offset);
+		/* Whoever asks for no more is there one only, or none. */
+		if (!rooms && survey->sockets > !survey->but)
 			return;
 		node = kernel_address(link, next);
 	}

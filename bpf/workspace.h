@@ -34,20 +34,23 @@ struct survey {
 	__u32 destination[4];
 	__u32 family; /* enum weir_family */
 	__u16 port;
-	/* What it is charged; 0: whether they are full is not asked. */
+	/* What it is charged; 0: not known. */
 	__u32 truesize;
+	__u64 group; /* tells one multicast address from another */
+	__u64 but;   /* the SO_REUSEPORT group whose members do not count */
 	__u8 any_address; /* whatever the sockets are bound to */
 	/* What is found. */
 	__u8 uncertain;
 	__u16 sockets; /* that could be given the packet */
 	__u16 full;    /* those of them whose queue is full... */
-	__u16 tight;   /* ...or has no room for all of a poll */
+	__u16 tight;   /* one has no room for all of a poll */
 	__u64 last;    /* the last of them */
 };
 
 struct workspace {
 	struct flow flow;
 	struct charge charge;
+	struct bpf_sock_tuple tuple;
 	struct finding finding;
 	struct survey survey;
 };

@@ -48,18 +48,22 @@ pub fn connected(network: &Network, port: u16, peer: SocketAddr) -> UdpSocket {
     socket
 }
 
-pub fn reuseport(network: &Network, port: u16) -> UdpSocket {
+fn reuseport(network: &Network, port: u16) -> UdpSocket {
     prepared(network, near(port), |socket| sockopt::set_socket_reuseport(socket, true).unwrap())
 }
 
-/// A group of two from which a classic BPF program picks one at random for each packet.
-pub fn reuseport_by_program(network: &Network, port: u16) -> Vec<UdpSocket> {
+pub fn reuseport_group(network: &Network, port: u16, members: u32) -> Vec<UdpSocket> {
+    (0..members).map(|_| reuseport(network, port)).collect()
+}
+
+/// A group from which a classic BPF program picks one at random for each packet.
+pub fn reuseport_by_program(network: &Network, port: u16, members: u32) -> Vec<UdpSocket> {
     let random = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let modulo = libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K;
-    let sockets = vec![reuseport(network, port), reuseport(network, port)];
+    let sockets = reuseport_group(network, port, members);
     let program = [
         (random, (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32),
-        (modulo, 2),
+        (modulo, members),
         (libc::BPF_RET | libc::BPF_A, 0),
     ];
     attach(&sockets[0], libc::SO_ATTACH_REUSEPORT_CBPF, &program);

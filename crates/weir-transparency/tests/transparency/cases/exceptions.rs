@@ -47,24 +47,4 @@ pub const CASES: &[Case] = &[
             world.send(&parts[1..]);
         },
     },
-    Case {
-        name: "packets that die on their way to the last free place",
-        queues: Full,
-        catches: &[],
-        run: |world| {
-            world.udp("brim", BRIM);
-            for _ in 0..3 {
-                fill(world, PEER, AT);
-                world.drain("brim");
-                for _ in 0..14 {
-                    let mut dead = long(world, PEER, AT);
-                    // The IPv4 header's checksum.
-                    dead[24] ^= 1;
-                    let alive = long(world, PEER, AT);
-                    world.send(&[dead, alive]);
-                }
-                world.drain("brim");
-            }
-        },
-    },
 ];

@@ -2,7 +2,7 @@
 
 use weir_bpf::verdict::Defect;
 
-use super::{Case, LONG, PEER, SMALL, fill, long};
+use super::{Case, LONG, PEER, SMALL, STRANGER, fill, long};
 use crate::duel::Queues::Full;
 use crate::frame::udp_packet;
 use crate::socket::{Udp, pick_by_fifth_byte};
@@ -17,6 +17,48 @@ pub const CASES: &[Case] = &[
         queues: Full,
         catches: &[Defect::GroupProgramIgnored],
         run: program,
+    },
+    Case {
+        name: "a program picks the second, which has room",
+        queues: Full,
+        catches: &[Defect::GroupFirstFull],
+        run: |world| program_of(world, ["full", "reads"]),
+    },
+    Case {
+        name: "a connected socket beside a full group with a program",
+        queues: Full,
+        catches: &[Defect::GroupAlwaysAlone],
+        run: |world| {
+            let member = Udp {
+                bind: AT,
+                reuse_port: true,
+                reuse_address: true,
+                buffer_bytes: SMALL,
+                ..Udp::default()
+            };
+            let sockets = world.near(|| {
+                let sockets = [member.open(), member.open()];
+                pick_by_fifth_byte(&sockets[0]);
+                sockets
+            });
+            for (name, socket) in ["first", "second"].into_iter().zip(sockets) {
+                world.adopt(name, socket);
+            }
+            let peer = Udp { reuse_port: false, buffer_bytes: 0, connect: Some(PEER), ..member };
+            world.udp("connected", peer);
+            for (packets, pick) in [(20, 0), (20, 1), (2, 0)] {
+                let frames: Vec<_> = (0..packets).map(|_| picked(world, STRANGER, pick)).collect();
+                world.send(&frames);
+            }
+            let frames = [picked(world, STRANGER, 0), long(world, PEER, AT)];
+            world.send(&frames);
+        },
+    },
+    Case {
+        name: "one member of each of two groups",
+        queues: Full,
+        catches: &[Defect::GroupsAreOne],
+        run: two_groups,
     },
     Case {
         name: "a hash picks the full socket, or the other",
@@ -82,18 +124,57 @@ fn many(world: &mut World, to: &str) {
     }
 }
 
-/// From 16 source ports, of which the hash takes about half to either socket.
+/// A packet for the socket that the program then picks.
+fn picked(world: &mut World, from: &str, pick: u8) -> Vec<u8> {
+    let mut payload = world.payload(LONG);
+    payload[4] = pick;
+    udp_packet(from, AT, &payload)
+}
+
+/// Two sockets on a port, each of which takes its own group's packets only. One is full, the other nearly.
+fn two_groups(world: &mut World) {
+    const OTHER: &str = "239.18.0.2";
+    for (name, group) in [("nearly full", GROUP), ("full", OTHER)] {
+        let socket = world.near(|| {
+            let socket = Udp { join: &[group], buffer_bytes: SMALL, ..any() }.open();
+            socket.set_multicast_all_v4(false).unwrap();
+            socket
+        });
+        world.adopt(name, socket);
+    }
+    let (own, other) = (format!("{GROUP}:5000"), format!("{OTHER}:5000"));
+    fill(world, PEER, &own);
+    fill(world, PEER, &other);
+    world.drain("nearly full");
+    for _ in 0..3 {
+        let frame = long(world, PEER, &own);
+        world.send(&[frame]);
+    }
+    let mut frames: Vec<_> = (0..20).map(|_| long(world, PEER, &other)).collect();
+    frames.push(long(world, PEER, &own));
+    world.send(&frames);
+}
+
 fn program(world: &mut World) {
+    program_of(world, ["reads", "full"]);
+}
+
+/// From 16 source ports, of which the hash takes about half to either socket.
+fn program_of(world: &mut World, names: [&'static str; 2]) {
     let any = Udp { bind: AT, reuse_port: true, ..Udp::default() };
     let sockets = world.near(|| {
-        let sockets = [any.open(), Udp { buffer_bytes: SMALL, ..any }.open()];
+        let sockets = names.map(|name| {
+            let buffer_bytes = if name == "full" { SMALL } else { 0 };
+            Udp { buffer_bytes, ..any }.open()
+        });
         pick_by_fifth_byte(&sockets[0]);
         sockets
     });
-    for (name, socket) in ["reads", "full"].into_iter().zip(sockets) {
+    for (name, socket) in names.into_iter().zip(sockets) {
         world.adopt(name, socket);
     }
-    for (packets, pick) in [(48, 1), (2, 1), (32, 0)] {
+    let (full, reads) = if names[0] == "full" { (0, 1) } else { (1, 0) };
+    for (packets, pick) in [(48, full), (2, full), (32, reads)] {
         let frames: Vec<_> = (0..packets)
             .map(|i| {
                 let mut payload = world.payload(LONG);

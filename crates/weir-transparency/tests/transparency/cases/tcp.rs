@@ -2,9 +2,10 @@
 
 use weir_bpf::verdict::Defect;
 
-use super::Case;
+use super::{Case, PEER, SMALL, fill, long};
 use crate::duel::Queues::Full;
-use crate::peer::{ACK, FIN, Peer, RST};
+use crate::peer::{ACK, FIN, Peer, RST, SYN};
+use crate::socket::Udp;
 use crate::world::World;
 
 const AT: &str = "198.18.0.1:5000";
@@ -54,6 +55,32 @@ pub const CASES: &[Case] = &[
             let mut newcomer = Peer::new(world, 9, AT);
             // In one poll. The connection's is answered (RFC 5961), lest it hang.
             world.send(&[newcomer.syn(), peer.syn_again()]);
+        },
+    },
+    Case {
+        name: "an answer to nobody's SYN, past a full accept queue",
+        queues: Full,
+        catches: &[Defect::SynAckAsSyn],
+        run: |world| {
+            if served_and_full(world, "server", AT).is_none() {
+                return;
+            }
+            let stranger = Peer::new(world, 9, AT);
+            world.send(&[stranger.segment(SYN | ACK, b"")]);
+        },
+    },
+    Case {
+        name: "a listener on a full UDP socket's port",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            let full = Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() };
+            world.udp("full", full);
+            world.listen("server", AT, 5);
+            fill(world, PEER, AT);
+            let mut client = Peer::new(world, 9, AT);
+            let frames = [long(world, PEER, AT), client.syn()];
+            world.send(&frames);
         },
     },
     Case {

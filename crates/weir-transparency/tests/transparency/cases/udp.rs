@@ -97,6 +97,59 @@ pub const CASES: &[Case] = &[
         },
     },
     Case {
+        name: "one address, two ports, one of them full",
+        queues: Full,
+        catches: &[Defect::PortForgotten],
+        run: |world| {
+            world.udp("full", FULL);
+            world.udp("other", Udp { bind: "198.18.0.1:5001", ..Udp::default() });
+            fill(world, PEER, AT);
+            let frames = [long(world, PEER, AT), long(world, PEER, "198.18.0.1:5001")];
+            world.send(&frames);
+        },
+    },
+    Case {
+        name: "packets of which none arrives, and one that does",
+        queues: Full,
+        catches: &[Defect::FlightBelieved],
+        run: |world| {
+            world.udp("brim", FULL);
+            fill(world, PEER, AT);
+            world.drain("brim");
+            flood(world, PEER, AT, 3);
+            // They are seen not to arrive: two that would have fitted.
+            let dead = [dead(world), dead(world)];
+            world.send(&dead);
+            flood(world, PEER, AT, 1);
+            for _ in 0..3 {
+                let mut frames: Vec<_> = (0..20).map(|_| self::dead(world)).collect();
+                frames.push(long(world, PEER, AT));
+                world.send(&frames);
+            }
+        },
+    },
+    Case {
+        name: "a filter that drops all but the last",
+        queues: Full,
+        catches: &[Defect::FilterExpected],
+        run: |world| {
+            world.udp("picky", Udp { even_only: true, ..FULL });
+            let first = |world: &mut World, first| {
+                let mut payload = world.payload(LONG);
+                payload[0] = first;
+                udp_packet(PEER, AT, &payload)
+            };
+            for packets in [40, 2] {
+                let frames: Vec<_> = (0..packets).map(|_| first(world, 0)).collect();
+                world.send(&frames);
+            }
+            world.drain("picky");
+            let mut frames: Vec<_> = (0..20).map(|_| first(world, 1)).collect();
+            frames.push(first(world, 0));
+            world.send(&frames);
+        },
+    },
+    Case {
         name: "two families, one port, one of them full",
         queues: Full,
         catches: &[Defect::FamilyIgnored],
@@ -145,7 +198,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "a short packet where a long one does not fit",
         queues: Full,
-        catches: &[Defect::ShortPacketJudged],
+        catches: &[Defect::ShortPacketJudged, Defect::ChargeOfAnyLength],
         run: |world| {
             world.udp("full", FULL);
             fill(world, PEER, AT);
@@ -205,6 +258,13 @@ pub const CASES: &[Case] = &[
         },
     },
 ];
+
+/// A packet whose IPv4 header's checksum is wrong.
+fn dead(world: &mut World) -> Vec<u8> {
+    let mut frame = long(world, PEER, AT);
+    frame[24] ^= 1;
+    frame
+}
 
 /// Packets with a marker of 0 are for the application, which is stopped; others for the kernel.
 fn esp(world: &mut World) {

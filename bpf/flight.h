@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Packets that the gate has admitted to a socket and that are not in its queue
+ * yet: a NAPI poll runs the gate on a batch before the first packet of it
+ * reaches a socket.
+ *
+ * Not every packet that is admitted arrives: a filter, a firewall, a bad
+ * checksum or a group's membership may end it on its way. Once a packet is seen
+ * not to arrive, nothing is believed to be in flight to that socket for
+ * DOUBTED_NS, and until others are seen to arrive; of a multicast group's
+ * packets, from the beginning.
+ */
+#ifndef WEIR_FLIGHT_H
+#define WEIR_FLIGHT_H
+
+#include "queue.h"
+
+#define UDP_FLAGS_GRO_ENABLED 3 /* include/linux/udp.h */
+#define DOUBTED_NS 1000000000ULL
+
+/* UDP_GRO: several packets in one skb, charged as one. */
+static __always_inline bool udp_takes_merged(__u64 sock)
+{
+	const struct udp_sock *up = kernel_cast(sock, struct udp_sock);
+	const struct udp_sock___before_6_7 *old = (const void *)up;
+
+	if (bpf_core_field_exists(up->udp_flags))
+		return kernel_read(up, udp_flags) >> UDP_FLAGS_GRO_ENABLED & 1;
+	return BPF_CORE_READ_BITFIELD_PROBED(old, gro_enabled);
+}
+
+/*
+ * The first packet of a queue, whose reader takes that one first; 0: there is
+ * none.
+ */
+static __always_inline __u64 flight_head(__u64 address)
+{
+	const struct udp_sock *up = kernel_cast(address, struct udp_sock);
+	const struct sock *sk = kernel_cast(address, struct sock);
+	__u64 head;
+
+	head = kernel_pointer(up, reader_queue.next);
+	if (head !=
+	    address + bpf_core_field_offset(struct udp_sock, reader_queue))
+		return head;
+	head = kernel_pointer(sk, sk_receive_queue.next);
+	return head == address + bpf_core_field_offset(struct sock,
+						       sk_receive_queue)
+		       ? 0
+		       : head;
+}
+
+/*
+ * A poll has ended on this CPU since it was last looked: did all arrive that
+ * was expected? It can be told if the reader has taken nothing meanwhile. What
+ * has not may have been refused, if it does not fit.
+ */
+static __always_inline void flight_settle(struct weir_queue_slot *slot,
+					  __u64 sock, __u32 charged,
+					  __u32 limit, __u64 now)
+{
+	__u32 arrived = charged - slot->charged_seen;
+
+	if (!slot->in_flight || !slot->head || slot->head != flight_head(sock))
+		return;
+	if (arrived < slot->in_flight &&
+	    charged + slot->in_flight - arrived <= limit) {
+		slot->arrives = 0;
+		slot->doubted_ns = now;
+	} else if (2 * arrived >= slot->in_flight) {
+		slot->arrives = 1;
+	}
+}
+
+static __always_inline bool
+flight_is_believed(const struct weir_queue_slot *slot, __u64 now)
+{
+	if (DEFECT(FLIGHT_BELIEVED))
+		return true;
+	return slot->arrives &&
+	       (!slot->doubted_ns || now - slot->doubted_ns > DOUBTED_NS);
+}
+
+/*
+ * Bytes in flight to a queue that has been charged so many. What was charged
+ * since the last look has arrived; memory given back means that the reader ran
+ * (in steps of a quarter of the buffer, udp_rmem_release()), and what arrived
+ * meanwhile cannot be told: then nothing is assumed to be in flight, which errs
+ * towards admitting. So it cannot where less is charged than was expected.
+ *
+ * A group's packets are followed on their own: of one group's membership
+ * another's tells nothing. A global function, which the verifier looks at once.
+ */
+__noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
+			      __u32 limit)
+{
+	const struct weir_charges *charges = charges_at(interface.charges);
+	const struct sock *sk = kernel_cast(sock, struct sock);
+	struct weir_queue_slot *slot = queue_slot(sock ^ group);
+	struct weir_poll *poll = current_poll();
+	__u32 arrived, left;
+	__u64 poll_id;
+
+	/* What a filter drops never arrives, and what is merged is charged
+	 * less: only what is there counts. */
+	if (!slot || !poll ||
+	    (kernel_pointer(sk, sk_filter) && !DEFECT(FILTER_EXPECTED)) ||
+	    udp_takes_merged(sock))
+		return 0;
+	if (slot->sock != (sock ^ group)) {
+		__builtin_memset(slot, 0, sizeof(*slot));
+		slot->sock = sock ^ group;
+		slot->arrives = !group;
+	}
+	poll_id = poll_id_of(poll);
+	arrived = charged - slot->charged_seen;
+	left = slot->in_flight;
+	if (charged < slot->charged_seen ||
+	    (arrived && charges && charges->condensed)) {
+		left = 0;
+	} else if (slot->poll != poll_id) {
+		if ((__u16)slot->poll == (__u16)poll_id)
+			flight_settle(slot, sock, charged, limit, poll->now_ns);
+		left = 0;
+	} else {
+		left -= arrived < left ? arrived : left;
+	}
+	slot->poll = poll_id;
+	slot->charged_seen = charged;
+	slot->in_flight = left;
+	return left && flight_is_believed(slot, poll->now_ns) ? left : 0;
+}
+
+/* So many bytes are on their way now. */
+__noinline int flight_expect(__u64 sock, __u64 group, __u32 bytes)
+{
+	struct weir_queue_slot *slot = queue_slot(sock ^ group);
+
+	if (!slot || slot->sock != (sock ^ group))
+		return 0;
+	slot->in_flight += bytes;
+	slot->head = flight_head(sock);
+	return 0;
+}
+
+#endif /* WEIR_FLIGHT_H */
