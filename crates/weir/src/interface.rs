@@ -166,7 +166,7 @@ impl Protected {
         gate.set_diverted(diverting.passes_all());
         gate.believe_for(BELIEVED);
         let attached = attach::attach(host, &mut gate, &claim.journal, ifindex, settings.attach)?;
-        let mut notes = notes::at_start(ifindex, &interface, attached.mode, settings.policy);
+        let mut notes = notes::at_start(ifindex, &interface, attached.mode);
         let rps = if settings.rps_off { rps::switch_off(host, &claim.journal)? } else { vec![] };
         notes.extend(rps::note(&rps::steering(host, &interface)));
         let last = sample(host, &claim, &gate)?;
