@@ -25,7 +25,7 @@ use crate::sys::link::Links;
 use crate::units::{IfIndex, MacAddr, Permille};
 use crate::verdict::Verdict;
 
-/// Most addresses of one family that an interface may have under the gate; packets to further ones
+/// Most addresses of one family that are local under the gate; packets to further ones
 /// pass. `WEIR_LOCAL_ADDRESSES` in `bpf/abi.h`.
 pub const LOCAL_ADDRESSES_MAX: usize = 1024;
 
@@ -214,9 +214,9 @@ impl Gate {
         }
     }
 
-    /// Tells the gate its interface's own addresses and IPv4 broadcast addresses, in place of those it
-    /// knew. Packets to any other address pass. Addresses that stay are never missing meanwhile. At
-    /// most [`LOCAL_ADDRESSES_MAX`] of a family are kept.
+    /// Tells the gate the addresses for which its interface's packets are delivered, and IPv4 broadcast
+    /// addresses, in place of those it knew. Packets to any other address pass. Addresses that stay are never
+    /// missing meanwhile. At most [`LOCAL_ADDRESSES_MAX`] of a family are kept, the first ones.
     ///
     /// # Errors
     /// When the kernel refuses a map update.
@@ -234,6 +234,9 @@ impl Gate {
                 vacant.insert(kind);
                 *kept += 1;
             }
+        }
+        if wanted == self.addresses {
+            return Ok(());
         }
         let done = self.replace_addresses(&wanted);
         // Also of what was done in part: what was remembered of the old ones is void.

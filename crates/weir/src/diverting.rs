@@ -47,19 +47,20 @@ impl Diverting {
     }
 
     /// Looks again if the kernel has told of a change, or the last look is too long ago; but see
-    /// [`Diverting::due`].
+    /// [`Diverting::due`]. Whether it has looked.
     ///
     /// # Errors
     /// If the kernel's notifications cannot be read.
-    pub fn follow(&mut self) -> Result<()> {
+    pub fn follow(&mut self) -> Result<bool> {
         let changed = self.watch.changed();
         // Without notifications there still are the looks.
         self.stale |= !matches!(changed, Ok(false));
-        if self.due() <= Instant::now() {
+        let due = self.due() <= Instant::now();
+        if due {
             self.look();
         }
         changed?;
-        Ok(())
+        Ok(due)
     }
 
     /// When [`Diverting::follow`] should be called even without a change. Looks cost CPU time, so changes

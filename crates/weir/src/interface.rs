@@ -10,6 +10,7 @@ use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::prune::Pruner;
+use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
 use weir_bpf::units::IfIndex;
@@ -161,11 +162,11 @@ impl Protected {
         gate.configure(host.links.mac(ifindex)?, settings.policy);
         gate.set_selective(settings.selective);
         gate.set_protected_ports(settings.protected_ports.iter().copied());
-        set_addresses(&mut gate, host, ifindex)?;
+        set_addresses(&mut gate, ifindex)?;
         gate.set_diverted(diverting.passes_all());
         gate.believe_for(BELIEVED);
         let attached = attach::attach(host, &mut gate, &claim.journal, ifindex, settings.attach)?;
-        let mut notes = notes::at_start(ifindex, &interface, attached.mode, settings.policy);
+        let mut notes = notes::at_start(ifindex, &interface, attached.mode);
         let rps = if settings.rps_off { rps::switch_off(host, &claim.journal)? } else { vec![] };
         notes.extend(rps::note(&rps::steering(host, &interface)));
         let last = sample(host, &claim, &gate)?;
@@ -306,8 +307,12 @@ impl Protected {
         changed?;
         let followed = self.diverting.follow();
         self.gate.set_diverted(self.diverting.passes_all());
+        // Routes change without a word of the interface. A router's do all the time, so they are not listened to.
+        if !matches!(followed, Ok(false)) {
+            set_addresses(&mut self.gate, self.claim.ifindex)?;
+        }
         self.gate.believe_for(BELIEVED);
-        followed.map(|()| Presence::Present)
+        followed.map(|_| Presence::Present)
     }
 
     fn follow_interface(&mut self) -> Result<Presence> {
@@ -318,7 +323,7 @@ impl Protected {
             false => Ok(()),
         };
         self.gate.configure(self.host.links.mac(ifindex)?, self.policy);
-        set_addresses(&mut self.gate, &self.host, ifindex)?;
+        set_addresses(&mut self.gate, ifindex)?;
         // What follows is tried again by the tick.
         self.stale = false;
         self.ticks_since_change = 0;
@@ -518,9 +523,9 @@ fn softirq_mode(limit: Option<&Limit>, limited: Result<()>) -> String {
     }
 }
 
-fn set_addresses(gate: &mut Gate, host: &Host, ifindex: IfIndex) -> Result<()> {
-    let links = &host.links;
-    Ok(gate.set_addresses(&links.addresses(ifindex)?, &links.broadcasts(ifindex)?)?)
+fn set_addresses(gate: &mut Gate, ifindex: IfIndex) -> Result<()> {
+    let local = LocalAddresses::read(ifindex)?;
+    Ok(gate.set_addresses(&local.own, &local.broadcast)?)
 }
 
 fn sample(host: &Host, claim: &Claim, gate: &Gate) -> Result<Sample> {

@@ -1,9 +1,8 @@
 //! What a gate costs or hides on an interface, told at the start together with the remedy.
 
 use weir_bpf::attach::AttachMode;
-use weir_bpf::gate::Policy;
 use weir_bpf::programs;
-use weir_bpf::sys::{ethtool, packet};
+use weir_bpf::sys::ethtool;
 use weir_bpf::units::IfIndex;
 
 /// A veth's peer may then send no packet larger than the MTU (`veth_xdp_set()`).
@@ -11,29 +10,16 @@ const VETH: &str = "with a gate in its driver, a veth's peer gives up TSO, and a
                     is slower; without `--attach native` weir goes to tc, which leaves TSO on, but \
                     then NAPI may stay in softirq";
 
-const TAPPED: &str = "a packet socket (tcpdump or another capture) listens here, and will not see \
-                      what the gate discards; use `--policy off` while capturing, and \
-                      `ss --packet --processes` to see whose it is";
-
 /// What there is to say about an interface that has just got its gate. Nothing depends on it, so
 /// what cannot be found out is left out.
-pub fn at_start(
-    ifindex: IfIndex,
-    interface: &str,
-    attach: AttachMode,
-    policy: Policy,
-) -> Vec<String> {
+pub fn at_start(ifindex: IfIndex, interface: &str, attach: AttachMode) -> Vec<String> {
     let is_veth = || ethtool::driver(interface).is_ok_and(|driver| driver == "veth");
-    let is_tapped = || packet::is_tapped(ifindex).unwrap_or(false);
     let mut notes = Vec::new();
     if attach == AttachMode::Native && is_veth() {
         notes.push(VETH.into());
     }
     if attach == AttachMode::Tcx {
         notes.extend(programs::at_tcx(ifindex).ok().and_then(|names| behind(&names)));
-    }
-    if policy == Policy::On && is_tapped() {
-        notes.push(TAPPED.into());
     }
     notes
 }

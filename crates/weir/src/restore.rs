@@ -41,9 +41,9 @@ pub fn leftovers(host: &Host, key: &Key, _lock: &Lock) -> Result<Option<Restored
 }
 
 /// Whether the interface that the record is about still exists. Nothing is left to put back after a
-/// reboot or when the interface is gone.
+/// reboot, or when the interface is gone or its network namespace.
 fn is_ours_to_touch(host: &Host, state: &State) -> Result<bool> {
-    if !state.is_of_this_boot() {
+    if !state.is_of_this_namespace() {
         return Ok(false);
     }
     match host.name_of(state.ifindex)? {

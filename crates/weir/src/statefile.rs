@@ -1,6 +1,7 @@
 //! The record of turned knobs that outlives the daemon.
 
 use serde::{Deserialize, Serialize};
+use weir_bpf::sys::netns;
 use weir_bpf::units::IfIndex;
 
 use crate::error::{Error, Result};
@@ -24,6 +25,9 @@ pub struct State {
     pub owner: Task,
     /// Inode of the network namespace.
     pub netns: u64,
+    /// What tells it from a later one with that inode; records of earlier versions have none.
+    #[serde(default)]
+    pub netns_cookie: Option<u64>,
     /// The interface's number.
     pub ifindex: IfIndex,
     /// The interface's name when the file was last written.
@@ -33,22 +37,25 @@ pub struct State {
 }
 
 impl State {
-    /// A record of nothing turned yet.
+    /// A record of nothing turned yet, in the calling thread's network namespace.
     pub fn new(key: &Key, interface: &str, owner: Task) -> Self {
         Self {
             schema: SCHEMA,
             boot_id: boot_id(),
             owner,
             netns: key.netns,
+            netns_cookie: netns::cookie().ok(),
             ifindex: key.ifindex,
             interface: interface.into(),
             knobs: Vec::new(),
         }
     }
 
-    /// Whether it was written since the last boot.
-    pub fn is_of_this_boot(&self) -> bool {
-        self.boot_id == boot_id()
+    /// Whether it was written in the calling thread's network namespace, not before a boot, nor in one that is
+    /// gone and had the same inode.
+    pub fn is_of_this_namespace(&self) -> bool {
+        let present = netns::cookie().ok();
+        self.boot_id == boot_id() && (self.netns_cookie.is_none() || self.netns_cookie == present)
     }
 
     /// The name of its files.
@@ -136,8 +143,10 @@ mod tests {
         state.write(&dir).unwrap();
         let read = State::read(&dir, &state.key()).unwrap().unwrap();
         assert_eq!(read, state);
-        assert!(read.is_of_this_boot());
-        assert!(!State { boot_id: "another".into(), ..read }.is_of_this_boot());
+        assert!(read.is_of_this_namespace());
+        assert!(State { netns_cookie: None, ..read.clone() }.is_of_this_namespace());
+        assert!(!State { boot_id: "another".into(), ..read.clone() }.is_of_this_namespace());
+        assert!(!State { netns_cookie: Some(0), ..read }.is_of_this_namespace());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
 use weir_bpf::counters::CountersReader;
 use weir_bpf::verdict::Reason;
 
@@ -140,6 +141,43 @@ fn a_screen_of_legacy_iptables_which_sends_no_notice_stops_discards() {
     let add = format!("iptables-legacy -A {rule}");
     let remove = format!("iptables-legacy -D {rule}");
     stops_and_resumes("nf-queue", [&add, &remove], |_| {});
+}
+
+/// A rule that keeps out who sends too much must see what he sends.
+#[test]
+fn a_rule_that_bans_senders_sees_the_flood() {
+    let add = "nft 'table ip t { counter banned { }; set s { type ipv4_addr; flags dynamic; }; \
+               chain c { type filter hook input priority 0; udp dport 5000 \
+               add @s { ip saddr limit rate over 5000/second burst 100 packets } \
+               counter name banned drop; }; }'";
+    stops_and_resumes("sender-rules", [add, "nft delete table ip t"], |network| {
+        let banned = || {
+            let list = || Command::new("nft").args(["list", "counters"]).output().unwrap();
+            let output = network.near.run(list).unwrap();
+            !String::from_utf8(output.stdout).unwrap().contains("packets 0 ")
+        };
+        wait_until("the sender is banned", banned);
+    });
+}
+
+#[test]
+fn a_capture_that_begins_later_is_told_and_stops_nothing() {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, &[]);
+    assert_eq!(kinds(&network), [] as [&str; 0]);
+    let open = || {
+        let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
+        socket_with(family, SocketType::RAW, flags, Some(eth::ALL)).unwrap()
+    };
+    let capture = network.near.run(open).unwrap();
+    wait_until("the status lists it", || kinds(&network) == ["packet-socket"]);
+    let status = network.interface_status();
+    assert_eq!(status["diversions"][0]["passes_all"], false);
+    drop(capture);
+    wait_until("the status does not list it", || kinds(&network).is_empty());
+    let said = daemon.interrupt();
+    assert!(said.contains("`ss --packet --processes` says whose they are"), "{said}");
+    assert!(said.contains("no longer: packet sockets receive copies"), "{said}");
 }
 
 #[test]

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use common::*;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use weir_bpf::sys::ethtool;
+use weir_bpf::sys::netns::cookie;
 use weir_bpf::sys::sysfs::NetSysfs;
 
 /// What `docs` promise for `kill -9`.
@@ -67,6 +69,39 @@ fn a_killed_guardian_is_replaced_and_its_successor_does_the_same() {
     wait_until("there is another guardian", is_replaced);
     daemon.kill();
     assert!(wait(PROMISED, || network.is_untouched()), "not restored: {:?}", network.files());
+}
+
+/// The kernel gives a namespace's number to a later one, whose interfaces are often named and numbered alike.
+#[test]
+fn what_a_namespace_that_is_gone_has_left_is_not_put_into_its_successor() {
+    let record = |network: &Network| {
+        format!("/run/weir/{}-{}.state.json", network.near.inode(), network.ifindex.0)
+    };
+    let gone = Network::new();
+    let daemon = Daemon::start(&gone, &["--napi", "threads"]);
+    kill_both(&gone, daemon);
+    let left = std::fs::read_to_string(record(&gone)).unwrap();
+    let successor = Network::new();
+    let write = || NetSysfs::open().unwrap().write(NEAR, "threaded", "1");
+    // Its owner wants threads.
+    successor.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    successor.near.run(write).unwrap().unwrap();
+    for (file, inode, threaded) in [
+        (&left, gone.near.inode(), "1"),
+        // Of its own past, all is put back.
+        (&left.replace(&cookie_of(&gone), &cookie_of(&successor)), gone.near.inode(), "0"),
+    ] {
+        let file = file.replace(&inode.to_string(), &successor.near.inode().to_string());
+        std::fs::write(record(&successor), file).unwrap();
+        let reset = successor.weir(&["reset"]);
+        assert!(reset.status.success(), "{reset:?}");
+        assert_eq!(successor.threaded(), threaded, "{reset:?}");
+        assert_eq!(successor.files(), [] as [&str; 0]);
+    }
+}
+
+fn cookie_of(network: &Network) -> String {
+    format!("\"netns_cookie\": {}", network.near.run(|| cookie().unwrap()).unwrap())
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use rustix::io::Errno;
@@ -200,31 +200,12 @@ impl Links {
     ///
     /// [`Error::System`] or [`Error::Netlink`] if the kernel does not answer.
     pub fn addresses(&self, ifindex: IfIndex) -> Result<Vec<IpAddr>> {
-        self.of_addresses(ifindex, |message| own_address(&message.attributes))
-    }
-
-    /// The IPv4 broadcast addresses of an interface's subnets: those that were configured, and the last
-    /// of each subnet of more than two addresses (`fib_add_ifaddr()`).
-    ///
-    /// # Errors
-    ///
-    /// As [`Links::addresses`].
-    pub fn broadcasts(&self, ifindex: IfIndex) -> Result<Vec<Ipv4Addr>> {
-        let both = self.of_addresses(ifindex, |message| Some(broadcasts_of(message)))?;
-        Ok(both.into_iter().flatten().flatten().collect())
-    }
-
-    fn of_addresses<T>(
-        &self,
-        ifindex: IfIndex,
-        what: impl Fn(&AddressMessage) -> Option<T>,
-    ) -> Result<Vec<T>> {
         let dump = self.handle.address().get().set_link_index_filter(ifindex.0).execute();
         let all = async {
             let mut dump = pin!(dump);
             let mut found = Vec::new();
             while let Some(message) = dump.try_next().await? {
-                found.extend(what(&message));
+                found.extend(own_address(&message.attributes));
             }
             Ok(found)
         };
@@ -320,21 +301,6 @@ fn own_address(attributes: &[AddressAttribute]) -> Option<IpAddr> {
     let find = |of: fn(&AddressAttribute) -> Option<IpAddr>| attributes.iter().find_map(of);
     find(|a| if let AddressAttribute::Local(ip) = a { Some(*ip) } else { None })
         .or_else(|| find(|a| if let AddressAttribute::Address(ip) = a { Some(*ip) } else { None }))
-}
-
-fn broadcasts_of(message: &AddressMessage) -> [Option<Ipv4Addr>; 2] {
-    let configured = message.attributes.iter().find_map(|attribute| match attribute {
-        AddressAttribute::Broadcast(ip) => Some(ip.to_owned()),
-        _ => None,
-    });
-    let host_bits = 32_u32.saturating_sub(message.header.prefix_len.into());
-    let last = match own_address(&message.attributes) {
-        Some(IpAddr::V4(ip)) if (2..=32).contains(&host_bits) => {
-            Some(Ipv4Addr::from_bits(ip.to_bits() | u32::MAX.unbounded_shr(32 - host_bits)))
-        }
-        _ => None,
-    };
-    [configured, last]
 }
 
 #[cfg(test)]

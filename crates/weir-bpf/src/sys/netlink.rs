@@ -11,8 +11,12 @@ use rustix::net::{
     recvfrom, sendto, socket_with,
 };
 
+use super::sockopt;
+
 /// Netlink messages of one datagram: 8 KiB pages suffice for dumps, notifications are smaller.
 const DATAGRAM_BYTES: usize = 64 * 1024;
+const SOL_NETLINK: i32 = 270;
+const NETLINK_GET_STRICT_CHK: i32 = 12;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
@@ -52,6 +56,11 @@ impl Socket {
         let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
         bind(&fd, &SocketAddrNetlink::new(0, groups))?;
         Ok(Self { fd, buffer: vec![0; DATAGRAM_BYTES] })
+    }
+
+    /// Has the kernel take what a dump's request says for a filter, instead of ignoring it.
+    pub(super) fn check_strictly(&self) -> rustix::io::Result<()> {
+        sockopt::set(&self.fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK, 1)
     }
 
     /// Receives one datagram of the kernel's; `MSGSIZE` if it does not fit.

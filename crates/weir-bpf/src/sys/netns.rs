@@ -14,12 +14,16 @@ use rustix::io::Errno;
 use rustix::mount::{
     MountPropagationFlags, UnmountFlags, mount_bind, mount_bind_recursive, mount_change, unmount,
 };
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
+use super::sockopt;
 use crate::error::{Error, Result};
 
 /// Where names live, as for `ip netns`.
 const DIRECTORY: &str = "/run/netns";
+const SOL_SOCKET: i32 = 1;
+const SO_NETNS_COOKIE: i32 = 71;
 /// Longest name, in bytes (`NAME_MAX`).
 const MAX_NAME_BYTES: usize = 255;
 
@@ -112,7 +116,7 @@ impl NetNs {
         }
     }
 
-    /// Number that tells this namespace from others of the machine (`st_ino`).
+    /// Number that tells this namespace from others of the machine (`st_ino`). A later one may have it again.
     pub fn inode(&self) -> u64 {
         self.inode
     }
@@ -153,6 +157,20 @@ impl AsFd for NetNs {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// A number of the calling thread's network namespace that no other has until the machine boots again
+/// (`SO_NETNS_COOKIE`).
+///
+/// # Errors
+///
+/// [`Error::System`] before Linux 5.14.
+pub fn cookie() -> Result<u64> {
+    let mut cookie = [0; size_of::<u64>()];
+    socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .and_then(|socket| sockopt::get(&socket, SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie))
+        .map_err(|errno| Error::system("identify", "this network namespace", errno))?;
+    Ok(u64::from_ne_bytes(cookie))
 }
 
 /// Names in `/run/netns` that start with `prefix`, sorted.
@@ -249,12 +267,15 @@ mod tests {
     #[test]
     fn only_the_network_namespace_is_entered_and_only_by_the_closure() {
         let outside = NetNs::current().unwrap().inode();
+        let cookie = cookie().unwrap();
         let mount_ns = || std::fs::read_link("/proc/thread-self/ns/mnt").unwrap();
         let sandbox = Sandbox::new();
         let (inside, mounts) = sandbox.run(|| (NetNs::current().unwrap().inode(), mount_ns()));
         assert_eq!(inside, sandbox.ns.inode());
         assert_eq!(mounts, mount_ns());
         assert_eq!(NetNs::current().unwrap().inode(), outside);
+        assert_ne!(sandbox.run(|| super::cookie().unwrap()), cookie);
+        assert_eq!(super::cookie().unwrap(), cookie);
     }
 
     #[test]

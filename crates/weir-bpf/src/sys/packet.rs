@@ -1,6 +1,6 @@
 //! Packet sockets (`AF_PACKET`), by which captures see an interface's packets.
 
-use crate::error::{Error, Result};
+use super::divert::read_proc;
 use crate::units::IfIndex;
 
 const TABLE: &str = "/proc/thread-self/net/packet";
@@ -10,21 +10,20 @@ const TABLE: &str = "/proc/thread-self/net/packet";
 const PROTOCOLS: [u16; 3] = [ETH_P_ALL, 0x0800, 0x86dd];
 const ETH_P_ALL: u16 = 0x0003;
 
-/// Whether some packet socket of the calling thread's network namespace, such as a capture's, receives
-/// an interface's IP packets. Such sockets are served after XDP, so they miss what a program drops.
+/// How many packet sockets of the calling thread's network namespace, such as captures', receive an interface's IP
+/// packets. Such sockets are served after XDP, so they miss what a program drops.
 ///
 /// # Errors
 ///
-/// [`Error::System`] without `/proc`, or on a kernel without packet sockets.
-pub fn is_tapped(ifindex: IfIndex) -> Result<bool> {
-    let table =
-        std::fs::read_to_string(TABLE).map_err(|source| Error::system("read", TABLE, source))?;
-    Ok(table.lines().skip(1).any(|line| taps(line, ifindex)))
+/// If the table cannot be read; a kernel without packet sockets has none.
+pub(super) fn taps(ifindex: IfIndex) -> std::io::Result<usize> {
+    let table = read_proc(TABLE)?;
+    Ok(table.lines().skip(1).filter(|line| is_tap(line, ifindex)).count())
 }
 
 /// From a line of `packet_seq_show()`: `sk RefCnt Type Proto Iface R Rmem User Inode`, with the
 /// protocol in hexadecimal digits, interface 0 for all of them, and R for whether it receives.
-fn taps(line: &str, ifindex: IfIndex) -> bool {
+fn is_tap(line: &str, ifindex: IfIndex) -> bool {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let [_, _, _, protocol, interface, "1", ..] = fields[..] else { return false };
     let protocol = u16::from_str_radix(protocol, 16);
@@ -41,7 +40,7 @@ mod tests {
 
     #[test]
     fn sockets_that_miss_a_programs_drops_are_told_from_others() {
-        let on_7 = |line| taps(line, IfIndex(7));
+        let on_7 = |line| is_tap(line, IfIndex(7));
         assert!(on_7("0000000000000000 3      3    0003   0     1 0      0      31517 "));
         assert!(on_7("0000000000000000 3      3    0003   7     1 0      0      31517 "));
         assert!(on_7("0000000000000000 3      2    0800   7     1 0      1000   31517 "));
@@ -57,17 +56,17 @@ mod tests {
     fn a_socket_on_all_interfaces_is_found_while_it_is_open() {
         Sandbox::new().run(|| {
             let lo = IfIndex(1);
-            assert!(!is_tapped(lo).unwrap());
+            assert_eq!(taps(lo).unwrap(), 0);
             let open = |protocol| {
                 let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
                 socket_with(family, SocketType::RAW, flags, protocol).unwrap()
             };
             let silent = open(None);
-            assert!(!is_tapped(lo).unwrap());
+            assert_eq!(taps(lo).unwrap(), 0);
             let capture = open(Some(eth::ALL));
-            assert!(is_tapped(lo).unwrap());
+            assert_eq!(taps(lo).unwrap(), 1);
             drop((silent, capture));
-            assert!(!is_tapped(lo).unwrap());
+            assert_eq!(taps(lo).unwrap(), 0);
         });
     }
 }

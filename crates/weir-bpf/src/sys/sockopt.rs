@@ -1,4 +1,4 @@
-//! Socket options that return a structure of any length.
+//! Socket options that rustix does not know.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -30,4 +30,29 @@ pub(super) fn get(
         return Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL));
     }
     if length as usize == buffer.len() { Ok(()) } else { Err(Errno::BADMSG) }
+}
+
+/// Sets an option that is a number.
+#[allow(unsafe_code)]
+pub(super) fn set(
+    socket: &impl AsFd,
+    level: i32,
+    option: i32,
+    value: i32,
+) -> rustix::io::Result<()> {
+    // SAFETY: the kernel reads the number, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        return Ok(());
+    }
+    let error = std::io::Error::last_os_error();
+    Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
 }

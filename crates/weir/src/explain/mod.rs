@@ -17,6 +17,7 @@ use weir_bpf::explain::{PACKET_LEN_MAX, PACKET_LEN_MIN};
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::link::Links;
+use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::sched;
 use weir_bpf::verdict::Reason;
 
@@ -75,8 +76,8 @@ fn explain(args: &ExplainArgs) -> std::result::Result<(), Failure> {
     gate.configure(target.mac, Policy::On);
     gate.stand_for(target.ifindex)?;
     gate.set_protected_ports(config.shares().settings().protected_tcp_ports());
-    let (own, broadcast) = (links.addresses(target.ifindex)?, links.broadcasts(target.ifindex)?);
-    gate.set_addresses(&own, &broadcast)?;
+    let local = LocalAddresses::read(target.ifindex)?;
+    gate.set_addresses(&local.own, &local.broadcast)?;
     stay_on_one_cpu()?;
 
     let namer = Namer::new(&links)?;

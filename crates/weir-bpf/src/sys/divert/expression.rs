@@ -3,6 +3,8 @@
 //! Only those are let off that are known to take no packet elsewhere. Verdicts that drop need no
 //! mention: dropping is what the gate does too.
 
+use rtnetlink::packet_core::NlasIterator;
+
 use super::kind::DiversionKind;
 use crate::sys::netlink::{find, number};
 
@@ -10,6 +12,19 @@ const NFTA_EXPR_NAME: u16 = 1;
 const NFTA_EXPR_DATA: u16 = 2;
 const NFTA_TARGET_NAME: u16 = 1;
 const NFTA_PAYLOAD_SREG: u16 = 5;
+const NFTA_PAYLOAD_BASE: u16 = 2;
+const NFTA_PAYLOAD_OFFSET: u16 = 3;
+const NFTA_PAYLOAD_LEN: u16 = 4;
+const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
+/// Of IPv4's protocol, and of IPv6's next header.
+const PROTOCOLS_AT: [u32; 2] = [9, 6];
+const NFTA_META_KEY: u16 = 2;
+const NFT_META_L4PROTO: u32 = 16;
+const NFTA_CMP_OP: u16 = 2;
+const NFT_CMP_EQ: u32 = 0;
+const NFTA_CMP_DATA: u16 = 3;
+const NFTA_DATA_VALUE: u16 = 1;
+pub(super) const IPPROTO_TCP: u8 = 6;
 const NFTA_LOG_GROUP: u16 = 1;
 const NFTA_IMMEDIATE_DATA: u16 = 2;
 const NFTA_DATA_VERDICT: u16 = 2;
@@ -18,28 +33,23 @@ const NF_VERDICT_MASK: u32 = 0xff;
 const NF_QUEUE: u32 = 3;
 
 /// Of nftables (`nft_expr_type`), harmless.
-const EXPRESSIONS: [&str; 26] = [
+const EXPRESSIONS: [&str; 21] = [
     "bitwise",
     "byteorder",
     "cmp",
-    "connlimit",
     "counter",
     "ct",
-    "dynset",
     "exthdr",
     "fib",
     "flow_offload",
     "hash",
     "inner",
     "last",
-    "limit",
     "lookup",
-    "match",
     "meta",
     "notrack",
     "numgen",
     "osf",
-    "quota",
     "range",
     "reject",
     "rt",
@@ -48,7 +58,7 @@ const EXPRESSIONS: [&str; 26] = [
 ];
 
 /// Of iptables (`xt_target`), harmless. The empty name is a verdict or a jump.
-const TARGETS: [&str; 29] = [
+const TARGETS: [&str; 27] = [
     "",
     "AUDIT",
     "CHECKSUM",
@@ -66,10 +76,8 @@ const TARGETS: [&str; 29] = [
     "LOG",
     "MARK",
     "NOTRACK",
-    "RATEEST",
     "REJECT",
     "SECMARK",
-    "SET",
     "TCPMSS",
     "TCPOPTSTRIP",
     "TOS",
@@ -87,8 +95,12 @@ pub(super) fn classify(element: &[u8], synproxies: bool) -> Option<(DiversionKin
         return Some((DiversionKind::Unknown, "an expression without a name".into()));
     };
     let data = find(element, NFTA_EXPR_DATA).unwrap_or_default();
-    if name == "target" {
-        return target(&find(&data, NFTA_TARGET_NAME).map(|n| super::text(&n)).unwrap_or_default());
+    // Both have their name in the same place.
+    let extension = || find(&data, NFTA_TARGET_NAME).map(|n| super::text(&n)).unwrap_or_default();
+    match name.as_str() {
+        "target" => return target(&extension()),
+        "match" => return matching(&extension()),
+        _ => {}
     }
     let kind = match name.as_str() {
         "nat" | "masq" | "redir" => Some(DiversionKind::Nat),
@@ -98,6 +110,8 @@ pub(super) fn classify(element: &[u8], synproxies: bool) -> Option<(DiversionKin
         "synproxy" => Some(DiversionKind::Synproxy),
         "payload" => find(&data, NFTA_PAYLOAD_SREG).map(|_| DiversionKind::HeaderRewrite),
         "log" => find(&data, NFTA_LOG_GROUP).map(|_| DiversionKind::PacketLog),
+        "dynset" => Some(DiversionKind::SenderRules),
+        "limit" | "quota" | "connlimit" => Some(DiversionKind::CountingRules),
         // Through a map, it may be to any object.
         "objref" if synproxies => Some(DiversionKind::Synproxy),
         "objref" => None,
@@ -118,10 +132,54 @@ pub(super) fn target(name: &str) -> Option<(DiversionKind, String)> {
         "TEE" | "CLUSTERIP" => DiversionKind::Forward,
         "SYNPROXY" => DiversionKind::Synproxy,
         "NFLOG" => DiversionKind::PacketLog,
+        "SET" => DiversionKind::SenderRules,
+        "RATEEST" => DiversionKind::CountingRules,
         name if TARGETS.contains(&name) => return None,
         _ => DiversionKind::Unknown,
     };
     Some((kind, name.to_owned()))
+}
+
+/// What a match of iptables does beside matching. `None` if nothing.
+pub(super) fn matching(name: &str) -> Option<(DiversionKind, String)> {
+    let kind = match name {
+        "recent" | "hashlimit" => DiversionKind::SenderRules,
+        "limit" | "quota" | "connlimit" | "connbytes" | "rateest" => DiversionKind::CountingRules,
+        _ => return None,
+    };
+    Some((kind, name.to_owned()))
+}
+
+/// Whether a rule, by its list of expressions, is for TCP alone. It then misses connection requests that the gate
+/// discards for a full accept queue, and no more: little enough to be told only.
+pub(super) fn is_for_tcp(expressions: &[u8]) -> bool {
+    let all: Vec<(String, Vec<u8>)> = NlasIterator::new(expressions)
+        .map_while(Result::ok)
+        .map(|element| {
+            let name = find(element.value(), NFTA_EXPR_NAME).map(|name| super::text(&name));
+            let data = find(element.value(), NFTA_EXPR_DATA).unwrap_or_default();
+            (name.unwrap_or_default(), data)
+        })
+        .collect();
+    all.windows(2).any(|pair| {
+        let [(loads, loaded), (compares, compared)] = pair else { return false };
+        let word = |data, kind| find(data, kind).as_deref().and_then(big_endian);
+        let is_protocol = match loads.as_str() {
+            "meta" => word(loaded, NFTA_META_KEY) == Some(NFT_META_L4PROTO),
+            "payload" => {
+                word(loaded, NFTA_PAYLOAD_BASE) == Some(NFT_PAYLOAD_NETWORK_HEADER)
+                    && word(loaded, NFTA_PAYLOAD_LEN) == Some(1)
+                    && word(loaded, NFTA_PAYLOAD_OFFSET)
+                        .is_some_and(|at| PROTOCOLS_AT.contains(&at))
+            }
+            _ => false,
+        };
+        let value = find(compared, NFTA_CMP_DATA).and_then(|data| find(&data, NFTA_DATA_VALUE));
+        is_protocol
+            && compares == "cmp"
+            && word(compared, NFTA_CMP_OP) == Some(NFT_CMP_EQ)
+            && value.as_deref() == Some(&[IPPROTO_TCP])
+    })
 }
 
 /// A verdict may be to queue, although `nft` itself writes that as an expression.
@@ -162,6 +220,7 @@ mod tests {
         assert_eq!(kind("teleport", &[]), Some(DiversionKind::Unknown));
         assert_eq!(target("STEAL").map(|(kind, _)| kind), Some(DiversionKind::Unknown));
         assert_eq!(target("LOG"), None);
+        assert_eq!(matching("conntrack"), None);
         assert_eq!(classify(&[], false).map(|(kind, _)| kind), Some(DiversionKind::Unknown));
     }
 

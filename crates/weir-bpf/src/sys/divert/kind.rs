@@ -41,6 +41,13 @@ pub enum DiversionKind {
     PolicyRouting,
     /// Copies of packets go to a process (`log group`, NFLOG, tc's sample).
     PacketLog,
+    /// Rules that remember who sends how much (sets filled by packets, `recent`, `hashlimit`), to hold some senders
+    /// back or keep them out. Only of those that they see.
+    SenderRules,
+    /// Rules that count packets, bytes or connections together, or connection requests by sender.
+    CountingRules,
+    /// Packet sockets (`AF_PACKET`): captures, and servers that read below the sockets.
+    PacketSocket,
     /// BPF programs that choose sockets; the gate's own look-up runs them too.
     SkLookup,
     /// Could not be read, or was not understood.
@@ -53,7 +60,19 @@ const PASSES: &str =
 impl DiversionKind {
     /// Whether the gate must pass every packet because of it.
     pub fn passes(self) -> bool {
-        !matches!(self, Self::Vlan | Self::PacketLog | Self::SkLookup)
+        !matches!(
+            self,
+            Self::Vlan
+                | Self::PacketLog
+                | Self::CountingRules
+                | Self::PacketSocket
+                | Self::SkLookup
+        )
+    }
+
+    /// The same of a rule that is for TCP alone: what it misses is little enough to be told only.
+    pub(super) fn of_tcp(self) -> Self {
+        if self == Self::SenderRules { Self::CountingRules } else { self }
     }
 
     /// What it is, for a person.
@@ -76,6 +95,9 @@ impl DiversionKind {
             Self::MulticastForwarding => "multicast packets are forwarded",
             Self::PolicyRouting => "routing rules come before the local addresses",
             Self::PacketLog => "copies of packets go to a process",
+            Self::SenderRules => "rules hold senders to what they have sent",
+            Self::CountingRules => "rules go by how much they have seen",
+            Self::PacketSocket => "packet sockets receive copies of packets",
             Self::SkLookup => "BPF programs choose the socket",
             Self::Unknown => "what may divert packets is not known in full",
         }
@@ -88,6 +110,15 @@ impl DiversionKind {
             Self::SkLookup => "costs nothing: the gate's look-up asks them too".into(),
             Self::PacketLog => "the gate goes on discarding, and what it discards is not copied; \
                                 use `--policy off` if every copy is needed"
+                .into(),
+            Self::CountingRules => "the gate goes on discarding, and what it discards is not \
+                                    counted, so a limit is reached later; use `--policy off` if \
+                                    the rules must see every packet"
+                .into(),
+            Self::PacketSocket => "the gate goes on discarding, and what it discards in the driver \
+                                   is not seen there (at tc, sockets for all protocols see it); use \
+                                   `--policy off` while capturing; `ss --packet --processes` \
+                                   says whose they are"
                 .into(),
             _ => format!("{PASSES}; {}", self.remedy()),
         }
@@ -102,6 +133,10 @@ impl DiversionKind {
             Self::HeaderRewrite | Self::Tproxy | Self::NfQueue | Self::Forward | Self::Synproxy => {
                 "remove the rules if they are not needed, or run weir in the network namespace of \
                  the applications"
+            }
+            Self::SenderRules => {
+                "restrict such rules to TCP (`meta l4proto tcp`, `-p tcp`) if that is what they \
+                 are for, or remove them"
             }
             Self::Ipvs => "run weir on the real servers",
             Self::TcRedirect | Self::TcBpf | Self::TcAction => {
@@ -119,7 +154,11 @@ impl DiversionKind {
             Self::Unknown => {
                 "run weir as root with /proc mounted, or remove what it does not understand"
             }
-            Self::Vlan | Self::PacketLog | Self::SkLookup => "none is needed",
+            Self::Vlan
+            | Self::PacketLog
+            | Self::CountingRules
+            | Self::PacketSocket
+            | Self::SkLookup => "none is needed",
         }
     }
 }

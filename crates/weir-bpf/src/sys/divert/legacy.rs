@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::conntrack::Connections;
-use super::expression::target;
+use super::expression::{IPPROTO_TCP, matching, target};
 use super::kind::DiversionKind;
 use super::proc::read;
 use super::{Diversion, text};
@@ -22,8 +22,10 @@ const UNDERFLOW_OFFSET: usize = 56;
 const SIZE_OFFSET: usize = 80;
 /// Where `struct ipt_get_entries` has its entries.
 const ENTRIES_OFFSET: usize = 40;
-const TARGET_NAME_OFFSET: usize = 2;
-const TARGET_NAME_BYTES: usize = 29;
+/// The same in a target and in a match.
+const NAME_OFFSET: usize = 2;
+const EXTENSION_NAME_BYTES: usize = 29;
+const IPT_INV_PROTO: u8 = 0x40;
 const STANDARD_VERDICT_OFFSET: usize = 32;
 /// Of a standard target: -NF_QUEUE - 1.
 const VERDICT_QUEUE: i32 = -4;
@@ -35,8 +37,13 @@ struct Family {
     command: &'static str,
     address: AddressFamily,
     level: i32,
-    /// Where `struct ipt_entry` has its target's offset, which is followed by its own length.
+    /// Where `struct ipt_entry` has the protocol, and three or four bytes later which conditions are inverted.
+    protocol_offset: usize,
+    inverted_offset: usize,
+    /// Where it has its target's offset, which is followed by its own length.
     target_offset: usize,
+    /// Where it ends, and its matches begin.
+    matches_offset: usize,
 }
 
 const FAMILIES: [Family; 2] = [
@@ -45,14 +52,20 @@ const FAMILIES: [Family; 2] = [
         command: "iptables-legacy",
         address: AddressFamily::INET,
         level: 0,
+        protocol_offset: 80,
+        inverted_offset: 83,
         target_offset: 88,
+        matches_offset: 112,
     },
     Family {
         names: "/proc/thread-self/net/ip6_tables_names",
         command: "ip6tables-legacy",
         address: AddressFamily::INET6,
         level: 41,
+        protocol_offset: 128,
+        inverted_offset: 132,
         target_offset: 140,
+        matches_offset: 168,
     },
 ];
 
@@ -113,8 +126,10 @@ fn judge(family: &Family, place: &str, info: &[u8], entries: &[u8], nat: bool) -
         };
         if nat || !is_elsewhere(info, at) {
             let effect = target_of(entry.get(target_at..).unwrap_or_default());
-            found.extend(effect.map(|(kind, name)| {
-                Diversion::new(kind, format!("{place}: rules with target {name}"))
+            let effects = matches(family, entry, target_at).into_iter().chain(effect);
+            found.extend(effects.map(|(kind, name)| {
+                let kind = if is_for_tcp(family, entry) { kind.of_tcp() } else { kind };
+                Diversion::new(kind, format!("{place}: rules with {name}"))
             }));
         }
         at += length;
@@ -124,9 +139,32 @@ fn judge(family: &Family, place: &str, info: &[u8], entries: &[u8], nat: bool) -
     found
 }
 
+/// What a rule's matches do beside matching.
+fn matches(family: &Family, entry: &[u8], end: usize) -> Vec<(DiversionKind, String)> {
+    let mut found = Vec::new();
+    let mut at = family.matches_offset;
+    while at < end
+        && let Some(extension) = entry.get(at..)
+        && let Some(length) = half(extension, 0).filter(|length| *length > 0)
+    {
+        found.extend(matching(&extension_name(extension)));
+        at += length;
+    }
+    found
+}
+
+fn is_for_tcp(family: &Family, entry: &[u8]) -> bool {
+    half(entry, family.protocol_offset) == Some(IPPROTO_TCP.into())
+        && entry.get(family.inverted_offset).is_some_and(|inverted| inverted & IPT_INV_PROTO == 0)
+}
+
+fn extension_name(extension: &[u8]) -> String {
+    let name = extension.get(NAME_OFFSET..).unwrap_or_default();
+    text(name.get(..EXTENSION_NAME_BYTES).unwrap_or_default())
+}
+
 fn target_of(target_struct: &[u8]) -> Option<(DiversionKind, String)> {
-    let name = target_struct.get(TARGET_NAME_OFFSET..).unwrap_or_default();
-    let name = text(name.get(..TARGET_NAME_BYTES).unwrap_or_default());
+    let name = extension_name(target_struct);
     let verdict = word(target_struct, STANDARD_VERDICT_OFFSET).map(u32::cast_signed);
     match (name.as_str(), verdict) {
         ("", Some(VERDICT_QUEUE)) => target("QUEUE"),

@@ -13,6 +13,7 @@
 //! | tc filters at ingress, tcx and `sk_lookup` programs | rtnetlink (`tc`), bpf(2) (`programs`) |
 //! | masters, and interfaces on top, in any namespace | rtnetlink (`link`), the kernel's own record (`device`) |
 //! | policy routing | rtnetlink (`rules`) |
+//! | packet sockets | `/proc` (`packet`) |
 
 mod conntrack;
 mod device;
@@ -36,6 +37,7 @@ use rustix::io::Errno;
 use rustix::net::{Protocol, SocketFlags, sockopt};
 
 pub use self::kind::DiversionKind;
+pub(super) use self::proc::read as read_proc;
 pub use self::watch::DiversionWatch;
 use super::netlink::Socket;
 use crate::error::Result;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::netlink;
 
 use super::conntrack::Connections;
-use super::expression::{big_endian, classify};
+use super::expression::{big_endian, classify, is_for_tcp};
 use super::kind::DiversionKind;
 use super::{Diversion, ask, text};
 use crate::sys::netlink::find;
@@ -234,7 +234,9 @@ impl Findings {
             Err(_) => Some((DiversionKind::Unknown, "a malformed rule".into())),
         });
         let mut kinds = BTreeSet::new();
+        let for_tcp = is_for_tcp(&list);
         for (kind, expression) in elements.flatten() {
+            let kind = if for_tcp { kind.of_tcp() } else { kind };
             kinds.insert(kind);
             self.add(kind, place.table_name(), &place.chain, expression);
         }

@@ -41,7 +41,7 @@ pub(super) fn multicast_forwarding(ifname: &str) -> Vec<Diversion> {
 }
 
 /// Empty if the kernel has no such file, as without IPVS, IPv6 or multicast routing.
-pub(super) fn read(path: &str) -> io::Result<String> {
+pub(in crate::sys) fn read(path: &str) -> io::Result<String> {
     match std::fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // Without /proc at all, nothing is known.

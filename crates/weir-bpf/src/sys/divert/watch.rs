@@ -8,11 +8,13 @@ use rustix::net::{SocketFlags, netlink};
 
 use super::conntrack::Connections;
 use super::device::DeviceProbe;
+use super::kind::DiversionKind;
 use super::link::Link;
 use super::nft::{self, NFNL_SUBSYS_NFTABLES, Rules};
 use super::{Diversion, legacy, proc, programs, rules, tc};
 use crate::error::{Error, Result};
 use crate::sys::netlink::Socket;
+use crate::sys::packet;
 use crate::sys::sched::own_cpu_time;
 use crate::units::IfIndex;
 
@@ -134,6 +136,7 @@ impl DiversionWatch {
         found.extend(programs::tcx(self.ifindex, own_programs));
         found.extend(programs::sk_lookup());
         found.extend(rules::policy_routing(&link.name));
+        found.extend(packet_sockets(self.ifindex));
         found
     }
 
@@ -156,6 +159,16 @@ impl DiversionWatch {
         let diversions =
             |(known, _, rules): &(u32, String, Rules)| rules.diversions(*known, connections);
         self.rules.as_ref().map(diversions).unwrap_or_default()
+    }
+}
+
+fn packet_sockets(ifindex: IfIndex) -> Option<Diversion> {
+    match packet::taps(ifindex) {
+        Ok(0) => None,
+        Ok(count) => {
+            Some(Diversion::new(DiversionKind::PacketSocket, format!("{count} packet socket(s)")))
+        }
+        Err(error) => Some(Diversion::unknown("packet sockets cannot be listed", error)),
     }
 }
 

@@ -60,12 +60,73 @@ fn rules_at_the_device_are_found_on_their_device_only() {
     });
 }
 
+/// A ban that never falls, because the gate discards what it counts, costs what stock delivers.
+#[test]
+fn rules_that_remember_senders_pass_and_others_that_count_are_told() {
+    let rule = |rule: &str| {
+        format!(
+            "nft 'table inet t {{ set s {{ type ipv4_addr; flags dynamic; timeout 1m; }}; \
+             chain c {{ type filter hook input priority 0; {rule}; }}; }}'"
+        )
+    };
+    let cases = [
+        (SenderRules, "udp dport 53 limit rate over 9/second add @s { ip saddr } drop"),
+        (SenderRules, "add @s { ip saddr limit rate over 9/second } drop"),
+        (SenderRules, "meta l4proto != tcp add @s { ip saddr }"),
+        (CountingRules, "tcp dport 22 add @s { ip saddr limit rate over 9/second } drop"),
+        (CountingRules, "udp dport 53 limit rate over 9/second drop"),
+        (CountingRules, "quota over 9 mbytes drop"),
+        (CountingRules, "tcp dport 80 ct count over 9 reject"),
+    ];
+    with_watch(|watch| {
+        for (kind, text) in cases {
+            sh(&rule(text));
+            let found = watch.read(&[]);
+            // The first has a limit as well.
+            assert_eq!(found.iter().map(|one| one.kind).min(), Some(kind), "{text}: {found:?}");
+            sh("nft delete table inet t");
+        }
+        assert_eq!(watch.read(&[]), []);
+        let cases = [
+            (SenderRules, "-m recent --name x --update --seconds 60 --hitcount 6 -j DROP"),
+            (SenderRules, "-m hashlimit --hashlimit-above 9/s --hashlimit-name x -j DROP"),
+            (SenderRules, "! -p tcp -m recent --name x --set"),
+            (CountingRules, "-p tcp --dport 22 -m recent --name x --set"),
+            (CountingRules, "-p udp -m limit --limit 9/s -j ACCEPT"),
+            (CountingRules, "-m quota --quota 99 -j ACCEPT"),
+        ];
+        for family in ["iptables", "ip6tables"] {
+            for variant in ["nft", "legacy"] {
+                let command = format!("{family}-{variant}");
+                for (kind, rule) in cases {
+                    let add = format!("{command} -A INPUT {rule}");
+                    let remove = format!("{command} -D INPUT {rule}");
+                    comes_and_goes(watch, kind, "table", [&add, &remove]);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn packet_sockets_are_found_while_they_are_open() {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
+    with_watch(|watch| {
+        let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
+        let capture = socket_with(family, SocketType::RAW, flags, Some(eth::ALL)).unwrap();
+        let found = watch.read(&[]);
+        assert_eq!(found.iter().map(|one| one.kind).collect::<Vec<_>>(), [PacketSocket]);
+        assert!(!found[0].passes());
+        drop(capture);
+        assert_eq!(watch.read(&[]), []);
+    });
+}
+
 #[test]
 fn rules_that_take_no_packet_elsewhere_are_let_off() {
     with_watch(|watch| {
         sh(r#"nft '
             table inet t {
-                set s { type ipv4_addr; flags dynamic; timeout 1m; }
                 map m { type inet_service : verdict; elements = { 7 : drop }; }
                 counter c { }
                 chain user { udp dport 9 reject; return; }
@@ -73,9 +134,9 @@ fn rules_that_take_no_packet_elsewhere_are_let_off() {
                     type filter hook input priority 0; policy accept;
                     ct state established,related accept
                     iifname "near" udp dport vmap @m
-                    add @s { ip saddr limit rate 10/second } counter name c
+                    counter name c
                     counter name udp dport map { 1 : "c", 2 : "c" }
-                    log prefix "seen " limit rate 1/minute
+                    log prefix "seen "
                     fib saddr type local meta mark set 1 jump user
                     tcp option maxseg size set 1400
                     socket transparent 1 accept

@@ -1,0 +1,274 @@
+//! Which addresses a packet that comes in by an interface is delivered for: the kernel's table of local routes.
+//!
+//! An interface's list of addresses does not say it. An address that was handed to a virtual machine is still
+//! listed, while its route has gone; an address of a dummy device is delivered whatever it comes in by.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+
+use super::link::object;
+use super::netlink::{Socket, find, number};
+use crate::error::{Error, Result};
+use crate::units::IfIndex;
+
+const RTM_GETROUTE: u16 = 26;
+/// `struct rtmsg`.
+const HEADER_BYTES: usize = 12;
+const TABLE_OFFSET: usize = 4;
+const TYPE_OFFSET: usize = 7;
+const FLAGS_OFFSET: usize = 8;
+const RT_TABLE_LOCAL: u8 = 255;
+const RTN_LOCAL: u8 = 2;
+const RTN_BROADCAST: u8 = 3;
+/// Dead, or without a link, which a setting may make dead.
+const RTNH_F_DOWN: u32 = 0x1 | 0x10;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+/// Several next hops, an encapsulation, or a next hop that is described elsewhere and may have either.
+const NOT_PLAIN: [u16; 4] = [RTA_MULTIPATH, RTA_ENCAP_TYPE, RTA_ENCAP, RTA_NH_ID];
+const RTA_MULTIPATH: u16 = 9;
+const RTA_ENCAP_TYPE: u16 = 21;
+const RTA_ENCAP: u16 = 22;
+const RTA_NH_ID: u16 = 30;
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+/// How often a dump that the kernel interrupted, because of a change, is tried again.
+const DUMP_TRIES: u32 = 5;
+
+/// The addresses that an interface's packets are delivered for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LocalAddresses {
+    /// Those of any interface of the namespace, this one's first.
+    pub own: Vec<IpAddr>,
+    /// Broadcast addresses of the interface's subnets.
+    pub broadcast: Vec<Ipv4Addr>,
+}
+
+impl LocalAddresses {
+    /// Asks the kernel, in the calling thread's network namespace. An address of which it is not certain that all
+    /// its packets are delivered, whatever they are, is left out; so are prefixes that are local as a whole.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] if the kernel does not answer, or the table changes all the time.
+    pub fn read(ifindex: IfIndex) -> Result<Self> {
+        let failed = |errno| Error::system("list local routes for", object(ifindex), errno);
+        let [ipv4, ipv6] = [AF_INET, AF_INET6].map(|family| of_family(family, ifindex));
+        let (mut addresses, mut elsewhere) = (Self::default(), Vec::new());
+        for (ip, end) in ipv4.map_err(failed)?.into_iter().chain(ipv6.map_err(failed)?) {
+            match (end, ip) {
+                (End::Own, _) => addresses.own.push(ip),
+                (End::OfAnother, _) => elsewhere.push(ip),
+                (End::Broadcast, IpAddr::V4(ip)) => addresses.broadcast.push(ip),
+                (End::Broadcast | End::Uncertain, _) => {}
+            }
+        }
+        addresses.own.append(&mut elsewhere);
+        Ok(addresses)
+    }
+}
+
+/// What becomes of the packets for an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// They are delivered; the address is the interface's.
+    Own,
+    /// They are delivered; the address is another interface's.
+    OfAnother,
+    /// They are delivered as broadcasts.
+    Broadcast,
+    /// Something else, or it depends.
+    Uncertain,
+}
+
+fn of_family(family: u8, ifindex: IfIndex) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match try_family(family, ifindex) {
+            // A kernel, or a namespace, without this family.
+            Err(Errno::OPNOTSUPP | Errno::AFNOSUPPORT | Errno::NOENT) => return Ok(BTreeMap::new()),
+            Err(Errno::INTR) if tries < DUMP_TRIES => {}
+            read => return read,
+        }
+    }
+}
+
+fn try_family(family: u8, ifindex: IfIndex) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
+    let mut all = BTreeMap::new();
+    let mut socket = Socket::open(None, 0, SocketFlags::empty())?;
+    // Else the kernel lists every table: a router's has a million routes.
+    socket.check_strictly()?;
+    let mut request = [0; HEADER_BYTES];
+    (request[0], request[TABLE_OFFSET]) = (family, RT_TABLE_LOCAL);
+    socket.ask_each(RTM_GETROUTE, true, &request, |_, route| {
+        if route.first() != Some(&family) || route.get(TABLE_OFFSET) != Some(&RT_TABLE_LOCAL) {
+            return;
+        }
+        if let Some((ip, end)) = judge(route, ifindex) {
+            // Which of two routes is taken depends on the packet.
+            all.entry(ip).and_modify(|known| *known = End::Uncertain).or_insert(end);
+        }
+    })?;
+    Ok(all)
+}
+
+/// `None` for the route of a prefix.
+fn judge(route: &[u8], ifindex: IfIndex) -> Option<(IpAddr, End)> {
+    let attributes = route.get(HEADER_BYTES..)?;
+    let destination = find(attributes, RTA_DST)?;
+    let ip = match destination.len() {
+        4 => IpAddr::from(<[u8; 4]>::try_from(destination).ok()?),
+        _ => IpAddr::from(<[u8; 16]>::try_from(destination).ok()?),
+    };
+    let &[_, prefix_len, source_prefix_len, tos, ..] = route else { return None };
+    if prefix_len != if ip.is_ipv4() { 32 } else { 128 } {
+        return None;
+    }
+    let flags = route.get(FLAGS_OFFSET..).and_then(number)?;
+    let plain = source_prefix_len == 0
+        && tos == 0
+        && flags & RTNH_F_DOWN == 0
+        && NOT_PLAIN.iter().all(|kind| find(attributes, *kind).is_none());
+    let here = find(attributes, RTA_OIF).as_deref().and_then(number) == Some(ifindex.0);
+    let end = match route.get(TYPE_OFFSET) {
+        Some(&RTN_LOCAL) if plain && here => End::Own,
+        Some(&RTN_LOCAL) if plain && crosses(ip) => End::OfAnother,
+        Some(&RTN_BROADCAST) if plain && here => End::Broadcast,
+        _ => End::Uncertain,
+    };
+    Some((ip, end))
+}
+
+/// Whether packets for an address of one interface are delivered that come in by another: not from a wire to the
+/// loopback's (`ip_route_input_slow()`, `ip6_rcv_core()`), nor between links (`rt6_need_strict()`).
+fn crosses(ip: IpAddr) -> bool {
+    let link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    !ip.is_loopback() && !link_local
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::sys::link::Links;
+    use crate::sys::sched::own_cpu_time;
+    use crate::sys::test_support::Sandbox;
+
+    /// In a namespace with `near`, which has 198.18.0.1/24 and 2001:2::1/64.
+    fn with_near(test: impl FnOnce(IfIndex) + Send) {
+        Sandbox::new().run(|| {
+            sh("ip link add near type veth peer far; ip link set lo up; ip link set near up;
+                ip link set far up;
+                for dev in near far; do
+                    echo 1 >/proc/sys/net/ipv6/conf/$dev/addr_gen_mode; ip -6 addr flush dev $dev;
+                done
+                ip addr add 198.18.0.1/24 dev near; ip addr add 2001:2::1/64 dev near nodad");
+            test(Links::open().unwrap().index("near").unwrap());
+        });
+    }
+
+    fn sh(script: &str) {
+        let output = Command::new("sh").args(["-e", "-c", script]).output().unwrap();
+        assert!(output.status.success(), "{script}: {output:?}");
+    }
+
+    fn own(near: IfIndex) -> Vec<String> {
+        LocalAddresses::read(near).unwrap().own.iter().map(IpAddr::to_string).collect()
+    }
+
+    const BOTH: [&str; 2] = ["198.18.0.1", "2001:2::1"];
+
+    #[test]
+    fn an_interfaces_own_addresses_and_its_broadcasts_are_local() {
+        with_near(|near| {
+            assert_eq!(own(near), BOTH);
+            let broadcast = || LocalAddresses::read(near).unwrap().broadcast;
+            assert_eq!(broadcast(), [Ipv4Addr::new(198, 18, 0, 255)]);
+            sh("ip addr add 198.18.1.1/24 broadcast 198.18.1.9 dev near");
+            let all = [[198, 18, 0, 255], [198, 18, 1, 9], [198, 18, 1, 255]];
+            assert_eq!(broadcast(), all.map(Ipv4Addr::from));
+        });
+    }
+
+    #[test]
+    fn an_address_whose_packets_may_go_elsewhere_is_not_local() {
+        with_near(|near| {
+            let [v4, v6] = BOTH;
+            let delete = "ip route del local 198.18.0.1 dev near table local";
+            let restore = "ip route replace local 198.18.0.1 dev near table local src 198.18.0.1";
+            for (take, give, left) in [
+                // Handed to a machine behind another interface, by any route or by one in the same table.
+                (delete, restore, v6),
+                (
+                    "ip route replace 198.18.0.1 dev far table local; \
+                     ip route del local 198.18.0.1 table local || true",
+                    "ip route del unicast 198.18.0.1 dev far table local; \
+                     ip route replace local 198.18.0.1 dev near table local",
+                    v6,
+                ),
+                // For packets of one type of service alone.
+                (
+                    "ip route add 198.18.0.1 tos 0x10 dev far table local",
+                    "ip route del 198.18.0.1 tos 0x10 dev far table local",
+                    v6,
+                ),
+                (
+                    "ip -6 route del local 2001:2::1 dev near table local",
+                    "ip -6 route add local 2001:2::1 dev near table local",
+                    v4,
+                ),
+                (
+                    "ip -6 route add 2001:2::1 from 2001:2::/64 dev far table local",
+                    "ip -6 route del 2001:2::1 from 2001:2::/64 dev far table local",
+                    v4,
+                ),
+            ] {
+                sh(take);
+                assert_eq!(own(near), [left], "{take}");
+                sh(give);
+                assert_eq!(own(near), BOTH, "{give}");
+            }
+        });
+    }
+
+    #[test]
+    fn addresses_of_other_interfaces_are_local_where_the_kernel_says_so() {
+        with_near(|near| {
+            sh("ip link add vip type veth peer other; ip link set vip up;
+                echo 1 >/proc/sys/net/ipv6/conf/vip/addr_gen_mode; ip link set other up;
+                ip addr add 198.19.7.1/32 dev vip; ip addr add 198.19.7.2/32 dev lo;
+                ip addr add 2001:2:7::1/128 dev vip nodad; ip addr add fe80::7/64 dev vip nodad;
+                ip addr add fe80::1/64 dev near nodad; ip route add local 198.19.8.0/24 dev lo");
+            let mut all = own(near);
+            // This interface's come first; the loopback's and another link's are not there.
+            assert_eq!(all[..3], ["198.18.0.1", "2001:2::1", "fe80::1"]);
+            all.retain(|ip| !ip.starts_with("fe80::") && !BOTH.contains(&ip.as_str()));
+            assert_eq!(all, ["198.19.7.1", "198.19.7.2", "2001:2:7::1"]);
+        });
+    }
+
+    /// It is read twice a second, on routers, too: their other tables are not asked for.
+    #[test]
+    fn what_a_look_costs() {
+        const LOOKS: u32 = 20;
+        const COST_MAX: Duration = Duration::from_millis(20);
+        with_near(|near| {
+            sh("seq -f 'route add blackhole 2001:2:%g::/64' 9999 | ip -6 -b -;
+                seq 16384 | awk '{ printf \"addr add 198.19.%d.%d/32 dev near\\n\",
+                    $1 / 256 % 64, $1 % 256 }' | head -1000 | ip -b -");
+            let begun = own_cpu_time();
+            for _ in 0..LOOKS {
+                assert_eq!(own(near).len(), 1002);
+            }
+            let cost = (own_cpu_time() - begun) / LOOKS;
+            println!("1000 addresses beside 9999 routes: {cost:?} of CPU time");
+            assert!(cost < COST_MAX, "{cost:?}");
+        });
+    }
+}

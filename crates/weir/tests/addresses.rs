@@ -1,0 +1,118 @@
+//! Which addresses are this host's is the routing table's to say: one that was handed to another machine, and one
+//! that no interface on the wire has.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::net::UdpSocket;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::*;
+use weir_bpf::sys::netns::NetNs;
+
+/// Within which a change of routes must take effect: a look each 500 ms, and the daemon's waiting time.
+const PROMISED: Duration = Duration::from_secs(1);
+const PORT: u16 = 5000;
+/// Known to the peer as well.
+const OTHER: &str = "198.18.0.9";
+
+fn sh(ns: &NetNs, script: &str) {
+    let run = || Command::new("sh").args(["-e", "-c", script]).output().unwrap();
+    let output = ns.run(run).unwrap();
+    assert!(output.status.success(), "{script}: {output:?}");
+}
+
+/// Few enough for the veth's ring.
+fn burst(sender: &UdpSocket, address: &str) {
+    for _ in 0..32 {
+        let _ = sender.send_to(&[0x5a; 14], (address, PORT));
+    }
+    std::thread::sleep(Duration::from_millis(1));
+}
+
+/// As a virtual machine gets its host's address: `near` still has it, a route leads to `guest`.
+#[test]
+fn packets_for_an_address_handed_to_a_guest_reach_the_guest() {
+    let network = Network::ipv4_only();
+    let name = format!("weir-test-{}-guest", std::process::id());
+    let guest = NetNs::create_named(&name).unwrap();
+    let _full = network.near_socket("0.0.0.0:5000");
+    let sender = network.far_socket("198.18.0.2:0");
+    let connect = "ip link add tovm type veth peer name eth address 02:00:00:00:00:09 netns $GUEST
+         ip link set tovm up
+         ip neigh add 198.18.0.1 lladdr 02:00:00:00:00:09 dev tovm
+         echo 1 >/proc/sys/net/ipv4/ip_forward";
+    sh(&network.near, &connect.replace("$GUEST", &name));
+    sh(&guest, "ip link set eth up; ip addr add 198.18.0.1/24 dev eth");
+    let in_guest = guest.run(|| UdpSocket::bind(("198.18.0.1", PORT)).unwrap()).unwrap();
+    in_guest.set_nonblocking(true).unwrap();
+    // Another address keeps the socket full.
+    network.links(|links, near| links.add_address(near, OTHER.parse().unwrap(), 32).unwrap());
+    let daemon = Daemon::start(&network, &[]);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = Over(&over);
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                burst(&sender, OTHER);
+            }
+        });
+        wait_until("the gate discards", || network.count("udp-full") > 0);
+        let client = network.far_socket("198.18.0.2:0");
+        let drain =
+            || std::iter::repeat_with(|| in_guest.recv(&mut [0; 64])).take_while(Result::is_ok);
+        // Whether each of a hundred packets reaches the guest.
+        let all_arrive = || {
+            (0..100).all(|_| {
+                let _ = client.send_to(&[0x5a; 14], (NEAR_IP, PORT));
+                wait(Duration::from_millis(20), || drain().count() == 1)
+            })
+        };
+
+        sh(
+            &network.near,
+            "ip route del local 198.18.0.1 dev near table local
+             ip route add 198.18.0.1 dev tovm",
+        );
+        assert!(wait(PROMISED, all_arrive), "discarded for a socket that they are not for");
+        assert!(all_arrive());
+        wait_until("they are counted", || network.count("forward") > 100);
+    });
+    daemon.interrupt();
+    NetNs::delete_named(&name).unwrap();
+}
+
+/// An address of a service is often on no wire's interface.
+#[test]
+fn a_services_address_that_is_on_the_loopback_is_protected() {
+    let network = Network::ipv4_only();
+    sh(&network.near, "ip link set lo up; ip addr add 198.19.7.1/32 dev lo");
+    sh(&network.far, "ip route add 198.19.7.1 via 198.18.0.1 dev far");
+    let full = network.near_socket("198.19.7.1:5000");
+    let sender = network.far_socket("198.18.0.2:0");
+    let daemon = Daemon::start(&network, &[]);
+    wait_until("the gate discards", || {
+        burst(&sender, "198.19.7.1");
+        network.count("udp-full") > 0
+    });
+    // A reader gets what there is room for.
+    full.set_nonblocking(true).unwrap();
+    while full.recv(&mut [0; 64]).is_ok() {}
+    std::thread::sleep(Duration::from_millis(20));
+    for _ in 0..20 {
+        burst(&sender, "198.19.7.1");
+        let mut received = 0;
+        wait_until("all 32 are read", || {
+            while full.recv(&mut [0; 64]).is_ok() {
+                received += 1;
+            }
+            received == 32
+        });
+    }
+    assert_eq!(network.count("no-route"), 0);
+    daemon.interrupt();
+    network.assert_untouched();
+}
