@@ -14,12 +14,14 @@ packages=(
   libbpf-dev         # bpf/bpf_helpers.h
   libelf-dev         # libbpf reads ELF objects
   libmemcached-tools # memcaslap: asks memcached, in the lab
+  libpcap0.8         # compiles the filters of weir capture
   linux-libc-dev     # packet headers
   memcached          # serves, in the lab
   nftables           # nft, in the tests and in the lab
   nginx-light        # serves, in the lab
   nsd                # serves, in the lab
   pkg-config
+  tcpdump            # captures beside weir capture, in the tests
   util-linux         # setpriv, in the tests
   wrk                # asks nginx, in the lab
   zlib1g-dev

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 12] = [
+const OBJECTS: [&str; 13] = [
     "bare",
     "device",
     "gate",
@@ -22,6 +22,7 @@ const OBJECTS: [&str; 12] = [
     "queue",
     "replies",
     "softirq",
+    "tap",
     "traffic",
 ];
 const CLANG_CANDIDATES: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];

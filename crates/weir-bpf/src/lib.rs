@@ -7,6 +7,7 @@
 //! - [`input`], [`softirq`]: what network input costs its CPU, polled by a thread or in softirqs;
 //! - [`accounts`]: what it costs channel by channel, and may;
 //! - [`holders`]: which processes have which sockets open;
+//! - [`tap`]: a capture's packets, by way of a [`filter`];
 //! - [`explain`]: what the gate makes of one packet; [`parser`]: its parser alone, for tests;
 //! - [`traffic`]: the lab's load generator; [`replies`]: when it had which reply;
 //! - [`bare`], [`poll_cost`], [`lookup_cost`], [`test_run`]: what the lab measures the gate's cost with;
@@ -23,6 +24,7 @@ pub mod counters;
 pub mod error;
 pub mod explain;
 pub mod features;
+pub mod filter;
 pub mod gate;
 pub mod holders;
 pub mod input;
@@ -37,6 +39,7 @@ mod record;
 pub mod replies;
 pub mod softirq;
 pub mod sys;
+pub mod tap;
 pub mod test_run;
 pub mod traffic;
 pub mod units;
@@ -86,6 +89,9 @@ mod skeleton {
     }
     pub mod softirq {
         include!(concat!(env!("OUT_DIR"), "/softirq.skel.rs"));
+    }
+    pub mod tap {
+        include!(concat!(env!("OUT_DIR"), "/tap.skel.rs"));
     }
     pub mod traffic {
         include!(concat!(env!("OUT_DIR"), "/traffic.skel.rs"));

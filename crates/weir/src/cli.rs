@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weir_bpf::gate::Policy;
 
+use crate::capture::args::CaptureArgs;
 use crate::config::args::{ConfigArgs, SettingArgs};
 use crate::key::Key;
 
@@ -34,6 +35,8 @@ pub enum Command {
     Channels(ChannelsArgs),
     /// Say what the gate makes of each packet of a capture, and why
     Explain(ExplainArgs),
+    /// Write an interface's packets to a file, or count them, also where tcpdump loses most of them
+    Capture(CaptureArgs),
     /// Check a configuration file, or show the settings that hold
     Config(ConfigArgs),
     /// Put back every knob that a killed weir has left turned
@@ -271,6 +274,12 @@ mod tests {
             "weir config",
             "weir config show --timeout 1h",
             "weir explain",
+            "weir capture -i eth1",
+            "weir capture -w x.pcapng",
+            "weir capture -i eth1 --count -w x.pcapng",
+            "weir capture -i eth1 --count --rotate-size 1M",
+            "weir capture -i eth1 -w x.pcapng --snaplen 0",
+            "weir capture -i eth1 -w x.pcapng --buffer 1T",
             "weir channels --interval 1",
             "weir channels --interval 2h",
         ] {

@@ -1,6 +1,7 @@
 //! `weir`: the daemon and the command line.
 
 mod attach;
+mod capture;
 mod channel_name;
 mod channels;
 mod claim;
@@ -66,6 +67,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Status(args) => show::status(&args)?,
         Command::Channels(args) => channels::run(&args)?,
         Command::Explain(args) => explain::run(&args)?,
+        Command::Capture(args) => capture::run(&args)?,
         Command::Config(args) => match args.command {
             ConfigCommand::Check(args) => config::check(&args)?,
             ConfigCommand::Show(args) => config::show(&args)?,

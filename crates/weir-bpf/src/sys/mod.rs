@@ -18,7 +18,7 @@ pub mod local_table;
 pub mod napi;
 mod netlink;
 pub mod netns;
-mod packet;
+pub(crate) mod packet;
 pub mod sched;
 pub mod shared;
 pub mod snmp;

@@ -1,6 +1,12 @@
 //! Packet sockets (`AF_PACKET`), by which captures see an interface's packets.
 
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+
 use super::divert::read_proc;
+use super::sockopt as option;
 use crate::units::IfIndex;
 
 const TABLE: &str = "/proc/thread-self/net/packet";
@@ -31,9 +37,81 @@ fn is_tap(line: &str, ifindex: IfIndex) -> bool {
         && interface.parse().is_ok_and(|bound: u32| bound == 0 || bound == ifindex.0)
 }
 
+/// A packet socket that a BPF program sees all packets of.
+pub(crate) struct PacketSocket(OwnedFd);
+
+impl PacketSocket {
+    /// Opens one on an interface of the calling thread's network namespace.
+    pub(crate) fn open(
+        program: BorrowedFd<'_>,
+        ifindex: IfIndex,
+        promiscuous: bool,
+    ) -> io::Result<Self> {
+        // Until it is bound, no packet comes by.
+        let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
+        let socket = Self(socket_with(family, SocketType::RAW, flags, None)?);
+        option::set(&socket.0, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program.as_raw_fd())?;
+        if promiscuous {
+            socket.set_promiscuous(ifindex)?;
+        }
+        socket.bind(ifindex)?;
+        Ok(socket)
+    }
+
+    /// As long as the socket is open.
+    #[allow(unsafe_code)]
+    fn set_promiscuous(&self, ifindex: IfIndex) -> io::Result<()> {
+        let request = libc::packet_mreq {
+            mr_ifindex: ifindex.0.cast_signed(),
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        // SAFETY: the kernel reads the request, which outlives the call.
+        let code = unsafe {
+            libc::setsockopt(
+                self.0.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_ADD_MEMBERSHIP,
+                (&raw const request).cast(),
+                size_of_val(&request) as libc::socklen_t,
+            )
+        };
+        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// To every protocol.
+    #[allow(unsafe_code)]
+    fn bind(&self, ifindex: IfIndex) -> io::Result<()> {
+        let address = libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as u16,
+            sll_protocol: ETH_P_ALL.to_be(),
+            sll_ifindex: ifindex.0.cast_signed(),
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
+        // SAFETY: the kernel reads the address, which outlives the call.
+        let code = unsafe {
+            libc::bind(
+                self.0.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of_val(&address) as libc::socklen_t,
+            )
+        };
+        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Takes the error that the kernel has for it, such as that the interface is down.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        Ok(sockopt::socket_error(&self.0)??)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
+    use rustix::net::eth;
 
     use super::*;
     use crate::sys::test_support::Sandbox;

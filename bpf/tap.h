@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What crosses the boundary between a tap and its reader. */
+#ifndef WEIR_TAP_H
+#define WEIR_TAP_H
+
+#include <linux/types.h>
+
+/* Most bytes of a packet that a tap copies: what is longer is cut. */
+#define WEIR_TAP_SNAPLEN 65536
+
+/* Programs that hand packets on. */
+enum weir_tap_stage {
+	WEIR_TAP_FILTER,
+	WEIR_TAP_COPY,
+	WEIR_TAP_STAGES,
+};
+
+/* In front of what was copied of a packet. */
+struct weir_tap_record {
+	__u64 time_ns; /* CLOCK_MONOTONIC */
+	__u32 wire_len;
+	__u32 captured_len;
+	/* The tag that the kernel or the device has taken off, if any. */
+	__u32 vlan_present;
+	__u16 vlan_tci;
+	__be16 vlan_protocol_be;
+};
+
+/* Of one CPU. */
+struct weir_tap_counts {
+	__u64 seen;
+	__u64 matched; /* by the filter; all if there is none */
+	__u64 matched_bytes;
+	__u64 dropped; /* matched, and the ring had no room */
+};
+
+#endif /* WEIR_TAP_H */

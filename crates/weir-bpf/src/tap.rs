@@ -1,0 +1,235 @@
+//! A capture's packets: `bpf/tap.bpf.c`.
+
+use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::filter::Filter;
+use crate::record::record;
+use crate::skeleton::tap::{TapSkel, TapSkelBuilder, types};
+use crate::sys::packet::PacketSocket;
+use crate::units::IfIndex;
+
+/// Most bytes of a packet that are copied. `WEIR_TAP_SNAPLEN` in `bpf/tap.h`.
+pub const SNAPLEN_MAX: u32 = 65_536;
+
+const STAGE_FILTER: u32 = types::weir_tap_stage::WEIR_TAP_FILTER.0;
+const STAGE_COPY: u32 = types::weir_tap_stage::WEIR_TAP_COPY.0;
+
+/// What a tap is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// So many bytes of a packet are copied at most: 1 to [`SNAPLEN_MAX`].
+    pub snaplen: u32,
+    /// Size of the ring, a power of two of pages.
+    pub ring_bytes: u32,
+    /// Copy nothing.
+    pub count_only: bool,
+    /// Take the packets that the interface receives.
+    pub received: bool,
+    /// Take those that it sends.
+    pub sent: bool,
+}
+
+/// How many packets there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets that came by, in the directions that are wanted.
+    pub seen: u64,
+    /// Those that matched the filter.
+    pub matched: u64,
+    /// Their bytes.
+    pub matched_bytes: u64,
+    /// Those that matched, and the ring had no room for.
+    pub dropped: u64,
+}
+
+/// A packet, as far as it was copied.
+#[derive(Clone, Copy, Debug)]
+pub struct Tapped<'a> {
+    /// When, since the epoch.
+    pub time: Duration,
+    /// How long it was, in bytes, without the tag.
+    pub wire_len: u32,
+    /// The VLAN tag that was taken off behind the addresses: its protocol and what follows, as sent.
+    pub vlan: Option<[u8; 4]>,
+    /// What was copied of it.
+    pub data: &'a [u8],
+}
+
+/// A tap on one interface. It ends with it.
+pub struct Tap {
+    skel: TapSkel<'static>,
+    /// Held: the array of programs does not keep what user space has put there.
+    _filter: Option<OwnedFd>,
+    socket: Option<PacketSocket>,
+}
+
+impl Tap {
+    /// Loads a tap; it sees nothing yet.
+    ///
+    /// # Errors
+    /// Without the privilege, for want of memory for the ring, or if the kernel refuses the filter.
+    pub fn load(options: &Options, filter: Option<&Filter>) -> Result<Self> {
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = TapSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        open.maps.tapped.set_max_entries(options.ring_bytes).map_err(failed("size"))?;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.snaplen = options.snaplen.clamp(1, SNAPLEN_MAX);
+            constants.filtered = filter.is_some();
+            constants.count_only = options.count_only;
+            constants.ignore_received = !options.received;
+            constants.ignore_sent = !options.sent;
+        }
+        let skel = open.load().map_err(failed("load"))?;
+        let set = |stage: u32, program: BorrowedFd<'_>| {
+            let program = program.as_raw_fd().to_ne_bytes();
+            let done = skel.maps.stages.update(&stage.to_ne_bytes(), &program, MapFlags::ANY);
+            done.map_err(failed("put together"))
+        };
+        set(STAGE_COPY, skel.progs.weir_tap_copy.as_fd())?;
+        let filter = filter.map(|it| it.load(skel.maps.stages.as_fd(), STAGE_COPY)).transpose()?;
+        if let Some(filter) = &filter {
+            set(STAGE_FILTER, filter.as_fd())?;
+        }
+        Ok(Self { skel, _filter: filter, socket: None })
+    }
+
+    /// Begins, on an interface of the calling thread's network namespace. With `promiscuous`, the interface receives
+    /// other hosts' packets too as long as the tap is there.
+    ///
+    /// # Errors
+    /// Without CAP_NET_RAW, or if the interface is down or gone.
+    pub fn attach(&mut self, ifindex: IfIndex, ifname: &str, promiscuous: bool) -> Result<()> {
+        let failed = |source| Error::system("capture on", ifname, source);
+        let program = self.skel.progs.weir_tap.as_fd();
+        let socket = PacketSocket::open(program, ifindex, promiscuous).map_err(failed)?;
+        self.socket = Some(socket);
+        Ok(())
+    }
+
+    /// Takes no more packets; those that are in the ring stay.
+    pub fn detach(&mut self) {
+        self.socket = None;
+    }
+
+    /// What has happened to the interface since this was last asked, such as `ENETDOWN`.
+    ///
+    /// # Errors
+    /// That.
+    pub fn check(&self) -> std::io::Result<()> {
+        self.socket.as_ref().map_or(Ok(()), PacketSocket::check)
+    }
+
+    /// How many packets there were so far.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn counts(&self) -> Result<Counts> {
+        let map = &self.skel.maps.counts;
+        let cpus = map.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(failed("ask"))?;
+        let mut total = Counts::default();
+        for bytes in cpus.unwrap_or_default() {
+            let Some(cpu) = record::<types::weir_tap_counts>(&bytes) else { continue };
+            total.seen += cpu.seen;
+            total.matched += cpu.matched;
+            total.matched_bytes += cpu.matched_bytes;
+            total.dropped += cpu.dropped;
+        }
+        Ok(total)
+    }
+
+    /// Reads the ring: `each` is told every packet, and can break off, which loses that packet.
+    ///
+    /// # Errors
+    /// For want of memory.
+    pub fn reader<'a>(
+        &self,
+        mut each: impl FnMut(Tapped<'_>) -> ControlFlow<()> + 'a,
+    ) -> Result<Reader<'a>> {
+        let map = MapHandle::try_from(&self.skel.maps.tapped).map_err(failed("read"))?;
+        let mut clock = Clock::default();
+        let mut builder = RingBufferBuilder::new();
+        let told = move |bytes: &[u8]| match parse(bytes, &mut clock).map(&mut each) {
+            Some(ControlFlow::Break(())) => -libc::ECANCELED,
+            Some(ControlFlow::Continue(())) | None => 0,
+        };
+        builder.add(&map, told).map_err(failed("read"))?;
+        Ok(Reader { ring: builder.build().map_err(failed("read"))? })
+    }
+}
+
+/// Reads a tap's ring.
+pub struct Reader<'a> {
+    ring: RingBuffer<'a>,
+}
+
+impl Reader<'_> {
+    /// Reads what there is, so many packets at most; how many there were.
+    ///
+    /// # Errors
+    /// The kernel's answer, or `ECANCELED` if it was broken off.
+    pub fn read(&self, most: usize) -> std::io::Result<usize> {
+        let read = self.ring.consume_raw_n(most);
+        usize::try_from(read).map_err(|_| std::io::Error::from_raw_os_error(-read))
+    }
+}
+
+impl AsFd for Reader<'_> {
+    /// Readable while there are packets.
+    #[allow(unsafe_code)]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring's own descriptor, which is open as long as the ring is there.
+        unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
+    }
+}
+
+/// How far the time of day is ahead of `CLOCK_MONOTONIC`, which BPF programs tell.
+#[derive(Default)]
+struct Clock {
+    ahead: Duration,
+    /// On `CLOCK_MONOTONIC`.
+    valid_until: Duration,
+}
+
+impl Clock {
+    /// The time of day may be set.
+    const VALID: Duration = Duration::from_millis(100);
+
+    fn real(&mut self, monotonic: Duration) -> Duration {
+        if monotonic >= self.valid_until {
+            let read = |id| Duration::try_from(clock_gettime(id)).unwrap_or_default();
+            let now = read(ClockId::Monotonic);
+            self.ahead = read(ClockId::Realtime).saturating_sub(now);
+            self.valid_until = now + Self::VALID;
+        }
+        monotonic + self.ahead
+    }
+}
+
+fn parse<'a>(bytes: &'a [u8], clock: &mut Clock) -> Option<Tapped<'a>> {
+    let about: types::weir_tap_record = record(bytes)?;
+    let [a, b] = about.vlan_protocol_be.to_ne_bytes();
+    let [c, d] = about.vlan_tci.to_be_bytes();
+    Some(Tapped {
+        time: clock.real(Duration::from_nanos(about.time_ns)),
+        wire_len: about.wire_len,
+        vlan: (about.vlan_present != 0).then_some([a, b, c, d]),
+        data: bytes.get(size_of_val(&about)..)?.get(..about.captured_len as usize)?,
+    })
+}
+
+fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
+    move |source| Error::Bpf {
+        operation,
+        object: "the tap".into(),
+        source,
+        remedy: Some(LOAD_REMEDY.into()),
+    }
+}

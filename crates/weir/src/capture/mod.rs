@@ -1,0 +1,264 @@
+//! `weir capture`: an interface's packets to a file, or counted.
+
+pub mod args;
+mod output;
+mod print;
+
+use std::cell::RefCell;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pcap_file::DataLink;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use weir_bpf::filter::Filter;
+use weir_bpf::sys::caps::Capability;
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::tap::{Options, Reader, SNAPLEN_MAX, Tap, Tapped};
+use weir_bpf::units::IfIndex;
+
+use self::args::{CaptureArgs, Direction};
+use self::output::{Interface, Output};
+use self::print::{Ending, Printer};
+use crate::error::{Error, Result};
+use crate::privilege;
+use crate::signals::Signals;
+
+/// For the tap's programs, its socket and, while it lasts, the interface's promiscuous mode.
+const NEEDED: [Capability; 4] =
+    [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf, Capability::Perfmon];
+/// How often what has been counted is printed.
+const LINE: Duration = Duration::from_secs(1);
+/// How long packets may gather in the ring before they are read: each wake-up costs the CPU that receives them
+/// about as much as a packet.
+const GATHER: Duration = Duration::from_millis(2);
+/// How many packets are read before anything else is looked at.
+const BATCH: usize = 1 << 14;
+/// `ARPHRD_ETHER`, `ARPHRD_LOOPBACK` and `ARPHRD_NONE` (linux/if_arp.h).
+const ETHERNET: [&str; 2] = ["1", "772"];
+const NO_HEADER: &str = "65534";
+
+/// Runs the command.
+///
+/// # Errors
+/// Without the privilege, if the interface, the filter or the file is not to be had, or if either does not last.
+/// What has been captured until then is in the file.
+pub fn run(args: &CaptureArgs) -> Result<()> {
+    privilege::check_for("weir capture", &NEEDED)?;
+    if args.keep.is_some() && args.rotate_size.is_none() && args.rotate_time.is_none() {
+        let remedy = "add `--rotate-size` or `--rotate-time`";
+        return Err(Error::refused("`--keep` is about the files of a rotation", remedy));
+    }
+    let to_stdout = args.write.as_deref() == Some(Path::new("-"));
+    if to_stdout && (args.json || args.rotate_size.is_some() || args.rotate_time.is_some()) {
+        return Err(Error::refused(
+            "standard output takes the packets, so it takes no JSON and cannot be rotated",
+            "write to a file",
+        ));
+    }
+    let mut signals = Signals::catch()?;
+    let ifindex = find(&args.interface)?;
+    let link = link_of(&args.interface)?;
+    let text = args.filter.join(" ");
+    let filter = (!text.trim().is_empty()).then(|| Filter::compile(&args.interface, &text));
+    let filter = filter.transpose()?;
+    let options = Options {
+        snaplen: args.snaplen.min(SNAPLEN_MAX),
+        ring_bytes: args.buffer,
+        count_only: args.count,
+        received: args.direction != Direction::Out,
+        sent: args.direction != Direction::In,
+    };
+    let mut tap = Tap::load(&options, filter.as_ref())?;
+    let interface = Interface {
+        name: args.interface.clone(),
+        link,
+        snaplen: options.snaplen,
+        filter: filter.map(|filter| filter.text().to_owned()),
+    };
+    let output = args.write.as_deref().map(|path| Output::create(args, path, interface));
+    let sink = RefCell::new(Sink {
+        output: output.transpose()?,
+        left: args.packets.unwrap_or(u64::MAX),
+        failed: None,
+    });
+    let reader = tap.reader(|packet| sink.borrow_mut().take(&packet))?;
+    tap.attach(ifindex, &args.interface, !args.no_promiscuous)?;
+    let mut printer = Printer::new(args);
+    printer.ready(args);
+    let mut session = Session { args, tap, reader, sink: &sink };
+    let ended = session.watch(&mut signals, &mut printer);
+    session.end(ended, printer)
+}
+
+fn find(ifname: &str) -> Result<IfIndex> {
+    let links = Links::open()?;
+    let ifindex = links.index(ifname)?;
+    if links.info(ifindex)?.up {
+        return Ok(ifindex);
+    }
+    Err(Error::refused(
+        format!("{ifname} is down, so no packet comes by"),
+        format!("`ip link set {ifname} up` brings it up"),
+    ))
+}
+
+/// What an interface's packets begin with.
+fn link_of(ifname: &str) -> Result<DataLink> {
+    match NetSysfs::open()?.read(ifname, "type")?.trim() {
+        kind if ETHERNET.contains(&kind) => Ok(DataLink::ETHERNET),
+        NO_HEADER => Ok(DataLink::RAW),
+        other => Err(Error::refused(
+            format!(
+                "{ifname} is an interface of type {other} (linux/if_arp.h), and `weir capture` \
+                 knows Ethernet and plain IP"
+            ),
+            format!("use `tcpdump -i {ifname}`"),
+        )),
+    }
+}
+
+/// What is done with packets as they are read.
+struct Sink {
+    output: Option<Output>,
+    /// How many packets are still wanted.
+    left: u64,
+    failed: Option<Error>,
+}
+
+impl Sink {
+    fn take(&mut self, packet: &Tapped<'_>) -> ControlFlow<()> {
+        let Some(output) = &mut self.output else { return ControlFlow::Continue(()) };
+        if self.left == 0 {
+            return ControlFlow::Break(());
+        }
+        if let Err(error) = output.packet(packet) {
+            self.failed = Some(output.failed(error));
+            return ControlFlow::Break(());
+        }
+        self.left -= 1;
+        ControlFlow::Continue(())
+    }
+}
+
+/// A capture that runs.
+struct Session<'a> {
+    args: &'a CaptureArgs,
+    tap: Tap,
+    reader: Reader<'a>,
+    sink: &'a RefCell<Sink>,
+}
+
+impl Session<'_> {
+    /// Reads packets until something ends the capture.
+    fn watch(&mut self, signals: &mut Signals, printer: &mut Printer) -> Result<Ending> {
+        let begun = Instant::now();
+        let mut next_line = begun + LINE;
+        loop {
+            let now = Instant::now();
+            let over = self.args.duration.map(|duration| begun + duration);
+            if over.is_some_and(|over| now >= over) {
+                return Ok(Ending::Duration);
+            }
+            if now >= next_line {
+                next_line += LINE;
+                self.check_interface()?;
+                printer.line(&self.tap.counts()?);
+            }
+            let busy = self.read()? > 0;
+            if self.sink.borrow().left == 0 {
+                return Ok(Ending::Packets);
+            }
+            let until = over.map_or(next_line, |over| over.min(next_line));
+            // While packets come, they are let gather; else whoever reads what was written has it all now.
+            let wait = if busy { GATHER } else { until.saturating_duration_since(now) };
+            let ring = (!busy).then_some(&self.reader);
+            if wait_for(signals, ring, wait)? {
+                return Ok(Ending::Signal);
+            }
+        }
+    }
+
+    /// Reads a batch, and writes what is not to be kept back; how many packets it was.
+    fn read(&mut self) -> Result<usize> {
+        let read = self.reader.read(BATCH);
+        let mut sink = self.sink.borrow_mut();
+        if let Some(error) = sink.failed.take() {
+            return Err(error);
+        }
+        let count = match read {
+            Ok(count) => count,
+            Err(_) if sink.left == 0 => 0,
+            Err(error) => return Err(Error::system("read the ring of packets", error)),
+        };
+        let Some(output) = &mut sink.output else { return Ok(count) };
+        if count < BATCH {
+            output.flush().map_err(|error| output.failed(error))?;
+        }
+        if output.is_due() {
+            output.rotate(&self.tap.counts()?)?;
+        }
+        Ok(count)
+    }
+
+    fn check_interface(&self) -> Result<()> {
+        let Err(error) = self.tap.check() else { return Ok(()) };
+        let name = &self.args.interface;
+        if Errno::from_io_error(&error) == Some(Errno::NETDOWN) && find(name).is_ok() {
+            // It was down for a moment; the socket goes on.
+            return Ok(());
+        }
+        Err(Error::refused(
+            format!("{name} is down or gone ({error})"),
+            "what was captured until then is kept; start again when it is back",
+        ))
+    }
+
+    /// Reads what is left in the ring, ends the file, and says what there was.
+    fn end(mut self, ended: Result<Ending>, printer: Printer) -> Result<()> {
+        self.tap.detach();
+        let ended = match ended {
+            Ok(Ending::Packets) => Ok(Ending::Packets),
+            Ok(ending) => self.drain().map(|()| ending),
+            Err(error) => Err(error),
+        };
+        let counts = self.tap.counts()?;
+        let mut sink = self.sink.borrow_mut();
+        let finished = match &mut sink.output {
+            Some(output) => output.finish(&counts),
+            None => Ok(()),
+        };
+        printer.summary(&counts, sink.output.as_ref(), ended.as_ref().ok());
+        match ended.and(finished) {
+            // `weir capture -w - | head` has seen what it wanted.
+            Err(Error::System { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        while self.read()? > 0 {}
+        Ok(())
+    }
+}
+
+/// Waits, so long at most, for a signal or a packet; whether there was a signal.
+fn wait_for(signals: &mut Signals, ring: Option<&Reader<'_>>, most: Duration) -> Result<bool> {
+    let most = Timespec::try_from(most).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+    let mut fds = vec![
+        PollFd::new(&signals.stop, PollFlags::IN),
+        PollFd::new(&signals.hangup, PollFlags::IN),
+    ];
+    let ring = ring.map(AsFd::as_fd);
+    fds.extend(ring.as_ref().map(|ring| PollFd::new(ring, PollFlags::IN)));
+    match poll(&mut fds, Some(&most)) {
+        Ok(_) | Err(Errno::INTR) => Ok(fds[..2].iter().any(|fd| !fd.revents().is_empty())),
+        Err(errno) => Err(Error::system("wait for packets", errno)),
+    }
+}

@@ -1,0 +1,285 @@
+//! The files that a capture writes.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::blocks::interface_statistics::{
+    InterfaceStatisticsBlock, InterfaceStatisticsOption,
+};
+use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::{DataLink, Endianness, PcapError};
+use weir_bpf::tap::{Counts, Tapped};
+
+use super::args::CaptureArgs;
+use crate::clock;
+use crate::error::{Error, Result};
+
+/// What is written at once, in bytes.
+const PIECE: usize = 1 << 18;
+/// `if_tsresol`: timestamps in nanoseconds, as the library writes them.
+const NANOSECONDS: u8 = 9;
+/// Where a VLAN tag is in a frame: behind both addresses.
+const TAG_AT: usize = 12;
+
+/// What each file says of the interface.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// What its packets begin with.
+    pub link: DataLink,
+    /// How much of a packet is copied, in bytes.
+    pub snaplen: u32,
+    /// Which packets.
+    pub filter: Option<String>,
+}
+
+/// When to begin another file.
+#[derive(Clone, Copy, Debug)]
+struct Rotation {
+    size: Option<u64>,
+    time: Option<Duration>,
+    keep: Option<u32>,
+}
+
+/// Where packets go.
+pub struct Output {
+    path: PathBuf,
+    interface: Interface,
+    begun: Duration,
+    rotation: Rotation,
+    /// How many files there have been, and those that are there.
+    number: u32,
+    files: VecDeque<PathBuf>,
+    file: File,
+    opened: Instant,
+    /// What is not in the file yet: whole blocks.
+    blocks: PcapNgWriter<Vec<u8>>,
+    /// What is in it, in bytes.
+    written: u64,
+    packets: u64,
+    tagged: Vec<u8>,
+}
+
+impl Output {
+    /// Opens the first file.
+    ///
+    /// # Errors
+    /// If it cannot be written to.
+    pub fn create(args: &CaptureArgs, path: &Path, interface: Interface) -> Result<Self> {
+        let rotation = Rotation { size: args.rotate_size, time: args.rotate_time, keep: args.keep };
+        let mut files = VecDeque::new();
+        let file = open(path, &rotation, 1, &mut files)?;
+        let blocks = headers(&interface).map_err(|error| failed(path, error))?;
+        let (opened, begun) = (Instant::now(), since_epoch());
+        let path = path.to_owned();
+        let (number, written, packets, tagged) = (1, 0, 0, Vec::new());
+        Ok(Self {
+            path,
+            interface,
+            begun,
+            rotation,
+            number,
+            files,
+            file,
+            opened,
+            blocks,
+            written,
+            packets,
+            tagged,
+        })
+    }
+
+    /// How many packets have been written.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// How many files there have been.
+    pub fn files(&self) -> u32 {
+        self.number
+    }
+
+    /// Adds a packet.
+    ///
+    /// # Errors
+    /// If it cannot be written; the file then ends with the last packet before that could.
+    pub fn packet(&mut self, packet: &Tapped<'_>) -> io::Result<()> {
+        let (data, tag_len) = match packet.vlan {
+            Some(tag) if packet.data.len() >= TAG_AT => {
+                let (addresses, rest) = packet.data.split_at(TAG_AT);
+                self.tagged.clear();
+                self.tagged.extend([addresses, &tag, rest].iter().copied().flatten());
+                (self.tagged.as_slice(), 4)
+            }
+            _ => (packet.data, 0),
+        };
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: packet.time,
+            original_len: packet.wire_len + tag_len,
+            data: Cow::Borrowed(data),
+            options: vec![],
+        };
+        self.blocks.write_pcapng_block(block).map_err(as_io)?;
+        self.packets += 1;
+        if self.blocks.get_ref().len() >= PIECE { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes what has been added.
+    ///
+    /// # Errors
+    /// As [`Output::packet`].
+    pub fn flush(&mut self) -> io::Result<()> {
+        let blocks = self.blocks.get_mut();
+        if let Err(error) = self.file.write_all(blocks) {
+            // Half a block makes readers complain. A pipe cannot be cut, and need not be.
+            let _ = self.file.set_len(self.written);
+            return Err(error);
+        }
+        self.written += blocks.len() as u64;
+        blocks.clear();
+        Ok(())
+    }
+
+    /// Whether it is time for another file.
+    pub fn is_due(&self) -> bool {
+        let Rotation { size, time, .. } = self.rotation;
+        let bytes = self.written + self.blocks.get_ref().len() as u64;
+        size.is_some_and(|size| bytes >= size)
+            || time.is_some_and(|time| self.opened.elapsed() >= time)
+    }
+
+    /// Ends the file, and begins another.
+    ///
+    /// # Errors
+    /// If either cannot be written to.
+    pub fn rotate(&mut self, counts: &Counts) -> Result<()> {
+        self.finish(counts)?;
+        self.number += 1;
+        self.file = open(&self.path, &self.rotation, self.number, &mut self.files)?;
+        self.opened = Instant::now();
+        self.blocks = headers(&self.interface).map_err(|error| failed(&self.path, error))?;
+        self.written = 0;
+        Ok(())
+    }
+
+    /// Ends the file, with what was counted since the capture began.
+    ///
+    /// # Errors
+    /// If it cannot be written to.
+    pub fn finish(&mut self, counts: &Counts) -> Result<()> {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let now = nanos(since_epoch());
+        let statistics = InterfaceStatisticsBlock {
+            interface_id: 0,
+            timestamp: now,
+            options: vec![
+                InterfaceStatisticsOption::IsbStartTime(nanos(self.begun)),
+                InterfaceStatisticsOption::IsbEndTime(now),
+                InterfaceStatisticsOption::IsbIfRecv(counts.seen),
+                InterfaceStatisticsOption::IsbFilterAccept(counts.matched),
+                InterfaceStatisticsOption::IsbOsDrop(counts.dropped),
+                InterfaceStatisticsOption::IsbUsrDeliv(self.packets),
+            ],
+        };
+        let written = self.blocks.write_pcapng_block(statistics).map_err(as_io);
+        written.and_then(|_| self.flush()).map_err(|error| self.failed(error))
+    }
+
+    /// What an error of this output means.
+    pub fn failed(&self, source: io::Error) -> Error {
+        failed(self.files.back().unwrap_or(&self.path), source)
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> Error {
+    if path == Path::new("-") {
+        return Error::system("write to standard output", source);
+    }
+    Error::File { operation: "write", path: path.into(), source }
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The file of this number. What a capture holds is for its owner alone.
+fn open(
+    path: &Path,
+    rotation: &Rotation,
+    number: u32,
+    files: &mut VecDeque<PathBuf>,
+) -> Result<File> {
+    if path == Path::new("-") {
+        let stdout = io::stdout().as_fd().try_clone_to_owned();
+        return stdout.map(File::from).map_err(|error| failed(path, error));
+    }
+    let rotates = rotation.size.is_some() || rotation.time.is_some();
+    let path = if rotates { numbered(path, number) } else { path.to_owned() };
+    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&path);
+    let file = file.map_err(|error| failed(&path, error))?;
+    files.push_back(path);
+    while rotates && rotation.keep.is_some_and(|keep| files.len() > keep as usize) {
+        if let Some(old) = files.pop_front()
+            && let Err(source) = std::fs::remove_file(&old)
+            && source.kind() != io::ErrorKind::NotFound
+        {
+            return Err(Error::File { operation: "remove", path: old, source });
+        }
+    }
+    Ok(file)
+}
+
+/// `flood.pcapng` to `flood_00001_20261124193000.pcapng`.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let part = |part: Option<&std::ffi::OsStr>| part.map(|it| it.to_string_lossy().into_owned());
+    let stem = part(path.file_stem()).unwrap_or_default();
+    let digits: String =
+        clock::timestamp(SystemTime::now()).chars().filter(char::is_ascii_digit).collect();
+    let extension = part(path.extension()).map(|it| format!(".{it}")).unwrap_or_default();
+    path.with_file_name(format!("{stem}_{number:05}_{digits}{extension}"))
+}
+
+/// What a file begins with. In network order: the library writes times of 64 bits right in that one alone.
+fn headers(interface: &Interface) -> io::Result<PcapNgWriter<Vec<u8>>> {
+    let Interface { name, link, snaplen, filter } = interface;
+    let application = concat!("weir ", env!("CARGO_PKG_VERSION"));
+    let section = SectionHeaderBlock {
+        endianness: Endianness::Big,
+        options: vec![SectionHeaderOption::UserApplication(application.into())],
+        ..Default::default()
+    };
+    let mut options = vec![
+        InterfaceDescriptionOption::IfName(name.into()),
+        InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
+    ];
+    if let Some(filter) = filter {
+        // 0: a text, in libpcap's grammar.
+        let filter = [&[0], filter.as_bytes()].concat();
+        options.push(InterfaceDescriptionOption::IfFilter(filter.into()));
+    }
+    let description = InterfaceDescriptionBlock { linktype: *link, snaplen: *snaplen, options };
+    let mut blocks =
+        PcapNgWriter::with_section_header(Vec::with_capacity(2 * PIECE), section).map_err(as_io)?;
+    blocks.write_pcapng_block(description).map_err(as_io)?;
+    Ok(blocks)
+}
+
+fn as_io(error: PcapError) -> io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        other => io::Error::other(other),
+    }
+}

@@ -1,0 +1,153 @@
+//! What `weir capture` says: each second what was counted, and at the end what there was.
+
+use std::time::{Instant, SystemTime};
+
+use serde::Serialize;
+use weir_bpf::tap::Counts;
+
+use super::args::CaptureArgs;
+use super::output::Output;
+use crate::clock;
+use crate::console::Console;
+use crate::status::SCHEMA;
+
+/// Why a capture has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// It was told to.
+    Signal,
+    /// There were as many packets as were wanted.
+    Packets,
+    /// The time is over.
+    Duration,
+}
+
+/// Prints it.
+pub struct Printer {
+    json: bool,
+    /// Whether each second has a line.
+    lines: bool,
+    console: Console,
+    last: (Instant, Counts),
+}
+
+#[derive(Serialize)]
+struct Line {
+    event: &'static str,
+    schema: u32,
+    time: String,
+    #[serde(flatten)]
+    rates: Rates,
+}
+
+/// Per second.
+#[derive(Serialize)]
+struct Rates {
+    seen_pps: u64,
+    matched_pps: u64,
+    matched_bytes_per_second: u64,
+    dropped_pps: u64,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    event: &'static str,
+    schema: u32,
+    interface_packets: u64,
+    matched: u64,
+    matched_bytes: u64,
+    dropped: u64,
+    written: Option<u64>,
+    files: Option<u32>,
+    /// None: an error has.
+    ended_by: Option<Ending>,
+}
+
+impl Printer {
+    /// Prints nothing yet.
+    pub fn new(args: &CaptureArgs) -> Self {
+        let last = (Instant::now(), Counts::default());
+        Self { json: args.json, lines: args.count, console: Console::default(), last }
+    }
+
+    /// The tap sees packets from now on.
+    pub fn ready(&mut self, args: &CaptureArgs) {
+        if self.json {
+            let interface = &args.interface;
+            let ready = serde_json::json!(
+                { "event": "ready", "schema": SCHEMA, "interface": interface });
+            return self.console.line(&ready.to_string());
+        }
+        let how = if args.count {
+            "counting".to_owned()
+        } else {
+            format!("capturing up to {} bytes of each packet", args.snaplen)
+        };
+        self.console.say(&format!("{how} on {}; Ctrl-C ends it", args.interface));
+    }
+
+    /// What a second has brought.
+    pub fn line(&mut self, counts: &Counts) {
+        if !self.lines {
+            return;
+        }
+        let now = Instant::now();
+        let (before, last) = std::mem::replace(&mut self.last, (now, *counts));
+        let seconds = now.duration_since(before).as_secs_f64();
+        let rate = |now: u64, last: u64| ((now - last) as f64 / seconds).round() as u64;
+        let rates = Rates {
+            seen_pps: rate(counts.seen, last.seen),
+            matched_pps: rate(counts.matched, last.matched),
+            matched_bytes_per_second: rate(counts.matched_bytes, last.matched_bytes),
+            dropped_pps: rate(counts.dropped, last.dropped),
+        };
+        let at = SystemTime::now();
+        if self.json {
+            let line = Line { event: "status", schema: SCHEMA, time: clock::timestamp(at), rates };
+            return self.print(&line);
+        }
+        let Rates { seen_pps, matched_pps, matched_bytes_per_second, .. } = rates;
+        self.console.line(&format!(
+            "{}  {matched_pps}/s matched, {:.1} Mbit/s, of {seen_pps}/s seen",
+            clock::time(at),
+            matched_bytes_per_second as f64 * 8e-6,
+        ));
+    }
+
+    /// What there was in all.
+    pub fn summary(mut self, counts: &Counts, output: Option<&Output>, ended_by: Option<&Ending>) {
+        let Counts { seen, matched, matched_bytes, dropped } = *counts;
+        let written = output.map(Output::packets);
+        if self.json {
+            let summary = Summary {
+                event: "summary",
+                schema: SCHEMA,
+                interface_packets: seen,
+                matched,
+                matched_bytes,
+                dropped,
+                written,
+                files: output.map(Output::files),
+                ended_by: ended_by.copied(),
+            };
+            return self.print(&summary);
+        }
+        let mut text = format!("{seen} packets seen, {matched} matched");
+        if let Some(written) = written {
+            text += &format!(
+                ", {written} written, {dropped} dropped because they could not be written in time"
+            );
+            if dropped > 0 {
+                text += " (try a larger --buffer, a smaller --snaplen, or a filter)";
+            }
+        }
+        self.console.say(&text);
+    }
+
+    fn print(&mut self, line: &impl Serialize) {
+        if let Ok(text) = serde_json::to_string(line) {
+            self.console.line(&text);
+        }
+    }
+}

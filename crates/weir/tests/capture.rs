@@ -1,0 +1,437 @@
+//! `weir capture` beside the real tcpdump: the same packets under the same filters, and files that it can read.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+#![allow(missing_docs, reason = "the names say it, and nobody else uses them")]
+#![allow(dead_code, reason = "each test file uses a part of the captures")]
+
+#[path = "explain/captures.rs"]
+mod captures;
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use captures::*;
+use common::*;
+use nix::sys::socket::{LinkAddr, MsgFlags, SockaddrLike, send};
+use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption as Statistic;
+use pcap_file::pcapng::{Block, PcapNgReader};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use weir_bpf::sys::ethtool;
+use weir_bpf::sys::link::Links;
+
+/// Each runs other instructions: loads of every size, absolute and by index, arithmetic, memory, what the kernel has
+/// taken off, and jumps far and near.
+const FILTERS: [&str; 16] = [
+    "",
+    "udp port 5000",
+    "tcp[tcpflags] & tcp-syn != 0",
+    "tcp[((tcp[12] & 0xf0) >> 2)] = 0x78",
+    "icmp or arp or ether proto 0x88cc",
+    "vlan",
+    "vlan 5 and udp",
+    "ip6 or vlan 6",
+    "ether multicast or ether host 02:00:00:00:00:09",
+    "len > 100 or greater 1000",
+    "not net 198.18.0.0/24",
+    "ip[0] & 0xf != 5",
+    "portrange 4000-5500 and not dst host 198.18.0.1",
+    "udp[4:2] / (ip[8] - 62) = 11 and ip[2:2] - 20 = udp[4:2]",
+    "ip[6:2] & 0x1fff != 0 or ip[4:2] = 77",
+    "ether[1000:4] = 0 and ip[ip[9]] > 0",
+];
+
+/// A directory of a test's own.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("weir-test-{}-{name}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A capture that runs, weir's or tcpdump's.
+struct Running(Child);
+
+impl Running {
+    /// Starts it near, and waits until it says that it captures.
+    fn start(network: &Network, mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
+        let mut said = String::new();
+        let stderr = child.stderr.as_mut().unwrap();
+        while !said.contains("Ctrl-C ends it\n") && !said.contains("listening on") {
+            let mut byte = [0];
+            let read = stderr.read(&mut byte).unwrap();
+            assert!(read > 0, "it ended: {said}");
+            said.push(byte[0].into());
+        }
+        Self(child)
+    }
+
+    fn weir(network: &Network, arguments: &[&str]) -> Self {
+        let mut command = Command::new(WEIR);
+        command.args(["capture", "-i", NEAR]).args(arguments);
+        Self::start(network, command)
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    /// Ctrl-C; its last words.
+    fn interrupt(self) -> String {
+        kill_process(self.pid(), Signal::INT).unwrap();
+        self.end()
+    }
+
+    fn end(mut self) -> String {
+        let mut said = String::new();
+        self.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+        assert!(self.0.wait().unwrap().success(), "{said}");
+        said
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Sends frames from far.
+fn replay(network: &Network, frames: &[Vec<u8>]) {
+    let open = || {
+        let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
+        let socket = socket_with(family, SocketType::RAW, flags, None).unwrap();
+        let mut all = nix::ifaddrs::getifaddrs().unwrap();
+        let is_far = |it: &nix::ifaddrs::InterfaceAddress| {
+            it.interface_name == "far" && it.address.is_some_and(|it| it.as_link_addr().is_some())
+        };
+        let address = all.find(is_far).unwrap().address.unwrap();
+        let link: &LinkAddr = address.as_link_addr().unwrap();
+        assert!(link.len() > 0);
+        nix::sys::socket::bind(socket.as_raw_fd(), link).unwrap();
+        socket
+    };
+    let socket = network.far.run(open).unwrap();
+    for frame in frames {
+        send(socket.as_raw_fd(), frame, MsgFlags::empty()).unwrap();
+    }
+}
+
+/// One of everything that can be sent.
+fn frames() -> Vec<Vec<u8>> {
+    let frames = packets().into_iter().map(|Captured(data, _)| data);
+    let long = udp_to(NEAR_MAC, NEAR_IP, 5000, &[0; 1200]);
+    frames.filter(|frame| frame.len() >= ETHERNET).chain([long]).collect()
+}
+
+fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
+    let Ok(mut reader) = PcapReader::new(fs::File::open(path).unwrap()) else { return vec![] };
+    std::iter::from_fn(|| Some(reader.next_packet()?.ok()?.data.into_owned())).collect()
+}
+
+/// What a file of weir's has: packets, and the numbers of its statistics block.
+#[derive(Default)]
+struct Written {
+    packets: Vec<Vec<u8>>,
+    wire_lens: Vec<u32>,
+    seen: u64,
+    matched: u64,
+    dropped: u64,
+    delivered: u64,
+}
+
+fn read_pcapng(path: &Path) -> Written {
+    let mut reader = PcapNgReader::new(fs::File::open(path).unwrap()).unwrap();
+    let mut written = Written::default();
+    while let Some(block) = reader.next_block() {
+        match block.unwrap() {
+            Block::EnhancedPacket(packet) => {
+                written.packets.push(packet.data.into_owned());
+                written.wire_lens.push(packet.original_len);
+            }
+            Block::InterfaceStatistics(block) => {
+                for option in block.options {
+                    match option {
+                        Statistic::IsbIfRecv(number) => written.seen = number,
+                        Statistic::IsbFilterAccept(number) => written.matched = number,
+                        Statistic::IsbOsDrop(number) => written.dropped = number,
+                        Statistic::IsbUsrDeliv(number) => written.delivered = number,
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    written
+}
+
+/// How many packets the real tcpdump reads in a file, and that it has nothing to say against it.
+fn tcpdump_reads(path: &Path) -> usize {
+    let output = Command::new("tcpdump").args(["-n", "-r"]).arg(path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("truncated"), "{said}");
+    output
+        .stdout
+        .split(|byte| *byte == b'\n')
+        .filter(|line| line.starts_with(b"2") || line.first().is_some_and(u8::is_ascii_digit))
+        .count()
+}
+
+#[test]
+fn filters_match_what_they_match_for_tcpdump() {
+    let network = Network::ipv4_only();
+    let dir = Dir::new("filters");
+    let ours = |number: usize| dir.file(&format!("{number}.pcapng"));
+    let theirs = |number: usize| dir.file(&format!("{number}.pcap"));
+    let start = |(number, filter): (usize, &&str)| {
+        let weir = Running::weir(&network, &["-w", ours(number).to_str().unwrap(), "--", filter]);
+        let mut command = Command::new("tcpdump");
+        command.args(["-i", NEAR, "-U", "--immediate-mode", "-w"]).arg(theirs(number));
+        command.args(["-Z", "root", filter]);
+        (weir, Running::start(&network, command))
+    };
+    let running: Vec<_> = FILTERS.iter().enumerate().map(start).collect();
+    let sent = frames();
+    replay(&network, &sent);
+    wait_until("tcpdump has everything", || read_pcap(&theirs(0)).len() >= sent.len());
+    for (number, (weir, tcpdump)) in running.into_iter().enumerate() {
+        let filter = FILTERS[number];
+        let said = weir.interrupt();
+        let written = read_pcapng(&ours(number));
+        let count = written.packets.len();
+        let expected = format!("{count} matched, {count} written, 0 dropped");
+        assert!(said.contains(&expected), "{filter}: {said}");
+        wait(PATIENCE / 15, || read_pcap(&theirs(number)).len() >= count);
+        drop(tcpdump.interrupt());
+        // Those that the host sends by itself came before either had begun, or after.
+        let replayed = |packets: Vec<Vec<u8>>| {
+            sent.iter().map(|frame| packets.contains(frame)).collect::<Vec<bool>>()
+        };
+        let ours = replayed(written.packets);
+        assert_eq!(ours, replayed(read_pcap(&theirs(number))), "{filter}");
+        assert_eq!((written.matched, written.dropped), (count as u64, 0), "{filter}");
+        assert!(written.seen >= sent.len() as u64 && written.delivered == count as u64);
+        assert_eq!(tcpdump_reads(&dir.file(&format!("{number}.pcapng"))), count, "{filter}");
+        let tells_apart = ours.contains(&true) && ours.contains(&false);
+        assert!(tells_apart || filter.is_empty(), "{filter}: {ours:?}");
+    }
+}
+
+#[test]
+fn packets_are_cut_counted_and_divided_among_files() {
+    let network = Network::ipv4_only();
+    let dir = Dir::new("files");
+    let path = dir.file("cut.pcapng");
+    let frame = udp_to(NEAR_MAC, NEAR_IP, 5000, &[7; 1000]);
+    let sent = vec![frame.clone(); 500];
+    let arguments = ["-w", path.to_str().unwrap(), "-s", "96", "-c", "3", "--direction", "in"];
+    // Not among those above: of what comes first, tcpdump 4.99 misses some under `inbound`.
+    let cut = Running::weir(&network, &[&arguments[..], &["inbound"]].concat());
+    let rotated = dir.file("many.pcapng");
+    let arguments = ["-w", rotated.to_str().unwrap(), "--rotate-size", "100k", "--keep", "2"];
+    let many = Running::weir(&network, &[&arguments[..], &["udp port 5000"]].concat());
+    // What a pipe's reader has it has at once.
+    let mut piped = Running::weir(&network, &["-w", "-"]);
+    let mut command = Command::new("tcpdump");
+    command.args(["-n", "-c", "1", "-r", "-"]);
+    command.stdin(piped.0.stdout.take().unwrap()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let tcpdump = command.spawn().unwrap();
+    // It holds the pipe's end.
+    drop(command);
+    for some in sent.chunks(50) {
+        replay(&network, some);
+        std::thread::yield_now();
+    }
+    let said = cut.end();
+    assert!(said.contains("3 written"), "{said}");
+    let written = read_pcapng(&path);
+    assert!(written.packets.iter().all(|packet| packet == &frame[..96]));
+    assert_eq!(written.wire_lens, [frame.len() as u32; 3]);
+    let printed = tcpdump.wait_with_output().unwrap();
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    assert!(printed.contains("198.18.0.1.5000: UDP, length 1000"), "{printed}");
+    // Its reader has gone, which is no error.
+    replay(&network, &sent[..1]);
+    assert!(piped.end().contains("packets seen"));
+
+    let said = many.interrupt();
+    assert!(said.contains("501 written, 0 dropped"), "{said}");
+    let mut names: Vec<String> = fs::read_dir(&dir.0)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("many_"))
+        .collect();
+    names.sort();
+    assert_eq!(names.len(), 2, "{names:?}");
+    let counts: Vec<Written> = names.iter().map(|name| read_pcapng(&dir.file(name))).collect();
+    assert!(names.iter().all(|name| tcpdump_reads(&dir.file(name)) > 0));
+    assert!(fs::metadata(dir.file(&names[0])).unwrap().len() >= 100_000);
+    assert_eq!((counts[1].matched, counts[1].delivered), (501, 501));
+}
+
+/// The gate at tc goes on discarding beside a tap, and the tap sees what it discards; a ring that is full loses
+/// packets of the capture, and nothing of the host's.
+#[test]
+fn it_runs_beside_a_gate_and_tells_what_it_could_not_write() {
+    let network = Network::ipv4_only();
+    let dir = Dir::new("gate");
+    let path = dir.file("flood.pcapng");
+    // Generated packets reach a veth only with NAPI.
+    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    let daemon = Daemon::start(&network, &["--attach", "tc"]);
+    let full = network.near_socket("198.18.0.1:5000");
+    let arguments = ["-w", path.to_str().unwrap(), "--buffer", "4096", "--direction", "in"];
+    let capture = Running::weir(&network, &[&arguments[..], &["udp port 5000"]].concat());
+    let mut generator = network.generator();
+    generator.set_flows(&[network.flow(5000, Some(100_000.0))]).unwrap();
+    let generator = &generator;
+    let mut sent = 0;
+    generator
+        .run_while(&network.far, None, || {
+            generator.start();
+            wait_until("the gate discards", || network.count("udp-full") > 1000);
+            generator.stop();
+            sent = generator.counts(0).sent;
+        })
+        .unwrap();
+    let diversions = network.interface_status()["diversions"].clone();
+    let passing = |each: &Value| each["passes_all"] == true;
+    assert!(!diversions.as_array().unwrap().iter().any(passing), "{diversions}");
+    let said = capture.interrupt();
+    let written = read_pcapng(&path);
+    assert_eq!(written.matched, written.delivered + written.dropped, "{said}");
+    assert!(written.dropped > 0 && written.matched <= sent && written.matched > 1000, "{said}");
+    assert!(said.contains("larger --buffer"), "{said}");
+    assert_eq!(tcpdump_reads(&path) as u64, written.delivered);
+    drop(full);
+    daemon.interrupt();
+}
+
+#[test]
+fn what_ends_it_early_costs_no_packet_that_was_written() {
+    let network = Network::ipv4_only();
+    let dir = Dir::new("ends");
+    // A disk that is full.
+    let script = format!(
+        "mount -t tmpfs -o size=64k none {0} && {WEIR} capture -i {NEAR} -w {0}/full.pcapng; \
+         code=$?; cp {0}/full.pcapng {1}; exit $code",
+        dir.file("mnt").display(),
+        dir.file("copy.pcapng").display(),
+    );
+    fs::create_dir(dir.file("mnt")).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]);
+    let mut full = Running::start(&network, command);
+    let until = Instant::now() + PATIENCE;
+    while full.0.try_wait().unwrap().is_none() {
+        replay(&network, &vec![udp_to(NEAR_MAC, NEAR_IP, 5000, &[7; 1000]); 20]);
+        assert!(Instant::now() < until);
+        std::thread::yield_now();
+    }
+    let mut said = String::new();
+    full.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(full.0.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    let packets = tcpdump_reads(&dir.file("copy.pcapng"));
+    assert!(packets > 10, "{packets}");
+
+    // Killed: promiscuous mode goes with it.
+    let promiscuous = || {
+        let show = || Command::new("ip").args(["-d", "link", "show", NEAR]).output().unwrap();
+        let shown = String::from_utf8(network.near.run(show).unwrap().stdout).unwrap();
+        shown.contains("promiscuity 1")
+    };
+    let path = dir.file("killed.pcapng");
+    let mut killed = Running::weir(&network, &["-w", path.to_str().unwrap()]);
+    assert!(promiscuous());
+    killed.0.kill().unwrap();
+    killed.0.wait().unwrap();
+    wait_until("nothing is promiscuous", || !promiscuous());
+
+    // The interface goes.
+    let path = dir.file("gone.pcapng");
+    let mut gone = Running::weir(&network, &["-w", path.to_str().unwrap()]);
+    replay(&network, &frames());
+    network.links(|links, ifindex| links.delete(ifindex).unwrap());
+    let mut said = String::new();
+    gone.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(gone.0.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("near is down or gone"), "{said}");
+    let written = read_pcapng(&path);
+    assert_eq!(written.packets.len() as u64, written.delivered);
+    assert!(written.packets.len() >= frames().len());
+}
+
+#[test]
+fn what_is_asked_for_wrongly_is_refused_with_a_remedy() {
+    let network = Network::ipv4_only();
+    let refusal = |arguments: &[&str]| {
+        failure(&network.weir(&[&["capture", "-i", NEAR], arguments].concat()), 1)
+    };
+    let said = refusal(&["--count", "udp", "prot", "53"]);
+    assert!(said.contains("\"udp prot 53\" does not compile"), "{said}");
+    assert!(said.contains("man pcap-filter"), "{said}");
+    let said = refusal(&["-w", "/nonexistent/x"]);
+    assert!(said.contains("cannot write /nonexistent/x: No such file"), "{said}");
+    assert!(refusal(&["-w", "x", "--keep", "3"]).contains("--rotate-size"));
+    assert!(refusal(&["-w", "-", "--json"]).contains("write to a file"));
+    network.links(|links: &Links, ifindex| links.set_down(ifindex).unwrap());
+    assert!(refusal(&["--count"]).contains("`ip link set near up`"));
+    let said = failure(&network.weir(&["capture", "-i", "eth99", "--count"]), 1);
+    assert!(said.contains("no interface named \"eth99\""), "{said}");
+}
+
+#[test]
+fn counts_are_printed_each_second_and_as_json() {
+    let network = Network::ipv4_only();
+    let run = |arguments: &[&str]| {
+        let all = [&["capture", "-i", NEAR, "--count", "--duration", "2s"], arguments].concat();
+        network.weir(&all)
+    };
+    let output = std::thread::scope(|scope| {
+        let running = scope.spawn(|| run(&["--json", "udp"]));
+        while !running.is_finished() {
+            replay(&network, &frames());
+            std::thread::yield_now();
+        }
+        running.join().unwrap()
+    });
+    let lines: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0]["event"], "ready");
+    let status = &lines[1];
+    assert_eq!(status["event"], "status");
+    let number = |value: &Value| value.as_u64().unwrap();
+    assert!(number(&status["matched_pps"]) > 0, "{status}");
+    assert!(number(&status["matched_pps"]) < number(&status["seen_pps"]), "{status}");
+    let summary = lines.last().unwrap();
+    assert_eq!((&summary["event"], &summary["ended_by"]), (&"summary".into(), &"duration".into()));
+    assert!(summary["written"].is_null() && number(&summary["matched"]) > 0, "{summary}");
+}
