@@ -23,6 +23,11 @@ const COSTLY: [(&str, &str); 3] = [
     ("vmxnet3", "native XDP makes vmxnet3 give up LRO"),
 ];
 
+/// What native XDP takes from other traffic on interfaces of a driver; none where that is not known to cost anything.
+pub fn native_cost(driver: Option<&str>) -> Option<&'static str> {
+    COSTLY.iter().find(|(name, _)| driver == Some(name)).map(|(_, cost)| *cost)
+}
+
 /// An attached gate.
 pub struct Attached {
     /// Where.
@@ -114,18 +119,13 @@ fn plan(request: Attach, driver: Option<&str>) -> (&'static [AttachMode], String
         Attach::Generic => (&[Generic], asked("generic")),
         Attach::Tc => (&[Tcx, Clsact], asked("tc")),
         Attach::Clsact => (&[Clsact], asked("clsact")),
-        Attach::Auto => {
-            let costly = COSTLY.iter().find(|(name, _)| driver == Some(name));
-            match (costly, driver) {
-                (Some((_, cost)), _) => (&[Tcx, Clsact, Generic], format!("auto: {cost}")),
-                (None, Some(driver)) => {
-                    (&[Native, Tcx, Clsact, Generic], format!("auto: driver {driver}"))
-                }
-                (None, None) => {
-                    (&[Tcx, Clsact, Generic], "auto: no driver that could run XDP".into())
-                }
+        Attach::Auto => match (native_cost(driver), driver) {
+            (Some(cost), _) => (&[Tcx, Clsact, Generic], format!("auto: {cost}")),
+            (None, Some(driver)) => {
+                (&[Native, Tcx, Clsact, Generic], format!("auto: driver {driver}"))
             }
-        }
+            (None, None) => (&[Tcx, Clsact, Generic], "auto: no driver that could run XDP".into()),
+        },
     }
 }
 

@@ -8,6 +8,7 @@ use weir_bpf::gate::Policy;
 
 use crate::capture::args::CaptureArgs;
 use crate::config::args::{ConfigArgs, SettingArgs};
+use crate::doctor::DoctorArgs;
 use crate::key::Key;
 
 /// Ends receive livelock on a Linux host.
@@ -27,6 +28,8 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Say what is wrong with how this host receives, and what would help; changes nothing
+    Doctor(DoctorArgs),
     /// Protect interfaces until stopped
     Run(RunArgs),
     /// Show what is protected and what the gates have seen

@@ -168,7 +168,7 @@ impl Protected {
         let attached = attach::attach(host, &mut gate, &claim.journal, ifindex, settings.attach)?;
         let mut notes = notes::at_start(ifindex, &interface, attached.mode);
         let rps = if settings.rps_off { rps::switch_off(host, &claim.journal)? } else { vec![] };
-        notes.extend(rps::note(&rps::steering(host, &interface)));
+        notes.extend(rps::note(&rps::steering(&host.sysfs, &interface)));
         let last = sample(host, &claim, &gate)?;
         let counters_map_id = gate.counters_map_id()?;
         let channel_map_ids = gate.channel_map_ids()?;

@@ -13,6 +13,7 @@ mod console;
 mod cpulist;
 mod daemon;
 mod diverting;
+mod doctor;
 mod error;
 mod explain;
 mod governor;
@@ -54,8 +55,10 @@ fn main() -> ExitCode {
     match dispatch(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            // Each message has its cause in it.
-            eprintln!("weir: {error}");
+            // Each message has its cause in it, and a mistaken configuration a line for each mistake.
+            for line in error.to_string().lines() {
+                eprintln!("weir: {line}");
+            }
             ExitCode::FAILURE
         }
     }
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(&args)?,
+        Command::Doctor(args) => return Ok(doctor::run(&args)?),
         Command::Status(args) => show::status(&args)?,
         Command::Channels(args) => channels::run(&args)?,
         Command::Explain(args) => explain::run(&args)?,

@@ -4,6 +4,8 @@
 
 use std::rc::Rc;
 
+use weir_bpf::sys::sysfs::NetSysfs;
+
 use crate::error::Result;
 use crate::host::Host;
 use crate::journal::{Journal, TurnedKnob};
@@ -18,10 +20,10 @@ pub fn attribute(queue: &str) -> String {
 }
 
 /// The receive queues that steer, each with its mask. What cannot be read does not.
-pub fn steering(host: &Host, interface: &str) -> Vec<(String, String)> {
-    let queues = host.sysfs.list(interface, "queues").unwrap_or_default();
+pub fn steering(sysfs: &NetSysfs, interface: &str) -> Vec<(String, String)> {
+    let queues = sysfs.list(interface, "queues").unwrap_or_default();
     let mask = |queue: String| {
-        let mask = host.sysfs.read(interface, &attribute(&queue)).ok()?;
+        let mask = sysfs.read(interface, &attribute(&queue)).ok()?;
         is_on(&mask).then_some((queue, mask))
     };
     queues.into_iter().filter(|queue| queue.starts_with("rx-")).filter_map(mask).collect()
@@ -37,7 +39,7 @@ pub fn is_on(mask: &str) -> bool {
 /// # Errors
 /// When the record cannot be written, or the kernel refuses.
 pub fn switch_off(host: &Host, journal: &Rc<Journal>) -> Result<Vec<TurnedKnob>> {
-    steering(host, &journal.interface())
+    steering(&host.sysfs, &journal.interface())
         .into_iter()
         .map(|(queue, old)| journal.turn(Knob::Rps { queue, old }))
         .collect()

@@ -103,7 +103,7 @@ pub struct InterfaceStatus {
 }
 
 /// Something that may take packets elsewhere.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DiversionStatus {
     /// What it is.
     pub kind: DiversionKind,

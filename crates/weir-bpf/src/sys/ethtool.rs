@@ -151,6 +151,18 @@ pub fn driver(ifname: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
+/// How many receive queues an interface of the calling thread's network namespace has, and how many it could have.
+///
+/// # Errors
+///
+/// As [`gro`]; [`Error::System`] with `EOPNOTSUPP` if its driver does not say.
+pub fn receive_queues(ifname: &str) -> Result<(u32, u32)> {
+    let mut queues = Queues { command: ETHTOOL_GCHANNELS, ..Queues::default() };
+    call("read the queues of", ifname, &mut queues)?;
+    // Drivers whose queues are for both directions count them as combined, some drivers as either.
+    Ok((queues.rx + queues.combined, queues.rx_max.max(queues.combined_max)))
+}
+
 /// Gives an interface of the calling thread's network namespace so many receive queues, and as many
 /// transmit queues. Each queue of a veth is polled by a NAPI instance of its own.
 ///
@@ -221,7 +233,10 @@ mod tests {
             let queues = || NetSysfs::open().unwrap().list("tool", "queues").unwrap().len();
             assert_eq!(queues(), 2);
             let possible = sched::online_cpus().unwrap().len().min(2) as u32;
+            assert_eq!(receive_queues("tool").unwrap().0, 1);
             set_queues("tool", possible).unwrap();
+            let (now, most) = receive_queues("tool").unwrap();
+            assert!(now == possible && most >= now, "{now} of {most}");
             assert_eq!(queues(), 2 * possible as usize);
             assert!(set_queues("tool", 1 << 16).is_err());
         });

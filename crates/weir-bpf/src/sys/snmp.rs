@@ -54,6 +54,10 @@ pub struct TcpStats {
     pub syn_cookies_sent: u64,
     /// SYNs, and last segments of handshakes, dropped at a listener: its queue was full, or worse.
     pub listen_drops: u64,
+    /// Of these: the accept queue was full.
+    pub listen_overflows: u64,
+    /// SYNs dropped because the listener had no room to remember them, and cookies are off.
+    pub request_drops: u64,
     /// Segments dropped at a connection whose backlog was full.
     pub backlog_drops: u64,
 }
@@ -81,6 +85,8 @@ fn parse_tcp(snmp: &str, netstat: &str) -> Result<TcpStats> {
         out_segs: number(V4, &tcp, "OutSegs")?,
         syn_cookies_sent: number(NETSTAT, &extended, "SyncookiesSent")?,
         listen_drops: number(NETSTAT, &extended, "ListenDrops")?,
+        listen_overflows: number(NETSTAT, &extended, "ListenOverflows")?,
+        request_drops: number(NETSTAT, &extended, "TCPReqQFullDrop")?,
         backlog_drops: number(NETSTAT, &extended, "TCPBacklogDrop")?,
     })
 }
@@ -225,12 +231,15 @@ UdpLite6InDatagrams             \t91
     #[test]
     fn tcp_is_in_two_files() {
         let snmp = "Tcp: RtoAlgorithm InSegs OutSegs InErrs\nTcp: 1 5 6 9\n";
-        let netstat = "TcpExt: SyncookiesSent ListenDrops TCPBacklogDrop\nTcpExt: 7 8 9\n";
+        let netstat = "TcpExt: SyncookiesSent ListenOverflows ListenDrops TCPBacklogDrop \
+                       TCPReqQFullDrop\nTcpExt: 7 10 8 9 11\n";
         let expected = TcpStats {
             in_segs: 5,
             out_segs: 6,
             syn_cookies_sent: 7,
             listen_drops: 8,
+            listen_overflows: 10,
+            request_drops: 11,
             backlog_drops: 9,
         };
         assert_eq!(parse_tcp(snmp, netstat).unwrap(), expected);

@@ -1,5 +1,6 @@
 //! Sockets that receive, and what waits in their queues (sock_diag(7)).
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rustix::io::Errno;
@@ -22,6 +23,8 @@ const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
 /// Of a UDP socket: connected.
 const TCP_ESTABLISHED: u8 = 1;
+/// Of a connection: a SYN has been answered. Listeners' requests are dumped with it (`inet_csk_reqsk_queue`).
+const TCP_SYN_RECV: u8 = 3;
 const TCP_LISTEN: u8 = 10;
 
 /// What a socket is.
@@ -91,6 +94,24 @@ impl SocketDiag {
             }
         }
         Ok(found)
+    }
+
+    /// How many connections are half open, waiting for the last segment of their handshake, by local port.
+    ///
+    /// # Errors
+    ///
+    /// As [`SocketDiag::sockets`].
+    pub fn half_open(&mut self) -> Result<BTreeMap<u16, u32>> {
+        let mut by_port = BTreeMap::new();
+        for family in [AF_INET, AF_INET6] {
+            self.dump(family, IPPROTO_TCP, 1 << TCP_SYN_RECV, |answer| {
+                let port = answer.get(4..).and_then(|rest| rest.first_chunk());
+                if let Some(port) = port {
+                    *by_port.entry(u16::from_be_bytes(*port)).or_default() += 1;
+                }
+            })?;
+        }
+        Ok(by_port)
     }
 
     fn dump(

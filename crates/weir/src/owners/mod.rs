@@ -25,7 +25,7 @@ use weir_bpf::units::SocketInode;
 
 pub use self::group::{Group, is_unit};
 use self::group_weight::GroupWeights;
-pub use self::ownership::{Owner, Ownership};
+pub use self::ownership::{OwnedSocket, Owner, Ownership};
 pub use self::printable::cut;
 pub use self::process::Process;
 use self::users::Users;

@@ -93,6 +93,11 @@ impl Ownership {
         Some(Owner { sockets })
     }
 
+    /// Every socket.
+    pub fn each(&self) -> impl Iterator<Item = &OwnedSocket> {
+        self.by_port.values().flatten()
+    }
+
     /// What the kernel had dropped at a socket.
     pub fn drops(&self, socket: &LocalSocket) -> Option<u32> {
         if let Some(inode) = socket.inode {

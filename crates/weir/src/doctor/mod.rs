@@ -1,0 +1,142 @@
+//! `weir doctor`: what is wrong with how this host receives, before anything is attached or changed.
+//!
+//! Three steps that know nothing of each other: two samples of what the kernel has counted ([`sample`]) become one
+//! [`Reading`], from which [`diagnosis`] draws its findings, which [`print`] shows. A reading can be recorded and
+//! diagnosed elsewhere.
+
+mod diagnosis;
+mod print;
+mod reading;
+mod sample;
+#[cfg(test)]
+mod tests;
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+pub use self::diagnosis::{Diagnosis, Verdict};
+pub use self::reading::Reading;
+use self::sample::Looker;
+use crate::error::{Error, Result};
+use crate::status::SCHEMA;
+
+/// Arguments of `weir doctor`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Reads counters twice and compares them. It attaches nothing and changes nothing. Without root it sees less, and
+says what: whose a socket of another user's is, what diverts packets, which XDP program is attached.
+
+Exits with 0 if all is well, with 1 if something is wrong, and with 3 if it cannot tell.
+
+Examples:
+  weir doctor                              of this network namespace
+  sudo weir doctor --seconds 10            a closer look
+  sudo weir doctor --record ticket.json    everything that was read, to send to somebody
+  weir doctor --from ticket.json           and what that means
+  weir doctor --json | jq '.findings[] | {cause, whose, advice}'")]
+pub struct DoctorArgs {
+    /// The interfaces [default: all that are up, but for loopback]
+    #[arg(value_name = "IFACE", conflicts_with = "from")]
+    pub interfaces: Vec<String>,
+    /// The time between the two looks, in seconds; 1 to 3600
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub seconds: u64,
+    /// Print JSON; its shape has a version, `schema`
+    #[arg(long)]
+    pub json: bool,
+    /// Also write everything that was read to this new file
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    pub record: Option<PathBuf>,
+    /// Look at what was recorded before instead of at this host
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Printed<'a> {
+    schema: u32,
+    seconds: f64,
+    kernel: &'a str,
+    #[serde(flatten)]
+    diagnosis: &'a Diagnosis,
+}
+
+/// Runs the command. Needs no privilege.
+///
+/// # Errors
+/// If an interface that was named does not exist, or a file cannot be used. What the kernel does not tell is no
+/// error: the diagnosis says what was not seen.
+pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
+    let reading = match &args.from {
+        Some(path) => recorded(path)?,
+        None => read(&args.interfaces, Duration::from_secs(args.seconds))?,
+    };
+    if let Some(path) = &args.record {
+        record(path, &reading)?;
+    }
+    let diagnosis = Diagnosis::of(&reading);
+    let mut out = Vec::new();
+    let written = if args.json {
+        let (seconds, kernel) = (reading.seconds, reading.kernel.as_str());
+        let printed = Printed { schema: SCHEMA, seconds, kernel, diagnosis: &diagnosis };
+        serde_json::to_writer_pretty(&mut out, &printed)
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(out))
+    } else {
+        print::write(&mut out, &reading, &diagnosis)
+    };
+    match written.and_then(|()| io::stdout().lock().write_all(&out)) {
+        // `weir doctor | head` has seen what it wanted.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::system("write to standard output", error))
+        }
+        _ => Ok(match diagnosis.verdict {
+            Verdict::Well => ExitCode::SUCCESS,
+            Verdict::Wrong => ExitCode::FAILURE,
+            Verdict::Unknown => ExitCode::from(3),
+        }),
+    }
+}
+
+/// Looks at this host for so long.
+///
+/// # Errors
+/// If an interface that was named does not exist.
+pub fn read(interfaces: &[String], time: Duration) -> Result<Reading> {
+    let mut looker = Looker::new(interfaces)?;
+    let earlier = looker.look();
+    std::thread::sleep(time);
+    let later = looker.look();
+    Ok(looker.reading(&earlier, &later))
+}
+
+fn record(path: &Path, reading: &Reading) -> Result<()> {
+    let failed = |source| Error::File { operation: "create", path: path.into(), source };
+    let text = serde_json::to_vec_pretty(reading).map_err(|error| failed(error.into()))?;
+    // Names of processes and addresses are not for everybody, and what was recorded before may be wanted still.
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.as_mut()
+        .map_or_else(
+            |error| Err(io::Error::from(error.kind())),
+            |file| file.write_all(&text).and_then(|()| writeln!(file)),
+        )
+        .map_err(failed)
+}
+
+fn recorded(path: &Path) -> Result<Reading> {
+    let failed = |source| Error::File { operation: "read", path: path.into(), source };
+    let text = std::fs::read(path).map_err(failed)?;
+    serde_json::from_slice(&text).map_err(|error| Error::Malformed {
+        path: path.into(),
+        problem: error.to_string(),
+        remedy: "give a file that `weir doctor --record` wrote".into(),
+    })
+}

@@ -1,0 +1,155 @@
+//! What was read of a host: rates between two looks, and facts. It holds no opinion.
+
+use serde::{Deserialize, Serialize};
+
+use crate::status::DiversionStatus;
+
+/// Everything that the diagnosis goes by. Rates are per second; `None` is what could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Reading {
+    /// The time between the two looks.
+    pub seconds: f64,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Each CPU that is online.
+    pub cpus: Vec<CpuReading>,
+    /// UDP of both families.
+    pub udp: Option<UdpReading>,
+    /// TCP of both families.
+    pub tcp: Option<TcpReading>,
+    /// UDP sockets and TCP listeners; `None` if the kernel does not list them.
+    pub sockets: Option<Vec<SocketReading>>,
+    /// The interfaces that are up, but for loopback.
+    pub interfaces: Vec<InterfaceReading>,
+    /// Programs that change the same settings as weir or those beside them (`bpftune`, `irqbalance`).
+    pub neighbours: Vec<String>,
+    /// Interfaces that weir protects now.
+    pub protected: Vec<String>,
+    /// What the kernel lacks, and what that costs.
+    pub lacks: Vec<String>,
+    /// What could not be seen, and what it takes to see it.
+    pub unseen: Vec<String>,
+}
+
+/// One CPU; shares of its time, 0 to 1.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CpuReading {
+    /// Its number.
+    pub cpu: u32,
+    /// In softirqs, ksoftirqd's included. Where packets come in, that is receive processing.
+    pub softirq: f64,
+    /// In threads that poll NAPI.
+    pub napi_threads: f64,
+    /// Idle, or waiting for disks.
+    pub idle: f64,
+    /// Packets that the network stack took on it.
+    pub packets_pps: f64,
+    /// Packets for which its backlog (`net.core.netdev_max_backlog`) had no room.
+    pub backlog_drop_pps: f64,
+    /// How often receive processing ended with packets left over (`time_squeeze`).
+    pub squeezed_per_sec: f64,
+}
+
+/// UDP's counters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UdpReading {
+    /// Read by applications.
+    pub delivered_pps: f64,
+    /// Dropped, as a socket's queue was full (`RcvbufErrors`).
+    pub queue_full_pps: f64,
+    /// Dropped for want of memory for UDP (`MemErrors`).
+    pub memory_pps: f64,
+    /// Dropped, as their checksum was wrong.
+    pub checksum_pps: f64,
+    /// For a port without a socket.
+    pub no_socket_pps: f64,
+    /// What UDP's queues hold, in pages.
+    pub memory_pages: Option<u64>,
+    /// What they may hold, `net.ipv4.udp_mem`.
+    pub memory_limit_pages: Option<[u64; 3]>,
+}
+
+/// TCP's counters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TcpReading {
+    /// SYNs answered with a cookie.
+    pub cookies_per_sec: f64,
+    /// SYNs dropped, as there was no room to remember them and cookies are off.
+    pub request_drops_per_sec: f64,
+    /// Connections that found the accept queue full.
+    pub accept_queue_full_per_sec: f64,
+}
+
+/// A UDP socket or a TCP listener.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SocketReading {
+    /// It is a TCP listener.
+    pub listener: bool,
+    /// Where it is bound to, `ADDRESS:PORT`.
+    pub local: String,
+    /// The port alone.
+    pub port: u16,
+    /// What waits in its queue: bytes, of a listener connections.
+    pub queued: u32,
+    /// How much may.
+    pub limit: u32,
+    /// Packets dropped at it.
+    pub drop_pps: f64,
+    /// Of a listener: connections that wait for the last segment of their handshake.
+    pub half_open: u32,
+    /// Who has it open.
+    pub owners: Vec<OwnerReading>,
+}
+
+/// A process that has a socket open.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OwnerReading {
+    /// Its number.
+    pub pid: i32,
+    /// Its name, made safe to print.
+    pub comm: String,
+    /// Its unit, container or control group.
+    pub place: Option<String>,
+    /// Of its busiest thread: the share of the time in which it ran...
+    pub ran: Option<f64>,
+    /// ...and in which it wanted to and did not.
+    pub waited: Option<f64>,
+    /// The CPU on which that thread was at last.
+    pub cpu: Option<u32>,
+}
+
+/// An interface.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct InterfaceReading {
+    /// Its name.
+    pub name: String,
+    /// Its driver.
+    pub driver: Option<String>,
+    /// Whether it has an Ethernet address, without which weir does not run on it.
+    pub ethernet: bool,
+    /// Packets received.
+    pub receive_pps: f64,
+    /// Packets lost because the NIC's ring was full.
+    pub ring_drop_pps: f64,
+    /// Its receive queues.
+    pub queues: Option<u32>,
+    /// How many it could have.
+    pub queues_max: Option<u32>,
+    /// Receive queues whose packets are steered to other CPUs (RPS).
+    pub steered: Vec<String>,
+    /// Whether threads poll it.
+    pub threaded: Option<bool>,
+    /// The XDP program on it.
+    pub xdp: Option<String>,
+    /// Why weir's gate would go to tc there, not into the driver.
+    pub native_cost: Option<String>,
+    /// What may take its packets elsewhere; `None` if that could not be seen.
+    pub diversions: Option<Vec<DiversionStatus>>,
+}

@@ -1,0 +1,395 @@
+//! Hosts in numbers: each with one thing wrong, and what the diagnosis makes of it.
+
+use weir_bpf::sys::divert::DiversionKind;
+
+use super::diagnosis::{Cause, Diagnosis, Help, Sureness, Verdict};
+use super::print;
+use super::reading::*;
+use crate::status::DiversionStatus;
+
+/// A host of four CPUs with a name server, on which nothing is wrong.
+fn healthy() -> Reading {
+    let cpu = |cpu| CpuReading { cpu, softirq: 0.1, idle: 0.6, ..CpuReading::default() };
+    Reading {
+        seconds: 1.0,
+        kernel: "6.18.0".into(),
+        cpus: (0..4).map(cpu).collect(),
+        udp: Some(UdpReading {
+            delivered_pps: 50_000.0,
+            memory_pages: Some(10),
+            memory_limit_pages: Some([100, 200, 400]),
+            ..UdpReading::default()
+        }),
+        tcp: Some(TcpReading::default()),
+        sockets: Some(vec![server(), listener()]),
+        interfaces: vec![InterfaceReading {
+            name: "eth0".into(),
+            driver: Some("ixgbe".into()),
+            ethernet: true,
+            receive_pps: 60_000.0,
+            queues: Some(4),
+            queues_max: Some(4),
+            threaded: Some(false),
+            diversions: Some(vec![]),
+            ..InterfaceReading::default()
+        }],
+        ..Reading::default()
+    }
+}
+
+fn server() -> SocketReading {
+    SocketReading {
+        local: "198.18.0.1:53".into(),
+        port: 53,
+        queued: 2000,
+        limit: 212_992,
+        owners: vec![OwnerReading {
+            pid: 812,
+            comm: "named".into(),
+            place: Some("named.service".into()),
+            ran: Some(0.4),
+            waited: Some(0.01),
+            cpu: Some(0),
+        }],
+        ..SocketReading::default()
+    }
+}
+
+fn listener() -> SocketReading {
+    SocketReading {
+        listener: true,
+        local: "0.0.0.0:443".into(),
+        port: 443,
+        limit: 511,
+        owners: vec![OwnerReading { pid: 900, comm: "nginx".into(), ..OwnerReading::default() }],
+        ..SocketReading::default()
+    }
+}
+
+/// Its name server loses packets.
+fn losing(change: impl FnOnce(&mut SocketReading)) -> Reading {
+    let mut reading = healthy();
+    let mut socket = SocketReading { drop_pps: 9_000.0, queued: 212_000, ..server() };
+    change(&mut socket);
+    reading.udp.as_mut().unwrap().queue_full_pps = 9_000.0;
+    reading.sockets = Some(vec![socket, listener()]);
+    reading
+}
+
+fn change(change: impl FnOnce(&mut Reading)) -> Reading {
+    let mut reading = healthy();
+    change(&mut reading);
+    reading
+}
+
+fn livelock(softirq: f64) -> Reading {
+    change(|host| {
+        host.cpus[1] =
+            CpuReading { cpu: 1, softirq, packets_pps: 800_000.0, ..CpuReading::default() };
+        host.interfaces[0].receive_pps = 800_000.0;
+    })
+}
+
+fn nat() -> DiversionStatus {
+    DiversionStatus {
+        kind: DiversionKind::Nat,
+        description: DiversionKind::Nat.what().into(),
+        detail: "nftables: table ip nat".into(),
+        passes_all: true,
+        cost: String::new(),
+    }
+}
+
+#[test]
+fn each_host_is_told_its_own_trouble_and_no_other() {
+    use Cause::*;
+    use Help::{Contains, Cures, None as No};
+    use Sureness::{Likely, Measured, Possible};
+    let owner = |ran, waited| {
+        move |socket: &mut SocketReading| {
+            (socket.owners[0].ran, socket.owners[0].waited) = (Some(ran), Some(waited));
+        }
+    };
+    // What is wrong, how sure, whether weir helps, and a word of: what it is, whose, the advice.
+    type Expected = (Cause, Sureness, Help, [&'static str; 3]);
+    let table: Vec<(Reading, Vec<Expected>)> = vec![
+        (healthy(), vec![]),
+        (
+            livelock(0.97),
+            vec![(Livelock, Measured, Cures, ["97% of CPU 1", "", "sudo weir run eth0"])],
+        ),
+        (
+            change(|host| {
+                *host = livelock(0.97);
+                (host.interfaces[0].queues, host.interfaces[0].queues_max) = (Some(1), Some(8));
+            }),
+            vec![
+                (Livelock, Measured, Cures, ["800,000 packets/s by eth0", "", "weir run eth0"]),
+                (
+                    OneCpuReceives,
+                    Likely,
+                    No,
+                    ["1 receive queue", "eth0", "sudo ethtool -L eth0 combined 4"],
+                ),
+            ],
+        ),
+        (
+            change(|host| {
+                *host = livelock(0.0);
+                host.cpus[1].napi_threads = 0.98;
+                (host.interfaces[0].queues, host.interfaces[0].queues_max) = (Some(1), Some(1));
+            }),
+            vec![(OneCpuReceives, Likely, No, ["CPU 1 spends 98%", "eth0", "echo d | sudo tee"])],
+        ),
+        // Half of a CPU is too much only if something is lost.
+        (livelock(0.6), vec![]),
+        (
+            change(|host| {
+                let lost = losing(owner(0.3, 0.6));
+                (host.udp, host.sockets) = (lost.udp, lost.sockets);
+                host.cpus[0] =
+                    CpuReading { softirq: 0.6, packets_pps: 1e5, ..CpuReading::default() };
+            }),
+            vec![
+                (
+                    Livelock,
+                    Measured,
+                    Cures,
+                    ["9,000 packets/s are dropped after", "named (pid 812", "weir run"],
+                ),
+                (
+                    SocketFull,
+                    Likely,
+                    Cures,
+                    ["waits for a CPU", "udp 198.18.0.1:53", "weir run eth0"],
+                ),
+            ],
+        ),
+        (
+            losing(owner(0.97, 0.01)),
+            vec![(
+                SocketFull,
+                Likely,
+                Contains,
+                ["208 KiB is full, as its reader is busy", "named.service", "SO_REUSEPORT"],
+            )],
+        ),
+        (
+            losing(owner(0.0, 0.0)),
+            vec![(SocketFull, Likely, Contains, ["nobody reads it", "pid 812", "/proc/812/stack"])],
+        ),
+        (
+            losing(|socket| {
+                owner(0.3, 0.01)(socket);
+                socket.queued = 3000;
+            }),
+            vec![(SocketFull, Likely, No, ["bursts", "named", "net.core.rmem_max=524288"])],
+        ),
+        (
+            losing(|socket| socket.owners.clear()),
+            vec![(
+                SocketFull,
+                Possible,
+                Contains,
+                ["cannot be seen", "whose process is not seen", "sudo weir doctor"],
+            )],
+        ),
+        (
+            change(|host| {
+                *host = losing(owner(0.3, 0.0));
+                let udp = host.udp.as_mut().unwrap();
+                (udp.memory_pps, udp.queue_full_pps) = (9_000.0, 0.0);
+                udp.memory_pages = Some(395);
+            }),
+            vec![(
+                UdpMemory,
+                Measured,
+                No,
+                ["395 of 400 pages", "198.18.0.1:53", "udp_mem='200 400 800'"],
+            )],
+        ),
+        // As Linux 6.18 does: counted nowhere but at the socket.
+        (
+            change(|host| {
+                *host = losing(owner(0.3, 0.0));
+                let udp = host.udp.as_mut().unwrap();
+                (udp.queue_full_pps, udp.memory_pages) = (0.0, Some(1000));
+            }),
+            vec![(
+                UdpMemory,
+                Likely,
+                No,
+                ["9,000 datagrams/s", "198.18.0.1:53", "udp_mem='200 400 800'"],
+            )],
+        ),
+        (
+            change(|host| {
+                *host = losing(owner(0.3, 0.0));
+                let udp = host.udp.as_mut().unwrap();
+                (udp.queue_full_pps, udp.memory_limit_pages) = (0.0, None);
+            }),
+            vec![(UdpMemory, Possible, No, ["9,000 datagrams/s", "198.18.0.1:53", "memory.max"])],
+        ),
+        // A filter of its own; told in a note.
+        (
+            change(|host| {
+                *host = losing(owner(0.3, 0.0));
+                host.udp.as_mut().unwrap().queue_full_pps = 0.0;
+            }),
+            vec![],
+        ),
+        (
+            change(|host| host.udp.as_mut().unwrap().memory_pps = 10.0),
+            vec![(
+                UdpMemory,
+                Likely,
+                No,
+                ["a control group's limit must be", "198.18.0.1:53", "memory.max"],
+            )],
+        ),
+        (
+            change(|host| {
+                host.tcp.as_mut().unwrap().cookies_per_sec = 90_000.0;
+                host.sockets.as_mut().unwrap()[1].half_open = 511;
+            }),
+            vec![(
+                SynFlood,
+                Measured,
+                Contains,
+                ["90,000/s are answered with SYN cookies", "tcp 0.0.0.0:443, nginx", "weir run"],
+            )],
+        ),
+        (
+            change(|host| host.tcp.as_mut().unwrap().request_drops_per_sec = 500.0),
+            vec![(SynFlood, Measured, Contains, ["500/s are dropped", "", "tcp_syncookies=1"])],
+        ),
+        // One burst.
+        (change(|host| host.tcp.as_mut().unwrap().cookies_per_sec = 3.0), vec![]),
+        (
+            change(|host| {
+                host.tcp.as_mut().unwrap().accept_queue_full_per_sec = 40.0;
+                host.sockets.as_mut().unwrap()[1].queued = 512;
+            }),
+            vec![(
+                AcceptQueueFull,
+                Measured,
+                Contains,
+                ["512 connections", "nginx (pid 900)", "somaxconn=4096"],
+            )],
+        ),
+        (
+            change(|host| host.interfaces[0].ring_drop_pps = 77.0),
+            vec![(RingFull, Measured, Contains, ["77 packets/s", "eth0", "ethtool -G eth0 rx"])],
+        ),
+        (
+            change(|host| {
+                host.cpus[2].backlog_drop_pps = 4_000.0;
+                host.interfaces[0].steered = vec!["rx-0".into()];
+            }),
+            vec![(
+                BacklogFull,
+                Measured,
+                Contains,
+                ["CPU 2 cannot keep up", "RPS is on for rx-0 of eth0", "--rps-off"],
+            )],
+        ),
+        // Other network namespaces' trouble.
+        (
+            change(|host| {
+                *host = livelock(0.97);
+                host.interfaces[0].receive_pps = 10.0;
+                host.cpus[1].backlog_drop_pps = 100.0;
+            }),
+            vec![],
+        ),
+    ];
+    for (reading, expected) in table {
+        let diagnosis = Diagnosis::of(&reading);
+        let found = &diagnosis.findings;
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for (finding, (cause, sureness, help, words)) in found.iter().zip(expected) {
+            assert_eq!(
+                (finding.cause, finding.sureness, finding.weir),
+                (cause, sureness, help),
+                "{finding:#?}"
+            );
+            let said = [
+                &finding.what,
+                &finding.whose.clone().unwrap_or_default(),
+                &finding.advice.join("; "),
+            ];
+            for (said, word) in said.into_iter().zip(words) {
+                assert!(said.contains(word), "{word:?} in {finding:#?}");
+            }
+        }
+        let wrong = if found.is_empty() { Verdict::Well } else { Verdict::Wrong };
+        assert_eq!(diagnosis.verdict, wrong);
+        let lines = print::lines(&reading, &diagnosis);
+        assert!(lines.len() <= 12, "{lines:#?}");
+    }
+}
+
+#[test]
+fn what_keeps_weir_from_helping_is_said() {
+    let mut host = livelock(0.97);
+    host.interfaces[0].diversions = Some(vec![nat()]);
+    let diagnosis = Diagnosis::of(&host);
+    let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:#?}") };
+    assert_eq!(finding.weir, Help::Contains);
+    assert!(finding.weir_does.contains("but on eth0 packets may be translated"), "{finding:#?}");
+    // It is nothing wrong.
+    let mut host = healthy();
+    host.interfaces[0].diversions = Some(vec![nat()]);
+    let diagnosis = Diagnosis::of(&host);
+    assert_eq!(diagnosis.verdict, Verdict::Well);
+    assert!(diagnosis.notes[0].contains("table ip nat"), "{diagnosis:#?}");
+    host.interfaces[0].ethernet = false;
+    let diagnosis = Diagnosis::of(&host);
+    assert!(diagnosis.notes[0].contains("eth0 has no Ethernet address"), "{diagnosis:#?}");
+}
+
+#[test]
+fn without_the_counters_nothing_is_well() {
+    for blind in [
+        change(|host| host.udp = None),
+        change(|host| host.tcp = None),
+        change(|host| host.sockets = None),
+        change(|host| host.cpus.clear()),
+    ] {
+        assert_eq!(Diagnosis::of(&blind).verdict, Verdict::Unknown);
+    }
+    // What was seen to be wrong is.
+    let mut blind = livelock(0.97);
+    blind.sockets = None;
+    assert_eq!(Diagnosis::of(&blind).verdict, Verdict::Wrong);
+}
+
+#[test]
+fn twelve_lines_hold_the_worst_and_count_the_rest() {
+    let mut host = losing(|_| ());
+    let sockets = (0..9).map(|port| SocketReading {
+        local: format!("198.18.0.1:{port}"),
+        drop_pps: f64::from(port + 1),
+        ..server()
+    });
+    host.sockets = Some(sockets.collect());
+    host.unseen = vec!["one thing".into(), "another".into()];
+    host.neighbours = vec!["bpftune".into()];
+    let diagnosis = Diagnosis::of(&host);
+    let lines = print::lines(&host, &diagnosis);
+    assert_eq!(lines.len(), 12, "{lines:#?}");
+    assert!(lines[1].contains("198.18.0.1:8"), "{lines:#?}");
+    assert!(
+        lines[11].starts_with("6 more: ") && lines[11].contains("one thing, and 1 more"),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn a_recorded_reading_is_the_same_again() {
+    let reading = losing(|_| ());
+    let text = serde_json::to_string(&reading).unwrap();
+    assert_eq!(serde_json::from_str::<Reading>(&text).unwrap(), reading);
+    // A later version may have more to say, which this one would not understand.
+    assert!(serde_json::from_str::<Reading>(r#"{"more": 1}"#).is_err());
+}

@@ -1,0 +1,330 @@
+//! `weir doctor` on hosts with one thing wrong, each a network namespace with real packets and real servers: it names
+//! the cause and whose it is, and on a host with nothing wrong it finds nothing.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::cell::RefCell;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::*;
+use rustix::net::sockopt;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use weir_bpf::sys::ethtool;
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::sched;
+use weir_bpf::sys::sock_diag::{LocalSocket, SocketDiag};
+use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::traffic::{FlowSpec, Generator, Sources, Transport};
+use weir_bpf::units::{CpuId, Nice};
+
+const PORT: u16 = 7101;
+/// What a socket that nobody reads is sent, packets/s; too little to keep a CPU busy.
+const TRICKLE: f64 = 2_000.0;
+/// How often the doctor is asked until it sees what others' use of this machine may hide for a second.
+const LOOKS_MAX: u32 = 30;
+
+/// A host under diagnosis. CPUs are every test's, so there is one at a time.
+struct Host {
+    network: Network,
+    generator: RefCell<Generator>,
+    /// Where its packets are received, and where they come from.
+    cpus: [CpuId; 2],
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// A server on the host; killed when it is dropped.
+struct Server(Child);
+
+impl Server {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Host {
+    fn new() -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let cpus = sched::online_cpus().unwrap();
+        let cpus = [*cpus.last().unwrap(), cpus[0]];
+        let network = Network::ipv4_only();
+        // Generated frames get to a veth that receives by NAPI.
+        network.near.run(|| ethtool::set_gro(NEAR, true).unwrap()).unwrap();
+        let generator = RefCell::new(network.generator());
+        Self { network, generator, cpus, _alone: alone }
+    }
+
+    /// memcached, which serves UDP and TCP, on the receiving CPU.
+    fn memcached(&self, options: &[&str]) -> Server {
+        let mut command = Command::new("memcached");
+        command
+            .args(["-u", "nobody", "-t", "1", "-l", NEAR_IP, "-p", &PORT.to_string()])
+            .args(options);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let server = Server(self.network.near.run(|| command.spawn().unwrap()).unwrap());
+        sched::set_affinity(Pid::from_child(&server.0), &[self.cpus[0]]).unwrap();
+        wait_until("memcached serves", || self.has(|_| true));
+        server
+    }
+
+    /// Whether one of the server's sockets is like this.
+    fn has(&self, like: impl Fn(&LocalSocket) -> bool) -> bool {
+        let sockets = || SocketDiag::open().unwrap().sockets().unwrap();
+        let sockets = self.network.near.run(sockets).unwrap();
+        sockets.iter().any(|socket| socket.port == PORT && like(socket))
+    }
+
+    /// What the doctor says of this host.
+    fn diagnosis(&self, code: i32) -> Value {
+        let output = self.network.weir(&["doctor", "--json"]);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Asks the doctor while these packets come in, until it has found this cause; the finding.
+    fn finds(&self, cause: &str, flows: &[FlowSpec]) -> Value {
+        let mut said = Vec::new();
+        let found = self.while_sent(flows, || {
+            (0..LOOKS_MAX).find_map(|_| {
+                let output = self.network.weir(&["doctor", "--json"]);
+                let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
+                let findings = diagnosis["findings"].as_array().unwrap();
+                let finding = findings.iter().find(|each| each["cause"] == cause).cloned();
+                assert!(finding.is_none() || output.status.code() == Some(1), "{output:?}");
+                said.push(diagnosis);
+                finding
+            })
+        });
+        found.unwrap_or_else(|| panic!("no {cause}: {said:#?}"))
+    }
+
+    /// Does something while these packets come in.
+    fn while_sent<T>(&self, flows: &[FlowSpec], body: impl FnOnce() -> T) -> T {
+        let mut generator = self.generator.borrow_mut();
+        generator.set_flows(flows).unwrap();
+        let generator = &*generator;
+        let body = || {
+            generator.start();
+            body()
+        };
+        generator.run_while(&self.network.far, Some(self.cpus[1]), body).unwrap()
+    }
+
+    fn flow(&self, rate: Option<f64>) -> FlowSpec {
+        self.network.flow(PORT, rate)
+    }
+
+    fn near(&self, attribute: &str, value: &str) {
+        let write = || NetSysfs::open().unwrap().write(NEAR, attribute, value).unwrap();
+        self.network.near.run(write).unwrap();
+    }
+
+    fn sh(&self, script: &str) -> Output {
+        let output =
+            self.network.near.run(|| Command::new("sh").args(["-ec", script]).output().unwrap());
+        let output = output.unwrap();
+        assert!(output.status.success(), "{script}: {output:?}");
+        output
+    }
+}
+
+fn says(finding: &Value, field: &str, word: &str) {
+    assert!(finding[field].to_string().contains(word), "no {word:?} in {field} of {finding:#}");
+}
+
+#[test]
+fn nothing_is_found_on_a_host_that_is_well() {
+    let host = Host::new();
+    let _server = host.memcached(&["-U", &PORT.to_string()]);
+    let diagnosis = host.while_sent(&[host.flow(Some(100.0))], || host.diagnosis(0));
+    assert_eq!((&diagnosis["verdict"], &diagnosis["schema"]), (&"well".into(), &1.into()));
+    assert!(diagnosis["findings"].as_array().unwrap().is_empty(), "{diagnosis:#}");
+    assert!(diagnosis["unseen"].as_array().unwrap().is_empty(), "{diagnosis:#}");
+    host.network.assert_untouched();
+}
+
+#[test]
+fn a_socket_that_nobody_reads_is_found_with_its_process() {
+    let host = Host::new();
+    let server = host.memcached(&["-U", &PORT.to_string()]);
+    server.signal(Signal::STOP);
+    let finding = host.finds("socket-full", &[host.flow(Some(TRICKLE))]);
+    says(&finding, "what", "nobody reads it");
+    says(&finding, "whose", &format!("udp {NEAR_IP}:{PORT}, memcached (pid {}", server.0.id()));
+    says(&finding, "advice", &format!("/proc/{}/stack", server.0.id()));
+}
+
+#[test]
+fn livelock_is_found_with_what_it_costs_whom() {
+    let host = Host::new();
+    let _server = host.memcached(&["-U", &PORT.to_string()]);
+    host.near("queues/rx-0/rps_cpus", &format!("{:x}", 1 << host.cpus[0].0));
+    let finding = host.finds("livelock", &[host.flow(None)]);
+    says(&finding, "what", &format!("packets/s by {NEAR}"));
+    says(&finding, "what", &host.cpus[0].to_string());
+    says(&finding, "advice", &format!("weir run {NEAR}"));
+    // What is steered is more than the CPU takes.
+    let finding = host.finds("backlog-full", &[host.flow(None)]);
+    says(&finding, "whose", "RPS is on for rx-0 of near");
+}
+
+#[test]
+fn one_queue_for_many_cpus_is_found_with_the_command() {
+    let host = Host::new();
+    host.near("threaded", "1");
+    for thread in host.network.napi_threads() {
+        sched::set_affinity(thread, &[host.cpus[0]]).unwrap();
+        // Whoever else wants that CPU now is not to hide it.
+        sched::set_nice(thread, Nice(-20)).unwrap();
+    }
+    let finding = host.finds("one-cpu-receives", &[host.flow(None)]);
+    says(&finding, "what", "1 receive queue");
+    says(&finding, "advice", &format!("ethtool -L {NEAR} combined"));
+}
+
+/// UDP's memory is the whole machine's, and its limit is not shown in other network namespaces. Only sockets that hold more than a page feel the limit, and this is put back
+/// by a process of its own, however the test ends.
+#[test]
+fn udp_without_memory_is_told_from_a_full_queue() {
+    let host = Host::new();
+    let hoard = host.network.near_socket(&format!("{NEAR_IP}:{PORT}"));
+    sockopt::set_socket_recv_buffer_size_force(&hoard, 16 << 20).unwrap();
+    // The kernel counts each CPU's first megabyte late (`SK_MEMORY_PCPU_RESERVE`).
+    host.while_sent(&[host.flow(Some(10.0 * TRICKLE))], || {
+        wait_until("much waits in the queue", || host.has(|socket| socket.queued > 4 << 20));
+    });
+    let script = "f=/proc/sys/net/ipv4/udp_mem; old=$(cat $f); echo 1 2 3 > $f; echo set; read end || :; echo $old > $f";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+    let mut limit = command.spawn().unwrap();
+    std::io::Read::read_exact(limit.stdout.as_mut().unwrap(), &mut [0; 4]).unwrap();
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        host.finds("udp-memory", &[host.flow(Some(TRICKLE))])
+    }));
+    let _ = limit.stdin.take().unwrap().write_all(b"end\n");
+    assert!(limit.wait().unwrap().success());
+    let finding = found.unwrap();
+    says(&finding, "what", "net.ipv4.udp_mem");
+    says(&finding, "weir_does", "these are not");
+    says(&finding, "whose", &format!("udp {NEAR_IP}:{PORT}, doctor"));
+}
+
+#[test]
+fn a_flood_of_connection_requests_is_found_with_its_listener() {
+    let host = Host::new();
+    let _server = host.memcached(&[]);
+    let flow = host.flow(Some(20_000.0));
+    // They are answered, so the senders must be known.
+    let know = || {
+        let links = Links::open().unwrap();
+        for last in 64..128 {
+            let ip = format!("198.18.0.{last}").parse().unwrap();
+            links.add_neighbour(links.index(NEAR).unwrap(), ip, flow.mac.0).unwrap();
+        }
+    };
+    host.network.near.run(know).unwrap();
+    let flood = FlowSpec {
+        transport: Transport::TcpSyn,
+        address: ("198.18.0.64".parse().unwrap(), flow.address.1),
+        sources: Sources::Random { address_bits: 6, port_bits: 12 },
+        ..flow
+    };
+    let finding = host.finds("syn-flood", &[flood]);
+    says(&finding, "whose", &format!("tcp {NEAR_IP}:{PORT}, memcached"));
+}
+
+#[test]
+fn a_program_that_does_not_accept_is_found() {
+    let host = Host::new();
+    let server = host.memcached(&["-b", "2"]);
+    server.signal(Signal::STOP);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let address: SocketAddr = format!("{NEAR_IP}:{PORT}").parse().unwrap();
+            let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(20));
+            let mut connected = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                connected.extend(host.network.far.run(connect).unwrap().ok());
+            }
+        });
+        let _over = Over(&over);
+        let finding = host.finds("accept-queue-full", &[host.flow(Some(1.0))]);
+        says(&finding, "whose", &format!("tcp {NEAR_IP}:{PORT}, memcached (pid {}", server.0.id()));
+    });
+}
+
+#[test]
+fn nat_is_nothing_wrong_but_told() {
+    let host = Host::new();
+    host.sh("nft 'add table ip n; add chain ip n c { type nat hook prerouting priority -100; }; \
+             add rule ip n c udp dport 53 dnat to 198.18.0.9'");
+    let diagnosis = host.diagnosis(0);
+    let notes = diagnosis["notes"].to_string();
+    assert!(
+        notes.contains("may be translated") && notes.contains("discard nothing early"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn another_users_look_says_what_it_did_not_see() {
+    let host = Host::new();
+    let server = host.memcached(&["-U", &PORT.to_string()]);
+    server.signal(Signal::STOP);
+    // Anybody can run it, wherever it was built.
+    let copy = std::env::temp_dir().join(format!("weir-test-{}-doctor", std::process::id()));
+    std::fs::copy(WEIR, &copy).unwrap();
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", "12345", "--regid", "12345", "--clear-groups"])
+        .arg(&copy)
+        .arg("doctor");
+    let output = host.while_sent(&[host.flow(Some(TRICKLE))], || {
+        wait_until("packets are dropped", || host.has(|socket| socket.drops > 0));
+        host.network.near.run(|| command.output().unwrap()).unwrap()
+    });
+    std::fs::remove_file(&copy).unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said.starts_with("wrong: one finding"), "{said}");
+    assert!(said.contains("whose process is not seen") && said.contains("(possible)"), "{said}");
+    assert!(said.contains("not seen: "), "{said}");
+    assert!(said.lines().count() <= 12, "{said}");
+}
+
+#[test]
+fn what_was_recorded_is_diagnosed_elsewhere_and_never_overwritten() {
+    let host = Host::new();
+    let server = host.memcached(&["-U", &PORT.to_string()]);
+    let path = std::env::temp_dir().join(format!("weir-test-{}-ticket.json", std::process::id()));
+    let path = path.to_str().unwrap();
+    let recorded = host.network.weir(&["doctor", "--record", path]);
+    drop(server);
+    let from = host.network.weir(&["doctor", "--from", path]);
+    assert_eq!(recorded.stdout, from.stdout);
+    let refusal = failure(&host.network.weir(&["doctor", "--record", path]), 1);
+    assert!(refusal.contains(&format!("cannot create {path}: entity already exists")), "{refusal}");
+    std::fs::write(path, "{}x").unwrap();
+    let refusal = failure(&host.network.weir(&["doctor", "--from", path]), 1);
+    assert!(refusal.contains("give a file that `weir doctor --record` wrote"), "{refusal}");
+    std::fs::remove_file(path).unwrap();
+    let refusal = failure(&host.network.weir(&["doctor", "absent"]), 1);
+    assert!(refusal.contains("no interface named \"absent\""), "{refusal}");
+}
