@@ -27,8 +27,7 @@ check: setup
 	@# Declared by a macro, which rustfmt does not look into.
 	rustfmt --check --edition 2024 crates/weir-lab/src/experiments/*.rs crates/weir-lab/src/experiments/*/mod.rs
 	clang-format-19 --dry-run --Werror $(BPF_SOURCES)
-	cargo clippy --workspace --exclude weir-transparency --all-targets --locked -- -D warnings
-	cargo clippy -p weir-transparency --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 setup:
 	@./setup.sh
