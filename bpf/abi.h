@@ -145,11 +145,11 @@ enum weir_seen {
 	WEIR_SEEN_COUNT,
 };
 
-/* How many destinations each CPU remembers (a power of two). */
-#define WEIR_MEMORIES 1024
-#define WEIR_MEMORIES_BITS 10
+/* How many destinations each CPU keeps (a power of two). */
+#define WEIR_DESTINATIONS_BITS 10
+#define WEIR_DESTINATIONS (1 << WEIR_DESTINATIONS_BITS)
 
-/* What a remembered destination is. */
+/* How a destination is found. */
 enum weir_target {
 	WEIR_TARGET_NONE,
 	WEIR_TARGET_UDP,
@@ -161,26 +161,30 @@ enum weir_target {
 };
 
 /*
- * What one CPU remembers about a destination (address, port), so that the next
- * packets to it cost no lookup. It answers within one NAPI poll only, for at
- * most WEIR_REMEMBERED packets. Three cache lines; the first two serve a packet
- * that is remembered.
+ * What one CPU knows of a destination (address, port), so that the next packets
+ * to it cost no lookup. Three cache lines; the first two serve a packet whose
+ * answer is known.
  */
-struct weir_memory {
+struct weir_destination {
 	__u32 address[4]; /* network order; IPv4: the first word */
 	enum weir_family family;
 	enum weir_target target; /* none: unused */
 	__be16 port_be;
 	__u16 account; /* where its packets are charged, on this CPU */
-	__u32 left;    /* packets that this is still believed for */
-	__u64 moment;  /* when it was found out: in which NAPI poll, and tick */
+	__u32 left;    /* packets that the answer still holds for */
+	__u64 moment;  /* when it was found: in which NAPI poll, and tick */
 	__u32 reason;  /* enum weir_reason */
-	/* A full queue refuses packets at least this long (IP). */
+	/* A full queue refuses packets at least this long (IP)... */
 	__u32 full_from;
-	/* What was seen of this channel here. */
+	/* What was seen of the channel below here. */
 	struct weir_counter seen[WEIR_SEEN_COUNT];
-	__u32 egress_ifindex; /* of a forwarded packet */
-	/* If this is of one peer's packets only: his port. */
+	__u32 truesize; /* ...or that are charged as much */
+	/* The channel: its kind, and what its key has beside the address. */
+	__u32 egress_ifindex;
+	__u16 channel_port;
+	__u8 kind; /* enum weir_kind */
+	__u8 pad;
+	/* If all this is of one peer's packets only: his port. */
 	__u16 connected;
 	__be16 peer_port_be;
 	/*
@@ -191,20 +195,10 @@ struct weir_memory {
 	__u64 bucket;
 	__u32 sock_tag;	  /* what the socket is bound and connected to */
 	__u32 generation; /* of the interface's addresses */
-	/* If its queue is full: the bytes charged for a packet that it refuses,
-	 * and until when that is believed (CLOCK_MONOTONIC). */
-	__u64 known_until_ns;
-	__u32 truesize;
-	__u32 peer[4]; /* as peer_port_be */
-	/* If its queue is contested: 1 + the contest's place; and for how many
-	 * more packets of this poll what follows is believed. */
-	__u32 contest;
-	__u32 contest_left;
-	__u32 room;	/* packets that the queue has room for... */
-	__u32 reserved; /* ...and those of them that heavy sources leave */
 	/* For how many more packets of this poll the socket is believed to be
 	 * what it was, and only its queue is looked at. */
 	__u32 alone_left;
+	__u32 peer[4]; /* as peer_port_be */
 	/*
 	 * Of TCP: the polls until which each segment is looked for, as one of
 	 * no connection has come, and until which no listener is, as there was
@@ -214,7 +208,7 @@ struct weir_memory {
 	__u64 no_listener_until;
 };
 
-/* For how many packets what was found out is believed. */
+/* For how many packets an answer holds. */
 #define WEIR_REMEMBERED 64
 
 /* How many channels with an address of their own are counted. */

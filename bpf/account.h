@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who pays for an admitted packet, and has he had his share? (Druschel & Banga,
- * section 3: resource accounting.)
+ * Charges admitted packets to a channel and checks its CPU budget (Druschel &
+ * Banga, section 3: resource accounting).
  *
  * A channel's account is looked for once per NAPI poll and destination, not per
  * packet; the meter shares the poll's time out at its end (meter.h). A limit is
@@ -10,19 +10,15 @@
 #ifndef WEIR_ACCOUNT_H
 #define WEIR_ACCOUNT_H
 
-#include "account_map.h"
-#include "channel.h"
-#include "memory.h"
-#include "queue.h"
+#include "address.h"
+#include "destination.h"
 
-/* An account that nobody has used for so long is another's to take. */
+/* After this long without a packet an account may be taken by another. */
 #define ACCOUNT_IDLE_NS 1000000000ULL
-/* So many places are looked at for one. */
+/* Longest probe for a place. */
 #define ACCOUNT_PROBES 4
-/* Unused time is saved up for so long. */
+/* Unused time is saved up to this much. */
 #define TOKENS_SAVED_NS 10000000ULL
-
-#define PACKETS_UNLIMITED (~0U)
 
 static __always_inline bool same_channel(const struct weir_channel_key *a,
 					 const struct weir_channel_key *b)
@@ -33,18 +29,6 @@ static __always_inline bool same_channel(const struct weir_channel_key *a,
 	       a->address[0] == b->address[0] &&
 	       a->address[1] == b->address[1] &&
 	       a->address[2] == b->address[2] && a->address[3] == b->address[3];
-}
-
-static __always_inline void memory_key(const struct weir_memory *memory,
-				       __u32 kind, struct weir_channel_key *key)
-{
-	key->egress_ifindex = memory->egress_ifindex;
-	key->kind = kind;
-	if (kind == WEIR_KIND_FORWARD)
-		return;
-	key->port = bpf_ntohs(memory_port(memory, kind));
-	key->family = memory->family;
-	copy_address(key->address, memory->address);
 }
 
 /* What it has had goes to its kind; the place is another's from now on. */
@@ -61,29 +45,16 @@ static __always_inline void account_open(struct weir_account *account,
 	account->key = *key;
 }
 
-/*
- * The finalizer of MurmurHash3 (Appleby): without the seed nobody knows who
- * shares a place with whom.
- */
-static __always_inline __u64 hash_mix(__u64 hash)
-{
-	hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdULL;
-	hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53ULL;
-	return hash ^ hash >> 33;
-}
-
 /* The place of a channel's account. */
 static __always_inline __u32 account_find(const struct weir_channel_key *key,
 					  __u64 now)
 {
-	__u64 hash = hash_seed;
+	__u64 hash = hash_address(hash_seed, key->address);
 	__u32 i, place, free = key->kind;
 	struct weir_account *account;
 
-	hash = hash_mix(hash ^ key->address[0] ^ (__u64)key->address[1] << 32);
-	hash = hash_mix(hash ^ key->address[2] ^ (__u64)key->address[3] << 32);
-	hash = hash_mix(hash ^ key->port ^ (__u64)key->kind << 16 ^
-			(__u64)key->egress_ifindex << 32);
+	hash = hash_add(hash, key->port | (__u64)key->kind << 16 |
+				      (__u64)key->egress_ifindex << 32);
 	for (i = 0; i < ACCOUNT_PROBES; i++) {
 		place = WEIR_KIND_COUNT +
 			((__u32)(hash >> 32) + i) %
@@ -114,14 +85,14 @@ static __always_inline __u32 account_room(struct weir_account *account,
 
 	/* The usual case, without a look at the clock. */
 	if (!account->limited_until_ns)
-		return PACKETS_UNLIMITED;
+		return ROOM_UNKNOWN;
 	now = poll->now_ns;
 	since = now - account->filled_ns;
 	most = TOKENS_SAVED_NS * account->limit / WEIR_LIMIT_ONE;
 	if (now > account->limited_until_ns) {
 		account->filled_ns = 0;
 		account->tokens_ns = 0;
-		return PACKETS_UNLIMITED;
+		return ROOM_UNKNOWN;
 	}
 	if (since > TOKENS_SAVED_NS)
 		since = TOKENS_SAVED_NS;
@@ -165,7 +136,7 @@ static __always_inline __u32 account_admits(__u32 place, __u32 kind,
 	__u32 room;
 
 	if (!account)
-		return PACKETS_UNLIMITED;
+		return ROOM_UNKNOWN;
 	/* A kind's own, before its first packet. */
 	account->key.kind = kind;
 	room = account_room(account, poll);
@@ -177,48 +148,56 @@ static __always_inline __u32 account_admits(__u32 place, __u32 kind,
 }
 
 /* Is the place that it was charged at last still its own? */
-static __always_inline bool account_is_of(const struct weir_memory *memory,
-					  __u32 kind)
+static __always_inline bool account_is_of(const struct weir_destination *entry)
 {
-	const struct weir_account *account = account_at(memory->account);
+	const struct weir_account *account = account_at(entry->account);
 
-	return account && memory->account >= WEIR_KIND_COUNT &&
-	       account->key.kind == kind &&
-	       account->key.port == bpf_ntohs(memory_port(memory, kind)) &&
-	       account->key.family == memory->family &&
-	       kind != WEIR_KIND_FORWARD &&
-	       same_address(account->key.address, memory->address,
-			    memory->family);
+	return account && entry->account >= WEIR_KIND_COUNT &&
+	       account->key.kind == entry->kind &&
+	       account->key.port == entry->channel_port &&
+	       account->key.family == entry->family &&
+	       entry->kind != WEIR_KIND_FORWARD &&
+	       same_address(account->key.address, entry->address,
+			    entry->family);
+}
+
+/* How many more packets may a destination's channel have admitted now? */
+static __always_inline __u32 account_budget(struct weir_destination *entry,
+					    struct weir_poll *poll)
+{
+	struct weir_channel_key key = {};
+
+	if (!has_channel(entry->kind)) {
+		entry->account = entry->kind;
+	} else if (!account_is_of(entry)) {
+		destination_key(entry, &key);
+		entry->account = account_find(&key, poll->ended_ns);
+	}
+	return account_admits(entry->account, entry->kind, poll);
 }
 
 /*
- * A destination that has just been looked at: where are its packets charged,
- * and are they over what is its channel's? A global function, which the
- * verifier looks at once.
+ * What is known of a destination is complete: its answer, and for how many
+ * packets it holds. A global function, which the verifier looks at once.
  */
-__noinline int memory_charge(struct weir_memory *memory)
+__noinline int destination_conclude(struct weir_destination *entry,
+				    struct prospects *prospects)
 {
 	struct weir_poll *poll = current_poll();
-	struct weir_channel_key key = {};
-	__u32 kind, room;
 
-	if (!memory || !poll ||
-	    verdict_of_reason(memory->reason) == WEIR_VERDICT_DISCARD)
+	if (!entry || !prospects || !poll)
 		return 0;
-	kind = kind_of_reason(memory->reason);
-	if (!has_channel(kind)) {
-		memory->account = kind;
-	} else if (!account_is_of(memory, kind)) {
-		memory_key(memory, kind, &key);
-		memory->account = account_find(&key, poll->ended_ns);
-	}
-	room = account_admits(memory->account, kind, poll);
-	if (!room && share_of_kind(kind)) {
-		memory->reason = share_of_kind(kind);
-		memory->left = WEIR_REMEMBERED;
-	} else if (memory->left > room) {
-		memory->left = room;
-	}
+	prospects->budget = ROOM_UNKNOWN;
+	if (verdict_of_reason(decide(prospects)) == WEIR_VERDICT_PASS)
+		prospects->budget = account_budget(entry, poll);
+	entry->reason = decide(prospects);
+	entry->moment = poll->moment;
+	entry->generation = interface.generation;
+	entry->left = prospects->good_for;
+	if (is_share_reason(entry->reason))
+		entry->left = WEIR_REMEMBERED;
+	else if (entry->left > prospects->budget)
+		entry->left = prospects->budget;
 	return 0;
 }
 
@@ -234,20 +213,23 @@ static __always_inline void account_add(__u32 place, __u32 packets)
  * The same for a packet of a kind that has no destinations of its own: why it
  * passes, or is discarded.
  */
-__noinline __u32 kind_charge(__u32 reason, __u32 packets)
+__noinline __u32 kind_charge(__u32 pass, __u32 packets)
 {
+	struct prospects prospects = {.pass = pass, .room = ROOM_UNKNOWN};
+	__u32 kind = kind_of_reason(pass), reason = pass;
 	struct weir_poll *poll = current_poll();
-	__u32 kind = kind_of_reason(reason);
 
-	if (!poll || verdict_of_reason(reason) == WEIR_VERDICT_DISCARD)
+	if (!poll || verdict_of_reason(pass) == WEIR_VERDICT_DISCARD)
+		return pass;
+	prospects.budget = account_admits(kind, kind, poll);
+	reason = decide(&prospects);
+	if (verdict_of_reason(reason) == WEIR_VERDICT_PASS) {
+		account_add(kind, packets);
 		return reason;
-	if (!account_admits(kind, kind, poll) && share_of_kind(kind)) {
-		poll->discarded += packets;
-		/* No destination's id is so small. */
-		poll->full_id = 1 + kind;
-		return share_of_kind(kind);
 	}
-	account_add(kind, packets);
+	poll->discarded += packets;
+	/* No destination's id is so small. */
+	poll->full_id = 1 + kind;
 	return reason;
 }
 

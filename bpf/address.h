@@ -28,10 +28,11 @@ struct {
 	__type(value, enum weir_address_kind);
 } local_ipv6 SEC(".maps");
 
-enum destination {
-	DESTINATION_OTHER,
-	DESTINATION_LOCAL,
-	DESTINATION_GROUP, /* multicast or broadcast */
+/* Whose an IP address is. */
+enum addressed {
+	ADDRESSED_ELSEWHERE,
+	ADDRESSED_HERE,
+	ADDRESSED_TO_MANY, /* multicast or broadcast */
 };
 
 static __always_inline bool is_own_mac(const __be16 *mac)
@@ -46,38 +47,38 @@ static __always_inline bool is_group_mac(const __be16 *mac)
 	return mac[0] & bpf_htons(0x0100);
 }
 
-static __always_inline enum destination destination4(__be32 address_be)
+static __always_inline enum addressed addressed_to4(__be32 address_be)
 {
 	__u32 first = bpf_ntohl(address_be) >> 28;
 	enum weir_address_kind *kind;
 
 	if (first == 0xe || address_be == 0xffffffff)
-		return DESTINATION_GROUP;
+		return ADDRESSED_TO_MANY;
 	kind = bpf_map_lookup_elem(&local_ipv4, &address_be);
 	if (!kind)
-		return DESTINATION_OTHER;
-	return *kind == WEIR_ADDRESS_BROADCAST ? DESTINATION_GROUP
-					       : DESTINATION_LOCAL;
+		return ADDRESSED_ELSEWHERE;
+	return *kind == WEIR_ADDRESS_BROADCAST ? ADDRESSED_TO_MANY
+					       : ADDRESSED_HERE;
 }
 
-static __always_inline enum destination destination6(const __u32 *address)
+static __always_inline enum addressed addressed_to6(const __u32 *address)
 {
 	struct weir_ipv6_address key;
 
 	__builtin_memcpy(&key, address, sizeof(key));
 	if (key.octets[0] == 0xff)
-		return DESTINATION_GROUP;
-	return bpf_map_lookup_elem(&local_ipv6, &key) ? DESTINATION_LOCAL
-						      : DESTINATION_OTHER;
+		return ADDRESSED_TO_MANY;
+	return bpf_map_lookup_elem(&local_ipv6, &key) ? ADDRESSED_HERE
+						      : ADDRESSED_ELSEWHERE;
 }
 
-static __always_inline enum destination destination_of(const struct flow *flow)
+static __always_inline enum addressed addressed_to(const struct flow *flow)
 {
 	if (DEFECT(ADDRESS_UNCHECKED))
-		return DESTINATION_LOCAL;
+		return ADDRESSED_HERE;
 	return flow->family == WEIR_FAMILY_IPV4
-		       ? destination4(flow->destination[0])
-		       : destination6(flow->destination);
+		       ? addressed_to4(flow->destination[0])
+		       : addressed_to6(flow->destination);
 }
 
 #endif /* WEIR_ADDRESS_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whether the gate sleeps, and what wakes it. The queue probe's object owns the
- * maps; each gate is loaded with them in place of its own.
+ * Whether the gate sleeps, and what wakes it.
  *
  * Early discard can only help where the kernel would drop late, and the kernel
  * says so itself, at no cost until it does. Until then the gate leaves at its
@@ -11,36 +10,12 @@
 #ifndef WEIR_ALARM_H
 #define WEIR_ALARM_H
 
-#include "abi.h"
+#include "shared.h"
 #include "verdict.h"
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-#include <stdbool.h>
 
 /* Who goes on ringing is heard again so seldom: the gates of all CPUs read the
  * line that this writes. */
 #define ALARM_AGAIN_NS 100000000ULL
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct weir_alarm);
-} alarm SEC(".maps");
-
-/* Causes, as they wake the gate. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-} rings SEC(".maps");
-
-static __always_inline struct weir_alarm *the_alarm(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&alarm, &zero);
-}
 
 static __always_inline bool is_asleep(void)
 {

@@ -11,7 +11,7 @@
 
 /* As the gate: it takes multi-buffer frames too. */
 SEC("xdp.frags")
-int bare_drop(struct xdp_md *ctx)
+int weir_bare_drop(struct xdp_md *ctx)
 {
 	return XDP_DROP;
 }
@@ -23,7 +23,7 @@ int bare_drop(struct xdp_md *ctx)
  * lower bound of what fetching costs a program that decides by it.
  */
 SEC("xdp.frags")
-int touch_drop(struct xdp_md *ctx)
+int weir_touch_drop(struct xdp_md *ctx)
 {
 	const __u8 *data = (void *)(long)ctx->data;
 
@@ -35,7 +35,7 @@ int touch_drop(struct xdp_md *ctx)
 }
 
 SEC("xdp.frags")
-int bare_pass(struct xdp_md *ctx)
+int weir_bare_pass(struct xdp_md *ctx)
 {
 	return XDP_PASS;
 }

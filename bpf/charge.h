@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a packet is charged to a UDP socket's queue (its skb's truesize), by the
- * interface that it came in by and its length: drivers differ. docs/adr/
- * 0001-queue-state.md.
+ * What packets are charged to a UDP socket's queue (their skb's truesize), a
+ * row for each interface with a gate and in it by length: drivers differ.
+ * docs/adr/0001-queue-state.md.
  *
  * At tc the skb says it. In the driver there is no skb yet, and the queue probe
  * teaches it: each packet that the kernel refuses tells what packets of its
@@ -11,93 +11,55 @@
 #ifndef WEIR_CHARGE_H
 #define WEIR_CHARGE_H
 
-#include "address.h"
-#include "charge_map.h"
-#include "queue_map.h"
-#include <stdbool.h>
-
-/* A batch of veth's. Bounds what an old charge decides where no NAPI polls. */
-#define LOOKS_BY_OLD_CHARGE 16
-
-struct charge {
-	__u32 truesize; /* bytes; 0: not known */
-	__u32 from;	/* the least length that is charged as much */
-	/* Believed until then, CLOCK_MONOTONIC, and then asked for again. */
-	__u64 known_until_ns;
-};
-
-/* What is known of a length of one kind: itself, or the least of any. */
-static __always_inline const struct weir_charge *
-charge_known(const struct weir_charges *charges, __u32 kind, __u32 len,
-	     __u64 now)
-{
-	const struct weir_charge *known;
-
-	known = charge_at(charges, kind, charge_class(len));
-	if (known && now < known->learned_ns + CHARGE_KEPT_NS)
-		return known;
-	known = &charges->least[kind & 1];
-	if (now < known->learned_ns + CHARGE_KEPT_NS &&
-	    (known->from <= len || DEFECT(CHARGE_OF_ANY_LENGTH)))
-		return known;
-	return NULL;
-}
+#include "shared.h"
 
 /*
- * What a packet is charged. The first fragment of a datagram stands for all:
- * they are taken to be as many as if all were of its length.
+ * How long charges are believed. A smaller packet may fit where those refused
+ * did not, so the kernel is asked again (at the price of one late drop) at
+ * least this often...
  */
-static __always_inline void charge_of(const struct flow *flow, __u32 truesize,
-				      __u64 now, struct charge *charge)
-{
-	bool whole = flow->fragment == WEIR_FRAGMENT_NONE;
-	const struct weir_charge *known = NULL;
-	const struct weir_charges *charges;
+#define CHARGE_BELIEVED_NS 10000000ULL
+/* ...and how long one length's is kept if only others are asked for. */
+#define CHARGE_KEPT_NS 1000000000ULL
 
-	charge->truesize = truesize;
-	charge->from = flow->ip_len;
-	charge->known_until_ns = ~0ULL;
-	if (truesize && whole)
-		return;
-	charges = charges_at(interface.charges);
-	if (charges)
-		known = charge_known(charges, whole ? 0 : 1, flow->ip_len, now);
-	charge->truesize = known ? known->truesize : 0;
-	charge->known_until_ns =
-		charges ? charges->confirmed_ns + CHARGE_BELIEVED_NS : 0;
-	if (!known)
-		return;
-	charge->from = known->from;
-	if (!whole && flow->left) {
-		charge->truesize *=
-			(flow->udp_len + flow->left - 1) / flow->left;
-		charge->from = ~0U;
-	}
+/* Classes of 16 bytes, in which drivers that round up differ by one step. */
+#define CHARGE_FINE_LEN 2048
+#define CHARGE_FINE_SHIFT 4
+#define CHARGE_COARSE_SHIFT 11
+#define CHARGE_FINE_CLASSES (CHARGE_FINE_LEN >> CHARGE_FINE_SHIFT)
+
+/* A row, by 1 + its number. */
+static __always_inline struct weir_charges *charges_at(__u32 row)
+{
+	__u32 key = row - 1;
+
+	return bpf_map_lookup_elem(&charges, &key);
 }
 
-/*
- * What is known has become old: one packet that it would discard asks the
- * kernel, and the rest of its NAPI poll is judged by what was known. If the
- * kernel takes that packet, nothing is known any more.
- */
-static __always_inline bool charge_asks(const struct charge *charge,
-					const struct weir_poll *poll, __u64 now)
+static __always_inline __u32 charge_class(__u32 len)
 {
-	struct weir_charges *charges;
-	__u64 poll_id;
+	if (len < CHARGE_FINE_LEN)
+		return len >> CHARGE_FINE_SHIFT;
+	return CHARGE_FINE_CLASSES +
+	       ((len - CHARGE_FINE_LEN) >> CHARGE_COARSE_SHIFT);
+}
 
-	if (now <= charge->known_until_ns || DEFECT(TRUESIZE_GUESSED))
-		return false;
-	charges = charges_at(interface.charges);
-	if (!charges || now > charge->known_until_ns + CHARGE_BELIEVED_NS)
-		return true;
-	poll_id = poll_id_of(poll);
-	if (charges->asked_poll)
-		return charges->asked_poll != poll_id ||
-		       charges->asked_looks++ >= LOOKS_BY_OLD_CHARGE;
-	charges->asked_poll = poll_id;
-	charges->asked_looks = 0;
-	return true;
+/* The least length of a class. */
+static __always_inline __u32 charge_class_from(__u32 class)
+{
+	if (class < CHARGE_FINE_CLASSES)
+		return class << CHARGE_FINE_SHIFT;
+	return CHARGE_FINE_LEN +
+	       ((class - CHARGE_FINE_CLASSES) << CHARGE_COARSE_SHIFT);
+}
+
+static __always_inline struct weir_charge *
+charge_at(const struct weir_charges *charges, __u32 kind, __u32 class)
+{
+	if (class >= WEIR_CHARGE_CLASSES)
+		return NULL;
+	return (struct weir_charge *)&charges
+		->of[(kind & 1) * WEIR_CHARGE_CLASSES + class];
 }
 
 #endif /* WEIR_CHARGE_H */

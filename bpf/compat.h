@@ -12,6 +12,9 @@
 #include <bpf/bpf_helpers.h>
 #include <stdbool.h>
 
+#define AF_INET 2 /* include/linux/socket.h */
+#define AF_INET6 10
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
 

@@ -7,45 +7,36 @@
 #ifndef WEIR_CONTEST_H
 #define WEIR_CONTEST_H
 
-#include "contest_map.h"
+#include "shared.h"
 #include "queue.h"
 #include "sources.h"
-#include "workspace.h"
 
-/* So long after a queue was full, or a source shed, it is contested. */
+/* A queue counts as contested for this long after it was full, or a source was
+ * shed. */
 #define CONTESTED_NS 1000000000ULL
-/* So many places are looked at for one. */
+/* Longest probe for a place. */
 #define CONTEST_PROBES 4
 
 /* This socket's place, or else one that may be taken; NULL: there is none. */
-static __always_inline struct weir_contest *
-contest_place(const struct sock *sk, __u64 now, __u32 *place)
+static __always_inline struct weir_contest *contest_place(__u64 sock, __u64 now)
 {
-	__u64 sock = kernel_address_of(sk);
-	__u32 hash = ((hash_seed ^ sock) * 0x9e3779b97f4a7c15ULL) >> 32;
+	__u32 hash = hash_add(hash_seed, sock) >> 32, i;
 	struct weir_contest *contest, *free = NULL;
-	__u32 i;
 
 	for (i = 0; i < CONTEST_PROBES; i++) {
 		contest = contest_at(hash + i);
-		if (!contest)
-			return NULL;
-		if (contest->sock == sock) {
-			*place = (hash + i) & (WEIR_CONTESTS - 1);
+		if (!contest || contest->sock == sock)
 			return contest;
-		}
-		if (!free && now > contest->until_ns) {
-			*place = (hash + i) & (WEIR_CONTESTS - 1);
+		if (!free && now > contest->until_ns)
 			free = contest;
-		}
 	}
 	return free;
 }
 
 /* The queue is full. */
 static __always_inline void contest_go_on(struct weir_contest *contest,
-					  const struct sock *sk,
-					  const struct queue *queue, __u64 now)
+					  __u64 sock, const struct queue *queue,
+					  __u64 now)
 {
 	if (now > contest->until_ns) {
 		/* Everything that was counted is too old. */
@@ -55,7 +46,7 @@ static __always_inline void contest_go_on(struct weir_contest *contest,
 		contest->lighter = 0;
 		contest->unknown = 0;
 	}
-	contest->sock = (__u64)sk;
+	contest->sock = sock;
 	contest->truesize = queue->truesize;
 	contest->until_ns = now + CONTESTED_NS;
 }
@@ -76,46 +67,38 @@ static __always_inline __u32 contest_room(struct weir_contest *contest,
 	return queue_room(queue);
 }
 
-/* Of the room that the queue has, how much is this packet's source to see? */
-static __noinline __u32 contest_judge(const struct sock *sk,
-				      struct queue *queue, __u32 room,
-				      const struct flow *flow,
-				      struct finding *finding)
+/*
+ * Is what room the queue has kept for lighter sources than this packet's? A
+ * packet that is admitted counts for its source.
+ */
+static __always_inline void contest_judge(__u64 sock, struct queue *queue,
+					  const struct charge *charge,
+					  __u64 now,
+					  struct prospects *prospects)
 {
-	struct weir_poll *poll = current_poll();
-	struct weir_contest *contest;
-	__u32 place;
-	__u64 now;
+	struct weir_contest *contest = contest_place(sock, now);
+	__u32 reserved;
 
-	if (!poll)
-		return room;
-	now = poll->now_ns;
-	contest = contest_place(sk, now, &place);
 	if (!contest)
-		return room;
-	if (!room) {
-		contest_go_on(contest, sk, queue, now);
-		return 0;
-	}
-	if (contest->sock != (__u64)sk || now > contest->until_ns)
-		return room;
-	room = contest_room(contest, queue, room);
+		return;
+	if (!prospects->room)
+		return contest_go_on(contest, sock, queue, now);
+	if (contest->sock != sock || now > contest->until_ns)
+		return;
+	prospects->room = contest_room(contest, queue, prospects->room);
 	if (!queue->truesize)
-		return room;
-	finding->contest = 1 + place;
-	finding->room = room;
-	finding->reserved =
-		places_reserved(contest, queue->limit / queue->truesize);
-	if (!finding->reserved)
-		return room;
+		return;
+	reserved = places_reserved(contest, queue->limit / queue->truesize);
 	/* Who sent it counts for each packet. */
-	finding->remember = 0;
-	if (!source_must_wait(contest, source_hash(flow), room,
-			      finding->reserved))
-		return room;
+	if (reserved)
+		prospects->good_for = 0;
+	if (!reserved || !source_must_wait(contest, charge->source,
+					   prospects->room, reserved)) {
+		source_admit(contest, charge->source, charge->packets);
+		return;
+	}
 	contest->until_ns = now + CONTESTED_NS;
-	finding->reason = WEIR_REASON_UDP_SOURCE;
-	return 0;
+	prospects->yields = 1;
 }
 
 #endif /* WEIR_CONTEST_H */

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Each packet is counted once, under one reason, on the CPU that saw it. */
+/*
+ * Each packet is counted once, under one reason, on the CPU that saw it; and
+ * once for its channel, if that has an address of its own. Kinds without one
+ * (ICMP, ARP, ...) are counted by reason alone.
+ */
 #ifndef WEIR_COUNTERS_H
 #define WEIR_COUNTERS_H
 
@@ -7,6 +11,7 @@
 #include "verdict.h"
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+#include <stdbool.h>
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -30,6 +35,60 @@ static __always_inline void count(enum weir_reason reason,
 
 	if (counter)
 		counter_add(counter, seen);
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, WEIR_CHANNELS);
+	__type(key, struct weir_channel_key);
+	__type(value, struct weir_channel);
+} channels SEC(".maps");
+
+/* Where the channels beyond WEIR_CHANNELS are counted together, per CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_channel);
+} overflow_channel SEC(".maps");
+
+static __always_inline bool has_channel(__u8 kind)
+{
+	return kind == WEIR_KIND_UDP || kind == WEIR_KIND_MULTICAST ||
+	       kind == WEIR_KIND_TCP || kind == WEIR_KIND_TCP_REQUEST ||
+	       kind == WEIR_KIND_TCP_STRAY || kind == WEIR_KIND_TCP_PEER ||
+	       kind == WEIR_KIND_FORWARD;
+}
+
+static __always_inline struct weir_channel *
+channel_of(const struct weir_channel_key *key)
+{
+	static const struct weir_channel empty;
+	struct weir_channel *channel = bpf_map_lookup_elem(&channels, key);
+	__u32 zero = 0;
+
+	if (channel)
+		return channel;
+	bpf_map_update_elem(&channels, key, &empty, BPF_NOEXIST);
+	channel = bpf_map_lookup_elem(&channels, key);
+	return channel ?: bpf_map_lookup_elem(&overflow_channel, &zero);
+}
+
+static __always_inline void channel_add(const struct weir_channel_key *key,
+					const struct weir_counter *seen)
+{
+	struct weir_channel *channel;
+	int i;
+
+	if (!has_channel(key->kind))
+		return;
+	channel = channel_of(key);
+	if (!channel)
+		return;
+	for (i = 0; i < WEIR_SEEN_COUNT; i++) {
+		channel->seen[i].packets += seen[i].packets;
+		channel->seen[i].bytes += seen[i].bytes;
+	}
 }
 
 #endif /* WEIR_COUNTERS_H */

@@ -38,7 +38,7 @@ struct sk_buff___device {
 struct weir_device seen;
 
 SEC("tc")
-int device(struct __sk_buff *ctx)
+int weir_device(struct __sk_buff *ctx)
 {
 	/*
 	 * The context is the kernel's skb, but the verifier lets nobody look

@@ -143,4 +143,18 @@ __noinline int flight_expect(__u64 sock, __u64 group, __u32 bytes)
 	return 0;
 }
 
+/*
+ * For how many packets has it room, besides those on their way to it? Where it
+ * has none without them, they make no difference.
+ */
+static __always_inline __u32 queue_room_left(__u64 sock, __u64 group,
+					     struct queue *queue)
+{
+	if (!queue_room(queue))
+		return 0;
+	queue->charged +=
+		flight_bytes(sock, group, queue->charged, queue->limit);
+	return queue_room(queue);
+}
+
 #endif /* WEIR_FLIGHT_H */

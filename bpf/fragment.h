@@ -9,7 +9,7 @@
 
 #include "defect.h"
 #include "flow.h"
-#include "reason.h"
+#include "decide.h"
 
 /*
  * How long a datagram's verdict is believed. Its fragments come back to back;
@@ -38,14 +38,14 @@ static __always_inline void datagram_key(const struct flow *flow,
 			 sizeof(key->destination));
 }
 
-/* What became of the datagram so far: a reason, or WEIR_REASON_COUNT. */
-static __always_inline __u32 datagram_find(const struct weir_datagram_key *key,
-					   __u64 now_ns)
+/* What became of the datagram so far; else NO_REASON. */
+static __always_inline int datagram_find(const struct weir_datagram_key *key,
+					 __u64 now_ns)
 {
 	struct weir_datagram *known = bpf_map_lookup_elem(&datagrams, key);
 
 	if (!known || now_ns > known->until_ns)
-		return WEIR_REASON_COUNT;
+		return NO_REASON;
 	return known->reason;
 }
 
@@ -89,17 +89,17 @@ __noinline __u32 fragment_later(const struct flow *flow)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 	struct weir_datagram_key key;
-	__u32 first;
+	int first;
 
 	if (!flow)
 		return WEIR_REASON_FRAGMENT_EARLY;
 	datagram_key(flow, &key);
 	first = datagram_find(&key, now_ns);
-	if (first == WEIR_REASON_COUNT && DEFECT(FRAGMENT_EARLY_DISCARDED))
+	if (first == NO_REASON && DEFECT(FRAGMENT_EARLY_DISCARDED))
 		return WEIR_REASON_FRAGMENT_DISCARDED;
-	if (first == WEIR_REASON_COUNT)
+	if (first == NO_REASON)
 		datagram_note(&key, WEIR_REASON_FRAGMENT_EARLY, now_ns);
-	if (first == WEIR_REASON_COUNT || first == WEIR_REASON_FRAGMENT_EARLY)
+	if (first == NO_REASON || first == WEIR_REASON_FRAGMENT_EARLY)
 		return WEIR_REASON_FRAGMENT_EARLY;
 	if (verdict_of_reason(first) == WEIR_VERDICT_DISCARD ||
 	    DEFECT(FRAGMENT_TAIL_DISCARDED))

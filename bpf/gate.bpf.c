@@ -4,35 +4,15 @@
  * section 3.2), at the driver, before an skb exists, or as early as the
  * interface allows.
  *
- * parse -> demultiplex -> queue state -> verdict -> count. A packet is
- * discarded only if the socket that it is for would refuse it; whatever the
+ * Parse, look up, decide, count (fast_path.h, slow_path.h, decide.h). A packet
+ * is discarded only if the socket that it is for would refuse it; whatever the
  * gate does not understand, or cannot name the destination of, passes.
  */
 #include "alarm.h"
-#include "demux.h"
 #include "limit.h"
 #include "merged.h"
+#include "slow_path.h"
 #include <linux/pkt_cls.h>
-
-/* The long way: everything is parsed, and looked up. */
-static __noinline __u32 examine(struct packet *packet)
-{
-	enum weir_parse parsed;
-	struct workspace *workspace = get_workspace();
-	struct flow *flow;
-	__u32 reason;
-
-	if (!workspace)
-		return WEIR_REASON_MALFORMED;
-	flow = &workspace->flow;
-	__builtin_memset(flow, 0, sizeof(*flow));
-	parsed = parse(&packet->cursor, flow, packet->len);
-	flow_of_one(flow, packet);
-	reason = demux(packet, flow, parsed);
-	if (explaining)
-		explain(flow, parsed, reason);
-	return reason;
-}
 
 /* Where no NAPI poll ever ends, nothing of one packet holds for the next. */
 static __always_inline void end_poll(void)
@@ -57,8 +37,8 @@ static __always_inline bool is_stale(void)
 	       poll->now_ns > interface.fresh_until_ns;
 }
 
-/* What is decided before a packet is parsed; else WEIR_REASON_COUNT. */
-static __always_inline __u32 standing_reason(bool past_limit)
+/* What is decided before a packet is parsed; else NO_REASON. */
+static __always_inline int standing_reason(bool past_limit)
 {
 	if (interface.no_polls)
 		end_poll();
@@ -70,27 +50,37 @@ static __always_inline __u32 standing_reason(bool past_limit)
 		return WEIR_REASON_CPU_SHARE;
 	if (interface.diverted && !DEFECT(DIVERTED_IGNORED))
 		return WEIR_REASON_DIVERTED;
-	return WEIR_REASON_COUNT;
+	return NO_REASON;
+}
+
+/*
+ * A packet's end: it is counted under its one reason, and whether it is
+ * discarded. Nothing else turns a reason into an action.
+ */
+static __always_inline bool is_discarded(__u32 reason, struct weir_counter seen)
+{
+	count(reason, seen);
+	return verdict_of_reason(reason) == WEIR_VERDICT_DISCARD;
 }
 
 /* In the driver, or on an skb (generic). */
 SEC("xdp.frags")
-int gate(struct xdp_md *ctx)
+int weir_gate(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data;
 	void *data_end = (void *)(long)ctx->data_end;
 	__u32 len = bpf_xdp_get_buff_len(ctx);
 	struct weir_counter seen = {.packets = 1, .bytes = len};
-	__u32 reason;
+	int reason;
 
 	if (is_asleep()) {
 		count(WEIR_REASON_ASLEEP, seen);
 		return XDP_PASS;
 	}
 	reason = standing_reason(interface.limited && xdp_is_past_limit(ctx));
-	if (reason == WEIR_REASON_COUNT && !explaining)
-		reason = recall(ctx, data, data_end, len, 0);
-	if (reason == WEIR_REASON_COUNT) {
+	if (reason == NO_REASON && !explaining)
+		reason = fast_path(ctx, data, data_end, len, 0);
+	if (reason == NO_REASON) {
 		struct packet packet = {
 			.ctx = ctx,
 			.cursor = cursor_over(data, data_end),
@@ -99,11 +89,9 @@ int gate(struct xdp_md *ctx)
 			.ifindex = ctx->ingress_ifindex,
 		};
 
-		reason = examine(&packet);
+		reason = slow_path(&packet);
 	}
-	count(reason, seen);
-	return verdict_of_reason(reason) == WEIR_VERDICT_DISCARD ? XDP_DROP
-								 : XDP_PASS;
+	return is_discarded(reason, seen) ? XDP_DROP : XDP_PASS;
 }
 
 /*
@@ -125,7 +113,7 @@ static __always_inline __u32 skb_truesize(struct __sk_buff *skb)
  * what passes here goes on to the other programs at the hook.
  */
 SEC("tc")
-int gate_tc(struct __sk_buff *skb)
+int weir_gate_tc(struct __sk_buff *skb)
 {
 	struct packet packet = {
 		.ctx = skb,
@@ -133,7 +121,7 @@ int gate_tc(struct __sk_buff *skb)
 		.gso_size = skb->gso_size,
 		.ifindex = skb->ingress_ifindex,
 	};
-	__u32 reason;
+	int reason;
 
 	if (is_asleep()) {
 		packet.cursor = cursor_over((void *)(long)skb->data,
@@ -147,20 +135,16 @@ int gate_tc(struct __sk_buff *skb)
 	packet.seen = packets_of(skb, packet.cursor);
 	reason = standing_reason(interface.limited && skb_is_past_limit(skb));
 	/* The kernel has taken the tag off: skb_vlan_untag(). */
-	if (reason == WEIR_REASON_COUNT && skb->vlan_present &&
-	    !DEFECT(VLAN_IGNORED))
+	if (reason == NO_REASON && skb->vlan_present && !DEFECT(VLAN_IGNORED))
 		reason = WEIR_REASON_VLAN;
 	packet.truesize = skb_truesize(skb);
-	if (reason == WEIR_REASON_COUNT && !explaining && !packet.gso_size)
-		reason = recall(skb, (void *)(long)skb->data,
-				(void *)(long)skb->data_end, packet.len,
-				packet.truesize);
-	if (reason == WEIR_REASON_COUNT)
-		reason = examine(&packet);
-	count(reason, packet.seen);
-	return verdict_of_reason(reason) == WEIR_VERDICT_DISCARD
-		       ? TC_ACT_SHOT
-		       : TC_ACT_UNSPEC;
+	if (reason == NO_REASON && !explaining && !packet.gso_size)
+		reason = fast_path(skb, (void *)(long)skb->data,
+				   (void *)(long)skb->data_end, packet.len,
+				   packet.truesize);
+	if (reason == NO_REASON)
+		reason = slow_path(&packet);
+	return is_discarded(reason, packet.seen) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
 char LICENSE[] SEC("license") = "GPL";

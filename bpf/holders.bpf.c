@@ -12,7 +12,7 @@
 #include "holder.h"
 
 SEC("iter/task_file")
-int holders(struct bpf_iter__task_file *ctx)
+int weir_holders(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
@@ -35,7 +35,7 @@ int holders(struct bpf_iter__task_file *ctx)
  * scheduled unlike that one: the heaviest counts.
  */
 SEC("iter/task")
-int processes(struct bpf_iter__task *ctx)
+int weir_processes(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct weir_process process = {};

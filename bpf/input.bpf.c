@@ -8,17 +8,16 @@
  * the scheduler switches, on the CPUs of governed threads only; elsewhere a
  * switch costs a map lookup or two.
  */
+#include "compat.h"
 #include "input.h"
 #include "meter.h"
-#include "queue_map.h"
+#include "shared.h"
 #include <bpf/bpf_tracing.h>
 
 struct napi_struct;
 
 /* The cost of a discarded packet is the average over so many, and less. */
 #define VAIN_PACKETS 16384
-#define AF_INET 2 /* include/linux/socket.h */
-#define AF_INET6 10
 /* What one is thought to cost before any has been seen. */
 #define DISCARD_COST_NS 150
 
@@ -43,13 +42,6 @@ static __always_inline void keep_score(struct weir_consumer *consumer)
 	if (!consumer->from_input && consumer->score > -CONSUMER_SCORE_MAX)
 		consumer->score--;
 	consumer->from_input = 0;
-}
-
-static __always_inline struct weir_poll *this_poll(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&napi_polls, &zero);
 }
 
 static __always_inline void count_at(__u32 cpu_number, __u32 counted, __s32 by)
@@ -129,7 +121,7 @@ static __always_inline void enter_input(const struct task_struct *task,
 					__u32 number, __u64 now)
 {
 	struct weir_input *input = input_at(number);
-	struct weir_poll *poll = this_poll();
+	struct weir_poll *poll = current_poll();
 	struct weir_cpu *before;
 	__u32 runnable;
 
@@ -188,7 +180,7 @@ static __always_inline enum weir_running kind_of(const struct task_struct *next,
 }
 
 SEC("tp_btf/sched_switch")
-int BPF_PROG(switched, bool preempt, struct task_struct *prev,
+int BPF_PROG(weir_switch, bool preempt, struct task_struct *prev,
 	     struct task_struct *next, unsigned int prev_state)
 {
 	__u32 cpu_number = bpf_get_smp_processor_id();
@@ -232,7 +224,7 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev,
 
 /* Whom input wakes consumes what it brings. */
 SEC("tp_btf/sched_waking")
-int BPF_PROG(waking, struct task_struct *task)
+int BPF_PROG(weir_waking, struct task_struct *task)
 {
 	struct weir_cpu *cpu = cpu_at(bpf_get_smp_processor_id());
 	struct weir_consumer *consumer;
@@ -254,7 +246,7 @@ int BPF_PROG(waking, struct task_struct *task)
  * Kernel 6.3 and later.
  */
 SEC("?tp_btf/sock_recv_length")
-int BPF_PROG(received, struct sock *sk, int length)
+int BPF_PROG(weir_received, struct sock *sk, int length)
 {
 	__u16 family = sk->__sk_common.skc_family;
 	struct weir_cpu *cpu;
@@ -268,7 +260,7 @@ int BPF_PROG(received, struct sock *sk, int length)
 }
 
 SEC("tp_btf/sched_wakeup")
-int BPF_PROG(woken, struct task_struct *task)
+int BPF_PROG(weir_wakeup, struct task_struct *task)
 {
 	__u32 cpu_number = task_cpu(task);
 	struct weir_cpu *cpu = cpu_at(cpu_number);
@@ -305,7 +297,7 @@ int BPF_PROG(woken, struct task_struct *task)
 }
 
 SEC("tp_btf/sched_migrate_task")
-int BPF_PROG(migrated, struct task_struct *task, int to)
+int BPF_PROG(weir_migrate, struct task_struct *task, int to)
 {
 	struct weir_consumer *consumer = consumer_of(task);
 	__u32 role;
@@ -370,10 +362,10 @@ static __always_inline void charge(struct weir_input *input,
 }
 
 SEC("tp_btf/napi_poll")
-int BPF_PROG(polled, struct napi_struct *napi, int work, int budget)
+int BPF_PROG(weir_polled, struct napi_struct *napi, int work, int budget)
 {
 	struct weir_cpu *cpu = cpu_at(bpf_get_smp_processor_id());
-	struct weir_poll *poll = this_poll();
+	struct weir_poll *poll = current_poll();
 	__u64 now, took, discarded, beside;
 	struct weir_input *input;
 

@@ -7,10 +7,9 @@
 #ifndef WEIR_LIMIT_H
 #define WEIR_LIMIT_H
 
-#include "address.h"
-#include "demux.h"
+#include "slow_path.h"
 #include "parse.h"
-#include "softirq_map.h"
+#include "shared.h"
 
 /* Neighbour discovery or MLD, which goes behind one hop-by-hop option. */
 static __always_inline bool is_control6(struct cursor cursor)

@@ -58,15 +58,15 @@ static __always_inline struct bpf_sock_tuple tuple6(void)
 		return XDP_PASS;                                             \
 	}
 
-LOOKUP_PROGRAM(udp4, bpf_sk_lookup_udp, 4)
-LOOKUP_PROGRAM(udp6, bpf_sk_lookup_udp, 6)
-LOOKUP_PROGRAM(tcp4, bpf_sk_lookup_tcp, 4)
-LOOKUP_PROGRAM(tcp6, bpf_sk_lookup_tcp, 6)
-LOOKUP_PROGRAM(skc_tcp4, bpf_skc_lookup_tcp, 4)
-LOOKUP_PROGRAM(skc_tcp6, bpf_skc_lookup_tcp, 6)
+LOOKUP_PROGRAM(weir_udp4, bpf_sk_lookup_udp, 4)
+LOOKUP_PROGRAM(weir_udp6, bpf_sk_lookup_udp, 6)
+LOOKUP_PROGRAM(weir_tcp4, bpf_sk_lookup_tcp, 4)
+LOOKUP_PROGRAM(weir_tcp6, bpf_sk_lookup_tcp, 6)
+LOOKUP_PROGRAM(weir_skc_tcp4, bpf_skc_lookup_tcp, 4)
+LOOKUP_PROGRAM(weir_skc_tcp6, bpf_skc_lookup_tcp, 6)
 
 SEC("xdp")
-int no_lookup(struct xdp_md *ctx)
+int weir_no_lookup(struct xdp_md *ctx)
 {
 	struct bpf_sock_tuple tuple = tuple6();
 	__u32 i, n = 0;

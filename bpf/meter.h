@@ -9,7 +9,7 @@
 #ifndef WEIR_METER_H
 #define WEIR_METER_H
 
-#include "account_map.h"
+#include "shared.h"
 #include <stdbool.h>
 
 /* A packet's cost is the average over so many, and less. */

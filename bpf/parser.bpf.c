@@ -30,7 +30,7 @@ static __always_inline void parse_into(struct xdp_md *ctx, bool usual,
 }
 
 SEC("xdp.frags")
-int parse_only(struct xdp_md *ctx)
+int weir_parser(struct xdp_md *ctx)
 {
 	parse_into(ctx, false, &parsed);
 	parse_into(ctx, true, &parsed_usual);

@@ -23,7 +23,7 @@ struct weir_poll_cost poll_cost;
 __u64 last_ns; /* when the last poll ended, if it was full; else 0 */
 
 SEC("tp_btf/napi_poll")
-int BPF_PROG(poll_ended, struct napi_struct *napi, int work, int budget)
+int BPF_PROG(weir_poll_cost, struct napi_struct *napi, int work, int budget)
 {
 	__u64 now, took, per_packet;
 

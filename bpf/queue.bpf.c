@@ -12,13 +12,9 @@
  * packet. There, user space loads the second pair of programs in place of the
  * first (crates/weir-bpf/src/probe.rs).
  */
-#include "account_map.h"
 #include "alarm.h"
-#include "charge_map.h"
+#include "charge.h"
 #include "compat.h"
-#include "contest_map.h"
-#include "queue_map.h"
-#include "softirq_map.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
 #include <linux/if_ether.h>
@@ -182,7 +178,7 @@ static __always_inline void learn(const struct sock *sk, struct refused refused)
  * net/ipv6/udp.c. Kernel 6.10 and later.
  */
 SEC("?tp_btf/udp_fail_queue_rcv_skb")
-int BPF_PROG(udp_refused, int rc, struct sock *sk, struct sk_buff *skb)
+int BPF_PROG(weir_refused, int rc, struct sock *sk, struct sk_buff *skb)
 {
 	if (rc == -ENOMEM)
 		learn(sk, one_packet(skb));
@@ -195,7 +191,7 @@ int BPF_PROG(udp_refused, int rc, struct sock *sk, struct sk_buff *skb)
  * in between that could free another for the same reason.
  */
 SEC("?tp_btf/udp_fail_queue_rcv_skb")
-int BPF_PROG(udp_refused_freed, int rc, struct sock *sk)
+int BPF_PROG(weir_refused_by, int rc, struct sock *sk)
 {
 	__u32 zero = 0;
 	struct refused *freed = bpf_map_lookup_elem(&freed_refused, &zero);
@@ -208,9 +204,9 @@ int BPF_PROG(udp_refused_freed, int rc, struct sock *sk)
 	return 0;
 }
 
-/* Before 6.10: the packet that udp_refused_freed() is about to hear of. */
+/* Before 6.10: the packet that weir_refused_by() is about to hear of. */
 SEC("?tp_btf/kfree_skb")
-int BPF_PROG(skb_freed, struct sk_buff *skb, void *location,
+int BPF_PROG(weir_freed, struct sk_buff *skb, void *location,
 	     enum skb_drop_reason reason)
 {
 	__u32 zero = 0;
@@ -231,7 +227,7 @@ int BPF_PROG(skb_freed, struct sk_buff *skb, void *location,
  * itself, which costs each UDP packet of the host a call.
  */
 SEC("?fexit/__udp_enqueue_schedule_skb")
-int BPF_PROG(udp6_refused, struct sock *sk, struct sk_buff *skb, int rc)
+int BPF_PROG(weir_refused6, struct sock *sk, struct sk_buff *skb, int rc)
 {
 	if (rc == -ENOMEM && skb->protocol == bpf_htons(ETH_P_IPV6))
 		learn(sk, one_packet(skb));
@@ -243,10 +239,9 @@ int BPF_PROG(udp6_refused, struct sock *sk, struct sk_buff *skb, int rc)
  * or never will: nothing of it is in flight in the next one.
  */
 SEC("tp_btf/napi_poll")
-int BPF_PROG(napi_poll_end)
+int BPF_PROG(weir_poll_end)
 {
-	__u32 zero = 0;
-	struct weir_poll *poll = bpf_map_lookup_elem(&napi_polls, &zero);
+	struct weir_poll *poll = current_poll();
 
 	if (!poll)
 		return 0;

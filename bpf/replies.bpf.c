@@ -61,7 +61,7 @@ static __always_inline const struct weir_stamp *stamp_of(struct cursor *cursor)
 }
 
 SEC("tc")
-int replies(struct __sk_buff *skb)
+int weir_replies(struct __sk_buff *skb)
 {
 	struct cursor cursor = cursor_over((void *)(long)skb->data,
 					   (void *)(long)skb->data_end);

@@ -70,7 +70,7 @@ __noinline __u32 reuseport_room(__u64 address, __u32 truesize)
 		if (room || DEFECT(GROUP_FIRST_FULL))
 			return room;
 	}
-	return sockets && sockets <= REUSEPORT_SOCKETS ? 0 : QUEUE_ROOM_UNKNOWN;
+	return sockets && sockets <= REUSEPORT_SOCKETS ? 0 : ROOM_UNKNOWN;
 }
 
 #endif /* WEIR_REUSEPORT_H */

@@ -7,7 +7,7 @@
  * of each round of polling, and cleared at the end of the period or when the
  * CPU is idle.
  */
-#include "softirq_map.h"
+#include "shared.h"
 #include "task.h"
 #include <bpf/bpf_tracing.h>
 
@@ -91,7 +91,7 @@ static __always_inline void settle(struct weir_softirq *softirq, __u64 now)
 }
 
 SEC("tp_btf/softirq_raise")
-int BPF_PROG(softirq_raised, unsigned int vec_nr)
+int BPF_PROG(weir_sirq_raise, unsigned int vec_nr)
 {
 	struct weir_softirq *softirq;
 
@@ -106,7 +106,7 @@ int BPF_PROG(softirq_raised, unsigned int vec_nr)
 }
 
 SEC("tp_btf/softirq_entry")
-int BPF_PROG(softirq_begins, unsigned int vec_nr)
+int BPF_PROG(weir_sirq_begin, unsigned int vec_nr)
 {
 	struct weir_softirq *softirq;
 
@@ -123,7 +123,7 @@ int BPF_PROG(softirq_begins, unsigned int vec_nr)
 
 /* NAPI threads poll too, but not in a softirq. */
 SEC("tp_btf/napi_poll")
-int BPF_PROG(softirq_polled, struct napi_struct *napi, int work, int budget)
+int BPF_PROG(weir_sirq_poll, struct napi_struct *napi, int work, int budget)
 {
 	struct weir_softirq *softirq = this_softirq();
 	__u64 now;
@@ -137,7 +137,7 @@ int BPF_PROG(softirq_polled, struct napi_struct *napi, int work, int budget)
 }
 
 SEC("tp_btf/softirq_exit")
-int BPF_PROG(softirq_ends, unsigned int vec_nr)
+int BPF_PROG(weir_sirq_end, unsigned int vec_nr)
 {
 	struct weir_softirq *softirq;
 
@@ -152,66 +152,29 @@ int BPF_PROG(softirq_ends, unsigned int vec_nr)
 	return 0;
 }
 
-static __always_inline int set_interrupt(__u32 in_interrupt)
-{
-	struct weir_softirq *softirq = this_softirq();
-
-	if (softirq)
-		softirq->in_interrupt = in_interrupt;
-	return 0;
-}
-
 /*
  * Interrupts that can bring packets: a device's, a timer's (NAPI that was
  * deferred), and another CPU's (RPS): x86's two, then arm64's. User space loads
  * those that the kernel has.
  */
-SEC("?tp_btf/irq_handler_entry")
-int BPF_PROG(irq_begins)
-{
-	return set_interrupt(1);
-}
+#define INTERRUPT_PROGRAM(name, tracepoint, inside)            \
+	SEC("?tp_btf/" tracepoint)                             \
+	int BPF_PROG(name)                                     \
+	{                                                      \
+		struct weir_softirq *softirq = this_softirq(); \
+                                                               \
+		if (softirq)                                   \
+			softirq->in_interrupt = inside;        \
+		return 0;                                      \
+	}
 
-SEC("?tp_btf/irq_handler_exit")
-int BPF_PROG(irq_ends)
-{
-	return set_interrupt(0);
-}
-
-SEC("?tp_btf/local_timer_entry")
-int BPF_PROG(timer_begins)
-{
-	return set_interrupt(1);
-}
-
-SEC("?tp_btf/local_timer_exit")
-int BPF_PROG(timer_ends)
-{
-	return set_interrupt(0);
-}
-
-SEC("?tp_btf/call_function_single_entry")
-int BPF_PROG(call_begins)
-{
-	return set_interrupt(1);
-}
-
-SEC("?tp_btf/call_function_single_exit")
-int BPF_PROG(call_ends)
-{
-	return set_interrupt(0);
-}
-
-SEC("?tp_btf/ipi_entry")
-int BPF_PROG(ipi_begins)
-{
-	return set_interrupt(1);
-}
-
-SEC("?tp_btf/ipi_exit")
-int BPF_PROG(ipi_ends)
-{
-	return set_interrupt(0);
-}
+INTERRUPT_PROGRAM(weir_irq_in, "irq_handler_entry", 1)
+INTERRUPT_PROGRAM(weir_irq_out, "irq_handler_exit", 0)
+INTERRUPT_PROGRAM(weir_timer_in, "local_timer_entry", 1)
+INTERRUPT_PROGRAM(weir_timer_out, "local_timer_exit", 0)
+INTERRUPT_PROGRAM(weir_call_in, "call_function_single_entry", 1)
+INTERRUPT_PROGRAM(weir_call_out, "call_function_single_exit", 0)
+INTERRUPT_PROGRAM(weir_ipi_in, "ipi_entry", 1)
+INTERRUPT_PROGRAM(weir_ipi_out, "ipi_exit", 0)
 
 char LICENSE[] SEC("license") = "GPL";

@@ -12,7 +12,7 @@
 
 #include "abi.h"
 #include "flow.h"
-#include "queue_map.h"
+#include "shared.h"
 
 /* So many packets make an era, and as many are remembered at its end. */
 #define ERA_PACKETS 1024
@@ -31,15 +31,11 @@
  */
 static __always_inline __u64 source_hash(const struct flow *flow)
 {
-	__u64 hash = flow->source[0];
+	__u64 address = flow->source[0];
 
 	if (flow->family == WEIR_FAMILY_IPV6)
-		hash |= (__u64)flow->source[1] << 32;
-	/* The finalizer of MurmurHash3 (Appleby). */
-	hash ^= hash_seed;
-	hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdULL;
-	hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53ULL;
-	return hash ^ hash >> 33;
+		address |= (__u64)flow->source[1] << 32;
+	return hash_add(hash_seed, address);
 }
 
 static __always_inline struct weir_source_count *

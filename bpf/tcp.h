@@ -8,10 +8,11 @@
 #ifndef WEIR_TCP_H
 #define WEIR_TCP_H
 
+#include "destination.h"
 #include "explain.h"
-#include "finding.h"
 #include "lookup.h"
 #include "reuseport.h"
+#include "workspace.h"
 
 /* enum in net/tcp_states.h */
 #define TCP_TIME_WAIT 6
@@ -77,54 +78,49 @@ static __always_inline bool tcp_listener_is_full(const struct sock *sk)
 }
 
 /*
- * What becomes of a SYN for this socket. A connection, a request or TIME_WAIT
- * of the same four-tuple has its own use for it (a challenge ACK, RFC 5961; a
- * new life for an old port): only what the kernel gives to the listener is
- * judged. A global function, like udp_judge().
+ * What speaks for and against a SYN for this socket. A connection, a request or
+ * TIME_WAIT of the same four-tuple has its own use for it (a challenge ACK, RFC
+ * 5961; a new life for an old port): only what the kernel gives to the listener
+ * is judged. A global function, like udp_judge().
  */
-__noinline int tcp_judge_syn(__u64 address, struct finding *finding)
+__noinline int tcp_judge_syn(__u64 address, struct prospects *prospects)
 {
 	const struct sock *sk = kernel_cast(address, struct sock);
 
-	if (!finding)
+	if (!prospects)
 		return 0;
-	finding->reason = WEIR_REASON_TCP_SYN;
+	prospects->pass = WEIR_REASON_TCP_SYN;
 	if (kernel_read(sk, __sk_common.skc_state) != TCP_LISTEN) {
 		/* It says nothing of the next one. */
-		finding->remember = 0;
+		prospects->good_for = 0;
 	} else if (tcp_listener_is_full(sk)) {
-		finding->reason = WEIR_REASON_TCP_BACKLOG_FULL;
-		finding->remember = 0;
+		prospects->room = 0;
+		prospects->good_for = 0;
 	} else if (tcp_requests_are_full(sk)) {
-		finding->reason = WEIR_REASON_TCP_REQUEST;
+		prospects->pass = WEIR_REASON_TCP_REQUEST;
 	}
 	return 0;
 }
 
-/* Of a listener that was full: the same, and it is full still. */
-__noinline bool tcp_is_still_full(__u64 address)
+/* The tuple is the workspace's, so as to spare the callers' stack. */
+static __always_inline void tcp_syn(void *ctx, const struct flow *flow,
+				    struct prospects *prospects)
 {
-	const struct sock *sk = kernel_cast(address, struct sock);
-
-	if (DEFECT(SYN_OF_CONNECTION))
-		return true;
-	return kernel_read(sk, __sk_common.skc_state) == TCP_LISTEN &&
-	       tcp_listener_is_full(sk);
-}
-
-static __noinline void tcp_syn(void *ctx, const struct flow *flow,
-			       struct finding *finding)
-{
-	struct bpf_sock_tuple tuple;
+	struct workspace *workspace = get_workspace();
 	struct bpf_sock *skc;
+	__u32 len;
 
-	skc = bpf_skc_lookup_tcp(ctx, &tuple, tuple_of(flow, &tuple),
+	if (!workspace)
+		return;
+	prospects->pass = WEIR_REASON_TCP_NO_SOCKET;
+	len = tuple_of(flow, &workspace->tuple);
+	if (DEFECT(SEGMENT_AS_SYN))
+		workspace->tuple.ipv4.sport = 0;
+	skc = bpf_skc_lookup_tcp(ctx, &workspace->tuple, len,
 				 BPF_F_CURRENT_NETNS, 0);
-	finding->remember = WEIR_REMEMBERED;
-	finding->reason = WEIR_REASON_TCP_NO_SOCKET;
 	if (!skc)
 		return;
-	tcp_judge_syn(kernel_address_of(skc), finding);
+	tcp_judge_syn(kernel_address_of(skc), prospects);
 	bpf_sk_release(skc);
 }
 
@@ -184,8 +180,7 @@ static __noinline __u32 tcp_connection(void *ctx, const struct flow *flow)
 }
 
 /* Is a listener on its port? No connection has port 0. */
-static __noinline bool tcp_has_listener(void *ctx, const struct flow *flow,
-					struct finding *finding)
+static __noinline bool tcp_has_listener(void *ctx, const struct flow *flow)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *skc;
@@ -201,9 +196,6 @@ static __noinline bool tcp_has_listener(void *ctx, const struct flow *flow,
 	skc = bpf_skc_lookup_tcp(ctx, &tuple, len, BPF_F_CURRENT_NETNS, 0);
 	if (!skc)
 		return false;
-	finding->reason = WEIR_REASON_TCP_SEGMENT;
-	if (DEFECT(SEGMENT_AS_SYN))
-		tcp_judge_syn(kernel_address_of(skc), finding);
 	bpf_sk_release(skc);
 	return true;
 }
@@ -214,28 +206,26 @@ static __noinline bool tcp_has_listener(void *ctx, const struct flow *flow,
  * They are few as a rule: the first segment of a poll stands for all on its
  * port, until such a one is seen.
  */
-static __noinline void tcp_segment(void *ctx, const struct flow *flow,
-				   struct weir_memory *memory,
-				   struct finding *finding)
+static __noinline __u32 tcp_segment(void *ctx, const struct flow *flow,
+				    struct weir_destination *entry)
 {
 	struct weir_poll *poll = current_poll();
 	__u32 reason = tcp_connection(ctx, flow);
 
 	if (!poll)
-		return;
-	finding->reason = reason;
-	finding->remember = WEIR_REMEMBERED;
+		return WEIR_REASON_INTERNAL;
 	if (reason == WEIR_REASON_TCP_STRAY ||
-	    reason == WEIR_REASON_TCP_NO_SOCKET)
-		memory->stray_until = poll->number + STRAY_POLLS;
-	else if ((reason != WEIR_REASON_TCP_SEGMENT &&
-		  memory->no_listener_until <= poll->number) ||
-		 DEFECT(SEGMENT_AS_SYN))
-		if (!tcp_has_listener(ctx, flow, finding))
-			memory->no_listener_until =
+	    reason == WEIR_REASON_TCP_NO_SOCKET) {
+		entry->stray_until = poll->number + STRAY_POLLS;
+	} else if (reason != WEIR_REASON_TCP_SEGMENT &&
+		   entry->no_listener_until <= poll->number) {
+		if (tcp_has_listener(ctx, flow))
+			reason = WEIR_REASON_TCP_SEGMENT;
+		else
+			entry->no_listener_until =
 				poll->number + NO_LISTENER_POLLS;
-	finding->connected = explaining || memory->stray_until > poll->number ||
-			     finding->reason == WEIR_REASON_TCP_PEER;
+	}
+	return reason;
 }
 
 #endif /* WEIR_TCP_H */

@@ -446,7 +446,7 @@ static __always_inline void write_packet(struct xdp_md *ctx,
 }
 
 SEC("xdp")
-int traffic(struct xdp_md *ctx)
+int weir_traffic(struct xdp_md *ctx)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 	__u32 due = due_flow(Q16(now_ns - start_ns));

@@ -3,36 +3,62 @@
 #ifndef WEIR_UDP_H
 #define WEIR_UDP_H
 
-#include "address.h"
+#include "account.h"
 #include "contest.h"
-#include "finding.h"
 #include "lookup.h"
 #include "reuseport.h"
-#include "udp_alone.h"
-#include "udp_queue.h"
+#include "udp_table.h"
 
-static __always_inline void udp_socket(const struct sock *sk,
-				       const struct flow *flow,
+/*
+ * A packet takes its place in the queue before it gets there. Not so the first
+ * fragment of a datagram that may never be whole.
+ */
+static __always_inline void udp_expect(__u64 sock, const struct queue *queue,
 				       const struct charge *charge,
-				       struct weir_poll *poll,
-				       struct finding *finding)
+				       struct prospects *prospects)
 {
-	struct queue queue;
-	__u32 room;
+	__u32 packets = 1;
 
-	room = udp_room(sk, poll, charge, &queue, finding);
+	if (!prospects->room || prospects->room >= QUEUE_ROOM_FOR_ANY_POLL ||
+	    prospects->yields)
+		return;
+	if (DEFECT(ROOM_RESERVED))
+		packets = prospects->good_for ?: 1;
+	else
+		/* Room for only a few: each packet counts. */
+		prospects->good_for = 0;
+	if (charge->whole || DEFECT(FRAGMENT_EXPECTED))
+		flight_expect(sock, 0, packets * queue->truesize);
+}
+
+static __always_inline void udp_socket(struct weir_destination *entry,
+				       __u64 sock, const struct charge *charge,
+				       struct weir_poll *poll,
+				       struct prospects *prospects)
+{
+	const struct sock *sk = kernel_cast(sock, struct sock);
+	struct queue queue = queue_of(sk, charge->truesize);
+
+	prospects->room = queue_room_left(sock, 0, &queue);
+	if (!prospects->room && charge_asks(charge, poll, poll->now_ns)) {
+		queue.truesize = 0;
+		prospects->room = ROOM_UNKNOWN;
+		prospects->good_for = 0;
+	}
+	entry->truesize = queue.truesize;
+	if (DEFECT(ROOM_RESERVED) && prospects->room &&
+	    prospects->room < prospects->good_for)
+		prospects->good_for = prospects->room;
 	/* A connected socket is given its peer's packets only. */
-	finding->connected = kernel_read(sk, __sk_common.skc_dport) != 0;
-	if (!finding->connected && interface.selective)
-		room = contest_judge(sk, &queue, room, flow, finding);
-	else if (!finding->connected && finding->sock)
-		finding->alone_left = WEIR_REMEMBERED;
-	udp_expect(sk, &queue, room, flow->fragment, finding);
+	entry->connected = kernel_read(sk, __sk_common.skc_dport) != 0;
+	if (!entry->connected && interface.selective)
+		contest_judge(sock, &queue, charge, poll->now_ns, prospects);
+	udp_expect(sock, &queue, charge, prospects);
 }
 
 /* Can nobody but the members of this group be given such packets? */
-static __always_inline bool udp_group_is_alone(const struct sock *sk,
-					       const struct flow *flow)
+static __always_inline bool
+udp_group_is_alone(const struct weir_destination *entry, const struct sock *sk)
 {
 	__u64 net = kernel_address(sk, __sk_common.skc_net.net);
 	struct workspace *workspace = get_workspace();
@@ -40,54 +66,58 @@ static __always_inline bool udp_group_is_alone(const struct sock *sk,
 
 	if (!workspace || udp_lookup_is_steered(net))
 		return false;
-	survey = survey_begin(workspace, flow->destination, flow->family,
-			      flow->port_be, net);
+	survey = survey_begin(workspace, entry, net);
 	survey->but = kernel_pointer(sk, sk_reuseport_cb);
 	survey_bucket(survey, udp_bucket(sk, net, survey->port), false);
 	return !survey->sockets && !survey->uncertain;
 }
 
 /* Which member a packet is for cannot be told: while one has room, all pass. */
-static __always_inline void udp_members(const struct sock *sk,
-					const struct flow *flow,
+static __always_inline void udp_members(const struct weir_destination *entry,
+					const struct sock *sk,
 					const struct charge *charge,
 					struct weir_poll *poll,
-					struct finding *finding)
+					struct prospects *prospects)
 {
-	__u32 room = reuseport_room(kernel_address(sk, sk_reuseport_cb),
-				    charge->truesize);
-
-	finding->reason = WEIR_REASON_UDP_ROOM;
-	finding->full_from = charge->from;
-	finding->truesize = charge->truesize;
-	finding->remember = room < WEIR_REMEMBERED ? room : WEIR_REMEMBERED;
-	if (room || charge_asks(charge, poll, poll->now_ns))
+	prospects->room = reuseport_room(kernel_address(sk, sk_reuseport_cb),
+					 charge->truesize);
+	prospects->good_for = prospects->room < WEIR_REMEMBERED
+				      ? prospects->room
+				      : WEIR_REMEMBERED;
+	if (prospects->room)
 		return;
-	finding->reason = WEIR_REASON_UDP_FULL;
-	if (udp_group_is_alone(sk, flow) || DEFECT(GROUP_ALWAYS_ALONE))
-		finding->remember = WEIR_REMEMBERED;
+	if (charge_asks(charge, poll, poll->now_ns)) {
+		prospects->room = ROOM_UNKNOWN;
+	} else if (udp_group_is_alone(entry, sk) ||
+		   DEFECT(GROUP_ALWAYS_ALONE)) {
+		prospects->good_for = WEIR_REMEMBERED;
+	}
 }
 
 /*
- * What becomes of a packet for this socket, and for how many that is to be
- * remembered. A global function, which the verifier looks at once; so the
- * socket comes as a number.
+ * What speaks for and against a packet for this socket. A global function,
+ * which the verifier looks at once; so the socket comes as a number.
  */
-__noinline int udp_judge(__u64 address, const struct flow *flow,
-			 const struct charge *charge, struct finding *finding)
+__noinline int udp_judge(struct weir_destination *entry, __u64 sock,
+			 const struct charge *charge,
+			 struct prospects *prospects)
 {
-	const struct sock *sk = kernel_cast(address, struct sock);
-	const struct udp_sock *up = kernel_cast(address, struct udp_sock);
+	const struct sock *sk = kernel_cast(sock, struct sock);
+	const struct udp_sock *up = kernel_cast(sock, struct udp_sock);
 	struct weir_poll *poll = current_poll();
 
-	if (!flow || !charge || !finding || !poll)
+	if (!entry || !charge || !prospects || !poll)
 		return 0;
+	prospects->pass = WEIR_REASON_UDP_ROOM;
+	prospects->room = ROOM_UNKNOWN;
+	entry->full_from = charge->from;
+	entry->truesize = charge->truesize;
 	if (kernel_read(up, encap_type) && !DEFECT(ENCAP_IGNORED)) {
-		finding->reason = WEIR_REASON_UDP_ENCAP;
+		prospects->pass = WEIR_REASON_UDP_ENCAP;
 	} else if (reuseport_may_pick_another(sk)) {
-		udp_members(sk, flow, charge, poll, finding);
+		udp_members(entry, sk, charge, poll, prospects);
 	} else {
-		udp_socket(sk, flow, charge, poll, finding);
+		udp_socket(entry, sock, charge, poll, prospects);
 	}
 	return 0;
 }
@@ -100,7 +130,7 @@ static __always_inline __u64 group_of(const __u32 *address)
 
 	if (DEFECT(GROUPS_ARE_ONE))
 		return 1;
-	return hash_mix(hash_mix(high) ^ low);
+	return hash_add(hash_mix(high), low);
 }
 
 /*
@@ -108,36 +138,35 @@ static __always_inline __u64 group_of(const __u32 *address)
  * (__udp4_lib_mcast_deliver()). Those that have not are asked too: discarding
  * takes them all to be full, which errs towards admitting.
  */
-__noinline int udp_judge_group(__u64 address, const struct flow *flow,
+__noinline int udp_judge_group(struct weir_destination *entry, __u64 sock,
 			       const struct charge *charge,
-			       struct finding *finding)
+			       struct prospects *prospects)
 {
-	const struct sock *sk = kernel_cast(address, struct sock);
+	const struct sock *sk = kernel_cast(sock, struct sock);
 	struct workspace *workspace = get_workspace();
 	struct weir_poll *poll = current_poll();
 	struct survey *survey;
+	bool full;
 	__u64 net;
 
-	if (!flow || !charge || !finding || !workspace || !poll)
+	if (!entry || !charge || !prospects || !workspace || !poll)
 		return 0;
 	net = kernel_address(sk, __sk_common.skc_net.net);
-	survey = survey_begin(workspace, flow->destination, flow->family,
-			      flow->port_be, net);
+	survey = survey_begin(workspace, entry, net);
 	survey->any_address = true;
 	survey->truesize = charge->truesize;
-	survey->group = group_of(flow->destination);
+	survey->group = group_of(entry->address);
 	survey_bucket(survey, udp_bucket(sk, net, survey->port), true);
 	if (DEFECT(MULTICAST_FIRST_FULL) && survey->full)
 		survey->full = survey->sockets;
-	finding->reason = WEIR_REASON_MULTICAST_ROOM;
-	finding->full_from = charge->from;
-	finding->truesize = charge->truesize;
-	finding->remember = survey->tight ? 0 : WEIR_REMEMBERED;
-	if (survey->sockets && survey->full == survey->sockets &&
-	    !survey->uncertain && !charge_asks(charge, poll, poll->now_ns)) {
-		finding->reason = WEIR_REASON_MULTICAST_FULL;
-		finding->remember = WEIR_REMEMBERED;
-	}
+	entry->full_from = charge->from;
+	entry->truesize = charge->truesize;
+	full = survey->sockets && survey->full == survey->sockets &&
+	       !survey->uncertain && !charge_asks(charge, poll, poll->now_ns);
+	prospects->pass = WEIR_REASON_MULTICAST_ROOM;
+	prospects->room = full ? 0 : ROOM_UNKNOWN;
+	if (!full && survey->tight)
+		prospects->good_for = 0;
 	return 0;
 }
 
@@ -162,23 +191,26 @@ static __noinline __u64 udp_find(void *ctx, const struct flow *flow)
 
 /* One receiver, or many. */
 static __always_inline void udp_look(void *ctx, const struct flow *flow,
-				     bool group, const struct charge *charge,
-				     const struct weir_memory *memory,
-				     struct finding *finding)
+				     bool to_many, const struct charge *charge,
+				     struct weir_destination *entry,
+				     struct prospects *prospects)
 {
-	__u64 address = udp_find(ctx, flow);
+	__u64 sock = udp_find(ctx, flow);
 
-	finding->remember = WEIR_REMEMBERED;
-	if (!address) {
+	if (!sock) {
 		/* Passing is always right, so this can be remembered. */
-		finding->reason = WEIR_REASON_UDP_NO_SOCKET;
-	} else if (group) {
-		udp_judge_group(address, flow, charge, finding);
-	} else {
-		if (!udp_is_alone(address, memory, finding))
-			finding->remember = 0;
-		udp_judge(address, flow, charge, finding);
+		prospects->pass = WEIR_REASON_UDP_NO_SOCKET;
+		return;
 	}
+	if (to_many) {
+		udp_judge_group(entry, sock, charge, prospects);
+		return;
+	}
+	if (!udp_is_alone(sock, entry))
+		prospects->good_for = 0;
+	udp_judge(entry, sock, charge, prospects);
+	if (entry->sock && !entry->connected)
+		entry->alone_left = WEIR_REMEMBERED;
 }
 
 #endif /* WEIR_UDP_H */

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The kernel's own table of UDP sockets by local port (struct udp_table): which
- * sockets besides the one that a lookup found could be given a packet.
+ * sockets besides the one that a lookup found could be given a packet. Of one
+ * that nobody shares a port with, what was found can be of use for the next
+ * packet.
  */
 #ifndef WEIR_UDP_TABLE_H
 #define WEIR_UDP_TABLE_H
 
 #include "compat.h"
+#include "destination.h"
 #include "flight.h"
 #include "workspace.h"
 
@@ -73,18 +76,17 @@ static __always_inline bool survey_address(const struct survey *survey,
 		words[3] == survey->destination[3]);
 }
 
-static __always_inline struct survey *survey_begin(struct workspace *workspace,
-						   const __u32 *destination,
-						   __u32 family, __be16 port_be,
-						   __u64 net)
+static __always_inline struct survey *
+survey_begin(struct workspace *workspace, const struct weir_destination *entry,
+	     __u64 net)
 {
 	struct survey *survey = &workspace->survey;
 
 	__builtin_memset(survey, 0, sizeof(*survey));
 	survey->net = net;
-	survey->family = family;
-	survey->port = bpf_ntohs(port_be);
-	copy_address(survey->destination, destination);
+	survey->family = entry->family;
+	survey->port = bpf_ntohs(entry->port_be);
+	copy_address(survey->destination, entry->address);
 	return survey;
 }
 
@@ -125,9 +127,7 @@ __noinline int survey_room(struct survey *survey, __u64 address)
 	if (!survey)
 		return 0;
 	queue = queue_of(sk, survey->truesize);
-	queue.charged += flight_bytes(address, survey->group, queue.charged,
-				      queue.limit);
-	room = queue_room(&queue);
+	room = queue_room_left(address, survey->group, &queue);
 	survey->full += !room;
 	if (room >= QUEUE_ROOM_FOR_ANY_POLL)
 		return 0;
@@ -164,6 +164,109 @@ static __always_inline void survey_bucket(struct survey *survey, __u64 bucket,
 	}
 	if (node)
 		survey->uncertain = true;
+}
+
+/*
+ * What a socket is bound and connected to, in 32 bits: tells it from another
+ * that lies where it lay. The kernel gives the memory of a closed socket to a
+ * new one, whose bucket may be the same.
+ */
+static __always_inline __u32 udp_socket_tag(const struct sock *sk)
+{
+	const struct sock_common *common = &sk->__sk_common;
+	__u64 tag = kernel_read(common, skc_portpair), only_v6;
+	__u32 words[4];
+	__u16 family;
+
+	if (has_rdonly_cast())
+		only_v6 = BPF_CORE_READ_BITFIELD(common, skc_ipv6only);
+	else
+		only_v6 = BPF_CORE_READ_BITFIELD_PROBED(common, skc_ipv6only);
+	tag |= (__u64)kernel_read(common, skc_rcv_saddr) << 32;
+	family = kernel_read(common, skc_family);
+	tag = hash_add(tag, (__u32)kernel_read(common, skc_bound_dev_if) |
+				    (__u64)family << 32 | only_v6 << 48);
+	if (family == AF_INET6) {
+		bpf_core_read(&words, sizeof(words),
+			      &common->skc_v6_rcv_saddr.in6_u.u6_addr32);
+		tag = hash_address(tag, words);
+	}
+	return tag >> 32;
+}
+
+/* net->bpf.run_array[]: programs that redirect lookups (BPF_SK_LOOKUP). */
+#define NETNS_BPF_SK_LOOKUP 1
+
+/* Does a program choose the socket (BPF_SK_LOOKUP)? */
+static __always_inline bool udp_lookup_is_steered(__u64 net)
+{
+	const struct net *netns = kernel_cast(net, struct net);
+
+	return kernel_pointer(netns, bpf.run_array[NETNS_BPF_SK_LOOKUP]);
+}
+
+/* Is this the only socket in its bucket that could be given such packets? */
+__noinline bool udp_bucket_has_one(const struct weir_destination *entry,
+				   __u64 sock, __u64 bucket)
+{
+	const struct sock *sk = kernel_cast(sock, struct sock);
+	struct workspace *workspace = get_workspace();
+	struct survey *survey;
+
+	if (!entry || !workspace)
+		return false;
+	/* The usual case: there is no other. */
+	if (udp_bucket_holds(bucket, sock))
+		return true;
+	survey = survey_begin(workspace, entry,
+			      kernel_address(sk, __sk_common.skc_net.net));
+	survey_bucket(survey, bucket, false);
+	return survey->sockets == 1 && survey->last == sock &&
+	       !survey->uncertain;
+}
+
+/*
+ * Is this the only socket that a packet to this address and port can reach?
+ * Then what is found is of use for the next one, and it can be seen without a
+ * lookup whether it still is.
+ */
+__noinline bool udp_is_alone(__u64 address, struct weir_destination *entry)
+{
+	const struct sock *sk = kernel_cast(address, struct sock);
+	__u64 net = kernel_address(sk, __sk_common.skc_net.net), bucket;
+
+	if (DEFECT(PORT_SHARED_IGNORED))
+		return true;
+	if (!entry || udp_lookup_is_steered(net))
+		return false;
+	bucket = udp_bucket(sk, net, bpf_ntohs(entry->port_be));
+	if (!udp_bucket_has_one(entry, address, bucket))
+		return false;
+	entry->sock = address;
+	entry->bucket = bucket;
+	entry->sock_tag = udp_socket_tag(sk);
+	return true;
+}
+
+/*
+ * The same, of a socket that was alone when it was last looked for: as long as
+ * it is in its bucket and no other is, nobody else can have bound or connected
+ * to its port. The bucket is read before the socket, which may have been freed.
+ */
+__noinline bool udp_is_still_alone(const struct weir_destination *entry)
+{
+	const struct sock *sk;
+
+	if (!entry || !entry->sock || entry->connected ||
+	    entry->generation != interface.generation ||
+	    !(udp_bucket_has_one(entry, entry->sock, entry->bucket) ||
+	      DEFECT(ALONE_FOREVER)))
+		return false;
+	sk = kernel_cast(entry->sock, struct sock);
+	return (udp_socket_tag(sk) == entry->sock_tag ||
+		DEFECT(PLACE_IS_ENOUGH)) &&
+	       !udp_lookup_is_steered(
+		       kernel_pointer(sk, __sk_common.skc_net.net));
 }
 
 #endif /* WEIR_UDP_TABLE_H */

@@ -166,12 +166,23 @@
 	  "stopped, or hangs")                                                 \
 	X(ASLEEP, PASS, ASLEEP, "asleep",                                      \
 	  "nothing is wrong, and the gate looks at nothing")                   \
+	X(INTERNAL, PASS, OTHER, "internal",                                   \
+	  "the gate did not reach a table of its own: please report it")       \
 	X(POLICY_OFF, PASS, OTHER, "policy-off",                               \
 	  "the gate is attached with its policy switched off")                 \
 	X(CPU_SHARE, DISCARD, OTHER, "cpu-share",                              \
 	  "receive softirqs have taken input's share of this CPU from "        \
 	  "processes in this period")                                          \
 	WEIR_SHARE_REASONS(X)
+
+/*
+ * What a packet's reason is if the queue that it is for has no room. Whatever
+ * is not here has no queue, or none that can be looked at. X(PASS, DISCARD)
+ */
+#define WEIR_FULL_REASONS(X)              \
+	X(UDP_ROOM, UDP_FULL)             \
+	X(MULTICAST_ROOM, MULTICAST_FULL) \
+	X(TCP_SYN, TCP_BACKLOG_FULL)
 
 #define WEIR_VERDICT_ENUM(name, text, description) WEIR_VERDICT_##name,
 enum weir_verdict { WEIR_VERDICTS(WEIR_VERDICT_ENUM) WEIR_VERDICT_COUNT };

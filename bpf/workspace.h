@@ -1,33 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the long way works with, per CPU: too large for the stack, which the
+ * What the slow path works with, per CPU: too large for the stack, which the
  * frames of all functions called within each other share (512 bytes). Nothing
  * in it outlives one packet.
  */
 #ifndef WEIR_WORKSPACE_H
 #define WEIR_WORKSPACE_H
 
-#include "charge.h"
-#include <bpf/bpf_helpers.h>
+#include "queue.h"
 
-struct finding {
-	__u32 reason;	 /* enum weir_reason */
-	__u32 remember;	 /* for how many packets; 0: for this one only */
-	__u32 full_from; /* a discard is for packets at least this long (IP) */
-	__u32 egress_ifindex;
-	__u32 connected; /* and then only for this packet's peer */
-	__u32 sock_tag;
-	__u64 sock; /* these as struct weir_memory says */
-	__u64 bucket;
-	__u64 known_until_ns;
-	__u32 truesize;
-	__u32 contest;
-	__u32 room;
-	__u32 reserved;
-	__u32 alone_left;
-	__u32 pad;
-};
-
+/* The sockets of one bucket that could be given a packet. */
 struct survey {
 	/* What is asked. */
 	__u64 net; /* the kernel's struct net */
@@ -51,7 +33,7 @@ struct workspace {
 	struct flow flow;
 	struct charge charge;
 	struct bpf_sock_tuple tuple;
-	struct finding finding;
+	struct prospects prospects;
 	struct survey survey;
 };
 

@@ -51,9 +51,9 @@ impl BarePrograms {
 
     fn program(&self, bare: Bare) -> BorrowedFd<'_> {
         match bare {
-            Bare::Drop => self.skel.progs.bare_drop.as_fd(),
-            Bare::TouchDrop => self.skel.progs.touch_drop.as_fd(),
-            Bare::Pass => self.skel.progs.bare_pass.as_fd(),
+            Bare::Drop => self.skel.progs.weir_bare_drop.as_fd(),
+            Bare::TouchDrop => self.skel.progs.weir_touch_drop.as_fd(),
+            Bare::Pass => self.skel.progs.weir_bare_pass.as_fd(),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::gate::Gate;
 use crate::record::record;
 use crate::skeleton::gate::types;
 use crate::units::IfIndex;
-use crate::verdict::{Kind, Reason};
+use crate::verdict::Kind;
 
 /// How many channels with an address of their own are counted one by one. `WEIR_CHANNELS` in
 /// `bpf/abi.h`.
@@ -47,7 +47,7 @@ impl Channel {
 }
 
 /// Whether channels of this kind have an address of their own, and so are counted one by one.
-/// `has_channel()` in `bpf/channel.h`.
+/// `has_channel()` in `bpf/counters.h`.
 pub fn is_addressed(kind: Kind) -> bool {
     let is_tcp = matches!(kind, Kind::Tcp | Kind::TcpRequest | Kind::TcpStray | Kind::TcpPeer);
     is_tcp || matches!(kind, Kind::Udp | Kind::Multicast | Kind::Forward)
@@ -107,7 +107,7 @@ pub struct ChannelMapIds {
     /// Those beyond [`CHANNELS_MAX`], together.
     pub overflow: u32,
     /// What each CPU has counted lately.
-    pub memories: u32,
+    pub destinations: u32,
     /// What channels are charged ([`crate::accounts`]).
     pub accounts: u32,
 }
@@ -122,7 +122,7 @@ impl Gate {
         Ok(ChannelMapIds {
             channels: id_of(&maps.channels)?,
             overflow: id_of(&maps.overflow_channel)?,
-            memories: id_of(&maps.memories)?,
+            destinations: id_of(&maps.destinations)?,
             accounts: id_of(&maps.accounts)?,
         })
     }
@@ -143,7 +143,7 @@ fn id_of(map: &MapMut<'_>) -> Result<u32> {
 pub struct ChannelsReader {
     channels: MapHandle,
     overflow: MapHandle,
-    memories: MapHandle,
+    destinations: MapHandle,
 }
 
 impl ChannelsReader {
@@ -165,7 +165,7 @@ impl ChannelsReader {
         Ok(Self {
             channels: open(ids.channels)?,
             overflow: open(ids.overflow)?,
-            memories: open(ids.memories)?,
+            destinations: open(ids.destinations)?,
         })
     }
 
@@ -174,7 +174,7 @@ impl ChannelsReader {
     /// # Errors
     /// When the kernel refuses a map lookup.
     pub fn channels(&self) -> Result<Channels> {
-        read(&self.channels, &self.overflow, &self.memories)
+        read(&self.channels, &self.overflow, &self.destinations)
     }
 }
 
@@ -187,12 +187,12 @@ pub struct Channels {
     pub overflow: Seen,
 }
 
-/// Reads what has been folded into the channels' map and what the CPUs' memories still hold. Not one
+/// Reads what has been folded into the channels' map and what the CPUs' destination caches still hold. Not one
 /// instant: what is folded meanwhile may be missing or there twice, until the next look.
 pub(crate) fn read(
     channels: &impl MapCore,
     overflow: &impl MapCore,
-    memories: &impl MapCore,
+    destinations: &impl MapCore,
 ) -> Result<Channels> {
     let mut found = Channels::default();
     // Once each: where a key is deleted meanwhile, the kernel begins again (`htab_map_get_next_key`).
@@ -204,13 +204,13 @@ pub(crate) fn read(
     for entry in per_cpu(overflow, &0_u32.to_ne_bytes())? {
         add_entry(&mut found.overflow, &entry);
     }
-    for place in 0..memories.max_entries() {
-        for value in per_cpu(memories, &place.to_ne_bytes())? {
-            let Some(memory) = record::<types::weir_memory>(&value) else { continue };
-            if memory.seen.iter().any(|counter| counter.packets > 0)
-                && let Some(channel) = channel_of_memory(&memory)
+    for place in 0..destinations.max_entries() {
+        for value in per_cpu(destinations, &place.to_ne_bytes())? {
+            let Some(entry) = record::<types::weir_destination>(&value) else { continue };
+            if entry.seen.iter().any(|counter| counter.packets > 0)
+                && let Some(channel) = channel_of_destination(&entry)
             {
-                found.by_channel.entry(channel).or_default().add(&memory.seen);
+                found.by_channel.entry(channel).or_default().add(&entry.seen);
             }
         }
     }
@@ -242,15 +242,10 @@ pub(crate) fn channel_of_key(key: &[u8]) -> Option<Channel> {
     Some(channel(kind, key.family.into(), &key.address, key.port, key.egress_ifindex))
 }
 
-fn channel_of_memory(memory: &types::weir_memory) -> Option<Channel> {
-    let reason = Reason::ALL.into_iter().find(|reason| *reason as u32 == memory.reason)?;
-    let kind = reason.kind();
-    if !is_addressed(kind) {
-        return None;
-    }
-    let port_be = if kind == Kind::TcpPeer { memory.peer_port_be } else { memory.port_be };
-    let port = u16::from_be(port_be);
-    Some(channel(kind, memory.family.0, &memory.address, port, memory.egress_ifindex))
+fn channel_of_destination(entry: &types::weir_destination) -> Option<Channel> {
+    let kind = Kind::ALL.into_iter().find(|kind| *kind as u32 == u32::from(entry.kind))?;
+    let (port, egress) = (entry.channel_port, entry.egress_ifindex);
+    is_addressed(kind).then(|| channel(kind, entry.family.0, &entry.address, port, egress))
 }
 
 pub(crate) fn channel(

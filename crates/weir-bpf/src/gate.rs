@@ -19,6 +19,7 @@ use crate::counters::{self, Counters};
 use crate::error::{Error, LOAD_REMEDY, Result};
 pub use crate::probe::QueueProbe;
 use crate::programs;
+use crate::shared::share;
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
 use crate::sys::ethtool;
 use crate::sys::link::Links;
@@ -101,20 +102,10 @@ impl Gate {
         // The skeleton borrows its storage: a few bytes per gate ever loaded are not given back.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = GateSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        share!(open, probe, failed);
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.hash_seed = probe.hash_seed();
             set(rodata);
         }
-        let shared = probe.maps();
-        open.maps.queue_slots.reuse_fd(shared.queue_slots.as_fd()).map_err(failed("share"))?;
-        open.maps.charges.reuse_fd(shared.charges.as_fd()).map_err(failed("share"))?;
-        open.maps.charge_rows.reuse_fd(shared.charge_rows.as_fd()).map_err(failed("share"))?;
-        open.maps.napi_polls.reuse_fd(shared.napi_polls.as_fd()).map_err(failed("share"))?;
-        open.maps.accounts.reuse_fd(shared.accounts.as_fd()).map_err(failed("share"))?;
-        open.maps.contests.reuse_fd(shared.contests.as_fd()).map_err(failed("share"))?;
-        open.maps.softirqs.reuse_fd(shared.softirqs.as_fd()).map_err(failed("share"))?;
-        open.maps.alarm.reuse_fd(shared.alarm.as_fd()).map_err(failed("share"))?;
-        open.maps.rings.reuse_fd(shared.rings.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
         Ok(Self { skel, attachment: None, addresses: BTreeMap::new(), charges: None })
     }
@@ -285,7 +276,8 @@ impl Gate {
             return self.attach_filter(ifindex, ifname, record);
         }
         self.set_interface(ifindex, ifname)?;
-        let program = if mode.is_xdp() { &self.skel.progs.gate } else { &self.skel.progs.gate_tc };
+        let program =
+            if mode.is_xdp() { &self.skel.progs.weir_gate } else { &self.skel.progs.weir_gate_tc };
         self.attachment = Some(attach::by_link(program.as_fd(), ifindex, ifname, mode)?);
         Ok(())
     }
@@ -363,7 +355,7 @@ impl Gate {
     /// # Errors
     /// When the kernel does not answer.
     pub fn tc_program_id(&self) -> Result<u32> {
-        programs::id_of(self.skel.progs.gate_tc.as_fd())
+        programs::id_of(self.skel.progs.weir_gate_tc.as_fd())
     }
 
     /// Attaches the gate at [`AttachMode::Clsact`].
@@ -378,7 +370,7 @@ impl Gate {
         record: FilterRecord,
     ) -> Result<()> {
         self.set_interface(ifindex, ifname)?;
-        let program = self.skel.progs.gate_tc.as_fd();
+        let program = self.skel.progs.weir_gate_tc.as_fd();
         let filter = Filter::attach(program, ifindex, ifname, record)?;
         self.attachment = Some(Attachment::Filter { filter });
         Ok(())
@@ -403,7 +395,7 @@ impl Gate {
     /// When the kernel refuses a map lookup.
     pub fn channels(&self) -> Result<Channels> {
         let maps = &self.skel.maps;
-        channels::read(&maps.channels, &maps.overflow_channel, &maps.memories)
+        channels::read(&maps.channels, &maps.overflow_channel, &maps.destinations)
     }
 
     /// The loaded objects, for what else is read from them in this crate.
@@ -440,7 +432,7 @@ impl Gate {
         let output = self
             .skel
             .progs
-            .gate
+            .weir_gate
             .test_run(ProgramInput {
                 context_in: Some(&mut context),
                 data_in: Some(packet),

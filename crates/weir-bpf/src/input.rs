@@ -13,6 +13,7 @@ use crate::accounts::Accounts;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
+use crate::shared::share;
 use crate::skeleton::input::{InputSkel, InputSkelBuilder, types};
 use crate::sys::sched;
 use crate::sys::stat::Stat;
@@ -79,15 +80,12 @@ impl Inputs {
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = InputSkelBuilder::default().open(storage).map_err(failed("open"))?;
         let cpus = sched::online_cpus()?.last().map_or(0, |last| last.0) + 1;
-        open.progs.received.set_autoload(receptions);
+        open.progs.weir_received.set_autoload(receptions);
         open.maps.cpus.set_max_entries(cpus).map_err(failed("size"))?;
         if let Some(bss) = open.maps.bss_data.as_deref_mut() {
             bss.own_tgid = std::process::id();
         }
-        let polls = &probe.maps().napi_polls;
-        open.maps.napi_polls.reuse_fd(polls.as_fd()).map_err(failed("share"))?;
-        let accounts = &probe.maps().accounts;
-        open.maps.accounts.reuse_fd(accounts.as_fd()).map_err(failed("share"))?;
+        share!(open, probe, failed);
         let skel = open.load().map_err(failed("load"))?;
         let numbers = MapHandle::try_from(&skel.maps.input_of_thread).map_err(failed("share"))?;
         let shared = Shared {
@@ -140,9 +138,15 @@ unsafe impl Send for Watch {}
 impl Watch {
     fn attach(&mut self) -> Result<()> {
         let progs = &self.skel.progs;
-        let receptions = progs.received.autoload().then_some(&progs.received);
+        let receptions = progs.weir_received.autoload().then_some(&progs.weir_received);
         // Who is woken, and by whom, before who runs.
-        let all = [&progs.waking, &progs.woken, &progs.migrated, &progs.polled, &progs.switched];
+        let all = [
+            &progs.weir_waking,
+            &progs.weir_wakeup,
+            &progs.weir_migrate,
+            &progs.weir_polled,
+            &progs.weir_switch,
+        ];
         for program in receptions.into_iter().chain(all) {
             self.links.push(program.attach().map_err(failed("attach"))?);
         }

@@ -37,6 +37,7 @@ pub mod programs;
 pub mod prune;
 mod record;
 pub mod replies;
+mod shared;
 pub mod softirq;
 pub mod sys;
 pub mod tap;

@@ -95,13 +95,13 @@ impl LookupPrograms {
     fn program(&self, lookup: Lookup, ipv4: bool) -> BorrowedFd<'_> {
         let programs = &self.skel.progs;
         match (lookup, ipv4) {
-            (Lookup::Nothing, _) => programs.no_lookup.as_fd(),
-            (Lookup::Udp, true) => programs.udp4.as_fd(),
-            (Lookup::Udp, false) => programs.udp6.as_fd(),
-            (Lookup::Tcp, true) => programs.tcp4.as_fd(),
-            (Lookup::Tcp, false) => programs.tcp6.as_fd(),
-            (Lookup::SkcTcp, true) => programs.skc_tcp4.as_fd(),
-            (Lookup::SkcTcp, false) => programs.skc_tcp6.as_fd(),
+            (Lookup::Nothing, _) => programs.weir_no_lookup.as_fd(),
+            (Lookup::Udp, true) => programs.weir_udp4.as_fd(),
+            (Lookup::Udp, false) => programs.weir_udp6.as_fd(),
+            (Lookup::Tcp, true) => programs.weir_tcp4.as_fd(),
+            (Lookup::Tcp, false) => programs.weir_tcp6.as_fd(),
+            (Lookup::SkcTcp, true) => programs.weir_skc_tcp4.as_fd(),
+            (Lookup::SkcTcp, false) => programs.weir_skc_tcp6.as_fd(),
         }
     }
 

@@ -129,7 +129,7 @@ impl Parser {
             flags,
             ..Default::default()
         };
-        let program = self.skel.progs.parse_only.as_fd().as_raw_fd();
+        let program = self.skel.progs.weir_parser.as_fd().as_raw_fd();
         // SAFETY: the descriptor is an open program's; frame, contexts and options outlive the call.
         let error = unsafe { libbpf_sys::bpf_prog_test_run_opts(program, &raw mut options) };
         if error < 0 {

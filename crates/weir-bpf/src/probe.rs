@@ -66,10 +66,10 @@ impl QueueProbe {
         open.maps.accounts.set_max_entries(cpus * ACCOUNTS).map_err(failed("size"))?;
         let shown = refusals == Refusals::ShowPacket;
         let ipv6 = refusals == Refusals::HidePacket { ipv6: true };
-        open.progs.udp_refused.set_autoload(shown);
-        open.progs.udp_refused_freed.set_autoload(!shown);
-        open.progs.skb_freed.set_autoload(!shown);
-        open.progs.udp6_refused.set_autoload(ipv6);
+        open.progs.weir_refused.set_autoload(shown);
+        open.progs.weir_refused_by.set_autoload(!shown);
+        open.progs.weir_freed.set_autoload(!shown);
+        open.progs.weir_refused6.set_autoload(ipv6);
         let mut skel = open.load().map_err(failed("load"))?;
         skel.attach().map_err(failed("attach"))?;
         Ok(Self { skel, hash_seed, learns_ipv6: shown || ipv6 })

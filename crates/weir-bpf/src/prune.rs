@@ -80,7 +80,7 @@ impl Gate {
             pruner.watched.clear();
             return Ok(());
         }
-        // With what the CPUs' memories hold: a busy channel's entry may stand still.
+        // With what the CPUs' destination caches hold: a busy channel's entry may stand still.
         let seen = self.channels()?.by_channel;
         for key in keys {
             let Some(channel) = channels::channel_of_key(&key) else { continue };

@@ -53,7 +53,7 @@ impl Replies {
     /// # Errors
     /// Before Linux 6.6, which has no tcx.
     pub fn attach(&self, ifindex: IfIndex, ifname: &str) -> Result<Attached> {
-        attach::at_egress(self.skel.progs.replies.as_fd(), ifindex, ifname).map(Attached)
+        attach::at_egress(self.skel.progs.weir_replies.as_fd(), ifindex, ifname).map(Attached)
     }
 
     /// Forgets every reply.

@@ -11,6 +11,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
 use crate::record::record;
+use crate::shared::share;
 use crate::skeleton::softirq::{SoftirqSkel, SoftirqSkelBuilder, types};
 use crate::units::{CpuId, Nanos};
 
@@ -41,15 +42,14 @@ impl Softirqs {
     pub fn load(probe: &QueueProbe, period: Nanos) -> Result<Self> {
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = SoftirqSkelBuilder::default().open(storage).map_err(failed("open"))?;
-        let shared = &probe.maps().softirqs;
-        open.maps.softirqs.reuse_fd(shared.as_fd()).map_err(failed("share"))?;
+        share!(open, probe, failed);
         let btf = Btf::from_vmlinux().map_err(failed("read the kernel's types for"))?;
         let progs = &mut open.progs;
         for (tracepoint, programs) in [
-            ("irq_handler_entry", [&mut progs.irq_begins, &mut progs.irq_ends]),
-            ("local_timer_entry", [&mut progs.timer_begins, &mut progs.timer_ends]),
-            ("call_function_single_entry", [&mut progs.call_begins, &mut progs.call_ends]),
-            ("ipi_entry", [&mut progs.ipi_begins, &mut progs.ipi_ends]),
+            ("irq_handler_entry", [&mut progs.weir_irq_in, &mut progs.weir_irq_out]),
+            ("local_timer_entry", [&mut progs.weir_timer_in, &mut progs.weir_timer_out]),
+            ("call_function_single_entry", [&mut progs.weir_call_in, &mut progs.weir_call_out]),
+            ("ipi_entry", [&mut progs.weir_ipi_in, &mut progs.weir_ipi_out]),
         ] {
             let typedef = format!("btf_trace_{tracepoint}");
             let there = btf.type_by_name::<Typedef<'_>>(&typedef).is_some();
@@ -58,7 +58,7 @@ impl Softirqs {
             });
         }
         let mut skel = open.load().map_err(failed("load"))?;
-        let times = MapHandle::try_from(shared).map_err(failed("share"))?;
+        let times = MapHandle::try_from(&probe.maps().softirqs).map_err(failed("share"))?;
         forget(&times)?;
         if let Some(bss) = skel.maps.bss_data.as_deref_mut() {
             bss.period_ns = period.0;

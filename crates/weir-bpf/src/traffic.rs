@@ -132,7 +132,7 @@ impl Generator {
             bss.spare_ifindex = spare.0;
         }
         let skel = Box::leak(Box::new(skel));
-        let program = skel.progs.traffic.as_fd();
+        let program = skel.progs.weir_traffic.as_fd();
         // Running a program that is attached nowhere costs milliseconds per call: the kernel's XDP
         // dispatcher is rebuilt each time.
         let spare_link =

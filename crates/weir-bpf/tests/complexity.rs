@@ -20,19 +20,19 @@ const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/complexity.txt"
 /// `BPF_COMPLEXITY_LIMIT_INSNS` of `include/linux/bpf.h`.
 const VERIFIER_LIMIT: u32 = 1_000_000;
 const PROGRAMS: [&str; 13] = [
-    "gate",
-    "gate_tc",
-    "udp_refused",
-    "napi_poll_end",
-    "switched",
-    "waking",
-    "woken",
-    "migrated",
-    "polled",
-    "softirq_raised",
-    "softirq_begins",
-    "softirq_polled",
-    "softirq_ends",
+    "weir_gate",
+    "weir_gate_tc",
+    "weir_refused",
+    "weir_poll_end",
+    "weir_switch",
+    "weir_waking",
+    "weir_wakeup",
+    "weir_migrate",
+    "weir_polled",
+    "weir_sirq_raise",
+    "weir_sirq_begin",
+    "weir_sirq_poll",
+    "weir_sirq_end",
 ];
 
 /// Of one program, as `bpf_prog_info` has them.

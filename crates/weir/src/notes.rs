@@ -45,9 +45,9 @@ mod tests {
     fn only_others_are_named() {
         let names =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        assert_eq!(behind(&names(&["gate_tc"])), None);
+        assert_eq!(behind(&names(&["weir_gate_tc"])), None);
         assert_eq!(behind(&[]), None);
-        let note = behind(&names(&["first", "second", "gate_tc"])).unwrap();
+        let note = behind(&names(&["first", "second", "weir_gate_tc"])).unwrap();
         assert!(note.contains("(first, second)"), "{note}");
     }
 }

@@ -144,7 +144,7 @@ fn tc_programs_run_side_by_side() {
     network.near.run(attach).unwrap();
     let daemon = Daemon::start(&network, &["--attach", "tc"]);
     let status = network.interface_status();
-    assert!(status["notes"][0].as_str().unwrap().contains("(gate_tc)"), "{status}");
+    assert!(status["notes"][0].as_str().unwrap().contains("(weir_gate_tc)"), "{status}");
     // What a program might do with a packet, weir cannot know: everything passes, and is counted.
     assert_eq!(status["diversions"][0]["kind"], "tc-bpf", "{status}");
     let read = network.near_socket("198.18.0.1:5001");
@@ -155,7 +155,7 @@ fn tc_programs_run_side_by_side() {
     assert!(other.counters().unwrap().total().packets >= network.count("diverted"));
     daemon.interrupt();
     let names = network.near.run(|| programs::at_tcx(network.ifindex).unwrap()).unwrap();
-    assert_eq!(names, ["gate_tc"]);
+    assert_eq!(names, ["weir_gate_tc"]);
     network.assert_untouched();
 }
 
@@ -163,13 +163,13 @@ fn tc_programs_run_side_by_side() {
 fn a_clsact_filter_left_by_two_kills_is_reset() {
     let network = Network::new();
     let daemon = Daemon::start(&network, &["--attach", "clsact"]);
-    assert!(filters(&network).contains("gate_tc"), "{}", filters(&network));
+    assert!(filters(&network).contains("weir_gate_tc"), "{}", filters(&network));
     let guardian = pid(&network.interface_status()["guardian_pid"]);
     daemon.signal(Signal::STOP);
     kill_process(guardian, Signal::KILL).unwrap();
     daemon.kill();
     wait_until("the guardian has ended", || test_kill_process(guardian).is_err());
-    assert!(filters(&network).contains("gate_tc"), "{}", filters(&network));
+    assert!(filters(&network).contains("weir_gate_tc"), "{}", filters(&network));
     let output = network.weir(&["reset"]);
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();
@@ -189,7 +189,7 @@ fn other_peoples_qdiscs_and_filters_stay() {
         put_filter(&network, "add", "pref 7 handle 0x1");
         daemon.interrupt();
         assert!(filters(&network).contains("pref 7"), "{}", filters(&network));
-        assert!(!filters(&network).contains("gate_tc"), "{}", filters(&network));
+        assert!(!filters(&network).contains("weir_gate_tc"), "{}", filters(&network));
         assert!(clsact(&network));
         assert_eq!(near(&network, "tc", "qdisc del dev near clsact"), "");
     }

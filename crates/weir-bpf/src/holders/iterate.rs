@@ -31,8 +31,8 @@ impl Iterators {
         let skel = open.load().map_err(failed("load"))?;
         // The links hold the programs.
         Ok(Self {
-            holders: skel.progs.holders.attach().map_err(failed("attach"))?,
-            processes: skel.progs.processes.attach().map_err(failed("attach"))?,
+            holders: skel.progs.weir_holders.attach().map_err(failed("attach"))?,
+            processes: skel.progs.weir_processes.attach().map_err(failed("attach"))?,
         })
     }
 

@@ -56,7 +56,7 @@ impl DeviceProbe {
         };
         self.skel
             .progs
-            .device
+            .weir_device
             .test_run(ProgramInput {
                 context_in: Some(&mut context),
                 data_in: Some(&[0; ETHERNET_HEADER_BYTES]),
@@ -89,7 +89,7 @@ impl DeviceProbe {
         use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 
         use libbpf_rs::{Program, libbpf_sys};
-        let fd = self.skel.progs.device.as_fd().as_raw_fd();
+        let fd = self.skel.progs.weir_device.as_fd().as_raw_fd();
         // SAFETY: the descriptor is an open program's; without options.
         let link = unsafe {
             libbpf_sys::bpf_link_create(
@@ -102,7 +102,7 @@ impl DeviceProbe {
         assert!(link >= 0, "{link}");
         // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
         let link = unsafe { std::os::fd::OwnedFd::from_raw_fd(link) };
-        let id = Program::id_from_fd(self.skel.progs.device.as_fd()).unwrap();
+        let id = Program::id_from_fd(self.skel.progs.weir_device.as_fd()).unwrap();
         Ok((id, link))
     }
 
@@ -117,7 +117,7 @@ impl DeviceProbe {
                 self.0.detach().unwrap();
             }
         }
-        let mut builder = TcHookBuilder::new(self.skel.progs.device.as_fd());
+        let mut builder = TcHookBuilder::new(self.skel.progs.weir_device.as_fd());
         builder.ifindex(ifindex.0.cast_signed()).handle(1).priority(1);
         let mut hook = builder.hook(TC_INGRESS);
         hook.create().unwrap();

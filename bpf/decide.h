@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Why a packet passes or is discarded: decide() says so, and nothing else does.
+ *
+ * A new kind of queue takes a file with one function, which says for how many
+ * packets the queue has room; a pair of reasons in verdict.h; and a call of it
+ * in slow_path.h.
+ */
+#ifndef WEIR_DECIDE_H
+#define WEIR_DECIDE_H
+
+#include "verdict.h"
+#include <linux/types.h>
+#include <stdbool.h>
+
+/* Where a function that gives reasons has none yet. Not a reason. */
+#define NO_REASON (-1)
+
+/* Queues and budgets without a bound, or with one that is not known. */
+#define ROOM_UNKNOWN (~0U)
+
+#define VERDICT_OF_REASON(name, verdict, kind, text, description) \
+	[WEIR_REASON_##name] = WEIR_VERDICT_##verdict,
+static const volatile __u8 verdict_of[WEIR_REASON_COUNT] = {
+	WEIR_REASONS(VERDICT_OF_REASON)};
+#undef VERDICT_OF_REASON
+
+#define KIND_OF_REASON(name, verdict, kind, text, description) \
+	[WEIR_REASON_##name] = WEIR_KIND_##kind,
+static const volatile __u8 kind_of[WEIR_REASON_COUNT] = {
+	WEIR_REASONS(KIND_OF_REASON)};
+#undef KIND_OF_REASON
+
+/* The reasons of shares are the last in the list. */
+_Static_assert(WEIR_REASON_MALFORMED_SHARE + 1 == WEIR_REASON_COUNT,
+	       "is_share_reason() takes the last reasons for those of shares");
+
+static __always_inline bool is_share_reason(__u32 reason)
+{
+	return reason >= WEIR_REASON_UDP_SHARE;
+}
+
+/* Has clang forget what it knows of a value: the verifier may not know it. */
+#define FORGET_RANGE(value) asm volatile("" : "+r"(value))
+
+static __always_inline enum weir_verdict verdict_of_reason(__u32 reason)
+{
+	FORGET_RANGE(reason);
+	return reason < WEIR_REASON_COUNT ? verdict_of[reason]
+					  : WEIR_VERDICT_PASS;
+}
+
+static __always_inline enum weir_kind kind_of_reason(__u32 reason)
+{
+	FORGET_RANGE(reason);
+	return reason < WEIR_REASON_COUNT ? kind_of[reason] : WEIR_KIND_OTHER;
+}
+
+/* Why packets of a kind are discarded past their share, if they ever are. */
+static __always_inline int share_reason(__u32 kind)
+{
+	switch (kind) {
+#define SHARE_REASON(name, verdict, kind, text, description) \
+	case WEIR_KIND_##kind:                               \
+		return WEIR_REASON_##name;
+		WEIR_SHARE_REASONS(SHARE_REASON)
+#undef SHARE_REASON
+	default:
+		return NO_REASON;
+	}
+}
+
+static __always_inline int full_reason(__u32 pass)
+{
+	switch (pass) {
+#define FULL_REASON(name, full)  \
+	case WEIR_REASON_##name: \
+		return WEIR_REASON_##full;
+		WEIR_FULL_REASONS(FULL_REASON)
+#undef FULL_REASON
+	default:
+		return NO_REASON;
+	}
+}
+
+/* All that bears on what becomes of a packet, whoever has found it out. */
+struct prospects {
+	__u32 pass;	/* the reason for which it passes if nothing stops it */
+	__u32 room;	/* packets that the queue that it is for takes */
+	__u32 yields;	/* 1: that room is kept for sources that send less */
+	__u32 budget;	/* packets that its channel may have admitted in this
+			   poll; only looked at where there is room */
+	__u32 good_for; /* packets for which all this holds; 0: this one */
+};
+
+static __always_inline __u32 decide(const struct prospects *packet)
+{
+	int over = share_reason(kind_of_reason(packet->pass));
+	int full = full_reason(packet->pass);
+
+	if (!packet->room && full != NO_REASON)
+		return full;
+	if (packet->yields)
+		return WEIR_REASON_UDP_SOURCE;
+	if (!packet->budget && over != NO_REASON)
+		return over;
+	return packet->pass;
+}
+
+#endif /* WEIR_DECIDE_H */

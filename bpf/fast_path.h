@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The fast path: a usual packet whose destination is known, so that no table
+ * need be searched. Nothing here calls a function that takes the flow's
+ * address, so that the flow stays in registers.
+ */
+#ifndef WEIR_FAST_PATH_H
+#define WEIR_FAST_PATH_H
+
+#include "account.h"
+#include "parse.h"
+#include "tcp.h"
+#include "udp.h"
+
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
+
+/* A request to connect, and nothing besides. */
+static __always_inline bool tcp_is_syn(const struct flow *flow)
+{
+	__u8 others = TCP_FIN | TCP_RST | TCP_ACK;
+
+	if (DEFECT(SYN_ACK_AS_SYN))
+		others = 0;
+	return (flow->tcp_flags & (TCP_SYN | others)) == TCP_SYN;
+}
+
+/* How a flow's destination is to be found. */
+static __always_inline enum weir_target target_of(const struct flow *flow,
+						  enum weir_parse parse)
+{
+	switch (parse) {
+	case WEIR_PARSE_UDP:
+		return is_group_mac(flow->mac) ? WEIR_TARGET_UDP_GROUP
+					       : WEIR_TARGET_UDP;
+	case WEIR_PARSE_TCP:
+		return tcp_is_syn(flow) ? WEIR_TARGET_TCP_SYN : WEIR_TARGET_TCP;
+	default:
+		return WEIR_TARGET_FORWARD;
+	}
+}
+
+/* Might a packet fit that is charged less than those refused, or is shorter? */
+static __always_inline bool may_fit(const struct weir_destination *entry,
+				    const struct flow *flow, __u32 truesize)
+{
+	if (entry->reason != WEIR_REASON_UDP_FULL &&
+	    entry->reason != WEIR_REASON_MULTICAST_FULL)
+		return false;
+	if (DEFECT(SHORT_PACKET_JUDGED))
+		return false;
+	return truesize ? truesize < entry->truesize
+			: flow->ip_len < entry->full_from;
+}
+
+/* What tells a channel from the others of one CPU well enough. */
+static __always_inline __u64 channel_id(const struct weir_destination *entry)
+{
+	return (__u64)entry->target << 56 | (__u64)entry->port_be << 32 |
+	       (entry->address[0] ^ entry->address[3]);
+}
+
+/* For the governor: is another channel live beside the one that is full? */
+static __always_inline void note_company(const struct weir_destination *entry,
+					 struct weir_poll *poll, __u32 packets)
+{
+	if (poll->full_id && poll->full_id != channel_id(entry) &&
+	    entry->kind != WEIR_KIND_CLOSED)
+		poll->beside += packets;
+}
+
+static __always_inline void count_channel(struct weir_destination *entry,
+					  struct weir_poll *poll,
+					  struct weir_counter seen,
+					  __u32 reason)
+{
+	if (verdict_of_reason(reason) == WEIR_VERDICT_DISCARD) {
+		poll->discarded += seen.packets;
+		poll->full_id = channel_id(entry);
+		if (is_share_reason(reason)) {
+			counter_add(&entry->seen[WEIR_SEEN_SHED], seen);
+		} else {
+			counter_add(&entry->seen[WEIR_SEEN_FULL], seen);
+		}
+	} else {
+		note_company(entry, poll, seen.packets);
+		account_add(entry->account, seen.packets);
+		counter_add(&entry->seen[WEIR_SEEN_PASSED], seen);
+	}
+}
+
+/* The destination's answer is this packet's. */
+static __always_inline __u32 answer(struct weir_destination *entry,
+				    struct weir_poll *poll,
+				    struct weir_counter seen)
+{
+	if (entry->left > seen.packets)
+		entry->left -= seen.packets;
+	else
+		entry->left = 0;
+	count_channel(entry, poll, seen, entry->reason);
+	return entry->reason;
+}
+
+/* Is there an answer, and does it hold for this packet? */
+static __always_inline bool is_answered(const struct weir_destination *entry,
+					const struct flow *flow, __u32 truesize,
+					const struct weir_poll *poll)
+{
+	return destination_is_fresh(entry, poll) &&
+	       !may_fit(entry, flow, truesize) &&
+	       destination_has_peer(entry, flow);
+}
+
+/* Who sends a packet, and what it is charged. */
+static __always_inline void charge_packet(const struct flow *flow,
+					  __u32 truesize, __u32 packets,
+					  __u64 now, struct charge *charge)
+{
+	charge_of(flow, truesize, now, charge);
+	charge->packets = packets;
+	if (interface.selective)
+		charge->source = source_hash(flow);
+}
+
+/*
+ * Is this still the only socket that the packet can be for? In the poll in
+ * which that was looked at it is, for some packets; later its place in the
+ * kernel's table says so.
+ */
+static __always_inline bool udp_is_known(struct weir_destination *entry,
+					 const struct weir_poll *poll)
+{
+	if (!entry->sock)
+		return false;
+	if (entry->alone_left && entry->moment == poll->moment &&
+	    !entry->connected)
+		return true;
+	if (!udp_is_still_alone(entry))
+		return false;
+	entry->alone_left = WEIR_REMEMBERED;
+	return true;
+}
+
+/* The socket is known: only its queue is looked at. */
+static __always_inline void judge_known(struct weir_destination *entry,
+					const struct charge *charge,
+					struct prospects *prospects)
+{
+	prospects->room = ROOM_UNKNOWN;
+	prospects->yields = 0;
+	prospects->good_for = entry->alone_left;
+	udp_judge(entry, entry->sock, charge, prospects);
+	entry->alone_left -= prospects->good_for ?: 1;
+	destination_conclude(entry, prospects);
+}
+
+/*
+ * Looks at the one queue that the packet is for, where that is known; whether
+ * it was. Of a listener only the address is: a connection has its own use for a
+ * SYN, so the socket is what the kernel's lookup finds.
+ */
+static __always_inline bool look_again(void *ctx,
+				       struct weir_destination *entry,
+				       const struct flow *flow, __u32 truesize,
+				       const struct weir_poll *poll)
+{
+	struct workspace *workspace = get_workspace();
+	struct prospects *prospects;
+
+	if (!workspace)
+		return false;
+	prospects = &workspace->prospects;
+	if (entry->target == WEIR_TARGET_UDP && udp_is_known(entry, poll)) {
+		charge_packet(flow, truesize, 1, poll->now_ns,
+			      &workspace->charge);
+		judge_known(entry, &workspace->charge, prospects);
+		return true;
+	}
+	if (entry->target != WEIR_TARGET_TCP_SYN ||
+	    entry->generation != interface.generation ||
+	    (entry->reason != WEIR_REASON_TCP_BACKLOG_FULL &&
+	     entry->reason != WEIR_REASON_TCP_SYN))
+		return false;
+	prospects->room = ROOM_UNKNOWN;
+	prospects->yields = 0;
+	prospects->good_for = WEIR_REMEMBERED;
+	tcp_syn(ctx, flow, prospects);
+	if (DEFECT(SYN_OF_CONNECTION) &&
+	    entry->reason == WEIR_REASON_TCP_BACKLOG_FULL)
+		prospects->room = 0;
+	destination_set_channel(entry, prospects->pass, 0);
+	destination_conclude(entry, prospects);
+	return true;
+}
+
+/*
+ * Why this packet, of one buffer or more, passes or is discarded; NO_REASON: it
+ * is not known yet. A function of its own for its frame on the stack, with
+ * arguments that fit into registers for speed.
+ */
+static __noinline int fast_path(void *ctx, void *data, void *data_end,
+				__u32 len, __u32 truesize)
+{
+	struct weir_counter seen = {.packets = 1, .bytes = len};
+	struct cursor cursor = cursor_over(data, data_end);
+	struct weir_destination *entry;
+	struct weir_poll *poll;
+	enum weir_target target;
+	enum weir_parse found;
+	struct flow flow = {};
+
+	found = parse_usual(&cursor, &flow, len);
+	if ((found != WEIR_PARSE_UDP && found != WEIR_PARSE_TCP) ||
+	    !is_own_mac(flow.mac))
+		return NO_REASON;
+	target = target_of(&flow, found);
+	entry = destination_place(&flow, target);
+	poll = current_poll();
+	if (!entry || !poll || !destination_is_of(entry, &flow, target))
+		return NO_REASON;
+	if (is_answered(entry, &flow, truesize, poll) ||
+	    look_again(ctx, entry, &flow, truesize, poll))
+		return answer(entry, poll, seen);
+	return NO_REASON;
+}
+
+#endif /* WEIR_FAST_PATH_H */

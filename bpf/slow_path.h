@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The slow path, of packets that the fast path does not know: from a flow to
+ * its channel and that channel's state.
+ */
+#ifndef WEIR_SLOW_PATH_H
+#define WEIR_SLOW_PATH_H
+
+#include "explain.h"
+#include "fast_path.h"
+#include "fragment.h"
+#include "lookup.h"
+
+#define ICMP_UNREACHABLE 3 /* also: fragmentation needed */
+#define ICMP_SOURCE_QUENCH 4
+#define ICMP_TIME_EXCEEDED 11
+#define ICMP_PARAMETER_PROBLEM 12
+#define ICMPV6_ERROR_LAST 4  /* unreachable, too big, time, parameter */
+#define ICMPV6_MLD_FIRST 130 /* query, report, done */
+#define ICMPV6_MLD_LAST 132
+#define ICMPV6_ND_FIRST 133 /* router and neighbour, redirect */
+#define ICMPV6_ND_LAST 137
+#define ICMPV6_MLD2_REPORT 143
+/* None but neighbours can send it (RFC 4861, section 3.1)... */
+#define TTL_ON_LINK 255
+/* ...or nobody forwards it (RFC 2236, 3376, 2710, 3810). */
+#define TTL_GROUP 1
+
+static __always_inline __u32 icmp_reason(__u8 type)
+{
+	return type == ICMP_UNREACHABLE || type == ICMP_SOURCE_QUENCH ||
+			       type == ICMP_TIME_EXCEEDED ||
+			       type == ICMP_PARAMETER_PROBLEM
+		       ? WEIR_REASON_ICMP_ERROR
+		       : WEIR_REASON_ICMP;
+}
+
+/* What comes from off the link keeps no network together. */
+static __always_inline __u32 icmpv6_reason(__u8 type, __u8 hop_limit)
+{
+	if (type <= ICMPV6_ERROR_LAST)
+		return WEIR_REASON_ICMP_ERROR;
+	if (((type >= ICMPV6_MLD_FIRST && type <= ICMPV6_MLD_LAST) ||
+	     type == ICMPV6_MLD2_REPORT) &&
+	    hop_limit == TTL_GROUP)
+		return WEIR_REASON_GROUP;
+	if (type >= ICMPV6_ND_FIRST && type <= ICMPV6_ND_LAST &&
+	    hop_limit == TTL_ON_LINK)
+		return WEIR_REASON_NEIGHBOUR;
+	return WEIR_REASON_ICMP;
+}
+
+/* Where what belongs to no connection is counted, apart from what does. */
+static __always_inline struct weir_destination *
+stray_place(const struct flow *flow, const struct weir_poll *poll)
+{
+	struct weir_destination *entry =
+		destination_place(flow, WEIR_TARGET_TCP_STRAY);
+
+	if (!entry || destination_is_of(entry, flow, WEIR_TARGET_TCP_STRAY))
+		return entry;
+	return destination_take(entry, flow, WEIR_TARGET_TCP_STRAY, poll);
+}
+
+/* A segment, and the place where it is counted. */
+static __always_inline struct weir_destination *
+look_at_segment(struct packet *packet, const struct flow *flow,
+		struct weir_destination *entry, struct weir_poll *poll,
+		struct prospects *prospects)
+{
+	prospects->pass = tcp_segment(packet->ctx, flow, entry);
+	if (prospects->pass == WEIR_REASON_TCP_STRAY)
+		return stray_place(flow, poll);
+	destination_forget(entry);
+	entry->connected = explaining || entry->stray_until > poll->number ||
+			   prospects->pass == WEIR_REASON_TCP_PEER;
+	return entry;
+}
+
+/* Who receives this, by the kernel's tables, and is there room? */
+static __always_inline void look(struct packet *packet, const struct flow *flow,
+				 enum addressed addressed,
+				 struct workspace *workspace,
+				 struct weir_destination *entry,
+				 __u32 *egress_ifindex)
+{
+	struct prospects *prospects = &workspace->prospects;
+	bool to_many = addressed == ADDRESSED_TO_MANY;
+
+	/* A frame to many, to any other address: not for certain. */
+	prospects->pass = WEIR_REASON_OTHER_MAC;
+	if (entry->target == WEIR_TARGET_UDP_GROUP && !to_many)
+		prospects->good_for = 0;
+	else if (addressed == ADDRESSED_ELSEWHERE)
+		forward(packet, flow, prospects, egress_ifindex);
+	else if (entry->target == WEIR_TARGET_UDP ||
+		 entry->target == WEIR_TARGET_UDP_GROUP)
+		udp_look(packet->ctx, flow, to_many, &workspace->charge, entry,
+			 prospects);
+	else if (!to_many && (entry->target == WEIR_TARGET_TCP_SYN ||
+			      DEFECT(SEGMENT_AS_SYN)))
+		tcp_syn(packet->ctx, flow, prospects);
+	else
+		prospects->good_for = 0;
+}
+
+/*
+ * Everything is looked up, and kept where there is a place for it. NULL: there
+ * is none, which cannot be.
+ */
+static __noinline struct weir_destination *
+destination_look(struct packet *packet, const struct flow *flow,
+		 enum weir_target target, struct weir_destination *entry,
+		 struct weir_poll *poll)
+{
+	enum addressed addressed = addressed_to(flow);
+	struct workspace *workspace = get_workspace();
+	struct prospects *prospects;
+	__u32 egress_ifindex = 0;
+
+	if (!destination_is_of(entry, flow, target))
+		entry = destination_take(entry, flow, target, poll);
+	if (!entry || !workspace)
+		return NULL;
+	prospects = &workspace->prospects;
+	prospects->room = ROOM_UNKNOWN;
+	prospects->yields = 0;
+	prospects->good_for = WEIR_REMEMBERED;
+	if (flow->udp_len)
+		charge_packet(flow, packet->truesize, packet->seen.packets,
+			      poll->now_ns, &workspace->charge);
+	if (target == WEIR_TARGET_UDP && udp_is_known(entry, poll)) {
+		judge_known(entry, &workspace->charge, prospects);
+		return entry;
+	}
+	if (target == WEIR_TARGET_TCP && addressed == ADDRESSED_HERE &&
+	    !DEFECT(SEGMENT_AS_SYN)) {
+		entry = look_at_segment(packet, flow, entry, poll, prospects);
+		if (!entry || (entry->target == WEIR_TARGET_TCP_STRAY &&
+			       destination_is_fresh(entry, poll)))
+			return entry;
+	} else {
+		destination_forget(entry);
+		look(packet, flow, addressed, workspace, entry,
+		     &egress_ifindex);
+	}
+	if (entry->connected) {
+		entry->peer_port_be = flow->source_port_be;
+		copy_address(entry->peer, flow->source);
+	}
+	destination_set_channel(entry, prospects->pass, egress_ifindex);
+	destination_conclude(entry, prospects);
+	return entry;
+}
+
+static __always_inline __u32 destination_reason(struct packet *packet,
+						const struct flow *flow,
+						enum weir_target target)
+{
+	struct weir_destination *entry = destination_place(flow, target);
+	struct weir_poll *poll = current_poll();
+
+	if (!entry || !poll)
+		return WEIR_REASON_INTERNAL;
+	if (!destination_is_of(entry, flow, target) ||
+	    !is_answered(entry, flow, packet->truesize, poll)) {
+		entry = destination_look(packet, flow, target, entry, poll);
+		if (!entry)
+			return WEIR_REASON_INTERNAL;
+	}
+	if (explaining)
+		explanation.egress_ifindex = entry->egress_ifindex;
+	return answer(entry, poll, packet->seen);
+}
+
+/* For this host, and neither UDP nor TCP. */
+static __always_inline __u32 other_reason(const struct flow *flow,
+					  enum weir_parse parse)
+{
+	switch (parse) {
+	case WEIR_PARSE_ICMP:
+		return icmp_reason(flow->icmp_type);
+	case WEIR_PARSE_ICMPV6:
+		return icmpv6_reason(flow->icmp_type, flow->ttl);
+	case WEIR_PARSE_IGMP:
+		return flow->ttl == TTL_GROUP ? WEIR_REASON_GROUP
+					      : WEIR_REASON_ICMP;
+	default:
+		return WEIR_REASON_OTHER_PROTOCOL;
+	}
+}
+
+/* An IP packet that is for no destination in particular; else NO_REASON. */
+static __always_inline int ip_kind_reason(const struct flow *flow,
+					  enum weir_parse parse)
+{
+	if (!is_own_mac(flow->mac) && !is_group_mac(flow->mac) &&
+	    !DEFECT(MAC_UNCHECKED))
+		return WEIR_REASON_OTHER_MAC;
+	/* tcp_v4_rcv() wants them to be for this host alone. */
+	if (parse == WEIR_PARSE_TCP && is_group_mac(flow->mac))
+		return WEIR_REASON_OTHER_MAC;
+	if (flow->routed && !DEFECT(SOURCE_ROUTE_IGNORED))
+		return WEIR_REASON_SOURCE_ROUTED;
+	if (parse == WEIR_PARSE_LATER_FRAGMENT)
+		return fragment_later(flow);
+	if (target_of(flow, parse) == WEIR_TARGET_FORWARD &&
+	    addressed_to(flow) != ADDRESSED_ELSEWHERE)
+		return other_reason(flow, parse);
+	if (flow->fragment == WEIR_FRAGMENT_FIRST &&
+	    fragment_is_overtaken(flow))
+		return WEIR_REASON_FRAGMENT;
+	return NO_REASON;
+}
+
+/* A packet of a kind that has no destinations of its own; else NO_REASON. */
+static __always_inline int kind_reason(const struct flow *flow,
+				       enum weir_parse parse)
+{
+	if (parse == WEIR_PARSE_MALFORMED)
+		return WEIR_REASON_MALFORMED;
+	if (flow->vlan_tags && !DEFECT(VLAN_IGNORED))
+		return WEIR_REASON_VLAN;
+	switch (parse) {
+	case WEIR_PARSE_ARP:
+		return WEIR_REASON_NEIGHBOUR;
+	case WEIR_PARSE_OTHER_ETHERTYPE:
+		return WEIR_REASON_OTHER_ETHERTYPE;
+	case WEIR_PARSE_IPV6_CHAIN:
+		return WEIR_REASON_IPV6_CHAIN;
+	default:
+		return ip_kind_reason(flow, parse);
+	}
+}
+
+/*
+ * A head that waits for its tail costs what no queue shows, so it is charged to
+ * fragments, too.
+ */
+static __always_inline __u32 head_reason(struct packet *packet,
+					 const struct flow *flow,
+					 enum weir_target target)
+{
+	__u32 reason = kind_charge(WEIR_REASON_FRAGMENT, packet->seen.packets);
+
+	if (verdict_of_reason(reason) == WEIR_VERDICT_PASS)
+		reason = destination_reason(packet, flow, target);
+	fragment_note(flow, reason);
+	return reason;
+}
+
+static __always_inline __u32 flow_reason(struct packet *packet,
+					 const struct flow *flow,
+					 enum weir_parse parse)
+{
+	int reason = kind_reason(flow, parse);
+
+	if (reason != NO_REASON)
+		return kind_charge(reason, packet->seen.packets);
+	if (flow->fragment == WEIR_FRAGMENT_FIRST)
+		return head_reason(packet, flow, target_of(flow, parse));
+	return destination_reason(packet, flow, target_of(flow, parse));
+}
+
+/* Why this packet passes, or is discarded: all of it is parsed, and looked up.
+ */
+static __noinline __u32 slow_path(struct packet *packet)
+{
+	enum weir_parse parsed;
+	struct workspace *workspace = get_workspace();
+	struct flow *flow;
+	__u32 reason;
+
+	if (!workspace)
+		return WEIR_REASON_INTERNAL;
+	flow = &workspace->flow;
+	__builtin_memset(flow, 0, sizeof(*flow));
+	parsed = parse(&packet->cursor, flow, packet->len);
+	flow_of_one(flow, packet);
+	reason = flow_reason(packet, flow, parsed);
+	if (explaining)
+		explain(flow, parsed, reason);
+	return reason;
+}
+
+#endif /* WEIR_SLOW_PATH_H */
