@@ -3,7 +3,7 @@
 OUT ?= weir-lab-results
 BPF_SOURCES := $(wildcard bpf/*.c bpf/*.h)
 
-.PHONY: demo test test-kernels build check setup
+.PHONY: demo test test-kernels build check deb setup
 
 # The lab's quick before and after on this kernel: prints the table, writes $(OUT)/report.html.
 demo: build
@@ -17,6 +17,10 @@ test: setup
 test-kernels:
 	@./setup.sh kernels
 	tests/kernels/run
+
+# A Debian package of this machine's architecture, in target/.
+deb: build
+	packaging/deb target/release/weir target
 
 build: setup
 	cargo build --release --locked

@@ -7,6 +7,7 @@ packages=(
   build-essential    # linker, make
   clang-19           # compiles the BPF programs
   clang-format-19    # checks their style
+  dpkg-dev           # finds what the Debian package depends on
   dnsperf            # asks nsd, in the lab
   iperf3             # sends and receives, in the lab
   iproute2           # ip and tc, in the tests

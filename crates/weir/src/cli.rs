@@ -49,6 +49,9 @@ pub enum Command {
     Guardian(GuardianArgs),
     /// Run the two papers' experiments on this machine
     Lab(weir_lab::cli::LabArgs),
+    /// Write man pages and shell completions into a directory
+    #[command(hide = true)]
+    Generate(GenerateArgs),
     /// A process of the lab's
     #[command(hide = true)]
     LabWorker(weir_lab::apps::WorkerArgs),
@@ -63,6 +66,7 @@ Examples:
   sudo weir run eth1 --policy off      only watch: count, and discard nothing
   sudo weir run eth1 --attach tc       beside another XDP program
   sudo weir run eth1 --json | jq .     one JSON object per second
+  sudo weir run                        the interfaces that the configuration file says to protect
 
 SIGHUP makes a running weir read its configuration file again: `sudo kill -HUP PID`, with the PID that
 `weir status` shows. A file with a mistake in it changes nothing.";
@@ -71,20 +75,12 @@ SIGHUP makes a running weir read its configuration file again: `sudo kill -HUP P
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
-    /// The interfaces to protect
-    #[arg(required = true, value_name = "IFACE")]
+    /// The interfaces to protect [default: those with `protect = true` in the configuration file]
+    #[arg(value_name = "IFACE")]
     pub interfaces: Vec<String>,
     /// What may also be in the configuration file.
     #[command(flatten)]
     pub settings: SettingArgs,
-    /// Whether to discard anything; off: count and pass every packet, and leave nice values alone. NAPI is still
-    /// polled by threads, unless `--napi softirq` says otherwise
-    #[arg(long, value_enum, default_value_t = PolicyArg::On)]
-    pub policy: PolicyArg,
-    /// Switch receive packet steering (RPS) off while weir runs: it takes packets to softirqs, which
-    /// nothing governs
-    #[arg(long)]
-    pub rps_off: bool,
     /// Look at every packet at all times, so that counters and channels are complete. By default the gate sleeps, and
     /// costs next to nothing, until a queue is full or input takes more than its share of a CPU
     #[arg(long)]
@@ -129,12 +125,12 @@ pub enum Napi {
     Softirq,
 }
 
-/// Whether the gate discards.
+/// What becomes of what the gate decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PolicyArg {
     /// Discard what the kernel would drop anyway
     On,
-    /// Discard nothing
+    /// Decide nothing, discard nothing, and leave nice values alone; threads still poll, unless `--napi softirq`
     Off,
 }
 
@@ -153,6 +149,7 @@ impl From<PolicyArg> for Policy {
 Examples:
   weir status                    what is protected in this network namespace
   weir status --all-namespaces   and in all others
+  weir status --check            for monitoring: one line and an exit code
   weir status --json | jq '.interfaces[] | {interface, rates}'")]
 pub struct StatusArgs {
     /// Print JSON; its shape has a version, `schema`
@@ -161,6 +158,10 @@ pub struct StatusArgs {
     /// Show the interfaces of every network namespace, not of this one alone
     #[arg(long)]
     pub all_namespaces: bool,
+    /// Say in one line how things stand, and exit with 0 if every interface is protected, with 1 if one is not in
+    /// full, with 3 if weir does not run
+    #[arg(long, conflicts_with = "json")]
+    pub check: bool,
 }
 
 /// Arguments of `weir channels`.
@@ -240,6 +241,14 @@ pub struct ResetArgs {
     pub interfaces: Vec<String>,
 }
 
+/// Arguments of the hidden `weir generate`.
+#[derive(Args, Debug)]
+pub struct GenerateArgs {
+    /// The directory, which exists
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
 /// Arguments of the hidden `weir guardian`.
 #[derive(Args, Debug)]
 pub struct GuardianArgs {
@@ -264,7 +273,8 @@ mod tests {
     #[test]
     fn usage_errors_are_told_from_failures() {
         for bad in [
-            "weir run",
+            "weir run eth1 --policy maybe",
+            "weir status --check --json",
             "weir run eth1 --nice 20",
             "weir run eth1 --nice -21",
             "weir run eth1 --cpus 3-1",

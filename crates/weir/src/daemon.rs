@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use sd_notify::NotifyState;
 use weir_bpf::sys::sched;
 use weir_bpf::units::{IfIndex, Nice};
 
@@ -133,12 +134,16 @@ impl Daemon {
     /// If an interface vanished, or something could not be put back.
     pub fn run(mut self) -> Result<()> {
         self.report.ready(&mut self.console, &self.interfaces);
+        let names: Vec<String> = self.interfaces.iter().map(Protected::interface).collect();
+        let status = format!("protecting {}", names.join(", "));
+        tell_manager(&[NotifyState::Status(&status), NotifyState::Ready]);
         let light = Light::become_light();
         // The first status is there at once.
         let mut next_tick = Instant::now();
         while !self.interfaces.is_empty() {
             if Instant::now() >= next_tick {
                 self.tick();
+                tell_manager(&[NotifyState::Watchdog]);
                 self.tell_news();
                 // Seconds that were missed are not made up for.
                 next_tick = (next_tick + TICK).max(Instant::now());
@@ -156,6 +161,7 @@ impl Daemon {
             self.follow(&events.changed);
             self.tell_news();
         }
+        tell_manager(&[NotifyState::Stopping]);
         // Putting things back is not to wait for the flood.
         drop(light);
         self.finish()
@@ -380,6 +386,11 @@ impl Daemon {
         }
         Ok(())
     }
+}
+
+/// Tells systemd, if that started us. Whether it listens changes nothing here.
+fn tell_manager(news: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(news);
 }
 
 /// Says what went wrong, but not every second the same.

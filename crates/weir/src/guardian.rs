@@ -58,6 +58,8 @@ impl Guardian {
             .args(["guardian", "--parent", &std::process::id().to_string()])
             .args(keys.iter().map(Key::to_string))
             .current_dir("/")
+            // What it says is not the daemon's.
+            .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

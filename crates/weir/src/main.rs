@@ -16,6 +16,7 @@ mod diverting;
 mod doctor;
 mod error;
 mod explain;
+mod generate;
 mod governor;
 mod guardian;
 mod host;
@@ -68,15 +69,17 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => run::run(&args)?,
         Command::Doctor(args) => return Ok(doctor::run(&args)?),
-        Command::Status(args) => show::status(&args)?,
+        Command::Status(args) => return Ok(show::status(&args)?),
         Command::Channels(args) => channels::run(&args)?,
         Command::Explain(args) => explain::run(&args)?,
         Command::Capture(args) => capture::run(&args)?,
         Command::Config(args) => match args.command {
             ConfigCommand::Check(args) => config::check(&args)?,
             ConfigCommand::Show(args) => config::show(&args)?,
+            ConfigCommand::Init(args) => config::init(&args)?,
         },
         Command::Reset(args) => return Ok(show::reset(&args)?),
+        Command::Generate(args) => generate::run(&args.dir)?,
         Command::Guardian(args) => guardian::run(args.parent, &args.keys)?,
         Command::Lab(args) => return Ok(weir_lab::cli::run(args)?),
         Command::LabWorker(args) => weir_lab::apps::run(args)?,

@@ -33,19 +33,21 @@ use crate::threads::ThreadWeight;
 pub fn run(args: &RunArgs) -> Result<()> {
     privilege::check("weir run")?;
     let config = Config::load(&args.settings)?;
-    for interface in &args.interfaces {
+    let interfaces = interfaces(args, &config)?;
+    for interface in &interfaces {
         check_cpus(&config, interface)?;
     }
     // Before anything is changed: from here on a signal ends the loop, not the process.
     let signals = Signals::catch()?;
     let host = Rc::new(Host::open()?);
     let mut console = Console::default();
-    let claims = claim_all(&host, args, &config, &mut console)?;
+    let claims = claim_all(&host, &interfaces, &config, &mut console)?;
     let keys: Vec<Key> = claims.iter().map(|claim| claim.key(&host)).collect();
     let mut guardian = Guardian::start(&keys)?;
     let probe = Rc::new(QueueProbe::load()?);
     let tcp = TcpQueues::default();
-    let governors = governors(&config, args, &probe, tcp.clone(), &mut console);
+    let governors =
+        governors(&config, (&interfaces, args.awake), &probe, tcp.clone(), &mut console);
     if let Some(governors) = &governors {
         governors.beat_to(guardian.take_beats());
     }
@@ -56,9 +58,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
     for claim in claims {
         let effective = config.of(&claim.interface());
         let settings = Settings {
-            rps_off: args.rps_off,
             protected_ports: config.shares().settings().protected_tcp_ports().collect(),
-            ..effective.settings(args.policy.into())
+            ..effective.settings()
         };
         let interface = Protected::start(&host, claim, &kernel, &settings, &mut console)?;
         console.say(&interface.describe());
@@ -78,25 +79,44 @@ pub fn run(args: &RunArgs) -> Result<()> {
 /// a fixed weight: the gate does not depend on the governor.
 fn governors(
     config: &Config,
-    args: &RunArgs,
+    (interfaces, awake): (&[String], bool),
     probe: &QueueProbe,
     tcp: TcpQueues,
     console: &mut Console,
 ) -> Option<Rc<Governors>> {
-    let policy = args.policy.into();
     let governed = |interface: &String| {
-        let settings = config.of(interface).settings(policy);
+        let settings = config.of(interface).settings();
         settings.napi == Napi::Threads && settings.threads.weight == ThreadWeight::Governed
     };
-    if !args.interfaces.iter().any(governed) {
+    if !interfaces.iter().any(governed) {
         return None;
     }
-    let started = Governors::start(probe, config.shares().settings(), tcp, args.awake);
+    let started = Governors::start(probe, config.shares().settings(), tcp, awake);
     started
         .map_err(|error| {
             console.say(&format!("no governor, NAPI threads keep the usual weight: {error}"));
         })
         .ok()
+}
+
+/// Those that are named, else those that the file says to protect.
+fn interfaces(args: &RunArgs, config: &Config) -> Result<Vec<String>> {
+    if !args.interfaces.is_empty() {
+        return Ok(args.interfaces.clone());
+    }
+    let protected = config.protected();
+    if !protected.is_empty() {
+        return Ok(protected);
+    }
+    let problem = match config.path() {
+        Some(path) => format!("no interface is named, and {} has none to protect", path.display()),
+        None => "no interface is named, and there is no configuration file".into(),
+    };
+    Err(Error::refused(
+        problem,
+        "name one, `weir run eth0`, or write `protect = true` into its section [interface.eth0]; `weir config init` \
+         writes a file for this host",
+    ))
 }
 
 fn check_cpus(config: &Config, interface: &str) -> Result<()> {
@@ -115,7 +135,7 @@ fn check_cpus(config: &Config, interface: &str) -> Result<()> {
 
 fn claim_all(
     host: &Rc<Host>,
-    args: &RunArgs,
+    interfaces: &[String],
     config: &Config,
     console: &mut Console,
 ) -> Result<Vec<Claim>> {
@@ -123,7 +143,7 @@ fn claim_all(
         Error::refused("cannot read /proc/self/stat", "mount /proc: `mount -t proc proc /proc`")
     })?;
     let mut claims: Vec<Claim> = Vec::new();
-    for interface in &args.interfaces {
+    for interface in interfaces {
         // Named twice is protected once.
         if !claims.iter().any(|claim| claim.interface() == *interface) {
             let attach = config.of(interface).attach();

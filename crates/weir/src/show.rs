@@ -25,12 +25,15 @@ use crate::status::{DiversionStatus, InterfaceStatus, Overview};
 ///
 /// # Errors
 /// If what the daemons publish cannot be read.
-pub fn status(args: &StatusArgs) -> Result<()> {
+pub fn status(args: &StatusArgs) -> Result<ExitCode> {
     let dir = RunDir::open(Path::new(RUN_DIR))?;
     let netns = if args.all_namespaces { None } else { Some(NetNs::current()?.inode()) };
     let overview = Overview::read(dir.as_ref(), netns)?;
     let mut out = Vec::new();
-    let written = if args.json {
+    let standing = Standing::of(&overview);
+    let written = if args.check {
+        writeln!(out, "{}", standing.text)
+    } else if args.json {
         serde_json::to_writer_pretty(&mut out, &overview)
             .map_err(io::Error::from)
             .and_then(|()| writeln!(out))
@@ -39,9 +42,55 @@ pub fn status(args: &StatusArgs) -> Result<()> {
     };
     match written.and_then(|()| io::stdout().lock().write_all(&out)) {
         // `weir status | head` has seen what it wanted.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => done.map_err(|source| Error::system("write to standard output", source)),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::system("write to standard output", error))
+        }
+        _ => Ok(if args.check { ExitCode::from(standing.code) } else { ExitCode::SUCCESS }),
     }
+}
+
+/// How things stand, for monitoring.
+struct Standing {
+    code: u8,
+    text: String,
+}
+
+impl Standing {
+    fn of(overview: &Overview) -> Self {
+        let running: Vec<_> = overview.interfaces.iter().filter(|each| each.running).collect();
+        let dead = overview.interfaces.iter().filter(|each| !each.running);
+        let mut wrong: Vec<String> =
+            dead.map(|each| format!("{}: its daemon has died", each.interface)).collect();
+        wrong.extend(overview.leftovers.iter().map(|each| {
+            format!(
+                "interface number {}: knobs may still be turned, `sudo weir reset`",
+                each.ifindex.0
+            )
+        }));
+        for status in &running {
+            wrong.extend(shortcoming(status).map(|what| format!("{}: {what}", status.interface)));
+        }
+        let names: Vec<&str> = running.iter().map(|each| each.interface.as_str()).collect();
+        let (code, text) = match (running.is_empty(), wrong.is_empty()) {
+            (true, true) => (3, "weir does not run".into()),
+            (true, false) => (3, format!("weir does not run; {}", wrong.join("; "))),
+            (false, true) => (0, format!("protected: {}", names.join(", "))),
+            (false, false) => (1, format!("degraded: {}", wrong.join("; "))),
+        };
+        Self { code, text }
+    }
+}
+
+/// Why an interface is not protected in full though its daemon runs.
+fn shortcoming(status: &InterfaceStatus) -> Option<String> {
+    if let Some(silent) = status.silent_for {
+        return Some(format!("its daemon has reported nothing for {} s", silent.as_secs()));
+    }
+    if status.policy != Policy::On {
+        return Some("its policy discards nothing".into());
+    }
+    let diversion = status.diversions.iter().find(|each| each.passes_all)?;
+    Some(format!("{} ({}), so everything passes", diversion.description, diversion.detail))
 }
 
 /// `weir reset`.

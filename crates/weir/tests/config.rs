@@ -134,7 +134,8 @@ fn check_says_everything_that_is_wrong() {
     assert_eq!(lines.len(), 2, "{wrong}");
     let first = format!("weir: {}:1: there is no setting \"user_shar\"; the settings", file.path());
     assert!(lines[0].starts_with(&first), "{wrong}");
-    let second = format!("{}:4: timeout = \"1s\": write a time from 100us to 100ms", file.path());
+    let second =
+        format!("weir: {}:4: timeout = \"1s\": write a time from 100us to 100ms", file.path());
     assert!(lines[1].starts_with(&second), "{wrong}");
     let missing = failure(&config(&["check", "/nonexistent"]), 1);
     assert!(missing.contains("cannot read /nonexistent: No such file"), "{missing}");

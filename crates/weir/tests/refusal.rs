@@ -158,7 +158,7 @@ fn without_sys_admin_the_gate_still_works() {
 #[test]
 fn wrong_usage_exits_with_2() {
     let network = Network::new();
-    for bad in [&["run"][..], &["run", NEAR, "--nice", "20"], &["nonsense"], &[]] {
+    for bad in [&["run", NEAR, "--nice", "20"][..], &["nonsense"], &[]] {
         failure(&network.weir(bad), 2);
     }
 }

@@ -8,7 +8,7 @@ use weir_policy::{Nanos, Share};
 
 use super::layer::{Layer, Origin, Sourced};
 use super::value::{self, PreferArg};
-use crate::cli::{Attach, Napi};
+use crate::cli::{Attach, Napi, PolicyArg};
 use crate::cpulist::CpuList;
 
 /// Settings. Each that is given holds for every interface, whatever the file says.
@@ -56,6 +56,13 @@ pub struct SettingArgs {
     /// Keep the NAPI threads on these CPUs, such as 0-3,8 [default: leave them where they are]
     #[arg(long, value_name = "LIST", help_heading = "Settings")]
     pub cpus: Option<CpuList>,
+    /// What becomes of what the gate decides [default: on]
+    #[arg(long, value_enum, value_name = "WHAT", help_heading = "Settings")]
+    pub policy: Option<PolicyArg>,
+    /// Switch receive packet steering (RPS) off while weir runs: it takes packets to softirqs, which
+    /// nothing governs
+    #[arg(long, help_heading = "Settings")]
+    pub rps_off: bool,
 }
 
 impl SettingArgs {
@@ -71,6 +78,9 @@ impl SettingArgs {
             attach: said(self.attach),
             napi: said(self.napi),
             cpus: said(self.cpus.clone()),
+            policy: said(self.policy),
+            rps_off: said(self.rps_off.then_some(true)),
+            protect: None,
         }
     }
 }
@@ -94,6 +104,24 @@ pub enum ConfigCommand {
     Check(CheckArgs),
     /// Show the settings that hold, and where each comes from
     Show(ShowArgs),
+    /// Write a file for this host, with comments, from what `weir doctor` reads
+    Init(InitArgs),
+}
+
+/// Arguments of `weir config init`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Looks at this host for a second and writes a file that `weir run` without options goes by. Every interface that weir
+could protect is in it; the one that receives most is switched on. Never overwrites a file.
+
+Examples:
+  sudo weir config init            write /etc/weir/weir.toml
+  weir config init -               only print it
+  sudo weir config init && sudo systemctl enable --now weir")]
+pub struct InitArgs {
+    /// The new file; `-` for standard output
+    #[arg(value_name = "FILE", default_value = super::DEFAULT_FILE)]
+    pub file: PathBuf,
 }
 
 /// Arguments of `weir config check`.

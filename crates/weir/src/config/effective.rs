@@ -7,7 +7,7 @@ use weir_policy::{Nanos, Prefer, Share};
 
 use super::layer::{Layer, Origin, Sourced};
 use super::value::{PreferArg, choice_text, time_text};
-use crate::cli::{Attach, Napi};
+use crate::cli::{Attach, Napi, PolicyArg};
 use crate::cpulist::CpuList;
 use crate::interface::Settings;
 use crate::threads::{ThreadSettings, ThreadWeight};
@@ -24,6 +24,8 @@ pub struct Effective {
     attach: Sourced<Attach>,
     napi: Sourced<Napi>,
     cpus: Sourced<Option<CpuList>>,
+    policy: Sourced<PolicyArg>,
+    rps_off: Sourced<bool>,
 }
 
 /// One setting, for a person or a program.
@@ -66,6 +68,8 @@ impl Effective {
             attach: first(layers, |layer| &layer.attach, Attach::Auto),
             napi: first(layers, |layer| &layer.napi, Napi::Threads),
             cpus: first_if_any(layers, |layer| &layer.cpus),
+            policy: first(layers, |layer| &layer.policy, PolicyArg::On),
+            rps_off: first(layers, |layer| &layer.rps_off, false),
         }
     }
 
@@ -80,7 +84,8 @@ impl Effective {
     }
 
     /// What to do on the interface.
-    pub fn settings(&self, policy: Policy) -> Settings {
+    pub fn settings(&self) -> Settings {
+        let policy = Policy::from(self.policy.value);
         let weight = match (policy, self.nice.value) {
             // With the policy off, what is measured is what merely being there costs.
             (Policy::Off, _) => ThreadWeight::Untouched,
@@ -90,7 +95,7 @@ impl Effective {
         Settings {
             attach: self.attach.value,
             policy,
-            rps_off: false,
+            rps_off: self.rps_off.value,
             governor: self.governor(),
             selective: self.selective.value,
             protected_ports: vec![],
@@ -126,11 +131,13 @@ impl Effective {
             attach: self.attach.clone(),
             napi: self.napi.clone(),
             cpus: self.cpus.clone(),
+            policy: self.policy.clone(),
+            rps_off: self.rps_off.clone(),
         };
     }
 
     /// Every setting.
-    pub fn rows(&self) -> [Row; 9] {
+    pub fn rows(&self) -> [Row; 11] {
         let row = |key, value, origin, live| Row { key, value, unset: "", origin, live };
         let share = json!(self.user_share.value.to_string());
         let prefer = json!(choice_text(&PreferArg::from(self.prefer.value)));
@@ -147,6 +154,8 @@ impl Effective {
             row("attach", json!(choice_text(&self.attach.value)), self.attach.origin, false),
             row("napi", json!(choice_text(&self.napi.value)), self.napi.origin, false),
             Row { unset: "left alone", ..row("cpus", cpus, self.cpus.origin, false) },
+            row("policy", json!(choice_text(&self.policy.value)), self.policy.origin, false),
+            row("rps_off", json!(self.rps_off.value), self.rps_off.origin, false),
         ]
     }
 }

@@ -27,7 +27,8 @@ const NAME_MAX: usize = 15;
 #[path = "file_shares.rs"]
 mod shares;
 
-const KEYS: &str = "user_share, prefer, timeout, period, selective, nice, attach, napi, cpus";
+const KEYS: &str = "user_share, prefer, timeout, period, selective, nice, attach, napi, cpus, policy, rps_off, and \
+                    protect of an interface";
 
 type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
 type Value<'a> = Spanned<DeValue<'a>>;
@@ -179,6 +180,13 @@ impl<'a> Walk<'a> {
             "nice" => text.bare(value::nice).map(Nice).put(&mut layer.nice, origin),
             "attach" => text.quoted(value::attach).put(&mut layer.attach, origin),
             "napi" => text.quoted(value::napi).put(&mut layer.napi, origin),
+            "policy" => text.quoted(value::policy).put(&mut layer.policy, origin),
+            "rps_off" => text.bare(value::boolean).put(&mut layer.rps_off, origin),
+            "protect" if !matches!(origin, Origin::Interface(_)) => {
+                let what = "protect belongs into an interface's section, such as [interface.eth0]";
+                return self.problem(key, what.into());
+            }
+            "protect" => text.bare(value::boolean).put(&mut layer.protect, origin),
             "cpus" => text.quoted(value::cpus).put(&mut layer.cpus, origin),
             unknown => {
                 let what = format!("there is no setting {unknown:?}; the settings are {KEYS}");

@@ -52,6 +52,7 @@ fn every_setting_is_read_with_its_line() {
         cpus: sourced(cpus, at(8)),
         napi: sourced(Napi::Softirq, at(9)),
         selective: sourced(false, at(10)),
+        ..Layer::default()
     };
     assert_eq!(file.everywhere, everywhere);
     let eth0 = &file.interfaces["eth0"];

@@ -3,7 +3,7 @@
 use weir_bpf::units::Nice;
 use weir_policy::{Nanos, Prefer, Share};
 
-use crate::cli::{Attach, Napi};
+use crate::cli::{Attach, Napi, PolicyArg};
 use crate::cpulist::CpuList;
 
 /// Where a value comes from.
@@ -61,4 +61,10 @@ pub struct Layer {
     pub napi: Option<Sourced<Napi>>,
     /// Where NAPI threads may run.
     pub cpus: Option<Sourced<CpuList>>,
+    /// What becomes of what the gate decides.
+    pub policy: Option<Sourced<PolicyArg>>,
+    /// Whether receive packet steering is switched off.
+    pub rps_off: Option<Sourced<bool>>,
+    /// Of an interface: whether it is protected where the command line names none.
+    pub protect: Option<Sourced<bool>>,
 }

@@ -4,6 +4,7 @@ pub mod args;
 mod effective;
 mod error;
 mod file;
+mod init;
 mod layer;
 mod reload;
 mod shares;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 pub use effective::Effective;
 pub use error::ConfigError;
+pub use init::init;
 pub use layer::Origin;
 pub use reload::Reloader;
 pub use show::{check, show};
@@ -94,6 +96,14 @@ impl Config {
     /// The interfaces of which something in particular is said.
     pub fn sections(&self) -> impl Iterator<Item = &str> {
         self.file.iter().flat_map(|file| file.interfaces.keys().map(String::as_str))
+    }
+
+    /// The interfaces that it says to protect.
+    pub fn protected(&self) -> Vec<String> {
+        let sections = self.file.iter().flat_map(|file| &file.interfaces);
+        let protected = sections
+            .filter(|(_, layer)| layer.protect.as_ref().is_some_and(|protect| protect.value));
+        protected.map(|(name, _)| name.clone()).collect()
     }
 
     fn effective(&self, section: Option<&Layer>) -> Effective {

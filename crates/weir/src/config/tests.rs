@@ -36,7 +36,7 @@ fn the_defaults_are_the_governors() {
     let effective = config.of("eth0");
     assert_eq!(effective.governor(), weir_policy::Settings::default());
     assert!(origins(&config, "eth0").iter().all(|origin| origin == "default"));
-    let settings = effective.settings(Policy::On);
+    let settings = effective.settings();
     assert_eq!(settings.threads.weight, ThreadWeight::Governed);
     assert_eq!((settings.attach, settings.threads.cpus), (crate::cli::Attach::Auto, None));
 }
@@ -65,6 +65,8 @@ fn flags_come_before_the_interface_and_that_before_the_rest() {
             "w.toml:4",
             "default",
             "default",
+            "default",
+            "default",
             "default"
         ]
     );
@@ -75,11 +77,29 @@ fn flags_come_before_the_interface_and_that_before_the_rest() {
 
 #[test]
 fn a_weight_is_the_policys_the_users_or_the_governors() {
-    let weight = |options, policy| config(options, "").of("eth0").settings(policy).threads.weight;
-    assert_eq!(weight("", Policy::On), ThreadWeight::Governed);
-    assert_eq!(weight("--nice -5", Policy::On), ThreadWeight::Fixed(Nice(-5)));
-    assert_eq!(weight("--nice -5", Policy::Off), ThreadWeight::Untouched);
-    assert_eq!(weight("", Policy::Off), ThreadWeight::Untouched);
+    let weight = |options| config(options, "").of("eth0").settings().threads.weight;
+    assert_eq!(weight(""), ThreadWeight::Governed);
+    assert_eq!(weight("--nice -5"), ThreadWeight::Fixed(Nice(-5)));
+    assert_eq!(weight("--nice -5 --policy off"), ThreadWeight::Untouched);
+    assert_eq!(weight("--policy off"), ThreadWeight::Untouched);
+}
+
+#[test]
+fn a_service_gets_everything_from_the_file() {
+    let file = "policy = \"off\"\n[interface.eth0]\nprotect = true\npolicy = \"on\"\nrps_off = true\n\
+        [interface.eth1]\nprotect = true\n[interface.eth2]\nprotect = false\n[interface.eth3]\n";
+    let service = config("", file);
+    assert_eq!(service.protected(), ["eth0", "eth1"]);
+    let settings = |config: &Config, name| {
+        let settings = config.of(name).settings();
+        (settings.policy, settings.rps_off)
+    };
+    assert_eq!(settings(&service, "eth0"), (Policy::On, true));
+    assert_eq!(settings(&service, "eth1"), (Policy::Off, false));
+    assert_eq!(settings(&config("--policy on --rps-off", file), "eth1"), (Policy::On, true));
+    let wrong =
+        ConfigFile::parse(Path::new("w.toml"), b"protect = true\n").unwrap_err().to_string();
+    assert!(wrong.contains("protect belongs into an interface's section"), "{wrong}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use weir_bpf::verdict::Kind;
 use weir_policy::{Bound, Nanos, Prefer, Settings, Share, Shares};
 
-use crate::cli::{Attach, Napi};
+use crate::cli::{Attach, Napi, PolicyArg};
 use crate::cpulist::CpuList;
 use crate::owners;
 use crate::shares::{self, WeightRule};
@@ -192,6 +192,14 @@ pub fn attach(text: &str) -> Result<Attach, String> {
 /// # Errors
 /// Says what may be written.
 pub fn napi(text: &str) -> Result<Napi, String> {
+    choice(text)
+}
+
+/// `on` or `off`.
+///
+/// # Errors
+/// Says what may be written.
+pub fn policy(text: &str) -> Result<PolicyArg, String> {
     choice(text)
 }
 

@@ -22,6 +22,7 @@ use clap::Args;
 use serde::Serialize;
 
 pub use self::diagnosis::{Diagnosis, Verdict};
+pub use self::print::lines;
 pub use self::reading::Reading;
 use self::sample::Looker;
 use crate::error::{Error, Result};

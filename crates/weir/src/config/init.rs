@@ -1,0 +1,122 @@
+//! `weir config init`: a first configuration file, from what `weir doctor` reads.
+
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use super::args::InitArgs;
+use super::file::ConfigFile;
+use crate::doctor::{self, Diagnosis, Reading};
+use crate::error::{Error, Result};
+
+/// `weir config init`. Needs no more privilege than the file's place.
+///
+/// # Errors
+/// If the file exists or cannot be written.
+pub fn init(args: &InitArgs) -> Result<()> {
+    let to_stdout = args.file == Path::new("-");
+    if !to_stdout && args.file.exists() {
+        return Err(Error::refused(
+            format!("{} exists", args.file.display()),
+            "weir does not overwrite it; `weir config init -` prints a new one",
+        ));
+    }
+    let text = file(&doctor::read(&[], Duration::from_secs(1))?);
+    // What is written is what is read: nobody is to start with a file that is refused.
+    ConfigFile::parse(&args.file, text.as_bytes())?;
+    if to_stdout {
+        return match io::stdout().lock().write_all(text.as_bytes()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            done => done.map_err(|source| Error::system("write to standard output", source)),
+        };
+    }
+    let failed = |source| Error::File { operation: "create", path: args.file.clone(), source };
+    if let Some(directory) = args.file.parent() {
+        fs::create_dir_all(directory).map_err(failed)?;
+    }
+    let mut new =
+        OpenOptions::new().write(true).create_new(true).open(&args.file).map_err(failed)?;
+    new.write_all(text.as_bytes()).map_err(failed)?;
+    println!(
+        "{}: written; look at it, then `sudo systemctl enable --now weir` or `sudo weir run`",
+        args.file.display()
+    );
+    Ok(())
+}
+
+/// The file's text.
+fn file(reading: &Reading) -> String {
+    let diagnosis = Diagnosis::of(reading);
+    let mut text = String::from(
+        "# weir's settings on this host; `weir config check` says whether they are valid, and `weir config show` what\n\
+         # holds. After a change: `sudo systemctl reload weir`, or SIGHUP.\n\
+         #\n\
+         # `weir doctor` said:\n",
+    );
+    // Writing to a string does not fail.
+    for line in doctor::lines(reading, &diagnosis) {
+        let _ = writeln!(text, "#   {line}");
+    }
+    text.push_str(
+        "\n# For every interface, unless its section says otherwise. These are the defaults.\n\
+         #user_share = \"50%\"       # what processes get of a CPU that they want, at least\n\
+         #prefer = \"separation\"    # or \"throughput\"\n\
+         #selective = false        # true: shed heavy senders before light ones\n\
+         #policy = \"on\"            # \"off\": decide nothing, discard nothing\n",
+    );
+    let could = reading.interfaces.iter().filter(|interface| interface.ethernet);
+    for (number, interface) in could.enumerate() {
+        let name = &interface.name;
+        let _ = writeln!(text, "\n[interface.{name:?}]");
+        let _ = writeln!(text, "protect = {}", number == 0);
+        if !interface.steered.is_empty() {
+            text.push_str("rps_off = true            # steering takes packets to softirqs, which nothing weighs\n");
+        }
+        for diversion in interface.diversions.iter().flatten().filter(|each| each.passes_all) {
+            let _ = writeln!(text, "# {}: {}", diversion.description, diversion.cost);
+        }
+        text.push_str("#attach = \"auto\"          # or \"native\", \"generic\", \"tc\"\n");
+        text.push_str("#cpus = \"0-3\"             # where the threads that poll it may run\n");
+    }
+    text.push_str(
+        "\n[shares]\n\
+         #protected = [10250]      # local ports that are served first, besides SSH, BGP and the like\n\
+         #[[shares.weight]]\n\
+         #port = 53\n\
+         #weight = 4\n",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_valid_and_switches_on_what_receives_most() {
+        let text = r#"{"seconds": 1.0, "interfaces": [
+            {"name": "eth0.7", "ethernet": true, "receive_pps": 9.0, "steered": ["rx-0"]},
+            {"name": "eth1", "ethernet": true}, {"name": "wg0"}]}"#;
+        let text = file(&serde_json::from_str(text).unwrap());
+        let parsed = ConfigFile::parse(Path::new("w.toml"), text.as_bytes()).unwrap();
+        let protect: Vec<_> = parsed
+            .interfaces
+            .iter()
+            .map(|(name, layer)| (name.as_str(), layer.protect.as_ref().map(|each| each.value)))
+            .collect();
+        assert_eq!(protect, [("eth0.7", Some(true)), ("eth1", Some(false))]);
+        assert!(parsed.interfaces["eth0.7"].rps_off.as_ref().is_some_and(|off| off.value));
+        // Each line that is commented out is a setting too.
+        let on: String = text
+            .lines()
+            .map(|line| {
+                line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line)
+            })
+            .flat_map(|line| [line, "\n"])
+            .collect();
+        ConfigFile::parse(Path::new("w.toml"), on.as_bytes())
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+}

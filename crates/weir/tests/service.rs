@@ -1,0 +1,218 @@
+//! weir as a service: everything from the file, systemd's protocol, the privileges of the unit, the package.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use common::*;
+use rustix::process::{Pid, Signal, kill_process};
+
+const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
+
+fn protect(name: &str) -> ConfigFile {
+    ConfigFile::new(name, &format!("[interface.{NEAR}]\nprotect = true\nattach = \"native\"\n"))
+}
+
+/// A directory of the test's own.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("weir-test-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn ends_well(mut child: Child) {
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let mut status = None;
+    wait_until("weir has ended", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success());
+}
+
+#[test]
+fn systemd_is_told_what_it_waits_for() {
+    let network = Network::new();
+    let (file, scratch) = (protect("notify"), Scratch::new("notify"));
+    let path = scratch.0.join("socket");
+    let systemd = UnixDatagram::bind(&path).unwrap();
+    systemd.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut command = Command::new(WEIR);
+    command.args(["run", "--quiet", "--config", file.path()]).env("NOTIFY_SOCKET", &path);
+    let child = network.near.run(|| command.stderr(Stdio::null()).spawn().unwrap()).unwrap();
+    let hears = |word: &str| {
+        let mut bytes = [0; 4096];
+        loop {
+            let length = systemd.recv(&mut bytes).unwrap();
+            if String::from_utf8_lossy(&bytes[..length]).lines().any(|line| line == word) {
+                return;
+            }
+        }
+    };
+    hears("READY=1");
+    assert!(network.has_xdp());
+    hears("WATCHDOG=1");
+    hears("WATCHDOG=1");
+    ends_well(child);
+    hears("STOPPING=1");
+    network.assert_untouched();
+}
+
+#[test]
+fn the_file_names_the_interfaces_or_the_error_says_how() {
+    let network = Network::new();
+    let refusal = failure(&network.weir(&["run"]), 1);
+    assert!(
+        refusal.contains("no interface is named") && refusal.contains("protect = true"),
+        "{refusal}"
+    );
+    network.add_pair();
+    let both = format!(
+        "[interface.{NEAR}]\nprotect = true\n[interface.{NEAR2}]\nprotect = true\npolicy = \"off\"\n"
+    );
+    let file = ConfigFile::new("both", &both);
+    let mut command = Command::new(WEIR);
+    command.args(["run", "--quiet", "--config", file.path()]).stderr(Stdio::null());
+    let child = network.near.run(|| command.spawn().unwrap()).unwrap();
+    wait_until("both are protected", || {
+        network.status()["interfaces"].as_array().unwrap().len() == 2
+    });
+    let policy = |at: usize| network.status()["interfaces"][at]["policy"].clone();
+    assert_eq!([policy(0), policy(1)], ["on", "off"]);
+    ends_well(child);
+    network.assert_untouched();
+}
+
+#[test]
+fn monitoring_gets_an_exit_code() {
+    let network = Network::new();
+    let check = |code: i32, text: &str| {
+        let output = network.weir(&["status", "--check"]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(code), 1), "{output:?}");
+        assert!(said.contains(text), "{said}");
+    };
+    check(3, "weir does not run");
+    let daemon = Daemon::start(&network, &[]);
+    check(0, &format!("protected: {NEAR}"));
+    daemon.interrupt();
+    let daemon = Daemon::start(&network, &["--policy", "off"]);
+    check(1, "degraded: near: its policy discards nothing");
+    daemon.interrupt();
+    check(3, "weir does not run");
+}
+
+/// What the unit leaves to root is enough, and each of it is needed.
+#[test]
+fn the_units_privileges_are_enough_and_none_is_more_than_that() {
+    let unit = std::fs::read_to_string(format!("{PACKAGING}/weir.service")).unwrap();
+    let capabilities = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let names: Vec<String> = capabilities
+        .unwrap()
+        .split(' ')
+        .map(|name| name.replace("CAP_", "+").to_lowercase())
+        .collect();
+    let network = Network::new();
+    let file = protect("unit");
+    let run = |kept: &[String]| {
+        let script = "mount -t sysfs none /sys && exec setpriv --inh-caps=-all --no-new-privs --bounding-set \"$0\" \"$@\"";
+        let set = [&["-all".to_owned()], kept].concat().join(",");
+        let mut command = Command::new("unshare");
+        command.args([
+            "--mount",
+            "sh",
+            "-c",
+            script,
+            &set,
+            WEIR,
+            "run",
+            "--quiet",
+            "--config",
+            file.path(),
+        ]);
+        command
+    };
+    let mut all = run(&names);
+    let child = network.near.run(|| all.stderr(Stdio::null()).spawn().unwrap()).unwrap();
+    wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+    let status = network.interface_status();
+    assert_eq!(status["not_threaded"], serde_json::Value::Null, "{status}");
+    assert!(!status["governed"].as_array().unwrap().is_empty(), "{status}");
+    ends_well(child);
+    network.assert_untouched();
+    for dropped in &names {
+        let kept: Vec<String> = names.iter().filter(|name| *name != dropped).cloned().collect();
+        let refusal = failure(&network.near.run(|| run(&kept).output().unwrap()).unwrap(), 1);
+        let name = format!("CAP_{}", dropped[1..].to_uppercase());
+        assert!(refusal.contains(&format!("lacks {name};")), "{refusal}");
+    }
+}
+
+#[test]
+fn a_first_file_is_written_once_and_is_valid() {
+    let network = Network::new();
+    let scratch = Scratch::new("init");
+    let path = format!("{}/new/weir.toml", scratch.path());
+    let output = network.weir(&["config", "init", &path]);
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(&format!("[interface.\"{NEAR}\"]\nprotect = true\n")), "{text}");
+    assert!(network.weir(&["config", "check", &path]).status.success());
+    let refusal = failure(&network.weir(&["config", "init", &path]), 1);
+    assert!(refusal.contains("weir does not overwrite it"), "{refusal}");
+    let example = format!("{PACKAGING}/weir.toml");
+    assert!(network.weir(&["config", "check", &example]).status.success());
+}
+
+#[test]
+fn the_package_has_what_it_should_and_depends_on_what_it_needs() {
+    let scratch = Scratch::new("deb");
+    let mut make = Command::new(format!("{PACKAGING}/deb"));
+    // Level 0: this is about what is in it.
+    let output = make.args([WEIR, scratch.path()]).env("DEB_COMPRESSION", "0").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let deb = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    let dpkg = |option: &str| {
+        let output = Command::new("dpkg-deb").args([option, &deb]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let contents = dpkg("--contents");
+    for file in [
+        "-rwxr-xr-x root/root", // of /usr/bin/weir, which comes first
+        "./usr/bin/weir\n",
+        "./lib/systemd/system/weir.service\n",
+        "./usr/share/man/man1/weir-run.1.gz\n",
+        "./usr/share/man/man1/weir-doctor.1.gz\n",
+        "./usr/share/man/man1/weir-config-init.1.gz\n",
+        "./usr/share/bash-completion/completions/weir\n",
+        "./usr/share/zsh/vendor-completions/_weir\n",
+        "./usr/share/doc/weir/copyright\n",
+        "./usr/share/doc/weir/examples/weir.toml\n",
+    ] {
+        assert!(contents.contains(file), "no {file} in {contents}");
+    }
+    assert!(!contents.contains("guardian") && !contents.contains("generated"), "{contents}");
+    let fields = dpkg("--field");
+    for dependency in ["libc6 (>= 2.", "libelf1 (>= 0.", "zlib1g (>= 1:1."] {
+        assert!(fields.contains(dependency), "no {dependency} in {fields}");
+    }
+}
