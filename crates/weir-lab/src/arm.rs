@@ -49,70 +49,59 @@ pub struct Arm {
     pub bare: Option<Bare>,
 }
 
-struct Known {
-    name: &'static str,
-    napi: Napi,
-    wire: Wire,
-    daemon: Option<&'static [&'static str]>,
-    bare: Option<Bare>,
-    help: &'static str,
-}
+/// An arm and what it is.
+type Known = (Arm, &'static str);
 
 const THREAD: Napi = Napi::Thread(Nice(0));
 
-const fn plain(name: &'static str, napi: Napi, help: &'static str) -> Known {
-    Known { name, napi, wire: Wire::Nic, daemon: None, bare: None, help }
+fn plain(name: &str, napi: Napi) -> Arm {
+    Arm { name: name.to_owned(), napi, wire: Wire::Nic, daemon: None, bare: None }
 }
 
-const fn weir(name: &'static str, options: &'static [&'static str], help: &'static str) -> Known {
-    Known { daemon: Some(options), ..plain(name, THREAD, help) }
+fn weir(name: &str, options: &str) -> Arm {
+    let options = options.split_whitespace().map(str::to_owned).collect();
+    Arm { daemon: Some(DaemonSpec { binary: None, options }), ..plain(name, THREAD) }
 }
 
-const fn bare(name: &'static str, program: Bare, help: &'static str) -> Known {
-    Known { bare: Some(program), ..plain(name, THREAD, help) }
+fn bare(name: &str, program: Bare) -> Arm {
+    Arm { bare: Some(program), ..plain(name, THREAD) }
 }
 
 /// The arms, in the order of columns.
-const KNOWN: &[Known] = &[
-    plain("stock", Napi::Softirq, "the kernel's default: softirqs, an interrupt each 50 us"),
-    plain("stock-rps", Napi::Rps, "softirqs without moderation, steered to the tested CPU by RPS"),
-    plain("threaded", THREAD, "the kernel's threaded NAPI"),
-    plain("niced", Napi::Thread(Nice(19)), "threaded NAPI at nice 19: two shell commands"),
-    plain("batch", Napi::Batch, "threaded NAPI of SCHED_BATCH at nice 0: two shell commands"),
-    bare("bare-pass", Bare::Pass, "a native XDP program that passes everything"),
-    bare("bare-drop", Bare::Drop, "a native XDP program that drops everything"),
-    bare("touch-drop", Bare::TouchDrop, "the same, after a look at each packet's first bytes"),
-    weir(
-        "gate",
-        &["--attach", "native", "--nice", "0", "--awake"],
-        "the gate alone, native (Early-Demux)",
-    ),
-    Known {
-        napi: Napi::Batch,
-        ..weir(
-            "gate-batch",
-            &["--attach", "native", "--nice", "-10"],
+fn all() -> Vec<Known> {
+    let (softirq, batch) = (Napi::Softirq, Napi::Batch);
+    let gate_batch = weir("gate-batch", "--attach native --nice -10");
+    let fallback = weir("softirq", "--attach native --napi softirq");
+    let (veth_stock, veth_weir) =
+        (plain("veth-stock", Napi::Rps), weir("veth-weir", "--attach tc"));
+    vec![
+        (plain("stock", softirq), "the kernel's default: softirqs, an interrupt each 50 us"),
+        (
+            plain("stock-rps", Napi::Rps),
+            "softirqs without moderation, steered to the tested CPU by RPS",
+        ),
+        (plain("threaded", THREAD), "the kernel's threaded NAPI"),
+        (plain("niced", Napi::Thread(Nice(19))), "threaded NAPI at nice 19: two shell commands"),
+        (plain("batch", batch), "threaded NAPI of SCHED_BATCH at nice 0: two shell commands"),
+        (bare("bare-pass", Bare::Pass), "a native XDP program that passes everything"),
+        (bare("bare-drop", Bare::Drop), "a native XDP program that drops everything"),
+        (
+            bare("touch-drop", Bare::TouchDrop),
+            "the same, after a look at each packet's first bytes",
+        ),
+        (weir("gate", "--attach native --nice 0 --awake"), "the gate alone, native (Early-Demux)"),
+        (
+            Arm { napi: batch, ..gate_batch },
             "the gate alone, native, and a NAPI thread of SCHED_BATCH at nice -10",
-        )
-    },
-    weir("idle-weir", &["--policy", "off"], "weir run with its policy off"),
-    weir("weir", &[], "weir run without options: what a user gets"),
-    weir("weir-native", &["--attach", "native"], "weir run, its gate attached native"),
-    Known {
-        napi: Napi::Softirq,
-        ..weir(
-            "softirq",
-            &["--attach", "native", "--napi", "softirq"],
-            "weir run where softirqs poll: the fallback",
-        )
-    },
-    Known { wire: Wire::Veth, ..plain("veth-stock", Napi::Rps, "a veth as it is made, past NAPI") },
-    Known {
-        napi: Napi::Rps,
-        wire: Wire::Veth,
-        ..weir("veth-weir", &["--attach", "tc"], "the same with weir run")
-    },
-];
+        ),
+        (weir("idle-weir", "--policy off"), "weir run with its policy off"),
+        (weir("weir", ""), "weir run without options: what a user gets"),
+        (weir("weir-native", "--attach native"), "weir run, its gate attached native"),
+        (Arm { napi: softirq, ..fallback }, "weir run where softirqs poll: the fallback"),
+        (Arm { wire: Wire::Veth, ..veth_stock }, "a veth as it is made, past NAPI"),
+        (Arm { napi: Napi::Rps, wire: Wire::Veth, ..veth_weir }, "the same with weir run"),
+    ]
+}
 
 /// What two shell commands, or none, buy: weir is judged against the best of these.
 pub const BASELINES: [&str; 4] = ["stock", "threaded", "niced", "batch"];
@@ -122,31 +111,28 @@ pub const BASELINES: [&str; 4] = ["stock", "threaded", "niced", "batch"];
 pub const QUIET: [&str; 6] = ["threaded", "niced", "gate", "idle-weir", "weir-native", "softirq"];
 
 /// Each arm's name and what it is.
-pub fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
-    KNOWN.iter().map(|known| (known.name, known.help))
+pub fn known() -> impl Iterator<Item = (String, &'static str)> {
+    all().into_iter().map(|(arm, help)| (arm.name, help))
 }
 
 impl Arm {
     /// An arm by its name; after the name of one that runs weir, more of `weir run`'s options may follow.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut words = text.split_whitespace();
+        let mut words = text.split_whitespace().map(str::to_owned);
         let name = words.next().unwrap_or_default();
-        let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
-            let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
+        let Some((mut arm, _)) = all().into_iter().find(|(arm, _)| arm.name == name) else {
+            let names: Vec<String> = known().map(|(name, _)| name).collect();
             return Err(format!("there is no arm {name:?}; the arms are {}", names.join(", ")));
         };
-        let mut more = words.clone();
-        if let (None, Some(word)) = (known.daemon, more.next()) {
-            return Err(format!("{name} runs no weir, so it takes no option {word}"));
+        arm.name = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match (&mut arm.daemon, words.next()) {
+            (Some(daemon), more) => daemon.options.extend(more.into_iter().chain(words)),
+            (None, Some(word)) => {
+                return Err(format!("{name} runs no weir, so it takes no option {word}"));
+            }
+            (None, None) => {}
         }
-        let of = |own: &'static [&str]| own.iter().copied().chain(words).map(str::to_owned);
-        Ok(Self {
-            name: text.split_whitespace().collect::<Vec<_>>().join(" "),
-            napi: known.napi,
-            wire: known.wire,
-            daemon: known.daemon.map(|own| DaemonSpec { binary: None, options: of(own).collect() }),
-            bare: known.bare,
-        })
+        Ok(arm)
     }
 
     /// This arm with another executable and more options: one side of a comparison.
