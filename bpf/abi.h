@@ -107,6 +107,7 @@ struct weir_interface {
 	__u32 input_share; /* ...processes, in parts of WEIR_SHARE_ONE */
 	__u32 selective;   /* 1: heavy sources are shed before light ones */
 	__u32 charges;	   /* 1 + its row of charges; 0: none */
+	__u32 shadow;	   /* 1: decide and count, and pass everything */
 	/* What is written here is believed until then, CLOCK_MONOTONIC; 0: for
 	 * ever. */
 	__u64 fresh_until_ns;

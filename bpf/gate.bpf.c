@@ -55,12 +55,14 @@ static __always_inline int standing_reason(bool past_limit)
 
 /*
  * A packet's end: it is counted under its one reason, and whether it is
- * discarded. Nothing else turns a reason into an action.
+ * discarded. Nothing else turns a reason into an action. In shadow nothing is:
+ * what would be is counted all the same.
  */
 static __always_inline bool is_discarded(__u32 reason, struct weir_counter seen)
 {
 	count(reason, seen);
-	return verdict_of_reason(reason) == WEIR_VERDICT_DISCARD;
+	return verdict_of_reason(reason) == WEIR_VERDICT_DISCARD &&
+	       !interface.shadow;
 }
 
 /* In the driver, or on an skb (generic). */

@@ -42,6 +42,8 @@ const BROADCAST: u32 = types::weir_address_kind::WEIR_ADDRESS_BROADCAST.0;
 pub enum Policy {
     /// Discard what the kernel would drop.
     On,
+    /// Decide and count as if to discard, and pass every packet.
+    Shadow,
     /// Count every packet under [`Reason::PolicyOff`] and pass it.
     Off,
 }
@@ -129,6 +131,7 @@ impl Gate {
             let [a, b, c, d, e, f] = mac.0;
             bss.interface.mac = [[a, b], [c, d], [e, f]].map(u16::from_ne_bytes);
             bss.interface.policy_off = u8::from(policy == Policy::Off);
+            bss.interface.shadow = u32::from(policy == Policy::Shadow);
         }
     }
 

@@ -33,7 +33,7 @@ impl fmt::Display for MacAddr {
 }
 
 /// Packets per second.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PacketsPerSec(pub f64);
 

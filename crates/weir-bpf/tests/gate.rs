@@ -16,7 +16,7 @@ use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::sched;
 use weir_bpf::traffic::{FlowSpec, Generator, Lengths};
 use weir_bpf::units::{CpuId, MacAddr, PacketsPerSec, Permille};
-use weir_bpf::verdict::Reason;
+use weir_bpf::verdict::{Reason, Verdict};
 
 const OPEN: u16 = 5000;
 const CLOSED: u16 = 5999;
@@ -240,6 +240,17 @@ fn every_packet_has_one_reason() {
     for (name, packet, reason) in cases {
         assert_eq!(bench.judge(&packet), reason, "{name}");
     }
+}
+
+#[test]
+fn in_shadow_what_would_be_discarded_is_counted_and_passes() {
+    let mut bench = Bench::new();
+    bench.gate.configure(bench.network.near_mac, Policy::Shadow);
+    bench.gate.limit_input(Some(Permille(0)));
+    let packet = bench.udp4(NEAR_IP4, OPEN);
+    let judge = || bench.gate.test_run(&packet, bench.network.near_ifindex).unwrap();
+    assert_eq!(bench.network.near.run(judge).unwrap(), Verdict::Pass);
+    assert_eq!(bench.gate.counters().unwrap().get(Reason::CpuShare).packets, 1);
 }
 
 #[test]

@@ -59,11 +59,11 @@ pub enum Command {
 
 const RUN_EXAMPLES: &str = "\
 Examples:
+  sudo weir run eth1 --policy shadow   only say what would be discarded, and whose it is
   sudo weir run eth1                   protect eth1; Ctrl-C puts everything back
   sudo weir run eth1 eth2 --cpus 2-3   and keep their NAPI threads on CPUs 2 and 3
   sudo weir run eth1 --user-share 70%  leave more of the CPU to processes
   sudo weir run eth1 --nice 5          one weight for network input, whatever happens
-  sudo weir run eth1 --policy off      only watch: count, and discard nothing
   sudo weir run eth1 --attach tc       beside another XDP program
   sudo weir run eth1 --json | jq .     one JSON object per second
   sudo weir run                        the interfaces that the configuration file says to protect
@@ -130,6 +130,8 @@ pub enum Napi {
 pub enum PolicyArg {
     /// Discard what the kernel would drop anyway
     On,
+    /// Decide as usual, count what would be discarded and say whose it is at the end; pass everything, turn nothing
+    Shadow,
     /// Decide nothing, discard nothing, and leave nice values alone; threads still poll, unless `--napi softirq`
     Off,
 }
@@ -138,6 +140,7 @@ impl From<PolicyArg> for Policy {
     fn from(policy: PolicyArg) -> Self {
         match policy {
             PolicyArg::On => Self::On,
+            PolicyArg::Shadow => Self::Shadow,
             PolicyArg::Off => Self::Off,
         }
     }

@@ -338,6 +338,9 @@ impl Daemon {
     fn part(&mut self, interface: Protected) {
         let farewell = interface.finish();
         self.console.say(&summary(&farewell));
+        for line in &farewell.would_have {
+            self.console.say(&format!("{}: {line}", farewell.interface));
+        }
         let failures = farewell.knobs.failures.iter();
         self.failures.extend(failures.map(|failure| format!("{}: {failure}", farewell.interface)));
     }

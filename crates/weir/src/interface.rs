@@ -11,7 +11,7 @@ use weir_bpf::counters::Counters;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::prune::Pruner;
 use weir_bpf::sys::local_table::LocalAddresses;
-use weir_bpf::sys::snmp;
+use weir_bpf::sys::snmp::{self, UdpStats};
 use weir_bpf::sys::watch::InterfaceWatch;
 use weir_bpf::units::IfIndex;
 use weir_bpf::verdict::Reason;
@@ -31,6 +31,7 @@ use crate::knob::Knob;
 use crate::notes;
 use crate::rps;
 use crate::sample::{Rates, Sample, top_discard};
+use crate::shadow;
 use crate::sleep::SleepStatus;
 use crate::softirq::{Limit, Limiter};
 use crate::status::{self, InterfaceStatus};
@@ -48,6 +49,8 @@ const BELIEVED: Duration = Duration::from_secs(3);
 const LOOK_ANYWAY_TICKS: u32 = 10;
 /// Why NAPI is in softirq where nothing refuses threads.
 const CHOSEN: &str = "as `napi` says";
+/// Why it is not switched in shadow.
+const IN_SHADOW: &str = "the policy is shadow, which turns nothing";
 /// How often the gate's channels are looked at for quiet ones, in seconds.
 const PRUNE_TICKS: u32 = 10;
 
@@ -117,6 +120,7 @@ pub struct Protected {
     notes: Vec<String>,
     since: String,
     last: Sample,
+    late_dropped_before: u64,
     /// The interface has changed, and has not been looked at since.
     stale: bool,
     ticks_since_change: u32,
@@ -132,6 +136,10 @@ pub struct Farewell {
     pub counters: Counters,
     /// What became of the knobs.
     pub knobs: Returns,
+    /// What the gate did with what it decided.
+    pub policy: Policy,
+    /// In shadow: whose packets would have been discarded, and whose not.
+    pub would_have: Vec<String>,
 }
 
 /// Threads that nobody can weigh are no better than softirqs.
@@ -169,7 +177,7 @@ impl Protected {
         let mut notes = notes::at_start(ifindex, &interface, attached.mode);
         let rps = if settings.rps_off { rps::switch_off(host, &claim.journal)? } else { vec![] };
         notes.extend(rps::note(&rps::steering(&host.sysfs, &interface)));
-        let last = sample(host, &claim, &gate)?;
+        let last = sample(host, &claim, &gate, settings.policy)?;
         let counters_map_id = gate.counters_map_id()?;
         let channel_map_ids = gate.channel_map_ids()?;
         let mut protected = Self {
@@ -197,6 +205,7 @@ impl Protected {
             not_threaded: None,
             notes,
             since: clock::timestamp(SystemTime::now()),
+            late_dropped_before: last.late_dropped,
             last,
             stale: false,
             ticks_since_change: 0,
@@ -207,6 +216,7 @@ impl Protected {
             None => {
                 protected.threads.appear(&protected.claim.journal, ifindex)?;
             }
+            Some(_) if settings.policy == Policy::Shadow => {}
             Some(why) => {
                 let why = format!("{interface}: NAPI stays in softirq ({why})");
                 let limited = protected.limit();
@@ -219,6 +229,11 @@ impl Protected {
     /// Switches NAPI to threads, or to softirq, where that is possible and not done yet.
     fn switch_napi(&mut self) {
         let interface = self.claim.interface();
+        if self.policy == Policy::Shadow {
+            let threaded = threading::read(&self.host, &interface).is_ok_and(|old| old != "0");
+            self.not_threaded = (!threaded).then(|| IN_SHADOW.into());
+            return;
+        }
         let turn = || {
             let old = threading::read(&self.host, &interface)?;
             let new = match self.napi {
@@ -242,7 +257,7 @@ impl Protected {
 
     /// Limits what receive softirqs take from processes, as long as they poll this interface.
     fn limit(&mut self) -> Result<()> {
-        if self.not_threaded.is_none() || self.policy == Policy::Off {
+        if self.not_threaded.is_none() || self.policy != Policy::On {
             self.gate.limit_input(None);
             self.limit = None;
             return Ok(());
@@ -360,7 +375,7 @@ impl Protected {
         if self.ticks.is_multiple_of(PRUNE_TICKS) {
             self.gate.prune_channels(&mut self.pruner, Instant::now())?;
         }
-        let now = sample(&self.host, &self.claim, &self.gate)?;
+        let now = sample(&self.host, &self.claim, &self.gate, self.policy)?;
         let before = std::mem::replace(&mut self.last, now);
         let rates = Rates::between(&before, &self.last);
         let recorded = self.claim.journal.catch_up();
@@ -372,6 +387,7 @@ impl Protected {
             rates,
             top_discard: top_discard(&before.gate, &self.last.gate),
             counters: self.last.gate.clone(),
+            policy: self.policy,
         })
     }
 
@@ -407,8 +423,8 @@ impl Protected {
             notes: self.notes.clone(),
             since: self.since.clone(),
             updated: clock::timestamp(SystemTime::now()),
-            verdicts: status::by_verdict(&self.last.gate),
-            reasons: status::by_reason(&self.last.gate),
+            verdicts: status::by_verdict(&self.last.gate, self.policy),
+            reasons: status::by_reason(&self.last.gate, self.policy),
             rates,
             knobs: self.claim.journal.knobs().iter().map(Into::into).collect(),
         }
@@ -436,6 +452,7 @@ impl Protected {
     pub fn describe(&self) -> String {
         let policy = match self.policy {
             Policy::On => "",
+            Policy::Shadow => ", policy shadow: nothing is discarded",
             Policy::Off => ", policy off",
         };
         let count = self.threads.pids().len();
@@ -445,7 +462,8 @@ impl Protected {
             (None, weight) => format!("{count} NAPI thread(s), {weight}"),
         };
         format!(
-            "protecting {} ({}{policy}; {threads})",
+            "{} {} ({}{policy}; {threads})",
+            if self.policy == Policy::On { "protecting" } else { "watching" },
             self.interface(),
             self.attached.mode.description()
         )
@@ -471,6 +489,12 @@ impl Protected {
         self.diverting.due()
     }
 
+    /// UDP packets that the kernel dropped at full sockets since protection began.
+    fn late_dropped(&self) -> u64 {
+        let now = udp_late_drops().unwrap_or(self.last.late_dropped);
+        now.saturating_sub(self.late_dropped_before)
+    }
+
     /// Puts everything back and says what there was to say.
     pub fn finish(mut self) -> Farewell {
         self.threads.put_back();
@@ -480,7 +504,19 @@ impl Protected {
         self.attached.filter = None;
         // After detaching, no packet is missing.
         let counters = self.gate.counters().unwrap_or_else(|_| self.last.gate.clone());
-        Farewell { interface: self.interface(), counters, knobs: self.claim.journal.report() }
+        let would_have = match self.policy {
+            Policy::Shadow => {
+                shadow::would_have(&self.gate, &self.host, self.claim.ifindex, self.late_dropped())
+            }
+            Policy::On | Policy::Off => Vec::new(),
+        };
+        Farewell {
+            interface: self.interface(),
+            counters,
+            knobs: self.claim.journal.report(),
+            policy: self.policy,
+            would_have,
+        }
     }
 }
 
@@ -505,6 +541,8 @@ pub struct Tick {
     pub top_discard: Option<weir_bpf::verdict::Reason>,
     /// Everything that the gate has seen so far.
     pub counters: Counters,
+    /// What it does with what it decides.
+    pub policy: Policy,
 }
 
 /// What becomes of processes beside an interface that is polled in softirqs.
@@ -528,19 +566,21 @@ fn set_addresses(gate: &mut Gate, ifindex: IfIndex) -> Result<()> {
     Ok(gate.set_addresses(&local.own, &local.broadcast)?)
 }
 
-fn sample(host: &Host, claim: &Claim, gate: &Gate) -> Result<Sample> {
+fn sample(host: &Host, claim: &Claim, gate: &Gate, policy: Policy) -> Result<Sample> {
     let link = host.links.stats(claim.ifindex)?;
     Ok(Sample {
         at: Instant::now(),
         gate: gate.counters()?,
+        policy,
         ring_dropped: link.ring_dropped(),
         interface_dropped: link.rx_dropped,
         late_dropped: udp_late_drops()?,
     })
 }
 
-/// UDP packets dropped at a full socket, of both families, in this network namespace.
+/// UDP packets dropped at a full socket or for want of memory, of both families, in this network namespace.
 fn udp_late_drops() -> Result<u64> {
     let (ipv4, ipv6) = snmp::udp_stats()?;
-    Ok(ipv4.rcvbuf_errors + ipv6.rcvbuf_errors)
+    let late = |udp: &UdpStats| udp.rcvbuf_errors + udp.mem_errors;
+    Ok(late(&ipv4) + late(&ipv6))
 }

@@ -34,6 +34,7 @@ mod rps;
 mod run;
 mod rundir;
 mod sample;
+mod shadow;
 mod shares;
 mod show;
 mod signals;

@@ -4,13 +4,14 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 use weir_bpf::attach::AttachMode;
+use weir_bpf::gate::Policy;
 use weir_bpf::verdict::{Reason, Verdict};
 
 use crate::cli::RunArgs;
 use crate::clock;
 use crate::console::Console;
 use crate::interface::{Farewell, Protected, Tick};
-use crate::sample::Rates;
+use crate::sample::{Outcome, Rates};
 use crate::status::SCHEMA;
 
 /// What is printed on standard output while the daemon runs.
@@ -45,6 +46,7 @@ struct Line<'a> {
     seen: u64,
     passed: u64,
     discarded: u64,
+    would_discard: u64,
     #[serde(flatten)]
     rates: Rates,
     top_discard_reason: Option<&'static str>,
@@ -89,14 +91,16 @@ fn print(console: &mut Console, object: &impl Serialize) {
 }
 
 fn line(tick: &Tick) -> Line<'_> {
+    let outcome = Outcome::of_all(&tick.counters, tick.policy);
     Line {
         schema: SCHEMA,
         event: "status",
         time: clock::timestamp(SystemTime::now()),
         interface: &tick.interface,
         seen: tick.counters.total().packets,
-        passed: tick.counters.verdict(Verdict::Pass).packets,
-        discarded: tick.counters.verdict(Verdict::Discard).packets,
+        passed: outcome.passed.packets,
+        discarded: outcome.discarded.packets,
+        would_discard: outcome.would_discard.packets,
         rates: tick.rates,
         top_discard_reason: tick.top_discard.map(Reason::name),
     }
@@ -105,13 +109,18 @@ fn line(tick: &Tick) -> Line<'_> {
 fn text(time: &str, tick: &Tick) -> String {
     let rates = tick.rates;
     let reason = tick.top_discard.map(|reason| format!(" ({})", reason.name())).unwrap_or_default();
+    let discarded = match tick.policy {
+        Policy::Shadow => {
+            format!("discarded 0/s  would discard {:.0}/s{reason}", rates.would_discard_pps.0)
+        }
+        Policy::On | Policy::Off => format!("discarded {:.0}/s{reason}", rates.discarded_pps.0),
+    };
     format!(
-        "{time}Z {}  seen {:.0}/s  passed {:.0}/s  discarded {:.0}/s{reason}  ring drops {:.0}/s  \
-         interface drops {:.0}/s  UDP late drops {:.0}/s",
+        "{time}Z {}  seen {:.0}/s  passed {:.0}/s  {discarded}  ring drops {:.0}/s  interface drops \
+         {:.0}/s  UDP late drops {:.0}/s",
         tick.interface,
         rates.seen_pps.0,
         rates.passed_pps.0,
-        rates.discarded_pps.0,
         rates.ring_drop_pps.0,
         rates.interface_drop_pps.0,
         rates.late_drop_pps.0,
@@ -128,6 +137,10 @@ pub fn summary(farewell: &Farewell) -> String {
         .map(|(reason, packets)| format!("{packets} {}", reason.name()))
         .collect();
     let discards = if discards.is_empty() { "none".into() } else { discards.join(", ") };
+    let discarded = match farewell.policy {
+        Policy::Shadow => "discarded: none; would have been discarded",
+        Policy::On | Policy::Off => "discarded",
+    };
     let restored = &farewell.knobs.restored;
     let restored = if restored.is_empty() {
         "gate detached".into()
@@ -136,7 +149,7 @@ pub fn summary(farewell: &Farewell) -> String {
     };
     let left: String = farewell.knobs.left.iter().map(|left| format!("; {left}")).collect();
     format!(
-        "{}: {} packets seen; discarded: {discards}; restored: {restored}{left}",
+        "{}: {} packets seen; {discarded}: {discards}; restored: {restored}{left}",
         farewell.interface,
         farewell.counters.total().packets,
     )

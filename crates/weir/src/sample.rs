@@ -3,9 +3,38 @@
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use weir_bpf::counters::Counters;
+use weir_bpf::counters::{Counter, Counters};
+use weir_bpf::gate::Policy;
 use weir_bpf::units::PacketsPerSec;
 use weir_bpf::verdict::{Reason, Verdict};
+
+/// What became of packets. With the policy `shadow`, what is decided to be discarded passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Handed to the kernel.
+    pub passed: Counter,
+    /// Dropped at the gate.
+    pub discarded: Counter,
+    /// Of those that were handed to the kernel: would have been dropped with the policy `on`.
+    pub would_discard: Counter,
+}
+
+impl Outcome {
+    /// Of packets that the gate decided to pass, and others that it decided to discard.
+    pub fn of(pass: Counter, discard: Counter, policy: Policy) -> Self {
+        if policy != Policy::Shadow {
+            return Self { passed: pass, discarded: discard, would_discard: Counter::default() };
+        }
+        let mut passed = pass;
+        passed += discard;
+        Self { passed, discarded: Counter::default(), would_discard: discard }
+    }
+
+    /// Of everything that a gate has seen.
+    pub fn of_all(counters: &Counters, policy: Policy) -> Self {
+        Self::of(counters.verdict(Verdict::Pass), counters.verdict(Verdict::Discard), policy)
+    }
+}
 
 /// Everything that is counted for one interface, at one moment.
 #[derive(Clone, Debug)]
@@ -14,6 +43,8 @@ pub struct Sample {
     pub at: Instant,
     /// The gate's.
     pub gate: Counters,
+    /// What it does with what it decides.
+    pub policy: Policy,
     /// Packets for which the NIC's receive ring had no room.
     pub ring_dropped: u64,
     /// Packets that the interface counts as received but dropped.
@@ -31,6 +62,9 @@ pub struct Rates {
     pub passed_pps: PacketsPerSec,
     /// Packets dropped at the gate.
     pub discarded_pps: PacketsPerSec,
+    /// Of the packets handed to the kernel: those that would be dropped with the policy `on`.
+    #[serde(default)]
+    pub would_discard_pps: PacketsPerSec,
     /// Packets for which the NIC's receive ring had no room: `rx_missed_errors` and
     /// `rx_fifo_errors` of the interface. A veth has no such counters: what does not fit into its
     /// ring is its peer's `tx_dropped`.
@@ -51,13 +85,13 @@ impl Rates {
             let packets = after.saturating_sub(before);
             PacketsPerSec(if secs > 0.0 { packets as f64 / secs } else { 0.0 })
         };
-        let verdict = |verdict| {
-            rate(earlier.gate.verdict(verdict).packets, later.gate.verdict(verdict).packets)
-        };
+        let outcome = |sample: &Sample| Outcome::of_all(&sample.gate, sample.policy);
+        let (before, after) = (outcome(earlier), outcome(later));
         Self {
             seen_pps: rate(earlier.gate.total().packets, later.gate.total().packets),
-            passed_pps: verdict(Verdict::Pass),
-            discarded_pps: verdict(Verdict::Discard),
+            passed_pps: rate(before.passed.packets, after.passed.packets),
+            discarded_pps: rate(before.discarded.packets, after.discarded.packets),
+            would_discard_pps: rate(before.would_discard.packets, after.would_discard.packets),
             ring_drop_pps: rate(earlier.ring_dropped, later.ring_dropped),
             interface_drop_pps: rate(earlier.interface_dropped, later.interface_dropped),
             late_drop_pps: rate(earlier.late_dropped, later.late_dropped),
@@ -88,6 +122,7 @@ mod tests {
     fn rates_are_per_second_and_never_negative() {
         let at = Instant::now();
         let earlier = Sample {
+            policy: Policy::On,
             at,
             gate: Counters::default(),
             ring_dropped: 100,

@@ -139,6 +139,7 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
     let state = if status.running { "protected" } else { "not running any more" };
     let policy = match status.policy {
         Policy::On => "on",
+        Policy::Shadow => "shadow, so nothing is discarded",
         Policy::Off => "off",
     };
     writeln!(out, "{}  {state}", status.interface)?;
@@ -194,9 +195,13 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         writeln!(out, "  turned {}: {} -> {}", knob.knob, knob.old, knob.new)?;
     }
     let rates = status.rates;
+    let would = match status.policy {
+        Policy::Shadow => format!(", would discard {:.0}/s", rates.would_discard_pps.0),
+        Policy::On | Policy::Off => String::new(),
+    };
     writeln!(
         out,
-        "  seen {:.0}/s, passed {:.0}/s, discarded {:.0}/s, ring drops {:.0}/s, interface drops \
+        "  seen {:.0}/s, passed {:.0}/s, discarded {:.0}/s{would}, ring drops {:.0}/s, interface drops \
          {:.0}/s, UDP late drops {:.0}/s",
         rates.seen_pps.0,
         rates.passed_pps.0,
@@ -240,7 +245,7 @@ fn row(
 
 fn row_of(out: &mut impl Write, [verdict, reason, packets, bytes]: [&str; 4]) -> io::Result<()> {
     let reasons = Reason::ALL.into_iter().map(|each| each.name().len()).max().unwrap_or(0);
-    write!(out, "  {verdict:<8} {reason:<reasons$} {packets:>14} {bytes:>16}")
+    write!(out, "  {verdict:<13} {reason:<reasons$} {packets:>14} {bytes:>16}")
 }
 
 fn napi(status: &InterfaceStatus) -> String {

@@ -175,12 +175,12 @@ impl From<&Knob> for KnobStatus {
 }
 
 /// Packets by verdict.
-pub fn by_verdict(counters: &Counters) -> Vec<VerdictCount> {
+pub fn by_verdict(counters: &Counters, policy: Policy) -> Vec<VerdictCount> {
     let count = |verdict: Verdict| {
         let counter = counters.verdict(verdict);
         VerdictCount {
-            verdict: verdict.name().into(),
-            description: verdict.description().into(),
+            verdict: verdict_name(verdict, policy).into(),
+            description: verdict_description(verdict, policy).into(),
             packets: counter.packets,
             bytes: counter.bytes,
         }
@@ -188,13 +188,30 @@ pub fn by_verdict(counters: &Counters) -> Vec<VerdictCount> {
     Verdict::ALL.into_iter().map(count).collect()
 }
 
+/// In shadow, nothing is discarded.
+fn verdict_name(verdict: Verdict, policy: Policy) -> &'static str {
+    match (verdict, policy) {
+        (Verdict::Discard, Policy::Shadow) => "would-discard",
+        _ => verdict.name(),
+    }
+}
+
+fn verdict_description(verdict: Verdict, policy: Policy) -> &'static str {
+    match (verdict, policy) {
+        (Verdict::Discard, Policy::Shadow) => {
+            "handed to the kernel; would be dropped with the policy on"
+        }
+        _ => verdict.description(),
+    }
+}
+
 /// Packets by reason.
-pub fn by_reason(counters: &Counters) -> Vec<ReasonCount> {
+pub fn by_reason(counters: &Counters, policy: Policy) -> Vec<ReasonCount> {
     let count = |reason: Reason| {
         let counter = counters.get(reason);
         ReasonCount {
             reason: reason.name().into(),
-            verdict: reason.verdict().name().into(),
+            verdict: verdict_name(reason.verdict(), policy).into(),
             description: reason.description().into(),
             packets: counter.packets,
             bytes: counter.bytes,

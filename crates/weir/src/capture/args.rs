@@ -26,7 +26,7 @@ pub struct CaptureArgs {
     #[arg(short, long, value_name = "FILE", required_unless_present = "count")]
     pub write: Option<PathBuf>,
     /// Write no packets; print each second how many there were
-    #[arg(long, conflicts_with_all = ["write", "packets"])]
+    #[arg(long, conflicts_with_all = ["write", "packets", "rotate_size", "rotate_time"])]
     pub count: bool,
     /// How many bytes of each packet to copy, at most
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAPLEN_MAX,

@@ -4,12 +4,14 @@ use serde::Serialize;
 use weir_bpf::accounts::Charge;
 use weir_bpf::channels::{Channel, Seen, is_addressed};
 use weir_bpf::counters::Counter;
+use weir_bpf::gate::Policy;
 use weir_bpf::units::{IfIndex, PacketsPerSec};
 use weir_bpf::verdict::{Kind, Reason, Verdict};
 
 use super::look::Look;
 use super::sockets::{Behind, OwnerRow, SocketsRow};
 use crate::channel_name::{ChannelName, Namer};
+use crate::sample::Outcome;
 use crate::status::InterfaceStatus;
 
 /// What `weir channels --json` prints.
@@ -26,6 +28,8 @@ pub struct Report {
 pub struct InterfaceChannels {
     /// The interface's name.
     pub interface: String,
+    /// What its gate does with what it decides.
+    pub policy: Policy,
     /// The interface's number.
     pub ifindex: IfIndex,
     /// The time that the rates are of, in seconds; `null` if there are none.
@@ -117,6 +121,8 @@ pub struct Figures {
     pub passed: Counter,
     /// Dropped at the gate.
     pub discarded: Counter,
+    /// Of those handed to the kernel: would be dropped with the policy `on`.
+    pub would_discard: Counter,
     /// What happened meanwhile; `null` if nobody waited.
     pub rates: Option<Rates>,
 }
@@ -130,25 +136,36 @@ pub struct Rates {
     pub passed_pps: PacketsPerSec,
     /// Packets dropped at the gate.
     pub discarded_pps: PacketsPerSec,
+    /// Of those handed to the kernel: would be dropped with the policy `on`.
+    pub would_discard_pps: PacketsPerSec,
     /// Bytes of Ethernet frames of both, per second.
     pub bytes_per_sec: f64,
 }
 
 impl Figures {
     /// What was seen at last, and how fast it came since `earlier`.
-    pub fn of(seen: Seen, earlier: Option<Seen>, secs: f64) -> Self {
+    pub fn of(seen: Seen, earlier: Option<Seen>, secs: f64, policy: Policy) -> Self {
+        let outcome = |seen: &Seen| Outcome::of(seen.passed, seen.discarded, policy);
+        let Outcome { passed, discarded, would_discard } = outcome(&seen);
         let rate = |before: u64, after: u64| {
             // Fewer than before: the channel has been deleted meanwhile.
             if secs > 0.0 { after.saturating_sub(before) as f64 / secs } else { 0.0 }
         };
-        let rates = earlier.map(|earlier| Rates {
-            offered_pps: PacketsPerSec(rate(earlier.packets(), seen.packets())),
-            passed_pps: PacketsPerSec(rate(earlier.passed.packets, seen.passed.packets)),
-            discarded_pps: PacketsPerSec(rate(earlier.discarded.packets, seen.discarded.packets)),
-            bytes_per_sec: rate(earlier.bytes(), seen.bytes()),
+        let rates = earlier.map(|earlier| {
+            let before = outcome(&earlier);
+            let of = |before: Counter, after: Counter| {
+                PacketsPerSec(rate(before.packets, after.packets))
+            };
+            Rates {
+                offered_pps: PacketsPerSec(rate(earlier.packets(), seen.packets())),
+                passed_pps: of(before.passed, passed),
+                discarded_pps: of(before.discarded, discarded),
+                would_discard_pps: of(before.would_discard, would_discard),
+                bytes_per_sec: rate(earlier.bytes(), seen.bytes()),
+            }
         });
         let offered = Counter { packets: seen.packets(), bytes: seen.bytes() };
-        Self { offered, passed: seen.passed, discarded: seen.discarded, rates }
+        Self { offered, passed, discarded, would_discard, rates }
     }
 }
 
@@ -201,7 +218,9 @@ impl InterfaceChannels {
     ) -> Self {
         let elapsed = earlier.map(|earlier| later.at.duration_since(earlier.at).as_secs_f64());
         let secs = elapsed.unwrap_or_default();
-        let figures = |of: &dyn Fn(&Look) -> Seen| Figures::of(of(later), earlier.map(of), secs);
+        let figures = |of: &dyn Fn(&Look) -> Seen| {
+            Figures::of(of(later), earlier.map(of), secs, status.policy)
+        };
         let row = |(channel, _): (Channel, Seen)| {
             let figures = figures(&|look| look.of(&channel));
             let behind = behind.and_then(|behind| behind.of(&channel, status.ifindex, &figures));
@@ -220,6 +239,7 @@ impl InterfaceChannels {
         });
         Self {
             interface: status.interface.clone(),
+            policy: status.policy,
             ifindex: status.ifindex,
             interval_secs: elapsed,
             channels,

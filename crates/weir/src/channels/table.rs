@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use weir_bpf::gate::Policy;
+
 use super::rows::{ChannelRow, CpuRow, Figures, InterfaceChannels, Report};
 use super::sockets::{OwnerRow, SocketsRow};
 use crate::owners::cut;
@@ -29,10 +31,15 @@ pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
 
 fn one_interface(out: &mut impl Write, interface: &InterfaceChannels) -> io::Result<()> {
     writeln!(out, "{}", interface.interface)?;
-    let titles = ["PASSED", "DISCARDED", "PASSED/s", "DISC/s", "DELIV/s", "LATE", "QUEUE", "CPU"];
+    // In shadow nothing is discarded, and the columns are for what would be.
+    let [discarded, per_second, done] = match interface.policy {
+        Policy::Shadow => ["WOULD DISC", "WOULD/s", "would be discarded"],
+        Policy::On | Policy::Off => ["DISCARDED", "DISC/s", "discarded"],
+    };
+    let titles = ["PASSED", discarded, "PASSED/s", per_second, "DELIV/s", "LATE", "QUEUE", "CPU"];
     line(out, "CHANNEL", &titles.map(str::to_owned))?;
     for channel in &interface.channels {
-        one_channel(out, channel)?;
+        one_channel(out, channel, done)?;
     }
     if interface.overflow.offered.packets > 0 {
         row(out, "(further channels, together)", &interface.overflow, None, None)?;
@@ -44,7 +51,7 @@ fn one_interface(out: &mut impl Write, interface: &InterfaceChannels) -> io::Res
     row(out, "(all)", &interface.total, None, None)?;
     if interface.discards.len() > 1 {
         for discards in &interface.discards {
-            writeln!(out, "    {} discarded: {}", discards.counter.packets, discards.reason)?;
+            writeln!(out, "    {} {done}: {}", discards.counter.packets, discards.reason)?;
         }
     }
     if interface.overflow.offered.packets > 0 {
@@ -53,11 +60,11 @@ fn one_interface(out: &mut impl Write, interface: &InterfaceChannels) -> io::Res
     Ok(())
 }
 
-fn one_channel(out: &mut impl Write, channel: &ChannelRow) -> io::Result<()> {
+fn one_channel(out: &mut impl Write, channel: &ChannelRow, done: &str) -> io::Result<()> {
     row(out, &channel.name.name, &channel.figures, channel.sockets.as_ref(), channel.cpu)?;
     if channel.discards.len() > 1 {
         for discards in &channel.discards {
-            writeln!(out, "    {} discarded: {}", discards.counter.packets, discards.reason)?;
+            writeln!(out, "    {} {done}: {}", discards.counter.packets, discards.reason)?;
         }
     }
     match &channel.owner {
@@ -94,9 +101,9 @@ fn row(
     let delivered = sockets.and_then(|sockets| sockets.delivered_pps);
     let columns = [
         count(figures.passed.packets),
-        count(figures.discarded.packets),
+        count(figures.discarded.packets + figures.would_discard.packets),
         rate(rates.map(|rates| rates.passed_pps.0)),
-        rate(rates.map(|rates| rates.discarded_pps.0)),
+        rate(rates.map(|rates| rates.discarded_pps.0 + rates.would_discard_pps.0)),
         rate(delivered.map(|delivered| delivered.0)),
         sockets.map_or_else(|| "-".into(), |sockets| count(sockets.late_drops)),
         sockets.map_or_else(|| "-".into(), fill),
@@ -163,6 +170,7 @@ mod tests {
             Seen { passed: counter, discarded: counter, ..Seen::default() },
             Some(Seen::default()),
             1.0,
+            Policy::On,
         )
     }
 
@@ -191,6 +199,7 @@ mod tests {
 
     fn printed(channels: Vec<ChannelRow>) -> String {
         let interface = InterfaceChannels {
+            policy: Policy::On,
             interface: "near".into(),
             ifindex: IfIndex(1),
             interval_secs: None,

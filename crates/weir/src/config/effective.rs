@@ -86,21 +86,23 @@ impl Effective {
     /// What to do on the interface.
     pub fn settings(&self) -> Settings {
         let policy = Policy::from(self.policy.value);
+        // In shadow nothing is turned but the gate's own place.
+        let turns = policy != Policy::Shadow;
         let weight = match (policy, self.nice.value) {
             // With the policy off, what is measured is what merely being there costs.
-            (Policy::Off, _) => ThreadWeight::Untouched,
+            (Policy::Off | Policy::Shadow, _) => ThreadWeight::Untouched,
             (Policy::On, Some(nice)) => ThreadWeight::Fixed(nice),
             (Policy::On, None) => ThreadWeight::Governed,
         };
         Settings {
             attach: self.attach.value,
             policy,
-            rps_off: self.rps_off.value,
+            rps_off: self.rps_off.value && turns,
             governor: self.governor(),
             selective: self.selective.value,
             protected_ports: vec![],
             napi: self.napi.value,
-            threads: ThreadSettings { weight, cpus: self.cpus.value.clone() },
+            threads: ThreadSettings { weight, cpus: self.cpus.value.clone().filter(|_| turns) },
         }
     }
 

@@ -64,7 +64,7 @@ fn file(reading: &Reading) -> String {
          #user_share = \"50%\"       # what processes get of a CPU that they want, at least\n\
          #prefer = \"separation\"    # or \"throughput\"\n\
          #selective = false        # true: shed heavy senders before light ones\n\
-         #policy = \"on\"            # \"off\": decide nothing, discard nothing\n",
+         #policy = \"on\"            # \"shadow\": only say what would be discarded\n",
     );
     let could = reading.interfaces.iter().filter(|interface| interface.ethernet);
     for (number, interface) in could.enumerate() {

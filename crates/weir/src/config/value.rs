@@ -195,7 +195,7 @@ pub fn napi(text: &str) -> Result<Napi, String> {
     choice(text)
 }
 
-/// `on` or `off`.
+/// `on`, `shadow` or `off`.
 ///
 /// # Errors
 /// Says what may be written.

@@ -164,8 +164,10 @@ impl Reading {
     /// The first step with weir, on the interface that receives most.
     fn try_weir(&self) -> String {
         match self.busiest() {
-            Some(interface) if interface.ethernet => format!("sudo weir run {}", interface.name),
-            _ => "sudo weir run IFACE".into(),
+            Some(interface) if interface.ethernet => {
+                format!("sudo weir run {} --policy shadow, then without it", interface.name)
+            }
+            _ => "sudo weir run IFACE --policy shadow".into(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use weir_bpf::counters::Counters;
 use weir_bpf::explain::Explanation;
+use weir_bpf::gate::Policy;
 use weir_bpf::verdict::Reason;
 
 use super::capture::{Capture, Packet};
@@ -171,8 +172,9 @@ impl<W: Write> Printer<'_, W> {
         notes: &[String],
         error: Option<String>,
     ) -> io::Result<()> {
-        let reasons = status::by_reason(counters).into_iter().filter(|each| each.packets > 0);
-        let verdicts = status::by_verdict(counters);
+        let reasons =
+            status::by_reason(counters, Policy::On).into_iter().filter(|each| each.packets > 0);
+        let verdicts = status::by_verdict(counters, Policy::On);
         if self.json {
             let reasons = reasons.collect();
             let event = "summary";

@@ -1,0 +1,116 @@
+//! `weir run --policy shadow`: it decides as usual, counts what it would discard, passes everything, turns nothing, and
+//! says at the end whose it would have been.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::net::UdpSocket;
+
+use common::*;
+use serde_json::Value;
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::snmp;
+
+const FULL: &str = "198.18.0.1:5000";
+const READ: &str = "198.18.0.1:5001";
+/// To the socket that is read.
+const LIGHT: u64 = 50;
+
+fn drain(socket: &UdpSocket) -> u64 {
+    socket.set_nonblocking(true).unwrap();
+    let mut count = 0;
+    while socket.recv(&mut [0; 64]).is_ok() {
+        count += 1;
+    }
+    count
+}
+
+/// Packets that the veth's ring had no room for.
+fn ring_drops(network: &Network) -> u64 {
+    let drops = || {
+        let links = Links::open().unwrap();
+        links.stats(links.index("far").unwrap()).unwrap().tx_dropped
+    };
+    network.far.run(drops).unwrap()
+}
+
+fn late_drops(network: &Network) -> u64 {
+    let (ipv4, _) = network.near.run(snmp::udp_stats).unwrap().unwrap();
+    ipv4.rcvbuf_errors
+}
+
+fn verdict(status: &Value, name: &str) -> Option<u64> {
+    let verdicts = status["verdicts"].as_array().unwrap();
+    verdicts.iter().find(|each| each["verdict"] == name)?["packets"].as_u64()
+}
+
+fn everything_passes(attach: &str) {
+    let network = Network::ipv4_only();
+    let (full, read) = (network.near_socket(FULL), network.near_socket(READ));
+    let sender = network.far_socket("198.18.0.2:0");
+    let daemon = Daemon::start(&network, &["--policy", "shadow", "--attach", attach]);
+    let mut sent = 0;
+    wait_until("the gate would discard", || {
+        for _ in 0..256 {
+            sender.send_to(&[0x5a; 14], FULL).unwrap();
+        }
+        sent += 256;
+        network.count("udp-full") > 0
+    });
+    for _ in 0..LIGHT {
+        sender.send_to(&[0x5a; 14], READ).unwrap();
+    }
+    let read_by_then = std::cell::Cell::new(0);
+    wait_until("the light flow has arrived", || {
+        read_by_then.set(read_by_then.get() + drain(&read));
+        read_by_then.get() == LIGHT
+    });
+    // What is not in the queue the kernel has dropped, and nobody else.
+    wait_until("every packet is accounted for", || {
+        network.count("udp-room") + network.count("udp-full") + ring_drops(&network) == sent + LIGHT
+    });
+    let queued = drain(&full);
+    assert_eq!(queued + late_drops(&network) + ring_drops(&network), sent, "{attach}");
+    let would = network.count("udp-full");
+    // The kernel would have taken none of them.
+    assert!(would > 0 && would <= late_drops(&network), "{would} of {}", late_drops(&network));
+    let status = network.interface_status();
+    assert_eq!(status["policy"], "shadow");
+    assert_eq!(
+        (verdict(&status, "discard"), verdict(&status, "would-discard")),
+        (None, Some(would))
+    );
+    assert_eq!(status["rates"]["discarded_pps"], 0.0);
+    assert!(status["knobs"].as_array().unwrap().is_empty(), "{status}");
+    assert_eq!(network.threaded(), "0");
+    let line = daemon.line();
+    assert_eq!(line["discarded"], 0);
+    let said = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    assert!(said.contains("policy shadow") && said.contains("would discard"), "{said}");
+    let channels = network.weir(&["channels", "--json"]);
+    let channels: Value = serde_json::from_slice(&channels.stdout).unwrap();
+    let channel = &channels["interfaces"][0]["channels"][0];
+    assert_eq!(
+        (&channel["discarded"]["packets"], &channel["would_discard"]["packets"]),
+        (&0.into(), &would.into())
+    );
+    let text = String::from_utf8(network.weir(&["channels", "--interval", "0"]).stdout).unwrap();
+    assert!(text.contains("WOULD DISC"), "{text}");
+    let said = daemon.interrupt();
+    assert!(said.contains(&format!("would have been discarded: {would} udp-full")), "{said}");
+    assert!(said.contains(&format!("{FULL} of ")) && said.contains("would have lost"), "{said}");
+    assert!(said.contains("no packet of the 1 other channels would have been lost"), "{said}");
+    assert!(said.contains("UDP packets itself"), "{said}");
+    network.assert_untouched();
+}
+
+#[test]
+fn everything_passes_in_the_driver() {
+    everything_passes("native");
+}
+
+#[test]
+fn everything_passes_at_tc() {
+    everything_passes("tc");
+}
