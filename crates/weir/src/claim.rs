@@ -50,6 +50,12 @@ impl Claim {
                 "name the interface that packets come in by; `ip link` lists them",
             ));
         }
+        if info.mac.is_none() {
+            return Err(Error::refused(
+                format!("{interface} has no Ethernet address, as tunnels and WireGuard have none"),
+                "protect the interface that its packets come in by; `ip link` lists them",
+            ));
+        }
         let key = host.key(ifindex);
         let lock = match Lock::take(&host.dir, &key, Purpose::Protect)? {
             Attempt::Held(lock) => lock,

@@ -153,6 +153,7 @@ Examples:
   weir status                    what is protected in this network namespace
   weir status --all-namespaces   and in all others
   weir status --check            for monitoring: one line and an exit code
+  weir status --openmetrics      for Prometheus
   weir status --json | jq '.interfaces[] | {interface, rates}'")]
 pub struct StatusArgs {
     /// Print JSON; its shape has a version, `schema`
@@ -165,6 +166,9 @@ pub struct StatusArgs {
     /// full, with 3 if weir does not run
     #[arg(long, conflicts_with = "json")]
     pub check: bool,
+    /// Print OpenMetrics, for a Prometheus node exporter's textfile collector
+    #[arg(long, conflicts_with_all = ["json", "check"])]
+    pub openmetrics: bool,
 }
 
 /// Arguments of `weir channels`.

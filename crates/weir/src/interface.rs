@@ -34,7 +34,7 @@ use crate::sample::{Rates, Sample, top_discard};
 use crate::shadow;
 use crate::sleep::SleepStatus;
 use crate::softirq::{Limit, Limiter};
-use crate::status::{self, InterfaceStatus};
+use crate::status::{self, Drops, InterfaceStatus};
 use crate::task;
 use crate::threading;
 use crate::threads::{NapiThreads, ThreadSettings};
@@ -426,6 +426,11 @@ impl Protected {
             verdicts: status::by_verdict(&self.last.gate, self.policy),
             reasons: status::by_reason(&self.last.gate, self.policy),
             rates,
+            drops: Drops {
+                ring: self.last.ring_dropped,
+                interface: self.last.interface_dropped,
+                udp_late: self.last.late_dropped,
+            },
             knobs: self.claim.journal.knobs().iter().map(Into::into).collect(),
         }
     }

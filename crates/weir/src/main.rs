@@ -25,6 +25,7 @@ mod journal;
 mod key;
 mod knob;
 mod lock;
+mod metrics;
 mod notes;
 mod owners;
 mod privilege;

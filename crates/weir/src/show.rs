@@ -14,6 +14,7 @@ use crate::config::value::{PreferArg, choice_text};
 use crate::error::{Error, Result};
 use crate::governor::{LimitRow, Observed};
 use crate::host::Host;
+use crate::metrics;
 use crate::privilege;
 use crate::restore;
 use crate::rundir::{RUN_DIR, RunDir};
@@ -33,6 +34,8 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
     let standing = Standing::of(&overview);
     let written = if args.check {
         writeln!(out, "{}", standing.text)
+    } else if args.openmetrics {
+        out.write_all(metrics::openmetrics(&overview).as_bytes())
     } else if args.json {
         serde_json::to_writer_pretty(&mut out, &overview)
             .map_err(io::Error::from)

@@ -98,8 +98,22 @@ pub struct InterfaceStatus {
     pub reasons: Vec<ReasonCount>,
     /// What happened in the last second.
     pub rates: Rates,
+    /// What was dropped outside the gate.
+    #[serde(default)]
+    pub drops: Drops,
     /// What weir has turned, in that order.
     pub knobs: Vec<KnobStatus>,
+}
+
+/// Packets dropped outside the gate, as the kernel counts them: not since protection began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drops {
+    /// The NIC's receive ring had no room.
+    pub ring: u64,
+    /// The interface received and dropped them.
+    pub interface: u64,
+    /// UDP, at sockets, in the whole network namespace.
+    pub udp_late: u64,
 }
 
 /// Something that may take packets elsewhere.
@@ -230,6 +244,11 @@ impl InterfaceStatus {
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| malformed(dir, &name, error.to_string()))?;
         dir.write(&name, PUBLIC, &text)
+    }
+
+    /// Whether its gate may discard anything.
+    pub fn discards(&self) -> bool {
+        self.policy == Policy::On && !self.diversions.iter().any(|each| each.passes_all)
     }
 
     /// The name of its files.

@@ -99,6 +99,17 @@ fn the_loopback_is_refused() {
 }
 
 #[test]
+fn an_interface_without_ethernet_is_refused_by_its_name() {
+    let network = Network::new();
+    let create =
+        || Command::new("ip").args(["tuntap", "add", "tun7", "mode", "tun"]).status().unwrap();
+    assert!(network.near.run(create).unwrap().success());
+    let refusal = failure(&network.weir(&["run", "tun7"]), 1);
+    assert!(refusal.contains("tun7 has no Ethernet address"), "{refusal}");
+    assert_eq!(network.files(), [] as [&str; 0]);
+}
+
+#[test]
 fn a_cpu_that_is_not_there_is_refused() {
     let network = Network::new();
     let refusal = failure(&network.weir(&["run", NEAR, "--cpus", "0,8000"]), 1);

@@ -120,6 +120,39 @@ fn monitoring_gets_an_exit_code() {
     check(3, "weir does not run");
 }
 
+#[test]
+fn metrics_are_those_of_the_status() {
+    let network = Network::new();
+    let metrics = || {
+        let output = network.weir(&["status", "--openmetrics"]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(metrics().ends_with("# EOF\n"));
+    let daemon = Daemon::start(&network, &[]);
+    let socket = network.near_socket("198.18.0.1:5000");
+    network.far_socket("198.18.0.2:0").send_to(b"x", "198.18.0.1:5000").unwrap();
+    socket.recv(&mut [0; 8]).unwrap();
+    wait_until("it is counted", || network.count("udp-room") == 1);
+    let text = metrics();
+    for line in [
+        "# TYPE weir_packets counter",
+        "weir_packets_total{interface=\"near\",verdict=\"pass\",reason=\"udp-room\"} 1",
+        "weir_packets_total{interface=\"near\",verdict=\"discard\",reason=\"udp-full\"} 0",
+        "weir_protected{interface=\"near\"} 1.0",
+        "weir_discarding{interface=\"near\"} 1.0",
+        "weir_udp_late_drops_total{interface=\"near\"} 0",
+    ] {
+        assert!(text.lines().any(|each| each == line), "no {line} in {text}");
+    }
+    // Each sample once, or the whole file is refused.
+    let samples: Vec<&str> =
+        text.lines().filter_map(|line| line.rsplit_once(' ')).map(|(name, _)| name).collect();
+    let distinct: std::collections::HashSet<&str> = samples.iter().copied().collect();
+    assert_eq!(distinct.len(), samples.len());
+    daemon.interrupt();
+}
+
 /// What the unit leaves to root is enough, and each of it is needed.
 #[test]
 fn the_units_privileges_are_enough_and_none_is_more_than_that() {
