@@ -25,7 +25,7 @@ use crate::histogram;
 use crate::host::process::{Daemon, Worker};
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
 use crate::host::wire::{self, FLOOD_NET, GROUP, mask};
-use crate::programs::{Place, Server};
+use crate::programs::{Capturing, Place, Server};
 use crate::run::{Load, Setup};
 use crate::scene::{App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, Need, To, Traffic};
 use crate::stop::{Stop, until};
@@ -38,10 +38,14 @@ const WATCH: Duration = Duration::from_millis(100);
 /// Where TCP segments and random sources have their source ports: the low 15 bits are clear.
 pub const RANDOM_PORTS: u16 = 1 << 15;
 
+/// No interface's.
+const NOBODYS_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x09]);
+
 pub enum Running {
     /// One of the lab's own, alone or of a session.
     Worker(Worker),
     Real(Server),
+    Capture(Capturing),
     /// Sockets that nobody reads, IPv4's and IPv6's.
     Unread(Box<[Targets; 2]>),
 }
@@ -190,6 +194,15 @@ impl Bench {
                 };
                 Ok(Running::Real(Server::start(kind, &place)?))
             }
+            AppKind::Capture(kind) => {
+                let place = Place {
+                    netns: &host.netns_path,
+                    cpu: self.sut_cpu,
+                    address: host.address.1,
+                    directory: &self.topology.directory(&host.generator_ifname)?,
+                };
+                Ok(Running::Capture(Capturing::start(kind, &place)?))
+            }
             AppKind::Unread => {
                 let [one, other] = addresses(host).map(|(_, host)| host);
                 let open = || Ok::<_, Error>([Targets::open(one)?, Targets::open(other)?]);
@@ -212,7 +225,7 @@ impl Bench {
                 Ok(Job::UdpServer(bind, udp::Server { work, rcvbuf, ..*server }))
             }
             AppKind::Tcp(server) => Ok(Job::TcpServer(bind, *server)),
-            AppKind::Unread | AppKind::Real(_) => {
+            AppKind::Unread | AppKind::Real(_) | AppKind::Capture(_) => {
                 Err(Error::refused("a worker cannot be that", "please report this"))
             }
         }
@@ -392,6 +405,7 @@ impl Running {
         match self {
             Self::Worker(worker) => vec![worker.pid()],
             Self::Real(server) => server.pids().to_vec(),
+            Self::Capture(capturing) => vec![capturing.pid()],
             Self::Unread(_) => vec![],
         }
     }
@@ -400,6 +414,7 @@ impl Running {
         match self {
             Self::Worker(worker) => Ok(sched::cpu_time(worker.pid())?),
             Self::Real(server) => server.cpu_time(),
+            Self::Capture(capturing) => Ok(sched::cpu_time(capturing.pid())?),
             Self::Unread(_) => Ok(Nanos(0)),
         }
     }
@@ -450,6 +465,7 @@ fn spec(host: &Host, flow: &Flow) -> Result<FlowSpec> {
             mac.1 = MacAddr([0x01, 0x00, 0x5e, b & 0x7f, c, d]);
             address.1 = group.into();
         }
+        To::OtherHost => mac.1 = NOBODYS_MAC,
         To::Behind => address.1 = wire::behind(host)?.into(),
     }
     Ok(FlowSpec {

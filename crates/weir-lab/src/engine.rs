@@ -134,6 +134,7 @@ fn watch(
         apps: scene.apps.iter().filter_map(|app| sut.app(app)).collect(),
         client: None,
         hog: None,
+        interactive: None,
         daemon: begun.daemon.as_ref(),
         pollers,
         clocks,
@@ -148,6 +149,7 @@ fn watch(
     let stopped = flooded.and_then(|pids| Some(Stopped::stop(*pids.first()?))).transpose()?;
     let client = start_client(bench, arm, scene, stop)?;
     probe.hog = beside.hog();
+    probe.interactive = beside.interactive();
     probe.client = client.as_ref();
     let flooded = scene.flows.iter().any(|flow| !flow.light);
     let warm_up = if flooded { times.warm_up.max(scene.settle) } else { times.warm_up };
@@ -526,17 +528,17 @@ impl Companions {
     fn start(bench: &Bench, arm: &Arm, beside: &[Beside]) -> Result<Self> {
         let (mut workers, mut groups) = (vec![], vec![]);
         for one in beside {
-            let (idle, yields) = match one {
-                Beside::Hog(_) | Beside::GroupHog => (false, false),
-                Beside::IdleHog => (true, false),
-                Beside::Spinner => (true, true),
+            let job = match one {
+                Beside::Hog(_) | Beside::GroupHog => Job::Compute { idle: false, yields: false },
+                Beside::IdleHog => Job::Compute { idle: true, yields: false },
+                Beside::Spinner => Job::Compute { idle: true, yields: true },
+                Beside::Interactive => Job::Interactive,
             };
-            let job = Job::Compute { idle, yields };
             let worker = Worker::start(&bench.sut(arm).host.netns_path, bench.sut_cpu, job)?;
             match one {
                 Beside::Hog(nice) => sched::set_nice(worker.pid(), Nice(*nice))?,
                 Beside::GroupHog => groups.push(Group::of(worker.pid())?),
-                Beside::IdleHog | Beside::Spinner => {}
+                Beside::IdleHog | Beside::Spinner | Beside::Interactive => {}
             }
             workers.push((*one, worker));
         }
@@ -552,7 +554,12 @@ impl Companions {
 
     /// The one whose work counts.
     fn hog(&self) -> Option<&Worker> {
-        self.workers.iter().find(|(one, _)| *one != Beside::Spinner).map(|(_, worker)| worker)
+        let works = |one: &Beside| !matches!(one, Beside::Spinner | Beside::Interactive);
+        self.workers.iter().find(|(one, _)| works(one)).map(|(_, worker)| worker)
+    }
+
+    fn interactive(&self) -> Option<&Worker> {
+        self.workers.iter().find(|(one, _)| *one == Beside::Interactive).map(|(_, it)| it)
     }
 }
 

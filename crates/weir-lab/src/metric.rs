@@ -95,7 +95,7 @@ macro_rules! metrics {
         /// The metrics, each under its id.
         #[allow(non_upper_case_globals, reason = "a metric is written as its id is")]
         pub mod m {
-            use super::{Better, CPU, Merge, Metric, Source::*, US, Unit};
+            use super::{Better, CPU, MS, Merge, Metric, Source::*, US, Unit};
             use crate::reading::{Counter::*, Histogram::*};
             $(#[doc = $help] pub static $name: Metric = Metric {
                 id: stringify!($name), unit: Unit::$unit, source: $source,
@@ -111,6 +111,8 @@ macro_rules! metrics {
 pub const CPU: f64 = 1e-9;
 /// A nanosecond in microseconds.
 pub const US: f64 = 1e-3;
+/// The same in milliseconds.
+pub const MS: f64 = 1e-6;
 
 metrics! {
     offered_pps: Pps, Rate(FloodSent, 1.0), Median, Neither, "Sent by the flood.";
@@ -120,6 +122,9 @@ metrics! {
     late_drop_pps: Pps, Rate(LateDrop, 1.0), Median, Less,
         "Dropped by the kernel after it had built an skb.";
     delivered_pps: Pps, Rate(Delivered, 1.0), Median, More, "Received by the flooded application.";
+    captured_pps: Pps, Rate(Captured, 1.0), Median, More, "Written by the capture.";
+    wake_max_ms: Millis, Quantile(Wake, 1.0, MS), Max, Less,
+        "Longest that an interactive process waited for the tested CPU after it was woken.";
     age_p50_us: Micros, Quantile(Age, 0.5, US), Median, Less,
         "Age of a packet when the flooded application received it, median.";
     age_p99_us: Micros, Quantile(Age, 0.99, US), Median, Less, "The same, 99th percentile.";

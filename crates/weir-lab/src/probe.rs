@@ -32,6 +32,7 @@ pub struct Probe<'a> {
     /// The lab's own client, once it runs.
     pub client: Option<&'a Worker>,
     pub hog: Option<&'a Worker>,
+    pub interactive: Option<&'a Worker>,
     pub daemon: Option<&'a Daemon>,
     pub pollers: Vec<Pid>,
     /// What they run, by perf, where accounts are watched.
@@ -90,6 +91,10 @@ impl Probe<'_> {
             reading.add(Counter::Work, hog.count(slots::WORK));
             reading.add(Counter::WorkCpu, hog.count(slots::CPU_NS));
         }
+        if let Some(interactive) = self.interactive {
+            let late = histogram::snapshot(interactive.shared(), slots::HISTOGRAM);
+            reading.note(Histogram::Wake, late);
+        }
         let speed = self.bench.speed.shared();
         reading.note(Histogram::Loop, histogram::snapshot(speed, slots::HISTOGRAM));
     }
@@ -97,6 +102,9 @@ impl Probe<'_> {
     /// Whom the kernel charges.
     fn cpu(&self, reading: &mut Reading) -> Result<()> {
         for (app, running) in self.scene.apps.iter().zip(&self.apps) {
+            if let Running::Capture(capturing) = running {
+                reading.add(Counter::Captured, capturing.written()?);
+            }
             let ns = running.cpu_time()?.0;
             reading.add(Counter::ServerCpu, ns);
             match app.role {

@@ -15,6 +15,7 @@ pub enum Counter {
     Delivered,
     LightDelivered,
     OtherDelivered,
+    Captured,
     Replied,
     FloodedCpu,
     LightCpu,
@@ -68,6 +69,8 @@ pub enum Histogram {
     Took,
     /// Time of the calibrated loop.
     Loop,
+    /// How late the interactive process woke.
+    Wake,
 }
 
 /// Everything that was read at one moment.

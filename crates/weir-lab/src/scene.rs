@@ -6,7 +6,7 @@ use weir_bpf::traffic::{Lengths, Sources, Transport};
 
 use crate::apps::udp::Reader;
 use crate::apps::{tcp, udp};
-use crate::programs::{ClientKind, ServerKind};
+use crate::programs::{CaptureKind, ClientKind, ServerKind};
 use crate::run::Load;
 
 pub use crate::apps::Client;
@@ -83,6 +83,8 @@ pub enum AppKind {
     Unread,
     /// A program that nobody here wrote.
     Real(&'static ServerKind),
+    /// A program that writes the host's packets to a file.
+    Capture(CaptureKind),
 }
 
 /// An application on the host under test.
@@ -133,6 +135,8 @@ pub enum To {
     Group,
     /// One that nobody has.
     NobodysGroup,
+    /// Another host, by its Ethernet address: for a promiscuous port.
+    OtherHost,
     /// A host behind the one under test ([`Need::Egress`]).
     Behind,
 }
@@ -196,6 +200,8 @@ pub enum Beside {
     GroupHog,
     /// Computes when nobody else wants the CPU, and yields, so that leaving idle is not measured (LRP 4.1).
     Spinner,
+    /// Sleeps, again and again, and notes how late it wakes: as one that waits for a key.
+    Interactive,
 }
 
 /// What the wire or the host has beyond an address at each end.

@@ -72,6 +72,16 @@ pub fn speed_probe(shared: &SharedCounters) -> io::Result<()> {
     }
 }
 
+/// Sleeps, and notes how much later than wanted it runs, without end.
+pub fn interactive(shared: &SharedCounters) -> io::Result<()> {
+    slots::ready(shared);
+    loop {
+        let due = Instant::now() + LOOP_PAUSE;
+        std::thread::sleep(LOOP_PAUSE);
+        slots::took(shared, due.elapsed());
+    }
+}
+
 /// Counts passes of the same loop without end: work done, which the kernel's accounting has no say in. Idle,
 /// it is LRP's low-priority, compute-bound process (section 4.1); it may let others run after each pass.
 pub fn hog(idle: bool, yields: bool, shared: &SharedCounters) -> io::Result<()> {

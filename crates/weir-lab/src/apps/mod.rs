@@ -39,6 +39,8 @@ pub enum Job {
     Client(IpAddr, Client),
     /// Times a calibrated loop again and again.
     SpeedProbe,
+    /// Notes how late it wakes.
+    Interactive,
     /// Computes without pause: the CPU hog.
     Compute {
         /// Of `SCHED_IDLE`.
@@ -163,6 +165,7 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
         Job::TcpServer(bind, server) => server.run(bind, shared),
         Job::Client(host, client) => client.run(host, shared),
         Job::SpeedProbe => compute::speed_probe(shared),
+        Job::Interactive => compute::interactive(shared),
         Job::Compute { idle, yields } => compute::hog(idle, yields, shared),
         Job::Session(members) => return session(members, shared),
         Job::Program(..) => Ok(()),

@@ -25,6 +25,7 @@ experiments! {
     receivers,
     late_drops,
     harmless,
+    monitor,
 }
 
 mod shared;

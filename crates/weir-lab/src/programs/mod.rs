@@ -1,10 +1,12 @@
 //! The real programs that the lab measures with: servers and load generators that Debian packages
 //! and that nobody here wrote. What is particular to each is in `table`, and its parser in `report`.
 
+mod capture;
 mod report;
 mod running;
 mod table;
 
+pub use capture::{CaptureKind, CaptureProgram, Capturing};
 pub use report::ClientReport;
 pub use running::{Client, Place, Server, missing, versions};
 pub use table::{ClientKind, IPERF3, NGINX, ServerKind, UDP_MBIT};

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a server may take for one answer while it starts.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
-fn path_of(program: &str) -> Option<PathBuf> {
+pub(super) fn path_of(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // These are not in every user's `PATH`.
     let sbin = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);

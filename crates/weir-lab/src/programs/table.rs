@@ -9,13 +9,14 @@ type Files = Vec<(&'static str, String)>;
 pub(super) type Row = (&'static str, &'static str, &'static str, fn() -> Files);
 pub(super) type Parse = fn(&str) -> Option<ClientReport>;
 
-pub(super) const ROWS: [Row; 7] = [
+pub(super) const ROWS: [Row; 8] = [
     ("dnsperf", "dnsperf", "-h", queries),
     ("iperf3", "iperf3", "-v", Vec::new),
     ("memcached", "memcached", "--version", Vec::new),
     ("memcaslap", "libmemcached-tools", "--version", Vec::new),
     ("nginx", "nginx-light", "-v", nginx),
     ("nsd", "nsd", "-v", nsd),
+    ("tcpdump", "tcpdump", "--version", Vec::new),
     ("wrk", "wrk", "-v", Vec::new),
 ];
 

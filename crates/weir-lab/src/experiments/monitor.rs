@@ -1,0 +1,114 @@
+//! `monitor` (MR, section 8.1 and figures 8-1 to 8-5): a network monitor on a promiscuous port.
+
+use super::shared::*;
+use crate::programs::{CaptureKind, CaptureProgram};
+
+/// Ethernet, IPv4 and UDP headers, in bytes.
+const HEADERS: u32 = 42;
+/// UDP payload of small frames and of full ones.
+const PAYLOADS: [(&str, u16); 2] = [("56", 14), ("1514", 1472)];
+const PROGRAMS: [(&str, CaptureProgram); 2] =
+    [("tcpdump", CaptureProgram::Tcpdump), ("weir", CaptureProgram::Weir)];
+const QUICK: [&str; 2] = ["tcpdump-null-56", "weir-null-56"];
+
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "monitor",
+    paper: "MR fig. 8-1 to 8-5",
+    question: "how many packets of other hosts does a capture get, and who else gets the CPU?",
+    found: "livelock at 21,000 to 24,000 packets/s; with feedback, flat at the peak",
+    needs: &["tcpdump"],
+    arms: Choice {
+        full: "stock,threaded,niced,batch,weir",
+        quick: "stock,threaded,niced,batch,weir",
+    },
+    main: "weir",
+    cases: || {
+        let case = |program: &str, to: &str, frame: &str| {
+            let name = format!("{program}-{to}-{frame}");
+            Case { quick: QUICK.contains(&&*name), ..Case::always(name) }
+        };
+        let of = |to: &'static str| {
+            PAYLOADS.iter().flat_map(move |(frame, _)| {
+                PROGRAMS.iter().map(move |(program, _)| case(program, to, frame))
+            })
+        };
+        ["null", "disk"].into_iter().flat_map(of).collect()
+    },
+    loads: Choice { full: "50k,100k,200k,400k,800k,top", quick: "100k,400k,top" },
+    times: Choice::times((300, 1000, 5), (100, 400, 2)),
+    scene,
+    says: "captures {} packets/s",
+    merits: &[&m::captured_pps, &m::wake_max_ms],
+    tables: &[
+        table("Captured, packets/s", Cases::All, &[&m::captured_pps]),
+        table(
+            "Longest time that a process waited for its CPU after it was woken, ms",
+            Cases::All,
+            &[&m::wake_max_ms],
+        ),
+    ],
+    figure: Some(lines(
+        "Packets captured by packets offered, tcpdump to /dev/null, small frames",
+        "tcpdump-null-56",
+        &m::captured_pps,
+    )),
+    goals: || {
+        vec![
+            Goal::figure(
+                "weir: tcpdump's captured packets past its peak, of its peak",
+                ("weir", Cases::Where(|case| case.starts_with("tcpdump")), At::Highest),
+                (&m::captured_pps, Against::OwnPeak),
+                Bound::AtLeast(0.97),
+            ),
+            Goal::other(
+                "weir capture: its peak in the best arm, of tcpdump's in its best",
+                peaks,
+                Bound::AtLeast(2.0),
+            ),
+            Goal::figure(
+                "weir: longest wait of an interactive process, ms",
+                ("weir", Cases::All, At::Every),
+                (&m::wake_max_ms, Against::Nothing),
+                Bound::AtMost(100.0),
+            ),
+        ]
+    },
+    notes: "Frames are addressed to another host; the port is promiscuous, and the capture runs on the tested CPU. \
+            Packets are counted by the bytes that it writes. Beside it a process sleeps for 5 ms, again and again, \
+            as one does that waits for a key; how late it wakes is its wait. `disk` is a file system's page cache, \
+            and two files of 100 MB in turn.",
+    ..USUAL
+};
+
+fn scene(ask: &Ask<'_>) -> Result<Scene> {
+    let unknown =
+        || Error::refused(format!("there is no case {}", ask.case), "see `weir lab list`");
+    let (program, rest) = ask.case.split_once('-').ok_or_else(unknown)?;
+    let (to, frame) = rest.split_once('-').ok_or_else(unknown)?;
+    let program = PROGRAMS.iter().find(|(name, _)| *name == program).ok_or_else(unknown)?.1;
+    let payload = PAYLOADS.iter().find(|(name, _)| *name == frame).ok_or_else(unknown)?.1;
+    let kind = CaptureKind { program, disk: to == "disk", frame_len: HEADERS + u32::from(payload) };
+    let app = App { per_trial: true, ..App::new(AppKind::Capture(kind), 0, Role::Flooded) };
+    let flow = |flow| Flow { to: To::OtherHost, lengths: Lengths::One(payload), ..flow };
+    Ok(Scene {
+        apps: vec![app],
+        flows: ask.flood(FLOODED_PORT).map(flow).into_iter().collect(),
+        beside: vec![Beside::Interactive],
+        books: Books::Ring,
+        ..Scene::default()
+    })
+}
+
+/// The peak of `weir capture` in its best arm, of tcpdump's in its best, for each sort of capture.
+fn peaks(view: &View<'_>) -> Vec<Found> {
+    let peak = |case: &str| {
+        let points = view.points.iter().filter(|point| point.case == case);
+        points.filter_map(|point| point.get(&m::captured_pps)).max_by(f64::total_cmp)
+    };
+    let found = |case: &Case| {
+        let rest = case.name.strip_prefix("weir-")?;
+        let ratio = peak(&case.name)? / peak(&format!("tcpdump-{rest}"))?;
+        Some(Found::exact(ratio, rest))
+    };
+    view.cases().iter().filter_map(found).collect()
+}

@@ -1,0 +1,134 @@
+//! Captures: real programs that write packets, counted by what they write.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+use super::running::{Place, path_of};
+use crate::apps::{Job, OWN, Order};
+use crate::error::{Error, Result, cannot};
+use crate::host::process::Program;
+use crate::host::topology::SUT_INTERFACE;
+use crate::stop::until;
+
+const START_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Who captures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureProgram {
+    Tcpdump,
+    /// `weir capture`, of this build.
+    Weir,
+}
+
+/// A capture of frames that all have one length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CaptureKind {
+    pub program: CaptureProgram,
+    /// Files on a disk, two at a time of 100 MB; else `/dev/null`.
+    pub disk: bool,
+    /// Bytes of a frame.
+    pub frame_len: u32,
+}
+
+impl CaptureKind {
+    /// Executable, name, arguments, and what it says on standard error once it captures.
+    fn row(self, directory: &Path) -> (PathBuf, &'static str, String, &'static str) {
+        let file = match (self.program, self.disk) {
+            (_, false) => "/dev/null".into(),
+            (CaptureProgram::Tcpdump, true) => format!("{}/capture.pcap", directory.display()),
+            (CaptureProgram::Weir, true) => format!("{}/capture.pcapng", directory.display()),
+        };
+        match self.program {
+            CaptureProgram::Tcpdump => {
+                let rotation = if self.disk { "-C 100 -W 2 -Z root" } else { "" };
+                let arguments = format!("-i {SUT_INTERFACE} -w {file} {rotation}");
+                (path_of("tcpdump").unwrap_or_default(), "tcpdump", arguments, "listening on")
+            }
+            CaptureProgram::Weir => {
+                let rotation = if self.disk { "--rotate-size 100M --keep 2" } else { "" };
+                let arguments = format!("capture -i {SUT_INTERFACE} -w {file} {rotation}");
+                (OWN.into(), "weir", arguments, "Ctrl-C ends it")
+            }
+        }
+    }
+
+    /// Bytes that it writes for a packet: a record of pcap has 16 bytes before the frame; an enhanced packet block of
+    /// pcapng 28 before it and 4 behind, and pads it to a multiple of 4.
+    fn record_len(self) -> u64 {
+        let len = u64::from(self.frame_len);
+        match self.program {
+            CaptureProgram::Tcpdump => 16 + len,
+            CaptureProgram::Weir => 32 + len.next_multiple_of(4),
+        }
+    }
+}
+
+/// A capture that runs. Dropping it ends it.
+pub struct Capturing {
+    kind: CaptureKind,
+    program: Program,
+    /// Its files, which go with it.
+    _directory: Directory,
+}
+
+impl Capturing {
+    /// Starts one, and waits until it captures.
+    pub fn start(kind: CaptureKind, place: &Place<'_>) -> Result<Self> {
+        // What is in the lab's own directory is in memory.
+        let name = format!("weir-lab-{}-capture", std::process::id());
+        let directory = Directory(if kind.disk {
+            PathBuf::from("/var/tmp").join(name)
+        } else {
+            place.directory.join(name)
+        });
+        fs::create_dir_all(&directory.0).map_err(cannot("create", directory.0.display()))?;
+        let (path, name, arguments, ready) = kind.row(&directory.0);
+        let arguments = arguments.split_whitespace().map(str::to_owned).collect();
+        let log = directory.0.join("log");
+        let file = File::create(&log).map_err(cannot("create", log.display()))?;
+        let job = Job::Program(path, name.into(), arguments);
+        let mut command = Order::new(place.netns, place.cpu, job).command()?;
+        command.stdout(file.try_clone().map_err(cannot("create", log.display()))?).stderr(file);
+        let mut program = Program::spawn(command, Signal::INT, name)?;
+        let says = || fs::read_to_string(&log).unwrap_or_default();
+        until(START_DEADLINE, || {
+            let (running, says) = (program.is_running(), says());
+            Ok((says.contains(ready) || !running).then_some(()))
+        })?;
+        if !says().contains(ready) {
+            let problem = format!("the lab's {name} does not capture");
+            return Err(Error::refused(problem, format!("it printed: {}", says().trim())));
+        }
+        Ok(Self { kind, program, _directory: directory })
+    }
+
+    pub fn pid(&self) -> Pid {
+        self.program.pid()
+    }
+
+    /// How many packets it has written, by the kernel's count of bytes (proc_pid_io(5)): it writes nothing else to
+    /// speak of, in pieces of up to 256 kB.
+    pub fn written(&self) -> Result<u64> {
+        let path = format!("/proc/{}/io", self.pid().as_raw_nonzero());
+        let text = fs::read_to_string(&path).map_err(cannot("read", &path))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("wchar: "));
+        let bytes: u64 = line.and_then(|number| number.parse().ok()).ok_or_else(|| {
+            Error::refused(
+                format!("{path} lacks wchar"),
+                "is this kernel without task I/O accounting?",
+            )
+        })?;
+        Ok(bytes / self.kind.record_len())
+    }
+}
+
+struct Directory(PathBuf);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
