@@ -9,6 +9,7 @@ packages=(
   clang-format-19    # checks their style
   dpkg-dev           # finds what the Debian package depends on
   dnsperf            # asks nsd, in the lab
+  ethtool            # reads a driver's statistics, in the tests
   iperf3             # sends and receives, in the lab
   iproute2           # ip and tc, in the tests
   iptables           # both of its kinds, in the tests

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A capture's tap: copies packets into a ring that a process reads. It is the
- * filter of a packet socket (AF_PACKET), so it sees what tcpdump would, beside
- * any gate, on every kind of interface, and is gone with its process; and as it
- * takes no packet into that socket, a packet costs no skb and no system call
- * more.
+ * A capture's tap: copies packets into a ring that a process reads.
  *
- * weir_tap -> the capture's filter, translated from classic BPF by user space
- * -> weir_tap_copy. They hand on by tail calls, because the filter is made when
- * the capture starts. Without a filter the first goes on to the last itself.
+ * weir_tap is the filter of a packet socket (AF_PACKET), so it sees what
+ * tcpdump would, beside any gate, on every kind of interface, and is gone with
+ * its process; and as it takes no packet into that socket, a packet costs no
+ * skb and no system call more.
+ *
+ * weir_tap_xdp is in the driver. There, frames that are for other hosts end
+ * with the copy, if user space says that nobody but the tap wants them: what
+ * the kernel would spend on them until it drops them (PACKET_OTHERHOST,
+ * ip_rcv_core()) is several times what the copy costs.
+ *
+ * Either hands on to the capture's filter, translated from classic BPF by user
+ * space, and that to the copy, by tail calls, because the filter is made when
+ * the capture starts. Without a filter the first goes on to the copy itself.
  */
 #include "tap.h"
 #include <linux/bpf.h>
+#include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <bpf/bpf_helpers.h>
 #include <stdbool.h>
@@ -22,6 +29,12 @@ const volatile bool filtered;
 const volatile bool count_only;
 const volatile bool ignore_received;
 const volatile bool ignore_sent;
+/*
+ * In the driver, nobody but the tap wants frames for other addresses than this
+ * one, until then (CLOCK_MONOTONIC): user space looks again and again.
+ */
+__u8 own_mac[ETH_ALEN];
+__u64 end_others_until_ns;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -50,11 +63,25 @@ static __always_inline struct weir_tap_counts *current_counts(void)
 	return bpf_map_lookup_elem(&counts, &zero);
 }
 
+/* A packet at either place. */
+struct packet {
+	struct __sk_buff *skb; /* NULL in the driver */
+	struct xdp_md *xdp;
+	__u32 len;
+};
+
+static __always_inline long load(const struct packet *packet, void *to,
+				 __u32 len)
+{
+	return packet->skb ? bpf_skb_load_bytes(packet->skb, 0, to, len)
+			   : bpf_xdp_load_bytes(packet->xdp, 0, to, len);
+}
+
 /*
  * A record's room must be known to the verifier: a power of two that `len`
  * fits into. False: the ring is full.
  */
-static __always_inline bool copy_into(struct __sk_buff *skb, __u32 len,
+static __always_inline bool copy_into(const struct packet *packet, __u32 len,
 				      const __u32 room)
 {
 	struct weir_tap_record *record;
@@ -63,67 +90,138 @@ static __always_inline bool copy_into(struct __sk_buff *skb, __u32 len,
 	if (!record)
 		return false;
 	record->time_ns = bpf_ktime_get_ns();
-	record->wire_len = skb->len;
-	record->vlan_present = skb->vlan_present;
-	record->vlan_tci = skb->vlan_tci;
-	record->vlan_protocol_be = skb->vlan_proto;
+	record->wire_len = packet->len;
+	record->vlan_present = packet->skb ? packet->skb->vlan_present : 0;
+	record->vlan_tci = packet->skb ? packet->skb->vlan_tci : 0;
+	record->vlan_protocol_be = packet->skb ? packet->skb->vlan_proto : 0;
+	/* Said once more for the verifier: the compiler knows it. */
+	barrier_var(len);
 	len = ((len - 1) & (room - 1)) + 1;
 	record->captured_len = len;
-	if (bpf_skb_load_bytes(skb, 0, record + 1, len))
+	if (load(packet, record + 1, len))
 		record->captured_len = 0;
 	bpf_ringbuf_submit(record, 0);
 	return true;
 }
 
-static __always_inline bool copy(struct __sk_buff *skb)
+static __always_inline bool copy(const struct packet *packet)
 {
-	__u32 len = skb->len < snaplen ? skb->len : snaplen;
+	__u32 len = packet->len < snaplen ? packet->len : snaplen;
 
 	if (!len)
 		return true;
 	if (len <= 128)
-		return copy_into(skb, len, 128);
+		return copy_into(packet, len, 128);
 	if (len <= 512)
-		return copy_into(skb, len, 512);
+		return copy_into(packet, len, 512);
 	if (len <= 2048)
-		return copy_into(skb, len, 2048);
-	return copy_into(skb, len, WEIR_TAP_SNAPLEN);
+		return copy_into(packet, len, 2048);
+	return copy_into(packet, len, WEIR_TAP_SNAPLEN);
 }
 
-static __always_inline int take(struct __sk_buff *skb)
+static __always_inline void take(const struct packet *packet)
 {
 	struct weir_tap_counts *it = current_counts();
 
 	if (!it)
-		return 0;
+		return;
 	it->matched++;
-	it->matched_bytes += skb->len;
-	if (!count_only && !copy(skb))
+	it->matched_bytes += packet->len;
+	if (!count_only && !copy(packet))
 		it->dropped++;
-	return 0;
+}
+
+static __always_inline void see(void)
+{
+	struct weir_tap_counts *it = current_counts();
+
+	if (it)
+		it->seen++;
+}
+
+static __always_inline void take_skb(struct __sk_buff *skb)
+{
+	const struct packet packet = {.skb = skb, .len = skb->len};
+
+	take(&packet);
 }
 
 SEC("socket")
 int weir_tap_copy(struct __sk_buff *skb)
 {
-	return take(skb);
+	take_skb(skb);
+	return 0;
 }
 
 SEC("socket")
 int weir_tap(struct __sk_buff *skb)
 {
 	bool sent = skb->pkt_type == PACKET_OUTGOING;
-	struct weir_tap_counts *it;
 
 	if (sent ? ignore_sent : ignore_received)
 		return 0;
-	it = current_counts();
-	if (it)
-		it->seen++;
-	if (!filtered)
-		return take(skb);
-	bpf_tail_call(skb, &stages, WEIR_TAP_FILTER);
+	see();
+	if (filtered)
+		bpf_tail_call(skb, &stages, WEIR_TAP_FILTER);
+	else
+		take_skb(skb);
 	return 0;
+}
+
+static __always_inline bool is_for_another(struct xdp_md *xdp)
+{
+	const __u8 *data = (const __u8 *)(long)xdp->data;
+	bool own = true;
+	int i;
+
+	if (data + ETH_ALEN > (const __u8 *)(long)xdp->data_end)
+		return false;
+	if (data[0] & 1) /* broadcast, or a group's */
+		return false;
+	for (i = 0; i < ETH_ALEN; i++)
+		own &= data[i] == own_mac[i];
+	return !own;
+}
+
+static __always_inline int verdict(struct xdp_md *xdp)
+{
+	return is_for_another(xdp) && bpf_ktime_get_ns() < end_others_until_ns
+		       ? XDP_DROP
+		       : XDP_PASS;
+}
+
+static __always_inline void take_xdp(struct xdp_md *xdp)
+{
+	const struct packet packet = {
+		.xdp = xdp,
+		.len = bpf_xdp_get_buff_len(xdp),
+	};
+
+	take(&packet);
+}
+
+SEC("xdp.frags")
+int weir_tap_end(struct xdp_md *xdp)
+{
+	return verdict(xdp);
+}
+
+SEC("xdp.frags")
+int weir_tap_copy_x(struct xdp_md *xdp)
+{
+	take_xdp(xdp);
+	return verdict(xdp);
+}
+
+SEC("xdp.frags")
+int weir_tap_xdp(struct xdp_md *xdp)
+{
+	see();
+	if (filtered)
+		bpf_tail_call(xdp, &stages, WEIR_TAP_FILTER);
+	else
+		take_xdp(xdp);
+	return verdict(xdp);
 }
 
 /* For user space, which knows the types of variables and of maps alone. */

@@ -12,6 +12,7 @@
 enum weir_tap_stage {
 	WEIR_TAP_FILTER,
 	WEIR_TAP_COPY,
+	WEIR_TAP_END, /* what does not match, in the driver */
 	WEIR_TAP_STAGES,
 };
 

@@ -9,18 +9,21 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::accounts::monotonic_now;
+use crate::attach::{self, AttachMode, Attachment};
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::filter::Filter;
 use crate::record::record;
 use crate::skeleton::tap::{TapSkel, TapSkelBuilder, types};
 use crate::sys::packet::PacketSocket;
-use crate::units::IfIndex;
+use crate::units::{IfIndex, MacAddr};
 
 /// Most bytes of a packet that are copied. `WEIR_TAP_SNAPLEN` in `bpf/tap.h`.
 pub const SNAPLEN_MAX: u32 = 65_536;
 
 const STAGE_FILTER: u32 = types::weir_tap_stage::WEIR_TAP_FILTER.0;
 const STAGE_COPY: u32 = types::weir_tap_stage::WEIR_TAP_COPY.0;
+const STAGE_END: u32 = types::weir_tap_stage::WEIR_TAP_END.0;
 
 /// What a tap is to do.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +38,8 @@ pub struct Options {
     pub received: bool,
     /// Take those that it sends.
     pub sent: bool,
+    /// Be in the driver, for received packets alone; else at a packet socket.
+    pub in_driver: bool,
 }
 
 /// How many packets there were.
@@ -68,7 +73,10 @@ pub struct Tap {
     skel: TapSkel<'static>,
     /// Held: the array of programs does not keep what user space has put there.
     _filter: Option<OwnedFd>,
+    in_driver: bool,
     socket: Option<PacketSocket>,
+    /// In the driver.
+    link: Option<Attachment>,
 }
 
 impl Tap {
@@ -87,18 +95,33 @@ impl Tap {
             constants.ignore_received = !options.received;
             constants.ignore_sent = !options.sent;
         }
+        let in_driver = options.in_driver;
+        // An array holds programs of one type.
+        open.progs.weir_tap.set_autoload(!in_driver);
+        open.progs.weir_tap_copy.set_autoload(!in_driver);
+        open.progs.weir_tap_xdp.set_autoload(in_driver);
+        open.progs.weir_tap_copy_x.set_autoload(in_driver);
+        open.progs.weir_tap_end.set_autoload(in_driver);
         let skel = open.load().map_err(failed("load"))?;
         let set = |stage: u32, program: BorrowedFd<'_>| {
             let program = program.as_raw_fd().to_ne_bytes();
             let done = skel.maps.stages.update(&stage.to_ne_bytes(), &program, MapFlags::ANY);
             done.map_err(failed("put together"))
         };
-        set(STAGE_COPY, skel.progs.weir_tap_copy.as_fd())?;
-        let filter = filter.map(|it| it.load(skel.maps.stages.as_fd(), STAGE_COPY)).transpose()?;
+        let after = if in_driver {
+            set(STAGE_COPY, skel.progs.weir_tap_copy_x.as_fd())?;
+            set(STAGE_END, skel.progs.weir_tap_end.as_fd())?;
+            (STAGE_COPY, Some(STAGE_END))
+        } else {
+            set(STAGE_COPY, skel.progs.weir_tap_copy.as_fd())?;
+            (STAGE_COPY, None)
+        };
+        let filter = filter.map(|it| it.load(in_driver, skel.maps.stages.as_fd(), after));
+        let filter = filter.transpose()?;
         if let Some(filter) = &filter {
             set(STAGE_FILTER, filter.as_fd())?;
         }
-        Ok(Self { skel, _filter: filter, socket: None })
+        Ok(Self { skel, _filter: filter, in_driver, socket: None, link: None })
     }
 
     /// Begins, on an interface of the calling thread's network namespace. With `promiscuous`, the interface receives
@@ -108,14 +131,33 @@ impl Tap {
     /// Without CAP_NET_RAW, or if the interface is down or gone.
     pub fn attach(&mut self, ifindex: IfIndex, ifname: &str, promiscuous: bool) -> Result<()> {
         let failed = |source| Error::system("capture on", ifname, source);
+        if self.in_driver {
+            let program = self.skel.progs.weir_tap_xdp.as_fd();
+            self.link = Some(attach::by_link(program, ifindex, ifname, AttachMode::Native)?);
+            // For promiscuous mode, and for what happens to the interface.
+            let socket = PacketSocket::silent(ifindex, promiscuous).map_err(failed)?;
+            self.socket = Some(socket);
+            return Ok(());
+        }
         let program = self.skel.progs.weir_tap.as_fd();
         let socket = PacketSocket::open(program, ifindex, promiscuous).map_err(failed)?;
         self.socket = Some(socket);
         Ok(())
     }
 
+    /// Has frames for other addresses than this one end in the driver for as long from now, once they have been copied:
+    /// to be said again and again, while nobody else wants them. At first they do not.
+    pub fn end_others(&mut self, own: MacAddr, time: Duration) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            let until = monotonic_now().0.saturating_add(time.as_nanos() as u64);
+            bss.own_mac = own.0;
+            bss.end_others_until_ns = if time.is_zero() { 0 } else { until };
+        }
+    }
+
     /// Takes no more packets; those that are in the ring stay.
     pub fn detach(&mut self) {
+        self.link = None;
         self.socket = None;
     }
 

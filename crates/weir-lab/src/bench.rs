@@ -178,6 +178,10 @@ impl Bench {
         let own = apps.iter().filter(|app| app.per_trial);
         let own = own.map(|app| Ok((app.clone(), self.start_on(host, app)?)));
         let own = own.collect::<Result<Vec<_>>>()?;
+        // One in the driver has brought new NAPI instances; where weir runs it finds them itself.
+        if arm.daemon.is_none() && apps.iter().any(|app| matches!(app.kind, AppKind::Capture(_))) {
+            self.thread(host, arm)?;
+        }
         self.suts.entry(arm.name.clone()).and_modify(|sut| sut.apps.extend(own));
         Ok(())
     }

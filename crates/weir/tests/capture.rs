@@ -26,6 +26,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::Links;
+use weir_bpf::units::MacAddr;
 
 /// Each runs other instructions: loads of every size, absolute and by index, arithmetic, memory, what the kernel has
 /// taken off, and jumps far and near.
@@ -119,6 +120,14 @@ impl Drop for Running {
     }
 }
 
+/// The real one, which writes to a file. Its ring has room for all that a test sends.
+fn tcpdump(network: &Network, to: &Path, filter: &str) -> Running {
+    let mut command = Command::new("tcpdump");
+    command.args(["-i", NEAR, "-U", "--immediate-mode", "-Z", "root", "-s", "4096", "-w"]);
+    command.arg(to).arg(filter);
+    Running::start(network, command)
+}
+
 /// Sends frames from far.
 fn replay(network: &Network, frames: &[Vec<u8>]) {
     let open = || {
@@ -209,10 +218,7 @@ fn filters_match_what_they_match_for_tcpdump() {
     let theirs = |number: usize| dir.file(&format!("{number}.pcap"));
     let start = |(number, filter): (usize, &&str)| {
         let weir = Running::weir(&network, &["-w", ours(number).to_str().unwrap(), "--", filter]);
-        let mut command = Command::new("tcpdump");
-        command.args(["-i", NEAR, "-U", "--immediate-mode", "-w"]).arg(theirs(number));
-        command.args(["-Z", "root", filter]);
-        (weir, Running::start(&network, command))
+        (weir, tcpdump(&network, &theirs(number), filter))
     };
     let running: Vec<_> = FILTERS.iter().enumerate().map(start).collect();
     let sent = frames();
@@ -239,6 +245,97 @@ fn filters_match_what_they_match_for_tcpdump() {
         let tells_apart = ours.contains(&true) && ours.contains(&false);
         assert!(tells_apart || filter.is_empty(), "{filter}: {ours:?}");
     }
+}
+
+/// In the driver tags are still in the packets, so `udp port 5000` does not match those behind one, as it does for
+/// tcpdump.
+#[test]
+fn filters_in_the_driver_match_the_same() {
+    let network = Network::ipv4_only();
+    let dir = Dir::new("native");
+    let sent = frames();
+    let filters = [
+        "",
+        "vlan 5 and udp",
+        "tcp[((tcp[12] & 0xf0) >> 2)] = 0x78",
+        "len > 100 or ip[0] & 0xf != 5 or icmp",
+        "inbound and udp[4:2] / (ip[8] - 62) = 11 and not vlan",
+    ];
+    let warm_up = udp_to(MacAddr([2, 0, 0, 0, 0, 10]), NEAR_IP, 9, b"not among those sent");
+    for (number, filter) in filters.into_iter().enumerate() {
+        let (ours, theirs) =
+            (dir.file(&format!("{number}.pcapng")), dir.file(&format!("{number}")));
+        let arguments = ["--attach", "native", "-w", ours.to_str().unwrap(), "--", filter];
+        let weir = Running::weir(&network, &arguments);
+        let tcpdump = tcpdump(&network, &theirs, "");
+        // Other hosts' frames end in the driver until the other capture has been noticed.
+        wait_until("tcpdump has other hosts' frames", || {
+            replay(&network, std::slice::from_ref(&warm_up));
+            read_pcap(&theirs).contains(&warm_up)
+        });
+        replay(&network, &sent);
+        wait_until("tcpdump has everything", || read_pcap(&theirs).contains(&sent[sent.len() - 1]));
+        weir.interrupt();
+        tcpdump.interrupt();
+        // Of what tcpdump has seen, the same that it finds in the file, where tags are in the packets, too.
+        let matching = dir.file("matching");
+        let mut command = Command::new("tcpdump");
+        let filter = filter.trim_start_matches("inbound and ");
+        let read = command.arg("-r").arg(&theirs).arg("-w").arg(&matching).arg(filter).output();
+        assert!(read.unwrap().status.success());
+        let replayed = |packets: Vec<Vec<u8>>| {
+            sent.iter().map(|frame| packets.contains(frame)).collect::<Vec<bool>>()
+        };
+        let ours = replayed(read_pcapng(&ours).packets);
+        assert_eq!(ours, replayed(read_pcap(&matching)), "{filter}");
+        assert!(ours.contains(&true), "{filter}");
+    }
+}
+
+#[test]
+fn in_the_driver_other_hosts_frames_end_while_nobody_else_wants_them() {
+    let network = Network::ipv4_only();
+    let dir = Dir::new("others");
+    let path = dir.file("all.pcapng");
+    // That they end in the driver, its statistics say.
+    let ended = || {
+        let ask = || Command::new("ethtool").args(["-S", NEAR]).output().unwrap();
+        let said = String::from_utf8(network.near.run(ask).unwrap().stdout).unwrap();
+        let drops = said.lines().filter(|line| line.contains("xdp_drops"));
+        drops.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
+    };
+    let others = udp_to(MacAddr([2, 0, 0, 0, 0, 9]), NEAR_IP, 5000, b"fourteen bytes");
+    let socket = network.near_socket("198.18.0.1:5000");
+    let sender = network.far_socket("198.18.0.2:0");
+    let capture = Running::weir(&network, &["--attach", "native", "-w", path.to_str().unwrap()]);
+    let mut sent = 0;
+    wait_until("they end", || {
+        replay(&network, &vec![others.clone(); 10]);
+        sent += 10;
+        ended() > 20
+    });
+    // What is for the host gets there.
+    sender.send_to(b"for the host", "198.18.0.1:5000").unwrap();
+    assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 12);
+    // Another capture wants them.
+    let theirs = dir.file("theirs");
+    let tcpdump = tcpdump(&network, &theirs, "");
+    wait_until("the other capture has them", || {
+        replay(&network, std::slice::from_ref(&others));
+        sent += 1;
+        read_pcap(&theirs).contains(&others)
+    });
+    let before = ended();
+    replay(&network, &vec![others.clone(); 100]);
+    sent += 100;
+    wait_until("it has them all", || {
+        read_pcap(&theirs).iter().filter(|packet| **packet == others).count() >= 100
+    });
+    assert_eq!(ended(), before);
+    tcpdump.interrupt();
+    capture.interrupt();
+    let written = read_pcapng(&path);
+    assert_eq!(written.packets.iter().filter(|packet| **packet == others).count(), sent);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys;
 
+use self::translate::Next;
 use crate::error::{Error, Result};
 
 /// A compiled expression, for one interface.
@@ -31,24 +32,42 @@ impl Filter {
         &self.text
     }
 
-    /// Loads it as a program that hands what matches on to an entry of an array of programs.
+    /// Loads it as a program for a socket, or for the driver, that hands on by an array of programs.
     #[allow(unsafe_code)]
-    pub(crate) fn load(&self, programs: BorrowedFd<'_>, next: u32) -> Result<OwnedFd> {
-        let instructions = translate::translate(&self.classic, programs.as_raw_fd(), next)
-            .map_err(|why| Error::Refused {
+    pub(crate) fn load(
+        &self,
+        in_driver: bool,
+        programs: BorrowedFd<'_>,
+        (matched, missed): (u32, Option<u32>),
+    ) -> Result<OwnedFd> {
+        let next = Next { programs: programs.as_raw_fd(), matched, missed };
+        let instructions =
+            translate::translate(&self.classic, in_driver, next).map_err(|why| Error::Refused {
                 problem: format!("the filter {:?} cannot run in the kernel: {why}", self.text),
                 remedy: "use a simpler one, and filter the file afterwards (`tcpdump -r FILE ...`)"
                     .into(),
             })?;
-        // SAFETY: name and license end in NUL, and the instructions outlive the call.
+        // Programs of one array are alike in this, too.
+        let mut options = libbpf_sys::bpf_prog_load_opts {
+            sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
+            prog_flags: if in_driver { libbpf_sys::BPF_F_XDP_HAS_FRAGS } else { 0 },
+            expected_attach_type: if in_driver { libbpf_sys::BPF_XDP } else { 0 },
+            ..Default::default()
+        };
+        let kind = if in_driver {
+            libbpf_sys::BPF_PROG_TYPE_XDP
+        } else {
+            libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER
+        };
+        // SAFETY: name and license end in NUL, and the instructions and options outlive the call.
         let fd = unsafe {
             libbpf_sys::bpf_prog_load(
-                libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER,
+                kind,
                 c"weir_tap_filter".as_ptr(),
                 c"GPL".as_ptr(),
                 instructions.as_ptr(),
                 instructions.len() as libbpf_sys::size_t,
-                std::ptr::null_mut(),
+                &raw mut options,
             )
         };
         if fd < 0 {

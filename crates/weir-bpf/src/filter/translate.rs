@@ -2,11 +2,13 @@
 //! a socket's classic filter (`bpf_convert_filter()`, net/core/filter.c).
 //!
 //! A is `r0`, where the kernel's packet loads leave what they have read; X is `r7`, the packet is `r6`. A load from
-//! beyond the packet's end ends the program with 0, in both languages: no match.
+//! beyond the packet's end ends the program with 0 in both languages: no match. In the driver a helper loads, and what
+//! the kernel would know besides the packet is not known: there a VLAN's tag is still in the packet, and libpcap's code
+//! looks for it there, too.
 
 use libbpf_rs::libbpf_sys::{self as sys, bpf_insn};
 
-use crate::skeleton::tap::types::__sk_buff;
+use crate::skeleton::tap::types::{__sk_buff, xdp_md};
 
 const A: u8 = 0;
 const X: u8 = 7;
@@ -14,12 +16,16 @@ const PACKET: u8 = 6;
 /// Keeps A while X is loaded.
 const SPARE: u8 = 8;
 const FRAME: u8 = 10;
+/// Where a helper puts what it loads: below the memory words.
+const LOADED: i16 = -72;
 /// Memory words M[0] to M[15].
 const WORDS: i16 = 16;
 /// The kernel's limit on classic programs (`BPF_MAXINSNS`); jumps have 16 bits.
 const CLASSIC_MAX: usize = 4096;
 /// `SKF_AD_OFF` (linux/filter.h): loads from here on are of what the kernel knows besides the packet.
 const ANCILLARY: i32 = -0x1000;
+const ETHERTYPE_AT: i32 = 12;
+const XDP_PASS: i32 = sys::XDP_PASS.cast_signed();
 
 /// Names a field of the packet's context.
 macro_rules! field {
@@ -32,16 +38,27 @@ const fn class(code: u32) -> u32 {
     code & 7
 }
 
-/// The whole program: what matches goes on to entry `next` of the array of programs.
+/// Where a program goes on: at entries of an array of programs.
+#[derive(Clone, Copy)]
+pub(super) struct Next {
+    /// The array's descriptor.
+    pub(super) programs: i32,
+    /// With what matches.
+    pub(super) matched: u32,
+    /// With the rest; `None`: it ends there.
+    pub(super) missed: Option<u32>,
+}
+
+/// The whole program, for a socket or for the driver.
 pub(super) fn translate(
     classic: &[libc::sock_filter],
-    programs: i32,
-    next: u32,
+    in_driver: bool,
+    next: Next,
 ) -> Result<Vec<bpf_insn>, String> {
     if classic.is_empty() || classic.len() > CLASSIC_MAX {
         return Err(format!("it has {} instructions, of 1 to {CLASSIC_MAX}", classic.len()));
     }
-    let mut program = Program::default();
+    let mut program = Program { in_driver, ..Program::default() };
     program.put(sys::BPF_ALU64 | sys::BPF_MOV | sys::BPF_X, PACKET, 1, 0, 0);
     for register in [A, X] {
         program.set(register, 0);
@@ -53,7 +70,7 @@ pub(super) fn translate(
         program.starts.push(program.instructions.len());
         program.add(*instruction)?;
     }
-    program.finish(programs, next)
+    program.finish(next)
 }
 
 /// Where a memory word is, from the frame pointer down.
@@ -71,6 +88,7 @@ enum Target {
 
 #[derive(Default)]
 struct Program {
+    in_driver: bool,
     instructions: Vec<bpf_insn>,
     /// Where each classic instruction's translation starts.
     starts: Vec<usize>,
@@ -125,10 +143,10 @@ impl Program {
         match code & 0xe0 {
             sys::BPF_IMM => self.set(A, k),
             sys::BPF_ABS if (ANCILLARY..ANCILLARY + 64).contains(&k) => self.ancillary(k)?,
-            sys::BPF_ABS => self.put(sys::BPF_LD | sys::BPF_ABS | size, 0, 0, 0, k),
-            sys::BPF_IND => self.put(sys::BPF_LD | sys::BPF_IND | size, 0, X, 0, k),
+            sys::BPF_ABS => self.packet(size, None, k),
+            sys::BPF_IND => self.packet(size, Some(X), k),
             sys::BPF_MEM => self.recall(A, word(k)?),
-            0x80 => self.context(A, field!(len)),
+            0x80 => self.length(A),
             _ => return Err(format!("instruction {code:#x} is unknown")),
         }
         Ok(())
@@ -138,11 +156,11 @@ impl Program {
         match code & 0xe0 {
             sys::BPF_IMM => self.set(X, k),
             sys::BPF_MEM => self.recall(X, word(k)?),
-            0x80 => self.context(X, field!(len)),
+            0x80 => self.length(X),
             // Bytes of an IPv4 header: 4 * (P[k] & 0xf).
             0xa0 => {
                 self.copy(SPARE, A);
-                self.put(sys::BPF_LD | sys::BPF_ABS | sys::BPF_B, 0, 0, 0, k);
+                self.packet(sys::BPF_B, None, k);
                 self.put(sys::BPF_ALU | sys::BPF_AND | sys::BPF_K, A, 0, 0, 0xf);
                 self.put(sys::BPF_ALU | sys::BPF_LSH | sys::BPF_K, A, 0, 0, 2);
                 self.copy(X, A);
@@ -153,8 +171,63 @@ impl Program {
         Ok(())
     }
 
+    /// Loads from the packet, at an offset or so far behind a register's value.
+    fn packet(&mut self, size: u32, behind: Option<u8>, offset: i32) {
+        if !self.in_driver {
+            let mode = if behind.is_some() { sys::BPF_IND } else { sys::BPF_ABS };
+            return self.put(sys::BPF_LD | mode | size, 0, behind.unwrap_or(0), 0, offset);
+        }
+        let bytes = match size {
+            sys::BPF_B => 1,
+            sys::BPF_H => 2,
+            _ => 4,
+        };
+        self.set(2, offset);
+        if let Some(register) = behind {
+            self.put(sys::BPF_ALU | sys::BPF_ADD | sys::BPF_X, 2, register, 0, 0);
+        }
+        self.put(sys::BPF_ALU64 | sys::BPF_MOV | sys::BPF_X, 1, PACKET, 0, 0);
+        self.put(sys::BPF_ALU64 | sys::BPF_MOV | sys::BPF_X, 3, FRAME, 0, 0);
+        self.put(sys::BPF_ALU64 | sys::BPF_ADD | sys::BPF_K, 3, 0, 0, LOADED.into());
+        self.set(4, bytes);
+        self.call(sys::BPF_FUNC_xdp_load_bytes);
+        self.jumps.push((self.instructions.len(), Target::Miss));
+        self.put(sys::BPF_JMP | sys::BPF_JNE | sys::BPF_K, A, 0, 0, 0);
+        self.put(sys::BPF_LDX | sys::BPF_MEM | size, A, FRAME, LOADED, 0);
+        if bytes > 1 {
+            self.put(sys::BPF_ALU | sys::BPF_END | sys::BPF_TO_BE, A, 0, 0, bytes * 8);
+        }
+    }
+
+    fn length(&mut self, register: u8) {
+        if !self.in_driver {
+            return self.context(register, field!(len));
+        }
+        self.copy(SPARE, A);
+        self.put(sys::BPF_ALU64 | sys::BPF_MOV | sys::BPF_X, 1, PACKET, 0, 0);
+        self.call(sys::BPF_FUNC_xdp_get_buff_len);
+        if register != A {
+            self.copy(register, A);
+            self.copy(A, SPARE);
+        }
+    }
+
+    fn call(&mut self, helper: u32) {
+        self.put(sys::BPF_JMP | sys::BPF_CALL, 0, 0, 0, helper.cast_signed());
+    }
+
     /// What the kernel knows besides the packet's bytes (`SKF_AD_*`).
     fn ancillary(&mut self, k: i32) -> Result<(), String> {
+        if self.in_driver {
+            match k - ANCILLARY {
+                0 => self.packet(sys::BPF_H, None, ETHERTYPE_AT),
+                // Received, without a tag that is not in the packet.
+                4 | 44 | 48 | 60 => self.set(A, 0),
+                8 => self.context(A, std::mem::offset_of!(xdp_md, ingress_ifindex) as i16),
+                other => return Err(format!("it asks for ancillary data {other}")),
+            }
+            return Ok(());
+        }
         match k - ANCILLARY {
             0 => self.network_order(field!(protocol)),
             4 => self.context(A, field!(pkt_type)),
@@ -218,17 +291,25 @@ impl Program {
         self.go(Target::Match);
     }
 
-    /// Both ends of the program, and where jumps to them go.
-    fn finish(mut self, programs: i32, next: u32) -> Result<Vec<bpf_insn>, String> {
-        let matched = self.instructions.len();
+    fn go_on(&mut self, programs: i32, entry: u32) {
         self.put(sys::BPF_ALU64 | sys::BPF_MOV | sys::BPF_X, 1, PACKET, 0, 0);
         let wide = sys::BPF_LD | sys::BPF_DW | sys::BPF_IMM;
         self.put(wide, 2, sys::BPF_PSEUDO_MAP_FD as u8, 0, programs);
         self.put(0, 0, 0, 0, 0);
-        self.set(3, next.cast_signed());
-        self.put(sys::BPF_JMP | sys::BPF_CALL, 0, 0, 0, sys::BPF_FUNC_tail_call as i32);
+        self.set(3, entry.cast_signed());
+        self.call(sys::BPF_FUNC_tail_call);
+    }
+
+    /// Both ends of the program, and where jumps to them go.
+    fn finish(mut self, next: Next) -> Result<Vec<bpf_insn>, String> {
+        let matched = self.instructions.len();
+        self.go_on(next.programs, next.matched);
         let missed = self.instructions.len();
-        self.set(A, 0);
+        if let Some(entry) = next.missed {
+            self.go_on(next.programs, entry);
+        }
+        let otherwise = if self.in_driver { XDP_PASS } else { 0 };
+        self.set(A, otherwise);
         self.put(sys::BPF_JMP | sys::BPF_EXIT, 0, 0, 0, 0);
         for (at, target) in self.jumps {
             let target = match target {

@@ -58,6 +58,16 @@ impl PacketSocket {
         Ok(socket)
     }
 
+    /// One that receives nothing.
+    pub(crate) fn silent(ifindex: IfIndex, promiscuous: bool) -> io::Result<Self> {
+        let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
+        let socket = Self(socket_with(family, SocketType::RAW, flags, None)?);
+        if promiscuous {
+            socket.set_promiscuous(ifindex)?;
+        }
+        Ok(socket)
+    }
+
     /// As long as the socket is open.
     #[allow(unsafe_code)]
     fn set_promiscuous(&self, ifindex: IfIndex) -> io::Result<()> {

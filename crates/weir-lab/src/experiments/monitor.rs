@@ -7,9 +7,12 @@ use crate::programs::{CaptureKind, CaptureProgram};
 const HEADERS: u32 = 42;
 /// UDP payload of small frames and of full ones.
 const PAYLOADS: [(&str, u16); 2] = [("56", 14), ("1514", 1472)];
-const PROGRAMS: [(&str, CaptureProgram); 2] =
-    [("tcpdump", CaptureProgram::Tcpdump), ("weir", CaptureProgram::Weir)];
-const QUICK: [&str; 2] = ["tcpdump-null-56", "weir-null-56"];
+const PROGRAMS: [(&str, CaptureProgram); 3] = [
+    ("tcpdump", CaptureProgram::Tcpdump),
+    ("weir", CaptureProgram::Weir),
+    ("native", CaptureProgram::WeirNative),
+];
+const QUICK: [&str; 3] = ["tcpdump-null-56", "weir-null-56", "native-null-56"];
 
 pub static EXPERIMENT: Experiment = Experiment {
     name: "monitor",
@@ -61,7 +64,7 @@ pub static EXPERIMENT: Experiment = Experiment {
                 Bound::AtLeast(0.97),
             ),
             Goal::other(
-                "weir capture: its peak in the best arm, of tcpdump's in its best",
+                "weir capture --attach native: its peak in the best arm, of tcpdump's in its best",
                 peaks,
                 Bound::AtLeast(2.0),
             ),
@@ -74,7 +77,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         ]
     },
     notes: "Frames are addressed to another host; the port is promiscuous, and the capture runs on the tested CPU. \
-            Packets are counted by the bytes that it writes. Beside it a process sleeps for 5 ms, again and again, \
+            `native` is weir capture in the driver. Packets are counted by the bytes that it writes. Beside it a process sleeps for 5 ms, again and again, \
             as one does that waits for a key; how late it wakes is its wait. `disk` is a file system's page cache, \
             and two files of 100 MB in turn.",
     ..USUAL
@@ -99,14 +102,14 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     })
 }
 
-/// The peak of `weir capture` in its best arm, of tcpdump's in its best, for each sort of capture.
+/// The peak of `weir capture --attach native` in its best arm, of tcpdump's in its best, for each sort of capture.
 fn peaks(view: &View<'_>) -> Vec<Found> {
     let peak = |case: &str| {
         let points = view.points.iter().filter(|point| point.case == case);
         points.filter_map(|point| point.get(&m::captured_pps)).max_by(f64::total_cmp)
     };
     let found = |case: &Case| {
-        let rest = case.name.strip_prefix("weir-")?;
+        let rest = case.name.strip_prefix("native-")?;
         let ratio = peak(&case.name)? / peak(&format!("tcpdump-{rest}"))?;
         Some(Found::exact(ratio, rest))
     };

@@ -21,6 +21,8 @@ pub enum CaptureProgram {
     Tcpdump,
     /// `weir capture`, of this build.
     Weir,
+    /// The same, in the driver.
+    WeirNative,
 }
 
 /// A capture of frames that all have one length.
@@ -39,7 +41,7 @@ impl CaptureKind {
         let file = match (self.program, self.disk) {
             (_, false) => "/dev/null".into(),
             (CaptureProgram::Tcpdump, true) => format!("{}/capture.pcap", directory.display()),
-            (CaptureProgram::Weir, true) => format!("{}/capture.pcapng", directory.display()),
+            (_, true) => format!("{}/capture.pcapng", directory.display()),
         };
         match self.program {
             CaptureProgram::Tcpdump => {
@@ -47,9 +49,11 @@ impl CaptureKind {
                 let arguments = format!("-i {SUT_INTERFACE} -w {file} {rotation}");
                 (path_of("tcpdump").unwrap_or_default(), "tcpdump", arguments, "listening on")
             }
-            CaptureProgram::Weir => {
+            CaptureProgram::Weir | CaptureProgram::WeirNative => {
                 let rotation = if self.disk { "--rotate-size 100M --keep 2" } else { "" };
-                let arguments = format!("capture -i {SUT_INTERFACE} -w {file} {rotation}");
+                let native = self.program == CaptureProgram::WeirNative;
+                let attach = if native { "--attach native" } else { "" };
+                let arguments = format!("capture -i {SUT_INTERFACE} -w {file} {rotation} {attach}");
                 (OWN.into(), "weir", arguments, "Ctrl-C ends it")
             }
         }
@@ -61,7 +65,7 @@ impl CaptureKind {
         let len = u64::from(self.frame_len);
         match self.program {
             CaptureProgram::Tcpdump => 16 + len,
-            CaptureProgram::Weir => 32 + len.next_multiple_of(4),
+            CaptureProgram::Weir | CaptureProgram::WeirNative => 32 + len.next_multiple_of(4),
         }
     }
 }

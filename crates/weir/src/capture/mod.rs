@@ -16,12 +16,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use weir_bpf::filter::Filter;
 use weir_bpf::sys::caps::Capability;
+use weir_bpf::sys::divert::DiversionWatch;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::tap::{Options, Reader, SNAPLEN_MAX, Tap, Tapped};
 use weir_bpf::units::IfIndex;
 
-use self::args::{CaptureArgs, Direction};
+use self::args::{CaptureArgs, Direction, Place};
 use self::output::{Interface, Output};
 use self::print::{Ending, Printer};
 use crate::error::{Error, Result};
@@ -38,6 +39,9 @@ const LINE: Duration = Duration::from_secs(1);
 const GATHER: Duration = Duration::from_millis(2);
 /// How many packets are read before anything else is looked at.
 const BATCH: usize = 1 << 14;
+/// How often it is looked who else wants other hosts' frames, and how long what was seen is believed.
+const LOOK: Duration = Duration::from_millis(500);
+const BELIEVED: Duration = Duration::from_secs(2);
 /// `ARPHRD_ETHER`, `ARPHRD_LOOPBACK` and `ARPHRD_NONE` (linux/if_arp.h).
 const ETHERNET: [&str; 2] = ["1", "772"];
 const NO_HEADER: &str = "65534";
@@ -60,6 +64,11 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
             "write to a file",
         ));
     }
+    let in_driver = args.attach == Place::Native;
+    if in_driver && args.direction == Direction::Out {
+        let problem = "in the driver there are received packets alone";
+        return Err(Error::refused(problem, "leave out `--attach native`"));
+    }
     let mut signals = Signals::catch()?;
     let ifindex = find(&args.interface)?;
     let link = link_of(&args.interface)?;
@@ -71,7 +80,8 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
         ring_bytes: args.buffer,
         count_only: args.count,
         received: args.direction != Direction::Out,
-        sent: args.direction != Direction::In,
+        sent: !in_driver && args.direction != Direction::In,
+        in_driver,
     };
     let mut tap = Tap::load(&options, filter.as_ref())?;
     let interface = Interface {
@@ -87,10 +97,18 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
         failed: None,
     });
     let reader = tap.reader(|packet| sink.borrow_mut().take(&packet))?;
-    tap.attach(ifindex, &args.interface, !args.no_promiscuous)?;
+    let attached = tap.attach(ifindex, &args.interface, !args.no_promiscuous);
+    attached.map_err(|error| match in_driver {
+        false => Error::from(error),
+        true => Error::refused(
+            error.to_string(),
+            "without `--attach native` it runs on every interface, and beside other XDP programs",
+        ),
+    })?;
+    let others = in_driver.then(|| Others::of(ifindex)).transpose()?;
     let mut printer = Printer::new(args);
     printer.ready(args);
-    let mut session = Session { args, tap, reader, sink: &sink };
+    let mut session = Session { args, tap, reader, sink: &sink, others };
     let ended = session.watch(&mut signals, &mut printer);
     session.end(ended, printer)
 }
@@ -145,21 +163,53 @@ impl Sink {
     }
 }
 
+/// Who else wants the frames of other hosts that a tap in the driver sees.
+struct Others {
+    ifindex: IfIndex,
+    links: Links,
+    watch: DiversionWatch,
+}
+
+impl Others {
+    fn of(ifindex: IfIndex) -> Result<Self> {
+        Ok(Self { ifindex, links: Links::open()?, watch: DiversionWatch::open(ifindex)? })
+    }
+
+    /// The kernel drops them at its first look at IP, unless one of these takes them before: a bridge, an interface on
+    /// top, a tc program, another capture. Which of what may divert packets comes so early is not asked.
+    fn look(&mut self, tap: &mut Tap) -> Result<()> {
+        let wanted = !self.watch.read(&[]).is_empty();
+        let time = if wanted { Duration::ZERO } else { BELIEVED };
+        // Without an address there are no other hosts' frames.
+        if let Some(own) = self.links.info(self.ifindex)?.mac {
+            tap.end_others(own, time);
+        }
+        Ok(())
+    }
+}
+
 /// A capture that runs.
 struct Session<'a> {
     args: &'a CaptureArgs,
     tap: Tap,
     reader: Reader<'a>,
     sink: &'a RefCell<Sink>,
+    others: Option<Others>,
 }
 
 impl Session<'_> {
     /// Reads packets until something ends the capture.
     fn watch(&mut self, signals: &mut Signals, printer: &mut Printer) -> Result<Ending> {
         let begun = Instant::now();
-        let mut next_line = begun + LINE;
+        let (mut next_line, mut next_look) = (begun + LINE, begun);
         loop {
             let now = Instant::now();
+            if let Some(others) = &mut self.others
+                && now >= next_look
+            {
+                next_look = now + LOOK;
+                others.look(&mut self.tap)?;
+            }
             let over = self.args.duration.map(|duration| begun + duration);
             if over.is_some_and(|over| now >= over) {
                 return Ok(Ending::Duration);
@@ -174,6 +224,7 @@ impl Session<'_> {
                 return Ok(Ending::Packets);
             }
             let until = over.map_or(next_line, |over| over.min(next_line));
+            let until = if self.others.is_some() { until.min(next_look) } else { until };
             // While packets come, they are let gather; else whoever reads what was written has it all now.
             let wait = if busy { GATHER } else { until.saturating_duration_since(now) };
             let ring = (!busy).then_some(&self.reader);
