@@ -536,6 +536,24 @@ struct weir_input {
 	__u32 pad;
 };
 
+/* What a NAPI thread ran and waited, for a governor that sleeps. */
+struct weir_strain {
+	/* Set by user space. */
+	__u64 wait_ns; /* a turn may be waited for so long; 0: do not compare */
+	__u64 share;   /* of WEIR_SHARE_ONE: input's of the CPU */
+	/* At the last comparison. */
+	__u64 seen_ns;
+	__u64 ran_ns;
+	__u64 waited_ns;
+	__u64 turns;
+	__u64 suspected_ns; /* when waits were last told of */
+	__u32 full_polls;   /* in a row */
+	__u32 overruns;	    /* since then */
+	/* How often was it found to wait long, or to be over its share? */
+	__u32 waits;
+	__u32 over;
+};
+
 /* Socket lookups in one run of a program that measures them. */
 #define WEIR_LOOKUPS_PER_RUN 64
 

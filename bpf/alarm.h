@@ -24,11 +24,19 @@ static __always_inline bool is_asleep(void)
 	return it && *(volatile __u32 *)&it->asleep;
 }
 
+/* User space is to look, though the gate has nothing to do. */
+static __always_inline void tell(enum weir_cause cause)
+{
+	__u32 number = cause;
+
+	bpf_ringbuf_output(&rings, &number, sizeof(number),
+			   BPF_RB_FORCE_WAKEUP);
+}
+
 /* Something is wrong. */
 static __always_inline void ring(enum weir_cause cause, __u64 now)
 {
 	struct weir_alarm *it = the_alarm();
-	__u32 number = cause;
 
 	if (!it)
 		return;
@@ -38,9 +46,8 @@ static __always_inline void ring(enum weir_cause cause, __u64 now)
 		return;
 	*(volatile __u64 *)&it->rung_ns = now;
 	*(volatile __u32 *)&it->asleep = 0;
-	__sync_fetch_and_add(&it->woken[number], 1);
-	bpf_ringbuf_output(&rings, &number, sizeof(number),
-			   BPF_RB_FORCE_WAKEUP);
+	__sync_fetch_and_add(&it->woken[cause], 1);
+	tell(cause);
 }
 
 /* At the end of a poll: has the gate discarded anything in it? */

@@ -12,9 +12,8 @@
 #include "input.h"
 #include "meter.h"
 #include "shared.h"
+#include "strain.h"
 #include <bpf/bpf_tracing.h>
-
-struct napi_struct;
 
 /* The cost of a discarded packet is the average over so many, and less. */
 #define VAIN_PACKETS 16384

@@ -209,7 +209,8 @@ enum weir_reason { WEIR_REASONS(WEIR_REASON_ENUM) WEIR_REASON_COUNT };
 	X(TCP_BACKLOG, "tcp-backlog",                                        \
 	  "a TCP connection's backlog of segments was full")                 \
 	X(CPU_SHARE, "cpu-share",                                            \
-	  "input was over its share of a CPU that others waited for")
+	  "input was over its share of a CPU that others waited for")        \
+	X(CPU_WAIT, "cpu-wait", "input waited long for its CPU")
 
 #define WEIR_CAUSE_ENUM(name, text, description) WEIR_CAUSE_##name,
 enum weir_cause { WEIR_CAUSES(WEIR_CAUSE_ENUM) WEIR_CAUSE_COUNT };

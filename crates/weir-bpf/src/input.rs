@@ -21,6 +21,8 @@ use crate::units::{CpuId, Nanos};
 
 /// How many NAPI threads can be governed at once. `WEIR_INPUTS` in `bpf/abi.h`.
 pub const INPUTS_MAX: usize = 64;
+/// The whole of a CPU's time. `WEIR_SHARE_ONE` in `bpf/abi.h`.
+const SHARE_ONE: u32 = 1000;
 /// The CPU that a thread last ran on, in `/proc/PID/stat` (proc_pid_stat(5)).
 const PROCESSOR: usize = 39;
 
@@ -58,6 +60,10 @@ pub struct InputCounters {
     pub contended: u32,
     /// What discarding one packet has cost of late, driver included; none if none was.
     pub discard_cost: Option<Nanos>,
+    /// How often it was found to wait long, while nobody watched.
+    pub waits: u32,
+    /// How often it was found to be over its share, while nobody watched.
+    pub over: u32,
 }
 
 /// The scheduler's tracepoints, watched for up to [`INPUTS_MAX`] NAPI threads while one of them wants that.
@@ -91,6 +97,8 @@ impl Inputs {
         let shared = Shared {
             cpus: Mapped::of(skel.maps.cpus.as_fd(), cpus as usize)?,
             inputs: Mapped::of(skel.maps.inputs.as_fd(), INPUTS_MAX)?,
+            strains: Mapped::of(skel.maps.strains.as_fd(), INPUTS_MAX)?,
+            _strain: skel.progs.weir_strain.attach().map_err(failed("attach"))?,
             accounts: Accounts::of(skel.maps.accounts.as_fd(), cpus)?,
             numbers,
             free: Mutex::new((0..INPUTS_MAX as u32).rev().collect()),
@@ -196,6 +204,27 @@ impl Input {
         attached
     }
 
+    /// Has its alarm rung ([`Cause::CpuWait`], [`Cause::CpuShare`]) when it waits for a turn for longer than that, or
+    /// has more than this share of its CPU while others want it; `None`: no more.
+    ///
+    /// [`Cause::CpuWait`]: crate::verdict::Cause::CpuWait
+    /// [`Cause::CpuShare`]: crate::verdict::Cause::CpuShare
+    pub fn alarm(&self, bounds: Option<(Nanos, f64)>) {
+        let (wait, share) = bounds.unwrap_or_default();
+        let share = (share * f64::from(SHARE_ONE)) as u64;
+        let types::weir_strain { suspected_ns, waits, over, .. } =
+            self.shared.strains.read(self.number);
+        let anew = types::weir_strain {
+            wait_ns: wait.0,
+            share,
+            suspected_ns,
+            waits,
+            over,
+            ..Default::default()
+        };
+        self.shared.strains.write(self.number, anew);
+    }
+
     /// What has happened until now. Not one instant: the thread may run meanwhile.
     pub fn read(&self) -> InputCounters {
         let input = self.shared.inputs.read(self.number);
@@ -206,6 +235,7 @@ impl Input {
             held += cpu.stranger_ns.saturating_sub(input.stranger_then_ns);
         }
         let discard_cost = input.vain_ns.checked_div(input.vain_packets);
+        let strain = self.shared.strains.read(self.number);
         InputCounters {
             ran: Nanos(input.ran_ns),
             taken: Nanos(input.taken_ns),
@@ -222,6 +252,8 @@ impl Input {
             overruns: input.overruns,
             contended: input.contended,
             discard_cost: discard_cost.map(Nanos),
+            waits: strain.waits,
+            over: strain.over,
         }
     }
 
@@ -251,6 +283,8 @@ impl Drop for Input {
 struct Shared {
     cpus: Mapped<types::weir_cpu>,
     inputs: Mapped<types::weir_input>,
+    strains: Mapped<types::weir_strain>,
+    _strain: Link,
     accounts: Accounts,
     numbers: MapHandle,
     free: Mutex<Vec<u32>>,

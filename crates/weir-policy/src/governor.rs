@@ -4,11 +4,12 @@
 //! |---|---|---|---|---|
 //! | asleep | nothing has been wrong, and nobody crowded, for [`REST`] | | `SCHED_BATCH` | 0 |
 //! | isolating | a queue that feeds a receiver was full, or input is over its share | nothing of it for [`REST`] | `SCHED_BATCH` | 0 to 19; down to -10 beside another channel |
-//! | shared | other tasks than receivers want the CPU, or input waits for long | neither for [`REMEMBERED`], for [`REST`] while nothing is wrong | `SCHED_OTHER` | the same, but down to -20 |
+//! | shared | other tasks than receivers want the CPU | not for [`REMEMBERED`], for [`REST`] while nothing is wrong | `SCHED_OTHER` | the same, but down to -20 |
 //!
 //! A batch thread interrupts nobody when it wakes, and is not interrupted by the receivers that it wakes: NAPI empties
 //! the ring, then the receiver empties its queue, without a timer and with two switches. Beside a task that computes it
-//! would wait for the end of that task's slice each time; there it is an ordinary thread.
+//! would wait for the end of that task's slice each time; there it is an ordinary thread. That input waits for long does
+//! not tell one from the other, so the scheduler is watched for a moment before anything is changed.
 //!
 //! One controller moves the weight in the other two: lighter while input takes more than its share of the CPU from
 //! other tasks, or spends more than its part on packets that are discarded; heavier while it spends less. That part is
@@ -25,14 +26,10 @@ pub const REST: Nanos = Nanos::from_millis(1000);
 const REMEMBERED: Nanos = Nanos::from_millis(100);
 /// The time between two looks while something is wrong.
 pub const LOOK_AWAKE: Nanos = Nanos::from_millis(2);
-/// While it sleeps, and packets come.
-pub const LOOK_ASLEEP: Nanos = Nanos::from_millis(20);
-/// While it sleeps, and none do.
-pub const LOOK_IDLE: Nanos = Nanos::from_millis(100);
+/// For so long after the scheduler is watched anew, receivers are not yet known from other tasks.
+pub const WARM_UP: Nanos = Nanos::from_millis(20);
 /// Other tasks want the CPU if they have, or are kept from, this part of it.
 const CROWDED_FROM: f64 = 0.1;
-/// Input's share is worth looking at where it waits for this part of the time: others want the CPU.
-const CONTENDED_FROM: f64 = 0.05;
 /// What input may spend on discarding where there is nothing to be told apart.
 const FEEDBACK: f64 = 0.02;
 /// The heaviest that a batch thread is made: more keeps its receivers waiting until their queues are full.
@@ -41,18 +38,18 @@ const HEAVIEST_BATCH: f64 = -10.0;
 /// swings from one end to the other.
 const STEPS_PER_PERIOD: f64 = 40.0;
 
-/// What happened on a NAPI thread's CPU since the last look. While it sleeps nobody watches the scheduler: then only
-/// the first four, and `alarm`, are more than 0.
+/// What happened on a NAPI thread's CPU since the last look. `waits` and `over` are told while the law sleeps, the times
+/// while the scheduler is watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observation {
     /// How long that is.
     pub elapsed: Nanos,
     /// CPU time of the thread.
     pub ran: Nanos,
-    /// How long it was runnable and did not run.
-    pub waited: Nanos,
-    /// How often it was given the CPU.
-    pub turns: u64,
+    /// Whether it waited for longer than [`Settings::timeout`] a turn, or for so long that its ring may have overflowed.
+    pub waits: bool,
+    /// Whether it ran for more than its share while it waited for more.
+    pub over: bool,
     /// Whether the kernel has refused a packet for a full queue, or a gate has discarded one.
     pub alarm: bool,
     /// Of `ran`, for packets that were discarded.
@@ -89,8 +86,10 @@ pub struct Action {
     pub batch: bool,
     /// Whether input is over its share, which no queue tells: gates are to be awake.
     pub over_share: bool,
-    /// When to look again, if nothing rings before.
-    pub look_in: Nanos,
+    /// Whether the scheduler is to be watched.
+    pub watch: bool,
+    /// When to look again, if nothing rings before; `None`: not until then.
+    pub look_in: Option<Nanos>,
 }
 
 /// The law's state.
@@ -108,6 +107,8 @@ pub struct Governor {
     alone_for: Nanos,
     /// Since another channel was last seen beside a flooded one.
     apart_for: Nanos,
+    /// For how long the scheduler has been watched, if it is.
+    watched_for: Option<Nanos>,
 }
 
 impl Default for Governor {
@@ -120,6 +121,7 @@ impl Default for Governor {
             calm_for: REST,
             alone_for: REST,
             apart_for: REST,
+            watched_for: None,
         }
     }
 }
@@ -134,16 +136,17 @@ impl Governor {
             Regime::Asleep => f64::from(Weight::NORMAL.nice()),
             Regime::Isolating | Regime::Shared => self.next_nice(settings, seen.elapsed),
         };
+        self.watched_for = self.next_watch(settings, seen);
         let look_in = match self.regime {
-            Regime::Asleep if seen.ran == Nanos::ZERO => LOOK_IDLE,
-            Regime::Asleep => LOOK_ASLEEP,
-            Regime::Isolating | Regime::Shared => LOOK_AWAKE,
+            Regime::Asleep => self.watched_for.map(|_| WARM_UP),
+            Regime::Isolating | Regime::Shared => Some(LOOK_AWAKE),
         };
         let action = Action {
             regime: self.regime,
             weight: Weight::nearest(self.nice),
             batch: self.regime != Regime::Shared,
             over_share,
+            watch: self.watched_for.is_some(),
             look_in,
         };
         (self, action)
@@ -170,19 +173,12 @@ impl Governor {
         let since = |before: Nanos, again: bool| {
             if again { Nanos::ZERO } else { before + seen.elapsed }
         };
-        // Asleep, nobody knows whom input takes time from, but it would not wait for itself.
-        let unwatched = self.regime == Regime::Asleep
-            && seen.waited.share_of(seen.elapsed) > CONTENDED_FROM
-            && seen.ran.share_of(seen.elapsed) > settings.user_share.rest();
-        let over = unwatched || self.used() > settings.user_share.rest();
+        let over = seen.over || self.used() > settings.user_share.rest();
         self.calm_for = since(self.calm_for, seen.alarm || seen.wasted > Nanos::ZERO || over);
-        // Whoever runs while no packets come is nobody's affair.
-        let comes = seen.ran + seen.waited > Nanos::ZERO;
+        let known = self.watched_for.is_some_and(|watched| watched >= WARM_UP);
         let wanted = (seen.strangers + seen.taken).share_of(seen.elapsed) > CROWDED_FROM;
-        // Awake, it waits because it is light, and the scheduler is watched.
-        let waits = self.regime == Regime::Asleep
-            && seen.waited.0 > settings.timeout.0.saturating_mul(seen.turns.max(1));
-        self.alone_for = since(self.alone_for, comes && wanted || waits);
+        // Whoever runs while no packets come is nobody's affair.
+        self.alone_for = since(self.alone_for, known && wanted && seen.ran > Nanos::ZERO);
         self.apart_for = since(self.apart_for, seen.beside);
         over
     }
@@ -196,6 +192,18 @@ impl Governor {
             Regime::Shared
         } else {
             Regime::Asleep
+        }
+    }
+
+    /// While something is wrong; and where input waits for long, until it is known for whom.
+    fn next_watch(&self, settings: &Settings, seen: &Observation) -> Option<Nanos> {
+        let awake = settings.awake || self.regime != Regime::Asleep;
+        match self.watched_for {
+            None => (awake || seen.waits).then_some(Nanos::ZERO),
+            Some(before) => {
+                // One look more, once receivers are known.
+                (awake || before < WARM_UP).then_some(before + seen.elapsed)
+            }
         }
     }
 
@@ -242,10 +250,9 @@ mod tests {
     #[test]
     fn busy_input_sleeps_while_nothing_is_wrong() {
         let ran = Observation { elapsed: MS, ran: MS, ..Default::default() };
-        is(after(9, &ran), Regime::Asleep, 0, true);
-        assert_eq!(after(9, &ran).look_in, LOOK_ASLEEP);
-        let idle = Observation { elapsed: MS, ..Default::default() };
-        assert_eq!(after(9, &idle).look_in, LOOK_IDLE);
+        let action = after(9, &ran);
+        is(action, Regime::Asleep, 0, true);
+        assert_eq!((action.look_in, action.watch), (None, false));
     }
 
     #[test]
@@ -278,24 +285,39 @@ mod tests {
 
     #[test]
     fn beside_a_task_that_computes_it_is_an_ordinary_thread_within_its_share() {
-        let shared = Observation { elapsed: MS, ran: MS, strangers: MS, ..Default::default() };
-        is(after(9, &shared), Regime::Shared, 0, false);
+        let alarm = Observation { elapsed: MS, alarm: true, ..Default::default() };
+        let shared = Observation { ran: MS, strangers: MS, ..alarm };
+        // Who is a receiver is not known at once.
+        let (governor, action) = shown(Governor::default(), 20, &shared);
+        is(action, Regime::Isolating, 0, true);
+        let (governor, action) = shown(governor, 9, &shared);
+        is(action, Regime::Shared, 0, false);
         let over = Observation { taken: Nanos(900_000), ..shared };
-        is(after(60, &over), Regime::Shared, 19, false);
+        is(shown(governor, 60, &over).1, Regime::Shared, 19, false);
     }
 
     #[test]
-    fn asleep_it_notices_that_it_waits_or_takes_too_much() {
-        let waits = Observation {
-            elapsed: MS * 20,
-            ran: MS,
-            waited: MS * 6,
-            turns: 2,
-            ..Default::default()
-        };
-        is(after(1, &waits), Regime::Shared, 0, false);
-        is(after(1, &Observation { turns: 12, ..waits }), Regime::Asleep, 0, true);
-        let much = Observation { ran: MS * 12, turns: 1000, ..waits };
-        is(after(1, &much), Regime::Isolating, 0, true);
+    fn asleep_it_finds_out_for_whom_it_waits_and_what_is_over_the_share() {
+        // Threads do not wake to the nanosecond.
+        let late = MS * 20 + Nanos(90_000);
+        let waits = Observation { elapsed: late, waits: true, ..Default::default() };
+        let (watching, action) = shown(Governor::default(), 1, &waits);
+        is(action, Regime::Asleep, 0, true);
+        assert_eq!((action.look_in, action.watch), (Some(WARM_UP), true));
+        // For its receivers: it goes on sleeping.
+        let behind = Observation { elapsed: late, ran: MS, ..Default::default() };
+        let (_, action) = shown(watching, 1, &behind);
+        assert_eq!((action.look_in, action.watch), (Some(WARM_UP), true));
+        let (_, action) = shown(watching, 2, &behind);
+        is(action, Regime::Asleep, 0, true);
+        assert_eq!((action.look_in, action.watch), (None, false));
+        // For others, of whom nothing is believed at first.
+        let others = Observation { strangers: MS * 15, ..behind };
+        is(shown(watching, 1, &others).1, Regime::Asleep, 0, true);
+        is(shown(watching, 2, &others).1, Regime::Shared, 0, false);
+        let over = Observation { elapsed: MS * 20, over: true, ..Default::default() };
+        let (_, action) = shown(Governor::default(), 1, &over);
+        is(action, Regime::Isolating, 0, true);
+        assert!(action.watch && action.over_share);
     }
 }

@@ -30,6 +30,8 @@ pub struct Settings {
     pub timeout: Nanos,
     /// Over how long shares are averaged.
     pub period: Nanos,
+    /// Whether the scheduler is watched at all times.
+    pub awake: bool,
 }
 
 impl Settings {
@@ -64,8 +66,9 @@ impl Default for Settings {
         Self {
             user_share: Share::new(0.5).unwrap_or_else(|| unreachable!("half is a share")),
             prefer: Prefer::Separation,
-            timeout: Nanos::from_millis(2),
+            timeout: Nanos::from_micros(500),
             period: Nanos::from_millis(10),
+            awake: false,
         }
     }
 }

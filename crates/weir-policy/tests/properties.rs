@@ -6,7 +6,7 @@ mod common;
 
 use common::cases;
 use proptest::prelude::*;
-use weir_policy::governor::{LOOK_AWAKE, REST};
+use weir_policy::governor::{LOOK_AWAKE, REST, WARM_UP};
 use weir_policy::{Action, Governor, Nanos, Observation, Prefer, Regime, Settings, Share, Weight};
 
 fn ns(ms: f64) -> Nanos {
@@ -25,15 +25,15 @@ fn settings() -> impl Strategy<Value = Settings> {
 
 /// Any observation that a CPU can give.
 fn observation() -> impl Strategy<Value = Observation> {
-    let parts = [0.0..=1.0f64, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0];
-    (0.1..100.0f64, parts, 0u64..100, any::<[bool; 2]>()).prop_map(
-        |(elapsed, [ran, waited, wasted, taken, strangers], turns, [alarm, beside])| {
+    let parts = [0.0..=1.0f64, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0];
+    (0.1..100.0f64, parts, any::<[bool; 4]>()).prop_map(
+        |(elapsed, [ran, wasted, taken, strangers], [waits, over, alarm, beside])| {
             let rest = 1.0 - ran;
             Observation {
                 elapsed: ns(elapsed),
                 ran: ns(elapsed * ran),
-                waited: ns(elapsed * rest * waited),
-                turns,
+                waits,
+                over,
                 alarm,
                 wasted: ns(elapsed * ran * wasted),
                 taken: ns(elapsed * ran * taken),
@@ -94,7 +94,7 @@ impl Cpu {
 
     /// What happens until the next look.
     fn run(&mut self, weight: Weight) -> Observation {
-        let (mut ran, mut waited, mut wasted, mut turns) = (0.0, 0.0, 0.0, 0);
+        let (mut ran, mut wasted) = (0.0, 0.0);
         for _ in 0..(LOOK_AWAKE.as_millis() / Self::TICK_MS).round() as u32 {
             for (ring, load) in self.ring_ms.iter_mut().zip(self.load) {
                 *ring = (*ring + load * Self::TICK_MS).min(Self::RING_MS);
@@ -102,7 +102,6 @@ impl Cpu {
             let wants = self.ring_ms.iter().sum::<f64>() >= Self::TICK_MS;
             if self.left_ms < Self::TICK_MS / 2.0 || (self.input_runs && !wants) {
                 let next = wants && self.input_vruntime_ms <= self.others_vruntime_ms;
-                turns += u64::from(next && !self.input_runs);
                 (self.input_runs, self.left_ms) = (next, self.slice_ms);
             }
             self.left_ms -= Self::TICK_MS;
@@ -114,7 +113,6 @@ impl Cpu {
                 wasted += Self::TICK_MS - useful;
                 self.input_vruntime_ms += Self::TICK_MS * 1.25f64.powi(weight.nice());
             } else {
-                waited += if wants { Self::TICK_MS } else { 0.0 };
                 self.others_vruntime_ms += Self::TICK_MS / self.others;
             }
         }
@@ -122,13 +120,12 @@ impl Cpu {
         Observation {
             elapsed: LOOK_AWAKE,
             ran: ns(ran),
-            waited: ns(waited),
-            turns,
             alarm: wasted > 0.0,
             wasted: ns(wasted),
             taken: of_strangers(ns(ran)),
             strangers: of_strangers(LOOK_AWAKE - ns(ran)),
             beside: self.beside && wasted > 0.0,
+            ..Default::default()
         }
     }
 
@@ -228,12 +225,15 @@ proptest! {
     }
 
     #[test]
-    fn waiting_asleep_for_longer_than_the_timeout_is_sharing(
-        settings in settings(), last in observation(), over in 1u64..1_000_000,
+    fn waiting_asleep_is_sharing_if_others_than_receivers_are_seen_to_run(
+        settings in settings(), strangers in 0.0..1.0f64,
     ) {
-        let waited = settings.timeout * last.turns.max(1) + Nanos(over);
-        let (_, action) = Governor::default().decide(&settings, &Observation { waited, ..last });
-        prop_assert_eq!(action.regime, Regime::Shared);
+        let waits = Observation { elapsed: WARM_UP, ran: LOOK_AWAKE, waits: true, ..Default::default() };
+        let seen = Observation { strangers: ns(strangers * WARM_UP.as_millis()), waits: false, ..waits };
+        let (_, action) = after(&[waits, seen, seen], &settings);
+        let shared = strangers > 0.1;
+        prop_assert_eq!(action.regime, if shared { Regime::Shared } else { Regime::Asleep });
+        prop_assert_eq!(action.watch, shared);
     }
 }
 

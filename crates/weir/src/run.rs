@@ -21,7 +21,7 @@ use crate::key::Key;
 use crate::privilege;
 use crate::report::Report;
 use crate::signals::Signals;
-use crate::sleep::{Sleep, TcpQueues};
+use crate::sleep::Sleep;
 use crate::softirq::Limiter;
 use crate::task::Task;
 use crate::threads::ThreadWeight;
@@ -45,13 +45,11 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let keys: Vec<Key> = claims.iter().map(|claim| claim.key(&host)).collect();
     let mut guardian = Guardian::start(&keys)?;
     let probe = Rc::new(QueueProbe::load()?);
-    let tcp = TcpQueues::default();
-    let governors =
-        governors(&config, (&interfaces, args.awake), &probe, tcp.clone(), &mut console);
+    let governors = governors(&config, (&interfaces, args.awake), &probe, &mut console);
     if let Some(governors) = &governors {
         governors.beat_to(guardian.take_beats());
     }
-    let sleep = Sleep::new(Alarm::of(&probe)?, tcp, !args.awake);
+    let sleep = Sleep::new(Alarm::of(&probe)?, !args.awake);
     let kernel = Kernel { limiter: Limiter::new(Rc::clone(&probe)), probe, governors };
     let mut protected = Vec::new();
     let mut running = Vec::new();
@@ -81,7 +79,6 @@ fn governors(
     config: &Config,
     (interfaces, awake): (&[String], bool),
     probe: &QueueProbe,
-    tcp: TcpQueues,
     console: &mut Console,
 ) -> Option<Rc<Governors>> {
     let governed = |interface: &String| {
@@ -91,7 +88,7 @@ fn governors(
     if !interfaces.iter().any(governed) {
         return None;
     }
-    let started = Governors::start(probe, config.shares().settings(), tcp, awake);
+    let started = Governors::start(probe, config.shares().settings(), awake);
     started
         .map_err(|error| {
             console.say(&format!("no governor, NAPI threads keep the usual weight: {error}"));

@@ -1,7 +1,6 @@
 //! The gates sleep while nothing is wrong. What wakes them is the kernel half's affair (`bpf/alarm.h`); this puts them
 //! to sleep again, and tells of both.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -42,7 +41,7 @@ pub struct Sleep {
     alarm: Alarm,
     /// Whether they may sleep at all.
     allowed: bool,
-    tcp: TcpQueues,
+    tcp: Option<TcpStats>,
     slept: u64,
     told: Option<Instant>,
     told_times: u64,
@@ -50,13 +49,13 @@ pub struct Sleep {
 
 impl Sleep {
     /// Of gates that are awake; `allowed`: whether they may sleep.
-    pub fn new(alarm: Alarm, tcp: TcpQueues, allowed: bool) -> Self {
-        Self { alarm, allowed, tcp, slept: 0, told: None, told_times: 0 }
+    pub fn new(alarm: Alarm, allowed: bool) -> Self {
+        Self { alarm, allowed, tcp: None, slept: 0, told: None, told_times: 0 }
     }
 
     /// Puts them to sleep, if it is time. What there is to say of it.
     pub fn tick(&mut self, allowed: bool) -> Option<String> {
-        self.tcp.ask(&self.alarm);
+        self.ask_tcp();
         let was_asleep = self.alarm.is_asleep();
         if !(self.allowed && allowed) {
             self.alarm.rouse();
@@ -80,6 +79,20 @@ impl Sleep {
         news
     }
 
+    /// No tracepoint tells of a listener or a connection that has no room. The kernel counts them: has it, since it was
+    /// last asked?
+    fn ask_tcp(&mut self) {
+        let Ok(now) = snmp::tcp_stats() else { return };
+        let Some(before) = self.tcp.replace(now) else { return };
+        let refused = |tcp: TcpStats| tcp.syn_cookies_sent + tcp.listen_drops;
+        if refused(now) != refused(before) {
+            self.alarm.ring(Cause::TcpQueue);
+        }
+        if now.backlog_drops != before.backlog_drops {
+            self.alarm.ring(Cause::TcpBacklog);
+        }
+    }
+
     /// For `weir status`.
     pub fn status(&self) -> SleepStatus {
         let woken = self.alarm.woken().filter(|(_, times)| *times > 0);
@@ -93,26 +106,6 @@ impl Sleep {
             slept: self.slept,
             woken: woken.collect(),
             alarm_map_id: self.alarm.map_id(),
-        }
-    }
-}
-
-/// No tracepoint tells of a listener or a connection that has no room. The kernel counts them: this asks, and rings.
-#[derive(Clone, Default)]
-pub struct TcpQueues(Arc<Mutex<Option<TcpStats>>>);
-
-impl TcpQueues {
-    /// Has any refused something since somebody asked last?
-    pub fn ask(&self, alarm: &Alarm) {
-        let Ok(now) = snmp::tcp_stats() else { return };
-        let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
-        let Some(before) = before else { return };
-        let refused = |tcp: TcpStats| tcp.syn_cookies_sent + tcp.listen_drops;
-        if refused(now) != refused(before) {
-            alarm.ring(Cause::TcpQueue);
-        }
-        if now.backlog_drops != before.backlog_drops {
-            alarm.ring(Cause::TcpBacklog);
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct SettingArgs {
     #[arg(long, value_enum, value_name = "WHAT", help_heading = "Settings")]
     pub prefer: Option<PreferArg>,
     /// How long other processes may keep input waiting at a time, on average, before it may interrupt them; 100us
-    /// to 100ms [default: 2ms]
+    /// to 100ms [default: 500us]
     #[arg(long, value_parser = value::timeout, value_name = "TIME", help_heading = "Settings")]
     pub timeout: Option<Nanos>,
     /// Over how long shares are averaged; 1ms to 1s [default: 10ms]

@@ -80,6 +80,7 @@ impl Effective {
             prefer: self.prefer.value,
             timeout: self.timeout.value,
             period: self.period.value,
+            ..weir_policy::Settings::default()
         }
     }
 

@@ -52,6 +52,7 @@ fn flags_come_before_the_interface_and_that_before_the_rest() {
         prefer: Prefer::Separation,
         timeout: Nanos::from_millis(2),
         period: Nanos::from_millis(20),
+        awake: false,
     };
     assert_eq!(eth0, expected);
     assert_eq!(

@@ -268,7 +268,7 @@ mod tests {
         for text in ["1", "", "99us", "101ms", "1 parsec", "-1ms", "99999999999999999999s", "1h"] {
             let why = timeout(text).unwrap_err();
             assert_eq!(
-                why, "write a time from 100us to 100ms, with its unit, such as \"2ms\"",
+                why, "write a time from 100us to 100ms, with its unit, such as \"500us\"",
                 "{text}"
             );
         }

@@ -10,34 +10,29 @@ use rustix::time::{ClockId, clock_gettime};
 use weir_bpf::alarm::{Alarm, Cause};
 use weir_bpf::channels::Channel;
 use weir_bpf::input::{Input, InputCounters};
-use weir_bpf::sys::sched::{self, Policy, SchedStat, SchedStatFile};
+use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::units::{CpuId, Nanos};
+use weir_policy::governor::WARM_UP;
 use weir_policy::{Action, Governor, Observation, Regime, Settings};
 
 use super::fair::{Fair, Seen};
 use super::peers::Peers;
 use super::receivers::Receivers;
 use super::switch_cost::SwitchCost;
-use super::{LimitRow, Observed, PRIORITY, name_of, nice_of};
-use crate::sleep::TcpQueues;
-
-/// From a twentieth of a CPU on, input is busy.
-const BUSY_PART: u128 = 20;
+use super::{LIVELY, LimitRow, Observed, PRIORITY, name_of, nice_of};
 
 /// What looks after one NAPI thread.
 pub(super) struct Look {
     input: Input,
     thread: Pid,
-    /// None where the kernel does not keep it, or the thread has ended: then only alarms wake it.
-    schedstat: Option<SchedStatFile>,
     common: Common,
     settings: Mutex<Settings>,
     stop: AtomicBool,
     anew: AtomicBool,
     own: OnceLock<Thread>,
     started: Instant,
-    /// When it last ran, in milliseconds since the start.
-    lived_ms: AtomicU64,
+    /// When it is late, in milliseconds since the start: never while it sleeps until something rings.
+    late_ms: AtomicU64,
     own_cpu_ns: AtomicU64,
     /// What strangers lost to switches, until now.
     switches_ns: AtomicU64,
@@ -52,7 +47,6 @@ pub(super) struct Common {
     pub(super) peers: Arc<Peers>,
     pub(super) receivers: Arc<Receivers>,
     pub(super) alarm: Alarm,
-    pub(super) tcp: TcpQueues,
     /// Whether everything is to be counted at all times.
     pub(super) awake: bool,
 }
@@ -62,7 +56,6 @@ pub(super) struct Common {
 struct Reading {
     at: Instant,
     counters: InputCounters,
-    schedstat: SchedStat,
     rung: Nanos,
 }
 
@@ -89,14 +82,13 @@ impl Look {
         Self {
             input,
             thread,
-            schedstat: SchedStatFile::open(thread).ok(),
             common,
             settings: Mutex::new(settings),
             stop: AtomicBool::new(false),
             anew: AtomicBool::new(false),
             own: OnceLock::new(),
             started: Instant::now(),
-            lived_ms: AtomicU64::new(0),
+            late_ms: AtomicU64::new(u64::MAX),
             own_cpu_ns: AtomicU64::new(0),
             switches_ns: AtomicU64::new(0),
             told: Mutex::new(told),
@@ -120,7 +112,7 @@ impl Look {
             let cpu = self.input.cpu();
             place.follow(cpu);
             let now = self.read();
-            let settings = *lock(&self.settings);
+            let settings = Settings { awake: self.common.awake, ..*lock(&self.settings) };
             let peers = &self.common.peers;
             let settings = settings.beside(peers.used_by_others(cpu, number));
             let switches =
@@ -133,13 +125,10 @@ impl Look {
             (governor, action) =
                 governor.decide(&settings, &observation(&last, &now, switches, joins));
             peers.note(number, cpu, &governor);
-            if action.regime == Regime::Asleep && is_busy(&last, &now) {
-                self.common.tcp.ask(&self.common.alarm);
-            }
             if action.over_share {
                 self.common.alarm.ring(Cause::CpuShare);
             }
-            self.watch(before, action);
+            self.watch(before, action, &settings);
             let anew = self.anew.swap(false, Ordering::Relaxed);
             self.act(before.filter(|_| !anew), action);
             if action.regime == Regime::Asleep {
@@ -158,24 +147,21 @@ impl Look {
     }
 
     fn read(&self) -> Reading {
-        Reading {
-            at: Instant::now(),
-            counters: self.input.read(),
-            schedstat: self
-                .schedstat
-                .as_ref()
-                .and_then(|file| file.read().ok())
-                .unwrap_or_default(),
-            rung: self.common.alarm.rung(),
-        }
+        Reading { at: Instant::now(), counters: self.input.read(), rung: self.common.alarm.rung() }
     }
 
-    /// Has the scheduler watched while the law is awake.
-    fn watch(&self, before: Option<Action>, action: Action) {
-        let asleep = |action: Action| action.regime == Regime::Asleep && !self.common.awake;
-        if before.is_none_or(asleep) != asleep(action) {
+    /// Has the scheduler watched, or else be told when that is needed.
+    fn watch(&self, before: Option<Action>, action: Action, settings: &Settings) {
+        let sleeps = |action: Action| action.look_in.is_none();
+        if sleeps(action) {
+            let bounds = (Nanos(settings.timeout.0), settings.user_share.rest());
+            self.input.alarm(Some(bounds));
+        } else if before.is_none_or(sleeps) {
+            self.input.alarm(None);
+        }
+        if before.is_some_and(|before| before.watch) != action.watch {
             // Where it is refused now, though not at the start, nothing is counted, and it sleeps again.
-            let _ = self.input.watch(!asleep(action));
+            let _ = self.input.watch(action.watch);
         }
     }
 
@@ -191,15 +177,19 @@ impl Look {
 
     /// Until the next look is due. While it is asleep an alarm ends that.
     fn rest(&self, action: Action) {
-        match action.regime {
-            Regime::Asleep => std::thread::park_timeout(action.look_in.into()),
-            Regime::Isolating | Regime::Shared => std::thread::sleep(action.look_in.into()),
+        match (action.look_in, action.regime) {
+            (None, _) if self.common.alarm.is_asleep() => std::thread::park(),
+            // Whoever rings while the gates are awake wakes nobody.
+            (None, _) => std::thread::park_timeout(WARM_UP.into()),
+            (Some(time), Regime::Asleep) => std::thread::park_timeout(time.into()),
+            (Some(time), _) => std::thread::sleep(time.into()),
         }
     }
 
     fn note(&self, action: Action) {
-        let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.lived_ms.store(ms, Ordering::Relaxed);
+        let due = action.look_in.map(|time| self.started.elapsed() + time.into() + LIVELY);
+        let ms = due.and_then(|due| u64::try_from(due.as_millis()).ok()).unwrap_or(u64::MAX);
+        self.late_ms.store(ms, Ordering::Relaxed);
         lock(&self.told).action = Some(action);
         let own = clock_gettime(ClockId::ThreadCPUTime);
         let own_ns = own.tv_sec.unsigned_abs() * 1_000_000_000 + own.tv_nsec.unsigned_abs();
@@ -229,9 +219,9 @@ impl Look {
         self.wake();
     }
 
-    pub(super) fn lived_within(&self, most: Duration) -> bool {
-        let lived = Duration::from_millis(self.lived_ms.load(Ordering::Relaxed));
-        self.started.elapsed().saturating_sub(lived) < most
+    /// Does it look when it should?
+    pub(super) fn is_lively(&self) -> bool {
+        self.started.elapsed() < Duration::from_millis(self.late_ms.load(Ordering::Relaxed))
     }
 
     pub(super) fn observed(&self) -> Observed {
@@ -275,12 +265,6 @@ fn share(part_ns: u64, whole_ns: f64) -> f64 {
     if whole_ns > 0.0 { part_ns as f64 / whole_ns } else { 0.0 }
 }
 
-/// Does input run enough that TCP's queues may be full? To ask takes some 20 us.
-fn is_busy(last: &Reading, now: &Reading) -> bool {
-    let ran = now.schedstat.ran.0.saturating_sub(last.schedstat.ran.0);
-    u128::from(ran) * BUSY_PART > now.at.duration_since(last.at).as_nanos()
-}
-
 /// What strangers lost to switches between two readings: to input, and to this look.
 fn interruptions(
     cost: SwitchCost,
@@ -290,7 +274,7 @@ fn interruptions(
 ) -> Nanos {
     let woken = now.woken.saturating_sub(last.woken);
     let picked = now.intruded.saturating_sub(last.intruded).saturating_sub(woken);
-    let looked = before.is_some_and(|before| before.regime != Regime::Asleep);
+    let looked = before.is_some_and(|before| before.watch);
     let by_look = if looked && now.strangers > last.strangers { cost.by_timer } else { Nanos(0) };
     Nanos(woken * cost.by_cpu.0 + picked * cost.by_turn.0 + by_look.0)
 }
@@ -305,20 +289,20 @@ impl Reading {
 
 /// What happened between two readings, with what switches cost besides; `joins`: an input beside tells channels apart.
 fn observation(last: &Reading, now: &Reading, switches: Nanos, joins: bool) -> Observation {
-    let since = |field: fn(&Reading) -> Nanos| {
-        weir_policy::Nanos(field(now).0.saturating_sub(field(last).0))
+    let since = |field: fn(&InputCounters) -> Nanos| {
+        weir_policy::Nanos(field(&now.counters).0.saturating_sub(field(&last.counters).0))
     };
     let moved = |field: fn(&InputCounters) -> u64| field(&now.counters) != field(&last.counters);
     let beside = moved(|seen| seen.beside) && moved(|seen| seen.discarded);
     Observation {
         elapsed: now.at.duration_since(last.at).into(),
-        ran: since(|reading| reading.schedstat.ran),
-        waited: since(|reading| reading.schedstat.waited),
-        turns: now.schedstat.turns.saturating_sub(last.schedstat.turns),
+        ran: since(|seen| seen.ran),
+        waits: moved(|seen| seen.waits.into()),
+        over: moved(|seen| seen.over.into()),
         alarm: now.rung != last.rung,
-        wasted: since(|reading| reading.counters.wasted),
-        taken: since(|reading| reading.counters.taken) + weir_policy::Nanos(switches.0),
-        strangers: since(|reading| reading.counters.strangers),
+        wasted: since(|seen| seen.wasted),
+        taken: since(|seen| seen.taken) + weir_policy::Nanos(switches.0),
+        strangers: since(|seen| seen.strangers),
         beside: beside || moved(|seen| seen.contended.into()) || joins,
     }
 }

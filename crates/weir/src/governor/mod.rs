@@ -35,7 +35,6 @@ use weir_policy::{Regime, Settings, Weight};
 use crate::error::{Error, Result};
 use crate::owners::{self, Owner, Owners};
 use crate::shares::ShareSettings;
-use crate::sleep::TcpQueues;
 use crate::task::Task;
 use look::{Common, Look};
 use receivers::Receivers;
@@ -47,7 +46,7 @@ pub const BEAT: Duration = Duration::from_millis(100);
 pub const BEATLESS: Duration = Duration::from_millis(500);
 /// The weight that governed threads have while no governor beats: the kernel's default.
 pub const STATIC_WEIGHT: Nice = Nice(0);
-/// A thread of the governor's that has not run for so long does not live.
+/// A thread of the governor's that is so late does not live.
 const LIVELY: Duration = Duration::from_millis(350);
 /// The listener's real-time priority, the lowest: it preempts processes, and nobody's real-time work.
 const PRIORITY: u8 = 1;
@@ -140,12 +139,7 @@ impl Governors {
     ///
     /// # Errors
     /// If the kernel lacks a tracepoint, or refuses a thread or a socket.
-    pub fn start(
-        probe: &QueueProbe,
-        shares: ShareSettings,
-        tcp: TcpQueues,
-        awake: bool,
-    ) -> Result<Rc<Self>> {
+    pub fn start(probe: &QueueProbe, shares: ShareSettings, awake: bool) -> Result<Rc<Self>> {
         let inputs = Inputs::load(probe)?;
         let shared = Arc::new(Shared {
             looks: Mutex::default(),
@@ -165,7 +159,6 @@ impl Governors {
                 peers: Arc::default(),
                 receivers: Arc::new(Receivers::new(shares)),
                 alarm: Alarm::of(probe)?,
-                tcp,
                 awake,
             },
             shared,
@@ -297,7 +290,7 @@ fn listen(mut rings: Rings, shared: &Shared) {
             continue;
         }
         beat_due = now + BEAT;
-        if !looks.values().all(|look| look.lived_within(LIVELY)) {
+        if !looks.values().all(|look| look.is_lively()) {
             continue;
         }
         let mut beats = shared.beats.lock().unwrap_or_else(PoisonError::into_inner);
