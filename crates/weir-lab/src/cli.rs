@@ -66,14 +66,14 @@ enum LabCommand {
 
 const RUN_EXAMPLES: &str = "Examples:
   weir lab run udp-overload --quick             before and after on this kernel, in 45 s
-  weir lab run separation --kinds all --out DIR every kind of flood; DIR gets JSON, plot, report.html
+  weir lab run separation --kinds all --out DIR  every kind of flood; DIR gets JSON, plot, report.html
   weir lab run udp-overload --arms stock,'weir --user-share 25%' --rates 400k,top
   weir lab run --all --quick --out DIR          every experiment, in 12 minutes
 A run with --out that was stopped goes on when the same command is given again.";
 
 const AB_EXAMPLES: &str = "Examples:
   weir lab ab --a weir --b 'weir --nice 0' harmless          two settings of this build
-  weir lab ab --a old/weir --b new/weir udp-overload --quick two builds
+  weir lab ab --a old/weir --b new/weir udp-overload --quick  two builds
 A side is an executable and options of its `weir run`; the word weir is this executable. The ratio is
 B's figure divided by A's.";
 

@@ -13,6 +13,8 @@ mod console;
 mod cpulist;
 mod daemon;
 mod diverting;
+#[cfg(test)]
+mod docs_tests;
 mod doctor;
 mod error;
 mod explain;

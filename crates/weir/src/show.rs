@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
+use indicatif::HumanCount;
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::verdict::Reason;
@@ -41,7 +42,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
             .map_err(io::Error::from)
             .and_then(|()| writeln!(out))
     } else {
-        table(&mut out, &overview)
+        table(&mut out, &overview, &standing)
     };
     match written.and_then(|()| io::stdout().lock().write_all(&out)) {
         // `weir status | head` has seen what it wanted.
@@ -115,9 +116,11 @@ pub fn reset(args: &ResetArgs) -> Result<ExitCode> {
     Ok(if done.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn table(out: &mut impl Write, overview: &Overview) -> io::Result<()> {
+fn table(out: &mut impl Write, overview: &Overview, standing: &Standing) -> io::Result<()> {
     if overview.interfaces.is_empty() && overview.leftovers.is_empty() {
         writeln!(out, "no interface is protected; `sudo weir run IFACE` protects one")?;
+    } else {
+        writeln!(out, "{}\n", standing.text)?;
     }
     for (number, interface) in overview.interfaces.iter().enumerate() {
         if number > 0 {
@@ -292,7 +295,10 @@ fn governor(observed: &Observed) -> String {
     let percent = |share: f64| format!("{:.0}%", share * 100.0);
     let ring = match (observed.c_gate_ns, observed.r_ring_pps) {
         (Some(cost), Some(rate)) => {
-            format!("; a discarded packet costs {cost:.0} ns, so the ring holds up to {rate:.0}/s")
+            format!(
+                "; a discarded packet costs {cost:.0} ns, so the ring holds up to {}/s",
+                HumanCount(rate.round() as u64)
+            )
         }
         _ => String::new(),
     };

@@ -164,6 +164,9 @@ impl Reading {
     /// The first step with weir, on the interface that receives most.
     fn try_weir(&self) -> String {
         match self.busiest() {
+            Some(interface) if self.protected.contains(&interface.name) => {
+                format!("weir protects {0} already: sudo weir channels {0}", interface.name)
+            }
             Some(interface) if interface.ethernet => {
                 format!("sudo weir run {} --policy shadow, then without it", interface.name)
             }

@@ -24,7 +24,7 @@ pub struct Reading {
     pub interfaces: Vec<InterfaceReading>,
     /// Programs that change the same settings as weir or those beside them (`bpftune`, `irqbalance`).
     pub neighbours: Vec<String>,
-    /// Interfaces that weir protects now.
+    /// Interfaces that weir protects now, with the policy `on`.
     pub protected: Vec<String>,
     /// What the kernel lacks, and what that costs.
     pub lacks: Vec<String>,

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use rustix::process::Pid;
 use weir_bpf::features::Features;
+use weir_bpf::gate::Policy;
 use weir_bpf::holders::Holders;
 use weir_bpf::programs::Program;
 use weir_bpf::sys::caps::{self, Capability};
@@ -160,7 +161,11 @@ impl Looker {
             sockets: sockets(earlier, later, seconds),
             interfaces: self.interfaces(earlier, later, seconds, &running),
             neighbours: later.neighbours.iter().cloned().collect(),
-            protected: running.iter().map(|each| each.interface.clone()).collect(),
+            protected: running
+                .iter()
+                .filter(|each| each.policy == Policy::On)
+                .map(|each| each.interface.clone())
+                .collect(),
             lacks: Features::probe()
                 .lacks()
                 .iter()

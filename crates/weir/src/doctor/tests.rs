@@ -337,6 +337,9 @@ fn what_keeps_weir_from_helping_is_said() {
     let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:#?}") };
     assert_eq!(finding.weir, Help::Contains);
     assert!(finding.weir_does.contains("but on eth0 packets may be translated"), "{finding:#?}");
+    host.protected = vec!["eth0".into()];
+    let diagnosis = Diagnosis::of(&host);
+    assert!(diagnosis.findings[0].advice[0].contains("sudo weir channels eth0"), "{diagnosis:#?}");
     // It is nothing wrong.
     let mut host = healthy();
     host.interfaces[0].diversions = Some(vec![nat()]);

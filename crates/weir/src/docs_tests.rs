@@ -1,0 +1,86 @@
+//! Every `weir` command in README, docs and the examples of the help is one that the command line takes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory, Parser};
+
+use crate::cli::Cli;
+
+/// Commands of the shell that another one may follow.
+const ENDS: [&str; 6] = ["|", ">", "&&", ";", "<", "||"];
+
+/// The words of a `weir` command that begins a line of a shell's; none if another command does.
+fn words(line: &str) -> Option<Vec<String>> {
+    let line = line.trim_start();
+    let line = line.strip_prefix("sudo ").unwrap_or(line);
+    let line = line.strip_prefix("target/release/").unwrap_or(line);
+    // A synopsis has optional parts.
+    line.strip_prefix("weir ").filter(|rest| !rest.contains(" ["))?;
+    let words = shlex::split(line)?;
+    Some(words.into_iter().take_while(|word| !ENDS.contains(&word.as_str())).collect())
+}
+
+fn is_taken(words: &[String]) -> Result<(), String> {
+    match Cli::try_parse_from(words) {
+        Err(error) if error.exit_code() != 0 => Err(format!("{}: {error}", words.join(" "))),
+        _ => Ok(()),
+    }
+}
+
+/// Lines of code blocks: indented by four spaces, or between fences.
+fn code(text: &str) -> Vec<&str> {
+    let mut fenced = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if fenced || line.starts_with("    ") {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    docs.chain([root.join("README.md")]).collect()
+}
+
+#[test]
+fn every_command_in_the_docs_is_taken() {
+    let mut seen = 0;
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for words in code(&text).into_iter().filter_map(words) {
+            seen += 1;
+            wrong
+                .extend(is_taken(&words).err().map(|error| format!("{}: {error}", page.display())));
+        }
+    }
+    assert!(seen > 20, "{seen}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_example_of_the_help_is_taken() {
+    fn examples(command: &clap::Command, found: &mut Vec<String>) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let example = |line: &str| {
+            let command = line.strip_prefix("  ")?;
+            // What it is for stands behind two spaces or more.
+            Some(command.split("  ").next().unwrap_or(command).to_owned())
+        };
+        found.extend(help.lines().filter_map(example));
+        command.get_subcommands().for_each(|each| examples(each, found));
+    }
+    let mut lines = Vec::new();
+    examples(&Cli::command(), &mut lines);
+    let commands: Vec<Vec<String>> = lines.iter().filter_map(|line| words(line)).collect();
+    assert!(commands.len() > 20, "{commands:?}");
+    let wrong: Vec<String> = commands.iter().filter_map(|words| is_taken(words).err()).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
