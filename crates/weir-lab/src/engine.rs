@@ -23,7 +23,7 @@ use crate::experiment::{Ask, Times};
 use crate::host::group::Group;
 use crate::host::process::Worker;
 use crate::host::topology::{Host, SUT_INTERFACE};
-use crate::host::wire::{FLOOD_NET, FarInterrupts, Sink};
+use crate::host::wire::{FLOOD_NET, FarInterrupts, Sink, SlowEgress};
 use crate::meter::{self, Metered};
 use crate::metric::{METRICS, Source, m};
 use crate::probe::{Probe, ksoftirqd};
@@ -126,6 +126,8 @@ fn watch(
     let clocks = clocks.collect::<Result<_>>()?;
     let far = || FarInterrupts::bind(&bench.topology, &sut.host, far_nobody(scene, &sut.host));
     let _far = scene.needs.contains(&Need::FarEnd).then(far).transpose()?;
+    let slow = scene.egress_mbit.map(|mbit| SlowEgress::attach(&sut.host, mbit));
+    let _slow = slow.transpose()?;
     let _sink = scene.sink.then(|| Sink::attach(&sut.host)).transpose()?;
     let mut probe = Probe {
         bench,
@@ -482,6 +484,8 @@ fn round_trips(trial: &mut Trial, pings: &[Option<f64>]) {
         let value = nearest_rank(&replied, permille).filter(|_| replied.len() >= least);
         trial.set(metric, value);
     }
+    let in_row = pings.split(Option::is_some).map(<[_]>::len).max();
+    trial.set(&m::pings_lost_in_row, in_row.map(|count| count as f64));
     trial.set(&m::pings_sent, Some(pings.len() as f64));
     trial.set(&m::pings_lost, Some((pings.len() - replied.len()) as f64));
 }

@@ -123,6 +123,7 @@ metrics! {
         "Dropped by the kernel after it had built an skb.";
     delivered_pps: Pps, Rate(Delivered, 1.0), Median, More, "Received by the flooded application.";
     captured_pps: Pps, Rate(Captured, 1.0), Median, More, "Written by the capture.";
+    forwarded_pps: Pps, Rate(Forwarded, 1.0), Median, More, "Sent by the router's egress.";
     wake_max_ms: Millis, Quantile(Wake, 1.0, MS), Max, Less,
         "Longest that an interactive process waited for the tested CPU after it was woken.";
     age_p50_us: Micros, Quantile(Age, 0.5, US), Median, Less,
@@ -144,6 +145,7 @@ metrics! {
     rtt_p999_us: Micros, Given, Median, Less, "The same, 99.9th percentile.";
     pings_sent: Count, Given, Sum, Neither, "Pings sent in the window.";
     pings_lost: Count, Given, Sum, Less, "Pings without a reply.";
+    pings_lost_in_row: Count, Given, Max, Less, "Most of them one after the other.";
     per_s: PerSecond, Rate(Done, 1.0), Median, More,
         "Requests answered in full, as the client counts them.";
     took_p50_us: Micros, Quantile(Took, 0.5, US), Median, Less, "Time that a request took, median.";

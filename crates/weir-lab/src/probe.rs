@@ -17,9 +17,10 @@ use crate::error::{Error, Result, cannot};
 use crate::histogram;
 use crate::host::process::{Daemon, Worker, cpu_time};
 use crate::host::topology::{Host, SUT_INTERFACE};
+use crate::host::wire::EGRESS;
 use crate::machine;
 use crate::reading::{Counter, Histogram, Reading};
-use crate::scene::{AppKind, Books, Role, Scene, Watch};
+use crate::scene::{AppKind, Books, Need, Role, Scene, Watch};
 
 /// Everything that a trial reads. What is in shared memory comes first, within a microsecond; then what
 /// takes a system call, each with its own instant.
@@ -174,6 +175,10 @@ impl Probe<'_> {
             let tcp = self.host.netns.run(snmp::tcp_stats)??;
             reading.add(Counter::Segments, tcp.in_segs);
             reading.add(Counter::Cookies, tcp.syn_cookies_sent);
+        }
+        if self.scene.needs.contains(&Need::Egress) {
+            let sent = statistic(&self.host.sysfs, EGRESS, "tx_packets")?;
+            reading.add(Counter::Forwarded, sent);
         }
         if self.scene.watch.contains(&Watch::Replies) {
             reading.add(Counter::Arrived, far("rx_packets")?);

@@ -16,6 +16,7 @@ pub enum Counter {
     LightDelivered,
     OtherDelivered,
     Captured,
+    Forwarded,
     Replied,
     FloodedCpu,
     LightCpu,

@@ -271,6 +271,8 @@ pub struct Scene {
     pub sink: bool,
     /// Else the generator's CPU works also without a flow, so that the machine is as fast as with one.
     pub without_generator: bool,
+    /// The egress of [`Need::Egress`] sends so much at most, Mbit/s.
+    pub egress_mbit: Option<u32>,
     /// A flood lasts at least so long before the window.
     pub settle: Duration,
 }

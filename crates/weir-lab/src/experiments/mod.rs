@@ -26,6 +26,7 @@ experiments! {
     late_drops,
     harmless,
     monitor,
+    forward,
 }
 
 mod shared;

@@ -29,7 +29,7 @@ use crate::scene::Need;
 pub const FLOOD_NET: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 19, 0, 0), 16);
 /// A group of MCAST-TEST-NET (RFC 6676) that an application joins; nobody joins the next.
 pub const GROUP: Ipv4Addr = Ipv4Addr::new(233, 252, 0, 1);
-const EGRESS: &str = "out0";
+pub const EGRESS: &str = "out0";
 const FORWARDING: &str = "/proc/sys/net/ipv4/conf";
 /// Time between two interrupts of the host under test when packets arrive without pause: a NIC's
 /// `rx-usecs`.
@@ -110,12 +110,13 @@ fn add_egress(topology: &Topology, host: &Host) -> Result<()> {
     let behind = behind(host)?;
     let [a, b, subnet, _] = behind.octets();
     let near = Ipv4Addr::new(a, b, subnet, 1);
-    let sink = format!("sink{subnet}");
+    let name = format!("sink{subnet}");
     let links = &topology.generator_links;
-    links.create_veth(&sink, EGRESS, Some(host.netns.as_fd()))?;
-    topology.generator.run(|| disable_ipv6(&sink))??;
-    let sink = links.index(&sink)?;
+    links.create_veth(&name, EGRESS, Some(host.netns.as_fd()))?;
+    topology.generator.run(|| disable_ipv6(&name))??;
+    let sink = links.index(&name)?;
     links.set_up(sink)?;
+    ingress(&topology.generator, &format!("{SINK}{subnet}"), &name, "priority 0; policy drop")?;
     let mac = links.mac(sink)?;
     host.netns.run(|| -> Result<()> {
         let links = Links::open()?;
@@ -216,6 +217,36 @@ impl Drop for Sink<'_> {
         // It goes with its namespace at the latest.
         let _ = nft(&self.0.netns, &format!("delete table netdev {SINK}"));
     }
+}
+
+/// A token bucket at the egress, in place until it is dropped.
+pub struct SlowEgress<'a>(&'a Host);
+
+impl<'a> SlowEgress<'a> {
+    pub fn attach(host: &'a Host, mbit: u32) -> Result<Self> {
+        let bucket = format!("tbf rate {mbit}mbit burst 64kb limit 100kb");
+        tc(&host.netns, &format!("qdisc add dev {EGRESS} root {bucket}"))?;
+        Ok(Self(host))
+    }
+}
+
+impl Drop for SlowEgress<'_> {
+    fn drop(&mut self) {
+        let _ = tc(&self.0.netns, &format!("qdisc del dev {EGRESS} root"));
+    }
+}
+
+/// Gives a command to `tc` in a namespace.
+fn tc(netns: &NetNs, command: &str) -> Result<()> {
+    let words = command.split(' ');
+    let run = || Command::new("tc").args(words).process_group(0).stdin(Stdio::null()).output();
+    let output = netns.run(run)?.map_err(cannot("run", "tc"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let remedy = "this kernel may lack the queueing discipline";
+    Err(Error::refused(format!("tc refuses `{command}`: {said}"), remedy))
 }
 
 #[cfg(test)]
