@@ -76,6 +76,10 @@ struct proto {
 	} h;
 };
 
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
 struct sock_common {
 	__u64 skc_addrpair; /* remote and local IPv4 address */
 	__be32 skc_daddr;
@@ -93,6 +97,7 @@ struct sock_common {
 	struct in6_addr___kernel skc_v6_daddr;
 	struct in6_addr___kernel skc_v6_rcv_saddr;
 	struct hlist_node skc_node;
+	atomic64_t skc_cookie;
 };
 
 struct sock_reuseport {
@@ -145,6 +150,7 @@ struct sk_buff {
 	__u16 transport_header; /* likewise */
 	__u16 network_header;
 	int skb_iif;
+	__u8 ip_summed : 2;
 	unsigned int data_len;
 	char cb[48];
 	__be16 protocol;

@@ -9,6 +9,7 @@
  * gate does not understand, or cannot name the destination of, passes.
  */
 #include "alarm.h"
+#include "lazy.h"
 #include "limit.h"
 #include "merged.h"
 #include "slow_path.h"
@@ -75,6 +76,8 @@ int weir_gate(struct xdp_md *ctx)
 	struct weir_counter seen = {.packets = 1, .bytes = len};
 	int reason;
 
+	if (has_lazy_sockets() && xdp_is_lazy(ctx))
+		return XDP_DROP;
 	if (is_asleep()) {
 		count(WEIR_REASON_ASLEEP, seen);
 		return XDP_PASS;
@@ -125,6 +128,8 @@ int weir_gate_tc(struct __sk_buff *skb)
 	};
 	int reason;
 
+	if (has_lazy_sockets() && skb_is_lazy(skb))
+		return TC_ACT_SHOT;
 	if (is_asleep()) {
 		packet.cursor = cursor_over((void *)(long)skb->data,
 					    (void *)(long)skb->data_end);

@@ -11,9 +11,10 @@
 #define WEIR_VERDICT_H
 
 /* X(NAME, "name as printed", "description") */
-#define WEIR_VERDICTS(X)                        \
-	X(PASS, "pass", "handed to the kernel") \
-	X(DISCARD, "discard", "dropped at the gate, before an skb exists")
+#define WEIR_VERDICTS(X)                                                   \
+	X(PASS, "pass", "handed to the kernel")                            \
+	X(DISCARD, "discard", "dropped at the gate, before an skb exists") \
+	X(DELIVER, "deliver", "put on a lazy socket's ring, past the kernel")
 
 /*
  * What bounds a channel's packets besides its share of a saturated CPU.
@@ -102,6 +103,10 @@
 	  "...)")                                                              \
 	X(UDP_NO_SOCKET, PASS, CLOSED, "udp-no-socket",                        \
 	  "no UDP socket receives this address and port")                      \
+	X(LAZY, DELIVER, UDP, "lazy",                                          \
+	  "the destination is a lazy socket, whose ring has room")             \
+	X(LAZY_FULL, DISCARD, UDP, "lazy-full",                                \
+	  "the destination is a lazy socket, whose ring is full")              \
 	X(MULTICAST_ROOM, PASS, MULTICAST, "multicast-room",                   \
 	  "one of the group's or broadcast's UDP sockets may have room")       \
 	X(MULTICAST_FULL, DISCARD, MULTICAST, "multicast-full",                \

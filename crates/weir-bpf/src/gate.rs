@@ -108,6 +108,9 @@ impl Gate {
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             set(rodata);
         }
+        let shared = probe.maps();
+        open.maps.lazy.reuse_fd(shared.lazy.as_fd()).map_err(failed("share"))?;
+        open.maps.lazy_rings.reuse_fd(shared.lazy_rings.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
         Ok(Self { skel, attachment: None, addresses: BTreeMap::new(), charges: None })
     }
@@ -288,10 +291,13 @@ impl Gate {
     /// Tells the gate where it is. A driver without NAPI has no polls that the probe could see end.
     fn set_interface(&mut self, ifindex: IfIndex, ifname: &str) -> Result<()> {
         self.set_charges(ifindex)?;
-        let no_polls = ethtool::driver(ifname).is_ok_and(|driver| driver == "tun");
+        let driver = ethtool::driver(ifname).unwrap_or_default();
+        let no_polls = driver == "tun";
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.interface.ifindex = ifindex.0;
             bss.interface.no_polls = u32::from(no_polls);
+            // It hands packets of this machine to XDP without a word of their checksums.
+            bss.lazy_may_be_partial = u32::from(driver == "veth");
         }
         Ok(())
     }

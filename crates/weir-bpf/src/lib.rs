@@ -6,6 +6,7 @@
 //! - [`counters`]: what the gate has seen, by reason; [`channels`]: by channel, which [`prune`] keeps few;
 //! - [`input`], [`softirq`]: what network input costs its CPU, polled by a thread or in softirqs;
 //! - [`accounts`]: what it costs channel by channel, and may;
+//! - [`lazy`]: rings of lazy sockets;
 //! - [`holders`]: which processes have which sockets open;
 //! - [`tap`]: a capture's packets, by way of a [`filter`];
 //! - [`explain`]: what the gate makes of one packet; [`parser`]: its parser alone, for tests;
@@ -28,6 +29,7 @@ pub mod filter;
 pub mod gate;
 pub mod holders;
 pub mod input;
+pub mod lazy;
 pub mod lookup_cost;
 mod mapped;
 pub mod parser;

@@ -65,6 +65,7 @@ Examples:
   sudo weir run eth1 --user-share 70%  leave more of the CPU to processes
   sudo weir run eth1 --nice 5          one weight for network input, whatever happens
   sudo weir run eth1 --attach tc       beside another XDP program
+  sudo weir run eth1 --lazy            and let programs have lazy sockets
   sudo weir run eth1 --json | jq .     one JSON object per second
   sudo weir run                        the interfaces that the configuration file says to protect
 
@@ -85,6 +86,13 @@ pub struct RunArgs {
     /// costs next to nothing, until a queue is full or input takes more than its share of a CPU
     #[arg(long)]
     pub awake: bool,
+    /// Offer lazy sockets: programs with weir-socket, or started with libweir_preload.so, may read their UDP packets
+    /// from rings that the gate fills, past the kernel's IP and UDP input. See docs/lazy.md
+    #[arg(long)]
+    pub lazy: bool,
+    /// What the rings of one user but root may take of memory
+    #[arg(long, value_name = "MIB", default_value_t = 256, requires = "lazy")]
+    pub lazy_memory: u64,
     /// Print no status line each second
     #[arg(long)]
     pub quiet: bool,

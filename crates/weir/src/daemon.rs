@@ -16,6 +16,7 @@ use crate::governor::Governors;
 use crate::guardian::Guardian;
 use crate::interface::{Presence, Protected};
 use crate::key::Key;
+use crate::lazy::LazyServer;
 use crate::report::{Report, summary};
 use crate::signals::Signals;
 use crate::sleep::Sleep;
@@ -33,6 +34,7 @@ pub struct Daemon {
     guardian: Option<Guardian>,
     governors: Option<Rc<Governors>>,
     sleep: Sleep,
+    lazy: Option<LazyServer>,
     guardian_started: Instant,
     receivers_due: Instant,
     signals: Signals,
@@ -79,6 +81,8 @@ pub struct Wardens {
     pub governors: Option<Rc<Governors>>,
     /// Puts the gates to sleep.
     pub sleep: Sleep,
+    /// Makes sockets lazy, where that is wanted.
+    pub lazy: Option<LazyServer>,
 }
 
 /// What woke the loop.
@@ -115,6 +119,7 @@ impl Daemon {
             guardian: Some(wardens.guardian),
             governors: wardens.governors,
             sleep: wardens.sleep,
+            lazy: wardens.lazy,
             guardian_started: Instant::now(),
             receivers_due: Instant::now(),
             signals,
@@ -214,6 +219,7 @@ impl Daemon {
             self.console.say(&news);
         }
         let sleep = self.sleep.status();
+        self.tend_lazy();
         let mut gone = Vec::new();
         for (at, interface) in self.interfaces.iter_mut().enumerate() {
             match interface.tick(guardian_pid, &sleep) {
@@ -233,6 +239,19 @@ impl Daemon {
         }
         self.lose(&gone);
         self.weigh_receivers();
+    }
+
+    /// Where all interfaces are diverted, no packet would be put on a ring.
+    fn tend_lazy(&mut self) {
+        let Some(lazy) = &self.lazy else { return };
+        let diverted = self.interfaces.iter().map(Protected::diverted).collect::<Option<Vec<_>>>();
+        lazy.set_diverted(diverted.and_then(|all| all.into_iter().next()));
+        for interface in &mut self.interfaces {
+            interface.set_lazy(lazy.summary());
+        }
+        for news in lazy.take_news() {
+            self.console.say(&news);
+        }
     }
 
     fn weigh_receivers(&mut self) {

@@ -118,6 +118,7 @@ pub struct Protected {
     pruner: Pruner,
     not_threaded: Option<String>,
     notes: Vec<String>,
+    lazy: Option<String>,
     since: String,
     last: Sample,
     late_dropped_before: u64,
@@ -204,6 +205,7 @@ impl Protected {
             pruner: Pruner::default(),
             not_threaded: None,
             notes,
+            lazy: None,
             since: clock::timestamp(SystemTime::now()),
             late_dropped_before: last.late_dropped,
             last,
@@ -420,7 +422,7 @@ impl Protected {
                 .map(|limit| limit.observed(self.last.gate.get(Reason::CpuShare).packets)),
             napi_threads: self.threads.pids(),
             diversions: self.diverting.found().iter().map(Into::into).collect(),
-            notes: self.notes.clone(),
+            notes: self.notes.iter().chain(&self.lazy).cloned().collect(),
             since: self.since.clone(),
             updated: clock::timestamp(SystemTime::now()),
             verdicts: status::by_verdict(&self.last.gate, self.policy),
@@ -433,6 +435,17 @@ impl Protected {
             },
             knobs: self.claim.journal.knobs().iter().map(Into::into).collect(),
         }
+    }
+
+    /// Why the gate passes every packet, if it does.
+    pub fn diverted(&self) -> Option<String> {
+        let found = self.diverting.found().iter().find(|diversion| diversion.passes());
+        found.map(|diversion| format!("{}: {diversion}", self.interface()))
+    }
+
+    /// What is to be said of lazy sockets.
+    pub fn set_lazy(&mut self, summary: String) {
+        self.lazy = Some(summary);
     }
 
     /// Where the gate is attached.

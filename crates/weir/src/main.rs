@@ -26,6 +26,7 @@ mod interface;
 mod journal;
 mod key;
 mod knob;
+mod lazy;
 mod lock;
 mod metrics;
 mod notes;

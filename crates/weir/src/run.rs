@@ -18,6 +18,7 @@ use crate::guardian::Guardian;
 use crate::host::Host;
 use crate::interface::{Kernel, Protected, Settings};
 use crate::key::Key;
+use crate::lazy::LazyServer;
 use crate::privilege;
 use crate::report::Report;
 use crate::signals::Signals;
@@ -49,6 +50,13 @@ pub fn run(args: &RunArgs) -> Result<()> {
     if let Some(governors) = &governors {
         governors.beat_to(guardian.take_beats());
     }
+    let lazy = match args.lazy {
+        true => {
+            let names = claims.iter().map(Claim::interface).collect();
+            Some(LazyServer::start(&host, &probe, names, args.lazy_memory << 20)?)
+        }
+        false => None,
+    };
     let sleep = Sleep::new(Alarm::of(&probe)?, !args.awake);
     let kernel = Kernel { limiter: Limiter::new(Rc::clone(&probe)), probe, governors };
     let mut protected = Vec::new();
@@ -68,7 +76,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         protected.push(interface);
     }
     let report = Report::of(args);
-    let wardens = Wardens { guardian, keys, governors: kernel.governors, sleep };
+    let wardens = Wardens { guardian, keys, governors: kernel.governors, sleep, lazy };
     let reloader = Reloader::new(config, running);
     Daemon::new(protected, wardens, signals, reloader, console, report).run()
 }

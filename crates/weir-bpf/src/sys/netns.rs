@@ -166,10 +166,20 @@ impl AsFd for NetNs {
 ///
 /// [`Error::System`] before Linux 5.14.
 pub fn cookie() -> Result<u64> {
-    let mut cookie = [0; size_of::<u64>()];
-    socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-        .and_then(|socket| sockopt::get(&socket, SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie))
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
         .map_err(|errno| Error::system("identify", "this network namespace", errno))?;
+    cookie_of(socket.as_fd())
+}
+
+/// The same of the network namespace that a socket is in.
+///
+/// # Errors
+///
+/// [`Error::System`] if it is not a socket, and before Linux 5.14.
+pub fn cookie_of(socket: BorrowedFd<'_>) -> Result<u64> {
+    let mut cookie = [0; size_of::<u64>()];
+    sockopt::get(&socket, SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie)
+        .map_err(|errno| Error::system("identify", "a socket's network namespace", errno))?;
     Ok(u64::from_ne_bytes(cookie))
 }
 

@@ -128,7 +128,7 @@ impl Look {
         let mut seen = Seen::default();
         for reason in Reason::ALL.into_iter().filter(|reason| reason.kind() == kind) {
             match reason.verdict() {
-                Verdict::Pass => seen.passed += self.counters.get(reason),
+                Verdict::Pass | Verdict::Deliver => seen.passed += self.counters.get(reason),
                 Verdict::Discard => seen.discarded += self.counters.get(reason),
             }
             if reason.is_share() {

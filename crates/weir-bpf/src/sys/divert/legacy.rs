@@ -19,6 +19,7 @@ const INFO_BYTES: usize = 84;
 const NAME_BYTES: usize = 32;
 const HOOK_ENTRY_OFFSET: usize = 36;
 const UNDERFLOW_OFFSET: usize = 56;
+const ENTRIES_COUNT_OFFSET: usize = 76;
 const SIZE_OFFSET: usize = 80;
 /// Where `struct ipt_get_entries` has its entries.
 const ENTRIES_OFFSET: usize = 40;
@@ -29,6 +30,8 @@ const IPT_INV_PROTO: u8 = 0x40;
 const STANDARD_VERDICT_OFFSET: usize = 32;
 /// Of a standard target: -NF_QUEUE - 1.
 const VERDICT_QUEUE: i32 = -4;
+/// -NF_ACCEPT - 1.
+const VERDICT_ACCEPT: i32 = -2;
 /// FORWARD, OUTPUT and POSTROUTING: not on the way to a local socket.
 const HOOKS_ELSEWHERE: [usize; 3] = [2, 3, 4];
 
@@ -96,6 +99,37 @@ fn of_family(family: &Family, connections: &mut Connections) -> Vec<Diversion> {
         }
     }
     found
+}
+
+/// Tables that do more than accept everything, one line each.
+pub(super) fn anything() -> Vec<String> {
+    FAMILIES.iter().flat_map(of_family_anything).collect()
+}
+
+fn of_family_anything(family: &Family) -> Vec<String> {
+    let names = match read(family.names) {
+        Ok(names) => names,
+        Err(error) => return vec![format!("{}: {error}", family.names)],
+    };
+    let active = |table: &&str| {
+        let Ok((info, entries)) = entries(family, table) else { return true };
+        let hooks = word(&info, NAME_BYTES).unwrap_or_default();
+        // Each hook has its policy, and an entry that marks the end follows.
+        let policies = hooks.count_ones() + 1;
+        let accepts = |hook: usize| {
+            let at = word(&info, UNDERFLOW_OFFSET + 4 * hook).map(|at| at as usize);
+            let entry = at.and_then(|at| entries.get(at..));
+            let target = entry.and_then(|entry| entry.get(half(entry, family.target_offset)?..));
+            target.and_then(|target| word(target, STANDARD_VERDICT_OFFSET)).map(u32::cast_signed)
+                == Some(VERDICT_ACCEPT)
+        };
+        word(&info, ENTRIES_COUNT_OFFSET) != Some(policies)
+            || (0..5).any(|hook| {
+                hooks & (1 << hook) != 0 && !HOOKS_ELSEWHERE.contains(&hook) && !accepts(hook)
+            })
+    };
+    let describe = |table| format!("{} table {table} has rules", family.command);
+    names.lines().filter(active).map(describe).collect()
 }
 
 fn entries(family: &Family, table: &str) -> rustix::io::Result<(Vec<u8>, Vec<u8>)> {

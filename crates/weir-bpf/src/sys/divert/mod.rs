@@ -13,11 +13,13 @@
 //! | tc filters at ingress, tcx and `sk_lookup` programs | rtnetlink (`tc`), bpf(2) (`programs`) |
 //! | masters, and interfaces on top, in any namespace | rtnetlink (`link`), the kernel's own record (`device`) |
 //! | policy routing | rtnetlink (`rules`) |
+//! | what else the kernel does to packets before a socket has them | `filter`, for lazy sockets alone |
 //! | packet sockets | `/proc` (`packet`) |
 
 mod conntrack;
 mod device;
 mod expression;
+mod filter;
 mod kind;
 mod legacy;
 mod link;
@@ -36,6 +38,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{Protocol, SocketFlags, sockopt};
 
+pub use self::filter::{Filters, cgroup_programs};
 pub use self::kind::DiversionKind;
 pub(super) use self::proc::read as read_proc;
 pub use self::watch::DiversionWatch;

@@ -26,7 +26,9 @@ const NFTA_GEN_ID: u16 = 1;
 const NFTA_CHAIN_TABLE: u16 = 1;
 const NFTA_CHAIN_NAME: u16 = 3;
 const NFTA_CHAIN_HOOK: u16 = 4;
+const NFTA_CHAIN_POLICY: u16 = 5;
 const NFTA_CHAIN_TYPE: u16 = 7;
+const NF_ACCEPT: u32 = 1;
 const NFTA_HOOK_HOOKNUM: u16 = 1;
 const NFTA_HOOK_DEV: u16 = 3;
 const NFTA_HOOK_DEVS: u16 = 4;
@@ -163,6 +165,8 @@ struct BaseChain {
     /// Whether this interface's incoming packets pass it.
     incoming: bool,
     nat: bool,
+    /// Whether packets are dropped that no rule takes.
+    drops: bool,
 }
 
 fn chains(ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
@@ -173,7 +177,9 @@ fn chains(ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
         let Some(hook) = find(body, NFTA_CHAIN_HOOK) else { continue };
         let nat = find(body, NFTA_CHAIN_TYPE).is_some_and(|kind| text(&kind) == "nat");
         let incoming = is_incoming(place.family, &hook, ifname);
-        chains.insert(place, BaseChain { incoming, nat });
+        let policy = find(body, NFTA_CHAIN_POLICY).as_deref().and_then(big_endian);
+        let drops = policy.is_some_and(|verdict| verdict != NF_ACCEPT);
+        chains.insert(place, BaseChain { incoming, nat, drops });
     }
     Ok(chains)
 }
@@ -198,6 +204,24 @@ fn names(hook: &[u8], ifname: &str) -> bool {
         Some(device) if devices.is_empty() => text(&device) == ifname,
         _ => devices.is_empty() || listed.any(|name| name.is_none_or(|name| name == ifname)),
     }
+}
+
+/// Whatever rules and policies incoming packets meet, one line each: a chain that others jump to counts,
+/// whoever jumps.
+pub(super) fn anything(ifname: &str) -> rustix::io::Result<Vec<String>> {
+    let chains = chains(ifname)?;
+    let mut found: BTreeSet<String> = chains
+        .iter()
+        .filter(|(_, chain)| chain.drops && chain.incoming)
+        .map(|(place, _)| format!("{} has the policy drop", place.name()))
+        .collect();
+    for (_, message) in dump(GETRULE)? {
+        let place = Place::of(&message, NFTA_RULE_TABLE, NFTA_RULE_CHAIN).ok_or(Errno::BADMSG)?;
+        if place.is_of_ip() && chains.get(&place).is_none_or(|chain| chain.incoming) {
+            found.insert(format!("{} has rules", place.name()));
+        }
+    }
+    Ok(found.into_iter().collect())
 }
 
 /// Rules that divert, by what they do and by table: a host with a thousand chains gets one line.

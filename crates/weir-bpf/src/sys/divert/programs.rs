@@ -49,8 +49,22 @@ fn unless_absent(what: &str, error: &io::Error) -> Option<Diversion> {
     (!absent).then(|| Diversion::unknown(what, error))
 }
 
-#[allow(unsafe_code)]
+/// Programs that see what sockets of this control group receive: its own and those of the groups above.
+pub(super) fn cgroup_ingress(group: &std::fs::File) -> io::Result<Vec<u32>> {
+    let effective = libbpf_sys::BPF_F_QUERY_EFFECTIVE;
+    query_with(group.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET_INGRESS, effective)
+}
+
 fn query(target: i32, attach_type: libbpf_sys::bpf_attach_type) -> io::Result<Vec<u32>> {
+    query_with(target, attach_type, 0)
+}
+
+#[allow(unsafe_code)]
+fn query_with(
+    target: i32,
+    attach_type: libbpf_sys::bpf_attach_type,
+    query_flags: u32,
+) -> io::Result<Vec<u32>> {
     let mut programs = [0; PROGRAMS_MAX];
     let (mut flags, mut count) = (0, PROGRAMS_MAX as u32);
     // SAFETY: `programs` has room for `count` numbers; all three outlive the call.
@@ -58,7 +72,7 @@ fn query(target: i32, attach_type: libbpf_sys::bpf_attach_type) -> io::Result<Ve
         libbpf_sys::bpf_prog_query(
             target,
             attach_type,
-            0,
+            query_flags,
             &raw mut flags,
             programs.as_mut_ptr(),
             &raw mut count,

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Lazy receiver processing (Druschel & Banga, section 3.1): a packet for a lazy
+ * socket is put on a ring that the socket's process reads, as it came. IP and
+ * UDP input happen there, in the receive call; a ring that is full discards
+ * early. This works whether the gate sleeps or not, and costs a host without
+ * lazy sockets one branch.
+ *
+ * Only what the kernel would surely give to that socket is put there: a whole
+ * packet without options to an own address, from an address that may be a
+ * source. All else goes to the kernel, and by it to the same socket.
+ */
+#ifndef WEIR_LAZY_H
+#define WEIR_LAZY_H
+
+#include "address.h"
+#include "compat.h"
+#include "counters.h"
+#include "lazy_map.h"
+#include "lookup.h"
+#include "merged.h"
+#include "packet.h"
+#include "parse.h"
+#include "shared.h"
+#include "workspace.h"
+
+/* Set by user space: packets of this driver may have a partial checksum. */
+__u32 lazy_may_be_partial;
+
+/* enum of <linux/skbuff.h>'s, which is not for user space. */
+#define LAZY_CHECKSUM_UNNECESSARY 1
+#define LAZY_CHECKSUM_PARTIAL 3
+
+static __always_inline struct weir_lazy *the_lazy(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&lazy, &zero);
+}
+
+static __always_inline bool has_lazy_sockets(void)
+{
+	struct weir_lazy *it = the_lazy();
+
+	return it && *(volatile __u32 *)&it->sockets &&
+	       !*(volatile __u32 *)&it->held;
+}
+
+static __always_inline bool is_lazy_port(__be16 port_be)
+{
+	struct weir_lazy *it = the_lazy();
+	__u32 port = bpf_ntohs(port_be);
+
+	return it &&
+	       it->ports[port / 64 & (WEIR_PORT_WORDS - 1)] >> (port % 64) & 1;
+}
+
+/* May what the gate was told of its interface be relied on? */
+static __always_inline bool lazy_may_deliver(struct weir_poll *poll)
+{
+	return !interface.policy_off && !interface.diverted &&
+	       !(interface.fresh_until_ns &&
+		 poll->now_ns > interface.fresh_until_ns);
+}
+
+/*
+ * Would ip_route_input_slow() and ip6_rcv_core() take this for a source?
+ * IPv6's own addresses are refused by the routing table alone, and so is what
+ * the strict reverse path filter refuses: where that is on, user space holds.
+ */
+static __always_inline bool is_likely_source(const struct flow *flow)
+{
+	__u32 first;
+
+	if (flow->family == WEIR_FAMILY_IPV6) {
+		first = bpf_ntohl(flow->source[0]);
+		return first >> 24 != 0xff && first != 0;
+	}
+	first = bpf_ntohl(flow->source[0]) >> 24;
+	return first != 0 && first != 127 && first < 224 &&
+	       addressed_to4(flow->source[0]) == ADDRESSED_ELSEWHERE;
+}
+
+/*
+ * The cookie of the socket that the kernel would give the packet to; 0: nobody,
+ * or somebody whom only the kernel can serve: a filter or a kernel's receiver
+ * is attached, or a program picks the group's member.
+ */
+static __noinline __u64 lazy_cookie(void *ctx, const struct flow *flow)
+{
+	struct workspace *workspace = get_workspace();
+	const struct sock_reuseport *group;
+	const struct udp_sock *up;
+	const struct sock *sk;
+	struct bpf_sock *found;
+	__u64 address, cookie;
+
+	if (!workspace)
+		return 0;
+	found = bpf_sk_lookup_udp(ctx, &workspace->tuple,
+				  tuple_of(flow, &workspace->tuple),
+				  BPF_F_CURRENT_NETNS, 0);
+	if (!found)
+		return 0;
+	/* It stays readable: UDP sockets are freed after a grace period. */
+	address = kernel_address_of(found);
+	bpf_sk_release(found);
+	sk = kernel_cast(address, struct sock);
+	up = kernel_cast(address, struct udp_sock);
+	if (kernel_pointer(sk, sk_filter) || kernel_read(up, encap_type))
+		return 0;
+	cookie = kernel_read(sk, __sk_common.skc_cookie.counter);
+	address = kernel_address(sk, sk_reuseport_cb);
+	if (!address)
+		return cookie;
+	group = kernel_cast(address, struct sock_reuseport);
+	return kernel_pointer(group, prog) ? 0 : cookie;
+}
+
+/*
+ * Copies a packet into a record of a size that the verifier knows, the least
+ * that it fits into. The kernel wakes the reader if it had caught up.
+ */
+#define LAZY_PUT(load, ctx, ring, head, size)                                  \
+	({                                                                     \
+		struct weir_lazy_record *record =                              \
+			bpf_ringbuf_reserve(ring, size, 0);                    \
+		__u32 len = (head)->len;                                       \
+		long failed = -1;                                              \
+                                                                               \
+		if (record) {                                                  \
+			*record = *(head);                                     \
+			if (len > 0) {                                         \
+				/* Two comparisons for the verifier. */        \
+				barrier_var(len);                              \
+				if (len <= (size) - sizeof(*record))           \
+					failed = load(ctx,                     \
+						      sizeof(struct ethernet), \
+						      record + 1, len);        \
+			}                                                      \
+			if (failed)                                            \
+				bpf_ringbuf_discard(record, 0);                \
+			else                                                   \
+				bpf_ringbuf_submit(record, 0);                 \
+		}                                                              \
+		!!record;                                                      \
+	})
+
+#define LAZY_FITS(head, size) ((head)->len <= (size) - sizeof(*(head)))
+
+#define LAZY_PUT_ANY(load, ctx, ring, head)                           \
+	({                                                            \
+		bool put;                                             \
+                                                                      \
+		if (LAZY_FITS(head, 96))                              \
+			put = LAZY_PUT(load, ctx, ring, head, 96);    \
+		else if (LAZY_FITS(head, 192))                        \
+			put = LAZY_PUT(load, ctx, ring, head, 192);   \
+		else if (LAZY_FITS(head, 384))                        \
+			put = LAZY_PUT(load, ctx, ring, head, 384);   \
+		else if (LAZY_FITS(head, 768))                        \
+			put = LAZY_PUT(load, ctx, ring, head, 768);   \
+		else if (LAZY_FITS(head, 1536))                       \
+			put = LAZY_PUT(load, ctx, ring, head, 1536);  \
+		else if (LAZY_FITS(head, 4096))                       \
+			put = LAZY_PUT(load, ctx, ring, head, 4096);  \
+		else if (LAZY_FITS(head, 9728))                       \
+			put = LAZY_PUT(load, ctx, ring, head, 9728);  \
+		else                                                  \
+			put = LAZY_PUT(load, ctx, ring, head, 66048); \
+		put;                                                  \
+	})
+
+/* The ring that a packet is for; NULL: it goes the usual way. */
+static __always_inline void *lazy_ring_of(void *ctx, struct cursor cursor,
+					  __u32 len, struct flow *flow,
+					  struct weir_poll *poll)
+{
+	__u64 cookie;
+
+	if (parse_usual(&cursor, flow, len) != WEIR_PARSE_UDP ||
+	    !is_lazy_port(flow->port_be) || !is_own_mac(flow->mac))
+		return NULL;
+	poll_moment(poll);
+	if (!lazy_may_deliver(poll) || !is_likely_source(flow) ||
+	    addressed_to(flow) != ADDRESSED_HERE)
+		return NULL;
+	cookie = lazy_cookie(ctx, flow);
+	return cookie ? bpf_map_lookup_elem(&lazy_rings, &cookie) : NULL;
+}
+
+static __always_inline __u32 lazy_done(bool put, struct weir_poll *poll,
+				       struct weir_counter seen)
+{
+	__u32 reason = put ? WEIR_REASON_LAZY : WEIR_REASON_LAZY_FULL;
+
+	if (!put)
+		poll->discarded += seen.packets;
+	count(reason, seen);
+	return reason;
+}
+
+/* Is a packet that came in the driver put on a ring, or discarded there? */
+static __noinline bool xdp_is_lazy(struct xdp_md *ctx)
+{
+	struct weir_poll *poll = current_poll();
+	__u32 len = bpf_xdp_get_buff_len(ctx);
+	struct weir_lazy_record head = {};
+	struct flow flow = {};
+	void *ring;
+
+	if (!poll)
+		return false;
+	ring = lazy_ring_of(ctx,
+			    cursor_over((void *)(long)ctx->data,
+					(void *)(long)ctx->data_end),
+			    len, &flow, poll);
+	if (!ring)
+		return false;
+	head.at_ns = poll->now_ns;
+	head.len = flow.ip_len;
+	head.ifindex = ctx->ingress_ifindex;
+	head.version = WEIR_LAZY_VERSION;
+	if (lazy_may_be_partial)
+		head.flags = WEIR_LAZY_MAY_BE_PARTIAL;
+	lazy_done(LAZY_PUT_ANY(bpf_xdp_load_bytes, ctx, ring, &head), poll,
+		  (struct weir_counter){.packets = 1, .bytes = len});
+	return true;
+}
+
+static __always_inline __u8 skb_lazy_flags(struct __sk_buff *skb)
+{
+	const struct sk_buff *kernel_skb;
+	__u8 summed;
+
+	if (!has_kern_ctx())
+		return WEIR_LAZY_MAY_BE_PARTIAL;
+	kernel_skb = bpf_cast_to_kern_ctx(skb);
+	summed = BPF_CORE_READ_BITFIELD(kernel_skb, ip_summed);
+	return summed == LAZY_CHECKSUM_UNNECESSARY ||
+			       summed == LAZY_CHECKSUM_PARTIAL
+		       ? WEIR_LAZY_CHECKED
+		       : 0;
+}
+
+/* The same of an skb. */
+static __noinline bool skb_is_lazy(struct __sk_buff *skb)
+{
+	struct weir_poll *poll = current_poll();
+	struct weir_lazy_record head = {};
+	struct flow flow = {};
+	struct cursor cursor;
+	void *ring;
+
+	/* The kernel has taken the tag off: skb_vlan_untag(). */
+	if (!poll || skb->vlan_present)
+		return false;
+	pull_headers(skb);
+	cursor = cursor_over((void *)(long)skb->data,
+			     (void *)(long)skb->data_end);
+	ring = lazy_ring_of(skb, cursor, skb->len, &flow, poll);
+	if (!ring)
+		return false;
+	head.at_ns = poll->now_ns;
+	head.len = flow.ip_len;
+	head.ifindex = skb->ingress_ifindex;
+	head.gso_size = skb->gso_size;
+	head.flags = skb_lazy_flags(skb);
+	head.version = WEIR_LAZY_VERSION;
+	lazy_done(LAZY_PUT_ANY(bpf_skb_load_bytes, skb, ring, &head), poll,
+		  packets_of(skb, cursor));
+	return true;
+}
+
+#endif /* WEIR_LAZY_H */

@@ -1,0 +1,171 @@
+//! Rings of lazy sockets, filled by the gates: `bpf/lazy.h`.
+
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
+
+use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::gate::QueueProbe;
+use crate::mapped::Mapped;
+use crate::skeleton::queue::types;
+use crate::sys::netns;
+
+/// Most lazy sockets at once. `WEIR_LAZY_SOCKETS` in `bpf/abi.h`.
+pub const LAZY_SOCKETS_MAX: usize = 4096;
+
+const PORT_BITS: usize = 64;
+
+/// A UDP socket that may be lazy: in this network namespace, and bound to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LazySocket {
+    cookie: u64,
+    port: u16,
+}
+
+impl LazySocket {
+    /// Of a socket that somebody else has passed, who thereby shows that it is his.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if it is not such a socket.
+    pub fn of(socket: BorrowedFd<'_>) -> Result<Self> {
+        let refused = |problem: &str, remedy: &str| Error::Refused {
+            problem: problem.into(),
+            remedy: remedy.into(),
+        };
+        let no_socket = |_| refused("this is not a socket", "pass a bound UDP socket");
+        let family = sockopt::socket_domain(socket).map_err(no_socket)?;
+        let kind = sockopt::socket_type(socket).map_err(no_socket)?;
+        let protocol = sockopt::socket_protocol(socket).map_err(no_socket)?;
+        let is_udp = [AddressFamily::INET, AddressFamily::INET6].contains(&family)
+            && kind == SocketType::DGRAM
+            && protocol == Some(ipproto::UDP);
+        if !is_udp {
+            return Err(refused("this is not a UDP socket", "pass a bound UDP socket"));
+        }
+        if netns::cookie_of(socket)? != netns::cookie()? {
+            return Err(refused(
+                "the socket is in another network namespace than weir",
+                "run weir in the socket's",
+            ));
+        }
+        let cookie = sockopt::socket_cookie(socket).map_err(no_socket)?;
+        let address = rustix::net::getsockname(socket).map_err(no_socket)?;
+        let port = std::net::SocketAddr::try_from(address).map_or(0, |address| address.port());
+        if port == 0 {
+            return Err(refused("the socket is not bound to a port", "bind it first"));
+        }
+        Ok(Self { cookie, port })
+    }
+
+    /// Its local port.
+    pub fn port(self) -> u16 {
+        self.port
+    }
+}
+
+/// The rings of all lazy sockets of one probe's gates.
+pub struct LazyRings {
+    shared: Mapped<types::weir_lazy>,
+    rings: MapHandle,
+    sockets: BTreeMap<u64, u16>,
+}
+
+impl LazyRings {
+    /// Of this process's gates.
+    ///
+    /// # Errors
+    /// When the kernel refuses to map what the gates share.
+    pub fn of(probe: &QueueProbe) -> Result<Self> {
+        let maps = probe.maps();
+        let shared = Mapped::of(maps.lazy.as_fd(), 1)?;
+        let rings =
+            MapHandle::try_from(&maps.lazy_rings).map_err(failed("open", "lazy sockets' rings"))?;
+        Ok(Self { shared, rings, sockets: BTreeMap::new() })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.sockets.is_empty()
+    }
+
+    /// Makes a ring of so many bytes, a power of two, and has the gates put the socket's packets there, as long as
+    /// it is not [removed](LazyRings::remove).
+    ///
+    /// # Errors
+    /// If the socket has a ring, or the kernel has no memory for one.
+    pub fn add(&mut self, socket: LazySocket, bytes: u32) -> Result<OwnedFd> {
+        if self.sockets.contains_key(&socket.cookie) {
+            return Err(Error::Refused {
+                problem: "the socket is lazy already".into(),
+                remedy: "close what has made it lazy first".into(),
+            });
+        }
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            ..Default::default()
+        };
+        let ring = MapHandle::create(MapType::RingBuf, Some("weir_lazy"), 0, 0, bytes, &options)
+            .map_err(failed("make", "a lazy socket's ring"))?;
+        let fd = ring
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|errno| Error::system("duplicate", "a lazy socket's ring", errno))?;
+        self.rings
+            .update(
+                &socket.cookie.to_ne_bytes(),
+                &ring.as_fd().as_raw_fd().to_ne_bytes(),
+                MapFlags::NO_EXIST,
+            )
+            .map_err(failed("add", "a lazy socket's ring"))?;
+        self.sockets.insert(socket.cookie, socket.port);
+        self.publish(socket.port);
+        Ok(fd)
+    }
+
+    /// Packets go to the kernel's socket from now on: when this returns, no gate puts any on the ring.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn remove(&mut self, socket: LazySocket) -> Result<()> {
+        if self.sockets.remove(&socket.cookie).is_none() {
+            return Ok(());
+        }
+        self.publish(socket.port);
+        self.rings
+            .delete(&socket.cookie.to_ne_bytes())
+            .map_err(failed("remove", "a lazy socket's ring"))
+    }
+
+    /// While they are held, all packets go to the kernel's sockets.
+    pub fn hold(&self, held: bool) {
+        self.shared.set(0, offset_of!(types::weir_lazy, held), u32::from(held));
+    }
+
+    /// Tells the gates how many sockets there are, and whether some are on this port.
+    fn publish(&self, port: u16) {
+        let word = usize::from(port) / PORT_BITS;
+        let same_word = |other: &&u16| usize::from(**other) / PORT_BITS == word;
+        let bits = self.sockets.values().filter(same_word);
+        let bits = bits.fold(0_u64, |bits, other| bits | 1 << (usize::from(*other) % PORT_BITS));
+        self.shared.set(0, offset_of!(types::weir_lazy, ports) + 8 * word, bits);
+        let count = u32::try_from(self.sockets.len()).unwrap_or(u32::MAX);
+        self.shared.set(0, offset_of!(types::weir_lazy, sockets), count);
+    }
+}
+
+fn failed(operation: &'static str, object: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
+    move |source| Error::Bpf {
+        operation,
+        object: object.into(),
+        source,
+        remedy: Some(LOAD_REMEDY.into()),
+    }
+}

@@ -1,0 +1,107 @@
+//! What else the kernel does to packets before a socket has them, and a lazy socket would be given past it: rules
+//! that only drop, count or log, IPsec policies, reverse path filters, programs of control groups.
+
+use std::fs::File;
+
+use rustix::io::Errno;
+use rustix::net::netlink;
+
+use super::{ask, legacy, nft, programs, read_proc};
+
+/// `XFRM_MSG_GETPOLICY`, and the bytes of its `struct xfrm_userpolicy_id`.
+const XFRM_GETPOLICY: u16 = 0x15;
+const XFRM_POLICY_ID_BYTES: usize = 64;
+/// Of `rp_filter`: a packet's source must be reached by the interface that it came in on.
+const RP_FILTER_STRICT: &str = "1";
+
+/// What is applied to packets of some interfaces, in one network namespace. What stays the same is not read again
+/// where the kernel tells of changes.
+#[derive(Debug, Default)]
+pub struct Filters {
+    nft: Option<(u32, Vec<String>)>,
+}
+
+impl Filters {
+    /// One line for each, in the calling thread's network namespace; what cannot be read counts.
+    pub fn read(&mut self, interfaces: &[String]) -> Vec<String> {
+        let mut found = self.nft(interfaces);
+        found.extend(legacy::anything());
+        found.extend(ipsec());
+        found.extend(interfaces.iter().filter_map(|interface| reverse_path(interface)));
+        found
+    }
+
+    fn nft(&mut self, interfaces: &[String]) -> Vec<String> {
+        let generation = match nft::generation() {
+            Ok(Some(generation)) => generation,
+            Ok(None) => return Vec::new(),
+            Err(errno) => return vec![format!("the rules of nftables cannot be read: {errno}")],
+        };
+        if let Some((of, known)) = &self.nft
+            && *of == generation
+        {
+            return known.clone();
+        }
+        let read = |interface: &String| {
+            nft::anything(interface).unwrap_or_else(|errno| {
+                vec![format!("the rules of nftables cannot be read: {errno}")]
+            })
+        };
+        let mut found: Vec<String> = interfaces.iter().flat_map(read).collect();
+        found.sort();
+        found.dedup();
+        self.nft = Some((generation, found.clone()));
+        found
+    }
+}
+
+fn ipsec() -> Option<String> {
+    match ask(Some(netlink::XFRM), XFRM_GETPOLICY, true, &[0; XFRM_POLICY_ID_BYTES]) {
+        Ok(policies) if policies.is_empty() => None,
+        Ok(policies) => Some(format!("{} IPsec policies (`ip xfrm policy`)", policies.len())),
+        // A kernel without IPsec.
+        Err(Errno::PROTONOSUPPORT | Errno::INVAL) => None,
+        Err(errno) => Some(format!("IPsec policies cannot be read: {errno}")),
+    }
+}
+
+/// The kernel goes by the greater of the interface's and everybody's; 2 is loose, and holds for sources that no
+/// route leads to.
+fn reverse_path(interface: &str) -> Option<String> {
+    let of = |name: &str| read_proc(&format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
+    let filter = of("all").and_then(|all| of(interface).map(|own| own.max(all)));
+    match filter {
+        Ok(filter) if filter.trim() == RP_FILTER_STRICT => Some(format!(
+            "net.ipv4.conf.{interface}.rp_filter is 1 (strict): 0, or 2 (loose), allows lazy sockets"
+        )),
+        Ok(_) => None,
+        Err(error) => Some(format!("rp_filter of {interface} cannot be read: {error}")),
+    }
+}
+
+/// BPF programs that may drop what the sockets of a process's control group receive; a line if there are any.
+pub fn cgroup_programs(pid: i32) -> Option<String> {
+    let groups = match read_proc(&format!("/proc/{pid}/cgroup")) {
+        Ok(groups) => groups,
+        Err(error) => return Some(format!("its control group cannot be read: {error}")),
+    };
+    let unified = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let path = format!("/sys/fs/cgroup{unified}");
+    let Ok(group) = File::open(&path) else {
+        // Without a mounted hierarchy nobody has attached a program to it by its path.
+        return None;
+    };
+    match programs::cgroup_ingress(&group) {
+        Ok(programs) if programs.is_empty() => None,
+        Ok(programs) => Some(format!(
+            "BPF program {} filters what control group {unified} receives (`bpftool cgroup tree`; \
+             systemd's IPAddressAllow=, IPAddressDeny= and IPAccounting= attach such)",
+            programs[0]
+        )),
+        // No control groups with BPF, or the older hierarchy.
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::BADF)) => {
+            None
+        }
+        Err(error) => Some(format!("the programs of {path} cannot be listed: {error}")),
+    }
+}

@@ -1,0 +1,119 @@
+//! Asking the daemon for a ring.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
+    socket_with, sockopt,
+};
+
+use crate::protocol::{HEADER_BYTES, Reply, Request, TEXT_BYTES_MAX, socket_path};
+use crate::ring::Ring;
+use crate::sys;
+
+/// The daemon has a second to answer: it may have to read many firewall rules.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why a socket is not lazy: it is an ordinary one, then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ordinary {
+    /// No weir offers lazy sockets in this network namespace.
+    #[error("no weir offers lazy sockets in this network namespace; `weir run --lazy IFACE` does")]
+    NotRunning,
+    /// It has refused, and says why.
+    #[error("weir makes this socket not lazy: {0}")]
+    Refused(String),
+    /// What listens is not root's, so nothing is told to it.
+    #[error("what listens in place of weir belongs to uid {0}, not to root")]
+    Impostor(u32),
+    /// The conversation failed.
+    #[error("cannot {operation}: {source}")]
+    System {
+        /// What was tried.
+        operation: &'static str,
+        /// The kernel's answer.
+        source: Errno,
+    },
+    /// The answer is not one of weir's.
+    #[error("weir's answer cannot be read: {0}")]
+    Malformed(#[from] crate::protocol::Malformed),
+}
+
+/// A ring, and the connection that it lasts as long as.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub(crate) ring: Ring,
+    pub(crate) connection: OwnedFd,
+}
+
+/// Asks for a ring of so many bytes for a bound UDP socket.
+pub(crate) fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Attached, Ordinary> {
+    let failed = |operation| move |source| Ordinary::System { operation, source };
+    let cookie = sys::netns_cookie(socket).map_err(failed("identify the network namespace"))?;
+    let connection = connect(cookie)?;
+    let peer = sockopt::socket_peercred(&connection).map_err(failed("see who listens"))?;
+    if peer.uid.as_raw() != 0 {
+        return Err(Ordinary::Impostor(peer.uid.as_raw()));
+    }
+    send(&connection, socket, Request { ring_bytes }).map_err(failed("ask weir"))?;
+    let (reply, ring) = receive(&connection).map_err(failed("read weir's answer"))?;
+    match (Reply::decode(&reply)?, ring) {
+        (Reply::Refused(why), _) => Err(Ordinary::Refused(why)),
+        (Reply::Ring { .. }, None) => Err(crate::protocol::Malformed::Foreign.into()),
+        (Reply::Ring { bytes }, Some(fd)) => {
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let ring = Ring::map(fd, bytes).map_err(failed("map the ring"))?;
+            Ok(Attached { ring, connection })
+        }
+    }
+}
+
+fn connect(netns_cookie: u64) -> Result<OwnedFd, Ordinary> {
+    let failed = |source| Ordinary::System { operation: "connect to weir", source };
+    let connection =
+        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(failed)?;
+    for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+        sockopt::set_socket_timeout(&connection, which, Some(ANSWER_TIMEOUT)).map_err(failed)?;
+    }
+    let address = SocketAddrUnix::new(socket_path(netns_cookie)).map_err(failed)?;
+    match rustix::net::connect(&connection, &address) {
+        Ok(()) => Ok(connection),
+        Err(Errno::NOENT | Errno::CONNREFUSED) => Err(Ordinary::NotRunning),
+        Err(errno) => Err(failed(errno)),
+    }
+}
+
+fn send(connection: &OwnedFd, socket: BorrowedFd<'_>, request: Request) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [socket];
+    if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(Errno::NOBUFS);
+    }
+    let message = request.encode();
+    sendmsg(connection, &[IoSlice::new(&message)], &mut control, SendFlags::NOSIGNAL).map(drop)
+}
+
+fn receive(connection: &OwnedFd) -> rustix::io::Result<(Vec<u8>, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut message = vec![0; HEADER_BYTES + TEXT_BYTES_MAX];
+    let received = recvmsg(
+        connection.as_fd(),
+        &mut [IoSliceMut::new(&mut message)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    message.truncate(received.bytes);
+    let fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    Ok((message, fds.flatten().next()))
+}

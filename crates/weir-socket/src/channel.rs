@@ -1,0 +1,247 @@
+//! One socket's channel: its ring, and the kernel's socket beside it, read in order.
+//!
+//! What the gate leaves to the kernel (fragments, options, multicast, errors; everything, once weir has ended) waits
+//! at the kernel's socket. It is looked at when the ring is empty, and each [`LOOK_EVERY`] packets while it is not.
+//! If something waits there, what is on the ring by then comes first, and then the kernel's: so where weir ends in
+//! mid-flow, nothing is overtaken.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::io::Errno;
+
+use crate::attach::{self, Attached, Ordinary};
+use crate::datagram::{Datagram, Record};
+use crate::ring::{Reader, Ring};
+
+/// How many packets may come from the ring before the kernel's socket is looked at.
+const LOOK_EVERY: u64 = 64;
+
+/// How to receive.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    /// Fail with `WouldBlock` rather than wait.
+    pub nonblocking: bool,
+    /// Leave the datagram where it is.
+    pub peek: bool,
+    /// Fail with `WouldBlock` after so long.
+    pub timeout: Option<Duration>,
+}
+
+/// The channel of one lazy socket. Threads may share it, and processes that have forked.
+#[derive(Debug)]
+pub struct Channel {
+    ring: Ring,
+    /// Readable while the ring or the kernel's socket has something.
+    ready: OwnedFd,
+    _connection: OwnedFd,
+}
+
+impl Channel {
+    /// Makes a bound UDP socket lazy, with a ring of so many bytes: a power of two from 64 KiB to 64 MiB.
+    ///
+    /// # Errors
+    /// If it stays an ordinary one.
+    pub fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Self, Ordinary> {
+        let Attached { ring, connection } = attach::attach(socket, ring_bytes)?;
+        let failed =
+            |source| Ordinary::System { operation: "make a descriptor that can be polled", source };
+        let ready = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+        for fd in [ring.fd(), socket] {
+            epoll::add(&ready, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
+                .map_err(failed)?;
+        }
+        // What has come before stays before.
+        let mut reader = ring.lock();
+        *reader.state() = crate::ring::SharedState { kernel_left: u64::MAX, ..Default::default() };
+        drop(reader);
+        Ok(Self { ring, ready, _connection: connection })
+    }
+
+    /// A descriptor that is readable while a receive call would not block: to be polled, and for nothing else.
+    pub fn ready_fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    /// The ring's own, readable while the ring is not empty: for who polls the socket as well.
+    pub fn ring_fd(&self) -> BorrowedFd<'_> {
+        self.ring.fd()
+    }
+
+    /// Bytes of the ring.
+    pub fn ring_bytes(&self) -> usize {
+        self.ring.bytes()
+    }
+
+    /// Datagrams with a wrong checksum, which were dropped here as the kernel drops them.
+    pub fn dropped(&self) -> u64 {
+        self.ring.lock().state().dropped
+    }
+
+    /// Bytes of the next datagram's payload, if it is on the ring (`FIONREAD`).
+    pub fn next_bytes(&self) -> Option<usize> {
+        let mut length = None;
+        self.from_ring(true, &mut |datagram| length = Some(datagram.payload.len()));
+        length
+    }
+
+    /// The next datagram, from wherever it waits. `kernel` reads the kernel's socket, and must not block: if it
+    /// fails with `WouldBlock`, nothing waits there.
+    ///
+    /// # Errors
+    /// With `WouldBlock` if there is none in time; else whatever `kernel` fails with.
+    pub fn receive<T>(
+        &self,
+        socket: BorrowedFd<'_>,
+        how: How,
+        mut lazily: impl FnMut(&Datagram<'_>) -> T,
+        mut kernel: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let deadline = how.timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            if self.is_kernels_turn(socket) {
+                match kernel() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.end_turn(),
+                    other => return other,
+                }
+            }
+            if let Some(taken) = self.from_ring(how.peek, &mut lazily) {
+                return Ok(taken);
+            }
+            if how.nonblocking {
+                return kernel();
+            }
+            if self.wait(socket, deadline)? {
+                match kernel() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    other => return other,
+                }
+            }
+        }
+    }
+
+    /// As many as are on the ring and are wanted, without waiting; how many those were. 0 also when it is the
+    /// kernel's turn, so that the others must be had by [`Channel::receive`].
+    pub fn receive_waiting(
+        &self,
+        socket: BorrowedFd<'_>,
+        most: usize,
+        mut lazily: impl FnMut(&Datagram<'_>),
+    ) -> usize {
+        if self.is_kernels_turn(socket) {
+            return 0;
+        }
+        let mut reader = self.ring.lock();
+        let mut count = 0;
+        while count < most && take(&mut reader, false, &mut lazily).is_some() {
+            count += 1;
+        }
+        reader.state().since_look += count as u64;
+        count
+    }
+
+    fn from_ring<T>(&self, peek: bool, lazily: &mut impl FnMut(&Datagram<'_>) -> T) -> Option<T> {
+        // Without the lock, which costs more than this.
+        if !self.ring.may_have_records() {
+            return None;
+        }
+        let mut reader = self.ring.lock();
+        let taken = take(&mut reader, peek, lazily);
+        if taken.is_some() && !peek {
+            reader.state().since_look += 1;
+        }
+        taken
+    }
+
+    fn is_kernels_turn(&self, socket: BorrowedFd<'_>) -> bool {
+        let mut reader = self.ring.lock();
+        let position = reader.position();
+        let state = *reader.state();
+        if state.kernel_left > 0 {
+            if position < state.kernel_from {
+                return false;
+            }
+            // All that waited when it became lazy; later, one after the other.
+            if state.kernel_left < u64::MAX {
+                reader.state().kernel_left -= 1;
+            }
+            return true;
+        }
+        if state.since_look < LOOK_EVERY {
+            return false;
+        }
+        reader.state().since_look = 0;
+        let waiting = is_readable(socket);
+        let produced = reader.produced();
+        if waiting {
+            let state = reader.state();
+            state.kernel_from = produced;
+            state.kernel_left = LOOK_EVERY;
+        }
+        waiting && position >= produced
+    }
+
+    fn end_turn(&self) {
+        self.ring.lock().state().kernel_left = 0;
+    }
+
+    /// Whether the kernel's socket has something; if not, the ring may.
+    fn wait(&self, socket: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<bool> {
+        let timeout = match deadline {
+            None => None,
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                Timespec::try_from(left).ok()
+            }
+        };
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.ring.fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(socket, PollFlags::IN),
+        ];
+        if poll(&mut fds, timeout.as_ref())? == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        // What the ring has may be older.
+        Ok(fds[0].revents().is_empty() && !fds[1].revents().is_empty())
+    }
+}
+
+/// The next datagram on the ring that the kernel would not drop.
+fn take<T>(
+    reader: &mut Reader<'_>,
+    peek: bool,
+    lazily: &mut impl FnMut(&Datagram<'_>) -> T,
+) -> Option<T> {
+    loop {
+        let bytes = reader.peek()?;
+        let consumed = usize::try_from(reader.state().consumed).unwrap_or(usize::MAX);
+        let found = Record::read(bytes)
+            .and_then(|record| record.input())
+            .and_then(|datagrams| datagrams.at(consumed));
+        let Some((datagram, next)) = found else {
+            reader.state().dropped += 1;
+            reader.state().consumed = 0;
+            reader.pass(bytes.len());
+            continue;
+        };
+        let taken = lazily(&datagram);
+        if !peek {
+            reader.state().consumed = next.unwrap_or_default() as u64;
+            if next.is_none() {
+                reader.pass(bytes.len());
+            }
+        }
+        return Some(taken);
+    }
+}
+
+fn is_readable(socket: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    !matches!(poll(&mut fds, Some(&now)), Ok(0) | Err(Errno::INTR))
+}

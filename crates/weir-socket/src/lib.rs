@@ -1,0 +1,21 @@
+//! Lazy UDP sockets (Druschel & Banga, section 3): a packet waits, unprocessed, on a ring that weir's gate fills and
+//! the program reads. IP and UDP input happen in the receive call; what does not fit on the ring is discarded before
+//! anything has been spent on it.
+//!
+//! [`LazyUdpSocket`] has the surface of [`std::net::UdpSocket`]; [`Channel`] is what it is made of. Where weir does
+//! not run, or ends, it is an ordinary socket. `include/weir_socket.h` is the same for C.
+
+mod attach;
+mod c;
+mod channel;
+mod datagram;
+pub mod message;
+pub mod protocol;
+mod ring;
+mod socket;
+mod sys;
+
+pub use attach::Ordinary;
+pub use channel::{Channel, How};
+pub use datagram::{Arrival, Datagram};
+pub use socket::{DEFAULT_RING_BYTES, LazyUdpSocket};

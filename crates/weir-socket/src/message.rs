@@ -1,0 +1,218 @@
+//! A datagram as recvmsg(2) gives it: address, parts, control messages.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
+use std::time::{Duration, UNIX_EPOCH};
+
+use crate::datagram::{Arrival, Datagram};
+use crate::socket::as_seen_by;
+
+/// What is asked for along with each datagram, by setsockopt(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    v6: bool,
+    packet_info: bool,
+    packet_info6: bool,
+    type_of_service: bool,
+    traffic_class: bool,
+    time_to_live: bool,
+    hop_limit: bool,
+    timestamp: bool,
+    timestamp_ns: bool,
+}
+
+impl Options {
+    /// As they are now.
+    pub fn of(fd: RawFd) -> Self {
+        let is_set = |level, option| number(fd, level, option).is_some_and(|value| value != 0);
+        Self {
+            v6: number(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Some(libc::AF_INET6),
+            packet_info: is_set(libc::IPPROTO_IP, libc::IP_PKTINFO),
+            packet_info6: is_set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+            type_of_service: is_set(libc::IPPROTO_IP, libc::IP_RECVTOS),
+            traffic_class: is_set(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
+            time_to_live: is_set(libc::IPPROTO_IP, libc::IP_RECVTTL),
+            hop_limit: is_set(libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT),
+            timestamp: is_set(libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+            timestamp_ns: is_set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+        }
+    }
+}
+
+#[allow(unsafe_code)]
+fn number(fd: RawFd, level: i32, option: i32) -> Option<i32> {
+    let mut value = 0_i32;
+    let mut length = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to the number.
+    let result = unsafe {
+        libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut length)
+    };
+    (result == 0).then_some(value)
+}
+
+/// Fills a message in as recvmsg(2) does, and returns what that returns.
+///
+/// # Safety
+/// The header is one that recvmsg(2) would take.
+#[allow(unsafe_code)]
+pub unsafe fn fill(
+    header: &mut libc::msghdr,
+    datagram: &Datagram<'_>,
+    options: &Options,
+    flags: i32,
+) -> isize {
+    header.msg_flags = 0;
+    let mut rest = datagram.payload;
+    for part in 0..header.msg_iovlen {
+        // SAFETY: the caller's header has so many parts.
+        let part = unsafe { &*header.msg_iov.add(part) };
+        let length = rest.len().min(part.iov_len);
+        // SAFETY: the part has room for so many bytes, which do not lie on the ring.
+        unsafe { rest.as_ptr().copy_to_nonoverlapping(part.iov_base.cast(), length) };
+        rest = &rest[length..];
+        if rest.is_empty() {
+            break;
+        }
+    }
+    if !rest.is_empty() {
+        header.msg_flags |= libc::MSG_TRUNC;
+    }
+    if !header.msg_name.is_null() {
+        // SAFETY: the caller's, of the length that it says.
+        header.msg_namelen = unsafe {
+            fill_address(
+                as_seen_by(options.v6, datagram.source),
+                header.msg_name.cast(),
+                header.msg_namelen,
+            )
+        };
+    }
+    let mut control = Control {
+        // SAFETY: the caller's, of the length that it says.
+        at: header.msg_control.cast(),
+        room: if header.msg_control.is_null() { 0 } else { header.msg_controllen as usize },
+        used: 0,
+        cut: false,
+    };
+    if let Some(arrival) = &datagram.arrival {
+        control.put_all(arrival, options);
+    }
+    header.msg_controllen = control.used as _;
+    if control.cut {
+        header.msg_flags |= libc::MSG_CTRUNC;
+    }
+    if flags & libc::MSG_CMSG_CLOEXEC != 0 {
+        header.msg_flags |= libc::MSG_CMSG_CLOEXEC;
+    }
+    let length = if flags & libc::MSG_TRUNC != 0 {
+        datagram.payload.len()
+    } else {
+        datagram.payload.len() - rest.len()
+    };
+    isize::try_from(length).unwrap_or(isize::MAX)
+}
+
+/// Writes an address, as much as there is room for, and returns its whole length.
+///
+/// # Safety
+/// There are so many bytes of room.
+#[allow(unsafe_code)]
+pub unsafe fn fill_address(address: SocketAddr, at: *mut u8, room: libc::socklen_t) -> libc::socklen_t {
+    let mut bytes = [0_u8; size_of::<libc::sockaddr_in6>()];
+    bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+    let length = match address {
+        SocketAddr::V4(v4) => {
+            bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+            bytes[4..8].copy_from_slice(&v4.ip().octets());
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(v6) => {
+            bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+            bytes[8..24].copy_from_slice(&v6.ip().octets());
+            bytes[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    // SAFETY: no more than there is room for, from a buffer of its own.
+    unsafe { bytes.as_ptr().copy_to_nonoverlapping(at, length.min(room as usize)) };
+    length as libc::socklen_t
+}
+
+struct Control {
+    at: *mut u8,
+    room: usize,
+    used: usize,
+    cut: bool,
+}
+
+impl Control {
+    /// In the kernel's order (`sock_recv_timestamp()`, `ip_cmsg_recv_offset()`, `ip6_datagram_recv_ctl()`).
+    fn put_all(&mut self, arrival: &Arrival, options: &Options) {
+        if options.timestamp_ns || options.timestamp {
+            let since = arrival.time().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+            let (kind, part) = match options.timestamp_ns {
+                true => (libc::SCM_TIMESTAMPNS, i64::from(since.subsec_nanos())),
+                false => (libc::SCM_TIMESTAMP, i64::from(since.subsec_micros())),
+            };
+            let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+            let time = [seconds.to_ne_bytes(), part.to_ne_bytes()].concat();
+            self.put(libc::SOL_SOCKET, kind, &time);
+        }
+        let interface = arrival.interface.to_ne_bytes();
+        match arrival.destination {
+            IpAddr::V4(destination) => {
+                let octets = destination.octets();
+                if options.packet_info6 {
+                    let mapped = destination.to_ipv6_mapped().octets();
+                    self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &[&mapped[..], &interface].concat());
+                }
+                if options.packet_info {
+                    let info = [interface, octets, octets].concat();
+                    self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+                }
+                if options.time_to_live {
+                    let hops = i32::from(arrival.hop_limit).to_ne_bytes();
+                    self.put(libc::IPPROTO_IP, libc::IP_TTL, &hops);
+                }
+                if options.type_of_service {
+                    self.put(libc::IPPROTO_IP, libc::IP_TOS, &[arrival.traffic_class]);
+                }
+            }
+            IpAddr::V6(destination) => {
+                let octets = destination.octets();
+                if options.packet_info6 {
+                    self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &[&octets[..], &interface].concat());
+                }
+                if options.hop_limit {
+                    let hops = i32::from(arrival.hop_limit).to_ne_bytes();
+                    self.put(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &hops);
+                }
+                if options.traffic_class {
+                    let class = i32::from(arrival.traffic_class).to_ne_bytes();
+                    self.put(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class);
+                }
+            }
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn put(&mut self, level: i32, kind: i32, data: &[u8]) {
+        let header = size_of::<libc::cmsghdr>();
+        let room = self.room - self.used;
+        if room < header {
+            self.cut = true;
+            return;
+        }
+        let fits = data.len().min(room - header);
+        self.cut |= fits < data.len();
+        let length = (header + fits).to_ne_bytes();
+        let numbers = [level.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        for (at, bytes) in [(0, &length[..]), (length.len(), &numbers), (header, &data[..fits])] {
+            // SAFETY: within the room that is left.
+            unsafe {
+                bytes.as_ptr().copy_to_nonoverlapping(self.at.add(self.used + at), bytes.len());
+            }
+        }
+        self.used += (header + fits).next_multiple_of(size_of::<usize>()).min(room);
+    }
+}

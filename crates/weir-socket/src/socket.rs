@@ -1,0 +1,214 @@
+//! [`LazyUdpSocket`].
+
+use std::io;
+use std::net::{SocketAddr, SocketAddrV6, ToSocketAddrs, UdpSocket};
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::net::{RecvFlags, recvfrom};
+
+use crate::attach::Ordinary;
+use crate::channel::{Channel, How};
+use crate::datagram::Datagram;
+
+/// Bytes of a ring unless something else is asked for: some 40,000 small packets.
+pub const DEFAULT_RING_BYTES: u64 = 4 << 20;
+
+/// A UDP socket with the surface of [`std::net::UdpSocket`], whose packets wait on a ring, unprocessed, until they
+/// are received, where weir offers that; and an ordinary one where it does not. To send, and for all else, it is the
+/// kernel's socket, which it dereferences to. What is received from that directly, or from a clone of it, is missed
+/// here, and what is on the ring is missed there.
+///
+/// ```no_run
+/// let socket = weir_socket::LazyUdpSocket::bind("198.18.0.1:9995")?;
+/// if let Some(why) = socket.ordinary() {
+///     eprintln!("an ordinary socket: {why}");
+/// }
+/// let mut buffer = [0; 2048];
+/// loop {
+///     let (length, from) = socket.recv_from(&mut buffer)?;
+///     println!("{length} bytes from {from}");
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct LazyUdpSocket {
+    socket: UdpSocket,
+    channel: Result<Channel, Ordinary>,
+}
+
+impl LazyUdpSocket {
+    /// Binds a socket and makes it lazy, where that can be.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::bind`].
+    pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
+        UdpSocket::bind(address).map(|socket| Self::with_ring(socket, DEFAULT_RING_BYTES))
+    }
+
+    /// Makes a bound socket lazy, where that can be, with a ring of so many bytes: a power of two from 64 KiB to
+    /// 64 MiB.
+    pub fn with_ring(socket: UdpSocket, ring_bytes: u64) -> Self {
+        let channel = Channel::attach(socket.as_fd(), ring_bytes);
+        Self { socket, channel }
+    }
+
+    /// Why it is an ordinary socket; `None` if it is lazy.
+    pub fn ordinary(&self) -> Option<&Ordinary> {
+        self.channel.as_ref().err()
+    }
+
+    /// A descriptor that is readable while a receive call would not block, for poll(2), epoll(7) and the like; not
+    /// edge-triggered. To close it, or to read from it, has no use.
+    pub fn ready_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_ref().map_or(self.socket.as_fd(), Channel::ready_fd)
+    }
+
+    /// Datagrams that came with a wrong checksum, which were dropped in the receive call as the kernel drops them.
+    pub fn dropped(&self) -> u64 {
+        self.channel.as_ref().map_or(0, Channel::dropped)
+    }
+
+    /// As [`UdpSocket::recv_from`].
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.receive(buffer, false)
+    }
+
+    /// As [`UdpSocket::peek_from`].
+    ///
+    /// # Errors
+    /// As [`UdpSocket::peek_from`].
+    pub fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.receive(buffer, true)
+    }
+
+    /// As [`UdpSocket::recv`].
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv`].
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.receive(buffer, false).map(|(length, _)| length)
+    }
+
+    /// As [`UdpSocket::peek`].
+    ///
+    /// # Errors
+    /// As [`UdpSocket::peek`].
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.receive(buffer, true).map(|(length, _)| length)
+    }
+
+    fn receive(&self, buffer: &mut [u8], peek: bool) -> io::Result<(usize, SocketAddr)> {
+        let Ok(channel) = &self.channel else {
+            return if peek {
+                self.socket.peek_from(buffer)
+            } else {
+                self.socket.recv_from(buffer)
+            };
+        };
+        let buffer = std::cell::RefCell::new(buffer);
+        let v6 = self.is_ipv6();
+        channel.receive(
+            self.socket.as_fd(),
+            self.how(peek)?,
+            |datagram| {
+                let mut buffer = buffer.borrow_mut();
+                let length = datagram.payload.len().min(buffer.len());
+                buffer[..length].copy_from_slice(&datagram.payload[..length]);
+                (length, as_seen_by(v6, datagram.source))
+            },
+            || self.from_kernel(&mut buffer.borrow_mut(), peek),
+        )
+    }
+
+    fn from_kernel(&self, buffer: &mut [u8], peek: bool) -> io::Result<(usize, SocketAddr)> {
+        let flags = RecvFlags::DONTWAIT | if peek { RecvFlags::PEEK } else { RecvFlags::empty() };
+        let (length, _, from) = recvfrom(&self.socket, &mut *buffer, flags)?;
+        let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+        Ok((length, from.ok_or(io::ErrorKind::InvalidData)?))
+    }
+
+    /// Calls `each` with what waits, at most `most` datagrams at once; waits for the first as
+    /// [`recv_from`](LazyUdpSocket::recv_from) does. How many there were.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::recv_from`].
+    pub fn recv_batch(
+        &self,
+        most: usize,
+        mut each: impl FnMut(&Datagram<'_>),
+    ) -> io::Result<usize> {
+        if most == 0 {
+            return Ok(0);
+        }
+        let Ok(channel) = &self.channel else {
+            return self.batch_from_kernel(&mut each, !self.is_nonblocking()?);
+        };
+        let v6 = self.is_ipv6();
+        let mut lazily = |datagram: &Datagram<'_>| {
+            each(&Datagram { source: as_seen_by(v6, datagram.source), ..*datagram });
+        };
+        let count = channel.receive_waiting(self.socket.as_fd(), most, &mut lazily);
+        if count > 0 {
+            return Ok(count);
+        }
+        let each = std::cell::RefCell::new(&mut lazily);
+        channel.receive(
+            self.socket.as_fd(),
+            self.how(false)?,
+            |datagram| {
+                (each.borrow_mut())(datagram);
+                1
+            },
+            || self.batch_from_kernel(&mut *each.borrow_mut(), false),
+        )
+    }
+
+    fn batch_from_kernel(
+        &self,
+        each: &mut impl FnMut(&Datagram<'_>),
+        wait: bool,
+    ) -> io::Result<usize> {
+        let mut buffer = vec![0; usize::from(u16::MAX)];
+        let (length, source) = match wait {
+            true => self.socket.recv_from(&mut buffer)?,
+            false => self.from_kernel(&mut buffer, false)?,
+        };
+        each(&Datagram { payload: &buffer[..length], source, arrival: None });
+        Ok(1)
+    }
+
+    fn how(&self, peek: bool) -> io::Result<How> {
+        Ok(How { nonblocking: self.is_nonblocking()?, peek, timeout: self.socket.read_timeout()? })
+    }
+
+    fn is_nonblocking(&self) -> io::Result<bool> {
+        Ok(fcntl_getfl(&self.socket)?.contains(OFlags::NONBLOCK))
+    }
+
+    fn is_ipv6(&self) -> bool {
+        self.socket.local_addr().is_ok_and(|address| address.is_ipv6())
+    }
+}
+
+impl Deref for LazyUdpSocket {
+    type Target = UdpSocket;
+
+    fn deref(&self) -> &UdpSocket {
+        &self.socket
+    }
+}
+
+/// An IPv6 socket that takes IPv4, too, sees its addresses mapped.
+pub(crate) fn as_seen_by(v6: bool, address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if v6 => {
+            SocketAddr::V6(SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0))
+        }
+        other => other,
+    }
+}
