@@ -1,1 +1,348 @@
-//! Preload.
+//! Lazy UDP sockets for programs that do not know of them: `LD_PRELOAD=libweir_preload.so program`.
+//!
+//! A UDP socket becomes lazy when the program binds it to a port. The calls that receive from it, wait for it,
+//! duplicate or close it are answered here; all others, and all other descriptors, go to the C library. See
+//! docs/lazy.md for what is left to the kernel's socket.
+
+#![allow(unsafe_code, reason = "it stands in for the C library")]
+
+mod attach;
+mod next;
+mod slots;
+mod wait;
+
+use std::ffi::{c_int, c_uint, c_ulong, c_void};
+use std::time::Duration;
+
+use libc::{iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
+use weir_socket::message::{RecvMsg, as_recvfrom, fail, receive, receive_many};
+
+use crate::next::next;
+
+fn real_recvmsg() -> RecvMsg {
+    next!(recvmsg: RecvMsg)
+}
+
+/// bind(2).
+///
+/// # Safety
+/// As bind(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    let real = next!(bind: unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int);
+    // SAFETY: as the caller promises.
+    let result = unsafe { real(fd, address, length) };
+    if result == 0 {
+        attach::consider(fd);
+    }
+    result
+}
+
+/// recvmsg(2).
+///
+/// # Safety
+/// As recvmsg(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recvmsg(fd: c_int, header: *mut msghdr, flags: c_int) -> ssize_t {
+    match slots::find(fd) {
+        // SAFETY: as the caller promises.
+        Some(lazy) => unsafe {
+            receive(&lazy.channel, &lazy.options(), fd, header, flags, real_recvmsg())
+        },
+        // SAFETY: as the caller promises.
+        None => unsafe { real_recvmsg()(fd, header, flags) },
+    }
+}
+
+/// recvmmsg(2).
+///
+/// # Safety
+/// As recvmmsg(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recvmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> c_int {
+    let real = next!(recvmmsg: unsafe extern "C" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int);
+    let Some(lazy) = slots::find(fd).filter(|_| !messages.is_null()) else {
+        // SAFETY: as the caller promises.
+        return unsafe { real(fd, messages, count, flags, timeout) };
+    };
+    // SAFETY: as the caller promises.
+    unsafe {
+        let messages = std::slice::from_raw_parts_mut(messages, count as usize);
+        let timeout = timeout.as_ref().map(|time| {
+            Duration::new(
+                time.tv_sec.try_into().unwrap_or_default(),
+                time.tv_nsec.try_into().unwrap_or_default(),
+            )
+        });
+        receive_many(&lazy.channel, &lazy.options(), fd, messages, flags, timeout, real_recvmsg())
+    }
+}
+
+/// recvfrom(2).
+///
+/// # Safety
+/// As recvfrom(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recvfrom(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> ssize_t {
+    let real = next!(recvfrom: unsafe extern "C" fn(c_int, *mut c_void, usize, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t);
+    if slots::find(fd).is_none() {
+        // SAFETY: as the caller promises.
+        return unsafe { real(fd, buffer, length, flags, address, address_length) };
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        as_recvfrom(buffer, length, address, address_length, |header| recvmsg(fd, header, flags))
+    }
+}
+
+/// recv(2).
+///
+/// # Safety
+/// As recv(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recv(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+) -> ssize_t {
+    // SAFETY: as the caller promises; so the C library has it, too.
+    unsafe { recvfrom(fd, buffer, length, flags, std::ptr::null_mut(), std::ptr::null_mut()) }
+}
+
+/// recvfrom(2), as `_FORTIFY_SOURCE` calls it.
+///
+/// # Safety
+/// As recvfrom(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __recvfrom_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    room: usize,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_length: *mut socklen_t,
+) -> ssize_t {
+    check(length, room);
+    // SAFETY: as the caller promises.
+    unsafe { recvfrom(fd, buffer, length, flags, address, address_length) }
+}
+
+/// recv(2), as `_FORTIFY_SOURCE` calls it.
+///
+/// # Safety
+/// As recv(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __recv_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    room: usize,
+    flags: c_int,
+) -> ssize_t {
+    check(length, room);
+    // SAFETY: as the caller promises.
+    unsafe { recv(fd, buffer, length, flags) }
+}
+
+/// read(2).
+///
+/// # Safety
+/// As read(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: usize) -> ssize_t {
+    if slots::find(fd).is_some() {
+        // SAFETY: as the caller promises.
+        return unsafe { recv(fd, buffer, length, 0) };
+    }
+    let real = next!(read: unsafe extern "C" fn(c_int, *mut c_void, usize) -> ssize_t);
+    // SAFETY: as the caller promises.
+    unsafe { real(fd, buffer, length) }
+}
+
+/// read(2), as `_FORTIFY_SOURCE` calls it.
+///
+/// # Safety
+/// As read(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __read_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    room: usize,
+) -> ssize_t {
+    check(length, room);
+    // SAFETY: as the caller promises.
+    unsafe { read(fd, buffer, length) }
+}
+
+/// readv(2).
+///
+/// # Safety
+/// As readv(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    if slots::find(fd).is_some() {
+        // SAFETY: a header of zeros has no address and no control messages.
+        let mut header: msghdr = unsafe { std::mem::zeroed() };
+        header.msg_iov = parts.cast_mut();
+        header.msg_iovlen = count.max(0) as _;
+        // SAFETY: as the caller promises.
+        return unsafe { recvmsg(fd, &raw mut header, 0) };
+    }
+    let real = next!(readv: unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t);
+    // SAFETY: as the caller promises.
+    unsafe { real(fd, parts, count) }
+}
+
+/// What `_FORTIFY_SOURCE` is for.
+fn check(length: usize, room: usize) {
+    if length > room {
+        // SAFETY: ends the process.
+        unsafe { libc::abort() };
+    }
+}
+
+/// close(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn close(fd: c_int) -> c_int {
+    if slots::is_own(fd) {
+        return fail(libc::EBADF);
+    }
+    slots::forget(fd);
+    let real = next!(close: unsafe extern "C" fn(c_int) -> c_int);
+    // SAFETY: a system call.
+    unsafe { real(fd) }
+}
+
+/// close_range(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    slots::forget_all();
+    let real = next!(close_range: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int);
+    // SAFETY: a system call.
+    unsafe { real(first, last, flags) }
+}
+
+/// closefrom(3).
+#[unsafe(no_mangle)]
+pub extern "C" fn closefrom(first: c_int) {
+    slots::forget_all();
+    let real = next!(closefrom: unsafe extern "C" fn(c_int));
+    // SAFETY: a system call.
+    unsafe { real(first) }
+}
+
+/// dup(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn dup(fd: c_int) -> c_int {
+    let real = next!(dup: unsafe extern "C" fn(c_int) -> c_int);
+    // SAFETY: a system call.
+    duplicated(fd, unsafe { real(fd) })
+}
+
+/// dup2(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+    let real = next!(dup2: unsafe extern "C" fn(c_int, c_int) -> c_int);
+    // SAFETY: a system call.
+    duplicated(fd, unsafe { real(fd, to) })
+}
+
+/// dup3(2).
+#[unsafe(no_mangle)]
+pub extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+    let real = next!(dup3: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int);
+    // SAFETY: a system call.
+    duplicated(fd, unsafe { real(fd, to, flags) })
+}
+
+fn duplicated(fd: c_int, to: c_int) -> c_int {
+    if to >= 0 {
+        slots::duplicate(fd, to);
+    }
+    to
+}
+
+/// fcntl(2). Its third argument is a number or a pointer, or there is none.
+///
+/// # Safety
+/// As fcntl(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+    let real = next!(fcntl: unsafe extern "C" fn(c_int, c_int, ...) -> c_int);
+    // SAFETY: as the caller promises.
+    duplicated_by(fd, command, unsafe { real(fd, command, argument) })
+}
+
+/// fcntl(2), as programs with large files call it.
+///
+/// # Safety
+/// As fcntl(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+    let real = next!(fcntl64: unsafe extern "C" fn(c_int, c_int, ...) -> c_int);
+    // SAFETY: as the caller promises.
+    duplicated_by(fd, command, unsafe { real(fd, command, argument) })
+}
+
+fn duplicated_by(fd: c_int, command: c_int, result: c_int) -> c_int {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
+        _ => result,
+    }
+}
+
+/// ioctl(2).
+///
+/// # Safety
+/// As ioctl(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    let real = next!(ioctl: unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int);
+    if request == libc::FIONREAD
+        && !argument.is_null()
+        && let Some(bytes) = slots::find(fd).and_then(|lazy| lazy.channel.next_bytes())
+    {
+        // SAFETY: the caller's number.
+        unsafe { *argument.cast::<c_int>() = bytes as c_int };
+        return 0;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { real(fd, request, argument) }
+}
+
+/// setsockopt(2).
+///
+/// # Safety
+/// As setsockopt(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    option: c_int,
+    value: *const c_void,
+    length: socklen_t,
+) -> c_int {
+    let real = next!(setsockopt: unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int);
+    // SAFETY: as the caller promises.
+    let result = unsafe { real(fd, level, option, value, length) };
+    if let Some(lazy) = slots::find(fd) {
+        lazy.look_again(fd);
+    }
+    result
+}

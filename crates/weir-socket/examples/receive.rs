@@ -18,7 +18,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Err(error) => return Err(error.into()),
         }
         if since.elapsed() >= Duration::from_secs(1) {
-            println!("{count} datagrams, {bytes} bytes, {} with a wrong checksum", socket.dropped());
+            println!(
+                "{count} datagrams, {bytes} bytes, {} with a wrong checksum",
+                socket.dropped()
+            );
             (count, bytes, since) = (0, 0, Instant::now());
         }
     }

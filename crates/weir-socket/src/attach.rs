@@ -19,6 +19,9 @@ use crate::sys;
 /// The daemon has a second to answer: it may have to read many firewall rules.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The first of them.
+const OWN_DESCRIPTORS: i32 = 512;
+
 /// Why a socket is not lazy: it is an ordinary one, then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ordinary {
@@ -67,10 +70,15 @@ pub(crate) fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Attached
         (Reply::Ring { .. }, None) => Err(crate::protocol::Malformed::Foreign.into()),
         (Reply::Ring { bytes }, Some(fd)) => {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let ring = Ring::map(fd, bytes).map_err(failed("map the ring"))?;
-            Ok(Attached { ring, connection })
+            let ring = Ring::map(out_of_the_way(fd), bytes).map_err(failed("map the ring"))?;
+            Ok(Attached { ring, connection: out_of_the_way(connection) })
         }
     }
+}
+
+/// Moves a descriptor to a number that programs do not give themselves, while select(2) still takes it.
+pub(crate) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
+    rustix::io::fcntl_dupfd_cloexec(&fd, OWN_DESCRIPTORS).unwrap_or(fd)
 }
 
 fn connect(netns_cookie: u64) -> Result<OwnedFd, Ordinary> {

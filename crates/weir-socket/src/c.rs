@@ -1,21 +1,19 @@
 //! The same for C: `include/weir_socket.h`.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "C calls in")]
 
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_void};
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-
-use rustix::fs::{OFlags, fcntl_getfl};
-use rustix::net::sockopt;
+use std::time::Duration;
 
 use crate::attach::Ordinary;
-use crate::channel::{Channel, How};
-use crate::message::{Options, fill};
+use crate::channel::Channel;
+use crate::message::{Options, borrow, fail, receive, receive_many};
 use crate::socket::DEFAULT_RING_BYTES;
 
-type Table = RwLock<std::collections::BTreeMap<RawFd, Arc<(Channel, Options)>>>;
+type Table = RwLock<BTreeMap<RawFd, Arc<(Channel, Options)>>>;
 
 fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
@@ -26,15 +24,16 @@ fn find(fd: RawFd) -> Option<Arc<(Channel, Options)>> {
     table().read().unwrap_or_else(PoisonError::into_inner).get(&fd).cloned()
 }
 
-fn fail(errno: c_int) -> c_int {
-    // SAFETY: this thread's own.
-    unsafe { *libc::__errno_location() = errno };
-    -1
-}
-
-fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: the caller says that it is open; if not, system calls fail with EBADF.
-    unsafe { BorrowedFd::borrow_raw(fd) }
+impl Ordinary {
+    /// As C is told.
+    fn errno(&self) -> c_int {
+        match self {
+            Self::NotRunning => libc::ENOENT,
+            Self::Refused(_) => libc::EPERM,
+            Self::Impostor(_) | Self::Malformed(_) => libc::EPROTO,
+            Self::System { source, .. } => source.raw_os_error(),
+        }
+    }
 }
 
 /// Makes a bound UDP socket lazy. See the header.
@@ -50,10 +49,7 @@ pub extern "C" fn weir_socket_attach(fd: c_int, ring_bytes: u64) -> c_int {
             table().write().unwrap_or_else(PoisonError::into_inner).insert(fd, entry);
             0
         }
-        Err(Ordinary::NotRunning) => fail(libc::ENOENT),
-        Err(Ordinary::Refused(_)) => fail(libc::EPERM),
-        Err(Ordinary::Impostor(_) | Ordinary::Malformed(_)) => fail(libc::EPROTO),
-        Err(Ordinary::System { source, .. }) => fail(source.raw_os_error()),
+        Err(why) => fail(why.errno()),
     }
 }
 
@@ -83,27 +79,12 @@ pub unsafe extern "C" fn weir_recvfrom(
     address: *mut libc::sockaddr,
     address_length: *mut libc::socklen_t,
 ) -> isize {
-    let mut part = libc::iovec { iov_base: buffer, iov_len: length };
-    let mut header = empty_header();
-    header.msg_name = address.cast();
-    if !address.is_null() && !address_length.is_null() {
-        // SAFETY: the caller's, as for recvfrom(2).
-        header.msg_namelen = unsafe { *address_length };
+    // SAFETY: as the caller promises.
+    unsafe {
+        crate::message::as_recvfrom(buffer, length, address, address_length, |header| {
+            weir_recvmsg(fd, header, flags)
+        })
     }
-    header.msg_iov = &raw mut part;
-    header.msg_iovlen = 1;
-    // SAFETY: the header points to what the caller has given, and to `part`.
-    let received = unsafe { weir_recvmsg(fd, &raw mut header, flags) };
-    if received >= 0 && !address.is_null() && !address_length.is_null() {
-        // SAFETY: as above.
-        unsafe { *address_length = header.msg_namelen };
-    }
-    received
-}
-
-fn empty_header() -> libc::msghdr {
-    // SAFETY: a header of zeros has no address, no parts and no control messages.
-    unsafe { std::mem::zeroed() }
 }
 
 /// As recvmsg(2). See the header.
@@ -111,48 +92,12 @@ fn empty_header() -> libc::msghdr {
 /// # Safety
 /// As recvmsg(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn weir_recvmsg(
-    fd: c_int,
-    header: *mut libc::msghdr,
-    flags: c_int,
-) -> isize {
-    let kernel = |flags| {
+pub unsafe extern "C" fn weir_recvmsg(fd: c_int, header: *mut libc::msghdr, flags: c_int) -> isize {
+    match find(fd) {
         // SAFETY: as the caller promises.
-        let received = unsafe { libc::recvmsg(fd, header, flags) };
-        if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received) }
-    };
-    let Some(entry) = find(fd) else {
+        Some(entry) => unsafe { receive(&entry.0, &entry.1, fd, header, flags, libc::recvmsg) },
         // SAFETY: as the caller promises.
-        return unsafe { libc::recvmsg(fd, header, flags) };
-    };
-    if header.is_null() || flags & libc::MSG_ERRQUEUE != 0 {
-        // SAFETY: as the caller promises.
-        return unsafe { libc::recvmsg(fd, header, flags) };
-    }
-    let (channel, options) = &*entry;
-    let received = channel.receive(
-        borrow(fd),
-        how(fd, flags),
-        // SAFETY: as the caller promises.
-        |datagram| unsafe { fill(&mut *header, datagram, options, flags) },
-        || kernel(flags | libc::MSG_DONTWAIT),
-    );
-    received.unwrap_or_else(|error| {
-        fail(error.raw_os_error().unwrap_or(libc::EAGAIN));
-        -1
-    })
-}
-
-/// How a call with these flags is to receive from a socket.
-pub(crate) fn how(fd: RawFd, flags: c_int) -> How {
-    let socket = borrow(fd);
-    let nonblocking = flags & libc::MSG_DONTWAIT != 0
-        || fcntl_getfl(socket).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
-    let timeout = || sockopt::socket_timeout(socket, sockopt::Timeout::Recv).ok().flatten();
-    How {
-        nonblocking,
-        peek: flags & libc::MSG_PEEK != 0,
-        timeout: if nonblocking { None } else { timeout() },
+        None => unsafe { libc::recvmsg(fd, header, flags) },
     }
 }
 
@@ -168,41 +113,22 @@ pub unsafe extern "C" fn weir_recvmmsg(
     flags: c_int,
     timeout: *mut libc::timespec,
 ) -> c_int {
-    let Some(entry) = find(fd) else {
+    let Some(entry) = find(fd).filter(|_| !messages.is_null()) else {
         // SAFETY: as the caller promises.
         return unsafe { libc::recvmmsg(fd, messages, count, flags, timeout) };
     };
-    if messages.is_null() || count == 0 || flags & (libc::MSG_ERRQUEUE | libc::MSG_PEEK) != 0 {
-        // SAFETY: as the caller promises.
-        return unsafe { libc::recvmmsg(fd, messages, count, flags, timeout) };
+    // SAFETY: as the caller promises.
+    unsafe {
+        let messages = std::slice::from_raw_parts_mut(messages, count as usize);
+        let timeout = timeout.as_ref().map(duration);
+        receive_many(&entry.0, &entry.1, fd, messages, flags, timeout, libc::recvmsg)
     }
-    let (channel, options) = &*entry;
-    let most = (count as usize).min(libc::UIO_MAXIOV as usize);
-    // SAFETY: the caller has so many of them.
-    let messages = unsafe { std::slice::from_raw_parts_mut(messages, most) };
-    let mut taken = 0;
-    let mut waiting = |from: usize, messages: &mut [libc::mmsghdr]| {
-        let mut at = from;
-        channel.receive_waiting(borrow(fd), most - from, |datagram| {
-            let message = &mut messages[at];
-            // SAFETY: as the caller promises.
-            let length = unsafe { fill(&mut message.msg_hdr, datagram, options, flags) };
-            message.msg_len = u32::try_from(length).unwrap_or(u32::MAX);
-            at += 1;
-        })
-    };
-    taken += waiting(0, messages);
-    while taken == 0 || taken < most {
-        // After the first, only what is there; all of them, if that is wanted.
-        let wait_for_all = flags & libc::MSG_WAITFORONE == 0 && timeout.is_null();
-        let dontwait = if taken > 0 && !wait_for_all { libc::MSG_DONTWAIT } else { 0 };
-        let flags = flags & !libc::MSG_WAITFORONE | dontwait;
-        // SAFETY: as the caller promises.
-        let length = unsafe { weir_recvmsg(fd, &raw mut messages[taken].msg_hdr, flags) };
-        let Ok(length) = u32::try_from(length) else { break };
-        messages[taken].msg_len = length;
-        taken += 1;
-        taken += waiting(taken, messages);
-    }
-    if taken == 0 { -1 } else { c_int::try_from(taken).unwrap_or(c_int::MAX) }
+}
+
+/// A time that C has given; one that is not valid is none.
+pub(crate) fn duration(time: &libc::timespec) -> Duration {
+    Duration::new(
+        time.tv_sec.try_into().unwrap_or_default(),
+        time.tv_nsec.try_into().unwrap_or_default(),
+    )
 }

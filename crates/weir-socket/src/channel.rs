@@ -36,7 +36,7 @@ pub struct Channel {
     ring: Ring,
     /// Readable while the ring or the kernel's socket has something.
     ready: OwnedFd,
-    _connection: OwnedFd,
+    connection: OwnedFd,
 }
 
 impl Channel {
@@ -49,6 +49,7 @@ impl Channel {
         let failed =
             |source| Ordinary::System { operation: "make a descriptor that can be polled", source };
         let ready = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+        let ready = attach::out_of_the_way(ready);
         for fd in [ring.fd(), socket] {
             epoll::add(&ready, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
                 .map_err(failed)?;
@@ -57,7 +58,7 @@ impl Channel {
         let mut reader = ring.lock();
         *reader.state() = crate::ring::SharedState { kernel_left: u64::MAX, ..Default::default() };
         drop(reader);
-        Ok(Self { ring, ready, _connection: connection })
+        Ok(Self { ring, ready, connection })
     }
 
     /// A descriptor that is readable while a receive call would not block: to be polled, and for nothing else.
@@ -68,6 +69,11 @@ impl Channel {
     /// The ring's own, readable while the ring is not empty: for who polls the socket as well.
     pub fn ring_fd(&self) -> BorrowedFd<'_> {
         self.ring.fd()
+    }
+
+    /// All that it has open.
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
+        [self.ring.fd(), self.ready.as_fd(), self.connection.as_fd()]
     }
 
     /// Bytes of the ring.

@@ -1,11 +1,165 @@
-//! A datagram as recvmsg(2) gives it: address, parts, control messages.
+//! A datagram as recvmsg(2) gives it: address, parts, control messages. For C, and for who stands in for the C
+//! library.
 
+use std::ffi::c_int;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::RawFd;
-use std::time::{Duration, UNIX_EPOCH};
+use std::os::fd::{BorrowedFd, RawFd};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::net::sockopt;
+
+use crate::channel::{Channel, How};
 use crate::datagram::{Arrival, Datagram};
 use crate::socket::as_seen_by;
+
+/// recvmsg(2), of whoever receives from the kernel's socket.
+pub type RecvMsg = unsafe extern "C" fn(c_int, *mut libc::msghdr, c_int) -> isize;
+
+/// Sets this thread's error number, and returns -1.
+#[allow(unsafe_code)]
+pub fn fail(errno: c_int) -> c_int {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() = errno };
+    -1
+}
+
+/// A descriptor that the caller says is open; if it is not, system calls fail with EBADF. Not -1, though.
+#[allow(unsafe_code)]
+pub fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
+    // SAFETY: nothing is done with it but system calls.
+    unsafe { BorrowedFd::borrow_raw(fd.max(0)) }
+}
+
+/// How a call with these flags is to receive from a socket.
+fn how(fd: RawFd, flags: c_int) -> How {
+    let socket = borrow(fd);
+    let nonblocking = flags & libc::MSG_DONTWAIT != 0
+        || fcntl_getfl(socket).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
+    let timeout = || sockopt::socket_timeout(socket, sockopt::Timeout::Recv).ok().flatten();
+    How {
+        nonblocking,
+        peek: flags & libc::MSG_PEEK != 0,
+        timeout: if nonblocking { None } else { timeout() },
+    }
+}
+
+/// As recvmsg(2), from a lazy socket.
+///
+/// # Safety
+/// As recvmsg(2), and `kernel` is that.
+#[allow(unsafe_code)]
+pub unsafe fn receive(
+    channel: &Channel,
+    options: &Options,
+    fd: RawFd,
+    header: *mut libc::msghdr,
+    flags: c_int,
+    kernel: RecvMsg,
+) -> isize {
+    if header.is_null() || flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
+        // SAFETY: as the caller promises.
+        return unsafe { kernel(fd, header, flags) };
+    }
+    let received = channel.receive(
+        borrow(fd),
+        how(fd, flags),
+        // SAFETY: as the caller promises.
+        |datagram| unsafe { fill(&mut *header, datagram, options, flags) },
+        || {
+            // SAFETY: as the caller promises.
+            let received = unsafe { kernel(fd, header, flags | libc::MSG_DONTWAIT) };
+            if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received) }
+        },
+    );
+    received.unwrap_or_else(|error| fail(error.raw_os_error().unwrap_or(libc::EAGAIN)) as isize)
+}
+
+/// recvfrom(2) by way of a message.
+///
+/// # Safety
+/// As recvfrom(2).
+#[allow(unsafe_code)]
+pub unsafe fn as_recvfrom(
+    buffer: *mut std::ffi::c_void,
+    length: usize,
+    address: *mut libc::sockaddr,
+    address_length: *mut libc::socklen_t,
+    receive: impl FnOnce(*mut libc::msghdr) -> isize,
+) -> isize {
+    let mut part = libc::iovec { iov_base: buffer, iov_len: length };
+    // SAFETY: a header of zeros has no address, no parts and no control messages.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    let has_address = !address.is_null() && !address_length.is_null();
+    if has_address {
+        header.msg_name = address.cast();
+        // SAFETY: the caller's.
+        header.msg_namelen = unsafe { *address_length };
+    }
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    let received = receive(&raw mut header);
+    if received >= 0 && has_address {
+        // SAFETY: as above.
+        unsafe { *address_length = header.msg_namelen };
+    }
+    received
+}
+
+/// As recvmmsg(2), from a lazy socket.
+///
+/// # Safety
+/// As recvmmsg(2), and `kernel` is recvmsg(2).
+#[allow(unsafe_code)]
+pub unsafe fn receive_many(
+    channel: &Channel,
+    options: &Options,
+    fd: RawFd,
+    messages: &mut [libc::mmsghdr],
+    flags: c_int,
+    timeout: Option<Duration>,
+    kernel: RecvMsg,
+) -> c_int {
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let one_is_enough = flags & libc::MSG_WAITFORONE != 0;
+    let mut flags = flags & !libc::MSG_WAITFORONE;
+    let mut taken = 0;
+    while taken < messages.len() {
+        if flags & libc::MSG_PEEK == 0 {
+            let rest = &mut messages[taken..];
+            let mut at = 0;
+            taken += channel.receive_waiting(borrow(fd), rest.len(), |datagram| {
+                let message = &mut rest[at];
+                // SAFETY: as the caller promises.
+                let length = unsafe { fill(&mut message.msg_hdr, datagram, options, flags) };
+                message.msg_len = u32::try_from(length).unwrap_or(u32::MAX);
+                at += 1;
+            });
+        }
+        if taken > 0 && one_is_enough {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        if taken == messages.len() {
+            break;
+        }
+        let header = &raw mut messages[taken].msg_hdr;
+        // SAFETY: as the caller promises.
+        let length = unsafe { receive(channel, options, fd, header, flags, kernel) };
+        let Ok(length) = u32::try_from(length) else { break };
+        messages[taken].msg_len = length;
+        taken += 1;
+        // As the kernel does it: the time is looked at after each datagram alone.
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            break;
+        }
+    }
+    if taken == 0 && !messages.is_empty() {
+        -1
+    } else {
+        c_int::try_from(taken).unwrap_or(c_int::MAX)
+    }
+}
 
 /// What is asked for along with each datagram, by setsockopt(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,9 +198,8 @@ fn number(fd: RawFd, level: i32, option: i32) -> Option<i32> {
     let mut value = 0_i32;
     let mut length = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to the number.
-    let result = unsafe {
-        libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut length)
-    };
+    let result =
+        unsafe { libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut length) };
     (result == 0).then_some(value)
 }
 
@@ -117,7 +270,11 @@ pub unsafe fn fill(
 /// # Safety
 /// There are so many bytes of room.
 #[allow(unsafe_code)]
-pub unsafe fn fill_address(address: SocketAddr, at: *mut u8, room: libc::socklen_t) -> libc::socklen_t {
+pub unsafe fn fill_address(
+    address: SocketAddr,
+    at: *mut u8,
+    room: libc::socklen_t,
+) -> libc::socklen_t {
     let mut bytes = [0_u8; size_of::<libc::sockaddr_in6>()];
     bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
     let length = match address {
@@ -164,7 +321,11 @@ impl Control {
                 let octets = destination.octets();
                 if options.packet_info6 {
                     let mapped = destination.to_ipv6_mapped().octets();
-                    self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &[&mapped[..], &interface].concat());
+                    self.put(
+                        libc::IPPROTO_IPV6,
+                        libc::IPV6_PKTINFO,
+                        &[&mapped[..], &interface].concat(),
+                    );
                 }
                 if options.packet_info {
                     let info = [interface, octets, octets].concat();
@@ -181,7 +342,11 @@ impl Control {
             IpAddr::V6(destination) => {
                 let octets = destination.octets();
                 if options.packet_info6 {
-                    self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &[&octets[..], &interface].concat());
+                    self.put(
+                        libc::IPPROTO_IPV6,
+                        libc::IPV6_PKTINFO,
+                        &[&octets[..], &interface].concat(),
+                    );
                 }
                 if options.hop_limit {
                     let hops = i32::from(arrival.hop_limit).to_ne_bytes();

@@ -1,0 +1,58 @@
+//! Which sockets become lazy: UDP sockets that are bound to a port, but not on the loopback interface.
+
+use std::ffi::c_int;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
+use weir_socket::message::borrow;
+use weir_socket::{Channel, DEFAULT_RING_BYTES};
+
+use crate::slots::{self, Lazy};
+
+/// Ports whose sockets may become lazy, such as `53,8125`; all if it is not set.
+const PORTS: &str = "WEIR_PORTS";
+/// Bytes of a ring.
+const RING: &str = "WEIR_RING_BYTES";
+
+/// A socket has been bound.
+pub(crate) fn consider(fd: c_int) {
+    let Some(port) = port_of(fd) else { return };
+    if !slots::has_place(fd) || !is_wanted(port) {
+        return;
+    }
+    let bytes = std::env::var(RING).ok().and_then(|text| text.parse().ok());
+    match Channel::attach(borrow(fd), bytes.unwrap_or(DEFAULT_RING_BYTES)) {
+        Ok(channel) => slots::put(fd, Arc::new(Lazy::new(channel, fd))),
+        Err(why) => say_once(&format!("weir: UDP port {port} has an ordinary socket: {why}\n")),
+    }
+}
+
+/// The port that a UDP socket is bound to by number: a client's own port is chosen by the kernel at bind(2) or
+/// later, and answers are few.
+fn port_of(fd: c_int) -> Option<u16> {
+    let socket = borrow(fd);
+    let family = sockopt::socket_domain(socket).ok()?;
+    if ![AddressFamily::INET, AddressFamily::INET6].contains(&family)
+        || sockopt::socket_type(socket).ok()? != SocketType::DGRAM
+        || sockopt::socket_protocol(socket).ok()? != Some(ipproto::UDP)
+    {
+        return None;
+    }
+    let address = SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()?;
+    (!address.ip().is_loopback() && address.port() != 0).then_some(address.port())
+}
+
+fn is_wanted(port: u16) -> bool {
+    let Ok(ports) = std::env::var(PORTS) else { return true };
+    ports.split(',').any(|wanted| wanted.trim().parse() == Ok(port))
+}
+
+/// A program may have a thousand sockets.
+fn say_once(what: &str) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        let _ = rustix::io::write(borrow(2), what.as_bytes());
+    }
+}

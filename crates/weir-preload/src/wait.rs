@@ -1,0 +1,230 @@
+//! Waiting: where the program waits for a lazy socket, its ring is waited for as well.
+
+use std::ffi::c_int;
+use std::os::fd::AsRawFd;
+
+use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
+
+use crate::next::next;
+use crate::slots;
+
+const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
+
+/// poll(2).
+///
+/// # Safety
+/// As poll(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    let real = next!(poll: unsafe extern "C" fn(*mut pollfd, nfds_t, c_int) -> c_int);
+    // SAFETY: as the caller promises.
+    unsafe { with_rings(fds, count, |fds, count| real(fds, count, timeout)) }
+}
+
+/// poll(2), as `_FORTIFY_SOURCE` calls it.
+///
+/// # Safety
+/// As poll(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __poll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: c_int,
+    room: usize,
+) -> c_int {
+    super::check((count as usize).saturating_mul(size_of::<pollfd>()), room);
+    // SAFETY: as the caller promises.
+    unsafe { poll(fds, count, timeout) }
+}
+
+/// ppoll(2).
+///
+/// # Safety
+/// As ppoll(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    signals: *const sigset_t,
+) -> c_int {
+    let real = next!(ppoll: unsafe extern "C" fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int);
+    // SAFETY: as the caller promises.
+    unsafe { with_rings(fds, count, |fds, count| real(fds, count, timeout, signals)) }
+}
+
+/// ppoll(2), as `_FORTIFY_SOURCE` calls it.
+///
+/// # Safety
+/// As ppoll(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __ppoll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    signals: *const sigset_t,
+    room: usize,
+) -> c_int {
+    super::check((count as usize).saturating_mul(size_of::<pollfd>()), room);
+    // SAFETY: as the caller promises.
+    unsafe { ppoll(fds, count, timeout, signals) }
+}
+
+/// # Safety
+/// There are so many of them.
+unsafe fn with_rings(
+    fds: *mut pollfd,
+    count: nfds_t,
+    wait: impl FnOnce(*mut pollfd, nfds_t) -> c_int,
+) -> c_int {
+    if fds.is_null() || count == 0 {
+        return wait(fds, count);
+    }
+    // SAFETY: as the caller promises.
+    let asked = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
+    let rings: Vec<(usize, pollfd)> = asked
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.events & READABLE != 0)
+        .filter_map(|(at, one)| {
+            let ring = slots::find(one.fd)?.channel.ring_fd().as_raw_fd();
+            Some((at, pollfd { fd: ring, events: libc::POLLIN, revents: 0 }))
+        })
+        .collect();
+    if rings.is_empty() {
+        return wait(fds, count);
+    }
+    let mut all: Vec<pollfd> = asked.to_vec();
+    all.extend(rings.iter().map(|(_, ring)| *ring));
+    let result = wait(all.as_mut_ptr(), all.len() as nfds_t);
+    if result < 0 {
+        return result;
+    }
+    for (one, answered) in asked.iter_mut().zip(&all) {
+        one.revents = answered.revents;
+    }
+    for ((at, _), answered) in rings.iter().zip(&all[count as usize..]) {
+        if answered.revents & libc::POLLIN != 0 {
+            asked[*at].revents |= asked[*at].events & READABLE;
+        }
+    }
+    asked.iter().filter(|one| one.revents != 0).count() as c_int
+}
+
+/// select(2).
+///
+/// # Safety
+/// As select(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn select(
+    count: c_int,
+    readable: *mut fd_set,
+    writable: *mut fd_set,
+    exceptional: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    let real = next!(select: unsafe extern "C" fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int);
+    // SAFETY: as the caller promises.
+    unsafe {
+        with_ring_bits(count, readable, |count| {
+            real(count, readable, writable, exceptional, timeout)
+        })
+    }
+}
+
+/// pselect(2).
+///
+/// # Safety
+/// As pselect(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pselect(
+    count: c_int,
+    readable: *mut fd_set,
+    writable: *mut fd_set,
+    exceptional: *mut fd_set,
+    timeout: *const timespec,
+    signals: *const sigset_t,
+) -> c_int {
+    let real = next!(pselect: unsafe extern "C" fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *const timespec, *const sigset_t) -> c_int);
+    // SAFETY: as the caller promises.
+    unsafe {
+        with_ring_bits(count, readable, |count| {
+            real(count, readable, writable, exceptional, timeout, signals)
+        })
+    }
+}
+
+/// # Safety
+/// The set is a whole one: programs with longer ones do not use the type.
+unsafe fn with_ring_bits(
+    count: c_int,
+    readable: *mut fd_set,
+    wait: impl FnOnce(c_int) -> c_int,
+) -> c_int {
+    if readable.is_null() {
+        return wait(count);
+    }
+    let most = count.clamp(0, libc::FD_SETSIZE as c_int);
+    // SAFETY: as the caller promises; all numbers are below FD_SETSIZE.
+    let is_set = |fd: c_int| unsafe { libc::FD_ISSET(fd, readable) };
+    let rings: Vec<(c_int, c_int)> = (0..most)
+        .filter(|fd| is_set(*fd))
+        .filter_map(|fd| Some((fd, slots::find(fd)?.channel.ring_fd().as_raw_fd())))
+        .filter(|(_, ring)| *ring < libc::FD_SETSIZE as c_int)
+        .collect();
+    if rings.is_empty() {
+        return wait(count);
+    }
+    for (_, ring) in &rings {
+        // SAFETY: as above.
+        unsafe { libc::FD_SET(*ring, readable) };
+    }
+    let last = rings.iter().map(|(_, ring)| *ring + 1).max().unwrap_or(0);
+    let mut result = wait(count.max(last));
+    for (fd, ring) in &rings {
+        let ready = result > 0 && is_set(*ring);
+        // SAFETY: as above.
+        unsafe { libc::FD_CLR(*ring, readable) };
+        if !ready {
+            continue;
+        }
+        if is_set(*fd) {
+            result -= 1;
+        } else {
+            // SAFETY: as above.
+            unsafe { libc::FD_SET(*fd, readable) };
+        }
+    }
+    result
+}
+
+/// epoll_ctl(2): the ring is added beside the socket, under the program's own name for it, so that epoll_wait(2)
+/// tells the program that the socket is readable.
+///
+/// # Safety
+/// As epoll_ctl(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn epoll_ctl(
+    epoll: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    let real =
+        next!(epoll_ctl: unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int);
+    // SAFETY: as the caller promises.
+    let result = unsafe { real(epoll, operation, fd, event) };
+    if result == 0
+        && let Some(lazy) = slots::find(fd)
+    {
+        let ring = lazy.channel.ring_fd().as_raw_fd();
+        // SAFETY: as the caller promises.
+        let mut of_ring =
+            unsafe { event.as_ref() }.copied().unwrap_or(epoll_event { events: 0, u64: 0 });
+        // It has nothing to write, and no errors.
+        of_ring.events &= !(libc::EPOLLOUT as u32);
+        // SAFETY: as above; what fails leaves the socket as it is without a ring.
+        unsafe { real(epoll, operation, ring, &raw mut of_ring) };
+    }
+    result
+}
