@@ -269,7 +269,7 @@ mod tests {
 
         /// Each single bit that is wrong is seen; but in what no checksum covers, or what says where to look.
         #[test]
-        fn a_wrong_bit_is_seen(v6: bool, sent in prop::collection::vec(any::<u8>(), 1..200), at: prop::sample::Index, bit in 0..8) {
+        fn a_wrong_bit_is_seen(v6: bool, sent in prop::collection::vec(any::<u8>(), 1..200), at: prop::sample::Index, bit in 0_u8..8) {
             let mut packet = packet(v6, &sent);
             let at = at.index(packet.len());
             // Version, class, flow label and hop limit of IPv6; UDP's checksum may become none.
