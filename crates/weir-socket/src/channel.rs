@@ -54,9 +54,10 @@ impl Channel {
             epoll::add(&ready, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
                 .map_err(failed)?;
         }
-        // What has come before stays before.
+        // What has come before stays before. Later, what is on the ring may be older than what waits there.
+        let kernel_left = if is_readable(socket) { u64::MAX } else { 0 };
         let mut reader = ring.lock();
-        *reader.state() = crate::ring::SharedState { kernel_left: u64::MAX, ..Default::default() };
+        *reader.state() = crate::ring::SharedState { kernel_left, ..Default::default() };
         drop(reader);
         Ok(Self { ring, ready, connection })
     }

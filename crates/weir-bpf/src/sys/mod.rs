@@ -9,6 +9,7 @@ pub mod divert;
 #[cfg(feature = "seeded-defects")]
 pub mod encap;
 pub mod ethtool;
+pub mod frames;
 mod ifname;
 pub mod ipv6;
 pub mod link;

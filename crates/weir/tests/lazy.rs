@@ -1,0 +1,450 @@
+//! Lazy sockets: their programs receive what they would receive without weir, whatever becomes of it.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::*;
+use etherparse::PacketBuilder;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
+};
+use weir_bpf::sys::frames::FrameSender;
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::netns;
+use weir_socket::protocol::socket_path;
+use weir_socket::{LazyUdpSocket, Ordinary};
+
+const LAZY: &str = "198.18.0.1:9995";
+const LAZY_PORT: u16 = 9995;
+const ORDINARY_PORT: u16 = 9996;
+const LAST: &[u8] = b"the last";
+
+fn lazy_socket(network: &Network, address: &str) -> LazyUdpSocket {
+    let socket = network.near.run(|| LazyUdpSocket::bind(address).unwrap()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+fn assert_lazy(socket: &LazyUdpSocket) {
+    assert_eq!(socket.ordinary(), None);
+}
+
+/// One line of the status' notes.
+fn summary(network: &Network) -> String {
+    let status = network.interface_status();
+    let notes = status["notes"].as_array().unwrap();
+    let notes: Vec<&str> = notes.iter().filter_map(|note| note.as_str()).collect();
+    notes.into_iter().find(|note| note.starts_with("lazy sockets")).unwrap_or_default().to_owned()
+}
+
+fn sh(network: &Network, command: &str) {
+    let run = || Command::new("sh").args(["-ec", command]).output().unwrap();
+    let output = network.near.run(run).unwrap();
+    assert!(output.status.success(), "{command}: {output:?}");
+}
+
+/// Numbers, each sent as four bytes, in the order in which they are received; up to and with this one.
+fn receive_numbers(socket: &LazyUdpSocket, last: u32) -> Vec<u32> {
+    let mut received = Vec::new();
+    while received.last() != Some(&last) {
+        let mut number = [0; 4];
+        assert_eq!(socket.recv(&mut number).unwrap(), 4);
+        received.push(u32::from_ne_bytes(number));
+    }
+    received
+}
+
+fn send_numbers(sender: &UdpSocket, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        sender.send_to(&number.to_ne_bytes(), LAZY).unwrap();
+        // A veth's ring has 256 places.
+        if number.is_multiple_of(64) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A frame for a port, with a payload that tells it from all others.
+fn frame(network: &Network, v6: bool, port: u16, payload: &[u8]) -> Vec<u8> {
+    let mac = |name| {
+        let links = Links::open().unwrap();
+        links.mac(links.index(name).unwrap()).unwrap().0
+    };
+    let far = network.far.run(|| mac("far")).unwrap();
+    let near = network.near.run(|| mac(NEAR)).unwrap();
+    let builder = PacketBuilder::ethernet2(far, near);
+    let builder = match v6 {
+        false => builder.ipv4([198, 18, 0, 2], [198, 18, 0, 1], 64),
+        true => {
+            let ip = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap().octets();
+            builder.ipv6(ip(FAR_IP6), ip(NEAR_IP6), 64)
+        }
+    };
+    let mut frame = Vec::new();
+    builder.udp(4096, port).write(&mut frame, payload).unwrap();
+    frame
+}
+
+/// Each wrong in another way, or right; the same for every port.
+fn cases(network: &Network, port: u16) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    let mut random = fastrand::Rng::with_seed(7);
+    for case in 0..600_u32 {
+        let v6 = case % 3 == 2;
+        let length = random.usize(0..120);
+        let mut payload = case.to_ne_bytes().to_vec();
+        payload.extend((0..length).map(|_| random.u8(..)));
+        let mut frame = frame(network, v6, port, &payload);
+        let udp = if v6 { 54 } else { 34 };
+        match random.u8(0..8) {
+            // As it is.
+            0 => {}
+            // One bit, but not of Ethernet's header, which says whose it is, nor of the port.
+            1..=3 => {
+                let at = random.usize(14..frame.len());
+                if !(udp + 2..udp + 4).contains(&at) {
+                    frame[at] ^= 1 << random.u8(0..8);
+                }
+            }
+            // Without a checksum.
+            4 => frame[udp + 6..udp + 8].fill(0),
+            // Another length of the datagram, with which the checksum is as wrong as it is.
+            5 => frame[udp + 5] = random.u8(..),
+            // Cut short, or longer than its IP packet.
+            6 => frame.truncate(random.usize(14..frame.len())),
+            _ => frame.extend([0x5a; 20]),
+        }
+        frames.push(frame);
+    }
+    frames
+}
+
+/// A veth whose ring is full says so.
+fn send_frame(sender: &FrameSender, frame: &[u8]) {
+    wait_until("there is room for a frame", || sender.send(frame).is_ok());
+}
+
+#[test]
+fn a_lazy_socket_gets_what_an_ordinary_one_gets() {
+    for attach in ["native", "tc"] {
+        let network = Network::new();
+        let _daemon = Daemon::start_sleepy(&network, &["--lazy", "--attach", attach]);
+        // Dual-stack, both of them.
+        let lazy = lazy_socket(&network, "[::]:9995");
+        assert_lazy(&lazy);
+        let ordinary = network.near_socket("[::]:9996");
+        let index = || Links::open().unwrap().index("far").unwrap();
+        let sender = network.far.run(|| FrameSender::open(index()).unwrap()).unwrap();
+        let (mut of_lazy, mut of_ordinary) = (BTreeMap::new(), BTreeMap::new());
+        let lazies = cases(&network, LAZY_PORT);
+        let ordinaries = cases(&network, ORDINARY_PORT);
+        for (lazy_frame, ordinary_frame) in lazies.iter().zip(&ordinaries) {
+            send_frame(&sender, lazy_frame);
+            send_frame(&sender, ordinary_frame);
+        }
+        for port in [LAZY_PORT, ORDINARY_PORT] {
+            send_frame(&sender, &frame(&network, false, port, LAST));
+        }
+        let mut buffer = [0; 512];
+        loop {
+            let (length, from) = lazy.recv_from(&mut buffer).unwrap();
+            if &buffer[..length] == LAST {
+                break;
+            }
+            *of_lazy.entry((buffer[..length].to_vec(), from)).or_insert(0) += 1;
+        }
+        loop {
+            let (length, from) = ordinary.recv_from(&mut buffer).unwrap();
+            if &buffer[..length] == LAST {
+                break;
+            }
+            *of_ordinary.entry((buffer[..length].to_vec(), from)).or_insert(0) += 1;
+        }
+        assert_eq!(of_lazy, of_ordinary, "{attach}");
+        // Both kinds of outcome were there, and lazily.
+        assert!((200..590).contains(&of_lazy.len()), "{attach}: {}", of_lazy.len());
+        wait_until("the ring is counted", || network.count("lazy") > 200);
+        assert!(lazy.dropped() > 100, "{attach}: {}", lazy.dropped());
+    }
+}
+
+#[test]
+fn fragments_and_options_come_by_the_kernels_socket() {
+    let network = Network::new();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let lazy = lazy_socket(&network, LAZY);
+    assert_lazy(&lazy);
+    let sender = network.far_socket("198.18.0.2:0");
+    let large = vec![7; 4000];
+    sender.send_to(&large, LAZY).unwrap();
+    let mut buffer = vec![0; 5000];
+    assert_eq!(lazy.recv(&mut buffer).unwrap(), 4000);
+    // ...while it goes on being lazy.
+    sender.send_to(b"small", LAZY).unwrap();
+    let mut arrived = None;
+    let received = lazy.recv_batch(8, |datagram| {
+        assert_eq!(datagram.payload, b"small");
+        arrived = datagram.arrival;
+    });
+    assert_eq!(received.unwrap(), 1);
+    let arrival = arrived.unwrap();
+    assert_eq!(
+        (arrival.destination.to_string(), arrival.interface),
+        (NEAR_IP.into(), network.ifindex.0)
+    );
+    let age = arrival.time().elapsed().unwrap_or_default();
+    assert!(age < Duration::from_secs(5), "{age:?}");
+}
+
+/// What was on the ring when weir was killed is read, then what the kernel has received since: nothing is lost,
+/// nothing comes twice, and nothing is overtaken.
+#[test]
+fn a_killed_weir_costs_a_reader_nothing() {
+    for attach in ["native", "tc"] {
+        let network = Network::ipv4_only();
+        let daemon = Daemon::start_sleepy(&network, &["--lazy", "--attach", attach]);
+        let lazy = lazy_socket(&network, LAZY);
+        assert_lazy(&lazy);
+        let sender = network.far_socket("198.18.0.2:0");
+        // Nobody reads meanwhile: both queues are longer than all that is sent.
+        send_numbers(&sender, 0..100);
+        wait_until("they are on the ring", || network.count("lazy") == 100);
+        std::thread::scope(|scope| {
+            let killer = scope.spawn(|| daemon.kill());
+            let mut sent = 100;
+            while !killer.is_finished() {
+                if sent < 200 {
+                    send_numbers(&sender, sent..sent + 1);
+                    sent += 1;
+                }
+            }
+            send_numbers(&sender, sent..300);
+            killer.join().unwrap();
+        });
+        let received = receive_numbers(&lazy, 299);
+        assert_eq!(received, (0..300).collect::<Vec<_>>(), "{attach}");
+        // Another weir makes sockets lazy again; this one stays as it is.
+        wait_until("the knobs are back", || network.threaded() == "0");
+        let _daemon = Daemon::start_sleepy(&network, &["--lazy"]);
+        send_numbers(&sender, 300..310);
+        assert_eq!(receive_numbers(&lazy, 309), (300..310).collect::<Vec<_>>());
+        assert_eq!(network.count("lazy"), 0);
+        drop(lazy);
+        assert_lazy(&lazy_socket(&network, LAZY));
+    }
+}
+
+#[test]
+fn a_full_ring_discards_early_and_a_connected_socket_hears_its_peer_alone() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let bind = || UdpSocket::bind(LAZY).unwrap();
+    let lazy = LazyUdpSocket::with_ring(network.near.run(bind).unwrap(), 64 << 10);
+    assert_lazy(&lazy);
+    lazy.set_read_timeout(Some(PATIENCE)).unwrap();
+    let sender = network.far_socket("198.18.0.2:0");
+    let mut sent = 0;
+    wait_until("the ring is full", || {
+        for _ in 0..64 {
+            sender.send_to(&[1; 20], LAZY).unwrap();
+        }
+        sent += 64;
+        network.count("lazy-full") > 0
+    });
+    wait_until("all are counted", || network.count("lazy") + network.count("lazy-full") == sent);
+    // A record has 96 bytes and a header of 8.
+    let on_ring = network.count("lazy");
+    assert!((600..=65536 / 104).contains(&on_ring), "{on_ring}");
+    let mut received = 0;
+    lazy.set_nonblocking(true).unwrap();
+    while lazy.recv(&mut [0; 64]).is_ok() {
+        received += 1;
+    }
+    assert_eq!(received, on_ring);
+    lazy.set_nonblocking(false).unwrap();
+    let other = network.far_socket("198.18.0.2:0");
+    lazy.connect(sender.local_addr().unwrap()).unwrap();
+    other.send_to(b"not heard", LAZY).unwrap();
+    sender.send_to(b"heard", LAZY).unwrap();
+    let mut buffer = [0; 64];
+    assert_eq!(lazy.peek(&mut buffer).unwrap(), 5);
+    assert_eq!(lazy.recv(&mut buffer).unwrap(), 5);
+    assert_eq!(&buffer[..5], b"heard");
+}
+
+#[test]
+fn rules_of_the_kernel_are_not_bypassed() {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, &["--lazy"]);
+    let lazy = lazy_socket(&network, LAZY);
+    assert_lazy(&lazy);
+    let sender = network.far_socket("198.18.0.2:0");
+    send_numbers(&sender, 0..1);
+    assert_eq!(receive_numbers(&lazy, 0), [0]);
+    sh(
+        &network,
+        "nft 'table inet t { chain c { type filter hook input priority 0; udp dport 9995 drop; }; }'",
+    );
+    daemon.said("lazy sockets are ordinary ones for now");
+    daemon.said("table inet t, chain c has rules");
+    let refused = lazy_socket(&network, "198.18.0.1:9997");
+    assert!(
+        matches!(refused.ordinary(), Some(Ordinary::Refused(why)) if why.contains("table inet t, chain c")),
+        "{:?}",
+        refused.ordinary()
+    );
+    let before = network.count("lazy");
+    send_numbers(&sender, 1..2);
+    sh(&network, "nft flush ruleset");
+    daemon.said("lazy sockets are lazy again");
+    send_numbers(&sender, 2..3);
+    // The rule has dropped the one in between.
+    assert_eq!(receive_numbers(&lazy, 2), [2]);
+    wait_until("it came by the ring", || network.count("lazy") == before + 1);
+}
+
+/// What others say to the daemon: nobody else notices.
+#[test]
+fn hostile_clients_harm_nobody_but_themselves() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy", "--lazy-memory", "1"]);
+    let lazy = lazy_socket(&network, LAZY);
+    assert_lazy(&lazy);
+    let path = socket_path(network.near.run(|| netns::cookie().unwrap()).unwrap());
+    let open = || {
+        let client =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        connect(&client, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        sockopt::set_socket_timeout(&client, sockopt::Timeout::Recv, Some(PATIENCE)).unwrap();
+        // The same methods, for any kind of socket.
+        UnixStream::from(client)
+    };
+    let silent: Vec<UnixStream> = (0..50).map(|_| open()).collect();
+    let mut random = fastrand::Rng::with_seed(1);
+    for _ in 0..200 {
+        let mut client = open();
+        let noise: Vec<u8> = (0..random.usize(1..100)).map(|_| random.u8(..)).collect();
+        client.write_all(&noise).unwrap();
+        if random.bool() {
+            // Refused in words, then the connection ends.
+            assert!(client.read(&mut [0; 2000]).unwrap() > 0);
+            assert_eq!(client.read(&mut [0; 2000]).unwrap(), 0);
+        }
+    }
+    // One socket has one ring.
+    let twice = lazy.try_clone().unwrap();
+    let twice = LazyUdpSocket::with_ring(twice, 64 << 10);
+    assert!(format!("{:?}", twice.ordinary()).contains("lazy already"), "{:?}", twice.ordinary());
+    // A user has a share of memory: 1 MiB, as the daemon was told; root has what there is.
+    let unprivileged = |script: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script]);
+        command.env("LD_PRELOAD", artifact("libweir_preload.so"));
+        command.env("WEIR_RING_BYTES", "2097152");
+        network.near.run(|| command.output().unwrap()).unwrap()
+    };
+    let output = unprivileged("exec timeout 0.2 socat -u UDP-RECV:9998 STDOUT");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("rings of uid 65534 have 0 of 1 MiB"), "{said}");
+    drop(silent);
+    let sender = network.far_socket("198.18.0.2:0");
+    send_numbers(&sender, 0..1);
+    assert_eq!(receive_numbers(&lazy, 0), [0]);
+    drop((lazy, twice));
+    wait_until("no ring is left", || {
+        summary(&network).starts_with("lazy sockets: 0, rings of 0 KiB")
+    });
+}
+
+/// Of this build, beside the tests.
+fn artifact(name: &str) -> String {
+    let path = std::env::current_exe().unwrap().with_file_name(name);
+    assert!(
+        path.exists(),
+        "{} is missing: `cargo test -p weir-preload --no-run` makes it",
+        path.display()
+    );
+    path.to_str().unwrap().to_owned()
+}
+
+/// A program that does not know of weir, made lazy.
+fn preloaded(network: &Network, program: &str, arguments: &[&str]) -> Child {
+    let mut command = Command::new(program);
+    command.args(arguments).env("LD_PRELOAD", artifact("libweir_preload.so"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    network.near.run(|| command.spawn().unwrap()).unwrap()
+}
+
+#[test]
+fn unmodified_programs_receive_lazily() {
+    let network = Network::new();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let lazies = |count: usize| {
+        let wanted = format!("lazy sockets: {count},");
+        wait_until(&wanted, || summary(&network).starts_with(&wanted));
+    };
+    // select() and recvfrom(), and a child for each datagram.
+    let mut socat = preloaded(&network, "socat", &["UDP4-RECVFROM:5001,fork", "EXEC:cat"]);
+    lazies(1);
+    let client = network.far_socket("198.18.0.2:0");
+    for round in 0..5_u8 {
+        client.send_to(&[round; 9], "198.18.0.1:5001").unwrap();
+        let mut answer = [0; 64];
+        assert_eq!(client.recv(&mut answer).unwrap(), 9);
+        assert_eq!(answer[..9], [round; 9]);
+    }
+    socat.kill().unwrap();
+    socat.wait().unwrap();
+    lazies(0);
+    wait_until("they came by the ring", || network.count("lazy") == 5);
+    // poll(), recvmsg() with control messages, and all the ways to look first.
+    let script = "import socket,select,struct,fcntl,termios\n\
+        s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM);s.setsockopt(0,8,1);s.bind(('0.0.0.0',5002))\n\
+        e=select.epoll();e.register(s.fileno(),select.EPOLLIN);print(len(e.poll(9)))\n\
+        print(len(select.select([s],[],[],9)[0]))\n\
+        p=select.poll();p.register(s,select.POLLIN);print(len(p.poll(9000)))\n\
+        print(struct.unpack('i',fcntl.ioctl(s,termios.FIONREAD,b'....'))[0])\n\
+        print(s.recv(100,socket.MSG_PEEK).decode())\n\
+        m=s.recvmsg(100,200);print(m[0].decode(),[c[1] for c in m[1]],m[2],m[3][0])\n\
+        print(s.recv(2).decode());t=s.dup();s.close();print(t.recv(100,socket.MSG_TRUNC).decode())\n\
+        t.setblocking(False)\n\
+        try: t.recv(1)\n\
+        except BlockingIOError: print('EAGAIN')\n\
+        t.settimeout(0.05)\n\
+        try: t.recv(1)\n\
+        except TimeoutError: print('timeout')\n";
+    let python = preloaded(&network, "timeout", &["20", "python3", "-c", script]);
+    lazies(1);
+    for text in ["first", "second", "third"] {
+        client.send_to(text.as_bytes(), "198.18.0.1:5002").unwrap();
+    }
+    let output = python.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let wanted = "1\n1\n1\n5\nfirst\nfirst [8] 0 198.18.0.2\nse\nthird\nEAGAIN\ntimeout\n";
+    assert_eq!(said, wanted, "{}", String::from_utf8_lossy(&output.stderr));
+    wait_until("they came by the ring", || network.count("lazy") == 8);
+}
+
+#[test]
+fn without_weir_a_program_has_an_ordinary_socket_and_is_told_once() {
+    let network = Network::ipv4_only();
+    let lazy = lazy_socket(&network, LAZY);
+    assert_eq!(lazy.ordinary(), Some(&Ordinary::NotRunning));
+    let sender = network.far_socket("198.18.0.2:0");
+    send_numbers(&sender, 0..3);
+    assert_eq!(receive_numbers(&lazy, 2), [0, 1, 2]);
+    let script =
+        "import socket\nfor p in (5001,5002):\n s=socket.socket(2,2);s.bind(('0.0.0.0',p))\n";
+    let output = preloaded(&network, "python3", &["-c", script]).wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.matches("has an ordinary socket: no weir offers").count(), 1, "{said}");
+}
