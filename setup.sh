@@ -23,6 +23,8 @@ packages=(
   nginx-light        # serves, in the lab
   nsd                # serves, in the lab
   pkg-config
+  python3            # an unmodified program, in the tests
+  socat              # the same
   tcpdump            # captures beside weir capture, in the tests
   util-linux         # setpriv, in the tests
   wrk                # asks nginx, in the lab

@@ -58,7 +58,8 @@ static __always_inline bool is_lazy_port(__be16 port_be)
 /* May what the gate was told of its interface be relied on? */
 static __always_inline bool lazy_may_deliver(struct weir_poll *poll)
 {
-	return !interface.policy_off && !interface.diverted &&
+	return !interface.policy_off && !interface.shadow &&
+	       !interface.diverted &&
 	       !(interface.fresh_until_ns &&
 		 poll->now_ns > interface.fresh_until_ns);
 }

@@ -97,6 +97,10 @@ fn all() -> Vec<Known> {
         (weir("idle-weir", "--policy off"), "weir run with its policy off"),
         (weir("weir", ""), "weir run without options: what a user gets"),
         (weir("weir-native", "--attach native"), "weir run, its gate attached native"),
+        (
+            weir("lazy", "--attach native --lazy"),
+            "weir run, native, with lazy sockets for the lab's UDP applications",
+        ),
         (Arm { napi: softirq, ..fallback }, "weir run where softirqs poll: the fallback"),
         (Arm { wire: Wire::Veth, ..veth_stock }, "a veth as it is made, past NAPI"),
         (Arm { napi: Napi::Rps, wire: Wire::Veth, ..veth_weir }, "the same with weir run"),

@@ -19,15 +19,23 @@ use crate::ring::{Reader, Ring};
 /// How many packets may come from the ring before the kernel's socket is looked at.
 const LOOK_EVERY: u64 = 64;
 
-/// How to receive.
+/// What to do while nothing has come; asked for only then.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct How {
+pub struct Wait {
     /// Fail with `WouldBlock` rather than wait.
     pub nonblocking: bool,
-    /// Leave the datagram where it is.
-    pub peek: bool,
     /// Fail with `WouldBlock` after so long.
     pub timeout: Option<Duration>,
+}
+
+/// Where the next datagram is.
+enum Next<T> {
+    /// It was on the ring.
+    Taken(T),
+    /// The kernel's socket is to be read first.
+    Kernel,
+    /// The ring is empty.
+    Empty,
 }
 
 /// The channel of one lazy socket. Threads may share it, and processes that have forked.
@@ -89,37 +97,40 @@ impl Channel {
 
     /// Bytes of the next datagram's payload, if it is on the ring (`FIONREAD`).
     pub fn next_bytes(&self) -> Option<usize> {
-        let mut length = None;
-        self.from_ring(true, &mut |datagram| length = Some(datagram.payload.len()));
-        length
+        take(&mut self.ring.lock(), true, &mut |datagram| datagram.payload.len())
     }
 
-    /// The next datagram, from wherever it waits. `kernel` reads the kernel's socket, and must not block: if it
-    /// fails with `WouldBlock`, nothing waits there.
+    /// The next datagram, from wherever it waits; where it stays if it is only to be peeked at. `kernel` reads the
+    /// kernel's socket, and must not block: if it fails with `WouldBlock`, nothing waits there.
     ///
     /// # Errors
     /// With `WouldBlock` if there is none in time; else whatever `kernel` fails with.
     pub fn receive<T>(
         &self,
         socket: BorrowedFd<'_>,
-        how: How,
+        peek: bool,
+        wait: impl Fn() -> Wait,
         mut lazily: impl FnMut(&Datagram<'_>) -> T,
         mut kernel: impl FnMut() -> io::Result<T>,
     ) -> io::Result<T> {
-        let deadline = how.timeout.map(|timeout| Instant::now() + timeout);
+        let mut deadline = None;
         loop {
-            if self.is_kernels_turn(socket) {
-                match kernel() {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.end_turn(),
+            match self.next(socket, peek, &mut lazily) {
+                Next::Taken(taken) => return Ok(taken),
+                Next::Kernel => match kernel() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.end_turn();
+                        continue;
+                    }
                     other => return other,
-                }
+                },
+                Next::Empty => {}
             }
-            if let Some(taken) = self.from_ring(how.peek, &mut lazily) {
-                return Ok(taken);
-            }
-            if how.nonblocking {
+            let wait = wait();
+            if wait.nonblocking {
                 return kernel();
             }
+            deadline = deadline.or_else(|| wait.timeout.map(|timeout| Instant::now() + timeout));
             if self.wait(socket, deadline)? {
                 match kernel() {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -137,57 +148,32 @@ impl Channel {
         most: usize,
         mut lazily: impl FnMut(&Datagram<'_>),
     ) -> usize {
-        if self.is_kernels_turn(socket) {
+        if !self.ring.may_have_records() {
             return 0;
         }
         let mut reader = self.ring.lock();
         let mut count = 0;
-        while count < most && take(&mut reader, false, &mut lazily).is_some() {
+        while count < most
+            && !is_kernels_turn(&mut reader, socket)
+            && take(&mut reader, false, &mut lazily).is_some()
+        {
             count += 1;
         }
-        reader.state().since_look += count as u64;
         count
     }
 
-    fn from_ring<T>(&self, peek: bool, lazily: &mut impl FnMut(&Datagram<'_>) -> T) -> Option<T> {
-        // Without the lock, which costs more than this.
-        if !self.ring.may_have_records() {
-            return None;
-        }
+    fn next<T>(
+        &self,
+        socket: BorrowedFd<'_>,
+        peek: bool,
+        lazily: &mut impl FnMut(&Datagram<'_>) -> T,
+    ) -> Next<T> {
         let mut reader = self.ring.lock();
-        let taken = take(&mut reader, peek, lazily);
-        if taken.is_some() && !peek {
-            reader.state().since_look += 1;
+        if is_kernels_turn(&mut reader, socket) {
+            reader.state().spend_turn(peek);
+            return Next::Kernel;
         }
-        taken
-    }
-
-    fn is_kernels_turn(&self, socket: BorrowedFd<'_>) -> bool {
-        let mut reader = self.ring.lock();
-        let position = reader.position();
-        let state = *reader.state();
-        if state.kernel_left > 0 {
-            if position < state.kernel_from {
-                return false;
-            }
-            // All that waited when it became lazy; later, one after the other.
-            if state.kernel_left < u64::MAX {
-                reader.state().kernel_left -= 1;
-            }
-            return true;
-        }
-        if state.since_look < LOOK_EVERY {
-            return false;
-        }
-        reader.state().since_look = 0;
-        let waiting = is_readable(socket);
-        let produced = reader.produced();
-        if waiting {
-            let state = reader.state();
-            state.kernel_from = produced;
-            state.kernel_left = LOOK_EVERY;
-        }
-        waiting && position >= produced
+        take(&mut reader, peek, lazily).map_or(Next::Empty, Next::Taken)
     }
 
     fn end_turn(&self) {
@@ -218,6 +204,27 @@ impl Channel {
     }
 }
 
+/// Whether the kernel's socket is to be read before the ring.
+fn is_kernels_turn(reader: &mut Reader<'_>, socket: BorrowedFd<'_>) -> bool {
+    let position = reader.position();
+    let state = *reader.state();
+    if state.kernel_left > 0 {
+        return position >= state.kernel_from;
+    }
+    if state.since_look < LOOK_EVERY {
+        return false;
+    }
+    reader.state().since_look = 0;
+    let waiting = is_readable(socket);
+    let produced = reader.produced();
+    if waiting {
+        let state = reader.state();
+        state.kernel_from = produced;
+        state.kernel_left = LOOK_EVERY;
+    }
+    waiting && position >= produced
+}
+
 /// The next datagram on the ring that the kernel would not drop.
 fn take<T>(
     reader: &mut Reader<'_>,
@@ -238,6 +245,7 @@ fn take<T>(
         };
         let taken = lazily(&datagram);
         if !peek {
+            reader.state().since_look += 1;
             reader.state().consumed = next.unwrap_or_default() as u64;
             if next.is_none() {
                 reader.pass(bytes.len());

@@ -16,6 +16,6 @@ mod socket;
 mod sys;
 
 pub use attach::Ordinary;
-pub use channel::{Channel, How};
+pub use channel::{Channel, Wait};
 pub use datagram::{Arrival, Datagram};
 pub use socket::{DEFAULT_RING_BYTES, LazyUdpSocket};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::net::sockopt;
 
-use crate::channel::{Channel, How};
+use crate::channel::{Channel, Wait};
 use crate::datagram::{Arrival, Datagram};
 use crate::socket::as_seen_by;
 
@@ -32,17 +32,13 @@ pub fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
     unsafe { BorrowedFd::borrow_raw(fd.max(0)) }
 }
 
-/// How a call with these flags is to receive from a socket.
-fn how(fd: RawFd, flags: c_int) -> How {
+/// How long a call with these flags may wait.
+fn wait(fd: RawFd, flags: c_int) -> Wait {
     let socket = borrow(fd);
     let nonblocking = flags & libc::MSG_DONTWAIT != 0
         || fcntl_getfl(socket).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
     let timeout = || sockopt::socket_timeout(socket, sockopt::Timeout::Recv).ok().flatten();
-    How {
-        nonblocking,
-        peek: flags & libc::MSG_PEEK != 0,
-        timeout: if nonblocking { None } else { timeout() },
-    }
+    Wait { nonblocking, timeout: if nonblocking { None } else { timeout() } }
 }
 
 /// As recvmsg(2), from a lazy socket.
@@ -64,7 +60,8 @@ pub unsafe fn receive(
     }
     let received = channel.receive(
         borrow(fd),
-        how(fd, flags),
+        flags & libc::MSG_PEEK != 0,
+        || wait(fd, flags),
         // SAFETY: as the caller promises.
         |datagram| unsafe { fill(&mut *header, datagram, options, flags) },
         || {

@@ -42,6 +42,15 @@ pub(crate) struct SharedState {
     pub(crate) dropped: u64,
 }
 
+impl SharedState {
+    /// The kernel's socket is going to be read: all that waited there when it became lazy; later, one after the other.
+    pub(crate) fn spend_turn(&mut self, peek: bool) {
+        if self.kernel_left < u64::MAX && !peek {
+            self.kernel_left -= 1;
+        }
+    }
+}
+
 /// A ring in this process's memory.
 #[derive(Debug)]
 pub(crate) struct Ring {

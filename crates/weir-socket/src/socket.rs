@@ -9,7 +9,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::net::{RecvFlags, recvfrom};
 
 use crate::attach::Ordinary;
-use crate::channel::{Channel, How};
+use crate::channel::{Channel, Wait};
 use crate::datagram::Datagram;
 
 /// Bytes of a ring unless something else is asked for: some 40,000 small packets.
@@ -36,6 +36,7 @@ pub const DEFAULT_RING_BYTES: u64 = 4 << 20;
 pub struct LazyUdpSocket {
     socket: UdpSocket,
     channel: Result<Channel, Ordinary>,
+    v6: bool,
 }
 
 impl LazyUdpSocket {
@@ -51,18 +52,13 @@ impl LazyUdpSocket {
     /// 64 MiB.
     pub fn with_ring(socket: UdpSocket, ring_bytes: u64) -> Self {
         let channel = Channel::attach(socket.as_fd(), ring_bytes);
-        Self { socket, channel }
+        let v6 = socket.local_addr().is_ok_and(|address| address.is_ipv6());
+        Self { socket, channel, v6 }
     }
 
     /// Why it is an ordinary socket; `None` if it is lazy.
     pub fn ordinary(&self) -> Option<&Ordinary> {
         self.channel.as_ref().err()
-    }
-
-    /// A descriptor that is readable while a receive call would not block, for poll(2), epoll(7) and the like; not
-    /// edge-triggered. To close it, or to read from it, has no use.
-    pub fn ready_fd(&self) -> BorrowedFd<'_> {
-        self.channel.as_ref().map_or(self.socket.as_fd(), Channel::ready_fd)
     }
 
     /// Datagrams that came with a wrong checksum, which were dropped in the receive call as the kernel drops them.
@@ -111,10 +107,11 @@ impl LazyUdpSocket {
             };
         };
         let buffer = std::cell::RefCell::new(buffer);
-        let v6 = self.is_ipv6();
+        let v6 = self.v6;
         channel.receive(
             self.socket.as_fd(),
-            self.how(peek)?,
+            peek,
+            || self.wait(),
             |datagram| {
                 let mut buffer = buffer.borrow_mut();
                 let length = datagram.payload.len().min(buffer.len());
@@ -146,9 +143,9 @@ impl LazyUdpSocket {
             return Ok(0);
         }
         let Ok(channel) = &self.channel else {
-            return self.batch_from_kernel(&mut each, !self.is_nonblocking()?);
+            return self.batch_from_kernel(&mut each, !self.is_nonblocking());
         };
-        let v6 = self.is_ipv6();
+        let v6 = self.v6;
         let mut lazily = |datagram: &Datagram<'_>| {
             each(&Datagram { source: as_seen_by(v6, datagram.source), ..*datagram });
         };
@@ -159,7 +156,8 @@ impl LazyUdpSocket {
         let each = std::cell::RefCell::new(&mut lazily);
         channel.receive(
             self.socket.as_fd(),
-            self.how(false)?,
+            false,
+            || self.wait(),
             |datagram| {
                 (each.borrow_mut())(datagram);
                 1
@@ -182,16 +180,24 @@ impl LazyUdpSocket {
         Ok(1)
     }
 
-    fn how(&self, peek: bool) -> io::Result<How> {
-        Ok(How { nonblocking: self.is_nonblocking()?, peek, timeout: self.socket.read_timeout()? })
+    fn wait(&self) -> Wait {
+        Wait {
+            nonblocking: self.is_nonblocking(),
+            timeout: self.socket.read_timeout().ok().flatten(),
+        }
     }
 
-    fn is_nonblocking(&self) -> io::Result<bool> {
-        Ok(fcntl_getfl(&self.socket)?.contains(OFlags::NONBLOCK))
+    fn is_nonblocking(&self) -> bool {
+        fcntl_getfl(&self.socket).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
+}
 
-    fn is_ipv6(&self) -> bool {
-        self.socket.local_addr().is_ok_and(|address| address.is_ipv6())
+/// A descriptor that is readable while a receive call would not block, for poll(2), epoll(7) and the like; not
+/// edge-triggered. To read from it has no use. What is to be sent by, or set, is the kernel's socket, which
+/// `LazyUdpSocket` dereferences to.
+impl AsFd for LazyUdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_ref().map_or(self.socket.as_fd(), Channel::ready_fd)
     }
 }
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use weir_bpf::accounts::monotonic_now;
 use weir_bpf::sys::shared::SharedCounters;
 use weir_bpf::traffic::Stamp;
+use weir_socket::{DEFAULT_RING_BYTES, LazyUdpSocket};
 
 use super::compute::Work;
 use super::slots;
@@ -75,7 +76,7 @@ impl Server {
     pub fn run(self, bind: SocketAddr, shared: &SharedCounters) -> io::Result<()> {
         allow_many()?;
         let sockets = (0..=self.further).map(|offset| self.open(at_port(bind, offset)));
-        let sockets: Vec<UdpSocket> = sockets.collect::<io::Result<_>>()?;
+        let sockets: Vec<LazyUdpSocket> = sockets.collect::<io::Result<_>>()?;
         let compute = self.work.prepare();
         slots::ready(shared);
         if self.reader == Reader::Recvmmsg {
@@ -107,7 +108,8 @@ impl Server {
         })
     }
 
-    fn open(&self, bind: SocketAddr) -> io::Result<UdpSocket> {
+    /// Ordinary sockets, but where weir offers lazy ones.
+    fn open(&self, bind: SocketAddr) -> io::Result<LazyUdpSocket> {
         let group = match bind.ip() {
             IpAddr::V4(on) if self.joined => Some(on),
             _ => None,
@@ -120,7 +122,7 @@ impl Server {
         if let Some(on) = group {
             socket.join_multicast_v4(&GROUP, &on)?;
         }
-        Ok(socket)
+        Ok(LazyUdpSocket::with_ring(socket, DEFAULT_RING_BYTES))
     }
 
     /// Counts what was received, of which `last` is the last; returns how much that is in all.
@@ -137,7 +139,17 @@ impl Server {
     }
 }
 
-fn batches(socket: &UdpSocket, received: impl Fn(u64, &[u8])) -> io::Result<()> {
+fn batches(socket: &LazyUdpSocket, received: impl Fn(u64, &[u8])) -> io::Result<()> {
+    if socket.ordinary().is_none() {
+        let mut last = Vec::new();
+        loop {
+            let count = socket.recv_batch(BATCH, |datagram| {
+                last.clear();
+                last.extend_from_slice(datagram.payload);
+            })?;
+            received(count as u64, &last);
+        }
+    }
     let mut buffers = vec![[0_u8; 2048]; BATCH];
     let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, None);
     loop {
