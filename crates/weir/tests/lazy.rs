@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -441,6 +442,36 @@ fn unmodified_programs_receive_lazily() {
     let wanted = "1\n1\n1\n5\nfirst\nfirst [8] 0 198.18.0.2\nse\nthird\nEAGAIN\ntimeout\n";
     assert_eq!(said, wanted, "{}", String::from_utf8_lossy(&output.stderr));
     wait_until("they came by the ring", || network.count("lazy") == 8);
+}
+
+#[test]
+fn a_c_program_receives_lazily() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let crate_dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../weir-socket");
+    let library = artifact("libweir_socket.so");
+    let directory = Path::new(&library).parent().unwrap();
+    let program = std::env::temp_dir().join(format!("weir-test-{}-receive", std::process::id()));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
+    compiler.arg(format!("-I{crate_dir}/include")).arg(format!("{crate_dir}/examples/receive.c"));
+    compiler.arg(format!("-L{}", directory.display())).arg("-lweir_socket");
+    let output = compiler.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let mut command = Command::new(&program);
+    command.args(["9995", "2"]).env("LD_LIBRARY_PATH", directory).stdout(Stdio::piped());
+    let child = network.near.run(|| command.spawn().unwrap()).unwrap();
+    wait_until("it is lazy", || summary(&network).starts_with("lazy sockets: 1,"));
+    let sender = network.far_socket("198.18.0.2:0");
+    for text in ["hello", "again"] {
+        sender.send_to(text.as_bytes(), LAZY).unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    std::fs::remove_file(&program).unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let wanted = "a lazy socket\n5 bytes from 198.18.0.2: hello\n5 bytes from 198.18.0.2: again\n";
+    assert_eq!(said, wanted);
+    wait_until("they came by the ring", || network.count("lazy") == 2);
 }
 
 #[test]
