@@ -150,6 +150,11 @@ impl Arm {
         self
     }
 
+    /// Whether its weir offers lazy sockets.
+    pub fn is_lazy(&self) -> bool {
+        self.daemon.as_ref().is_some_and(|daemon| daemon.options.iter().any(|one| one == "--lazy"))
+    }
+
     /// Whether softirqs poll, after interrupts that the lab binds to the tested CPU.
     pub fn is_interrupted(&self) -> bool {
         self.napi == Napi::Softirq

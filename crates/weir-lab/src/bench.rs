@@ -81,6 +81,11 @@ pub struct Bench {
     loop_ns: OnceLock<f64>,
 }
 
+/// Whether an application is started for each trial, within which weir runs: a lazy socket is asked for once.
+fn is_own(arm: &Arm, app: &App) -> bool {
+    app.per_trial || arm.is_lazy() && matches!(app.kind, AppKind::Udp(_))
+}
+
 impl Bench {
     /// Makes the generator's namespace; hosts are made as they are wanted.
     pub fn set_up(traffic: Traffic, (sut_cpu, generator_cpu): (CpuId, CpuId)) -> Result<Self> {
@@ -154,7 +159,7 @@ impl Bench {
                 sut.met.push(*need);
             }
         }
-        let missing = apps.iter().filter(|app| !app.per_trial && sut.app(app).is_none());
+        let missing = apps.iter().filter(|app| !is_own(arm, app) && sut.app(app).is_none());
         let (members, others): (Vec<App>, Vec<App>) =
             missing.cloned().partition(|app| app.member_nice.is_some());
         for app in others {
@@ -175,7 +180,7 @@ impl Bench {
     /// Starts the applications that are one trial's alone.
     pub fn start_own(&mut self, arm: &Arm, apps: &[App]) -> Result<()> {
         let host = &self.sut(arm).host;
-        let own = apps.iter().filter(|app| app.per_trial);
+        let own = apps.iter().filter(|app| is_own(arm, app));
         let own = own.map(|app| Ok((app.clone(), self.start_on(host, app)?)));
         let own = own.collect::<Result<Vec<_>>>()?;
         // One in the driver has brought new NAPI instances; where weir runs it finds them itself.
@@ -313,7 +318,7 @@ impl Bench {
     /// with what [`Bench::begin`] returned.
     pub fn end(&mut self, arm: &Arm) -> Result<()> {
         let apps = self.suts.entry(arm.name.clone());
-        apps.and_modify(|sut| sut.apps.retain(|(app, _)| !app.per_trial));
+        apps.and_modify(|sut| sut.apps.retain(|(app, _)| !is_own(arm, app)));
         if arm.is_interrupted() {
             wire::defer_no_more(&self.sut(arm).host.sysfs, SUT_INTERFACE)?;
         }
