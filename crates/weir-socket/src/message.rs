@@ -240,7 +240,7 @@ pub unsafe fn fill(
     let mut control = Control {
         // SAFETY: the caller's, of the length that it says.
         at: header.msg_control.cast(),
-        room: if header.msg_control.is_null() { 0 } else { header.msg_controllen as usize },
+        room: if header.msg_control.is_null() { 0 } else { header.msg_controllen },
         used: 0,
         cut: false,
     };

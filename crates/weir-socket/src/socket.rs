@@ -118,11 +118,11 @@ impl LazyUdpSocket {
                 buffer[..length].copy_from_slice(&datagram.payload[..length]);
                 (length, as_seen_by(v6, datagram.source))
             },
-            || self.from_kernel(&mut buffer.borrow_mut(), peek),
+            || self.read_kernel(&mut buffer.borrow_mut(), peek),
         )
     }
 
-    fn from_kernel(&self, buffer: &mut [u8], peek: bool) -> io::Result<(usize, SocketAddr)> {
+    fn read_kernel(&self, buffer: &mut [u8], peek: bool) -> io::Result<(usize, SocketAddr)> {
         let flags = RecvFlags::DONTWAIT | if peek { RecvFlags::PEEK } else { RecvFlags::empty() };
         let (length, _, from) = recvfrom(&self.socket, &mut *buffer, flags)?;
         let from = from.and_then(|from| SocketAddr::try_from(from).ok());
@@ -143,7 +143,7 @@ impl LazyUdpSocket {
             return Ok(0);
         }
         let Ok(channel) = &self.channel else {
-            return self.batch_from_kernel(&mut each, !self.is_nonblocking());
+            return self.read_kernel_batch(&mut each, !self.is_nonblocking());
         };
         let v6 = self.v6;
         let mut lazily = |datagram: &Datagram<'_>| {
@@ -162,11 +162,11 @@ impl LazyUdpSocket {
                 (each.borrow_mut())(datagram);
                 1
             },
-            || self.batch_from_kernel(&mut *each.borrow_mut(), false),
+            || self.read_kernel_batch(&mut *each.borrow_mut(), false),
         )
     }
 
-    fn batch_from_kernel(
+    fn read_kernel_batch(
         &self,
         each: &mut impl FnMut(&Datagram<'_>),
         wait: bool,
@@ -174,7 +174,7 @@ impl LazyUdpSocket {
         let mut buffer = vec![0; usize::from(u16::MAX)];
         let (length, source) = match wait {
             true => self.socket.recv_from(&mut buffer)?,
-            false => self.from_kernel(&mut buffer, false)?,
+            false => self.read_kernel(&mut buffer, false)?,
         };
         each(&Datagram { payload: &buffer[..length], source, arrival: None });
         Ok(1)
