@@ -25,7 +25,7 @@ packages=(
   pkg-config
   python3            # an unmodified program, in the tests
   socat              # the same
-  tcpdump            # captures beside weir capture, in the tests
+  tcpdump            # captures beside weir capture, in the tests and in the lab
   util-linux         # setpriv, in the tests
   wrk                # asks nginx, in the lab
   zlib1g-dev
