@@ -201,11 +201,11 @@ struct weir_destination {
 	__u32 alone_left;
 	__u32 peer[4]; /* as peer_port_be */
 	/*
-	 * Of TCP: the polls until which each segment is looked for, as one of
-	 * no connection has come, and until which no listener is, as there was
-	 * none.
+	 * Of TCP: until when each segment is looked for, as one of no
+	 * connection has come (CLOCK_MONOTONIC), and until which poll no
+	 * listener is, as there was none.
 	 */
-	__u64 stray_until;
+	__u64 stray_until_ns;
 	__u64 no_listener_until;
 };
 

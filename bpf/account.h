@@ -45,12 +45,25 @@ static __always_inline void account_open(struct weir_account *account,
 	account->key = *key;
 }
 
-/* The place of a channel's account. */
+/* Is it a channel that keeps its account, whatever else comes? */
+static __always_inline bool is_protected(const struct weir_channel_key *key)
+{
+	return (key->kind == WEIR_KIND_TCP ||
+		key->kind == WEIR_KIND_TCP_PEER) &&
+	       is_protected_port(key->port);
+}
+
+/*
+ * The place of a channel's account: its own, or one that is idle. Where there
+ * is neither, a protected channel takes another's, and others share their
+ * kind's.
+ */
 static __always_inline __u32 account_find(const struct weir_channel_key *key,
 					  __u64 now)
 {
 	__u64 hash = hash_address(hash_seed, key->address);
 	__u32 i, place, free = key->kind;
+	bool claims = is_protected(key), idle = false;
 	struct weir_account *account;
 
 	hash = hash_add(hash, key->port | (__u64)key->kind << 16 |
@@ -64,9 +77,12 @@ static __always_inline __u32 account_find(const struct weir_channel_key *key,
 			break;
 		if (same_channel(&account->key, key))
 			return place;
-		if (free == key->kind &&
-		    now - account->used_ns > ACCOUNT_IDLE_NS)
+		if (now - account->used_ns > ACCOUNT_IDLE_NS) {
+			free = idle ? free : place;
+			idle = true;
+		} else if (!idle && claims && !is_protected(&account->key)) {
 			free = place;
+		}
 	}
 	if (free == key->kind)
 		return free;

@@ -35,6 +35,11 @@ enum addressed {
 	ADDRESSED_TO_MANY, /* multicast or broadcast */
 };
 
+static __always_inline bool is_protected_port(__u16 port)
+{
+	return protected_ports[port / 64] >> port % 64 & 1;
+}
+
 static __always_inline bool is_own_mac(const __be16 *mac)
 {
 	return mac[0] == interface.mac[0] && mac[1] == interface.mac[1] &&

@@ -3,12 +3,11 @@
  * The destination cache: what this CPU knows of where packets go, so that a
  * flood to one place costs one look in WEIR_REMEMBERED packets.
  *
- * That packets are discarded holds within one NAPI poll and one tick of the
- * clock: the packets of a poll (64 of them at most, by the drivers' weight) are
- * taken from the ring in one go, with softirqs off, so nothing can be told
- * apart that happens between them but what another CPU does meanwhile. That
- * they pass, which is always right, holds until the tick ends. Later a place
- * only says where to look (udp_table.h).
+ * An answer holds within one NAPI poll and one tick of the clock: the packets
+ * of a poll (64 of them at most, by the drivers' weight) are taken from the
+ * ring in one go, with softirqs off, so nothing can be told apart that happens
+ * between them but what another CPU does meanwhile. Later a place only says
+ * where to look (udp_table.h).
  */
 #ifndef WEIR_DESTINATION_H
 #define WEIR_DESTINATION_H
@@ -39,17 +38,19 @@ static __always_inline bool same_address(const __u32 *a, const __u32 *b,
 static __always_inline struct weir_destination *
 destination_place(const struct flow *flow, enum weir_target target)
 {
-	__u64 hash = flow->destination[0];
+	const __u32 *address = flow->destination;
+	__u64 hash = address[0];
 	__u32 key;
 
 	if (flow->family == WEIR_FAMILY_IPV6)
-		hash = hash_address(hash_seed, flow->destination);
+		hash = (hash | (__u64)address[1] << 32) ^
+		       hash_quick(address[2] | (__u64)address[3] << 32);
 	if (DEFECT(FAMILY_IGNORED) || DEFECT(ADDRESS_FORGOTTEN))
 		hash = 0;
 	if (!DEFECT(PORT_FORGOTTEN))
 		hash ^= (__u64)flow->port_be << 40;
 	hash ^= (__u64)target << 58;
-	key = hash_add(hash_seed, hash) & (WEIR_DESTINATIONS - 1);
+	key = hash_quick(hash) >> (64 - WEIR_DESTINATIONS_BITS);
 	return bpf_map_lookup_elem(&destinations, &key);
 }
 
@@ -171,7 +172,7 @@ destination_take(struct weir_destination *entry, const struct flow *flow,
 	entry->port_be = flow->port_be;
 	entry->account = 0;
 	entry->kind = WEIR_KIND_OTHER;
-	entry->stray_until = 0;
+	entry->stray_until_ns = 0;
 	entry->no_listener_until = 0;
 	return entry;
 }

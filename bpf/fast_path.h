@@ -158,32 +158,53 @@ static __always_inline void judge_known(struct weir_destination *entry,
 }
 
 /*
+ * The same where the flow is in registers. A whole packet is charged by its
+ * length alone.
+ */
+static __noinline bool udp_look_again(struct weir_destination *entry,
+				      __u32 ip_len, __u32 truesize,
+				      __u64 source)
+{
+	struct workspace *workspace = get_workspace();
+	struct weir_poll *poll = current_poll();
+	struct flow flow = {.ip_len = ip_len};
+	struct prospects *prospects;
+
+	if (!workspace || !poll || !udp_is_known(entry, poll))
+		return false;
+	prospects = &workspace->prospects;
+	prospects->room = ROOM_UNKNOWN;
+	prospects->yields = 0;
+	charge_of(&flow, truesize, poll->now_ns, &workspace->charge);
+	workspace->charge.packets = 1;
+	workspace->charge.source = source;
+	judge_known(entry, &workspace->charge, prospects);
+	return true;
+}
+
+/*
  * Looks at the one queue that the packet is for, where that is known; whether
  * it was. Of a listener only the address is: a connection has its own use for a
  * SYN, so the socket is what the kernel's lookup finds.
  */
 static __always_inline bool look_again(void *ctx,
 				       struct weir_destination *entry,
-				       const struct flow *flow, __u32 truesize,
-				       const struct weir_poll *poll)
+				       const struct flow *flow, __u32 truesize)
 {
-	struct workspace *workspace = get_workspace();
+	struct workspace *workspace;
 	struct prospects *prospects;
 
-	if (!workspace)
-		return false;
-	prospects = &workspace->prospects;
-	if (entry->target == WEIR_TARGET_UDP && udp_is_known(entry, poll)) {
-		charge_packet(flow, truesize, 1, poll->now_ns,
-			      &workspace->charge);
-		judge_known(entry, &workspace->charge, prospects);
-		return true;
-	}
-	if (entry->target != WEIR_TARGET_TCP_SYN ||
+	if (entry->target == WEIR_TARGET_UDP)
+		return udp_look_again(entry, flow->ip_len, truesize,
+				      interface.selective ? source_hash(flow)
+							  : 0);
+	workspace = get_workspace();
+	if (!workspace || entry->target != WEIR_TARGET_TCP_SYN ||
 	    entry->generation != interface.generation ||
 	    (entry->reason != WEIR_REASON_TCP_BACKLOG_FULL &&
 	     entry->reason != WEIR_REASON_TCP_SYN))
 		return false;
+	prospects = &workspace->prospects;
 	prospects->room = ROOM_UNKNOWN;
 	prospects->yields = 0;
 	prospects->good_for = WEIR_REMEMBERED;
@@ -191,6 +212,9 @@ static __always_inline bool look_again(void *ctx,
 	if (DEFECT(SYN_OF_CONNECTION) &&
 	    entry->reason == WEIR_REASON_TCP_BACKLOG_FULL)
 		prospects->room = 0;
+	/* A listener that still is full: all stays as it was concluded. */
+	if (!prospects->room && entry->reason == decide(prospects))
+		return true;
 	destination_set_channel(entry, prospects->pass, 0);
 	destination_conclude(entry, prospects);
 	return true;
@@ -222,7 +246,7 @@ static __noinline int fast_path(void *ctx, void *data, void *data_end,
 	if (!entry || !poll || !destination_is_of(entry, &flow, target))
 		return NO_REASON;
 	if (is_answered(entry, &flow, truesize, poll) ||
-	    look_again(ctx, entry, &flow, truesize, poll))
+	    look_again(ctx, entry, &flow, truesize))
 		return answer(entry, poll, seen);
 	return NO_REASON;
 }

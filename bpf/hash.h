@@ -16,6 +16,15 @@ static __always_inline __u64 hash_mix(__u64 hash)
 	return hash ^ hash >> 33;
 }
 
+/*
+ * Fibonacci's, where a collision costs speed alone: one multiplication, and the
+ * top bits are to be used.
+ */
+static __always_inline __u64 hash_quick(__u64 word)
+{
+	return (word ^ hash_seed) * 0x9e3779b97f4a7c15ULL;
+}
+
 /* Adds a word to what has been hashed; hash_seed comes first. */
 static __always_inline __u64 hash_add(__u64 hash, __u64 word)
 {

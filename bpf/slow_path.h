@@ -72,7 +72,7 @@ look_at_segment(struct packet *packet, const struct flow *flow,
 	if (prospects->pass == WEIR_REASON_TCP_STRAY)
 		return stray_place(flow, poll);
 	destination_forget(entry);
-	entry->connected = explaining || entry->stray_until > poll->number ||
+	entry->connected = explaining || entry->stray_until_ns > poll->now_ns ||
 			   prospects->pass == WEIR_REASON_TCP_PEER;
 	return entry;
 }

@@ -19,9 +19,8 @@
 #define TCP_LISTEN 10
 #define TCP_NEW_SYN_RECV 12
 
-/* Once a segment of no connection is seen, so many polls are looked at whole.
- */
-#define STRAY_POLLS 16
+/* Once a segment of no connection is seen, each is looked for, this long. */
+#define STRAY_NS 100000000ULL
 /* Where no listener was on a port, none is looked for in so many polls. */
 #define NO_LISTENER_POLLS 64
 
@@ -132,11 +131,9 @@ static __always_inline void tcp_syn(void *ctx, const struct flow *flow,
 static __always_inline __u32 tcp_reason_of_client(const struct sock *sk,
 						  const struct flow *flow)
 {
-	__u16 port = bpf_ntohs(flow->source_port_be);
-
 	if (kernel_read(sk, sk_max_ack_backlog))
 		return WEIR_REASON_TCP_SEGMENT;
-	return protected_ports[port / 64] >> port % 64 & 1
+	return is_protected_port(bpf_ntohs(flow->source_port_be))
 		       ? WEIR_REASON_TCP_PEER
 		       : WEIR_REASON_TCP_CLIENT;
 }
@@ -216,7 +213,7 @@ static __noinline __u32 tcp_segment(void *ctx, const struct flow *flow,
 		return WEIR_REASON_INTERNAL;
 	if (reason == WEIR_REASON_TCP_STRAY ||
 	    reason == WEIR_REASON_TCP_NO_SOCKET) {
-		entry->stray_until = poll->number + STRAY_POLLS;
+		entry->stray_until_ns = poll->now_ns + STRAY_NS;
 	} else if (reason != WEIR_REASON_TCP_SEGMENT &&
 		   entry->no_listener_until <= poll->number) {
 		if (tcp_has_listener(ctx, flow))

@@ -12,7 +12,7 @@
 //! - [`explain`]: what the gate makes of one packet; [`parser`]: its parser alone, for tests;
 //! - [`traffic`]: the lab's load generator; [`replies`]: when it had which reply;
 //! - [`bare`], [`poll_cost`], [`lookup_cost`], [`test_run`]: what the lab measures the gate's cost with;
-//! - [`verdict`]: what the gate decides and why;
+//! - [`verdict`]: what the gate decides and why; [`printable`]: foreign text, safe for a terminal;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
 
 pub mod accounts;
@@ -34,6 +34,7 @@ pub mod lookup_cost;
 mod mapped;
 pub mod parser;
 pub mod poll_cost;
+pub mod printable;
 pub mod probe;
 pub mod programs;
 pub mod prune;

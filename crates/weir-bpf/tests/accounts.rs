@@ -5,10 +5,11 @@
 
 mod common;
 
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use common::threaded::{Bench, MS, PORT};
-use common::{NEAR_IP4, wait_until};
+use common::{FAR_IP4, NEAR_IP4, wait_until};
 use weir_bpf::accounts::{Account, monotonic_now};
 use weir_bpf::channels::Channel;
 use weir_bpf::input::Input;
@@ -65,6 +66,41 @@ fn what_is_charged_adds_up_to_what_the_scheduler_saw() {
         let admitted = account_of(&bench, &input, udp(port)).unwrap();
         assert!(admitted.packets > 0 && admitted.cost.is_some(), "{accounts:?}");
     }
+}
+
+/// As many channels as take every place, and then a connection to a protected port.
+#[test]
+fn a_protected_channel_has_an_account_whatever_else_comes() {
+    const PROTECTED: u16 = 2222;
+    const OTHERS: u16 = 200;
+    let mut bench = Bench::new();
+    bench.gate.set_protected_ports([PROTECTED]);
+    let input = bench.watch();
+    let sockets: Vec<_> = (0..OTHERS).map(|n| bench.network.bind(NEAR_IP4, 6000 + n)).collect();
+    let far = bench.network.far.run(|| UdpSocket::bind((FAR_IP4, 0)).unwrap()).unwrap();
+    let listener = || TcpListener::bind((NEAR_IP4, PROTECTED)).unwrap();
+    let _listener = bench.network.near.run(listener).unwrap();
+    let local = Some((NEAR_IP4.parse().unwrap(), PROTECTED));
+    let protected = Channel { local, ..Channel::of_kind(Kind::Tcp) };
+    let others = || {
+        for socket in &sockets {
+            far.send_to(b"\n", socket.local_addr().unwrap()).unwrap();
+        }
+        let accounts = input.accounts().read(bench.cpu);
+        accounts.iter().filter(|account| account.channel.kind == Kind::Udp).count()
+    };
+    let (mut before, mut same) = (0, 0);
+    wait_until("every place is taken", || {
+        let now = others();
+        same = if now == before { same + 1 } else { 0 };
+        before = now;
+        same == 20
+    });
+    assert!(before > 16, "{before}");
+    let connect = || TcpStream::connect((NEAR_IP4, PROTECTED)).unwrap();
+    let _connection = bench.network.far.run(connect).unwrap();
+    others();
+    assert!(account_of(&bench, &input, protected).is_some());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weir_bpf::printable::printable;
 
 /// Standard output for status, standard error for messages.
 #[derive(Debug, Default)]
@@ -19,7 +20,7 @@ impl Console {
     /// A message about what happens, on standard error.
     pub fn say(&mut self, message: &str) {
         // There is no place left to report that the place to report to is gone.
-        let _ = write_in_pieces(&mut io::stderr(), format!("weir: {message}\n").as_bytes());
+        let _ = write_in_pieces(&mut io::stderr(), as_said(message).as_bytes());
     }
 
     /// A line of status, on standard output. Skipped while its reader is behind; none follow once the
@@ -29,6 +30,12 @@ impl Console {
             self.deaf = write_line(&mut io::stdout(), &mut self.rest, line).is_err();
         }
     }
+}
+
+/// Names of tables, interfaces and processes are in messages: no such name moves the cursor.
+fn as_said(message: &str) -> String {
+    let lines: Vec<String> = message.lines().map(|line| printable(line.as_bytes())).collect();
+    format!("weir: {}\n", lines.join("\n"))
 }
 
 /// A line whole, or nothing of it: what could not be written goes before the next one, which is skipped if that
@@ -78,6 +85,11 @@ mod tests {
     use std::io::Read;
 
     use super::*;
+
+    #[test]
+    fn what_is_said_moves_no_cursor() {
+        assert_eq!(as_said("table \x1b[2J\r\nmore"), "weir: table \\x1b[2J\nmore\n");
+    }
 
     #[test]
     fn nobody_waits_for_a_reader_who_does_not_read() {

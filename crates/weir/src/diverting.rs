@@ -13,6 +13,10 @@ use crate::error::Result;
 /// Legacy iptables, IPVS, tcx programs and multicast routing come and go without a word. A change takes
 /// effect within a second, also where the daemon has to wait for its CPU.
 const LOOK_ANYWAY: Duration = Duration::from_millis(500);
+/// The same where looks take long.
+const LOOK_ANYWAY_SLOWLY: Duration = Duration::from_secs(2);
+
+const UNREAD: &str = "rules change while weir rests from reading them";
 
 /// The diversions of one interface.
 pub struct Diverting {
@@ -58,16 +62,31 @@ impl Diverting {
         let due = self.due() <= Instant::now();
         if due {
             self.look();
+        } else if self.stale && self.due() > Instant::now() + LOOK_ANYWAY {
+            self.note_unread();
         }
         changed?;
         Ok(due)
     }
 
+    /// What has changed is not read for long, as weir rests from the last look.
+    fn note_unread(&mut self) {
+        let unread = Diversion { kind: DiversionKind::Unread, detail: UNREAD.into() };
+        if !self.found.contains(&unread) {
+            let before = self.found.clone();
+            self.found.push(unread);
+            self.news.extend(news(&before, &self.found));
+        }
+    }
+
     /// When [`Diverting::follow`] should be called even without a change. Looks cost CPU time, so changes
     /// that come one after the other are looked at together.
     pub fn due(&self) -> Instant {
-        let anyway = self.looked_at + LOOK_ANYWAY;
-        if self.stale { anyway.min(self.watch.rested_at()) } else { anyway }
+        let rested = self.watch.rested_at();
+        if self.stale {
+            return rested;
+        }
+        rested.clamp(self.looked_at + LOOK_ANYWAY, self.looked_at + LOOK_ANYWAY_SLOWLY)
     }
 
     fn look(&mut self) {
@@ -78,9 +97,9 @@ impl Diverting {
         self.news.extend(news(&before, &self.found));
     }
 
-    /// Whether the gate must pass everything.
+    /// Whether the gate must pass everything: also what has changed and is not read yet may divert.
     pub fn passes_all(&self) -> bool {
-        self.found.iter().any(Diversion::passes)
+        self.stale || self.found.iter().any(Diversion::passes)
     }
 
     /// What there is.
@@ -120,7 +139,46 @@ fn news(before: &[Diversion], now: &[Diversion]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use weir_bpf::sys::link::Links;
+    use weir_bpf::sys::netns::NetNs;
+
     use super::*;
+
+    /// As many rules as make a look expensive, then one change after another.
+    #[test]
+    fn what_has_changed_and_is_not_read_passes_everything() {
+        let name = format!("weir-unread-{}", std::process::id());
+        let netns = NetNs::create_named(&name).unwrap();
+        NetNs::delete_named(&name).unwrap();
+        netns
+            .run(|| {
+                let links = Links::open().unwrap();
+                links.create_veth("near", "far", None).unwrap();
+                let rules = "add rule inet t c meta mark 1 counter accept\n".repeat(5000);
+                nft(&format!("add table inet t\nadd chain inet t c\n{rules}"));
+                let mut diverting = Diverting::open(links.index("near").unwrap(), 0).unwrap();
+                assert!(!diverting.passes_all(), "{:?}", diverting.found());
+                nft("add rule inet t c meta mark 2 counter accept");
+                assert!(!diverting.follow().unwrap(), "no look before it has rested");
+                assert!(diverting.passes_all(), "{:?}", diverting.found());
+                diverting.watch.rest_is_over();
+                assert!(diverting.follow().unwrap());
+                assert!(!diverting.passes_all(), "{:?}", diverting.found());
+            })
+            .unwrap();
+    }
+
+    fn nft(script: &str) {
+        let mut child = std::process::Command::new("nft")
+            .args(["-f", "-"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
 
     fn diversion(kind: DiversionKind, detail: &str) -> Diversion {
         Diversion { kind, detail: detail.into() }

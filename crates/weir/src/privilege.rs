@@ -1,6 +1,6 @@
 //! What `weir run` and `weir reset` must be allowed to do.
 
-use weir_bpf::sys::caps::{self, Capability};
+use weir_bpf::sys::caps::{self, Capability, CapabilitySet};
 
 use crate::error::{Error, Result};
 
@@ -31,6 +31,26 @@ pub fn check(command: &str) -> Result<()> {
              alone (systemd: CapabilityBoundingSet=)"
         ),
     ))
+}
+
+/// What the daemon and its guardian keep for their life. `CAP_SYS_ADMIN` stays: objects of others are opened by their
+/// numbers with it (`BPF_MAP_GET_FD_BY_ID`), and namespaces entered. `CAP_SYS_PTRACE` and `CAP_DAC_READ_SEARCH` look at
+/// who has which socket open, and read the user's configuration again.
+const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::SYS_NICE)
+    .union(CapabilitySet::SYS_ADMIN)
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::DAC_READ_SEARCH);
+
+/// Gives up what a daemon does not need, before it starts threads and its guardian: they inherit what is left.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn confine() -> Result<()> {
+    Ok(caps::confine(KEPT)?)
 }
 
 /// Checks that this process has the capabilities that `command` needs.

@@ -38,6 +38,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     for interface in &interfaces {
         check_cpus(&config, interface)?;
     }
+    privilege::confine()?;
     // Before anything is changed: from here on a signal ends the loop, not the process.
     let signals = Signals::catch()?;
     let host = Rc::new(Host::open()?);

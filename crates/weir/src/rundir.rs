@@ -18,9 +18,7 @@ use crate::error::{Error, Result};
 /// Where the daemon keeps its files.
 pub const RUN_DIR: &str = "/run/weir";
 
-/// Readable by everybody, writable by root.
-pub const PUBLIC: Mode = Mode::from_raw_mode(0o644);
-/// Root's alone.
+/// Root's alone: the status names tables, chains, services and limits, which others cannot read elsewhere.
 pub const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);

@@ -96,7 +96,7 @@ fn a_write_replaces_the_file_and_leaves_nothing_else() {
     // What a writer that was killed would have left.
     std::fs::write(scratch.0.join(".a.tmp"), "torn").unwrap();
     dir.write("a", PRIVATE, b"one").unwrap();
-    dir.write("a", PUBLIC, b"two").unwrap();
+    dir.write("a", Mode::from_raw_mode(0o644), b"two").unwrap();
     assert_eq!(dir.read("a").unwrap().as_deref(), Some("two"));
     assert_eq!(dir.names().unwrap(), ["a"]);
     let mode = std::fs::metadata(scratch.0.join("a")).unwrap().permissions().mode();

@@ -19,7 +19,7 @@ use crate::governor::Observed;
 use crate::key::{Key, STATE_SUFFIX, STATUS_SUFFIX};
 use crate::knob::Knob;
 use crate::lock::holders_of;
-use crate::rundir::{PUBLIC, RunDir};
+use crate::rundir::{PRIVATE, RunDir};
 use crate::sample::Rates;
 use crate::sleep::SleepStatus;
 use crate::softirq::LimitStatus;
@@ -243,7 +243,7 @@ impl InterfaceStatus {
         let name = self.key().status_file();
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| malformed(dir, &name, error.to_string()))?;
-        dir.write(&name, PUBLIC, &text)
+        dir.write(&name, PRIVATE, &text)
     }
 
     /// Whether its gate may discard anything.

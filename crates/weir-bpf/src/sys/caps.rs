@@ -1,6 +1,11 @@
 //! The capabilities that weir needs.
 
-use rustix::thread::{CapabilitySet, capabilities};
+use rustix::io::Errno;
+pub use rustix::thread::CapabilitySet;
+use rustix::thread::{
+    CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
+    set_no_new_privs,
+};
 
 use crate::error::{Error, Result};
 
@@ -68,10 +73,33 @@ fn missing_from(effective: CapabilitySet, needed: &[Capability]) -> Vec<&'static
     lacking.map(|capability| capability.name()).collect()
 }
 
+/// Gives up, for this thread and those that it starts from now on, every capability but these, and the ways to get
+/// others back: the bounding set, and what programs that it runs would bring along (`no_new_privs`).
+///
+/// # Errors
+///
+/// [`Error::System`] if the kernel refuses.
+pub fn confine(kept: CapabilitySet) -> Result<()> {
+    let failed = |errno| Error::system("give up", "capabilities", errno);
+    for dropped in CapabilitySet::all().difference(kept).iter() {
+        match remove_capability_from_bounding_set(dropped) {
+            // Without CAP_SETPCAP the set stays as it is; an older kernel has fewer capabilities.
+            Ok(()) | Err(Errno::PERM | Errno::INVAL) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    set_no_new_privs(true).map_err(failed)?;
+    let now = capabilities(None).map_err(failed)?;
+    let sets = CapabilitySets {
+        effective: now.effective & kept,
+        permitted: now.permitted & kept,
+        inheritable: now.inheritable & kept,
+    };
+    set_capabilities(None, sets).map_err(failed)
+}
+
 #[cfg(test)]
 mod tests {
-    use rustix::thread::{CapabilitySets, set_capabilities};
-
     use super::*;
 
     #[test]

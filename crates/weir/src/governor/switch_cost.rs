@@ -4,6 +4,7 @@
 //! switches are over before and after. Where polls are short, it is most of what input costs those whom it
 //! interrupts, and in a virtual machine, where setting a timer leaves the guest, more than on bare metal.
 
+use std::fs;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
@@ -13,6 +14,7 @@ use weir_bpf::sys::sched;
 use weir_bpf::units::{CpuId, Nanos};
 
 use super::PRIORITY;
+use crate::cpulist::CpuList;
 
 /// How often each is measured; the middle one counts, as others may be the hypervisor's.
 const WAKES: usize = 51;
@@ -42,9 +44,10 @@ enum Waker {
 }
 
 impl SwitchCost {
-    /// Measures it on this host's last CPU, which real-time threads keep busy for some 7 ms.
+    /// Measures it on the last of this host's CPUs that nobody has set apart, which real-time threads keep busy for
+    /// some 7 ms.
     pub(super) fn measure() -> Self {
-        let cpus = sched::online_cpus().unwrap_or_default();
+        let cpus = shared(sched::online_cpus().unwrap_or_default(), &set_apart());
         let Some((on, others)) = cpus.split_last() else { return Self::default() };
         let by_timer = median_gap(*on, Waker::Timer).unwrap_or_default();
         let by_cpu = others.first().and_then(|other| median_gap(*on, Waker::Cpu(*other)));
@@ -52,6 +55,22 @@ impl SwitchCost {
         let by_turn = median_gap(*on, Waker::Turn).unwrap_or(by_cpu).min(by_cpu);
         Self { by_timer, by_cpu, by_turn }
     }
+}
+
+/// CPUs without the scheduler's load balancing (`isolcpus=`), or without its tick (`nohz_full=`): there, packets
+/// are polled for, or sound is played, and a real-time thread of weir's would disturb it.
+fn set_apart() -> Vec<CpuId> {
+    let list = |name| {
+        let text =
+            fs::read_to_string(format!("/sys/devices/system/cpu/{name}")).unwrap_or_default();
+        text.trim().parse().map(|CpuList(cpus)| cpus).unwrap_or_default()
+    };
+    [list("isolated"), list("nohz_full")].concat()
+}
+
+fn shared(mut cpus: Vec<CpuId>, set_apart: &[CpuId]) -> Vec<CpuId> {
+    cpus.retain(|cpu| !set_apart.contains(cpu));
+    cpus
 }
 
 /// The time that a thread is kept from running by another's wake-up. `None` where real-time threads are
@@ -140,6 +159,13 @@ fn gaps(waker: Waker, woken: &AtomicU64, end: &AtomicBool) -> Vec<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_cpu_that_is_set_apart_is_measured_on() {
+        let cpus = || (0..4).map(CpuId).collect();
+        assert_eq!(shared(cpus(), &[CpuId(3), CpuId(1)]), [CpuId(0), CpuId(2)]);
+        assert_eq!(shared(cpus(), &[0, 1, 2, 3].map(CpuId)), []);
+    }
 
     #[test]
     fn an_interruption_costs_something() {

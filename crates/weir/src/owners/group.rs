@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::group_weight::CpuGroup;
-use super::printable::printable;
+use weir_bpf::printable::printable;
 
 /// Digits of a container's id, as every runtime makes it, and of the part that their tools print.
 const ID_DIGITS: usize = 64;

@@ -6,7 +6,6 @@
 mod group;
 mod group_weight;
 mod ownership;
-mod printable;
 mod process;
 #[cfg(test)]
 mod tests;
@@ -26,10 +25,10 @@ use weir_bpf::units::SocketInode;
 pub use self::group::{Group, is_unit};
 use self::group_weight::GroupWeights;
 pub use self::ownership::{OwnedSocket, Owner, Ownership};
-pub use self::printable::cut;
 pub use self::process::Process;
 use self::users::Users;
 pub use self::weight::Weight;
+pub use weir_bpf::printable::cut;
 
 /// Looks for owners, as often as wanted.
 pub struct Owners {

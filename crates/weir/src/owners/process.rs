@@ -7,8 +7,8 @@ use weir_bpf::holders::{self, Policy, ProcessId};
 use weir_bpf::units::{Nice, Uid};
 
 use super::group::Group;
-use super::printable::printable;
 use super::weight::Weight;
+use weir_bpf::printable::printable;
 
 /// A process. Its texts are safe to print.
 #[derive(Clone, Debug, Serialize)]

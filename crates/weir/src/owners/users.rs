@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use weir_bpf::units::Uid;
 
-use super::printable::printable;
+use weir_bpf::printable::printable;
 
 const PASSWD: &str = "/etc/passwd";
 

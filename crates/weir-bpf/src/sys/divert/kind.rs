@@ -50,6 +50,8 @@ pub enum DiversionKind {
     PacketSocket,
     /// BPF programs that choose sockets; the gate's own look-up runs them too.
     SkLookup,
+    /// Has changed, and is not read yet: reading it took long, and must not take the CPU.
+    Unread,
     /// Could not be read, or was not understood.
     Unknown,
 }
@@ -99,6 +101,7 @@ impl DiversionKind {
             Self::CountingRules => "rules go by how much they have seen",
             Self::PacketSocket => "packet sockets receive copies of packets",
             Self::SkLookup => "BPF programs choose the socket",
+            Self::Unread => "what may divert packets has changed and is not read yet",
             Self::Unknown => "what may divert packets is not known in full",
         }
     }
@@ -151,6 +154,10 @@ impl DiversionKind {
             }
             Self::MulticastForwarding => "stop multicast routing here if it is not needed",
             Self::PolicyRouting => "make `from all lookup local` the first rule (`ip rule`)",
+            Self::Unread => {
+                "it is read within a minute; a firewall that is loaded in one go (`nft -f`) is read \
+                 once"
+            }
             Self::Unknown => {
                 "run weir as root with /proc mounted, or remove what it does not understand"
             }

@@ -44,6 +44,7 @@ pub(super) use self::proc::read as read_proc;
 pub use self::watch::DiversionWatch;
 use super::netlink::Socket;
 use crate::error::Result;
+use crate::printable::printable;
 use crate::units::IfIndex;
 
 /// Something that may take packets elsewhere, or see them before a socket does.
@@ -56,8 +57,9 @@ pub struct Diversion {
 }
 
 impl Diversion {
+    /// Names in the detail come from whoever made a table, a chain or an interface, and go to terminals.
     fn new(kind: DiversionKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into() }
+        Self { kind, detail: printable(detail.into().as_bytes()) }
     }
 
     fn unknown(what: &str, why: impl fmt::Display) -> Self {

@@ -31,10 +31,10 @@ const RTMGRP_IPV6_RULE: u32 = 1 << (19 - 1);
 const NFT_CHANGES: [u16; 8] = [0, 2, 3, 5, 6, 8, 18, 20];
 
 /// After a look, at least this many times the CPU time that it took passes before another, however
-/// often rules change (a firewall that is loaded, containers that start): at most 2 % of a CPU...
+/// often rules change (a firewall that is loaded, containers that start): at most 2 % of a CPU, of looks of up to...
 const REST_PER_LOOK: u32 = 50;
-/// ...but the rest is never longer than this.
-const REST_MAX: Duration = Duration::from_millis(500);
+/// ...a fiftieth of this.
+const REST_MAX: Duration = Duration::from_secs(60);
 
 /// Tells what diverts an interface's packets, and when that may have changed.
 ///
@@ -104,6 +104,11 @@ impl DiversionWatch {
     /// the thousand.
     pub fn rested_at(&self) -> Instant {
         self.rested_at
+    }
+
+    /// For tests that must not wait for [`DiversionWatch::rested_at`].
+    pub fn rest_is_over(&mut self) {
+        self.rested_at = Instant::now();
     }
 
     /// Looks. Programs with these numbers (the kernel's) at tc ingress are the caller's own and do not
