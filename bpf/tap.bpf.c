@@ -8,9 +8,8 @@
  * skb and no system call more.
  *
  * weir_tap_xdp is in the driver. There, frames that are for other hosts end
- * with the copy, if user space says that nobody but the tap wants them: what
- * the kernel would spend on them until it drops them (PACKET_OTHERHOST,
- * ip_rcv_core()) is several times what the copy costs.
+ * with the copy, if user space says that nobody but the tap wants them: the
+ * kernel would build an skb and drop it (PACKET_OTHERHOST, ip_rcv_core()).
  *
  * Either hands on to the capture's filter, translated from classic BPF by user
  * space, and that to the copy, by tail calls, because the filter is made when

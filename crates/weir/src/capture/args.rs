@@ -17,7 +17,7 @@ Examples:
   sudo weir capture -i eth1 -w head.pcapng --snaplen 96 udp port 53
   sudo weir capture -i eth1 -w - | tcpdump -n -r -          print packets as they come
   sudo weir capture -i eth1 --count 'tcp[tcpflags] & tcp-syn != 0'
-  sudo weir capture -i mirror0 -w all.pcapng --attach native   a mirror port, at the least cost
+  sudo weir capture -i mirror0 -w all.pcapng --attach native   a mirror port, in the driver
   sudo weir capture -i eth1 -w ring.pcapng --rotate-size 100M --keep 10")]
 pub struct CaptureArgs {
     /// The interface
@@ -42,7 +42,7 @@ pub struct CaptureArgs {
     /// Which packets: those that the interface receives, those that it sends, or both
     #[arg(long, value_enum, default_value_t = Direction::Both)]
     pub direction: Direction,
-    /// Where: at a packet socket, as tcpdump, or in the interface's driver (XDP), where it costs a part of that. There it
+    /// Where: at a packet socket, as tcpdump, or in the interface's driver (XDP), where it costs less. There it
     /// takes received packets alone, and other hosts' frames end there if nobody else wants them
     #[arg(long, value_enum, default_value_t = Place::Socket)]
     pub attach: Place,
