@@ -122,29 +122,26 @@ static __noinline __u64 lazy_cookie(void *ctx, const struct flow *flow)
  * Copies a packet into a record of a size that the verifier knows, the least
  * that it fits into. The kernel wakes the reader if it had caught up.
  */
-#define LAZY_PUT(load, ctx, ring, head, size)                                  \
-	({                                                                     \
-		struct weir_lazy_record *record =                              \
-			bpf_ringbuf_reserve(ring, size, 0);                    \
-		__u32 len = (head)->len;                                       \
-		long failed = -1;                                              \
-                                                                               \
-		if (record) {                                                  \
-			*record = *(head);                                     \
-			if (len > 0) {                                         \
-				/* Two comparisons for the verifier. */        \
-				barrier_var(len);                              \
-				if (len <= (size) - sizeof(*record))           \
-					failed = load(ctx,                     \
-						      sizeof(struct ethernet), \
-						      record + 1, len);        \
-			}                                                      \
-			if (failed)                                            \
-				bpf_ringbuf_discard(record, 0);                \
-			else                                                   \
-				bpf_ringbuf_submit(record, 0);                 \
-		}                                                              \
-		!!record;                                                      \
+#define LAZY_PUT(load, ctx, ring, head, size)                               \
+	({                                                                  \
+		struct weir_lazy_record *record =                           \
+			bpf_ringbuf_reserve(ring, size, 0);                 \
+		/* Of len > 0 Linux 6.1's verifier learns nothing. */       \
+		__u64 last = (__u64)(head)->len - 1;                        \
+		long failed = -1;                                           \
+                                                                            \
+		if (record) {                                               \
+			*record = *(head);                                  \
+			barrier_var(last);                                  \
+			if (last < (size) - sizeof(*record))                \
+				failed = load(ctx, sizeof(struct ethernet), \
+					      record + 1, last + 1);        \
+			if (failed)                                         \
+				bpf_ringbuf_discard(record, 0);             \
+			else                                                \
+				bpf_ringbuf_submit(record, 0);              \
+		}                                                           \
+		!!record;                                                   \
 	})
 
 #define LAZY_FITS(head, size) ((head)->len <= (size) - sizeof(*(head)))
