@@ -40,7 +40,7 @@ const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
 const SPIN_UP: Duration = Duration::from_millis(10);
 /// How often what arrives of an echo server's replies is read: long against the microseconds that it takes.
 const SLICE: Duration = Duration::from_millis(10);
-/// How long a client may take until each of its connections has been used.
+/// How long a client may take until each of its connections has been used, and a gate until it judges.
 const UNDER_WAY_DEADLINE: Duration = Duration::from_secs(10);
 /// A program's client that has not ended so long after its time is ended.
 const CLIENT_GRACE: Duration = Duration::from_secs(15);
@@ -164,6 +164,7 @@ fn watch(
         bench.generator.start();
         go(client.as_ref(), true);
         stop.sleep(warm_up)?;
+        judged(&probe, stop)?;
         let (real, length) = start_program(&probe, times.window)?.unzip();
         let (opened, first) = (probe.read()?, polls());
         let began = Instant::now();
@@ -199,6 +200,21 @@ fn watch(
         _ => None,
     };
     Ok(Seen { before, opened, closed, after, polls, arrivals, report, metered, pings, length })
+}
+
+/// Waits until the gate judges: what may divert packets, as a scene's sink may, is read before it does.
+fn judged(probe: &Probe<'_>, stop: &Stop) -> Result<()> {
+    let deadline = Instant::now() + UNDER_WAY_DEADLINE;
+    let mut last = probe.read()?;
+    while probe.scene.books == Books::Ring && last.has(Counter::Judged) {
+        stop.sleep(SLICE)?;
+        let now = probe.read()?;
+        if now.since(&last, Counter::Unjudged) == 0 || Instant::now() > deadline {
+            break;
+        }
+        last = now;
+    }
+    Ok(())
 }
 
 /// Where a packet ends that is to bind the far end's interrupts.
@@ -369,7 +385,7 @@ fn check(scene: &Scene, seen: &Seen, ledger: Option<&Ledger>, place: &str) -> Re
         if judged != taken {
             return wrong(format!("the gate counted {judged} of {taken} packets that were taken"));
         }
-        let unjudged = since(Counter::Unjudged);
+        let unjudged = seen.after.since(&seen.opened, Counter::Unjudged);
         if unjudged > 0 {
             return Err(Error::refused(
                 format!("the gate passed {unjudged} of {taken} packets unjudged"),
