@@ -279,6 +279,38 @@ impl Drop for Raise<'_> {
     }
 }
 
+/// A sleeping governor is told so at the end of a poll, while nobody watches the scheduler.
+#[test]
+fn input_that_waits_long_is_told_of_only_where_that_is_asked_for() {
+    let bench = Bench::new();
+    let input = bench.inputs.add(bench.thread).unwrap();
+    let (_near, far) = bench.sockets();
+    let _process = bench.stranger();
+    // It interrupts nobody, so it waits for the stranger's slices.
+    sched::set_weight(bench.thread, Policy::Batch, Nice(0), None).unwrap();
+    let waits = Duration::from_millis(300);
+    let before = sched::cpu_time(bench.thread).unwrap();
+    let began = Instant::now();
+    while_input_comes(&far, || {
+        wait_until("it has run for a while", || {
+            began.elapsed() > waits && sched::cpu_time(bench.thread).unwrap() > before
+        });
+        assert_eq!((input.read().waits, input.read().over), (0, 0), "nobody asked");
+
+        input.alarm(Some((Nanos(MS / 10), 0.99)));
+        wait_until("it is told of", || input.read().waits > 0);
+        // Not again for a second.
+        assert_eq!((input.read().waits, input.read().over), (1, 0));
+
+        input.alarm(Some((Nanos(1000 * MS), 0.0)));
+        wait_until("it is over its share", || input.read().over > 0);
+        input.alarm(None);
+        let told = input.read();
+        wait_until("it has run on", || began.elapsed() > 3 * waits);
+        assert_eq!((input.read().waits, input.read().over), (told.waits, told.over));
+    });
+}
+
 #[test]
 fn a_stranger_holds_input_up() {
     let bench = Bench::new();
