@@ -19,6 +19,9 @@ use weir_socket::message::{RecvMsg, as_recvfrom, fail, receive, receive_many};
 
 use crate::next::next;
 
+/// linux/close_range.h.
+const CLOSE_RANGE_CLOEXEC: c_int = 4;
+
 fn real_recvmsg() -> RecvMsg {
     next!(recvmsg: RecvMsg)
 }
@@ -32,10 +35,22 @@ pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: sockl
     let real = next!(bind: unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int);
     // SAFETY: as the caller promises.
     let result = unsafe { real(fd, address, length) };
-    if result == 0 {
+    // Both families have the port in the same place. Where the kernel chooses it, few packets come.
+    // SAFETY: the kernel has read as many bytes, and accepted them as an address.
+    if result == 0 && length >= 4 && unsafe { port_at(address) } != 0 {
         attach::consider(fd);
     }
     result
+}
+
+/// The port of an IPv4 or IPv6 address.
+///
+/// # Safety
+/// At least four bytes are there.
+unsafe fn port_at(address: *const sockaddr) -> u16 {
+    // SAFETY: as the caller promises; sin_port and sin6_port both follow the family.
+    let bytes = unsafe { address.cast::<[u8; 4]>().read_unaligned() };
+    u16::from_be_bytes([bytes[2], bytes[3]])
 }
 
 /// recvmsg(2).
@@ -232,7 +247,10 @@ pub extern "C" fn close(fd: c_int) -> c_int {
 /// close_range(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    slots::forget_all();
+    // With CLOSE_RANGE_CLOEXEC nothing is closed now.
+    if flags & CLOSE_RANGE_CLOEXEC == 0 {
+        slots::forget_all();
+    }
     let real = next!(close_range: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int);
     // SAFETY: a system call.
     unsafe { real(first, last, flags) }

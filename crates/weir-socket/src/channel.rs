@@ -130,7 +130,8 @@ impl Channel {
             if wait.nonblocking {
                 return kernel();
             }
-            deadline = deadline.or_else(|| wait.timeout.map(|timeout| Instant::now() + timeout));
+            deadline = deadline
+                .or_else(|| wait.timeout.and_then(|timeout| Instant::now().checked_add(timeout)));
             if self.wait(socket, deadline)? {
                 match kernel() {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -118,7 +118,7 @@ pub unsafe fn receive_many(
     timeout: Option<Duration>,
     kernel: RecvMsg,
 ) -> c_int {
-    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let one_is_enough = flags & libc::MSG_WAITFORONE != 0;
     let mut flags = flags & !libc::MSG_WAITFORONE;
     let mut taken = 0;

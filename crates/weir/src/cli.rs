@@ -91,7 +91,8 @@ pub struct RunArgs {
     #[arg(long)]
     pub lazy: bool,
     /// What the rings of one user but root may take of memory
-    #[arg(long, value_name = "MIB", default_value_t = 256, requires = "lazy")]
+    #[arg(long, value_name = "MIB", default_value_t = 256, requires = "lazy",
+        value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     pub lazy_memory: u64,
     /// Print no status line each second
     #[arg(long)]

@@ -133,7 +133,8 @@ fn listen_at(host: &Host, name: &str) -> Result<OwnedFd> {
     let mut listener = make()?;
     match bind(&listener, &address) {
         Err(Errno::ADDRINUSE) => {
-            if rustix::net::connect(make()?, &address).is_ok() {
+            // One with a full backlog would block.
+            if rustix::net::connect(make()?, &address) != Err(Errno::CONNREFUSED) {
                 return Err(Error::refused(
                     "another weir offers lazy sockets in this network namespace",
                     "protect these interfaces by one `weir run`, or leave `--lazy` out here",
@@ -184,6 +185,13 @@ struct Server {
     shared: Arc<Mutex<Shared>>,
 }
 
+impl Drop for Server {
+    /// Nobody looks at the rules any more.
+    fn drop(&mut self) {
+        self.rings.hold(true);
+    }
+}
+
 impl Server {
     fn run(mut self) {
         self.publish();
@@ -221,7 +229,9 @@ impl Server {
 
     fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        while let Ok(connection) = accept_with(&self.listener, flags) {
+        // The rest in the next round: whoever connects in a loop must not keep the rules from being looked at.
+        for _ in 0..BACKLOG {
+            let Ok(connection) = accept_with(&self.listener, flags) else { break };
             let Ok(who) = sockopt::socket_peercred(&connection) else { continue };
             let used = self.users.entry(who.uid.as_raw()).or_default();
             let full = used.connections >= RINGS_PER_USER && !who.uid.is_root();
