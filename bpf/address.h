@@ -6,6 +6,7 @@
 #include "abi.h"
 #include "defect.h"
 #include "flow.h"
+#include "shared.h"
 
 /* Set before the gate is attached. */
 struct weir_interface interface;
@@ -34,6 +35,18 @@ enum addressed {
 	ADDRESSED_HERE,
 	ADDRESSED_TO_MANY, /* multicast or broadcast */
 };
+
+/* Has nobody looked for too long at addresses, and at what diverts packets? */
+static __always_inline bool is_stale(void)
+{
+	struct weir_poll *poll = current_poll();
+
+	if (!poll)
+		return false;
+	poll_moment(poll);
+	return interface.fresh_until_ns &&
+	       poll->now_ns > interface.fresh_until_ns;
+}
 
 static __always_inline bool is_protected_port(__u16 port)
 {

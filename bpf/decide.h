@@ -93,6 +93,15 @@ struct prospects {
 	__u32 good_for; /* packets for which all this holds; 0: this one */
 };
 
+/* Nothing is known yet that would stop the packet. */
+static __always_inline void prospects_begin(struct prospects *packet,
+					    __u32 good_for)
+{
+	packet->room = ROOM_UNKNOWN;
+	packet->yields = 0;
+	packet->good_for = good_for;
+}
+
 static __always_inline __u32 decide(const struct prospects *packet)
 {
 	int over = share_reason(kind_of_reason(packet->pass));

@@ -149,9 +149,7 @@ static __always_inline void judge_known(struct weir_destination *entry,
 					const struct charge *charge,
 					struct prospects *prospects)
 {
-	prospects->room = ROOM_UNKNOWN;
-	prospects->yields = 0;
-	prospects->good_for = entry->alone_left;
+	prospects_begin(prospects, entry->alone_left);
 	udp_judge(entry, entry->sock, charge, prospects);
 	entry->alone_left -= prospects->good_for ?: 1;
 	destination_conclude(entry, prospects);
@@ -173,8 +171,6 @@ static __noinline bool udp_look_again(struct weir_destination *entry,
 	if (!workspace || !poll || !udp_is_known(entry, poll))
 		return false;
 	prospects = &workspace->prospects;
-	prospects->room = ROOM_UNKNOWN;
-	prospects->yields = 0;
 	charge_of(&flow, truesize, poll->now_ns, &workspace->charge);
 	workspace->charge.packets = 1;
 	workspace->charge.source = source;
@@ -205,9 +201,7 @@ static __always_inline bool look_again(void *ctx,
 	     entry->reason != WEIR_REASON_TCP_SYN))
 		return false;
 	prospects = &workspace->prospects;
-	prospects->room = ROOM_UNKNOWN;
-	prospects->yields = 0;
-	prospects->good_for = WEIR_REMEMBERED;
+	prospects_begin(prospects, WEIR_REMEMBERED);
 	tcp_syn(ctx, flow, prospects);
 	if (DEFECT(SYN_OF_CONNECTION) &&
 	    entry->reason == WEIR_REASON_TCP_BACKLOG_FULL)

@@ -26,18 +26,6 @@ static __always_inline void end_poll(void)
 	ring_for_discards(poll);
 }
 
-/* Has nobody looked for too long at addresses, and at what diverts packets? */
-static __always_inline bool is_stale(void)
-{
-	struct weir_poll *poll = current_poll();
-
-	if (!poll)
-		return false;
-	poll_moment(poll);
-	return interface.fresh_until_ns &&
-	       poll->now_ns > interface.fresh_until_ns;
-}
-
 /* What is decided before a packet is parsed; else NO_REASON. */
 static __always_inline int standing_reason(bool past_limit)
 {

@@ -56,12 +56,10 @@ static __always_inline bool is_lazy_port(__be16 port_be)
 }
 
 /* May what the gate was told of its interface be relied on? */
-static __always_inline bool lazy_may_deliver(struct weir_poll *poll)
+static __always_inline bool lazy_may_deliver(void)
 {
 	return !interface.policy_off && !interface.shadow &&
-	       !interface.diverted &&
-	       !(interface.fresh_until_ns &&
-		 poll->now_ns > interface.fresh_until_ns);
+	       !interface.diverted && !is_stale();
 }
 
 /*
@@ -146,45 +144,55 @@ static __noinline __u64 lazy_cookie(void *ctx, const struct flow *flow)
 
 #define LAZY_FITS(head, size) ((head)->len <= (size) - sizeof(*(head)))
 
-#define LAZY_PUT_ANY(load, ctx, ring, head)                           \
-	({                                                            \
-		bool put;                                             \
-                                                                      \
-		if (LAZY_FITS(head, 96))                              \
-			put = LAZY_PUT(load, ctx, ring, head, 96);    \
-		else if (LAZY_FITS(head, 192))                        \
-			put = LAZY_PUT(load, ctx, ring, head, 192);   \
-		else if (LAZY_FITS(head, 384))                        \
-			put = LAZY_PUT(load, ctx, ring, head, 384);   \
-		else if (LAZY_FITS(head, 768))                        \
-			put = LAZY_PUT(load, ctx, ring, head, 768);   \
-		else if (LAZY_FITS(head, 1536))                       \
-			put = LAZY_PUT(load, ctx, ring, head, 1536);  \
-		else if (LAZY_FITS(head, 4096))                       \
-			put = LAZY_PUT(load, ctx, ring, head, 4096);  \
-		else if (LAZY_FITS(head, 9728))                       \
-			put = LAZY_PUT(load, ctx, ring, head, 9728);  \
-		else                                                  \
-			put = LAZY_PUT(load, ctx, ring, head, 66048); \
-		put;                                                  \
+/* The largest record but one, and the least ring that holds one larger. */
+#define LAZY_USUAL 9728
+#define LAZY_LARGE_RING (128 << 10)
+
+#define LAZY_PUT_ANY(load, ctx, ring, head)                                \
+	({                                                                 \
+		bool put;                                                  \
+                                                                           \
+		if (LAZY_FITS(head, 96))                                   \
+			put = LAZY_PUT(load, ctx, ring, head, 96);         \
+		else if (LAZY_FITS(head, 192))                             \
+			put = LAZY_PUT(load, ctx, ring, head, 192);        \
+		else if (LAZY_FITS(head, 384))                             \
+			put = LAZY_PUT(load, ctx, ring, head, 384);        \
+		else if (LAZY_FITS(head, 768))                             \
+			put = LAZY_PUT(load, ctx, ring, head, 768);        \
+		else if (LAZY_FITS(head, 1536))                            \
+			put = LAZY_PUT(load, ctx, ring, head, 1536);       \
+		else if (LAZY_FITS(head, 4096))                            \
+			put = LAZY_PUT(load, ctx, ring, head, 4096);       \
+		else if (LAZY_FITS(head, LAZY_USUAL))                      \
+			put = LAZY_PUT(load, ctx, ring, head, LAZY_USUAL); \
+		else                                                       \
+			put = LAZY_PUT(load, ctx, ring, head, 66048);      \
+		put;                                                       \
 	})
 
 /* The ring that a packet is for; NULL: it goes the usual way. */
 static __always_inline void *lazy_ring_of(void *ctx, struct cursor cursor,
-					  __u32 len, struct flow *flow,
-					  struct weir_poll *poll)
+					  __u32 len, struct flow *flow)
 {
 	__u64 cookie;
 
 	if (parse_usual(&cursor, flow, len) != WEIR_PARSE_UDP ||
 	    !is_lazy_port(flow->port_be) || !is_own_mac(flow->mac))
 		return NULL;
-	poll_moment(poll);
-	if (!lazy_may_deliver(poll) || !is_likely_source(flow) ||
+	if (!lazy_may_deliver() || !is_likely_source(flow) ||
 	    addressed_to(flow) != ADDRESSED_HERE)
 		return NULL;
 	cookie = lazy_cookie(ctx, flow);
 	return cookie ? bpf_map_lookup_elem(&lazy_rings, &cookie) : NULL;
+}
+
+/* A packet that no record of this ring could hold is the kernel's. */
+static __always_inline bool lazy_holds(void *ring,
+				       const struct weir_lazy_record *head)
+{
+	return LAZY_FITS(head, LAZY_USUAL) ||
+	       bpf_ringbuf_query(ring, BPF_RB_RING_SIZE) >= LAZY_LARGE_RING;
 }
 
 static __always_inline __u32 lazy_done(bool put, struct weir_poll *poll,
@@ -212,7 +220,7 @@ static __noinline bool xdp_is_lazy(struct xdp_md *ctx)
 	ring = lazy_ring_of(ctx,
 			    cursor_over((void *)(long)ctx->data,
 					(void *)(long)ctx->data_end),
-			    len, &flow, poll);
+			    len, &flow);
 	if (!ring)
 		return false;
 	head.at_ns = poll->now_ns;
@@ -221,6 +229,8 @@ static __noinline bool xdp_is_lazy(struct xdp_md *ctx)
 	head.version = WEIR_LAZY_VERSION;
 	if (lazy_may_be_partial)
 		head.flags = WEIR_LAZY_MAY_BE_PARTIAL;
+	if (!lazy_holds(ring, &head))
+		return false;
 	lazy_done(LAZY_PUT_ANY(bpf_xdp_load_bytes, ctx, ring, &head), poll,
 		  (struct weir_counter){.packets = 1, .bytes = len});
 	return true;
@@ -256,7 +266,7 @@ static __noinline bool skb_is_lazy(struct __sk_buff *skb)
 	pull_headers(skb);
 	cursor = cursor_over((void *)(long)skb->data,
 			     (void *)(long)skb->data_end);
-	ring = lazy_ring_of(skb, cursor, skb->len, &flow, poll);
+	ring = lazy_ring_of(skb, cursor, skb->len, &flow);
 	if (!ring)
 		return false;
 	head.at_ns = poll->now_ns;
@@ -265,6 +275,8 @@ static __noinline bool skb_is_lazy(struct __sk_buff *skb)
 	head.gso_size = skb->gso_size;
 	head.flags = skb_lazy_flags(skb);
 	head.version = WEIR_LAZY_VERSION;
+	if (!lazy_holds(ring, &head))
+		return false;
 	lazy_done(LAZY_PUT_ANY(bpf_skb_load_bytes, skb, ring, &head), poll,
 		  packets_of(skb, cursor));
 	return true;

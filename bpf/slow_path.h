@@ -123,9 +123,7 @@ destination_look(struct packet *packet, const struct flow *flow,
 	if (!entry || !workspace)
 		return NULL;
 	prospects = &workspace->prospects;
-	prospects->room = ROOM_UNKNOWN;
-	prospects->yields = 0;
-	prospects->good_for = WEIR_REMEMBERED;
+	prospects_begin(prospects, WEIR_REMEMBERED);
 	if (flow->udp_len)
 		charge_packet(flow, packet->truesize, packet->seen.packets,
 			      poll->now_ns, &workspace->charge);

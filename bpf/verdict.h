@@ -206,7 +206,8 @@ enum weir_bound { WEIR_BOUNDS(WEIR_BOUND_ENUM) WEIR_BOUND_COUNT };
 enum weir_reason { WEIR_REASONS(WEIR_REASON_ENUM) WEIR_REASON_COUNT };
 #undef WEIR_REASON_ENUM
 
-/* What wakes the gate. X(NAME, "name as printed", "description") */
+/* What rings (alarm.h): all but the last, which only the law hears, wake the
+ * gate. X(NAME, "name as printed", "description") */
 #define WEIR_CAUSES(X)                                                       \
 	X(UDP_QUEUE, "udp-queue", "a UDP socket's receive queue was full")   \
 	X(TCP_QUEUE, "tcp-queue",                                            \

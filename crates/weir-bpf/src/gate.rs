@@ -281,7 +281,7 @@ impl Gate {
             let record = self.filter_record(ifindex)?;
             return self.attach_filter(ifindex, ifname, record);
         }
-        self.set_interface(ifindex, ifname)?;
+        self.set_interface(ifindex, ifname, mode)?;
         let program =
             if mode.is_xdp() { &self.skel.progs.weir_gate } else { &self.skel.progs.weir_gate_tc };
         self.attachment = Some(attach::by_link(program.as_fd(), ifindex, ifname, mode)?);
@@ -289,15 +289,16 @@ impl Gate {
     }
 
     /// Tells the gate where it is. A driver without NAPI has no polls that the probe could see end.
-    fn set_interface(&mut self, ifindex: IfIndex, ifname: &str) -> Result<()> {
+    fn set_interface(&mut self, ifindex: IfIndex, ifname: &str, mode: AttachMode) -> Result<()> {
         self.set_charges(ifindex)?;
         let driver = ethtool::driver(ifname).unwrap_or_default();
         let no_polls = driver == "tun";
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.interface.ifindex = ifindex.0;
             bss.interface.no_polls = u32::from(no_polls);
-            // It hands packets of this machine to XDP without a word of their checksums.
-            bss.lazy_may_be_partial = u32::from(driver == "veth");
+            // They hand packets of this machine, or of its guests, to XDP without a word of their checksums.
+            let partial = mode == AttachMode::Generic || ["veth", "tun"].contains(&driver.as_str());
+            bss.lazy_may_be_partial = u32::from(partial);
         }
         Ok(())
     }
@@ -378,7 +379,7 @@ impl Gate {
         ifname: &str,
         record: FilterRecord,
     ) -> Result<()> {
-        self.set_interface(ifindex, ifname)?;
+        self.set_interface(ifindex, ifname, AttachMode::Clsact)?;
         let program = self.skel.progs.weir_gate_tc.as_fd();
         let filter = Filter::attach(program, ifindex, ifname, record)?;
         self.attachment = Some(Attachment::Filter { filter });

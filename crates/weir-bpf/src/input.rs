@@ -211,18 +211,11 @@ impl Input {
     /// [`Cause::CpuShare`]: crate::verdict::Cause::CpuShare
     pub fn alarm(&self, bounds: Option<(Nanos, f64)>) {
         let (wait, share) = bounds.unwrap_or_default();
-        let share = (share * f64::from(SHARE_ONE)) as u64;
-        let types::weir_strain { suspected_ns, waits, over, .. } =
-            self.shared.strains.read(self.number);
-        let anew = types::weir_strain {
-            wait_ns: wait.0,
-            share,
-            suspected_ns,
-            waits,
-            over,
-            ..Default::default()
-        };
-        self.shared.strains.write(self.number, anew);
+        let set = |offset, value: u64| self.shared.strains.set(self.number, offset, value);
+        // Field by field, as the kernel half goes on counting in the others; what has been before is no matter.
+        set(offset_of!(types::weir_strain, seen_ns), 0);
+        set(offset_of!(types::weir_strain, share), (share * f64::from(SHARE_ONE)) as u64);
+        set(offset_of!(types::weir_strain, wait_ns), wait.0);
     }
 
     /// What has happened until now. Not one instant: the thread may run meanwhile.
