@@ -88,6 +88,18 @@ const TARGETS: [&str; 27] = [
     "ACCOUNT",
 ];
 
+/// Whether an expression matches by the state of a packet's connection.
+pub(super) fn asks_conntrack(element: &[u8]) -> bool {
+    let name = find(element, NFTA_EXPR_NAME).map(|bytes| super::text(&bytes)).unwrap_or_default();
+    let data = find(element, NFTA_EXPR_DATA).unwrap_or_default();
+    let extension = || find(&data, NFTA_TARGET_NAME).map(|name| super::text(&name));
+    match name.as_str() {
+        "ct" | "connlimit" => true,
+        "match" => extension().is_none_or(|name| name.starts_with("conn") || name == "state"),
+        _ => false,
+    }
+}
+
 /// What an expression does, by its list element's attributes: its kind and its name. `None` if it is
 /// harmless. `synproxies` tells whether there are objects of that type for `objref` to refer to.
 pub(super) fn classify(element: &[u8], synproxies: bool) -> Option<(DiversionKind, String)> {

@@ -6,13 +6,22 @@ use std::fs::File;
 use rustix::io::Errno;
 use rustix::net::netlink;
 
-use super::{ask, legacy, nft, programs, read_proc};
+use super::{ask, legacy, nft, programs, read_proc, tc};
 
 /// `XFRM_MSG_GETPOLICY`, and the bytes of its `struct xfrm_userpolicy_id`.
 const XFRM_GETPOLICY: u16 = 0x15;
 const XFRM_POLICY_ID_BYTES: usize = 64;
 /// Of `rp_filter`: a packet's source must be reached by the interface that it came in on.
 const RP_FILTER_STRICT: &str = "1";
+/// ...or by any.
+const RP_FILTER_LOOSE: &str = "2";
+const RTM_GETROUTE: u16 = 26;
+/// `struct rtmsg`: its second byte is the prefix's length, its eighth the route's type.
+const RTMSG_BYTES: usize = 12;
+const AF_INET: u8 = 2;
+const RTN_UNICAST: u8 = 1;
+/// From here on nothing is led anywhere: blackhole, unreachable, prohibit, ...
+const RTN_BLACKHOLE: u8 = 6;
 
 /// What is applied to packets of some interfaces, in one network namespace. What stays the same is not read again
 /// where the kernel tells of changes.
@@ -27,6 +36,7 @@ impl Filters {
         let mut found = self.nft(interfaces);
         found.extend(legacy::anything());
         found.extend(ipsec());
+        found.extend(interfaces.iter().flat_map(|interface| tc::anything(interface)));
         found.extend(interfaces.iter().filter_map(|interface| reverse_path(interface)));
         found
     }
@@ -42,12 +52,12 @@ impl Filters {
         {
             return known.clone();
         }
-        let read = |interface: &String| {
-            nft::anything(interface).unwrap_or_else(|errno| {
-                vec![format!("the rules of nftables cannot be read: {errno}")]
-            })
+        let read = interfaces.iter().map(|interface| nft::anything(interface));
+        let mut found: Vec<String> = match read.collect::<rustix::io::Result<Vec<_>>>() {
+            Ok(found) => found.into_iter().flatten().collect(),
+            // It may be another time.
+            Err(errno) => return vec![format!("the rules of nftables cannot be read: {errno}")],
         };
-        let mut found: Vec<String> = interfaces.iter().flat_map(read).collect();
         found.sort();
         found.dedup();
         self.nft = Some((generation, found.clone()));
@@ -65,8 +75,8 @@ fn ipsec() -> Option<String> {
     }
 }
 
-/// The kernel goes by the greater of the interface's and everybody's; 2 is loose, and holds for sources that no
-/// route leads to.
+/// The kernel goes by the greater of the interface's and everybody's. 2 is loose: it drops what comes from where no
+/// route leads, which is nowhere with a route to everywhere.
 fn reverse_path(interface: &str) -> Option<String> {
     let of = |name: &str| read_proc(&format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
     let filter = of("all").and_then(|all| of(interface).map(|own| own.max(all)));
@@ -74,9 +84,23 @@ fn reverse_path(interface: &str) -> Option<String> {
         Ok(filter) if filter.trim() == RP_FILTER_STRICT => Some(format!(
             "net.ipv4.conf.{interface}.rp_filter is 1 (strict): 0, or 2 (loose), allows lazy sockets"
         )),
+        Ok(filter) if filter.trim() == RP_FILTER_LOOSE && !leads_everywhere() => Some(format!(
+            "net.ipv4.conf.{interface}.rp_filter is 2 (loose), and sources exist that no route leads to: 0 allows lazy \
+             sockets, and so does a default route without unreachable ones"
+        )),
         Ok(_) => None,
         Err(error) => Some(format!("rp_filter of {interface} cannot be read: {error}")),
     }
+}
+
+/// Whether there is an IPv4 route to every address. Routes by policy are not looked at: they could only add some.
+fn leads_everywhere() -> bool {
+    let mut header = [0; RTMSG_BYTES];
+    header[0] = AF_INET;
+    let Ok(routes) = ask(None, RTM_GETROUTE, true, &header) else { return false };
+    let types = || routes.iter().filter_map(|(_, route)| Some((route.get(1)?, route.get(7)?)));
+    types().any(|route| route == (&0, &RTN_UNICAST))
+        && types().all(|(_, kind)| *kind < RTN_BLACKHOLE)
 }
 
 /// BPF programs that may drop what the sockets of a process's control group receive; a line if there are any.

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::netlink;
 
 use super::conntrack::Connections;
-use super::expression::{big_endian, classify, is_for_tcp};
+use super::expression::{self, big_endian, classify, is_for_tcp};
 use super::kind::DiversionKind;
 use super::{Diversion, ask, text};
 use crate::sys::netlink::find;
@@ -217,11 +217,27 @@ pub(super) fn anything(ifname: &str) -> rustix::io::Result<Vec<String>> {
         .collect();
     for (_, message) in dump(GETRULE)? {
         let place = Place::of(&message, NFTA_RULE_TABLE, NFTA_RULE_CHAIN).ok_or(Errno::BADMSG)?;
-        if place.is_of_ip() && chains.get(&place).is_none_or(|chain| chain.incoming) {
+        if !place.is_of_ip() {
+            continue;
+        }
+        if chains.get(&place).is_none_or(|chain| chain.incoming) {
             found.insert(format!("{} has rules", place.name()));
+        } else if asks_conntrack(&message) {
+            found.insert(format!(
+                "{} asks for connections, which packets on a ring make none of",
+                place.name()
+            ));
         }
     }
     Ok(found.into_iter().collect())
+}
+
+fn asks_conntrack(message: &[u8]) -> bool {
+    let body = message.get(NFGENMSG_BYTES..).unwrap_or_default();
+    let list = find(body, NFTA_RULE_EXPRESSIONS).unwrap_or_default();
+    // What cannot be read may.
+    NlasIterator::new(&list[..])
+        .any(|element| element.map_or(true, |element| expression::asks_conntrack(element.value())))
 }
 
 /// Rules that divert, by what they do and by table: a host with a thousand chains gets one line.

@@ -1,6 +1,7 @@
 //! Filters of traffic control at ingress.
 
 use rtnetlink::packet_core::NlasIterator;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
 use super::kind::DiversionKind;
 use super::{Diversion, ask, text};
@@ -38,12 +39,38 @@ const ACTIONS: [(&str, u16); 9] = [
 const HARMLESS: [&str; 9] =
     ["connmark", "csum", "ctinfo", "gact", "gate", "police", "simple", "simp", "skbedit"];
 
-/// Filters that may take an interface's packets elsewhere, but for the caller's own BPF programs.
-pub(super) fn filters(ifindex: IfIndex, own_programs: &[u32]) -> Vec<Diversion> {
+fn dump(ifindex: IfIndex) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
     let mut body = [0; TCMSG_BYTES];
     body[IFINDEX_OFFSET..][..4].copy_from_slice(&ifindex.0.to_ne_bytes());
     body[PARENT_OFFSET..][..4].copy_from_slice(&TC_H_CLSACT_INGRESS.to_ne_bytes());
-    match ask(None, RTM_GETTFILTER, true, &body) {
+    ask(None, RTM_GETTFILTER, true, &body)
+}
+
+/// Filters of an interface that may drop packets, a line if there are any. BPF programs that are not weir's count as
+/// diversions.
+pub(super) fn anything(interface: &str) -> Option<String> {
+    let read = || {
+        let asking =
+            socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        dump(IfIndex(netdevice::name_to_index(asking, interface)?))
+    };
+    let is_filter = |filter: &[u8]| {
+        let attributes = filter.get(TCMSG_BYTES..).unwrap_or_default();
+        find(attributes, TCA_KIND).is_none_or(|kind| text(&kind) != "bpf")
+            && find(attributes, TCA_OPTIONS).is_some_and(|options| !options.is_empty())
+    };
+    match read() {
+        Ok(filters) if filters.iter().any(|(_, filter)| is_filter(filter)) => Some(format!(
+            "{interface} has tc filters at ingress (`tc filter show dev {interface} ingress`)"
+        )),
+        Ok(_) => None,
+        Err(errno) => Some(format!("tc filters of {interface} cannot be read: {errno}")),
+    }
+}
+
+/// Filters that may take an interface's packets elsewhere, but for the caller's own BPF programs.
+pub(super) fn filters(ifindex: IfIndex, own_programs: &[u32]) -> Vec<Diversion> {
+    match dump(ifindex) {
         Ok(filters) => {
             let mut found: Vec<Diversion> =
                 filters.iter().flat_map(|(_, filter)| judge(filter, own_programs)).collect();
