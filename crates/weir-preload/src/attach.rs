@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use weir_socket::message::borrow;
+use weir_socket::protocol::RING_BYTES_MAX;
 use weir_socket::{Channel, DEFAULT_RING_BYTES};
 
 use crate::slots::{self, Lazy};
@@ -22,11 +23,24 @@ pub(crate) fn consider(fd: c_int) {
     if !slots::has_place(fd) || !is_wanted(port) {
         return;
     }
-    let bytes = std::env::var(RING).ok().and_then(|text| text.parse().ok());
-    match Channel::attach(borrow(fd), bytes.unwrap_or(DEFAULT_RING_BYTES)) {
+    if slots::WATCHED.has(fd) {
+        return say_once(&format!(
+            "weir: UDP port {port} has an ordinary socket: it was in an epoll set before it was bound\n"
+        ));
+    }
+    match Channel::attach(borrow(fd), ring_bytes(fd)) {
         Ok(channel) => slots::put(fd, Arc::new(Lazy::new(channel, fd))),
         Err(why) => say_once(&format!("weir: UDP port {port} has an ordinary socket: {why}\n")),
     }
+}
+
+/// As many as the user says; else no fewer than the program has asked the kernel for.
+fn ring_bytes(fd: c_int) -> u64 {
+    let said = std::env::var(RING).ok().and_then(|text| text.parse().ok());
+    said.unwrap_or_else(|| {
+        let asked = sockopt::socket_recv_buffer_size(borrow(fd)).unwrap_or_default() as u64;
+        asked.next_power_of_two().clamp(DEFAULT_RING_BYTES, RING_BYTES_MAX)
+    })
 }
 
 /// The port that a UDP socket is bound to by number: a client's own port is chosen by the kernel at bind(2) or

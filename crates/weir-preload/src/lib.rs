@@ -181,8 +181,9 @@ pub unsafe extern "C" fn __recv_chk(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: usize) -> ssize_t {
     if slots::find(fd).is_some() {
+        // sock_read_iter(): nothing asked for is nothing read.
         // SAFETY: as the caller promises.
-        return unsafe { recv(fd, buffer, length, 0) };
+        return if length == 0 { 0 } else { unsafe { recv(fd, buffer, length, 0) } };
     }
     let real = next!(read: unsafe extern "C" fn(c_int, *mut c_void, usize) -> ssize_t);
     // SAFETY: as the caller promises.
@@ -235,7 +236,7 @@ fn check(length: usize, room: usize) {
 /// close(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn close(fd: c_int) -> c_int {
-    if slots::is_own(fd) {
+    if slots::OWN.has(fd) {
         return fail(libc::EBADF);
     }
     slots::forget(fd);
@@ -249,7 +250,7 @@ pub extern "C" fn close(fd: c_int) -> c_int {
 pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     // With CLOSE_RANGE_CLOEXEC nothing is closed now.
     if flags & CLOSE_RANGE_CLOEXEC == 0 {
-        slots::forget_all();
+        slots::forget_range(first, last);
     }
     let real = next!(close_range: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int);
     // SAFETY: a system call.
@@ -259,7 +260,7 @@ pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_in
 /// closefrom(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn closefrom(first: c_int) {
-    slots::forget_all();
+    slots::forget_range(first.max(0).unsigned_abs(), c_uint::MAX);
     let real = next!(closefrom: unsafe extern "C" fn(c_int));
     // SAFETY: a system call.
     unsafe { real(first) }

@@ -3,153 +3,114 @@
 
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
-use std::ptr::null_mut;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Once};
 
+use arc_swap::{ArcSwap, ArcSwapOption};
 use weir_socket::Channel;
 use weir_socket::message::Options;
 
 /// Descriptors beyond this are left to the kernel.
 const SLOTS: usize = 1 << 16;
 
-/// A lazy socket. Its duplicates share it.
-pub(crate) struct Lazy {
-    pub(crate) channel: Channel,
-    /// Of setsockopt(2), packed.
-    options: AtomicPtr<Options>,
-}
+/// A bit for each descriptor.
+pub(crate) struct Bits([AtomicU64; SLOTS / 64]);
 
-/// Descriptors of lazy sockets' own, a bit each: a program that closes all that it does not know must not close
-/// them.
-static OWN: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
+impl Bits {
+    const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; SLOTS / 64])
+    }
 
-fn mark(channel: &Channel, own: bool) {
-    for fd in channel.descriptors() {
-        let fd = fd.as_raw_fd() as usize;
-        let Some(word) = OWN.get(fd / 64) else { continue };
-        match own {
-            true => word.fetch_or(1 << (fd % 64), Ordering::Relaxed),
-            false => word.fetch_and(!(1 << (fd % 64)), Ordering::Relaxed),
+    pub(crate) fn has(&self, fd: c_int) -> bool {
+        let fd = fd as usize;
+        self.0.get(fd / 64).is_some_and(|word| word.load(Ordering::Acquire) >> (fd % 64) & 1 != 0)
+    }
+
+    pub(crate) fn set(&self, fd: c_int, value: bool) {
+        let fd = fd as usize;
+        let Some(word) = self.0.get(fd / 64) else { return };
+        match value {
+            true => word.fetch_or(1 << (fd % 64), Ordering::AcqRel),
+            false => word.fetch_and(!(1 << (fd % 64)), Ordering::AcqRel),
         };
     }
 }
 
-/// Whether a descriptor is not the program's.
-pub(crate) fn is_own(fd: c_int) -> bool {
-    let word = usize::try_from(fd).ok().and_then(|fd| OWN.get(fd / 64));
-    word.is_some_and(|word| word.load(Ordering::Relaxed) >> (fd % 64) & 1 != 0)
+/// The descriptors that are lazy sockets: all others cost a look at this.
+static LAZY: Bits = Bits::new();
+/// Descriptors of lazy sockets' own: a program that closes all that it does not know must not close them.
+pub(crate) static OWN: Bits = Bits::new();
+/// Descriptors in an epoll set, but for lazy sockets: a ring could not be added to that set any more.
+pub(crate) static WATCHED: Bits = Bits::new();
+
+static TABLE: [ArcSwapOption<Lazy>; SLOTS] = [const { ArcSwapOption::const_empty() }; SLOTS];
+
+/// Whose descriptors these are. A child of vfork(2) has this memory, and descriptors of its own.
+static PID: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn note_pid() {
+    PID.store(rustix::process::getpid().as_raw_nonzero().get(), Ordering::Relaxed);
+}
+
+fn is_this_process() -> bool {
+    PID.load(Ordering::Relaxed) == rustix::process::getpid().as_raw_nonzero().get()
+}
+
+/// A lazy socket. Its duplicates share it, and whoever receives from it keeps it while it is closed.
+pub(crate) struct Lazy {
+    pub(crate) channel: Channel,
+    /// Of setsockopt(2).
+    options: ArcSwap<Options>,
 }
 
 impl Drop for Lazy {
     fn drop(&mut self) {
-        mark(&self.channel, false);
+        self.mark(false);
     }
 }
 
 impl Lazy {
     pub(crate) fn new(channel: Channel, fd: c_int) -> Self {
-        mark(&channel, true);
-        Self { channel, options: AtomicPtr::new(Box::into_raw(Box::new(Options::of(fd)))) }
+        let lazy = Self { channel, options: ArcSwap::from_pointee(Options::of(fd)) };
+        lazy.mark(true);
+        lazy
+    }
+
+    fn mark(&self, own: bool) {
+        self.channel.descriptors().iter().for_each(|fd| OWN.set(fd.as_raw_fd(), own));
     }
 
     pub(crate) fn options(&self) -> Options {
-        // SAFETY: made from a box, and never given back: there are few of them.
-        unsafe { *self.options.load(Ordering::Acquire) }
+        **self.options.load()
     }
 
     /// Something was set.
     pub(crate) fn look_again(&self, fd: c_int) {
-        let options = Options::of(fd);
-        if options != self.options() {
-            // The old ones stay, as another thread may be reading them.
-            self.options.store(Box::into_raw(Box::new(options)), Ordering::Release);
-        }
-    }
-}
-
-/// One descriptor's. A socket that is closed while somebody receives from it is given back by the last who does.
-struct Slot {
-    users: AtomicU32,
-    socket: AtomicPtr<Lazy>,
-    closed: AtomicPtr<Lazy>,
-}
-
-static TABLE: [Slot; SLOTS] = [const {
-    Slot {
-        users: AtomicU32::new(0),
-        socket: AtomicPtr::new(null_mut()),
-        closed: AtomicPtr::new(null_mut()),
-    }
-}; SLOTS];
-
-fn slot(fd: c_int) -> Option<&'static Slot> {
-    TABLE.get(usize::try_from(fd).ok()?)
-}
-
-/// A lazy socket in use.
-pub(crate) struct InUse {
-    slot: &'static Slot,
-    lazy: &'static Lazy,
-}
-
-impl std::ops::Deref for InUse {
-    type Target = Lazy;
-
-    fn deref(&self) -> &Lazy {
-        self.lazy
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        self.slot.leave();
-    }
-}
-
-impl Slot {
-    fn leave(&self) {
-        if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
-            give_back(self.closed.swap(null_mut(), Ordering::AcqRel));
-        }
-    }
-}
-
-fn give_back(socket: *mut Lazy) {
-    if !socket.is_null() {
-        // SAFETY: from `Arc::into_raw`, and nobody else has it any more.
-        drop(unsafe { Arc::from_raw(socket.cast_const()) });
+        self.options.store(Arc::new(Options::of(fd)));
     }
 }
 
 /// The lazy socket of a descriptor.
-pub(crate) fn find(fd: c_int) -> Option<InUse> {
-    let slot = slot(fd)?;
-    // All other descriptors cost this.
-    if slot.socket.load(Ordering::Relaxed).is_null() {
-        return None;
-    }
-    slot.users.fetch_add(1, Ordering::AcqRel);
-    let socket = slot.socket.load(Ordering::Acquire);
-    if socket.is_null() {
-        slot.leave();
-        return None;
-    }
-    // SAFETY: it is not given back while there are users.
-    Some(InUse { slot, lazy: unsafe { &*socket } })
+pub(crate) fn find(fd: c_int) -> Option<Arc<Lazy>> {
+    LAZY.has(fd).then(|| TABLE.get(fd as usize)?.load_full()).flatten()
 }
 
 /// Whether the table has a place for a descriptor.
 pub(crate) fn has_place(fd: c_int) -> bool {
-    slot(fd).is_some()
+    usize::try_from(fd).is_ok_and(|fd| fd < SLOTS)
 }
 
 /// A descriptor is a lazy socket from now on.
 pub(crate) fn put(fd: c_int, lazy: Arc<Lazy>) {
-    forget(fd);
-    if let Some(slot) = slot(fd) {
-        slot.socket.store(Arc::into_raw(lazy).cast_mut(), Ordering::Release);
-    }
+    static FORKS: Once = Once::new();
+    FORKS.call_once(|| {
+        note_pid();
+        // SAFETY: the function lives as long as this library, which nothing unloads; vfork(2) does not call it.
+        unsafe { libc::pthread_atfork(None, None, Some(note_pid)) };
+    });
+    let Some(place) = TABLE.get(fd as usize).filter(|_| is_this_process()) else { return };
+    place.store(Some(lazy));
+    LAZY.set(fd, true);
 }
 
 /// A descriptor is a duplicate of another.
@@ -159,34 +120,29 @@ pub(crate) fn duplicate(from: c_int, to: c_int) {
     }
     match find(from) {
         None => forget(to),
-        Some(in_use) => {
-            let raw: *const Lazy = in_use.lazy;
-            // SAFETY: from `Arc::into_raw`, and in use.
-            let lazy = unsafe {
-                Arc::increment_strong_count(raw);
-                Arc::from_raw(raw)
-            };
-            put(to, lazy);
-        }
+        Some(lazy) => put(to, lazy),
     }
 }
 
-/// A descriptor is no lazy socket any more.
+/// A descriptor is not what it was any more.
 pub(crate) fn forget(fd: c_int) {
-    let Some(slot) = slot(fd) else { return };
-    if slot.socket.load(Ordering::Relaxed).is_null() {
-        return;
+    if WATCHED.has(fd) && is_this_process() {
+        WATCHED.set(fd, false);
     }
-    slot.users.fetch_add(1, Ordering::AcqRel);
-    let socket = slot.socket.swap(null_mut(), Ordering::AcqRel);
-    // One that was there before is lost: its reader has not come back.
-    slot.closed.store(socket, Ordering::Release);
-    slot.leave();
+    if LAZY.has(fd) && is_this_process() {
+        LAZY.set(fd, false);
+        TABLE[fd as usize].store(None);
+    }
 }
 
-/// Descriptors of this range are being closed all together, perhaps those of rings among them.
-pub(crate) fn forget_all() {
-    for fd in 0..SLOTS {
-        forget(fd as c_int);
+/// All descriptors of this range are being closed, perhaps those of rings among them.
+pub(crate) fn forget_range(first: u32, last: u32) {
+    let closed = |fd: c_int| (first..=last).contains(&(fd as u32));
+    for fd in 0..SLOTS as c_int {
+        let lost =
+            |lazy: Arc<Lazy>| lazy.channel.descriptors().iter().any(|own| closed(own.as_raw_fd()));
+        if closed(fd) || find(fd).is_some_and(lost) {
+            forget(fd);
+        }
     }
 }

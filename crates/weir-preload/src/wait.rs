@@ -1,6 +1,6 @@
 //! Waiting: where the program waits for a lazy socket, its ring is waited for as well.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_long};
 use std::os::fd::AsRawFd;
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
@@ -126,8 +126,8 @@ pub unsafe extern "C" fn select(
     let real = next!(select: unsafe extern "C" fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int);
     // SAFETY: as the caller promises.
     unsafe {
-        with_ring_bits(count, readable, |count| {
-            real(count, readable, writable, exceptional, timeout)
+        with_ring_bits(count, [readable, writable, exceptional], |count, [read, write, except]| {
+            real(count, read, write, except, timeout)
         })
     }
 }
@@ -148,52 +148,73 @@ pub unsafe extern "C" fn pselect(
     let real = next!(pselect: unsafe extern "C" fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *const timespec, *const sigset_t) -> c_int);
     // SAFETY: as the caller promises.
     unsafe {
-        with_ring_bits(count, readable, |count| {
-            real(count, readable, writable, exceptional, timeout, signals)
+        with_ring_bits(count, [readable, writable, exceptional], |count, [read, write, except]| {
+            real(count, read, write, except, timeout, signals)
         })
     }
 }
 
+/// Waits with sets of its own, as long as there are descriptors: a program's are as long as it needs.
+///
 /// # Safety
-/// The set is a whole one: programs with longer ones do not use the type.
+/// Each set has a bit for as many descriptors, rounded up to whole words, or is null.
 unsafe fn with_ring_bits(
     count: c_int,
-    readable: *mut fd_set,
-    wait: impl FnOnce(c_int) -> c_int,
+    sets: [*mut fd_set; 3],
+    wait: impl FnOnce(c_int, [*mut fd_set; 3]) -> c_int,
 ) -> c_int {
-    if readable.is_null() {
-        return wait(count);
+    let readable = sets[0];
+    if readable.is_null() || !(0..=libc::FD_SETSIZE as c_int).contains(&count) {
+        return wait(count, sets);
     }
-    let most = count.clamp(0, libc::FD_SETSIZE as c_int);
-    // SAFETY: as the caller promises; all numbers are below FD_SETSIZE.
-    let is_set = |fd: c_int| unsafe { libc::FD_ISSET(fd, readable) };
-    let rings: Vec<(c_int, c_int)> = (0..most)
-        .filter(|fd| is_set(*fd))
+    // SAFETY: as the caller promises.
+    let asked = |fd: &c_int| unsafe { libc::FD_ISSET(*fd, readable) };
+    let rings: Vec<(c_int, c_int)> = (0..count)
+        .filter(asked)
         .filter_map(|fd| Some((fd, slots::find(fd)?.channel.ring_fd().as_raw_fd())))
         .filter(|(_, ring)| *ring < libc::FD_SETSIZE as c_int)
         .collect();
     if rings.is_empty() {
-        return wait(count);
+        return wait(count, sets);
+    }
+    let bytes = (count as usize).div_ceil(c_long::BITS as usize) * size_of::<c_long>();
+    let present = |set: &*mut fd_set| !set.is_null();
+    // SAFETY: a set of zeros is an empty one.
+    let mut own: [fd_set; 3] = unsafe { std::mem::zeroed() };
+    for (own, set) in own.iter_mut().zip(sets).filter(|(_, set)| present(set)) {
+        // SAFETY: as the caller promises; a whole set is not shorter.
+        unsafe { std::ptr::copy_nonoverlapping(set.cast::<u8>(), (&raw mut *own).cast(), bytes) };
     }
     for (_, ring) in &rings {
-        // SAFETY: as above.
-        unsafe { libc::FD_SET(*ring, readable) };
+        // SAFETY: below FD_SETSIZE.
+        unsafe { libc::FD_SET(*ring, &raw mut own[0]) };
     }
     let last = rings.iter().map(|(_, ring)| *ring + 1).max().unwrap_or(0);
-    let mut result = wait(count.max(last));
-    for (fd, ring) in &rings {
-        let ready = result > 0 && is_set(*ring);
+    let mut at = own.each_mut().map(|own| &raw mut *own);
+    for (at, set) in at.iter_mut().zip(sets).filter(|(_, set)| !present(set)) {
+        *at = set;
+    }
+    let mut result = wait(count.max(last), at);
+    if result < 0 {
+        return result;
+    }
+    for (fd, ring) in rings {
+        // SAFETY: both are below FD_SETSIZE.
+        unsafe {
+            if !libc::FD_ISSET(ring, &raw const own[0]) {
+                continue;
+            }
+            libc::FD_CLR(ring, &raw mut own[0]);
+            if libc::FD_ISSET(fd, &raw const own[0]) {
+                result -= 1;
+            } else {
+                libc::FD_SET(fd, &raw mut own[0]);
+            }
+        }
+    }
+    for (own, set) in own.iter().zip(sets).filter(|(_, set)| present(set)) {
         // SAFETY: as above.
-        unsafe { libc::FD_CLR(*ring, readable) };
-        if !ready {
-            continue;
-        }
-        if is_set(*fd) {
-            result -= 1;
-        } else {
-            // SAFETY: as above.
-            unsafe { libc::FD_SET(*fd, readable) };
-        }
+        unsafe { std::ptr::copy_nonoverlapping((&raw const *own).cast(), set.cast::<u8>(), bytes) };
     }
     result
 }
@@ -214,9 +235,10 @@ pub unsafe extern "C" fn epoll_ctl(
         next!(epoll_ctl: unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int);
     // SAFETY: as the caller promises.
     let result = unsafe { real(epoll, operation, fd, event) };
-    if result == 0
-        && let Some(lazy) = slots::find(fd)
-    {
+    if result != 0 {
+        return result;
+    }
+    if let Some(lazy) = slots::find(fd) {
         let ring = lazy.channel.ring_fd().as_raw_fd();
         // SAFETY: as the caller promises.
         let mut of_ring =
@@ -225,6 +247,12 @@ pub unsafe extern "C" fn epoll_ctl(
         of_ring.events &= !(libc::EPOLLOUT as u32);
         // SAFETY: as above; what fails leaves the socket as it is without a ring.
         unsafe { real(epoll, operation, ring, &raw mut of_ring) };
+    } else {
+        match operation {
+            libc::EPOLL_CTL_ADD => slots::WATCHED.set(fd, true),
+            libc::EPOLL_CTL_DEL => slots::WATCHED.set(fd, false),
+            _ => {}
+        }
     }
     result
 }

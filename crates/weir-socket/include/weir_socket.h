@@ -23,10 +23,10 @@ struct mmsghdr;
  * Makes a bound UDP socket lazy, with a ring of so many bytes: a power of two
  * from 64 KiB to 64 MiB; 0: 4 MiB. Options that ask for control messages
  * (IP_PKTINFO, SO_TIMESTAMPNS, ...) are to be set before. 0 if it is lazy now;
- * else -1, and errno is ENOENT (no weir offers lazy sockets here), EPERM (weir
- * refuses, such as where firewall rules would be bypassed: its own output says
- * why), or another; the socket is then an ordinary one, and all calls below
- * work.
+ * else -1, and errno is ENOENT (no weir offers lazy sockets here), EACCES (one
+ * does, but not to this user), EPERM (weir refuses, such as where firewall rules
+ * would be bypassed: its own output says why), or another; the socket is then an
+ * ordinary one, and all calls below work.
  */
 int weir_socket_attach(int fd, uint64_t ring_bytes);
 

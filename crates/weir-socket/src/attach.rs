@@ -28,6 +28,11 @@ pub enum Ordinary {
     /// No weir offers lazy sockets in this network namespace.
     #[error("no weir offers lazy sockets in this network namespace; `weir run --lazy IFACE` does")]
     NotRunning,
+    /// One does, but not to this user.
+    #[error(
+        "weir gives lazy sockets to root's programs alone, and to those of the group of `weir run --lazy-group`"
+    )]
+    NotAllowed,
     /// It has refused, and says why.
     #[error("weir makes this socket not lazy: {0}")]
     Refused(String),
@@ -93,6 +98,7 @@ fn connect(netns_cookie: u64) -> Result<OwnedFd, Ordinary> {
     match rustix::net::connect(&connection, &address) {
         Ok(()) => Ok(connection),
         Err(Errno::NOENT | Errno::CONNREFUSED) => Err(Ordinary::NotRunning),
+        Err(Errno::ACCESS) => Err(Ordinary::NotAllowed),
         Err(errno) => Err(failed(errno)),
     }
 }

@@ -29,6 +29,7 @@ impl Ordinary {
     fn errno(&self) -> c_int {
         match self {
             Self::NotRunning => libc::ENOENT,
+            Self::NotAllowed => libc::EACCES,
             Self::Refused(_) => libc::EPERM,
             Self::Impostor(_) | Self::Malformed(_) => libc::EPROTO,
             Self::System { source, .. } => source.raw_os_error(),

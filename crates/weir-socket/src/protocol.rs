@@ -24,6 +24,11 @@ pub fn socket_name(netns_cookie: u64) -> String {
     format!("lazy-{netns_cookie}.sock")
 }
 
+/// Whether a file has such a name.
+pub fn is_socket_name(name: &str) -> bool {
+    name.strip_prefix("lazy-").is_some_and(|rest| rest.ends_with(".sock"))
+}
+
 /// "Make the socket that comes with this lazy."
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {

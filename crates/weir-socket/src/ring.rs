@@ -7,7 +7,7 @@
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -19,9 +19,7 @@ const HEADER_BYTES: usize = 8;
 #[repr(C)]
 struct Page {
     position: AtomicU64,
-    /// 0: not made yet.
-    made: AtomicU32,
-    pad: [u32; 13],
+    pad: [u64; 7],
     lock: MaybeUninit<libc::pthread_mutex_t>,
     state: SharedState,
 }
@@ -112,7 +110,6 @@ impl Ring {
                 return Err(failed(errno));
             }
         }
-        self.page().made.store(1, Ordering::Release);
         Ok(())
     }
 
@@ -156,12 +153,16 @@ impl Ring {
         // SAFETY: made in `map`, and in memory as long as `self`.
         let result = unsafe { libc::pthread_mutex_lock(self.lock_pointer()) };
         if result == libc::EOWNERDEAD {
-            // A process that read was killed: positions are whole numbers, and hold.
+            // A process that read was killed. What it had read of a record may be another's, which it had not yet
+            // given back.
             // SAFETY: as above; this thread has the lock.
-            unsafe { libc::pthread_mutex_consistent(self.lock_pointer()) };
+            unsafe {
+                libc::pthread_mutex_consistent(self.lock_pointer());
+                (*self.page.as_ptr()).state.consumed = 0;
+            }
         }
         let position = self.page().position.load(Ordering::Relaxed);
-        Reader { ring: self, position }
+        Reader { ring: self, position, given_back: position }
     }
 }
 
@@ -195,6 +196,8 @@ fn unmap(at: NonNull<u8>, bytes: usize) {
 pub(crate) struct Reader<'ring> {
     ring: &'ring Ring,
     position: u64,
+    /// What the kernel knows of it.
+    given_back: u64,
 }
 
 impl<'ring> Reader<'ring> {
@@ -205,8 +208,14 @@ impl<'ring> Reader<'ring> {
             let produced = self.ring.produced();
             let waiting = produced.wrapping_sub(self.position);
             // More than there can be: the positions are void, which is this process's own doing.
-            if waiting == 0 || waiting > self.ring.bytes as u64 {
+            if waiting > self.ring.bytes as u64 {
                 return None;
+            }
+            if waiting == 0 {
+                if self.has_caught_up() {
+                    return None;
+                }
+                continue;
             }
             let at = self.position as usize & (self.ring.bytes - 1);
             // SAFETY: within the data, aligned to 8 bytes as the kernel's positions are; it is atomic because the
@@ -216,7 +225,10 @@ impl<'ring> Reader<'ring> {
                     .load(Ordering::Acquire)
             };
             if length & BUSY != 0 {
-                return None;
+                if self.has_caught_up() {
+                    return None;
+                }
+                continue;
             }
             let bytes = (length & !DISCARDED) as usize;
             if bytes + HEADER_BYTES > self.ring.bytes {
@@ -242,10 +254,21 @@ impl<'ring> Reader<'ring> {
         self.position += (bytes + HEADER_BYTES).next_multiple_of(8) as u64;
     }
 
-    /// Gives back what has been passed. Sequentially consistent: the kernel wakes a reader only if it sees that the
-    /// reader had caught up, and the reader looks once more after saying so.
-    pub(crate) fn give_back(&self) {
+    /// Gives back what has been passed.
+    fn give_back(&mut self) {
+        self.given_back = self.position;
         self.ring.page().position.store(self.position, Ordering::SeqCst);
+    }
+
+    /// Whether the kernel knows that the reader has seen all. It wakes a reader only if it sees that: so the reader
+    /// must look once more after saying so.
+    fn has_caught_up(&mut self) -> bool {
+        if self.given_back == self.position {
+            return true;
+        }
+        self.give_back();
+        fence(Ordering::SeqCst);
+        false
     }
 
     /// How far this reader is.
