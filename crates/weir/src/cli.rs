@@ -10,6 +10,7 @@ use crate::capture::args::CaptureArgs;
 use crate::config::args::{ConfigArgs, SettingArgs};
 use crate::doctor::DoctorArgs;
 use crate::key::Key;
+use crate::lazy::Group;
 
 /// Ends receive livelock on a Linux host.
 ///
@@ -86,10 +87,13 @@ pub struct RunArgs {
     /// costs next to nothing, until a queue is full or input takes more than its share of a CPU
     #[arg(long)]
     pub awake: bool,
-    /// Offer lazy sockets: programs with weir-socket, or started with libweir_preload.so, may read their UDP packets
-    /// from rings that the gate fills, past the kernel's IP and UDP input. See docs/lazy.md
+    /// Offer lazy sockets: root's programs with weir-socket, or started with libweir_preload.so, may read their UDP
+    /// packets from rings that the gate fills, past the kernel's IP and UDP input. See docs/lazy.md
     #[arg(long)]
     pub lazy: bool,
+    /// Offer them to this group's programs, too. Whoever is in it can take memory and time from weir
+    #[arg(long, value_name = "GROUP", requires = "lazy")]
+    pub lazy_group: Option<Group>,
     /// What the rings of one user but root may take of memory
     #[arg(long, value_name = "MIB", default_value_t = 256, requires = "lazy",
         value_parser = clap::value_parser!(u64).range(1..1 << 20))]

@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::Mode;
+use rustix::fs::{Gid, Mode};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -23,10 +25,11 @@ use weir_bpf::gate::QueueProbe;
 use weir_bpf::lazy::{LAZY_SOCKETS_MAX, LazyRings, LazySocket};
 use weir_bpf::sys::divert::{Filters, cgroup_programs};
 use weir_bpf::sys::netns;
-use weir_socket::protocol::{HEADER_BYTES, Reply, Request, socket_name};
+use weir_socket::protocol::{HEADER_BYTES, Reply, Request, is_socket_name, socket_name};
 
 use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::rundir::RunDir;
 
 /// Rings of one user other than root.
 const RINGS_PER_USER: usize = 1024;
@@ -35,7 +38,9 @@ const ASK_WITHIN: Duration = Duration::from_secs(5);
 /// How often firewall rules are looked for while there are lazy sockets: they would be bypassed so long.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const BACKLOG: i32 = 128;
-const EVERYBODY: Mode = Mode::from_raw_mode(0o666);
+const ROOT: Mode = Mode::from_raw_mode(0o600);
+const ROOT_AND_GROUP: Mode = Mode::from_raw_mode(0o660);
+const GROUPS: &str = "/etc/group";
 
 /// What the thread and the daemon tell each other.
 #[derive(Default)]
@@ -52,27 +57,33 @@ pub struct LazyServer {
     shared: Arc<Mutex<Shared>>,
     stop: Arc<OwnedFd>,
     thread: Option<std::thread::JoinHandle<()>>,
-    host_file: (std::rc::Rc<crate::rundir::RunDir>, String),
+    listener: Listener,
+}
+
+/// Where programs ask.
+pub struct Listener {
+    socket: OwnedFd,
+    dir: Rc<RunDir>,
+    name: String,
 }
 
 impl LazyServer {
     /// Offers lazy sockets on these interfaces: at most so many bytes of rings to each user but root.
     ///
     /// # Errors
-    /// If another weir offers them in this network namespace, or the kernel refuses.
+    /// If the kernel refuses.
     pub fn start(
-        host: &Host,
+        listener: Listener,
         probe: &QueueProbe,
         interfaces: Vec<String>,
         bytes_per_user: u64,
     ) -> Result<Self> {
-        let name = socket_name(netns::cookie()?);
-        let listener = listen_at(host, &name)?;
-        let stop = eventfd(0, EventfdFlags::CLOEXEC)
-            .map_err(|errno| Error::system("start the thread of lazy sockets", errno))?;
+        let failed = |source| Error::system("start the thread of lazy sockets", source);
+        let asked = listener.socket.try_clone().map_err(failed)?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
         let (shared, stop) = (Arc::<Mutex<Shared>>::default(), Arc::new(stop));
         let server = Server {
-            listener,
+            listener: asked,
             stop: Arc::clone(&stop),
             rings: LazyRings::of(probe)?,
             filters: Filters::default(),
@@ -86,9 +97,8 @@ impl LazyServer {
         let thread = std::thread::Builder::new()
             .name("weir-lazy".into())
             .spawn(move || server.run())
-            .map_err(|source| Error::system("start the thread of lazy sockets", source))?;
-        let host_file = (std::rc::Rc::clone(&host.dir), name);
-        Ok(Self { shared, stop, thread: Some(thread), host_file })
+            .map_err(failed)?;
+        Ok(Self { shared, stop, thread: Some(thread), listener })
     }
 
     /// Tells why the gates put no packet on any ring, if so.
@@ -109,7 +119,8 @@ impl LazyServer {
 
 impl Drop for LazyServer {
     fn drop(&mut self) {
-        let _ = self.host_file.0.remove(&self.host_file.1);
+        // Nobody asks any more.
+        let _ = self.listener.dir.remove(&self.listener.name);
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -121,35 +132,90 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The directory is root's alone, so whatever has the name is a weir's.
-fn listen_at(host: &Host, name: &str) -> Result<OwnedFd> {
-    let failed = |errno: Errno| Error::system("listen for programs with lazy sockets", errno);
-    let path = host.dir.path_of(name);
-    let address = SocketAddrUnix::new(&path).map_err(failed)?;
-    let make = || {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(failed)
-    };
-    let mut listener = make()?;
-    match bind(&listener, &address) {
-        Err(Errno::ADDRINUSE) => {
-            // One with a full backlog would block.
-            if rustix::net::connect(make()?, &address) != Err(Errno::CONNREFUSED) {
-                return Err(Error::refused(
-                    "another weir offers lazy sockets in this network namespace",
-                    "protect these interfaces by one `weir run`, or leave `--lazy` out here",
-                ));
-            }
-            // Left by one that was killed.
-            host.dir.remove(name)?;
-            listener = make()?;
-            bind(&listener, &address).map_err(failed)?;
+impl Listener {
+    /// Of the calling thread's network namespace. Whoever may write to it may ask: root, and members of the group.
+    ///
+    /// # Errors
+    /// If another weir offers lazy sockets there, or the group's is not to be had.
+    pub fn open(host: &Host, group: Option<&Group>) -> Result<Self> {
+        let failed = |errno: Errno| Error::system("listen for programs with lazy sockets", errno);
+        // The directory is root's alone, so whatever has the name is a weir's.
+        let (dir, name) = (Rc::clone(&host.dir), socket_name(netns::cookie()?));
+        remove_left(&dir)?;
+        let path = dir.path_of(&name);
+        let address = SocketAddrUnix::new(&path).map_err(failed)?;
+        let socket = unix_socket().map_err(failed)?;
+        if bind(&socket, &address) == Err(Errno::ADDRINUSE) {
+            return Err(Error::refused(
+                "another weir offers lazy sockets in this network namespace",
+                "protect these interfaces by one `weir run`, or leave `--lazy` out here",
+            ));
         }
-        other => other.map_err(failed)?,
+        let listener = Self { socket, dir, name };
+        // Until it listens nobody can connect, whatever the process's umask has left of the file's mode.
+        rustix::fs::chmod(&path, if group.is_some() { ROOT_AND_GROUP } else { ROOT })
+            .map_err(failed)?;
+        if let Some(Group(gid)) = group {
+            rustix::fs::chown(&path, None, Some(*gid)).map_err(|errno| {
+                Error::system("give a group the socket for lazy sockets (CAP_CHOWN)", errno)
+            })?;
+        }
+        listen(&listener.socket, BACKLOG).map_err(failed)?;
+        Ok(listener)
     }
-    rustix::fs::chmod(&path, EVERYBODY).map_err(failed)?;
-    listen(&listener, BACKLOG).map_err(failed)?;
-    Ok(listener)
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.dir.remove(&self.name);
+    }
+}
+
+fn unix_socket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// Removes what daemons that were killed have left to listen at, in any network namespace.
+///
+/// # Errors
+/// If the directory cannot be read or written.
+pub fn remove_left(dir: &RunDir) -> Result<()> {
+    for name in dir.names()?.iter().filter(|name| is_socket_name(name)) {
+        let address = SocketAddrUnix::new(dir.path_of(name));
+        let asked = unix_socket().and_then(|socket| rustix::net::connect(socket, &address?));
+        // One with a full backlog would have it wait.
+        if asked == Err(Errno::CONNREFUSED) {
+            dir.remove(name)?;
+        }
+    }
+    Ok(())
+}
+
+/// A group of users, by its name in this host's own file, or its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group(Gid);
+
+impl FromStr for Group {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let groups = std::fs::read_to_string(GROUPS).unwrap_or_default();
+        // NAME:PASSWORD:GID:MEMBERS
+        let number = groups.lines().map(|line| line.split(':')).find_map(|mut fields| {
+            (fields.next() == Some(text)).then(|| fields.nth(1)).flatten().map(str::to_owned)
+        });
+        let number = number.as_deref().unwrap_or(text).parse::<u32>().ok();
+        // All ones say "none" to chown(2).
+        number
+            .filter(|number| *number != u32::MAX)
+            .map(|number| Self(Gid::from_raw(number)))
+            .ok_or_else(|| {
+                format!(
+                    "there is no group {text:?} in {GROUPS}; `groupadd --system {text}` makes one"
+                )
+            })
+    }
 }
 
 /// Who has connected.

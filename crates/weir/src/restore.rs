@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::key::{Key, STATE_SUFFIX};
 use crate::knob::Outcome;
+use crate::lazy;
 use crate::lock::{Attempt, Lock, Purpose};
 use crate::statefile::State;
 use crate::task::Task;
@@ -27,6 +28,7 @@ pub struct Restored {
 /// # Errors
 /// If the record cannot be read or a knob cannot be put back; the record then stays.
 pub fn leftovers(host: &Host, key: &Key, _lock: &Lock) -> Result<Option<Restored>> {
+    lazy::remove_left(&host.dir)?;
     let Some(state) = State::read(&host.dir, key)? else {
         // A daemon killed before it turned anything, or after it had put everything back.
         host.dir.remove(&key.status_file())?;

@@ -18,7 +18,7 @@ use crate::guardian::Guardian;
 use crate::host::Host;
 use crate::interface::{Kernel, Protected, Settings};
 use crate::key::Key;
-use crate::lazy::LazyServer;
+use crate::lazy::{LazyServer, Listener};
 use crate::privilege;
 use crate::report::Report;
 use crate::signals::Signals;
@@ -38,10 +38,13 @@ pub fn run(args: &RunArgs) -> Result<()> {
     for interface in &interfaces {
         check_cpus(&config, interface)?;
     }
+    let host = Rc::new(Host::open()?);
+    // A file that is a group's takes a capability that nothing else does.
+    let open = || Listener::open(&host, args.lazy_group.as_ref());
+    let listener = args.lazy.then(open).transpose()?;
     privilege::confine()?;
     // Before anything is changed: from here on a signal ends the loop, not the process.
     let signals = Signals::catch()?;
-    let host = Rc::new(Host::open()?);
     let mut console = Console::default();
     let claims = claim_all(&host, &interfaces, &config, &mut console)?;
     let keys: Vec<Key> = claims.iter().map(|claim| claim.key(&host)).collect();
@@ -51,13 +54,9 @@ pub fn run(args: &RunArgs) -> Result<()> {
     if let Some(governors) = &governors {
         governors.beat_to(guardian.take_beats());
     }
-    let lazy = match args.lazy {
-        true => {
-            let names = claims.iter().map(Claim::interface).collect();
-            Some(LazyServer::start(&host, &probe, names, args.lazy_memory << 20)?)
-        }
-        false => None,
-    };
+    let names = || claims.iter().map(Claim::interface).collect();
+    let start = |at| LazyServer::start(at, &probe, names(), args.lazy_memory << 20);
+    let lazy = listener.map(start).transpose()?;
     let sleep = Sleep::new(Alarm::of(&probe)?, !args.awake);
     let kernel = Kernel { limiter: Limiter::new(Rc::clone(&probe)), probe, governors };
     let mut protected = Vec::new();

@@ -5,7 +5,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -237,12 +237,16 @@ fn a_killed_weir_costs_a_reader_nothing() {
             received[100..].sort_unstable();
             let missing =
                 (100..200).filter(|number| !received.contains(number)).collect::<Vec<_>>();
+            // No more than it takes out of it at a time.
+            assert!(missing.len() <= 64, "{missing:?}");
             received.extend(missing);
             received[100..].sort_unstable();
         }
         assert_eq!(received, (0..300).collect::<Vec<_>>(), "{attach}");
         // Another weir makes sockets lazy again; this one stays as it is.
         wait_until("the knobs are back", || network.threaded() == "0");
+        let path = socket_path(network.near.run(|| netns::cookie().unwrap()).unwrap());
+        wait_until("nobody is asked any more", || !path.exists());
         let _daemon = Daemon::start_sleepy(&network, &["--lazy"]);
         send_numbers(&sender, 300..310);
         assert_eq!(receive_numbers(&lazy, 309), (300..310).collect::<Vec<_>>());
@@ -321,11 +325,49 @@ fn rules_of_the_kernel_are_not_bypassed() {
     wait_until("it came by the ring", || network.count("lazy") == before + 1);
 }
 
+#[test]
+fn what_tc_drops_is_not_bypassed_nor_output_rules_that_ask_for_connections() {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, &["--lazy"]);
+    let lazy = lazy_socket(&network, LAZY);
+    assert_lazy(&lazy);
+    for (add, remove, said) in [
+        (
+            "tc qdisc add dev near clsact; \
+             tc filter add dev near ingress protocol ip u32 match ip dport 53 0xffff flowid 1:1",
+            "tc qdisc del dev near clsact",
+            "near has tc filters at ingress",
+        ),
+        (
+            "nft 'table inet o { chain c { type filter hook output priority 0; ct state new drop; }; }'",
+            "nft flush ruleset",
+            "table inet o, chain c asks for connections",
+        ),
+    ] {
+        sh(&network, add);
+        daemon.said(said);
+        let refused = lazy_socket(&network, "198.18.0.1:9997");
+        assert!(
+            matches!(refused.ordinary(), Some(Ordinary::Refused(why)) if why.contains(said)),
+            "{:?}",
+            refused.ordinary()
+        );
+        sh(&network, remove);
+        wait_until("it is lazy again", || {
+            lazy_socket(&network, "198.18.0.1:9998").ordinary().is_none()
+        });
+    }
+    let sender = network.far_socket("198.18.0.2:0");
+    send_numbers(&sender, 0..1);
+    assert_eq!(receive_numbers(&lazy, 0), [0]);
+}
+
 /// What others say to the daemon: nobody else notices.
 #[test]
 fn hostile_clients_harm_nobody_but_themselves() {
     let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy", "--lazy-memory", "1"]);
+    let _daemon =
+        Daemon::start(&network, &["--lazy", "--lazy-memory", "1", "--lazy-group", "65534"]);
     let lazy = lazy_socket(&network, LAZY);
     assert_lazy(&lazy);
     let path = socket_path(network.near.run(|| netns::cookie().unwrap()).unwrap());
@@ -365,6 +407,14 @@ fn hostile_clients_harm_nobody_but_themselves() {
     let output = unprivileged("exec timeout 0.2 socat -u UDP-RECV:9998 STDOUT");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("rings of uid 65534 have 0 of 1 MiB"), "{said}");
+    // Whoever is not in the group is not heard at all.
+    let mut stranger = Command::new("setpriv");
+    stranger.args(["--reuid=65533", "--regid=65533", "--clear-groups", "timeout", "0.2"]);
+    stranger.args(["socat", "-u", "UDP-RECV:9998", "STDOUT"]);
+    stranger.env("LD_PRELOAD", artifact("libweir_preload.so"));
+    let output = network.near.run(|| stranger.output().unwrap()).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("to root's programs alone"), "{said}");
     drop(silent);
     let sender = network.far_socket("198.18.0.2:0");
     send_numbers(&sender, 0..1);
@@ -442,6 +492,38 @@ fn unmodified_programs_receive_lazily() {
     let wanted = "1\n1\n1\n5\nfirst\nfirst [8] 0 198.18.0.2\nse\nthird\nEAGAIN\ntimeout\n";
     assert_eq!(said, wanted, "{}", String::from_utf8_lossy(&output.stderr));
     wait_until("they came by the ring", || network.count("lazy") == 8);
+}
+
+/// A child of vfork(2) closes all descriptors in the parent's memory; a ring cannot be added to an epoll set that has
+/// the socket already.
+#[test]
+fn children_and_early_epoll_sets_lose_nothing() {
+    let network = Network::new();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let client = network.far_socket("198.18.0.2:0");
+    let script = "import socket,select,subprocess\n\
+        s=socket.socket(2,2);s.bind(('0.0.0.0',5003))\n\
+        print(subprocess.run(['true'],close_fds=True).returncode,flush=True)\n\
+        print(s.recv(100).decode(),select.select([s],[],[],9)[0]==[s],s.recv(100).decode())\n\
+        l=socket.socket(2,2);e=select.epoll();e.register(l.fileno(),select.EPOLLIN);l.bind(('0.0.0.0',5004))\n\
+        print('bound',flush=True);print(len(e.poll(9)),l.recv(100).decode())\n";
+    let mut python = preloaded(&network, "timeout", &["20", "python3", "-c", script]);
+    let mut said = BufReader::new(python.stdout.take().unwrap());
+    let mut line = || {
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        line
+    };
+    assert_eq!(line(), "0\n");
+    for text in ["first", "second"] {
+        client.send_to(text.as_bytes(), "198.18.0.1:5003").unwrap();
+    }
+    assert_eq!(line(), "first True second\n");
+    assert_eq!(line(), "bound\n");
+    client.send_to(b"third", "198.18.0.1:5004").unwrap();
+    assert_eq!(line(), "1 third\n");
+    assert!(python.wait().unwrap().success());
+    wait_until("two came by the ring", || network.count("lazy") == 2);
 }
 
 #[test]
