@@ -1,7 +1,7 @@
 # Both commands do everything on a fresh Debian 12 machine, packages included.
 
 OUT ?= weir-lab-results
-BPF_SOURCES := $(wildcard bpf/*.c bpf/*.h)
+BPF_SOURCES := $(wildcard bpf/*.c bpf/*.h bpf/abi/*.h)
 
 .PHONY: demo test test-kernels build check deb setup
 

@@ -14,9 +14,9 @@ use crate::skeleton::input::types;
 use crate::units::{CpuId, Nanos, Permille};
 use crate::verdict::Kind;
 
-/// How many channels each CPU charges one by one. `WEIR_ACCOUNTS` in `bpf/abi.h`.
+/// How many channels each CPU charges one by one. `WEIR_ACCOUNTS` in `bpf/abi/`.
 pub(crate) const ACCOUNTS: u32 = 64;
-/// `WEIR_LIMIT_ONE` in `bpf/abi.h`.
+/// `WEIR_LIMIT_ONE` in `bpf/abi/`.
 const LIMIT_ONE: u64 = 1024;
 
 /// One channel on one CPU.

@@ -18,7 +18,7 @@ use crate::units::IfIndex;
 use crate::verdict::Kind;
 
 /// How many channels with an address of their own are counted one by one. `WEIR_CHANNELS` in
-/// `bpf/abi.h`.
+/// `bpf/abi/`.
 pub const CHANNELS_MAX: usize = 4096;
 
 /// Where a packet is going.

@@ -27,10 +27,10 @@ use crate::units::{IfIndex, MacAddr, Permille};
 use crate::verdict::Verdict;
 
 /// Most addresses of one family that are local under the gate; packets to further ones
-/// pass. `WEIR_LOCAL_ADDRESSES` in `bpf/abi.h`.
+/// pass. `WEIR_LOCAL_ADDRESSES` in `bpf/abi/`.
 pub const LOCAL_ADDRESSES_MAX: usize = 1024;
 
-/// `WEIR_PORT_WORDS` in `bpf/abi.h`.
+/// `WEIR_PORT_WORDS` in `bpf/abi/`.
 const PORT_WORDS: usize = 1024;
 
 const LOCAL: u32 = types::weir_address_kind::WEIR_ADDRESS_LOCAL.0;

@@ -19,9 +19,9 @@ use crate::sys::sched;
 use crate::sys::stat::Stat;
 use crate::units::{CpuId, Nanos};
 
-/// How many NAPI threads can be governed at once. `WEIR_INPUTS` in `bpf/abi.h`.
+/// How many NAPI threads can be governed at once. `WEIR_INPUTS` in `bpf/abi/`.
 pub const INPUTS_MAX: usize = 64;
-/// The whole of a CPU's time. `WEIR_SHARE_ONE` in `bpf/abi.h`.
+/// The whole of a CPU's time. `WEIR_SHARE_ONE` in `bpf/abi/`.
 const SHARE_ONE: u32 = 1000;
 /// The CPU that a thread last ran on, in `/proc/PID/stat` (proc_pid_stat(5)).
 const PROCESSOR: usize = 39;
@@ -56,7 +56,7 @@ pub struct InputCounters {
     /// Polls that found as much as a small ring holds: it may have overflowed.
     pub overruns: u32,
     /// Of these, those that go on, and whose last poll admitted packets of several channels
-    /// (`WEIR_CONTENDED_POLLS` in `bpf/abi.h`).
+    /// (`WEIR_CONTENDED_POLLS` in `bpf/abi/`).
     pub contended: u32,
     /// What discarding one packet has cost of late, driver included; none if none was.
     pub discard_cost: Option<Nanos>,

@@ -13,7 +13,7 @@ use crate::mapped::Mapped;
 use crate::skeleton::queue::types;
 use crate::sys::netns;
 
-/// Most lazy sockets at once. `WEIR_LAZY_SOCKETS` in `bpf/abi.h`.
+/// Most lazy sockets at once. `WEIR_LAZY_SOCKETS` in `bpf/abi/`.
 pub const LAZY_SOCKETS_MAX: usize = 4096;
 
 const PORT_BITS: usize = 64;

@@ -12,7 +12,7 @@ use crate::skeleton::lookup_cost::{LookupCostSkel, LookupCostSkelBuilder, types}
 use crate::test_run;
 use crate::units::{IfIndex, Nanos};
 
-/// Lookups in one run of a program; `WEIR_LOOKUPS_PER_RUN` in `bpf/abi.h`.
+/// Lookups in one run of a program; `WEIR_LOOKUPS_PER_RUN` in `bpf/abi/`.
 pub const LOOKUPS_PER_RUN: u32 = 64;
 
 /// The kernel's lookup helpers.

@@ -21,7 +21,7 @@ pub use types::weir_family as Family;
 pub use types::weir_fragment as Fragment;
 /// The values of [`Parsed::parse`].
 pub use types::weir_parse as Parse;
-/// What the parser made of one frame: `struct weir_parsed` of `bpf/abi.h`, which documents it.
+/// What the parser made of one frame: `struct weir_parsed` of `bpf/abi/`, which documents it.
 pub use types::weir_parsed as Parsed;
 
 /// Shortest frame that the kernel runs a program on, bytes: an Ethernet header.

@@ -5,10 +5,10 @@
 mod common;
 
 use std::net::UdpSocket;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
-use common::{FAR_IP4, NEAR_IP4, Network, wait_until};
+use common::{FAR_IP4, NEAR_IP4, Network, alone, wait_until};
 use weir_bpf::alarm::{Alarm, Cause, Rings};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, QueueProbe};
@@ -32,12 +32,8 @@ struct Bench {
 
 impl Bench {
     fn new(mode: AttachMode) -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let network = Network::new();
-        network.make_far_a_host();
-        let (mut gate, probe) = network.gate(&[NEAR_IP4], &[]);
-        network.attach(&mut gate, mode);
+        let alone = alone();
+        let (network, gate, probe) = Network::gated(mode);
         let near = network.bind(NEAR_IP4, PORT);
         let far = network.far.run(|| UdpSocket::bind((FAR_IP4, PORT)).unwrap()).unwrap();
         far.connect((NEAR_IP4, PORT)).unwrap();

@@ -9,11 +9,11 @@ mod common;
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-use common::{FAR_IP4, NEAR_IP4, Network, wait_until};
+use common::{FAR_IP4, NEAR_IP4, Network, alone, wait_until};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::softirq::Softirqs;
@@ -45,12 +45,8 @@ struct Bench {
 
 impl Bench {
     fn new(mode: AttachMode) -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let network = Network::new();
-        network.make_far_a_host();
-        let (mut gate, probe) = network.gate(&[NEAR_IP4], &[]);
-        network.attach(&mut gate, mode);
+        let alone = alone();
+        let (network, gate, probe) = Network::gated(mode);
         let softirqs = Softirqs::load(&probe, PERIOD).unwrap();
         let cpu = *sched::online_cpus().unwrap().last().unwrap();
         Self { softirqs, gate, cpu, network, _probe: probe, _alone: alone }

@@ -26,7 +26,7 @@ const PROTECTED: u16 = 179;
 /// Whoever has sent nothing but strays.
 const STRANGER: u16 = 50_000;
 
-/// `WEIR_REMEMBERED` in `bpf/abi.h`.
+/// `WEIR_REMEMBERED` in `bpf/abi/`.
 const REMEMBERED: usize = 64;
 
 const ACK: u8 = 0x10;

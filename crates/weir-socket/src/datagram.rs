@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// `struct weir_lazy_record` in `bpf/abi.h`.
+/// `struct weir_lazy_record` in `bpf/abi/`.
 const RECORD_BYTES: usize = 24;
 const VERSION: u8 = 1;
 const CHECKED: u8 = 1;

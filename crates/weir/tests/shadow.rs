@@ -5,26 +5,14 @@
 
 mod common;
 
-use std::net::UdpSocket;
-
 use common::*;
 use serde_json::Value;
 use weir_bpf::sys::link::Links;
-use weir_bpf::sys::snmp;
 
 const FULL: &str = "198.18.0.1:5000";
 const READ: &str = "198.18.0.1:5001";
 /// To the socket that is read.
 const LIGHT: u64 = 50;
-
-fn drain(socket: &UdpSocket) -> u64 {
-    socket.set_nonblocking(true).unwrap();
-    let mut count = 0;
-    while socket.recv(&mut [0; 64]).is_ok() {
-        count += 1;
-    }
-    count
-}
 
 /// Packets that the veth's ring had no room for.
 fn ring_drops(network: &Network) -> u64 {
@@ -33,11 +21,6 @@ fn ring_drops(network: &Network) -> u64 {
         links.stats(links.index("far").unwrap()).unwrap().tx_dropped
     };
     network.far.run(drops).unwrap()
-}
-
-fn late_drops(network: &Network) -> u64 {
-    let (ipv4, _) = network.near.run(snmp::udp_stats).unwrap().unwrap();
-    ipv4.rcvbuf_errors
 }
 
 fn verdict(status: &Value, name: &str) -> Option<u64> {
@@ -71,10 +54,10 @@ fn everything_passes(attach: &str) {
         network.count("udp-room") + network.count("udp-full") + ring_drops(&network) == sent + LIGHT
     });
     let queued = drain(&full);
-    assert_eq!(queued + late_drops(&network) + ring_drops(&network), sent, "{attach}");
+    assert_eq!(queued + network.late_drops() + ring_drops(&network), sent, "{attach}");
     let would = network.count("udp-full");
     // The kernel would have taken none of them.
-    assert!(would > 0 && would <= late_drops(&network), "{would} of {}", late_drops(&network));
+    assert!(would > 0 && would <= network.late_drops(), "{would} of {}", network.late_drops());
     let status = network.interface_status();
     assert_eq!(status["policy"], "shadow");
     assert_eq!(

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use common::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 use weir_bpf::sys::link::Links;
-use weir_bpf::sys::snmp;
 
 /// Fewer than the veth's ring holds (256), so that none is lost before the gate.
 const BURST: u64 = 64;
@@ -88,21 +87,6 @@ fn flood(network: &Network, sender: &UdpSocket, to: &str) {
     );
 }
 
-/// Packets in a socket's queue. Afterwards it is empty.
-fn drain(socket: &UdpSocket) -> u64 {
-    socket.set_nonblocking(true).unwrap();
-    let mut count = 0;
-    while socket.recv(&mut [0; 64]).is_ok() {
-        count += 1;
-    }
-    count
-}
-
-fn late_drops(network: &Network) -> u64 {
-    let (ipv4, ipv6) = network.near.run(snmp::udp_stats).unwrap().unwrap();
-    ipv4.rcvbuf_errors + ipv6.rcvbuf_errors
-}
-
 fn a_full_socket(network: &Network, receiver_at: &str, sender_at: &str) {
     let full = network.near_socket(receiver_at);
     let sender = network.far_socket(sender_at);
@@ -111,7 +95,7 @@ fn a_full_socket(network: &Network, receiver_at: &str, sender_at: &str) {
     let (room, discarded) = (network.count("udp-room"), network.count("udp-full"));
     // Each packet that passed is in the queue, or was dropped late.
     let queued = drain(&full);
-    wait_until("all that passed are accounted for", || room == late_drops(network) + queued);
+    wait_until("all that passed are accounted for", || room == network.late_drops() + queued);
     assert!(discarded > 0);
     let said = daemon.interrupt();
     assert!(said.contains(&format!("discarded: {discarded} udp-full")), "{said}");
@@ -159,16 +143,16 @@ fn an_empty_queue(network: &Network, receiver: &UdpSocket, at_once: u64) {
     let mut batches = 0;
     while batches < BATCHES {
         assert!(Instant::now() < deadline, "only {batches} batches while the charge is believed");
-        let refused_before = late_drops(network);
+        let refused_before = network.late_drops();
         let mut refused_at = Instant::now();
         paced.burst(to);
-        while late_drops(network) == refused_before {
+        while network.late_drops() == refused_before {
             refused_at = Instant::now();
             paced.burst(to);
         }
         drain(receiver);
         receiver.set_nonblocking(false).unwrap();
-        let refused = late_drops(network);
+        let refused = network.late_drops();
         while refused_at.elapsed() < BELIEVED {
             let numbers = batches * at_once..(batches + 1) * at_once;
             for number in numbers.clone() {
@@ -184,7 +168,7 @@ fn an_empty_queue(network: &Network, receiver: &UdpSocket, at_once: u64) {
             }
             batches += 1;
         }
-        assert_eq!(late_drops(network), refused);
+        assert_eq!(network.late_drops(), refused);
     }
     wait_for_all(network, paced.sent + batches * at_once, &["udp-room", "udp-full"]);
     assert_eq!(ring_drops(network), 0);
@@ -311,7 +295,7 @@ fn with_the_policy_off_every_packet_passes_under_its_own_reason() {
     }
     wait_for_all(&network, 20 * BURST, &["policy-off"]);
     assert_eq!(network.count("udp-full"), 0);
-    assert!(late_drops(&network) > 0);
+    assert!(network.late_drops() > 0);
     assert!(drain(&full) > 0);
     daemon.interrupt();
 }

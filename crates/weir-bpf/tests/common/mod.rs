@@ -7,6 +7,7 @@ pub mod threaded;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir_bpf::attach::AttachMode;
@@ -22,6 +23,12 @@ pub const NEAR_IP4: &str = "198.18.0.1";
 pub const FAR_IP4: &str = "198.18.0.128";
 pub const NEAR_IP6: &str = "2001:2::1";
 pub const FAR_IP6: &str = "2001:2::100";
+
+/// Held by a test that takes the machine's CPUs, or what wakes every gate, for itself.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A host under test (`near`) and its peer (`far`), joined by a veth pair.
 pub struct Network {
@@ -98,6 +105,15 @@ impl Network {
         let broadcast: Vec<Ipv4Addr> = broadcast.iter().map(|ip| ip.parse().unwrap()).collect();
         gate.set_addresses(&own, &broadcast).unwrap();
         (gate, probe)
+    }
+
+    /// One whose host under test is behind a gate, and whose peer answers for itself.
+    pub fn gated(mode: AttachMode) -> (Self, Gate, QueueProbe) {
+        let network = Self::new();
+        network.make_far_a_host();
+        let (mut gate, probe) = network.gate(&[NEAR_IP4], &[]);
+        network.attach(&mut gate, mode);
+        (network, gate, probe)
     }
 
     /// What the gate says of one packet: the reason whose counter moved, and only it, by one packet

@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -16,7 +16,7 @@ use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, PacketsPerSec};
 use weir_bpf::verdict::Verdict;
 
-use super::{FAR_IP4, NEAR_IP4, Network, wait_until};
+use super::{FAR_IP4, NEAR_IP4, Network, alone, wait_until};
 
 pub const PORT: u16 = 5000;
 pub const MS: u64 = 1_000_000;
@@ -36,12 +36,8 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let network = Network::new();
-        network.make_far_a_host();
-        let (mut gate, probe) = network.gate(&[NEAR_IP4], &[]);
-        network.attach(&mut gate, AttachMode::Native);
+        let alone = alone();
+        let (network, gate, probe) = Network::gated(AttachMode::Native);
         let cpu = *sched::online_cpus().unwrap().last().unwrap();
         let thread = napi_thread(&network, cpu);
         let inputs = Inputs::load(&probe).unwrap();

@@ -7,19 +7,12 @@
 mod common;
 mod flood;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use common::alone;
 use flood::{Bench, Load, Outcome, READ};
 
 /// Packets per second of each light source.
 const LIGHT_EACH: f64 = 50.0;
 const TRIES: usize = 10;
-
-/// Each test takes two CPUs.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Measures until it is as it should be. Others use the machine too: a reader or a sender that stands still
 /// for a while loses packets of everyone.

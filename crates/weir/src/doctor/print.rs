@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use indicatif::HumanCount;
 
-use super::diagnosis::{Diagnosis, Finding, Help, Sureness, Verdict};
+use super::diagnosis::finding::{Finding, Help, Sureness};
+use super::diagnosis::{Diagnosis, Verdict};
 use super::reading::Reading;
 
 /// What fits beside whatever else is on a screen in an incident.

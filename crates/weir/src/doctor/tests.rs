@@ -2,7 +2,8 @@
 
 use weir_bpf::sys::divert::DiversionKind;
 
-use super::diagnosis::{Cause, Diagnosis, Help, Sureness, Verdict};
+use super::diagnosis::finding::{Cause, Help, Sureness};
+use super::diagnosis::{Diagnosis, Verdict};
 use super::print;
 use super::reading::*;
 use crate::status::DiversionStatus;

@@ -23,8 +23,8 @@ use serde_json::Value;
 use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
-use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::sys::{sched, snmp};
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, IfIndex, PacketsPerSec};
 
@@ -207,6 +207,12 @@ impl Network {
         let reasons = status["reasons"].as_array().unwrap();
         let found = reasons.iter().find(|each| each["reason"] == reason);
         found.unwrap_or_else(|| panic!("no reason {reason}"))["packets"].as_u64().unwrap()
+    }
+
+    /// Packets that UDP's receive queues have refused.
+    pub fn late_drops(&self) -> u64 {
+        let (ipv4, ipv6) = self.near.run(snmp::udp_stats).unwrap().unwrap();
+        ipv4.rcvbuf_errors + ipv6.rcvbuf_errors
     }
 
     pub fn near_socket(&self, address: &str) -> UdpSocket {
@@ -432,6 +438,16 @@ pub fn wait(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
 /// Waits until the condition holds; fails the test if it takes too long.
 pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
     assert!(wait(PATIENCE, condition), "waited in vain until {what}");
+}
+
+/// Packets in a socket's queue. Afterwards it is empty.
+pub fn drain(socket: &UdpSocket) -> u64 {
+    socket.set_nonblocking(true).unwrap();
+    let mut count = 0;
+    while socket.recv(&mut [0; 64]).is_ok() {
+        count += 1;
+    }
+    count
 }
 
 /// A process by number.

@@ -2,23 +2,10 @@
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Case, PEER, SMALL, fill, flood, long};
+use super::udp::{AT, FULL};
+use super::{Case, PEER, fill, flood, long};
 use crate::duel::Queues::Full;
 use crate::frame::udp_fragments;
-use crate::socket::Udp;
-
-const AT: &str = "198.18.0.1:5000";
-const BRIM: Udp<'_> = Udp {
-    bind: AT,
-    buffer_bytes: SMALL,
-    connect: None,
-    reuse_port: false,
-    reuse_address: false,
-    only_v6: false,
-    device: None,
-    join: &[],
-    even_only: false,
-};
 
 pub const CASES: &[Case] = &[
     Case {
@@ -27,7 +14,7 @@ pub const CASES: &[Case] = &[
         catches: &[],
         run: |world| {
             world.raw("raw", || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)).unwrap());
-            world.udp("full", BRIM);
+            world.udp("full", FULL);
             fill(world, PEER, AT);
             flood(world, PEER, AT, 5);
         },
@@ -37,7 +24,7 @@ pub const CASES: &[Case] = &[
         queues: Full,
         catches: &[],
         run: |world| {
-            world.udp("drained", BRIM);
+            world.udp("drained", FULL);
             fill(world, PEER, AT);
             let payload = world.payload(2 * 1448 - 8);
             let parts = udp_fragments(PEER, AT, world.fragment_id(1), &payload, &[0, 1448]);

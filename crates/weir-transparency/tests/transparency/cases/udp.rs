@@ -11,8 +11,8 @@ use crate::frame::udp_packet;
 use crate::socket::Udp;
 use crate::world::World;
 
-const AT: &str = "198.18.0.1:5000";
-const FULL: Udp<'_> = Udp {
+pub(super) const AT: &str = "198.18.0.1:5000";
+pub(super) const FULL: Udp<'_> = Udp {
     bind: AT,
     buffer_bytes: SMALL,
     connect: None,

@@ -1,0 +1,141 @@
+//! Where every packet of a trial ended, and whether that adds up.
+
+use super::Seen;
+use crate::error::{Error, Result};
+use crate::reading::{Counter, Reading};
+use crate::run::Ledger;
+use crate::scene::{Books, Client, Scene};
+
+/// Whether every request was answered and every answer has arrived, or was refused.
+pub(super) fn answered(scene: &Scene, before: &Reading, after: &Reading) -> bool {
+    let since = |counter| after.since(before, counter);
+    if matches!(scene.client, Some(Client::Rpc { .. })) {
+        let received: u64 =
+            [Counter::Delivered, Counter::OtherDelivered].into_iter().map(since).sum();
+        let replied = since(Counter::Replied);
+        return replied == received && since(Counter::Done) + since(Counter::Calls) == replied;
+    }
+    if after.has(Counter::Arrived) {
+        let echoed = since(Counter::Delivered);
+        let replied = since(Counter::Replied);
+        return replied == echoed
+            && replied == since(Counter::Arrived) + since(Counter::RepliesRefused);
+    }
+    true
+}
+
+/// Where every packet between two readings ended: exact once everything has drained. `None` where
+/// packets are not counted.
+pub(super) fn ledger(books: Books, before: &Reading, after: &Reading) -> Option<Ledger> {
+    let since = |counter| after.since(before, counter);
+    let sent = since(Counter::FloodSent) + since(Counter::LightSent);
+    let received: u64 = [Counter::Delivered, Counter::LightDelivered, Counter::OtherDelivered]
+        .into_iter()
+        .map(since)
+        .sum();
+    let common = Ledger {
+        offered: sent,
+        nic_drop: since(Counter::RingDrop),
+        discarded: since(Counter::Discarded),
+        ..Ledger::default()
+    };
+    let late = Ledger {
+        late_backlog: since(Counter::LateBacklog),
+        late_socket: since(Counter::LateSocket),
+        late_other: since(Counter::LateOther),
+        delivered: received,
+        ..common
+    };
+    let ledger = match books {
+        Books::None => return None,
+        Books::Udp => late,
+        Books::Client => Ledger { offered: since(Counter::ClientSent), ..late },
+        Books::Ip => {
+            let udp = late.late_socket + late.late_other + late.delivered;
+            Ledger {
+                offered: sent + since(Counter::ClientIpSent),
+                beyond_udp: since(Counter::IpReceived).saturating_sub(udp),
+                ..late
+            }
+        }
+        Books::Tcp => {
+            let all = since(Counter::RingDrop) + since(Counter::Taken);
+            Ledger { offered: all.max(sent), delivered: since(Counter::Segments), ..common }
+        }
+        Books::Ring => {
+            Ledger { delivered: since(Counter::Taken).saturating_sub(common.discarded), ..common }
+        }
+    };
+    Some(ledger.closed())
+}
+
+/// A trial that contradicts itself is no result.
+pub(super) fn check(
+    scene: &Scene,
+    seen: &Seen,
+    ledger: Option<&Ledger>,
+    place: &str,
+) -> Result<()> {
+    let since = |counter| seen.after.since(&seen.before, counter);
+    let wrong = |what: String| {
+        let problem = format!("{what}, in arm {place}: the run is not a result");
+        let remedy =
+            "something else may be sending in the lab's namespaces; otherwise please report this";
+        Err(Error::refused(problem, remedy))
+    };
+    if let Some(ledger) = ledger.filter(|ledger| ledger.unaccounted != 0) {
+        return wrong(format!("packets do not add up: {ledger:?}"));
+    }
+    if scene.books == Books::Ring && seen.after.has(Counter::Judged) {
+        let (judged, taken) = (since(Counter::Judged), since(Counter::Taken));
+        if judged != taken {
+            return wrong(format!("the gate counted {judged} of {taken} packets that were taken"));
+        }
+        let unjudged = seen.after.since(&seen.opened, Counter::Unjudged);
+        if unjudged > 0 {
+            return Err(Error::refused(
+                format!("the gate passed {unjudged} of {taken} packets unjudged"),
+                "something in the lab's namespace may divert packets; `weir status` there names it",
+            ));
+        }
+    }
+    if answered(scene, &seen.before, &seen.after) {
+        return Ok(());
+    }
+    wrong(format!(
+        "replies do not add up: {} received, {} replied to, {} arrived, {} refused",
+        since(Counter::Delivered) + since(Counter::OtherDelivered),
+        since(Counter::Replied),
+        since(Counter::Arrived) + since(Counter::Done) + since(Counter::Calls),
+        since(Counter::RepliesRefused)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn books_balance_by_what_they_count() {
+        let mut after = Reading::default();
+        for (counter, count) in [
+            (Counter::FloodSent, 100),
+            (Counter::RingDrop, 10),
+            (Counter::Discarded, 20),
+            (Counter::LateSocket, 5),
+            (Counter::Delivered, 65),
+            (Counter::Taken, 90),
+            (Counter::ClientIpSent, 7),
+            (Counter::IpReceived, 77),
+        ] {
+            after.add(counter, count);
+        }
+        let before = Reading::default();
+        assert_eq!(ledger(Books::Udp, &before, &after).unwrap().unaccounted, 0);
+        let ring = ledger(Books::Ring, &before, &after).unwrap();
+        assert_eq!((ring.unaccounted, ring.delivered), (0, 70));
+        let ip = ledger(Books::Ip, &before, &after).unwrap();
+        assert_eq!((ip.unaccounted, ip.beyond_udp), (0, 7));
+        assert_eq!(ledger(Books::None, &before, &after), None);
+    }
+}

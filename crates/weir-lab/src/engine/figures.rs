@@ -1,0 +1,182 @@
+//! The declared metrics, made of what a trial saw.
+
+use std::time::Instant;
+
+use super::Seen;
+use crate::apps::parity;
+use crate::apps::parity::Measure;
+use crate::metric::{METRICS, Source, m};
+use crate::programs::{ClientKind, ClientReport, UDP_MBIT};
+use crate::reading::Counter;
+use crate::run::Trial;
+use crate::scene::Scene;
+use crate::stats::{nearest_rank, spread};
+
+/// With fewer of the packets in full polls than this, those say too little: the CPU time is taken.
+const IN_FULL_POLLS_MIN: f64 = 0.02;
+
+pub(super) fn measure(trial: &mut Trial, scene: &Scene, seen: &Seen) {
+    let Seen { before, opened, closed, after, .. } = seen;
+    for metric in METRICS {
+        let value = match metric.source {
+            Source::Rate(counter, times) => closed.per_s(opened, counter).map(|rate| rate * times),
+            Source::Ratio(over, under, times) => {
+                closed.ratio(opened, over, under).map(|ratio| ratio * times)
+            }
+            Source::WholeRatio(over, under) => after.ratio(before, over, under),
+            Source::Total(counter) => {
+                after.has(counter).then(|| after.since(before, counter) as f64)
+            }
+            Source::Quantile(histogram, share, times) => {
+                closed.quantile_ns(opened, histogram, share).map(|ns| ns * times)
+            }
+            Source::Given => None,
+        };
+        trial.set(metric, value);
+    }
+    trial.set(&m::window_s, Some(seen.length.as_secs_f64()));
+    derived(trial, seen);
+    polls(trial, seen);
+    trial.set(&m::echo_steady, steadiness(&seen.arrivals));
+    if let Some(pings) = &seen.pings {
+        round_trips(trial, pings);
+    }
+    if let Some((kind, report)) = scene.program.zip(seen.report.as_ref()) {
+        reported(trial, kind, report);
+    }
+    if let Some(metered) = seen.metered.filter(|metered| metered.charged > 0) {
+        let input = after.since(before, Counter::NapiPerf) as f64;
+        let sum = metered.discarding.map(|ns| (metered.charged + ns) as f64 / input);
+        trial.set(&m::meter_sum, sum.filter(|_| input > 0.0));
+        trial.set(&m::meter_flooded, Some(metered.flooded as f64 / metered.charged as f64));
+    }
+}
+
+/// Figures made of several counters.
+fn derived(trial: &mut Trial, seen: &Seen) {
+    let Seen { before, opened, closed, after, .. } = seen;
+    let whole = |counter| after.since(before, counter) as f64;
+    let per = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
+    let window = |counter| closed.since(opened, counter) as f64;
+    let taken =
+        trial.ledger.map_or(0, |ledger| ledger.offered - ledger.nic_drop.min(ledger.offered));
+    if after.has(Counter::InputCpu) {
+        trial.set(&m::cpu_ns_per_packet, per(whole(Counter::InputCpu), taken as f64));
+    }
+    if after.has(Counter::Done) {
+        trial.set(&m::failed, Some(window(Counter::ClientLost)));
+        let done = window(Counter::Done);
+        trial.set(&m::trip_us, per(seen.length.as_secs_f64() * 1e6, done));
+    }
+    if after.has(Counter::Segments) {
+        let lost = window(Counter::RingDrop) - window(Counter::RingDropFlood);
+        trial.set(&m::client_lost_pps, per(lost.max(0.0), seen.length.as_secs_f64()));
+    }
+}
+
+/// Cost per packet by polls that took a whole budget, which never wait; else by CPU time.
+fn polls(trial: &mut Trial, seen: &Seen) {
+    let Some((first, last)) = &seen.polls else { return };
+    let packets = last.packets.saturating_sub(first.packets) as f64;
+    let full = last.full_packets.saturating_sub(first.full_packets) as f64;
+    let share = if packets > 0.0 { (full / packets).min(1.0) } else { 0.0 };
+    trial.set(&m::in_full_polls, Some(share));
+    trial.set(&m::handled_pps, Some(packets / seen.length.as_secs_f64()));
+    let quantile = |share| last.quantile_ns_since(first, share);
+    trial.set(&m::ns_p25, quantile(0.25));
+    trial.set(&m::ns_p75, quantile(0.75));
+    let by_cpu = trial.get(&m::cpu_ns_per_packet);
+    let by_polls = quantile(0.5).filter(|_| share >= IN_FULL_POLLS_MIN);
+    trial.set(&m::ns_per_packet, by_polls.or(by_cpu));
+}
+
+/// The slowest slice's rate of arrivals, of the median slice's.
+fn steadiness(readings: &[(Instant, u64)]) -> Option<f64> {
+    let rates = readings.windows(2).map(|pair| {
+        let (from, to) = (pair[0], pair[1]);
+        (to.1 - from.1) as f64 / (to.0 - from.0).as_secs_f64()
+    });
+    let slices = spread(rates);
+    (readings.len() > 2 && slices.median > 0.0).then(|| slices.min / slices.median)
+}
+
+/// Percentiles of the round trips that came to an end; a percentile of too few is left out.
+fn round_trips(trial: &mut Trial, pings: &[Option<f64>]) {
+    let mut replied: Vec<f64> = pings.iter().flatten().copied().collect();
+    replied.sort_by(f64::total_cmp);
+    for (metric, permille, least) in
+        [(&m::rtt_p50_us, 500, 1), (&m::rtt_p99_us, 990, 100), (&m::rtt_p999_us, 999, 1000)]
+    {
+        let value = nearest_rank(&replied, permille).filter(|_| replied.len() >= least);
+        trial.set(metric, value);
+    }
+    let in_row = pings.split(Option::is_some).map(<[_]>::len).max();
+    trial.set(&m::pings_lost_in_row, in_row.map(|count| count as f64));
+    trial.set(&m::pings_sent, Some(pings.len() as f64));
+    trial.set(&m::pings_lost, Some((pings.len() - replied.len()) as f64));
+}
+
+/// What a program says of itself.
+fn reported(trial: &mut Trial, kind: ClientKind, report: &ClientReport) {
+    let (throughput, asked) = match kind {
+        ClientKind::Iperf3Udp { .. } => (&m::throughput_mbit, Some(UDP_MBIT)),
+        ClientKind::Iperf3Tcp => (&m::throughput_mbit, None),
+        ClientKind::Dnsperf { rate } => (&m::per_s, rate),
+        _ => (&m::per_s, None),
+    };
+    trial.set(throughput, Some(report.throughput));
+    trial.set(&m::loss, report.lost);
+    trial.set(&m::took_p50_us, report.p50_us.or(report.mean_us));
+    trial.set(&m::took_p99_us, report.p99_us);
+    trial.set(&m::failed, Some(report.errors as f64));
+    trial.set(&m::sent_share, asked.zip(report.offered).map(|(asked, sent)| sent / asked));
+}
+
+/// Mbit/s of a parity conversation's payload, from packets or bytes per second.
+pub fn mbit(measure: Measure, per_s: f64) -> f64 {
+    let bytes = if measure.is_udp() { parity::DATAGRAM_BYTES as f64 } else { 1.0 };
+    per_s * bytes * 8.0 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::run::Load;
+
+    #[test]
+    fn the_slowest_slice_is_held_against_the_median() {
+        let began = Instant::now();
+        let at = |ms, packets| (began + Duration::from_millis(ms), packets);
+        // 1,000, 400 and, in twice the time, 1,800 packets.
+        let readings = [at(0, 50), at(10, 1_050), at(20, 1_450), at(40, 3_250)];
+        assert!((steadiness(&readings).unwrap() - 40.0 / 90.0).abs() < 1e-9);
+        // Where nothing comes, nothing is steady.
+        assert_eq!(steadiness(&[at(0, 50), at(10, 50)]), None);
+    }
+
+    fn blank() -> Trial {
+        Trial {
+            arm: "weir".into(),
+            case: "pings".into(),
+            load: Load::Off,
+            repeat: 0,
+            values: std::collections::BTreeMap::new(),
+            ledger: None,
+        }
+    }
+
+    #[test]
+    fn a_ping_that_is_lost_is_no_reply_and_a_percentile_of_too_few_is_left_out() {
+        let mut trial = blank();
+        let pings: Vec<Option<f64>> =
+            (0..1000).map(|n| (n % 50 != 0).then_some(f64::from(n) + 1000.0)).collect();
+        round_trips(&mut trial, &pings);
+        assert_eq!(trial.get(&m::pings_lost), Some(20.0));
+        assert_eq!((trial.get(&m::rtt_p50_us), trial.get(&m::rtt_p999_us)), (Some(1499.0), None));
+        let mut few = blank();
+        round_trips(&mut few, &[Some(1.0); 99]);
+        assert_eq!((few.get(&m::rtt_p99_us), few.get(&m::rtt_p50_us)), (None, Some(1.0)));
+    }
+}

@@ -1,0 +1,307 @@
+//! The only trial loop: sets a scene up in an arm, opens and closes a window, waits until every packet has
+//! ended somewhere, and makes the declared metrics of what was read.
+
+mod books;
+mod companions;
+mod figures;
+mod setup;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use weir_bpf::poll_cost::PollCost;
+use weir_bpf::replies::QUESTIONS;
+use weir_bpf::sys::task_clock::TaskClock;
+
+use self::books::{answered, check, ledger};
+use self::companions::{Companions, Stopped};
+pub use self::figures::mbit;
+use self::figures::measure;
+use self::setup::describe;
+use crate::apps::{Job, slots};
+use crate::arm::Arm;
+use crate::bench::{Begun, Bench};
+use crate::error::{Error, Result};
+use crate::experiment::{Ask, Times};
+use crate::host::process::Worker;
+use crate::host::topology::Host;
+use crate::host::wire::{FLOOD_NET, FarInterrupts, Sink, SlowEgress};
+use crate::meter::{self, Metered};
+use crate::metric::m;
+use crate::probe::{Probe, ksoftirqd};
+use crate::programs::{Client as RealClient, ClientReport, Place};
+use crate::reading::{Counter, Reading};
+use crate::run::Trial;
+use crate::scene::{Books, Client, Need, Scene, Watch};
+use crate::stop::{Stop, until};
+
+/// How long packets that are still queued at the end may take to arrive.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
+/// The generator works, without sending, before the first packet.
+const SPIN_UP: Duration = Duration::from_millis(10);
+/// How often what arrives of an echo server's replies is read: long against the microseconds that it takes.
+const SLICE: Duration = Duration::from_millis(10);
+/// How long a client may take until each of its connections has been used, and a gate until it judges.
+const UNDER_WAY_DEADLINE: Duration = Duration::from_secs(10);
+/// A program's client that has not ended so long after its time is ended.
+const CLIENT_GRACE: Duration = Duration::from_secs(15);
+
+/// What a trial saw, before metrics are made of it.
+struct Seen {
+    before: Reading,
+    opened: Reading,
+    closed: Reading,
+    after: Reading,
+    polls: Option<(PollCost, PollCost)>,
+    arrivals: Vec<(Instant, u64)>,
+    report: Option<ClientReport>,
+    metered: Option<Metered>,
+    pings: Option<Vec<Option<f64>>>,
+    length: Duration,
+}
+
+pub fn trial(
+    bench: &mut Bench,
+    ask: &Ask<'_>,
+    scene: &Scene,
+    (times, repeat): (Times, u32),
+    stop: &Stop,
+) -> Result<Trial> {
+    let arm = ask.arm;
+    bench.prepare(arm, &scene.needs, &scene.apps)?;
+    if scene.watch.contains(&Watch::RoundTrips) {
+        let pings: f64 = scene.flows.iter().filter(|f| f.light).map(|f| f.load.pps()).sum();
+        if pings * (times.warm_up + times.window).as_secs_f64() > f64::from(QUESTIONS) / 2.0 {
+            return Err(Error::refused(
+                format!("a window of {} s has too many pings", times.window.as_secs()),
+                "leave --seconds at 30 or less",
+            ));
+        }
+        bench.watch_replies(arm)?;
+    }
+    let begun = bench.begin(arm)?;
+    bench.start_own(arm, &scene.apps)?;
+    if !bench.setups.contains_key(&arm.name) {
+        let setup = describe(bench, arm, scene, &begun, stop)?;
+        bench.setups.insert(arm.name.clone(), setup);
+    }
+    if scene.watch.contains(&Watch::Polls)
+        && let Some(thread) = bench.pollers(arm)?.first()
+    {
+        let clock = match bench.clock.take() {
+            Some(clock) => clock,
+            None => weir_bpf::poll_cost::PollClock::load()?,
+        };
+        bench.clock.insert(clock).watch(thread.napi_id);
+    }
+    bench.aim(arm, &scene.flows)?;
+    let seen = watch(bench, arm, scene, &begun, times, stop)?;
+    bench.end(arm)?;
+
+    let ledger = ledger(scene.books, &seen.before, &seen.after);
+    let place = format!("{}, {} at {}", arm.name, ask.case, ask.load);
+    check(scene, &seen, ledger.as_ref(), &place)?;
+    let mut trial = Trial { repeat, ledger, ..Trial::of(arm, ask.case, ask.load) };
+    measure(&mut trial, scene, &seen);
+    let missed =
+        (0..scene.flows.len()).map(|flow| bench.generator.counts(flow).missed).sum::<u64>();
+    trial.set(&m::missed, (!scene.flows.is_empty()).then_some(missed as f64));
+    Ok(trial)
+}
+
+/// From before the first packet until all have ended.
+fn watch(
+    bench: &Bench,
+    arm: &Arm,
+    scene: &Scene,
+    begun: &Begun,
+    times: Times,
+    stop: &Stop,
+) -> Result<Seen> {
+    let sut = bench.sut(arm);
+    let accounts = scene.watch.contains(&Watch::Accounts);
+    let pollers: Vec<Pid> = bench.pollers(arm)?.iter().map(|thread| thread.pid).collect();
+    let clocks = pollers.iter().filter(|_| accounts).map(|pid| Ok(TaskClock::of(*pid)?));
+    let clocks = clocks.collect::<Result<_>>()?;
+    let far = || FarInterrupts::bind(&bench.topology, &sut.host, far_nobody(scene, &sut.host));
+    let _far = scene.needs.contains(&Need::FarEnd).then(far).transpose()?;
+    let slow = scene.egress_mbit.map(|mbit| SlowEgress::attach(&sut.host, mbit));
+    let _slow = slow.transpose()?;
+    let _sink = scene.sink.then(|| Sink::attach(&sut.host)).transpose()?;
+    let mut probe = Probe {
+        bench,
+        host: &sut.host,
+        scene,
+        apps: scene.apps.iter().filter_map(|app| sut.app(app)).collect(),
+        client: None,
+        hog: None,
+        interactive: None,
+        daemon: begun.daemon.as_ref(),
+        pollers,
+        clocks,
+        ksoftirqd: if accounts { ksoftirqd(bench.sut_cpu)? } else { None },
+    };
+    let before = probe.read()?;
+    if let (Some(replies), true) = (&bench.replies, scene.watch.contains(&Watch::RoundTrips)) {
+        replies.clear();
+    }
+    let beside = Companions::start(bench, arm, &scene.beside)?;
+    let flooded = probe.apps.first().filter(|_| scene.stopped).map(|app| app.pids());
+    let stopped = flooded.and_then(|pids| Some(Stopped::stop(*pids.first()?))).transpose()?;
+    let client = start_client(bench, arm, scene, stop)?;
+    probe.hog = beside.hog();
+    probe.interactive = beside.interactive();
+    probe.client = client.as_ref();
+    let flooded = scene.flows.iter().any(|flow| !flow.light);
+    let warm_up = if flooded { times.warm_up.max(scene.settle) } else { times.warm_up };
+
+    // The clock stays for the run, and knows one arm's thread.
+    let clock = bench.clock.as_ref().filter(|_| scene.watch.contains(&Watch::Polls));
+    let polls = || clock.map(weir_bpf::poll_cost::PollClock::read);
+    let measured = || {
+        stop.sleep(SPIN_UP)?;
+        bench.generator.start();
+        go(client.as_ref(), true);
+        stop.sleep(warm_up)?;
+        judged(&probe, stop)?;
+        let (real, length) = start_program(&probe, times.window)?.unzip();
+        let (opened, first) = (probe.read()?, polls());
+        let began = Instant::now();
+        let arrivals = arrivals(&probe, length.unwrap_or(times.window), stop)?;
+        let (closed, last) = (probe.read()?, polls());
+        let elapsed = began.elapsed();
+        let report = real.map(|real| report(real, stop)).transpose()?;
+        Ok::<_, Error>((opened, closed, arrivals, report, first.zip(last), elapsed))
+    };
+    let (opened, closed, arrivals, report, polls, length) =
+        if scene.without_generator { measured()? } else { bench.generate_while(measured)?? };
+    go(client.as_ref(), false);
+    // What waits in its queue is to be received, and in good time.
+    drop(stopped);
+    beside.end();
+    let mut after = drain(&probe, &before, stop)?;
+    if let Some(client) = client.as_ref().filter(|_| scene.books == Books::Ip) {
+        // Its resets are this trial's, and must find room in the ring: a connection that is left would
+        // send again in the next trial.
+        client.end();
+        after = drain(&probe, &before, stop)?;
+    }
+    let pings = scene.watch.contains(&Watch::RoundTrips).then(|| {
+        let numbers = opened.get(Counter::LightSent)..closed.get(Counter::LightSent);
+        let age = |number: u64| {
+            let replies = bench.replies.as_ref()?;
+            Some(replies.age(u32::try_from(number).ok()?)?.0 as f64 / 1e3)
+        };
+        numbers.map(age).collect()
+    });
+    let metered = match (&begun.daemon, accounts) {
+        (Some(daemon), true) => Some(meter::read(bench, arm, daemon, stop)?),
+        _ => None,
+    };
+    Ok(Seen { before, opened, closed, after, polls, arrivals, report, metered, pings, length })
+}
+
+/// Waits until the gate judges: what may divert packets, as a scene's sink may, is read before it does.
+fn judged(probe: &Probe<'_>, stop: &Stop) -> Result<()> {
+    let deadline = Instant::now() + UNDER_WAY_DEADLINE;
+    let mut last = probe.read()?;
+    while probe.scene.books == Books::Ring && last.has(Counter::Judged) {
+        stop.sleep(SLICE)?;
+        let now = probe.read()?;
+        if now.since(&last, Counter::Unjudged) == 0 || Instant::now() > deadline {
+            break;
+        }
+        last = now;
+    }
+    Ok(())
+}
+
+/// Where a packet ends that is to bind the far end's interrupts.
+fn far_nobody(scene: &Scene, host: &Host) -> IpAddr {
+    match scene.needs.contains(&Need::AnswersDropped) {
+        // It ends where the answers to the flood do.
+        true => Ipv4Addr::from_bits(FLOOD_NET.0.to_bits() + 1).into(),
+        false => host.address.0,
+    }
+}
+
+/// Starts a scene's client, if it is a program; returns it and how long it sends from now on.
+fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<(RealClient, Duration)>> {
+    let (Some(kind), bench) = (probe.scene.program, probe.bench) else { return Ok(None) };
+    let directory = bench.topology.directory("clients")?;
+    let seconds = (window.as_secs_f64().round() as u64).max(1);
+    let place = Place {
+        netns: &bench.topology.generator_path,
+        cpu: bench.generator_cpu,
+        address: probe.host.address.1,
+        directory: &directory,
+    };
+    Ok(Some((RealClient::start(kind, &place, seconds)?, Duration::from_secs(seconds))))
+}
+
+/// Waits until a program has ended, and reads what it says.
+fn report(mut real: RealClient, stop: &Stop) -> Result<ClientReport> {
+    until(CLIENT_GRACE, || stop.check().map(|()| (!real.is_running()).then_some(())))?;
+    real.finish()
+}
+
+/// Lets a client of the lab's own send, or not.
+fn go(client: Option<&Worker>, go: bool) {
+    if let Some(client) = client {
+        client.shared().get(slots::GO).store(go.into(), Ordering::Release);
+        client.shared().get(slots::STOP).store((!go).into(), Ordering::Release);
+    }
+}
+
+/// Starts a scene's client, if it is one of the lab's own; it waits for [`go`], or is under way.
+fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<Option<Worker>> {
+    let Some(client) = scene.client.clone() else { return Ok(None) };
+    let (slot, under_way) = match client {
+        Client::Http { connections, .. } => (slots::DELIVERED, connections.into()),
+        // A rate of calls is from the end of one to the end of another.
+        Client::Rpc { .. } => (slots::CALLS, 1),
+        Client::Tcp { .. } | Client::Parity(..) => (slots::DELIVERED, 0),
+    };
+    let job = Job::Client(bench.sut(arm).host.address.1, client);
+    let client = Worker::start(&bench.topology.generator_path, bench.generator_cpu, job)?;
+    let is_under_way = || (client.count(slot) >= under_way).then_some(());
+    until(UNDER_WAY_DEADLINE, || stop.check().map(|()| is_under_way()))?.ok_or_else(|| {
+        let problem = format!("the server does not answer in arm {}, without any flood", arm.name);
+        Error::refused(problem, "is the machine overloaded? try again")
+    })?;
+    Ok(Some(client))
+}
+
+/// Lasts a window, and reads what arrives at the far end between its slices where that is watched.
+fn arrivals(probe: &Probe<'_>, window: Duration, stop: &Stop) -> Result<Vec<(Instant, u64)>> {
+    if !probe.scene.watch.contains(&Watch::Replies) {
+        return stop.sleep(window).map(|()| vec![]);
+    }
+    let began = Instant::now();
+    let mut readings = vec![(began, probe.arrived()?)];
+    let slices = (window.as_micros() / SLICE.as_micros()).max(1) as u32;
+    for slice in 1..=slices {
+        // What is left over of the window lengthens its last slice.
+        let ends = if slice == slices { window } else { SLICE * slice };
+        stop.sleep(ends.saturating_sub(began.elapsed()))?;
+        readings.push((Instant::now(), probe.arrived()?));
+    }
+    Ok(readings)
+}
+
+/// Waits until every packet has ended somewhere.
+fn drain(probe: &Probe<'_>, before: &Reading, stop: &Stop) -> Result<Reading> {
+    let (mut last, mut now) = (None, Reading::default());
+    until(DRAIN_DEADLINE, || {
+        stop.check()?;
+        now = probe.read()?;
+        let ledger = ledger(probe.scene.books, before, &now);
+        let balanced = ledger.is_none_or(|ledger| ledger.unaccounted == 0);
+        // What IP has received may still be on its way to an application.
+        let at_rest = probe.scene.books != Books::Ip || last.replace(ledger) == Some(ledger);
+        Ok((balanced && at_rest && answered(probe.scene, before, &now)).then_some(()))
+    })?;
+    Ok(now)
+}

@@ -1,0 +1,142 @@
+//! What can be wrong, and how it is said.
+
+use serde::Serialize;
+use weir_policy::Settings;
+
+use super::super::reading::{CpuReading, InterfaceReading, Reading};
+
+/// What remains to processes on a CPU beyond this is less than half of what weir leaves them by default.
+pub(super) const MOST: f64 = 0.75;
+/// Nothing of a CPU is left to give.
+pub(super) const EXHAUSTED: f64 = 0.05;
+/// Fewer packets than this cannot take half a CPU: none costs the kernel more than 100 microseconds.
+pub(super) const BUSY_PPS: f64 = 5_000.0;
+/// A queue that is fuller than this has no room for a packet of the usual size.
+pub(super) const FULL: f64 = 0.9;
+
+/// What can be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// UDP's memory is used up.
+    UdpMemory,
+    /// Connection requests come faster than a listener can remember them.
+    SynFlood,
+    /// Receive processing takes the time that processes need.
+    Livelock,
+    /// A UDP socket's queue is full.
+    SocketFull,
+    /// A listener's accept queue is full.
+    AcceptQueueFull,
+    /// The NIC's ring is full.
+    RingFull,
+    /// A CPU's backlog is full.
+    BacklogFull,
+    /// One CPU receives for all.
+    OneCpuReceives,
+}
+
+/// How sure a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sureness {
+    /// The kernel counts it.
+    Measured,
+    /// What was measured has hardly another explanation.
+    Likely,
+    /// One explanation of several.
+    Possible,
+}
+
+/// Whether weir helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Help {
+    /// It ends what was found.
+    Cures,
+    /// It makes it cheaper, or keeps others from harm.
+    Contains,
+    /// It does nothing about it.
+    None,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// What it is.
+    pub cause: Cause,
+    /// How sure that is.
+    pub sureness: Sureness,
+    /// The same for a person, with the figures.
+    pub what: String,
+    /// Whose it is: a socket and its process, an interface, a CPU.
+    pub whose: Option<String>,
+    /// Whether weir helps...
+    pub weir: Help,
+    /// ...and how, or why not.
+    pub weir_does: String,
+    /// What to do: commands, and changes to programs.
+    pub advice: Vec<String>,
+}
+
+impl Reading {
+    /// What comes in by all interfaces.
+    pub fn receive_pps(&self) -> f64 {
+        self.interfaces.iter().map(|each| each.receive_pps).sum()
+    }
+
+    pub(super) fn busiest(&self) -> Option<&InterfaceReading> {
+        self.interfaces.iter().max_by(|one, other| one.receive_pps.total_cmp(&other.receive_pps))
+    }
+
+    /// Packets that were lost here after the NIC had them.
+    pub(super) fn drop_pps(&self) -> f64 {
+        let udp = self.udp.as_ref().map_or(0.0, |udp| udp.queue_full_pps + udp.memory_pps);
+        let tcp =
+            self.tcp.as_ref().map_or(0.0, |tcp| tcp.request_drops_per_sec + tcp.cookies_per_sec);
+        udp + tcp + self.cpus.iter().map(|cpu| cpu.backlog_drop_pps).sum::<f64>()
+    }
+
+    /// The CPUs on which softirqs leave processes less than weir would.
+    pub(super) fn starved(&self) -> Vec<&CpuReading> {
+        let usual = Settings::default().user_share.rest();
+        let too_much = if self.drop_pps() > 0.0 { usual } else { MOST };
+        let starved = |cpu: &&CpuReading| cpu.idle < EXHAUSTED && cpu.softirq >= too_much;
+        self.cpus.iter().filter(starved).collect()
+    }
+
+    /// The first step with weir, on the interface that receives most.
+    pub(super) fn try_weir(&self) -> String {
+        match self.busiest() {
+            Some(interface) if self.protected.contains(&interface.name) => {
+                format!("weir protects {0} already: sudo weir channels {0}", interface.name)
+            }
+            Some(interface) if interface.ethernet => {
+                format!("sudo weir run {} --policy shadow, then without it", interface.name)
+            }
+            _ => "sudo weir run IFACE --policy shadow".into(),
+        }
+    }
+
+    /// Why weir's gate would discard nothing on the interface that receives most.
+    pub(super) fn hindrance(&self) -> Option<String> {
+        let interface = self.busiest()?;
+        if !interface.ethernet {
+            let name = &interface.name;
+            return Some(format!("{name} has no Ethernet address, and weir does not run on it"));
+        }
+        let diversion = interface.diversions.iter().flatten().find(|each| each.passes_all)?;
+        Some(format!(
+            "on {} {} ({}), so weir would discard nothing early there",
+            interface.name, diversion.description, diversion.detail
+        ))
+    }
+}
+
+/// What weir does, unless something on the interface keeps it from that.
+pub(super) fn hindered(reading: &Reading, does: &str) -> String {
+    match reading.hindrance() {
+        None => does.into(),
+        Some(hindrance) => format!("{does}; but {hindrance}"),
+    }
+}

@@ -1,0 +1,62 @@
+//! What a reading means: a function of numbers, without a look at anything.
+
+pub mod finding;
+mod notes;
+mod receiving;
+mod sockets;
+mod words;
+
+use serde::Serialize;
+
+use self::finding::Finding;
+use self::notes::notes;
+use self::receiving::{backlog_full, livelock, one_cpu_receives, ring_full, syn_flood};
+use self::sockets::{accept_queues_full, sockets_full, udp_memory};
+use super::reading::Reading;
+
+/// What is wrong, and what else its reader should know.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// The sum of it.
+    pub verdict: Verdict,
+    /// What is wrong, worst first.
+    pub findings: Vec<Finding>,
+    /// What is not wrong and bears on what weir would do.
+    pub notes: Vec<String>,
+    /// What could not be seen.
+    pub unseen: Vec<String>,
+}
+
+/// Whether something is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Nothing was lost, and receiving leaves time for everything else.
+    Well,
+    /// There is a finding.
+    Wrong,
+    /// Something that would show was not seen.
+    Unknown,
+}
+
+impl Diagnosis {
+    /// What a reading means.
+    pub fn of(reading: &Reading) -> Self {
+        let mut findings: Vec<Finding> = Vec::new();
+        findings.extend(udp_memory(reading));
+        findings.extend(syn_flood(reading));
+        findings.extend(livelock(reading));
+        findings.extend(sockets_full(reading));
+        findings.extend(accept_queues_full(reading));
+        findings.extend(reading.interfaces.iter().filter_map(ring_full));
+        findings.extend(backlog_full(reading));
+        findings.extend(one_cpu_receives(reading));
+        let seen = !reading.cpus.is_empty() && reading.udp.is_some() && reading.tcp.is_some();
+        let verdict = match (findings.is_empty(), seen && reading.sockets.is_some()) {
+            (false, _) => Verdict::Wrong,
+            (true, true) => Verdict::Well,
+            (true, false) => Verdict::Unknown,
+        };
+        Self { verdict, findings, notes: notes(reading), unseen: reading.unseen.clone() }
+    }
+}

@@ -1,0 +1,80 @@
+//! What is not wrong, and worth knowing.
+
+use weir_policy::Settings;
+
+use super::super::reading::Reading;
+use super::finding::BUSY_PPS;
+use super::sockets::{udp_memory, uncounted_pps, worst_socket};
+use super::words::{count, percent};
+
+pub(super) fn notes(reading: &Reading) -> Vec<String> {
+    let mut notes = Vec::new();
+    if uncounted_pps(reading) > 0.0 && udp_memory(reading).is_none() {
+        notes.extend(worst_socket(reading).map(|socket| {
+            format!(
+                "{} loses {} packets/s, and not for want of room: a filter of its own or IPsec's policy refuses them",
+                socket.whose,
+                count(socket.drop_pps)
+            )
+        }));
+    }
+    if !reading.protected.is_empty() {
+        notes.push(format!(
+            "weir protects {}: `weir status` and `sudo weir channels` show what it does",
+            reading.protected.join(", ")
+        ));
+    }
+    notes.extend(reading.hindrance());
+    let of_interface = |name: &String, text: &str| format!("{name}: {text}");
+    for interface in reading.interfaces.iter().take(1) {
+        let name = &interface.name;
+        notes.extend(interface.xdp.as_ref().map(|xdp| {
+            of_interface(
+                name,
+                &format!(
+                    "another XDP program is attached, {xdp}; weir runs beside it with `--attach tc`"
+                ),
+            )
+        }));
+        notes.extend(interface.native_cost.as_ref().map(|cost| {
+            of_interface(
+                name,
+                &format!("{cost}, so weir's gate goes to tc, where a discard costs more"),
+            )
+        }));
+        if !interface.steered.is_empty() {
+            notes.push(of_interface(
+                name,
+                "RPS hands packets on to softirqs, which nothing weighs; weir has `--rps-off`",
+            ));
+        }
+    }
+    let usual = Settings::default().user_share.rest();
+    for cpu in
+        reading.cpus.iter().filter(|cpu| cpu.softirq >= usual && reading.receive_pps() < BUSY_PPS)
+    {
+        notes.push(format!(
+            "CPU {} spends {} of its time in softirqs, and not for this network namespace's interfaces",
+            cpu.cpu,
+            percent(cpu.softirq)
+        ));
+    }
+    let squeezed: f64 = reading.cpus.iter().map(|cpu| cpu.squeezed_per_sec).sum();
+    if squeezed >= 1.0 && reading.receive_pps() >= BUSY_PPS {
+        notes.push(format!(
+            "receive processing is cut off {}/s with packets left (time_squeeze): a larger net.core.netdev_budget would \
+             take more from processes, not lose less",
+            count(squeezed)
+        ));
+    }
+    for neighbour in &reading.neighbours {
+        notes.push(match neighbour.as_str() {
+            "bpftune" => "bpftune runs: it raises net.core.netdev_budget when receiving falls behind, which leaves \
+                          processes less"
+                .into(),
+            _ => format!("{neighbour} runs: it may move interrupts, so a CPU that receives now may not later"),
+        });
+    }
+    notes.extend(reading.lacks.iter().map(|lack| format!("this kernel lacks {lack}")));
+    notes
+}

@@ -1,0 +1,179 @@
+//! Receive processing that takes too much time, or loses what comes before any socket.
+
+use super::super::reading::{CpuReading, InterfaceReading, Reading};
+use super::finding::{BUSY_PPS, Cause, EXHAUSTED, Finding, Help, MOST, Sureness, hindered};
+use super::sockets::worst_socket;
+use super::words::{count, percent, socket_of};
+
+/// Cookies, or requests dropped, of which there are fewer are a burst.
+const SYNS_PER_SEC: f64 = 10.0;
+
+pub(super) fn syn_flood(reading: &Reading) -> Option<Finding> {
+    let tcp = reading.tcp.as_ref()?;
+    let (cookies, dropped) = (tcp.cookies_per_sec, tcp.request_drops_per_sec);
+    if cookies + dropped < SYNS_PER_SEC {
+        return None;
+    }
+    let listeners = reading.sockets.iter().flatten().filter(|socket| socket.listener);
+    let flooded =
+        listeners.max_by_key(|socket| socket.half_open).filter(|socket| socket.half_open > 0);
+    let handled = if cookies >= dropped {
+        format!("{}/s are answered with SYN cookies", count(cookies))
+    } else {
+        format!("{}/s are dropped, real ones among them, as SYN cookies are off", count(dropped))
+    };
+    let mut advice = vec![reading.try_weir()];
+    if dropped > cookies {
+        advice.insert(0, "sudo sysctl -w net.ipv4.tcp_syncookies=1".into());
+    }
+    Some(Finding {
+        cause: Cause::SynFlood,
+        sureness: Sureness::Measured,
+        what: format!(
+            "Connection requests come faster than their listener can remember them: {handled}"
+        ),
+        whose: flooded.map(socket_of),
+        weir: Help::Contains,
+        weir_does: hindered(
+            reading,
+            "holds connection requests to a share of the CPU, so that other services keep theirs; among the requests \
+             of one listener it cannot tell real ones",
+        ),
+        advice,
+    })
+}
+
+pub(super) fn livelock(reading: &Reading) -> Option<Finding> {
+    let starved = reading.starved();
+    let first = starved.iter().max_by(|one, other| one.softirq.total_cmp(&other.softirq))?;
+    if reading.receive_pps() < BUSY_PPS {
+        return None;
+    }
+    let interface = reading.busiest()?;
+    let cpus: Vec<String> = starved.iter().map(|cpu| cpu.cpu.to_string()).collect();
+    let victim = worst_socket(reading);
+    let lost = match &victim {
+        Some(socket) => {
+            format!("; {} packets/s are dropped after that work is done", count(socket.drop_pps))
+        }
+        None => String::new(),
+    };
+    Some(Finding {
+        cause: Cause::Livelock,
+        sureness: if first.packets_pps >= BUSY_PPS { Sureness::Measured } else { Sureness::Likely },
+        what: format!(
+            "Receiving takes the time that processes need: {} of CPU {} is softirqs, for {} packets/s by {}{lost}",
+            percent(first.softirq),
+            cpus.join(", "),
+            count(interface.receive_pps),
+            interface.name
+        ),
+        whose: victim.as_ref().map(|socket| socket.whose.clone()),
+        weir: if reading.hindrance().is_some() { Help::Contains } else { Help::Cures },
+        weir_does: hindered(
+            reading,
+            "has threads poll the interface, keeps half of each CPU for processes that want it, and discards early \
+             what no socket has room for",
+        ),
+        advice: vec![reading.try_weir()],
+    })
+}
+
+pub(super) fn ring_full(interface: &InterfaceReading) -> Option<Finding> {
+    (interface.ring_drop_pps >= 1.0).then(|| Finding {
+        cause: Cause::RingFull,
+        sureness: Sureness::Measured,
+        what: format!(
+            "The NIC's receive ring overflows: {} packets/s are lost",
+            count(interface.ring_drop_pps)
+        ),
+        whose: Some(interface.name.clone()),
+        weir: Help::Contains,
+        weir_does:
+            "empties the ring faster where most of what comes is discarded; it does not enlarge it"
+                .into(),
+        advice: vec![format!(
+            "ethtool -g {0}, and up to the maximum that it shows: sudo ethtool -G {0} rx N",
+            interface.name
+        )],
+    })
+}
+
+pub(super) fn backlog_full(reading: &Reading) -> Option<Finding> {
+    let worst = reading
+        .cpus
+        .iter()
+        .max_by(|one, other| one.backlog_drop_pps.total_cmp(&other.backlog_drop_pps))?;
+    // The counters are of all network namespaces.
+    let steered = reading.interfaces.iter().find(|each| !each.steered.is_empty());
+    let here = steered.is_some() || reading.receive_pps() >= BUSY_PPS;
+    (worst.backlog_drop_pps >= 1.0 && here).then(|| Finding {
+        cause: Cause::BacklogFull,
+        sureness: Sureness::Measured,
+        what: format!(
+            "CPU {} cannot keep up with what is steered to it: {} packets/s find its backlog full",
+            worst.cpu,
+            count(worst.backlog_drop_pps)
+        ),
+        whose: steered
+            .map(|each| format!("RPS is on for {} of {}", each.steered.join(", "), each.name)),
+        weir: Help::Contains,
+        weir_does:
+            "with `--rps-off`, has threads do this work, where it is weighed against processes"
+                .into(),
+        advice: vec![match steered {
+            Some(each) => format!("sudo weir run {} --rps-off", each.name),
+            None => "a larger net.core.netdev_max_backlog for bursts; more CPUs for a flood".into(),
+        }],
+    })
+}
+
+pub(super) fn one_cpu_receives(reading: &Reading) -> Option<Finding> {
+    let receives = |cpu: &CpuReading| cpu.softirq + cpu.napi_threads;
+    let is_full = |cpu: &&CpuReading| receives(cpu) >= MOST && cpu.idle < EXHAUSTED;
+    let [one] = reading.cpus.iter().filter(is_full).collect::<Vec<_>>()[..] else { return None };
+    let interface = reading.busiest().filter(|each| each.receive_pps >= BUSY_PPS)?;
+    let others: Vec<&CpuReading> = reading.cpus.iter().filter(|cpu| cpu.cpu != one.cpu).collect();
+    let mean = |of: &dyn Fn(&CpuReading) -> f64| {
+        others.iter().map(|cpu| of(cpu)).sum::<f64>() / others.len() as f64
+    };
+    let queues = interface.queues.filter(|queues| (*queues as usize) < reading.cpus.len())?;
+    if others.is_empty() || !interface.steered.is_empty() || mean(&receives) >= 1.0 - MOST {
+        return None;
+    }
+    let cpus = reading.cpus.len() as u32;
+    let wanted = interface.queues_max.unwrap_or(0).min(cpus);
+    let name = &interface.name;
+    let advice = if wanted > queues {
+        format!(
+            "sudo ethtool -L {name} combined {wanted}    (where queues are counted apart: rx {wanted} tx {wanted})"
+        )
+    } else {
+        let mask = reading.cpus.iter().filter(|cpu| cpu.cpu != one.cpu && cpu.cpu < 32);
+        let mask = mask.fold(0u32, |mask, cpu| mask | 1 << cpu.cpu);
+        format!(
+            "echo {mask:x} | sudo tee /sys/class/net/{name}/queues/rx-*/rps_cpus    (RPS, as it has no more queues)"
+        )
+    };
+    Some(Finding {
+        cause: Cause::OneCpuReceives,
+        sureness: if mean(&|cpu| cpu.idle) >= 1.0 - MOST {
+            Sureness::Likely
+        } else {
+            Sureness::Possible
+        },
+        what: format!(
+            "One CPU receives for all: CPU {} spends {} of its time on it, the other {} hardly any; {name} has {queues} \
+             receive queue{}",
+            one.cpu,
+            percent(receives(one)),
+            others.len(),
+            if queues == 1 { "" } else { "s" }
+        ),
+        whose: Some(name.clone()),
+        weir: Help::None,
+        weir_does: "nothing: it weighs receive work against processes, and does not spread it"
+            .into(),
+        advice: vec![advice],
+    })
+}
