@@ -173,9 +173,10 @@ static __always_inline enum weir_running kind_of(const struct task_struct *next,
 	}
 	if (role == WEIR_COUNTED_CONSUMER)
 		return WEIR_RUNNING_CONSUMER;
-	return role == WEIR_COUNTED_LIGHT || is_leftover(next)
-		       ? WEIR_RUNNING_LEFTOVER
-		       : WEIR_RUNNING_STRANGER;
+	if (is_leftover(next))
+		return WEIR_RUNNING_LEFTOVER;
+	return role == WEIR_COUNTED_LIGHT ? WEIR_RUNNING_LIGHT
+					  : WEIR_RUNNING_STRANGER;
 }
 
 SEC("tp_btf/sched_switch")

@@ -131,7 +131,10 @@ static __always_inline void settle(struct weir_cpu *cpu, __u64 now)
 	cpu->since_ns = now;
 	if (cpu->crowded)
 		cpu->crowded_ns += ran;
+	if (cpu->running == WEIR_RUNNING_LIGHT)
+		cpu->light_ns += ran;
 	if (cpu->running == WEIR_RUNNING_IDLE ||
+	    cpu->running == WEIR_RUNNING_LIGHT ||
 	    cpu->running == WEIR_RUNNING_LEFTOVER) {
 		cpu->idle_ns += ran;
 	} else if (cpu->running == WEIR_RUNNING_STRANGER) {

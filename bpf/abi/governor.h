@@ -76,6 +76,7 @@ enum weir_running {
 	WEIR_RUNNING_CONSUMER, /* a process that input wakes */
 	WEIR_RUNNING_STRANGER, /* any other, or a thread of the kernel's */
 	WEIR_RUNNING_HOST,     /* its real-time threads, and weir itself */
+	WEIR_RUNNING_LIGHT,    /* a process that hardly weighs anything */
 	WEIR_RUNNING_LEFTOVER, /* whoever is to run when nobody else wants to */
 };
 
@@ -96,9 +97,10 @@ struct weir_cpu {
 	__u32 crowded;	 /* more than one is runnable */
 	__u64 crowded_ns;
 	__u64 idle_ns;
+	__u64 light_ns; /* of it, of light processes */
 	__u32 receives; /* who runs has taken packets from a socket */
 	__u32 pad;
-	__u64 pad_line[6];
+	__u64 pad_line[5];
 };
 
 /*

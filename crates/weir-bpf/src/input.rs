@@ -45,6 +45,8 @@ pub struct InputCounters {
     pub strangers: Nanos,
     /// How long that CPU has been idle.
     pub idle: Nanos,
+    /// Of it, how long processes ran that hardly weigh anything.
+    pub light: Nanos,
     /// How long somebody has waited for it.
     pub crowded: Nanos,
     /// Packets that it has taken from the ring.
@@ -238,6 +240,7 @@ impl Input {
             held: Nanos(held),
             strangers: Nanos(cpu.stranger_ns),
             idle: Nanos(cpu.idle_ns),
+            light: Nanos(cpu.light_ns),
             crowded: Nanos(cpu.crowded_ns),
             packets: input.packets,
             discarded: input.discarded,
@@ -299,9 +302,15 @@ impl Shared {
             self.inputs.write(number, forgotten);
         }
         for number in 0..self.cpus.len() {
-            let types::weir_cpu { stranger_ns, crowded_ns, idle_ns, .. } = self.cpus.read(number);
-            let forgotten =
-                types::weir_cpu { stranger_ns, crowded_ns, idle_ns, ..Default::default() };
+            let types::weir_cpu { stranger_ns, crowded_ns, idle_ns, light_ns, .. } =
+                self.cpus.read(number);
+            let forgotten = types::weir_cpu {
+                stranger_ns,
+                crowded_ns,
+                idle_ns,
+                light_ns,
+                ..Default::default()
+            };
             self.cpus.write(number, forgotten);
         }
     }

@@ -1,15 +1,19 @@
 //! The control law for one NAPI thread: how much of its CPU network input may use, and when.
 //!
-//! | regime | entered when | left when | policy | nice |
-//! |---|---|---|---|---|
-//! | asleep | nothing has been wrong, and nobody crowded, for [`REST`] | | `SCHED_BATCH` | 0 |
-//! | isolating | a queue that feeds a receiver was full, or input is over its share | nothing of it for [`REST`] | `SCHED_BATCH` | 0 to 19; down to -10 beside another channel |
-//! | shared | other tasks than receivers want the CPU | not for [`REMEMBERED`], for [`REST`] while nothing is wrong | `SCHED_OTHER` | the same, but down to -20 |
+//! | regime | entered when | left when | policy | nice | interrupts |
+//! |---|---|---|---|---|---|
+//! | asleep | nothing has been wrong, and nobody crowded, for [`REST`] | | `SCHED_BATCH` | 0 | as usual |
+//! | isolating | a queue that feeds a receiver was full, or input is over its share | nothing of it for [`REST`] | `SCHED_BATCH` | 0 to 19; down to -10 beside another channel | as usual |
+//! | shared | other tasks than receivers want the CPU | not for [`REMEMBERED`], for [`REST`] while nothing is wrong | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
 //!
 //! A batch thread interrupts nobody when it wakes, and is not interrupted by the receivers that it wakes: NAPI empties
 //! the ring, then the receiver empties its queue, without a timer and with two switches. Beside a task that computes it
-//! would wait for the end of that task's slice each time; there it is an ordinary thread. That input waits for long does
-//! not tell one from the other, so the scheduler is watched for a moment before anything is changed.
+//! would wait for the end of that task's slice each time, and so would its receivers, whose queues hold less than comes
+//! meanwhile. There it is an ordinary thread that preempts: with the shortest slice, as the scheduler chooses by deadlines;
+//! heavy, so that its deadline comes first up to the end of the other's slice, within its share; and with interrupts
+//! deferred, as one that comes right after it has run does not preempt, and nothing asks the scheduler again before its
+//! tick. That input waits for long does not tell one case from the other, so the scheduler is watched for a moment before
+//! anything is changed.
 //!
 //! One controller moves the weight in the other two: lighter while input takes more than its share of the CPU from
 //! other tasks, or spends more than its part on packets that are discarded; heavier while it spends less. That part is
@@ -30,6 +34,12 @@ pub const LOOK_AWAKE: Nanos = Nanos::from_millis(2);
 pub const WARM_UP: Nanos = Nanos::from_millis(20);
 /// Other tasks want the CPU if they have, or are kept from, this part of it.
 const CROWDED_FROM: f64 = 0.1;
+/// The time between two polls beside other tasks...
+const POLL_SHARED: Nanos = Nanos(200_000);
+/// ...and where packets were lost at that: a queue of 50 packets (`net.core.rmem_default`) then holds 500,000/s.
+const POLL_LOSING: Nanos = Nanos(100_000);
+/// Each time between two polls that the law asks for.
+pub const POLL_INTERVALS: [Nanos; 2] = [POLL_SHARED, POLL_LOSING];
 /// What input may spend on discarding where there is nothing to be told apart.
 const FEEDBACK: f64 = 0.02;
 /// The heaviest that a batch thread is made: more keeps its receivers waiting until their queues are full.
@@ -58,6 +68,8 @@ pub struct Observation {
     pub taken: Nanos,
     /// Strangers' own time.
     pub strangers: Nanos,
+    /// Time of tasks that hardly weigh anything. They are entitled to nothing, and a batch thread waits for them.
+    pub light: Nanos,
     /// Whether packets of one channel were admitted beside another's that were discarded, or the ring may have
     /// overflowed with packets of several, or another input of the same CPU does tell channels apart.
     pub beside: bool,
@@ -82,8 +94,10 @@ pub struct Action {
     pub regime: Regime,
     /// The thread's weight.
     pub weight: Weight,
-    /// Whether it is `SCHED_BATCH`, and not `SCHED_OTHER`.
+    /// Whether it is `SCHED_BATCH`, which preempts nobody. Else it is `SCHED_OTHER`, with the shortest slice.
     pub batch: bool,
+    /// The time between two polls, if not the next packet is to start one.
+    pub poll_every: Option<Nanos>,
     /// Whether input is over its share, which no queue tells: gates are to be awake.
     pub over_share: bool,
     /// Whether the scheduler is to be watched.
@@ -145,6 +159,7 @@ impl Governor {
             regime: self.regime,
             weight: Weight::nearest(self.nice),
             batch: self.regime != Regime::Shared,
+            poll_every: (self.regime == Regime::Shared).then(|| self.next_interval()),
             over_share,
             watch: self.watched_for.is_some(),
             look_in,
@@ -176,7 +191,8 @@ impl Governor {
         let over = seen.over || self.used() > settings.user_share.rest();
         self.calm_for = since(self.calm_for, seen.alarm || seen.wasted > Nanos::ZERO || over);
         let known = self.watched_for.is_some_and(|watched| watched >= WARM_UP);
-        let wanted = (seen.strangers + seen.taken).share_of(seen.elapsed) > CROWDED_FROM;
+        let others = seen.strangers + seen.taken + seen.light;
+        let wanted = others.share_of(seen.elapsed) > CROWDED_FROM;
         // Whoever runs while no packets come is nobody's affair.
         self.alone_for = since(self.alone_for, known && wanted && seen.ran > Nanos::ZERO);
         self.apart_for = since(self.apart_for, seen.beside);
@@ -207,15 +223,19 @@ impl Governor {
         }
     }
 
+    /// Each poll interrupts whoever runs, and brings no more than a usual queue holds.
+    fn next_interval(&self) -> Nanos {
+        if self.calm_for < REST { POLL_LOSING } else { POLL_SHARED }
+    }
+
     fn next_nice(&self, settings: &Settings, elapsed: Nanos) -> f64 {
         let share = settings.user_share.rest();
         let apart = settings.prefer == Prefer::Separation && self.apart_for < REMEMBERED;
-        let (part, heaviest) = match (apart, self.regime) {
+        let (part, heaviest) = match self.regime {
             // Packets that are discarded for want of CPU time are not saved by waiting for it longer.
-            (false, Regime::Shared) => (share, f64::from(Weight::NORMAL.nice())),
-            (false, _) => (FEEDBACK.min(share), f64::from(Weight::NORMAL.nice())),
-            (true, Regime::Shared) => (share, f64::from(Weight::HEAVIEST.nice())),
-            (true, _) => (share, HEAVIEST_BATCH),
+            Regime::Shared => (share, f64::from(Weight::HEAVIEST.nice())),
+            _ if apart => (share, HEAVIEST_BATCH),
+            _ => (FEEDBACK.min(share), f64::from(Weight::NORMAL.nice())),
         };
         let over = (self.wasted - part).max(self.taken - share);
         // A shorter period than the usual one lags less than the looks do.
@@ -284,14 +304,15 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_task_that_computes_it_is_an_ordinary_thread_within_its_share() {
+    fn beside_a_task_that_computes_it_preempts_within_its_share() {
         let alarm = Observation { elapsed: MS, alarm: true, ..Default::default() };
         let shared = Observation { ran: MS, strangers: MS, ..alarm };
         // Who is a receiver is not known at once.
         let (governor, action) = shown(Governor::default(), 20, &shared);
         is(action, Regime::Isolating, 0, true);
         let (governor, action) = shown(governor, 9, &shared);
-        is(action, Regime::Shared, 0, false);
+        is(action, Regime::Shared, -16, false);
+        assert_eq!(action.poll_every, Some(POLL_LOSING));
         let over = Observation { taken: Nanos(900_000), ..shared };
         is(shown(governor, 60, &over).1, Regime::Shared, 19, false);
     }
@@ -314,7 +335,12 @@ mod tests {
         // For others, of whom nothing is believed at first.
         let others = Observation { strangers: MS * 15, ..behind };
         is(shown(watching, 1, &others).1, Regime::Asleep, 0, true);
-        is(shown(watching, 2, &others).1, Regime::Shared, 0, false);
+        let (_, action) = shown(watching, 2, &others);
+        is(action, Regime::Shared, -20, false);
+        assert_eq!(action.poll_every, Some(POLL_SHARED));
+        // A batch thread waits for those, too, that are entitled to nothing.
+        let light = Observation { light: MS * 15, ..behind };
+        is(shown(watching, 2, &light).1, Regime::Shared, -20, false);
         let over = Observation { elapsed: MS * 20, over: true, ..Default::default() };
         let (_, action) = shown(Governor::default(), 1, &over);
         is(action, Regime::Isolating, 0, true);

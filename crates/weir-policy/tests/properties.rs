@@ -25,9 +25,9 @@ fn settings() -> impl Strategy<Value = Settings> {
 
 /// Any observation that a CPU can give.
 fn observation() -> impl Strategy<Value = Observation> {
-    let parts = [0.0..=1.0f64, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0];
+    let parts = [0.0..=1.0f64, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0];
     (0.1..100.0f64, parts, any::<[bool; 4]>()).prop_map(
-        |(elapsed, [ran, wasted, taken, strangers], [waits, over, alarm, beside])| {
+        |(elapsed, [ran, wasted, taken, strangers, light], [waits, over, alarm, beside])| {
             let rest = 1.0 - ran;
             Observation {
                 elapsed: ns(elapsed),
@@ -38,6 +38,7 @@ fn observation() -> impl Strategy<Value = Observation> {
                 wasted: ns(elapsed * ran * wasted),
                 taken: ns(elapsed * ran * taken),
                 strangers: ns(elapsed * rest * strangers),
+                light: ns(elapsed * rest * (1.0 - strangers) * light),
                 beside,
             }
         },
@@ -213,14 +214,15 @@ proptest! {
     }
 
     #[test]
-    fn only_another_channel_to_tell_apart_makes_it_heavier_than_normal(
+    fn only_other_tasks_or_another_channel_make_it_heavier_than_normal(
         history in history(), settings in settings(),
     ) {
         let throughput = Settings { prefer: Prefer::Throughput, ..settings };
         let alone: Vec<_> = history.iter().map(|&seen| Observation { beside: false, ..seen }).collect();
         for looks in 1..=history.len() {
-            prop_assert!(after(&history[..looks], &throughput).1.weight.nice() >= 0);
-            prop_assert!(after(&alone[..looks], &settings).1.weight.nice() >= 0);
+            for action in [after(&history[..looks], &throughput).1, after(&alone[..looks], &settings).1] {
+                prop_assert!(action.regime == Regime::Shared || action.weight.nice() >= 0);
+            }
         }
     }
 

@@ -66,6 +66,11 @@ impl Journal {
         Ok(TurnedKnob { knob, journal: Rc::clone(self) })
     }
 
+    /// Where its knobs are.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// The interface's name, as last heard.
     pub fn interface(&self) -> String {
         self.state.borrow().interface.clone()

@@ -12,6 +12,7 @@ use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::units::{CpuId, Nice};
 
 use crate::cpulist::CpuList;
+use crate::deferral::Values;
 use crate::error::{Error, Result};
 use crate::governor::STATIC_WEIGHT;
 use crate::host::Host;
@@ -61,6 +62,11 @@ pub enum Knob {
         /// Its CPUs before, as a mask.
         old: String,
     },
+    /// Whether interrupts are deferred, which the governor decides.
+    Deferral {
+        /// What was there before.
+        old: Values,
+    },
     /// The gate's filter at tc ingress, on a kernel that has no link for it.
     TcFilter {
         /// What is to be removed.
@@ -102,8 +108,8 @@ impl Knob {
             Self::Rps { queue, .. } => {
                 Ok(host.sysfs.write(interface, &rps::attribute(queue), rps::OFF)?)
             }
-            // Attached by the gate, as soon as this is on record.
-            Self::TcFilter { .. } => Ok(()),
+            // By the governor, and attached by the gate, once this is on record.
+            Self::Deferral { .. } | Self::TcFilter { .. } => Ok(()),
         }
     }
 
@@ -136,6 +142,10 @@ impl Knob {
             Self::Rps { queue, old } => {
                 let present = host.sysfs.read(interface, &rps::attribute(queue))?;
                 (rps::is_on(&present) && present != *old).then_some(present)
+            }
+            Self::Deferral { old } => {
+                let present = Values::read(host, interface)?;
+                (present != *old && !present.are_the_governors()).then(|| present.to_string())
             }
             Self::Nice { thread, old_policy, governed: true, .. } => match living(thread) {
                 Some(pid) => others_policy(pid, *old_policy)?,
@@ -175,6 +185,7 @@ impl Knob {
             Self::Rps { queue, old } => {
                 host.sysfs.write(interface, &rps::attribute(queue), old).map_err(Error::from)
             }
+            Self::Deferral { old } => old.write(host, interface),
             Self::Nice { thread, old, old_policy, governed, .. } => match living(thread) {
                 Some(pid) => weigh_back(pid, *old, governed.then_some(*old_policy)),
                 None => return Ok(Outcome::Gone),
@@ -218,9 +229,10 @@ impl Knob {
     /// Whether what the knob belongs to no longer exists.
     pub fn is_gone(&self, host: &Host, interface: &str) -> bool {
         match self {
-            Self::Threaded { .. } | Self::Rps { .. } | Self::TcFilter { .. } => {
-                host.links.index(interface).is_err()
-            }
+            Self::Threaded { .. }
+            | Self::Rps { .. }
+            | Self::Deferral { .. }
+            | Self::TcFilter { .. } => host.links.index(interface).is_err(),
             Self::Nice { thread, .. } | Self::Affinity { thread, .. } => living(thread).is_none(),
         }
     }
@@ -232,6 +244,7 @@ impl Knob {
             Self::Nice { thread, .. } => format!("nice of {}", thread.comm),
             Self::Affinity { thread, .. } => format!("CPUs of {}", thread.comm),
             Self::Rps { queue, .. } => format!("receive packet steering of {queue}"),
+            Self::Deferral { .. } => "deferral of interrupts".into(),
             Self::TcFilter { .. } => "tc ingress filter".into(),
         }
     }
@@ -243,6 +256,7 @@ impl Knob {
             Self::Nice { old, .. } => old.to_string(),
             Self::Affinity { old, .. } => CpuList(old.clone()).to_string(),
             Self::Rps { old, .. } => old.clone(),
+            Self::Deferral { old } => old.to_string(),
             Self::TcFilter { .. } => "none".into(),
         }
     }
@@ -251,7 +265,7 @@ impl Knob {
     pub fn new_value(&self) -> String {
         match self {
             Self::Threaded { new, .. } => new.clone(),
-            Self::Nice { governed: true, .. } => "governed".into(),
+            Self::Nice { governed: true, .. } | Self::Deferral { .. } => "governed".into(),
             Self::Nice { new, .. } => new.to_string(),
             Self::Affinity { new, .. } => CpuList(new.clone()).to_string(),
             Self::Rps { .. } => rps::OFF.into(),

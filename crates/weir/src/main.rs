@@ -12,6 +12,7 @@ mod config;
 mod console;
 mod cpulist;
 mod daemon;
+mod deferral;
 mod diverting;
 #[cfg(test)]
 mod docs_tests;

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
@@ -14,6 +15,7 @@ use weir_bpf::units::{IfIndex, Nice};
 use weir_policy::{Settings, Weight};
 
 use crate::cpulist::CpuList;
+use crate::deferral::Deferral;
 use crate::error::Result;
 use crate::governor::{Governed, Governors, Observed};
 use crate::journal::{Journal, TurnedKnob};
@@ -83,6 +85,8 @@ pub struct NapiThreads {
     tasks: Vec<Task>,
     // Before the knobs: what goes back is not to be moved again.
     governed: Vec<(Task, Governed)>,
+    /// Of the interface, once one of them is governed.
+    deferral: Option<(Arc<Deferral>, TurnedKnob)>,
     knobs: Vec<TurnedKnob>,
 }
 
@@ -98,6 +102,7 @@ impl NapiThreads {
             governors,
             governor,
             tasks: Vec::new(),
+            deferral: None,
             governed: Vec::new(),
             knobs: Vec::new(),
         }
@@ -162,7 +167,15 @@ impl NapiThreads {
                 knobs.push(journal.turn(knob)?);
             }
             if let Some(governors) = self.governors.as_ref().filter(|_| is_governed) {
-                governed = Some(governors.govern(task, self.governor)?);
+                if self.deferral.is_none()
+                    && let Some((deferral, old)) =
+                        Deferral::of(journal.host(), &journal.interface())
+                {
+                    let knob = journal.turn(Knob::Deferral { old })?;
+                    self.deferral = Some((Arc::new(deferral), knob));
+                }
+                let deferral = self.deferral.as_ref().map(|(deferral, _)| Arc::clone(deferral));
+                governed = Some(governors.govern(task, deferral, self.governor)?);
             }
         }
         if let Some(CpuList(new)) = &self.settings.cpus {
@@ -207,6 +220,7 @@ impl NapiThreads {
     /// Turns every knob back.
     pub fn put_back(&mut self) {
         self.governed.clear();
+        self.deferral = None;
         self.knobs.clear();
         self.tasks.clear();
     }

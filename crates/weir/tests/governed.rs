@@ -286,6 +286,7 @@ fn beside_a_compute_bound_process_input_is_not_starved() {
     host.while_sending(&mut host.network.generator(), &flows, |_| {
         let shares = || host.does("shared") && !host.is_batch();
         assert!(wait(PATIENCE, shares), "nice {}, {}", host.nice(), host.governed());
+        wait_until("interrupts are deferred", || host.network.deferral()[0] == "2");
         // Who packets are for gets them.
         wait_until("one arrives", || live.recv(&mut [0; 64]).is_ok_and(|len| len == 14));
         let cpu = host.governed()["cpu"].clone();
@@ -293,6 +294,7 @@ fn beside_a_compute_bound_process_input_is_not_starved() {
     });
     drop(neighbour);
     host.wait_for_rest();
+    assert_eq!(host.network.deferral(), ["0", "0"]);
     daemon.interrupt();
     host.network.assert_untouched();
 }
@@ -373,6 +375,46 @@ fn while_the_daemon_is_stopped_weights_are_the_kernels_own() {
     });
     daemon.interrupt();
     host.network.assert_untouched();
+}
+
+/// Also if the daemon is killed meanwhile.
+#[test]
+fn deferred_interrupts_go_back_and_somebody_elses_deferral_stays() {
+    let host = Host::new();
+    let _neighbour = Process::compute_bound(host.cpu);
+    let _live = host.bind(LIVE_PORT);
+    let flows = [host.flow(LIVE_PORT, 5_000.0)];
+    let defer = |polls: &str, interval: &str| {
+        let write = || {
+            let sysfs = NetSysfs::open().unwrap();
+            sysfs.write(NEAR, "gro_flush_timeout", interval).unwrap();
+            sysfs.write(NEAR, "napi_defer_hard_irqs", polls).unwrap();
+        };
+        host.network.near.run(write).unwrap();
+    };
+    host.while_sending(&mut host.network.generator(), &flows, |_| {
+        let daemon = host.start(&[]);
+        wait_until("interrupts are deferred", || host.network.deferral()[0] == "2");
+        daemon.kill();
+        let usual = || host.network.deferral() == ["0", "0"];
+        assert!(wait(PROMISED, usual), "{:?}", host.network.deferral());
+        wait_until("weir's files are gone", || host.network.files().is_empty());
+
+        defer("5", "20000");
+        let daemon = host.start(&[]);
+        wait_until("it shares", || host.does("shared"));
+        assert_eq!(host.network.deferral(), ["5", "20000"]);
+        daemon.interrupt();
+        assert_eq!(host.network.deferral(), ["5", "20000"]);
+        defer("0", "0");
+
+        let daemon = host.start(&[]);
+        wait_until("interrupts are deferred", || host.network.deferral()[0] == "2");
+        defer("5", "20000");
+        let said = daemon.interrupt();
+        assert!(said.contains("left as set by somebody else"), "{said}");
+        assert_eq!(host.network.deferral(), ["5", "20000"]);
+    });
 }
 
 #[test]

@@ -4,8 +4,10 @@
 //! is mounted once more, detached (`fsmount` without `move_mount`): no path leads to it, the mount
 //! table does not show it, and it goes with its descriptor, also after `kill -9`.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -57,7 +59,7 @@ impl NetSysfs {
     pub fn read(&self, ifname: &str, attribute: &str) -> Result<String> {
         let file = self.open_attribute(ifname, attribute, OFlags::RDONLY)?;
         let mut text = String::new();
-        std::fs::File::from(file)
+        File::from(file)
             .read_to_string(&mut text)
             .map_err(|source| Error::system("read", object(ifname, attribute), source))?;
         text.truncate(text.trim_end_matches('\n').len());
@@ -71,9 +73,19 @@ impl NetSysfs {
     /// As [`NetSysfs::read`]; [`Error::System`] with the kernel's reason for refusing the value.
     pub fn write(&self, ifname: &str, attribute: &str, value: &str) -> Result<()> {
         let file = self.open_attribute(ifname, attribute, OFlags::WRONLY)?;
-        std::fs::File::from(file)
+        File::from(file)
             .write_all(value.as_bytes())
             .map_err(|source| Error::system("write", object(ifname, attribute), source))
+    }
+
+    /// An attribute to be read and written again and again, whatever the interface is called by then.
+    ///
+    /// # Errors
+    ///
+    /// As [`NetSysfs::read`].
+    pub fn attribute(&self, ifname: &str, attribute: &str) -> Result<Attribute> {
+        let file = self.open_attribute(ifname, attribute, OFlags::RDWR)?.into();
+        Ok(Attribute { file, object: object(ifname, attribute) })
     }
 
     /// Whether the interface has this attribute.
@@ -135,7 +147,7 @@ impl NetSysfs {
         let shown = |attribute| {
             let mut text = String::new();
             let fd = self.open_at(ifname, attribute, OFlags::RDONLY).ok()?;
-            std::fs::File::from(fd).read_to_string(&mut text).ok()?;
+            File::from(fd).read_to_string(&mut text).ok()?;
             Some(text.trim().to_owned())
         };
         let same_index = shown("ifindex") == Some(ifindex.0.to_string());
@@ -150,6 +162,40 @@ impl NetSysfs {
                      /sys was mounted in this network namespace"
                 .into(),
         })
+    }
+}
+
+/// An attribute of one interface.
+#[derive(Debug)]
+pub struct Attribute {
+    file: File,
+    object: String,
+}
+
+impl Attribute {
+    /// Its text, without the final newline.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] with the kernel's reason: `ENODEV` if the interface is gone.
+    pub fn read(&self) -> Result<String> {
+        let mut text = [0; 64];
+        let length = self
+            .file
+            .read_at(&mut text, 0)
+            .map_err(|source| Error::system("read", &self.object, source))?;
+        Ok(String::from_utf8_lossy(&text[..length]).trim_end_matches('\n').to_owned())
+    }
+
+    /// Writes it in one system call.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] with the kernel's reason: `ENODEV` if the interface is gone.
+    pub fn write(&self, value: &str) -> Result<()> {
+        self.file
+            .write_all_at(value.as_bytes(), 0)
+            .map_err(|source| Error::system("write", &self.object, source))
     }
 }
 

@@ -19,13 +19,19 @@ use super::fair::{Fair, Seen};
 use super::peers::Peers;
 use super::receivers::Receivers;
 use super::switch_cost::SwitchCost;
+use crate::deferral::Deferral;
+
 use super::{LIVELY, LimitRow, Observed, PRIORITY, name_of, nice_of};
+
+/// The shortest that the scheduler has (`__setparam_fair()`).
+const SHORTEST_SLICE: Nanos = Nanos(100_000);
 
 /// What looks after one NAPI thread.
 pub(super) struct Look {
     input: Input,
     thread: Pid,
     common: Common,
+    deferral: Option<Arc<Deferral>>,
     settings: Mutex<Settings>,
     stop: AtomicBool,
     anew: AtomicBool,
@@ -69,7 +75,13 @@ struct Told {
 }
 
 impl Look {
-    pub(super) fn new(input: Input, thread: Pid, common: Common, settings: Settings) -> Self {
+    pub(super) fn new(
+        input: Input,
+        thread: Pid,
+        common: Common,
+        deferral: Option<Arc<Deferral>>,
+        settings: Settings,
+    ) -> Self {
         let counters = input.read();
         let told = Told {
             at: Instant::now(),
@@ -83,6 +95,7 @@ impl Look {
             input,
             thread,
             common,
+            deferral,
             settings: Mutex::new(settings),
             stop: AtomicBool::new(false),
             anew: AtomicBool::new(false),
@@ -144,6 +157,7 @@ impl Look {
         }
         fair.end(self.input.accounts());
         self.common.peers.forget(number);
+        self.defer(None);
     }
 
     fn read(&self) -> Reading {
@@ -166,13 +180,23 @@ impl Look {
     }
 
     fn act(&self, before: Option<Action>, action: Action) {
-        let same = |before: Action| before.weight == action.weight && before.batch == action.batch;
-        if before.is_some_and(same) {
+        let setting = |action: Action| (action.weight, action.batch, action.poll_every);
+        if before.is_some_and(|before| setting(before) == setting(action)) {
             return;
         }
-        let policy = if action.batch { Policy::Batch } else { Policy::Normal };
+        let (policy, slice) = match action.batch {
+            true => (Policy::Batch, None),
+            false => (Policy::Normal, Some(SHORTEST_SLICE)),
+        };
         // It fails for a thread that has ended, which the main loop finds out.
-        let _ = sched::set_weight(self.thread, policy, nice_of(action.weight), None);
+        let _ = sched::set_weight(self.thread, policy, nice_of(action.weight), slice);
+        self.defer(action.poll_every);
+    }
+
+    fn defer(&self, poll_every: Option<weir_policy::Nanos>) {
+        if let Some(deferral) = &self.deferral {
+            deferral.want(self.input.number(), poll_every.map(|time| Nanos(time.0)));
+        }
     }
 
     /// Until the next look is due. While it is asleep an alarm ends that.
@@ -303,6 +327,7 @@ fn observation(last: &Reading, now: &Reading, switches: Nanos, joins: bool) -> O
         wasted: since(|seen| seen.wasted),
         taken: since(|seen| seen.taken) + weir_policy::Nanos(switches.0),
         strangers: since(|seen| seen.strangers),
+        light: since(|seen| seen.light),
         beside: beside || moved(|seen| seen.contended.into()) || joins,
     }
 }

@@ -32,6 +32,7 @@ use weir_bpf::sys::sched;
 use weir_bpf::units::{CpuId, IfIndex, Nice};
 use weir_policy::{Regime, Settings, Weight};
 
+use crate::deferral::Deferral;
 use crate::error::{Error, Result};
 use crate::owners::{self, Owner, Owners};
 use crate::shares::ShareSettings;
@@ -207,17 +208,23 @@ impl Governors {
         *self.shared.beats.lock().unwrap_or_else(PoisonError::into_inner) = guardian;
     }
 
-    /// Governs a NAPI thread until the answer is dropped. Its weight is then what it was last.
+    /// Governs a NAPI thread until the answer is dropped. Its weight is then what it was last. Where its interface's
+    /// interrupts can be deferred, they are while others want the CPU.
     ///
     /// # Errors
     /// If too many are governed, or the kernel refuses a thread.
-    pub fn govern(self: &Rc<Self>, task: &Task, settings: Settings) -> Result<Governed> {
+    pub fn govern(
+        self: &Rc<Self>,
+        task: &Task,
+        deferral: Option<Arc<Deferral>>,
+        settings: Settings,
+    ) -> Result<Governed> {
         let pid = Pid::from_raw(task.pid).ok_or_else(|| {
             Error::refused("a NAPI thread has no number", "this is a defect of weir")
         })?;
         let input = self.inputs.add(pid)?;
         let number = input.number();
-        let look = Arc::new(Look::new(input, pid, self.common.clone(), settings));
+        let look = Arc::new(Look::new(input, pid, self.common.clone(), deferral, settings));
         let looking = Arc::clone(&look);
         let thread = std::thread::Builder::new()
             .name("weir-govern".into())

@@ -136,6 +136,16 @@ impl Network {
         self.near.run(|| NetSysfs::open().unwrap().read(name, "threaded").unwrap()).unwrap()
     }
 
+    /// Polls without a packet, and nanoseconds between two, by which interrupts are deferred.
+    pub fn deferral(&self) -> [String; 2] {
+        let read = || {
+            let sysfs = NetSysfs::open().unwrap();
+            ["napi_defer_hard_irqs", "gro_flush_timeout"]
+                .map(|name| sysfs.read(NEAR, name).unwrap())
+        };
+        self.near.run(read).unwrap()
+    }
+
     pub fn has_xdp(&self) -> bool {
         self.has_xdp_on(NEAR)
     }
@@ -165,6 +175,7 @@ impl Network {
 
     pub fn assert_untouched(&self) {
         assert_eq!(self.threaded(), "0");
+        assert_eq!(self.deferral(), ["0", "0"]);
         assert!(!self.has_xdp());
         assert_eq!(self.files(), [] as [&str; 0]);
     }

@@ -1,0 +1,114 @@
+//! Interrupts of an interface, deferred while one of its governed threads wants that: after a poll the next one comes by
+//! a timer, and not by the next packet (`napi_defer_hard_irqs`, `gro_flush_timeout`).
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use weir_bpf::sys::sysfs::Attribute;
+use weir_bpf::units::Nanos;
+use weir_policy::governor::POLL_INTERVALS;
+
+use crate::error::Result;
+use crate::host::Host;
+
+/// Polls that find nothing before interrupts are on again.
+const POLLS: &str = "napi_defer_hard_irqs";
+/// The time between two polls, nanoseconds.
+const INTERVAL: &str = "gro_flush_timeout";
+const DEFERRED_POLLS: &str = "2";
+
+/// Both attributes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Values {
+    polls: String,
+    interval_ns: String,
+}
+
+impl Values {
+    /// Deferred by so much, until two polls have found nothing; or not at all.
+    fn new(interval: Option<Nanos>) -> Self {
+        let polls = if interval.is_some() { DEFERRED_POLLS } else { "0" };
+        Self { polls: polls.into(), interval_ns: interval.unwrap_or(Nanos(0)).0.to_string() }
+    }
+
+    /// What an interface has now.
+    ///
+    /// # Errors
+    /// Before Linux 5.8, or when the interface is gone.
+    pub fn read(host: &Host, interface: &str) -> Result<Self> {
+        let read = |attribute| host.sysfs.read(interface, attribute);
+        Ok(Self { polls: read(POLLS)?, interval_ns: read(INTERVAL)? })
+    }
+
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn write(&self, host: &Host, interface: &str) -> Result<()> {
+        host.sysfs.write(interface, POLLS, &self.polls)?;
+        Ok(host.sysfs.write(interface, INTERVAL, &self.interval_ns)?)
+    }
+
+    /// Whether the governor sets these, one attribute after the other.
+    pub fn are_the_governors(&self) -> bool {
+        let set = || {
+            let intervals = POLL_INTERVALS.into_iter().map(|time| Some(Nanos(time.0)));
+            intervals.chain([None]).map(Self::new)
+        };
+        set().any(|own| own.polls == self.polls)
+            && set().any(|own| own.interval_ns == self.interval_ns)
+    }
+}
+
+impl std::fmt::Display for Values {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{POLLS} {}, {INTERVAL} {}", self.polls, self.interval_ns)
+    }
+}
+
+/// One interface's.
+pub struct Deferral {
+    polls: Attribute,
+    interval_ns: Attribute,
+    /// By how much each thread, by its number with the governor, wants them deferred.
+    wanted: Mutex<BTreeMap<u32, Nanos>>,
+}
+
+impl Deferral {
+    /// What was there before, too. `None` where the kernel has no such thing, or somebody has set it already.
+    pub fn of(host: &Host, interface: &str) -> Option<(Self, Values)> {
+        let old = Values::read(host, interface).ok().filter(|old| *old == Values::new(None))?;
+        let open = |attribute| host.sysfs.attribute(interface, attribute).ok();
+        let (polls, interval_ns) = (open(POLLS)?, open(INTERVAL)?);
+        Some((Self { polls, interval_ns, wanted: Mutex::default() }, old))
+    }
+
+    /// A thread wants interrupts deferred by so much from now on. The shortest time of all counts.
+    pub fn want(&self, number: u32, interval: Option<Nanos>) {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let shortest = |wanted: &BTreeMap<u32, Nanos>| wanted.values().min().copied();
+        let before = shortest(&wanted);
+        match interval {
+            Some(interval) => wanted.insert(number, interval),
+            None => wanted.remove(&number),
+        };
+        let now = shortest(&wanted);
+        if now != before && self.is_ours() {
+            let values = Values::new(now);
+            // It fails for an interface that is gone.
+            let _ = self.interval_ns.write(&values.interval_ns);
+            let _ = self.polls.write(&values.polls);
+        }
+    }
+
+    /// What somebody else has set meanwhile stays.
+    fn is_ours(&self) -> bool {
+        let read = || {
+            Ok::<_, weir_bpf::Error>(Values {
+                polls: self.polls.read()?,
+                interval_ns: self.interval_ns.read()?,
+            })
+        };
+        read().is_ok_and(|present| present.are_the_governors())
+    }
+}
