@@ -2,6 +2,7 @@
 //! that the same code runs in the daemon and under property tests.
 
 pub mod governor;
+pub mod heavy;
 pub mod settings;
 pub mod shares;
 pub mod units;
