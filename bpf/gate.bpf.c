@@ -12,6 +12,7 @@
 #include "lazy.h"
 #include "limit.h"
 #include "merged.h"
+#include "sample.h"
 #include "slow_path.h"
 #include <linux/pkt_cls.h>
 
@@ -45,13 +46,28 @@ static __always_inline int standing_reason(bool past_limit)
 /*
  * A packet's end: it is counted under its one reason, and whether it is
  * discarded. Nothing else turns a reason into an action. In shadow nothing is:
- * what would be is counted all the same.
+ * what would be is counted, and sampled, all the same.
  */
-static __always_inline bool is_discarded(__u32 reason, struct weir_counter seen)
+static __always_inline bool xdp_is_discarded(struct xdp_md *ctx, __u32 reason,
+					     struct weir_counter seen)
 {
 	count(reason, seen);
-	return verdict_of_reason(reason) == WEIR_VERDICT_DISCARD &&
-	       !interface.shadow;
+	if (verdict_of_reason(reason) != WEIR_VERDICT_DISCARD)
+		return false;
+	if (is_sampling())
+		xdp_sample(ctx, reason);
+	return !interface.shadow;
+}
+
+static __always_inline bool
+skb_is_discarded(struct __sk_buff *skb, __u32 reason, struct weir_counter seen)
+{
+	count(reason, seen);
+	if (verdict_of_reason(reason) != WEIR_VERDICT_DISCARD)
+		return false;
+	if (is_sampling())
+		skb_sample(skb, reason, seen.packets);
+	return !interface.shadow;
 }
 
 /* In the driver, or on an skb (generic). */
@@ -84,7 +100,7 @@ int weir_gate(struct xdp_md *ctx)
 
 		reason = slow_path(&packet);
 	}
-	return is_discarded(reason, seen) ? XDP_DROP : XDP_PASS;
+	return xdp_is_discarded(ctx, reason, seen) ? XDP_DROP : XDP_PASS;
 }
 
 /*
@@ -139,7 +155,8 @@ int weir_gate_tc(struct __sk_buff *skb)
 				   packet.truesize);
 	if (reason == NO_REASON)
 		reason = slow_path(&packet);
-	return is_discarded(reason, packet.seen) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	return skb_is_discarded(skb, reason, packet.seen) ? TC_ACT_SHOT
+							  : TC_ACT_UNSPEC;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -15,6 +15,7 @@
 #include "alarm.h"
 #include "charge.h"
 #include "lazy_map.h"
+#include "sample_map.h"
 #include "compat.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>

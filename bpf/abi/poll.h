@@ -38,6 +38,7 @@ struct weir_alarm {
 	__u32 pad;
 	__u64 rung_ns; /* when something was last wrong, or a little before */
 	__u64 watched_until_ns; /* set by user space: somebody reads counters */
+	__u64 sampled_until_ns; /* ...and somebody reads samples of discards */
 	__u64 woken[WEIR_CAUSE_PLACES]; /* how often, by cause */
 };
 

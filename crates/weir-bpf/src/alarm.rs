@@ -80,6 +80,14 @@ impl Alarm {
         self.set_asleep(false);
     }
 
+    /// Has the gates sample what they discard ([`crate::samples`]), for so long from now or as long as another asks
+    /// for. It ends by itself.
+    pub fn sample(&self, time: Nanos) {
+        let until = monotonic_now().0.saturating_add(time.0);
+        let until = until.max(self.shared.read(0).sampled_until_ns);
+        self.shared.set(0, offset_of!(types::weir_alarm, sampled_until_ns), until);
+    }
+
     /// Puts the gates to sleep if nothing has been wrong for so long, and nobody watches. Whether they sleep now.
     pub fn rest(&self, quiet: Nanos) -> bool {
         let now = monotonic_now().0;

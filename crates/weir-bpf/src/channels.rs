@@ -98,7 +98,7 @@ impl Seen {
     }
 }
 
-/// The kernel's numbers of the three maps that a gate counts channels in, for [`ChannelsReader::open`] in
+/// The kernel's numbers of the maps that a gate counts channels in, for [`ChannelsReader::open`] in
 /// another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelMapIds {
@@ -110,6 +110,9 @@ pub struct ChannelMapIds {
     pub destinations: u32,
     /// What channels are charged ([`crate::accounts`]).
     pub accounts: u32,
+    /// Samples of what is discarded ([`crate::samples`]).
+    #[serde(default)]
+    pub samples: u32,
 }
 
 impl Gate {
@@ -124,6 +127,7 @@ impl Gate {
             overflow: id_of(&maps.overflow_channel)?,
             destinations: id_of(&maps.destinations)?,
             accounts: id_of(&maps.accounts)?,
+            samples: id_of(&maps.samples)?,
         })
     }
 }

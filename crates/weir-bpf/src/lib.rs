@@ -40,6 +40,7 @@ pub mod programs;
 pub mod prune;
 mod record;
 pub mod replies;
+pub mod samples;
 mod shared;
 pub mod softirq;
 pub mod sys;

@@ -64,6 +64,15 @@ impl<T: Copy + Default> Mapped<T> {
         self.place(number).map_or_else(T::default, |at| unsafe { at.read_volatile() })
     }
 
+    /// One field of an entry, so that not all of it need be read.
+    #[allow(unsafe_code)]
+    pub(crate) fn get<F: Copy + Default>(&self, number: u32, offset: usize) -> F {
+        let fits = offset + size_of::<F>() <= size_of::<T>();
+        let at = self.place(number).filter(|_| fits && offset.is_multiple_of(align_of::<F>()));
+        // SAFETY: within an entry of the mapping, aligned as the entry is; a plain integer.
+        at.map_or_else(F::default, |at| unsafe { at.byte_add(offset).cast::<F>().read_volatile() })
+    }
+
     #[allow(unsafe_code)]
     pub(crate) fn write(&self, number: u32, value: T) {
         if let Some(at) = self.place(number) {

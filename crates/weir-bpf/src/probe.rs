@@ -9,6 +9,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 
 use crate::accounts::ACCOUNTS;
 use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::samples::SAMPLES;
 use crate::skeleton::queue::{QueueMaps, QueueSkel, QueueSkelBuilder};
 use crate::sys::sched;
 
@@ -64,6 +65,7 @@ impl QueueProbe {
         }
         let cpus = sched::online_cpus()?.last().map_or(0, |last| last.0) + 1;
         open.maps.accounts.set_max_entries(cpus * ACCOUNTS).map_err(failed("size"))?;
+        open.maps.samples.set_max_entries(cpus * SAMPLES).map_err(failed("size"))?;
         let shown = refusals == Refusals::ShowPacket;
         let ipv6 = refusals == Refusals::HidePacket { ipv6: true };
         open.progs.weir_refused.set_autoload(shown);

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Samples of what the gate discards, for somebody who asks who sends it.
+ * Nothing here runs for a packet that passes, and a discard costs one more load
+ * while nobody asks.
+ *
+ * Places are written round and round, so that any number of readers may look,
+ * and a reader that was killed leaves nothing.
+ */
+#ifndef WEIR_SAMPLE_H
+#define WEIR_SAMPLE_H
+
+#include "address.h"
+#include "decide.h"
+#include "sample_map.h"
+#include "sampler.h"
+#include "shared.h"
+
+/* The compiler keeps what is written before it before what is after it. */
+#define WRITE_BARRIER() asm volatile("" ::: "memory")
+
+static __always_inline bool is_sampling(void)
+{
+	struct weir_alarm *it = the_alarm();
+	__u64 until = it ? *(volatile __u64 *)&it->sampled_until_ns : 0;
+	struct weir_poll *poll;
+
+	if (!until)
+		return false;
+	poll = current_poll();
+	return poll && poll->now_ns < until;
+}
+
+/* The place for a sample, if it is time for one. It is nobody's until its end.
+ */
+static __always_inline struct weir_sample *sample_begin(__u32 packets,
+							__u32 reason)
+{
+	struct weir_poll *poll = current_poll();
+	struct weir_sampler *sampler;
+	struct weir_sample *sample;
+	__u32 key = 0;
+
+	sampler = bpf_map_lookup_elem(&samplers, &key);
+	if (!sampler || !poll ||
+	    !sampler_is_due(sampler, packets, poll->now_ns))
+		return NULL;
+	key = bpf_get_smp_processor_id() * WEIR_SAMPLES +
+	      (sampler->number & (WEIR_SAMPLES - 1));
+	sample = bpf_map_lookup_elem(&samples, &key);
+	if (!sample)
+		return NULL;
+	*(volatile __u64 *)&sample->number = 0;
+	WRITE_BARRIER();
+	sample->packets = sampler->packets;
+	sample->reason = reason;
+	sample->ifindex = interface.ifindex;
+	sampler_next(sampler);
+	return sample;
+}
+
+static __always_inline void sample_end(struct weir_sample *sample, __u32 len)
+{
+	__u32 zero = 0;
+	struct weir_sampler *sampler = bpf_map_lookup_elem(&samplers, &zero);
+
+	sample->len = len;
+	WRITE_BARRIER();
+	if (sampler)
+		*(volatile __u64 *)&sample->number = sampler->number;
+}
+
+/* 64 bits: of a copy that is extended to them the verifier learns nothing. */
+static __always_inline __u64 sample_len(__u64 len)
+{
+	if (len > WEIR_SAMPLE_LEN)
+		len = WEIR_SAMPLE_LEN;
+	/* Or clang has one comparison for both ends, and the verifier none. */
+	FORGET_RANGE(len);
+	return len;
+}
+
+/* Functions of their own, so that what a usual discard needs stays small. */
+static __noinline int xdp_sample(struct xdp_md *ctx, __u32 reason)
+{
+	struct weir_sample *sample = sample_begin(1, reason);
+	__u64 len = sample_len(bpf_xdp_get_buff_len(ctx));
+
+	if (!sample)
+		return 0;
+	if (len < ETH_HLEN || bpf_xdp_load_bytes(ctx, 0, sample->bytes, len))
+		len = 0;
+	sample_end(sample, len);
+	return 0;
+}
+
+static __noinline int skb_sample(struct __sk_buff *skb, __u32 reason,
+				 __u32 packets)
+{
+	struct weir_sample *sample = sample_begin(packets, reason);
+	__u64 len = sample_len(skb->len);
+
+	if (!sample)
+		return 0;
+	if (len < ETH_HLEN || bpf_skb_load_bytes(skb, 0, sample->bytes, len))
+		len = 0;
+	sample_end(sample, len);
+	return 0;
+}
+
+#endif /* WEIR_SAMPLE_H */
