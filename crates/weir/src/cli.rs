@@ -193,11 +193,19 @@ they leave by, or a kind of packet, such as icmp.
 Examples:
   sudo weir channels                 those of each protected interface of this network namespace
   sudo weir channels eth1 --interval 5s
+  sudo weir channels --sources       who sends what is discarded
   sudo weir channels --json | jq '.interfaces[].channels[:5]'")]
 pub struct ChannelsArgs {
     /// The interface [default: each protected one of this network namespace]
     #[arg(value_name = "IFACE")]
     pub interface: Option<String>,
+    /// Show who sends what is discarded, by samples that the gate takes of its discards meanwhile. Source addresses can
+    /// be forged
+    #[arg(long)]
+    pub sources: bool,
+    /// Print those senders as two sets for `nft -f -`, in a table `inet weir_sources`. weir itself bans nobody
+    #[arg(long, requires = "sources", conflicts_with = "json")]
+    pub nft: bool,
     /// How long to watch for the rates; 0: not at all
     #[arg(long, default_value = "1s", value_parser = interval, value_name = "TIME")]
     pub interval: Duration,
@@ -315,6 +323,8 @@ mod tests {
             "weir capture -i eth1 -w x.pcapng --buffer 1T",
             "weir channels --interval 1",
             "weir channels --interval 2h",
+            "weir channels --nft",
+            "weir channels --sources --nft --json",
         ] {
             let error = Cli::try_parse_from(bad.split(' ')).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{bad}");

@@ -26,6 +26,9 @@ pub struct Gate {
     alarm: Alarm,
 }
 
+/// How long gates sample for somebody who does not say again that he reads.
+const SAMPLED_FOR: Duration = Duration::from_secs(1);
+
 /// What it had counted at one moment.
 #[derive(Clone, Debug)]
 pub struct Look {
@@ -57,7 +60,12 @@ impl Gate {
 
     /// Has it count for so long, if it sleeps. What it discards does not depend on it.
     pub fn watch(&self, time: Duration) {
-        self.alarm.watch(Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+        self.alarm.watch(nanos(time));
+    }
+
+    /// Has it sample what it discards for a second, and no longer unless it is told again.
+    pub fn sample(&self) {
+        self.alarm.sample(nanos(SAMPLED_FOR));
     }
 
     /// Reads the maps, and with them what the daemon has published of the channels that are in no map any
@@ -91,6 +99,10 @@ impl Gate {
             "try again",
         ))
     }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 impl Look {

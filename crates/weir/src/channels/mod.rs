@@ -3,12 +3,14 @@
 mod look;
 mod rows;
 mod sockets;
+mod sources;
 mod table;
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use weir_bpf::samples::READ_EVERY;
 use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
@@ -16,6 +18,7 @@ use weir_bpf::sys::netns::NetNs;
 use self::look::{Gate, Look};
 use self::rows::{InterfaceChannels, Report};
 use self::sockets::Behind;
+use self::sources::Sources;
 use crate::channel_name::Namer;
 use crate::cli::ChannelsArgs;
 use crate::error::{Error, Result};
@@ -36,12 +39,21 @@ const WATCHED_LONGER: Duration = Duration::from_secs(1);
 /// Without the privilege, or if the interface is not protected.
 pub fn run(args: &ChannelsArgs) -> Result<()> {
     privilege::check_for("weir channels", &NEEDED)?;
+    if args.sources && args.interval.is_zero() {
+        let problem =
+            "`--sources` samples what is discarded during the interval, and there is none";
+        return Err(Error::refused(problem, "leave out `--interval 0`"));
+    }
     let dir = RunDir::open(Path::new(RUN_DIR))?;
     let running = running(dir.as_ref(), args.interface.as_deref())?;
     let gates: Vec<Gate> = running.iter().map(Gate::open).collect::<Result<_>>()?;
     for gate in gates.iter().filter(|_| !args.interval.is_zero()) {
         gate.watch(args.interval + WATCHED_LONGER);
     }
+    let mut sources: Option<Vec<Sources>> = match args.sources {
+        true => Some(running.iter().map(Sources::open).collect::<Result<_>>()?),
+        false => None,
+    };
     let look = || -> Result<Vec<Look>> {
         let Some(dir) = &dir else { return Ok(Vec::new()) };
         gates.iter().zip(&running).map(|(gate, status)| gate.look(dir, status)).collect()
@@ -49,7 +61,10 @@ pub fn run(args: &ChannelsArgs) -> Result<()> {
     let mut owners = opened(Owners::open());
     let mut owned = || owners.as_mut().and_then(|owners| opened(owners.look()));
     let earlier = if args.interval.is_zero() { None } else { Some((look()?, owned())) };
-    std::thread::sleep(args.interval);
+    match &mut sources {
+        Some(sources) => sample(&gates, sources, args.interval),
+        None => std::thread::sleep(args.interval),
+    }
     let (later, owned_later) = (look()?, owned());
     let (earlier, owned_earlier) = earlier.unzip();
     let behind = owned_later.map(|later_owned| {
@@ -59,10 +74,25 @@ pub fn run(args: &ChannelsArgs) -> Result<()> {
     let namer = Namer::new(&Links::open()?)?;
     let interfaces = running.iter().zip(&later).enumerate().map(|(at, (status, later))| {
         let earlier = earlier.as_ref().and_then(|earlier| earlier.get(at));
-        InterfaceChannels::new(status, earlier, later, &namer, behind.as_ref())
+        let sources = sources.as_ref().and_then(|sources| sources.get(at));
+        InterfaceChannels::new(status, earlier, later, &namer, behind.as_ref(), sources)
     });
     let report = Report { schema: SCHEMA, interfaces: interfaces.collect() };
-    print(&report, args.json)
+    print(&report, args)
+}
+
+/// Reads samples of what the gates discard, for so long.
+fn sample(gates: &[Gate], sources: &mut [Sources], time: Duration) {
+    let until = Instant::now() + time;
+    loop {
+        gates.iter().for_each(Gate::sample);
+        let left = until.saturating_duration_since(Instant::now());
+        std::thread::sleep(left.min(READ_EVERY));
+        sources.iter_mut().for_each(Sources::read);
+        if left <= READ_EVERY {
+            return;
+        }
+    }
 }
 
 /// Channels can be listed without their owners.
@@ -98,9 +128,12 @@ fn running(dir: Option<&RunDir>, named: Option<&str>) -> Result<Vec<InterfaceSta
     Ok(running)
 }
 
-fn print(report: &Report, json: bool) -> Result<()> {
+fn print(report: &Report, args: &ChannelsArgs) -> Result<()> {
     let mut out = Vec::new();
-    let written = if json {
+    let channels = || report.interfaces.iter().flat_map(|interface| &interface.channels);
+    let written = if args.nft {
+        sources::write_nft(&mut out, channels().filter_map(|channel| channel.sources.as_ref()))
+    } else if args.json {
         serde_json::to_writer_pretty(&mut out, report)
             .map_err(io::Error::from)
             .and_then(|()| writeln!(out))

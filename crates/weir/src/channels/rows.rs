@@ -10,6 +10,7 @@ use weir_bpf::verdict::{Kind, Reason, Verdict};
 
 use super::look::Look;
 use super::sockets::{Behind, OwnerRow, SocketsRow};
+use super::sources::{Sources, SourcesRow};
 use crate::channel_name::{ChannelName, Namer};
 use crate::sample::Outcome;
 use crate::status::InterfaceStatus;
@@ -64,6 +65,8 @@ pub struct ChannelRow {
     pub sockets: Option<SocketsRow>,
     /// Whose they are; `null` of a kind that has none.
     pub owner: Option<OwnerRow>,
+    /// Who sends what is discarded; `null` if nothing was between the two looks, or without `--sources`.
+    pub sources: Option<SourcesRow>,
 }
 
 /// CPU time of receive work, on all CPUs, for a channel of whichever interface.
@@ -167,6 +170,12 @@ impl Figures {
         let offered = Counter { packets: seen.packets(), bytes: seen.bytes() };
         Self { offered, passed, discarded, would_discard, rates }
     }
+
+    /// What is dropped per second, or would be with the policy `on`.
+    pub fn discarded_pps(&self) -> PacketsPerSec {
+        let sum = |rates: &Rates| rates.discarded_pps.0 + rates.would_discard_pps.0;
+        PacketsPerSec(self.rates.as_ref().map_or(0.0, sum))
+    }
 }
 
 impl Look {
@@ -215,6 +224,7 @@ impl InterfaceChannels {
         later: &Look,
         namer: &Namer,
         behind: Option<&Behind>,
+        sources: Option<&Sources>,
     ) -> Self {
         let elapsed = earlier.map(|earlier| later.at.duration_since(earlier.at).as_secs_f64());
         let secs = elapsed.unwrap_or_default();
@@ -230,7 +240,9 @@ impl InterfaceChannels {
                 let before = earlier.and_then(|earlier| earlier.charges.get(&channel));
                 CpuRow::of(charge, before, elapsed)
             });
-            ChannelRow { name: namer.name(&channel), figures, discards, cpu, sockets, owner }
+            let sources = sources.and_then(|sources| sources.of(&channel, figures.discarded_pps()));
+            let name = namer.name(&channel);
+            ChannelRow { name, figures, discards, cpu, sockets, owner, sources }
         };
         let mut channels: Vec<ChannelRow> = later.each().map(row).collect();
         channels.sort_by(|a, b| {

@@ -6,10 +6,13 @@ use weir_bpf::gate::Policy;
 
 use super::rows::{ChannelRow, CpuRow, Figures, InterfaceChannels, Report};
 use super::sockets::{OwnerRow, SocketsRow};
+use super::sources::SourcesRow;
 use crate::owners::cut;
 
 /// A channel's name; longer ones have a line of their own.
 const NAME_COLUMNS: usize = 25;
+/// Senders that are named one by one.
+const SENDERS_MAX: usize = 8;
 /// Of the line below a channel, which names its owner.
 const OWNER_COLUMNS: usize = 94;
 /// Of the part of it that is a unit's name: several lines of it say no more.
@@ -67,10 +70,27 @@ fn one_channel(out: &mut impl Write, channel: &ChannelRow, done: &str) -> io::Re
             writeln!(out, "    {} {done}: {}", discards.counter.packets, discards.reason)?;
         }
     }
-    match &channel.owner {
-        Some(owner) => writeln!(out, "    {}", cut(&owner_line(owner), OWNER_COLUMNS)),
-        None => Ok(()),
+    if let Some(owner) = &channel.owner {
+        writeln!(out, "    {}", cut(&owner_line(owner), OWNER_COLUMNS))?;
     }
+    channel.sources.iter().try_for_each(|sources| senders(out, sources))
+}
+
+/// A line for each of those who send most of what is discarded.
+fn senders(out: &mut impl Write, sources: &SourcesRow) -> io::Result<()> {
+    let part = |share: f64| format!("{:.1}%", share * 100.0);
+    for sender in sources.senders.iter().take(SENDERS_MAX) {
+        // The longest is an IPv6 network.
+        let source = format!("{:<43}", sender.source);
+        let rate = count(sender.discarded_pps.0.round() as u64);
+        writeln!(out, "    from {source} {:>6} {rate:>10}/s", part(sender.share))?;
+    }
+    let more = sources.senders.iter().skip(SENDERS_MAX).map(|sender| sender.share);
+    let rest = sources.others_share + more.sum::<f64>();
+    if rest >= 0.001 {
+        writeln!(out, "    {:<48} {:>6}", "from others", part(rest))?;
+    }
+    Ok(())
 }
 
 /// `nginx 4021 (www-data), nginx.service, and 3 more processes; weight 1024`
@@ -163,6 +183,7 @@ mod tests {
     use crate::channel_name::ChannelName;
     use crate::channels::rows::RetiredRow;
     use crate::channels::sockets::Queue;
+    use crate::channels::sources::{Sender, Source};
 
     fn figures(packets: u64) -> Figures {
         let counter = Counter { packets, bytes: packets };
@@ -172,6 +193,12 @@ mod tests {
             1.0,
             Policy::On,
         )
+    }
+
+    fn sender(packets: u64) -> Sender {
+        let source = "2001:1111:2222:3333:4444:5555:6666:7777".parse().unwrap();
+        let discarded_pps = PacketsPerSec(packets as f64);
+        Sender { source: Source::Address(source), share: 0.125, discarded_pps, samples: packets }
     }
 
     fn channel(name: &str, packets: u64) -> ChannelRow {
@@ -194,6 +221,11 @@ mod tests {
                 delivered_pps: Some(PacketsPerSec(packets as f64)),
             }),
             owner: Some(OwnerRow { weight: None, processes: Vec::new() }),
+            sources: Some(SourcesRow {
+                samples: packets,
+                senders: (0..9).map(|_| sender(packets)).collect(),
+                others_share: 0.0,
+            }),
         }
     }
 
@@ -226,6 +258,8 @@ mod tests {
         let columns: Vec<&str> = short.split_whitespace().skip(2).collect();
         assert_eq!(columns, ["3", "3", "3", "3", "3", "3", "75%", "300%"]);
         assert!(table.contains("    no process has it open\n"), "{table}");
+        assert!(table.contains("7777      12.5%          3/s\n"), "{table}");
+        assert_eq!(table.matches("from others").count(), 2, "{table}");
     }
 
     #[test]
