@@ -37,6 +37,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Show where packets are going, channel by channel
     Channels(ChannelsArgs),
+    /// Watch where packets are going, what becomes of them and who sends what is discarded, until Ctrl-C
+    Top(TopArgs),
     /// Say what the gate makes of each packet of a capture, and why
     Explain(ExplainArgs),
     /// Write an interface's packets to a file, or count them, also where tcpdump loses most of them
@@ -212,6 +214,29 @@ pub struct ChannelsArgs {
     /// Print JSON; its shape has a version, `schema`
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `weir top`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Above, for each interface: what its gate does, which share of a CPU receiving takes, and the regime of the governor.
+Below, the channels with most packets per second, as `weir channels --sources` shows them. The gate counts and samples
+while this runs.
+
+Examples:
+  sudo weir top
+  sudo weir top eth1 --interval 5s
+  sudo weir top --count 3 > FILE     three times, one below the other")]
+pub struct TopArgs {
+    /// The interface [default: each protected one of this network namespace]
+    #[arg(value_name = "IFACE")]
+    pub interface: Option<String>,
+    /// How long each view is of
+    #[arg(long, default_value = "1s", value_parser = interval, value_name = "TIME")]
+    pub interval: Duration,
+    /// End after so many views
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
 }
 
 /// `0`, or a duration as humantime has it, an hour at most.

@@ -77,6 +77,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => return Ok(doctor::run(&args)?),
         Command::Status(args) => return Ok(show::status(&args)?),
         Command::Channels(args) => channels::run(&args)?,
+        Command::Top(args) => channels::top::run(&args)?,
         Command::Explain(args) => explain::run(&args)?,
         Command::Capture(args) => capture::run(&args)?,
         Command::Config(args) => match args.command {

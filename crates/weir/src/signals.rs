@@ -43,7 +43,11 @@ impl Signals {
     }
 }
 
-fn catch(signals: &[i32]) -> Result<UnixStream> {
+/// Readable once one of them has come, which then has no other effect.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn catch(signals: &[i32]) -> Result<UnixStream> {
     let failed = |source| Error::system("catch signals", source);
     let (receiver, sender) = UnixStream::pair().map_err(failed)?;
     for signal in signals {

@@ -107,6 +107,12 @@ impl Sources {
         Ok(Self { samples, ifindex: status.ifindex, by_channel: HashMap::new() })
     }
 
+    /// Forgets what was read so far, and passes over what was sampled since.
+    pub fn begin(&mut self) {
+        self.samples.take();
+        self.by_channel.clear();
+    }
+
     /// Reads what was sampled since the last time.
     pub fn read(&mut self) {
         for sample in self.samples.take().iter().filter(|sample| sample.ifindex == self.ifindex) {

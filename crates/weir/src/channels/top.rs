@@ -1,0 +1,182 @@
+//! `weir top`: the channels with most packets, again and again.
+
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{isatty, tcgetwinsize};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use weir_bpf::gate::Policy;
+use weir_bpf::printable::printable;
+
+use super::rows::{ChannelRow, Report};
+use super::watch::Watch;
+use super::{NEEDED, table};
+use crate::cli::TopArgs;
+use crate::error::{Error, Result};
+use crate::governor::Observed;
+use crate::privilege;
+use crate::signals;
+use crate::status::InterfaceStatus;
+
+/// `xterm`'s: the alternate screen, which leaves what was on the other one as it was.
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?1049l";
+const HOME: &str = "\x1b[H";
+const CLEAR_LINE: &str = "\x1b[K";
+const CLEAR_BELOW: &str = "\x1b[J";
+/// Of a terminal that does not know how large it is.
+const USUAL_SIZE: (usize, usize) = (24, 80);
+
+/// Runs the command.
+///
+/// # Errors
+/// Without the privilege, or if the interface is not protected.
+pub fn run(args: &TopArgs) -> Result<()> {
+    privilege::check_for("weir top", &NEEDED)?;
+    if args.interval.is_zero() {
+        return Err(Error::refused("there is no view of no time", "leave out `--interval 0`"));
+    }
+    let stop = signals::catch(&[SIGINT, SIGTERM, SIGQUIT, SIGHUP])?;
+    let mut watch = Watch::open(args.interface.as_deref(), true)?;
+    // Dropped, and the terminal as before, ere an error is told.
+    let mut screen = Screen::enter()?;
+    let mut left = args.count;
+    while left != Some(0) {
+        let Some(mut report) = watch.report(args.interval, |time| !is_readable(&stop, time))?
+        else {
+            return Ok(());
+        };
+        watch.refresh()?;
+        order(&mut report);
+        match screen.show(&view(watch.running(), &report)) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            shown => shown.map_err(|error| Error::system("write to standard output", error))?,
+        }
+        left = left.map(|left| left - 1);
+    }
+    Ok(())
+}
+
+/// Waits for a signal, so long at most.
+fn is_readable(signals: &UnixStream, time: Duration) -> bool {
+    let timeout = Timespec::try_from(time).ok();
+    let mut fds = [PollFd::new(signals, PollFlags::IN)];
+    // Interrupted: by a signal that is in the stream now.
+    poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready > 0) || !fds[0].revents().is_empty()
+}
+
+/// The fastest first; those that stood still are left out.
+fn order(report: &mut Report) {
+    let rate = |row: &ChannelRow| row.figures.rates.map_or(0.0, |rates| rates.offered_pps.0);
+    for interface in &mut report.interfaces {
+        interface.channels.retain(|row| rate(row) > 0.0);
+        interface.channels.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+    }
+}
+
+fn view(running: &[InterfaceStatus], report: &Report) -> Vec<u8> {
+    let mut out = Vec::new();
+    let written = running.iter().try_for_each(|status| summary(&mut out, status));
+    // Memory takes everything.
+    let _ = written.and_then(|()| writeln!(out)).and_then(|()| table::write(&mut out, report));
+    out
+}
+
+/// What the interface's daemon says of the last second.
+fn summary(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
+    let policy = match status.policy {
+        Policy::On => "on",
+        Policy::Shadow => "shadow",
+        Policy::Off => "off",
+    };
+    let rates = &status.rates;
+    writeln!(
+        out,
+        "{}: policy {policy}; late drops {:.0}/s, ring drops {:.0}/s",
+        status.interface, rates.late_drop_pps.0, rates.ring_drop_pps.0
+    )?;
+    for observed in &status.governed {
+        writeln!(out, "  {}", input(observed))?;
+    }
+    match &status.not_threaded {
+        Some(why) => writeln!(out, "  received in softirq: {why}"),
+        None if status.governed.is_empty() => writeln!(out, "  received in threads, no governor"),
+        None => Ok(()),
+    }
+}
+
+/// A NAPI thread and its regime.
+fn input(observed: &Observed) -> String {
+    format!(
+        "CPU {}: receiving takes {:.0}% ({:.0}% for discards), {}, nice {}",
+        observed.cpu,
+        observed.used * 100.0,
+        observed.wasted * 100.0,
+        observed.doing,
+        observed.nice
+    )
+}
+
+/// A terminal, or a file that gets one view below the other.
+struct Screen {
+    is_terminal: bool,
+}
+
+impl Screen {
+    fn enter() -> Result<Self> {
+        let is_terminal = isatty(io::stdout());
+        if is_terminal {
+            let failed = |error| Error::system("write to the terminal", error);
+            io::stdout().lock().write_all(ENTER.as_bytes()).map_err(failed)?;
+            // What a panic says is to be read where the user is then.
+            let usual = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |info| {
+                leave();
+                usual(info);
+            }));
+        }
+        Ok(Self { is_terminal })
+    }
+
+    fn show(&mut self, view: &[u8]) -> io::Result<()> {
+        let lines = view.split(|byte| *byte == b'\n').map(printable);
+        let mut out = String::new();
+        if self.is_terminal {
+            let (rows, columns) = size();
+            out.push_str(HOME);
+            // The last row stays empty: a line feed there would scroll.
+            for line in lines.take(rows.saturating_sub(1)) {
+                out.push_str(CLEAR_LINE);
+                out.extend(line.chars().take(columns).chain(['\n']));
+            }
+            out.push_str(CLEAR_BELOW);
+        } else {
+            lines.for_each(|line| out.extend([line.as_str(), "\n"]));
+        }
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(out.as_bytes())?;
+        stdout.flush()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if self.is_terminal {
+            leave();
+        }
+    }
+}
+
+fn leave() {
+    // A terminal that is gone needs nothing.
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(LEAVE.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Rows and columns.
+fn size() -> (usize, usize) {
+    let size = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_row > 0 && size.ws_col > 0);
+    size.map_or(USUAL_SIZE, |size| (size.ws_row.into(), size.ws_col.into()))
+}

@@ -1,0 +1,165 @@
+//! Looks at the gates of running daemons, once or again and again.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use weir_bpf::samples::READ_EVERY;
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::netns::NetNs;
+
+use super::look::{Gate, Look};
+use super::rows::{InterfaceChannels, Report};
+use super::sockets::Behind;
+use super::sources::Sources;
+use crate::channel_name::Namer;
+use crate::error::{Error, Result};
+use crate::owners::{Owners, Ownership};
+use crate::rundir::{RUN_DIR, RunDir};
+use crate::status::{InterfaceStatus, Overview, SCHEMA};
+
+/// Gates that sleep count for so much longer than is asked for.
+const WATCHED_LONGER: Duration = Duration::from_secs(1);
+
+/// The gates that are looked at.
+pub struct Watch {
+    dir: Option<RunDir>,
+    running: Vec<InterfaceStatus>,
+    gates: Vec<Gate>,
+    /// Of each gate, if they are asked for.
+    sources: Vec<Sources>,
+    owners: Option<Owners>,
+    links: Links,
+}
+
+impl Watch {
+    /// Those of this network namespace's protected interfaces, or of the one that is asked for.
+    ///
+    /// # Errors
+    /// Without the privilege, or if the interface is not protected.
+    pub fn open(named: Option<&str>, with_sources: bool) -> Result<Self> {
+        let dir = RunDir::open(Path::new(RUN_DIR))?;
+        let running = running(dir.as_ref(), named)?;
+        let gates = running.iter().map(Gate::open).collect::<Result<_>>()?;
+        let sampled = running.iter().filter(|_| with_sources);
+        let sources = sampled.map(Sources::open).collect::<Result<_>>()?;
+        let owners = opened(Owners::open());
+        Ok(Self { dir, running, gates, sources, owners, links: Links::open()? })
+    }
+
+    /// What the daemons have published; of the time when the gates were opened, or of the last
+    /// [`Watch::refresh`].
+    pub fn running(&self) -> &[InterfaceStatus] {
+        &self.running
+    }
+
+    /// Reads again what the daemons publish.
+    ///
+    /// # Errors
+    /// If an interface is no longer protected.
+    pub fn refresh(&mut self) -> Result<()> {
+        for status in &mut self.running {
+            let key = status.key();
+            let now = self.dir.as_ref().map(|dir| InterfaceStatus::read(dir, &key)).transpose()?;
+            let now = now.flatten().filter(|now| now.pid == status.pid && now.running);
+            *status = now.ok_or_else(|| gone(&status.interface))?;
+        }
+        Ok(())
+    }
+
+    /// Two looks, so long apart; one, if that is no time at all. `wait` waits for a part of it, and says whether
+    /// to go on.
+    ///
+    /// # Errors
+    /// When the kernel refuses a look, or an interface is no longer protected.
+    pub fn report(
+        &mut self,
+        interval: Duration,
+        mut wait: impl FnMut(Duration) -> bool,
+    ) -> Result<Option<Report>> {
+        let mut earlier = None;
+        if !interval.is_zero() {
+            self.gates.iter().for_each(|gate| gate.watch(interval + WATCHED_LONGER));
+            self.sources.iter_mut().for_each(Sources::begin);
+            earlier = Some((self.look()?, self.owned()));
+            if !self.pass(interval, &mut wait) {
+                return Ok(None);
+            }
+        }
+        let (later, owned_later) = (self.look()?, self.owned());
+        let (earlier, owned_earlier) = earlier.unzip();
+        let looks = || self.running.iter().zip(&later);
+        let behind = owned_later.map(|later| behind(owned_earlier.flatten(), later, looks()));
+        let namer = Namer::new(&self.links)?;
+        let interfaces = looks().enumerate().map(|(at, (status, later))| {
+            let earlier = earlier.as_ref().and_then(|earlier| earlier.get(at));
+            let sources = self.sources.get(at);
+            InterfaceChannels::new(status, earlier, later, &namer, behind.as_ref(), sources)
+        });
+        Ok(Some(Report { schema: SCHEMA, interfaces: interfaces.collect() }))
+    }
+
+    /// Lets the time pass; reads samples meanwhile, if they are asked for.
+    fn pass(&mut self, interval: Duration, wait: &mut impl FnMut(Duration) -> bool) -> bool {
+        if self.sources.is_empty() {
+            return wait(interval);
+        }
+        let until = Instant::now() + interval;
+        loop {
+            self.gates.iter().for_each(Gate::sample);
+            let left = until.saturating_duration_since(Instant::now());
+            if !wait(left.min(READ_EVERY)) {
+                return false;
+            }
+            self.sources.iter_mut().for_each(Sources::read);
+            if left <= READ_EVERY {
+                return true;
+            }
+        }
+    }
+
+    fn look(&self) -> Result<Vec<Look>> {
+        let Some(dir) = &self.dir else { return Ok(Vec::new()) };
+        self.gates.iter().zip(&self.running).map(|(gate, status)| gate.look(dir, status)).collect()
+    }
+
+    fn owned(&mut self) -> Option<Ownership> {
+        self.owners.as_mut().and_then(|owners| opened(owners.look()))
+    }
+}
+
+fn gone(interface: &str) -> Error {
+    Error::refused(format!("{interface} is no longer protected"), "`weir status` shows what is")
+}
+
+/// Channels can be listed without their owners.
+fn opened<T>(result: weir_bpf::Result<T>) -> Option<T> {
+    result.inspect_err(|error| eprintln!("weir: owners are not shown: {error}")).ok()
+}
+
+/// What is behind the channels that the gates have seen.
+fn behind<'a>(
+    earlier: Option<Ownership>,
+    later: Ownership,
+    looks: impl Iterator<Item = (&'a InterfaceStatus, &'a Look)>,
+) -> Behind {
+    let channels =
+        looks.flat_map(|(status, look)| look.each().map(|(channel, _)| (channel, status.ifindex)));
+    Behind::new(earlier, later, channels)
+}
+
+/// The protected interfaces of this network namespace, or the one that is asked for.
+fn running(dir: Option<&RunDir>, named: Option<&str>) -> Result<Vec<InterfaceStatus>> {
+    let overview = Overview::read(dir, Some(NetNs::current()?.inode()))?;
+    let mut running: Vec<_> =
+        overview.interfaces.into_iter().filter(|interface| interface.running).collect();
+    if let Some(name) = named {
+        running.retain(|interface| interface.interface == name);
+    }
+    if running.is_empty() {
+        let what = named.unwrap_or("no interface of this network namespace");
+        let problem = if named.is_some() { "is not protected" } else { "is protected" };
+        let remedy = format!("`sudo weir run {}` protects it", named.unwrap_or("IFACE"));
+        return Err(Error::refused(format!("{what} {problem}"), remedy));
+    }
+    Ok(running)
+}

@@ -1,0 +1,136 @@
+//! `weir top`, in a terminal and into a file.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use common::*;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
+use weir_bpf::sys::ethtool;
+
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?1049l";
+const COLUMNS: u16 = 60;
+
+/// A terminal of 60 columns, and what a program has written to it.
+struct Terminal {
+    /// Open as long as it is looked at: what is read after the last program has closed it is lost.
+    end: OwnedFd,
+    written: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Terminal {
+    fn new() -> Self {
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&controller).unwrap();
+        unlockpt(&controller).unwrap();
+        let name = ptsname(&controller, Vec::new()).unwrap();
+        let end = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        let size = Winsize { ws_row: 20, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&controller, size).unwrap();
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&written);
+        std::thread::spawn(move || {
+            let (mut controller, mut some) = (File::from(controller), [0; 4096]);
+            while let Ok(count) = controller.read(&mut some) {
+                into.lock().unwrap().extend_from_slice(&some[..count]);
+            }
+        });
+        Self { end, written }
+    }
+
+    fn start(&self, network: &Network, arguments: &[&str]) -> Child {
+        let stdio = || Stdio::from(self.end.try_clone().unwrap());
+        let mut command = Command::new(WEIR);
+        command.args(arguments).stdin(stdio()).stdout(stdio()).stderr(stdio());
+        network.near.run(|| command.spawn().unwrap()).unwrap()
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.written.lock().unwrap().clone()).unwrap()
+    }
+}
+
+/// Runs this while a socket that nobody reads is flooded, and the gate discards.
+fn flooded(network: &Network, body: impl FnOnce()) {
+    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    let _full = network.near_socket(&format!("{NEAR_IP}:5000"));
+    let daemon = Daemon::start_sleepy(network, &["--attach", "tc"]);
+    let mut generator = network.generator();
+    generator.set_flows(&[network.flow(5000, Some(20_000.0))]).unwrap();
+    let generator = &generator;
+    let body = || {
+        generator.start();
+        wait_until("the gate discards", || network.count("udp-full") > 1000);
+        body();
+    };
+    generator.run_while(&network.far, None, body).unwrap();
+    daemon.interrupt();
+}
+
+#[test]
+fn a_terminal_shows_it_and_is_as_before_afterwards() {
+    let network = Network::ipv4_only();
+    flooded(&network, || {
+        let terminal = Terminal::new();
+        let before = tcgetattr(terminal.end.as_fd()).unwrap();
+        let mut top = terminal.start(&network, &["top", "--interval", "300ms"]);
+        let views = || {
+            let text = terminal.text();
+            text.matches("\x1b[H").count() >= 3 && text.contains("    from 198.18.0.2 ")
+        };
+        wait_until("three views are shown", views);
+        kill_process(Pid::from_child(&top), Signal::INT).unwrap();
+        assert!(top.wait().unwrap().success());
+        wait_until("the other screen is left", || terminal.text().ends_with(LEAVE));
+        let text = terminal.text();
+        assert!(text.starts_with(ENTER), "{text}");
+        for part in ["near: policy on; late drops", "CPU", "udp 198.18.0.1:5000", "nice"] {
+            assert!(text.contains(part), "no {part}: {text}");
+        }
+        let text = text.replace('\r', "");
+        for line in text.replace(ENTER, "").replace("\x1b[H", "").replace("\x1b[J", "").lines() {
+            let line = line.replace("\x1b[K", "").replace(LEAVE, "");
+            assert!(line.chars().count() <= COLUMNS.into(), "{line:?}");
+            assert!(!line.contains('\x1b'), "{line:?}");
+        }
+        let after = tcgetattr(terminal.end.as_fd()).unwrap();
+        assert_eq!(before.local_modes, after.local_modes);
+    });
+}
+
+#[test]
+fn a_terminal_is_left_when_the_daemon_ends() {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, &[]);
+    let terminal = Terminal::new();
+    let mut top = terminal.start(&network, &["top", "--interval", "200ms"]);
+    wait_until("a view is shown", || terminal.text().contains("near: policy on"));
+    daemon.interrupt();
+    assert_eq!(top.wait().unwrap().code(), Some(1));
+    wait_until("it says why", || terminal.text().contains("near is no longer protected"));
+    let text = terminal.text();
+    let (_, last) = text.split_once(LEAVE).unwrap();
+    assert!(last.contains("`weir status` shows what is"), "{last}");
+}
+
+#[test]
+fn a_file_gets_one_view_below_the_other() {
+    let network = Network::ipv4_only();
+    flooded(&network, || {
+        let output = network.weir(&["top", "--count", "2", "--interval", "300ms"]);
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.matches("CHANNEL").count(), 2, "{text}");
+        assert!(text.contains("from 198.18.0.2") && !text.contains('\x1b'), "{text}");
+    });
+}
