@@ -233,6 +233,7 @@ impl Bench {
                 let rcvbuf = if server.stamped { self.traffic.rcvbuf } else { 0 };
                 Ok(Job::UdpServer(bind, udp::Server { work, rcvbuf, ..*server }))
             }
+            AppKind::Screen => Ok(Job::Screen),
             AppKind::Tcp(server) => Ok(Job::TcpServer(bind, *server)),
             AppKind::Unread | AppKind::Real(_) | AppKind::Capture(_) => {
                 Err(Error::refused("a worker cannot be that", "please report this"))

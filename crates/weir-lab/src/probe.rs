@@ -176,7 +176,7 @@ impl Probe<'_> {
             reading.add(Counter::Segments, tcp.in_segs);
             reading.add(Counter::Cookies, tcp.syn_cookies_sent);
         }
-        if self.scene.needs.contains(&Need::Egress) {
+        if self.scene.needs.iter().any(|need| matches!(need, Need::Egress | Need::Screened)) {
             let sent = statistic(&self.host.sysfs, EGRESS, "tx_packets")?;
             reading.add(Counter::Forwarded, sent);
         }

@@ -79,6 +79,8 @@ pub enum Role {
 pub enum AppKind {
     Udp(udp::Server),
     Tcp(tcp::Server),
+    /// Takes what the host forwards ([`Need::Screened`]) from an NFQUEUE, and accepts it.
+    Screen,
     /// Sockets that nobody reads, of both families: gate-cost's targets.
     Unread,
     /// A program that nobody here wrote.
@@ -215,6 +217,8 @@ pub enum Need {
     AnswersDropped,
     /// The host routes to another host behind it.
     Egress,
+    /// The same, and what it forwards goes by way of an NFQUEUE.
+    Screened,
     /// A client's address beside the generator's, for the TCP service's client.
     ClientAddress,
     /// An address of the other family too.

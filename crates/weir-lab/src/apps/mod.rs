@@ -7,6 +7,7 @@ pub(crate) mod compute;
 pub(crate) mod http;
 pub(crate) mod parity;
 pub(crate) mod rpc;
+pub(crate) mod screen;
 pub(crate) mod slots;
 mod sockets;
 pub(crate) mod tcp;
@@ -36,6 +37,8 @@ pub enum Job {
     UdpServer(SocketAddr, udp::Server),
     /// Answers over TCP, or takes what it gets, which under a flood of SYNs is nothing.
     TcpServer(SocketAddr, tcp::Server),
+    /// Accepts what the host forwards.
+    Screen,
     Client(IpAddr, Client),
     /// Times a calibrated loop again and again.
     SpeedProbe,
@@ -163,6 +166,7 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     match order.job {
         Job::UdpServer(bind, server) => server.run(bind, shared),
         Job::TcpServer(bind, server) => server.run(bind, shared),
+        Job::Screen => screen::run(shared),
         Job::Client(host, client) => client.run(host, shared),
         Job::SpeedProbe => compute::speed_probe(shared),
         Job::Interactive => compute::interactive(shared),

@@ -27,6 +27,7 @@ experiments! {
     harmless,
     monitor,
     forward,
+    forward_screend,
 }
 
 mod shared;

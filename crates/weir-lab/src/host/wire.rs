@@ -21,6 +21,7 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::CpuId;
 
 use super::topology::{Host, SUT_INTERFACE, Topology};
+use crate::apps::screen;
 use crate::arm::Wire;
 use crate::error::{Error, Result, cannot};
 use crate::scene::Need;
@@ -64,6 +65,11 @@ pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId
             ingress(&topology.generator, &format!("weir_{far}"), far, &drop)
         }
         Need::Egress => add_egress(topology, host),
+        Need::Screened => {
+            add_egress(topology, host)?;
+            let queue = format!("NFQUEUE --queue-num {}", screen::QUEUE);
+            tool(&host.netns, "iptables", &format!("-A FORWARD -o {EGRESS} -j {queue}"))
+        }
         Need::ClientAddress => {
             // With TSO, segments would go past the host's ring.
             topology.generator.run(|| ethtool::set_tso(far, false))??;
@@ -225,28 +231,28 @@ pub struct SlowEgress<'a>(&'a Host);
 impl<'a> SlowEgress<'a> {
     pub fn attach(host: &'a Host, mbit: u32) -> Result<Self> {
         let bucket = format!("tbf rate {mbit}mbit burst 64kb limit 100kb");
-        tc(&host.netns, &format!("qdisc add dev {EGRESS} root {bucket}"))?;
+        tool(&host.netns, "tc", &format!("qdisc add dev {EGRESS} root {bucket}"))?;
         Ok(Self(host))
     }
 }
 
 impl Drop for SlowEgress<'_> {
     fn drop(&mut self) {
-        let _ = tc(&self.0.netns, &format!("qdisc del dev {EGRESS} root"));
+        let _ = tool(&self.0.netns, "tc", &format!("qdisc del dev {EGRESS} root"));
     }
 }
 
-/// Gives a command to `tc` in a namespace.
-fn tc(netns: &NetNs, command: &str) -> Result<()> {
+/// Runs a command of `tc` or the like in a namespace.
+fn tool(netns: &NetNs, program: &str, command: &str) -> Result<()> {
     let words = command.split(' ');
-    let run = || Command::new("tc").args(words).process_group(0).stdin(Stdio::null()).output();
-    let output = netns.run(run)?.map_err(cannot("run", "tc"))?;
+    let run = || Command::new(program).args(words).process_group(0).stdin(Stdio::null()).output();
+    let output = netns.run(run)?.map_err(cannot("run", program))?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    let remedy = "this kernel may lack the queueing discipline";
-    Err(Error::refused(format!("tc refuses `{command}`: {said}"), remedy))
+    let remedy = "this kernel may lack the queueing discipline or the target";
+    Err(Error::refused(format!("{program} refuses `{command}`: {said}"), remedy))
 }
 
 #[cfg(test)]
