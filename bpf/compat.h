@@ -14,6 +14,8 @@
 
 #define AF_INET 2 /* include/linux/socket.h */
 #define AF_INET6 10
+#define AF_NETLINK 16
+#define NETLINK_NETFILTER 12 /* include/uapi/linux/netlink.h */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
@@ -109,6 +111,7 @@ struct sock_reuseport {
 
 struct sk_buff_head {
 	struct sk_buff *next;
+	__u32 qlen;
 };
 
 struct sock {
@@ -120,8 +123,15 @@ struct sock {
 	int sk_rcvbuf;
 	void *sk_filter;
 	struct sock_reuseport *sk_reuseport_cb;
+	__u16 sk_protocol;
 	__u32 sk_ack_backlog;
 	__u32 sk_max_ack_backlog;
+};
+
+struct netlink_sock {
+	struct sock sk;
+	__u32 portid;
+	unsigned long state;
 };
 
 struct request_sock_queue {

@@ -87,6 +87,8 @@ static __always_inline void count_channel(struct weir_destination *entry,
 	} else {
 		note_company(entry, poll, seen.packets);
 		account_add(entry->account, seen.packets);
+		if (entry->kind == WEIR_KIND_FORWARD)
+			poll->forwarded[entry->screened & 1]++;
 		counter_add(&entry->seen[WEIR_SEEN_PASSED], seen);
 	}
 }

@@ -16,6 +16,7 @@
 #include "charge.h"
 #include "lazy_map.h"
 #include "sample_map.h"
+#include "screen_map.h"
 #include "compat.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>

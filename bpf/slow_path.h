@@ -10,6 +10,7 @@
 #include "fast_path.h"
 #include "fragment.h"
 #include "lookup.h"
+#include "screen.h"
 
 #define ICMP_UNREACHABLE 3 /* also: fragmentation needed */
 #define ICMP_SOURCE_QUENCH 4
@@ -91,10 +92,12 @@ static __always_inline void look(struct packet *packet, const struct flow *flow,
 	prospects->pass = WEIR_REASON_OTHER_MAC;
 	if (entry->target == WEIR_TARGET_UDP_GROUP && !to_many)
 		prospects->good_for = 0;
-	else if (addressed == ADDRESSED_ELSEWHERE)
+	else if (addressed == ADDRESSED_ELSEWHERE) {
 		forward(packet, flow, prospects, egress_ifindex);
-	else if (entry->target == WEIR_TARGET_UDP ||
-		 entry->target == WEIR_TARGET_UDP_GROUP)
+		screen_judge(entry, packet->ifindex, *egress_ifindex,
+			     prospects);
+	} else if (entry->target == WEIR_TARGET_UDP ||
+		   entry->target == WEIR_TARGET_UDP_GROUP)
 		udp_look(packet->ctx, flow, to_many, &workspace->charge, entry,
 			 prospects);
 	else if (!to_many && (entry->target == WEIR_TARGET_TCP_SYN ||

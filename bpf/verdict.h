@@ -146,6 +146,9 @@
 	  "a later fragment of a datagram whose first fragment was discarded") \
 	X(FORWARD, PASS, FORWARD, "forward",                                   \
 	  "to another host, by way of another interface")                      \
+	X(FORWARD_FULL, DISCARD, FORWARD, "forward-full",                      \
+	  "to another host, by way of a user-mode screen whose queue "         \
+	  "(NFQUEUE) is full, so the kernel would drop the packet")            \
 	X(NO_ROUTE, PASS, OTHER, "no-route",                                   \
 	  "the destination IP address is not this interface's own, and is "    \
 	  "not forwarded")                                                     \
@@ -187,7 +190,8 @@
 #define WEIR_FULL_REASONS(X)              \
 	X(UDP_ROOM, UDP_FULL)             \
 	X(MULTICAST_ROOM, MULTICAST_FULL) \
-	X(TCP_SYN, TCP_BACKLOG_FULL)
+	X(TCP_SYN, TCP_BACKLOG_FULL)      \
+	X(FORWARD, FORWARD_FULL)
 
 #define WEIR_VERDICT_ENUM(name, text, description) WEIR_VERDICT_##name,
 enum weir_verdict { WEIR_VERDICTS(WEIR_VERDICT_ENUM) WEIR_VERDICT_COUNT };
@@ -214,6 +218,8 @@ enum weir_reason { WEIR_REASONS(WEIR_REASON_ENUM) WEIR_REASON_COUNT };
 	  "a TCP listener's queue, of requests or of connections, was full") \
 	X(TCP_BACKLOG, "tcp-backlog",                                        \
 	  "a TCP connection's backlog of segments was full")                 \
+	X(SCREEN_QUEUE, "screen-queue",                                      \
+	  "the queue of a user-mode screen (NFQUEUE) was full")              \
 	X(CPU_SHARE, "cpu-share",                                            \
 	  "input was over its share of a CPU that others waited for")        \
 	X(CPU_WAIT, "cpu-wait", "input waited long for its CPU")

@@ -56,8 +56,8 @@ struct weir_destination {
 	/* The channel: its kind, and what its key has beside the address. */
 	__u32 egress_ifindex;
 	__u16 channel_port;
-	__u8 kind; /* enum weir_kind */
-	__u8 pad;
+	__u8 kind;     /* enum weir_kind */
+	__u8 screened; /* 1: what is admitted goes to a screen */
 	/* If all this is of one peer's packets only: his port. */
 	__u16 connected;
 	__be16 peer_port_be;

@@ -22,6 +22,13 @@ struct weir_poll {
 	__u64 beside_seen;
 	__u64 full_ns;	/* CLOCK_MONOTONIC */
 	__u64 ended_ns; /* when the meter last saw one end, CLOCK_MONOTONIC */
+	/* Packets to forward that were admitted: those that go to a screen's
+	 * queue, as far as is known, are counted under 1. */
+	__u64 forwarded[2];
+	/* The second of them may grow up to here in this poll, by the room that
+	 * the screens' queues had in it at first. */
+	__u64 forward_until;
+	__u64 forward_read; /* 1 + the number of that poll */
 	/* The accounts of which packets were admitted, in this poll. */
 	__u64 touched; /* 1 + the poll's number */
 	__u32 touches;

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 13] = [
+const OBJECTS: [&str; 14] = [
     "bare",
     "device",
     "gate",
@@ -21,6 +21,7 @@ const OBJECTS: [&str; 13] = [
     "poll_cost",
     "queue",
     "replies",
+    "screen",
     "softirq",
     "tap",
     "traffic",

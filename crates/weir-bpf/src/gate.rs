@@ -113,6 +113,8 @@ impl Gate {
         open.maps.lazy_rings.reuse_fd(shared.lazy_rings.as_fd()).map_err(failed("share"))?;
         open.maps.samples.reuse_fd(shared.samples.as_fd()).map_err(failed("share"))?;
         open.maps.samplers.reuse_fd(shared.samplers.as_fd()).map_err(failed("share"))?;
+        open.maps.screen.reuse_fd(shared.screen.as_fd()).map_err(failed("share"))?;
+        open.maps.screened.reuse_fd(shared.screened.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
         Ok(Self { skel, attachment: None, addresses: BTreeMap::new(), charges: None })
     }

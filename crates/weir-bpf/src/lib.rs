@@ -6,6 +6,7 @@
 //! - [`counters`]: what the gate has seen, by reason; [`channels`]: by channel, which [`prune`] keeps few;
 //! - [`input`], [`softirq`]: what network input costs its CPU, polled by a thread or in softirqs;
 //! - [`accounts`]: what it costs channel by channel, and may;
+//! - [`screen`]: queues of user-mode screens, and what goes there;
 //! - [`lazy`]: rings of lazy sockets;
 //! - [`holders`]: which processes have which sockets open;
 //! - [`tap`]: a capture's packets, by way of a [`filter`];
@@ -41,6 +42,7 @@ pub mod prune;
 mod record;
 pub mod replies;
 pub mod samples;
+pub mod screen;
 mod shared;
 pub mod softirq;
 pub mod sys;
@@ -91,6 +93,9 @@ mod skeleton {
     }
     pub mod replies {
         include!(concat!(env!("OUT_DIR"), "/replies.skel.rs"));
+    }
+    pub mod screen {
+        include!(concat!(env!("OUT_DIR"), "/screen.skel.rs"));
     }
     pub mod softirq {
         include!(concat!(env!("OUT_DIR"), "/softirq.skel.rs"));

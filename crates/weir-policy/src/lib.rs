@@ -3,6 +3,7 @@
 
 pub mod governor;
 pub mod heavy;
+pub mod screen;
 pub mod settings;
 pub mod shares;
 pub mod units;

@@ -18,6 +18,7 @@ use crate::interface::{Presence, Protected};
 use crate::key::Key;
 use crate::lazy::LazyServer;
 use crate::report::{Report, summary};
+use crate::screen::ScreenWatch;
 use crate::signals::Signals;
 use crate::sleep::Sleep;
 
@@ -35,6 +36,7 @@ pub struct Daemon {
     governors: Option<Rc<Governors>>,
     sleep: Sleep,
     lazy: Option<LazyServer>,
+    _screens: Option<ScreenWatch>,
     guardian_started: Instant,
     receivers_due: Instant,
     signals: Signals,
@@ -83,6 +85,8 @@ pub struct Wardens {
     pub sleep: Sleep,
     /// Makes sockets lazy, where that is wanted.
     pub lazy: Option<LazyServer>,
+    /// Watches the queues of user-mode screens, where the kernel lets it.
+    pub screens: Option<ScreenWatch>,
 }
 
 /// What woke the loop.
@@ -120,6 +124,7 @@ impl Daemon {
             governors: wardens.governors,
             sleep: wardens.sleep,
             lazy: wardens.lazy,
+            _screens: wardens.screens,
             guardian_started: Instant::now(),
             receivers_due: Instant::now(),
             signals,

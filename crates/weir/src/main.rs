@@ -39,6 +39,7 @@ mod rps;
 mod run;
 mod rundir;
 mod sample;
+mod screen;
 mod shadow;
 mod shares;
 mod show;

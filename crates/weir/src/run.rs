@@ -21,6 +21,7 @@ use crate::key::Key;
 use crate::lazy::{LazyServer, Listener};
 use crate::privilege;
 use crate::report::Report;
+use crate::screen::ScreenWatch;
 use crate::signals::Signals;
 use crate::sleep::Sleep;
 use crate::softirq::Limiter;
@@ -58,6 +59,9 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let start = |at| LazyServer::start(at, &probe, names(), args.lazy_memory << 20);
     let lazy = listener.map(start).transpose()?;
     let sleep = Sleep::new(Alarm::of(&probe)?, !args.awake);
+    let unheard =
+        |error| console.say(&format!("queues of user-mode screens are not heard: {error}"));
+    let screens = ScreenWatch::start(&probe).map_err(unheard).ok();
     let kernel = Kernel { limiter: Limiter::new(Rc::clone(&probe)), probe, governors };
     let mut protected = Vec::new();
     let mut running = Vec::new();
@@ -76,7 +80,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         protected.push(interface);
     }
     let report = Report::of(args);
-    let wardens = Wardens { guardian, keys, governors: kernel.governors, sleep, lazy };
+    let wardens = Wardens { guardian, keys, governors: kernel.governors, sleep, lazy, screens };
     let reloader = Reloader::new(config, running);
     Daemon::new(protected, wardens, signals, reloader, console, report).run()
 }

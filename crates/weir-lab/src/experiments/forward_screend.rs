@@ -14,7 +14,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         quick: "stock,threaded,niced,batch,weir",
     },
     main: "weir",
-    cases: || vec![Case::always("screen")],
+    cases: || vec![Case::always("alone"), Case::always("light")],
     loads: Choice { full: "25k,50k,100k,200k,400k,800k,1.6M,top", quick: "50k,200k,800k,top" },
     times: Choice::times((2000, 2000, 5), (2000, 500, 2)),
     scene,
@@ -23,9 +23,9 @@ pub static EXPERIMENT: Experiment = Experiment {
     tables: &[
         table("Forwarded, packets/s", Cases::All, &[&m::forwarded_pps]),
         table("Discarded at the gate, packets/s", Cases::All, &[&m::discarded_pps]),
-        table("To the router itself, packets/s of 1,000", Cases::All, &[&m::light_pps]),
+        table("To the router itself, packets/s of 1,000", Cases::Of(&["light"]), &[&m::light_pps]),
     ],
-    figure: Some(lines("Forwarded by packets offered", "screen", &m::forwarded_pps)),
+    figure: Some(lines("Forwarded by packets offered", "alone", &m::forwarded_pps)),
     goals: || {
         vec![
             Goal::figure(
@@ -42,17 +42,18 @@ pub static EXPERIMENT: Experiment = Experiment {
         ]
     },
     notes: "As in forward, with a rule (iptables, `NFQUEUE`) for what leaves by the egress; a program on the tested CPU takes \
-            each packet from the queue and accepts it. 1,000 packets a second are for the router itself, and do not \
+            each packet from the queue and accepts it. In `light`, 1,000 packets a second are for the router itself, and do not \
             go through the queue. The flood begins 2 s before the window.",
     ..USUAL
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let screen = App { per_trial: true, ..App::new(AppKind::Screen, 0, Role::Other) };
+    let light = (ask.case == "light").then(|| Flow::light(LIGHT_PORT, 1000.0));
     let flood = ask.flood(FLOODED_PORT).map(|flow| Flow { to: To::Behind, ..flow });
     Ok(Scene {
         apps: vec![screen, App::sink(ask.traffic.reader, Duration::ZERO, LIGHT_PORT, Role::Light)],
-        flows: std::iter::once(Flow::light(LIGHT_PORT, 1000.0)).chain(flood).collect(),
+        flows: light.into_iter().chain(flood).collect(),
         needs: vec![Need::Screened],
         books: Books::Ring,
         ..Scene::default()

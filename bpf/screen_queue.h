@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * For how many packets has an NFQUEUE room? It refuses one if its program's
+ * netlink socket does (netlink_attachskb()), or if too many wait for a verdict
+ * (__nfqnl_enqueue_packet()). The socket is read; the other limit is learned
+ * from refusals while the socket has room, in packets that the program has not
+ * read yet. Those that it has read and not decided on are taken to stay as
+ * many; where they do not, the queue is seen to hold more than it should, or to
+ * refuse again.
+ */
+#ifndef WEIR_SCREEN_QUEUE_H
+#define WEIR_SCREEN_QUEUE_H
+
+#include "compat.h"
+#include "decide.h"
+#include "screen_map.h"
+
+#define NETLINK_S_CONGESTED 1 /* a bit, net/netlink/af_netlink.h */
+
+/* Packets in a queue's socket, and how many more that takes. */
+struct screen_state {
+	__u32 waiting;
+	__u32 room;
+};
+
+/*
+ * A socket that is gone may be anything: then there is room. Its memory stays
+ * readable, and what is freed has no packets.
+ */
+static __always_inline struct screen_state
+screen_socket(const struct weir_screen_queue *queue)
+{
+	const struct netlink_sock *netlink =
+		kernel_cast(queue->sock, struct netlink_sock);
+	const struct sock *sk = kernel_cast(queue->sock, struct sock);
+	struct screen_state state = {.room = ROOM_UNKNOWN};
+	__u32 charged, limit, each;
+
+	if (!queue->sock || kernel_read(netlink, portid) != queue->port_id)
+		return state;
+	state.waiting = kernel_read(sk, sk_receive_queue.qlen);
+	if (!state.waiting)
+		return state;
+	charged = kernel_read(sk, sk_backlog.rmem_alloc.counter);
+	limit = kernel_read(sk, sk_rcvbuf);
+	each = charged / state.waiting ?: 1;
+	/* Until the program has read everything, it is given nothing. */
+	if (kernel_read(netlink, state) & NETLINK_S_CONGESTED ||
+	    charged >= limit)
+		state.room = 0;
+	else
+		state.room = (limit - charged) / each;
+	return state;
+}
+
+static __always_inline __u32 screen_queue_room(struct weir_screen_queue *queue)
+{
+	struct screen_state state = screen_socket(queue);
+	__u32 limit = queue->limit, left;
+
+	if (!limit)
+		return state.room;
+	if (state.waiting > limit) {
+		queue->limit = 0;
+		return state.room;
+	}
+	left = limit - state.waiting;
+	return left < state.room ? left : state.room;
+}
+
+/* A packet was refused though the socket has room. */
+static __always_inline void screen_learn_limit(struct weir_screen *screen)
+{
+	struct weir_screen_queue *queue = &screen->queue[0];
+	struct screen_state state;
+
+	/* Of several, it cannot be told which. */
+	if (screen->queues != 1)
+		return;
+	state = screen_socket(queue);
+	if (state.waiting && state.room)
+		queue->limit = state.waiting;
+}
+
+#endif /* WEIR_SCREEN_QUEUE_H */

@@ -1,0 +1,198 @@
+//! User-mode screens: programs that decide on packets, which wait for them in NFQUEUEs. `bpf/screen.bpf.c`,
+//! `bpf/screen.h`.
+
+use std::fs;
+use std::io::Read;
+use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::AsFd;
+use std::os::linux::fs::MetadataExt;
+use std::time::Duration;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle};
+
+use crate::accounts::monotonic_now;
+use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::gate::QueueProbe;
+use crate::mapped::Mapped;
+use crate::record::record;
+use crate::shared::share;
+use crate::skeleton::screen::{ScreenSkel, ScreenSkelBuilder, types};
+
+/// How many queues of a network namespace are followed. `WEIR_SCREEN_QUEUES` in `bpf/abi.h`.
+pub const QUEUES_MAX: usize = 8;
+
+const QUEUES: &str = "/proc/thread-self/net/netfilter/nfnetlink_queue";
+const OWN_NETNS: &str = "/proc/thread-self/ns/net";
+
+/// One NFQUEUE that a program reads, as the kernel tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Its number.
+    pub number: u16,
+    /// The program's netlink address.
+    pub port_id: u32,
+    /// Packets that it has refused because too many waited.
+    pub dropped: u32,
+    /// Packets that it has taken, and those that the program's socket had no room for. Wraps.
+    pub sequence: u32,
+}
+
+/// The queues of the calling thread's network namespace; none where the kernel has no NFQUEUE.
+///
+/// # Errors
+/// If the kernel's list is malformed.
+pub fn queues() -> Result<Vec<Queue>> {
+    // Without the module there is no such file.
+    let text = fs::read_to_string(QUEUES).unwrap_or_default();
+    text.lines().map(queue).collect::<Option<_>>().ok_or_else(|| Error::Refused {
+        problem: format!("{QUEUES} is malformed"),
+        remedy: "please report it, with the file".into(),
+    })
+}
+
+/// Number, address, packets that wait, copy mode, copy range, dropped, dropped for the socket, sequence
+/// (`nfnetlink_queue.c`, `seq_show()`).
+fn queue(line: &str) -> Option<Queue> {
+    let field = |at: usize| line.split_ascii_whitespace().nth(at)?.parse::<u32>().ok();
+    let number = field(0)?.try_into().ok()?;
+    Some(Queue { number, port_id: field(1)?, dropped: field(5)?, sequence: field(7)? })
+}
+
+/// Packets that gates have admitted to be forwarded, since they were loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// To where a screen's queue has refused some a short while ago.
+    pub screened: u64,
+    /// To anywhere.
+    pub all: u64,
+}
+
+/// Hears what queues refuse, while there are any.
+pub struct Screens {
+    skel: ScreenSkel<'static>,
+    polls: MapHandle,
+    shared: Mapped<types::weir_screen>,
+    sockets: Link,
+    /// While there is a queue.
+    refused: Option<Link>,
+}
+
+impl Screens {
+    /// Loads what hears them; no queue is known yet.
+    ///
+    /// # Errors
+    /// Without the privilege, or on a kernel that lacks what it takes.
+    pub fn load(probe: &QueueProbe) -> Result<Self> {
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = ScreenSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        share!(open, probe, failed);
+        let maps = probe.maps();
+        open.maps.screen.reuse_fd(maps.screen.as_fd()).map_err(failed("share"))?;
+        open.maps.screened.reuse_fd(maps.screened.as_fd()).map_err(failed("share"))?;
+        let skel = open.load().map_err(failed("load"))?;
+        Ok(Self {
+            polls: MapHandle::try_from(&maps.napi_polls).map_err(failed("share"))?,
+            shared: Mapped::of(maps.screen.as_fd(), 1)?,
+            sockets: skel.progs.weir_netlink.attach().map_err(failed("attach"))?,
+            refused: None,
+            skel,
+        })
+    }
+
+    /// Tells the gates which queues there are. More than [`QUEUES_MAX`] are taken for none.
+    ///
+    /// # Errors
+    /// When the kernel does not tell whose they are.
+    pub fn follow(&mut self, queues: &[Queue]) -> Result<()> {
+        if queues.is_empty() {
+            self.refused = None;
+        } else if self.refused.is_none() {
+            let attached = self.skel.progs.weir_screened.attach();
+            self.refused = Some(attached.map_err(failed("attach"))?);
+        }
+        let netns = fs::metadata(OWN_NETNS);
+        let netns = netns.map_err(|source| Error::system("look up", OWN_NETNS, source))?;
+        let before = self.shared.read(0);
+        let sockets = self.sockets()?;
+        let mut followed = [types::weir_screen_queue::default(); QUEUES_MAX];
+        let fits = queues.len() <= QUEUES_MAX;
+        for (place, queue) in followed.iter_mut().zip(queues) {
+            let socket = sockets.iter().find(|socket| socket.port_id == queue.port_id);
+            place.sock = socket.map_or(0, |socket| socket.sock);
+            place.port_id = queue.port_id;
+            let known = before.queue.iter().find(|known| known.sock == place.sock);
+            place.limit = known.map_or(0, |known| known.limit);
+        }
+        // The kernel's own number has 32 bits.
+        self.shared.set(0, offset_of!(types::weir_screen, netns), netns.st_ino() as u32);
+        self.shared.set(0, offset_of!(types::weir_screen, queue), followed);
+        let count = if fits { queues.len() as u32 } else { 0 };
+        self.shared.set(0, offset_of!(types::weir_screen, queues), count);
+        Ok(())
+    }
+
+    /// Has the gates believe for so long that what is known to go to a queue does: they discard what it has no room
+    /// for. At first they do not.
+    pub fn believe_for(&self, time: Duration) {
+        let until = match u64::try_from(time.as_nanos()) {
+            Ok(0) => 0,
+            time => monotonic_now().0.saturating_add(time.unwrap_or(u64::MAX)),
+        };
+        self.shared.set(0, offset_of!(types::weir_screen, believed_until_ns), until);
+    }
+
+    /// What the gates have admitted. Not one instant: packets arrive meanwhile.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map lookup.
+    pub fn admitted(&self) -> Result<Admitted> {
+        let cpus = self.polls.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        let cpus = cpus.map_err(failed("read"))?.unwrap_or_default();
+        let polls = cpus.iter().filter_map(|cpu| record::<types::weir_poll>(cpu));
+        Ok(polls.fold(Admitted::default(), |sum, poll| Admitted {
+            screened: sum.screened + poll.forwarded[1],
+            all: sum.all + poll.forwarded[0] + poll.forwarded[1],
+        }))
+    }
+
+    fn sockets(&self) -> Result<Vec<types::weir_screen_socket>> {
+        let mut iterator = Iter::new(&self.sockets).map_err(failed("list sockets with"))?;
+        let mut bytes = Vec::new();
+        iterator
+            .read_to_end(&mut bytes)
+            .map_err(|source| Error::system("read", "the iterator of netlink sockets", source))?;
+        let records = bytes.chunks_exact(size_of::<types::weir_screen_socket>());
+        Ok(records.filter_map(record).collect())
+    }
+}
+
+impl Drop for Screens {
+    fn drop(&mut self) {
+        self.believe_for(Duration::ZERO);
+        self.shared.set(0, offset_of!(types::weir_screen, queues), 0_u32);
+    }
+}
+
+fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
+    move |source| Error::Bpf {
+        operation,
+        object: "what hears the queues of user-mode screens".into(),
+        source,
+        remedy: Some(LOAD_REMEDY.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_list_is_understood() {
+        let line = "    3  41234    17 2 65531     5     6      400  1";
+        let queue = queue(line);
+        let wanted = Queue { number: 3, port_id: 41_234, dropped: 5, sequence: 400 };
+        assert_eq!(queue, Some(wanted));
+        assert_eq!(super::queue("3 41234 17"), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! Feedback from user-mode screens: watches the NFQUEUEs of the namespace, and lets the gates discard what they have no
+//! room for while the counts say that it would go there. docs/screens.md.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use weir_bpf::alarm::Alarm;
+use weir_bpf::gate::QueueProbe;
+use weir_bpf::screen::{Admitted, Queue, Screens, queues};
+use weir_policy::screen::{Counts, Evidence, Ledger};
+
+use crate::error::{Error, Result};
+
+/// How often queues are looked for.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often packets are counted while a queue is there.
+const COUNT: Duration = Duration::from_millis(100);
+/// For how long the gates go by what was counted last: without a look they discard nothing.
+const BELIEVED: Duration = Duration::from_secs(1);
+/// For how long everything passes after packets were found to go elsewhere.
+const DOUBTED: Duration = Duration::from_secs(10);
+
+/// Watches until it is dropped.
+pub struct ScreenWatch {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ScreenWatch {
+    /// Of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// On a kernel that lacks what it takes.
+    pub fn start(probe: &QueueProbe) -> Result<Self> {
+        let mut watcher = Watcher {
+            screens: Screens::load(probe)?,
+            alarm: Alarm::of(probe)?,
+            queues: Vec::new(),
+            looked: None,
+            ledger: None,
+            doubted: None,
+        };
+        let (stop, stopped) = channel::<()>();
+        let thread = std::thread::Builder::new()
+            .name("weir-screen".into())
+            .spawn(move || {
+                while stopped.recv_timeout(watcher.pause()) == Err(RecvTimeoutError::Timeout) {
+                    watcher.look();
+                }
+            })
+            .map_err(|source| Error::system("start the thread that watches screens", source))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for ScreenWatch {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Watcher {
+    screens: Screens,
+    alarm: Alarm,
+    queues: Vec<Queue>,
+    looked: Option<Instant>,
+    /// While the gates count.
+    ledger: Option<Ledger>,
+    doubted: Option<Instant>,
+}
+
+impl Watcher {
+    fn pause(&self) -> Duration {
+        if self.queues.is_empty() { LOOK } else { COUNT }
+    }
+
+    /// What fails is tried again; meanwhile the gates' belief runs out.
+    fn look(&mut self) {
+        if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
+            self.looked = Some(Instant::now());
+            let Ok(queues) = queues() else { return };
+            if self.screens.follow(&queues).is_err() {
+                return;
+            }
+            self.queues = queues;
+        }
+        if self.queues.is_empty() || self.alarm.is_asleep() {
+            self.ledger = None;
+            return;
+        }
+        let Some(counts) = self.count() else { return };
+        match self.ledger.get_or_insert_with(|| Ledger::new(counts)).judge(counts) {
+            Evidence::All if self.doubted.is_none_or(|at| at.elapsed() >= DOUBTED) => {
+                self.screens.believe_for(BELIEVED);
+            }
+            Evidence::Some => {
+                self.screens.believe_for(Duration::ZERO);
+                self.doubted = Some(Instant::now());
+                self.ledger = None;
+            }
+            Evidence::Unseen => {
+                self.screens.believe_for(Duration::ZERO);
+                self.ledger = None;
+            }
+            Evidence::All | Evidence::None => {}
+        }
+    }
+
+    /// A queue that comes or goes makes counts that tell nothing: it begins anew.
+    fn count(&mut self) -> Option<Counts> {
+        let queued_before = self.queued()?;
+        let admitted = self.screens.admitted().ok()?;
+        let queued_after = self.queued()?;
+        let Admitted { screened, all: forwarded } = admitted;
+        Some(Counts { queued_before, screened, forwarded, queued_after })
+    }
+
+    fn queued(&mut self) -> Option<u64> {
+        let queues = queues().ok()?;
+        let id = |queue: &Queue| (queue.number, queue.port_id);
+        if !queues.iter().map(id).eq(self.queues.iter().map(id)) {
+            (self.ledger, self.looked) = (None, None);
+            return None;
+        }
+        let seen = |queue: &Queue| u64::from(queue.sequence.wrapping_add(queue.dropped));
+        Some(queues.iter().map(seen).sum())
+    }
+}
