@@ -222,14 +222,26 @@ int BPF_PROG(weir_switch, bool preempt, struct task_struct *prev,
 	return 0;
 }
 
-/* Whom input wakes consumes what it brings. */
+/*
+ * Whom input wakes consumes what it brings; and so does a kernel thread that a
+ * consumer wakes, by what it asks of the kernel (as an NFQUEUE fills and
+ * empties, a worker resizes the table of its packets).
+ */
+static __always_inline bool brings(const struct weir_cpu *cpu,
+				   const struct task_struct *task)
+{
+	return cpu->running == WEIR_RUNNING_INPUT ||
+	       (cpu->running == WEIR_RUNNING_CONSUMER &&
+		task->flags & PF_KTHREAD);
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(weir_waking, struct task_struct *task)
 {
 	struct weir_cpu *cpu = cpu_at(bpf_get_smp_processor_id());
 	struct weir_consumer *consumer;
 
-	if (!cpu || cpu->running != WEIR_RUNNING_INPUT || number_of(task) ||
+	if (!cpu || !brings(cpu, task) || number_of(task) ||
 	    task->tgid == own_tgid)
 		return 0;
 	consumer = consumer_made(task);
@@ -240,6 +252,15 @@ int BPF_PROG(weir_waking, struct task_struct *task)
 	return 0;
 }
 
+/* One of the network's, or of a user-mode screen's (NFQUEUE). */
+static __always_inline bool brings_packets(const struct sock *sk)
+{
+	__u16 family = sk->__sk_common.skc_family;
+
+	return family == AF_INET || family == AF_INET6 ||
+	       (family == AF_NETLINK && sk->sk_protocol == NETLINK_NETFILTER);
+}
+
 /*
  * So does who takes it from a socket: one whose queue is full does not sleep,
  * and nothing wakes it. What that means is found out when he has stopped.
@@ -248,10 +269,9 @@ int BPF_PROG(weir_waking, struct task_struct *task)
 SEC("?tp_btf/sock_recv_length")
 int BPF_PROG(weir_received, struct sock *sk, int length)
 {
-	__u16 family = sk->__sk_common.skc_family;
 	struct weir_cpu *cpu;
 
-	if (length < 0 || (family != AF_INET && family != AF_INET6))
+	if (length < 0 || !brings_packets(sk))
 		return 0;
 	cpu = cpu_at(bpf_get_smp_processor_id());
 	if (cpu)
