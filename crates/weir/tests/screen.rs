@@ -213,7 +213,7 @@ fn a_screen_keeps_its_rate(room: Room, options: &[&str]) {
     let mut router = Router::new(&format!("-p udp --dport {SCREENED_PORT}"), room);
     let flood = router.flow(BEHIND, (4096, SCREENED_PORT), FLOOD_PPS);
     let mut without = 0.0;
-    router.while_sent(&[flood.clone()], |router| {
+    router.while_sent(std::slice::from_ref(&flood), |router| {
         let accepted = || router.accepted.load(Ordering::Relaxed);
         let (began, before) = (Instant::now(), accepted());
         wait_until("the screen has accepted 20,000", || accepted() > before + 20_000);

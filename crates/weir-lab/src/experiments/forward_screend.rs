@@ -34,11 +34,7 @@ pub static EXPERIMENT: Experiment = Experiment {
                 (&m::forwarded_pps, Against::OwnPeak),
                 Bound::AtLeast(0.95),
             ),
-            Goal::other(
-                "weir: its peak, of stock's",
-                of_stocks_peak,
-                Bound::AtLeast(1.0),
-            ),
+            Goal::other("weir: its peak, of stock's", of_stocks_peak, Bound::AtLeast(1.0)),
         ]
     },
     notes: "As in forward, with a rule (iptables, `NFQUEUE`) for what leaves by the egress; a program on the tested CPU takes \

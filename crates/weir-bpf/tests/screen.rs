@@ -1,0 +1,28 @@
+//! What hears user-mode screens loads, and believes nothing by itself. With real queues: `crates/weir/tests/screen.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
+
+use weir_bpf::gate::{Gate, QueueProbe};
+use weir_bpf::screen::{Admitted, Queue, Screens, queues};
+use weir_bpf::sys::netns::NetNs;
+
+#[test]
+fn it_attaches_where_there_is_a_queue_and_lists_none_where_there_is_none() {
+    let name = format!("weir-test-{}-screen", std::process::id());
+    let netns = NetNs::create_named(&name).expect("the tests need root");
+    NetNs::delete_named(&name).unwrap();
+    let probe = QueueProbe::load().unwrap();
+    let _gate = Gate::load(&probe).unwrap();
+    let mut screens = Screens::load(&probe).unwrap();
+    netns
+        .run(|| {
+            assert_eq!(queues().unwrap(), []);
+            screens.follow(&[]).unwrap();
+            // Whose program has just ended.
+            let gone = Queue { number: 0, port_id: u32::MAX, dropped: 0, sequence: 0 };
+            screens.follow(&[gone]).unwrap();
+            assert_eq!(screens.admitted().unwrap(), Admitted::default());
+            screens.follow(&[]).unwrap();
+        })
+        .unwrap();
+}
