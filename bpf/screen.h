@@ -24,7 +24,7 @@ static __always_inline __u32 screen_room_now(struct weir_screen *screen)
 	__u32 i, room, most = 0;
 
 	for (i = 0; i < WEIR_SCREEN_QUEUES && i < screen->queues; i++) {
-		room = screen_queue_room(&screen->queue[i]);
+		room = screen_queue_room(screen, &screen->queue[i]);
 		if (room > most)
 			most = room;
 	}

@@ -53,12 +53,13 @@ screen_socket(const struct weir_screen_queue *queue)
 	return state;
 }
 
-static __always_inline __u32 screen_queue_room(struct weir_screen_queue *queue)
+static __always_inline __u32 screen_queue_room(struct weir_screen *screen,
+					       struct weir_screen_queue *queue)
 {
 	struct screen_state state = screen_socket(queue);
 	__u32 limit = queue->limit, left;
 
-	if (!limit)
+	if (!limit || !screen->too_long)
 		return state.room;
 	if (state.waiting > limit) {
 		queue->limit = 0;
@@ -68,7 +69,10 @@ static __always_inline __u32 screen_queue_room(struct weir_screen_queue *queue)
 	return left < state.room ? left : state.room;
 }
 
-/* A packet was refused though the socket has room. */
+/*
+ * A packet was refused though the socket has room. There are rarer reasons than
+ * the length, so that is believed while the kernel counts such refusals.
+ */
 static __always_inline void screen_learn_limit(struct weir_screen *screen)
 {
 	struct weir_screen_queue *queue = &screen->queue[0];

@@ -28,6 +28,9 @@ struct weir_screen {
 	 * queue is believed to. */
 	__u64 believed_until_ns;
 	__u64 asked_ns; /* when a packet was last admitted to full queues */
+	/* 1: queues refuse packets for their length, by the kernel's count. */
+	__u32 too_long;
+	__u32 pad;
 	struct weir_screen_queue queue[WEIR_SCREEN_QUEUES];
 };
 

@@ -142,6 +142,13 @@ impl Screens {
         self.shared.set(0, offset_of!(types::weir_screen, believed_until_ns), until);
     }
 
+    /// Tells the gates whether queues refuse packets because too many wait, so that what was learned of their length is
+    /// right.
+    pub fn set_too_long(&self, too_long: bool) {
+        let value = u32::from(too_long);
+        self.shared.set(0, offset_of!(types::weir_screen, too_long), value);
+    }
+
     /// What the gates have admitted. Not one instant: packets arrive meanwhile.
     ///
     /// # Errors

@@ -40,6 +40,7 @@ impl ScreenWatch {
             looked: None,
             ledger: None,
             doubted: None,
+            dropped: 0,
         };
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::Builder::new()
@@ -71,6 +72,8 @@ struct Watcher {
     /// While the gates count.
     ledger: Option<Ledger>,
     doubted: Option<Instant>,
+    /// Packets refused because too many waited, as last counted.
+    dropped: u32,
 }
 
 impl Watcher {
@@ -115,6 +118,9 @@ impl Watcher {
         let queued_before = self.queued()?;
         let admitted = self.screens.admitted().ok()?;
         let queued_after = self.queued()?;
+        let dropped = self.queues.iter().fold(0, |sum: u32, queue| sum.wrapping_add(queue.dropped));
+        self.screens.set_too_long(dropped != self.dropped);
+        self.dropped = dropped;
         let Admitted { screened, all: forwarded } = admitted;
         Some(Counts { queued_before, screened, forwarded, queued_after })
     }
@@ -127,6 +133,8 @@ impl Watcher {
             return None;
         }
         let seen = |queue: &Queue| u64::from(queue.sequence.wrapping_add(queue.dropped));
-        Some(queues.iter().map(seen).sum())
+        let sum = queues.iter().map(seen).sum();
+        self.queues = queues;
+        Some(sum)
     }
 }
