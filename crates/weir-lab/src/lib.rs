@@ -38,7 +38,8 @@ mod report;
 #[doc(hidden)]
 pub mod run;
 mod scene;
-mod stats;
+#[doc(hidden)]
+pub mod stats;
 mod stop;
 mod store;
 mod view;

@@ -63,6 +63,7 @@ pub enum Command {
 const RUN_EXAMPLES: &str = "\
 Examples:
   sudo weir run eth1 --policy shadow   only say what would be discarded, and whose it is
+  sudo weir run eth1 --ab 60s          what would be better, and what worse: 6 times a minute of each
   sudo weir run eth1                   protect eth1; Ctrl-C puts everything back
   sudo weir run eth1 eth2 --cpus 2-3   and keep their NAPI threads on CPUs 2 and 3
   sudo weir run eth1 --user-share 70%  leave more of the CPU to processes
@@ -100,6 +101,18 @@ pub struct RunArgs {
     #[arg(long, value_name = "MIB", default_value_t = 256, requires = "lazy",
         value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     pub lazy_memory: u64,
+    /// Compare, on the traffic that there is: slices of this length in which weir protects, and as many in shadow, in
+    /// pairs. Says by how much late drops, delivery and the CPU time of receiving differ, and ends without protection;
+    /// 1s to 1h
+    #[arg(long, value_name = "TIME", value_parser = slice, conflicts_with_all = ["policy", "lazy"])]
+    pub ab: Option<Duration>,
+    /// How many pairs of slices; an interval takes 6
+    #[arg(long, value_name = "N", default_value_t = 6, requires = "ab",
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub pairs: u32,
+    /// End with the parent process: one of the slices
+    #[arg(long, hide = true)]
+    pub slice: bool,
     /// Print no status line each second
     #[arg(long)]
     pub quiet: bool,
@@ -252,6 +265,15 @@ fn interval(text: &str) -> Result<Duration, String> {
     Ok(interval)
 }
 
+/// A duration as humantime has it, of 1 s to an hour.
+fn slice(text: &str) -> Result<Duration, String> {
+    let slice = interval(text)?;
+    if slice < Duration::from_secs(1) {
+        return Err("a second at least".into());
+    }
+    Ok(slice)
+}
+
 /// Arguments of `weir explain`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -337,6 +359,9 @@ mod tests {
             "weir run eth1 --prefer both",
             "weir run eth1 --timeout 1",
             "weir run eth1 --period 2s",
+            "weir run eth1 --ab 100ms",
+            "weir run eth1 --ab 60s --policy on",
+            "weir run eth1 --pairs 6",
             "weir config",
             "weir config show --timeout 1h",
             "weir explain",

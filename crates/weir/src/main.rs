@@ -1,5 +1,6 @@
 //! `weir`: the daemon and the command line.
 
+mod ab;
 mod attach;
 mod capture;
 mod channel_name;

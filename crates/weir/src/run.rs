@@ -6,6 +6,7 @@ use weir_bpf::alarm::Alarm;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::sys::sched;
 
+use crate::ab;
 use crate::claim::Claim;
 use crate::cli::{Napi, RunArgs};
 use crate::config::{Config, Reloader};
@@ -34,6 +35,12 @@ use crate::threads::ThreadWeight;
 /// If protection cannot start, an interface vanishes, or something cannot be put back.
 pub fn run(args: &RunArgs) -> Result<()> {
     privilege::check("weir run")?;
+    if let Some(slice) = args.ab {
+        return ab::run(args, slice);
+    }
+    if args.slice {
+        ab::end_with_parent()?;
+    }
     let config = Config::load(&args.settings)?;
     let interfaces = interfaces(args, &config)?;
     for interface in &interfaces {
