@@ -35,6 +35,7 @@
 	X(SEGMENT_AS_SYN, "only SYNs are discarded")                           \
 	X(SYN_OF_CONNECTION, "a SYN of a known connection passes")             \
 	X(DIVERTED_IGNORED, "what may be diverted passes")                     \
+	X(TRANSLATION_IGNORED, "what NAT sends elsewhere passes")              \
 	X(FAMILY_IGNORED, "IPv4 and IPv6 sockets of one port are two")         \
 	X(ADDRESS_FORGOTTEN, "so are those of two local addresses")            \
 	X(ROOM_RESERVED, "room is taken by packets that came, not in advance") \

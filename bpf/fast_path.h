@@ -10,6 +10,7 @@
 #include "account.h"
 #include "parse.h"
 #include "tcp.h"
+#include "translation.h"
 #include "udp.h"
 
 #define TCP_FIN 0x01
@@ -218,11 +219,10 @@ static __always_inline bool look_again(void *ctx,
 
 /*
  * Why this packet, of one buffer or more, passes or is discarded; NO_REASON: it
- * is not known yet. A function of its own for its frame on the stack, with
- * arguments that fit into registers for speed.
+ * is not known yet.
  */
-static __noinline int fast_path(void *ctx, void *data, void *data_end,
-				__u32 len, __u32 truesize)
+static __always_inline int fast_path(void *ctx, bool on_skb, void *data,
+				     void *data_end, __u32 len, __u32 truesize)
 {
 	struct weir_counter seen = {.packets = 1, .bytes = len};
 	struct cursor cursor = cursor_over(data, data_end);
@@ -241,10 +241,28 @@ static __noinline int fast_path(void *ctx, void *data, void *data_end,
 	poll = current_poll();
 	if (!entry || !poll || !destination_is_of(entry, &flow, target))
 		return NO_REASON;
-	if (is_answered(entry, &flow, truesize, poll) ||
-	    look_again(ctx, entry, &flow, truesize))
-		return answer(entry, poll, seen);
-	return NO_REASON;
+	if (!is_answered(entry, &flow, truesize, poll) &&
+	    !look_again(ctx, entry, &flow, truesize))
+		return NO_REASON;
+	if (is_translated(ctx, on_skb, &flow, entry->reason))
+		return WEIR_REASON_TRANSLATED;
+	return answer(entry, poll, seen);
+}
+
+/*
+ * Functions of their own for their frame on the stack, with arguments that fit
+ * into registers for speed.
+ */
+static __noinline int xdp_fast_path(struct xdp_md *ctx, void *data,
+				    void *data_end, __u32 len)
+{
+	return fast_path(ctx, false, data, data_end, len, 0);
+}
+
+static __noinline int skb_fast_path(struct __sk_buff *skb, void *data,
+				    void *data_end, __u32 len, __u32 truesize)
+{
+	return fast_path(skb, true, data, data_end, len, truesize);
 }
 
 #endif /* WEIR_FAST_PATH_H */

@@ -88,7 +88,7 @@ int weir_gate(struct xdp_md *ctx)
 	}
 	reason = standing_reason(interface.limited && xdp_is_past_limit(ctx));
 	if (reason == NO_REASON && !explaining)
-		reason = fast_path(ctx, data, data_end, len, 0);
+		reason = xdp_fast_path(ctx, data, data_end, len);
 	if (reason == NO_REASON) {
 		struct packet packet = {
 			.ctx = ctx,
@@ -98,7 +98,7 @@ int weir_gate(struct xdp_md *ctx)
 			.ifindex = ctx->ingress_ifindex,
 		};
 
-		reason = slow_path(&packet);
+		reason = xdp_slow_path(&packet);
 	}
 	return xdp_is_discarded(ctx, reason, seen) ? XDP_DROP : XDP_PASS;
 }
@@ -150,11 +150,11 @@ int weir_gate_tc(struct __sk_buff *skb)
 		reason = WEIR_REASON_VLAN;
 	packet.truesize = skb_truesize(skb);
 	if (reason == NO_REASON && !explaining && !packet.gso_size)
-		reason = fast_path(skb, (void *)(long)skb->data,
-				   (void *)(long)skb->data_end, packet.len,
-				   packet.truesize);
+		reason = skb_fast_path(skb, (void *)(long)skb->data,
+				       (void *)(long)skb->data_end, packet.len,
+				       packet.truesize);
 	if (reason == NO_REASON)
-		reason = slow_path(&packet);
+		reason = skb_slow_path(&packet);
 	return skb_is_discarded(skb, reason, packet.seen) ? TC_ACT_SHOT
 							  : TC_ACT_UNSPEC;
 }

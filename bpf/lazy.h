@@ -59,7 +59,7 @@ static __always_inline bool is_lazy_port(__be16 port_be)
 static __always_inline bool lazy_may_deliver(void)
 {
 	return !interface.policy_off && !interface.shadow &&
-	       !interface.diverted && !is_stale();
+	       !interface.diverted && !interface.translated && !is_stale();
 }
 
 /*

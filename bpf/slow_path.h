@@ -155,6 +155,7 @@ destination_look(struct packet *packet, const struct flow *flow,
 }
 
 static __always_inline __u32 destination_reason(struct packet *packet,
+						bool on_skb,
 						const struct flow *flow,
 						enum weir_target target)
 {
@@ -171,6 +172,8 @@ static __always_inline __u32 destination_reason(struct packet *packet,
 	}
 	if (explaining)
 		explanation.egress_ifindex = entry->egress_ifindex;
+	if (is_translated(packet->ctx, on_skb, flow, entry->reason))
+		return WEIR_REASON_TRANSLATED;
 	return answer(entry, poll, packet->seen);
 }
 
@@ -238,19 +241,19 @@ static __always_inline int kind_reason(const struct flow *flow,
  * A head that waits for its tail costs what no queue shows, so it is charged to
  * fragments, too.
  */
-static __always_inline __u32 head_reason(struct packet *packet,
+static __always_inline __u32 head_reason(struct packet *packet, bool on_skb,
 					 const struct flow *flow,
 					 enum weir_target target)
 {
 	__u32 reason = kind_charge(WEIR_REASON_FRAGMENT, packet->seen.packets);
 
 	if (verdict_of_reason(reason) == WEIR_VERDICT_PASS)
-		reason = destination_reason(packet, flow, target);
+		reason = destination_reason(packet, on_skb, flow, target);
 	fragment_note(flow, reason);
 	return reason;
 }
 
-static __always_inline __u32 flow_reason(struct packet *packet,
+static __always_inline __u32 flow_reason(struct packet *packet, bool on_skb,
 					 const struct flow *flow,
 					 enum weir_parse parse)
 {
@@ -259,13 +262,14 @@ static __always_inline __u32 flow_reason(struct packet *packet,
 	if (reason != NO_REASON)
 		return kind_charge(reason, packet->seen.packets);
 	if (flow->fragment == WEIR_FRAGMENT_FIRST)
-		return head_reason(packet, flow, target_of(flow, parse));
-	return destination_reason(packet, flow, target_of(flow, parse));
+		return head_reason(packet, on_skb, flow,
+				   target_of(flow, parse));
+	return destination_reason(packet, on_skb, flow, target_of(flow, parse));
 }
 
 /* Why this packet passes, or is discarded: all of it is parsed, and looked up.
  */
-static __noinline __u32 slow_path(struct packet *packet)
+static __always_inline __u32 slow_path(struct packet *packet, bool on_skb)
 {
 	enum weir_parse parsed;
 	struct workspace *workspace = get_workspace();
@@ -278,10 +282,20 @@ static __noinline __u32 slow_path(struct packet *packet)
 	__builtin_memset(flow, 0, sizeof(*flow));
 	parsed = parse(&packet->cursor, flow, packet->len);
 	flow_of_one(flow, packet);
-	reason = flow_reason(packet, flow, parsed);
+	reason = flow_reason(packet, on_skb, flow, parsed);
 	if (explaining)
 		explain(flow, parsed, reason);
 	return reason;
+}
+
+static __noinline __u32 xdp_slow_path(struct packet *packet)
+{
+	return slow_path(packet, false);
+}
+
+static __noinline __u32 skb_slow_path(struct packet *packet)
+{
+	return slow_path(packet, true);
 }
 
 #endif /* WEIR_SLOW_PATH_H */

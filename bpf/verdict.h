@@ -169,6 +169,9 @@
 	X(DIVERTED, PASS, OTHER, "diverted",                                   \
 	  "NAT, a redirect or the like may take this interface's packets "     \
 	  "elsewhere: `weir status` names it")                                 \
+	X(TRANSLATED, PASS, OTHER, "translated",                               \
+	  "NAT sends its connection elsewhere, or may: it would have been "    \
+	  "discarded by its own address")                                      \
 	X(STALE, PASS, OTHER, "stale",                                         \
 	  "weir has not looked for a while at whose packets these are: it is " \
 	  "stopped, or hangs")                                                 \

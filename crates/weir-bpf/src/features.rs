@@ -110,6 +110,16 @@ impl Features {
     }
 }
 
+/// Whether a gate that is loaded now can ask conntrack for connections (Linux 5.18). Where that is a module, it may
+/// be loaded later, and that gate cannot.
+pub fn asks_conntrack() -> bool {
+    const LOOKUP: &str = "bpf_xdp_ct_lookup";
+    let built_in = Btf::from_path("/sys/kernel/btf/vmlinux")
+        .is_ok_and(|btf| btf.type_by_name::<Func<'_>>(LOOKUP).is_some());
+    let names_it = |types: Vec<u8>| types.windows(LOOKUP.len()).any(|it| it == LOOKUP.as_bytes());
+    built_in || std::fs::read("/sys/kernel/btf/nf_conntrack").is_ok_and(names_it)
+}
+
 fn struct_has(btf: &Btf<'_>, name: &str, member: &str) -> bool {
     let Some(found) = btf.type_by_name::<Struct<'_>>(name) else { return false };
     found.iter().any(|each| each.name.is_some_and(|name| name == member))

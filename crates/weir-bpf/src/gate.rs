@@ -21,6 +21,7 @@ pub use crate::probe::QueueProbe;
 use crate::programs;
 use crate::shared::share;
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
+use crate::sys::divert::{PortProtocol, Ports};
 use crate::sys::ethtool;
 use crate::sys::link::Links;
 use crate::units::{IfIndex, MacAddr, Permille};
@@ -56,6 +57,8 @@ pub struct Gate {
     addresses: BTreeMap<IpAddr, u32>,
     /// By what the probe finds its row of charges, where it has one.
     charges: Option<Vec<u8>>,
+    /// The ports that the kernel half takes for translated.
+    translated: Vec<Ports>,
 }
 
 impl Drop for Gate {
@@ -116,7 +119,13 @@ impl Gate {
         open.maps.screen.reuse_fd(shared.screen.as_fd()).map_err(failed("share"))?;
         open.maps.screened.reuse_fd(shared.screened.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
-        Ok(Self { skel, attachment: None, addresses: BTreeMap::new(), charges: None })
+        Ok(Self {
+            skel,
+            attachment: None,
+            addresses: BTreeMap::new(),
+            charges: None,
+            translated: Vec::new(),
+        })
     }
 
     /// Tells the gate which interface it stands for in test runs; one that is attached knows.
@@ -151,6 +160,30 @@ impl Gate {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.interface.diverted = u8::from(diverted);
         }
+    }
+
+    /// Tells the gate whether connections of this interface's are translated, and to which ports new ones may be.
+    /// If so, it asks conntrack before it discards a packet; those of translated connections, and to these
+    /// ports, it counts under [`Reason::Translated`] and passes. Takes effect with the next packet.
+    ///
+    /// [`Reason::Translated`]: crate::verdict::Reason::Translated
+    pub fn set_translation(&mut self, ports: Option<Vec<Ports>>) {
+        let Some(bss) = self.skel.maps.bss_data.as_deref_mut() else { return };
+        let translates = ports.is_some();
+        let ports = ports.unwrap_or_default();
+        if ports != self.translated {
+            let mut words = [0; 2 * PORT_WORDS];
+            for Ports { protocol, first, last } in &ports {
+                // UDP's come first.
+                let begin = if *protocol == PortProtocol::Tcp { PORT_WORDS } else { 0 };
+                for port in *first..=*last {
+                    words[begin + usize::from(port / 64)] |= 1_u64 << (port % 64);
+                }
+            }
+            bss.translated_ports = words;
+            self.translated = ports;
+        }
+        bss.interface.translated = u32::from(translates);
     }
 
     /// Has the gate believe what it has been told of its interface for as long from now, and then pass everything

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use weir_bpf::sys::divert::{Diversion, DiversionKind, DiversionWatch};
+use weir_bpf::gate::Gate;
+use weir_bpf::sys::divert::{Diversion, DiversionKind, DiversionWatch, translation};
 use weir_bpf::units::IfIndex;
 
 use crate::error::Result;
@@ -31,12 +32,13 @@ pub struct Diverting {
 }
 
 impl Diverting {
-    /// Reads them, and follows them from now on; but for the gate itself, which may be at tc ingress.
+    /// Reads them, and follows them from now on; but for the gate itself, which may be at tc ingress. For
+    /// `asks_conntrack` see [`DiversionWatch::open`].
     ///
     /// # Errors
     /// Without the privilege. What cannot be read counts as a diversion.
-    pub fn open(ifindex: IfIndex, own_program: u32) -> Result<Self> {
-        let watch = DiversionWatch::open(ifindex)?;
+    pub fn open(ifindex: IfIndex, asks_conntrack: bool, own_program: u32) -> Result<Self> {
+        let watch = DiversionWatch::open(ifindex, asks_conntrack)?;
         let looked_at = Instant::now();
         let mut diverting = Self {
             watch,
@@ -71,7 +73,8 @@ impl Diverting {
 
     /// What has changed is not read for long, as weir rests from the last look.
     fn note_unread(&mut self) {
-        let unread = Diversion { kind: DiversionKind::Unread, detail: UNREAD.into() };
+        let kind = DiversionKind::Unread;
+        let unread = Diversion { kind, detail: UNREAD.into(), ports: Vec::new() };
         if !self.found.contains(&unread) {
             let before = self.found.clone();
             self.found.push(unread);
@@ -102,6 +105,21 @@ impl Diverting {
         self.stale || self.found.iter().any(Diversion::passes)
     }
 
+    /// Tells the gate.
+    pub fn tell(&self, gate: &mut Gate) {
+        let passes_all = self.passes_all();
+        // First, so that nothing is discarded in between.
+        if !passes_all {
+            gate.set_translation(translation(&self.found));
+        }
+        gate.set_diverted(passes_all);
+    }
+
+    /// The first that may take packets elsewhere, some or all.
+    pub fn elsewhere(&self) -> Option<&Diversion> {
+        self.found.iter().find(|one| one.passes() || one.kind.translates())
+    }
+
     /// What there is.
     pub fn found(&self) -> &[Diversion] {
         &self.found
@@ -124,6 +142,13 @@ fn news(before: &[Diversion], now: &[Diversion]) -> Vec<String> {
     let kinds = |all: &[Diversion]| all.iter().map(|one| one.kind).collect::<BTreeSet<_>>();
     let (known, current) = (kinds(before), kinds(now));
     let mut news = Vec::new();
+    // Each port that a container publishes is news.
+    let is_news = |one: &&Diversion| {
+        one.kind == DiversionKind::TranslatedPorts
+            && known.contains(&one.kind)
+            && !before.contains(one)
+    };
+    news.extend(now.iter().filter(is_news).map(Diversion::to_string));
     for kind in current.difference(&known) {
         news.extend(now.iter().find(|one| one.kind == *kind).map(Diversion::to_string));
     }
@@ -158,7 +183,7 @@ mod tests {
                 links.create_veth("near", "far", None).unwrap();
                 let rules = "add rule inet t c meta mark 1 counter accept\n".repeat(5000);
                 nft(&format!("add table inet t\nadd chain inet t c\n{rules}"));
-                let mut diverting = Diverting::open(links.index("near").unwrap(), 0).unwrap();
+                let mut diverting = Diverting::open(links.index("near").unwrap(), true, 0).unwrap();
                 assert!(!diverting.passes_all(), "{:?}", diverting.found());
                 nft("add rule inet t c meta mark 2 counter accept");
                 assert!(!diverting.follow().unwrap(), "no look before it has rested");
@@ -181,7 +206,7 @@ mod tests {
     }
 
     fn diversion(kind: DiversionKind, detail: &str) -> Diversion {
-        Diversion { kind, detail: detail.into() }
+        Diversion { kind, detail: detail.into(), ports: Vec::new() }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
+use weir_bpf::features::asks_conntrack;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::prune::Pruner;
 use weir_bpf::sys::local_table::LocalAddresses;
@@ -167,12 +168,12 @@ impl Protected {
         // Opened before the addresses are read, so that no change falls between.
         let watch = InterfaceWatch::open(ifindex)?;
         let mut gate = Gate::load(&kernel.probe)?;
-        let diverting = Diverting::open(ifindex, gate.tc_program_id()?)?;
+        let diverting = Diverting::open(ifindex, asks_conntrack(), gate.tc_program_id()?)?;
         gate.configure(host.links.mac(ifindex)?, settings.policy);
         gate.set_selective(settings.selective);
         gate.set_protected_ports(settings.protected_ports.iter().copied());
         set_addresses(&mut gate, ifindex)?;
-        gate.set_diverted(diverting.passes_all());
+        diverting.tell(&mut gate);
         gate.believe_for(BELIEVED);
         let attached = attach::attach(host, &mut gate, &claim.journal, ifindex, settings.attach)?;
         let mut notes = notes::at_start(ifindex, &interface, attached.mode);
@@ -323,7 +324,7 @@ impl Protected {
         }
         changed?;
         let followed = self.diverting.follow();
-        self.gate.set_diverted(self.diverting.passes_all());
+        self.diverting.tell(&mut self.gate);
         // Routes change without a word of the interface. A router's do all the time, so they are not listened to.
         if !matches!(followed, Ok(false)) {
             set_addresses(&mut self.gate, self.claim.ifindex)?;
@@ -437,10 +438,9 @@ impl Protected {
         }
     }
 
-    /// Why the gate passes every packet, if it does.
+    /// Why packets may go elsewhere, if they may.
     pub fn diverted(&self) -> Option<String> {
-        let found = self.diverting.found().iter().find(|diversion| diversion.passes());
-        found.map(|diversion| format!("{}: {diversion}", self.interface()))
+        self.diverting.elsewhere().map(|diversion| format!("{}: {diversion}", self.interface()))
     }
 
     /// What is to be said of lazy sockets.

@@ -9,7 +9,7 @@ use weir_bpf::counters::Counters;
 use weir_bpf::features::{Features, Lack};
 use weir_bpf::gate::Policy;
 use weir_bpf::prune::Retired;
-use weir_bpf::sys::divert::{Diversion, DiversionKind};
+use weir_bpf::sys::divert::{Diversion, DiversionKind, Ports};
 use weir_bpf::units::{IfIndex, Nice};
 use weir_bpf::verdict::{Reason, Verdict};
 use weir_policy::{Prefer, Share};
@@ -129,6 +129,9 @@ pub struct DiversionStatus {
     pub passes_all: bool,
     /// What it costs, and the remedy.
     pub cost: String,
+    /// The ports whose packets pass because of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<Ports>,
 }
 
 impl From<&Diversion> for DiversionStatus {
@@ -139,6 +142,7 @@ impl From<&Diversion> for DiversionStatus {
             detail: diversion.detail.clone(),
             passes_all: diversion.passes(),
             cost: diversion.cost(),
+            ports: diversion.ports.clone(),
         }
     }
 }

@@ -172,7 +172,7 @@ struct Others {
 
 impl Others {
     fn of(ifindex: IfIndex) -> Result<Self> {
-        Ok(Self { ifindex, links: Links::open()?, watch: DiversionWatch::open(ifindex)? })
+        Ok(Self { ifindex, links: Links::open()?, watch: DiversionWatch::open(ifindex, false)? })
     }
 
     /// The kernel drops them at its first look at IP, unless one of these takes them before: a bridge, an interface on

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use rustix::process::Pid;
-use weir_bpf::features::Features;
+use weir_bpf::features::{Features, asks_conntrack};
 use weir_bpf::gate::Policy;
 use weir_bpf::holders::Holders;
 use weir_bpf::programs::Program;
@@ -249,7 +249,7 @@ impl Looker {
             let name = Program::of(xdp.prog_id).name;
             format!("{} (id {}, {})", name.as_deref().unwrap_or("?"), xdp.prog_id, xdp.mode)
         });
-        let found = divert::diversions(ifindex, &[]);
+        let found = divert::diversions(ifindex, asks_conntrack(), &[]);
         let found = self.seen(&format!("what diverts packets of {name}"), found);
         reading.diversions = found.map(|found| found.iter().map(Into::into).collect());
     }

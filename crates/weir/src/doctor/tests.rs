@@ -98,6 +98,7 @@ fn nat() -> DiversionStatus {
         detail: "nftables: table ip nat".into(),
         passes_all: true,
         cost: String::new(),
+        ports: vec![],
     }
 }
 

@@ -78,6 +78,7 @@ fn explain(args: &ExplainArgs) -> std::result::Result<(), Failure> {
     gate.set_protected_ports(config.shares().settings().protected_tcp_ports());
     let local = LocalAddresses::read(target.ifindex)?;
     gate.set_addresses(&local.own, &local.broadcast)?;
+    gate.set_translation(target.translation.clone());
     stay_on_one_cpu()?;
 
     let namer = Namer::new(&links)?;

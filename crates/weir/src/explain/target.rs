@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use weir_bpf::sys::divert;
+use weir_bpf::features::asks_conntrack;
+use weir_bpf::sys::divert::{self, Ports};
 use weir_bpf::sys::link::{LinkInfo, Links};
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{IfIndex, MacAddr};
 
 use crate::error::{Error, Result};
 use crate::rundir::{RUN_DIR, RunDir};
-use crate::status::{InterfaceStatus, Overview};
+use crate::status::{DiversionStatus, InterfaceStatus, Overview};
 
 /// An interface of this host.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct Target {
     pub mac: MacAddr,
     /// What may divert its packets, so that the gate passes them all; each a sentence.
     pub diversions: Vec<String>,
+    /// If connections may be translated: the ports to which new ones may be.
+    pub translation: Option<Vec<Ports>>,
 }
 
 impl Target {
@@ -44,8 +47,18 @@ impl Target {
         };
         running.retain(|interface| interface.ifindex == ifindex);
         let LinkInfo { name, .. } = links.info(ifindex)?;
-        let diversions = diversions(ifindex, running.first())?;
-        Ok(Self { ifindex, name, mac: links.mac(ifindex)?, diversions })
+        let found = diversions(ifindex, running.pop())?;
+        let passing = found.iter().filter(|each| each.passes_all);
+        let diversions = passing.map(|each| format!("{} ({})", each.description, each.detail));
+        let translates = found.iter().any(|each| each.kind.translates());
+        Ok(Self {
+            ifindex,
+            name,
+            mac: links.mac(ifindex)?,
+            diversions: diversions.collect(),
+            translation: translates
+                .then(|| found.iter().flat_map(|each| &each.ports).copied().collect()),
+        })
     }
 }
 
@@ -56,16 +69,13 @@ fn protected() -> Result<Vec<InterfaceStatus>> {
     Ok(overview.interfaces.into_iter().filter(|interface| interface.running).collect())
 }
 
-/// What makes the gate pass everything: as the daemon has found, which knows its own programs, or as is
-/// found now.
-fn diversions(ifindex: IfIndex, running: Option<&InterfaceStatus>) -> Result<Vec<String>> {
+/// What may take packets elsewhere: as the daemon has found, which knows its own programs, or as is found now.
+fn diversions(ifindex: IfIndex, running: Option<InterfaceStatus>) -> Result<Vec<DiversionStatus>> {
     if let Some(status) = running {
-        let passing = status.diversions.iter().filter(|each| each.passes_all);
-        return Ok(passing.map(|each| format!("{} ({})", each.description, each.detail)).collect());
+        return Ok(status.diversions);
     }
-    let found = divert::diversions(ifindex, &[])?;
-    let passing = found.iter().filter(|each| each.passes());
-    Ok(passing.map(|each| format!("{} ({})", each.kind.what(), each.detail)).collect())
+    let found = divert::diversions(ifindex, asks_conntrack(), &[])?;
+    Ok(found.iter().map(Into::into).collect())
 }
 
 /// The only Ethernet interface that is up and has an address.

@@ -20,15 +20,28 @@ const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
 const PROTOCOLS_AT: [u32; 2] = [9, 6];
 const NFTA_META_KEY: u16 = 2;
 const NFT_META_L4PROTO: u32 = 16;
-const NFTA_CMP_OP: u16 = 2;
-const NFT_CMP_EQ: u32 = 0;
-const NFTA_CMP_DATA: u16 = 3;
-const NFTA_DATA_VALUE: u16 = 1;
+pub(super) const NFTA_CMP_OP: u16 = 2;
+pub(super) const NFT_CMP_EQ: u32 = 0;
+pub(super) const NFTA_CMP_DATA: u16 = 3;
+pub(super) const NFTA_DATA_VALUE: u16 = 1;
 pub(super) const IPPROTO_TCP: u8 = 6;
 const NFTA_LOG_GROUP: u16 = 1;
 const NFTA_IMMEDIATE_DATA: u16 = 2;
 const NFTA_DATA_VERDICT: u16 = 2;
 const NFTA_VERDICT_CODE: u16 = 1;
+const NFTA_VERDICT_CHAIN: u16 = 2;
+/// A jump to a chain, and one that does not come back.
+const JUMPS: [i32; 2] = [-3, -4];
+const NFTA_LOOKUP_DREG: u16 = 3;
+const NFT_REG_VERDICT: u32 = 0;
+const NFTA_CT_KEY: u16 = 2;
+const NFTA_CT_SREG: u16 = 4;
+const NFT_CT_ZONE: u32 = 17;
+const NFTA_TARGET_INFO: u16 = 3;
+/// Of `struct xt_ct_target_info`: a flag that goes with no zone and no helper, and where these are.
+const XT_CT_NOTRACK: u16 = 1;
+const XT_CT_ZONE_AT: usize = 2;
+const XT_CT_HELPER_AT: usize = 12;
 const NF_VERDICT_MASK: u32 = 0xff;
 const NF_QUEUE: u32 = 3;
 
@@ -164,34 +177,119 @@ pub(super) fn matching(name: &str) -> Option<(DiversionKind, String)> {
 
 /// Whether a rule, by its list of expressions, is for TCP alone. It then misses connection requests that the gate
 /// discards for a full accept queue, and no more: little enough to be told only.
-pub(super) fn is_for_tcp(expressions: &[u8]) -> bool {
-    let all: Vec<(String, Vec<u8>)> = NlasIterator::new(expressions)
-        .map_while(Result::ok)
-        .map(|element| {
-            let name = find(element.value(), NFTA_EXPR_NAME).map(|name| super::text(&name));
-            let data = find(element.value(), NFTA_EXPR_DATA).unwrap_or_default();
-            (name.unwrap_or_default(), data)
-        })
-        .collect();
-    all.windows(2).any(|pair| {
-        let [(loads, loaded), (compares, compared)] = pair else { return false };
-        let word = |data, kind| find(data, kind).as_deref().and_then(big_endian);
-        let is_protocol = match loads.as_str() {
-            "meta" => word(loaded, NFTA_META_KEY) == Some(NFT_META_L4PROTO),
-            "payload" => {
-                word(loaded, NFTA_PAYLOAD_BASE) == Some(NFT_PAYLOAD_NETWORK_HEADER)
-                    && word(loaded, NFTA_PAYLOAD_LEN) == Some(1)
-                    && word(loaded, NFTA_PAYLOAD_OFFSET)
-                        .is_some_and(|at| PROTOCOLS_AT.contains(&at))
-            }
-            _ => false,
-        };
+pub(super) fn is_for_tcp(expressions: &[Element]) -> bool {
+    expressions.windows(2).any(|pair| {
+        let [loads, Element { name: compares, data: compared }] = pair else { return false };
         let value = find(compared, NFTA_CMP_DATA).and_then(|data| find(&data, NFTA_DATA_VALUE));
-        is_protocol
+        loads_protocol(loads)
             && compares == "cmp"
-            && word(compared, NFTA_CMP_OP) == Some(NFT_CMP_EQ)
+            && find(compared, NFTA_CMP_OP).as_deref().and_then(big_endian) == Some(NFT_CMP_EQ)
             && value.as_deref() == Some(&[IPPROTO_TCP])
     })
+}
+
+/// Whether an expression loads the number of the transport's protocol.
+pub(super) fn loads_protocol(element: &Element) -> bool {
+    let word = |kind| find(&element.data, kind).as_deref().and_then(big_endian);
+    match element.name.as_str() {
+        "meta" => word(NFTA_META_KEY) == Some(NFT_META_L4PROTO),
+        "payload" => {
+            word(NFTA_PAYLOAD_BASE) == Some(NFT_PAYLOAD_NETWORK_HEADER)
+                && word(NFTA_PAYLOAD_LEN) == Some(1)
+                && word(NFTA_PAYLOAD_OFFSET).is_some_and(|at| PROTOCOLS_AT.contains(&at))
+        }
+        _ => false,
+    }
+}
+
+/// An expression of a rule.
+#[derive(Debug)]
+pub(super) struct Element {
+    pub(super) name: String,
+    pub(super) data: Vec<u8>,
+}
+
+impl Element {
+    /// A rule's list of expressions, up to one that cannot be read.
+    pub(super) fn list(expressions: &[u8]) -> Vec<Self> {
+        let element = |attributes: &[u8]| Self {
+            name: find(attributes, NFTA_EXPR_NAME)
+                .map(|name| super::text(&name))
+                .unwrap_or_default(),
+            data: find(attributes, NFTA_EXPR_DATA).unwrap_or_default(),
+        };
+        let all = NlasIterator::new(expressions).map_while(Result::ok);
+        all.map(|attribute| element(attribute.value())).collect()
+    }
+
+    /// Where it leads, if anywhere.
+    pub(super) fn leads(&self) -> Option<Leads> {
+        match self.name.as_str() {
+            "immediate" => {
+                let verdict = find(&self.data, NFTA_IMMEDIATE_DATA)
+                    .and_then(|data| find(&data, NFTA_DATA_VERDICT))?;
+                let code = find(&verdict, NFTA_VERDICT_CODE).as_deref().and_then(big_endian)?;
+                let chain = find(&verdict, NFTA_VERDICT_CHAIN).map(|chain| super::text(&chain));
+                JUMPS
+                    .contains(&code.cast_signed())
+                    .then(|| chain.map_or(Leads::ToAnyChain, Leads::ToChain))
+            }
+            "lookup" => {
+                let register = find(&self.data, NFTA_LOOKUP_DREG).as_deref().and_then(big_endian);
+                (register == Some(NFT_REG_VERDICT)).then_some(Leads::ToAnyChain)
+            }
+            "target" => {
+                let name = find(&self.data, NFTA_TARGET_NAME).map(|name| super::text(&name));
+                let (kind, _) = target(&name?)?;
+                (kind == DiversionKind::Nat).then_some(Leads::Elsewhere)
+            }
+            "nat" | "masq" | "redir" => Some(Leads::Elsewhere),
+            _ => None,
+        }
+    }
+
+    /// What it does to connections that makes them hard to look up.
+    pub(super) fn hides_connections(&self) -> Option<&'static str> {
+        let word = |kind| find(&self.data, kind).as_deref().and_then(big_endian);
+        match self.name.as_str() {
+            "ct" if word(NFTA_CT_KEY) == Some(NFT_CT_ZONE) => {
+                find(&self.data, NFTA_CT_SREG).map(|_| PUT_INTO_ZONES)
+            }
+            "target" => {
+                let name = find(&self.data, NFTA_TARGET_NAME).map(|name| super::text(&name))?;
+                hides_connections(&name, &find(&self.data, NFTA_TARGET_INFO).unwrap_or_default())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What an expression may do to the order in which rules are tried.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Leads {
+    ToChain(String),
+    /// Of the same table: a map says to which.
+    ToAnyChain,
+    /// To what the packet's connection is translated to.
+    Elsewhere,
+}
+
+const PUT_INTO_ZONES: &str = "connections are put into zones, where the gate cannot look them up";
+/// ...of a protocol of several connections: the further ones are translated without a rule.
+pub(super) const HAVE_HELPERS: &str =
+    "connections have helpers, which translate others without a rule";
+
+/// The same of a target of iptables, by its own structure.
+pub(super) fn hides_connections(target: &str, info: &[u8]) -> Option<&'static str> {
+    if target != "CT" {
+        return None;
+    }
+    let half = |at: usize| Some(u16::from_ne_bytes(info.get(at..at + 2)?.try_into().ok()?));
+    let plain = half(0).is_some_and(|flags| flags & !XT_CT_NOTRACK == 0);
+    if !plain || half(XT_CT_ZONE_AT) != Some(0) {
+        return Some(PUT_INTO_ZONES);
+    }
+    (info.get(XT_CT_HELPER_AT) != Some(&0)).then_some(HAVE_HELPERS)
 }
 
 /// A verdict may be to queue, although `nft` itself writes that as an expression.

@@ -9,6 +9,10 @@ pub enum DiversionKind {
     /// Network address translation: rules, or connections that still are translated. Masquerading
     /// counts too: answers are translated back where they come in (`nf_nat_ipv4_pre_routing()`).
     Nat,
+    /// Connections that are translated, and that the gate asks conntrack for before it discards.
+    TranslatedConnections,
+    /// Rules that translate new connections to some ports, whose packets pass.
+    TranslatedPorts,
     /// Rules that write into packets' headers, such as stateless NAT.
     HeaderRewrite,
     /// A transparent proxy takes packets to other addresses and ports.
@@ -64,12 +68,19 @@ impl DiversionKind {
     pub fn passes(self) -> bool {
         !matches!(
             self,
-            Self::Vlan
+            Self::TranslatedConnections
+                | Self::TranslatedPorts
+                | Self::Vlan
                 | Self::PacketLog
                 | Self::CountingRules
                 | Self::PacketSocket
                 | Self::SkLookup
         )
+    }
+
+    /// Whether it may take some packets elsewhere, which the gate tells from others.
+    pub fn translates(self) -> bool {
+        matches!(self, Self::TranslatedConnections | Self::TranslatedPorts)
     }
 
     /// The same of a rule that is for TCP alone: what it misses is little enough to be told only.
@@ -81,6 +92,8 @@ impl DiversionKind {
     pub fn what(self) -> &'static str {
         match self {
             Self::Nat => "packets may be translated to another address or port",
+            Self::TranslatedConnections => "connections may be translated (NAT)",
+            Self::TranslatedPorts => "rules translate what comes to these ports",
             Self::HeaderRewrite => "rules write into packets' headers",
             Self::Tproxy => "a transparent proxy may take packets",
             Self::NfQueue => "a process screens packets before sockets get them",
@@ -109,6 +122,10 @@ impl DiversionKind {
     /// What it costs, and the remedy.
     pub fn cost(self) -> String {
         match self {
+            Self::TranslatedConnections => "their packets pass: the gate asks conntrack before it \
+                                            discards a packet, which makes discards dearer"
+                .into(),
+            Self::TranslatedPorts => "packets to these ports pass".into(),
             Self::Vlan => "costs nothing: packets with a VLAN tag pass".into(),
             Self::SkLookup => "costs nothing: the gate's look-up asks them too".into(),
             Self::PacketLog => "the gate goes on discarding, and what it discards is not copied; \
@@ -130,8 +147,9 @@ impl DiversionKind {
     fn remedy(self) -> &'static str {
         match self {
             Self::Nat => {
-                "remove the NAT rules if they are not needed, or run weir in the network namespace \
-                 of the applications"
+                "NAT rules for given ports, and masquerading, leave the other packets to the gate \
+                 where it can ask conntrack (Linux 5.18; if `nf_conntrack` is a module, restart \
+                 weir once it is loaded); or run weir in the network namespace of the applications"
             }
             Self::HeaderRewrite | Self::Tproxy | Self::NfQueue | Self::Forward | Self::Synproxy => {
                 "remove the rules if they are not needed, or run weir in the network namespace of \
@@ -161,7 +179,9 @@ impl DiversionKind {
             Self::Unknown => {
                 "run weir as root with /proc mounted, or remove what it does not understand"
             }
-            Self::Vlan
+            Self::TranslatedConnections
+            | Self::TranslatedPorts
+            | Self::Vlan
             | Self::PacketLog
             | Self::CountingRules
             | Self::PacketSocket

@@ -6,9 +6,11 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::conntrack::Connections;
-use super::expression::{IPPROTO_TCP, matching, target};
+use super::expression::{IPPROTO_TCP, hides_connections, matching, target};
 use super::kind::DiversionKind;
+use super::ports::{Conditions, PortSet};
 use super::proc::read;
+use super::translation::Translation;
 use super::{Diversion, text};
 use crate::sys::sockopt;
 
@@ -21,6 +23,8 @@ const HOOK_ENTRY_OFFSET: usize = 36;
 const UNDERFLOW_OFFSET: usize = 56;
 const ENTRIES_COUNT_OFFSET: usize = 76;
 const SIZE_OFFSET: usize = 80;
+/// Where an extension's own structure begins, after `struct xt_entry_match` or `struct xt_entry_target`.
+const EXTENSION_BYTES: usize = 32;
 /// Where `struct ipt_get_entries` has its entries.
 const ENTRIES_OFFSET: usize = 40;
 /// The same in a target and in a match.
@@ -72,12 +76,20 @@ const FAMILIES: [Family; 2] = [
     },
 ];
 
-/// What the calling thread's network namespace has.
-pub(super) fn iptables(connections: &mut Connections) -> Vec<Diversion> {
-    FAMILIES.iter().flat_map(|family| of_family(family, connections)).collect()
+/// What the calling thread's network namespace has; without `connections`, they are not looked at.
+pub(super) fn iptables(
+    mut connections: Option<&mut Connections>,
+    translation: &mut Translation,
+) -> Vec<Diversion> {
+    let each = |family| of_family(family, connections.as_deref_mut(), translation);
+    FAMILIES.iter().flat_map(each).collect()
 }
 
-fn of_family(family: &Family, connections: &mut Connections) -> Vec<Diversion> {
+fn of_family(
+    family: &Family,
+    mut connections: Option<&mut Connections>,
+    translation: &mut Translation,
+) -> Vec<Diversion> {
     let names = match read(family.names) {
         Ok(names) => names,
         Err(error) => return vec![Diversion::unknown(family.names, error)],
@@ -89,9 +101,18 @@ fn of_family(family: &Family, connections: &mut Connections) -> Vec<Diversion> {
             Ok((info, entries)) => {
                 let of_table = judge(family, &place, &info, &entries, table == "nat");
                 let translates = of_table.iter().any(|one| one.kind == DiversionKind::Nat);
-                if table == "nat" && !translates {
+                if table == "nat"
+                    && !translates
+                    && let Some(connections) = connections.as_deref_mut()
+                {
                     // It has no generations: while there is a rule, connections are not asked about.
                     found.extend(connections.still_translated(&place, None));
+                }
+                if table == "nat" {
+                    translation.add_table(&place);
+                }
+                for rule in Rules::new(family, &entries).flatten() {
+                    translate(family, &place, &info, &rule, translation);
                 }
                 found.extend(of_table);
             }
@@ -149,47 +170,112 @@ fn entries(family: &Family, table: &str) -> rustix::io::Result<(Vec<u8>, Vec<u8>
 /// One diversion per kind of target; a table's first rule of the kind is enough.
 fn judge(family: &Family, place: &str, info: &[u8], entries: &[u8], nat: bool) -> Vec<Diversion> {
     let mut found: Vec<Diversion> = Vec::new();
-    let mut at = 0;
-    while at < entries.len() {
-        let entry = &entries[at..];
-        let target_at = half(entry, family.target_offset).filter(|offset| *offset > 0);
-        let length = half(entry, family.target_offset + 2).filter(|length| *length > 0);
-        let (Some(target_at), Some(length)) = (target_at, length) else {
+    for rule in Rules::new(family, entries) {
+        let Some(Rule { at, entry, target }) = rule else {
             found.push(Diversion::unknown(place, "a malformed rule"));
             break;
         };
         if nat || !is_elsewhere(info, at) {
-            let effect = target_of(entry.get(target_at..).unwrap_or_default());
-            let effects = matches(family, entry, target_at).into_iter().chain(effect);
-            found.extend(effects.map(|(kind, name)| {
-                let kind = if is_for_tcp(family, entry) { kind.of_tcp() } else { kind };
+            let matches =
+                extensions(family, entry).into_iter().filter_map(|(name, _)| matching(&name));
+            found.extend(matches.chain(target_of(target)).map(|(kind, name)| {
+                let kind =
+                    if protocol(family, entry) == Some(IPPROTO_TCP) { kind.of_tcp() } else { kind };
                 Diversion::new(kind, format!("{place}: rules with {name}"))
             }));
         }
-        at += length;
     }
     found.sort();
     found.dedup();
     found
 }
 
-/// What a rule's matches do beside matching.
-fn matches(family: &Family, entry: &[u8], end: usize) -> Vec<(DiversionKind, String)> {
+/// A rule, from its entry on and from its target on, and where the entry is.
+struct Rule<'a> {
+    at: usize,
+    entry: &'a [u8],
+    target: &'a [u8],
+}
+
+/// The rules of a table; `None` of one that cannot be read, which is the last.
+struct Rules<'a> {
+    family: &'a Family,
+    entries: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Rules<'a> {
+    fn new(family: &'a Family, entries: &'a [u8]) -> Self {
+        Self { family, entries, at: 0 }
+    }
+}
+
+impl<'a> Iterator for Rules<'a> {
+    type Item = Option<Rule<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.at;
+        let entry = self.entries.get(at..).filter(|entry| !entry.is_empty())?;
+        let target_at = half(entry, self.family.target_offset).filter(|offset| *offset > 0);
+        let length = half(entry, self.family.target_offset + 2).filter(|length| *length > 0);
+        let (Some(target_at), Some(length)) = (target_at, length) else {
+            self.at = self.entries.len();
+            return Some(None);
+        };
+        self.at += length;
+        Some(Some(Rule { at, entry, target: entry.get(target_at..).unwrap_or_default() }))
+    }
+}
+
+/// What a rule may do to connections. Where it is jumped from does not matter: it is taken to be reached by all.
+fn translate(
+    family: &Family,
+    place: &str,
+    info: &[u8],
+    rule: &Rule<'_>,
+    translation: &mut Translation,
+) {
+    let name = extension_name(rule.target);
+    let own = rule.target.get(EXTENSION_BYTES..).unwrap_or_default();
+    if let Some(why) = hides_connections(&name, own) {
+        translation.hide(place, why);
+    }
+    let kind = target_of(rule.target).map(|(kind, _)| kind);
+    // Masquerading is for what leaves.
+    if kind != Some(DiversionKind::Nat) || name == "MASQUERADE" || is_elsewhere(info, rule.at) {
+        return;
+    }
+    let mut conditions = Conditions::default();
+    if let Some(number) = protocol(family, rule.entry) {
+        conditions.protocol(number);
+    }
+    for (name, own) in extensions(family, rule.entry) {
+        conditions.extension(&name, own);
+    }
+    translation.add_ports(place, &PortSet::all().meeting(&conditions));
+}
+
+/// A rule's matches, each with its own structure.
+fn extensions<'a>(family: &Family, entry: &'a [u8]) -> Vec<(String, &'a [u8])> {
+    let end = half(entry, family.target_offset).unwrap_or_default();
     let mut found = Vec::new();
     let mut at = family.matches_offset;
     while at < end
         && let Some(extension) = entry.get(at..)
         && let Some(length) = half(extension, 0).filter(|length| *length > 0)
     {
-        found.extend(matching(&extension_name(extension)));
+        let own = extension.get(EXTENSION_BYTES..).unwrap_or_default();
+        found.push((extension_name(extension), own));
         at += length;
     }
     found
 }
 
-fn is_for_tcp(family: &Family, entry: &[u8]) -> bool {
-    half(entry, family.protocol_offset) == Some(IPPROTO_TCP.into())
-        && entry.get(family.inverted_offset).is_some_and(|inverted| inverted & IPT_INV_PROTO == 0)
+/// The only one that a rule is for.
+fn protocol(family: &Family, entry: &[u8]) -> Option<u8> {
+    let inverted = entry.get(family.inverted_offset)? & IPT_INV_PROTO != 0;
+    let number = half(entry, family.protocol_offset).and_then(|number| u8::try_from(number).ok());
+    number.filter(|number| *number != 0 && !inverted)
 }
 
 fn extension_name(extension: &[u8]) -> String {

@@ -24,12 +24,14 @@ mod kind;
 mod legacy;
 mod link;
 mod nft;
+mod ports;
 mod proc;
 mod programs;
 mod rules;
 mod tc;
 #[cfg(test)]
 mod tests;
+mod translation;
 mod watch;
 
 use std::fmt;
@@ -40,6 +42,7 @@ use rustix::net::{Protocol, SocketFlags, sockopt};
 
 pub use self::filter::{Filters, cgroup_programs};
 pub use self::kind::DiversionKind;
+pub use self::ports::{PortProtocol, Ports};
 pub(super) use self::proc::read as read_proc;
 pub use self::watch::DiversionWatch;
 use super::netlink::Socket;
@@ -54,12 +57,14 @@ pub struct Diversion {
     pub kind: DiversionKind,
     /// What was found, and where: the table, filter or device.
     pub detail: String,
+    /// Of [`DiversionKind::TranslatedPorts`]: which.
+    pub ports: Vec<Ports>,
 }
 
 impl Diversion {
     /// Names in the detail come from whoever made a table, a chain or an interface, and go to terminals.
     fn new(kind: DiversionKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: printable(detail.into().as_bytes()) }
+        Self { kind, detail: printable(detail.into().as_bytes()), ports: Vec::new() }
     }
 
     fn unknown(what: &str, why: impl fmt::Display) -> Self {
@@ -83,16 +88,27 @@ impl fmt::Display for Diversion {
     }
 }
 
+/// What is translated, for [`crate::gate::Gate::set_translation`].
+pub fn translation(found: &[Diversion]) -> Option<Vec<Ports>> {
+    let translates = found.iter().any(|one| one.kind.translates());
+    translates.then(|| found.iter().flat_map(|one| &one.ports).copied().collect())
+}
+
 /// What may divert an interface's packets, in the calling thread's network namespace, sorted.
 ///
 /// Programs with these numbers (the kernel's) at tc ingress are the caller's own and do not count.
+/// `asks_conntrack`: as of [`DiversionWatch::open`].
 ///
 /// # Errors
 ///
 /// [`crate::Error::System`] if there is no netlink socket to be had, [`crate::Error::Bpf`] without
 /// the privilege. Whatever cannot be read later is told as [`DiversionKind::Unknown`].
-pub fn diversions(ifindex: IfIndex, own_programs: &[u32]) -> Result<Vec<Diversion>> {
-    Ok(DiversionWatch::open(ifindex)?.read(own_programs))
+pub fn diversions(
+    ifindex: IfIndex,
+    asks_conntrack: bool,
+    own_programs: &[u32],
+) -> Result<Vec<Diversion>> {
+    Ok(DiversionWatch::open(ifindex, asks_conntrack)?.read(own_programs))
 }
 
 /// How often a dump that the kernel interrupted, because of a change, is tried again.

@@ -10,8 +10,9 @@ use rustix::io::Errno;
 use rustix::net::netlink;
 
 use super::conntrack::Connections;
-use super::expression::{self, big_endian, classify, is_for_tcp};
+use super::expression::{self, Element, HAVE_HELPERS, big_endian, classify, is_for_tcp};
 use super::kind::DiversionKind;
+use super::translation::{Table, Translation};
 use super::{Diversion, ask, text};
 use crate::sys::netlink::find;
 
@@ -36,7 +37,11 @@ const NFTA_DEVICE_NAME: u16 = 1;
 const NFTA_RULE_TABLE: u16 = 1;
 const NFTA_RULE_CHAIN: u16 = 2;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
+const NFTA_OBJ_TABLE: u16 = 1;
+const NFTA_OBJ_NAME: u16 = 2;
 const NFTA_OBJ_TYPE: u16 = 3;
+const NFT_OBJECT_CT_HELPER: u32 = 3;
+const NFT_OBJECT_CT_EXPECT: u32 = 9;
 const NFT_OBJECT_SYNPROXY: u32 = 10;
 const NFPROTO_INET: u8 = 1;
 const NFPROTO_IPV4: u8 = 2;
@@ -53,6 +58,7 @@ pub(super) struct Rules {
     found: Vec<Diversion>,
     /// Chains of type nat, where there are no rules that translate.
     idle_nat: Option<String>,
+    translation: Translation,
 }
 
 impl Rules {
@@ -62,35 +68,51 @@ impl Rules {
             Ok(rules) => rules,
             Err(errno) => {
                 let unknown = Diversion::unknown("the rules of nftables cannot be read", errno);
-                Self { found: vec![unknown], idle_nat: None }
+                Self { found: vec![unknown], ..Self::default() }
             }
         }
     }
 
     fn try_read(ifname: &str) -> rustix::io::Result<Self> {
         let chains = chains(ifname)?;
-        let mut findings = Findings { synproxies: has_synproxies()?, ..Findings::default() };
+        let objects = objects()?;
+        let is_synproxy =
+            |(_, kind): &(String, Option<u32>)| kind.is_none_or(|kind| kind == NFT_OBJECT_SYNPROXY);
+        let synproxies = objects.iter().any(is_synproxy);
+        let mut findings = Findings { synproxies, ..Findings::default() };
+        let mut translating = Translating::of(&chains);
+        for (table, kind) in &objects {
+            if let Some(NFT_OBJECT_CT_HELPER | NFT_OBJECT_CT_EXPECT) = kind {
+                translating.translation.hide(table, HAVE_HELPERS);
+            }
+        }
         for (_, message) in dump(GETRULE)? {
             findings.add_rule(&chains, &message);
+            translating.add_rule(&message);
         }
         let found = findings.into_diversions();
         let translates = found.iter().any(|diversion| diversion.kind == DiversionKind::Nat);
         let nat_chain = chains.iter().find(|(_, chain)| chain.nat).map(|(place, _)| place.name());
-        Ok(Self { found, idle_nat: nat_chain.filter(|_| !translates) })
+        let idle_nat = nat_chain.filter(|_| !translates);
+        Ok(Self { found, idle_nat, translation: translating.into_translation() })
     }
 
-    /// What diverts now, by the rules of this generation.
+    pub(super) fn translation(&self) -> &Translation {
+        &self.translation
+    }
+
+    /// What diverts now, by the rules of this generation; without `connections`, they are not looked at.
     pub(super) fn diversions(
         &self,
         generation: u32,
-        connections: &mut Connections,
+        connections: Option<&mut Connections>,
     ) -> Vec<Diversion> {
         let mut all = self.found.clone();
         // The hooks of a nat chain without rules go on translating the connections that they know.
         let idle_nat = self.idle_nat.as_deref();
-        all.extend(
-            idle_nat.and_then(|chain| connections.still_translated(chain, Some(generation))),
-        );
+        if let (Some(chain), Some(connections)) = (idle_nat, connections) {
+            all.extend(connections.still_translated(chain, Some(generation)));
+        }
         all
     }
 }
@@ -115,13 +137,15 @@ fn dump(what: u16) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
     ask(Some(netlink::NETFILTER), NFNL_SUBSYS_NFTABLES << 8 | what, true, &[0; NFGENMSG_BYTES])
 }
 
-/// Whether there are objects that answer SYNs; one without a type may be one.
-fn has_synproxies() -> rustix::io::Result<bool> {
-    let is_synproxy = |message: &[u8]| {
-        let found = message.get(NFGENMSG_BYTES..).and_then(|body| find(body, NFTA_OBJ_TYPE));
-        found.as_deref().and_then(big_endian).is_none_or(|kind| kind == NFT_OBJECT_SYNPROXY)
+/// The objects' tables and types, where they have one.
+fn objects() -> rustix::io::Result<Vec<(String, Option<u32>)>> {
+    let object = |message: &[u8]| {
+        let kind = message.get(NFGENMSG_BYTES..).and_then(|body| find(body, NFTA_OBJ_TYPE));
+        let place = Place::of(message, NFTA_OBJ_TABLE, NFTA_OBJ_NAME);
+        let table = place.map(|place| place.table_name()).unwrap_or_default();
+        (table, kind.as_deref().and_then(big_endian))
     };
-    Ok(dump(GETOBJ)?.iter().any(|(_, message)| is_synproxy(message)))
+    Ok(dump(GETOBJ)?.iter().map(|(_, message)| object(message)).collect())
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -240,6 +264,59 @@ fn asks_conntrack(message: &[u8]) -> bool {
         .any(|element| element.map_or(true, |element| expression::asks_conntrack(element.value())))
 }
 
+/// Tables that translate, and what else matters to translation.
+struct Translating {
+    tables: BTreeMap<String, Table>,
+    translation: Translation,
+}
+
+impl Translating {
+    fn of(chains: &BTreeMap<Place, BaseChain>) -> Self {
+        let mut tables: BTreeMap<String, Table> = BTreeMap::new();
+        for (place, _) in chains.iter().filter(|(_, chain)| chain.nat) {
+            tables.entry(place.table_name()).or_default();
+        }
+        for (place, chain) in chains {
+            if let Some(table) = tables.get_mut(&place.table_name()) {
+                table.add_base_chain(&place.chain, chain.incoming);
+            }
+        }
+        Self { tables, translation: Translation::default() }
+    }
+
+    /// A rule that cannot be read is among the findings.
+    fn add_rule(&mut self, message: &[u8]) {
+        let Some(place) = Place::of(message, NFTA_RULE_TABLE, NFTA_RULE_CHAIN) else { return };
+        let body = message.get(NFGENMSG_BYTES..).unwrap_or_default();
+        let elements = Element::list(&find(body, NFTA_RULE_EXPRESSIONS).unwrap_or_default());
+        for why in elements.iter().filter_map(Element::hides_connections) {
+            self.translation.hide(&place.table_name(), why);
+        }
+        if let Some(table) = self.tables.get_mut(&place.table_name()) {
+            table.add_rule(&place.chain, &elements, place.family == NFPROTO_IPV4);
+        }
+    }
+
+    fn into_translation(self) -> Translation {
+        let mut translation = self.translation;
+        for (name, table) in &self.tables {
+            let (ports, chains) = table.translated();
+            translation.add_ports(place_of(name, &chains), &ports);
+            translation.add_table(name);
+        }
+        translation
+    }
+}
+
+/// A table, and the first of some of its chains.
+fn place_of<C: AsRef<str> + Ord>(table: &str, chains: &BTreeSet<C>) -> String {
+    let chain = chains.first().map(AsRef::as_ref).unwrap_or_default();
+    match chains.len() {
+        0 | 1 => format!("{table}, chain {chain}"),
+        count => format!("{table}, chain {chain} and {} more", count - 1),
+    }
+}
+
 /// Rules that divert, by what they do and by table: a host with a thousand chains gets one line.
 #[derive(Default)]
 struct Findings {
@@ -274,7 +351,7 @@ impl Findings {
             Err(_) => Some((DiversionKind::Unknown, "a malformed rule".into())),
         });
         let mut kinds = BTreeSet::new();
-        let for_tcp = is_for_tcp(&list);
+        let for_tcp = is_for_tcp(&Element::list(&list));
         for (kind, expression) in elements.flatten() {
             let kind = if for_tcp { kind.of_tcp() } else { kind };
             kinds.insert(kind);
@@ -295,17 +372,10 @@ impl Findings {
 
     fn into_diversions(self) -> Vec<Diversion> {
         let diversion = |((kind, table), finding): ((DiversionKind, String), Finding)| {
-            let chain = finding.chains.first().map(String::as_str).unwrap_or_default();
-            let others = match finding.chains.len() {
-                0 | 1 => String::new(),
-                count => format!(" and {} more", count - 1),
-            };
+            let place = place_of(&table, &finding.chains);
             let expressions: Vec<String> = finding.expressions.into_iter().collect();
             let rules = finding.rules;
-            let detail = format!(
-                "{table}, chain {chain}{others}: {rules} rule(s) with {}",
-                expressions.join(", ")
-            );
+            let detail = format!("{place}: {rules} rule(s) with {}", expressions.join(", "));
             Diversion::new(kind, detail)
         };
         self.found.into_iter().map(diversion).collect()

@@ -11,6 +11,7 @@ use super::device::DeviceProbe;
 use super::kind::DiversionKind;
 use super::link::Link;
 use super::nft::{self, NFNL_SUBSYS_NFTABLES, Rules};
+use super::translation::Translation;
 use super::{Diversion, legacy, proc, programs, rules, tc};
 use crate::error::{Error, Result};
 use crate::sys::netlink::Socket;
@@ -43,6 +44,7 @@ const REST_MAX: Duration = Duration::from_secs(60);
 /// read now and then as well.
 pub struct DiversionWatch {
     ifindex: IfIndex,
+    asks_conntrack: bool,
     netfilter: Option<Socket>,
     routing: Socket,
     probe: DeviceProbe,
@@ -54,12 +56,13 @@ pub struct DiversionWatch {
 
 impl DiversionWatch {
     /// Starts watching, in the calling thread's network namespace. What changes from now on is told.
+    /// If the gate `asks_conntrack` before it discards a packet, NAT does not concern every packet.
     ///
     /// # Errors
     ///
     /// [`Error::System`] if there is no netlink socket to be had; [`Error::Bpf`] without the
     /// privilege.
-    pub fn open(ifindex: IfIndex) -> Result<Self> {
+    pub fn open(ifindex: IfIndex, asks_conntrack: bool) -> Result<Self> {
         let failed =
             |errno| Error::system("watch", format!("interface number {}", ifindex.0), errno);
         let nonblocking = SocketFlags::NONBLOCK;
@@ -73,7 +76,16 @@ impl DiversionWatch {
         let routing = Socket::open(None, groups, nonblocking).map_err(failed)?;
         let probe = DeviceProbe::load()?;
         let (connections, rested_at) = (Connections::default(), Instant::now());
-        Ok(Self { ifindex, netfilter, routing, probe, rules: None, connections, rested_at })
+        Ok(Self {
+            ifindex,
+            asks_conntrack,
+            netfilter,
+            routing,
+            probe,
+            rules: None,
+            connections,
+            rested_at,
+        })
     }
 
     /// Descriptors to poll.
@@ -132,8 +144,7 @@ impl DiversionWatch {
             Ok(device) => link.diversions(device),
             Err(error) => vec![Diversion::unknown("interfaces on top", error)],
         };
-        found.extend(self.nftables(&link.name));
-        found.extend(legacy::iptables(&mut self.connections));
+        found.extend(self.tables(&link.name));
         self.connections.forget();
         found.extend(proc::ipvs());
         found.extend(proc::multicast_forwarding(&link.name));
@@ -145,8 +156,26 @@ impl DiversionWatch {
         found
     }
 
+    /// Of both kinds of tables: one may translate what the other does to connections.
+    fn tables(&mut self, ifname: &str) -> Vec<Diversion> {
+        let mut translation = Translation::default();
+        let mut connections = (!self.asks_conntrack).then(|| std::mem::take(&mut self.connections));
+        let mut found = self.nftables(ifname, connections.as_mut(), &mut translation);
+        found.extend(legacy::iptables(connections.as_mut(), &mut translation));
+        match connections {
+            Some(connections) => self.connections = connections,
+            None => translation.narrow(&mut found),
+        }
+        found
+    }
+
     /// Rules are read again only if their generation has changed.
-    fn nftables(&mut self, ifname: &str) -> Vec<Diversion> {
+    fn nftables(
+        &mut self,
+        ifname: &str,
+        connections: Option<&mut Connections>,
+        translation: &mut Translation,
+    ) -> Vec<Diversion> {
         // Asked before the rules are read: a change in between is seen the next time.
         let generation = match nft::generation() {
             Ok(Some(generation)) => generation,
@@ -160,10 +189,9 @@ impl DiversionWatch {
         if !self.rules.as_ref().is_some_and(current) {
             self.rules = Some((generation, ifname.to_owned(), Rules::read(ifname)));
         }
-        let connections = &mut self.connections;
-        let diversions =
-            |(known, _, rules): &(u32, String, Rules)| rules.diversions(*known, connections);
-        self.rules.as_ref().map(diversions).unwrap_or_default()
+        let Some((known, _, rules)) = &self.rules else { return Vec::new() };
+        translation.extend(rules.translation());
+        rules.diversions(*known, connections)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod device;
 mod rules;
+mod translation;
 mod watch;
 
 use std::process::Command;
@@ -13,13 +14,18 @@ use crate::sys::test_support::Sandbox;
 
 /// A namespace with a veth pair `near` and `far`, both up, in the thread that runs the test.
 fn with_watch(test: impl FnOnce(&mut DiversionWatch) + Send) {
+    with_watch_of(false, test);
+}
+
+/// The same of a gate that may ask conntrack.
+fn with_watch_of(asks_conntrack: bool, test: impl FnOnce(&mut DiversionWatch) + Send) {
     Sandbox::new().run(|| {
         let links = Links::open().unwrap();
         links.create_veth("near", "far", None).unwrap();
         for name in ["near", "far"] {
             links.set_up(links.index(name).unwrap()).unwrap();
         }
-        let mut watch = DiversionWatch::open(links.index("near").unwrap()).unwrap();
+        let mut watch = DiversionWatch::open(links.index("near").unwrap(), asks_conntrack).unwrap();
         assert_eq!(watch.read(&[]), [], "nothing diverts in an empty namespace");
         test(&mut watch);
     });

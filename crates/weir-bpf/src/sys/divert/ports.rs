@@ -1,0 +1,261 @@
+//! Ports of UDP and TCP: those that a rule is for, as far as its conditions are understood.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::expression::{
+    Element, IPPROTO_TCP, NFT_CMP_EQ, NFTA_CMP_DATA, NFTA_CMP_OP, NFTA_DATA_VALUE, big_endian,
+    loads_protocol,
+};
+use super::text;
+use crate::sys::netlink::find;
+
+const IPPROTO_UDP: u8 = 17;
+const NFT_CMP_LT: u32 = 2;
+const NFT_CMP_LTE: u32 = 3;
+const NFT_CMP_GT: u32 = 4;
+const NFT_CMP_GTE: u32 = 5;
+/// The same place in `meta`, `payload`: the register that is loaded; in `cmp`, `range`: the one that is compared.
+const NFTA_REGISTER: u16 = 1;
+const NFTA_PAYLOAD_BASE: u16 = 2;
+const NFTA_PAYLOAD_OFFSET: u16 = 3;
+const NFTA_PAYLOAD_LEN: u16 = 4;
+const NFT_PAYLOAD_TRANSPORT_HEADER: u32 = 2;
+/// Where UDP and TCP have their destination port, and its length.
+const PORT_AT: u32 = 2;
+const PORT_BYTES: u32 = 2;
+const NFTA_RANGE_OP: u16 = 2;
+const NFTA_RANGE_FROM_DATA: u16 = 3;
+const NFTA_RANGE_TO_DATA: u16 = 4;
+const NFT_RANGE_EQ: u32 = 0;
+const NFTA_MATCH_NAME: u16 = 1;
+const NFTA_MATCH_INFO: u16 = 3;
+/// Of `struct xt_tcp` and `struct xt_udp`: where the destination ports are, and where which conditions are inverted.
+const XT_PORTS_AT: usize = 4;
+const XT_TCP_INVERTED_AT: usize = 11;
+const XT_UDP_INVERTED_AT: usize = 8;
+const XT_INVERTED_PORTS: u8 = 2;
+const PORT_MAX: u16 = u16::MAX;
+
+/// A protocol with ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PortProtocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl PortProtocol {
+    const ALL: [Self; 2] = [Self::Tcp, Self::Udp];
+
+    fn number(self) -> u8 {
+        match self {
+            Self::Tcp => IPPROTO_TCP,
+            Self::Udp => IPPROTO_UDP,
+        }
+    }
+}
+
+/// Destination ports, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Ports {
+    /// Of which protocol.
+    pub protocol: PortProtocol,
+    /// The lowest.
+    pub first: u16,
+    /// The highest.
+    pub last: u16,
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let protocol = match self.protocol {
+            PortProtocol::Tcp => "tcp",
+            PortProtocol::Udp => "udp",
+        };
+        match (self.first, self.last) {
+            (0, PORT_MAX) => write!(f, "{protocol}, all ports"),
+            (first, last) if first == last => write!(f, "{protocol} {first}"),
+            (first, last) => write!(f, "{protocol} {first}-{last}"),
+        }
+    }
+}
+
+/// Sorted, without overlaps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PortSet(Vec<Ports>);
+
+impl PortSet {
+    pub(super) fn all() -> Self {
+        Self(PortProtocol::ALL.map(|protocol| Ports { protocol, first: 0, last: PORT_MAX }).into())
+    }
+
+    pub(super) fn is_all(&self) -> bool {
+        *self == Self::all()
+    }
+
+    pub(super) fn as_slice(&self) -> &[Ports] {
+        &self.0
+    }
+
+    /// Whether that made a difference.
+    pub(super) fn add(&mut self, other: &Self) -> bool {
+        let mut all: Vec<Ports> = self.0.iter().chain(&other.0).copied().collect();
+        all.sort();
+        let mut merged: Vec<Ports> = Vec::with_capacity(all.len());
+        for next in all {
+            match merged.last_mut() {
+                Some(last)
+                    if last.protocol == next.protocol
+                        && next.first <= last.last.saturating_add(1) =>
+                {
+                    last.last = last.last.max(next.last);
+                }
+                _ => merged.push(next),
+            }
+        }
+        let changed = merged != self.0;
+        self.0 = merged;
+        changed
+    }
+
+    /// Those of them that meet a rule's conditions.
+    pub(super) fn meeting(&self, conditions: &Conditions) -> Self {
+        let narrowed = self.0.iter().filter_map(|ports| {
+            let of_protocol =
+                conditions.protocol.is_none_or(|number| number == ports.protocol.number());
+            let first = ports.first.max(conditions.first);
+            let last = ports.last.min(conditions.last);
+            (of_protocol && first <= last).then_some(Ports { first, last, ..*ports })
+        });
+        Self(narrowed.collect())
+    }
+}
+
+/// What a register holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loaded {
+    Protocol,
+    Port,
+}
+
+/// What a rule asks of a packet's protocol and destination port before it does something. A condition that is not
+/// understood is left out: then the rule is taken to be for more packets than it is.
+#[derive(Clone, Debug)]
+pub(super) struct Conditions {
+    protocol: Option<u8>,
+    first: u16,
+    last: u16,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self { protocol: None, first: 0, last: PORT_MAX }
+    }
+}
+
+impl Conditions {
+    /// Each of `elements` is a condition, or does something else that matters to none.
+    pub(super) fn of(elements: &[Element], ipv4: bool) -> Self {
+        let mut conditions = Self::default();
+        // What the last expression has loaded, and where to.
+        let mut loaded = None;
+        for element in elements {
+            match element.name.as_str() {
+                "cmp" | "range" => conditions.compare(element, loaded),
+                "match" => {
+                    loaded = None;
+                    let name = find(&element.data, NFTA_MATCH_NAME);
+                    let info = find(&element.data, NFTA_MATCH_INFO).unwrap_or_default();
+                    conditions.extension(&name.map(|name| text(&name)).unwrap_or_default(), &info);
+                }
+                _ => loaded = loads(element, ipv4),
+            }
+        }
+        conditions
+    }
+
+    pub(super) fn protocol(&mut self, number: u8) {
+        self.protocol = Some(number);
+    }
+
+    /// A match of iptables: its name, and its own structure.
+    pub(super) fn extension(&mut self, name: &str, info: &[u8]) {
+        let inverted_at = match name {
+            "tcp" => XT_TCP_INVERTED_AT,
+            "udp" => XT_UDP_INVERTED_AT,
+            _ => return,
+        };
+        let port = |at: usize| Some(u16::from_ne_bytes(info.get(at..at + 2)?.try_into().ok()?));
+        if let (Some(first), Some(last), Some(inverted)) =
+            (port(XT_PORTS_AT), port(XT_PORTS_AT + 2), info.get(inverted_at))
+            && inverted & XT_INVERTED_PORTS == 0
+        {
+            self.narrow(first, last);
+        }
+    }
+
+    fn compare(&mut self, element: &Element, loaded: Option<(Loaded, u32)>) {
+        let word = |kind| find(&element.data, kind).as_deref().and_then(big_endian);
+        let value = |kind| find(&element.data, kind).and_then(|data| find(&data, NFTA_DATA_VALUE));
+        let port =
+            |kind| value(kind).and_then(|value| Some(u16::from_be_bytes(value.try_into().ok()?)));
+        let Some((what, register)) = loaded else { return };
+        if word(NFTA_REGISTER) != Some(register) {
+            return;
+        }
+        match (element.name.as_str(), what) {
+            ("cmp", Loaded::Protocol) if word(NFTA_CMP_OP) == Some(NFT_CMP_EQ) => {
+                if let Some([number]) = value(NFTA_CMP_DATA).as_deref() {
+                    self.protocol(*number);
+                }
+            }
+            ("cmp", Loaded::Port) => {
+                let Some(port) = port(NFTA_CMP_DATA) else { return };
+                match word(NFTA_CMP_OP) {
+                    Some(NFT_CMP_EQ) => self.narrow(port, port),
+                    Some(NFT_CMP_LT) => self.narrow(0, port.saturating_sub(1)),
+                    Some(NFT_CMP_LTE) => self.narrow(0, port),
+                    Some(NFT_CMP_GT) => self.narrow(port.saturating_add(1), PORT_MAX),
+                    Some(NFT_CMP_GTE) => self.narrow(port, PORT_MAX),
+                    _ => {}
+                }
+            }
+            ("range", Loaded::Port) if word(NFTA_RANGE_OP) == Some(NFT_RANGE_EQ) => {
+                let ends = (port(NFTA_RANGE_FROM_DATA), port(NFTA_RANGE_TO_DATA));
+                if let (Some(first), Some(last)) = ends {
+                    self.narrow(first, last);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn narrow(&mut self, first: u16, last: u16) {
+        self.first = self.first.max(first);
+        self.last = self.last.min(last);
+    }
+}
+
+/// What an expression loads into which register, if that is looked at.
+fn loads(element: &Element, ipv4: bool) -> Option<(Loaded, u32)> {
+    let word = |kind| find(&element.data, kind).as_deref().and_then(big_endian);
+    let is_port = || {
+        element.name == "payload"
+            && word(NFTA_PAYLOAD_BASE) == Some(NFT_PAYLOAD_TRANSPORT_HEADER)
+            && word(NFTA_PAYLOAD_OFFSET) == Some(PORT_AT)
+            && word(NFTA_PAYLOAD_LEN) == Some(PORT_BYTES)
+    };
+    // In a table of both families, IPv4's place may be another of IPv6's.
+    let what = if loads_protocol(element) && (element.name == "meta" || ipv4) {
+        Loaded::Protocol
+    } else if is_port() {
+        Loaded::Port
+    } else {
+        return None;
+    };
+    Some((what, word(NFTA_REGISTER)?))
+}

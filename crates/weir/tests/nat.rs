@@ -1,0 +1,221 @@
+//! A host with containers: its own services are protected, and nothing that NAT sends elsewhere is lost.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::{Command, Stdio};
+
+use common::*;
+use weir_bpf::sys::netns::NetNs;
+
+/// The host's own, and what it publishes of the container's. Somebody on the host has the same port, as Docker's
+/// userland proxy does, and reads nothing.
+const SERVICE: &str = "198.18.0.1:5000";
+const PUBLISHED: &str = "198.18.0.1:8080";
+const INSIDE: &str = "198.18.5.2:80";
+/// As Docker writes them with iptables.
+const RULES: &str = "table ip nat {
+    chain PREROUTING { type nat hook prerouting priority dstnat; fib daddr type local counter jump DOCKER; }
+    chain OUTPUT { type nat hook output priority -100;
+        ip daddr != 127.0.0.0/8 fib daddr type local counter jump DOCKER; }
+    chain POSTROUTING { type nat hook postrouting priority srcnat;
+        oifname != \"docker0\" ip saddr 198.18.5.0/24 counter masquerade; }
+    chain DOCKER { iifname \"docker0\" counter return;
+        iifname != \"docker0\" tcp dport 8080 counter dnat to 198.18.5.2:80;
+        iifname != \"docker0\" udp dport 8080 counter dnat to 198.18.5.2:80; }
+}";
+
+/// Behind a bridge of the host's.
+struct Container {
+    name: String,
+    netns: NetNs,
+}
+
+impl Container {
+    fn start(network: &Network) -> Self {
+        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("weir-test-{}-container-{number}", std::process::id());
+        let container = Self { netns: NetNs::create_named(&name).unwrap(), name };
+        let connect = "ip link add docker0 type bridge
+             ip link add vethc type veth peer name eth0 netns $CONTAINER
+             ip link set vethc master docker0
+             ip link set vethc up
+             ip link set docker0 up
+             ip addr add 198.18.5.1/24 dev docker0
+             echo 1 >/proc/sys/net/ipv4/ip_forward";
+        sh(&network.near, &connect.replace("$CONTAINER", &container.name));
+        sh(
+            &container.netns,
+            "ip link set eth0 up; ip addr add 198.18.5.2/24 dev eth0; ip route add default via 198.18.5.1",
+        );
+        container
+    }
+
+    fn socket(&self, address: &str) -> UdpSocket {
+        let socket = self.netns.run(|| UdpSocket::bind(address).unwrap()).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = NetNs::delete_named(&self.name);
+    }
+}
+
+fn sh(ns: &NetNs, script: &str) {
+    let run = || Command::new("sh").args(["-e", "-c", script]).output().unwrap();
+    let output = ns.run(run).unwrap();
+    assert!(output.status.success(), "{script}: {output:?}");
+}
+
+fn nft(ns: &NetNs, rules: &str) {
+    let run = || {
+        let mut child =
+            Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
+        child.wait().unwrap()
+    };
+    assert!(ns.run(run).unwrap().success(), "{rules}");
+}
+
+/// Few enough for the veth's ring.
+fn burst(sender: &UdpSocket, address: &str) {
+    for _ in 0..32 {
+        let _ = sender.send_to(&[0x5a; 14], address);
+    }
+}
+
+/// A packet of this number, and that it arrives.
+fn arrives(number: u32, from: &UdpSocket, to: &str, at: &UdpSocket) -> std::net::SocketAddr {
+    from.send_to(&number.to_be_bytes(), to).unwrap();
+    let mut got = [0; 64];
+    let (len, source) = at.recv_from(&mut got).unwrap_or_else(|error| {
+        panic!("packet {number} to {to} does not arrive: {error}");
+    });
+    assert_eq!(got[..len], number.to_be_bytes());
+    source
+}
+
+/// Waits until the kernel has nothing of the flood in hand: the packets of one poll are judged one by one.
+fn is_discarding(network: &Network, sender: &UdpSocket, address: &str) {
+    let before = network.count("udp-full");
+    wait_until("the gate discards", || {
+        burst(sender, address);
+        network.count("udp-full") > before
+    });
+}
+
+/// In the driver and at tc.
+fn at_each_place(test: impl Fn(&Network, &Container, &[&str])) {
+    for options in [&["--attach", "native"], &["--attach", "tc"]] {
+        let network = Network::ipv4_only();
+        let container = Container::start(&network);
+        test(&network, &container, options);
+    }
+}
+
+#[test]
+fn what_docker_publishes_and_masquerades_arrives_and_the_hosts_own_is_protected() {
+    at_each_place(|network, container, options| {
+        nft(&network.near, RULES);
+        let _full = network.near_socket(SERVICE);
+        let _proxy = network.near_socket(PUBLISHED);
+        let inside = container.socket(INSIDE);
+        let flood = network.far_socket("198.18.0.2:0");
+        let daemon = Daemon::start(network, options);
+        let status = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+        let line = "(tcp 8080, udp 8080: table ip nat, chain DOCKER): packets to these ports pass";
+        assert!(status.contains(line), "{status}");
+        assert!(status.contains("connections may be translated (NAT) (table ip nat)"), "{status}");
+        is_discarding(network, &flood, SERVICE);
+
+        // The client in the container has the port of the socket that is full, and masquerading leaves it to it.
+        let server = network.far_socket("198.18.0.2:7000");
+        let client = container.socket("198.18.5.2:5000");
+        let seen_as = arrives(0, &client, "198.18.0.2:7000", &server);
+        assert_eq!(seen_as.to_string(), SERVICE);
+        // A visitor of the published port, who is known to conntrack after the first packet.
+        let visitor = network.far_socket("198.18.0.2:0");
+        for number in 1..500 {
+            burst(&flood, SERVICE);
+            arrives(number, &server, SERVICE, &client);
+            // Nobody's connection yet, and the port of a socket that is full.
+            let new = network.far_socket("198.18.0.2:0");
+            let back = arrives(number, &new, PUBLISHED, &inside);
+            arrives(number, &inside, &back.to_string(), &new);
+            arrives(number, &visitor, PUBLISHED, &inside);
+        }
+        wait_until("the flood is counted", || network.count("udp-full") > 10_000);
+        wait_until("what passes is counted", || network.count("translated") >= 400);
+        assert_eq!(network.count("diverted"), 0);
+
+        // TCP through the published port, beside a listener of the host's whose queue is full.
+        let listener = container.netns.run(|| TcpListener::bind(INSIDE).unwrap()).unwrap();
+        let connect = || TcpStream::connect_timeout(&PUBLISHED.parse().unwrap(), PATIENCE).unwrap();
+        for _ in 0..20 {
+            let stream = network.far.run(connect).unwrap();
+            listener.accept().unwrap();
+            drop(stream);
+        }
+        daemon.interrupt();
+        network.assert_untouched();
+    });
+}
+
+/// A container that is started publishes a port that the host's socket has, and another that ends.
+#[test]
+fn a_port_is_let_pass_while_it_is_published() {
+    at_each_place(|network, container, options| {
+        nft(&network.near, RULES);
+        let _full = network.near_socket(SERVICE);
+        let inside = container.socket(INSIDE);
+        let flood = network.far_socket("198.18.0.2:0");
+        let daemon = Daemon::start(network, options);
+        is_discarding(network, &flood, SERVICE);
+        nft(
+            &network.near,
+            "insert rule ip nat DOCKER iifname != \"docker0\" udp dport 5000 dnat to 198.18.5.2:80",
+        );
+        daemon.said("tcp 8080, udp 5000, udp 8080: table ip nat, chain DOCKER");
+        for number in 0..100 {
+            let new = network.far_socket("198.18.0.2:0");
+            arrives(number, &new, SERVICE, &inside);
+        }
+        nft(&network.near, "delete table ip nat");
+        daemon.said("no longer: connections may be translated");
+        // What was translated is so no more, and is the host's again.
+        is_discarding(network, &flood, SERVICE);
+        daemon.interrupt();
+    });
+}
+
+/// Chains without rules go on translating the connections that they know.
+#[test]
+fn a_connection_stays_its_clients_after_the_rule_has_gone() {
+    at_each_place(|network, container, options| {
+        nft(&network.near, RULES);
+        // Without a rule that wants it, the kernel stops tracking connections.
+        let wants =
+            "chain f { type filter hook forward priority filter; ct state established accept; }\n";
+        nft(&network.near, &format!("table ip filter {{ {wants} }}"));
+        let _full = network.near_socket(SERVICE);
+        let flood = network.far_socket("198.18.0.2:0");
+        let server = network.far_socket("198.18.0.2:7000");
+        let client = container.socket("198.18.5.2:5000");
+        arrives(0, &client, "198.18.0.2:7000", &server);
+        nft(&network.near, "flush table ip nat");
+        let _daemon = Daemon::start(network, options);
+        is_discarding(network, &flood, SERVICE);
+        for number in 1..100 {
+            burst(&flood, SERVICE);
+            arrives(number, &server, SERVICE, &client);
+        }
+        wait_until("they are counted", || network.count("translated") >= 90);
+    });
+}
