@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{MsgFlags, send};
 use socket2::Socket;
 use weir_bpf::attach::DoNothing;
+use weir_bpf::features::asks_conntrack;
 use weir_bpf::gate::Gate;
+use weir_bpf::sys::divert::{self, translation};
 
 use crate::frame::{self, address, udp_packet};
 use crate::network::{Network, inside, pipe};
@@ -130,11 +132,32 @@ impl World {
         self.divert(true, rules);
     }
 
+    /// The same of rules that leave some packets to the gate.
+    pub fn translate_in_part(&mut self, rules: &str) {
+        self.translates = true;
+        self.near(|| pipe("nft", &["-f", "-"], rules));
+        let found = self.near(|| {
+            let (near, own) = (self.network.near_ifindex, Vec::new());
+            divert::diversions(near, asks_conntrack(), &own).unwrap()
+        });
+        if let Some(gate) = &mut self.gate {
+            gate.set_translation(translation(&found));
+        }
+    }
+
     fn divert(&mut self, diverted: bool, rules: &str) {
         self.near(|| pipe("nft", &["-f", "-"], rules));
         if let Some(gate) = &mut self.gate {
             gate.set_diverted(diverted);
+            gate.set_translation(None);
         }
+    }
+
+    /// The application sends something to a peer.
+    pub fn udp_sends(&mut self, name: &'static str, to: &str) {
+        let Some(App::Udp(socket)) = self.apps.get(name) else { panic!("no application {name:?}") };
+        socket.send_to(b"request", to).unwrap();
+        self.settle();
     }
 
     /// A payload of a number of its own.

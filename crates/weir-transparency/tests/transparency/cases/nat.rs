@@ -18,12 +18,48 @@ table ip weir {
 }
 ";
 
-pub const CASES: &[Case] = &[Case {
-    name: "NAT past a full socket",
-    queues: Full,
-    catches: &[Defect::DivertedIgnored],
-    run: translated,
-}];
+/// Of some ports, and of what a client beyond has asked for.
+const OF_SOME: &str = "
+table ip weir {
+  chain prerouting {
+    type nat hook prerouting priority dstnat;
+    udp sport 41002 udp dport 6002 dnat to 198.18.1.2:6004
+  }
+  chain postrouting {
+    type nat hook postrouting priority srcnat;
+    ip saddr 198.18.1.2 masquerade
+  }
+}
+";
+
+pub const CASES: &[Case] = &[
+    Case {
+        name: "NAT past a full socket",
+        queues: Full,
+        catches: &[Defect::DivertedIgnored],
+        run: translated,
+    },
+    Case {
+        name: "NAT of some ports and connections",
+        queues: Full,
+        catches: &[Defect::TranslationIgnored],
+        run: translated_in_part,
+    },
+];
+
+/// The client has the port of a full socket here, and masquerading leaves it to it.
+fn translated_in_part(world: &mut World) {
+    world.translate_in_part(OF_SOME);
+    world.udp("full", Udp { bind: "198.18.0.1:6003", buffer_bytes: SMALL, ..Udp::default() });
+    world.udp("published", Udp { bind: "198.18.0.1:6002", buffer_bytes: SMALL, ..Udp::default() });
+    world.udp_beyond("translated to", "198.18.1.2:6004");
+    world.udp_beyond("client", "198.18.1.2:6003");
+    world.udp_sends("client", "198.18.0.201:7000");
+    fill(world, PEER, "198.18.0.1:6003");
+    fill(world, PEER, "198.18.0.1:6002");
+    flood(world, "198.18.0.201:7000", "198.18.0.1:6003", 3);
+    flood(world, "198.18.0.201:41002", "198.18.0.1:6002", 3);
+}
 
 fn translated(world: &mut World) {
     world.translate(RULES);
