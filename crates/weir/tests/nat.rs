@@ -9,7 +9,10 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 
 use common::*;
+use etherparse::PacketBuilder;
+use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::test_run::XdpProgram;
 
 /// The host's own, and what it publishes of the container's. Somebody on the host has the same port, as Docker's
 /// userland proxy does, and reads nothing.
@@ -218,4 +221,63 @@ fn a_connection_stays_its_clients_after_the_rule_has_gone() {
         }
         wait_until("they are counted", || network.count("translated") >= 90);
     });
+}
+
+/// Prints it; a discard is a discard with a look-up and without.
+#[test]
+fn what_a_look_up_before_a_discard_costs() {
+    const RUNS: usize = 101;
+    const PACKETS: u32 = 2000;
+    const XDP_DROP: u32 = 1;
+    let network = Network::ipv4_only();
+    let _full = network.near_socket(SERVICE);
+    let flood = network.far_socket("198.18.0.2:0");
+    let daemon = Daemon::start(&network, &[]);
+    is_discarding(&network, &flood, SERVICE);
+    let mac = |name| {
+        let links = Links::open().unwrap();
+        links.mac(links.index(name).unwrap()).unwrap().0
+    };
+    let macs = (network.far.run(|| mac("far")).unwrap(), network.near.run(|| mac(NEAR)).unwrap());
+    let measure = |source: u16| {
+        let mut packet = Vec::new();
+        PacketBuilder::ethernet2(macs.0, macs.1)
+            .ipv4([198, 18, 0, 2], [198, 18, 0, 1], 64)
+            .udp(source, 5000)
+            .write(&mut packet, &[0x5a; 14])
+            .unwrap();
+        let mut means = Vec::new();
+        wait_until("enough runs discard", || {
+            // What a packet is charged is learned from those that are refused.
+            burst(&flood, SERVICE);
+            let run = || {
+                let id = Links::open().unwrap().xdp(network.ifindex).unwrap().unwrap().prog_id;
+                let program = XdpProgram::by_id(id).unwrap();
+                program.timed(&packet, network.ifindex, PACKETS).unwrap()
+            };
+            let run = network.near.run(run).unwrap();
+            if run.returned == XDP_DROP {
+                means.push(run.mean.0);
+            }
+            means.len() == RUNS
+        });
+        means.sort_unstable();
+        (means[RUNS / 2], means[RUNS / 10], means[RUNS - 1 - RUNS / 10])
+    };
+    let known = flood.local_addr().unwrap().port();
+    println!("ns per discard: median, and the range of 80 % of the runs");
+    for round in 0..3 {
+        println!("{round}: no NAT {:?}", measure(known));
+        nft(&network.near, RULES);
+        daemon.said("(NAT)");
+        wait_until("it is told", || !network.interface_status()["diversions"][0].is_null());
+        for _ in 0..64 {
+            burst(&flood, SERVICE);
+        }
+        println!("{round}: a connection that is known {:?}", measure(known));
+        println!("{round}: one that is not {:?}", measure(9));
+        nft(&network.near, "delete table ip nat");
+        wait_until("it is told", || network.interface_status()["diversions"][0].is_null());
+    }
+    daemon.interrupt();
 }

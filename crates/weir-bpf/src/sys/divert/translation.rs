@@ -117,11 +117,13 @@ impl Table {
             reach.chains.insert(chain, PortSet::all());
         }
         // Each round follows one jump more, and the kernel allows no loops.
-        while self
-            .steps
-            .iter()
-            .fold(false, |changed, step| self.follow(step, &mut reach) || changed)
-        {}
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for step in &self.steps {
+                changed |= self.follow(step, &mut reach);
+            }
+        }
         let (mut all, mut chains) = (PortSet::default(), BTreeSet::new());
         for step in self.steps.iter().filter(|step| step.leads == Leads::Elsewhere) {
             let ports = self.reaching(step, &reach);
