@@ -50,6 +50,7 @@ addr add 198.18.1.2/24 dev beyond
 addr add 2001:2:0:1::2/64 dev beyond nodad
 link set beyond up
 route add default via 198.18.1.1
+route add 2001:2::/64 via 2001:2:0:1::1
 ";
 
 const NEAR_SYSCTLS: &[(&str, &str)] = &[

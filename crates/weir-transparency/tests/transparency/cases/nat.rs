@@ -2,7 +2,7 @@
 
 use weir_bpf::verdict::Defect;
 
-use super::{Case, PEER, SMALL, fill, flood};
+use super::{Case, PEER, PEER6, SMALL, fill, flood};
 use crate::duel::Queues::Full;
 use crate::socket::Udp;
 use crate::world::World;
@@ -30,6 +30,12 @@ table ip weir {
     ip saddr 198.18.1.2 masquerade
   }
 }
+table ip6 weir {
+  chain postrouting {
+    type nat hook postrouting priority srcnat;
+    ip6 saddr 2001:2:0:1::2 snat to 2001:2::1
+  }
+}
 ";
 
 pub const CASES: &[Case] = &[
@@ -55,8 +61,13 @@ fn translated_in_part(world: &mut World) {
     world.udp_beyond("translated to", "198.18.1.2:6004");
     world.udp_beyond("client", "198.18.1.2:6003");
     world.udp_sends("client", "198.18.0.201:7000");
+    world.udp("full6", Udp { bind: "[2001:2::1]:6003", buffer_bytes: SMALL, ..Udp::default() });
+    world.udp_beyond("client6", "[2001:2:0:1::2]:6003");
+    world.udp_sends("client6", "[2001:2::200]:7000");
     fill(world, PEER, "198.18.0.1:6003");
     fill(world, PEER, "198.18.0.1:6002");
+    fill(world, PEER6, "[2001:2::1]:6003");
+    flood(world, "[2001:2::200]:7000", "[2001:2::1]:6003", 3);
     flood(world, "198.18.0.201:7000", "198.18.0.1:6003", 3);
     flood(world, "198.18.0.201:41002", "198.18.0.1:6002", 3);
 }
