@@ -35,6 +35,12 @@ struct nf_conn {
 	unsigned long status;
 } __attribute__((preserve_access_index));
 
+/*
+ * Set by user space, as it finds them in the kernel's types: before Linux 6.4 a
+ * program cannot ask for a function's address.
+ */
+const volatile bool has_ct_lookup;
+
 /* Linux 5.18: net/netfilter/nf_conntrack_bpf.c. */
 extern struct nf_conn *bpf_xdp_ct_lookup(struct xdp_md *ctx,
 					 struct bpf_sock_tuple *tuple,
@@ -73,7 +79,7 @@ static __noinline bool xdp_is_translated(struct xdp_md *ctx, __u32 tuple_size,
 		.l4proto = protocol,
 	};
 
-	if (!workspace || !bpf_xdp_ct_lookup)
+	if (!workspace || !has_ct_lookup)
 		return true;
 	return ct_is_translated(bpf_xdp_ct_lookup(
 		ctx, &workspace->tuple, tuple_size, &options, sizeof(options)));
@@ -88,7 +94,7 @@ static __noinline bool skb_is_translated(struct __sk_buff *skb,
 		.l4proto = protocol,
 	};
 
-	if (!workspace || !bpf_skb_ct_lookup)
+	if (!workspace || !has_ct_lookup)
 		return true;
 	return ct_is_translated(bpf_skb_ct_lookup(
 		skb, &workspace->tuple, tuple_size, &options, sizeof(options)));

@@ -1,6 +1,8 @@
 //! What weir uses that not every kernel has, looked for by existence in the kernel's own type
 //! information, never by version: distributions carry features back.
 
+use std::sync::LazyLock;
+
 use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType};
 use serde::Serialize;
@@ -110,14 +112,18 @@ impl Features {
     }
 }
 
-/// Whether a gate that is loaded now can ask conntrack for connections (Linux 5.18). Where that is a module, it may
-/// be loaded later, and that gate cannot.
+/// Whether this process's gates can ask conntrack for connections (Linux 5.18). Where that is a module, it may be
+/// loaded later, and they cannot.
 pub fn asks_conntrack() -> bool {
     const LOOKUP: &str = "bpf_xdp_ct_lookup";
-    let built_in = Btf::from_path("/sys/kernel/btf/vmlinux")
-        .is_ok_and(|btf| btf.type_by_name::<Func<'_>>(LOOKUP).is_some());
-    let names_it = |types: Vec<u8>| types.windows(LOOKUP.len()).any(|it| it == LOOKUP.as_bytes());
-    built_in || std::fs::read("/sys/kernel/btf/nf_conntrack").is_ok_and(names_it)
+    static ASKS: LazyLock<bool> = LazyLock::new(|| {
+        let built_in = Btf::from_path("/sys/kernel/btf/vmlinux")
+            .is_ok_and(|btf| btf.type_by_name::<Func<'_>>(LOOKUP).is_some());
+        let names_it =
+            |types: Vec<u8>| types.windows(LOOKUP.len()).any(|it| it == LOOKUP.as_bytes());
+        built_in || std::fs::read("/sys/kernel/btf/nf_conntrack").is_ok_and(names_it)
+    });
+    *ASKS
 }
 
 fn struct_has(btf: &Btf<'_>, name: &str, member: &str) -> bool {

@@ -17,6 +17,7 @@ use crate::channels::{self, Channels};
 use crate::clsact::{Filter, FilterRecord};
 use crate::counters::{self, Counters};
 use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::features::asks_conntrack;
 pub use crate::probe::QueueProbe;
 use crate::programs;
 use crate::shared::share;
@@ -109,6 +110,7 @@ impl Gate {
         let mut open = GateSkelBuilder::default().open(storage).map_err(failed("open"))?;
         share!(open, probe, failed);
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.has_ct_lookup = asks_conntrack();
             set(rodata);
         }
         let shared = probe.maps();
