@@ -275,6 +275,10 @@ fn nat_is_nothing_wrong_but_told() {
     let host = Host::new();
     host.sh("nft 'add table ip n; add chain ip n c { type nat hook prerouting priority -100; }; \
              add rule ip n c udp dport 53 dnat to 198.18.0.9'");
+    // What it does not name is weir's.
+    let notes = host.diagnosis(0)["notes"].to_string();
+    assert!(!notes.contains("translated"), "{notes}");
+    host.sh("nft add rule ip n c dnat to 198.18.0.9");
     let diagnosis = host.diagnosis(0);
     let notes = diagnosis["notes"].to_string();
     assert!(
