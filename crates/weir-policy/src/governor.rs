@@ -2,9 +2,9 @@
 //!
 //! | regime | entered when | left when | policy | nice | interrupts |
 //! |---|---|---|---|---|---|
-//! | asleep | nothing has been wrong, and nobody crowded, for [`REST`] | | `SCHED_BATCH` | 0 | as usual |
+//! | asleep | nothing has been wrong for [`REST`], and no other task wants the CPU | | `SCHED_BATCH` | 0 | as usual |
 //! | isolating | a queue that feeds a receiver was full, or input is over its share | nothing of it for [`REST`] | `SCHED_BATCH` | 0 to 19; down to -10 beside another channel | as usual |
-//! | shared | other tasks than receivers want the CPU | not for [`REMEMBERED`], for [`REST`] while nothing is wrong | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
+//! | shared | other tasks than receivers want the CPU | they do not | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
 //!
 //! A batch thread interrupts nobody when it wakes, and is not interrupted by the receivers that it wakes: NAPI empties
 //! the ring, then the receiver empties its queue, without a timer and with two switches. Beside a task that computes it
@@ -26,14 +26,16 @@ use crate::units::{Nanos, Weight};
 
 /// How long it is calm before input sleeps: the law's one hysteresis.
 pub const REST: Nanos = Nanos::from_millis(1000);
-/// How long another channel, or a competing task, is believed in after it was last seen.
+/// How long another channel is believed in after it was last seen.
 const REMEMBERED: Nanos = Nanos::from_millis(100);
 /// The time between two looks while something is wrong.
 pub const LOOK_AWAKE: Nanos = Nanos::from_millis(2);
 /// For so long after the scheduler is watched anew, receivers are not yet known from other tasks.
 pub const WARM_UP: Nanos = Nanos::from_millis(20);
-/// Other tasks want the CPU if they have, or are kept from, this part of it.
+/// Other tasks want the CPU if they have, or are kept from, this part of it...
 const CROWDED_FROM: f64 = 0.1;
+/// ...on an average with this time constant: a task that runs for a moment does not.
+const CROWDED_OVER: Nanos = Nanos::from_millis(10);
 /// The time between two polls beside other tasks...
 const POLL_SHARED: Nanos = Nanos(200_000);
 /// ...and where packets were lost at that: a queue of 50 packets (`net.core.rmem_default`) then holds 500,000/s.
@@ -117,8 +119,8 @@ pub struct Governor {
     wasted: f64,
     /// Since something was last wrong.
     calm_for: Nanos,
-    /// Since others last wanted the CPU.
-    alone_for: Nanos,
+    /// The share of the CPU that others have, or are kept from, while input runs: averaged over [`CROWDED_OVER`].
+    others: f64,
     /// Since another channel was last seen beside a flooded one.
     apart_for: Nanos,
     /// For how long the scheduler has been watched, if it is.
@@ -133,7 +135,7 @@ impl Default for Governor {
             taken: 0.0,
             wasted: 0.0,
             calm_for: REST,
-            alone_for: REST,
+            others: 0.0,
             apart_for: REST,
             watched_for: None,
         }
@@ -180,32 +182,34 @@ impl Governor {
 
     /// Whether input is over its share.
     fn remember(&mut self, settings: &Settings, seen: &Observation) -> bool {
-        // An exponential average that forgets with the time constant of one period.
-        let kept = (-seen.elapsed.share_of(settings.period)).exp();
-        let average = |old: f64, now: Nanos| kept * old + (1.0 - kept) * now.share_of(seen.elapsed);
-        self.taken = average(self.taken, seen.taken);
-        self.wasted = average(self.wasted, seen.wasted);
+        // Exponential averages, which forget with a time constant.
+        let average = |old: f64, now: Nanos, over: Nanos| {
+            let kept = (-seen.elapsed.share_of(over)).exp();
+            kept * old + (1.0 - kept) * now.share_of(seen.elapsed)
+        };
+        self.taken = average(self.taken, seen.taken, settings.period);
+        self.wasted = average(self.wasted, seen.wasted, settings.period);
         let since = |before: Nanos, again: bool| {
             if again { Nanos::ZERO } else { before + seen.elapsed }
         };
         let over = seen.over || self.used() > settings.user_share.rest();
         self.calm_for = since(self.calm_for, seen.alarm || seen.wasted > Nanos::ZERO || over);
         let known = self.watched_for.is_some_and(|watched| watched >= WARM_UP);
-        let others = seen.strangers + seen.taken + seen.light;
-        let wanted = others.share_of(seen.elapsed) > CROWDED_FROM;
         // Whoever runs while no packets come is nobody's affair.
-        self.alone_for = since(self.alone_for, known && wanted && seen.ran > Nanos::ZERO);
+        let others = match known && seen.ran > Nanos::ZERO {
+            true => seen.strangers + seen.taken + seen.light,
+            false => Nanos::ZERO,
+        };
+        self.others = average(self.others, others, CROWDED_OVER);
         self.apart_for = since(self.apart_for, seen.beside);
         over
     }
 
     fn next_regime(&self) -> Regime {
-        if self.alone_for < REMEMBERED {
+        if self.others > CROWDED_FROM {
             Regime::Shared
         } else if self.calm_for < REST {
             Regime::Isolating
-        } else if self.alone_for < REST {
-            Regime::Shared
         } else {
             Regime::Asleep
         }
@@ -311,7 +315,7 @@ mod tests {
         let (governor, action) = shown(Governor::default(), 20, &shared);
         is(action, Regime::Isolating, 0, true);
         let (governor, action) = shown(governor, 9, &shared);
-        is(action, Regime::Shared, -16, false);
+        is(action, Regime::Shared, -14, false);
         assert_eq!(action.poll_every, Some(POLL_LOSING));
         let over = Observation { taken: Nanos(900_000), ..shared };
         is(shown(governor, 60, &over).1, Regime::Shared, 19, false);

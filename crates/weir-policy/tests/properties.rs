@@ -233,7 +233,8 @@ proptest! {
         let waits = Observation { elapsed: WARM_UP, ran: LOOK_AWAKE, waits: true, ..Default::default() };
         let seen = Observation { strangers: ns(strangers * WARM_UP.as_millis()), waits: false, ..waits };
         let (_, action) = after(&[waits, seen, seen], &settings);
-        let shared = strangers > 0.1;
+        // One look, averaged with a time constant of half its length.
+        let shared = strangers * (1.0 - (-2.0_f64).exp()) > 0.1;
         prop_assert_eq!(action.regime, if shared { Regime::Shared } else { Regime::Asleep });
         prop_assert_eq!(action.watch, shared);
     }

@@ -16,7 +16,7 @@ use crate::host::Host;
 const POLLS: &str = "napi_defer_hard_irqs";
 /// The time between two polls, nanoseconds.
 const INTERVAL: &str = "gro_flush_timeout";
-const DEFERRED_POLLS: &str = "2";
+const DEFERRED_POLLS: &str = "1";
 
 /// Both attributes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// Deferred by so much, until two polls have found nothing; or not at all.
+    /// Deferred by so much, until a poll has found nothing; or not at all.
     fn new(interval: Option<Nanos>) -> Self {
         let polls = if interval.is_some() { DEFERRED_POLLS } else { "0" };
         Self { polls: polls.into(), interval_ns: interval.unwrap_or(Nanos(0)).0.to_string() }
