@@ -5,8 +5,8 @@
  * (__nfqnl_enqueue_packet()). The socket is read; the other limit is learned
  * from refusals while the socket has room, in packets that the program has not
  * read yet. Those that it has read and not decided on are taken to stay as
- * many; where they do not, the queue is seen to hold more than it should, or to
- * refuse again.
+ * many; where they do not, the queue is seen to hold more than that, or to
+ * refuse again, and either corrects what was learned.
  */
 #ifndef WEIR_SCREEN_QUEUE_H
 #define WEIR_SCREEN_QUEUE_H
@@ -57,15 +57,14 @@ static __always_inline __u32 screen_queue_room(struct weir_screen *screen,
 					       struct weir_screen_queue *queue)
 {
 	struct screen_state state = screen_socket(queue);
-	__u32 limit = queue->limit, left;
+	__u32 left;
 
-	if (!limit || !screen->too_long)
+	if (!queue->limit || !screen->too_long)
 		return state.room;
-	if (state.waiting > limit) {
-		queue->limit = 0;
-		return state.room;
-	}
-	left = limit - state.waiting;
+	/* The program had read more than now that it had not decided on. */
+	if (state.waiting > queue->limit)
+		queue->limit = state.waiting;
+	left = queue->limit - state.waiting;
 	return left < state.room ? left : state.room;
 }
 
