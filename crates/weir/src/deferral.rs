@@ -83,8 +83,9 @@ impl Deferral {
         Some((Self { polls, interval_ns, wanted: Mutex::default() }, old))
     }
 
-    /// A thread wants interrupts deferred by so much from now on. The shortest time of all counts.
-    pub fn want(&self, number: u32, interval: Option<Nanos>) {
+    /// A thread wants interrupts deferred by so much from now on. The shortest time of all counts. `anew`: somebody may
+    /// have put back what it wanted before.
+    pub fn want(&self, number: u32, interval: Option<Nanos>, anew: bool) {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let shortest = |wanted: &BTreeMap<u32, Nanos>| wanted.values().min().copied();
         let before = shortest(&wanted);
@@ -93,7 +94,7 @@ impl Deferral {
             None => wanted.remove(&number),
         };
         let now = shortest(&wanted);
-        if now != before && self.is_ours() {
+        if (now != before || anew && now.is_some()) && self.is_ours() {
             let values = Values::new(now);
             // It fails for an interface that is gone.
             let _ = self.interval_ns.write(&values.interval_ns);

@@ -215,12 +215,15 @@ impl Knob {
     /// # Errors
     /// When the kernel refuses.
     pub fn leave_to_itself(&self, host: &Host, interface: &str) -> Result<()> {
+        let is_moved = matches!(self, Self::Nice { governed: true, .. } | Self::Deferral { .. });
+        if !is_moved || self.others_value(host, interface)?.is_some() {
+            return Ok(());
+        }
         match self {
-            Self::Nice { thread, governed: true, .. } => match living(thread) {
-                Some(pid) if self.others_value(host, interface)?.is_none() => {
-                    Ok(sched::set_weight(pid, Policy::Normal, STATIC_WEIGHT, None)?)
-                }
-                _ => Ok(()),
+            Self::Deferral { old } => old.write(host, interface),
+            Self::Nice { thread, .. } => match living(thread) {
+                Some(pid) => Ok(sched::set_weight(pid, Policy::Normal, STATIC_WEIGHT, None)?),
+                None => Ok(()),
             },
             _ => Ok(()),
         }

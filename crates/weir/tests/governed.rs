@@ -395,8 +395,12 @@ fn deferred_interrupts_go_back_and_somebody_elses_deferral_stays() {
     host.while_sending(&mut host.network.generator(), &flows, |_| {
         let daemon = host.start(&[]);
         wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
-        daemon.kill();
         let usual = || host.network.deferral() == ["0", "0"];
+        daemon.signal(Signal::STOP);
+        assert!(wait(PROMISED, usual), "{:?}", host.network.deferral());
+        daemon.signal(Signal::CONT);
+        wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
+        daemon.kill();
         assert!(wait(PROMISED, usual), "{:?}", host.network.deferral());
         wait_until("weir's files are gone", || host.network.files().is_empty());
 

@@ -157,7 +157,7 @@ impl Look {
         }
         fair.end(self.input.accounts());
         self.common.peers.forget(number);
-        self.defer(None);
+        self.defer(None, false);
     }
 
     fn read(&self) -> Reading {
@@ -190,12 +190,13 @@ impl Look {
         };
         // It fails for a thread that has ended, which the main loop finds out.
         let _ = sched::set_weight(self.thread, policy, nice_of(action.weight), slice);
-        self.defer(action.poll_every);
+        self.defer(action.poll_every, before.is_none());
     }
 
-    fn defer(&self, poll_every: Option<weir_policy::Nanos>) {
+    fn defer(&self, poll_every: Option<weir_policy::Nanos>, anew: bool) {
         if let Some(deferral) = &self.deferral {
-            deferral.want(self.input.number(), poll_every.map(|time| Nanos(time.0)));
+            let interval = poll_every.map(|time| Nanos(time.0));
+            deferral.want(self.input.number(), interval, anew);
         }
     }
 
