@@ -70,35 +70,25 @@ static __always_inline bool ct_is_translated(struct nf_conn *connection)
  * Of the connection in the workspace's tuple, in the driver and on an skb.
  * Where the kernel cannot be asked, nothing is known and the packet passes.
  */
-static __noinline bool xdp_is_translated(struct xdp_md *ctx, __u32 tuple_size,
-					 __u32 protocol)
-{
-	struct workspace *workspace = get_workspace();
-	struct bpf_ct_opts___weir options = {
-		.netns_id = BPF_F_CURRENT_NETNS,
-		.l4proto = protocol,
-	};
+#define TRANSLATED_BY(function, context, lookup)                        \
+	static __noinline bool function(context *ctx, __u32 tuple_size, \
+					__u32 protocol)                 \
+	{                                                               \
+		struct workspace *workspace = get_workspace();          \
+		struct bpf_ct_opts___weir options = {                   \
+			.netns_id = BPF_F_CURRENT_NETNS,                \
+			.l4proto = protocol,                            \
+		};                                                      \
+                                                                        \
+		if (!workspace || !has_ct_lookup)                       \
+			return true;                                    \
+		return ct_is_translated(lookup(ctx, &workspace->tuple,  \
+					       tuple_size, &options,    \
+					       sizeof(options)));       \
+	}
 
-	if (!workspace || !has_ct_lookup)
-		return true;
-	return ct_is_translated(bpf_xdp_ct_lookup(
-		ctx, &workspace->tuple, tuple_size, &options, sizeof(options)));
-}
-
-static __noinline bool skb_is_translated(struct __sk_buff *skb,
-					 __u32 tuple_size, __u32 protocol)
-{
-	struct workspace *workspace = get_workspace();
-	struct bpf_ct_opts___weir options = {
-		.netns_id = BPF_F_CURRENT_NETNS,
-		.l4proto = protocol,
-	};
-
-	if (!workspace || !has_ct_lookup)
-		return true;
-	return ct_is_translated(bpf_skb_ct_lookup(
-		skb, &workspace->tuple, tuple_size, &options, sizeof(options)));
-}
+TRANSLATED_BY(xdp_is_translated, struct xdp_md, bpf_xdp_ct_lookup)
+TRANSLATED_BY(skb_is_translated, struct __sk_buff, bpf_skb_ct_lookup)
 
 /* May rules translate a new connection to this port? */
 static __always_inline bool is_translated_port(const struct flow *flow)

@@ -15,7 +15,6 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use serde::Serialize;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -210,12 +209,12 @@ impl Slice {
         (time, stop): (Duration, &UnixStream),
         softirqs: &Softirqs,
     ) -> Result<Option<Figures>> {
-        if comes(stop, time / SETTLING_PART) {
+        if signals::comes(stop, time / SETTLING_PART) {
             return Ok(None);
         }
         let mut stopped = false;
         let before = used(softirqs)?;
-        let reading = doctor::read_while(interfaces, || stopped = comes(stop, time))?;
+        let reading = doctor::read_while(interfaces, || stopped = signals::comes(stop, time))?;
         let in_softirqs = used(softirqs)?.saturating_sub(before);
         (!stopped).then(|| Figures::of(&reading, in_softirqs)).transpose()
     }
@@ -274,14 +273,6 @@ fn arguments(given: impl Iterator<Item = String>) -> Vec<String> {
         }
     }
     kept
-}
-
-/// Whether a signal comes within this time.
-fn comes(signals: &UnixStream, time: Duration) -> bool {
-    let timeout = Timespec::try_from(time).ok();
-    let mut fds = [PollFd::new(signals, PollFlags::IN)];
-    // Interrupted: by a signal that is in the stream now.
-    !matches!(poll(&mut fds, timeout.as_ref()), Ok(0))
 }
 
 /// What receive softirqs have used, on all CPUs.

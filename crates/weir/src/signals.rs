@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::error::{Error, Result};
@@ -55,6 +57,13 @@ pub fn catch(signals: &[i32]) -> Result<UnixStream> {
         signal_hook::low_level::pipe::register(*signal, sender).map_err(failed)?;
     }
     Ok(receiver)
+}
+
+/// Whether one of the signals that were caught comes within this time.
+pub fn comes(caught: &UnixStream, time: Duration) -> bool {
+    let timeout = Timespec::try_from(time).ok();
+    // Interrupted: by a signal that is in the stream now.
+    !matches!(poll(&mut [PollFd::new(caught, PollFlags::IN)], timeout.as_ref()), Ok(0))
 }
 
 /// The kernel opens this for processes with a controlling terminal alone.

@@ -1,10 +1,7 @@
 //! `weir top`: the channels with most packets, again and again.
 
 use std::io::{self, Write};
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{isatty, tcgetwinsize};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use weir_bpf::gate::Policy;
@@ -44,7 +41,7 @@ pub fn run(args: &TopArgs) -> Result<()> {
     let mut screen = Screen::enter()?;
     let mut left = args.count;
     while left != Some(0) {
-        let Some(mut report) = watch.report(args.interval, |time| !is_readable(&stop, time))?
+        let Some(mut report) = watch.report(args.interval, |time| !signals::comes(&stop, time))?
         else {
             return Ok(());
         };
@@ -57,14 +54,6 @@ pub fn run(args: &TopArgs) -> Result<()> {
         left = left.map(|left| left - 1);
     }
     Ok(())
-}
-
-/// Waits for a signal, so long at most.
-fn is_readable(signals: &UnixStream, time: Duration) -> bool {
-    let timeout = Timespec::try_from(time).ok();
-    let mut fds = [PollFd::new(signals, PollFlags::IN)];
-    // Interrupted: by a signal that is in the stream now.
-    poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready > 0) || !fds[0].revents().is_empty()
 }
 
 /// The fastest first; those that stood still are left out.
