@@ -36,12 +36,13 @@ pub const WARM_UP: Nanos = Nanos::from_millis(20);
 const CROWDED_FROM: f64 = 0.1;
 /// ...on an average with this time constant: a task that runs for a moment does not.
 const CROWDED_OVER: Nanos = Nanos::from_millis(10);
-/// The time between two polls beside other tasks...
-const POLL_SHARED: Nanos = Nanos(200_000);
-/// ...and where packets were lost at that: a queue of 50 packets (`net.core.rmem_default`) then holds 500,000/s.
-const POLL_LOSING: Nanos = Nanos(100_000);
-/// Each time between two polls that the law asks for.
-pub const POLL_INTERVALS: [Nanos; 2] = [POLL_SHARED, POLL_LOSING];
+/// The time between two polls beside other tasks: the first, and while packets are lost the first in which no more than
+/// [`POLL_PACKETS`] come.
+pub const POLL_INTERVALS: [Nanos; 4] =
+    [Nanos(200_000), Nanos(100_000), Nanos(50_000), Nanos(25_000)];
+/// Half of what a poll takes at most, and less than the 50 small packets that a socket's queue holds at first
+/// (`net.core.rmem_default`).
+const POLL_PACKETS: f64 = 32.0;
 /// What input may spend on discarding where there is nothing to be told apart.
 const FEEDBACK: f64 = 0.02;
 /// The heaviest that a batch thread is made: more keeps its receivers waiting until their queues are full.
@@ -72,6 +73,8 @@ pub struct Observation {
     pub strangers: Nanos,
     /// Time of tasks that hardly weigh anything. They are entitled to nothing, and a batch thread waits for them.
     pub light: Nanos,
+    /// Packets that it took from the ring.
+    pub packets: u64,
     /// Whether packets of one channel were admitted beside another's that were discarded, or the ring may have
     /// overflowed with packets of several, or another input of the same CPU does tell channels apart.
     pub beside: bool,
@@ -111,7 +114,6 @@ pub struct Action {
 /// The law's state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Governor {
-    regime: Regime,
     nice: f64,
     /// The share of the CPU that input takes from strangers, averaged over the period.
     taken: f64,
@@ -121,6 +123,8 @@ pub struct Governor {
     calm_for: Nanos,
     /// The share of the CPU that others have, or are kept from, while input runs: averaged over [`CROWDED_OVER`].
     others: f64,
+    /// Packets that come in a millisecond, averaged likewise.
+    rate: f64,
     /// Since another channel was last seen beside a flooded one.
     apart_for: Nanos,
     /// For how long the scheduler has been watched, if it is.
@@ -130,12 +134,12 @@ pub struct Governor {
 impl Default for Governor {
     fn default() -> Self {
         Self {
-            regime: Regime::Asleep,
             nice: f64::from(Weight::NORMAL.nice()),
             taken: 0.0,
             wasted: 0.0,
             calm_for: REST,
             others: 0.0,
+            rate: 0.0,
             apart_for: REST,
             watched_for: None,
         }
@@ -147,21 +151,21 @@ impl Governor {
     #[must_use]
     pub fn decide(mut self, settings: &Settings, seen: &Observation) -> (Self, Action) {
         let over_share = self.remember(settings, seen);
-        self.regime = self.next_regime();
-        self.nice = match self.regime {
+        let regime = self.regime();
+        self.nice = match regime {
             Regime::Asleep => f64::from(Weight::NORMAL.nice()),
-            Regime::Isolating | Regime::Shared => self.next_nice(settings, seen.elapsed),
+            Regime::Isolating | Regime::Shared => self.next_nice(settings, regime, seen.elapsed),
         };
-        self.watched_for = self.next_watch(settings, seen);
-        let look_in = match self.regime {
+        self.watched_for = self.next_watch(settings, regime, seen);
+        let look_in = match regime {
             Regime::Asleep => self.watched_for.map(|_| WARM_UP),
             Regime::Isolating | Regime::Shared => Some(LOOK_AWAKE),
         };
         let action = Action {
-            regime: self.regime,
+            regime,
             weight: Weight::nearest(self.nice),
-            batch: self.regime != Regime::Shared,
-            poll_every: (self.regime == Regime::Shared).then(|| self.next_interval()),
+            batch: regime != Regime::Shared,
+            poll_every: (regime == Regime::Shared).then(|| self.interval()),
             over_share,
             watch: self.watched_for.is_some(),
             look_in,
@@ -183,12 +187,13 @@ impl Governor {
     /// Whether input is over its share.
     fn remember(&mut self, settings: &Settings, seen: &Observation) -> bool {
         // Exponential averages, which forget with a time constant.
-        let average = |old: f64, now: Nanos, over: Nanos| {
+        let average = |old: f64, now: f64, over: Nanos| {
             let kept = (-seen.elapsed.share_of(over)).exp();
-            kept * old + (1.0 - kept) * now.share_of(seen.elapsed)
+            kept * old + (1.0 - kept) * now
         };
-        self.taken = average(self.taken, seen.taken, settings.period);
-        self.wasted = average(self.wasted, seen.wasted, settings.period);
+        let share = |part: Nanos| part.share_of(seen.elapsed);
+        self.taken = average(self.taken, share(seen.taken), settings.period);
+        self.wasted = average(self.wasted, share(seen.wasted), settings.period);
         let since = |before: Nanos, again: bool| {
             if again { Nanos::ZERO } else { before + seen.elapsed }
         };
@@ -200,12 +205,14 @@ impl Governor {
             true => seen.strangers + seen.taken + seen.light,
             false => Nanos::ZERO,
         };
-        self.others = average(self.others, others, CROWDED_OVER);
+        self.others = average(self.others, share(others), CROWDED_OVER);
+        let per_ms = seen.packets as f64 * share(Nanos::from_millis(1));
+        self.rate = average(self.rate, per_ms, CROWDED_OVER);
         self.apart_for = since(self.apart_for, seen.beside);
         over
     }
 
-    fn next_regime(&self) -> Regime {
+    fn regime(&self) -> Regime {
         if self.others > CROWDED_FROM {
             Regime::Shared
         } else if self.calm_for < REST {
@@ -216,8 +223,8 @@ impl Governor {
     }
 
     /// While something is wrong; and where input waits for long, until it is known for whom.
-    fn next_watch(&self, settings: &Settings, seen: &Observation) -> Option<Nanos> {
-        let awake = settings.awake || self.regime != Regime::Asleep;
+    fn next_watch(&self, settings: &Settings, regime: Regime, seen: &Observation) -> Option<Nanos> {
+        let awake = settings.awake || regime != Regime::Asleep;
         match self.watched_for {
             None => (awake || seen.waits).then_some(Nanos::ZERO),
             Some(before) => {
@@ -227,15 +234,21 @@ impl Governor {
         }
     }
 
-    /// Each poll interrupts whoever runs, and brings no more than a usual queue holds.
-    fn next_interval(&self) -> Nanos {
-        if self.calm_for < REST { POLL_LOSING } else { POLL_SHARED }
+    /// Each poll interrupts whoever runs, and should bring no more than a queue has room for. How much that is shows where
+    /// it was too much.
+    fn interval(&self) -> Nanos {
+        let fits = |every: &Nanos| self.rate * every.as_millis() <= POLL_PACKETS;
+        let [longest, .., shortest] = POLL_INTERVALS;
+        if self.calm_for >= REST {
+            return longest;
+        }
+        POLL_INTERVALS.into_iter().find(fits).unwrap_or(shortest)
     }
 
-    fn next_nice(&self, settings: &Settings, elapsed: Nanos) -> f64 {
+    fn next_nice(&self, settings: &Settings, regime: Regime, elapsed: Nanos) -> f64 {
         let share = settings.user_share.rest();
         let apart = settings.prefer == Prefer::Separation && self.apart_for < REMEMBERED;
-        let (part, heaviest) = match self.regime {
+        let (part, heaviest) = match regime {
             // Packets that are discarded for want of CPU time are not saved by waiting for it longer.
             Regime::Shared => (share, f64::from(Weight::HEAVIEST.nice())),
             _ if apart => (share, HEAVIEST_BATCH),
@@ -316,7 +329,11 @@ mod tests {
         is(action, Regime::Isolating, 0, true);
         let (governor, action) = shown(governor, 9, &shared);
         is(action, Regime::Shared, -14, false);
-        assert_eq!(action.poll_every, Some(POLL_LOSING));
+        assert_eq!(action.poll_every, Some(POLL_INTERVALS[0]));
+        // Where packets are lost, no more come with a poll than a queue holds.
+        let fast = Observation { packets: 600, ..shared };
+        let (_, action) = shown(governor, 40, &fast);
+        assert_eq!(action.poll_every, Some(POLL_INTERVALS[2]));
         let over = Observation { taken: Nanos(900_000), ..shared };
         is(shown(governor, 60, &over).1, Regime::Shared, 19, false);
     }
@@ -341,7 +358,7 @@ mod tests {
         is(shown(watching, 1, &others).1, Regime::Asleep, 0, true);
         let (_, action) = shown(watching, 2, &others);
         is(action, Regime::Shared, -20, false);
-        assert_eq!(action.poll_every, Some(POLL_SHARED));
+        assert_eq!(action.poll_every, Some(POLL_INTERVALS[0]));
         // A batch thread waits for those, too, that are entitled to nothing.
         let light = Observation { light: MS * 15, ..behind };
         is(shown(watching, 2, &light).1, Regime::Shared, -20, false);

@@ -39,6 +39,7 @@ fn observation() -> impl Strategy<Value = Observation> {
                 taken: ns(elapsed * ran * taken),
                 strangers: ns(elapsed * rest * strangers),
                 light: ns(elapsed * rest * (1.0 - strangers) * light),
+                packets: (1000.0 * elapsed * ran) as u64,
                 beside,
             }
         },

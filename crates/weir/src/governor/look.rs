@@ -329,6 +329,7 @@ fn observation(last: &Reading, now: &Reading, switches: Nanos, joins: bool) -> O
         taken: since(|seen| seen.taken) + weir_policy::Nanos(switches.0),
         strangers: since(|seen| seen.strangers),
         light: since(|seen| seen.light),
+        packets: now.counters.packets.saturating_sub(last.counters.packets),
         beside: beside || moved(|seen| seen.contended.into()) || joins,
     }
 }
