@@ -13,8 +13,8 @@
 #include "shared.h"
 #include "verdict.h"
 
-/* Who goes on ringing is heard again so seldom: the gates of all CPUs read the
- * line that this writes. */
+/* Whoever goes on ringing is heard again this seldom: the gates of all CPUs
+ * read the line that this writes. */
 #define ALARM_AGAIN_NS 100000000ULL
 
 static __always_inline bool is_asleep(void)
@@ -37,16 +37,19 @@ static __always_inline void tell(enum weir_cause cause)
 static __always_inline void ring(enum weir_cause cause, __u64 now)
 {
 	struct weir_alarm *it = the_alarm();
+	bool sleeps;
 
 	if (!it)
 		return;
-	if (now - it->rung_ns > ALARM_AGAIN_NS)
-		*(volatile __u64 *)&it->rung_ns = now;
-	if (!*(volatile __u32 *)&it->asleep)
+	sleeps = *(volatile __u32 *)&it->asleep;
+	/* Gates may be awake for another reason, and the governor not. */
+	if (!sleeps && now - it->rung_ns <= ALARM_AGAIN_NS)
 		return;
 	*(volatile __u64 *)&it->rung_ns = now;
-	*(volatile __u32 *)&it->asleep = 0;
-	__sync_fetch_and_add(&it->woken[cause], 1);
+	if (sleeps) {
+		*(volatile __u32 *)&it->asleep = 0;
+		__sync_fetch_and_add(&it->woken[cause], 1);
+	}
 	tell(cause);
 }
 

@@ -1,9 +1,8 @@
 //! Whether gates sleep, and what wakes them: `bpf/alarm.h`.
 
 use std::mem::offset_of;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
 
@@ -119,6 +118,7 @@ impl Alarm {
 
 /// What wakes the gates, as it does.
 pub struct Rings {
+    map: MapHandle,
     ring: RingBuffer<'static>,
     causes: Arc<Mutex<Vec<Cause>>>,
 }
@@ -140,23 +140,24 @@ impl Rings {
         };
         let map = MapHandle::try_from(&probe.maps().rings).map_err(failed("listen to"))?;
         builder.add(&map, heard).map_err(failed("listen to"))?;
-        Ok(Self { ring: builder.build().map_err(failed("listen to"))?, causes })
+        let ring = builder.build().map_err(failed("listen to"))?;
+        Ok(Self { map, ring, causes })
     }
 
-    /// Waits, so long at most, to the next whole millisecond, and says what rang.
+    /// Says what has rung since this was last asked. Does not wait: see [`Rings::as_fd`].
     ///
     /// # Errors
-    /// When the kernel refuses to wait; not for a signal.
-    pub fn wait(&mut self, most: Duration) -> Result<Vec<Cause>> {
-        // The library waits for whole milliseconds, and cuts off the rest: not at all for less than one.
-        let millis = u64::try_from(most.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-        match self.ring.poll(Duration::from_millis(millis)) {
-            Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
-                return Err(failed("listen to")(error));
-            }
-            _ => {}
-        }
+    /// When the library finds the ring in disorder.
+    pub fn heard(&mut self) -> Result<Vec<Cause>> {
+        self.ring.consume().map_err(failed("listen to"))?;
         Ok(std::mem::take(&mut *self.causes.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl AsFd for Rings {
+    /// Readable once something has rung.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
     }
 }
 

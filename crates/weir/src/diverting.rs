@@ -14,7 +14,7 @@ use crate::error::Result;
 /// Legacy iptables, IPVS, tcx programs and multicast routing come and go without a word. A change takes
 /// effect within a second, also where the daemon has to wait for its CPU.
 const LOOK_ANYWAY: Duration = Duration::from_millis(500);
-/// The same where looks take long.
+/// The same where looks take long, and while the gate sleeps, which discards nothing.
 const LOOK_ANYWAY_SLOWLY: Duration = Duration::from_secs(2);
 
 const UNREAD: &str = "rules change while weir rests from reading them";
@@ -28,6 +28,8 @@ pub struct Diverting {
     news: Vec<String>,
     /// Something has changed since the last look.
     stale: bool,
+    /// Whether the gate sleeps.
+    asleep: bool,
     looked_at: Instant,
 }
 
@@ -46,6 +48,7 @@ impl Diverting {
             found: Vec::new(),
             news: Vec::new(),
             stale: true,
+            asleep: false,
             looked_at,
         };
         diverting.look();
@@ -89,7 +92,13 @@ impl Diverting {
         if self.stale {
             return rested;
         }
-        rested.clamp(self.looked_at + LOOK_ANYWAY, self.looked_at + LOOK_ANYWAY_SLOWLY)
+        let slowly = self.looked_at + LOOK_ANYWAY_SLOWLY;
+        if self.asleep { slowly } else { rested.clamp(self.looked_at + LOOK_ANYWAY, slowly) }
+    }
+
+    /// To be told each second, so that the looks that are due since the gate has woken are taken within one.
+    pub fn set_asleep(&mut self, asleep: bool) {
+        self.asleep = asleep;
     }
 
     fn look(&mut self) {

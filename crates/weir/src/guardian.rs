@@ -3,8 +3,8 @@
 //! It is started before the first knob is turned, holds a pidfd of the daemon and sleeps until that
 //! says that the daemon has ended. A daemon that has put everything back itself dismisses it.
 //!
-//! A governor beats, into the guardian's standard input. Once it does, a pause longer than
-//! [`BEATLESS`](crate::governor::BEATLESS) means that nobody moves the weights any more (the daemon is
+//! A governor beats, into the guardian's standard input. A pause longer than
+//! [`Beat::patience`] means that nobody moves the weights any more (the daemon is
 //! stopped, or waits for memory), and the guardian gives governed threads a weight that can stay.
 
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ use weir_bpf::sys::sched;
 use weir_bpf::units::Nice;
 
 use crate::error::{Error, Result};
-use crate::governor::BEATLESS;
+use crate::governor::Beat;
 use crate::host::Host;
 use crate::key::Key;
 use crate::lock::{Attempt, Lock, Purpose};
@@ -34,9 +34,6 @@ use crate::statefile::State;
 const READY: u8 = b'+';
 /// How long it may take to get ready; the exec and a few system calls take milliseconds.
 const READY_MAX: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
-
-/// As [`BEATLESS`].
-const BEATLESS_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: BEATLESS.subsec_nanos() as i64 };
 
 /// A running guardian, seen from the daemon.
 #[derive(Debug)]
@@ -188,11 +185,11 @@ fn report_ready() -> Result<()> {
 /// Calls `beatless` whenever beats that had begun stay out.
 fn wait_for_end(daemon: &OwnedFd, beatless: impl Fn()) -> Result<()> {
     let mut stdin = Some(std::io::stdin());
-    let mut beating = false;
+    let mut last: Option<Beat> = None;
     loop {
         let mut fds = vec![PollFd::new(daemon, PollFlags::IN)];
         fds.extend(stdin.as_ref().map(|stdin| PollFd::new(stdin, PollFlags::IN)));
-        let timeout = beating.then_some(BEATLESS_TIMEOUT);
+        let timeout = last.and_then(|beat| Timespec::try_from(beat.patience()).ok());
         match poll(&mut fds, timeout.as_ref()) {
             Err(Errno::INTR) => continue,
             Err(errno) => return Err(Error::system("wait for the daemon's end", errno)),
@@ -206,10 +203,12 @@ fn wait_for_end(daemon: &OwnedFd, beatless: impl Fn()) -> Result<()> {
         if !fds[0].revents().is_empty() {
             return Ok(());
         }
-        // Several beats at once are as good as one; at their end the daemon is about to end, too.
-        beating = matches!(rustix::io::read(std::io::stdin(), &mut [0; 64]), Ok(1..));
-        if !beating {
-            stdin = None;
+        let mut beats = [0; 64];
+        match rustix::io::read(std::io::stdin(), &mut beats) {
+            // Of several the last counts.
+            Ok(read @ 1..) => last = Some(Beat::of(beats[read - 1])),
+            // The daemon is about to end, too.
+            Ok(0) | Err(_) => (last, stdin) = (None, None),
         }
     }
 }

@@ -367,6 +367,7 @@ impl Protected {
     /// # Errors
     /// When the kernel does not answer.
     pub fn tick(&mut self, guardian_pid: i32, sleep: &SleepStatus) -> Result<Tick> {
+        self.diverting.set_asleep(sleep.asleep);
         self.ticks_since_change = self.ticks_since_change.saturating_add(1);
         let ticks = self.ticks_since_change;
         // What goes wrong with the threads, or with the files, is no reason not to count.

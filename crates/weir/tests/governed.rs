@@ -252,6 +252,24 @@ fn somebody_who_watches_wakes_the_counters() {
     host.network.assert_untouched();
 }
 
+/// Who watches has woken the gate already, and nothing would wake the governor, if the gate did not tell it again.
+#[test]
+fn under_a_flood_the_governor_acts_while_somebody_watches() {
+    let host = Host::new();
+    let daemon = host.start(&[]);
+    let _full = host.bind(FULL_PORT);
+    wait_until("the gate sleeps", || host.gate_sleeps());
+    let shown = host.network.weir(&["channels", "--json", "--interval", "1500ms"]);
+    assert!(shown.status.success(), "{shown:?}");
+    assert!(!host.gate_sleeps(), "it counts for whoever watches");
+    host.while_sending(&mut host.network.generator(), &[host.flow(FULL_PORT, 50_000.0)], |_| {
+        wait_until("the governor acts", || host.does("isolating"));
+    });
+    assert_eq!(host.woken_by("udp-queue"), 0);
+    daemon.interrupt();
+    host.network.assert_untouched();
+}
+
 /// A process that hardly weighs anything, or is to run only when nobody else wants to, is none that input shares with.
 #[test]
 fn beside_a_process_that_weighs_nothing_input_sleeps() {

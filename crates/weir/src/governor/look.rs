@@ -12,7 +12,6 @@ use weir_bpf::channels::Channel;
 use weir_bpf::input::{Input, InputCounters};
 use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::units::{CpuId, Nanos};
-use weir_policy::governor::WARM_UP;
 use weir_policy::{Action, Governor, Observation, Regime, Settings};
 
 use super::fair::{Fair, Seen};
@@ -203,9 +202,7 @@ impl Look {
     /// Until the next look is due. While it is asleep an alarm ends that.
     fn rest(&self, action: Action) {
         match (action.look_in, action.regime) {
-            (None, _) if self.common.alarm.is_asleep() => std::thread::park(),
-            // Whoever rings while the gates are awake wakes nobody.
-            (None, _) => std::thread::park_timeout(WARM_UP.into()),
+            (None, _) => std::thread::park(),
             (Some(time), Regime::Asleep) => std::thread::park_timeout(time.into()),
             (Some(time), _) => std::thread::sleep(time.into()),
         }
@@ -242,6 +239,11 @@ impl Look {
     pub(super) fn set_anew(&self) {
         self.anew.store(true, Ordering::Relaxed);
         self.wake();
+    }
+
+    /// Whether the thread stands at what it has at rest, until something rings.
+    pub(super) fn rests(&self) -> bool {
+        self.late_ms.load(Ordering::Relaxed) == u64::MAX
     }
 
     /// Does it look when it should?

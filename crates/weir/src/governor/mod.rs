@@ -13,15 +13,15 @@ mod switch_cost;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{PipeReader, PipeWriter, Write};
 use std::net::IpAddr;
 use std::process::ChildStdin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use weir_bpf::alarm::{Alarm, Rings};
@@ -41,10 +41,38 @@ use look::{Common, Look};
 use receivers::Receivers;
 use switch_cost::SwitchCost;
 
-/// How often the listener beats.
-pub const BEAT: Duration = Duration::from_millis(100);
-/// Without a beat for so long, the guardian takes the weights back.
-pub const BEATLESS: Duration = Duration::from_millis(500);
+/// What the listener says to the guardian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beat {
+    /// Every thread stands at the setting that it has while nothing is wrong.
+    Resting,
+    /// Threads are governed.
+    Governing,
+}
+
+impl Beat {
+    /// What a byte says.
+    pub const fn of(byte: u8) -> Self {
+        if byte == Self::Resting as u8 { Self::Resting } else { Self::Governing }
+    }
+
+    /// The time to the next.
+    const fn every(self) -> Duration {
+        match self {
+            Self::Resting => Duration::from_secs(1),
+            Self::Governing => Duration::from_millis(100),
+        }
+    }
+
+    /// Without another for this long, the guardian takes the weights back.
+    pub const fn patience(self) -> Duration {
+        match self {
+            Self::Resting => Duration::from_secs(3),
+            Self::Governing => Duration::from_millis(500),
+        }
+    }
+}
+
 /// The weight that governed threads have while no governor beats: the kernel's default.
 pub const STATIC_WEIGHT: Nice = Nice(0);
 /// A thread of the governor's that is so late does not live.
@@ -118,13 +146,16 @@ pub struct Governors {
     owners: RefCell<Owners>,
     common: Common,
     shared: Arc<Shared>,
+    /// The listener ends when this is closed.
+    listening: Option<PipeWriter>,
     listener: Option<JoinHandle<()>>,
 }
 
 /// What the listener has in common with the rest.
 struct Shared {
+    /// Whether the scheduler is watched also while nothing is wrong.
+    awake: bool,
     looks: Mutex<BTreeMap<u32, Arc<Look>>>,
-    stop: AtomicBool,
     /// Where beats go; none before there is a guardian.
     beats: Mutex<Option<ChildStdin>>,
 }
@@ -142,16 +173,14 @@ impl Governors {
     /// If the kernel lacks a tracepoint, or refuses a thread or a socket.
     pub fn start(probe: &QueueProbe, shares: ShareSettings, awake: bool) -> Result<Rc<Self>> {
         let inputs = Inputs::load(probe)?;
-        let shared = Arc::new(Shared {
-            looks: Mutex::default(),
-            stop: AtomicBool::new(false),
-            beats: Mutex::new(None),
-        });
-        let (rings, listening) = (Rings::listen(probe)?, Arc::clone(&shared));
+        let shared = Arc::new(Shared { awake, looks: Mutex::default(), beats: Mutex::new(None) });
+        let failed = |source| Error::system("start the governor's thread", source);
+        let (ended, listening) = std::io::pipe().map_err(failed)?;
+        let (rings, shares_with) = (Rings::listen(probe)?, Arc::clone(&shared));
         let listener = std::thread::Builder::new()
             .name("weir-listen".into())
-            .spawn(move || listen(rings, &listening))
-            .map_err(|source| Error::system("start the governor's thread", source))?;
+            .spawn(move || listen(rings, &ended, &shares_with))
+            .map_err(failed)?;
         Ok(Rc::new(Self {
             inputs,
             owners: RefCell::new(Owners::open()?),
@@ -163,6 +192,7 @@ impl Governors {
                 awake,
             },
             shared,
+            listening: Some(listening),
             listener: Some(listener),
         }))
     }
@@ -238,7 +268,7 @@ impl Governors {
 
 impl Drop for Governors {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+        self.listening = None;
         if let Some(listener) = self.listener.take() {
             let _ = listener.join();
         }
@@ -275,40 +305,82 @@ impl Drop for Governed {
     }
 }
 
-/// Wakes everybody when something rings, and beats.
-fn listen(mut rings: Rings, shared: &Shared) {
+/// Wakes all looks when something rings, and beats.
+fn listen(mut rings: Rings, ended: &PipeReader, shared: &Shared) {
     // Where that is refused, it hears when it gets to.
     let _ = sched::set_fifo_current_thread(PRIORITY);
-    let mut beat_due = Instant::now();
-    let (mut beaten, mut anew_until) = (beat_due, beat_due);
-    while !shared.stop.load(Ordering::Relaxed) {
-        let heard = rings.wait(beat_due.saturating_duration_since(Instant::now()));
-        let Ok(causes) = heard else {
-            // A look finds out by itself, if later.
-            std::thread::sleep(BEAT);
-            continue;
-        };
+    let mut pulse = Pulse::begin();
+    loop {
+        let mut fds = [PollFd::new(&rings, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
+        let timeout = Timespec::try_from(pulse.due()).ok();
+        let polled = poll(&mut fds, timeout.as_ref());
+        if !fds[1].revents().is_empty() {
+            return;
+        }
         let looks = shared.looks();
-        if !causes.is_empty() {
-            looks.values().for_each(|look| look.wake());
+        match rings.heard() {
+            Ok(causes) if causes.is_empty() => {}
+            // What cannot be read may have been an alarm.
+            Ok(_) | Err(_) => {
+                looks.values().for_each(|look| look.wake());
+                pulse.hear();
+            }
         }
+        if polled.is_err() {
+            std::thread::sleep(pulse.due());
+        }
+        pulse.beat(&looks, shared);
+    }
+}
+
+/// When the listener beats: seldom while every look rests until something rings.
+struct Pulse {
+    next: Instant,
+    heard: Instant,
+    beaten: Option<(Instant, Beat)>,
+    anew_until: Option<Instant>,
+}
+
+impl Pulse {
+    fn begin() -> Self {
         let now = Instant::now();
-        if now < beat_due {
-            continue;
+        Self { next: now, heard: now, beaten: None, anew_until: None }
+    }
+
+    /// A look that is woken has something to do only a moment later.
+    fn hear(&mut self) {
+        self.heard = Instant::now();
+        self.next = self.next.min(self.heard + Beat::Governing.every());
+    }
+
+    /// The time to the next beat.
+    fn due(&self) -> Duration {
+        self.next.saturating_duration_since(Instant::now())
+    }
+
+    fn beat(&mut self, looks: &BTreeMap<u32, Arc<Look>>, shared: &Shared) {
+        let now = Instant::now();
+        if now < self.next {
+            return;
         }
-        beat_due = now + BEAT;
+        let rests = !shared.awake
+            && now > self.heard + Beat::Governing.patience()
+            && looks.values().all(|look| look.rests());
+        let beat = if rests { Beat::Resting } else { Beat::Governing };
+        self.next = now + beat.every();
         if !looks.values().all(|look| look.is_lively()) {
-            continue;
+            return;
         }
         let mut beats = shared.beats.lock().unwrap_or_else(PoisonError::into_inner);
         // A guardian that has died is the main loop's affair.
-        let _ = beats.as_mut().map(|to| to.write_all(&[1]));
+        let _ = beats.as_mut().map(|to| to.write_all(&[beat as u8]));
         // So late that the guardian may have taken the weights back, and may be about to.
-        if now > beaten + BEATLESS - BEAT {
-            anew_until = now + BEATLESS;
+        let late = |(at, last): (Instant, Beat)| now > at + last.patience() - last.every();
+        if self.beaten.is_some_and(late) {
+            self.anew_until = Some(now + Beat::Governing.patience());
         }
-        beaten = now;
-        if now < anew_until {
+        self.beaten = Some((now, beat));
+        if self.anew_until.is_some_and(|until| now < until) {
             looks.values().for_each(|look| look.set_anew());
         }
     }
