@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::Seen;
 use crate::apps::parity;
 use crate::apps::parity::Measure;
-use crate::metric::{METRICS, Source, m};
+use crate::metric::{METRICS, Source, Unit, m};
 use crate::programs::{ClientKind, ClientReport, UDP_MBIT};
 use crate::reading::Counter;
 use crate::run::Trial;
@@ -129,7 +129,10 @@ fn reported(trial: &mut Trial, kind: ClientKind, report: &ClientReport) {
     trial.set(&m::took_p50_us, report.p50_us.or(report.mean_us));
     trial.set(&m::took_p99_us, report.p99_us);
     trial.set(&m::failed, Some(report.errors as f64));
-    trial.set(&m::sent_share, asked.zip(report.offered).map(|(asked, sent)| sent / asked));
+    let sent = asked.zip(report.offered);
+    trial.set(&m::sent_share, sent.map(|(asked, sent)| sent / asked));
+    let requests = sent.filter(|_| throughput.unit == Unit::PerSecond);
+    trial.set(&m::sent_per_s, requests.map(|(_, sent)| sent));
 }
 
 /// Mbit/s of a parity conversation's payload, from packets or bytes per second.

@@ -4,7 +4,7 @@ use super::shared::*;
 use crate::programs::ClientKind;
 
 const MAIN: &str = "weir";
-/// NSD's answers per second where `stock` has not been saturated in this run.
+/// NSD's answers per second before it has been saturated in this run.
 const NSD_PER_S: f64 = 100e3;
 /// What asks each server. A rate of queries stands here as a share of what NSD can answer.
 const PROGRAMS: [(&str, ClientKind); 11] = [
@@ -55,7 +55,9 @@ pub static EXPERIMENT: Experiment = Experiment {
         let case = |program: &str, beside: &str| {
             let name = format!("{program}{beside}");
             let full = beside.is_empty() || ACCOMPANIED_FULL.contains(&program);
-            Case { quick: QUICK.contains(&&*name), full, ..Case::always(name) }
+            // Its rate is a share of what was answered there.
+            let against = is_paced(program).then_some("nsd");
+            Case { quick: QUICK.contains(&&*name), full, against, ..Case::always(name) }
         };
         let of = |(beside, _)| PROGRAMS.map(|(program, _)| case(program, beside));
         BESIDE.into_iter().flat_map(of).collect()
@@ -67,6 +69,11 @@ pub static EXPERIMENT: Experiment = Experiment {
     merits: &[&m::per_s, &m::throughput_mbit],
     tables: &[
         table("Answered requests/s", Cases::Where(|case| !is_stream(case)), &[&m::per_s]),
+        table(
+            "Sent, where the client has a rate, and answered; requests/s",
+            Cases::Where(is_paced),
+            &[&m::sent_per_s, &m::per_s],
+        ),
         table("Payload received, Mbit/s", Cases::Where(is_stream), &[&m::throughput_mbit]),
         table(
             "Lost, of what was sent",
@@ -149,6 +156,10 @@ fn is_stream(case: &str) -> bool {
     case.starts_with("udp") || case.starts_with("tcp")
 }
 
+fn is_paced(case: &str) -> bool {
+    case.starts_with("nsd-")
+}
+
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let (program, beside) = ask.case.split_at(ask.case.find('+').unwrap_or(ask.case.len()));
     let (_, kind) = PROGRAMS.into_iter().find(|(name, _)| *name == program).unwrap_or(PROGRAMS[0]);
@@ -171,10 +182,13 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     })
 }
 
-/// What NSD answers in arm `stock` at most.
+/// What NSD answers at most in arm `stock`, or where that is not run in all others.
 fn capacity(done: &[Trial]) -> f64 {
-    let of_stock = done.iter().filter(|trial| trial.arm == "stock" && trial.case == "nsd");
-    median_of_some(of_stock.map(|trial| trial.get(&m::per_s))).unwrap_or(NSD_PER_S)
+    let of = |is_wanted: fn(&str) -> bool| {
+        let of_nsd = done.iter().filter(|t| t.case == "nsd" && is_wanted(&t.arm));
+        median_of_some(of_nsd.map(|trial| trial.get(&m::per_s)))
+    };
+    of(|arm| arm == "stock").or_else(|| of(|_| true)).unwrap_or(NSD_PER_S)
 }
 
 /// Of each case the one of the two that it has.
