@@ -19,8 +19,9 @@ use crate::{experiments, machine, programs};
 
 /// What a quick run's grid may take, so that the whole ends within 45 s.
 const QUICK_BUDGET: Duration = Duration::from_secs(36);
-/// What setting a trial up and draining it take, beside its window, for estimates.
-const OVERHEAD: Duration = Duration::from_millis(260);
+/// What setting a trial up and draining it take, beside its warm-up and window, for estimates: in the median over
+/// the experiments' quick runs.
+const OVERHEAD: Duration = Duration::from_millis(200);
 
 /// What was asked for on the command line; empty: the experiment's own.
 #[derive(Clone, Debug, Default, Args)]
@@ -178,16 +179,32 @@ impl<'a> Plan<'a> {
     }
 
     pub fn estimate(&self) -> Duration {
-        let trial = self.times.warm_up + self.times.window + OVERHEAD;
-        let grid = trial * (self.one_repeat(0).len() as u32 * self.times.repeats);
-        let grid = self.budget.map_or(grid, |budget| grid.min(budget));
-        grid + self.experiment.searches.iter().map(|search| self.search_time(search)).sum()
+        let (window, searches) = (self.times.window, self.searches_time());
+        let trial = |(arm, case, load): (&Arm, &Case, Load)| self.trial(arm, case, load, window);
+        let one: Duration = self.one_repeat(0).into_iter().map(trial).sum();
+        let fit =
+            |budget: Duration| budget.saturating_sub(searches).as_nanos() / one.as_nanos().max(1);
+        let repeats = self.budget.map_or(u128::MAX, fit).clamp(1, self.times.repeats.into());
+        one * repeats as u32 + searches
     }
 
-    fn search_time(&self, search: &Search) -> Duration {
-        let length = Duration::from_millis(search.window_ms.of(self.quick));
-        let trials = self.searched(search).count() as u32 * search.steps.of(self.quick) * 3 / 2;
-        (self.times.warm_up + length + OVERHEAD) * trials
+    fn searches_time(&self) -> Duration {
+        let of = |search: &Search| -> Duration {
+            let window = Duration::from_millis(search.window_ms.of(self.quick));
+            let case = self.points.iter().map(|(case, _)| case).find(|case| case.name == search.of);
+            let trials = search.steps.of(self.quick) * 3 / 2;
+            let trial = |arm| case.map(|case| self.trial(arm, case, Load::Top, window) * trials);
+            self.searched(search).filter_map(trial).sum()
+        };
+        self.experiment.searches.iter().map(of).sum()
+    }
+
+    /// How long a trial with such a window takes.
+    fn trial(&self, arm: &Arm, case: &Case, load: Load, window: Duration) -> Duration {
+        let Self { experiment, quick, traffic, times, .. } = self;
+        let ask = Ask { arm, case: &case.name, load, quick: *quick, traffic, done: &[] };
+        let scene = (experiment.scene)(&ask).unwrap_or_default();
+        scene.warm_up(times.warm_up) + scene.window(window) + OVERHEAD
     }
 
     fn searched<'b>(&'b self, search: &'b Search) -> impl Iterator<Item = &'b Arm> {
@@ -224,7 +241,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
     progress.begin(whole as u64);
 
     let first = Instant::now();
-    let reserved: Duration = experiment.searches.iter().map(|s| plan.search_time(s)).sum();
+    let reserved = plan.searches_time();
     for repeat in 0..plan.times.repeats {
         let late = |budget: Duration| {
             first.elapsed() + first.elapsed() / repeat > budget.saturating_sub(reserved)
@@ -368,6 +385,8 @@ mod tests {
                 let plan = Plan::new(experiment, &wish(quick)).unwrap();
                 let name = experiment.name;
                 assert!(!plan.points.is_empty() && !plan.arms.is_empty(), "{name}");
+                let estimate = plan.estimate();
+                assert!(!quick || estimate <= QUICK_BUDGET, "{name}: {estimate:?}");
                 let mut declared = words(experiment.loads.of(quick));
                 assert!(declared.all(|load| Load::parse(load).is_ok()), "{name}");
                 assert!(

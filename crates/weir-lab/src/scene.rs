@@ -280,3 +280,17 @@ pub struct Scene {
     /// A flood lasts at least so long before the window.
     pub settle: Duration,
 }
+
+impl Scene {
+    /// How long it is under way before its window, of an experiment's usual time.
+    pub fn warm_up(&self, usual: Duration) -> Duration {
+        let is_flooded = self.flows.iter().any(|flow| !flow.light);
+        if is_flooded { usual.max(self.settle) } else { usual }
+    }
+
+    /// How long its window is: a program's runs are of whole seconds.
+    pub fn window(&self, usual: Duration) -> Duration {
+        let seconds = || Duration::from_secs((usual.as_secs_f64().round() as u64).max(1));
+        self.program.map_or(usual, |_| seconds())
+    }
+}

@@ -154,8 +154,7 @@ fn watch(
     probe.hog = beside.hog();
     probe.interactive = beside.interactive();
     probe.client = client.as_ref();
-    let flooded = scene.flows.iter().any(|flow| !flow.light);
-    let warm_up = if flooded { times.warm_up.max(scene.settle) } else { times.warm_up };
+    let (warm_up, window) = (scene.warm_up(times.warm_up), scene.window(times.window));
 
     // The clock stays for the run, and knows one arm's thread.
     let clock = bench.clock.as_ref().filter(|_| scene.watch.contains(&Watch::Polls));
@@ -166,10 +165,10 @@ fn watch(
         go(client.as_ref(), true);
         stop.sleep(warm_up)?;
         judged(&probe, stop)?;
-        let (real, length) = start_program(&probe, times.window)?.unzip();
+        let real = start_program(&probe, window)?;
         let (opened, first) = (probe.read()?, polls());
         let began = Instant::now();
-        let arrivals = arrivals(&probe, length.unwrap_or(times.window), stop)?;
+        let arrivals = arrivals(&probe, window, stop)?;
         let (closed, last) = (probe.read()?, polls());
         let elapsed = began.elapsed();
         let report = real.map(|real| report(real, stop)).transpose()?;
@@ -227,18 +226,17 @@ fn far_nobody(scene: &Scene, host: &Host) -> IpAddr {
     }
 }
 
-/// Starts a scene's client, if it is a program; returns it and how long it sends from now on.
-fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<(RealClient, Duration)>> {
+/// Starts a scene's client, if it is a program, which sends for a window from now on.
+fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<RealClient>> {
     let (Some(kind), bench) = (probe.scene.program, probe.bench) else { return Ok(None) };
     let directory = bench.topology.directory("clients")?;
-    let seconds = (window.as_secs_f64().round() as u64).max(1);
     let place = Place {
         netns: &bench.topology.generator_path,
         cpu: bench.generator_cpu,
         address: probe.host.address.1,
         directory: &directory,
     };
-    Ok(Some((RealClient::start(kind, &place, seconds)?, Duration::from_secs(seconds))))
+    RealClient::start(kind, &place, window.as_secs()).map(Some)
 }
 
 /// Waits until a program has ended, and reads what it says.
