@@ -44,6 +44,8 @@ pub struct Arm {
     /// Who polls; with a daemon that is the daemon's business, but for [`Napi::Softirq`].
     pub napi: Napi,
     pub wire: Wire,
+    /// The host has NAT rules, as one with containers, and so follows each connection.
+    pub nat: bool,
     pub daemon: Option<DaemonSpec>,
     /// A bare XDP program, instead.
     pub bare: Option<Bare>,
@@ -55,7 +57,7 @@ type Known = (Arm, &'static str);
 const THREAD: Napi = Napi::Thread(Nice(0));
 
 fn plain(name: &str, napi: Napi) -> Arm {
-    Arm { name: name.to_owned(), napi, wire: Wire::Nic, daemon: None, bare: None }
+    Arm { name: name.to_owned(), napi, wire: Wire::Nic, nat: false, daemon: None, bare: None }
 }
 
 fn weir(name: &str, options: &str) -> Arm {
@@ -107,6 +109,9 @@ fn all() -> Vec<Known> {
     ]
 }
 
+/// After an arm's name: the same on a host with NAT rules.
+const NAT: &str = "+nat";
+
 /// What two shell commands, or none, buy: weir is judged against the best of these.
 pub const BASELINES: [&str; 4] = ["stock", "threaded", "niced", "batch"];
 
@@ -116,18 +121,21 @@ pub const QUIET: [&str; 6] = ["threaded", "niced", "gate", "idle-weir", "weir-na
 
 /// Each arm's name and what it is.
 pub fn known() -> impl Iterator<Item = (String, &'static str)> {
-    all().into_iter().map(|(arm, help)| (arm.name, help))
+    let nat = (format!("ARM{NAT}"), "any of these on a host with NAT rules, as Docker writes them");
+    all().into_iter().map(|(arm, help)| (arm.name, help)).chain([nat])
 }
 
 impl Arm {
     /// An arm by its name; after the name of one that runs weir, more of `weir run`'s options may follow.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace().map(str::to_owned);
-        let name = words.next().unwrap_or_default();
+        let first = words.next().unwrap_or_default();
+        let name = first.strip_suffix(NAT).unwrap_or(&first);
         let Some((mut arm, _)) = all().into_iter().find(|(arm, _)| arm.name == name) else {
             let names: Vec<String> = known().map(|(name, _)| name).collect();
             return Err(format!("there is no arm {name:?}; the arms are {}", names.join(", ")));
         };
+        arm.nat = first != name;
         arm.name = text.split_whitespace().collect::<Vec<_>>().join(" ");
         match (&mut arm.daemon, words.next()) {
             (Some(daemon), more) => daemon.options.extend(more.into_iter().chain(words)),
@@ -170,6 +178,11 @@ mod tests {
         let arm = Arm::parse("weir-native --user-share  25%").unwrap();
         assert_eq!(arm.name, "weir-native --user-share 25%");
         assert_eq!(arm.daemon.unwrap().options, ["--attach", "native", "--user-share", "25%"]);
+        let nat = Arm::parse("weir+nat --nice 0").unwrap();
+        assert_eq!(
+            (nat.nat, nat.name.as_str(), nat.daemon.unwrap().options.len()),
+            (true, "weir+nat --nice 0", 2)
+        );
         assert!(Arm::parse("stock --nice 0").unwrap_err().contains("--nice"));
         assert!(Arm::parse("livelock").unwrap_err().contains("the arms are stock,"));
         for name in BASELINES {

@@ -135,6 +135,9 @@ impl Bench {
         if arm.napi == Napi::Rps {
             host.sysfs.write(SUT_INTERFACE, "queues/rx-0/rps_cpus", &mask(self.sut_cpu))?;
         }
+        if arm.nat {
+            wire::translate(&host)?;
+        }
         // In the other arms, what is attached has a say in who polls.
         if arm.daemon.is_none() && arm.bare.is_none() {
             self.thread(&host, arm)?;

@@ -35,6 +35,8 @@ pub struct Probe<'a> {
     pub hog: Option<&'a Worker>,
     pub interactive: Option<&'a Worker>,
     pub daemon: Option<&'a Daemon>,
+    /// Connections are followed, so that what cannot be is dropped.
+    pub follows: bool,
     pub pollers: Vec<Pid>,
     /// What they run, by perf, where accounts are watched.
     pub clocks: Vec<TaskClock>,
@@ -158,10 +160,12 @@ impl Probe<'_> {
         let (v4, v6) = self.host.netns.run(snmp::udp_stats)??;
         let socket = v4.rcvbuf_errors + v6.rcvbuf_errors;
         let other = |s: &snmp::UdpStats| s.in_errors.saturating_sub(s.rcvbuf_errors) + s.no_ports;
-        let (backlog, other) = (refused.saturating_sub(ring), other(&v4) + other(&v6));
+        let untracked = if self.follows { self.host.netns.run(conntrack_drops)?? } else { 0 };
+        let (backlog, other) = (refused.saturating_sub(ring), other(&v4) + other(&v6) + untracked);
         reading.add(Counter::LateBacklog, backlog);
         reading.add(Counter::LateSocket, socket);
         reading.add(Counter::LateOther, other);
+        reading.add(Counter::Untracked, untracked);
         reading.add(Counter::LateDrop, backlog + socket + other);
         if self.scene.books == Books::Ip {
             let (far, own) = (
@@ -210,6 +214,22 @@ impl Probe<'_> {
 /// Packets that the gate passed without a look at their destination.
 fn unjudged(counters: &Counters) -> u64 {
     counters.get(Reason::Diverted).packets + counters.get(Reason::PolicyOff).packets
+}
+
+/// Packets that the calling thread's namespace has dropped because their connection could not be followed, such as
+/// in a full table: these columns, hexadecimal, of a line for each CPU.
+fn conntrack_drops() -> Result<u64> {
+    const PATH: &str = "/proc/thread-self/net/stat/nf_conntrack";
+    let text = fs::read_to_string(PATH).map_err(cannot("read", PATH))?;
+    let mut lines = text.lines().map(str::split_whitespace);
+    let head: Vec<&str> = lines.next().into_iter().flatten().collect();
+    let dropped = |(name, _): &(&&str, &str)| matches!(**name, "drop" | "chainlength");
+    let of = |line| {
+        head.iter().zip(line).filter(dropped).map(|(_, count)| u64::from_str_radix(count, 16))
+    };
+    lines.flat_map(of).sum::<std::result::Result<u64, _>>().map_err(|_| {
+        Error::refused(format!("{PATH} is not as expected"), "please report this with its text")
+    })
 }
 
 /// How often a thread has slept: a receiver does so when its queue is empty.

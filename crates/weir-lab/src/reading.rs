@@ -35,6 +35,7 @@ pub enum Counter {
     LateBacklog,
     LateSocket,
     LateOther,
+    Untracked,
     LateDrop,
     IpReceived,
     ClientIpSent,

@@ -60,7 +60,9 @@ pub(super) fn ledger(books: Books, before: &Reading, after: &Reading) -> Option<
         }
         Books::Tcp => {
             let all = since(Counter::RingDrop) + since(Counter::Taken);
-            Ledger { offered: all.max(sent), delivered: since(Counter::Segments), ..common }
+            let late_other = since(Counter::Untracked);
+            let delivered = since(Counter::Segments);
+            Ledger { offered: all.max(sent), late_other, delivered, ..common }
         }
         Books::Ring => {
             Ledger { delivered: since(Counter::Taken).saturating_sub(common.discarded), ..common }

@@ -139,6 +139,7 @@ fn watch(
         hog: None,
         interactive: None,
         daemon: begun.daemon.as_ref(),
+        follows: arm.nat,
         pollers,
         clocks,
         ksoftirqd: if accounts { ksoftirqd(bench.sut_cpu)? } else { None },

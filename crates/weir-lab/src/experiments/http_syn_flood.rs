@@ -24,7 +24,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     found: "BSD answered nothing near 10,000 SYN/s; LRP kept half of its throughput at 20,000",
     needs: &["nginx"],
     arms: Choice {
-        full: "stock,threaded,niced,batch,gate,weir,weir-native",
+        full: "stock,threaded,niced,batch,gate,weir,weir-native,stock+nat,weir-native+nat",
         quick: "stock,niced,weir-native",
     },
     cases: || vec![Case::always("keep-alive"), Case::always("connection")],
@@ -53,7 +53,15 @@ pub static EXPERIMENT: Experiment = Experiment {
     figure: Some(lines("Requests per second by SYNs per second", "keep-alive", &m::per_s)),
     goals: || {
         let text = "weir: requests/s at 400 k SYN/s, of those without a flood, in both cases";
-        vec![Goal::other(text, kept, Bound::AtLeast(0.9))]
+        vec![
+            Goal::other(text, kept, Bound::AtLeast(0.9)),
+            nat(
+                "weir: requests/s on a host with NAT rules, of those without",
+                ("weir-native+nat", &["weir-native"]),
+                Cases::All,
+                &m::per_s,
+            ),
+        ]
     },
     notes: "The flooded listener's queue is full at once, so the kernel answers each SYN by a cookie: that \
             costs CPU and fills no queue. The client's packets share the receive ring with the flood.",

@@ -60,7 +60,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "what does a receiver that is not overloaded keep beside a flood to others?",
     found: "argued, not plotted: BSD's shared IP queue drops everybody's packets",
     arms: Choice {
-        full: "stock,threaded,niced,batch,gate,weir-native,weir,bare-drop",
+        full: "stock,threaded,niced,batch,gate,weir-native,weir,stock+nat,weir-native+nat,bare-drop",
         quick: "stock,niced,batch,weir-native,bare-drop",
     },
     cases,
@@ -126,6 +126,12 @@ pub static EXPERIMENT: Experiment = Experiment {
                 Bound::AtLeast(0.8),
             )
             .about(UDP),
+            nat(
+                "weir: the bystander's goodput on a host with NAT rules, of that without",
+                ("weir-native+nat", &[WEIR]),
+                UDP,
+                &m::light_goodput,
+            ),
         ]
     },
     notes: "R_ring is the highest flood at which the bystander keeps 0.95 of its unflooded goodput; beside \

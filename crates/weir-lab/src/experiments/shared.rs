@@ -67,6 +67,21 @@ pub(super) const fn bars(title: &'static str, case: &'static str, y: &'static Me
     Figure { title, case, y, bars: true }
 }
 
+/// A figure of an arm on a host with NAT rules, of the same arm's without.
+pub(super) fn nat(
+    text: &'static str,
+    (with, without): (&'static str, &'static [&'static str; 1]),
+    cases: Cases,
+    figure: &'static Metric,
+) -> Goal {
+    Goal::figure(
+        text,
+        (with, cases, At::Every),
+        (figure, Against::Best(without)),
+        Bound::AtLeast(0.95),
+    )
+}
+
 /// What is found in each of these cases that a run has.
 pub(super) fn in_each<F: IntoIterator<Item = Found>>(
     view: &View<'_>,

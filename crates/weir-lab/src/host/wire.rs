@@ -41,7 +41,16 @@ const DEFER: &str = "2147483647";
 const FAR_MODERATION: Duration = Duration::from_micros(100);
 const SINK: &str = "weir_lab";
 const NFT_REMEDY: &str = "this experiment needs the nft command (package nftables), and a kernel with \
-                      nftables for the netdev family (CONFIG_NF_TABLES_NETDEV)";
+                      nftables for the netdev family and NAT (CONFIG_NF_TABLES_NETDEV, CONFIG_NFT_NAT)";
+/// What Docker's rules come to, of a container behind a bridge that publishes a port.
+const NAT_RULES: &str = "table ip nat {
+    chain PREROUTING { type nat hook prerouting priority dstnat; fib daddr type local counter jump DOCKER; }
+    chain POSTROUTING { type nat hook postrouting priority srcnat;
+        oifname != \"docker0\" ip saddr 198.19.255.0/24 counter masquerade; }
+    chain DOCKER {
+        iifname != \"docker0\" tcp dport 8080 counter dnat to 198.19.255.2:80;
+        iifname != \"docker0\" udp dport 8080 counter dnat to 198.19.255.2:80; }
+}";
 /// Nothing listens here: `discard`.
 const NOBODYS_PORT: u16 = 9;
 
@@ -148,6 +157,11 @@ pub fn mask(cpu: CpuId) -> String {
 fn ingress(netns: &NetNs, table: &str, interface: &str, rest: &str) -> Result<()> {
     let chain = format!("type filter hook ingress device \"{interface}\" {rest};");
     nft(netns, &format!("table netdev {table} {{ chain ingress {{ {chain} }}; }}"))
+}
+
+/// Gives a host the NAT rules of one with containers: from now on it follows every connection over IPv4.
+pub fn translate(host: &Host) -> Result<()> {
+    nft(&host.netns, NAT_RULES)
 }
 
 /// Gives commands to `nft` in a namespace.
