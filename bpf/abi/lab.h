@@ -20,17 +20,6 @@
 /* Lengths that a flow's packets are drawn from: a random byte names one. */
 #define WEIR_TRAFFIC_LENGTHS 256
 
-/* Socket lookups in one run of a program that measures them. */
-#define WEIR_LOOKUPS_PER_RUN 64
-
-/* What is looked up: an IPv4 address is in an address's first 4 bytes. */
-struct weir_lookup_tuple {
-	__u8 source[16];
-	__u8 destination[16];
-	__be16 source_port_be;
-	__be16 destination_port_be;
-};
-
 /*
  * Full polls are told apart by ns per packet up to here; longer ones were
  * interrupted for long.

@@ -10,13 +10,12 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 14] = [
+const OBJECTS: [&str; 13] = [
     "bare",
     "device",
     "gate",
     "holders",
     "input",
-    "lookup_cost",
     "parser",
     "poll_cost",
     "queue",

@@ -12,7 +12,7 @@
 //! - [`tap`]: a capture's packets, by way of a [`filter`];
 //! - [`explain`]: what the gate makes of one packet; [`parser`]: its parser alone, for tests;
 //! - [`traffic`]: the lab's load generator; [`replies`]: when it had which reply;
-//! - [`bare`], [`poll_cost`], [`lookup_cost`], [`test_run`]: what the lab measures the gate's cost with;
+//! - [`bare`], [`poll_cost`], [`test_run`]: what the lab measures the gate's cost with;
 //! - [`verdict`]: what the gate decides and why; [`printable`]: foreign text, safe for a terminal;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
 
@@ -31,7 +31,6 @@ pub mod gate;
 pub mod holders;
 pub mod input;
 pub mod lazy;
-pub mod lookup_cost;
 mod mapped;
 pub mod parser;
 pub mod poll_cost;
@@ -78,9 +77,6 @@ mod skeleton {
     }
     pub mod input {
         include!(concat!(env!("OUT_DIR"), "/input.skel.rs"));
-    }
-    pub mod lookup_cost {
-        include!(concat!(env!("OUT_DIR"), "/lookup_cost.skel.rs"));
     }
     pub mod parser {
         include!(concat!(env!("OUT_DIR"), "/parser.skel.rs"));

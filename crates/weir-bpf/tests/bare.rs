@@ -4,11 +4,8 @@
 
 mod common;
 
-use std::net::{SocketAddr, TcpListener};
-
-use common::{FAR_IP4, FAR_IP6, NEAR_IP4, NEAR_IP6, Network, wait_until};
+use common::{FAR_IP4, NEAR_IP4, Network, wait_until};
 use weir_bpf::bare::{Bare, BarePrograms};
-use weir_bpf::lookup_cost::{LOOKUPS_PER_RUN, Lookup, LookupPrograms};
 use weir_bpf::poll_cost::PollClock;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::napi;
@@ -97,32 +94,5 @@ fn a_flow_is_spread_over_ports() {
     // With a wrong checksum the kernel would have dropped them.
     for socket in sockets {
         assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 14, "{socket:?}");
-    }
-}
-
-#[test]
-fn lookups_find_what_is_there() {
-    let network = Network::new();
-    let bare = BarePrograms::load().unwrap();
-    let mut lookups = LookupPrograms::load().unwrap();
-    for (far, near) in [(FAR_IP4, NEAR_IP4), (FAR_IP6, NEAR_IP6)] {
-        let _udp = network.bind(near, PORT);
-        let inside = || {
-            let _attached = bare.attach(Bare::Pass, network.near_ifindex).unwrap();
-            let at = |address: &str, port| SocketAddr::new(address.parse().unwrap(), port);
-            let _tcp = TcpListener::bind(at(near, PORT)).unwrap();
-            let mut found = |lookup, port| {
-                let (from, to) = (at(far, 4096), at(near, port));
-                let run = lookups.time(lookup, from, to, network.near_ifindex, 10).unwrap();
-                assert!(run.mean.0 > 0);
-                run.found
-            };
-            for lookup in [Lookup::Udp, Lookup::Tcp, Lookup::SkcTcp] {
-                assert_eq!(found(lookup, PORT), LOOKUPS_PER_RUN, "{lookup:?} {near}");
-                assert_eq!(found(lookup, PORT + 1), 0, "{lookup:?} {near}");
-            }
-            assert_eq!(found(Lookup::Nothing, PORT), 0);
-        };
-        network.near.run(inside).unwrap();
     }
 }

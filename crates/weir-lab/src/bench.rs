@@ -46,8 +46,10 @@ pub enum Running {
     Worker(Worker),
     Real(Server),
     Capture(Capturing),
-    /// Sockets that nobody reads, IPv4's and IPv6's.
-    Unread(Box<[Targets; 2]>),
+    /// Sockets that nobody reads, IPv4's and IPv6's, held open.
+    Unread {
+        _targets: [Targets; 2],
+    },
 }
 
 pub struct Sut {
@@ -195,30 +197,25 @@ impl Bench {
     }
 
     fn start_on(&self, host: &Host, app: &App) -> Result<Running> {
+        let directory =
+            |name: &str| self.topology.directory(&format!("{}-{name}", host.generator_ifname));
+        let place = |directory| Place {
+            netns: &host.netns_path,
+            cpu: self.sut_cpu,
+            address: host.address.1,
+            directory,
+        };
         match app.kind {
             AppKind::Real(kind) => {
-                let directory = format!("{}-{}", host.generator_ifname, kind.name);
-                let place = Place {
-                    netns: &host.netns_path,
-                    cpu: self.sut_cpu,
-                    address: host.address.1,
-                    directory: &self.topology.directory(&directory)?,
-                };
-                Ok(Running::Real(Server::start(kind, &place)?))
+                Ok(Running::Real(Server::start(kind, &place(&directory(kind.name)?))?))
             }
             AppKind::Capture(kind) => {
-                let place = Place {
-                    netns: &host.netns_path,
-                    cpu: self.sut_cpu,
-                    address: host.address.1,
-                    directory: &self.topology.directory(&host.generator_ifname)?,
-                };
-                Ok(Running::Capture(Capturing::start(kind, &place)?))
+                Ok(Running::Capture(Capturing::start(kind, &place(&directory("capture")?))?))
             }
             AppKind::Unread => {
                 let [one, other] = addresses(host).map(|(_, host)| host);
                 let open = || Ok::<_, Error>([Targets::open(one)?, Targets::open(other)?]);
-                Ok(Running::Unread(Box::new(host.netns.run(open)??)))
+                Ok(Running::Unread { _targets: host.netns.run(open)?? })
             }
             _ => {
                 let job = self.job(host, app)?;
@@ -403,14 +400,6 @@ impl Sut {
     pub fn app(&self, app: &App) -> Option<&Running> {
         self.apps.iter().find(|(known, _)| known == app).map(|(_, running)| running)
     }
-
-    /// The sockets that nobody reads, if they are there.
-    pub fn unread(&self) -> Option<&[Targets; 2]> {
-        self.apps.iter().find_map(|(_, running)| match running {
-            Running::Unread(targets) => Some(&**targets),
-            _ => None,
-        })
-    }
 }
 
 impl Running {
@@ -419,7 +408,7 @@ impl Running {
             Self::Worker(worker) => vec![worker.pid()],
             Self::Real(server) => server.pids().to_vec(),
             Self::Capture(capturing) => vec![capturing.pid()],
-            Self::Unread(_) => vec![],
+            Self::Unread { .. } => vec![],
         }
     }
 
@@ -428,7 +417,7 @@ impl Running {
             Self::Worker(worker) => Ok(sched::cpu_time(worker.pid())?),
             Self::Real(server) => server.cpu_time(),
             Self::Capture(capturing) => Ok(sched::cpu_time(capturing.pid())?),
-            Self::Unread(_) => Ok(Nanos(0)),
+            Self::Unread { .. } => Ok(Nanos(0)),
         }
     }
 

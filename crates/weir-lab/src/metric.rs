@@ -71,8 +71,6 @@ pub enum Source {
     Ratio(Counter, Counter, f64),
     /// The same over the whole trial.
     WholeRatio(Counter, Counter),
-    /// A counter's growth over the whole trial.
-    Total(Counter),
     /// The nanoseconds below which this share of the window's samples lie, times the last.
     Quantile(Histogram, f64, f64),
     /// Nothing that is read: reported by a program, or derived.

@@ -46,6 +46,15 @@ impl Stop {
     }
 }
 
+/// What is to be done when this is dropped.
+pub struct Undo<F: FnMut()>(pub F);
+
+impl<F: FnMut()> Drop for Undo<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 /// Asks until there is an answer; `None` if none comes in time.
 pub fn until<T>(within: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
     let deadline = Instant::now() + within;

@@ -1,5 +1,5 @@
 //! The sockets that gate-cost sends to: some full, some with room, none ever read. The controller itself
-//! holds them, so that it can look them up.
+//! holds them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -13,8 +13,6 @@ pub const SOCKET_BITS: u8 = 4;
 pub const FULL_PORT: u16 = 0x2000;
 /// First port of those that have room.
 pub const ROOM_PORT: u16 = 0x3000;
-/// A port that nobody listens on.
-pub const CLOSED_PORT: u16 = 0x4000;
 
 /// A connection within one host takes microseconds; a lost SYN is sent again only after a second.
 const ATTEMPT: Duration = Duration::from_millis(200);
@@ -25,9 +23,7 @@ const ATTEMPTS: u32 = 25;
 pub struct Targets {
     _udp: Vec<UdpSocket>,
     _listeners: [TcpListener; 2],
-    _clients: [TcpStream; 2],
-    /// A TCP connection to the listener with room: its client's end and its server's.
-    pub connection: (SocketAddr, SocketAddr),
+    _client: TcpStream,
 }
 
 impl Targets {
@@ -42,14 +38,10 @@ impl Targets {
         let bind = |port| UdpSocket::bind((address, port));
         let udp = ports(FULL_PORT).chain(ports(ROOM_PORT)).map(bind).collect::<io::Result<_>>()?;
         let full = SocketAddr::new(address, FULL_PORT);
-        let room = SocketAddr::new(address, ROOM_PORT);
-        let listeners = [TcpListener::bind(full)?, TcpListener::bind(room)?];
-        let connected = connect(room)?;
-        let connection = (connected.local_addr()?, room);
+        let listeners = [TcpListener::bind(full)?, TcpListener::bind((address, ROOM_PORT))?];
         // Over its limit (sk_acceptq_is_full()): one waits to be accepted, and none may.
         rustix::net::listen(&listeners[0], 0)?;
-        let clients = [connected, connect(full)?];
-        Ok(Self { _udp: udp, _listeners: listeners, _clients: clients, connection })
+        Ok(Self { _udp: udp, _listeners: listeners, _client: connect(full)? })
     }
 }
 

@@ -11,21 +11,12 @@ use crate::error::{Result, cannot};
 use crate::host::group::Group;
 use crate::host::process::Worker;
 use crate::scene::Beside;
+use crate::stop::Undo;
 
-/// A process that does not run until this is dropped.
-pub(super) struct Stopped(Pid);
-
-impl Stopped {
-    pub(super) fn stop(pid: Pid) -> Result<Self> {
-        kill_process(pid, Signal::STOP).map_err(cannot("stop", "the flooded application"))?;
-        Ok(Self(pid))
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let _ = kill_process(self.0, Signal::CONT);
-    }
+/// Stops a process until what is returned is dropped.
+pub(super) fn stopped(pid: Pid) -> Result<Undo<impl FnMut()>> {
+    kill_process(pid, Signal::STOP).map_err(cannot("stop", "the flooded application"))?;
+    Ok(Undo(move || kill_process(pid, Signal::CONT).unwrap_or_default()))
 }
 
 /// The processes beside the applications. The groups go after the processes in them.

@@ -24,9 +24,6 @@ pub(super) fn measure(trial: &mut Trial, scene: &Scene, seen: &Seen) {
                 closed.ratio(opened, over, under).map(|ratio| ratio * times)
             }
             Source::WholeRatio(over, under) => after.ratio(before, over, under),
-            Source::Total(counter) => {
-                after.has(counter).then(|| after.since(before, counter) as f64)
-            }
             Source::Quantile(histogram, share, times) => {
                 closed.quantile_ns(opened, histogram, share).map(|ns| ns * times)
             }

@@ -16,7 +16,7 @@ use weir_bpf::replies::QUESTIONS;
 use weir_bpf::sys::task_clock::TaskClock;
 
 use self::books::{answered, check, ledger};
-use self::companions::{Companions, Stopped};
+use self::companions::{Companions, stopped};
 pub use self::figures::mbit;
 use self::figures::measure;
 use self::setup::describe;
@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::experiment::{Ask, Times};
 use crate::host::process::Worker;
 use crate::host::topology::Host;
-use crate::host::wire::{FLOOD_NET, FarInterrupts, Sink, SlowEgress};
+use crate::host::wire::{FLOOD_NET, far_interrupts, sink, slow_egress};
 use crate::meter::{self, Metered};
 use crate::metric::m;
 use crate::probe::{Probe, ksoftirqd};
@@ -125,11 +125,10 @@ fn watch(
     let pollers: Vec<Pid> = bench.pollers(arm)?.iter().map(|thread| thread.pid).collect();
     let clocks = pollers.iter().filter(|_| accounts).map(|pid| Ok(TaskClock::of(*pid)?));
     let clocks = clocks.collect::<Result<_>>()?;
-    let far = || FarInterrupts::bind(&bench.topology, &sut.host, far_nobody(scene, &sut.host));
+    let far = || far_interrupts(&bench.topology, &sut.host, far_nobody(scene, &sut.host));
     let _far = scene.needs.contains(&Need::FarEnd).then(far).transpose()?;
-    let slow = scene.egress_mbit.map(|mbit| SlowEgress::attach(&sut.host, mbit));
-    let _slow = slow.transpose()?;
-    let _sink = scene.sink.then(|| Sink::attach(&sut.host)).transpose()?;
+    let _slow = scene.egress_mbit.map(|mbit| slow_egress(&sut.host, mbit)).transpose()?;
+    let _sink = scene.sink.then(|| sink(&sut.host)).transpose()?;
     let mut probe = Probe {
         bench,
         host: &sut.host,
@@ -150,7 +149,7 @@ fn watch(
     }
     let beside = Companions::start(bench, arm, &scene.beside)?;
     let flooded = probe.apps.first().filter(|_| scene.stopped).map(|app| app.pids());
-    let stopped = flooded.and_then(|pids| Some(Stopped::stop(*pids.first()?))).transpose()?;
+    let stopped = flooded.and_then(|pids| Some(stopped(*pids.first()?))).transpose()?;
     let client = start_client(bench, arm, scene, stop)?;
     probe.hog = beside.hog();
     probe.interactive = beside.interactive();

@@ -84,12 +84,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 }
 
 fn of_stocks_peak(view: &View<'_>) -> Vec<Found> {
-    let of = |case: &str| {
-        let loads = view.loads(case);
-        let stock = |load| view.get("stock", case, load, &m::forwarded_pps);
-        let peak = loads.iter().filter_map(|load| stock(*load)).max_by(f64::total_cmp)?;
-        let top = view.get("weir", case, *loads.last()?, &m::forwarded_pps)?;
-        Some(Found::exact(top / peak, case))
-    };
-    in_each(view, Cases::Of(&["fast", "slow"]), of)
+    in_each(view, Cases::Of(&["fast", "slow"]), |case| {
+        let top = view.get("weir", case, *view.loads(case).last()?, &m::forwarded_pps)?;
+        Some(Found::exact(top / view.peak("stock", case, &m::forwarded_pps)?, case))
+    })
 }

@@ -57,11 +57,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 }
 
 fn of_stocks_peak(view: &View<'_>) -> Vec<Found> {
-    let peak = |arm: &str, case: &str| {
-        let loads = view.loads(case).into_iter();
-        loads.filter_map(|load| view.get(arm, case, load, &m::forwarded_pps)).max_by(f64::total_cmp)
-    };
     in_each(view, Cases::All, |case| {
-        Some(Found::exact(peak("weir", case)? / peak("stock", case)?, case))
+        let peak = |arm| view.peak(arm, case, &m::forwarded_pps);
+        Some(Found::exact(peak("weir")? / peak("stock")?, case))
     })
 }

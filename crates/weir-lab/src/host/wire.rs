@@ -25,6 +25,7 @@ use crate::apps::screen;
 use crate::arm::Wire;
 use crate::error::{Error, Result, cannot};
 use crate::scene::Need;
+use crate::stop::Undo;
 
 /// Where SYN floods say they come from: the second half of the benchmarking range.
 pub const FLOOD_NET: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 19, 0, 0), 16);
@@ -40,8 +41,8 @@ const DEFER: &str = "2147483647";
 /// Time between two interrupts of the far end.
 const FAR_MODERATION: Duration = Duration::from_micros(100);
 const SINK: &str = "weir_lab";
-const NFT_REMEDY: &str = "this experiment needs the nft command (package nftables), and a kernel with \
-                      nftables for the netdev family and NAT (CONFIG_NF_TABLES_NETDEV, CONFIG_NFT_NAT)";
+const TOOL_REMEDY: &str = "this experiment needs nft, iptables and tc (packages nftables, iptables, iproute2), and a \
+                           kernel with what they set: nftables for netdev and NAT, NFQUEUE, tbf";
 /// What Docker's rules come to, of a container behind a bridge that publishes a port.
 const NAT_RULES: &str = "table ip nat {
     chain PREROUTING { type nat hook prerouting priority dstnat; fib daddr type local counter jump DOCKER; }
@@ -166,16 +167,7 @@ pub fn translate(host: &Host) -> Result<()> {
 
 /// Gives commands to `nft` in a namespace.
 fn nft(netns: &NetNs, commands: &str) -> Result<()> {
-    // Ctrl-C is for the controller.
-    let run = || Command::new("nft").arg(commands).process_group(0).stdin(Stdio::null()).output();
-    let output = netns
-        .run(run)?
-        .map_err(|source| Error::refused(format!("nft cannot be run ({source})"), NFT_REMEDY))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::refused(format!("nft refuses `{commands}`: {said}"), NFT_REMEDY))
+    tool(netns, "nft", commands)
 }
 
 /// Lets a timer alone start an interface's NAPI, on the CPU where it runs next.
@@ -198,75 +190,51 @@ pub fn defer_no_more(sysfs: &NetSysfs, interface: &str) -> Result<()> {
     Ok(())
 }
 
-/// The far end's interrupts, on the calling thread's CPU until it is dropped.
-pub struct FarInterrupts<'a>(&'a Topology, &'a Host);
-
-impl<'a> FarInterrupts<'a> {
-    /// Binds them, by a packet from the host to where nobody listens.
-    pub fn bind(topology: &'a Topology, host: &'a Host, nobody: IpAddr) -> Result<Self> {
-        defer(&topology.generator_sysfs, &host.generator_ifname, FAR_MODERATION)?;
-        let bound = Self(topology, host);
-        let (any, nobody) = ((host.address.1, 0), (nobody, NOBODYS_PORT));
-        let sent = host.netns.run(|| UdpSocket::bind(any)?.send_to(&[0], nobody))?;
-        sent.map_err(cannot("send", "a packet to the generator"))?;
-        Ok(bound)
-    }
+/// Binds the far end's interrupts to the calling thread's CPU until what is returned is dropped, by a packet from the
+/// host to where nobody listens.
+pub fn far_interrupts<'a>(
+    topology: &'a Topology,
+    host: &'a Host,
+    nobody: IpAddr,
+) -> Result<Undo<impl FnMut() + 'a>> {
+    let (sysfs, far) = (&topology.generator_sysfs, &host.generator_ifname);
+    defer(sysfs, far, FAR_MODERATION)?;
+    // The host goes with the lab.
+    let bound = Undo(move || drop(defer_no_more(sysfs, far)));
+    let (any, nobody) = ((host.address.1, 0), (nobody, NOBODYS_PORT));
+    let sent = host.netns.run(|| UdpSocket::bind(any)?.send_to(&[0], nobody))?;
+    sent.map_err(cannot("send", "a packet to the generator"))?;
+    Ok(bound)
 }
 
-impl Drop for FarInterrupts<'_> {
-    fn drop(&mut self) {
-        // The host goes with the lab.
-        let _ = defer_no_more(&self.0.generator_sysfs, &self.1.generator_ifname);
-    }
+/// Ends what passes the driver until what is returned is dropped: by a chain that drops at ingress, after the skb is
+/// built and GRO and tc have looked at it. Not by a program at tc: beside one the gate takes packets for diverted.
+pub fn sink(host: &Host) -> Result<Undo<impl FnMut()>> {
+    ingress(&host.netns, SINK, SUT_INTERFACE, "priority 0; policy drop")?;
+    // It goes with its namespace at the latest.
+    Ok(Undo(|| drop(nft(&host.netns, &format!("delete table netdev {SINK}")))))
 }
 
-/// The end of what passes the driver: a chain that drops at ingress, after the skb is built and GRO and
-/// tc have looked at it, in place until it is dropped. Not a program at tc: beside one the gate takes
-/// packets for diverted.
-pub struct Sink<'a>(&'a Host);
-
-impl<'a> Sink<'a> {
-    pub fn attach(host: &'a Host) -> Result<Self> {
-        ingress(&host.netns, SINK, SUT_INTERFACE, "priority 0; policy drop")?;
-        Ok(Self(host))
-    }
-}
-
-impl Drop for Sink<'_> {
-    fn drop(&mut self) {
-        // It goes with its namespace at the latest.
-        let _ = nft(&self.0.netns, &format!("delete table netdev {SINK}"));
-    }
-}
-
-/// A token bucket at the egress, in place until it is dropped.
-pub struct SlowEgress<'a>(&'a Host);
-
-impl<'a> SlowEgress<'a> {
-    pub fn attach(host: &'a Host, mbit: u32) -> Result<Self> {
-        let bucket = format!("tbf rate {mbit}mbit burst 64kb limit 100kb");
-        tool(&host.netns, "tc", &format!("qdisc add dev {EGRESS} root {bucket}"))?;
-        Ok(Self(host))
-    }
-}
-
-impl Drop for SlowEgress<'_> {
-    fn drop(&mut self) {
-        let _ = tool(&self.0.netns, "tc", &format!("qdisc del dev {EGRESS} root"));
-    }
+/// A token bucket at the egress, until what is returned is dropped.
+pub fn slow_egress(host: &Host, mbit: u32) -> Result<Undo<impl FnMut()>> {
+    let bucket = format!("tbf rate {mbit}mbit burst 64kb limit 100kb");
+    tool(&host.netns, "tc", &format!("qdisc add dev {EGRESS} root {bucket}"))?;
+    Ok(Undo(|| drop(tool(&host.netns, "tc", &format!("qdisc del dev {EGRESS} root")))))
 }
 
 /// Runs a command of `tc` or the like in a namespace.
 fn tool(netns: &NetNs, program: &str, command: &str) -> Result<()> {
     let words = command.split(' ');
+    // Ctrl-C is for the controller.
     let run = || Command::new(program).args(words).process_group(0).stdin(Stdio::null()).output();
-    let output = netns.run(run)?.map_err(cannot("run", program))?;
+    let output = netns.run(run)?.map_err(|source| {
+        Error::refused(format!("{program} cannot be run ({source})"), TOOL_REMEDY)
+    })?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    let remedy = "this kernel may lack the queueing discipline or the target";
-    Err(Error::refused(format!("{program} refuses `{command}`: {said}"), remedy))
+    Err(Error::refused(format!("{program} refuses `{command}`: {said}"), TOOL_REMEDY))
 }
 
 #[cfg(test)]

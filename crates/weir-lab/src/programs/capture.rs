@@ -1,19 +1,14 @@
 //! Captures: real programs that write packets, counted by what they write.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-use super::running::{Place, path_of};
+use super::running::{Place, Running, path_of};
 use crate::apps::{Job, OWN, Order};
 use crate::error::{Error, Result, cannot};
-use crate::host::process::Program;
 use crate::host::topology::SUT_INTERFACE;
-use crate::stop::until;
-
-const START_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Who captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +68,7 @@ impl CaptureKind {
 /// A capture that runs. Dropping it ends it.
 pub struct Capturing {
     kind: CaptureKind,
-    program: Program,
+    running: Running,
     /// Its files, which go with it.
     _directory: Directory,
 }
@@ -91,26 +86,15 @@ impl Capturing {
         fs::create_dir_all(&directory.0).map_err(cannot("create", directory.0.display()))?;
         let (path, name, arguments, ready) = kind.row(&directory.0);
         let arguments = arguments.split_whitespace().map(str::to_owned).collect();
-        let log = directory.0.join("log");
-        let file = File::create(&log).map_err(cannot("create", log.display()))?;
-        let job = Job::Program(path, name.into(), arguments);
-        let mut command = Order::new(place.netns, place.cpu, job).command()?;
-        command.stdout(file.try_clone().map_err(cannot("create", log.display()))?).stderr(file);
-        let mut program = Program::spawn(command, Signal::INT, name)?;
-        let says = || fs::read_to_string(&log).unwrap_or_default();
-        until(START_DEADLINE, || {
-            let (running, says) = (program.is_running(), says());
-            Ok((says.contains(ready) || !running).then_some(()))
-        })?;
-        if !says().contains(ready) {
-            let problem = format!("the lab's {name} does not capture");
-            return Err(Error::refused(problem, format!("it printed: {}", says().trim())));
-        }
-        Ok(Self { kind, program, _directory: directory })
+        let order = Order::new(place.netns, place.cpu, Job::Program(path, name.into(), arguments));
+        let mut running =
+            Running::spawn(order, Signal::INT, name.to_owned(), directory.0.join("log"))?;
+        running.wait("capture", |_, says| says.contains(ready).then_some(()))?;
+        Ok(Self { kind, running, _directory: directory })
     }
 
     pub fn pid(&self) -> Pid {
-        self.program.pid()
+        self.running.pid()
     }
 
     /// How many packets it has written, by the kernel's count of bytes (proc_pid_io(5)): it writes nothing else to

@@ -87,7 +87,7 @@ pub struct Place<'a> {
 }
 
 /// A program that runs. Dropping it ends it.
-struct Running {
+pub(super) struct Running {
     program: Program,
     /// Which it is and where, for errors.
     object: String,
@@ -121,25 +121,37 @@ impl Running {
         let path = path_of(name).unwrap_or_default();
         let arguments = arguments.split_whitespace().map(fill).collect();
         let job = Job::Program(path, name.to_owned(), arguments);
+        let order = Order { nice: nice.0, ..Order::new(netns, cpu, job) };
         let log = directory.join(format!("{name}.log"));
-        let failed = cannot("create", log.display());
-        let file = File::create(&log).map_err(&failed)?;
-        let mut command = Order { nice: nice.0, ..Order::new(netns, cpu, job) }.command()?;
-        command.stdout(file.try_clone().map_err(failed)?).stderr(file);
-        // That it is not there shows only in its end.
-        let program = Program::spawn(command, Signal::TERM, name)?;
-        let deadline = Instant::now() + PATIENCE;
-        Ok(Self { program, object: format!("{name} ({server})"), log, deadline })
+        Self::spawn(order, Signal::TERM, format!("{name} ({server})"), log)
     }
 
-    /// Waits for what it is to do, until a look at its process, and at its output when it has ended,
-    /// finds that. Else the error quotes its own messages.
-    fn wait<T>(&mut self, what: &str, look: impl Fn(Pid, &str) -> Option<T>) -> Result<T> {
+    /// What writes to a log. That it is not there shows only in its end.
+    pub(super) fn spawn(order: Order, end: Signal, object: String, log: PathBuf) -> Result<Self> {
+        let failed = cannot("create", log.display());
+        let file = File::create(&log).map_err(&failed)?;
+        let mut command = order.command()?;
+        command.stdout(file.try_clone().map_err(failed)?).stderr(file);
+        let program = Program::spawn(command, end, &object)?;
+        Ok(Self { program, object, log, deadline: Instant::now() + PATIENCE })
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.program.pid()
+    }
+
+    /// Waits for what it is to do, until a look at its process and at its output so far finds that. Else the
+    /// error quotes its own messages.
+    pub(super) fn wait<T>(
+        &mut self,
+        what: &str,
+        look: impl Fn(Pid, &str) -> Option<T>,
+    ) -> Result<T> {
         loop {
             // First: it may do it and end between the two.
             let (ended, late) = (!self.program.is_running(), Instant::now() > self.deadline);
-            let output = if ended || late { std::fs::read(&self.log) } else { Ok(vec![]) };
-            let output = String::from_utf8_lossy(&output.unwrap_or_default()).into_owned();
+            let output = std::fs::read(&self.log).unwrap_or_default();
+            let output = String::from_utf8_lossy(&output).into_owned();
             if let Some(found) = look(self.program.pid(), &output) {
                 return Ok(found);
             }

@@ -12,7 +12,7 @@ use weir_bpf::verdict::Verdict;
 
 use super::super::shared::*;
 use super::{KINDS, Kind, flow, on_tested_cpu};
-use crate::apps::unread::{CLOSED_PORT, FULL_PORT, ROOM_PORT};
+use crate::apps::unread::{FULL_PORT, ROOM_PORT};
 use crate::bench::{Begun, Bench, RANDOM_PORTS, addresses};
 use crate::host::topology::Host;
 use crate::stop::Stop;

@@ -1,10 +1,8 @@
 //! `gate-cost` (LRP 4.2: the cost of soft demultiplexing).
 //!
-//! A discard and a pass of each row on the real path; one packet over and over ([`hot`]); what the
-//! kernel's socket lookups cost ([`lookup`]).
+//! A discard and a pass of each row on the real path; one packet over and over ([`hot`]).
 
 mod hot;
-mod lookup;
 
 use rustix::thread::gettid;
 use weir_bpf::sys::sched;
@@ -77,11 +75,6 @@ pub static EXPERIMENT: Experiment = Experiment {
             Cases::Where(|case| case.starts_with(hot::PREFIX)),
             &[&m::ns_per_packet, &m::discarded_share],
         ),
-        table(
-            "One lookup of a socket from XDP, and its release, ns",
-            Cases::Where(|case| case.starts_with(lookup::PREFIX)),
-            &[&m::ns_per_packet],
-        ),
     ],
     figure: Some(bars("Cost of a discard", "udp4-64-flows-discard", &m::ns_per_packet)),
     goals: || {
@@ -126,14 +119,11 @@ fn cases() -> Vec<Case> {
         let quick = kind.name == "udp4" || pattern.0 == "64-flows";
         ["discard", "pass"].map(|end| Case { quick, ..Case::always(format!("{name}-{end}")) })
     };
-    rows().flat_map(of_row).chain(hot::cases()).chain(lookup::cases()).collect()
+    rows().flat_map(of_row).chain(hot::cases()).collect()
 }
 
 /// Whether an arm has anything to say of a case.
 fn fits(arm: &str, case: &str) -> bool {
-    if case.starts_with(lookup::PREFIX) {
-        return arm == "bare-pass";
-    }
     let drops = is_discard(case) || case.starts_with(hot::PREFIX) && case.ends_with("-full");
     match arm {
         "bare-pass" => !drops,
@@ -172,20 +162,11 @@ fn flow(kind: Kind, port: u16, load: Load) -> Flow {
 
 /// What is not measured on the real path.
 fn special(bench: &mut Bench, ask: &Ask<'_>, stop: &Stop) -> Result<Option<Trial>> {
-    let begin = |bench: &mut Bench| {
-        let Scene { apps, needs, .. } = scene(ask)?;
-        bench.prepare(ask.arm, &needs, &apps)?;
-        bench.begin(ask.arm)
-    };
-    if let Some(name) = ask.case.strip_prefix(hot::PREFIX) {
-        let begun = begin(bench)?;
-        return hot::measure(bench, ask, name, &begun, stop).map(Some);
-    }
-    if let Some(name) = ask.case.strip_prefix(lookup::PREFIX) {
-        let _begun = begin(bench)?;
-        return lookup::measure(bench, ask, name).map(Some);
-    }
-    Ok(None)
+    let Some(name) = ask.case.strip_prefix(hot::PREFIX) else { return Ok(None) };
+    let Scene { apps, needs, .. } = scene(ask)?;
+    bench.prepare(ask.arm, &needs, &apps)?;
+    let begun = bench.begin(ask.arm)?;
+    hot::measure(bench, ask, name, &begun, stop).map(Some)
 }
 
 /// Runs this in an arm's host, on the tested CPU at nice 0.
