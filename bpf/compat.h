@@ -216,29 +216,26 @@ extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
 		value;                                       \
 	})
 
-/* A pointer, to be compared or cast and no more. */
-#define kernel_pointer(pointer, field) ((__u64)kernel_read(pointer, field))
-
-/* A pointer to be computed with, or handed on: a plain number. */
-#define kernel_address(pointer, field)                                       \
-	({                                                                   \
-		__u64 address = 0;                                           \
-		bpf_core_read(&address, sizeof(address), &(pointer)->field); \
-		address;                                                     \
-	})
-
 /*
- * The address of a kernel object, such as the struct sock behind what a lookup
- * helper returned. The verifier allows no arithmetic on that pointer
- * (before 6.2) and none across global functions; read back from the stack it is
- * a number.
+ * A pointer as the number that it is, to be computed with, compared and handed
+ * on. The verifier allows no arithmetic on pointers to kernel objects and none
+ * across global functions, but forgets what a value was whose byte order is
+ * converted: here to the one that it has, which is no instruction.
  */
-static __always_inline __u64 kernel_address_of(const void *bpf_sock)
+static __always_inline __u64 kernel_address_of(const void *object)
 {
-	__u64 address = 0;
+	__u64 address = (__u64)object;
 
-	bpf_probe_read_kernel(&address, sizeof(address), &bpf_sock);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	asm volatile("%0 = le64 %0" : "+r"(address));
+#else
+	asm volatile("%0 = be64 %0" : "+r"(address));
+#endif
 	return address;
 }
+
+/* The same of a field that is a pointer. */
+#define kernel_address(pointer, field) \
+	kernel_address_of((const void *)kernel_read(pointer, field))
 
 #endif /* WEIR_COMPAT_H */

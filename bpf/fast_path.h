@@ -188,7 +188,8 @@ static __noinline bool udp_look_again(struct weir_destination *entry,
  */
 static __always_inline bool look_again(void *ctx,
 				       struct weir_destination *entry,
-				       const struct flow *flow, __u32 truesize)
+				       const struct flow *flow, __u32 truesize,
+				       const struct weir_poll *poll)
 {
 	struct workspace *workspace;
 	struct prospects *prospects;
@@ -205,13 +206,15 @@ static __always_inline bool look_again(void *ctx,
 		return false;
 	prospects = &workspace->prospects;
 	prospects_begin(prospects, WEIR_REMEMBERED);
-	tcp_syn(ctx, flow, prospects);
+	tcp_syn(ctx, flow, entry, workspace, poll);
 	if (DEFECT(SYN_OF_CONNECTION) &&
 	    entry->reason == WEIR_REASON_TCP_BACKLOG_FULL)
 		prospects->room = 0;
 	/* A listener that still is full: all stays as it was concluded. */
-	if (!prospects->room && entry->reason == decide(prospects))
+	if (!prospects->room && entry->reason == WEIR_REASON_TCP_BACKLOG_FULL) {
+		entry->moment = poll->moment;
 		return true;
+	}
 	destination_set_channel(entry, prospects->pass, 0);
 	destination_conclude(entry, prospects);
 	return true;
@@ -242,7 +245,7 @@ static __always_inline int fast_path(void *ctx, bool on_skb, void *data,
 	if (!entry || !poll || !destination_is_of(entry, &flow, target))
 		return NO_REASON;
 	if (!is_answered(entry, &flow, truesize, poll) &&
-	    !look_again(ctx, entry, &flow, truesize))
+	    !look_again(ctx, entry, &flow, truesize, poll))
 		return NO_REASON;
 	if (is_translated(ctx, on_skb, &flow, entry->reason))
 		return WEIR_REASON_TRANSLATED;

@@ -39,11 +39,11 @@ static __always_inline __u64 flight_head(__u64 address)
 	const struct sock *sk = kernel_cast(address, struct sock);
 	__u64 head;
 
-	head = kernel_pointer(up, reader_queue.next);
+	head = kernel_address(up, reader_queue.next);
 	if (head !=
 	    address + bpf_core_field_offset(struct udp_sock, reader_queue))
 		return head;
-	head = kernel_pointer(sk, sk_receive_queue.next);
+	head = kernel_address(sk, sk_receive_queue.next);
 	return head == address + bpf_core_field_offset(struct sock,
 						       sk_receive_queue)
 		       ? 0
@@ -104,7 +104,7 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 	/* What a filter drops never arrives, and what is merged is charged
 	 * less: only what is there counts. */
 	if (!slot || !poll ||
-	    (kernel_pointer(sk, sk_filter) && !DEFECT(FILTER_EXPECTED)) ||
+	    (kernel_address(sk, sk_filter) && !DEFECT(FILTER_EXPECTED)) ||
 	    udp_takes_merged(sock))
 		return 0;
 	if (slot->sock != (sock ^ group)) {

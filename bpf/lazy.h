@@ -106,14 +106,14 @@ static __noinline __u64 lazy_cookie(void *ctx, const struct flow *flow)
 	bpf_sk_release(found);
 	sk = kernel_cast(address, struct sock);
 	up = kernel_cast(address, struct udp_sock);
-	if (kernel_pointer(sk, sk_filter) || kernel_read(up, encap_type))
+	if (kernel_address(sk, sk_filter) || kernel_read(up, encap_type))
 		return 0;
 	cookie = kernel_read(sk, __sk_common.skc_cookie.counter);
 	address = kernel_address(sk, sk_reuseport_cb);
 	if (!address)
 		return cookie;
 	group = kernel_cast(address, struct sock_reuseport);
-	return kernel_pointer(group, prog) ? 0 : cookie;
+	return kernel_address(group, prog) ? 0 : cookie;
 }
 
 /*

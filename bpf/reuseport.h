@@ -28,11 +28,11 @@ static __always_inline bool reuseport_may_pick_another(const struct sock *sk)
 	}
 	if (DEFECT(GROUP_PROGRAM_IGNORED))
 		return false;
-	address = kernel_pointer(sk, sk_reuseport_cb);
+	address = kernel_address(sk, sk_reuseport_cb);
 	if (!address)
 		return false;
 	group = kernel_cast(address, struct sock_reuseport);
-	if (kernel_pointer(group, prog))
+	if (kernel_address(group, prog))
 		return true;
 	return bpf_core_field_exists(group->incoming_cpu) &&
 	       kernel_read(group, incoming_cpu);

@@ -79,11 +79,10 @@ look_at_segment(struct packet *packet, const struct flow *flow,
 }
 
 /* Who receives this, by the kernel's tables, and is there room? */
-static __always_inline void look(struct packet *packet, const struct flow *flow,
-				 enum addressed addressed,
-				 struct workspace *workspace,
-				 struct weir_destination *entry,
-				 __u32 *egress_ifindex)
+static __always_inline void
+look(struct packet *packet, const struct flow *flow, enum addressed addressed,
+     struct workspace *workspace, struct weir_destination *entry,
+     const struct weir_poll *poll, __u32 *egress_ifindex)
 {
 	struct prospects *prospects = &workspace->prospects;
 	bool to_many = addressed == ADDRESSED_TO_MANY;
@@ -102,7 +101,7 @@ static __always_inline void look(struct packet *packet, const struct flow *flow,
 			 prospects);
 	else if (!to_many && (entry->target == WEIR_TARGET_TCP_SYN ||
 			      DEFECT(SEGMENT_AS_SYN)))
-		tcp_syn(packet->ctx, flow, prospects);
+		tcp_syn(packet->ctx, flow, entry, workspace, poll);
 	else
 		prospects->good_for = 0;
 }
@@ -142,7 +141,7 @@ destination_look(struct packet *packet, const struct flow *flow,
 			return entry;
 	} else {
 		destination_forget(entry);
-		look(packet, flow, addressed, workspace, entry,
+		look(packet, flow, addressed, workspace, entry, poll,
 		     &egress_ifindex);
 	}
 	if (entry->connected) {

@@ -101,16 +101,20 @@ __noinline int tcp_judge_syn(__u64 address, struct prospects *prospects)
 	return 0;
 }
 
-/* The tuple is the workspace's, so as to spare the callers' stack. */
+/*
+ * The tuple is the workspace's, so as to spare the callers' stack. A listener
+ * that was full is not asked again in the same poll.
+ */
 static __always_inline void tcp_syn(void *ctx, const struct flow *flow,
-				    struct prospects *prospects)
+				    struct weir_destination *entry,
+				    struct workspace *workspace,
+				    const struct weir_poll *poll)
 {
-	struct workspace *workspace = get_workspace();
+	struct prospects *prospects = &workspace->prospects;
 	struct bpf_sock *skc;
+	__u64 address;
 	__u32 len;
 
-	if (!workspace)
-		return;
 	prospects->pass = WEIR_REASON_TCP_NO_SOCKET;
 	len = tuple_of(flow, &workspace->tuple);
 	if (DEFECT(SEGMENT_AS_SYN))
@@ -119,7 +123,15 @@ static __always_inline void tcp_syn(void *ctx, const struct flow *flow,
 				 BPF_F_CURRENT_NETNS, 0);
 	if (!skc)
 		return;
-	tcp_judge_syn(kernel_address_of(skc), prospects);
+	address = kernel_address_of(skc);
+	if (address == entry->sock && entry->moment == poll->moment) {
+		prospects->pass = WEIR_REASON_TCP_SYN;
+		prospects->room = 0;
+		prospects->good_for = 0;
+	} else {
+		tcp_judge_syn(address, prospects);
+		entry->sock = prospects->room ? 0 : address;
+	}
 	bpf_sk_release(skc);
 }
 

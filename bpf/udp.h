@@ -67,7 +67,7 @@ udp_group_is_alone(const struct weir_destination *entry, const struct sock *sk)
 	if (!workspace || udp_lookup_is_steered(net))
 		return false;
 	survey = survey_begin(workspace, entry, net);
-	survey->but = kernel_pointer(sk, sk_reuseport_cb);
+	survey->but = kernel_address(sk, sk_reuseport_cb);
 	survey_bucket(survey, udp_bucket(sk, net, survey->port), false);
 	return !survey->sockets && !survey->uncertain;
 }

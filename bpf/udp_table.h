@@ -22,10 +22,10 @@ static __always_inline __u64 udp_table_of(const struct sock *sk, __u64 net)
 	const struct proto *proto;
 
 	if (bpf_core_field_exists(netns->ipv4.udp_table))
-		return kernel_pointer(netns, ipv4.udp_table);
-	proto = kernel_cast(kernel_pointer(sk, __sk_common.skc_prot),
+		return kernel_address(netns, ipv4.udp_table);
+	proto = kernel_cast(kernel_address(sk, __sk_common.skc_prot),
 			    struct proto);
-	return kernel_pointer(proto, h.udp_table);
+	return kernel_address(proto, h.udp_table);
 }
 
 /* The bucket that a port's sockets are in: udp_hashslot(). */
@@ -50,8 +50,8 @@ static __always_inline bool udp_bucket_holds(__u64 bucket, __u64 sock)
 	__u64 node =
 		sock + bpf_core_field_offset(struct sock, __sk_common.skc_node);
 
-	return kernel_pointer(slot, head.first) == node &&
-	       !kernel_pointer(sk, __sk_common.skc_node.next);
+	return kernel_address(slot, head.first) == node &&
+	       !kernel_address(sk, __sk_common.skc_node.next);
 }
 
 /* Could this address be what the socket is bound to? Rather yes than no. */
@@ -101,10 +101,10 @@ __noinline int survey_socket(struct survey *survey, __u64 address)
 	const struct udp_sock *up = kernel_cast(address, struct udp_sock);
 
 	if (!survey || kernel_read(common, skc_num) != survey->port ||
-	    kernel_pointer(common, skc_net.net) != survey->net ||
+	    kernel_address(common, skc_net.net) != survey->net ||
 	    !survey_address(survey, common))
 		return 0;
-	if (survey->but && kernel_pointer(sk, sk_reuseport_cb) == survey->but)
+	if (survey->but && kernel_address(sk, sk_reuseport_cb) == survey->but)
 		return 0;
 	survey->sockets++;
 	survey->last = address;
@@ -202,7 +202,7 @@ static __always_inline bool udp_lookup_is_steered(__u64 net)
 {
 	const struct net *netns = kernel_cast(net, struct net);
 
-	return kernel_pointer(netns, bpf.run_array[NETNS_BPF_SK_LOOKUP]);
+	return kernel_address(netns, bpf.run_array[NETNS_BPF_SK_LOOKUP]);
 }
 
 /* Is this the only socket in its bucket that could be given such packets? */
@@ -266,7 +266,7 @@ __noinline bool udp_is_still_alone(const struct weir_destination *entry)
 	return (udp_socket_tag(sk) == entry->sock_tag ||
 		DEFECT(PLACE_IS_ENOUGH)) &&
 	       !udp_lookup_is_steered(
-		       kernel_pointer(sk, __sk_common.skc_net.net));
+		       kernel_address(sk, __sk_common.skc_net.net));
 }
 
 #endif /* WEIR_UDP_TABLE_H */

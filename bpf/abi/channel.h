@@ -64,6 +64,7 @@ struct weir_destination {
 	/*
 	 * If one socket alone, unconnected, can be given these packets: the
 	 * kernel's struct sock and the bucket of its table that holds no other.
+	 * Of SYNs: the listener that was full at this moment.
 	 */
 	__u64 sock;
 	__u64 bucket;
