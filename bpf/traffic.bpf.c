@@ -8,45 +8,12 @@
  * and the clock paces to a fraction of a microsecond without sleeping.
  */
 #include "abi.h"
-#include "cursor.h"
 #include <bpf/bpf_endian.h>
-#include <linux/if_ether.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <linux/tcp.h>
-#include <linux/udp.h>
+#include <bpf/bpf_helpers.h>
+#include <linux/bpf.h>
 #include <stdbool.h>
 
-#define OPTION_WORD_LEN 4
 #define Q16(x) ((__u64)(x) << 16)
-
-#define IPV6_FRAGMENT_LEN 8
-#define IPV6_IDENTIFICATION_OFFSET                \
-	4 /* in a fragment header (RFC 8200, 4.5) \
-	   */
-
-/* What follows the IP header. */
-enum layout {
-	LAYOUT_UDP,
-	LAYOUT_TCP,
-	LAYOUT_ECHO,
-};
-
-/* ICMP's and ICMPv6's (RFC 792, RFC 4443); as long as UDP's header. */
-struct echo {
-	__u8 type;
-	__u8 code;
-	__be16 checksum_be;
-	__be16 identifier_be;
-	__be16 number_be;
-};
-
-/* What is about to be written. */
-struct packet {
-	const struct weir_traffic_flow *flow;
-	__u64 now_ns;
-	__u32 cut; /* bytes that it is shorter by than the flow's longest */
-};
 
 /* Set by user space before a run, read and written here during it. */
 struct weir_traffic_flow flows[WEIR_TRAFFIC_FLOWS];
@@ -54,15 +21,11 @@ __u64 start_ns;
 __u32 output_ifindex;
 __u32 spare_ifindex; /* where packets go while no flow is due */
 __u32 random_state = 1;
-
 /*
- * Of flows whose frames differ; start_len is 0 where all are alike. Frames are
- * recycled, and what one flow wrote must not show in another's payload: each
- * begins with its flow's start, zeros but for a raw flow's.
+ * How much of each frame is written anew: the longest flow's start. Frames are
+ * recycled, and what one flow wrote must not show in another's payload.
  */
 __u32 start_len;
-__u8 starts[WEIR_TRAFFIC_FLOWS][WEIR_TRAFFIC_RAW_LEN];
-__u16 cuts[WEIR_TRAFFIC_FLOWS][WEIR_TRAFFIC_LENGTHS];
 
 /* xorshift32 (Marsaglia, 2003): cheap, and repeatable from its seed. */
 static __always_inline __u32 next_random(void)
@@ -87,11 +50,11 @@ static __always_inline __u32 sum_u32(__u32 sum, __u32 host)
 }
 
 /* Ones' complement checksum (RFC 1071) of an accumulated sum. */
-static __always_inline __u16 fold(__u32 sum)
+static __always_inline __u16 checksum(__u32 sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
-	return bpf_htons(~sum & 0xffff);
+	return ~sum;
 }
 
 /* The flow's turn to send, if it is due. */
@@ -134,315 +97,112 @@ static __always_inline __u32 due_flow(__u64 now_q16)
 	return i;
 }
 
-/*
- * Where flows' frames differ, gives this one its flow's start and one of its
- * lengths, drawn at random. Returns by how much that is shorter than the flow's
- * longest. The kernel brings a frame
- * back to its full length before the next run (reset_ctx() in
- * net/bpf/test_run.c).
- */
-static __always_inline __u32 shape(struct xdp_md *ctx, __u32 index)
+/* By how much this packet is shorter than its flow's longest. */
+static __always_inline __u32 draw_cut(const struct weir_traffic_flow *flow)
 {
-	const struct weir_traffic_flow *flow = &flows[index];
-	__u32 len = start_len, random, cut;
+	__u32 random = next_random();
 
-	if (!len || len > WEIR_TRAFFIC_RAW_LEN)
-		return 0;
-	random = next_random();
-	if (flow->cut_span)
-		cut = (__u64)random * flow->cut_span >> 32;
-	else
-		cut = cuts[index][random >> 24];
-	/* Said once more for Linux 6.1's verifier, which forgets the above. */
-	len = (len - 1) & (WEIR_TRAFFIC_RAW_LEN - 1);
-	barrier_var(len);
-	bpf_xdp_store_bytes(ctx, 0, starts[index], len + 1);
-	if (bpf_xdp_adjust_tail(ctx, -(int)(flow->surplus + cut)))
-		return 0;
-	return cut;
+	return flow->cut_span ? (__u64)random * flow->cut_span >> 32
+			      : flow->cuts[random >> 24];
 }
 
-/* Takes as much off a header's length field as was taken off the frame. */
-static __always_inline void shorten(__be16 *len_be, __u32 cut)
+static __always_inline void put16(struct weir_traffic_flow *flow, __u8 at,
+				  __u16 value)
 {
-	if (cut)
-		*len_be = bpf_htons(bpf_ntohs(*len_be) - cut);
+	if (at)
+		*(__be16 *)(flow->start + at) = bpf_htons(value);
 }
 
-/* The source address, of IPv6 its last word. */
+static __always_inline void put32(struct weir_traffic_flow *flow, __u8 at,
+				  __u32 value)
+{
+	if (at)
+		*(__be32 *)(flow->start + at) = bpf_htonl(value);
+}
+
 static __always_inline __u32 draw_source(const struct weir_traffic_flow *flow,
-					 __be32 base_be, __u32 random)
+					 __u32 random)
 {
-	__u32 base = bpf_ntohl(base_be);
-
 	if (flow->source_count)
-		return base + ((__u64)random * flow->source_count >> 32);
-	return base | (random & flow->source_mask);
+		return flow->source +
+		       ((__u64)random * flow->source_count >> 32);
+	return flow->source | (random & flow->source_mask);
 }
 
-/* Writes the stamp; adds it to the transport checksum's sum. */
-static __always_inline __u32 write_stamp(struct cursor *cursor,
-					 const struct weir_traffic_flow *flow,
-					 __u64 now_ns, __u32 sum)
+/* Zeros where it does not fit; adds it to the transport checksum's sum. */
+static __always_inline __u32 put_stamp(struct weir_traffic_flow *flow,
+				       __u64 now_ns, __u32 cut, __u32 sum)
 {
-	struct weir_stamp *stamp;
+	struct weir_stamp *stamp = (void *)flow->start + flow->stamp_at;
+	__u32 number = (__u32)flow->sent;
 
-	if (!flow->has_stamp)
+	if (!flow->stamp_at)
 		return sum;
-	stamp = cursor_take(cursor, sizeof(*stamp));
-	if (!stamp)
-		return sum;
+	if (cut > flow->stamp_spare)
+		now_ns = number = 0;
 	stamp->sent_ns = now_ns;
-	stamp->sequence = (__u32)flow->sent;
-	stamp->flow = 0;
+	stamp->sequence = number;
 	sum = sum_be16(sum, (__u16)now_ns);
 	sum = sum_be16(sum, (__u16)(now_ns >> 16));
 	sum = sum_be16(sum, (__u16)(now_ns >> 32));
 	sum = sum_be16(sum, (__u16)(now_ns >> 48));
-	sum = sum_be16(sum, (__u16)flow->sent);
-	return sum_be16(sum, (__u16)(flow->sent >> 16));
-}
-
-/* A random destination port, where the flow has many; its share of the sum. */
-static __always_inline __u16
-write_destination_port(void *ports, const struct weir_traffic_flow *flow)
-{
-	__be16 *port_be = ports + sizeof(*port_be);
-	__u16 random;
-
-	if (!flow->destination_port_mask)
-		return 0;
-	random = next_random() & flow->destination_port_mask;
-	*port_be |= bpf_htons(random);
-	return random;
-}
-
-static __always_inline void write_transport(void *transport, enum layout layout,
-					    __u16 varied, __u32 sum)
-{
-	switch (layout) {
-	case LAYOUT_UDP: {
-		struct udphdr *uh = transport;
-
-		uh->source = bpf_htons(varied);
-		uh->check = fold(sum) ?: 0xffff;
-		break;
-	}
-	case LAYOUT_TCP: {
-		struct tcphdr *th = transport;
-
-		th->source = bpf_htons(varied);
-		th->check = fold(sum);
-		break;
-	}
-	case LAYOUT_ECHO: {
-		struct echo *echo = transport;
-
-		echo->identifier_be = bpf_htons(varied);
-		echo->checksum_be = fold(sum);
-		break;
-	}
-	}
-}
-
-static __always_inline __u32 transport_len(enum layout layout)
-{
-	return layout == LAYOUT_TCP ? sizeof(struct tcphdr)
-				    : sizeof(struct udphdr);
-}
-
-/* Shortens a UDP datagram, as its header says; what the sum loses by that. */
-static __always_inline __u32 shorten_transport(void *transport,
-					       enum layout layout, __u32 cut)
-{
-	struct udphdr *uh = transport;
-
-	if (layout != LAYOUT_UDP)
-		return 0;
-	shorten(&uh->len, cut);
-	return cut;
-}
-
-/* The field that varies: the source port, or the identifier of an echo. */
-static __always_inline __u16 read_varied(void *transport, enum layout layout)
-{
-	struct echo *echo = transport;
-
-	if (layout == LAYOUT_ECHO)
-		return bpf_ntohs(echo->identifier_be);
-	return bpf_ntohs(*(__be16 *)transport);
+	sum = sum_be16(sum, (__u16)number);
+	return sum_be16(sum, (__u16)(number >> 16));
 }
 
 /*
- * Puts the options between the IPv4 header and the UDP header; where that is
- * then. NULL: they do not fit.
+ * Writes what is this packet's own into its flow's start: source, ports, a
+ * fragment's identification, lengths, stamp, and the checksums.
  */
-static __always_inline void *write_options(struct cursor *cursor,
-					   const struct weir_traffic_flow *flow,
-					   __u8 *pos)
+static __always_inline void write_start(struct weir_traffic_flow *flow,
+					__u64 now_ns, __u32 cut)
 {
-	const __u32 udp_offset = ETH_HLEN + sizeof(struct iphdr);
-	__u32 i;
+	__u32 number = (__u32)flow->sent, random = next_random();
+	__u32 source = draw_source(flow, flow->id_at ? number >> 16 : random);
+	__u16 port = flow->port | (random >> 16 & flow->port_mask);
+	__u16 destination_port = flow->destination_port;
+	__u32 sum = flow->transport_sum - flow->summed_lengths * cut;
+	__u32 ip_sum = sum_u32(flow->ip_sum - cut, source);
 
-	for (i = 0; i < WEIR_TRAFFIC_OPTIONS_LEN; i += OPTION_WORD_LEN) {
-		if (i >= flow->option_words * OPTION_WORD_LEN)
-			break;
-		if (!cursor_take(cursor, OPTION_WORD_LEN))
-			return NULL;
-		__builtin_memcpy(pos, flow->options + i, OPTION_WORD_LEN);
-		pos += OPTION_WORD_LEN;
-	}
-	__builtin_memcpy(pos, flow->header + udp_offset, sizeof(struct udphdr));
-	return pos;
-}
-
-static __always_inline void write_packet4(struct xdp_md *ctx,
-					  const struct packet *packet,
-					  enum layout layout)
-{
-	const __u32 header_len =
-		ETH_HLEN + sizeof(struct iphdr) + transport_len(layout);
-	const struct weir_traffic_flow *flow = packet->flow;
-	struct cursor cursor = cursor_over((void *)(long)ctx->data,
-					   (void *)(long)ctx->data_end);
-	__u32 random = next_random(), source, sum = flow->transport_sum;
-	__u8 *header = cursor_take(&cursor, header_len);
-	struct iphdr *ip;
-	void *transport;
-	__u16 varied;
-
-	if (!header)
-		return;
-	__builtin_memcpy(header, flow->header, header_len);
-	ip = (void *)(header + ETH_HLEN);
-	transport = ip + 1;
-	if (layout == LAYOUT_UDP && flow->option_words) {
-		transport = write_options(&cursor, flow, transport);
-		if (!transport)
-			return;
-	}
-	source = draw_source(flow, ip->saddr, random);
-	ip->saddr = bpf_htonl(source);
-	shorten(&ip->tot_len, packet->cut);
-	ip->check = fold(sum_u32(flow->ip_sum - packet->cut, source));
-	varied = read_varied(transport, layout) |
-		 (random >> 16 & flow->port_mask);
-	sum += varied;
-	/* ICMP alone has no pseudo-header. */
-	if (layout != LAYOUT_ECHO) {
-		sum = sum_u32(sum - packet->cut, source);
-		sum += write_destination_port(transport, flow);
-	}
-	sum -= shorten_transport(transport, layout, packet->cut);
-	if (layout != LAYOUT_TCP)
-		sum = write_stamp(&cursor, flow, packet->now_ns, sum);
-	write_transport(transport, layout, varied, sum);
-}
-
-static __always_inline void write_packet6(struct xdp_md *ctx,
-					  const struct packet *packet,
-					  enum layout layout)
-{
-	const __u32 header_len =
-		ETH_HLEN + sizeof(struct ipv6hdr) + transport_len(layout);
-	const struct weir_traffic_flow *flow = packet->flow;
-	struct cursor cursor = cursor_over((void *)(long)ctx->data,
-					   (void *)(long)ctx->data_end);
-	__u32 random = next_random(), source, sum;
-	__u8 *header = cursor_take(&cursor, header_len);
-	struct ipv6hdr *ip;
-	__u16 varied;
-
-	if (!header)
-		return;
-	__builtin_memcpy(header, flow->header, header_len);
-	ip = (void *)(header + ETH_HLEN);
-	source = draw_source(flow, ip->saddr.in6_u.u6_addr32[3], random);
-	ip->saddr.in6_u.u6_addr32[3] = bpf_htonl(source);
-	shorten(&ip->payload_len, packet->cut);
-	varied = read_varied(ip + 1, layout) | (random >> 16 & flow->port_mask);
-	sum = sum_u32(flow->transport_sum - packet->cut, source) + varied;
-	if (layout != LAYOUT_ECHO)
-		sum += write_destination_port(ip + 1, flow);
-	sum -= shorten_transport(ip + 1, layout, packet->cut);
-	if (layout != LAYOUT_TCP)
-		sum = write_stamp(&cursor, flow, packet->now_ns, sum);
-	write_transport(ip + 1, layout, varied, sum);
+	if (flow->destination_port_mask)
+		destination_port |= next_random() & flow->destination_port_mask;
+	sum += port + destination_port;
+	if (flow->summed_source)
+		sum = sum_u32(sum, source);
+	if (flow->id_at)
+		ip_sum += (__u16)number;
+	sum = put_stamp(flow, now_ns, cut, sum);
+	put32(flow, flow->source_at, source);
+	put16(flow, flow->id_at, number);
+	put16(flow, flow->id_high_at, number >> 16);
+	put16(flow, flow->ip_len_at, flow->ip_len - cut);
+	put16(flow, flow->ip_sum_at, checksum(ip_sum));
+	put16(flow, flow->ports_at, port);
+	if (flow->ports_at)
+		put16(flow, flow->ports_at + 2, destination_port);
+	put16(flow, flow->udp_len_at, flow->udp_len - cut);
+	/* Of UDP, 0 means none; to others it is the same number. */
+	put16(flow, flow->sum_at, checksum(sum) ?: 0xffff);
 }
 
 /*
- * A fragment alone. Its identification is its number in the flow, and the
- * source address counts on, so that no two of some millions are of one
- * datagram.
+ * The kernel brings a frame back to its full length before the next run
+ * (reset_ctx() in net/bpf/test_run.c).
  */
-static __always_inline void write_fragment4(struct xdp_md *ctx,
-					    const struct packet *packet)
+static __always_inline void
+write_packet(struct xdp_md *ctx, struct weir_traffic_flow *flow, __u64 now_ns)
 {
-	const struct weir_traffic_flow *flow = packet->flow;
-	const __u32 header_len =
-		ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr);
-	struct cursor cursor = cursor_over((void *)(long)ctx->data,
-					   (void *)(long)ctx->data_end);
-	__u8 *header = cursor_take(&cursor, header_len);
-	__u32 number = (__u32)flow->sent, source;
-	struct iphdr *ip;
+	__u32 len = start_len, cut = draw_cut(flow);
 
-	if (!header)
+	if (!len || len > WEIR_TRAFFIC_START_LEN)
 		return;
-	__builtin_memcpy(header, flow->header, header_len);
-	ip = (void *)(header + ETH_HLEN);
-	source = bpf_ntohl(ip->saddr) | (number >> 16 & flow->source_mask);
-	ip->saddr = bpf_htonl(source);
-	ip->id = bpf_htons((__u16)number);
-	shorten(&ip->tot_len, packet->cut);
-	ip->check = fold(sum_u32(flow->ip_sum - packet->cut, source) +
-			 (__u16)number);
-}
-
-static __always_inline void write_fragment6(struct xdp_md *ctx,
-					    const struct packet *packet)
-{
-	const struct weir_traffic_flow *flow = packet->flow;
-	const __u32 header_len = ETH_HLEN + sizeof(struct ipv6hdr) +
-				 IPV6_FRAGMENT_LEN + sizeof(struct udphdr);
-	struct cursor cursor = cursor_over((void *)(long)ctx->data,
-					   (void *)(long)ctx->data_end);
-	__u8 *header = cursor_take(&cursor, header_len);
-	struct ipv6hdr *ip;
-	__be32 *identification_be;
-
-	if (!header)
-		return;
-	__builtin_memcpy(header, flow->header, header_len);
-	ip = (void *)(header + ETH_HLEN);
-	shorten(&ip->payload_len, packet->cut);
-	identification_be = (void *)(ip + 1) + IPV6_IDENTIFICATION_OFFSET;
-	*identification_be = bpf_htonl((__u32)flow->sent);
-}
-
-static __always_inline void write_packet(struct xdp_md *ctx,
-					 const struct packet *packet)
-{
-	switch (packet->flow->kind) {
-	case WEIR_TRAFFIC_UDP4:
-		return write_packet4(ctx, packet, LAYOUT_UDP);
-	case WEIR_TRAFFIC_TCP4:
-		return write_packet4(ctx, packet, LAYOUT_TCP);
-	case WEIR_TRAFFIC_UDP6:
-		return write_packet6(ctx, packet, LAYOUT_UDP);
-	case WEIR_TRAFFIC_TCP6:
-		return write_packet6(ctx, packet, LAYOUT_TCP);
-	case WEIR_TRAFFIC_ECHO4:
-		return write_packet4(ctx, packet, LAYOUT_ECHO);
-	case WEIR_TRAFFIC_ECHO6:
-		return write_packet6(ctx, packet, LAYOUT_ECHO);
-	case WEIR_TRAFFIC_FRAGMENT4:
-		return write_fragment4(ctx, packet);
-	case WEIR_TRAFFIC_FRAGMENT6:
-		return write_fragment6(ctx, packet);
-	case WEIR_TRAFFIC_RAW: /* its start is all of it */
-		return;
-	}
+	write_start(flow, now_ns, cut);
+	/* Said once more for Linux 6.1's verifier, which forgets the above. */
+	len = (len - 1) & (WEIR_TRAFFIC_START_LEN - 1);
+	barrier_var(len);
+	bpf_xdp_store_bytes(ctx, 0, flow->start, len + 1);
+	if (flow->surplus + cut)
+		bpf_xdp_adjust_tail(ctx, -(int)(flow->surplus + cut));
 }
 
 SEC("xdp")
@@ -451,15 +211,9 @@ int weir_traffic(struct xdp_md *ctx)
 	__u64 now_ns = bpf_ktime_get_ns();
 	__u32 due = due_flow(Q16(now_ns - start_ns));
 	bool is_due = due < WEIR_TRAFFIC_FLOWS;
-	__u32 index = is_due ? due : 0;
-	struct weir_traffic_flow *flow = &flows[index];
-	struct packet packet = {
-		.flow = flow,
-		.now_ns = now_ns,
-		.cut = shape(ctx, index),
-	};
+	struct weir_traffic_flow *flow = &flows[is_due ? due : 0];
 
-	write_packet(ctx, &packet);
+	write_packet(ctx, flow, now_ns);
 	if (!is_due)
 		return bpf_redirect(spare_ifindex, 0);
 	flow->sent++;

@@ -8,14 +8,8 @@
 /* How many flows one traffic generator mixes. */
 #define WEIR_TRAFFIC_FLOWS 4
 
-/* Longest Ethernet + IP + transport header the generator writes (IPv6, TCP). */
-#define WEIR_TRAFFIC_HEADER_LEN 74
-
-/* Longest IPv4 options (RFC 791, 3.1). */
-#define WEIR_TRAFFIC_OPTIONS_LEN 40
-
-/* Longest frame that user space gives as it is to be sent. */
-#define WEIR_TRAFFIC_RAW_LEN 256
+/* Longest start of a frame: headers and stamp, or all of it. Powers of two. */
+#define WEIR_TRAFFIC_START_LEN 256
 
 /* Lengths that a flow's packets are drawn from: a random byte names one. */
 #define WEIR_TRAFFIC_LENGTHS 256
@@ -40,19 +34,6 @@ struct weir_poll_cost {
 	__u32 histogram[WEIR_POLL_NS_PER_PACKET_MAX];
 };
 
-/* What a generated packet is made of. */
-enum weir_traffic_kind {
-	WEIR_TRAFFIC_UDP4,
-	WEIR_TRAFFIC_TCP4,
-	WEIR_TRAFFIC_UDP6,
-	WEIR_TRAFFIC_TCP6,
-	WEIR_TRAFFIC_ECHO4,
-	WEIR_TRAFFIC_ECHO6,
-	WEIR_TRAFFIC_FRAGMENT4,
-	WEIR_TRAFFIC_FRAGMENT6,
-	WEIR_TRAFFIC_RAW, /* as user space gave it: see starts[] */
-};
-
 /*
  * At the start of every generated UDP payload that has room for it: 14 bytes,
  * the payload of LRP's figure 3.
@@ -63,7 +44,10 @@ struct weir_stamp {
 	__u16 flow;
 } __attribute__((packed));
 
-/* One flow of the generator; user space writes it while the flow is stopped. */
+/*
+ * One flow of the generator: the start that all its frames have, and what
+ * varies in it. User space writes it while the flow is stopped.
+ */
 struct weir_traffic_flow {
 	/* Nanoseconds between bursts, 16 fractional bits; 0: never pause. */
 	__u64 interval_q16;
@@ -74,33 +58,50 @@ struct weir_traffic_flow {
 	/* Packets that fell due while the generator could not run. */
 	__u64 missed;
 	__u32 enabled;
-	enum weir_traffic_kind kind;
-	/* Sum of the checksummed words that do not change, host order. */
+	/* Sums of the checksummed words that do not change, host order. */
 	__u32 transport_sum;
 	__u32 ip_sum;
 	/*
-	 * Random bits of the source address, host order; of an IPv4 fragment,
-	 * those that count on where its identification wraps.
+	 * The source address (of IPv6 its last word) and its random bits, host
+	 * order; of an IPv4 fragment those that count on where its
+	 * identification wraps.
 	 */
+	__u32 source;
 	__u32 source_mask;
-	/* If not 0: so many source addresses, from the header's upwards. */
-	__u32 source_count;
+	__u32 source_count; /* if not 0: so many, from the source upwards */
 	/*
 	 * A packet is shorter than the flow's longest by a random number below
 	 * this; 0: by one of cuts[].
 	 */
 	__u32 cut_span;
-	__u16 port_mask; /* random bits of the source port, host order */
-	__u16 destination_port_mask; /* ...and of the destination port */
-	__u16 burst;		     /* packets that are due together */
-	__u16 burst_left;	     /* of them, those still to be sent */
-	__u16 surplus; /* bytes from the flow's longest frame to the generator's
-			*/
-	__u8 has_stamp;
-	__u8 option_words; /* of 4 bytes, between the IPv4 and UDP headers */
-	__u8 header[WEIR_TRAFFIC_HEADER_LEN]; /* without those options */
-	__u8 options[WEIR_TRAFFIC_OPTIONS_LEN];
-	__u8 pad[6];
+	__u16 cuts[WEIR_TRAFFIC_LENGTHS];
+	/* What the longest packet's headers say, host order. */
+	__u16 ip_len;
+	__u16 udp_len;
+	__u16 port; /* or identifier of an echo */
+	__u16 destination_port;
+	__u16 port_mask; /* random bits */
+	__u16 destination_port_mask;
+	__u16 burst;	   /* packets that are due together */
+	__u16 burst_left;  /* of them, those still to be sent */
+	__u16 surplus;	   /* bytes from the flow's longest frame to the
+			      generator's */
+	__u16 stamp_spare; /* bytes of the longest payload behind the stamp */
+	/* Where in the start all this is; 0: nowhere. */
+	__u8 source_at;
+	__u8 id_at; /* a fragment's number in the flow */
+	__u8 id_high_at;
+	__u8 ip_len_at;
+	__u8 ip_sum_at;
+	__u8 ports_at;
+	__u8 udp_len_at;
+	__u8 sum_at;
+	__u8 stamp_at;
+	/* What of it the transport checksum sums: lengths; the source. */
+	__u8 summed_lengths;
+	__u8 summed_source;
+	__u8 start[WEIR_TRAFFIC_START_LEN];
+	__u8 pad[5];
 };
 
 #endif /* WEIR_ABI_LAB_H */

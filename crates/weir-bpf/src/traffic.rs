@@ -5,7 +5,7 @@
 //! packet, and redirects what is not due into a veth that takes nothing, so that the generator's CPU
 //! does the same work at every rate.
 
-mod shapes;
+mod payloads;
 mod spec;
 mod template;
 
@@ -162,23 +162,19 @@ impl Generator {
             return Err(refused(format!("{} flows were asked for", specs.len())));
         }
         let mut flows = [types::weir_traffic_flow::default(); FLOWS];
-        let mut shapes = Vec::new();
+        let mut frames = Vec::new();
         for (flow, spec) in flows.iter_mut().zip(specs) {
-            shapes.push(template::write(spec, flow)?);
+            frames.push(template::write(spec, flow)?);
         }
-        let starts = shapes::starts(&shapes);
-        let cuts = shapes::cuts(&shapes);
-        let start_len = shapes::start_len(&shapes);
-        self.frame_len = shapes.iter().map(|shape| shape.frame_len).max().unwrap_or(0);
-        for (flow, shape) in flows.iter_mut().zip(&shapes) {
-            flow.surplus = (self.frame_len - shape.frame_len) as u16;
+        let start_len = frames.iter().map(|frame| frame.start_len).max().unwrap_or(0) as u32;
+        self.frame_len = frames.iter().map(|frame| frame.len).max().unwrap_or(0);
+        for (flow, frame) in flows.iter_mut().zip(&frames) {
+            flow.surplus = (self.frame_len - frame.len) as u16;
         }
         self.configured = std::array::from_fn(|index| index < specs.len());
         // SAFETY: the mapping is valid, and no run is under way that could read it.
         unsafe {
             ptr::write_volatile(&raw mut (*self.globals).flows, flows);
-            ptr::write_volatile(&raw mut (*self.globals).starts, starts);
-            ptr::write_volatile(&raw mut (*self.globals).cuts, cuts);
             ptr::write_volatile(&raw mut (*self.globals).start_len, start_len);
         }
         Ok(())

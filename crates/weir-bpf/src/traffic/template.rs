@@ -1,9 +1,9 @@
-//! From what a flow is to be to what the kernel half writes: headers, and the sums of what does not
-//! change in them.
+//! From what a flow is to be to what the kernel half writes: the start of its frames, where in it is what
+//! changes, and the sums of what does not.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::shapes::{Payloads, Shape};
+use super::payloads::Payloads;
 use super::spec::{Flaw, FlowSpec, RAW_LEN_MAX, Sources, Transport};
 use super::{ETHERNET_LEN, FRAME_LEN_MAX, STAMP_LEN, refused};
 use crate::error::Result;
@@ -29,67 +29,100 @@ const OPTIONS_LEN_MAX: usize = 40;
 /// Most packets of one flow that may fall due at once after a pause, but for a longer burst.
 const CATCH_UP_PACKETS: u64 = 64;
 
-/// Writes a flow's headers and constant checksums; returns its frames' shape.
-pub(super) fn write(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result<Shape> {
+/// How long a flow's longest frame is, and its start.
+pub(super) struct Frame {
+    pub(super) len: usize,
+    pub(super) start_len: usize,
+}
+
+/// Writes what a flow's frames are made of.
+pub(super) fn write(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result<Frame> {
     write_pace(spec, flow)?;
     let payloads = Payloads::of(spec)?;
     flow.cut_span = payloads.cut_span;
-    if spec.transport == Transport::Raw {
-        flow.kind = types::weir_traffic_kind::WEIR_TRAFFIC_RAW;
-        return raw(spec, payloads);
+    flow.cuts = payloads.cuts;
+    let (start, len) = if spec.transport == Transport::Raw {
+        (spec.frame.clone(), spec.frame.len())
+    } else {
+        check_parts(spec)?;
+        write_sources(spec, flow)?;
+        let start = write_headers(spec, flow, usize::from(payloads.longest))?;
+        let len = start.len() + usize::from(payloads.longest);
+        // The stamp is payload.
+        let stamp_len = if flow.stamp_at > 0 { STAMP_LEN } else { 0 };
+        ([start, vec![0; stamp_len]].concat(), len)
+    };
+    if !(ETHERNET_LEN..=FRAME_LEN_MAX).contains(&len) || start.len() > RAW_LEN_MAX {
+        return Err(refused(format!("a frame of {len} bytes")));
     }
-    check_parts(spec)?;
-    let source_low = write_sources(spec, flow)?;
-    let payload_len = usize::from(payloads.longest);
+    flow.start[..start.len()].copy_from_slice(&start);
+    Ok(Frame { len, start_len: start.len() })
+}
+
+/// Returns the headers; writes where they have what changes, and the sums of the rest.
+fn write_headers(
+    spec: &FlowSpec,
+    flow: &mut types::weir_traffic_flow,
+    payload_len: usize,
+) -> Result<Vec<u8>> {
     let transport = transport_header(spec, payload_len);
-    let (protocol, segment_len) = (protocol(spec), (transport.len() + payload_len) as u16);
-    let ip = ip_header(spec, protocol, segment_len)?;
+    let segment_len = (transport.len() + payload_len) as u16;
+    let ip = ip_header(spec, protocol(spec), segment_len)?;
     let is_ipv4 = spec.address.0.is_ipv4();
-    let source_sum = sum(&source_low.to_be_bytes());
-    let addresses = if is_ipv4 { sum(&ip[12..20]) } else { sum(&ip[8..40]) };
-    let pseudo_header = addresses - source_sum + u32::from(protocol) + u32::from(segment_len);
-    flow.ip_sum = if is_ipv4 { sum(&ip) - source_sum } else { 0 };
-    flow.transport_sum = sum(&transport) - varied(spec);
-    if protocol != ICMP {
-        flow.transport_sum += pseudo_header;
+    write_places(spec, flow, ip.len());
+    if has_stamp(spec.transport) && payload_len >= STAMP_LEN {
+        flow.stamp_at = (ETHERNET_LEN + ip.len() + transport.len()) as u8;
+        flow.stamp_spare = (payload_len - STAMP_LEN) as u16;
+    }
+    let ethertype = ethertype(is_ipv4);
+    let headers = [&spec.mac.1.0[..], &spec.mac.0.0, ethertype, &ip, &transport].concat();
+    let word = |at: u8| u16::from_be_bytes([headers[at as usize], headers[at as usize + 1]]);
+    flow.ip_len = word(flow.ip_len_at);
+    flow.udp_len = word(flow.udp_len_at);
+    let source_sum = sum(&flow.source.to_be_bytes());
+    flow.ip_sum = sum(&ip) - source_sum;
+    // Both ports, or an echo's identifier and number, are added anew to each packet.
+    flow.transport_sum = sum(&transport) - u32::from(spec.port.0) - u32::from(spec.port.1);
+    // A UDP length is in the header, and of all but ICMP one is in the pseudo-header.
+    flow.summed_lengths = u8::from(flow.udp_len_at > 0);
+    if protocol(spec) != ICMP {
+        let addresses = if is_ipv4 { sum(&ip[12..20]) } else { sum(&ip[8..40]) };
+        flow.summed_lengths += 1;
+        flow.summed_source = 1;
+        flow.transport_sum += addresses - source_sum;
+        flow.transport_sum += u32::from(protocol(spec)) + u32::from(segment_len);
     }
     if spec.transport == Transport::UdpBadChecksum {
         flow.transport_sum += 1;
     }
-    flow.has_stamp = u8::from(has_stamp(spec.transport) && payload_len >= STAMP_LEN);
-    flow.kind = kind(spec.transport, is_ipv4);
-    let header_len = write_headers(spec, flow, &ip, &transport);
-    let frame_len = header_len + payload_len;
-    if frame_len > FRAME_LEN_MAX {
-        return Err(refused(format!("a frame of {frame_len} bytes is too long")));
-    }
-    let start_len = header_len + usize::from(flow.has_stamp) * STAMP_LEN;
-    Ok(Shape { frame_len, start_len, raw: Vec::new(), payloads })
+    Ok(headers)
 }
 
-/// Writes headers, and options apart from them; returns the length of all.
-fn write_headers(
-    spec: &FlowSpec,
-    flow: &mut types::weir_traffic_flow,
-    ip: &[u8],
-    transport: &[u8],
-) -> usize {
-    let (fixed_ip, options) = ip.split_at(ip.len() - spec.options.len());
-    let ethertype = ethertype(spec.address.0.is_ipv4());
-    let header = [&spec.mac.1.0[..], &spec.mac.0.0, ethertype, fixed_ip, transport].concat();
-    flow.header[..header.len()].copy_from_slice(&header);
-    flow.options[..options.len()].copy_from_slice(options);
-    flow.option_words = (options.len() / 4) as u8;
-    header.len() + options.len()
-}
-
-/// A frame that is sent as it is.
-fn raw(spec: &FlowSpec, payloads: Payloads) -> Result<Shape> {
-    let frame_len = spec.frame.len();
-    if !(ETHERNET_LEN..=RAW_LEN_MAX).contains(&frame_len) {
-        return Err(refused(format!("a raw frame has {frame_len} bytes")));
+/// Where the headers have what differs from packet to packet.
+fn write_places(spec: &FlowSpec, flow: &mut types::weir_traffic_flow, ip_len: usize) {
+    let ip_at = ETHERNET_LEN as u8;
+    let transport_at = ip_at + ip_len as u8;
+    if spec.address.0.is_ipv4() {
+        (flow.ip_len_at, flow.ip_sum_at, flow.source_at) = (ip_at + 2, ip_at + 10, ip_at + 12);
+    } else {
+        (flow.ip_len_at, flow.source_at) = (ip_at + 4, ip_at + 20);
     }
-    Ok(Shape { frame_len, start_len: frame_len, raw: spec.frame.clone(), payloads })
+    if is_fragment(spec.transport) {
+        // Nothing behind the IP header is a checksummed datagram's.
+        let is_ipv4 = spec.address.0.is_ipv4();
+        (flow.id_high_at, flow.id_at) =
+            if is_ipv4 { (0, ip_at + 4) } else { (ip_at + 44, ip_at + 46) };
+        return;
+    }
+    let (ports, sum) = match spec.transport {
+        Transport::Echo => (4, 2),
+        Transport::TcpSyn | Transport::TcpAck => (0, 16),
+        _ => (0, 6),
+    };
+    (flow.ports_at, flow.sum_at) = (transport_at + ports, transport_at + sum);
+    if !is_tcp(spec.transport) && spec.transport != Transport::Echo {
+        flow.udp_len_at = transport_at + 4;
+    }
 }
 
 /// Refuses what this transport cannot have.
@@ -113,8 +146,8 @@ fn check_parts(spec: &FlowSpec) -> Result<()> {
     Ok(())
 }
 
-/// Writes what varies in a flow's addresses and ports; returns the low bits of its source address.
-fn write_sources(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result<u32> {
+/// Writes a flow's addresses and ports, and what varies in them.
+fn write_sources(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result<()> {
     let source_low = match spec.address.0 {
         IpAddr::V4(source) => u32::from(source),
         IpAddr::V6(source) => source.to_bits() as u32,
@@ -141,7 +174,9 @@ fn write_sources(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result
     if source_low & flow.source_mask != 0 || set_ports != 0 {
         return Err(refused("an address or port is set where it is to be random".into()));
     }
-    Ok(source_low)
+    flow.source = source_low;
+    (flow.port, flow.destination_port) = spec.port;
+    Ok(())
 }
 
 fn write_pace(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result<()> {
@@ -201,27 +236,6 @@ fn protocol(spec: &FlowSpec) -> u8 {
         (Transport::Echo, IpAddr::V6(_)) => ICMPV6,
         _ => UDP,
     }
-}
-
-fn kind(transport: Transport, is_ipv4: bool) -> types::weir_traffic_kind {
-    use types::weir_traffic_kind as kinds;
-    match (transport, is_ipv4) {
-        (Transport::TcpSyn | Transport::TcpAck, true) => kinds::WEIR_TRAFFIC_TCP4,
-        (Transport::TcpSyn | Transport::TcpAck, false) => kinds::WEIR_TRAFFIC_TCP6,
-        (Transport::Echo, true) => kinds::WEIR_TRAFFIC_ECHO4,
-        (Transport::Echo, false) => kinds::WEIR_TRAFFIC_ECHO6,
-        (Transport::FirstFragment | Transport::LastFragment, true) => kinds::WEIR_TRAFFIC_FRAGMENT4,
-        (Transport::FirstFragment | Transport::LastFragment, false) => {
-            kinds::WEIR_TRAFFIC_FRAGMENT6
-        }
-        (_, true) => kinds::WEIR_TRAFFIC_UDP4,
-        (_, false) => kinds::WEIR_TRAFFIC_UDP6,
-    }
-}
-
-/// What is 0 in the template's sum, because the kernel half writes and adds it.
-fn varied(spec: &FlowSpec) -> u32 {
-    if is_fragment(spec.transport) { 0 } else { u32::from(spec.port.0) }
 }
 
 fn transport_header(spec: &FlowSpec, payload_len: usize) -> Vec<u8> {

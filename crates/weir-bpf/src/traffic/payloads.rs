@@ -1,29 +1,18 @@
-//! How long packets are, and what makes flows whose frames differ share recycled pages.
+//! How long packets are.
 
-use super::spec::{FlowSpec, Lengths, RAW_LEN_MAX, Transport};
-use super::{FLOWS, FRAME_LEN_MAX, refused};
+use super::spec::{FlowSpec, Lengths, Transport};
+use super::{FRAME_LEN_MAX, refused};
 use crate::error::Result;
 
 /// Lengths that a flow's packets are drawn from: one for each value of a random byte.
 const LENGTHS: usize = 256;
-
-/// What a flow's frames have beyond the headers.
-pub(super) struct Shape {
-    /// Length of the longest.
-    pub(super) frame_len: usize,
-    /// How much of a frame is written, from its start: headers and stamp, or all of a raw one.
-    pub(super) start_len: usize,
-    /// A raw frame; else empty.
-    pub(super) raw: Vec<u8>,
-    pub(super) payloads: Payloads,
-}
 
 /// Payload lengths as the kernel half draws them.
 pub(super) struct Payloads {
     pub(super) longest: u16,
     /// By less than this, at random, a payload is shorter; 0: by one of `cuts`.
     pub(super) cut_span: u32,
-    cuts: [u16; LENGTHS],
+    pub(super) cuts: [u16; LENGTHS],
 }
 
 impl Payloads {
@@ -53,10 +42,6 @@ impl Payloads {
             none => Err(refused(format!("no length is among {none:?}"))),
         }
     }
-
-    fn is_one(&self) -> bool {
-        self.cut_span == 1
-    }
 }
 
 /// The lengths that payloads of this transport can have.
@@ -74,36 +59,4 @@ fn lengths(spec: &FlowSpec) -> Lengths {
         }
         (_, lengths) => lengths.clone(),
     }
-}
-
-/// How much of each frame the kernel half writes anew before its headers; 0 where all frames are alike,
-/// so that nothing of another can be in it.
-pub(super) fn start_len(shapes: &[Shape]) -> u32 {
-    let alike = |shape: &Shape| {
-        let first = &shapes[0];
-        let same = (shape.frame_len, shape.start_len) == (first.frame_len, first.start_len);
-        same && shape.payloads.is_one() && shape.raw.is_empty()
-    };
-    if shapes.iter().all(alike) {
-        return 0;
-    }
-    shapes.iter().map(|shape| shape.start_len).max().unwrap_or(0) as u32
-}
-
-/// What each flow's frames begin with before their headers are written.
-pub(super) fn starts(shapes: &[Shape]) -> [[u8; RAW_LEN_MAX]; FLOWS] {
-    let mut starts = [[0; RAW_LEN_MAX]; FLOWS];
-    for (start, shape) in starts.iter_mut().zip(shapes) {
-        start[..shape.raw.len()].copy_from_slice(&shape.raw);
-    }
-    starts
-}
-
-/// By how much the packets of each flow may be shorter than its longest.
-pub(super) fn cuts(shapes: &[Shape]) -> [[u16; LENGTHS]; FLOWS] {
-    let mut cuts = [[0; LENGTHS]; FLOWS];
-    for (cuts, shape) in cuts.iter_mut().zip(shapes) {
-        *cuts = shape.payloads.cuts;
-    }
-    cuts
 }
