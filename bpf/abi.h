@@ -18,6 +18,7 @@
 #include "abi/governor.h"
 #include "abi/lazy.h"
 #include "abi/process.h"
+#include "abi/sample.h"
 #include "abi/screen.h"
 #include "abi/lab.h"
 

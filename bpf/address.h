@@ -15,19 +15,11 @@ struct weir_interface interface;
  */
 __u64 protected_ports[WEIR_PORT_WORDS];
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, WEIR_LOCAL_ADDRESSES);
-	__type(key, __be32);
-	__type(value, enum weir_address_kind);
-} local_ipv4 SEC(".maps");
+MAP(local_ipv4, BPF_MAP_TYPE_HASH, 0, WEIR_LOCAL_ADDRESSES, __be32,
+    enum weir_address_kind);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, WEIR_LOCAL_ADDRESSES);
-	__type(key, struct weir_ipv6_address);
-	__type(value, enum weir_address_kind);
-} local_ipv6 SEC(".maps");
+MAP(local_ipv6, BPF_MAP_TYPE_HASH, 0, WEIR_LOCAL_ADDRESSES,
+    struct weir_ipv6_address, enum weir_address_kind);
 
 /* Whose an IP address is. */
 enum addressed {

@@ -174,6 +174,13 @@ struct inet6_skb_parm {
 	__u16 frag_max_size;
 };
 
+struct seq_file;
+
+/* What an iterator writes to. */
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
 struct skb_shared_info {
 	unsigned short gso_size;
 	unsigned short gso_segs;

@@ -8,17 +8,12 @@
 #define WEIR_COUNTERS_H
 
 #include "abi.h"
+#include "map.h"
 #include "verdict.h"
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include <stdbool.h>
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, WEIR_REASON_COUNT);
-	__type(key, __u32);
-	__type(value, struct weir_counter);
-} counters SEC(".maps");
+MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, 0, WEIR_REASON_COUNT, __u32,
+    struct weir_counter);
 
 static __always_inline void counter_add(struct weir_counter *counter,
 					struct weir_counter seen)
@@ -37,20 +32,12 @@ static __always_inline void count(enum weir_reason reason,
 		counter_add(counter, seen);
 }
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, WEIR_CHANNELS);
-	__type(key, struct weir_channel_key);
-	__type(value, struct weir_channel);
-} channels SEC(".maps");
+MAP(channels, BPF_MAP_TYPE_PERCPU_HASH, 0, WEIR_CHANNELS,
+    struct weir_channel_key, struct weir_channel);
 
 /* Where the channels beyond WEIR_CHANNELS are counted together, per CPU. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct weir_channel);
-} overflow_channel SEC(".maps");
+MAP_OF_ONE(get_overflow_channel, overflow_channel, BPF_MAP_TYPE_PERCPU_ARRAY, 0,
+	   struct weir_channel);
 
 static __always_inline bool has_channel(__u8 kind)
 {
@@ -65,13 +52,12 @@ channel_of(const struct weir_channel_key *key)
 {
 	static const struct weir_channel empty;
 	struct weir_channel *channel = bpf_map_lookup_elem(&channels, key);
-	__u32 zero = 0;
 
 	if (channel)
 		return channel;
 	bpf_map_update_elem(&channels, key, &empty, BPF_NOEXIST);
 	channel = bpf_map_lookup_elem(&channels, key);
-	return channel ?: bpf_map_lookup_elem(&overflow_channel, &zero);
+	return channel ?: get_overflow_channel();
 }
 
 static __always_inline void channel_add(const struct weir_channel_key *key,

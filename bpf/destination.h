@@ -18,12 +18,8 @@
 #include "flow.h"
 #include "shared.h"
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, WEIR_DESTINATIONS + 1);
-	__type(key, __u32);
-	__type(value, struct weir_destination);
-} destinations SEC(".maps");
+MAP(destinations, BPF_MAP_TYPE_PERCPU_ARRAY, 0, WEIR_DESTINATIONS + 1, __u32,
+    struct weir_destination);
 
 static __always_inline bool same_address(const __u32 *a, const __u32 *b,
 					 __u32 family)

@@ -7,6 +7,7 @@
 #ifndef WEIR_FRAGMENT_H
 #define WEIR_FRAGMENT_H
 
+#include "map.h"
 #include "defect.h"
 #include "flow.h"
 #include "decide.h"
@@ -18,12 +19,8 @@
  */
 #define DATAGRAM_BELIEVED_NS 100000000ULL
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, WEIR_DATAGRAMS);
-	__type(key, struct weir_datagram_key);
-	__type(value, struct weir_datagram);
-} datagrams SEC(".maps");
+MAP(datagrams, BPF_MAP_TYPE_LRU_HASH, 0, WEIR_DATAGRAMS,
+    struct weir_datagram_key, struct weir_datagram);
 
 static __always_inline void datagram_key(const struct flow *flow,
 					 struct weir_datagram_key *key)

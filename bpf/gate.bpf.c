@@ -48,25 +48,18 @@ static __always_inline int standing_reason(bool past_limit)
  * discarded. Nothing else turns a reason into an action. In shadow nothing is:
  * what would be is counted, and sampled, all the same.
  */
-static __always_inline bool xdp_is_discarded(struct xdp_md *ctx, __u32 reason,
-					     struct weir_counter seen)
+static __always_inline bool is_discarded(void *ctx, bool on_skb, __u32 reason,
+					 struct weir_counter seen)
 {
 	count(reason, seen);
 	if (verdict_of_reason(reason) != WEIR_VERDICT_DISCARD)
 		return false;
-	if (is_sampling())
-		xdp_sample(ctx, reason);
-	return !interface.shadow;
-}
-
-static __always_inline bool
-skb_is_discarded(struct __sk_buff *skb, __u32 reason, struct weir_counter seen)
-{
-	count(reason, seen);
-	if (verdict_of_reason(reason) != WEIR_VERDICT_DISCARD)
-		return false;
-	if (is_sampling())
-		skb_sample(skb, reason, seen.packets);
+	if (is_sampling()) {
+		if (on_skb)
+			skb_sample(ctx, reason, seen.packets);
+		else
+			xdp_sample(ctx, reason);
+	}
 	return !interface.shadow;
 }
 
@@ -100,7 +93,7 @@ int weir_gate(struct xdp_md *ctx)
 
 		reason = xdp_slow_path(&packet);
 	}
-	return xdp_is_discarded(ctx, reason, seen) ? XDP_DROP : XDP_PASS;
+	return is_discarded(ctx, false, reason, seen) ? XDP_DROP : XDP_PASS;
 }
 
 /*
@@ -155,8 +148,8 @@ int weir_gate_tc(struct __sk_buff *skb)
 				       packet.truesize);
 	if (reason == NO_REASON)
 		reason = skb_slow_path(&packet);
-	return skb_is_discarded(skb, reason, packet.seen) ? TC_ACT_SHOT
-							  : TC_ACT_UNSPEC;
+	return is_discarded(skb, true, reason, packet.seen) ? TC_ACT_SHOT
+							    : TC_ACT_UNSPEC;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -3,41 +3,15 @@
 #ifndef WEIR_HOLDER_H
 #define WEIR_HOLDER_H
 
-#include <linux/bpf.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_helpers.h>
-#include <stdbool.h>
-
 #include "abi.h"
+#include "compat.h"
+#include "task.h"
+#include <linux/in.h>
 
-#define AF_INET 2
-#define AF_INET6 10
-#define IPPROTO_TCP 6
-#define IPPROTO_UDP 17
-#define IPPROTO_MPTCP 262 /* its listener's inode is its TCP listener's */
-#define TCP_LISTEN 10
-#define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
-#define NICE_0_PRIO 120	      /* include/linux/sched/prio.h */
+#define TCP_LISTEN 10 /* net/tcp_states.h */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
-
-struct net;
-
-struct possible_net {
-	struct net *net;
-};
-
-struct sock_common {
-	unsigned short skc_family;
-	volatile unsigned char skc_state;
-	struct possible_net skc_net;
-};
-
-struct sock {
-	struct sock_common __sk_common;
-	__u16 sk_protocol;
-};
 
 struct socket {
 	struct sock *sk;
@@ -82,27 +56,6 @@ struct css_set {
 
 struct nsproxy {
 	struct net *net_ns;
-};
-
-struct task_struct {
-	unsigned int flags;
-	int static_prio;
-	unsigned int policy;
-	int pid;
-	int tgid;
-	struct task_struct *group_leader;
-	struct pid *thread_pid;
-	__u64 start_time;
-	const struct cred *real_cred;
-	struct nsproxy *nsproxy;
-	struct css_set *cgroups;
-	char comm[16];
-};
-
-struct seq_file;
-
-struct bpf_iter_meta {
-	struct seq_file *seq;
 };
 
 struct bpf_iter__task_file {
@@ -153,6 +106,7 @@ static __always_inline bool may_be_owned(const struct socket *socket)
 
 	if (family != AF_INET && family != AF_INET6)
 		return false;
+	/* The inode of MPTCP's listener is its TCP listener's. */
 	if (protocol == IPPROTO_TCP || protocol == IPPROTO_MPTCP) {
 		if (BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_LISTEN)
 			return false;

@@ -4,11 +4,6 @@
  * the reader's pid namespace and those in it. Read on demand, never attached to
  * anything that happens.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_helpers.h>
-
-#include "abi.h"
 #include "holder.h"
 
 SEC("iter/task_file")
@@ -50,7 +45,7 @@ int weir_processes(struct bpf_iter__task *ctx)
 		return 0;
 	process.process = process_of(task);
 	process.uid = BPF_CORE_READ(leader, real_cred, euid.val);
-	process.nice = task->static_prio - NICE_0_PRIO;
+	process.nice = task->static_prio - DEFAULT_PRIO;
 	process.policy = task->policy;
 	BPF_CORE_READ_INTO(&process.comm, leader, comm);
 	if (bpf_core_field_exists(leader->cgroups)) {

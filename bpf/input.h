@@ -7,6 +7,7 @@
 #ifndef WEIR_INPUT_H
 #define WEIR_INPUT_H
 
+#include "map.h"
 #include "abi.h"
 #include "task.h"
 
@@ -42,37 +43,17 @@ struct weir_consumer {
 };
 
 /* Every CPU's; user space reads it, and gives it as many places as needed. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct weir_cpu);
-} cpus SEC(".maps");
+MAP(cpus, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, 1, __u32, struct weir_cpu);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, WEIR_INPUTS);
-	__type(key, __u32);
-	__type(value, struct weir_input);
-} inputs SEC(".maps");
+MAP(inputs, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, WEIR_INPUTS, __u32,
+    struct weir_input);
 
 /* By thread number. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, WEIR_INPUTS);
-	__type(key, __u32);
-	__type(value, __u32);
-} input_of_thread SEC(".maps");
+MAP(input_of_thread, BPF_MAP_TYPE_HASH, 0, WEIR_INPUTS, __u32, __u32);
 
 /* By thread number, as the initial namespace has it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, WEIR_CONSUMERS);
-	__type(key, __u32);
-	__type(value, struct weir_consumer);
-} consumers SEC(".maps");
+MAP(consumers, BPF_MAP_TYPE_LRU_HASH, 0, WEIR_CONSUMERS, __u32,
+    struct weir_consumer);
 
 /* Set by user space: weir's own process, and which watch this is. Of an earlier
  * one nothing is known to be as it was. */

@@ -16,7 +16,6 @@
 #include "address.h"
 #include "compat.h"
 #include "counters.h"
-#include "lazy_map.h"
 #include "lookup.h"
 #include "merged.h"
 #include "packet.h"
@@ -30,13 +29,6 @@ __u32 lazy_may_be_partial;
 /* enum of <linux/skbuff.h>'s, which is not for user space. */
 #define LAZY_CHECKSUM_UNNECESSARY 1
 #define LAZY_CHECKSUM_PARTIAL 3
-
-static __always_inline struct weir_lazy *the_lazy(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&lazy, &zero);
-}
 
 static __always_inline bool has_lazy_sockets(void)
 {
@@ -120,56 +112,61 @@ static __noinline __u64 lazy_cookie(void *ctx, const struct flow *flow)
  * Copies a packet into a record of a size that the verifier knows, the least
  * that it fits into. The kernel wakes the reader if it had caught up.
  */
-#define LAZY_PUT(load, ctx, ring, head, size)                               \
-	({                                                                  \
-		struct weir_lazy_record *record =                           \
-			bpf_ringbuf_reserve(ring, size, 0);                 \
-		/* Of len > 0 Linux 6.1's verifier learns nothing. */       \
-		__u64 last = (__u64)(head)->len - 1;                        \
-		long failed = -1;                                           \
-                                                                            \
-		if (record) {                                               \
-			*record = *(head);                                  \
-			barrier_var(last);                                  \
-			if (last < (size) - sizeof(*record))                \
-				failed = load(ctx, sizeof(struct ethernet), \
-					      record + 1, last + 1);        \
-			if (failed)                                         \
-				bpf_ringbuf_discard(record, 0);             \
-			else                                                \
-				bpf_ringbuf_submit(record, 0);              \
-		}                                                           \
-		!!record;                                                   \
-	})
+static __always_inline bool lazy_put(void *ctx, bool on_skb, void *ring,
+				     const struct weir_lazy_record *head,
+				     const __u64 size)
+{
+	struct weir_lazy_record *record = bpf_ringbuf_reserve(ring, size, 0);
+	/* Of len > 0 Linux 6.1's verifier learns nothing. */
+	__u64 last = (__u64)head->len - 1;
+	__u32 from = sizeof(struct ethernet);
+	long failed = -1;
 
-#define LAZY_FITS(head, size) ((head)->len <= (size) - sizeof(*(head)))
+	if (!record)
+		return false;
+	*record = *head;
+	barrier_var(last);
+	if (last < size - sizeof(*record))
+		failed = on_skb ? bpf_skb_load_bytes(ctx, from, record + 1,
+						     last + 1)
+				: bpf_xdp_load_bytes(ctx, from, record + 1,
+						     last + 1);
+	if (failed)
+		bpf_ringbuf_discard(record, 0);
+	else
+		bpf_ringbuf_submit(record, 0);
+	return true;
+}
 
 /* The largest record but one, and the least ring that holds one larger. */
 #define LAZY_USUAL 9728
 #define LAZY_LARGE_RING (128 << 10)
 
-#define LAZY_PUT_ANY(load, ctx, ring, head)                                \
-	({                                                                 \
-		bool put;                                                  \
-                                                                           \
-		if (LAZY_FITS(head, 96))                                   \
-			put = LAZY_PUT(load, ctx, ring, head, 96);         \
-		else if (LAZY_FITS(head, 192))                             \
-			put = LAZY_PUT(load, ctx, ring, head, 192);        \
-		else if (LAZY_FITS(head, 384))                             \
-			put = LAZY_PUT(load, ctx, ring, head, 384);        \
-		else if (LAZY_FITS(head, 768))                             \
-			put = LAZY_PUT(load, ctx, ring, head, 768);        \
-		else if (LAZY_FITS(head, 1536))                            \
-			put = LAZY_PUT(load, ctx, ring, head, 1536);       \
-		else if (LAZY_FITS(head, 4096))                            \
-			put = LAZY_PUT(load, ctx, ring, head, 4096);       \
-		else if (LAZY_FITS(head, LAZY_USUAL))                      \
-			put = LAZY_PUT(load, ctx, ring, head, LAZY_USUAL); \
-		else                                                       \
-			put = LAZY_PUT(load, ctx, ring, head, 66048);      \
-		put;                                                       \
-	})
+static __always_inline bool lazy_fits(const struct weir_lazy_record *head,
+				      __u32 size)
+{
+	return head->len <= size - sizeof(*head);
+}
+
+static __always_inline bool lazy_put_any(void *ctx, bool on_skb, void *ring,
+					 const struct weir_lazy_record *head)
+{
+	if (lazy_fits(head, 96))
+		return lazy_put(ctx, on_skb, ring, head, 96);
+	if (lazy_fits(head, 192))
+		return lazy_put(ctx, on_skb, ring, head, 192);
+	if (lazy_fits(head, 384))
+		return lazy_put(ctx, on_skb, ring, head, 384);
+	if (lazy_fits(head, 768))
+		return lazy_put(ctx, on_skb, ring, head, 768);
+	if (lazy_fits(head, 1536))
+		return lazy_put(ctx, on_skb, ring, head, 1536);
+	if (lazy_fits(head, 4096))
+		return lazy_put(ctx, on_skb, ring, head, 4096);
+	if (lazy_fits(head, LAZY_USUAL))
+		return lazy_put(ctx, on_skb, ring, head, LAZY_USUAL);
+	return lazy_put(ctx, on_skb, ring, head, 66048);
+}
 
 /* The ring that a packet is for; NULL: it goes the usual way. */
 static __always_inline void *lazy_ring_of(void *ctx, struct cursor cursor,
@@ -187,53 +184,52 @@ static __always_inline void *lazy_ring_of(void *ctx, struct cursor cursor,
 	return cookie ? bpf_map_lookup_elem(&lazy_rings, &cookie) : NULL;
 }
 
-/* A packet that no record of this ring could hold is the kernel's. */
-static __always_inline bool lazy_holds(void *ring,
-				       const struct weir_lazy_record *head)
-{
-	return LAZY_FITS(head, LAZY_USUAL) ||
-	       bpf_ringbuf_query(ring, BPF_RB_RING_SIZE) >= LAZY_LARGE_RING;
-}
-
-static __always_inline __u32 lazy_done(bool put, struct weir_poll *poll,
-				       struct weir_counter seen)
-{
-	__u32 reason = put ? WEIR_REASON_LAZY : WEIR_REASON_LAZY_FULL;
-
-	if (!put)
-		poll->discarded += seen.packets;
-	count(reason, seen);
-	return reason;
-}
-
-/* Is a packet that came in the driver put on a ring, or discarded there? */
-static __noinline bool xdp_is_lazy(struct xdp_md *ctx)
+/*
+ * Is a packet put on a ring, or discarded there? The head says what is known of
+ * it beside its flow. One that no record of the ring could hold is the
+ * kernel's.
+ */
+static __always_inline bool is_lazy(void *ctx, bool on_skb,
+				    struct cursor cursor, __u32 len,
+				    struct weir_lazy_record *head,
+				    struct weir_counter seen)
 {
 	struct weir_poll *poll = current_poll();
-	__u32 len = bpf_xdp_get_buff_len(ctx);
-	struct weir_lazy_record head = {};
 	struct flow flow = {};
+	bool put;
 	void *ring;
 
 	if (!poll)
 		return false;
-	ring = lazy_ring_of(ctx,
-			    cursor_over((void *)(long)ctx->data,
-					(void *)(long)ctx->data_end),
-			    len, &flow);
+	ring = lazy_ring_of(ctx, cursor, len, &flow);
 	if (!ring)
 		return false;
-	head.at_ns = poll->now_ns;
-	head.len = flow.ip_len;
-	head.ifindex = ctx->ingress_ifindex;
-	head.version = WEIR_LAZY_VERSION;
-	if (lazy_may_be_partial)
-		head.flags = WEIR_LAZY_MAY_BE_PARTIAL;
-	if (!lazy_holds(ring, &head))
+	head->at_ns = poll->now_ns;
+	head->len = flow.ip_len;
+	head->version = WEIR_LAZY_VERSION;
+	if (!lazy_fits(head, LAZY_USUAL) &&
+	    bpf_ringbuf_query(ring, BPF_RB_RING_SIZE) < LAZY_LARGE_RING)
 		return false;
-	lazy_done(LAZY_PUT_ANY(bpf_xdp_load_bytes, ctx, ring, &head), poll,
-		  (struct weir_counter){.packets = 1, .bytes = len});
+	put = lazy_put_any(ctx, on_skb, ring, head);
+	if (!put)
+		poll->discarded += seen.packets;
+	count(put ? WEIR_REASON_LAZY : WEIR_REASON_LAZY_FULL, seen);
 	return true;
+}
+
+static __noinline bool xdp_is_lazy(struct xdp_md *ctx)
+{
+	__u32 len = bpf_xdp_get_buff_len(ctx);
+	struct weir_lazy_record head = {
+		.ifindex = ctx->ingress_ifindex,
+		.flags = lazy_may_be_partial ? WEIR_LAZY_MAY_BE_PARTIAL : 0,
+	};
+
+	return is_lazy(ctx, false,
+		       cursor_over((void *)(long)ctx->data,
+				   (void *)(long)ctx->data_end),
+		       len, &head,
+		       (struct weir_counter){.packets = 1, .bytes = len});
 }
 
 static __always_inline __u8 skb_lazy_flags(struct __sk_buff *skb)
@@ -251,35 +247,23 @@ static __always_inline __u8 skb_lazy_flags(struct __sk_buff *skb)
 		       : 0;
 }
 
-/* The same of an skb. */
 static __noinline bool skb_is_lazy(struct __sk_buff *skb)
 {
-	struct weir_poll *poll = current_poll();
-	struct weir_lazy_record head = {};
-	struct flow flow = {};
+	struct weir_lazy_record head = {
+		.ifindex = skb->ingress_ifindex,
+		.gso_size = skb->gso_size,
+		.flags = skb_lazy_flags(skb),
+	};
 	struct cursor cursor;
-	void *ring;
 
 	/* The kernel has taken the tag off: skb_vlan_untag(). */
-	if (!poll || skb->vlan_present)
+	if (skb->vlan_present)
 		return false;
 	pull_headers(skb);
 	cursor = cursor_over((void *)(long)skb->data,
 			     (void *)(long)skb->data_end);
-	ring = lazy_ring_of(skb, cursor, skb->len, &flow);
-	if (!ring)
-		return false;
-	head.at_ns = poll->now_ns;
-	head.len = flow.ip_len;
-	head.ifindex = skb->ingress_ifindex;
-	head.gso_size = skb->gso_size;
-	head.flags = skb_lazy_flags(skb);
-	head.version = WEIR_LAZY_VERSION;
-	if (!lazy_holds(ring, &head))
-		return false;
-	lazy_done(LAZY_PUT_ANY(bpf_skb_load_bytes, skb, ring, &head), poll,
-		  packets_of(skb, cursor));
-	return true;
+	return is_lazy(skb, true, cursor, skb->len, &head,
+		       packets_of(skb, cursor));
 }
 
 #endif /* WEIR_LAZY_H */

@@ -12,11 +12,9 @@
  * packet. There, user space loads the second pair of programs in place of the
  * first (crates/weir-bpf/src/probe.rs).
  */
+#include "map.h"
 #include "alarm.h"
 #include "charge.h"
-#include "lazy_map.h"
-#include "sample_map.h"
-#include "screen_map.h"
 #include "compat.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
@@ -45,12 +43,8 @@ struct refused {
 };
 
 /* The packet that the kernel is freeing because it did not fit. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct refused);
-} freed_refused SEC(".maps");
+MAP_OF_ONE(this_freed, freed_refused, BPF_MAP_TYPE_PERCPU_ARRAY, 0,
+	   struct refused);
 
 /* Its IP header and what that says follows; drivers were given as much. */
 static __always_inline __u32 ip_len_of(const struct sk_buff *skb)
@@ -196,8 +190,7 @@ int BPF_PROG(weir_refused, int rc, struct sock *sk, struct sk_buff *skb)
 SEC("?tp_btf/udp_fail_queue_rcv_skb")
 int BPF_PROG(weir_refused_by, int rc, struct sock *sk)
 {
-	__u32 zero = 0;
-	struct refused *freed = bpf_map_lookup_elem(&freed_refused, &zero);
+	struct refused *freed = this_freed();
 
 	if (!freed)
 		return 0;
@@ -212,13 +205,12 @@ SEC("?tp_btf/kfree_skb")
 int BPF_PROG(weir_freed, struct sk_buff *skb, void *location,
 	     enum skb_drop_reason reason)
 {
-	__u32 zero = 0;
 	struct refused *freed;
 
 	if (reason != bpf_core_enum_value(enum skb_drop_reason,
 					  SKB_DROP_REASON_SOCKET_RCVBUFF))
 		return 0;
-	freed = bpf_map_lookup_elem(&freed_refused, &zero);
+	freed = this_freed();
 	if (freed)
 		*freed = one_packet(skb);
 	return 0;

@@ -12,7 +12,6 @@
 
 #include "address.h"
 #include "decide.h"
-#include "sample_map.h"
 #include "sampler.h"
 #include "shared.h"
 
@@ -31,80 +30,58 @@ static __always_inline bool is_sampling(void)
 	return poll && poll->now_ns < until;
 }
 
-/* The place for a sample, if it is time for one. It is nobody's until its end.
+/*
+ * A sample, if it is time for one. Its place is nobody's until its end; of a
+ * length that is not 64 bits wide the verifier learns nothing.
  */
-static __always_inline struct weir_sample *sample_begin(__u32 packets,
-							__u32 reason)
+static __always_inline void sample(void *ctx, bool on_skb, __u64 len,
+				   __u32 packets, __u32 reason)
 {
+	struct weir_sampler *sampler = this_sampler();
 	struct weir_poll *poll = current_poll();
-	struct weir_sampler *sampler;
 	struct weir_sample *sample;
-	__u32 key = 0;
+	long failed;
+	__u32 key;
 
-	sampler = bpf_map_lookup_elem(&samplers, &key);
 	if (!sampler || !poll ||
 	    !sampler_is_due(sampler, packets, poll->now_ns))
-		return NULL;
+		return;
 	key = bpf_get_smp_processor_id() * WEIR_SAMPLES +
 	      (sampler->number & (WEIR_SAMPLES - 1));
 	sample = bpf_map_lookup_elem(&samples, &key);
 	if (!sample)
-		return NULL;
+		return;
 	*(volatile __u64 *)&sample->number = 0;
 	WRITE_BARRIER();
 	sample->packets = sampler->packets;
 	sample->reason = reason;
 	sample->ifindex = interface.ifindex;
 	sampler_next(sampler);
-	return sample;
-}
-
-static __always_inline void sample_end(struct weir_sample *sample, __u32 len)
-{
-	__u32 zero = 0;
-	struct weir_sampler *sampler = bpf_map_lookup_elem(&samplers, &zero);
-
-	sample->len = len;
-	WRITE_BARRIER();
-	if (sampler)
-		*(volatile __u64 *)&sample->number = sampler->number;
-}
-
-/* 64 bits: of a copy that is extended to them the verifier learns nothing. */
-static __always_inline __u64 sample_len(__u64 len)
-{
 	if (len > WEIR_SAMPLE_LEN)
 		len = WEIR_SAMPLE_LEN;
 	/* Or clang has one comparison for both ends, and the verifier none. */
 	FORGET_RANGE(len);
-	return len;
+	failed = -1;
+	if (len >= ETH_HLEN)
+		failed =
+			on_skb ? bpf_skb_load_bytes(ctx, 0, sample->bytes, len)
+			       : bpf_xdp_load_bytes(ctx, 0, sample->bytes, len);
+	sample->len = failed ? 0 : len;
+	WRITE_BARRIER();
+	*(volatile __u64 *)&sample->number = sampler->number;
 }
 
 /* Functions of their own, so that what a usual discard needs stays small. */
 static __noinline int xdp_sample(struct xdp_md *ctx, __u32 reason)
 {
-	struct weir_sample *sample = sample_begin(1, reason);
-	__u64 len = sample_len(bpf_xdp_get_buff_len(ctx));
-
-	if (!sample)
-		return 0;
-	if (len < ETH_HLEN || bpf_xdp_load_bytes(ctx, 0, sample->bytes, len))
-		len = 0;
-	sample_end(sample, len);
+	sample(ctx, false, bpf_xdp_get_buff_len(ctx), 1, reason);
 	return 0;
 }
 
 static __noinline int skb_sample(struct __sk_buff *skb, __u32 reason,
 				 __u32 packets)
 {
-	struct weir_sample *sample = sample_begin(packets, reason);
-	__u64 len = sample_len(skb->len);
-
-	if (!sample)
-		return 0;
-	if (len < ETH_HLEN || bpf_skb_load_bytes(skb, 0, sample->bytes, len))
-		len = 0;
-	sample_end(sample, len);
+	sample(skb, true, skb->len, packets, reason);
 	return 0;
 }
 

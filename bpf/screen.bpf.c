@@ -4,6 +4,7 @@
  * NFQUEUE has refused. Loaded while the namespace has one. Nothing here runs
  * for a packet that is delivered.
  */
+#include "map.h"
 #include "alarm.h"
 #include "flow.h"
 #include "screen_queue.h"
@@ -34,12 +35,6 @@ struct sk_buff___routed {
 	unsigned long _skb_refdst;
 };
 
-struct seq_file;
-
-struct bpf_iter_meta {
-	struct seq_file *seq;
-};
-
 struct bpf_iter__netlink {
 	struct bpf_iter_meta *meta;
 	struct netlink_sock *sk;
@@ -48,7 +43,7 @@ struct bpf_iter__netlink {
 #pragma clang attribute pop
 
 /* Is it in nf_queue()? */
-SHARED_MAP(frees, BPF_MAP_TYPE_HASH, FREES, __u64, __u8);
+MAP(frees, BPF_MAP_TYPE_HASH, 0, FREES, __u64, __u8);
 
 static __always_inline bool is_nf_queue(__u64 location)
 {

@@ -13,7 +13,7 @@
 
 #include "compat.h"
 #include "decide.h"
-#include "screen_map.h"
+#include "shared.h"
 
 #define NETLINK_S_CONGESTED 1 /* a bit, net/netlink/af_netlink.h */
 

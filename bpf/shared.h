@@ -9,55 +9,37 @@
 
 #include "abi.h"
 #include "hash.h"
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
+#include "map.h"
 #include <stdbool.h>
-
-#define SHARED_MAP(name, map_type, places, key_type, value_type) \
-	struct {                                                 \
-		__uint(type, map_type);                          \
-		__uint(max_entries, places);                     \
-		__type(key, key_type);                           \
-		__type(value, value_type);                       \
-	} name SEC(".maps")
 
 /*
  * Packets in flight, by socket; direct-mapped. Two sockets that share a place
  * evict each other, and what is then forgotten makes the gate admit packets
  * that the kernel drops.
  */
-SHARED_MAP(queue_slots, BPF_MAP_TYPE_ARRAY, WEIR_QUEUE_SLOTS, __u32,
-	   struct weir_queue_slot);
+MAP(queue_slots, BPF_MAP_TYPE_ARRAY, 0, WEIR_QUEUE_SLOTS, __u32,
+    struct weir_queue_slot);
 /* The NAPI poll that runs on each CPU. */
-SHARED_MAP(napi_polls, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct weir_poll);
+MAP_OF_ONE(current_poll, napi_polls, BPF_MAP_TYPE_PERCPU_ARRAY, 0,
+	   struct weir_poll);
 /* What receive softirqs take, on each CPU. */
-SHARED_MAP(softirqs, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct weir_softirq);
+MAP_OF_ONE(this_softirq, softirqs, BPF_MAP_TYPE_PERCPU_ARRAY, 0,
+	   struct weir_softirq);
 /* What packets are charged, a row for each interface with a gate. */
-SHARED_MAP(charge_rows, BPF_MAP_TYPE_HASH, WEIR_CHARGE_ROWS,
-	   struct weir_charge_key, __u32);
-SHARED_MAP(charges, BPF_MAP_TYPE_ARRAY, WEIR_CHARGE_ROWS, __u32,
-	   struct weir_charges);
+MAP(charge_rows, BPF_MAP_TYPE_HASH, 0, WEIR_CHARGE_ROWS, struct weir_charge_key,
+    __u32);
+MAP(charges, BPF_MAP_TYPE_ARRAY, 0, WEIR_CHARGE_ROWS, __u32,
+    struct weir_charges);
 /* Queues that were full a short while ago, and who sends to them. */
-SHARED_MAP(contests, BPF_MAP_TYPE_ARRAY, WEIR_CONTESTS, __u32,
-	   struct weir_contest);
+MAP(contests, BPF_MAP_TYPE_ARRAY, 0, WEIR_CONTESTS, __u32, struct weir_contest);
 
 /* The channels that each CPU charges; user space sizes it by CPUs. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, WEIR_ACCOUNTS);
-	__type(key, __u32);
-	__type(value, struct weir_account);
-} accounts SEC(".maps");
+MAP(accounts, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, WEIR_ACCOUNTS, __u32,
+    struct weir_account);
 
 /* Whether the gates sleep. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct weir_alarm);
-} alarm SEC(".maps");
+MAP_OF_ONE(the_alarm, alarm, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE,
+	   struct weir_alarm);
 
 /* Causes, as they wake the gates. */
 struct {
@@ -65,18 +47,36 @@ struct {
 	__uint(max_entries, 4096);
 } rings SEC(".maps");
 
-/* What there is one of, on this CPU or at all. */
-#define SHARED_ONE(function, type, map)                  \
-	static __always_inline type *function(void)      \
-	{                                                \
-		__u32 zero = 0;                          \
-                                                         \
-		return bpf_map_lookup_elem(&map, &zero); \
-	}
+/* Samples of discards, WEIR_SAMPLES for each CPU; user space sizes it by CPUs.
+ */
+MAP(samples, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, WEIR_SAMPLES, __u32,
+    struct weir_sample);
+MAP_OF_ONE(this_sampler, samplers, BPF_MAP_TYPE_PERCPU_ARRAY, 0,
+	   struct weir_sampler);
 
-SHARED_ONE(current_poll, struct weir_poll, napi_polls)
-SHARED_ONE(this_softirq, struct weir_softirq, softirqs)
-SHARED_ONE(the_alarm, struct weir_alarm, alarm)
+/* User-mode screens, and when a packet for one was last refused. */
+MAP_OF_ONE(the_screen, screen, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE,
+	   struct weir_screen);
+MAP(screened, BPF_MAP_TYPE_LRU_HASH, 0, WEIR_SCREENED, struct weir_screened_key,
+    __u64);
+
+/* Lazy sockets. */
+MAP_OF_ONE(the_lazy, lazy, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE,
+	   struct weir_lazy);
+
+/* Of a socket's size. */
+struct lazy_ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 65536);
+};
+
+/* By the socket's cookie, which no other socket ever has. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(max_entries, WEIR_LAZY_SOCKETS);
+	__type(key, __u64);
+	__array(values, struct lazy_ring);
+} lazy_rings SEC(".maps");
 
 /* Distinct over CPUs: none mistakes another's packets for its own. */
 static __always_inline __u64 poll_id_of(const struct weir_poll *poll)

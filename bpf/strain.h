@@ -9,6 +9,7 @@
 #ifndef WEIR_STRAIN_H
 #define WEIR_STRAIN_H
 
+#include "map.h"
 #include "alarm.h"
 #include "input.h"
 #include <bpf/bpf_tracing.h>
@@ -43,13 +44,8 @@ struct task_struct___runs {
 #pragma clang attribute pop
 
 /* Of each input. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, WEIR_INPUTS);
-	__type(key, __u32);
-	__type(value, struct weir_strain);
-} strains SEC(".maps");
+MAP(strains, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, WEIR_INPUTS, __u32,
+    struct weir_strain);
 
 static __always_inline void strain_compare(struct weir_strain *strain,
 					   const struct weir_strain *now)

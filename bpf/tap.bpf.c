@@ -15,6 +15,7 @@
  * space, and that to the copy, by tail calls, because the filter is made when
  * the capture starts. Without a filter the first goes on to the copy itself.
  */
+#include "map.h"
 #include "tap.h"
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -35,12 +36,7 @@ const volatile bool ignore_sent;
 __u8 own_mac[ETH_ALEN];
 __u64 end_others_until_ns;
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, WEIR_TAP_STAGES);
-	__type(key, __u32);
-	__type(value, __u32);
-} stages SEC(".maps");
+MAP(stages, BPF_MAP_TYPE_PROG_ARRAY, 0, WEIR_TAP_STAGES, __u32, __u32);
 
 /* User space sets its size. */
 struct {
@@ -48,19 +44,8 @@ struct {
 	__uint(max_entries, 4096);
 } tapped SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct weir_tap_counts);
-} counts SEC(".maps");
-
-static __always_inline struct weir_tap_counts *current_counts(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&counts, &zero);
-}
+MAP_OF_ONE(current_counts, counts, BPF_MAP_TYPE_PERCPU_ARRAY, 0,
+	   struct weir_tap_counts);
 
 /* A packet at either place. */
 struct packet {

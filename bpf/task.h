@@ -23,6 +23,11 @@ struct thread_info {
 	__u32 cpu;
 };
 
+struct cred;
+struct css_set;
+struct nsproxy;
+struct pid;
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
@@ -31,6 +36,13 @@ struct task_struct {
 	unsigned int policy;
 	int pid;
 	int tgid;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	__u64 start_time;
+	const struct cred *real_cred;
+	struct nsproxy *nsproxy;
+	struct css_set *cgroups;
+	char comm[16];
 };
 
 /*

@@ -7,6 +7,7 @@
 #ifndef WEIR_WORKSPACE_H
 #define WEIR_WORKSPACE_H
 
+#include "map.h"
 #include "queue.h"
 
 /* The sockets of one bucket that could be given a packet. */
@@ -37,18 +38,7 @@ struct workspace {
 	struct survey survey;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct workspace);
-} workspaces SEC(".maps");
-
-static __always_inline struct workspace *get_workspace(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&workspaces, &zero);
-}
+MAP_OF_ONE(get_workspace, workspaces, BPF_MAP_TYPE_PERCPU_ARRAY, 0,
+	   struct workspace);
 
 #endif /* WEIR_WORKSPACE_H */

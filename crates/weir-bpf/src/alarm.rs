@@ -162,10 +162,5 @@ impl AsFd for Rings {
 }
 
 fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |source| Error::Bpf {
-        operation,
-        object: "what wakes the gate".into(),
-        source,
-        remedy: Some(LOAD_REMEDY.into()),
-    }
+    Error::bpf(operation, "what wakes the gate", LOAD_REMEDY)
 }

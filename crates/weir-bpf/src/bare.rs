@@ -1,12 +1,12 @@
 //! What the lab compares the gate with: `bpf/bare.bpf.c`, programs that do nothing.
 
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::OpenSkel;
 
 use crate::attach::{self, AttachMode, Attachment};
 use crate::error::{Error, Result};
+use crate::shared::open_skeleton;
 use crate::skeleton::bare::{BareSkel, BareSkelBuilder};
 use crate::test_run::{self, TimedRun};
 use crate::units::IfIndex;
@@ -36,16 +36,8 @@ impl BarePrograms {
     /// # Errors
     /// Without the privilege.
     pub fn load() -> Result<Self> {
-        let failed = |operation| {
-            move |source| Error::Bpf {
-                operation,
-                object: "the bare XDP programs".into(),
-                source,
-                remedy: Some("they need root".into()),
-            }
-        };
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = BareSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let failed = |operation| Error::bpf(operation, "the bare XDP programs", "they need root");
+        let open = open_skeleton(BareSkelBuilder::default()).map_err(failed("open"))?;
         Ok(Self { skel: open.load().map_err(failed("load"))? })
     }
 

@@ -67,6 +67,20 @@ impl Error {
     ) -> Self {
         Self::System { operation, object: object.into(), source: source.into() }
     }
+
+    /// What libbpf's answer to an operation becomes.
+    pub(crate) fn bpf(
+        operation: &'static str,
+        object: &'static str,
+        remedy: &'static str,
+    ) -> impl Fn(libbpf_rs::Error) -> Self {
+        move |source| Self::Bpf {
+            operation,
+            object: object.into(),
+            source,
+            remedy: Some(remedy.into()),
+        }
+    }
 }
 
 /// Result of an operation at the kernel boundary.

@@ -2,13 +2,12 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use std::os::linux::fs::MetadataExt;
 use std::time::Duration;
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, libbpf_sys};
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +19,7 @@ use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::features::asks_conntrack;
 pub use crate::probe::QueueProbe;
 use crate::programs;
-use crate::shared::share;
+use crate::shared::{globals, open_skeleton, share};
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
 use crate::sys::divert::{PortProtocol, Ports};
 use crate::sys::ethtool;
@@ -97,29 +96,13 @@ impl Gate {
     }
 
     fn load_with(probe: &QueueProbe, set: impl FnOnce(&mut types::rodata)) -> Result<Self> {
-        let failed = |operation| {
-            move |source| Error::Bpf {
-                operation,
-                object: "the gate".into(),
-                source,
-                remedy: Some(LOAD_REMEDY.into()),
-            }
-        };
-        // The skeleton borrows its storage: a few bytes per gate ever loaded are not given back.
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = GateSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let failed = |operation| Error::bpf(operation, "the gate", LOAD_REMEDY);
+        let mut open = open_skeleton(GateSkelBuilder::default()).map_err(failed("open"))?;
         share!(open, probe, failed);
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.has_ct_lookup = asks_conntrack();
             set(rodata);
         }
-        let shared = probe.maps();
-        open.maps.lazy.reuse_fd(shared.lazy.as_fd()).map_err(failed("share"))?;
-        open.maps.lazy_rings.reuse_fd(shared.lazy_rings.as_fd()).map_err(failed("share"))?;
-        open.maps.samples.reuse_fd(shared.samples.as_fd()).map_err(failed("share"))?;
-        open.maps.samplers.reuse_fd(shared.samplers.as_fd()).map_err(failed("share"))?;
-        open.maps.screen.reuse_fd(shared.screen.as_fd()).map_err(failed("share"))?;
-        open.maps.screened.reuse_fd(shared.screened.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
         Ok(Self {
             skel,
@@ -136,21 +119,19 @@ impl Gate {
     /// As [`Gate::attach`], but for those of attaching.
     pub fn stand_for(&mut self, ifindex: IfIndex) -> Result<()> {
         self.set_charges(ifindex)?;
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.interface.ifindex = ifindex.0;
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        bss.interface.ifindex = ifindex.0;
         Ok(())
     }
 
     /// Tells the gate its interface's own MAC address and whether to discard at all. Takes effect
     /// with the next packet.
     pub fn configure(&mut self, mac: MacAddr, policy: Policy) {
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            let [a, b, c, d, e, f] = mac.0;
-            bss.interface.mac = [[a, b], [c, d], [e, f]].map(u16::from_ne_bytes);
-            bss.interface.policy_off = u8::from(policy == Policy::Off);
-            bss.interface.shadow = u32::from(policy == Policy::Shadow);
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        let [a, b, c, d, e, f] = mac.0;
+        bss.interface.mac = [[a, b], [c, d], [e, f]].map(u16::from_ne_bytes);
+        bss.interface.policy_off = u8::from(policy == Policy::Off);
+        bss.interface.shadow = u32::from(policy == Policy::Shadow);
     }
 
     /// Tells the gate whether something may take this interface's packets elsewhere before a socket sees
@@ -159,9 +140,8 @@ impl Gate {
     ///
     /// [`Reason::Diverted`]: crate::verdict::Reason::Diverted
     pub fn set_diverted(&mut self, diverted: bool) {
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.interface.diverted = u8::from(diverted);
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        bss.interface.diverted = u8::from(diverted);
     }
 
     /// Tells the gate whether connections of this interface's are translated, and to which ports new ones may be.
@@ -170,7 +150,7 @@ impl Gate {
     ///
     /// [`Reason::Translated`]: crate::verdict::Reason::Translated
     pub fn set_translation(&mut self, ports: Option<Vec<Ports>>) {
-        let Some(bss) = self.skel.maps.bss_data.as_deref_mut() else { return };
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
         let translates = ports.is_some();
         let ports = ports.unwrap_or_default();
         if ports != self.translated {
@@ -195,10 +175,8 @@ impl Gate {
     pub fn believe_for(&mut self, time: Duration) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let now = Duration::try_from(now).unwrap_or_default();
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.interface.fresh_until_ns =
-                u64::try_from((now + time).as_nanos()).unwrap_or(u64::MAX);
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        bss.interface.fresh_until_ns = u64::try_from((now + time).as_nanos()).unwrap_or(u64::MAX);
     }
 
     /// Whether the gate is where it was attached: not if somebody else has detached it.
@@ -216,12 +194,11 @@ impl Gate {
     ///
     /// [`Reason::CpuShare`]: crate::verdict::Reason::CpuShare
     pub fn limit_input(&mut self, share: Option<Permille>) {
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            if let Some(Permille(share)) = share {
-                bss.interface.input_share = share;
-            }
-            bss.interface.limited = u32::from(share.is_some());
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        if let Some(Permille(share)) = share {
+            bss.interface.input_share = share;
         }
+        bss.interface.limited = u32::from(share.is_some());
     }
 
     /// Whether heavy sources are shed before light ones while a UDP socket's queue is contested: the gate
@@ -230,9 +207,8 @@ impl Gate {
     ///
     /// [`Reason::UdpSource`]: crate::verdict::Reason::UdpSource
     pub fn set_selective(&mut self, selective: bool) {
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.interface.selective = u32::from(selective);
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        bss.interface.selective = u32::from(selective);
     }
 
     /// Tells the gate which TCP ports are protected: connections that this host opened to such a port of a
@@ -245,9 +221,8 @@ impl Gate {
         for port in ports {
             words[usize::from(port / 64)] |= 1 << (port % 64);
         }
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.protected_ports = words;
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        bss.protected_ports = words;
     }
 
     /// Tells the gate the addresses for which its interface's packets are delivered, and IPv4 broadcast
@@ -276,9 +251,8 @@ impl Gate {
         }
         let done = self.replace_addresses(&wanted);
         // Also of what was done in part: what was remembered of the old ones is void.
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.interface.generation = bss.interface.generation.wrapping_add(1);
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        bss.interface.generation = bss.interface.generation.wrapping_add(1);
         done
     }
 
@@ -332,13 +306,12 @@ impl Gate {
         self.set_charges(ifindex)?;
         let driver = ethtool::driver(ifname).unwrap_or_default();
         let no_polls = driver == "tun";
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.interface.ifindex = ifindex.0;
-            bss.interface.no_polls = u32::from(no_polls);
-            // They hand packets of this machine, or of its guests, to XDP without a word of their checksums.
-            let partial = mode == AttachMode::Generic || ["veth", "tun"].contains(&driver.as_str());
-            bss.lazy_may_be_partial = u32::from(partial);
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        bss.interface.ifindex = ifindex.0;
+        bss.interface.no_polls = u32::from(no_polls);
+        // They hand packets of this machine, or of its guests, to XDP without a word of their checksums.
+        let partial = mode == AttachMode::Generic || ["veth", "tun"].contains(&driver.as_str());
+        bss.lazy_may_be_partial = u32::from(partial);
         Ok(())
     }
 
@@ -375,9 +348,8 @@ impl Gate {
             source,
             remedy: None,
         })?;
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.interface.charges = row;
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        bss.interface.charges = row;
         self.charges = Some(key);
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! What network input costs the CPU that a NAPI thread runs on, and whom: `bpf/input.bpf.c`.
 
 use std::collections::BTreeSet;
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use rustix::process::Pid;
 
@@ -13,7 +13,7 @@ use crate::accounts::Accounts;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
-use crate::shared::share;
+use crate::shared::{globals, open_skeleton, share};
 use crate::skeleton::input::{InputSkel, InputSkelBuilder, types};
 use crate::sys::sched;
 use crate::sys::stat::Stat;
@@ -85,14 +85,12 @@ impl Inputs {
     }
 
     fn load_with(probe: &QueueProbe, receptions: bool) -> Result<Self> {
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = InputSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let mut open = open_skeleton(InputSkelBuilder::default()).map_err(failed("open"))?;
         let cpus = sched::online_cpus()?.last().map_or(0, |last| last.0) + 1;
         open.progs.weir_received.set_autoload(receptions);
         open.maps.cpus.set_max_entries(cpus).map_err(failed("size"))?;
-        if let Some(bss) = open.maps.bss_data.as_deref_mut() {
-            bss.own_tgid = std::process::id();
-        }
+        let bss = globals(open.maps.bss_data.as_deref_mut());
+        bss.own_tgid = std::process::id();
         share!(open, probe, failed);
         let skel = open.load().map_err(failed("load"))?;
         let numbers = MapHandle::try_from(&skel.maps.input_of_thread).map_err(failed("share"))?;
@@ -195,9 +193,8 @@ impl Input {
             return Ok(());
         }
         // Of an earlier time nothing is known to be as it was.
-        if let Some(bss) = watch.skel.maps.bss_data.as_deref_mut() {
-            bss.watch = bss.watch.wrapping_add(1);
-        }
+        let bss = globals(watch.skel.maps.bss_data.as_deref_mut());
+        bss.watch = bss.watch.wrapping_add(1);
         self.shared.forget_the_present();
         let attached = watch.attach();
         if attached.is_err() {
@@ -332,10 +329,5 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |source| Error::Bpf {
-        operation,
-        object: "the governor's tracepoints".into(),
-        source,
-        remedy: Some(LOAD_REMEDY.into()),
-    }
+    Error::bpf(operation, "the governor's tracepoints", LOAD_REMEDY)
 }

@@ -162,10 +162,5 @@ impl LazyRings {
 }
 
 fn failed(operation: &'static str, object: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |source| Error::Bpf {
-        operation,
-        object: object.into(),
-        source,
-        remedy: Some(LOAD_REMEDY.into()),
-    }
+    Error::bpf(operation, object, LOAD_REMEDY)
 }

@@ -4,14 +4,14 @@
 //! on (`BPF_PROG_TEST_RUN`).
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
 use libbpf_rs::libbpf_sys;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::OpenSkel;
 
 use crate::error::{Error, Result};
+use crate::shared::open_skeleton;
 use crate::skeleton::parser::{ParserSkel, ParserSkelBuilder, types};
 use crate::units::IfIndex;
 
@@ -52,15 +52,9 @@ impl Parser {
     /// Without the privilege.
     pub fn load() -> Result<Self> {
         let failed = |operation| {
-            move |source| Error::Bpf {
-                operation,
-                object: "the parser".into(),
-                source,
-                remedy: Some("it needs root (CAP_BPF, CAP_NET_ADMIN)".into()),
-            }
+            Error::bpf(operation, "the parser", "it needs root (CAP_BPF, CAP_NET_ADMIN)")
         };
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = ParserSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let open = open_skeleton(ParserSkelBuilder::default()).map_err(failed("open"))?;
         Ok(Self { skel: open.load().map_err(failed("load"))? })
     }
 

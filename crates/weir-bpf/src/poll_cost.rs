@@ -1,11 +1,11 @@
 //! What full NAPI polls take: `bpf/poll_cost.bpf.c`, for the lab.
 
-use std::mem::MaybeUninit;
 use std::ptr;
 
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::skel::{OpenSkel, Skel};
 
 use crate::error::{Error, Result};
+use crate::shared::{globals, open_skeleton};
 use crate::skeleton::poll_cost::{PollCostSkel, PollCostSkelBuilder, types};
 use crate::units::Nanos;
 
@@ -59,15 +59,9 @@ impl PollClock {
     /// Without the privilege.
     pub fn load() -> Result<Self> {
         let failed = |operation| {
-            move |source| Error::Bpf {
-                operation,
-                object: "the clock of NAPI polls".into(),
-                source,
-                remedy: Some("it needs root and a kernel with BTF".into()),
-            }
+            Error::bpf(operation, "the clock of NAPI polls", "it needs root and a kernel with BTF")
         };
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = PollCostSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let open = open_skeleton(PollCostSkelBuilder::default()).map_err(failed("open"))?;
         let mut skel = open.load().map_err(failed("load"))?;
         skel.attach().map_err(failed("attach"))?;
         Ok(Self { skel })
@@ -76,11 +70,10 @@ impl PollClock {
     /// Watches one instance from now on, [`NapiThread::napi_id`](crate::sys::napi::NapiThread).
     #[allow(unsafe_code)]
     pub fn watch(&mut self, napi_id: u32) {
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            // SAFETY: a valid reference, to memory that the kernel may read meanwhile; the store is
-            // one aligned scalar.
-            unsafe { ptr::write_volatile(&raw mut bss.watched_napi_id, napi_id) };
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        // SAFETY: a valid reference, to memory that the kernel may read meanwhile; the store is
+        // one aligned scalar.
+        unsafe { ptr::write_volatile(&raw mut bss.watched_napi_id, napi_id) };
     }
 
     /// What it has counted so far. Not one instant: polls end meanwhile, and one figure may be of

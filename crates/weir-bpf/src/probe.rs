@@ -1,15 +1,15 @@
 //! The queue probe: tracepoint programs that teach the gates what queues look like.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::mem::MaybeUninit;
 
-use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, types};
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::skel::{OpenSkel, Skel};
+use libbpf_rs::{Object, ReferencesType};
 
 use crate::accounts::ACCOUNTS;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::samples::SAMPLES;
+use crate::shared::open_skeleton;
 use crate::skeleton::queue::{QueueMaps, QueueSkel, QueueSkelBuilder};
 use crate::sys::sched;
 
@@ -58,8 +58,7 @@ impl QueueProbe {
     }
 
     fn load_with(hash_seed: u64, refusals: Refusals) -> Result<Self> {
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = QueueSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let mut open = open_skeleton(QueueSkelBuilder::default()).map_err(failed("open"))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.hash_seed = hash_seed;
         }
@@ -88,6 +87,10 @@ impl QueueProbe {
         &self.skel.maps
     }
 
+    pub(crate) fn object(&self) -> &Object {
+        self.skel.object()
+    }
+
     /// What the places of sockets in the shared map are derived from.
     pub(crate) fn hash_seed(&self) -> u64 {
         self.hash_seed
@@ -95,12 +98,7 @@ impl QueueProbe {
 }
 
 fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |source| Error::Bpf {
-        operation,
-        object: "the queue probe".into(),
-        source,
-        remedy: Some(LOAD_REMEDY.into()),
-    }
+    Error::bpf(operation, "the queue probe", LOAD_REMEDY)
 }
 
 /// Whether the running kernel's tracepoint of a refused UDP packet shows the packet.

@@ -1,13 +1,13 @@
 //! When the lab's echo server replied: `bpf/replies.bpf.c`.
 
-use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::OpenSkel;
 
 use crate::attach::{self, Attachment};
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
+use crate::shared::open_skeleton;
 use crate::skeleton::replies::{RepliesSkel, RepliesSkelBuilder};
 use crate::units::{IfIndex, Nanos};
 
@@ -30,15 +30,9 @@ impl Replies {
     /// Without the privilege.
     pub fn load(port: u16) -> Result<Self> {
         let failed = |operation| {
-            move |source| Error::Bpf {
-                operation,
-                object: "the program that sees an echo server's replies".into(),
-                source,
-                remedy: Some("it needs root".into()),
-            }
+            Error::bpf(operation, "the program that sees an echo server's replies", "it needs root")
         };
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = RepliesSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let mut open = open_skeleton(RepliesSkelBuilder::default()).map_err(failed("open"))?;
         open.maps.ages.set_max_entries(QUESTIONS).map_err(failed("size"))?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.port = port;

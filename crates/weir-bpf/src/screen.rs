@@ -3,12 +3,12 @@
 
 use std::fs;
 use std::io::Read;
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::os::linux::fs::MetadataExt;
 use std::time::Duration;
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle};
 
 use crate::accounts::monotonic_now;
@@ -16,7 +16,7 @@ use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
 use crate::record::record;
-use crate::shared::share;
+use crate::shared::{open_skeleton, share};
 use crate::skeleton::screen::{ScreenSkel, ScreenSkelBuilder, types};
 
 /// How many queues of a network namespace are followed. `WEIR_SCREEN_QUEUES` in `bpf/abi.h`.
@@ -84,12 +84,9 @@ impl Screens {
     /// # Errors
     /// Without the privilege, or on a kernel that lacks what it takes.
     pub fn load(probe: &QueueProbe) -> Result<Self> {
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = ScreenSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let mut open = open_skeleton(ScreenSkelBuilder::default()).map_err(failed("open"))?;
         share!(open, probe, failed);
         let maps = probe.maps();
-        open.maps.screen.reuse_fd(maps.screen.as_fd()).map_err(failed("share"))?;
-        open.maps.screened.reuse_fd(maps.screened.as_fd()).map_err(failed("share"))?;
         let skel = open.load().map_err(failed("load"))?;
         Ok(Self {
             polls: MapHandle::try_from(&maps.napi_polls).map_err(failed("share"))?,
@@ -182,12 +179,7 @@ impl Drop for Screens {
 }
 
 fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |source| Error::Bpf {
-        operation,
-        object: "what hears the queues of user-mode screens".into(),
-        source,
-        remedy: Some(LOAD_REMEDY.into()),
-    }
+    Error::bpf(operation, "what hears the queues of user-mode screens", LOAD_REMEDY)
 }
 
 #[cfg(test)]

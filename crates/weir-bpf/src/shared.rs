@@ -1,21 +1,41 @@
-//! The maps that several objects share (`bpf/shared.h`): the queue probe's own, which others are loaded with.
+//! How objects are opened, and the maps that several share (`bpf/shared.h`): the queue probe's own, which others
+//! are loaded with.
+
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+
+use libbpf_rs::skel::SkelBuilder;
+use libbpf_rs::{MapCore, OpenObject};
+
+use crate::probe::QueueProbe;
+
+/// A skeleton borrows its storage: a few bytes per object ever loaded are not given back.
+pub(crate) fn open_skeleton<B: SkelBuilder<'static>>(builder: B) -> libbpf_rs::Result<B::Output> {
+    builder.open(Box::leak(Box::new(MaybeUninit::uninit())))
+}
+
+/// An object's global variables, which libbpf maps into this process when it opens or loads an object that has any.
+pub(crate) fn globals<T>(mapped: Option<&mut T>) -> &mut T {
+    mapped.unwrap_or_else(|| unreachable!("libbpf has not mapped an object's variables"))
+}
+
+/// Has an object's maps be the probe's, where that has one of the name.
+pub(crate) fn share_maps(open: &mut OpenObject, probe: &QueueProbe) -> libbpf_rs::Result<()> {
+    for mut map in open.maps_mut() {
+        if let Some(shared) = probe.object().maps().find(|shared| shared.name() == map.name()) {
+            map.reuse_fd(shared.as_fd())?;
+        }
+    }
+    Ok(())
+}
 
 /// Opens an object with the probe's maps in place of its own, and the seed of their hash.
 macro_rules! share {
     ($open:expr, $probe:expr, $failed:expr) => {{
-        let (maps, shared) = (&mut $open.maps, $probe.maps());
-        if let Some(rodata) = maps.rodata_data.as_deref_mut() {
+        if let Some(rodata) = $open.maps.rodata_data.as_deref_mut() {
             rodata.hash_seed = $probe.hash_seed();
         }
-        maps.accounts.reuse_fd(shared.accounts.as_fd()).map_err($failed("share"))?;
-        maps.alarm.reuse_fd(shared.alarm.as_fd()).map_err($failed("share"))?;
-        maps.charge_rows.reuse_fd(shared.charge_rows.as_fd()).map_err($failed("share"))?;
-        maps.charges.reuse_fd(shared.charges.as_fd()).map_err($failed("share"))?;
-        maps.contests.reuse_fd(shared.contests.as_fd()).map_err($failed("share"))?;
-        maps.napi_polls.reuse_fd(shared.napi_polls.as_fd()).map_err($failed("share"))?;
-        maps.queue_slots.reuse_fd(shared.queue_slots.as_fd()).map_err($failed("share"))?;
-        maps.rings.reuse_fd(shared.rings.as_fd()).map_err($failed("share"))?;
-        maps.softirqs.reuse_fd(shared.softirqs.as_fd()).map_err($failed("share"))?;
+        crate::shared::share_maps($open.open_object_mut(), $probe).map_err($failed("share"))?;
     }};
 }
 pub(crate) use share;

@@ -1,17 +1,14 @@
 //! What receive softirqs take from processes, for the limit of softirq mode: `bpf/softirq.bpf.c`.
 
-use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
-
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Typedef;
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::skel::{OpenSkel, Skel};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
 use crate::record::record;
-use crate::shared::share;
+use crate::shared::{globals, open_skeleton, share};
 use crate::skeleton::softirq::{SoftirqSkel, SoftirqSkelBuilder, types};
 use crate::units::{CpuId, Nanos};
 
@@ -40,8 +37,7 @@ impl Softirqs {
     /// # Errors
     /// Without the privilege, or on a kernel that lacks one of the tracepoints.
     pub fn load(probe: &QueueProbe, period: Nanos) -> Result<Self> {
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = SoftirqSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let mut open = open_skeleton(SoftirqSkelBuilder::default()).map_err(failed("open"))?;
         share!(open, probe, failed);
         let btf = Btf::from_vmlinux().map_err(failed("read the kernel's types for"))?;
         let progs = &mut open.progs;
@@ -60,18 +56,16 @@ impl Softirqs {
         let mut skel = open.load().map_err(failed("load"))?;
         let times = MapHandle::try_from(&probe.maps().softirqs).map_err(failed("share"))?;
         forget(&times)?;
-        if let Some(bss) = skel.maps.bss_data.as_deref_mut() {
-            bss.period_ns = period.0;
-        }
+        let bss = globals(skel.maps.bss_data.as_deref_mut());
+        bss.period_ns = period.0;
         skel.attach().map_err(failed("attach"))?;
         Ok(Self { skel, times })
     }
 
     /// Goes by another period from the next poll on.
     pub fn set_period(&mut self, period: Nanos) {
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.period_ns = period.0;
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        bss.period_ns = period.0;
     }
 
     /// What has been used until now, by CPU. Not one instant: softirqs run meanwhile.
@@ -101,10 +95,5 @@ fn forget(times: &MapHandle) -> Result<()> {
 }
 
 fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |source| Error::Bpf {
-        operation,
-        object: "the softirq tracepoints".into(),
-        source,
-        remedy: Some(LOAD_REMEDY.into()),
-    }
+    Error::bpf(operation, "the softirq tracepoints", LOAD_REMEDY)
 }

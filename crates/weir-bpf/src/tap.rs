@@ -1,11 +1,10 @@
 //! A capture's packets: `bpf/tap.bpf.c`.
 
-use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -14,6 +13,7 @@ use crate::attach::{self, AttachMode, Attachment};
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::filter::Filter;
 use crate::record::record;
+use crate::shared::{globals, open_skeleton};
 use crate::skeleton::tap::{TapSkel, TapSkelBuilder, types};
 use crate::sys::packet::PacketSocket;
 use crate::units::{IfIndex, MacAddr};
@@ -85,8 +85,7 @@ impl Tap {
     /// # Errors
     /// Without the privilege, for want of memory for the ring, or if the kernel refuses the filter.
     pub fn load(options: &Options, filter: Option<&Filter>) -> Result<Self> {
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = TapSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let mut open = open_skeleton(TapSkelBuilder::default()).map_err(failed("open"))?;
         open.maps.tapped.set_max_entries(options.ring_bytes).map_err(failed("size"))?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.snaplen = options.snaplen.clamp(1, SNAPLEN_MAX);
@@ -148,11 +147,10 @@ impl Tap {
     /// Has frames for other addresses than this one end in the driver for as long from now, once they have been copied:
     /// to be said again and again, while nobody else wants them. At first they do not.
     pub fn end_others(&mut self, own: MacAddr, time: Duration) {
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            let until = monotonic_now().0.saturating_add(time.as_nanos() as u64);
-            bss.own_mac = own.0;
-            bss.end_others_until_ns = if time.is_zero() { 0 } else { until };
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        let until = monotonic_now().0.saturating_add(time.as_nanos() as u64);
+        bss.own_mac = own.0;
+        bss.end_others_until_ns = if time.is_zero() { 0 } else { until };
     }
 
     /// Takes no more packets; those that are in the ring stay.
@@ -268,10 +266,5 @@ fn parse<'a>(bytes: &'a [u8], clock: &mut Clock) -> Option<Tapped<'a>> {
 }
 
 fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |source| Error::Bpf {
-        operation,
-        object: "the tap".into(),
-        source,
-        remedy: Some(LOAD_REMEDY.into()),
-    }
+    Error::bpf(operation, "the tap", LOAD_REMEDY)
 }

@@ -10,16 +10,16 @@ mod spec;
 mod template;
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libbpf_rs::libbpf_sys;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::OpenSkel;
 
 use crate::attach::{AttachMode, Attachment, by_link};
 use crate::error::{Error, Result};
+use crate::shared::{globals, open_skeleton};
 use crate::skeleton::traffic::{TrafficSkelBuilder, types};
 use crate::sys::ethtool;
 use crate::sys::ipv6::disable_ipv6;
@@ -117,20 +117,17 @@ impl Generator {
     pub fn load(output: IfIndex) -> Result<Self> {
         let spare = make_spare()?;
         let failed = |operation| {
-            move |source| Error::Bpf {
+            Error::bpf(
                 operation,
-                object: "the traffic generator".into(),
-                source,
-                remedy: Some("it needs root and a kernel with live-frame test runs (5.18)".into()),
-            }
+                "the traffic generator",
+                "it needs root and a kernel with live-frame test runs (5.18)",
+            )
         };
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = TrafficSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let open = open_skeleton(TrafficSkelBuilder::default()).map_err(failed("open"))?;
         let mut skel = open.load().map_err(failed("load"))?;
-        if let Some(bss) = skel.maps.bss_data.as_deref_mut() {
-            bss.output_ifindex = output.0;
-            bss.spare_ifindex = spare.0;
-        }
+        let bss = globals(skel.maps.bss_data.as_deref_mut());
+        bss.output_ifindex = output.0;
+        bss.spare_ifindex = spare.0;
         let skel = Box::leak(Box::new(skel));
         let program = skel.progs.weir_traffic.as_fd();
         // Running a program that is attached nowhere costs milliseconds per call: the kernel's XDP

@@ -101,10 +101,5 @@ fn each<T: Copy>(link: &Link, mut with: impl FnMut(T)) -> Result<()> {
 }
 
 fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |source| Error::Bpf {
-        operation,
-        object: "the iterators of open files".into(),
-        source,
-        remedy: Some(LOAD_REMEDY.into()),
-    }
+    Error::bpf(operation, "the iterators of open files", LOAD_REMEDY)
 }
