@@ -6,6 +6,8 @@
 //! A governor beats, into the guardian's standard input. A pause longer than
 //! [`Beat::patience`] means that nobody moves the weights any more (the daemon is
 //! stopped, or waits for memory), and the guardian gives governed threads a weight that can stay.
+//!
+//! It leaves the daemon's control group, so that what ends or freezes that group does not end or freeze both.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -22,6 +24,7 @@ use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 use weir_bpf::sys::sched;
 use weir_bpf::units::Nice;
 
+use crate::cgroup;
 use crate::error::{Error, Result};
 use crate::governor::Beat;
 use crate::host::Host;
@@ -126,6 +129,7 @@ fn is_ready(child: &mut Child) -> Result<bool> {
 /// If it cannot get ready, or something cannot be put back; the state file then remains.
 pub fn run(parent: i32, keys: &[Key]) -> Result<()> {
     leave_the_terminal()?;
+    cgroup::leave();
     // A daemon that watches has little weight (see `daemon`); restoring is not to wait for the flood.
     let _ = sched::set_nice(rustix::thread::gettid(), Nice(0));
     let daemon = watch_parent(parent)?;

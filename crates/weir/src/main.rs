@@ -3,6 +3,7 @@
 mod ab;
 mod attach;
 mod capture;
+mod cgroup;
 mod channel_name;
 mod channels;
 mod claim;

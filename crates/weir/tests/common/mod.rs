@@ -10,7 +10,7 @@ pub mod saturated;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -347,6 +347,17 @@ impl Daemon {
         daemon.line();
         let dir = format!("/proc/{}/root/run/weir", daemon.pid().as_raw_nonzero());
         (daemon, dir.into())
+    }
+
+    /// The same, in a control group.
+    pub fn start_in(group: &Path, network: &Network, options: &[&str]) -> Self {
+        let procs = group.join("cgroup.procs");
+        let script = format!("echo 0 > {} && exec {WEIR} \"$@\"", procs.display());
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh"]);
+        let daemon = Self::spawn_by(command, network, options);
+        assert_eq!(daemon.line()["event"], "ready");
+        daemon
     }
 
     fn spawn(network: &Network, options: &[&str]) -> Self {
