@@ -50,7 +50,18 @@
 	X(CHARGE_OF_ANY_LENGTH, "what longer ones are charged says nothing")   \
 	X(FLIGHT_BELIEVED, "what does not arrive takes no room")               \
 	X(GROUP_ALWAYS_ALONE, "a full group says nothing of sockets beside "   \
-			      "it")
+			      "it")                                            \
+	X(LARGE_GROUP_FULL, "of a large group not all sockets are looked at")  \
+	X(BUCKET_CUT_SHORT, "nor of a port with many")                         \
+	X(BOUND_ADDRESS_IGNORED, "a socket of one address that joins another " \
+				 "of any is seen")                             \
+	X(TO_MANY_AS_ONE, "a broadcast is for every socket on its port")       \
+	X(NETWORK_IS_ONE, "two IPv6 addresses of one network are two")         \
+	X(NO_SOCKET_DISCARDED, "where nobody listens, the sender is told")     \
+	X(MERGED_EXPECTED, "what is merged is charged less than its packets")  \
+	X(DATAGRAM_ID_FORGOTTEN, "two datagrams from one host are two")        \
+	X(DATAGRAM_SOURCE_FORGOTTEN, "so are those from two hosts")            \
+	X(DATAGRAM_PROTOCOL_FORGOTTEN, "so are those of two protocols")
 
 #define WEIR_DEFECT_ENUM(name, rule) WEIR_DEFECT_##name,
 enum weir_defect {

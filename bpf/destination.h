@@ -26,7 +26,7 @@ static __always_inline bool same_address(const __u32 *a, const __u32 *b,
 {
 	if (a[0] != b[0])
 		return false;
-	return family == WEIR_FAMILY_IPV4 ||
+	return family == WEIR_FAMILY_IPV4 || DEFECT(NETWORK_IS_ONE) ||
 	       (a[1] == b[1] && a[2] == b[2] && a[3] == b[3]);
 }
 
@@ -38,7 +38,7 @@ destination_place(const struct flow *flow, enum weir_target target)
 	__u64 hash = address[0];
 	__u32 key;
 
-	if (flow->family == WEIR_FAMILY_IPV6)
+	if (flow->family == WEIR_FAMILY_IPV6 && !DEFECT(NETWORK_IS_ONE))
 		hash = (hash | (__u64)address[1] << 32) ^
 		       hash_quick(address[2] | (__u64)address[3] << 32);
 	if (DEFECT(FAMILY_IGNORED) || DEFECT(ADDRESS_FORGOTTEN))

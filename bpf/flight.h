@@ -105,7 +105,7 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 	 * less: only what is there counts. */
 	if (!slot || !poll ||
 	    (kernel_address(sk, sk_filter) && !DEFECT(FILTER_EXPECTED)) ||
-	    udp_takes_merged(sock))
+	    (udp_takes_merged(sock) && !DEFECT(MERGED_EXPECTED)))
 		return 0;
 	if (slot->sock != (sock ^ group)) {
 		__builtin_memset(slot, 0, sizeof(*slot));

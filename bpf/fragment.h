@@ -26,11 +26,16 @@ static __always_inline void datagram_key(const struct flow *flow,
 					 struct weir_datagram_key *key)
 {
 	key->family = flow->family;
-	key->id_be = flow->fragment_id_be;
+	key->id_be = DEFECT(DATAGRAM_ID_FORGOTTEN) ? 0 : flow->fragment_id_be;
 	/* In IPv6 the later fragments may name another one (RFC 8200). */
-	key->protocol = flow->family == WEIR_FAMILY_IPV4 ? flow->protocol : 0;
+	key->protocol = flow->family == WEIR_FAMILY_IPV4 &&
+					!DEFECT(DATAGRAM_PROTOCOL_FORGOTTEN)
+				? flow->protocol
+				: 0;
 	key->pad = 0;
 	__builtin_memcpy(key->source, flow->source, sizeof(key->source));
+	if (DEFECT(DATAGRAM_SOURCE_FORGOTTEN))
+		__builtin_memset(key->source, 0, sizeof(key->source));
 	__builtin_memcpy(key->destination, flow->destination,
 			 sizeof(key->destination));
 }

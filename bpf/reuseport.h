@@ -70,7 +70,10 @@ __noinline __u32 reuseport_room(__u64 address, __u32 truesize)
 		if (room || DEFECT(GROUP_FIRST_FULL))
 			return room;
 	}
-	return sockets && sockets <= REUSEPORT_SOCKETS ? 0 : ROOM_UNKNOWN;
+	return (sockets && sockets <= REUSEPORT_SOCKETS) ||
+			       DEFECT(LARGE_GROUP_FULL)
+		       ? 0
+		       : ROOM_UNKNOWN;
 }
 
 #endif /* WEIR_REUSEPORT_H */

@@ -97,8 +97,8 @@ look(struct packet *packet, const struct flow *flow, enum addressed addressed,
 			     prospects);
 	} else if (entry->target == WEIR_TARGET_UDP ||
 		   entry->target == WEIR_TARGET_UDP_GROUP)
-		udp_look(packet->ctx, flow, to_many, &workspace->charge, entry,
-			 prospects);
+		udp_look(packet->ctx, flow, to_many && !DEFECT(TO_MANY_AS_ONE),
+			 &workspace->charge, entry, prospects);
 	else if (!to_many && (entry->target == WEIR_TARGET_TCP_SYN ||
 			      DEFECT(SEGMENT_AS_SYN)))
 		tcp_syn(packet->ctx, flow, entry, workspace, poll);

@@ -199,7 +199,9 @@ static __always_inline void udp_look(void *ctx, const struct flow *flow,
 
 	if (!sock) {
 		/* Passing is always right, so this can be remembered. */
-		prospects->pass = WEIR_REASON_UDP_NO_SOCKET;
+		prospects->pass = DEFECT(NO_SOCKET_DISCARDED)
+					  ? WEIR_REASON_UDP_FULL
+					  : WEIR_REASON_UDP_NO_SOCKET;
 		return;
 	}
 	if (to_many) {

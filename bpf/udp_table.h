@@ -63,6 +63,8 @@ static __always_inline bool survey_address(const struct survey *survey,
 
 	if (survey->any_address)
 		return true;
+	if (DEFECT(BOUND_ADDRESS_IGNORED))
+		return !bound;
 	if (survey->family == WEIR_FAMILY_IPV4)
 		return !bound || bound == survey->destination[0];
 	if (kernel_read(common, skc_family) != AF_INET6)
@@ -162,7 +164,7 @@ static __always_inline void survey_bucket(struct survey *survey, __u64 bucket,
 			return;
 		node = kernel_address(link, next);
 	}
-	if (node)
+	if (node && !DEFECT(BUCKET_CUT_SHORT))
 		survey->uncertain = true;
 }
 

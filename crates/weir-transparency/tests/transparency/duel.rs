@@ -7,12 +7,13 @@ use weir_bpf::attach::{AttachMode, DoNothing};
 use weir_bpf::counters::Counters;
 use weir_bpf::gate::{Gate, Policy};
 use weir_bpf::probe::QueueProbe;
+use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::units::MacAddr;
 use weir_bpf::verdict::Defect;
 
 use crate::frame::NEAR_MAC;
-use crate::network::{NEAR_ADDRESSES, cpu};
+use crate::network::{NEAR_ADDRESSES, cpu, wait_until};
 use crate::world::{Log, World};
 
 /// Whether a case overloads somebody.
@@ -79,9 +80,13 @@ impl Duel {
         if wanted == self.without.idle.is_some() {
             return;
         }
+        // It may take its time, where other processes want the CPU.
+        self.without.idle = None;
+        let ifindex = self.without.network.near_ifindex;
+        let is_free = || Links::open().unwrap().xdp(ifindex).unwrap().is_none();
+        wait_until("the last program has gone", || self.without.near(is_free));
         let idle = wanted.then(|| {
             let mut idle = DoNothing::load().unwrap();
-            let ifindex = self.without.network.near_ifindex;
             self.without.near(|| idle.attach(ifindex, "near", self.mode).unwrap());
             idle
         });

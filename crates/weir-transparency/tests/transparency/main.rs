@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
 
+mod beside;
 mod cases;
 mod duel;
 mod frame;
@@ -46,6 +47,8 @@ fn nothing_is_lost(mode: AttachMode) {
     let _turn = turn();
     let mut duel = Duel::new(mode);
     let mut failures = directed_cases(&mut duel);
+    // Whoever else wants the CPU changes nothing.
+    let _beside = beside::Loops::start();
     failures += &random::run(&mut duel, mode);
     let counters = duel.counters();
     for reason in Reason::ALL {

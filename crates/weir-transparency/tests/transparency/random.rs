@@ -33,6 +33,8 @@ struct Limits {
     queues: Queues,
     /// Whether a short packet is always charged the same.
     short: bool,
+    /// Whether what a sender has not cut up is seen as the packets that it is.
+    pieces: bool,
 }
 
 struct Step {
@@ -41,6 +43,8 @@ struct Step {
     frames: Vec<Vec<u8>>,
     /// Clients that connect, or send something.
     clients: Vec<u16>,
+    /// What a sender does not cut up itself: to a port, bytes, and of how many each packet is.
+    segments: Vec<(u16, usize, u16)>,
 }
 
 /// Runs all scenes; describes those that differ.
@@ -55,7 +59,8 @@ pub fn run(duel: &mut Duel, mode: AttachMode) -> String {
     let mut cases = 0;
     for (queues, scenes) in [(Queues::Free, SCENES_FREE), (Queues::Full, SCENES_FULL)] {
         // An XDP program on a veth has short packets charged what is left of a page.
-        let limits = Limits { queues, short: queues == Queues::Free || !mode.is_xdp() };
+        let (free, generic) = (queues == Queues::Free, mode == AttachMode::Generic);
+        let limits = Limits { queues, short: free || !mode.is_xdp(), pieces: free || !generic };
         for scene in 0..scenes * times {
             let mut random = Rng::with_seed(seed ^ scene << 32);
             let steps: Vec<Step> = (0..STEPS).map(|_| step(&mut random, limits)).collect();
@@ -99,11 +104,12 @@ fn open(world: &mut World, queues: Queues, backlog: i32) {
     for (name, socket) in ["picked 0", "picked 1"].into_iter().zip(sockets) {
         world.adopt(name, socket);
     }
+    world.udp("merging", Udp { bind: "[::]:5011", merged: true, ..any });
     world.udp_beyond("beyond", "0.0.0.0:5000");
     world.listen("server", "[::]:5012", backlog);
 }
 
-const STOPPABLE: [&str; 18] = [
+const STOPPABLE: [&str; 19] = [
     "any",
     "dual",
     "first",
@@ -118,6 +124,7 @@ const STOPPABLE: [&str; 18] = [
     "device",
     "six",
     "four",
+    "merging",
     "picked 0",
     "picked 1",
     "server",
@@ -134,6 +141,10 @@ fn play(world: &mut World, queues: Queues, backlog: i32, steps: &[Step]) {
             if !stopped.remove(name) {
                 stopped.insert(*name);
             }
+        }
+        for (port, bytes, size) in &step.segments {
+            let payload = world.payload(*bytes);
+            world.send_segments(&format!("198.18.0.1:{port}"), &payload, *size);
         }
         world.send(&step.frames);
         for number in &step.clients {
@@ -164,6 +175,8 @@ fn step(random: &mut Rng, limits: Limits) -> Step {
     let mut frames = Vec::new();
     let most = if random.u8(..4) == 0 { 50 } else { 10 };
     let packets = random.usize(1..most);
+    // Of a sender that is never done: nearly all in fragments.
+    let in_fragments = random.u8(..8) == 0;
     // What dies on its way takes no place, which the gate cannot know: not beside others.
     let dying = random.u8(..8) == 0;
     while frames.len() < packets {
@@ -171,12 +184,33 @@ fn step(random: &mut Rng, limits: Limits) -> Step {
         if dying {
             frames.push(broken(random, port, limits));
         } else {
-            packet(random, port, limits, &mut frames);
+            packet(random, port, limits, in_fragments, &mut frames);
         }
     }
-    frames.truncate(55);
+    let segments = if limits.pieces && random.u8(..4) == 0 {
+        segments(random, favourite, limits)
+    } else {
+        Vec::new()
+    };
+    frames.truncate(if segments.is_empty() { 55 } else { 40 });
     let clients = (0..random.usize(..4)).map(|_| random.u16(..20)).collect();
-    Step { toggled, frames, clients: if random.u8(..3) == 0 { clients } else { Vec::new() } }
+    let clients = if random.u8(..3) == 0 { clients } else { Vec::new() };
+    Step { toggled, frames, clients, segments }
+}
+
+/// Where whoever sends in one piece gets no answer, and no hash chooses between sockets.
+const PIECES_TO: [u16; 4] = [5000, 5001, 5002, 5011];
+
+/// Fifteen packets at most, the last one short or not.
+fn segments(random: &mut Rng, favourite: u16, limits: Limits) -> Vec<(u16, usize, u16)> {
+    let one = |random: &mut Rng| {
+        let any = PIECES_TO[random.usize(..PIECES_TO.len())];
+        let port = if PIECES_TO.contains(&favourite) { favourite } else { any };
+        let size = if limits.short { random.u16(8..1440) } else { 1440 };
+        let tail = if limits.short { random.u16(..size) } else { 0 };
+        (port, usize::from(size * random.u16(1..5) + tail), size)
+    };
+    (0..random.usize(1..4)).map(|_| one(random)).collect()
 }
 
 fn route(random: &mut Rng, port: u16) -> (&'static str, String) {
@@ -212,11 +246,17 @@ fn content(random: &mut Rng, limits: Limits) -> Vec<u8> {
     payload
 }
 
-fn packet(random: &mut Rng, port: u16, limits: Limits, frames: &mut Vec<Vec<u8>>) {
+fn packet(
+    random: &mut Rng,
+    port: u16,
+    limits: Limits,
+    in_fragments: bool,
+    frames: &mut Vec<Vec<u8>>,
+) {
     let (from, to) = route(random, port);
     let payload = content(random, limits);
     let whole = udp_packet(from, &to, &payload);
-    match random.u8(..20) {
+    match if in_fragments && random.u8(..8) > 0 { 2 } else { random.u8(..20) } {
         0 => frames.push(to_mac(&whole, frame::OTHER_MAC)),
         1 => frames.push(tagged(&whole, random.u16(1..4000))),
         2 | 3 => {

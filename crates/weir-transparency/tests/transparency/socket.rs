@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use nix::ifaddrs::getifaddrs;
 use nix::libc;
-use nix::sys::socket::{setsockopt, sockopt::AttachReusePortCbpf};
+use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use crate::frame::address;
@@ -25,6 +25,8 @@ pub struct Udp<'a> {
     pub join: &'a [&'a str],
     /// Takes only packets whose payload begins with an even byte.
     pub even_only: bool,
+    /// `UDP_GRO`: takes several packets of one sender as one.
+    pub merged: bool,
 }
 
 impl Udp<'_> {
@@ -41,6 +43,9 @@ impl Udp<'_> {
         socket.bind_device(self.device.map(str::as_bytes)).unwrap();
         if self.buffer_bytes > 0 {
             socket.set_recv_buffer_size(self.buffer_bytes).unwrap();
+        }
+        if self.merged {
+            setsockopt(&socket, sockopt::UdpGroSegment, &true).unwrap();
         }
         if self.even_only {
             socket.attach_filter(&EVEN_ONLY).unwrap();
@@ -80,7 +85,7 @@ pub fn pick_by_fifth_byte(socket: &Socket) {
         libc::sock_filter { code: 0x16, jt: 0, jf: 0, k: 0 }, // return A
     ];
     let program = libc::sock_fprog { len: program.len() as u16, filter: (&raw mut program).cast() };
-    setsockopt(socket, AttachReusePortCbpf, &program).unwrap();
+    setsockopt(socket, sockopt::AttachReusePortCbpf, &program).unwrap();
 }
 
 /// A packet socket on an interface of the calling thread's namespace; of protocol 0 it only sends.

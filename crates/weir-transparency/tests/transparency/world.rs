@@ -1,12 +1,15 @@
 //! A network, the applications in it, and what each of them received.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
+use std::io::{IoSliceMut, Read};
 use std::net::{Shutdown, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{MsgFlags, send};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrStorage, getsockopt, recvmsg, send, setsockopt, sockopt,
+};
 use socket2::Socket;
 use weir_bpf::attach::DoNothing;
 use weir_bpf::features::asks_conntrack;
@@ -41,6 +44,8 @@ pub struct World {
     pub network: Network,
     translates: bool,
     sender: Socket,
+    /// One of the kernel's own in `far`, which cuts what it sends into datagrams as late as it can.
+    segments: UdpSocket,
     /// What reaches the peer's network: answers.
     far: [Socket; 2],
     /// Last of each batch, here and beyond.
@@ -60,6 +65,7 @@ pub struct World {
 }
 
 const LAST_PORT: &str = ":9";
+const SEGMENTS_FROM: &str = "198.18.0.128:40002";
 const PEER: &str = "198.18.0.200:40000";
 /// What `far` receives, in any order.
 const ANSWERS: &str = "the peer, by answers";
@@ -73,6 +79,8 @@ impl World {
             sender.set_nonblocking(false).unwrap();
             (sender, [0x0800, 0x86dd].map(|ethertype| socket::packet("far", ethertype)))
         });
+        let open = || Udp { bind: SEGMENTS_FROM, ..Udp::default() }.open();
+        let segments = UdpSocket::from(inside(&network.far, open));
         let last = |namespace| {
             let open = || Udp { bind: &format!("0.0.0.0{LAST_PORT}"), ..Udp::default() }.open();
             let socket = UdpSocket::from(inside(namespace, open));
@@ -86,6 +94,7 @@ impl World {
             network,
             translates: false,
             sender,
+            segments,
             far,
             last,
             echoes: 0,
@@ -277,6 +286,13 @@ impl World {
         self.settle();
     }
 
+    /// Sends datagrams of so many bytes, and what is left over in a last one, in one piece as far as it
+    /// goes (`UDP_SEGMENT`). They arrive before whatever is sent next.
+    pub fn send_segments(&self, to: &str, payload: &[u8], size: u16) {
+        setsockopt(&self.segments, sockopt::UdpGsoSegment, &size.into()).unwrap();
+        self.segments.send_to(payload, to).expect("segments are sent");
+    }
+
     fn send_one(&self, frame: &[u8]) {
         send(self.sender.as_raw_fd(), frame, MsgFlags::empty()).expect("a frame is sent");
     }
@@ -340,8 +356,16 @@ impl World {
         let mut buffer = vec![0; 65536];
         match app {
             App::Udp(socket) => {
-                while let Ok((len, from)) = socket.recv_from(&mut buffer) {
-                    log.push([from.to_string().as_bytes(), b" ", &buffer[..len]].concat());
+                let before = log.len();
+                while let Some((len, from, size)) = receive(socket, &mut buffer) {
+                    // What was merged is what its packets were.
+                    for part in buffer[..len].chunks(size.unwrap_or(len.max(1))) {
+                        log.push([from.as_bytes(), b" ", part].concat());
+                    }
+                }
+                // GRO keeps one sender's back while another's go on; only a veth with XDP has it.
+                if getsockopt(socket, sockopt::UdpGroSegment).unwrap() {
+                    log[before..].sort();
                 }
             }
             App::Hashed(sockets) => {
@@ -424,4 +448,24 @@ fn answer(frame: &[u8]) -> Option<Vec<u8>> {
         58 if *frame.get(at)? < 130 => Some([b"icmpv6 ", frame.get(at..)?].concat()),
         _ => None,
     }
+}
+
+/// What an application receives in one call: bytes, who sent them, and the size of the packets that they
+/// were, if several.
+fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Option<(usize, String, Option<usize>)> {
+    let mut control = nix::cmsg_space!(i32);
+    let mut parts = [IoSliceMut::new(buffer)];
+    let fd = socket.as_raw_fd();
+    let got = recvmsg::<SockaddrStorage>(fd, &mut parts, Some(&mut control), MsgFlags::empty());
+    let message = match got {
+        Ok(message) => message,
+        // An answer to what it has sent.
+        Err(Errno::EAGAIN | Errno::ECONNREFUSED) => return None,
+        Err(errno) => panic!("an application cannot receive: {errno}"),
+    };
+    let size = message.cmsgs().unwrap().find_map(|one| match one {
+        ControlMessageOwned::UdpGroSegments(size) => usize::try_from(size).ok(),
+        _ => None,
+    });
+    Some((message.bytes, message.address.map(|from| from.to_string()).unwrap_or_default(), size))
 }

@@ -6,7 +6,7 @@ use weir_bpf::verdict::Defect;
 
 use super::{Case, LONG, PEER, PEER6, SMALL, fill, long};
 use crate::duel::Queues::{Free, Full};
-use crate::frame::udp_fragments;
+use crate::frame::{self, Ip4, address, udp_fragments};
 use crate::socket::Udp;
 use crate::world::World;
 
@@ -97,6 +97,24 @@ pub const CASES: &[Case] = &[
         },
     },
     Case {
+        name: "datagrams beside one that is discarded, of the same host",
+        queues: Full,
+        catches: &[Defect::DatagramIdForgotten],
+        run: |world| beside_discarded(world, PEER, 2),
+    },
+    Case {
+        name: "datagrams beside one that is discarded, of another host",
+        queues: Full,
+        catches: &[Defect::DatagramSourceForgotten],
+        run: |world| beside_discarded(world, "198.18.0.201:40000", 1),
+    },
+    Case {
+        name: "pings in fragments beside a datagram that is discarded",
+        queues: Full,
+        catches: &[Defect::DatagramProtocolForgotten],
+        run: pings,
+    },
+    Case {
         name: "a head that waits for its tail takes nobody's place",
         queues: Full,
         catches: &[Defect::FragmentExpected],
@@ -141,4 +159,51 @@ fn ordered(world: &mut World, order: &[usize]) {
         let frames: Vec<_> = order.iter().map(|part| parts[*part].clone()).collect();
         world.send(&frames);
     }
+}
+
+/// A datagram of which the head is on this port of a full socket, and its frames.
+fn discarded(world: &mut World) -> Vec<Vec<u8>> {
+    world.udp("full", Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() });
+    fill(world, PEER, AT);
+    let payload = world.payload(3000);
+    udp_fragments(PEER, AT, world.fragment_id(1), &payload, &[0, 1448, 2896])
+}
+
+/// The head of one that passes, that of one that is discarded, and the rest of the first.
+fn beside_discarded(world: &mut World, from: &str, id: u16) {
+    world.udp("other", Udp { bind: "198.18.0.1:5001", ..Udp::default() });
+    let discarded = discarded(world);
+    let payload = world.payload(3000);
+    let parts =
+        udp_fragments(from, "198.18.0.1:5001", world.fragment_id(id), &payload, &[0, 1448, 2896]);
+    let busy = long(world, PEER, AT);
+    let frames = [&[busy, parts[0].clone(), discarded[0].clone()], &parts[1..]].concat();
+    world.send(&frames);
+}
+
+fn pings(world: &mut World) {
+    let discarded = discarded(world);
+    let (from, to) = (address(PEER).ip(), address(AT).ip());
+    let echo = frame::echo(from, to, 7, &world.payload(2000));
+    let (std::net::IpAddr::V4(source), std::net::IpAddr::V4(destination)) = (from, to) else {
+        return;
+    };
+    let id = world.fragment_id(1);
+    let part = |offset, more| Ip4 {
+        source,
+        destination,
+        protocol: frame::ICMP,
+        options: &[],
+        id,
+        offset,
+        more,
+    };
+    let (head, tail) = echo.split_at(1448);
+    let busy = long(world, PEER, AT);
+    world.send(&[
+        busy,
+        part(0, true).frame(head),
+        discarded[0].clone(),
+        part(1448, false).frame(tail),
+    ]);
 }

@@ -55,6 +55,38 @@ pub const CASES: &[Case] = &[
         },
     },
     Case {
+        name: "a program picks the last of many, which has room",
+        queues: Full,
+        catches: &[Defect::LargeGroupFull],
+        run: large_group,
+    },
+    Case {
+        name: "the first of many on a port has room",
+        queues: Full,
+        catches: &[Defect::BucketCutShort],
+        run: crowded,
+    },
+    Case {
+        name: "the first or the last receiver of a broadcast is full",
+        queues: Full,
+        catches: &[Defect::ToManyAsOne],
+        run: |world| {
+            for (port, sizes) in [(5001, [SMALL, 0]), (5002, [0, SMALL])] {
+                let (bind, to) = (format!("0.0.0.0:{port}"), format!("198.18.0.255:{port}"));
+                for (name, buffer_bytes) in ["first", "last"].into_iter().zip(sizes) {
+                    world.udp(name, Udp { bind: &bind, buffer_bytes, ..any() });
+                }
+                fill(world, PEER, &to);
+                let reads = if sizes[0] == 0 { "first" } else { "last" };
+                world.drain(reads);
+                let frames = [long(world, PEER, &to), long(world, PEER, &to)];
+                world.send(&frames);
+                world.close("first");
+                world.close("last");
+            }
+        },
+    },
+    Case {
         name: "one member of each of two groups",
         queues: Full,
         catches: &[Defect::GroupsAreOne],
@@ -153,6 +185,38 @@ fn two_groups(world: &mut World) {
     let mut frames: Vec<_> = (0..20).map(|_| long(world, PEER, &other)).collect();
     frames.push(long(world, PEER, &own));
     world.send(&frames);
+}
+
+/// More than are looked at (`REUSEPORT_SOCKETS`), each full with one packet but for the last.
+fn large_group(world: &mut World) {
+    let tiny = Udp { bind: AT, reuse_port: true, buffer_bytes: 1, ..Udp::default() };
+    let (tiny, last) = world.near(|| {
+        let tiny: Vec<_> = (0..64).map(|_| tiny.open()).collect();
+        pick_by_fifth_byte(&tiny[0]);
+        (tiny, Udp { bind: AT, reuse_port: true, ..Udp::default() }.open())
+    });
+    world.hashed("tiny", tiny);
+    world.adopt("last", last);
+    for _ in 0..2 {
+        let frames: Vec<_> = (0..64).map(|pick| picked(world, PEER, pick)).collect();
+        world.send(&frames);
+    }
+    let frames: Vec<_> = [0, 64, 64, 64].map(|pick| picked(world, PEER, pick)).into();
+    world.send(&frames);
+}
+
+/// More than are looked at (`SURVEY_SOCKETS`), from the last on, each full with one packet but for the first.
+fn crowded(world: &mut World) {
+    const TO: &str = "239.18.0.1:5000";
+    world.udp("first", Udp { join: &[GROUP], ..any() });
+    let tiny = Udp { join: &[GROUP], buffer_bytes: 1, ..any() };
+    let tiny = world.near(|| (0..72).map(|_| tiny.open()).collect());
+    world.hashed("tiny", tiny);
+    for _ in 0..4 {
+        let frames = [long(world, PEER, TO), long(world, PEER, TO)];
+        world.send(&frames);
+        world.drain("first");
+    }
 }
 
 fn program(world: &mut World) {

@@ -2,7 +2,7 @@
 
 use weir_bpf::verdict::Defect;
 
-use super::{Case, PEER, SMALL, fill, long};
+use super::{Case, LONG, PEER, SMALL, fill, long};
 use crate::duel::Queues::Full;
 use crate::peer::{ACK, FIN, Peer, RST, SYN};
 use crate::socket::Udp;
@@ -81,6 +81,21 @@ pub const CASES: &[Case] = &[
             let mut client = Peer::new(world, 9, AT);
             let frames = [long(world, PEER, AT), client.syn()];
             world.send(&frames);
+        },
+    },
+    Case {
+        name: "a connection on a full UDP socket's port",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            world.listen("server", AT, 5);
+            let Some(mut client) = Peer::connect(world, 0, AT) else { return };
+            world.udp("full", Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() });
+            fill(world, PEER, AT);
+            let payload = world.payload(LONG);
+            let frames = [long(world, PEER, AT), client.data(&payload)];
+            world.send(&frames);
+            world.drain("server");
         },
     },
     Case {

@@ -22,7 +22,11 @@ pub(super) const FULL: Udp<'_> = Udp {
     device: None,
     join: &[],
     even_only: false,
+    merged: false,
 };
+
+/// `SO_RCVBUF` for 15 long packets on a veth with XDP, or for 16 that are merged into one.
+const MERGED_BUFFER: usize = 33_000;
 
 pub const CASES: &[Case] = &[
     Case {
@@ -63,9 +67,21 @@ pub const CASES: &[Case] = &[
         },
     },
     Case {
+        name: "a socket of one address that joins a full one of any",
+        queues: Full,
+        catches: &[Defect::BoundAddressIgnored],
+        run: |world| {
+            let any = Udp { reuse_address: true, ..FULL };
+            world.udp("full", Udp { bind: "0.0.0.0:5000", ..any });
+            fill(world, PEER, AT);
+            world.udp("of one address", Udp { buffer_bytes: 0, ..any });
+            flood(world, PEER, AT, 3);
+        },
+    },
+    Case {
         name: "a full socket is closed, and its successor has room",
         queues: Full,
-        catches: &[],
+        catches: &[Defect::NoSocketDiscarded],
         run: |world| {
             world.udp("first", FULL);
             fill(world, PEER, AT);
@@ -159,6 +175,51 @@ pub const CASES: &[Case] = &[
             fill(world, PEER, AT);
             let frames = [long(world, PEER, AT), long(world, PEER6, "[2001:2::1]:5000")];
             world.send(&frames);
+        },
+    },
+    Case {
+        name: "two IPv6 addresses, one port, one of them full",
+        queues: Full,
+        catches: &[Defect::NetworkIsOne],
+        run: |world| {
+            const FIRST: &str = "[2001:2::1]:5000";
+            const SECOND: &str = "[2001:2::2]:5000";
+            world.udp("full", Udp { bind: FIRST, ..FULL });
+            world.udp("other", Udp { bind: SECOND, ..Udp::default() });
+            fill(world, PEER6, FIRST);
+            let frames = [long(world, PEER6, FIRST), long(world, PEER6, SECOND)];
+            world.send(&frames);
+        },
+    },
+    Case {
+        name: "packets that are merged, and fit as they are",
+        queues: Full,
+        catches: &[Defect::MergedExpected],
+        run: |world| {
+            // 16 of them, where they are charged one by one, do not.
+            world.udp("merging", Udp { buffer_bytes: MERGED_BUFFER, merged: true, ..FULL });
+            for _ in 0..3 {
+                fill(world, PEER, AT);
+                world.drain("merging");
+                flood(world, PEER, AT, 16);
+                world.drain("merging");
+            }
+        },
+    },
+    Case {
+        name: "segments in one piece, the last one short",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            world.udp("full", FULL);
+            for tail in [1, 700, 1439] {
+                for _ in 0..4 {
+                    let payload = world.payload(8 * LONG + tail);
+                    world.send_segments(AT, &payload, LONG as u16);
+                    world.send(&[]);
+                }
+                world.drain("full");
+            }
         },
     },
     Case {
