@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use weir_bpf::sys::napi;
 use weir_bpf::sys::sysfs::Attribute;
 use weir_bpf::units::Nanos;
 use weir_policy::governor::POLL_INTERVALS;
@@ -75,8 +76,12 @@ pub struct Deferral {
 }
 
 impl Deferral {
-    /// What was there before, too. `None` where the kernel has no such thing, or somebody has set it already.
+    /// What was there before, too. `None` where the kernel has no such thing, or somebody has set it already, of the
+    /// interface or of one of its NAPI instances alone.
     pub fn of(host: &Host, interface: &str) -> Option<(Self, Values)> {
+        if napi::has_deferral(host.links.index(interface).ok()?).unwrap_or(true) {
+            return None;
+        }
         let old = Values::read(host, interface).ok().filter(|old| *old == Values::new(None))?;
         let open = |attribute| host.sysfs.attribute(interface, attribute).ok();
         let (polls, interval_ns) = (open(POLLS)?, open(INTERVAL)?);

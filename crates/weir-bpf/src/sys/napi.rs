@@ -13,6 +13,9 @@ const NETDEV_CMD_NAPI_GET: u8 = 11;
 const NETDEV_A_NAPI_IFINDEX: u16 = 1;
 const NETDEV_A_NAPI_ID: u16 = 2;
 const NETDEV_A_NAPI_PID: u16 = 4;
+/// What may be set of each instance since Linux 6.13: `defer-hard-irqs`, `gro-flush-timeout`,
+/// `irq-suspend-timeout`.
+const NETDEV_A_NAPI_DEFERRAL: [u16; 3] = [5, 6, 7];
 /// Where the kernel cuts a thread's name before Linux 5.17 (`TASK_COMM_LEN` less the NUL).
 const COMM_BYTES: usize = 15;
 
@@ -45,13 +48,34 @@ pub fn napi_threads(ifindex: IfIndex, ifname: &str) -> Result<Vec<NapiThread>> {
     }
 }
 
-fn by_netlink(ifindex: IfIndex) -> rustix::io::Result<Vec<NapiThread>> {
+fn instances(ifindex: IfIndex) -> rustix::io::Result<Vec<Vec<u8>>> {
     let mut socket = open_generic()?;
     let family = socket.family("netdev")?;
     let which = attribute(NETDEV_A_NAPI_IFINDEX, &ifindex.0.to_ne_bytes());
-    let instances = socket.request(family, NETDEV_CMD_NAPI_GET, true, &which)?;
+    socket.request(family, NETDEV_CMD_NAPI_GET, true, &which)
+}
+
+fn by_netlink(ifindex: IfIndex) -> rustix::io::Result<Vec<NapiThread>> {
     // Without a thread, an instance has no PID.
-    Ok(instances.iter().filter_map(|instance| thread_of(instance)).collect())
+    Ok(instances(ifindex)?.iter().filter_map(|instance| thread_of(instance)).collect())
+}
+
+/// Whether interrupts are deferred for an instance of an interface. Somebody may have set that of the instance
+/// alone, by the `netdev` family: then the interface's attributes are 0, and writing to them ends it.
+///
+/// # Errors
+/// When the kernel refuses; before Linux 6.13 nothing is deferred so.
+pub fn has_deferral(ifindex: IfIndex) -> Result<bool> {
+    let instances = match instances(ifindex) {
+        Err(Errno::NOENT | Errno::OPNOTSUPP) => return Ok(false),
+        instances => instances.map_err(|errno| {
+            Error::system("list the NAPI instances of", format!("interface {}", ifindex.0), errno)
+        })?,
+    };
+    let is_set = |instance: &Vec<u8>, kind| {
+        find(instance, kind).is_some_and(|value| value.iter().any(|byte| *byte != 0))
+    };
+    Ok(instances.iter().any(|one| NETDEV_A_NAPI_DEFERRAL.iter().any(|kind| is_set(one, *kind))))
 }
 
 fn thread_of(instance: &[u8]) -> Option<NapiThread> {
@@ -219,6 +243,27 @@ mod tests {
             assert_eq!(by_name, by_netlink);
             NetSysfs::open().unwrap().write(ifname, "threaded", "0").unwrap();
             wait_until("the threads stop", || napi_threads(ifindex, ifname).unwrap().is_empty());
+        });
+    }
+
+    #[test]
+    fn a_deferral_of_an_instance_alone_is_found() {
+        const NETDEV_CMD_NAPI_SET: u8 = 14;
+        Sandbox::new().run(|| {
+            let ifname = "wt-defer";
+            let ifindex = start_threads(ifname);
+            assert!(!has_deferral(ifindex).unwrap());
+            let napi_id = napi_threads(ifindex, ifname).unwrap()[0].napi_id;
+            let mut socket = open_generic().unwrap();
+            let family = socket.family("netdev").unwrap();
+            let id = attribute(NETDEV_A_NAPI_ID, &napi_id.to_ne_bytes());
+            let timeout = attribute(NETDEV_A_NAPI_DEFERRAL[1], &20_000_u32.to_ne_bytes());
+            socket.request(family, NETDEV_CMD_NAPI_SET, false, &[id, timeout].concat()).unwrap();
+            assert!(has_deferral(ifindex).unwrap());
+            let sysfs = NetSysfs::open().unwrap();
+            assert_eq!(sysfs.read(ifname, "gro_flush_timeout").unwrap(), "0");
+            sysfs.write(ifname, "gro_flush_timeout", "0").unwrap();
+            assert!(!has_deferral(ifindex).unwrap(), "the interface's attribute ends it");
         });
     }
 
