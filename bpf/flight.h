@@ -6,9 +6,9 @@
  *
  * Not every packet that is admitted arrives: a filter, a firewall, a bad
  * checksum or a group's membership may end it on its way. Once a packet is seen
- * not to arrive, nothing is believed to be in flight to that socket for
- * DOUBTED_NS, and until others are seen to arrive; of a multicast group's
- * packets, from the beginning.
+ * not to arrive, in the same poll or in the next one, nothing is believed to be
+ * in flight to that socket for DOUBTED_NS, and until others are seen to arrive;
+ * of a multicast group's packets, from the beginning.
  */
 #ifndef WEIR_FLIGHT_H
 #define WEIR_FLIGHT_H
@@ -17,6 +17,9 @@
 
 #define UDP_FLAGS_GRO_ENABLED 3 /* include/linux/udp.h */
 #define DOUBTED_NS 1000000000ULL
+/* More are not on their way at a time: a veth's batch is 16, and GRO keeps 8
+ * back (gro_normal_batch). */
+#define FLIGHT_PACKETS 32
 
 /* UDP_GRO: several packets in one skb, charged as one. */
 static __always_inline bool udp_takes_merged(__u64 sock)
@@ -50,6 +53,13 @@ static __always_inline __u64 flight_head(__u64 address)
 		       : head;
 }
 
+static __always_inline void flight_doubt(struct weir_queue_slot *slot,
+					 __u64 now)
+{
+	slot->arrives = 0;
+	slot->doubted_ns = now;
+}
+
 /*
  * A poll has ended on this CPU since it was last looked: did all arrive that
  * was expected? It can be told if the reader has taken nothing meanwhile. What
@@ -65,8 +75,7 @@ static __always_inline void flight_settle(struct weir_queue_slot *slot,
 		return;
 	if (arrived < slot->in_flight &&
 	    charged + slot->in_flight - arrived <= limit) {
-		slot->arrives = 0;
-		slot->doubted_ns = now;
+		flight_doubt(slot, now);
 	} else if (2 * arrived >= slot->in_flight) {
 		slot->arrives = 1;
 	}
@@ -122,8 +131,15 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 		if ((__u16)slot->poll == (__u16)poll_id)
 			flight_settle(slot, sock, charged, limit, poll->now_ns);
 		left = 0;
+		slot->largest = 0;
 	} else {
 		left -= arrived < left ? arrived : left;
+		/* A reader on another CPU has not taken them, either. */
+		if (left > FLIGHT_PACKETS * slot->largest &&
+		    (!slot->head || slot->head == flight_head(sock))) {
+			flight_doubt(slot, poll->now_ns);
+			left = 0;
+		}
 	}
 	slot->poll = poll_id;
 	slot->charged_seen = charged;
@@ -139,7 +155,24 @@ __noinline int flight_expect(__u64 sock, __u64 group, __u32 bytes)
 	if (!slot || slot->sock != (sock ^ group))
 		return 0;
 	slot->in_flight += bytes;
+	if (slot->largest < bytes)
+		slot->largest = bytes;
 	slot->head = flight_head(sock);
+	return 0;
+}
+
+/*
+ * It is full, of what was on its way to it among others. What it refuses of
+ * that is not seen to arrive, nor is the rest if the reader is quick to take
+ * it; so this is where a group's packets are seen to.
+ */
+__noinline int flight_fill(__u64 sock, __u64 group, __u32 charged)
+{
+	struct weir_queue_slot *slot = queue_slot(sock ^ group);
+
+	if (slot && slot->sock == (sock ^ group) && slot->in_flight &&
+	    charged > slot->charged_seen)
+		slot->arrives = 1;
 	return 0;
 }
 
@@ -150,8 +183,11 @@ __noinline int flight_expect(__u64 sock, __u64 group, __u32 bytes)
 static __always_inline __u32 queue_room_left(__u64 sock, __u64 group,
 					     struct queue *queue)
 {
-	if (!queue_room(queue))
+	if (!queue_room(queue)) {
+		if (group)
+			flight_fill(sock, group, queue->charged);
 		return 0;
+	}
 	queue->charged +=
 		flight_bytes(sock, group, queue->charged, queue->limit);
 	return queue_room(queue);

@@ -26,7 +26,7 @@ struct weir_queue_slot {
 	__u64 head; /* the first packet in it when the last was admitted */
 	__u64 doubted_ns; /* when a packet was last seen not to arrive, or 0 */
 	__u32 arrives;	  /* since then all of a poll were seen to arrive */
-	__u32 pad;
+	__u32 largest;	  /* charge of what was admitted in this poll */
 };
 
 /* How many interfaces with a gate are taught what packets are charged. */

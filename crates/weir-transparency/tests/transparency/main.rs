@@ -7,6 +7,7 @@ mod beside;
 mod cases;
 mod duel;
 mod frame;
+mod late;
 mod network;
 mod peer;
 mod random;

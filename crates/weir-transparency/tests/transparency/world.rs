@@ -244,6 +244,11 @@ impl World {
         self.add(name, App::Tcp(socket, Vec::new()));
     }
 
+    /// How much it has received so far.
+    pub fn received(&self, name: &'static str) -> usize {
+        self.log.get(name).map_or(0, Vec::len)
+    }
+
     pub fn has(&self, name: &'static str) -> bool {
         self.apps.contains_key(name)
     }

@@ -41,12 +41,12 @@ pub fn all() -> Vec<&'static Case> {
 
 /// A payload of which each packet is charged a whole page by any XDP program on a veth, whatever was
 /// received before it.
-const LONG: usize = 1440;
+pub const LONG: usize = 1440;
 /// `SO_RCVBUF` for 7 such packets, or 13 where there is no XDP program; with a rest that a short one
 /// fits into.
-const SMALL: usize = 16_000;
+pub const SMALL: usize = 16_000;
 
-const PEER: &str = "198.18.0.200:40000";
+pub const PEER: &str = "198.18.0.200:40000";
 const STRANGER: &str = "198.18.0.200:40001";
 const PEER6: &str = "[2001:2::200]:40000";
 

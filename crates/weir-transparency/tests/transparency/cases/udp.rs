@@ -145,6 +145,29 @@ pub const CASES: &[Case] = &[
         },
     },
     Case {
+        name: "packets of which all but the last die, to a socket that is read",
+        queues: Full,
+        catches: &[Defect::FlightBelieved],
+        run: |world| {
+            // Made before, as what is known of a charge is believed for 10 ms.
+            let rounds: Vec<_> = (0..4)
+                .map(|_| {
+                    let mut frames = vec![dead(world); 55];
+                    frames.push(long(world, PEER, AT));
+                    frames
+                })
+                .collect();
+            // With room for 37, of which at most 24 are on their way at a time.
+            world.udp("read", Udp { buffer_bytes: 80_000, ..FULL });
+            fill(world, PEER, AT);
+            world.drain("read");
+            for frames in &rounds {
+                world.send(frames);
+                world.drain("read");
+            }
+        },
+    },
+    Case {
         name: "a filter that drops all but the last",
         queues: Full,
         catches: &[Defect::FilterExpected],
