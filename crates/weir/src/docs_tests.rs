@@ -1,5 +1,7 @@
-//! Every `weir` command in README, docs and the examples of the help is one that the command line takes.
+//! Every `weir` command in README, docs and the examples of the help is one that the command line takes, and every
+//! test that docs/attack.md names is there.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -83,4 +85,45 @@ fn every_example_of_the_help_is_taken() {
     assert!(commands.len() > 20, "{commands:?}");
     let wrong: Vec<String> = commands.iter().filter_map(|words| is_taken(words).err()).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The names of all tests below a directory.
+fn tests(dir: &Path, found: &mut HashSet<String>) {
+    for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() {
+            tests(&entry, found);
+        } else if entry.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&entry).unwrap();
+            let after = text.split("#[test]").skip(1);
+            let name = |text: &str| Some(text.split_once("fn ")?.1.split_once('(')?.0.to_owned());
+            found.extend(after.filter_map(name));
+        }
+    }
+}
+
+/// One row for each finding, in their order.
+#[test]
+fn every_test_against_an_attack_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut there = HashSet::new();
+    tests(&root.join("crates"), &mut there);
+    let page = fs::read_to_string(root.join("docs/attack.md")).unwrap();
+    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let rows = page.lines().map(cells).filter(|row| row.len() == 6 && row[1].parse::<u8>().is_ok());
+    let rows: Vec<_> = rows.collect();
+    let numbers: Vec<_> = rows.iter().map(|row| row[1].as_str()).collect();
+    assert_eq!(numbers, (1..=26).map(|number| number.to_string()).collect::<Vec<_>>());
+    let quoted =
+        |text: &str| text.split('`').skip(1).step_by(2).map(String::from).collect::<Vec<_>>();
+    let is_test = |name: &str| name.contains('_') && !name.contains(char::is_uppercase);
+    for row in &rows {
+        let mut named: Vec<_> = quoted(&row[3]).into_iter().filter(|name| is_test(name)).collect();
+        assert!(!named.is_empty(), "finding {} names no test", row[1]);
+        // Prose beside it names other things, too.
+        named.extend(quoted(&row[4]).into_iter().filter(|name| name.matches('_').count() > 2));
+        for name in named {
+            let last = name.rsplit("::").next().unwrap_or_default();
+            assert!(there.contains(last), "finding {}: no test {name}", row[1]);
+        }
+    }
 }
