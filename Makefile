@@ -3,7 +3,7 @@
 OUT ?= weir-lab-results
 BPF_SOURCES := $(wildcard bpf/*.c bpf/*.h bpf/abi/*.h)
 
-.PHONY: demo test test-kernels build check deb setup
+.PHONY: demo test test-kernels test-debian build check deb setup
 
 # The lab's quick before and after on this kernel: prints the table, writes $(OUT)/report.html.
 demo: build
@@ -17,6 +17,11 @@ test: setup
 test-kernels:
 	@./setup.sh kernels
 	tests/kernels/run
+
+# A user's walk on a fresh Debian 12 with its own kernel and systemd, in an emulator: install, protect, kill, remove.
+test-debian: deb
+	@./setup.sh kernels
+	tests/debian/run target/weir_*.deb
 
 # A Debian package of this machine's architecture, in target/.
 deb: build

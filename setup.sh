@@ -31,10 +31,11 @@ packages=(
   zlib1g-dev
 )
 
-# To boot other kernels: tests/kernels/run.
+# To boot other kernels, and a fresh Debian: tests/kernels/run, tests/debian/run.
 kernels_packages=(
   busybox-static  # the emulated machine's tools
   cpio            # packs its root directory
+  debootstrap     # makes a fresh Debian
   qemu-system-x86 # emulates it
 )
 if [[ ${1:-} == kernels ]]; then packages+=("${kernels_packages[@]}"); fi

@@ -1,0 +1,79 @@
+# For bash: a Debian kernel from its package, and a machine that boots it. The caller sets LIMIT_S, MEMORY_MIB and CPUS,
+# and its working directory is the repository.
+readonly TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+readonly CACHE=$TARGET/kernels
+
+say() { echo "${0%/*}: $*"; }
+fail() {
+  say "$1" >&2
+  echo "0 passed, 1 failed"
+  exit 1
+}
+
+# The kernel's package, unpacked: prints the directory.
+kernel() {
+  local deb=${1:-} package unpacked
+  download() { apt-get -o APT::Sandbox::User=root download -qq "$package"; }
+  mkdir -p "$CACHE/debs"
+  if [[ ! -f $deb ]]; then
+    package=linux-image${deb:+-$deb}-cloud-amd64
+    # A package that only names the current version's.
+    package=$(apt-cache depends "$package" 2>/dev/null |
+      sed -n 's/.*Depends: \(linux-image-.*\)/\1/p' | head -n 1 | grep . || echo "$package")
+    deb=$(find "$CACHE/debs" -name "${package}_*.deb" | sort -V | tail -n 1)
+    if [[ -z $deb ]]; then
+      # Stale lists name packages that are gone.
+      (cd "$CACHE/debs" && { download || { apt-get update -qq && download; }; }) >&2 || return 1
+      deb=$(find "$CACHE/debs" -name "${package}_*.deb" | sort -V | tail -n 1)
+    fi
+  fi
+  unpacked=$CACHE/$(basename "$deb" .deb)
+  if [[ ! -e $unpacked/unpacked ]]; then
+    rm -rf "$unpacked"
+    dpkg-deb -x "$deb" "$unpacked" >&2 || return 1
+    find "$unpacked/lib/modules" -name '*.ko.xz' -exec xz -d -T 0 {} + || return 1
+    busybox depmod -b "$unpacked" "$(ls "$unpacked/lib/modules")" >&2 || return 1
+    touch "$unpacked/unpacked"
+  fi
+  echo "$unpacked"
+}
+
+# A module and what it needs, in the order of loading.
+module_paths() {
+  awk -v wanted="$2.ko" -F ': *' '
+    { needs[$1] = $2; n = split($1, part, "/"); if (part[n] == wanted) found = $1 }
+    function load(path,   each, i, n) {
+      if (done[path]++) return
+      n = split(needs[path], each, " ")
+      for (i = n; i >= 1; i--) load(each[i])
+      print path
+    }
+    END { if (found) load(found) }' "$1"/lib/modules/*/modules.dep
+}
+
+# Modules of an unpacked kernel, with what they need, into a directory; its file `order` names them in their order.
+modules() {
+  local kernel=$1 into=$2 release module path
+  shift 2
+  release=$(ls "$kernel/lib/modules")
+  for module in "$@"; do
+    for path in $(module_paths "$kernel" "$module"); do
+      [[ -e $into/$(basename "$path") ]] && continue
+      cp "$kernel/lib/modules/$release/$path" "$into/"
+      basename "$path" >>"$into/order"
+    done
+  done
+}
+
+# Boots $kernel with an initial root directory, and answers as the last line that it prints: boot CPIO LOG [PARAMETERS]
+boot() {
+  local last
+  # A machine that panics reboots, which -no-reboot turns into its end.
+  timeout "$LIMIT_S" qemu-system-x86_64 -accel tcg -cpu max -smp "$CPUS" -m "$MEMORY_MIB" \
+    -nodefaults -no-user-config -display none -serial stdio -no-reboot \
+    -kernel "$kernel"/boot/vmlinuz-* -initrd "$1" \
+    -append "console=ttyS0 quiet panic=-1 ${3:-}" </dev/null | sed -u 's|\r||g' | tee "$2" || true
+  last=$(grep -aE '^[0-9]+ passed, [0-9]+ failed$' "$2" | tail -n 1 || true)
+  [[ -n $last ]] || fail "the machine did not finish within $LIMIT_S s"
+  [[ $last == *" 0 failed" ]]
+}
