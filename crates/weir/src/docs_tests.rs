@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory, Parser};
 
 use crate::cli::Cli;
+use crate::preset::Preset;
 
 /// Commands of the shell that another one may follow.
 const ENDS: [&str; 6] = ["|", ">", "&&", ";", "<", "||"];
@@ -125,5 +126,19 @@ fn every_test_against_an_attack_is_there() {
             let last = name.rsplit("::").next().unwrap_or_default();
             assert!(there.contains(last), "finding {}: no test {name}", row[1]);
         }
+    }
+}
+
+#[test]
+fn the_presets_in_the_docs_are_those_that_there_are() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
+    let text = fs::read_to_string(page).unwrap();
+    let row = |preset: &Preset| {
+        let ports: Vec<String> = preset.ports.iter().map(ToString::to_string).collect();
+        let ports = if ports.is_empty() { "none".into() } else { ports.join(", ") };
+        format!("| `{}` | {ports} | {} |", preset.name, preset.about)
+    };
+    for row in crate::preset::ALL.iter().map(row) {
+        assert!(text.lines().any(|line| line == row), "{row}");
     }
 }

@@ -34,6 +34,7 @@ mod lock;
 mod metrics;
 mod notes;
 mod owners;
+mod preset;
 mod privilege;
 mod report;
 mod restore;

@@ -20,6 +20,7 @@ use crate::host::Host;
 use crate::interface::{Kernel, Protected, Settings};
 use crate::key::Key;
 use crate::lazy::{LazyServer, Listener};
+use crate::metrics;
 use crate::privilege;
 use crate::report::Report;
 use crate::screen::ScreenWatch;
@@ -56,6 +57,13 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let mut console = Console::default();
     let claims = claim_all(&host, &interfaces, &config, &mut console)?;
     let keys: Vec<Key> = claims.iter().map(|claim| claim.key(&host)).collect();
+    if let (Some(address), _) = config.metrics() {
+        // Without them the host is no less protected.
+        match metrics::serve(address) {
+            Ok(at) => console.say(&format!("metrics at http://{at}/metrics")),
+            Err(error) => console.say(&error.to_string()),
+        }
+    }
     let mut guardian = Guardian::start(&keys)?;
     let probe = Rc::new(QueueProbe::load()?);
     let governors = governors(&config, (&interfaces, args.awake), &probe, &mut console);

@@ -36,7 +36,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
     let written = if args.check {
         writeln!(out, "{}", standing.text)
     } else if args.openmetrics {
-        out.write_all(metrics::openmetrics(&overview).as_bytes())
+        out.write_all(metrics::openmetrics(&overview.interfaces).as_bytes())
     } else if args.json {
         serde_json::to_writer_pretty(&mut out, &overview)
             .map_err(io::Error::from)

@@ -260,6 +260,20 @@ impl InterfaceStatus {
         Key { netns: self.netns, ifindex: self.ifindex }
     }
 
+    /// Reads what the daemons have published, in one network namespace or in all.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is not weir's.
+    pub fn read_all(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Vec<Self>> {
+        let mut all = Vec::new();
+        let Some(dir) = dir else { return Ok(all) };
+        for key in keys(dir, STATUS_SUFFIX, netns)? {
+            // It may have gone since the directory was listed.
+            all.extend(Self::read(dir, &key)?);
+        }
+        Ok(all)
+    }
+
     /// Reads what the daemon has published last; `None` if there is no such file.
     ///
     /// # Errors
@@ -286,6 +300,13 @@ fn malformed(dir: &RunDir, name: &str, problem: String) -> Error {
         problem,
         remedy: "use the `weir` that the daemon was started from".into(),
     }
+}
+
+/// Whose files there are, in one network namespace or in all.
+fn keys(dir: &RunDir, suffix: &str, netns: Option<u64>) -> Result<Vec<Key>> {
+    let names = dir.names()?;
+    let keys = names.iter().filter_map(|name| Key::of_file(name, suffix));
+    Ok(keys.filter(|key| netns.is_none_or(|netns| netns == key.netns)).collect())
 }
 
 /// What `weir status --json` prints.
@@ -319,18 +340,10 @@ impl Overview {
     /// If a file cannot be read or is not weir's.
     pub fn read(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Self> {
         let kernel_lacks = Features::probe().lacks();
-        let mut overview =
-            Self { schema: SCHEMA, interfaces: vec![], leftovers: vec![], kernel_lacks };
+        let interfaces = InterfaceStatus::read_all(dir, netns)?;
+        let mut overview = Self { schema: SCHEMA, interfaces, leftovers: vec![], kernel_lacks };
         let Some(dir) = dir else { return Ok(overview) };
-        let names = dir.names()?;
-        let wanted = |key: &Key| netns.is_none_or(|netns| netns == key.netns);
-        let keys =
-            |suffix| names.iter().filter_map(move |name| Key::of_file(name, suffix)).filter(wanted);
-        for key in keys(STATUS_SUFFIX) {
-            // It may have gone since the directory was listed.
-            overview.interfaces.extend(InterfaceStatus::read(dir, &key)?);
-        }
-        for key in keys(STATE_SUFFIX) {
+        for key in keys(dir, STATE_SUFFIX, netns)? {
             // Between its first knob and its first status, a daemon is running but not yet listed.
             if holders_of(dir, &key).is_empty() {
                 overview.leftovers.push(Leftover {

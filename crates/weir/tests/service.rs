@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -151,6 +153,82 @@ fn metrics_are_those_of_the_status() {
     let distinct: std::collections::HashSet<&str> = samples.iter().copied().collect();
     assert_eq!(distinct.len(), samples.len());
     daemon.interrupt();
+}
+
+/// Asks the metrics' endpoint on the near side, as Prometheus does.
+fn ask(network: &Network, address: &str, request: &str) -> std::io::Result<String> {
+    network
+        .near
+        .run(|| {
+            let mut stream = TcpStream::connect(address)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.write_all(request.as_bytes())?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        })
+        .unwrap()
+}
+
+#[test]
+fn metrics_are_served_on_loopback_if_the_file_says_so() {
+    const AT: &str = "127.0.0.1:9463";
+    const GET: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let network = Network::new();
+    network
+        .near
+        .run(|| Command::new("ip").args(["link", "set", "lo", "up"]).status())
+        .unwrap()
+        .unwrap();
+    let daemon = Daemon::start(&network, &[]);
+    assert!(ask(&network, AT, GET).is_err(), "off by default");
+    daemon.interrupt();
+    let file = ConfigFile::new("metrics", &format!("metrics = \"{AT}\"\n"));
+    let daemon = Daemon::start(&network, &["--config", file.path()]);
+    let line = "\nweir_protected{interface=\"near\"} 1.0\n";
+    let mut answer = String::new();
+    wait_until("the interface is in the metrics", || {
+        answer = ask(&network, AT, GET).unwrap();
+        answer.contains(line)
+    });
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text;"),
+        "{answer}"
+    );
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(
+        head.contains(&format!("Content-Length: {}", body.len())) && body.ends_with("# EOF\n"),
+        "{answer}"
+    );
+    // A client that says nothing delays the next one, and no more than that.
+    let silent = network.near.run(|| TcpStream::connect(AT)).unwrap().unwrap();
+    assert!(ask(&network, AT, GET).unwrap().contains(line));
+    drop(silent);
+    for (request, status) in
+        [("GET / HTTP/1.1\r\n\r\n", "404"), ("POST /metrics HTTP/1.1\r\n\r\n", "405")]
+    {
+        let answer = ask(&network, AT, request).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+    assert!(!ask(&network, AT, &"x".repeat(5000)).is_ok_and(|answer| answer.contains("200")));
+    // Another one cannot have the port: it protects all the same.
+    network.add_pair();
+    let second = ["run", "--quiet", NEAR2, "--config", file.path()];
+    let mut command = Command::new(WEIR);
+    command.args(second).stderr(Stdio::piped());
+    let child = network.near.run(|| command.spawn().unwrap()).unwrap();
+    wait_until("both are protected", || {
+        network.status()["interfaces"].as_array().unwrap().len() == 2
+    });
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && said.contains("metrics cannot be served at 127.0.0.1:9463"),
+        "{said}"
+    );
+    daemon.interrupt();
+    network.assert_untouched();
 }
 
 /// What the unit leaves to root is enough, and each of it is needed.

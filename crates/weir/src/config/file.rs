@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
@@ -27,8 +28,8 @@ const NAME_MAX: usize = 15;
 #[path = "file_shares.rs"]
 mod shares;
 
-const KEYS: &str = "user_share, prefer, timeout, period, selective, nice, attach, napi, cpus, policy, rps_off, and \
-                    protect of an interface";
+const KEYS: &str = "user_share, prefer, timeout, period, selective, nice, attach, napi, cpus, policy, rps_off, \
+                    protect of an interface, and metrics of the host";
 
 type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
 type Value<'a> = Spanned<DeValue<'a>>;
@@ -44,6 +45,8 @@ pub struct ConfigFile {
     pub interfaces: BTreeMap<String, Layer>,
     /// What it says of fair shares.
     pub shares: ShareLayer,
+    /// Where metrics are served.
+    pub metrics: Option<Sourced<SocketAddr>>,
 }
 
 impl ConfigFile {
@@ -103,11 +106,17 @@ impl<'a> Walk<'a> {
             everywhere: Layer::default(),
             interfaces: BTreeMap::new(),
             shares: ShareLayer::default(),
+            metrics: None,
         };
         for (key, value) in table {
             match key.get_ref().as_ref() {
                 "interface" => file.interfaces = self.interfaces(key, value),
                 "shares" => file.shares = self.shares(key, value),
+                "metrics" => {
+                    let read = self.text_of(value).quoted(value::metrics);
+                    let read = read.put(&mut file.metrics, Origin::File(self.line(key)));
+                    self.read(key, value, read);
+                }
                 _ => self.setting(&mut file.everywhere, key, value, Origin::File),
             }
         }
@@ -186,6 +195,10 @@ impl<'a> Walk<'a> {
                 let what = "protect belongs into an interface's section, such as [interface.eth0]";
                 return self.problem(key, what.into());
             }
+            "metrics" => {
+                let what = "metrics belongs above the first section, because it is the host's";
+                return self.problem(key, what.into());
+            }
             "protect" => text.bare(value::boolean).put(&mut layer.protect, origin),
             "cpus" => text.quoted(value::cpus).put(&mut layer.cpus, origin),
             unknown => {
@@ -193,8 +206,13 @@ impl<'a> Walk<'a> {
                 return self.problem(key, what);
             }
         };
+        self.read(key, value, read);
+    }
+
+    /// Says what is wrong with a value, if anything is.
+    fn read(&mut self, key: &Key<'_>, value: &Value<'_>, read: Result<(), String>) {
         if let Err(why) = read {
-            let what = format!("{}: {why}", text.shown(key.get_ref()));
+            let what = format!("{}: {why}", self.text_of(value).shown(key.get_ref()));
             self.problem(key, what);
         }
     }

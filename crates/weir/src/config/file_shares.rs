@@ -8,9 +8,10 @@ use super::super::layer::{Line, Origin, Sourced};
 use super::super::shares::ShareLayer;
 use super::super::value;
 use super::{Key, Put, Text, Value, Walk};
+use crate::preset::{self, Preset};
 use crate::shares::{Selector, WeightRule};
 
-const KEYS: &str = "enforce, control, protected, and sections [[shares.weight]]";
+const KEYS: &str = "enforce, control, presets, protected, and sections [[shares.weight]]";
 const SELECTORS: &str = "port, process, unit, cgroup, kind";
 
 impl Walk<'_> {
@@ -29,6 +30,7 @@ impl Walk<'_> {
                 "protected" => {
                     ports(value, |each| self.raw(each)).put(&mut layer.protected, origin)
                 }
+                "presets" => presets(value, |each| self.raw(each)).put(&mut layer.presets, origin),
                 "weight" => {
                     layer.weights = self.weights(key, value);
                     continue;
@@ -40,10 +42,7 @@ impl Walk<'_> {
                     continue;
                 }
             };
-            if let Err(why) = read {
-                let what = format!("{}: {why}", text.shown(key.get_ref()));
-                self.problem(key, what);
-            }
+            self.read(key, value, read);
         }
         layer
     }
@@ -131,6 +130,26 @@ fn selector(name: &str, text: &Text<'_>) -> Option<Result<Selector, String>> {
         "kind" => text.quoted(value::kind).map(Selector::Kind),
         _ => return None,
     })
+}
+
+fn presets<'a>(
+    value: &Value<'_>,
+    raw: impl Fn(&Value<'_>) -> &'a str,
+) -> Result<Vec<&'static Preset>, String> {
+    let wrong = || {
+        let names: Vec<&str> = preset::ALL.iter().map(|each| each.name).collect();
+        format!(
+            "write a list of names, such as [\"etcd\", \"voip\"]; there are {}",
+            names.join(", ")
+        )
+    };
+    let names = value.get_ref().as_array().ok_or_else(wrong)?;
+    let named = |each: &Value<'_>| match each.get_ref().as_str() {
+        Some(name) => Preset::named(name)
+            .ok_or_else(|| format!("there is no preset {}; {}", raw(each), wrong())),
+        None => Err(wrong()),
+    };
+    names.iter().map(named).collect()
 }
 
 fn ports<'a>(

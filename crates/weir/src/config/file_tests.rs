@@ -64,6 +64,35 @@ fn every_setting_is_read_with_its_line() {
 }
 
 #[test]
+fn presets_are_ports_by_name() {
+    let file = parse("[shares]\npresets = [\"etcd\", \"vrrp\"]\nprotected = [5000]\n").unwrap();
+    let shares = super::super::shares::EffectiveShares::of(&file.shares);
+    assert_eq!(shares.settings().protected, [2379, 2380, 5000].into());
+    for wrong in ["\"etcd\"", "[\"etdc\"]", "[2379]"] {
+        let problems = parse(&format!("[shares]\npresets = {wrong}\n")).unwrap_err().to_string();
+        assert!(
+            problems.contains(":2: presets = ") && problems.contains("there are kubelet, "),
+            "{problems}"
+        );
+    }
+}
+
+#[test]
+fn metrics_are_of_the_host_and_stay_on_it() {
+    let file = parse("metrics = \"[::1]:9463\"\n").unwrap();
+    assert_eq!(file.metrics, sourced("[::1]:9463".parse().unwrap(), Origin::File(Line(1))));
+    for (wrong, says) in [
+        ("metrics = \"0.0.0.0:9463\"\n", "an address of loopback"),
+        ("metrics = \"127.0.0.1\"\n", "an address of loopback"),
+        ("metrics = 9463\n", "an address of loopback"),
+        ("[interface.eth0]\nmetrics = \"127.0.0.1:9463\"\n", "above the first section"),
+    ] {
+        let problems = parse(wrong).unwrap_err().to_string();
+        assert!(problems.contains(says), "{problems}");
+    }
+}
+
+#[test]
 fn shares_are_read_with_their_lines() {
     let text = "[shares]\n\
         enforce = false\n\

@@ -64,7 +64,9 @@ fn file(reading: &Reading) -> String {
          #user_share = \"50%\"       # what processes get of a CPU that they want, at least\n\
          #prefer = \"separation\"    # or \"throughput\"\n\
          #selective = false        # true: shed heavy senders before light ones\n\
-         #policy = \"on\"            # \"shadow\": only say what would be discarded\n",
+         #policy = \"on\"            # \"shadow\": only say what would be discarded\n\
+         \n# Of the host.\n\
+         #metrics = \"127.0.0.1:9463\"   # for Prometheus: http://127.0.0.1:9463/metrics\n",
     );
     let could = reading.interfaces.iter().filter(|interface| interface.ethernet);
     for (number, interface) in could.enumerate() {
@@ -82,6 +84,7 @@ fn file(reading: &Reading) -> String {
     }
     text.push_str(
         "\n[shares]\n\
+         #presets = [\"etcd\", \"voip\"]   # services to protect: docs/config.md lists them\n\
          #protected = [10250]      # local ports that are served first, besides SSH, BGP and the like\n\
          #[[shares.weight]]\n\
          #port = 53\n\

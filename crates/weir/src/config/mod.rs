@@ -13,7 +13,10 @@ pub mod value;
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+use serde_json::json;
 
 pub use effective::Effective;
 pub use error::ConfigError;
@@ -23,6 +26,7 @@ pub use reload::Reloader;
 pub use show::{check, show};
 
 use args::SettingArgs;
+use effective::Row;
 use file::ConfigFile;
 use layer::Layer;
 use shares::{EffectiveShares, ShareLayer};
@@ -91,6 +95,15 @@ impl Config {
     pub fn shares(&self) -> EffectiveShares {
         let said = self.file.as_ref().map(|file| &file.shares);
         EffectiveShares::of(said.unwrap_or(&ShareLayer::default()))
+    }
+
+    /// Where metrics are served; a row of it too.
+    pub fn metrics(&self) -> (Option<SocketAddr>, Row) {
+        let said = self.file.as_ref().and_then(|file| file.metrics.as_ref());
+        let origin = said.map_or(Origin::Default, |said| said.origin);
+        let address = said.map(|said| said.value);
+        let value = json!(address.map(|address| address.to_string()));
+        (address, Row { key: "metrics", value, unset: "off", origin, live: false })
     }
 
     /// The interfaces of which something in particular is said.

@@ -13,6 +13,7 @@ pub struct Reloader {
     /// What holds on each interface, as far as this daemon can make it hold.
     running: Vec<(Key, Effective)>,
     shares: EffectiveShares,
+    metrics: Row,
 }
 
 /// What a valid configuration means to an interface.
@@ -28,7 +29,7 @@ pub struct Change {
 impl Reloader {
     /// A daemon that was started with this configuration, and has these interfaces.
     pub fn new(config: Config, running: Vec<(Key, Effective)>) -> Self {
-        Self { shares: config.shares(), config, running }
+        Self { shares: config.shares(), metrics: config.metrics().1, config, running }
     }
 
     /// Reads everything again, all of it before anything is changed. In case of an error what was
@@ -49,7 +50,7 @@ impl Reloader {
         }
     }
 
-    /// What it means to fair shares, and what there is to say about it.
+    /// What it means to fair shares and to all else of the host, and what there is to say about it.
     pub fn change_shares(&mut self) -> (ShareSettings, Vec<String>) {
         let old = std::mem::replace(&mut self.shares, self.config.shares());
         let rows = |shares: &EffectiveShares| {
@@ -58,7 +59,12 @@ impl Reloader {
         let rows = rows(&old).into_iter().zip(rows(&self.shares));
         let changed = rows.filter(|(old, new)| old.value != new.value);
         let news = changed.map(|(old, new)| format!("shares.{}", self.config.tell(&old, &new)));
-        (self.shares.settings(), news.collect())
+        let mut news: Vec<String> = news.collect();
+        let (_, metrics) = self.config.metrics();
+        if metrics.value != self.metrics.value {
+            news.push(self.config.tell(&self.metrics, &metrics));
+        }
+        (self.shares.settings(), news)
     }
 
     /// What it means to an interface, by its present name.

@@ -7,6 +7,7 @@ use weir_policy::Share;
 
 use super::effective::Row;
 use super::layer::{Origin, Sourced};
+use crate::preset::Preset;
 use crate::shares::{ShareSettings, WeightRule};
 
 /// What the file says.
@@ -16,6 +17,8 @@ pub struct ShareLayer {
     pub enforce: Option<Sourced<bool>>,
     /// What the protected class may take.
     pub control: Option<Sourced<Share>>,
+    /// Services whose ports are protected.
+    pub presets: Option<Sourced<Vec<&'static Preset>>>,
     /// Ports of the protected class.
     pub protected: Option<Sourced<BTreeSet<u16>>>,
     /// Who weighs what.
@@ -27,6 +30,7 @@ pub struct ShareLayer {
 pub struct EffectiveShares {
     enforce: Sourced<bool>,
     control: Sourced<Share>,
+    presets: Sourced<Vec<&'static Preset>>,
     protected: Sourced<BTreeSet<u16>>,
     weights: Vec<Sourced<WeightRule>>,
 }
@@ -39,6 +43,7 @@ impl EffectiveShares {
         Self {
             enforce: layer.enforce.unwrap_or(usual(enforce)),
             control: layer.control.unwrap_or(usual(control)),
+            presets: layer.presets.unwrap_or(usual(Vec::new())),
             protected: layer.protected.unwrap_or(usual(protected)),
             weights: layer.weights,
         }
@@ -49,20 +54,33 @@ impl EffectiveShares {
         ShareSettings {
             enforce: self.enforce.value,
             control: self.control.value,
-            protected: self.protected.value.clone(),
+            protected: self.protected_ports(),
             weights: self.weights.iter().map(|rule| rule.value.clone()).collect(),
         }
     }
 
+    fn protected_ports(&self) -> BTreeSet<u16> {
+        let preset = self.presets.value.iter().flat_map(|preset| preset.ports);
+        preset.chain(&self.protected.value).copied().collect()
+    }
+
+    /// The presets, and what they are for.
+    pub fn presets(&self) -> impl Iterator<Item = (&'static Preset, Origin)> {
+        self.presets.value.iter().map(|preset| (*preset, self.presets.origin))
+    }
+
     /// Every setting but the weights.
-    pub fn rows(&self) -> [Row; 3] {
+    pub fn rows(&self) -> [Row; 4] {
         let row = |key, value, origin| Row { key, value, unset: "", origin, live: true };
+        let names: Vec<&str> = self.presets.value.iter().map(|preset| preset.name).collect();
+        let presets = if names.is_empty() { Value::Null } else { json!(names.join(", ")) };
         let ports = &self.protected.value;
         // Some always are.
         let protected = if ports.is_empty() { Value::Null } else { json!(ports) };
         [
             row("enforce", json!(self.enforce.value), self.enforce.origin),
             row("control", json!(self.control.value.to_string()), self.control.origin),
+            Row { unset: "none", ..row("presets", presets, self.presets.origin) },
             Row { unset: "usual", ..row("protected", protected, self.protected.origin) },
         ]
     }

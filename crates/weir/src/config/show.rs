@@ -13,6 +13,7 @@ use super::file::ConfigFile;
 use super::layer::{Origin, Sourced};
 use super::{Config, DEFAULT_FILE};
 use crate::error::{Error, Result};
+use crate::preset::Preset;
 use crate::shares::WeightRule;
 use crate::status::SCHEMA;
 
@@ -36,6 +37,8 @@ struct Shown {
     /// The file that was read; `null` if none was.
     file: Option<String>,
     interfaces: Vec<ShownInterface>,
+    /// Where metrics are served.
+    metrics: ShownSetting,
     /// Fair shares, of the whole host.
     shares: ShownShares,
 }
@@ -127,6 +130,7 @@ fn shown(config: &Config, effective: &[(Option<String>, Effective)]) -> Shown {
         let settings = rows.map(|row| (row.key, setting(row.value, row.origin))).collect();
         ShownInterface { interface: name.clone(), settings }
     };
+    let (_, metrics) = config.metrics();
     let shares = config.shares();
     let weight = |rule: &Sourced<WeightRule>| {
         let (by, of) = rule.value.whose.named();
@@ -137,6 +141,7 @@ fn shown(config: &Config, effective: &[(Option<String>, Effective)]) -> Shown {
         schema: SCHEMA,
         file: config.path().map(|path| path.display().to_string()),
         interfaces: effective.iter().map(interface).collect(),
+        metrics: setting(metrics.value, metrics.origin),
         shares: ShownShares {
             settings: settings.map(|row| (row.key, setting(row.value, row.origin))).collect(),
             weights: shares.weights().iter().map(weight).collect(),
@@ -159,6 +164,9 @@ fn table(
         let rows = effective.rows().into_iter().map(|row| (row.key, row.text(), row.origin));
         lines(out, config, rows.collect())?;
     }
+    let (_, metrics) = config.metrics();
+    writeln!(out, "\nthe host")?;
+    lines(out, config, vec![(metrics.key, metrics.text(), metrics.origin)])?;
     let shares = config.shares();
     writeln!(out, "\nshares, on every interface")?;
     let rows = shares.rows().into_iter().map(|row| (row.key, row.text(), row.origin));
@@ -166,7 +174,9 @@ fn table(
         let WeightRule { whose, weight } = &rule.value;
         ("weight", format!("{weight} of {whose}"), rule.origin)
     };
-    lines(out, config, rows.chain(shares.weights().iter().map(weight)).collect())
+    let preset = |(preset, origin): (&Preset, Origin)| (preset.name, preset.text(), origin);
+    let more = shares.presets().map(preset).chain(shares.weights().iter().map(weight));
+    lines(out, config, rows.chain(more).collect())
 }
 
 /// Settings, values and origins, one below the other.

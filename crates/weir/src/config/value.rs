@@ -1,5 +1,6 @@
 //! How each setting is written, and what it may be: the same in a file and on the command line.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -73,6 +74,19 @@ fn time(text: &str, (least, most): (Nanos, Nanos), example: Nanos) -> Result<Nan
 /// As [`timeout`] and [`period`] read it.
 pub fn time_text(time: Nanos) -> String {
     humantime::format_duration(Duration::from(time)).to_string()
+}
+
+/// `127.0.0.1:9463`.
+///
+/// # Errors
+/// Says what may be written.
+pub fn metrics(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback());
+    address.ok_or_else(|| {
+        "write an address of loopback with a port, such as \"127.0.0.1:9463\"; for another host, put a proxy with \
+         access control before it"
+            .into()
+    })
 }
 
 /// `true` or `false`.

@@ -1,4 +1,4 @@
-//! What `weir status` knows, as OpenMetrics: for a node exporter's textfile collector.
+//! What `weir status` knows, as OpenMetrics: for a node exporter's textfile collector, or over HTTP ([`serve`]).
 //!
 //! Verdicts and reasons come from the one list in `bpf/verdict.h`. Labels are bounded: interfaces, reasons, kinds of
 //! diversion and CPUs; nothing that a packet's sender chooses.
@@ -11,7 +11,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::status::{InterfaceStatus, Overview};
+mod serve;
+
+use crate::status::InterfaceStatus;
+
+pub use serve::serve;
 
 type Labels = Vec<(&'static str, String)>;
 type Counters = Family<Labels, Counter>;
@@ -37,9 +41,9 @@ struct Metrics {
 }
 
 /// Everything, with `# EOF` at the end.
-pub fn openmetrics(overview: &Overview) -> String {
+pub fn openmetrics(interfaces: &[InterfaceStatus]) -> String {
     let metrics = Metrics::default();
-    for status in &overview.interfaces {
+    for status in interfaces {
         metrics.add(status);
     }
     let mut text = String::new();
@@ -151,3 +155,6 @@ impl Metrics {
         registry
     }
 }
+
+#[cfg(test)]
+mod tests;

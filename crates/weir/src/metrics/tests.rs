@@ -1,0 +1,67 @@
+//! What is made for those who read the metrics names metrics that there are.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use super::*;
+
+/// The names in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.strip_prefix("weir_").is_some_and(|rest| !rest.is_empty())).collect()
+}
+
+/// Every family, though nothing is protected.
+fn printed() -> String {
+    let metrics = Metrics::default();
+    for gauges in [
+        &metrics.protected,
+        &metrics.discarding,
+        &metrics.age,
+        &metrics.asleep,
+        &metrics.diversions,
+        &metrics.nice,
+        &metrics.used,
+        &metrics.wasted,
+        &metrics.ring_pps,
+    ] {
+        let _ = gauges.get_or_create(&Labels::new());
+    }
+    for counters in [
+        &metrics.packets,
+        &metrics.bytes,
+        &metrics.ring_drops,
+        &metrics.interface_drops,
+        &metrics.late_drops,
+    ] {
+        let _ = counters.get_or_create(&Labels::new());
+    }
+    let mut text = String::new();
+    encode(&mut text, &metrics.registry()).unwrap();
+    text
+}
+
+/// A panel of a metric that weir has not stays empty, and an alert on it never fires.
+#[test]
+fn the_dashboard_the_alerts_and_the_docs_name_metrics_that_there_are() {
+    let text = printed();
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let there: BTreeSet<&str> = samples.filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let rules = format!("{root}/deploy/prometheus/weir.rules.yml");
+    let dashboard = format!("{root}/deploy/grafana/weir.json");
+    let parsed = fs::read_to_string(&dashboard).unwrap();
+    let parsed: serde_json::Value = serde_json::from_str(&parsed).unwrap();
+    assert!(parsed["panels"].as_array().is_some_and(|panels| panels.len() > 4));
+    for path in [&rules, &dashboard, &format!("{root}/docs/metrics.md")] {
+        let text = fs::read_to_string(path).unwrap();
+        let named = names(&text);
+        let unknown: Vec<&&str> = named.difference(&there).collect();
+        assert!(named.len() > 4 && unknown.is_empty(), "{path}: {unknown:?} of {there:?}");
+    }
+    match Command::new("promtool").args(["check", "rules", &rules]).output() {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(error) => println!("syntax not checked: promtool (Debian: prometheus): {error}"),
+    }
+}
