@@ -22,11 +22,7 @@ pub static ALL: [Preset; 11] = [
     Preset { name: "etcd", ports: &[2379, 2380], about: "clients and peers" },
     Preset { name: "corosync", ports: &[5404, 5405], about: "totem" },
     Preset { name: "galera", ports: &[4567, 4568], about: "replication and state transfer" },
-    Preset {
-        name: "vrrp",
-        ports: &[],
-        about: "no port: it is never limited",
-    },
+    Preset { name: "vrrp", ports: &[], about: "no port: it is never limited" },
     Preset { name: "dns", ports: &[53, 853], about: "DNS, and over TLS" },
     Preset { name: "ntp", ports: &[123], about: "NTP" },
     Preset { name: "syslog", ports: &[514, 6514], about: "syslog, and over TLS" },
