@@ -28,6 +28,7 @@ mod ports;
 mod proc;
 mod programs;
 mod rules;
+mod sets;
 mod tc;
 #[cfg(test)]
 mod tests;

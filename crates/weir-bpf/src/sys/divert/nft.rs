@@ -3,6 +3,7 @@
 //! Attributes are read one by one, with netlink-packet-core: netlink-packet-netfilter would decode
 //! every operand of every expression, and refuse a rule set over one that it does not know.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rtnetlink::packet_core::NlasIterator;
@@ -13,7 +14,7 @@ use super::conntrack::Connections;
 use super::expression::{self, Element, HAVE_HELPERS, big_endian, classify, is_for_tcp};
 use super::kind::DiversionKind;
 use super::translation::{Table, Translation};
-use super::{Diversion, ask, text};
+use super::{Diversion, ask, sets, text};
 use crate::sys::netlink::find;
 
 pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10;
@@ -80,7 +81,7 @@ impl Rules {
             |(_, kind): &(String, Option<u32>)| kind.is_none_or(|kind| kind == NFT_OBJECT_SYNPROXY);
         let synproxies = objects.iter().any(is_synproxy);
         let mut findings = Findings { synproxies, ..Findings::default() };
-        let mut translating = Translating::of(&chains);
+        let mut translating = Translating::of(&chains)?;
         for (table, kind) in &objects {
             if let Some(NFT_OBJECT_CT_HELPER | NFT_OBJECT_CT_EXPECT) = kind {
                 translating.translation.hide(table, HAVE_HELPERS);
@@ -271,17 +272,21 @@ struct Translating {
 }
 
 impl Translating {
-    fn of(chains: &BTreeMap<Place, BaseChain>) -> Self {
+    fn of(chains: &BTreeMap<Place, BaseChain>) -> rustix::io::Result<Self> {
         let mut tables: BTreeMap<String, Table> = BTreeMap::new();
         for (place, _) in chains.iter().filter(|(_, chain)| chain.nat) {
-            tables.entry(place.table_name()).or_default();
+            if let Entry::Vacant(table) = tables.entry(place.table_name()) {
+                table
+                    .insert(Table::default())
+                    .set_sets(sets::of_table(place.family, &place.table)?);
+            }
         }
         for (place, chain) in chains {
             if let Some(table) = tables.get_mut(&place.table_name()) {
                 table.add_base_chain(&place.chain, chain.incoming);
             }
         }
-        Self { tables, translation: Translation::default() }
+        Ok(Self { tables, translation: Translation::default() })
     }
 
     /// A rule that cannot be read is among the findings.

@@ -1,5 +1,6 @@
 //! Ports of UDP and TCP: those that a rule is for, as far as its conditions are understood.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,7 @@ use super::expression::{
     Element, IPPROTO_TCP, NFT_CMP_EQ, NFTA_CMP_DATA, NFTA_CMP_OP, NFTA_DATA_VALUE, big_endian,
     loads_protocol,
 };
+use super::sets::Keys;
 use super::text;
 use crate::sys::netlink::find;
 
@@ -25,6 +27,9 @@ const NFT_PAYLOAD_TRANSPORT_HEADER: u32 = 2;
 /// Where UDP and TCP have their destination port, and its length.
 const PORT_AT: u32 = 2;
 const PORT_BYTES: u32 = 2;
+const NFTA_LOOKUP_SET: u16 = 1;
+const NFTA_LOOKUP_SREG: u16 = 2;
+const NFTA_LOOKUP_FLAGS: u16 = 5;
 const NFTA_RANGE_OP: u16 = 2;
 const NFTA_RANGE_FROM_DATA: u16 = 3;
 const NFTA_RANGE_TO_DATA: u16 = 4;
@@ -36,6 +41,11 @@ const XT_PORTS_AT: usize = 4;
 const XT_TCP_INVERTED_AT: usize = 11;
 const XT_UDP_INVERTED_AT: usize = 8;
 const XT_INVERTED_PORTS: u8 = 2;
+/// Of `struct xt_multiport_v1`: where the ports are, how many at most, and the kind of them that is a packet's
+/// destination. After them a flag for each port, whether a range begins with it, and whether all is inverted.
+const XT_MULTIPORT_AT: usize = 2;
+const XT_MULTI_PORTS: usize = 15;
+const XT_MULTIPORT_DESTINATION: u8 = 1;
 const PORT_MAX: u16 = u16::MAX;
 
 /// A protocol with ports.
@@ -124,14 +134,16 @@ impl PortSet {
 
     /// Those of them that meet a rule's conditions.
     pub(super) fn meeting(&self, conditions: &Conditions) -> Self {
-        let narrowed = self.0.iter().filter_map(|ports| {
-            let of_protocol =
-                conditions.protocol.is_none_or(|number| number == ports.protocol.number());
-            let first = ports.first.max(conditions.first);
-            let last = ports.last.min(conditions.last);
-            (of_protocol && first <= last).then_some(Ports { first, last, ..*ports })
+        let of_protocol = |ports: &&Ports| {
+            conditions.protocol.is_none_or(|number| number == ports.protocol.number())
+        };
+        let narrowed = self.0.iter().filter(of_protocol).flat_map(|ports| {
+            let both = common((ports.first, ports.last), &conditions.ports);
+            both.map(|(first, last)| Ports { first, last, ..*ports })
         });
-        Self(narrowed.collect())
+        let mut meeting = Self::default();
+        meeting.add(&Self(narrowed.collect()));
+        meeting
     }
 }
 
@@ -147,25 +159,28 @@ enum Loaded {
 #[derive(Clone, Debug)]
 pub(super) struct Conditions {
     protocol: Option<u8>,
-    first: u16,
-    last: u16,
+    /// Both ends included.
+    ports: Vec<(u16, u16)>,
 }
 
 impl Default for Conditions {
     fn default() -> Self {
-        Self { protocol: None, first: 0, last: PORT_MAX }
+        Self { protocol: None, ports: vec![(0, PORT_MAX)] }
     }
 }
 
 impl Conditions {
     /// Each of `elements` is a condition, or does something else that matters to none.
-    pub(super) fn of(elements: &[Element], ipv4: bool) -> Self {
+    pub(super) fn of(elements: &[Element], sets: &BTreeMap<String, Keys>, ipv4: bool) -> Self {
         let mut conditions = Self::default();
         // What the last expression has loaded, and where to.
         let mut loaded = None;
         for element in elements {
             match element.name.as_str() {
                 "cmp" | "range" => conditions.compare(element, loaded),
+                "lookup" => {
+                    conditions.look_up(element, sets, loaded.take());
+                }
                 "match" => {
                     loaded = None;
                     let name = find(&element.data, NFTA_MATCH_NAME);
@@ -187,6 +202,12 @@ impl Conditions {
         let inverted_at = match name {
             "tcp" => XT_TCP_INVERTED_AT,
             "udp" => XT_UDP_INVERTED_AT,
+            "multiport" => {
+                if let Some(ports) = multiport(info) {
+                    self.narrow(&ports);
+                }
+                return;
+            }
             _ => return,
         };
         let port = |at: usize| Some(u16::from_ne_bytes(info.get(at..at + 2)?.try_into().ok()?));
@@ -194,7 +215,26 @@ impl Conditions {
             (port(XT_PORTS_AT), port(XT_PORTS_AT + 2), info.get(inverted_at))
             && inverted & XT_INVERTED_PORTS == 0
         {
-            self.narrow(first, last);
+            self.narrow(&[(first, last)]);
+        }
+    }
+
+    /// A rule ends where its key is not in the set, or in the map.
+    fn look_up(
+        &mut self,
+        element: &Element,
+        sets: &BTreeMap<String, Keys>,
+        loaded: Option<(Loaded, u32)>,
+    ) {
+        let word = |kind| find(&element.data, kind).as_deref().and_then(big_endian);
+        let Some((Loaded::Port, register)) = loaded else { return };
+        // A flag inverts it.
+        if word(NFTA_LOOKUP_SREG) != Some(register) || word(NFTA_LOOKUP_FLAGS).unwrap_or(0) != 0 {
+            return;
+        }
+        let name = find(&element.data, NFTA_LOOKUP_SET).map(|name| text(&name));
+        if let Some(keys) = name.and_then(|name| sets.get(&name)) {
+            self.narrow(keys);
         }
     }
 
@@ -216,28 +256,60 @@ impl Conditions {
             ("cmp", Loaded::Port) => {
                 let Some(port) = port(NFTA_CMP_DATA) else { return };
                 match word(NFTA_CMP_OP) {
-                    Some(NFT_CMP_EQ) => self.narrow(port, port),
-                    Some(NFT_CMP_LT) => self.narrow(0, port.saturating_sub(1)),
-                    Some(NFT_CMP_LTE) => self.narrow(0, port),
-                    Some(NFT_CMP_GT) => self.narrow(port.saturating_add(1), PORT_MAX),
-                    Some(NFT_CMP_GTE) => self.narrow(port, PORT_MAX),
+                    Some(NFT_CMP_EQ) => self.narrow(&[(port, port)]),
+                    Some(NFT_CMP_LT) => self.narrow(&[(0, port.saturating_sub(1))]),
+                    Some(NFT_CMP_LTE) => self.narrow(&[(0, port)]),
+                    Some(NFT_CMP_GT) => self.narrow(&[(port.saturating_add(1), PORT_MAX)]),
+                    Some(NFT_CMP_GTE) => self.narrow(&[(port, PORT_MAX)]),
                     _ => {}
                 }
             }
             ("range", Loaded::Port) if word(NFTA_RANGE_OP) == Some(NFT_RANGE_EQ) => {
                 let ends = (port(NFTA_RANGE_FROM_DATA), port(NFTA_RANGE_TO_DATA));
                 if let (Some(first), Some(last)) = ends {
-                    self.narrow(first, last);
+                    self.narrow(&[(first, last)]);
                 }
             }
             _ => {}
         }
     }
 
-    fn narrow(&mut self, first: u16, last: u16) {
-        self.first = self.first.max(first);
-        self.last = self.last.min(last);
+    fn narrow(&mut self, to: &[(u16, u16)]) {
+        let both = self.ports.iter().flat_map(|ports| common(*ports, to));
+        self.ports = both.collect();
     }
+}
+
+/// What a range has in common with each of some others.
+fn common(range: (u16, u16), others: &[(u16, u16)]) -> impl Iterator<Item = (u16, u16)> {
+    let both = others.iter().map(move |other| (range.0.max(other.0), range.1.min(other.1)));
+    both.filter(|(first, last)| first <= last)
+}
+
+/// The destination ports of `struct xt_multiport_v1`: a port, or two that are the ends of a range. `None` if it is for
+/// others too.
+fn multiport(info: &[u8]) -> Option<Vec<(u16, u16)>> {
+    let (&flags, &count) = (info.first()?, info.get(1)?);
+    let ranges = XT_MULTIPORT_AT + 2 * XT_MULTI_PORTS;
+    let inverted = *info.get(ranges + XT_MULTI_PORTS)? != 0;
+    let count = usize::from(count);
+    if flags != XT_MULTIPORT_DESTINATION || inverted || count > XT_MULTI_PORTS {
+        return None;
+    }
+    let port = |at: usize| {
+        let at = XT_MULTIPORT_AT + 2 * at;
+        Some(u16::from_ne_bytes(info.get(at..at + 2)?.try_into().ok()?))
+    };
+    let mut ports = Vec::new();
+    let mut at = 0;
+    while at < count {
+        let first = port(at)?;
+        let is_range = *info.get(ranges + at)? != 0;
+        at += usize::from(is_range);
+        ports.push((first, if is_range { port(at).filter(|_| at < count)? } else { first }));
+        at += 1;
+    }
+    Some(ports)
 }
 
 /// What an expression loads into which register, if that is looked at.

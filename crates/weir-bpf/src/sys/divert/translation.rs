@@ -7,6 +7,7 @@ use super::Diversion;
 use super::expression::{Element, Leads};
 use super::kind::DiversionKind;
 use super::ports::{Conditions, PortSet};
+use super::sets::Keys;
 
 /// How many ranges of ports are named.
 const NAMED_MAX: usize = 8;
@@ -86,6 +87,8 @@ impl Translation {
 pub(super) struct Table {
     /// Chains that the kernel calls by itself: whether with incoming packets.
     base: BTreeMap<String, bool>,
+    /// Sets of ports.
+    sets: BTreeMap<String, Keys>,
     steps: Vec<Step>,
 }
 
@@ -101,10 +104,14 @@ impl Table {
         self.base.insert(name.to_owned(), incoming);
     }
 
+    pub(super) fn set_sets(&mut self, sets: BTreeMap<String, Keys>) {
+        self.sets = sets;
+    }
+
     pub(super) fn add_rule(&mut self, chain: &str, elements: &[Element], ipv4: bool) {
         for (at, element) in elements.iter().enumerate() {
             if let Some(leads) = element.leads() {
-                let conditions = Conditions::of(&elements[..at], ipv4);
+                let conditions = Conditions::of(&elements[..at], &self.sets, ipv4);
                 self.steps.push(Step { chain: chain.to_owned(), conditions, leads });
             }
         }

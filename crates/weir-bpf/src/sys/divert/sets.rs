@@ -1,0 +1,131 @@
+//! Sets and maps of nftables whose keys are ports, and which do not change.
+
+use std::collections::BTreeMap;
+
+use rtnetlink::packet_core::NlasIterator;
+use rustix::net::netlink;
+
+use super::expression::{NFTA_DATA_VALUE, big_endian};
+use super::nft::{NFGENMSG_BYTES, NFNL_SUBSYS_NFTABLES};
+use super::{ask, text};
+use crate::sys::netlink::{attribute, find};
+
+const GETSET: u16 = 10;
+const GETSETELEM: u16 = 13;
+const NFTA_SET_TABLE: u16 = 1;
+const NFTA_SET_NAME: u16 = 2;
+const NFTA_SET_FLAGS: u16 = 3;
+const NFTA_SET_KEY_LEN: u16 = 5;
+const NFT_SET_INTERVAL: u32 = 0x4;
+/// All that are written into a rule, and others that say so. Other sets change without a notice that is heeded.
+const NFT_SET_CONSTANT: u32 = 0x2;
+const NFTA_SET_ELEM_LIST_SET: u16 = 2;
+const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
+const NFTA_SET_ELEM_KEY: u16 = 1;
+const NFTA_SET_ELEM_FLAGS: u16 = 3;
+const NFTA_SET_ELEM_KEY_END: u16 = 10;
+const NFT_SET_ELEM_INTERVAL_END: u32 = 0x1;
+const PORT_BYTES: u32 = 2;
+
+/// Ranges of keys, both ends included.
+pub(super) type Keys = Vec<(u16, u16)>;
+
+/// Those of one table, by name. One that cannot be read is left out: a rule that asks it is then taken to be for all
+/// ports.
+pub(super) fn of_table(family: u8, table: &str) -> rustix::io::Result<BTreeMap<String, Keys>> {
+    let request = |more: &[u8]| {
+        let mut body = vec![0; NFGENMSG_BYTES];
+        body[0] = family;
+        body.extend(attribute(NFTA_SET_TABLE, &terminated(table)));
+        body.extend(more);
+        body
+    };
+    let dump = |what: u16, body: &[u8]| {
+        ask(Some(netlink::NETFILTER), NFNL_SUBSYS_NFTABLES << 8 | what, true, body)
+    };
+    let mut sets = BTreeMap::new();
+    for (_, message) in dump(GETSET, &request(&[]))? {
+        let Some((name, flags)) = constant_ports(&message) else { continue };
+        let named = attribute(NFTA_SET_ELEM_LIST_SET, &terminated(&name));
+        let messages = dump(GETSETELEM, &request(&named))?;
+        let elements = messages.iter().map(|(_, message)| {
+            let body = message.get(NFGENMSG_BYTES..)?;
+            elements(&find(body, NFTA_SET_ELEM_LIST_ELEMENTS)?)
+        });
+        let Some(elements) = elements.collect::<Option<Vec<_>>>() else { continue };
+        if let Some(keys) = keys(elements.concat(), flags & NFT_SET_INTERVAL != 0) {
+            sets.insert(name, keys);
+        }
+    }
+    Ok(sets)
+}
+
+fn terminated(name: &str) -> Vec<u8> {
+    [name.as_bytes(), &[0]].concat()
+}
+
+/// The name and the flags of a set that may be understood.
+fn constant_ports(message: &[u8]) -> Option<(String, u32)> {
+    let body = message.get(NFGENMSG_BYTES..)?;
+    let word = |kind| find(body, kind).as_deref().and_then(big_endian);
+    let flags = word(NFTA_SET_FLAGS).unwrap_or(0);
+    let fits = word(NFTA_SET_KEY_LEN)? == PORT_BYTES && flags & NFT_SET_CONSTANT != 0;
+    fits.then_some((text(&find(body, NFTA_SET_NAME)?), flags))
+}
+
+/// Keys, and whether each ends an interval before it. `None` if one is of another kind.
+fn elements(list: &[u8]) -> Option<Vec<(u16, bool)>> {
+    let element = |attributes: &[u8]| {
+        let flags = find(attributes, NFTA_SET_ELEM_FLAGS).as_deref().and_then(big_endian);
+        let flags = flags.unwrap_or(0);
+        if flags & !NFT_SET_ELEM_INTERVAL_END != 0
+            || find(attributes, NFTA_SET_ELEM_KEY_END).is_some()
+        {
+            return None;
+        }
+        let key = find(&find(attributes, NFTA_SET_ELEM_KEY)?, NFTA_DATA_VALUE)?;
+        let key = u16::from_be_bytes(key.try_into().ok()?);
+        Some((key, flags & NFT_SET_ELEM_INTERVAL_END != 0))
+    };
+    let all = NlasIterator::new(list);
+    all.map(|attribute| element(attribute.ok()?.value())).collect()
+}
+
+/// The ranges that elements stand for: in a set of intervals each begins one, up to the next element.
+fn keys(mut elements: Vec<(u16, bool)>, intervals: bool) -> Option<Keys> {
+    if !intervals {
+        let ends = elements.iter().any(|(_, ends)| *ends);
+        return (!ends).then(|| elements.iter().map(|(key, _)| (*key, *key)).collect());
+    }
+    // Where one interval ends, the next may begin.
+    elements.sort_by_key(|(key, ends)| (*key, !*ends));
+    let mut keys = Keys::new();
+    let mut from = None;
+    for (key, ends) in elements {
+        if let Some(first) = from.take() {
+            // Two beginnings in a row are not what the kernel has.
+            keys.push((first, key.checked_sub(1).filter(|_| ends)?));
+        }
+        if !ends {
+            from = Some(key);
+        }
+    }
+    keys.extend(from.map(|first| (first, u16::MAX)));
+    Some(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_from_their_beginning_up_to_before_their_end() {
+        let set = |elements: &[(u16, bool)]| keys(elements.to_vec(), true);
+        assert_eq!(set(&[]), Some(vec![]));
+        assert_eq!(set(&[(0, true), (80, false), (91, true)]), Some(vec![(80, 90)]));
+        assert_eq!(set(&[(7, true), (7, false), (5, false)]), Some(vec![(5, 6), (7, u16::MAX)]));
+        assert_eq!(set(&[(5, false), (7, false)]), None);
+        assert_eq!(keys(vec![(80, false), (443, false)], false), Some(vec![(80, 80), (443, 443)]));
+        assert_eq!(keys(vec![(80, true)], false), None);
+    }
+}
