@@ -10,7 +10,7 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 13] = [
+const OBJECTS: [&str; 14] = [
     "bare",
     "device",
     "gate",
@@ -24,6 +24,7 @@ const OBJECTS: [&str; 13] = [
     "softirq",
     "tap",
     "traffic",
+    "wall",
 ];
 const CLANG_CANDIDATES: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];
 

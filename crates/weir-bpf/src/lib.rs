@@ -10,6 +10,7 @@
 //! - [`lazy`]: rings of lazy sockets;
 //! - [`holders`]: which processes have which sockets open;
 //! - [`tap`]: a capture's packets, by way of a [`filter`];
+//! - [`wall`]: the kernel half of a user-mode screen;
 //! - [`explain`]: what the gate makes of one packet; [`parser`]: its parser alone, for tests;
 //! - [`traffic`]: the lab's load generator; [`replies`]: when it had which reply;
 //! - [`bare`], [`poll_cost`], [`test_run`]: what the lab measures the gate's cost with;
@@ -50,6 +51,7 @@ pub mod test_run;
 pub mod traffic;
 pub mod units;
 pub mod verdict;
+pub mod wall;
 
 pub use error::{Error, Result};
 
@@ -101,5 +103,8 @@ mod skeleton {
     }
     pub mod traffic {
         include!(concat!(env!("OUT_DIR"), "/traffic.skel.rs"));
+    }
+    pub mod wall {
+        include!(concat!(env!("OUT_DIR"), "/wall.skel.rs"));
     }
 }

@@ -11,6 +11,7 @@ use crate::config::args::{ConfigArgs, SettingArgs};
 use crate::doctor::DoctorArgs;
 use crate::key::Key;
 use crate::lazy::Group;
+use crate::screening::args::ScreenArgs;
 
 /// Ends receive livelock on a Linux host.
 ///
@@ -43,6 +44,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Write an interface's packets to a file, or count them, also where tcpdump loses most of them
     Capture(CaptureArgs),
+    /// Judge what this host forwards by rules, in user mode, and keep each flow's verdict in the kernel
+    Screen(ScreenArgs),
     /// Check a configuration file, or show the settings that hold
     Config(ConfigArgs),
     /// Put back every knob that a killed weir has left turned
@@ -371,6 +374,9 @@ mod tests {
             "weir capture -i eth1 --count --rotate-size 1M",
             "weir capture -i eth1 -w x.pcapng --snaplen 0",
             "weir capture -i eth1 -w x.pcapng --buffer 1T",
+            "weir screen",
+            "weir screen rules.txt --in eth1",
+            "weir screen rules.txt --clear eth1",
             "weir channels --interval 1",
             "weir channels --interval 2h",
             "weir channels --nft",

@@ -43,6 +43,7 @@ mod run;
 mod rundir;
 mod sample;
 mod screen;
+mod screening;
 mod shadow;
 mod shares;
 mod show;
@@ -84,6 +85,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Top(args) => channels::top::run(&args)?,
         Command::Explain(args) => explain::run(&args)?,
         Command::Capture(args) => capture::run(&args)?,
+        Command::Screen(args) => screening::run(&args)?,
         Command::Config(args) => match args.command {
             ConfigCommand::Check(args) => config::check(&args)?,
             ConfigCommand::Show(args) => config::show(&args)?,

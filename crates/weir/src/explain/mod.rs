@@ -1,6 +1,6 @@
 //! `weir explain`: what the gate makes of each packet of a capture, and why.
 
-mod capture;
+pub mod capture;
 mod error;
 mod pcapng;
 mod print;

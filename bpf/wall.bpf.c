@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The kernel half of `weir screen`: a wall in front of forwarding.
+ *
+ * Packets of a flow that the screen has accepted pass, and so do their replies.
+ * Those of a denied flow are dropped. Any other packet that would be forwarded
+ * is copied into the screen's ring and dropped; when the screen accepts the
+ * flow, weir_wall_again lets the interface receive the copy.
+ *
+ * Accepted and denied flows have a table each, so that a flood of flows that
+ * are denied evicts none that is accepted.
+ */
+#include "wall.h"
+#include "parsed.h"
+#include "wall_ask.h"
+#include <linux/pkt_cls.h>
+
+/* A packet passes while the screen is dead, instead of none that is new. */
+const volatile bool fail_open;
+const volatile __u64 idle_ns;
+
+/* Until then the screen is alive. It says so again and again. */
+__u64 alive_until_ns;
+__u32 generation;
+
+struct flows {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536); /* user space sets it */
+	__type(key, struct weir_wall_key);
+	__type(value, struct weir_wall_entry);
+};
+
+struct flows accepted SEC(".maps");
+struct flows denied SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WEIR_WALL_RULES);
+	__type(key, __u32);
+	__type(value, struct weir_wall_count);
+} rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WEIR_WALL_OUTCOMES);
+	__type(key, __u32);
+	__type(value, struct weir_wall_count);
+} outcomes SEC(".maps");
+
+static __always_inline void add(struct weir_wall_count *count, __u32 len)
+{
+	if (!count)
+		return;
+	count->packets++;
+	count->bytes += len;
+}
+
+static __always_inline bool is_valid(const struct weir_wall_entry *entry,
+				     __u64 now)
+{
+	return entry && entry->generation == generation &&
+	       now - entry->used_ns < idle_ns;
+}
+
+/* A second is exact enough, and spares most packets the write. */
+#define USED_STEP_NS 1000000000ull
+
+static __always_inline bool passes(const struct weir_wall_key *key,
+				   const struct asking *packet)
+{
+	struct weir_wall_entry *entry = bpf_map_lookup_elem(&accepted, key);
+	__u32 rule;
+
+	if (!is_valid(entry, packet->now))
+		return false;
+	if (packet->now - entry->used_ns > USED_STEP_NS)
+		entry->used_ns = packet->now;
+	rule = entry->rule;
+	add(bpf_map_lookup_elem(&rules, &rule), packet->len);
+	return true;
+}
+
+static __always_inline bool is_denied(const struct weir_wall_key *key,
+				      const struct asking *packet)
+{
+	struct weir_wall_entry *entry = bpf_map_lookup_elem(&denied, key);
+	__u32 rule;
+
+	if (!is_valid(entry, packet->now))
+		return false;
+	rule = entry->rule;
+	add(bpf_map_lookup_elem(&rules, &rule), packet->len);
+	return true;
+}
+
+static __always_inline enum weir_wall_outcome
+of_flow(const struct asking *packet, const struct flow *flow,
+	enum weir_parse parse)
+{
+	struct weir_wall_key key, reverse;
+
+	key_of(flow, &key);
+	if (passes(&key, packet))
+		return WEIR_WALL_ACCEPTED;
+	if (reverse_of(&key, &reverse) && passes(&reverse, packet))
+		return WEIR_WALL_REPLY;
+	if (fail_open && packet->now > alive_until_ns)
+		return WEIR_WALL_OPEN;
+	if (is_denied(&key, packet))
+		return WEIR_WALL_DENIED;
+	if (!is_forwarded(packet, flow))
+		return WEIR_WALL_OWN;
+	return ask(packet, flow, parse, &key);
+}
+
+static __always_inline enum weir_wall_outcome judge(const struct asking *packet)
+{
+	struct cursor cursor = packet->cursor;
+	struct flow flow = {};
+	enum weir_parse found = parse(&cursor, &flow, packet->len);
+
+	switch (found) {
+	case WEIR_PARSE_ARP:
+		return WEIR_WALL_OWN;
+	case WEIR_PARSE_OTHER_ETHERTYPE:
+		/* Behind more tags than that, there may be IP. */
+		return is_vlan(flow.ethertype_be) ? WEIR_WALL_UNCLEAR
+						  : WEIR_WALL_OWN;
+	case WEIR_PARSE_MALFORMED:
+	case WEIR_PARSE_IPV6_CHAIN:
+		return WEIR_WALL_UNCLEAR;
+	default:
+		break;
+	}
+	if (flow.routed)
+		return WEIR_WALL_UNCLEAR;
+	return of_flow(packet, &flow, found);
+}
+
+static __always_inline bool wall(const struct asking *packet)
+{
+	__u32 outcome = judge(packet);
+
+	add(bpf_map_lookup_elem(&outcomes, &outcome), packet->len);
+	return outcome <= WEIR_WALL_OPEN;
+}
+
+SEC("xdp.frags")
+int weir_wall_xdp(struct xdp_md *xdp)
+{
+	const struct asking packet = {
+		.xdp = xdp,
+		.cursor = cursor_over((void *)(long)xdp->data,
+				      (void *)(long)xdp->data_end),
+		.now = bpf_ktime_get_ns(),
+		.len = bpf_xdp_get_buff_len(xdp),
+		.ifindex = xdp->ingress_ifindex,
+	};
+
+	return wall(&packet) ? XDP_PASS : XDP_DROP;
+}
+
+/* Headers that are to be in the skb's linear part. */
+#define HEADERS_LEN 256
+
+SEC("tc")
+int weir_wall_tc(struct __sk_buff *skb)
+{
+	struct asking packet = {
+		.skb = skb,
+		.now = bpf_ktime_get_ns(),
+		.len = skb->len,
+		.ifindex = skb->ifindex,
+		.tagged = skb->vlan_present,
+	};
+
+	bpf_skb_pull_data(skb, skb->len < HEADERS_LEN ? skb->len : HEADERS_LEN);
+	packet.cursor = cursor_over((void *)(long)skb->data,
+				    (void *)(long)skb->data_end);
+	return wall(&packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+}
+
+/* Run by the screen on a packet that was held: cb[0] is where it came in. */
+SEC("tc")
+int weir_wall_again(struct __sk_buff *skb)
+{
+	return bpf_clone_redirect(skb, skb->cb[0], BPF_F_INGRESS);
+}
+
+/* For user space, which knows the types of variables and of maps alone. */
+enum weir_wall_outcome outcome_type;
+struct weir_wall_record record_type;
+enum weir_family family_type;
+enum weir_fragment fragment_type;
+
+char LICENSE[] SEC("license") = "GPL";

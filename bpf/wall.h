@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What crosses the boundary between a wall and the screen that decides. */
+#ifndef WEIR_WALL_H
+#define WEIR_WALL_H
+
+#include "abi/parsed.h"
+#include <linux/types.h>
+
+/* Longest frame that is held while its flow is judged. */
+#define WEIR_WALL_HELD 2048
+/* Rules, and the default, which is the last number in use. */
+#define WEIR_WALL_RULES 1024
+
+/* A flow in one direction; of a fragment, addresses and protocol alone. */
+struct weir_wall_key {
+	__u32 source[4]; /* network order; IPv4: the first word */
+	__u32 destination[4];
+	__be16 source_port_be;
+	__be16 port_be;
+	__u8 protocol;
+	__u8 family; /* enum weir_family */
+	__u8 fragment;
+	__u8 icmp_type;
+};
+
+/* What the screen has decided of a flow. */
+struct weir_wall_entry {
+	__u64 used_ns; /* CLOCK_MONOTONIC; of a denial, when it was decided */
+	__u32 rule;
+	__u32 generation; /* of the rules; an older one is not believed */
+};
+
+/* A packet that asks, in front of what is held of it. */
+struct weir_wall_record {
+	struct weir_wall_key key;
+	struct weir_parsed parsed;
+	__u32 ifindex;
+	__u32 held_len; /* 0: the packet is not held */
+};
+
+struct weir_wall_count {
+	__u64 packets;
+	__u64 bytes;
+};
+
+/* What becomes of a packet at the wall. Each has exactly one. */
+enum weir_wall_outcome {
+	WEIR_WALL_ACCEPTED, /* of an accepted flow */
+	WEIR_WALL_REPLY,    /* in answer to one */
+	WEIR_WALL_OWN,	    /* not forwarded: for the router, or no route */
+	WEIR_WALL_OPEN,	    /* passed because the screen does not answer */
+	WEIR_WALL_ASKED,    /* held for the screen */
+	WEIR_WALL_NOT_HELD, /* judged by the screen, but too long to hold */
+	WEIR_WALL_DENIED,   /* of a denied flow */
+	WEIR_WALL_NO_ROOM,  /* undecided, and the ring was full */
+	WEIR_WALL_UNCLEAR,  /* malformed, or a source route */
+	WEIR_WALL_OUTCOMES,
+};
+
+#endif /* WEIR_WALL_H */

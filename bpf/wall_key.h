@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A packet's flow at the wall, and the flow that it may be in answer to. */
+#ifndef WEIR_WALL_KEY_H
+#define WEIR_WALL_KEY_H
+
+#include "flow.h"
+#include "wall.h"
+
+#define ICMP_ECHO_REPLY 0
+#define ICMP_ECHO_REQUEST 8
+#define ICMPV6_ECHO_REQUEST 128
+#define ICMPV6_ECHO_REPLY 129
+
+static __always_inline void key_of(const struct flow *flow,
+				   struct weir_wall_key *key)
+{
+	bool whole = flow->fragment == WEIR_FRAGMENT_NONE;
+
+	__builtin_memset(key, 0, sizeof(*key));
+	copy_address(key->source, flow->source);
+	copy_address(key->destination, flow->destination);
+	key->source_port_be = whole ? flow->source_port_be : 0;
+	key->port_be = whole ? flow->port_be : 0;
+	key->protocol = flow->protocol;
+	key->family = flow->family;
+	key->fragment = !whole;
+	key->icmp_type = whole ? flow->icmp_type : 0;
+}
+
+/* The flow that a packet of this one would answer. False: none. */
+static __always_inline bool reverse_of(const struct weir_wall_key *key,
+				       struct weir_wall_key *reverse)
+{
+	copy_address(reverse->source, key->destination);
+	copy_address(reverse->destination, key->source);
+	reverse->source_port_be = key->port_be;
+	reverse->port_be = key->source_port_be;
+	reverse->protocol = key->protocol;
+	reverse->family = key->family;
+	reverse->fragment = key->fragment;
+	reverse->icmp_type = 0;
+	if (key->fragment)
+		return true;
+	if (key->protocol == IPPROTO_ICMP) {
+		reverse->icmp_type = ICMP_ECHO_REQUEST;
+		return key->icmp_type == ICMP_ECHO_REPLY;
+	}
+	if (key->protocol == IPPROTO_ICMPV6) {
+		reverse->icmp_type = ICMPV6_ECHO_REQUEST;
+		return key->icmp_type == ICMPV6_ECHO_REPLY;
+	}
+	return true;
+}
+
+static __always_inline bool is_group(const struct flow *flow)
+{
+	const __u8 *to = (const __u8 *)flow->destination;
+
+	if (flow->family == WEIR_FAMILY_IPV6)
+		return to[0] == 0xff;
+	return (to[0] & 0xf0) == 0xe0 || flow->destination[0] == ~0u;
+}
+
+#endif /* WEIR_WALL_KEY_H */

@@ -1,0 +1,376 @@
+//! The kernel half of a user-mode screen: `bpf/wall.bpf.c`.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder, libbpf_sys};
+use rustix::io::Errno;
+
+use crate::accounts::monotonic_now;
+use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::parser::Parsed;
+use crate::programs::Program;
+use crate::record::record;
+use crate::skeleton::wall::{WallSkel, WallSkelBuilder, types};
+use crate::sys::link::Links;
+use crate::units::IfIndex;
+
+/// Most rules, the default included. `WEIR_WALL_RULES` in `bpf/wall.h`.
+pub const RULES_MAX: usize = 1024;
+
+/// As the kernel shows the programs' names: how a wall that outlived its screen is found.
+const IN_DRIVER: &str = "weir_wall_xdp";
+/// After the filters of others, before the gate's.
+const PRIORITY: u32 = 0xfffe;
+/// "wall", in ASCII.
+const HANDLE: u32 = 0x7761_6c6c;
+
+/// What a wall is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Size of the ring of packets that ask, a power of two of pages.
+    pub ring_bytes: u32,
+    /// How many accepted flows are remembered, and as many denied ones.
+    pub flows: u32,
+    /// How long an accepted flow is remembered after its last packet, and a denied one after its first.
+    pub idle: Duration,
+    /// Let packets pass while the screen is dead.
+    pub fail_open: bool,
+    /// Be in the driver, before the kernel builds a packet buffer; else at tc ingress.
+    pub in_driver: bool,
+}
+
+/// Packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+}
+
+/// What became of packets, by name and for a person, in the order of `enum weir_wall_outcome`.
+pub const OUTCOMES: [(&str, &str); 9] = [
+    ("accepted", "of an accepted flow"),
+    ("reply", "in answer to an accepted flow"),
+    ("own", "not forwarded: for the router itself, or without a route"),
+    ("open", "passed because the screen did not answer"),
+    ("asked", "held while the screen judged the flow"),
+    ("not-held", "judged by the screen and dropped: too long to be held, or tagged"),
+    ("denied", "of a denied flow"),
+    ("no-room", "dropped because too many packets waited for the screen"),
+    ("unclear", "dropped because malformed or source-routed"),
+];
+const _: () = assert!(OUTCOMES.len() == types::weir_wall_outcome::WEIR_WALL_OUTCOMES.0 as usize);
+
+/// A flow as the kernel half names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Key([u8; size_of::<types::weir_wall_key>()]);
+
+/// A packet of a flow that has not been judged.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Its flow.
+    pub key: Key,
+    /// Its headers.
+    pub parsed: Parsed,
+    /// Where it came in.
+    pub ifindex: IfIndex,
+    /// The frame; empty if it is not held.
+    pub frame: Vec<u8>,
+}
+
+/// A loaded wall. It stays on its interfaces when this is dropped, and when the process dies.
+pub struct Wall {
+    skel: WallSkel<'static>,
+    in_driver: bool,
+}
+
+impl Wall {
+    /// Loads a wall; it stands nowhere yet.
+    ///
+    /// # Errors
+    /// Without the privilege, or for want of memory.
+    pub fn load(options: &Options) -> Result<Self> {
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = WallSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        open.maps.asked.set_max_entries(options.ring_bytes).map_err(failed("size"))?;
+        open.maps.accepted.set_max_entries(options.flows).map_err(failed("size"))?;
+        open.maps.denied.set_max_entries(options.flows).map_err(failed("size"))?;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.fail_open = options.fail_open;
+            constants.idle_ns = options.idle.as_nanos() as u64;
+        }
+        open.progs.weir_wall_xdp.set_autoload(options.in_driver);
+        open.progs.weir_wall_tc.set_autoload(!options.in_driver);
+        let skel = open.load().map_err(failed("load"))?;
+        Ok(Self { skel, in_driver: options.in_driver })
+    }
+
+    /// Stands in front of an interface of the calling thread's network namespace, in the place of a wall that is there.
+    ///
+    /// # Errors
+    /// If somebody else's XDP program is there, or the driver takes none.
+    pub fn attach(&self, ifindex: IfIndex, ifname: &str) -> Result<()> {
+        if self.in_driver {
+            if xdp_at(ifindex, ifname)?.is_some_and(|is_wall| !is_wall) {
+                return Err(Error::Refused {
+                    problem: format!("another XDP program is attached to {ifname}"),
+                    remedy: "remove it, or use `--attach tc`".into(),
+                });
+            }
+            set_xdp(self.skel.progs.weir_wall_xdp.as_fd().as_raw_fd(), ifindex)
+        } else {
+            set_filter(self.skel.progs.weir_wall_tc.as_fd(), ifindex)
+        }
+        .map_err(|source| Error::system("put a wall in front of", ifname, source))
+    }
+
+    /// The screen lives, and does so for as long from now at least.
+    pub fn beat(&mut self, time: Duration) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.alive_until_ns = monotonic_now().0.saturating_add(time.as_nanos() as u64);
+        }
+    }
+
+    /// Forgets what has been decided: the rules are other ones.
+    pub fn flush(&mut self) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.generation = bss.generation.wrapping_add(1);
+        }
+    }
+
+    /// Remembers what a rule says of a flow.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn decide(&self, key: &Key, accept: bool, rule: usize) -> Result<()> {
+        let generation = self.skel.maps.bss_data.as_deref().map_or(0, |bss| bss.generation);
+        let mut entry = [0; size_of::<types::weir_wall_entry>()];
+        entry[..8].copy_from_slice(&monotonic_now().0.to_ne_bytes());
+        entry[8..12].copy_from_slice(&(rule as u32).to_ne_bytes());
+        entry[12..].copy_from_slice(&generation.to_ne_bytes());
+        let maps = &self.skel.maps;
+        let done = if accept {
+            maps.accepted.update(&key.0, &entry, MapFlags::ANY)
+        } else {
+            maps.denied.update(&key.0, &entry, MapFlags::ANY)
+        };
+        done.map_err(failed("tell"))
+    }
+
+    /// Lets the interface receive a packet that was held.
+    ///
+    /// # Errors
+    /// The kernel's, such as that the interface is gone.
+    #[allow(unsafe_code)]
+    pub fn release(&self, ifindex: IfIndex, frame: &[u8]) -> io::Result<()> {
+        let mut context = types::__sk_buff::default();
+        context.cb[0] = ifindex.0;
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+            data_in: frame.as_ptr().cast(),
+            data_size_in: frame.len() as u32,
+            ctx_in: (&raw const context).cast(),
+            ctx_size_in: size_of_val(&context) as u32,
+            repeat: 1,
+            ..Default::default()
+        };
+        let program = self.skel.progs.weir_wall_again.as_fd().as_raw_fd();
+        // SAFETY: the descriptor is an open program's; frame, context and options outlive the call.
+        let code = unsafe { libbpf_sys::bpf_prog_test_run_opts(program, &raw mut options) };
+        // What bpf_clone_redirect() answered.
+        let answer = options.retval.cast_signed();
+        match if code < 0 { code } else { answer } {
+            0.. => Ok(()),
+            error => Err(io::Error::from_raw_os_error(-error)),
+        }
+    }
+
+    /// What became of packets, in the order of [`OUTCOMES`].
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn outcomes(&self) -> Result<Vec<Count>> {
+        let map = &self.skel.maps.outcomes;
+        (0..OUTCOMES.len()).map(|number| total(map, number)).collect()
+    }
+
+    /// The packets that a rule has decided without the screen.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn of_rule(&self, rule: usize) -> Result<Count> {
+        total(&self.skel.maps.rules, rule)
+    }
+
+    /// Reads the ring of packets that ask.
+    ///
+    /// # Errors
+    /// For want of memory.
+    pub fn reader<'a>(&self, mut each: impl FnMut(Asked) + 'a) -> Result<Reader<'a>> {
+        let map = MapHandle::try_from(&self.skel.maps.asked).map_err(failed("read"))?;
+        let mut builder = RingBufferBuilder::new();
+        let told = move |bytes: &[u8]| {
+            if let Some(asked) = parse(bytes) {
+                each(asked);
+            }
+            0
+        };
+        builder.add(&map, told).map_err(failed("read"))?;
+        Ok(Reader { ring: builder.build().map_err(failed("read"))? })
+    }
+}
+
+/// Reads a wall's ring.
+pub struct Reader<'a> {
+    ring: RingBuffer<'a>,
+}
+
+impl Reader<'_> {
+    /// Reads so many packets at most; how many there were.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn read(&self, most: usize) -> io::Result<usize> {
+        let read = self.ring.consume_raw_n(most);
+        usize::try_from(read).map_err(|_| io::Error::from_raw_os_error(-read))
+    }
+}
+
+impl AsFd for Reader<'_> {
+    /// Readable while there are packets.
+    #[allow(unsafe_code)]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring's own descriptor, which is open as long as the ring is there.
+        unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<Asked> {
+    let about: types::weir_wall_record = record(bytes)?;
+    let key = bytes.get(..size_of::<types::weir_wall_key>())?.try_into().ok()?;
+    // The same bytes, by the name that the parser's skeleton gives them.
+    let at = std::mem::offset_of!(types::weir_wall_record, parsed);
+    let parsed = record(bytes.get(at..)?)?;
+    let held = bytes.get(size_of::<types::weir_wall_record>()..)?;
+    let frame = held.get(..about.held_len as usize)?.to_vec();
+    Some(Asked { key: Key(key), parsed, ifindex: IfIndex(about.ifindex), frame })
+}
+
+fn total(map: &impl MapCore, number: usize) -> Result<Count> {
+    let key = (number as u32).to_ne_bytes();
+    let cpus = map.lookup_percpu(&key, MapFlags::ANY).map_err(failed("ask"))?;
+    let mut total = Count::default();
+    for bytes in cpus.unwrap_or_default() {
+        let Some(cpu) = record::<types::weir_wall_count>(&bytes) else { continue };
+        total.packets += cpu.packets;
+        total.bytes += cpu.bytes;
+    }
+    Ok(total)
+}
+
+/// Takes a wall away that stands in front of an interface, whoever put it there; whether there was one.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn clear(ifindex: IfIndex, ifname: &str) -> Result<bool> {
+    let failed = |source| Error::system("take the wall away from", ifname, source);
+    let mut found = false;
+    if xdp_at(ifindex, ifname)? == Some(true) {
+        set_xdp(-1, ifindex).map_err(failed)?;
+        found = true;
+    }
+    if !Links::open()?.has_ingress_qdisc(ifindex)? {
+        return Ok(found);
+    }
+    match remove_filter(ifindex) {
+        Ok(()) => Ok(true),
+        // No such filter.
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::INVAL)) => {
+            Ok(found)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Whether the XDP program of an interface is a wall; none if there is none.
+#[allow(unsafe_code)]
+fn xdp_at(ifindex: IfIndex, ifname: &str) -> Result<Option<bool>> {
+    let mut prog_id = 0;
+    let index = ifindex.0.cast_signed();
+    // SAFETY: the kernel's answer is written to the number, which outlives the call.
+    let code = unsafe { libbpf_sys::bpf_xdp_query_id(index, 0, &raw mut prog_id) };
+    if code < 0 {
+        let source = io::Error::from_raw_os_error(-code);
+        return Err(Error::system("look up the XDP program of", ifname, source));
+    }
+    Ok((prog_id != 0).then(|| Program::of(prog_id).name.as_deref() == Some(IN_DRIVER)))
+}
+
+/// By netlink, so that it stays; -1 takes it away.
+#[allow(unsafe_code)]
+fn set_xdp(program: i32, ifindex: IfIndex) -> io::Result<()> {
+    let flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
+    // SAFETY: without options the pointer may be null.
+    result(unsafe {
+        libbpf_sys::bpf_xdp_attach(ifindex.0.cast_signed(), program, flags, std::ptr::null())
+    })
+}
+
+fn hook(ifindex: IfIndex) -> libbpf_sys::bpf_tc_hook {
+    libbpf_sys::bpf_tc_hook {
+        sz: size_of::<libbpf_sys::bpf_tc_hook>() as libbpf_sys::size_t,
+        ifindex: ifindex.0.cast_signed(),
+        attach_point: libbpf_sys::BPF_TC_INGRESS,
+        ..Default::default()
+    }
+}
+
+fn filter() -> libbpf_sys::bpf_tc_opts {
+    libbpf_sys::bpf_tc_opts {
+        sz: size_of::<libbpf_sys::bpf_tc_opts>() as libbpf_sys::size_t,
+        handle: HANDLE,
+        priority: PRIORITY,
+        ..Default::default()
+    }
+}
+
+/// In one step, in the place of a filter of the same handle.
+#[allow(unsafe_code)]
+fn set_filter(program: BorrowedFd<'_>, ifindex: IfIndex) -> io::Result<()> {
+    let mut hook = hook(ifindex);
+    // SAFETY: the hook outlives the call, with its own size in it.
+    match result(unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut hook) }) {
+        Err(error) if Errno::from_io_error(&error) != Some(Errno::EXIST) => return Err(error),
+        _ => {}
+    }
+    let mut options = filter();
+    options.prog_fd = program.as_raw_fd();
+    options.flags = libbpf_sys::BPF_TC_F_REPLACE;
+    // SAFETY: both outlive the call, with their own sizes in them; the program is open.
+    result(unsafe { libbpf_sys::bpf_tc_attach(&raw const hook, &raw mut options) })
+}
+
+#[allow(unsafe_code)]
+fn remove_filter(ifindex: IfIndex) -> io::Result<()> {
+    let (hook, options) = (hook(ifindex), filter());
+    // SAFETY: both outlive the call, with their own sizes in them.
+    result(unsafe { libbpf_sys::bpf_tc_detach(&raw const hook, &raw const options) })
+}
+
+fn result(code: i32) -> io::Result<()> {
+    if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) }
+}
+
+fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
+    move |source| Error::Bpf {
+        operation,
+        object: "the wall".into(),
+        source,
+        remedy: Some(LOAD_REMEDY.into()),
+    }
+}

@@ -1,0 +1,78 @@
+//! Arguments of `weir screen`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+/// Arguments of `weir screen`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Packets that the host forwards between the two interfaces' networks, in either direction, are judged by the rules: the
+first packet of each flow here, the others, and replies, in the kernel. What no rule accepts is dropped. Packets for the
+host itself pass. SIGHUP reads the rules again, SIGUSR1 prints counters. See docs/screen.md.
+
+Examples:
+  weir screen rules.txt --check
+  sudo weir screen rules.txt --in eth0 --out eth1
+  sudo weir screen rules.txt --explain flood.pcap
+  sudo weir screen --clear eth0 --clear eth1")]
+pub struct ScreenArgs {
+    /// The rules
+    #[arg(value_name = "RULES", required_unless_present = "clear")]
+    pub rules: Option<PathBuf>,
+    /// One interface
+    #[arg(long = "in", value_name = "IFACE", required_unless_present_any = ["check", "explain", "clear"])]
+    pub inside: Option<String>,
+    /// The other
+    #[arg(long = "out", value_name = "IFACE", required_unless_present_any = ["check", "explain", "clear"])]
+    pub outside: Option<String>,
+    /// Read the rules, say what is wrong with them, and end
+    #[arg(long, conflicts_with = "explain")]
+    pub check: bool,
+    /// Say of each packet of a capture what the rules make of it, and end; `-` for standard input
+    #[arg(long, value_name = "PCAP")]
+    pub explain: Option<PathBuf>,
+    /// Take away what a screen that ended has left on an interface, and end
+    #[arg(long, value_name = "IFACE", conflicts_with_all = ["rules", "inside", "outside", "check", "explain"])]
+    pub clear: Vec<String>,
+    /// What becomes of packets while the screen does not run
+    #[arg(long, value_enum, default_value_t = Fail::Closed)]
+    pub fail: Fail,
+    /// Where packets are dropped
+    #[arg(long, value_enum, default_value_t = Place::Tc)]
+    pub attach: Place,
+    /// How long a flow is remembered without a packet
+    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = humantime::parse_duration)]
+    pub idle: Duration,
+    /// How many accepted flows are remembered, and as many denied ones
+    #[arg(long, value_name = "N", default_value_t = 1 << 16, value_parser = clap::value_parser!(u32).range(16..=1 << 24))]
+    pub flows: u32,
+    /// Print counters this often
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub stats: Option<Duration>,
+    /// Print each decision, not only those of rules that end in `log`
+    #[arg(long)]
+    pub log: bool,
+    /// Print counters and decisions as JSON objects, one a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What becomes of packets while the screen does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Fail {
+    /// Flows that were accepted go on, everything else is dropped
+    Closed,
+    /// Everything passes
+    Open,
+}
+
+/// Where packets are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Place {
+    /// At tc ingress, where other programs can be too
+    Tc,
+    /// In the driver (XDP), at the least cost
+    Native,
+}

@@ -1,0 +1,135 @@
+//! Bytes of a packet that was held: what has to be put right before it goes on, and what its sender is told.
+
+use std::net::IpAddr;
+
+use weir_bpf::parser::Parsed;
+
+use super::rules::{ICMP, ICMPV6, Packet, TCP, UDP};
+
+const ETHERNET: usize = 14;
+const VLAN_TAG: usize = 4;
+/// `ICMP_ECHO`, and ICMPv6's.
+const ECHO_REQUESTS: [(u8, u8); 2] = [(ICMP, 8), (ICMPV6, 128)];
+/// Of a packet that is answered, so much goes back: what every path bears (RFC 1812, 4.3.2.3; RFC 4443, 2.4).
+const QUOTED: usize = 512;
+
+/// A frame's IP packet, without what the link has padded it with.
+fn ip<'a>(frame: &'a mut [u8], parsed: &Parsed, packet: &Packet) -> Option<&'a mut [u8]> {
+    let ip = frame.get_mut(ETHERNET + VLAN_TAG * usize::from(parsed.vlan_tags)..)?;
+    let at = if packet.source.is_ipv4() { 2 } else { 4 };
+    let len = usize::from(u16::from_be_bytes(ip.get(at..at + 2)?.try_into().ok()?));
+    ip.get_mut(..if packet.source.is_ipv4() { len } else { 40 + len })
+}
+
+/// The sum of RFC 1071, not complemented.
+fn sum(bytes: &[u8], initial: u32) -> u16 {
+    let pairs = bytes
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or_default()));
+    let mut sum = pairs.fold(initial, |sum, pair| {
+        let sum = sum.wrapping_add(pair);
+        (sum & 0xffff) + (sum >> 16)
+    });
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// Computes a transport checksum that the sender has left to its device (`CHECKSUM_PARTIAL`): on virtual links no device
+/// has done so. It is known by the sum of the addresses that stands in its place.
+pub fn complete_checksum(frame: &mut [u8], parsed: &Parsed, packet: &Packet) -> Option<()> {
+    let at = match packet.protocol {
+        TCP if !packet.fragment => 16,
+        UDP if !packet.fragment => 6,
+        _ => return None,
+    };
+    let ip = ip(frame, parsed, packet)?;
+    let start = ip.len().checked_sub(parsed.left as usize)?;
+    let transport = ip.get_mut(start..)?;
+    let addresses = |address: IpAddr| match address {
+        IpAddr::V4(it) => sum(&it.octets(), 0),
+        IpAddr::V6(it) => sum(&it.octets(), 0),
+    };
+    let head = u32::from(addresses(packet.source))
+        + u32::from(addresses(packet.destination))
+        + u32::from(packet.protocol)
+        + transport.len() as u32;
+    let field = u16::from_be_bytes(transport.get(at..at + 2)?.try_into().ok()?);
+    if field != sum(&[], head) {
+        return None;
+    }
+    // UDP's 0 means none (RFC 768).
+    let whole = match !sum(transport, 0) {
+        0 if packet.protocol == UDP => 0xffff,
+        sum => sum,
+    };
+    transport.get_mut(at..at + 2)?.copy_from_slice(&whole.to_be_bytes());
+    Some(())
+}
+
+/// The ICMP message by which the sender hears that its packet is prohibited; none where it is to hear nothing, such as
+/// of an ICMP error.
+pub fn prohibited(frame: &mut [u8], parsed: &Parsed, packet: &Packet) -> Option<Vec<u8>> {
+    let is_icmp = matches!(packet.protocol, ICMP | ICMPV6);
+    let is_request = ECHO_REQUESTS.contains(&(packet.protocol, packet.icmp_type));
+    let nobody = packet.source.is_multicast() || packet.source.is_unspecified();
+    if packet.fragment || nobody || (is_icmp && !is_request) {
+        return None;
+    }
+    let ip = ip(frame, parsed, packet)?;
+    let quoted = &ip[..ip.len().min(QUOTED)];
+    // Destination unreachable: communication administratively prohibited.
+    let (kind, code) = if packet.source.is_ipv4() { (3, 13) } else { (1, 1) };
+    let mut message = [&[kind, code, 0, 0, 0, 0, 0, 0], quoted].concat();
+    if packet.source.is_ipv4() {
+        // The kernel computes ICMPv6's.
+        let sum = !sum(&message, 0);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+    }
+    Some(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use etherparse::PacketBuilder;
+
+    use super::*;
+
+    fn parsed(left: usize) -> Parsed {
+        Parsed { left: left as u32, ..Parsed::default() }
+    }
+
+    #[test]
+    fn a_checksum_that_was_left_to_the_device_is_computed_and_another_left_alone() {
+        for payload in [&b"odd"[..], b"even", b""] {
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]);
+            let builder = builder.ipv4([198, 18, 0, 2], [198, 19, 0, 2], 64).udp(7, 9);
+            let mut frame = Vec::new();
+            builder.write(&mut frame, payload).unwrap();
+            let packet = Packet {
+                source: [198, 18, 0, 2].into(),
+                destination: [198, 19, 0, 2].into(),
+                protocol: UDP,
+                source_port: 7,
+                destination_port: 9,
+                tcp_flags: 0,
+                icmp_type: 0,
+                fragment: false,
+            };
+            let parsed = parsed(8 + payload.len());
+            let good = frame.clone();
+            assert_eq!(complete_checksum(&mut frame, &parsed, &packet), None);
+            assert_eq!(frame, good);
+            let head = [198, 18, 0, 2, 198, 19, 0, 2, 0, UDP, 0, 8 + payload.len() as u8];
+            frame[40..42].copy_from_slice(&sum(&head, 0).to_be_bytes());
+            // Padding is no part of it.
+            frame.extend([0xff; 8]);
+            complete_checksum(&mut frame, &parsed, &packet).unwrap();
+            assert_eq!(frame[..good.len()], good);
+            let message = prohibited(&mut frame, &parsed, &packet).unwrap();
+            assert_eq!((message[0], message[1], sum(&message, 0)), (3, 13, 0xffff));
+            assert_eq!(message[8..], good[14..]);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! `weir screen`: a user-mode screen. The first packet of each flow is judged here, the others in the kernel.
+
+pub mod args;
+mod explain;
+mod frame;
+mod parse;
+mod print;
+mod rules;
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketAddrV6, SocketFlags, SocketType};
+use rustix::net::{ipproto, sendto, socket_with};
+use signal_hook::consts::signal::SIGUSR1;
+use weir_bpf::sys::caps::Capability;
+use weir_bpf::sys::link::Links;
+use weir_bpf::units::IfIndex;
+use weir_bpf::wall::{self, Asked, Options, RULES_MAX, Wall};
+
+use self::args::{Fail, Place, ScreenArgs};
+use self::print::{Printer, Tally};
+use self::rules::{Action, Packet, Rules};
+use crate::error::{Error, Result};
+use crate::privilege;
+use crate::signals::{self, Signals};
+
+/// For the programs, and for the ICMP messages of `reject`.
+const NEEDED: [Capability; 4] =
+    [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf, Capability::Perfmon];
+/// How often the screen says that it lives, and how long that is believed.
+const BEAT: Duration = Duration::from_millis(100);
+const BELIEVED: Duration = Duration::from_secs(1);
+/// How many packets are judged before anything else is looked at.
+const BATCH: usize = 1024;
+/// Room for packets that wait: about 2,000 long ones, or 10,000 short ones.
+const RING_BYTES: u32 = 4 << 20;
+/// As the kernel limits its own ICMP messages (`net.ipv4.icmp_msgs_per_sec`).
+const REJECTIONS_PER_SEC: u32 = 1000;
+
+/// Runs the command.
+///
+/// # Errors
+/// Without the privilege, for mistakes in the rules, or if an interface is not to be had.
+pub fn run(args: &ScreenArgs) -> Result<()> {
+    if !args.clear.is_empty() {
+        privilege::check_for("weir screen --clear", &NEEDED)?;
+        return clear(&args.clear);
+    }
+    let Some(path) = &args.rules else { return Ok(()) };
+    let rules = read(path)?;
+    if args.check {
+        println!("{}: {} rules", path.display(), rules.0.len());
+        return Ok(());
+    }
+    privilege::check_for("weir screen", &NEEDED)?;
+    if let Some(capture) = &args.explain {
+        return explain::run(&rules, capture, args.json);
+    }
+    let (Some(inside), Some(outside)) = (&args.inside, &args.outside) else { return Ok(()) };
+    let mut signals = Signals::catch()?;
+    let asked_for_stats = signals::catch(&[SIGUSR1])?;
+    asked_for_stats.set_nonblocking(true).map_err(|it| Error::system("catch signals", it))?;
+    let wall = Wall::load(&Options {
+        ring_bytes: RING_BYTES,
+        flows: args.flows,
+        idle: args.idle,
+        fail_open: args.fail == Fail::Open,
+        in_driver: args.attach == Place::Native,
+    })?;
+    let waiting = RefCell::new(Vec::new());
+    let reader = wall.reader(|asked| waiting.borrow_mut().push(asked))?;
+    let mut screen = Screen {
+        args,
+        path,
+        tally: vec![Tally::default(); rules.0.len() + 1],
+        rules,
+        wall,
+        rejections: (Instant::now(), 0),
+        printer: Printer { json: args.json },
+    };
+    screen.wall.beat(BELIEVED);
+    let links = Links::open()?;
+    for ifname in [inside, outside] {
+        screen.wall.attach(links.index(ifname)?, ifname)?;
+    }
+    screen.printer.ready(inside, outside, screen.rules.0.len());
+    let mut next_stats = args.stats.map(|every| Instant::now() + every);
+    loop {
+        screen.wall.beat(BELIEVED);
+        let count = reader.read(BATCH).map_err(|it| Error::system("read the ring", it))?;
+        for asked in waiting.borrow_mut().drain(..) {
+            screen.judge(asked)?;
+        }
+        let wait = if count == 0 { BEAT } else { Duration::ZERO };
+        let wait = Timespec::try_from(wait).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+        let mut fds = [
+            PollFd::new(&signals.stop, PollFlags::IN),
+            PollFd::new(&signals.hangup, PollFlags::IN),
+            PollFd::new(&asked_for_stats, PollFlags::IN),
+            PollFd::new(&reader, PollFlags::IN),
+        ];
+        match poll(&mut fds, Some(&wait)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::system("wait for packets", errno)),
+        }
+        let [stop, hangup, stats] = [0, 1, 2].map(|at: usize| !fds[at].revents().is_empty());
+        if stop {
+            break;
+        }
+        if hangup {
+            signals.hear_hangups();
+            screen.reload()?;
+        }
+        let due = next_stats.is_some_and(|at| Instant::now() >= at);
+        if due {
+            next_stats = args.stats.map(|every| Instant::now() + every);
+        }
+        if stats {
+            let _ = std::io::Read::read(&mut &asked_for_stats, &mut [0; 64]);
+        }
+        if due || stats {
+            screen.print("stats")?;
+        }
+    }
+    screen.print("summary")?;
+    if args.fail == Fail::Open {
+        return clear(&[inside.clone(), outside.clone()]);
+    }
+    eprintln!(
+        "{inside} and {outside} stay closed; `weir screen --clear {inside} --clear {outside}` opens them"
+    );
+    Ok(())
+}
+
+fn clear(interfaces: &[String]) -> Result<()> {
+    let links = Links::open()?;
+    for ifname in interfaces {
+        let found = wall::clear(links.index(ifname)?, ifname)?;
+        eprintln!("{ifname}: {}", if found { "the wall is gone" } else { "there was no wall" });
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Rules> {
+    let text = fs::read_to_string(path).map_err(|source| Error::File {
+        operation: "read",
+        path: path.to_owned(),
+        source,
+    })?;
+    let rules = parse::parse(&text).map_err(|mistakes| {
+        let lines: Vec<String> =
+            mistakes.iter().map(|mistake| format!("{}: {mistake}", path.display())).collect();
+        Error::refused(lines.join("\n"), "`weir screen --help` and docs/screen.md show the form")
+    })?;
+    if rules.0.len() >= RULES_MAX {
+        let problem = format!("{} has {} rules", path.display(), rules.0.len());
+        return Err(Error::refused(problem, format!("{} are the most", RULES_MAX - 1)));
+    }
+    Ok(rules)
+}
+
+struct Screen<'a> {
+    args: &'a ScreenArgs,
+    path: &'a Path,
+    rules: Rules,
+    wall: Wall,
+    /// By rule, the default last.
+    tally: Vec<Tally>,
+    /// Since when, and how many.
+    rejections: (Instant, u32),
+    printer: Printer,
+}
+
+impl Screen<'_> {
+    fn judge(&mut self, mut asked: Asked) -> Result<()> {
+        let Some(packet) = Packet::of(&asked.parsed) else { return Ok(()) };
+        let (action, number) = self.rules.decide(&packet);
+        self.wall.decide(&asked.key, action == Action::Accept, number)?;
+        let tally = &mut self.tally[number];
+        tally.asked += 1;
+        match action {
+            Action::Accept if !asked.frame.is_empty() => {
+                frame::complete_checksum(&mut asked.frame, &asked.parsed, &packet);
+                match self.wall.release(asked.ifindex, &asked.frame) {
+                    Ok(()) => tally.released += 1,
+                    Err(_) => tally.lost += 1,
+                }
+            }
+            Action::Accept => tally.lost += 1,
+            Action::Reject => {
+                if self.reject(asked.ifindex, &mut asked, &packet).is_some() {
+                    self.tally[number].rejections += 1;
+                }
+            }
+            Action::Drop => {}
+        }
+        if self.args.log || self.rules.0.get(number).is_some_and(|rule| rule.log) {
+            self.printer.decision(action, &packet, &self.rules.name(number));
+        }
+        Ok(())
+    }
+
+    /// Tells the sender; none if it is not told.
+    fn reject(&mut self, ifindex: IfIndex, asked: &mut Asked, packet: &Packet) -> Option<()> {
+        if self.rejections.0.elapsed() >= Duration::from_secs(1) {
+            self.rejections = (Instant::now(), 0);
+        }
+        if self.rejections.1 >= REJECTIONS_PER_SEC {
+            return None;
+        }
+        let message = frame::prohibited(&mut asked.frame, &asked.parsed, packet)?;
+        self.rejections.1 += 1;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let open = |family, protocol| socket_with(family, SocketType::RAW, flags, Some(protocol));
+        let sent = match packet.source {
+            std::net::IpAddr::V4(to) => {
+                let socket = open(AddressFamily::INET, ipproto::ICMP).ok()?;
+                let to = std::net::SocketAddrV4::new(to, 0);
+                sendto(&socket, &message, SendFlags::empty(), &to)
+            }
+            std::net::IpAddr::V6(to) => {
+                let socket = open(AddressFamily::INET6, ipproto::ICMPV6).ok()?;
+                let scope = if to.is_unicast_link_local() { ifindex.0 } else { 0 };
+                let to = SocketAddrV6::new(to, 0, 0, scope);
+                sendto(&socket, &message, SendFlags::empty(), &to)
+            }
+        };
+        sent.ok().map(|_| ())
+    }
+
+    /// Reads the rules again. A file with a mistake changes nothing.
+    fn reload(&mut self) -> Result<()> {
+        match read(self.path) {
+            Ok(rules) => {
+                self.print("summary")?;
+                self.tally = vec![Tally::default(); rules.0.len() + 1];
+                for (number, tally) in self.tally.iter_mut().enumerate() {
+                    tally.before = self.wall.of_rule(number)?;
+                }
+                self.rules = rules;
+                self.wall.flush();
+                self.printer.reloaded(self.rules.0.len());
+            }
+            Err(error) => eprintln!("weir: {error}; the rules stay as they are"),
+        }
+        Ok(())
+    }
+
+    fn print(&self, event: &str) -> Result<()> {
+        let mut lines = Vec::new();
+        for (number, tally) in self.tally.iter().enumerate() {
+            let count = self.wall.of_rule(number)?;
+            let action = self.rules.0.get(number).map_or(Action::Drop, |rule| rule.action);
+            // At tc, a packet that is released comes to the wall again, and is counted there.
+            let here = match (action, self.args.attach) {
+                (Action::Accept, Place::Tc) => 0,
+                (Action::Accept, Place::Native) => tally.released,
+                (Action::Reject | Action::Drop, _) => tally.asked,
+            };
+            let packets = count.packets - tally.before.packets + here;
+            lines.push((self.rules.name(number), packets, *tally));
+        }
+        self.printer.stats(event, &lines, &self.wall.outcomes()?);
+        Ok(())
+    }
+}

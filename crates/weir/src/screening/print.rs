@@ -1,0 +1,81 @@
+//! What `weir screen` prints.
+
+use serde_json::json;
+use weir_bpf::wall::{Count, OUTCOMES};
+
+use super::rules::{Action, Packet};
+
+/// What a rule has done here, in user mode.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Packets that were judged here.
+    pub asked: u64,
+    /// Of those, packets that went on.
+    pub released: u64,
+    /// And that should have, but were not held, or had nowhere to go.
+    pub lost: u64,
+    /// Senders that were told.
+    pub rejections: u64,
+    /// What the kernel half had counted under the number when the rule came.
+    pub before: Count,
+}
+
+pub struct Printer {
+    pub json: bool,
+}
+
+impl Printer {
+    pub fn ready(&self, inside: &str, outside: &str, rules: usize) {
+        if self.json {
+            println!("{}", json!({"event": "ready", "in": inside, "out": outside, "rules": rules}));
+        } else {
+            println!("screening between {inside} and {outside} by {rules} rules; Ctrl-C ends it");
+        }
+    }
+
+    pub fn reloaded(&self, rules: usize) {
+        if self.json {
+            println!("{}", json!({"event": "reloaded", "rules": rules}));
+        } else {
+            println!("read again: {rules} rules");
+        }
+    }
+
+    pub fn decision(&self, action: Action, packet: &Packet, rule: &str) {
+        let (action, packet) = (action.to_string(), packet.to_string());
+        if self.json {
+            let line =
+                json!({"event": "decision", "action": action, "packet": packet, "rule": rule});
+            println!("{line}");
+        } else {
+            println!("{action:6} {packet} ({rule})");
+        }
+    }
+
+    /// Of each rule its name and packets; what became of packets.
+    pub fn stats(&self, event: &str, rules: &[(String, u64, Tally)], outcomes: &[Count]) {
+        if self.json {
+            let rules = rules.iter().map(|(rule, packets, tally)| {
+                json!({"rule": rule, "packets": packets, "asked": tally.asked, "released":
+                    tally.released, "lost": tally.lost, "rejections": tally.rejections})
+            });
+            let rules: Vec<_> = rules.collect();
+            let outcomes: serde_json::Map<_, _> = OUTCOMES
+                .iter()
+                .zip(outcomes)
+                .map(|((name, _), count)| ((*name).to_owned(), count.packets.into()))
+                .collect();
+            println!("{}", json!({"event": event, "rules": rules, "outcomes": outcomes}));
+            return;
+        }
+        println!("{:>12} {:>12}  rule", "packets", "judged here");
+        for (rule, packets, tally) in rules {
+            println!("{packets:>12} {:>12}  {rule}", tally.asked);
+        }
+        for ((name, description), count) in OUTCOMES.iter().zip(outcomes) {
+            if count.packets > 0 {
+                println!("{:>12}  {name}: {description}", count.packets);
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! `weir screen` between real clients and servers: a router with a network on each side.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use common::{ConfigFile, PATIENCE, WEIR, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use weir_bpf::sys::netns::NetNs;
+
+const SERVER: &str = "198.19.0.2";
+const SERVER6: &str = "2001:2:0:1::2";
+const RULES: &str = "\
+    # what the test needs\n\
+    accept udp to 198.19.0.0/24,2001:2:0:1::/64 port 5000,5002\n\
+    accept tcp to 198.19.0.2 port 8000 flags syn\n\
+    reject tcp to any port 25 log\n";
+
+/// Client, router and server; `in` and `out` are the router's interfaces.
+struct Path {
+    client: NetNs,
+    router: NetNs,
+    server: NetNs,
+}
+
+fn sh(script: &str) {
+    let output = Command::new("sh").args(["-e", "-c", script]).output().unwrap();
+    assert!(output.status.success(), "{script}: {output:?}");
+}
+
+impl Path {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |end| format!("weir-test-{}-s{number}-{end}", std::process::id());
+        let [c, r, s] = ["client", "router", "server"].map(name);
+        let [client, router, server] = [&c, &r, &s].map(|name| NetNs::create_named(name).unwrap());
+        sh(&format!(
+            "ip -n {r} link add in type veth peer name peer netns {c}
+             ip -n {r} link add out type veth peer name peer netns {s}
+             ip -n {c} addr add 198.18.0.2/24 dev peer
+             ip -n {c} addr add 2001:2::2/64 dev peer nodad
+             ip -n {s} addr add {SERVER}/24 dev peer
+             ip -n {s} addr add {SERVER6}/64 dev peer nodad
+             ip -n {r} addr add 198.18.0.1/24 dev in
+             ip -n {r} addr add 2001:2::1/64 dev in nodad
+             ip -n {r} addr add 198.19.0.1/24 dev out
+             ip -n {r} addr add 2001:2:0:1::1/64 dev out nodad
+             for end in '{c} peer' '{s} peer' '{r} in' '{r} out'; do
+                 set -- $end; ip -n $1 link set $2 up
+             done
+             ip -n {c} route add default via 198.18.0.1
+             ip -n {c} route add default via 2001:2::1
+             ip -n {s} route add default via 198.19.0.1
+             ip -n {s} route add default via 2001:2:0:1::1"
+        ));
+        let forward = || {
+            for family in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+                fs::write(format!("/proc/sys/net/{family}"), "1").unwrap();
+            }
+        };
+        router.run(forward).unwrap();
+        Self { client, router, server }
+    }
+
+    fn socket(netns: &NetNs, address: &str) -> UdpSocket {
+        let socket = netns.run(|| UdpSocket::bind(address).unwrap()).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+
+    fn clear(&self) {
+        let clear = || {
+            let mut command = Command::new(WEIR);
+            command.args(["screen", "--clear", "in", "--clear", "out"]).output().unwrap()
+        };
+        let output = self.router.run(clear).unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("in: the wall is gone"));
+    }
+}
+
+/// A running `weir screen`.
+struct Screen {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Screen {
+    fn start(path: &Path, rules: &ConfigFile, options: &[&str]) -> Self {
+        let mut command = Command::new(WEIR);
+        command.args(["screen", rules.path(), "--in", "in", "--out", "out", "--json"]);
+        command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = path.router.run(|| command.spawn().unwrap()).unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut screen = Self { child, lines };
+        let line = screen.line();
+        if line.is_null() {
+            let mut said = String::new();
+            screen.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+            panic!("it ended: {said}");
+        }
+        assert_eq!(line["event"], "ready");
+        screen
+    }
+
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_default()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn event(&mut self, event: &str) -> Value {
+        loop {
+            let line = self.line();
+            assert!(!line.is_null(), "it ended");
+            if line["event"] == event {
+                return line;
+            }
+        }
+    }
+
+    fn stats(&mut self) -> Value {
+        self.signal(Signal::USR1);
+        self.event("stats")
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends one datagram, and has it back.
+fn echoes(client: &UdpSocket, server: &UdpSocket, to: &str) {
+    client.send_to(b"there", to).unwrap();
+    let mut buffer = [0; 16];
+    let (len, from) = server.recv_from(&mut buffer).unwrap();
+    server.send_to(&buffer[..len], from).unwrap();
+    assert_eq!(client.recv(&mut buffer).unwrap(), 5);
+}
+
+/// Whether a datagram gets there, where another to a socket that is read is known to.
+fn arrives(client: &UdpSocket, server: &UdpSocket, to: &str) -> bool {
+    client.send_to(b"maybe", to).unwrap();
+    server.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let answer = server.recv(&mut [0; 16]);
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    match answer {
+        Ok(_) => true,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn connect(path: &Path, to: &str) -> std::io::Result<TcpStream> {
+    let to: SocketAddr = to.parse().unwrap();
+    path.client.run(|| TcpStream::connect_timeout(&to, PATIENCE)).unwrap()
+}
+
+fn of_rule(stats: &Value, rule: &str, what: &str) -> u64 {
+    let rules = stats["rules"].as_array().unwrap();
+    let found = rules.iter().find(|it| it["rule"].as_str().unwrap().contains(rule)).unwrap();
+    found[what].as_u64().unwrap()
+}
+
+fn the_rules_hold(place: &str) {
+    let path = Path::new();
+    let rules = ConfigFile::new(&format!("screening-{place}"), RULES);
+    let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+    let client = Path::socket(&path.client, "198.18.0.2:4000");
+    let server = Path::socket(&path.server, &format!("{SERVER}:5000"));
+    let there = format!("{SERVER}:5000");
+    assert!(!arrives(&server, &client, "198.18.0.2:4000"), "in answer to nothing");
+    // Neither the first packet is lost nor the reply.
+    for _ in 0..3 {
+        echoes(&client, &server, &there);
+    }
+    let stats = screen.stats();
+    for (what, expected) in [("asked", 1), ("released", 1), ("lost", 0), ("packets", 6)] {
+        assert_eq!(of_rule(&stats, "port 5000", what), expected, "{what}: {stats}");
+    }
+    let client6 = Path::socket(&path.client, "[2001:2::2]:4000");
+    let server6 = Path::socket(&path.server, &format!("[{SERVER6}]:5000"));
+    echoes(&client6, &server6, &format!("[{SERVER6}]:5000"));
+    let other = Path::socket(&path.server, &format!("{SERVER}:5001"));
+    assert!(!arrives(&client, &other, &format!("{SERVER}:5001")), "by no rule");
+
+    let own = Path::socket(&path.router, "198.18.0.1:5001");
+    assert!(arrives(&client, &own, "198.18.0.1:5001"), "the router itself");
+    let listener = path.server.run(|| TcpListener::bind(format!("{SERVER}:8000")).unwrap());
+    let listener = listener.unwrap();
+    let mut stream = connect(&path, &format!("{SERVER}:8000")).unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    let sender = std::thread::spawn(move || stream.write_all(&vec![7; 1 << 20]).unwrap());
+    let mut received = Vec::new();
+    accepted.read_to_end(&mut received).unwrap();
+    sender.join().unwrap();
+    assert_eq!(received.len(), 1 << 20);
+    let refused = connect(&path, &format!("{SERVER}:25")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::HostUnreachable, "{refused}");
+    let stats = screen.stats();
+    assert_eq!(of_rule(&stats, "port 25", "rejections"), 1, "{stats}");
+    assert!(stats["outcomes"]["own"].as_u64().unwrap() > 0, "{stats}");
+
+    // A file with a mistake changes nothing; another one holds for flows that were accepted, too.
+    rules.write("accept udp to any port none\n");
+    screen.signal(Signal::HUP);
+    echoes(&client, &server, &there);
+    rules.write("accept icmp\n");
+    screen.signal(Signal::HUP);
+    screen.event("reloaded");
+    assert!(!arrives(&client, &server, &there), "the rule is gone");
+    rules.write(RULES);
+    screen.signal(Signal::HUP);
+    screen.event("reloaded");
+    echoes(&client, &server, &there);
+
+    // Dead: what was accepted goes on, what is new does not.
+    screen.kill();
+    echoes(&client, &server, &there);
+    let third = Path::socket(&path.server, &format!("{SERVER}:5002"));
+    assert!(!arrives(&client, &third, &format!("{SERVER}:5002")), "fails closed");
+    // Another screen takes over; and then nobody.
+    let mut next = Screen::start(&path, &rules, &["--attach", place]);
+    echoes(&client, &third, &format!("{SERVER}:5002"));
+    next.kill();
+    path.clear();
+    echoes(&client, &other, &format!("{SERVER}:5001"));
+}
+
+#[test]
+fn the_rules_hold_at_tc() {
+    the_rules_hold("tc");
+}
+
+#[test]
+fn the_rules_hold_in_the_driver() {
+    the_rules_hold("native");
+}
+
+#[test]
+fn a_screen_that_is_to_fail_open_does_so_when_it_is_stopped_and_when_it_is_killed() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-open", RULES);
+    let mut screen = Screen::start(&path, &rules, &["--fail", "open"]);
+    let client = Path::socket(&path.client, "198.18.0.2:4000");
+    let server = Path::socket(&path.server, &format!("{SERVER}:5001"));
+    let there = format!("{SERVER}:5001");
+    assert!(!arrives(&client, &server, &there));
+    screen.signal(Signal::STOP);
+    wait_until("a stopped screen lets packets pass", || arrives(&client, &server, &there));
+    screen.signal(Signal::CONT);
+    wait_until("it goes on", || !arrives(&client, &server, &there));
+    screen.kill();
+    wait_until("a dead one lets packets pass", || arrives(&client, &server, &there));
+    path.clear();
+}
+
+#[test]
+fn mistakes_are_told_with_their_place_and_nothing_is_attached() {
+    let rules = ConfigFile::new("screening-wrong", "accept tcp\naccept udp to any prot 53\n");
+    let output = Command::new(WEIR).args(["screen", rules.path(), "--check"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("line 2, column 19: \"prot\" has no place here"), "{said}");
+}
