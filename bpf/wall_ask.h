@@ -43,7 +43,7 @@ static __always_inline bool is_forwarded(const struct asking *packet,
 	};
 	void *ctx = packet->skb ? (void *)packet->skb : (void *)packet->xdp;
 
-	if (is_group(flow))
+	if (stays_on_link(flow))
 		return false;
 	copy_address(route.ipv6_src, flow->source);
 	copy_address(route.ipv6_dst, flow->destination);

@@ -225,6 +225,7 @@ fn the_rules_hold(place: &str) {
     // A file with a mistake changes nothing; another one holds for flows that were accepted, too.
     rules.write("accept udp to any port none\n");
     screen.signal(Signal::HUP);
+    screen.stats();
     echoes(&client, &server, &there);
     rules.write("accept icmp\n");
     screen.signal(Signal::HUP);
