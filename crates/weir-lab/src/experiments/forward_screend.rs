@@ -9,10 +9,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "MR fig. 6-4",
     question: "how many packets does a router forward that a user-mode screen accepts?",
     found: "unmodified: 2,000 packets/s, none at 6,000; polling alone no better; with feedback from the screen's queue: flat",
-    arms: Choice {
-        full: "stock,threaded,niced,batch,weir,weir-native",
-        quick: "stock,niced,weir",
-    },
+    arms: Choice { full: "stock,threaded,niced,batch,weir,weir-native", quick: "stock,niced,weir" },
     main: "weir",
     cases: || vec![Case::always("alone"), Case::always("light")],
     loads: Choice { full: "25k,50k,100k,200k,400k,800k,1.6M,top", quick: "200k,800k,top" },
