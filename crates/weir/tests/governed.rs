@@ -263,7 +263,8 @@ fn under_a_flood_the_governor_acts_while_somebody_watches() {
     assert!(shown.status.success(), "{shown:?}");
     assert!(!host.gate_sleeps(), "it counts for whoever watches");
     host.while_sending(&mut host.network.generator(), &[host.flow(FULL_PORT, 50_000.0)], |_| {
-        wait_until("the governor acts", || host.does("isolating"));
+        // What the test itself runs on that CPU may make it shared.
+        wait_until("the governor acts", || host.does("isolating") || host.does("shared"));
     });
     assert_eq!(host.woken_by("udp-queue"), 0);
     daemon.interrupt();

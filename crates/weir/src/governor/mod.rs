@@ -322,8 +322,9 @@ fn listen(mut rings: Rings, ended: &PipeReader, shared: &Shared) {
             Ok(causes) if causes.is_empty() => {}
             // What cannot be read may have been an alarm.
             Ok(_) | Err(_) => {
-                looks.values().for_each(|look| look.wake());
                 pulse.hear();
+                pulse.beat(&looks, shared);
+                looks.values().for_each(|look| look.wake());
             }
         }
         if polled.is_err() {
@@ -347,10 +348,10 @@ impl Pulse {
         Self { next: now, heard: now, beaten: None, anew_until: None }
     }
 
-    /// A look that is woken has something to do only a moment later.
+    /// Looks are about to do something: the guardian is to know it before.
     fn hear(&mut self) {
         self.heard = Instant::now();
-        self.next = self.next.min(self.heard + Beat::Governing.every());
+        self.next = self.heard;
     }
 
     /// The time to the next beat.
