@@ -14,6 +14,21 @@
 #include "reuseport.h"
 #include "workspace.h"
 
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
+
+/* A request to connect, and nothing besides. */
+static __always_inline bool tcp_is_syn(const struct flow *flow)
+{
+	__u8 others = TCP_FIN | TCP_RST | TCP_ACK;
+
+	if (DEFECT(SYN_ACK_AS_SYN))
+		others = 0;
+	return (flow->tcp_flags & (TCP_SYN | others)) == TCP_SYN;
+}
+
 /* enum in net/tcp_states.h */
 #define TCP_TIME_WAIT 6
 #define TCP_LISTEN 10

@@ -13,6 +13,7 @@
 #include "decide.h"
 #include "defect.h"
 #include "lookup.h"
+#include "tcp.h"
 #include "workspace.h"
 
 /* Ports to which new connections may be translated, of UDP and then of TCP; a
@@ -119,6 +120,10 @@ static __always_inline bool is_translated(void *ctx, bool on_skb,
 	if (!workspace || is_translated_port(flow) ||
 	    (flow->protocol != IPPROTO_UDP && flow->protocol != IPPROTO_TCP))
 		return true;
+	/* No connection is known before its SYN, and a flood of them fills
+	 * conntrack's table with others, which makes asking dear. */
+	if (flow->protocol == IPPROTO_TCP && tcp_is_syn(flow))
+		return false;
 	tuple_size = tuple_of(flow, &workspace->tuple);
 	return on_skb ? skb_is_translated(ctx, tuple_size, flow->protocol)
 		      : xdp_is_translated(ctx, tuple_size, flow->protocol);
