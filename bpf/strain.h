@@ -12,6 +12,7 @@
 #include "map.h"
 #include "alarm.h"
 #include "input.h"
+#include "refusals.h"
 #include <bpf/bpf_tracing.h>
 
 /* Over how long times are compared. */
@@ -21,8 +22,6 @@
 /* Long waits may be its receivers' doing, which is no reason to act. To find
  * out costs something, so it is done this seldom. */
 #define STRAIN_AGAIN_NS 1000000000ULL
-
-struct napi_struct;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
@@ -86,6 +85,7 @@ int BPF_PROG(weir_strain, struct napi_struct *napi, int work, int budget)
 	strain->full_polls = work < budget ? 0 : strain->full_polls + 1;
 	strain->overruns += strain->full_polls == WEIR_OVERRUN_POLLS;
 	now.seen_ns = bpf_ktime_get_ns();
+	compare_refusals(napi, now.seen_ns);
 	if (now.seen_ns - strain->seen_ns < STRAIN_WINDOW_NS)
 		return 0;
 	now.ran_ns = runs->se.sum_exec_runtime;

@@ -1,10 +1,13 @@
-//! What network input costs the CPU that a NAPI thread runs on, and whom: `bpf/input.bpf.c`.
+//! What network input costs the CPU that a NAPI thread runs on, and whom: `bpf/input.bpf.c`. And what it has refused,
+//! where that wakes the gates: `bpf/refusals.h`.
 
 use std::collections::BTreeSet;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Enum;
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use rustix::process::Pid;
@@ -91,6 +94,13 @@ impl Inputs {
         open.maps.cpus.set_max_entries(cpus).map_err(failed("size"))?;
         let bss = globals(open.maps.bss_data.as_deref_mut());
         bss.own_tgid = std::process::id();
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            let btf = Btf::from_vmlinux().map_err(failed("read the kernel's types for"))?;
+            [rodata.syn_cookies_sent, rodata.listen_drops, rodata.backlog_drops] = places(
+                &btf,
+                ["LINUX_MIB_SYNCOOKIESSENT", "LINUX_MIB_LISTENDROPS", "LINUX_MIB_TCPBACKLOGDROP"],
+            );
+        }
         share!(open, probe, failed);
         let skel = open.load().map_err(failed("load"))?;
         let numbers = MapHandle::try_from(&skel.maps.input_of_thread).map_err(failed("share"))?;
@@ -326,6 +336,20 @@ impl Shared {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Values of the kernel's enumerators, which may have none of the names: 0 then.
+fn places<const N: usize>(btf: &Btf<'_>, names: [&str; N]) -> [u32; N] {
+    let mut places = [0; N];
+    for enumerators in btf.type_by_kind::<Enum<'_>>() {
+        for one in enumerators.iter() {
+            let name = names.iter().position(|name| one.name == Some(name.as_ref()));
+            if let Some(at) = name {
+                places[at] = u32::try_from(one.value).unwrap_or(0);
+            }
+        }
+    }
+    places
 }
 
 fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {

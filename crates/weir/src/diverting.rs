@@ -14,8 +14,10 @@ use crate::error::Result;
 /// Legacy iptables, IPVS, tcx programs and multicast routing come and go without a word. A change takes
 /// effect within a second, also where the daemon has to wait for its CPU.
 const LOOK_ANYWAY: Duration = Duration::from_millis(500);
-/// The same where looks take long, and while the gate sleeps, which discards nothing.
+/// The same where looks take long.
 const LOOK_ANYWAY_SLOWLY: Duration = Duration::from_secs(2);
+/// The same while the gate sleeps, which discards nothing: for what is told of it.
+const LOOK_ASLEEP: Duration = Duration::from_secs(10);
 
 const UNREAD: &str = "rules change while weir rests from reading them";
 
@@ -92,8 +94,11 @@ impl Diverting {
         if self.stale {
             return rested;
         }
-        let slowly = self.looked_at + LOOK_ANYWAY_SLOWLY;
-        if self.asleep { slowly } else { rested.clamp(self.looked_at + LOOK_ANYWAY, slowly) }
+        let at = self.looked_at;
+        match self.asleep {
+            true => at + LOOK_ASLEEP,
+            false => rested.clamp(at + LOOK_ANYWAY, at + LOOK_ANYWAY_SLOWLY),
+        }
     }
 
     /// To be told each second, so that the looks that are due since the gate has woken are taken within one.

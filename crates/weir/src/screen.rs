@@ -86,6 +86,9 @@ impl Watcher {
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
             self.looked = Some(Instant::now());
             let Ok(queues) = queues() else { return };
+            if queues.is_empty() && self.queues.is_empty() {
+                return;
+            }
             if self.screens.follow(&queues).is_err() {
                 return;
             }

@@ -8,7 +8,7 @@
 mod common;
 
 use std::cell::OnceCell;
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -19,11 +19,12 @@ use common::*;
 use rustix::net::sockopt;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use weir_bpf::alarm::{Alarm, Cause};
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::sys::stat::Stat;
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::traffic::{FlowSpec, Generator};
+use weir_bpf::traffic::{FlowSpec, Generator, Sources, Transport};
 use weir_bpf::units::{CpuId, Nice};
 
 /// What `docs` promise for a daemon that is stopped or killed.
@@ -228,6 +229,33 @@ fn a_full_queue_wakes_the_gate_and_calm_puts_it_to_sleep_again() {
     }
     wait_until("the gate sleeps", || host.gate_sleeps());
     host.wait_for_rest();
+    daemon.interrupt();
+    host.network.assert_untouched();
+}
+
+/// No tracepoint tells of it, and user space, which is stopped here, counts but each second.
+#[test]
+fn a_listener_that_is_full_wakes_the_gate_in_the_kernel() {
+    let host = Host::new();
+    let daemon = host.start(&[]);
+    let listener = host.network.near.run(|| TcpListener::bind((NEAR_IP, LIVE_PORT)).unwrap());
+    let listener = listener.unwrap();
+    rustix::net::listen(&listener, 1).unwrap();
+    let syns = FlowSpec {
+        transport: Transport::TcpSyn,
+        sources: Sources::Random { address_bits: 0, port_bits: 12 },
+        ..host.flow(LIVE_PORT, 20_000.0)
+    };
+    wait_until("the gate sleeps", || host.gate_sleeps());
+    let map_id = &host.network.interface_status()["sleep"]["alarm_map_id"];
+    let alarm = Alarm::open(u32::try_from(map_id.as_u64().unwrap()).unwrap()).unwrap();
+    daemon.signal(Signal::STOP);
+    host.while_sending(&mut host.network.generator(), &[syns], |_| {
+        wait_until("the gate wakes", || !alarm.is_asleep());
+    });
+    let by_listener = alarm.woken().find(|(cause, _)| *cause == Cause::TcpQueue);
+    assert_eq!(by_listener, Some((Cause::TcpQueue, 1)));
+    daemon.signal(Signal::CONT);
     daemon.interrupt();
     host.network.assert_untouched();
 }
