@@ -1,4 +1,4 @@
-//! Compiles the BPF objects, generates their skeletons, and expands the verdict lists into Rust.
+//! Compiles the BPF objects, generates their skeletons, and writes the verdict lists and constants as Rust.
 
 use std::env;
 use std::error::Error;
@@ -43,6 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .build_and_generate(out_dir.join(format!("{object}.skel.rs")))?;
     }
     fs::write(out_dir.join("verdict.rs"), lists(&clang, &bpf_dir)?)?;
+    fs::write(out_dir.join("abi.rs"), constants(&bpf_dir)?)?;
     Ok(())
 }
 
@@ -69,6 +70,33 @@ fn clang_args(bpf_dir: &Path) -> Vec<OsString> {
         .chain([bpf_dir.as_os_str().to_owned()])
         .chain(defects)
         .collect()
+}
+
+/// What the headers define as a number: of `#define WEIR_NAME VALUE` a constant `NAME`. C's expressions of
+/// numbers are Rust's.
+fn constants(bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
+    let mut rust = String::new();
+    for dir in [bpf_dir.to_owned(), bpf_dir.join("abi")] {
+        for header in fs::read_dir(dir)? {
+            let path = header?.path();
+            if path.extension().is_none_or(|extension| extension != "h") {
+                continue;
+            }
+            let text = fs::read_to_string(&path)?;
+            let defined = text.lines().filter_map(|line| line.strip_prefix("#define WEIR_"));
+            // A macro has parameters, and a guard no value.
+            for (name, value) in defined.filter_map(|line| line.split_once(' ')) {
+                if !name.contains('(') {
+                    let value = value.replace("WEIR_", "").replace("ULL", "");
+                    writeln!(
+                        rust,
+                        "/// `WEIR_{name}` of `bpf/`.\npub const {name}: usize = {value};"
+                    )?;
+                }
+            }
+        }
+    }
+    Ok(rust)
 }
 
 /// Expands the X-macros of `verdict.h` and `defect.h`: one marked line per entry.

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use libbpf_rs::{MapCore, MapHandle};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::abi;
 use crate::channels::{self, Channel};
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
@@ -14,10 +15,8 @@ use crate::skeleton::input::types;
 use crate::units::{CpuId, Nanos, Permille};
 use crate::verdict::Kind;
 
-/// How many channels each CPU charges one by one. `WEIR_ACCOUNTS` in `bpf/abi/`.
-pub(crate) const ACCOUNTS: u32 = 64;
-/// `WEIR_LIMIT_ONE` in `bpf/abi/`.
-const LIMIT_ONE: u64 = 1024;
+/// How many channels each CPU charges one by one.
+pub(crate) const ACCOUNTS: u32 = abi::ACCOUNTS as u32;
 
 /// One channel on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,7 +92,7 @@ impl Accounts {
     /// Holds an account to a share of its CPU until then (`CLOCK_MONOTONIC`).
     pub fn limit(&self, cpu: CpuId, place: u32, share: Permille, until: Nanos) {
         let at = cpu.0 * ACCOUNTS + place;
-        let limit = u64::from(share.0) * LIMIT_ONE / 1000;
+        let limit = u64::from(share.0) * abi::LIMIT_ONE as u64 / abi::SHARE_ONE as u64;
         let limit = u32::try_from(limit.max(1)).unwrap_or(u32::MAX);
         self.mapped.set(at, offset_of!(types::weir_account, limit), limit);
         self.mapped.set(at, offset_of!(types::weir_account, limited_until_ns), until.0);

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut};
 use serde::{Deserialize, Serialize};
 
+use crate::abi;
 use crate::counters::Counter;
 use crate::error::{Error, Result};
 use crate::gate::Gate;
@@ -17,9 +18,8 @@ use crate::skeleton::gate::types;
 use crate::units::IfIndex;
 use crate::verdict::Kind;
 
-/// How many channels with an address of their own are counted one by one. `WEIR_CHANNELS` in
-/// `bpf/abi/`.
-pub const CHANNELS_MAX: usize = 4096;
+/// How many channels with an address of their own are counted one by one.
+pub const CHANNELS_MAX: usize = abi::CHANNELS;
 
 /// Where a packet is going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

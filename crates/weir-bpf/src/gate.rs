@@ -11,6 +11,7 @@ use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput, libbpf_sys};
 use serde::{Deserialize, Serialize};
 
+use crate::abi;
 use crate::attach::{self, AttachMode, Attachment};
 use crate::channels::{self, Channels};
 use crate::clsact::{Filter, FilterRecord};
@@ -28,11 +29,8 @@ use crate::units::{IfIndex, MacAddr, Permille};
 use crate::verdict::Verdict;
 
 /// Most addresses of one family that are local under the gate; packets to further ones
-/// pass. `WEIR_LOCAL_ADDRESSES` in `bpf/abi/`.
-pub const LOCAL_ADDRESSES_MAX: usize = 1024;
-
-/// `WEIR_PORT_WORDS` in `bpf/abi/`.
-const PORT_WORDS: usize = 1024;
+/// pass.
+pub const LOCAL_ADDRESSES_MAX: usize = abi::LOCAL_ADDRESSES;
 
 const LOCAL: u32 = types::weir_address_kind::WEIR_ADDRESS_LOCAL.0;
 const BROADCAST: u32 = types::weir_address_kind::WEIR_ADDRESS_BROADCAST.0;
@@ -154,10 +152,10 @@ impl Gate {
         let translates = ports.is_some();
         let ports = ports.unwrap_or_default();
         if ports != self.translated {
-            let mut words = [0; 2 * PORT_WORDS];
+            let mut words = [0; 2 * abi::PORT_WORDS];
             for Ports { protocol, first, last } in &ports {
                 // UDP's come first.
-                let begin = if *protocol == PortProtocol::Tcp { PORT_WORDS } else { 0 };
+                let begin = if *protocol == PortProtocol::Tcp { abi::PORT_WORDS } else { 0 };
                 for port in *first..=*last {
                     words[begin + usize::from(port / 64)] |= 1_u64 << (port % 64);
                 }
@@ -217,7 +215,7 @@ impl Gate {
     ///
     /// [`Kind::TcpPeer`]: crate::verdict::Kind::TcpPeer
     pub fn set_protected_ports(&mut self, ports: impl IntoIterator<Item = u16>) {
-        let mut words = [0_u64; PORT_WORDS];
+        let mut words = [0_u64; abi::PORT_WORDS];
         for port in ports {
             words[usize::from(port / 64)] |= 1 << (port % 64);
         }

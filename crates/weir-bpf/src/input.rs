@@ -12,6 +12,7 @@ use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use rustix::process::Pid;
 
+use crate::abi;
 use crate::accounts::Accounts;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
@@ -22,10 +23,8 @@ use crate::sys::sched;
 use crate::sys::stat::Stat;
 use crate::units::{CpuId, Nanos};
 
-/// How many NAPI threads can be governed at once. `WEIR_INPUTS` in `bpf/abi/`.
-pub const INPUTS_MAX: usize = 64;
-/// The whole of a CPU's time. `WEIR_SHARE_ONE` in `bpf/abi/`.
-const SHARE_ONE: u32 = 1000;
+/// How many NAPI threads can be governed at once.
+pub const INPUTS_MAX: usize = abi::INPUTS;
 /// The CPU that a thread last ran on, in `/proc/PID/stat` (proc_pid_stat(5)).
 const PROCESSOR: usize = 39;
 
@@ -223,7 +222,7 @@ impl Input {
         let set = |offset, value: u64| self.shared.strains.set(self.number, offset, value);
         // Field by field, as the kernel half goes on counting in the others; what has been before is no matter.
         set(offset_of!(types::weir_strain, seen_ns), 0);
-        set(offset_of!(types::weir_strain, share), (share * f64::from(SHARE_ONE)) as u64);
+        set(offset_of!(types::weir_strain, share), (share * abi::SHARE_ONE as f64) as u64);
         set(offset_of!(types::weir_strain, wait_ns), wait.0);
     }
 

@@ -7,14 +7,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 
+use crate::abi;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
 use crate::skeleton::queue::types;
 use crate::sys::netns;
 
-/// Most lazy sockets at once. `WEIR_LAZY_SOCKETS` in `bpf/abi/`.
-pub const LAZY_SOCKETS_MAX: usize = 4096;
+/// Most lazy sockets at once.
+pub const LAZY_SOCKETS_MAX: usize = abi::LAZY_SOCKETS;
 
 const PORT_BITS: usize = 64;
 

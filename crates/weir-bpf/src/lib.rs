@@ -17,6 +17,11 @@
 //! - [`verdict`]: what the gate decides and why; [`printable`]: foreign text, safe for a terminal;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
 
+/// Numbers that the kernel half declares in its headers, which say what they are.
+#[allow(unused_parens, reason = "C's macros have them")]
+pub mod abi {
+    include!(concat!(env!("OUT_DIR"), "/abi.rs"));
+}
 pub mod accounts;
 pub mod alarm;
 pub mod attach;

@@ -80,7 +80,7 @@ impl PollClock {
     /// one poll more than another.
     #[allow(unsafe_code)]
     pub fn read(&self) -> PollCost {
-        let Some(bss) = self.skel.maps.bss_data.as_deref() else { return PollCost::default() };
+        let bss = globals(self.skel.maps.bss_data.as_deref());
         // SAFETY: a valid reference, to plain integers that the kernel may write meanwhile.
         let read: types::weir_poll_cost = unsafe { ptr::read_volatile(&raw const bss.poll_cost) };
         PollCost {

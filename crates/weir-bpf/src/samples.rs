@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapHandle};
 
+use crate::abi;
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
 use crate::skeleton::queue::types;
 use crate::units::IfIndex;
 use crate::verdict::Reason;
 
-/// How many of each CPU are kept. `WEIR_SAMPLES` in `bpf/abi/sample.h`.
-pub(crate) const SAMPLES: u32 = 512;
+/// How many of each CPU are kept.
+pub(crate) const SAMPLES: u32 = abi::SAMPLES as u32;
 /// `SAMPLES_WANTED` in `SAMPLE_PERIOD_NS`, of `bpf/sampler.h`: what a CPU takes of a flood, in the mean.
 const PER_SECOND: u32 = 2000;
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle};
 
+use crate::abi;
 use crate::accounts::monotonic_now;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
@@ -19,8 +20,8 @@ use crate::record::record;
 use crate::shared::{open_skeleton, share};
 use crate::skeleton::screen::{ScreenSkel, ScreenSkelBuilder, types};
 
-/// How many queues of a network namespace are followed. `WEIR_SCREEN_QUEUES` in `bpf/abi.h`.
-pub const QUEUES_MAX: usize = 8;
+/// How many queues of a network namespace are followed.
+pub const QUEUES_MAX: usize = abi::SCREEN_QUEUES;
 
 const QUEUES: &str = "/proc/thread-self/net/netfilter/nfnetlink_queue";
 const OWN_NETNS: &str = "/proc/thread-self/ns/net";

@@ -15,7 +15,7 @@ pub(crate) fn open_skeleton<B: SkelBuilder<'static>>(builder: B) -> libbpf_rs::R
 }
 
 /// An object's global variables, which libbpf maps into this process when it opens or loads an object that has any.
-pub(crate) fn globals<T>(mapped: Option<&mut T>) -> &mut T {
+pub(crate) fn globals<T>(mapped: Option<T>) -> T {
     mapped.unwrap_or_else(|| unreachable!("libbpf has not mapped an object's variables"))
 }
 
@@ -32,9 +32,8 @@ pub(crate) fn share_maps(open: &mut OpenObject, probe: &QueueProbe) -> libbpf_rs
 /// Opens an object with the probe's maps in place of its own, and the seed of their hash.
 macro_rules! share {
     ($open:expr, $probe:expr, $failed:expr) => {{
-        if let Some(rodata) = $open.maps.rodata_data.as_deref_mut() {
-            rodata.hash_seed = $probe.hash_seed();
-        }
+        crate::shared::globals($open.maps.rodata_data.as_deref_mut()).hash_seed =
+            $probe.hash_seed();
         crate::shared::share_maps($open.open_object_mut(), $probe).map_err($failed("share"))?;
     }};
 }

@@ -8,6 +8,7 @@ use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::abi;
 use crate::accounts::monotonic_now;
 use crate::attach::{self, AttachMode, Attachment};
 use crate::error::{Error, LOAD_REMEDY, Result};
@@ -18,8 +19,8 @@ use crate::skeleton::tap::{TapSkel, TapSkelBuilder, types};
 use crate::sys::packet::PacketSocket;
 use crate::units::{IfIndex, MacAddr};
 
-/// Most bytes of a packet that are copied. `WEIR_TAP_SNAPLEN` in `bpf/tap.h`.
-pub const SNAPLEN_MAX: u32 = 65_536;
+/// Most bytes of a packet that are copied.
+pub const SNAPLEN_MAX: u32 = abi::TAP_SNAPLEN as u32;
 
 const STAGE_FILTER: u32 = types::weir_tap_stage::WEIR_TAP_FILTER.0;
 const STAGE_COPY: u32 = types::weir_tap_stage::WEIR_TAP_COPY.0;

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::OpenSkel;
 
+use crate::abi;
 use crate::attach::{AttachMode, Attachment, by_link};
 use crate::error::{Error, Result};
 use crate::shared::{globals, open_skeleton};
@@ -31,7 +32,7 @@ use crate::units::{CpuId, IfIndex, Nice};
 pub use self::spec::{Flaw, FlowSpec, Lengths, RAW_LEN_MAX, Sources, Transport};
 
 /// How many flows one generator mixes. Flows with a lower index go first when several are due.
-pub const FLOWS: usize = 4;
+pub const FLOWS: usize = abi::TRAFFIC_FLOWS;
 
 /// Packets written per system call: some tens of milliseconds.
 const RUNS_PER_CALL: i32 = 1 << 17;
@@ -134,15 +135,10 @@ impl Generator {
         // dispatcher is rebuilt each time.
         let spare_link =
             by_link(program, spare, "the generator's spare interface", AttachMode::Native)?;
-        let globals =
-            skel.maps.bss_data.as_deref_mut().map(ptr::from_mut).ok_or_else(|| Error::Refused {
-                problem: "the traffic generator has no global variables".into(),
-                remedy: "this is a defect of weir: please report it".into(),
-            })?;
         Ok(Self {
             program,
             _spare_link: spare_link,
-            globals,
+            globals: ptr::from_mut(globals(skel.maps.bss_data.as_deref_mut())),
             frame_len: 0,
             configured: [false; FLOWS],
         })

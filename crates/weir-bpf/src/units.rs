@@ -42,7 +42,7 @@ pub struct PacketsPerSec(pub f64);
 #[serde(transparent)]
 pub struct Nanos(pub u64);
 
-/// A share, in thousandths. `WEIR_SHARE_ONE` in `bpf/abi/`.
+/// A share, in thousandths ([`abi::SHARE_ONE`](crate::abi::SHARE_ONE)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Permille(pub u32);

@@ -9,17 +9,19 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder, libbpf_sys};
 use rustix::io::Errno;
 
+use crate::abi;
 use crate::accounts::monotonic_now;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::parser::Parsed;
 use crate::programs::Program;
 use crate::record::record;
+use crate::shared::globals;
 use crate::skeleton::wall::{WallSkel, WallSkelBuilder, types};
 use crate::sys::link::Links;
 use crate::units::IfIndex;
 
-/// Most rules, the default included. `WEIR_WALL_RULES` in `bpf/wall.h`.
-pub const RULES_MAX: usize = 1024;
+/// Most rules, the default included.
+pub const RULES_MAX: usize = abi::WALL_RULES;
 
 /// As the kernel shows the programs' names: how a wall that outlived its screen is found.
 const IN_DRIVER: &str = "weir_wall_xdp";
@@ -131,16 +133,14 @@ impl Wall {
 
     /// The screen lives, and does so for as long from now at least.
     pub fn beat(&mut self, time: Duration) {
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.alive_until_ns = monotonic_now().0.saturating_add(time.as_nanos() as u64);
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        bss.alive_until_ns = monotonic_now().0.saturating_add(time.as_nanos() as u64);
     }
 
     /// Forgets what has been decided: the rules are other ones.
     pub fn flush(&mut self) {
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.generation = bss.generation.wrapping_add(1);
-        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        bss.generation = bss.generation.wrapping_add(1);
     }
 
     /// Remembers what a rule says of a flow.
@@ -148,7 +148,7 @@ impl Wall {
     /// # Errors
     /// The kernel's.
     pub fn decide(&self, key: &Key, accept: bool, rule: usize) -> Result<()> {
-        let generation = self.skel.maps.bss_data.as_deref().map_or(0, |bss| bss.generation);
+        let generation = globals(self.skel.maps.bss_data.as_deref()).generation;
         let mut entry = [0; size_of::<types::weir_wall_entry>()];
         entry[..8].copy_from_slice(&monotonic_now().0.to_ne_bytes());
         entry[8..12].copy_from_slice(&(rule as u32).to_ne_bytes());

@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use common::{FAR_IP4, NEAR_IP4, NEAR_IP6, Network, wait_until};
 use etherparse::{PacketBuilder, TcpHeader};
 use rustix::net::{AddressFamily, SocketType, bind, connect, listen, socket};
+use weir_bpf::abi::REMEMBERED;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::Channel;
 use weir_bpf::gate::{Gate, QueueProbe};
@@ -25,9 +26,6 @@ const SERVICE: u16 = 7000;
 const PROTECTED: u16 = 179;
 /// Whoever has sent nothing but strays.
 const STRANGER: u16 = 50_000;
-
-/// `WEIR_REMEMBERED` in `bpf/abi/`.
-const REMEMBERED: usize = 64;
 
 const ACK: u8 = 0x10;
 
