@@ -82,17 +82,8 @@ int weir_gate(struct xdp_md *ctx)
 	reason = standing_reason(interface.limited && xdp_is_past_limit(ctx));
 	if (reason == NO_REASON && !explaining)
 		reason = xdp_fast_path(ctx, data, data_end, len);
-	if (reason == NO_REASON) {
-		struct packet packet = {
-			.ctx = ctx,
-			.cursor = cursor_over(data, data_end),
-			.len = len,
-			.seen = seen,
-			.ifindex = ctx->ingress_ifindex,
-		};
-
-		reason = xdp_slow_path(&packet);
-	}
+	if (reason == NO_REASON)
+		reason = xdp_slow_path(ctx);
 	return is_discarded(ctx, false, reason, seen) ? XDP_DROP : XDP_PASS;
 }
 
@@ -117,39 +108,31 @@ static __always_inline __u32 skb_truesize(struct __sk_buff *skb)
 SEC("tc")
 int weir_gate_tc(struct __sk_buff *skb)
 {
-	struct packet packet = {
-		.ctx = skb,
-		.len = skb->len,
-		.gso_size = skb->gso_size,
-		.ifindex = skb->ingress_ifindex,
-	};
+	struct weir_counter seen;
+	__u32 truesize;
 	int reason;
 
 	if (has_lazy_sockets() && skb_is_lazy(skb))
 		return TC_ACT_SHOT;
 	if (is_asleep()) {
-		packet.cursor = cursor_over((void *)(long)skb->data,
-					    (void *)(long)skb->data_end);
-		count(WEIR_REASON_ASLEEP, packets_of(skb, packet.cursor));
+		count(WEIR_REASON_ASLEEP, packets_of(skb));
 		return TC_ACT_UNSPEC;
 	}
 	pull_headers(skb);
-	packet.cursor = cursor_over((void *)(long)skb->data,
-				    (void *)(long)skb->data_end);
-	packet.seen = packets_of(skb, packet.cursor);
+	seen = packets_of(skb);
 	reason = standing_reason(interface.limited && skb_is_past_limit(skb));
 	/* The kernel has taken the tag off: skb_vlan_untag(). */
 	if (reason == NO_REASON && skb->vlan_present && !DEFECT(VLAN_IGNORED))
 		reason = WEIR_REASON_VLAN;
-	packet.truesize = skb_truesize(skb);
-	if (reason == NO_REASON && !explaining && !packet.gso_size)
+	truesize = skb_truesize(skb);
+	if (reason == NO_REASON && !explaining && !skb->gso_size)
 		reason = skb_fast_path(skb, (void *)(long)skb->data,
-				       (void *)(long)skb->data_end, packet.len,
-				       packet.truesize);
+				       (void *)(long)skb->data_end, skb->len,
+				       truesize);
 	if (reason == NO_REASON)
-		reason = skb_slow_path(&packet);
-	return is_discarded(skb, true, reason, packet.seen) ? TC_ACT_SHOT
-							    : TC_ACT_UNSPEC;
+		reason = skb_slow_path(skb, seen.packets, seen.bytes, truesize);
+	return is_discarded(skb, true, reason, seen) ? TC_ACT_SHOT
+						     : TC_ACT_UNSPEC;
 }
 
 char LICENSE[] SEC("license") = "GPL";

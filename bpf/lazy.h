@@ -262,8 +262,7 @@ static __noinline bool skb_is_lazy(struct __sk_buff *skb)
 	pull_headers(skb);
 	cursor = cursor_over((void *)(long)skb->data,
 			     (void *)(long)skb->data_end);
-	return is_lazy(skb, true, cursor, skb->len, &head,
-		       packets_of(skb, cursor));
+	return is_lazy(skb, true, cursor, skb->len, &head, packets_of(skb));
 }
 
 #endif /* WEIR_LAZY_H */

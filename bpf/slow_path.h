@@ -287,14 +287,37 @@ static __always_inline __u32 slow_path(struct packet *packet, bool on_skb)
 	return reason;
 }
 
-static __noinline __u32 xdp_slow_path(struct packet *packet)
+/* Functions of their own for their frames, as the fast path's. */
+static __noinline __u32 xdp_slow_path(struct xdp_md *ctx)
 {
-	return slow_path(packet, false);
+	__u32 len = bpf_xdp_get_buff_len(ctx);
+	struct packet packet = {
+		.ctx = ctx,
+		.cursor = cursor_over((void *)(long)ctx->data,
+				      (void *)(long)ctx->data_end),
+		.len = len,
+		.seen = {.packets = 1, .bytes = len},
+		.ifindex = ctx->ingress_ifindex,
+	};
+
+	return slow_path(&packet, false);
 }
 
-static __noinline __u32 skb_slow_path(struct packet *packet)
+static __noinline __u32 skb_slow_path(struct __sk_buff *skb, __u32 packets,
+				      __u64 bytes, __u32 truesize)
 {
-	return slow_path(packet, true);
+	struct packet packet = {
+		.ctx = skb,
+		.cursor = cursor_over((void *)(long)skb->data,
+				      (void *)(long)skb->data_end),
+		.len = skb->len,
+		.seen = {.packets = packets, .bytes = bytes},
+		.gso_size = skb->gso_size,
+		.ifindex = skb->ingress_ifindex,
+		.truesize = truesize,
+	};
+
+	return slow_path(&packet, true);
 }
 
 #endif /* WEIR_SLOW_PATH_H */
