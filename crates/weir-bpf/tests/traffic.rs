@@ -194,6 +194,25 @@ fn echo_requests_are_taken_for_such() {
 }
 
 #[test]
+fn solicitations_are_answered_if_nobody_can_have_forwarded_them() {
+    for (hop_limit, answered) in [(255, true), (64, false)] {
+        let network = Network::new();
+        let flow = FlowSpec {
+            transport: Transport::Solicitation { hop_limit },
+            sources: Sources::Random { address_bits: 4, port_bits: 0 },
+            port: (0, 0),
+            ..flow(&network, Transport::Udp, (FAR_IP6, NEAR_IP6))
+        };
+        let before = counted(&network, "Icmp6OutNeighborAdvertisements");
+        let sent = send(&network, &[flow], |generator| generator.counts(0).sent >= 20)[0];
+        wait_until("all are seen", || counted(&network, "Icmp6InNeighborSolicits") == sent);
+        assert_eq!(counted(&network, "Icmp6InCsumErrors"), 0);
+        let answers = counted(&network, "Icmp6OutNeighborAdvertisements") - before;
+        assert_eq!(answers > 0, answered, "{answers} answers to {sent} of hop limit {hop_limit}");
+    }
+}
+
+#[test]
 fn fragments_never_become_whole() {
     for transport in [Transport::FirstFragment, Transport::LastFragment] {
         are_counted_as(transport, (FAR_IP4, NEAR_IP4), &["Ip ReasmReqds"]);
@@ -501,6 +520,7 @@ fn contradictory_flows_are_refused() {
         options(3),
         options(44),
         FlowSpec { transport: Transport::TcpSyn, ..options(4) },
+        FlowSpec { port: (0, 0), ..of(Transport::Solicitation { hop_limit: 255 }) },
         FlowSpec { frame: vec![0; 60], ..good.clone() },
         FlowSpec::raw(vec![0; 13]),
         FlowSpec::raw(vec![0; RAW_LEN_MAX + 1]),

@@ -24,7 +24,7 @@ use crate::error::{Error, Result, cannot};
 use crate::histogram;
 use crate::host::process::{Daemon, Worker};
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
-use crate::host::wire::{self, FLOOD_NET, GROUP, mask};
+use crate::host::wire::{self, FLOOD_NET, GROUP, OFF_LINK, mask};
 use crate::programs::{Capturing, Place, Server};
 use crate::run::{Load, Setup};
 use crate::scene::{App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, Need, To, Traffic};
@@ -452,6 +452,7 @@ fn spec(host: &Host, flow: &Flow) -> Result<FlowSpec> {
         From::Client => address.0 = host.client,
         From::Last(last) => address.0 = with_last(address.0, last),
         From::FloodNet => address.0 = FLOOD_NET.0.into(),
+        From::OffLink => address.0 = OFF_LINK.into(),
     }
     match flow.to {
         To::Host | To::OtherFamily => {}

@@ -169,8 +169,8 @@ impl Probe<'_> {
         reading.add(Counter::LateDrop, backlog + socket + other);
         if self.scene.books == Books::Ip {
             let (far, own) = (
-                self.bench.topology.generator.run(snmp::ip4_stats)??,
-                self.host.netns.run(snmp::ip4_stats)??,
+                self.bench.topology.generator.run(snmp::ip_stats)??,
+                self.host.netns.run(snmp::ip_stats)??,
             );
             reading.add(Counter::ClientIpSent, far.out_requests);
             reading.add(Counter::IpReceived, own.in_receives);

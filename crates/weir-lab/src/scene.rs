@@ -123,6 +123,8 @@ pub enum From {
     Last(u8),
     /// 198.19.0.0/16: answers to these are dropped at the far end ([`Need::AnswersDropped`]).
     FloodNet,
+    /// An IPv6 address that is on no wire here.
+    OffLink,
 }
 
 /// Where a flow goes.

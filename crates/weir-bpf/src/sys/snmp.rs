@@ -114,13 +114,15 @@ fn parse_v4(text: &str) -> Result<UdpStats> {
     collect(V4, |field| find(&pairs, field))
 }
 
-/// `snmp6` has one name and one number per line.
 fn parse_v6(text: &str) -> Result<UdpStats> {
-    collect(V6, |field| {
-        text.lines().find_map(|line| {
-            let (name, number) = line.split_once(char::is_whitespace)?;
-            (name.strip_prefix("Udp6") == Some(field)).then(|| number.trim())
-        })
+    collect(V6, |field| find6(text, "Udp6", field))
+}
+
+/// `snmp6` has one name and one number per line.
+fn find6<'a>(text: &'a str, protocol: &str, field: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (name, number) = line.split_once(char::is_whitespace)?;
+        (name.strip_prefix(protocol) == Some(field)).then(|| number.trim())
     })
 }
 
@@ -140,9 +142,9 @@ fn collect<'a>(path: &str, text_of: impl Fn(&str) -> Option<&'a str>) -> Result<
     })
 }
 
-/// IPv4 packets since the namespace was made (RFC 4293).
+/// Packets of IPv4 and IPv6 together since the namespace was made (RFC 4293).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ip4Stats {
+pub struct IpStats {
     /// Received for this host or to be forwarded, malformed ones too: counted before anything is done
     /// with them. What GRO has merged counts once.
     pub in_receives: u64,
@@ -150,19 +152,27 @@ pub struct Ip4Stats {
     pub out_requests: u64,
 }
 
-/// IPv4's counts.
+/// IP's counts.
 ///
 /// # Errors
 ///
 /// As [`udp_stats`].
-pub fn ip4_stats() -> Result<Ip4Stats> {
-    let text = std::fs::read_to_string(V4).map_err(|source| Error::system("read", V4, source))?;
-    let pairs = pairs(V4, &text, "Ip: ")?;
-    let number = |field: &str| {
-        let parsed = find(&pairs, field).and_then(|text| text.parse().ok());
-        parsed.ok_or_else(|| malformed(V4, &format!("a number for IP's {field}")))
+pub fn ip_stats() -> Result<IpStats> {
+    let read =
+        |path| std::fs::read_to_string(path).map_err(|source| Error::system("read", path, source));
+    let v4 = read(V4)?;
+    let pairs = pairs(V4, &v4, "Ip: ")?;
+    let v6 = Path::new(V6).exists().then(|| read(V6)).transpose()?;
+    let number = |path, text: Option<&str>, field: &str| {
+        let parsed = text.and_then(|text| text.parse::<u64>().ok());
+        parsed.ok_or_else(|| malformed(path, &format!("a number for IP's {field}")))
     };
-    Ok(Ip4Stats { in_receives: number("InReceives")?, out_requests: number("OutRequests")? })
+    let sum = |field: &str| -> Result<u64> {
+        let v4 = number(V4, find(&pairs, field), field)?;
+        let in_v6 = |text| number(V6, find6(text, "Ip6", field), field);
+        Ok(v4 + v6.as_deref().map_or(Ok(0), in_v6)?)
+    };
+    Ok(IpStats { in_receives: sum("InReceives")?, out_requests: sum("OutRequests")? })
 }
 
 /// ICMP messages over IPv4 that the namespace has received, good or bad, since it was made.
@@ -285,9 +295,8 @@ UdpLite6InDatagrams             \t91
             }
             let expected = UdpStats { in_datagrams: 1, no_ports: 1, ..Default::default() };
             wait_until("all are counted", || udp_stats().unwrap() == (expected, expected));
-            // Two datagrams and an error message, by the loopback interface.
-            let three = Ip4Stats { in_receives: 3, out_requests: 3 };
-            assert_eq!(ip4_stats().unwrap(), three);
+            // Of each family two datagrams and an error message, by the loopback interface.
+            assert_eq!(ip_stats().unwrap(), IpStats { in_receives: 6, out_requests: 6 });
             assert_eq!(icmp4_received().unwrap(), 1);
         });
     }

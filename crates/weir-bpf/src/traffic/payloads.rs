@@ -2,10 +2,8 @@
 
 use super::spec::{FlowSpec, Lengths, Transport};
 use super::{FRAME_LEN_MAX, refused};
+use crate::abi::TRAFFIC_LENGTHS as LENGTHS;
 use crate::error::Result;
-
-/// Lengths that a flow's packets are drawn from: one for each value of a random byte.
-const LENGTHS: usize = 256;
 
 /// Payload lengths as the kernel half draws them.
 pub(super) struct Payloads {
@@ -47,7 +45,10 @@ impl Payloads {
 /// The lengths that payloads of this transport can have.
 fn lengths(spec: &FlowSpec) -> Lengths {
     match (spec.transport, &spec.lengths) {
-        (Transport::TcpSyn | Transport::TcpAck | Transport::Raw, _) => Lengths::One(0),
+        (
+            Transport::TcpSyn | Transport::TcpAck | Transport::Solicitation { .. } | Transport::Raw,
+            _,
+        ) => Lengths::One(0),
         // A fragment that others follow ends at a multiple of 8 bytes (RFC 791, 3.1; RFC 8200, 4.5).
         (Transport::FirstFragment | Transport::LastFragment, lengths) => {
             let whole = |length: u16| length.div_ceil(8).saturating_mul(8);

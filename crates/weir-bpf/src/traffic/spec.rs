@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use super::STAMP_LEN;
+use crate::abi;
 use crate::units::{MacAddr, PacketsPerSec};
 
 /// Length of the longest [`FlowSpec::frame`], bytes.
-pub const RAW_LEN_MAX: usize = 256;
+pub const RAW_LEN_MAX: usize = abi::TRAFFIC_START_LEN;
 
 /// What a flow's packets carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,11 @@ pub enum Transport {
     /// An ICMP or ICMPv6 echo request; its identifier is the flow's source port, its sequence number
     /// the destination port.
     Echo,
+    /// A neighbour solicitation for the destination, by the source's Ethernet address; IPv6 alone.
+    Solicitation {
+        /// 255, or nobody believes it (RFC 4861, 7.1.1).
+        hop_limit: u8,
+    },
     /// The first fragment of a UDP datagram, a different one each time, of which nothing else comes.
     /// Of IPv4 the random address bits are not random, but count the datagrams beyond 2^16.
     FirstFragment,
@@ -131,7 +137,7 @@ pub struct FlowSpec {
     pub destination_port_bits: u8,
     /// IPv4 options, for UDP: a multiple of 4 bytes, at most 40.
     pub options: Vec<u8>,
-    /// UDP or echo payload; of no effect on TCP.
+    /// UDP or echo payload; of no effect on TCP and solicitations.
     pub lengths: Lengths,
     /// For [`Transport::Raw`] alone, for which all else but the pace is void: a frame from its
     /// Ethernet header on, 14 to [`RAW_LEN_MAX`] bytes.

@@ -17,6 +17,8 @@ const UDP: u8 = 17;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 const IPV6_FRAGMENT: u8 = 44;
+/// TTL or hop limit of what may be forwarded.
+const HOPS: u8 = 64;
 
 /// Where a last fragment stands in its datagram, bytes: behind what fits into an Ethernet frame.
 const LAST_FRAGMENT_AT: u16 = 1480;
@@ -24,7 +26,7 @@ const LAST_FRAGMENT_AT: u16 = 1480;
 const TOO_LONG: [u8; 2] = u16::MAX.to_be_bytes();
 
 const IP4_HEADER_LEN: usize = 20;
-/// As the kernel half's.
+/// What IHL leaves for them.
 const OPTIONS_LEN_MAX: usize = 40;
 /// Most packets of one flow that may fall due at once after a pause, but for a longer burst.
 const CATCH_UP_PACKETS: u64 = 64;
@@ -115,12 +117,13 @@ fn write_places(spec: &FlowSpec, flow: &mut types::weir_traffic_flow, ip_len: us
         return;
     }
     let (ports, sum) = match spec.transport {
-        Transport::Echo => (4, 2),
+        // A solicitation's are reserved, and 0.
+        Transport::Echo | Transport::Solicitation { .. } => (4, 2),
         Transport::TcpSyn | Transport::TcpAck => (0, 16),
         _ => (0, 6),
     };
     (flow.ports_at, flow.sum_at) = (transport_at + ports, transport_at + sum);
-    if !is_tcp(spec.transport) && spec.transport != Transport::Echo {
+    if !is_tcp(spec.transport) && !is_icmp(spec.transport) {
         flow.udp_len_at = transport_at + 4;
     }
 }
@@ -139,9 +142,14 @@ fn check_parts(spec: &FlowSpec) -> Result<()> {
     if spec.options.len() > OPTIONS_LEN_MAX || !spec.options.len().is_multiple_of(4) {
         return Err(refused(format!("IPv4 options of {} bytes", spec.options.len())));
     }
-    let has_ports = transport != Transport::Echo && !is_fragment(transport);
+    let has_ports = !is_icmp(transport) && !is_fragment(transport);
     if spec.destination_port_bits > 0 && !has_ports {
         return Err(refused(format!("{transport:?} has no destination port to be random")));
+    }
+    if let Transport::Solicitation { .. } = transport
+        && (spec.address.0.is_ipv4() || spec.port != (0, 0))
+    {
+        return Err(refused("a solicitation has IPv6 addresses and no ports".into()));
     }
     Ok(())
 }
@@ -224,6 +232,10 @@ fn is_tcp(transport: Transport) -> bool {
     matches!(transport, Transport::TcpSyn | Transport::TcpAck)
 }
 
+fn is_icmp(transport: Transport) -> bool {
+    matches!(transport, Transport::Echo | Transport::Solicitation { .. })
+}
+
 fn has_stamp(transport: Transport) -> bool {
     !is_tcp(transport) && !is_fragment(transport)
 }
@@ -233,7 +245,7 @@ fn protocol(spec: &FlowSpec) -> u8 {
         (Transport::TcpSyn | Transport::TcpAck, _) => TCP,
         (Transport::OtherProtocol, _) => EXPERIMENT,
         (Transport::Echo, IpAddr::V4(_)) => ICMP,
-        (Transport::Echo, IpAddr::V6(_)) => ICMPV6,
+        (Transport::Echo | Transport::Solicitation { .. }, _) => ICMPV6,
         _ => UDP,
     }
 }
@@ -256,6 +268,15 @@ fn transport_header(spec: &FlowSpec, payload_len: usize) -> Vec<u8> {
         Transport::Echo => {
             let echo_request = if spec.address.0.is_ipv4() { 8 } else { 128 };
             [&[echo_request, 0, 0, 0], &first[..], &second].concat()
+        }
+        Transport::Solicitation { .. } => {
+            let target = match spec.address.1 {
+                IpAddr::V6(target) => target.octets(),
+                IpAddr::V4(_) => return vec![], // refused
+            };
+            // Behind the target, of one unit of 8 bytes: the source's Ethernet address.
+            let source = [&[1, 1], &spec.mac.0.0[..]].concat();
+            [&[135, 0, 0, 0, 0, 0, 0, 0], &target[..], &source].concat()
         }
         _ => [first, second, udp_len, [0, 0]].concat(),
     }
@@ -285,7 +306,7 @@ fn ip4_header(
     header.extend(total_len);
     header.extend([0, 0]);
     header.extend(fragment);
-    header.extend([64, protocol, 0, 0]); // TTL 64
+    header.extend([HOPS, protocol, 0, 0]);
     header.extend(source.octets());
     header.extend(destination.octets());
     header.extend(&spec.options);
@@ -312,10 +333,14 @@ fn ip6_header(
         Transport::Malformed(Flaw::IpLength) => TOO_LONG,
         _ => (fragment.len() as u16 + segment_len).to_be_bytes(),
     };
+    let hop_limit = match transport {
+        Transport::Solicitation { hop_limit } => hop_limit,
+        _ => HOPS,
+    };
     let next = if fragment.is_empty() { protocol } else { IPV6_FRAGMENT };
     let mut header = vec![version, 0, 0, 0];
     header.extend(payload_len);
-    header.extend([next, 64]); // hop limit 64
+    header.extend([next, hop_limit]);
     header.extend(source.octets());
     header.extend(destination.octets());
     header.extend(fragment);

@@ -26,7 +26,7 @@ const MANY_PORT: u16 = 5004;
 /// TCP waits for 200 ms before it sends again what was lost.
 const SETTLE: Duration = Duration::from_millis(150);
 /// The kinds, in the order of the tables.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 13] = [
     "closed",
     "bad-checksum",
     "syn",
@@ -39,6 +39,7 @@ const KINDS: [&str; 12] = [
     "forward",
     "options",
     "protocol",
+    "off-link-nd",
 ];
 
 /// A search for R_ring: the highest flood that leaves the bystander well.
@@ -197,7 +198,7 @@ fn beside_services(
         apps,
         flows: std::iter::once(light).chain(sorts).collect(),
         client: Some(Client::Tcp { connections: 16, per_second: 2000, port: SERVICE_PORT }),
-        needs: vec![Need::ClientAddress, Need::Egress],
+        needs: vec![Need::ClientAddress, Need::Egress, Need::OtherFamily],
         books: Books::Ip,
         settle: SETTLE,
         ..Scene::default()
@@ -236,8 +237,23 @@ fn sorts(kind: &str, flood: &Flow) -> Vec<Flow> {
         // A type that nobody knows, with a byte like a source route's.
         "options" => vec![Flow { options: vec![0x1e, 4, 131, 0], ..flood.clone() }],
         "protocol" => vec![of(Transport::OtherProtocol)],
+        // Forwarded, which the kernel ignores; and as if from the link, by a source that is not on it.
+        "off-link-nd" => [64, 255].map(|hop_limit| solicitations(hop_limit, flood)).to_vec(),
         "forward" => vec![Flow { to: To::Behind, ..flood.clone() }],
         _ => vec![],
+    }
+}
+
+/// From many who are on no wire of the host's, for its address on this one.
+fn solicitations(hop_limit: u8, flood: &Flow) -> Flow {
+    Flow {
+        transport: Transport::Solicitation { hop_limit },
+        sources: Sources::Random { address_bits: 16, port_bits: 0 },
+        from: From::OffLink,
+        from_port: 0,
+        to: To::OtherFamily,
+        port: 0,
+        ..flood.clone()
     }
 }
 

@@ -7,7 +7,7 @@
 //! has no TSO (`veth_skb_is_eligible_for_gro()`); others go past it, straight to IP. So neither end has
 //! TSO, but on [`Wire::Veth`].
 
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -29,6 +29,8 @@ use crate::stop::Undo;
 
 /// Where SYN floods say they come from: the second half of the benchmarking range.
 pub const FLOOD_NET: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 19, 0, 0), 16);
+/// Where solicitations from off the link say they come from: no host's part of IPv6's benchmarking range.
+pub const OFF_LINK: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0xffff, 0, 0, 0, 0);
 /// A group of MCAST-TEST-NET (RFC 6676) that an application joins; nobody joins the next.
 pub const GROUP: Ipv4Addr = Ipv4Addr::new(233, 252, 0, 1);
 pub const EGRESS: &str = "out0";
