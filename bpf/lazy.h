@@ -13,15 +13,10 @@
 #ifndef WEIR_LAZY_H
 #define WEIR_LAZY_H
 
-#include "address.h"
-#include "compat.h"
 #include "counters.h"
-#include "lookup.h"
 #include "merged.h"
-#include "packet.h"
 #include "parse.h"
-#include "shared.h"
-#include "workspace.h"
+#include "udp.h"
 
 /* Set by user space: packets of this driver may have a partial checksum. */
 __u32 lazy_may_be_partial;
@@ -79,23 +74,13 @@ static __always_inline bool is_likely_source(const struct flow *flow)
  */
 static __noinline __u64 lazy_cookie(void *ctx, const struct flow *flow)
 {
-	struct workspace *workspace = get_workspace();
+	__u64 address = udp_find(ctx, flow), cookie;
 	const struct sock_reuseport *group;
 	const struct udp_sock *up;
 	const struct sock *sk;
-	struct bpf_sock *found;
-	__u64 address, cookie;
 
-	if (!workspace)
+	if (!address)
 		return 0;
-	found = bpf_sk_lookup_udp(ctx, &workspace->tuple,
-				  tuple_of(flow, &workspace->tuple),
-				  BPF_F_CURRENT_NETNS, 0);
-	if (!found)
-		return 0;
-	/* It stays readable: UDP sockets are freed after a grace period. */
-	address = kernel_address_of(found);
-	bpf_sk_release(found);
 	sk = kernel_cast(address, struct sock);
 	up = kernel_cast(address, struct udp_sock);
 	if (kernel_address(sk, sk_filter) || kernel_read(up, encap_type))

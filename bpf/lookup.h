@@ -4,8 +4,7 @@
 #define WEIR_LOOKUP_H
 
 #include "compat.h"
-#include "decide.h"
-#include "packet.h"
+#include "flow.h"
 
 /* Fills the tuple; its size tells the helper which family it is. */
 static __always_inline __u32 tuple_of(const struct flow *flow,
@@ -25,36 +24,23 @@ static __always_inline __u32 tuple_of(const struct flow *flow,
 	return sizeof(tuple->ipv6);
 }
 
-/*
- * A packet for another host: by which interface would it leave? The kernel's
- * own routing decision, rules included.
- */
-static __noinline void forward(struct packet *packet, const struct flow *flow,
-			       struct prospects *prospects,
-			       __u32 *egress_ifindex)
+/* The kernel's own routing decision, rules included. */
+static __always_inline long route_of(void *ctx, const struct flow *flow,
+				     __u32 ifindex,
+				     struct bpf_fib_lookup *route)
 {
-	struct bpf_fib_lookup route = {
-		.ifindex = packet->ifindex,
-	};
-	long found;
+	bool is_ip6 = flow->family == WEIR_FAMILY_IPV6;
 
-	if (flow->family == WEIR_FAMILY_IPV4) {
-		route.family = AF_INET;
-		route.ipv4_src = flow->source[0];
-		route.ipv4_dst = flow->destination[0];
-	} else {
-		route.family = AF_INET6;
-		copy_address(route.ipv6_src, flow->source);
-		copy_address(route.ipv6_dst, flow->destination);
-	}
-	found = bpf_fib_lookup(packet->ctx, &route, sizeof(route), 0);
-	if (found == BPF_FIB_LKUP_RET_SUCCESS ||
-	    found == BPF_FIB_LKUP_RET_NO_NEIGH) {
-		prospects->pass = WEIR_REASON_FORWARD;
-		*egress_ifindex = route.ifindex;
-	} else {
-		prospects->pass = WEIR_REASON_NO_ROUTE;
-	}
+	__builtin_memset(route, 0, sizeof(*route));
+	route->family = is_ip6 ? AF_INET6 : AF_INET;
+	route->l4_protocol = flow->protocol;
+	route->sport = flow->source_port_be;
+	route->dport = flow->port_be;
+	route->ifindex = ifindex;
+	/* IPv4's is the first word. */
+	copy_address(route->ipv6_src, flow->source);
+	copy_address(route->ipv6_dst, flow->destination);
+	return bpf_fib_lookup(ctx, route, sizeof(*route), 0);
 }
 
 #endif /* WEIR_LOOKUP_H */

@@ -10,6 +10,7 @@
 #include "fast_path.h"
 #include "fragment.h"
 #include "lookup.h"
+#include "packet.h"
 #include "screen.h"
 
 #define ICMP_UNREACHABLE 3 /* also: fragmentation needed */
@@ -49,6 +50,23 @@ static __always_inline __u32 icmpv6_reason(__u8 type, __u8 hop_limit)
 	    hop_limit == TTL_ON_LINK)
 		return WEIR_REASON_NEIGHBOUR;
 	return WEIR_REASON_ICMP;
+}
+
+/* A packet for another host: by which interface would it leave? */
+static __noinline void forward(struct packet *packet, const struct flow *flow,
+			       struct prospects *prospects,
+			       __u32 *egress_ifindex)
+{
+	struct bpf_fib_lookup route;
+	long found = route_of(packet->ctx, flow, packet->ifindex, &route);
+
+	if (found == BPF_FIB_LKUP_RET_SUCCESS ||
+	    found == BPF_FIB_LKUP_RET_NO_NEIGH) {
+		prospects->pass = WEIR_REASON_FORWARD;
+		*egress_ifindex = route.ifindex;
+	} else {
+		prospects->pass = WEIR_REASON_NO_ROUTE;
+	}
 }
 
 /* Where what belongs to no connection is counted, apart from what does. */

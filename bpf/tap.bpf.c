@@ -15,12 +15,11 @@
  * space, and that to the copy, by tail calls, because the filter is made when
  * the capture starts. Without a filter the first goes on to the copy itself.
  */
-#include "map.h"
 #include "tap.h"
-#include <linux/bpf.h>
+#include "either.h"
+#include "map.h"
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
-#include <bpf/bpf_helpers.h>
 #include <stdbool.h>
 
 const volatile __u32 snaplen = WEIR_TAP_SNAPLEN;
@@ -47,25 +46,11 @@ struct {
 MAP_OF_ONE(current_counts, counts, BPF_MAP_TYPE_PERCPU_ARRAY, 0,
 	   struct weir_tap_counts);
 
-/* A packet at either place. */
-struct packet {
-	struct __sk_buff *skb; /* NULL in the driver */
-	struct xdp_md *xdp;
-	__u32 len;
-};
-
-static __always_inline long load(const struct packet *packet, void *to,
-				 __u32 len)
-{
-	return packet->skb ? bpf_skb_load_bytes(packet->skb, 0, to, len)
-			   : bpf_xdp_load_bytes(packet->xdp, 0, to, len);
-}
-
 /*
  * A record's room must be known to the verifier: a power of two that `len`
  * fits into. False: the ring is full.
  */
-static __always_inline bool copy_into(const struct packet *packet, __u32 len,
+static __always_inline bool copy_into(const struct either *packet, __u32 len,
 				      const __u32 room)
 {
 	struct weir_tap_record *record;
@@ -78,17 +63,12 @@ static __always_inline bool copy_into(const struct packet *packet, __u32 len,
 	record->vlan_present = packet->skb ? packet->skb->vlan_present : 0;
 	record->vlan_tci = packet->skb ? packet->skb->vlan_tci : 0;
 	record->vlan_protocol_be = packet->skb ? packet->skb->vlan_proto : 0;
-	/* Said once more for the verifier: the compiler knows it. */
-	barrier_var(len);
-	len = ((len - 1) & (room - 1)) + 1;
-	record->captured_len = len;
-	if (load(packet, record + 1, len))
-		record->captured_len = 0;
+	record->captured_len = either_copy(packet, record + 1, len, room);
 	bpf_ringbuf_submit(record, 0);
 	return true;
 }
 
-static __always_inline bool copy(const struct packet *packet)
+static __always_inline bool copy(const struct either *packet)
 {
 	__u32 len = packet->len < snaplen ? packet->len : snaplen;
 
@@ -103,15 +83,15 @@ static __always_inline bool copy(const struct packet *packet)
 	return copy_into(packet, len, WEIR_TAP_SNAPLEN);
 }
 
-static __always_inline void take(const struct packet *packet)
+static __always_inline void take(const struct either packet)
 {
 	struct weir_tap_counts *it = current_counts();
 
 	if (!it)
 		return;
 	it->matched++;
-	it->matched_bytes += packet->len;
-	if (!count_only && !copy(packet))
+	it->matched_bytes += packet.len;
+	if (!count_only && !copy(&packet))
 		it->dropped++;
 }
 
@@ -123,17 +103,10 @@ static __always_inline void see(void)
 		it->seen++;
 }
 
-static __always_inline void take_skb(struct __sk_buff *skb)
-{
-	const struct packet packet = {.skb = skb, .len = skb->len};
-
-	take(&packet);
-}
-
 SEC("socket")
 int weir_tap_copy(struct __sk_buff *skb)
 {
-	take_skb(skb);
+	take(either_skb(skb));
 	return 0;
 }
 
@@ -148,7 +121,7 @@ int weir_tap(struct __sk_buff *skb)
 	if (filtered)
 		bpf_tail_call(skb, &stages, WEIR_TAP_FILTER);
 	else
-		take_skb(skb);
+		take(either_skb(skb));
 	return 0;
 }
 
@@ -174,16 +147,6 @@ static __always_inline int verdict(struct xdp_md *xdp)
 		       : XDP_PASS;
 }
 
-static __always_inline void take_xdp(struct xdp_md *xdp)
-{
-	const struct packet packet = {
-		.xdp = xdp,
-		.len = bpf_xdp_get_buff_len(xdp),
-	};
-
-	take(&packet);
-}
-
 SEC("xdp.frags")
 int weir_tap_end(struct xdp_md *xdp)
 {
@@ -193,7 +156,7 @@ int weir_tap_end(struct xdp_md *xdp)
 SEC("xdp.frags")
 int weir_tap_copy_x(struct xdp_md *xdp)
 {
-	take_xdp(xdp);
+	take(either_xdp(xdp));
 	return verdict(xdp);
 }
 
@@ -204,7 +167,7 @@ int weir_tap_xdp(struct xdp_md *xdp)
 	if (filtered)
 		bpf_tail_call(xdp, &stages, WEIR_TAP_FILTER);
 	else
-		take_xdp(xdp);
+		take(either_xdp(xdp));
 	return verdict(xdp);
 }
 

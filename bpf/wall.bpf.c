@@ -11,6 +11,7 @@
  * are denied evicts none that is accepted.
  */
 #include "wall.h"
+#include "map.h"
 #include "parsed.h"
 #include "wall_ask.h"
 #include <linux/pkt_cls.h>
@@ -33,21 +34,12 @@ struct flows {
 struct flows accepted SEC(".maps");
 struct flows denied SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, WEIR_WALL_RULES);
-	__type(key, __u32);
-	__type(value, struct weir_wall_count);
-} rules SEC(".maps");
+MAP(rules, BPF_MAP_TYPE_PERCPU_ARRAY, 0, WEIR_WALL_RULES, __u32,
+    struct weir_counter);
+MAP(outcomes, BPF_MAP_TYPE_PERCPU_ARRAY, 0, WEIR_WALL_OUTCOMES, __u32,
+    struct weir_counter);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, WEIR_WALL_OUTCOMES);
-	__type(key, __u32);
-	__type(value, struct weir_wall_count);
-} outcomes SEC(".maps");
-
-static __always_inline void add(struct weir_wall_count *count, __u32 len)
+static __always_inline void add(struct weir_counter *count, __u32 len)
 {
 	if (!count)
 		return;
@@ -55,69 +47,53 @@ static __always_inline void add(struct weir_wall_count *count, __u32 len)
 	count->bytes += len;
 }
 
-static __always_inline bool is_valid(const struct weir_wall_entry *entry,
-				     __u64 now)
-{
-	return entry && entry->generation == generation &&
-	       now - entry->used_ns < idle_ns;
-}
-
 /* A second is exact enough, and spares most packets the write. */
 #define USED_STEP_NS 1000000000ull
 
-static __always_inline bool passes(const struct weir_wall_key *key,
-				   const struct asking *packet)
+/* Has this been decided of the flow? Then it is counted under the rule. */
+static __always_inline bool is_decided(struct flows *flows,
+				       const struct weir_wall_key *key,
+				       const struct asking *asking, bool renew)
 {
-	struct weir_wall_entry *entry = bpf_map_lookup_elem(&accepted, key);
+	struct weir_wall_entry *entry = bpf_map_lookup_elem(flows, key);
 	__u32 rule;
 
-	if (!is_valid(entry, packet->now))
+	if (!entry || entry->generation != generation ||
+	    asking->now - entry->used_ns >= idle_ns)
 		return false;
-	if (packet->now - entry->used_ns > USED_STEP_NS)
-		entry->used_ns = packet->now;
+	if (renew && asking->now - entry->used_ns > USED_STEP_NS)
+		entry->used_ns = asking->now;
 	rule = entry->rule;
-	add(bpf_map_lookup_elem(&rules, &rule), packet->len);
-	return true;
-}
-
-static __always_inline bool is_denied(const struct weir_wall_key *key,
-				      const struct asking *packet)
-{
-	struct weir_wall_entry *entry = bpf_map_lookup_elem(&denied, key);
-	__u32 rule;
-
-	if (!is_valid(entry, packet->now))
-		return false;
-	rule = entry->rule;
-	add(bpf_map_lookup_elem(&rules, &rule), packet->len);
+	add(bpf_map_lookup_elem(&rules, &rule), asking->packet.len);
 	return true;
 }
 
 static __always_inline enum weir_wall_outcome
-of_flow(const struct asking *packet, const struct flow *flow,
+of_flow(const struct asking *asking, const struct flow *flow,
 	enum weir_parse parse)
 {
 	struct weir_wall_key key, reverse;
 
 	key_of(flow, &key);
-	if (passes(&key, packet))
+	if (is_decided(&accepted, &key, asking, true))
 		return WEIR_WALL_ACCEPTED;
-	if (reverse_of(&key, &reverse) && passes(&reverse, packet))
+	if (reverse_of(&key, &reverse) &&
+	    is_decided(&accepted, &reverse, asking, true))
 		return WEIR_WALL_REPLY;
-	if (fail_open && packet->now > alive_until_ns)
+	if (fail_open && asking->now > alive_until_ns)
 		return WEIR_WALL_OPEN;
-	if (is_denied(&key, packet))
+	if (is_decided(&denied, &key, asking, false))
 		return WEIR_WALL_DENIED;
-	if (!is_forwarded(packet, flow))
+	if (!is_forwarded(asking, flow))
 		return WEIR_WALL_OWN;
-	return ask(packet, flow, parse, &key);
+	return ask(asking, flow, parse, &key);
 }
 
-static __always_inline enum weir_wall_outcome judge(const struct asking *packet)
+static __always_inline enum weir_wall_outcome judge(const struct asking *asking)
 {
-	struct cursor cursor = packet->cursor;
+	struct cursor cursor = asking->cursor;
 	struct flow flow = {};
-	enum weir_parse found = parse(&cursor, &flow, packet->len);
+	enum weir_parse found = parse(&cursor, &flow, asking->packet.len);
 
 	switch (found) {
 	case WEIR_PARSE_ARP:
@@ -134,30 +110,29 @@ static __always_inline enum weir_wall_outcome judge(const struct asking *packet)
 	}
 	if (flow.routed)
 		return WEIR_WALL_UNCLEAR;
-	return of_flow(packet, &flow, found);
+	return of_flow(asking, &flow, found);
 }
 
-static __always_inline bool wall(const struct asking *packet)
+static __always_inline bool wall(const struct asking *asking)
 {
-	__u32 outcome = judge(packet);
+	__u32 outcome = judge(asking);
 
-	add(bpf_map_lookup_elem(&outcomes, &outcome), packet->len);
+	add(bpf_map_lookup_elem(&outcomes, &outcome), asking->packet.len);
 	return outcome <= WEIR_WALL_OPEN;
 }
 
 SEC("xdp.frags")
 int weir_wall_xdp(struct xdp_md *xdp)
 {
-	const struct asking packet = {
-		.xdp = xdp,
+	const struct asking asking = {
+		.packet = either_xdp(xdp),
 		.cursor = cursor_over((void *)(long)xdp->data,
 				      (void *)(long)xdp->data_end),
 		.now = bpf_ktime_get_ns(),
-		.len = bpf_xdp_get_buff_len(xdp),
 		.ifindex = xdp->ingress_ifindex,
 	};
 
-	return wall(&packet) ? XDP_PASS : XDP_DROP;
+	return wall(&asking) ? XDP_PASS : XDP_DROP;
 }
 
 /* Headers that are to be in the skb's linear part. */
@@ -166,18 +141,17 @@ int weir_wall_xdp(struct xdp_md *xdp)
 SEC("tc")
 int weir_wall_tc(struct __sk_buff *skb)
 {
-	struct asking packet = {
-		.skb = skb,
+	struct asking asking = {
+		.packet = either_skb(skb),
 		.now = bpf_ktime_get_ns(),
-		.len = skb->len,
 		.ifindex = skb->ifindex,
 		.tagged = skb->vlan_present,
 	};
 
 	bpf_skb_pull_data(skb, skb->len < HEADERS_LEN ? skb->len : HEADERS_LEN);
-	packet.cursor = cursor_over((void *)(long)skb->data,
+	asking.cursor = cursor_over((void *)(long)skb->data,
 				    (void *)(long)skb->data_end);
-	return wall(&packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	return wall(&asking) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
 /* Run by the screen on a packet that was held: cb[0] is where it came in. */

@@ -38,11 +38,6 @@ struct weir_wall_record {
 	__u32 held_len; /* 0: the packet is not held */
 };
 
-struct weir_wall_count {
-	__u64 packets;
-	__u64 bytes;
-};
-
 /* What becomes of a packet at the wall. Each has exactly one. */
 enum weir_wall_outcome {
 	WEIR_WALL_ACCEPTED, /* of an accepted flow */

@@ -97,10 +97,9 @@ impl Gate {
         let failed = |operation| Error::bpf(operation, "the gate", LOAD_REMEDY);
         let mut open = open_skeleton(GateSkelBuilder::default()).map_err(failed("open"))?;
         share!(open, probe, failed);
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.has_ct_lookup = asks_conntrack();
-            set(rodata);
-        }
+        let rodata = globals(open.maps.rodata_data.as_deref_mut());
+        rodata.has_ct_lookup = asks_conntrack();
+        set(rodata);
         let skel = open.load().map_err(failed("load"))?;
         Ok(Self {
             skel,

@@ -9,7 +9,7 @@ use libbpf_rs::{Object, ReferencesType};
 use crate::accounts::ACCOUNTS;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::samples::SAMPLES;
-use crate::shared::open_skeleton;
+use crate::shared::{globals, open_skeleton};
 use crate::skeleton::queue::{QueueMaps, QueueSkel, QueueSkelBuilder};
 use crate::sys::sched;
 
@@ -59,9 +59,8 @@ impl QueueProbe {
 
     fn load_with(hash_seed: u64, refusals: Refusals) -> Result<Self> {
         let mut open = open_skeleton(QueueSkelBuilder::default()).map_err(failed("open"))?;
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.hash_seed = hash_seed;
-        }
+        let rodata = globals(open.maps.rodata_data.as_deref_mut());
+        rodata.hash_seed = hash_seed;
         let cpus = sched::online_cpus()?.last().map_or(0, |last| last.0) + 1;
         open.maps.accounts.set_max_entries(cpus * ACCOUNTS).map_err(failed("size"))?;
         open.maps.samples.set_max_entries(cpus * SAMPLES).map_err(failed("size"))?;

@@ -7,7 +7,7 @@ use libbpf_rs::skel::OpenSkel;
 use crate::attach::{self, Attachment};
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
-use crate::shared::open_skeleton;
+use crate::shared::{globals, open_skeleton};
 use crate::skeleton::replies::{RepliesSkel, RepliesSkelBuilder};
 use crate::units::{IfIndex, Nanos};
 
@@ -34,9 +34,8 @@ impl Replies {
         };
         let mut open = open_skeleton(RepliesSkelBuilder::default()).map_err(failed("open"))?;
         open.maps.ages.set_max_entries(QUESTIONS).map_err(failed("size"))?;
-        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-            constants.port = port;
-        }
+        let constants = globals(open.maps.rodata_data.as_deref_mut());
+        constants.port = port;
         let skel = open.load().map_err(failed("load"))?;
         let ages = Mapped::of(skel.maps.ages.as_fd(), QUESTIONS as usize)?;
         Ok(Self { skel, ages })

@@ -88,13 +88,12 @@ impl Tap {
     pub fn load(options: &Options, filter: Option<&Filter>) -> Result<Self> {
         let mut open = open_skeleton(TapSkelBuilder::default()).map_err(failed("open"))?;
         open.maps.tapped.set_max_entries(options.ring_bytes).map_err(failed("size"))?;
-        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-            constants.snaplen = options.snaplen.clamp(1, SNAPLEN_MAX);
-            constants.filtered = filter.is_some();
-            constants.count_only = options.count_only;
-            constants.ignore_received = !options.received;
-            constants.ignore_sent = !options.sent;
-        }
+        let constants = globals(open.maps.rodata_data.as_deref_mut());
+        constants.snaplen = options.snaplen.clamp(1, SNAPLEN_MAX);
+        constants.filtered = filter.is_some();
+        constants.count_only = options.count_only;
+        constants.ignore_received = !options.received;
+        constants.ignore_sent = !options.sent;
         let in_driver = options.in_driver;
         // An array holds programs of one type.
         open.progs.weir_tap.set_autoload(!in_driver);

@@ -1,11 +1,10 @@
 //! The kernel half of a user-mode screen: `bpf/wall.bpf.c`.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder, libbpf_sys};
 use rustix::io::Errno;
 
@@ -15,7 +14,7 @@ use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::parser::Parsed;
 use crate::programs::Program;
 use crate::record::record;
-use crate::shared::globals;
+use crate::shared::{globals, open_skeleton};
 use crate::skeleton::wall::{WallSkel, WallSkelBuilder, types};
 use crate::sys::link::Links;
 use crate::units::IfIndex;
@@ -97,15 +96,13 @@ impl Wall {
     /// # Errors
     /// Without the privilege, or for want of memory.
     pub fn load(options: &Options) -> Result<Self> {
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = WallSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let mut open = open_skeleton(WallSkelBuilder::default()).map_err(failed("open"))?;
         open.maps.asked.set_max_entries(options.ring_bytes).map_err(failed("size"))?;
         open.maps.accepted.set_max_entries(options.flows).map_err(failed("size"))?;
         open.maps.denied.set_max_entries(options.flows).map_err(failed("size"))?;
-        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-            constants.fail_open = options.fail_open;
-            constants.idle_ns = options.idle.as_nanos() as u64;
-        }
+        let constants = globals(open.maps.rodata_data.as_deref_mut());
+        constants.fail_open = options.fail_open;
+        constants.idle_ns = options.idle.as_nanos() as u64;
         open.progs.weir_wall_xdp.set_autoload(options.in_driver);
         open.progs.weir_wall_tc.set_autoload(!options.in_driver);
         let skel = open.load().map_err(failed("load"))?;
@@ -266,7 +263,7 @@ fn total(map: &impl MapCore, number: usize) -> Result<Count> {
     let cpus = map.lookup_percpu(&key, MapFlags::ANY).map_err(failed("ask"))?;
     let mut total = Count::default();
     for bytes in cpus.unwrap_or_default() {
-        let Some(cpu) = record::<types::weir_wall_count>(&bytes) else { continue };
+        let Some(cpu) = record::<types::weir_counter>(&bytes) else { continue };
         total.packets += cpu.packets;
         total.bytes += cpu.bytes;
     }
