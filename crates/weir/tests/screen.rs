@@ -7,32 +7,24 @@
 mod common;
 
 use std::net::UdpSocket;
-use std::os::fd::AsFd;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use common::router::{self, BEHIND, BEHIND_OUT, OUT, sh};
 use common::*;
 use nfq::{Queue, Verdict};
 use rustix::net::sockopt;
 use rustix::process::Signal;
 use weir_bpf::counters::CountersReader;
 use weir_bpf::screen::queues;
-use weir_bpf::sys::ethtool;
-use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
-use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::CpuId;
 use weir_bpf::verdict::Reason;
 
-/// The second egress, which no rule is about, and a host there.
-const OUT: &str = "out";
-const BEHIND_OUT: &str = "198.19.1.2";
-const BEHIND: &str = "198.19.0.2";
 const SCREENED_PORT: u16 = 5000;
 const FLOOD_PPS: f64 = 100_000.0;
 const LIGHT_PPS: f64 = 500.0;
@@ -60,43 +52,12 @@ struct Router {
     _alone: MutexGuard<'static, ()>,
 }
 
-fn sh(network: &Network, script: &str) -> String {
-    let run = || Command::new("sh").args(["-e", "-c", script]).output().unwrap();
-    let output = network.near.run(run).unwrap();
-    assert!(output.status.success(), "{script}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
 impl Router {
     /// With a rule for what leaves by [`NEAR2`], and a program that accepts it.
     fn new(rule: &str, room: Room) -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let network = Network::ipv4_only();
-        network.add_pair();
-        let far = network.far.as_fd();
-        network
-            .near
-            .run(|| Links::open().unwrap().create_veth(OUT, "far3", Some(far)))
-            .unwrap()
-            .unwrap();
-        let mac = network.far.run(|| {
-            let links = Links::open().unwrap();
-            let ifindex = links.index("far3").unwrap();
-            links.set_up(ifindex).unwrap();
-            links.mac(ifindex).unwrap()
-        });
-        network.links(|links, _| {
-            let ifindex = links.index(OUT).unwrap();
-            links.set_up(ifindex).unwrap();
-            links.add_address(ifindex, "198.19.1.1".parse().unwrap(), 24).unwrap();
-            links.add_neighbour(ifindex, BEHIND_OUT.parse().unwrap(), mac.unwrap()).unwrap();
-        });
-        // Without it, or XDP, a veth takes no frame that the generator redirects.
-        network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
-        for interface in [NEAR, NEAR2, OUT] {
-            sh(&network, &format!("echo 1 > /proc/sys/net/ipv4/conf/{interface}/forwarding"));
-        }
+        let network = router::router();
         sh(&network, &format!("iptables -A FORWARD -o {NEAR2} {rule} -j NFQUEUE --queue-num 0"));
         let cpus = sched::online_cpus().unwrap();
         let (elsewhere, cpu) = (cpus[0], *cpus.last().unwrap());
@@ -136,9 +97,8 @@ impl Router {
         Daemon::start_sleepy(&self.network, &[&["--cpus", &cpu], options].concat())
     }
 
-    fn flow(&self, to: &str, (source, port): (u16, u16), pps: f64) -> FlowSpec {
-        let flow = self.network.flow(port, Some(pps));
-        FlowSpec { address: (flow.address.0, to.parse().unwrap()), port: (source, port), ..flow }
+    fn flow(&self, to: &str, ports: (u16, u16), pps: f64) -> FlowSpec {
+        router::flow_to(&self.network, to, ports, pps)
     }
 
     /// Sends these while `body` runs; how many of each were sent.
@@ -154,18 +114,11 @@ impl Router {
     }
 
     fn statistic(&self, interface: &str, name: &str) -> u64 {
-        let file = format!("statistics/{name}");
-        let read = || NetSysfs::open().unwrap().read(interface, &file).unwrap();
-        self.network.near.run(read).unwrap().trim().parse().unwrap()
+        router::statistic(&self.network, interface, name)
     }
 
-    /// Packets for which the protected interface's ring had no room.
     fn ring_drops(&self) -> u64 {
-        let drops = || {
-            let links = Links::open().unwrap();
-            links.stats(links.index("far").unwrap()).unwrap().tx_dropped
-        };
-        self.network.far.run(drops).unwrap()
+        router::ring_drops(&self.network)
     }
 
     /// Packets that the queue has refused.
