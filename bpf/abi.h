@@ -20,6 +20,7 @@
 #include "abi/process.h"
 #include "abi/sample.h"
 #include "abi/screen.h"
+#include "abi/egress.h"
 #include "abi/lab.h"
 
 #endif /* WEIR_ABI_H */

@@ -32,6 +32,9 @@ static __always_inline enum weir_target target_of(const struct flow *flow,
 static __always_inline bool may_fit(const struct weir_destination *entry,
 				    const struct flow *flow, __u32 truesize)
 {
+	/* Egress queues of bytes: full_from is 0 of any other. */
+	if (entry->reason == WEIR_REASON_FORWARD_FULL)
+		return flow->ip_len < entry->full_from;
 	if (entry->reason != WEIR_REASON_UDP_FULL &&
 	    entry->reason != WEIR_REASON_MULTICAST_FULL)
 		return false;

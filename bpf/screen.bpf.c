@@ -6,15 +6,11 @@
  */
 #include "map.h"
 #include "alarm.h"
-#include "flow.h"
+#include "freed.h"
 #include "screen_queue.h"
 #include <bpf/bpf_tracing.h>
 
 #define DST_POINTER (~1UL) /* SKB_DST_PTRMASK */
-#define FRAGMENT_BITS 0x3fff
-#define TCP_FLAGS_AT 13
-#define TCP_SYN 0x02
-#define TCP_NO_REQUEST 0x15 /* FIN, RST, ACK */
 /* Places in the kernel's code that free packets. */
 #define FREES 1024
 
@@ -61,51 +57,6 @@ static __always_inline bool is_nf_queue(__u64 location)
 		is_it &= name[i] == wanted[i];
 	bpf_map_update_elem(&frees, &location, &is_it, BPF_ANY);
 	return is_it;
-}
-
-/* As target_of() has it, of a packet that is in no frame any more. */
-static __always_inline void transport_of(const void *header, __u8 protocol,
-					 struct weir_screened_key *key)
-{
-	__be16 ports_be[2] = {};
-	__u8 flags = 0;
-
-	key->target = WEIR_TARGET_FORWARD;
-	if (protocol != IPPROTO_UDP && protocol != IPPROTO_TCP)
-		return;
-	bpf_probe_read_kernel(ports_be, sizeof(ports_be), header);
-	key->port_be = ports_be[1];
-	key->target = WEIR_TARGET_UDP;
-	if (protocol == IPPROTO_UDP)
-		return;
-	bpf_probe_read_kernel(&flags, sizeof(flags), header + TCP_FLAGS_AT);
-	key->target = (flags & (TCP_SYN | TCP_NO_REQUEST)) == TCP_SYN
-			      ? WEIR_TARGET_TCP_SYN
-			      : WEIR_TARGET_TCP;
-}
-
-/* Where it was going; not of fragments, nor behind IPv6's further headers. */
-static __always_inline bool destination_of(const struct sk_buff *skb,
-					   struct weir_screened_key *key)
-{
-	const void *ip = skb->head + skb->network_header;
-	struct ipv6hdr ip6 = {};
-	struct iphdr ip4 = {};
-
-	if (skb->protocol == bpf_htons(ETH_P_IP)) {
-		bpf_probe_read_kernel(&ip4, sizeof(ip4), ip);
-		key->family = WEIR_FAMILY_IPV4;
-		key->address[0] = ip4.daddr;
-		transport_of(ip + ip4.ihl * 4, ip4.protocol, key);
-		return !(ip4.frag_off & bpf_htons(FRAGMENT_BITS));
-	}
-	if (skb->protocol != bpf_htons(ETH_P_IPV6))
-		return false;
-	bpf_probe_read_kernel(&ip6, sizeof(ip6), ip);
-	key->family = WEIR_FAMILY_IPV6;
-	__builtin_memcpy(key->address, &ip6.daddr, sizeof(key->address));
-	transport_of(ip + sizeof(ip6), ip6.nexthdr, key);
-	return true;
 }
 
 SEC("tp_btf/kfree_skb")

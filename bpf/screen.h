@@ -11,7 +11,7 @@
 #include "screen_queue.h"
 
 /* After so long without a refusal, a destination may go another way by now. */
-#define SCREENED_BELIEVED_NS 1000000000ULL
+#define REFUSED_BELIEVED_NS 1000000000ULL
 /*
  * Full queues are given a packet so often, whatever is believed of them. The
  * paper's time limit on the feedback, for the same reason.
@@ -48,22 +48,28 @@ static __always_inline __u32 screen_room(struct weir_screen *screen,
 					      : 0;
 }
 
+static __always_inline void screened_key(const struct weir_destination *entry,
+					 __u32 ifindex, __u32 egress_ifindex,
+					 struct weir_screened_key *key)
+{
+	copy_address(key->address, entry->address);
+	key->ifindex = ifindex;
+	key->egress_ifindex = egress_ifindex;
+	key->port_be = entry->port_be;
+	key->family = entry->family;
+	key->target = entry->target;
+}
+
 static __always_inline bool is_screened(const struct weir_destination *entry,
 					__u32 ifindex, __u32 egress_ifindex,
 					__u64 now)
 {
-	struct weir_screened_key key = {
-		.ifindex = ifindex,
-		.egress_ifindex = egress_ifindex,
-		.port_be = entry->port_be,
-		.family = entry->family,
-		.target = entry->target,
-	};
+	struct weir_screened_key key;
 	__u64 *refused_ns;
 
-	copy_address(key.address, entry->address);
+	screened_key(entry, ifindex, egress_ifindex, &key);
 	refused_ns = bpf_map_lookup_elem(&screened, &key);
-	return refused_ns && now < *refused_ns + SCREENED_BELIEVED_NS;
+	return refused_ns && now < *refused_ns + REFUSED_BELIEVED_NS;
 }
 
 /*

@@ -60,6 +60,10 @@ MAP_OF_ONE(the_screen, screen, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE,
 MAP(screened, BPF_MAP_TYPE_LRU_HASH, 0, WEIR_SCREENED, struct weir_screened_key,
     __u64);
 
+/* The same, of the queues of egress interfaces. */
+MAP(egresses, BPF_MAP_TYPE_LRU_HASH, 0, WEIR_SCREENED, struct weir_screened_key,
+    struct weir_egress);
+
 /* Lazy sockets. */
 MAP_OF_ONE(the_lazy, lazy, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE,
 	   struct weir_lazy);

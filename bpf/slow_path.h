@@ -6,12 +6,12 @@
 #ifndef WEIR_SLOW_PATH_H
 #define WEIR_SLOW_PATH_H
 
+#include "egress.h"
 #include "explain.h"
 #include "fast_path.h"
 #include "fragment.h"
 #include "lookup.h"
 #include "packet.h"
-#include "screen.h"
 
 #define ICMP_UNREACHABLE 3 /* also: fragmentation needed */
 #define ICMP_SOURCE_QUENCH 4
@@ -113,6 +113,9 @@ look(struct packet *packet, const struct flow *flow, enum addressed addressed,
 		forward(packet, flow, prospects, egress_ifindex);
 		screen_judge(entry, packet->ifindex, *egress_ifindex,
 			     prospects);
+		/* The last that is cut off a merged one may be short. */
+		egress_judge(entry, packet->ifindex, *egress_ifindex,
+			     packet->gso_size ? 1 : flow->ip_len, prospects);
 	} else if (entry->target == WEIR_TARGET_UDP ||
 		   entry->target == WEIR_TARGET_UDP_GROUP)
 		udp_look(packet->ctx, flow, to_many && !DEFECT(TO_MANY_AS_ONE),

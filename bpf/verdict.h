@@ -147,8 +147,9 @@
 	X(FORWARD, PASS, FORWARD, "forward",                                   \
 	  "to another host, by way of another interface")                      \
 	X(FORWARD_FULL, DISCARD, FORWARD, "forward-full",                      \
-	  "to another host, by way of a user-mode screen whose queue "         \
-	  "(NFQUEUE) is full, so the kernel would drop the packet")            \
+	  "to another host, by way of a queue that is full, so the kernel "    \
+	  "would drop the packet: a user-mode screen's (NFQUEUE), or the "     \
+	  "egress interface's")                                                \
 	X(NO_ROUTE, PASS, OTHER, "no-route",                                   \
 	  "the destination IP address is not this interface's own, and is "    \
 	  "not forwarded")                                                     \
@@ -223,6 +224,8 @@ enum weir_reason { WEIR_REASONS(WEIR_REASON_ENUM) WEIR_REASON_COUNT };
 	  "a TCP connection's backlog of segments was full")                 \
 	X(SCREEN_QUEUE, "screen-queue",                                      \
 	  "the queue of a user-mode screen (NFQUEUE) was full")              \
+	X(EGRESS_QUEUE, "egress-queue",                                      \
+	  "the queue of an egress interface was full")                       \
 	X(CPU_SHARE, "cpu-share",                                            \
 	  "input was over its share of a CPU that others waited for")        \
 	X(CPU_WAIT, "cpu-wait", "input waited long for its CPU")

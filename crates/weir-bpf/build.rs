@@ -10,9 +10,10 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 14] = [
+const OBJECTS: [&str; 15] = [
     "bare",
     "device",
+    "egress",
     "gate",
     "holders",
     "input",

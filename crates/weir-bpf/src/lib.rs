@@ -6,7 +6,7 @@
 //! - [`counters`]: what the gate has seen, by reason; [`channels`]: by channel, which [`prune`] keeps few;
 //! - [`input`], [`softirq`]: what network input costs its CPU, polled by a thread or in softirqs;
 //! - [`accounts`]: what it costs channel by channel, and may;
-//! - [`screen`]: queues of user-mode screens, and what goes there;
+//! - [`screen`]: queues of user-mode screens, and what goes there; [`egress`]: those of egress interfaces;
 //! - [`lazy`]: rings of lazy sockets;
 //! - [`holders`]: which processes have which sockets open;
 //! - [`tap`]: a capture's packets, by way of a [`filter`];
@@ -29,6 +29,7 @@ pub mod bare;
 pub mod channels;
 pub mod clsact;
 pub mod counters;
+pub mod egress;
 pub mod error;
 pub mod explain;
 pub mod features;
@@ -75,6 +76,9 @@ mod skeleton {
     }
     pub mod device {
         include!(concat!(env!("OUT_DIR"), "/device.skel.rs"));
+    }
+    pub mod egress {
+        include!(concat!(env!("OUT_DIR"), "/egress.skel.rs"));
     }
     pub mod gate {
         include!(concat!(env!("OUT_DIR"), "/gate.skel.rs"));

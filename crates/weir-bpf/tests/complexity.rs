@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::{env, fs};
 
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
+use weir_bpf::egress::Egresses;
 use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::input::Inputs;
 use weir_bpf::screen::Screens;
@@ -20,7 +21,7 @@ use weir_bpf::units::Nanos;
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/complexity.txt");
 /// `BPF_COMPLEXITY_LIMIT_INSNS` of `include/linux/bpf.h`.
 const VERIFIER_LIMIT: u32 = 1_000_000;
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 15] = [
     "weir_gate",
     "weir_gate_tc",
     "weir_refused",
@@ -29,6 +30,7 @@ const PROGRAMS: [&str; 14] = [
     "weir_waking",
     "weir_wakeup",
     "weir_migrate",
+    "weir_overfull",
     "weir_polled",
     "weir_screened",
     "weir_sirq_raise",
@@ -98,6 +100,7 @@ fn the_kernel_half_has_not_grown() {
     let probe = QueueProbe::load().expect("the tests need root");
     let _gate = Gate::load(&probe).unwrap();
     let _inputs = Inputs::load(&probe).unwrap();
+    let _egresses = Egresses::load(&probe).unwrap();
     let _screens = Screens::load(&probe).unwrap();
     let _softirqs = Softirqs::load(&probe, Nanos(10_000_000)).unwrap();
     let sizes = sizes();

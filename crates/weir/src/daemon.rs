@@ -12,13 +12,13 @@ use weir_bpf::units::{IfIndex, Nice};
 use crate::config::Reloader;
 use crate::console::Console;
 use crate::error::{Error, Result};
+use crate::feedback::Feedback;
 use crate::governor::Governors;
 use crate::guardian::Guardian;
 use crate::interface::{Presence, Protected};
 use crate::key::Key;
 use crate::lazy::LazyServer;
 use crate::report::{Report, summary};
-use crate::screen::ScreenWatch;
 use crate::signals::Signals;
 use crate::sleep::Sleep;
 
@@ -36,7 +36,7 @@ pub struct Daemon {
     governors: Option<Rc<Governors>>,
     sleep: Sleep,
     lazy: Option<LazyServer>,
-    _screens: Option<ScreenWatch>,
+    _feedback: Feedback,
     guardian_started: Instant,
     receivers_due: Instant,
     signals: Signals,
@@ -85,8 +85,8 @@ pub struct Wardens {
     pub sleep: Sleep,
     /// Makes sockets lazy, where that is wanted.
     pub lazy: Option<LazyServer>,
-    /// Watches the queues of user-mode screens, where the kernel lets it.
-    pub screens: Option<ScreenWatch>,
+    /// Watches queues that are no socket's.
+    pub feedback: Feedback,
 }
 
 /// What woke the loop.
@@ -124,7 +124,7 @@ impl Daemon {
             governors: wardens.governors,
             sleep: wardens.sleep,
             lazy: wardens.lazy,
-            _screens: wardens.screens,
+            _feedback: wardens.feedback,
             guardian_started: Instant::now(),
             receivers_due: Instant::now(),
             signals,

@@ -19,8 +19,10 @@ mod diverting;
 #[cfg(test)]
 mod docs_tests;
 mod doctor;
+mod egress;
 mod error;
 mod explain;
+mod feedback;
 mod generate;
 mod governor;
 mod guardian;

@@ -13,7 +13,9 @@ use crate::config::{Config, Reloader};
 use crate::console::Console;
 use crate::cpulist::CpuList;
 use crate::daemon::{Daemon, Wardens};
+use crate::egress;
 use crate::error::{Error, Result};
+use crate::feedback::Feedback;
 use crate::governor::Governors;
 use crate::guardian::Guardian;
 use crate::host::Host;
@@ -23,7 +25,7 @@ use crate::lazy::{LazyServer, Listener};
 use crate::metrics;
 use crate::privilege;
 use crate::report::Report;
-use crate::screen::ScreenWatch;
+use crate::screen;
 use crate::signals::Signals;
 use crate::sleep::Sleep;
 use crate::softirq::Limiter;
@@ -74,9 +76,15 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let start = |at| LazyServer::start(at, &probe, names(), args.lazy_memory << 20);
     let lazy = listener.map(start).transpose()?;
     let sleep = Sleep::new(Alarm::of(&probe)?, !args.awake);
-    let unheard =
-        |error| console.say(&format!("queues of user-mode screens are not heard: {error}"));
-    let screens = ScreenWatch::start(&probe).map_err(unheard).ok();
+    let kinds = [
+        ("user-mode screens", screen::watcher(&probe)),
+        ("egress interfaces", egress::watcher(&probe, names())),
+    ];
+    let heard = kinds.into_iter().filter_map(|(of, watcher)| {
+        let unheard = |error| console.say(&format!("queues of {of} are not heard: {error}"));
+        watcher.map_err(unheard).ok()
+    });
+    let feedback = Feedback::start(heard.collect())?;
     let kernel = Kernel { limiter: Limiter::new(Rc::clone(&probe)), probe, governors };
     let mut protected = Vec::new();
     let mut running = Vec::new();
@@ -95,7 +103,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         protected.push(interface);
     }
     let report = Report::of(args);
-    let wardens = Wardens { guardian, keys, governors: kernel.governors, sleep, lazy, screens };
+    let wardens = Wardens { guardian, keys, governors: kernel.governors, sleep, lazy, feedback };
     let reloader = Reloader::new(config, running);
     Daemon::new(protected, wardens, signals, reloader, console, report).run()
 }

@@ -1,8 +1,6 @@
 //! Feedback from user-mode screens: watches the NFQUEUEs of the namespace, and lets the gates discard what they have no
 //! room for while the counts say that it would go there. docs/screens.md.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use weir_bpf::alarm::Alarm;
@@ -10,7 +8,8 @@ use weir_bpf::gate::QueueProbe;
 use weir_bpf::screen::{Admitted, Queue, Screens, queues};
 use weir_policy::screen::{Counts, Evidence, Ledger};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::feedback::Watcher;
 
 /// How often queues are looked for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -21,50 +20,23 @@ const BELIEVED: Duration = Duration::from_secs(1);
 /// For how long everything passes after packets were found to go elsewhere.
 const DOUBTED: Duration = Duration::from_secs(10);
 
-/// Watches until it is dropped.
-pub struct ScreenWatch {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+/// Of the calling thread's network namespace.
+///
+/// # Errors
+/// On a kernel that lacks what it takes.
+pub fn watcher(probe: &QueueProbe) -> Result<Box<dyn Watcher>> {
+    Ok(Box::new(ScreenWatch {
+        screens: Screens::load(probe)?,
+        alarm: Alarm::of(probe)?,
+        queues: Vec::new(),
+        looked: None,
+        ledger: None,
+        doubted: None,
+        dropped: 0,
+    }))
 }
 
-impl ScreenWatch {
-    /// Of the calling thread's network namespace.
-    ///
-    /// # Errors
-    /// On a kernel that lacks what it takes.
-    pub fn start(probe: &QueueProbe) -> Result<Self> {
-        let mut watcher = Watcher {
-            screens: Screens::load(probe)?,
-            alarm: Alarm::of(probe)?,
-            queues: Vec::new(),
-            looked: None,
-            ledger: None,
-            doubted: None,
-            dropped: 0,
-        };
-        let (stop, stopped) = channel::<()>();
-        let thread = std::thread::Builder::new()
-            .name("weir-screen".into())
-            .spawn(move || {
-                while stopped.recv_timeout(watcher.pause()) == Err(RecvTimeoutError::Timeout) {
-                    watcher.look();
-                }
-            })
-            .map_err(|source| Error::system("start the thread that watches screens", source))?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for ScreenWatch {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-struct Watcher {
+struct ScreenWatch {
     screens: Screens,
     alarm: Alarm,
     queues: Vec<Queue>,
@@ -76,7 +48,7 @@ struct Watcher {
     dropped: u32,
 }
 
-impl Watcher {
+impl Watcher for ScreenWatch {
     fn pause(&self) -> Duration {
         if self.queues.is_empty() { LOOK } else { COUNT }
     }
@@ -115,7 +87,9 @@ impl Watcher {
             Evidence::All | Evidence::None => {}
         }
     }
+}
 
+impl ScreenWatch {
     /// A queue that comes or goes makes counts that tell nothing: it begins anew.
     fn count(&mut self) -> Option<Counts> {
         let queued_before = self.queued()?;

@@ -19,7 +19,14 @@ pub static EXPERIMENT: Experiment = Experiment {
         quick: "stock,threaded,niced,batch,weir",
     },
     main: "weir",
-    cases: || vec![Case::always("fast"), Case::always("slow"), Case::full("fast+hog")],
+    cases: || {
+        vec![
+            Case::always("fast"),
+            Case::always("slow"),
+            Case::full("fast+hog"),
+            Case::full("slow+hog"),
+        ]
+    },
     loads: Choice { full: "100k,200k,400k,800k,1.6M,top", quick: "200k,800k,top" },
     times: Choice::times((300, 2000, 5), (100, 500, 2)),
     scene,
@@ -34,7 +41,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         ),
         table(
             "Passes of the calibrated loop per second by the process beside it",
-            Cases::Of(&["fast+hog"]),
+            Cases::Of(&["fast+hog", "slow+hog"]),
             &[&m::hog_per_s],
         ),
     ],
@@ -78,7 +85,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         needs: vec![Need::Egress],
         watch: vec![Watch::RoundTrips],
         books: Books::Ring,
-        egress_mbit: (ask.case == "slow").then_some(SLOW_MBIT),
+        egress_mbit: ask.case.starts_with("slow").then_some(SLOW_MBIT),
         ..Scene::default()
     })
 }

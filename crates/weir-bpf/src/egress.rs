@@ -1,0 +1,50 @@
+//! Queues of egress interfaces: which destinations lead to one that refuses packets. `bpf/egress.bpf.c`,
+//! `bpf/egress.h`.
+
+use libbpf_rs::Link;
+use libbpf_rs::skel::OpenSkel;
+
+use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::gate::QueueProbe;
+use crate::shared::{globals, open_skeleton, share};
+use crate::skeleton::egress::{EgressSkel, EgressSkelBuilder};
+use crate::sys::netns::NetNs;
+
+/// Hears what egress queues refuse, while packets are forwarded.
+pub struct Egresses {
+    skel: EgressSkel<'static>,
+    refused: Option<Link>,
+}
+
+impl Egresses {
+    /// Loads what hears them, in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// Without the privilege, or on a kernel that lacks what it takes.
+    pub fn load(probe: &QueueProbe) -> Result<Self> {
+        let mut open = open_skeleton(EgressSkelBuilder::default()).map_err(failed("open"))?;
+        share!(open, probe, failed);
+        // The kernel's own number has 32 bits.
+        globals(open.maps.rodata_data.as_deref_mut()).netns = NetNs::current()?.inode() as u32;
+        let skel = open.load().map_err(failed("load"))?;
+        Ok(Self { skel, refused: None })
+    }
+
+    /// Hears them from now on, or does not.
+    ///
+    /// # Errors
+    /// When the kernel does not let it.
+    pub fn hear(&mut self, hear: bool) -> Result<()> {
+        if !hear {
+            self.refused = None;
+        } else if self.refused.is_none() {
+            let attached = self.skel.progs.weir_overfull.attach();
+            self.refused = Some(attached.map_err(failed("attach"))?);
+        }
+        Ok(())
+    }
+}
+
+fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
+    Error::bpf(operation, "what hears the queues of egress interfaces", LOAD_REMEDY)
+}

@@ -1,0 +1,49 @@
+//! Feedback from egress queues: hears what they refuse while a protected interface forwards. docs/egress.md.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use weir_bpf::egress::Egresses;
+use weir_bpf::gate::QueueProbe;
+
+use crate::error::Result;
+use crate::feedback::Watcher;
+
+/// How often it is looked whether an interface forwards.
+const LOOK: Duration = Duration::from_secs(1);
+
+struct EgressWatch {
+    egresses: Egresses,
+    /// Where packets are forwarded from.
+    interfaces: Vec<String>,
+    looked: Option<Instant>,
+}
+
+/// Of the calling thread's network namespace.
+///
+/// # Errors
+/// On a kernel that lacks what it takes.
+pub fn watcher(probe: &QueueProbe, interfaces: Vec<String>) -> Result<Box<dyn Watcher>> {
+    Ok(Box::new(EgressWatch { egresses: Egresses::load(probe)?, interfaces, looked: None }))
+}
+
+impl Watcher for EgressWatch {
+    fn pause(&self) -> Duration {
+        LOOK
+    }
+
+    fn look(&mut self) {
+        if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
+            self.looked = Some(Instant::now());
+            let forwards = self.interfaces.iter().any(|name| forwards(name));
+            let _ = self.egresses.hear(forwards);
+        }
+    }
+}
+
+fn forwards(interface: &str) -> bool {
+    ["ipv4", "ipv6"].iter().any(|family| {
+        let path = format!("/proc/sys/net/{family}/conf/{interface}/forwarding");
+        fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
+    })
+}

@@ -1,0 +1,227 @@
+//! A router whose egress is slower than what is sent to it, by a real queueing discipline.
+//!
+//! The flood is one that the ring holds, so that what is lost was discarded, or refused by the queue.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::router::{BEHIND, BEHIND_OUT, OUT, flow_to, ring_drops, router, run_in, sh, statistic};
+use common::*;
+use rustix::net::sockopt;
+use serde_json::Value;
+use weir_bpf::counters::CountersReader;
+use weir_bpf::sys::sched;
+use weir_bpf::traffic::{FlowSpec, Generator, Lengths};
+use weir_bpf::units::CpuId;
+use weir_bpf::verdict::Reason;
+
+const PORT: u16 = 5000;
+const FLOOD_PPS: f64 = 100_000.0;
+const LIGHT_PPS: f64 = 500.0;
+/// How long something may be tried again and again, beside others' load.
+const TRIES_MAX: Duration = Duration::from_secs(60);
+/// Some 10,000 of the flood's packets a second; the queue holds some hundred.
+const TBF: &str = "tc qdisc add dev near2 root handle 1: tbf rate 5mbit burst 5k limit 6k";
+
+/// A router whose CPU is every test's.
+struct Router {
+    network: Network,
+    cpu: CpuId,
+    elsewhere: CpuId,
+    generator: Generator,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Router {
+    /// With these queues at [`NEAR2`].
+    fn new(queues: &str) -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let network = router();
+        sh(&network, queues);
+        let cpus = sched::online_cpus().unwrap();
+        let (elsewhere, cpu) = (cpus[0], *cpus.last().unwrap());
+        let generator = network.generator();
+        Self { network, cpu, elsewhere, generator, _alone: alone }
+    }
+
+    fn start(&self, options: &[&str]) -> (Daemon, CountersReader) {
+        let cpu = self.cpu.to_string();
+        let daemon = Daemon::start_sleepy(&self.network, &[&["--cpus", &cpu], options].concat());
+        let map = self.network.interface_status()["counters_map_id"].as_u64().unwrap();
+        (daemon, CountersReader::open(map.try_into().unwrap()).unwrap())
+    }
+
+    fn flow(&self, to: &str, port: u16, pps: f64) -> FlowSpec {
+        flow_to(&self.network, to, (4096, port), pps)
+    }
+
+    /// Sends these while `body` runs; how many of each were sent.
+    fn while_sent(&mut self, flows: &[FlowSpec], body: impl FnOnce(&Self)) -> Vec<u64> {
+        self.generator.set_flows(flows).unwrap();
+        let generator = &self.generator;
+        let body = || {
+            generator.start();
+            body(self);
+        };
+        generator.run_while(&self.network.far, Some(self.elsewhere), body).unwrap();
+        (0..flows.len()).map(|flow| generator.counts(flow).sent).collect()
+    }
+
+    /// Packets that the egress queue has sent, and those that it has refused.
+    fn egress(&self) -> (u64, u64) {
+        let json: Value =
+            serde_json::from_str(&sh(&self.network, "tc -j -s qdisc show dev near2")).unwrap();
+        let root = json.as_array().unwrap().iter().find(|queue| queue["root"] == true).unwrap();
+        let field = |name: &str| root[name].as_u64().unwrap();
+        (field("packets"), field("drops"))
+    }
+}
+
+fn discarded(counters: &CountersReader) -> u64 {
+    counters.counters().unwrap().get(Reason::ForwardFull).packets
+}
+
+/// While the egress sent so many packets.
+#[derive(Debug)]
+struct Window {
+    sent_pps: f64,
+    refused: u64,
+    discarded: u64,
+}
+
+fn window(router: &Router, discarded: impl Fn() -> u64, packets: u64) -> Window {
+    let (began, before, discarded_before) = (Instant::now(), router.egress(), discarded());
+    assert!(wait(TRIES_MAX, || router.egress().0 > before.0 + packets), "{before:?}");
+    let (elapsed, after) = (began.elapsed(), router.egress());
+    Window {
+        sent_pps: (after.0 - before.0) as f64 / elapsed.as_secs_f64(),
+        refused: after.1 - before.1,
+        discarded: discarded() - discarded_before,
+    }
+}
+
+/// The egress sends as much as without, most of the rest is discarded at the gate, and nothing else is.
+fn an_egress_stays_full(queues: &str, options: &[&str]) {
+    let mut router = Router::new(queues);
+    let flood = router.flow(BEHIND, PORT, FLOOD_PPS);
+    let mut without = 0.0;
+    router.while_sent(std::slice::from_ref(&flood), |router| {
+        wait_until("the queue refuses", || router.egress().1 > 0);
+        without = window(router, || 0, 10_000).sent_pps;
+    });
+    let local = router.network.near_socket(&format!("{NEAR_IP}:8000"));
+    sockopt::set_socket_recv_buffer_size_force(&local, 64 << 20).unwrap();
+    let (daemon, counters) = router.start(options);
+    let flows =
+        [router.flow(NEAR_IP, 8000, LIGHT_PPS), router.flow(BEHIND_OUT, PORT, LIGHT_PPS), flood];
+    let (ring, out) = (ring_drops(&router.network), statistic(&router.network, OUT, "tx_packets"));
+    let sent = router.while_sent(&flows, |router| {
+        let good =
+            |seen: &Window| seen.sent_pps > 0.97 * without && seen.refused * 20 < seen.discarded;
+        let mut last = None;
+        let done = wait(TRIES_MAX, || {
+            last = Some(window(router, || discarded(&counters), 10_000)).filter(|seen| !good(seen));
+            last.is_none()
+        });
+        assert!(done, "{last:?}; without weir {without}/s");
+    });
+    let mut received = 0;
+    let mut lost = || {
+        received += drain(&local);
+        let out = statistic(&router.network, OUT, "tx_packets") - out;
+        sent[0].saturating_sub(received) + sent[1].saturating_sub(out)
+    };
+    let most = ring_drops(&router.network) - ring;
+    assert!(wait(PATIENCE, || lost() <= most), "{} lost of {sent:?}; the ring {most}", lost());
+    daemon.interrupt();
+    router.network.assert_untouched();
+}
+
+#[test]
+fn what_would_overflow_a_token_bucket_is_discarded_early() {
+    an_egress_stays_full(TBF, &[]);
+}
+
+#[test]
+fn what_would_overflow_a_queue_of_packets_is_discarded_early() {
+    an_egress_stays_full(&format!("{TBF}\ntc qdisc add dev near2 parent 1:1 pfifo limit 100"), &[]);
+}
+
+#[test]
+fn at_tc_it_is_discarded_early_too() {
+    an_egress_stays_full(TBF, &["--attach", "tc"]);
+}
+
+/// A queue of bytes that refuses long packets has room for short ones: they get through as often as without weir.
+#[test]
+fn what_is_shorter_still_fits() {
+    let mut router = Router::new(TBF);
+    let far = |router: &Router, script: &str| run_in(&router.network.far, script);
+    far(&router, "iptables -A INPUT -p udp -m length --length 0:100");
+    let count = |router: &Router| -> u64 {
+        let table = far(router, "iptables -L INPUT -v -x -n");
+        table.lines().last().unwrap().split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let long = FlowSpec { lengths: Lengths::One(1000), ..router.flow(BEHIND, PORT, 20_000.0) };
+    let flows = [router.flow(BEHIND, PORT, LIGHT_PPS), long];
+    let share = |router: &mut Router, body: &dyn Fn(&Router)| {
+        let before = count(router);
+        let sent = router.while_sent(&flows, body)[0];
+        (count(router) - before) as f64 / sent as f64
+    };
+    let without = share(&mut router, &|router| {
+        wait_until("it sends", || router.egress().0 > 3_000);
+    });
+    let (daemon, counters) = router.start(&[]);
+    let with = share(&mut router, &|_| {
+        wait_until("it discards", || discarded(&counters) > 50_000);
+    });
+    assert!(with > without - 0.1, "{with} of the short packets arrive, without weir {without}");
+    daemon.interrupt();
+}
+
+/// A bucket refuses what is longer than itself, though its queue has room.
+#[test]
+fn a_refusal_by_a_queue_with_room_discards_nothing() {
+    let mut router = Router::new(TBF);
+    let (daemon, counters) = router.start(&["--awake"]);
+    let too_long = FlowSpec { lengths: Lengths::One(1450), ..router.flow(BEHIND, PORT, LIGHT_PPS) };
+    sh(
+        &router.network,
+        "tc qdisc change dev near2 root handle 1: tbf rate 5mbit burst 1k limit 6k",
+    );
+    let (ring, before) = (ring_drops(&router.network), router.egress());
+    let sent = router.while_sent(&[router.flow(BEHIND, PORT, LIGHT_PPS), too_long], |router| {
+        wait_until("it refuses", || router.egress().1 > before.1 + 500);
+    });
+    assert_eq!(discarded(&counters), 0);
+    let arrived =
+        |router: &Router| router.egress().0 - before.0 + ring_drops(&router.network) - ring;
+    assert!(wait(PATIENCE, || arrived(&router) >= sent[0]), "{} of {sent:?}", arrived(&router));
+    daemon.interrupt();
+}
+
+/// Classes have queues of their own: one that is full says nothing of the others.
+#[test]
+fn what_a_discipline_with_classes_refuses_discards_nothing() {
+    let mut router = Router::new(
+        "tc qdisc add dev near2 root handle 1: htb default 1
+         tc class add dev near2 parent 1: classid 1:1 htb rate 100mbit
+         tc class add dev near2 parent 1: classid 1:2 htb rate 2mbit ceil 2mbit
+         tc qdisc add dev near2 parent 1:2 pfifo limit 10
+         tc filter add dev near2 parent 1: protocol ip u32 match ip sport 4096 0xffff flowid 1:2",
+    );
+    let (daemon, counters) = router.start(&[]);
+    let good = flow_to(&router.network, BEHIND, (4097, PORT), LIGHT_PPS);
+    let before = router.egress();
+    router.while_sent(&[good, router.flow(BEHIND, PORT, 20_000.0)], |router| {
+        wait_until("it has refused many", || router.egress().1 > before.1 + 50_000);
+    });
+    assert_eq!(discarded(&counters), 0);
+    daemon.interrupt();
+}
