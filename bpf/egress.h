@@ -8,6 +8,7 @@
 #ifndef WEIR_EGRESS_H
 #define WEIR_EGRESS_H
 
+#include "alarm.h"
 #include "destination.h"
 #include "egress_queue.h"
 #include "screen.h"
@@ -74,6 +75,7 @@ __noinline int egress_judge(struct weir_destination *entry, __u32 ifindex,
 		prospects->good_for = 0;
 		return 0;
 	}
+	ring(WEIR_CAUSE_EGRESS_QUEUE, poll->now_ns);
 	prospects->room = 0;
 	entry->full_from = egress->in_bytes ? ip_len : 0;
 	return 0;

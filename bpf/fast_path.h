@@ -60,14 +60,25 @@ static __always_inline void note_company(const struct weir_destination *entry,
 		poll->beside += packets;
 }
 
+/*
+ * Would a discard leave its receiver more of the CPU? The receiver of what an
+ * egress interface sends is elsewhere.
+ */
+static __always_inline bool has_receiver(const struct weir_destination *entry)
+{
+	return entry->kind != WEIR_KIND_FORWARD || entry->screened;
+}
+
 static __always_inline void count_channel(struct weir_destination *entry,
 					  struct weir_poll *poll,
 					  struct weir_counter seen,
 					  __u32 reason)
 {
 	if (verdict_of_reason(reason) == WEIR_VERDICT_DISCARD) {
-		poll->discarded += seen.packets;
-		poll->full_id = channel_id(entry);
+		if (has_receiver(entry) || is_share_reason(reason)) {
+			poll->discarded += seen.packets;
+			poll->full_id = channel_id(entry);
+		}
 		if (is_share_reason(reason)) {
 			counter_add(&entry->seen[WEIR_SEEN_SHED], seen);
 		} else {

@@ -31,12 +31,11 @@ impl Feedback {
         let thread = std::thread::Builder::new()
             .name("weir-feedback".into())
             .spawn(move || {
-                let pause = |watchers: &[Box<dyn Watcher>]| {
+                let look = |watchers: &mut [Box<dyn Watcher>]| {
+                    watchers.iter_mut().for_each(|watcher| watcher.look());
                     watchers.iter().map(|watcher| watcher.pause()).min().unwrap_or(Duration::MAX)
                 };
-                while stopped.recv_timeout(pause(&watchers)) == Err(RecvTimeoutError::Timeout) {
-                    watchers.iter_mut().for_each(|watcher| watcher.look());
-                }
+                while stopped.recv_timeout(look(&mut watchers)) == Err(RecvTimeoutError::Timeout) {}
             })
             .map_err(|source| Error::system("start the thread that watches queues", source))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
