@@ -1,8 +1,10 @@
 //! The experiment's figure as an SVG drawing: a line for each arm over the load sent, or bars.
 
+use std::ops::Range;
+
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::error::{Error, Result};
 use crate::experiment::Figure;
@@ -12,10 +14,9 @@ use crate::run::Load;
 use crate::stats::Spread;
 use crate::view::{Point, View};
 
-const SIZE_PX: (u32, u32) = (900, 520);
-const LEFT_PX: i32 = 84;
-const RIGHT_PX: i32 = 876;
-const BOTTOM_PX: i32 = 464;
+const SIZE_PX: (u32, u32) = (1000, 520);
+/// To the right of the drawing, for the arms' names.
+const LEGEND_PX: i32 = 220;
 /// A span of loads wider than this is drawn logarithmically.
 const LOADS_LINEAR_MAX: f64 = 20.0;
 /// The same of times along the ordinate.
@@ -24,23 +25,12 @@ const TIMES_LINEAR_MAX: f64 = 50.0;
 const GROUPS_MAX: usize = 12;
 
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
-const FAINT: RGBColor = RGBColor(0xc0, 0xc0, 0xc0);
 /// By Okabe and Ito: the colour-blind can tell them apart. The first is the main arm's.
 const COLORS: [u32; 8] =
     [0x0072b2, 0xd55e00, 0xe69f00, 0x009e73, 0x56b4e9, 0xcc79a7, 0x404040, 0xa08a00];
-/// Corners of the markers. Seven, so that with eight colours no two of 56 arms look the same.
-const MARKERS: [&[(i32, i32)]; 7] = [
-    &[(0, -6), (6, 0), (0, 6), (-6, 0)],
-    &[(-2, -5), (2, -5), (5, -2), (5, 2), (2, 5), (-2, 5), (-5, 2), (-5, -2)],
-    &[(-4, -4), (4, -4), (4, 4), (-4, 4)],
-    &[(0, -6), (5, 4), (-5, 4)],
-    &[(0, 6), (5, -4), (-5, -4)],
-    &[(-5, -5), (5, -5), (-5, 5), (5, 5)],
-    &[(-6, -2), (6, -2), (6, 2), (-6, 2)],
-];
 
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
-type Place = (i32, i32);
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Group = (String, Load);
 
 /// An arm's line or bars: of each point where it stands (at a load, or in the group of that number), its
@@ -60,12 +50,12 @@ pub fn svg(view: &View<'_>) -> Result<Option<String>> {
         return Ok(None);
     }
     let mut svg = String::new();
-    let canvas = Canvas(SVGBackend::with_string(&mut svg, SIZE_PX).into_drawing_area());
-    draw(&canvas, figure, &groups, &series).map_err(|error| {
+    let area = SVGBackend::with_string(&mut svg, SIZE_PX).into_drawing_area();
+    draw(&area, figure, &groups, &series).map_err(|error| {
         let problem = format!("the figure of {} cannot be drawn: {error}", view.experiment.name);
         Error::refused(problem, "please report this")
     })?;
-    drop(canvas);
+    drop(area);
     Ok(Some(svg))
 }
 
@@ -105,165 +95,128 @@ fn series(view: &View<'_>, figure: &Figure, groups: &[Group]) -> Vec<Series> {
     arms.iter().enumerate().map(of).filter(|series| !series.dots.is_empty()).collect()
 }
 
-/// An axis: which value is at which pixel.
+/// An axis: what is where, and which figures are written.
 struct Axis {
     is_log: bool,
     low: f64,
     high: f64,
-    ends_px: (i32, i32),
+    ticks: Vec<f64>,
 }
 
 impl Axis {
-    fn new(values: &[f64], linear_max: f64, ends_px: (i32, i32)) -> Self {
+    /// With round figures: on a logarithmic axis 1, 2, 5, 10, else at most seven equal steps.
+    fn new(values: &[f64], linear_max: f64) -> Self {
+        let log = |value: f64| value.log10().floor() as i32;
         let most = values.iter().copied().fold(0.0, f64::max);
         let above_0 = values.iter().copied().filter(|value| *value > 0.0);
         let least = above_0.fold(f64::INFINITY, f64::min);
         if most > least * linear_max {
+            let has_0 = values.iter().any(|value| *value <= 0.0);
             // What is 0 stands at the end, below the lowest of the others.
-            let below = if values.iter().any(|value| *value <= 0.0) { 2.0 } else { 1.15 };
-            return Self { is_log: true, low: least / below, high: most * 1.15, ends_px };
+            let (low, high) = (least / if has_0 { 2.0 } else { 1.15 }, most * 1.15);
+            let decades = log(low)..=log(high);
+            let digits = if decades.clone().count() > 5 { &[1.0][..] } else { &[1.0, 2.0, 5.0] };
+            let all = decades.flat_map(|d| digits.iter().map(move |digit| digit * 10f64.powi(d)));
+            let inside = all.filter(|value| (low..=high).contains(value));
+            let ticks = has_0.then_some(0.0).into_iter().chain(inside).collect();
+            return Self { is_log: true, low, high, ticks };
         }
         let high = if most > 0.0 { most * 1.06 } else { 1.0 };
-        Self { is_log: false, low: 0.0, high, ends_px }
+        let (raw, decade) = (high / 7.0, 10f64.powi(log(high / 7.0)));
+        let mut round = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|digit| digit * decade);
+        let step = round.find(|step| *step >= raw).unwrap_or(raw);
+        let ticks = (0..=7).map(|n| f64::from(n) * step).filter(|value| *value <= high).collect();
+        Self { is_log: false, low: 0.0, high, ticks }
     }
+}
 
-    fn at(&self, value: f64) -> i32 {
-        let (value, (from, to)) = (value.max(self.low), self.ends_px);
+impl Ranged for Axis {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
         let share = match self.is_log {
-            true => (value / self.low).ln() / (self.high / self.low).ln(),
-            false => value / self.high,
+            true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
+            false => (value - self.low) / (self.high - self.low),
         };
         from + (share * f64::from(to - from)).round() as i32
     }
 
-    /// Round figures: on a logarithmic axis 1, 2, 5, 10, else at most seven equal steps.
-    fn ticks(&self) -> Vec<f64> {
-        let log = |value: f64| value.log10().floor() as i32;
-        if self.is_log {
-            let decades = log(self.low)..=log(self.high);
-            let digits = if decades.clone().count() > 5 { &[1.0][..] } else { &[1.0, 2.0, 5.0] };
-            let all = decades.flat_map(|d| digits.iter().map(move |digit| digit * 10f64.powi(d)));
-            return all.filter(|value| (self.low..=self.high).contains(value)).collect();
-        }
-        let (raw, decade) = (self.high / 7.0, 10f64.powi(log(self.high / 7.0)));
-        let mut round = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|digit| digit * decade);
-        let step = round.find(|step| *step >= raw).unwrap_or(raw);
-        (0..=7).map(|n| f64::from(n) * step).filter(|value| *value <= self.high).collect()
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.ticks.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.low..self.high
     }
 }
 
-fn draw(canvas: &Canvas<'_>, figure: &Figure, groups: &[Group], series: &[Series]) -> Drawn {
-    let y = figure.y;
-    canvas.0.fill(&WHITE)?;
-    canvas.text(figure.title, (LEFT_PX, 22), 19, HPos::Left)?;
+fn draw(area: &Area<'_>, figure: &Figure, groups: &[Group], series: &[Series]) -> Drawn {
+    let Figure { title, y, bars, .. } = *figure;
     let help = y.help.trim_end_matches('.');
     let what =
         format!("{help} ({}); whiskers: range; hollow: machine's speed unusual", y.unit.name());
-    canvas.text(&what, (LEFT_PX, 44), 13, HPos::Left)?;
-    let (mut x_px, mut top_px) = (LEFT_PX, 66);
-    for Series { name, look, .. } in series {
-        let width_px = 40 + name.chars().count() as i32 * 8;
-        if x_px > LEFT_PX && x_px + width_px > RIGHT_PX {
-            (x_px, top_px) = (LEFT_PX, top_px + 20);
-        }
-        canvas.path(&[(x_px, top_px), (x_px + 24, top_px)], stroke(*look))?;
-        canvas.marker(*look, (x_px + 12, top_px), false)?;
-        canvas.text(name, (x_px + 30, top_px), 13, HPos::Left)?;
-        x_px += width_px;
-    }
+    area.fill(&WHITE)?;
+    let area = area.titled(title, ("sans-serif", 19))?.titled(&what, ("sans-serif", 13))?;
     let dots = || series.iter().flat_map(|series| &series.dots);
     let is_time = matches!(y.unit, Unit::Micros | Unit::Millis | Unit::Nanos);
-    let linear_max = if is_time && !figure.bars { TIMES_LINEAR_MAX } else { f64::INFINITY };
+    let linear_max = if is_time && !bars { TIMES_LINEAR_MAX } else { f64::INFINITY };
     let figures: Vec<f64> = dots().flat_map(|(_, of, _)| [of.min, of.median, of.max]).collect();
-    let axis = Axis::new(&figures, linear_max, (BOTTOM_PX, top_px + 20));
-    for value in axis.ticks() {
-        canvas.path(&[(LEFT_PX, axis.at(value)), (RIGHT_PX, axis.at(value))], FAINT)?;
-        canvas.text(&tick(y.unit, value), (LEFT_PX - 8, axis.at(value)), 13, HPos::Right)?;
-    }
-    if figure.bars {
-        return bars(canvas, groups, series, &axis);
-    }
-    let sent: Vec<f64> = dots().map(|dot| dot.0).collect();
-    lines(canvas, series, &Axis::new(&sent, LOADS_LINEAR_MAX, (LEFT_PX, RIGHT_PX)), &axis)
-}
-
-fn lines(canvas: &Canvas<'_>, series: &[Series], x: &Axis, y: &Axis) -> Drawn {
-    let ticks = x.ticks();
-    // A logarithmic axis has its end for what is 0.
-    let zero = (x.is_log && series.iter().any(|series| series.dots[0].0 <= 0.0)).then_some(0.0);
-    for value in ticks.into_iter().chain(zero) {
-        canvas.path(&[(x.at(value), BOTTOM_PX), (x.at(value), BOTTOM_PX + 5)], INK)?;
-        canvas.text(&tick(Unit::Pps, value), (x.at(value), BOTTOM_PX + 16), 13, HPos::Center)?;
-    }
-    let name = if x.is_log { "sent, packets/s (logarithmic)" } else { "sent, packets/s" };
-    canvas.text(name, ((LEFT_PX + RIGHT_PX) / 2, BOTTOM_PX + 38), 14, HPos::Center)?;
-    for Series { look, dots, .. } in series {
-        let places: Vec<Place> = dots.iter().map(|dot| (x.at(dot.0), y.at(dot.1.median))).collect();
-        canvas.path(&places, stroke(*look))?;
-        for ((_, of, marked), place) in dots.iter().zip(places) {
-            canvas.whisker(place.0, (y.at(of.min), y.at(of.max)), color(*look))?;
-            canvas.marker(*look, place, *marked)?;
+    let y_axis = Axis::new(&figures, linear_max);
+    let x_axis = if bars {
+        let ticks: Vec<f64> = (0..groups.len()).map(|group| group as f64).collect();
+        Axis { is_log: false, low: -0.5, high: groups.len() as f64 - 0.5, ticks }
+    } else {
+        Axis::new(&dots().map(|dot| dot.0).collect::<Vec<_>>(), LOADS_LINEAR_MAX)
+    };
+    let x_name = match (bars, x_axis.is_log) {
+        (true, _) => "",
+        (false, true) => "sent, packets/s (logarithmic)",
+        (false, false) => "sent, packets/s",
+    };
+    let mut chart = ChartBuilder::on(&area)
+        .margin(10)
+        .margin_right(LEGEND_PX)
+        .x_label_area_size(44)
+        .y_label_area_size(64)
+        .build_cartesian_2d(x_axis, y_axis)?;
+    let group = |at: f64| format!("{} {}", clean(&groups[at as usize].0), groups[at as usize].1);
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_desc(x_name)
+        .label_style(("sans-serif", 14))
+        .x_label_formatter(&|at| if bars { group(*at) } else { tick(Unit::Pps, *at) })
+        .y_label_formatter(&|at| tick(y.unit, *at))
+        .draw()?;
+    for (index, Series { name, look, dots }) in series.iter().enumerate() {
+        let [_, red, green, blue] = COLORS[look % COLORS.len()].to_be_bytes();
+        let color = RGBColor(red, green, blue);
+        let stroke = color.stroke_width(if *look == 0 { 3 } else { 2 });
+        let width = 0.8 / series.len() as f64;
+        let left = |group: f64| group - 0.4 + width * index as f64;
+        let x = |at: f64| if bars { left(at) + width / 2.0 } else { at };
+        let places = dots.iter().map(|(at, of, _)| (x(*at), of.median));
+        if bars {
+            let bar = |(at, of, _): &(f64, Spread, bool)| {
+                Rectangle::new([(left(*at), 0.0), (left(*at) + width, of.median)], color.filled())
+            };
+            chart.draw_series(dots.iter().map(bar))?;
+        } else {
+            chart.draw_series(LineSeries::new(places.clone(), stroke))?;
         }
+        let whisker = |(at, of, _): &(f64, Spread, bool)| {
+            let ends = [of.min, of.max].map(|end| (x(*at), end));
+            PathElement::new(ends, if bars { INK } else { color })
+        };
+        chart.draw_series(dots.iter().map(whisker))?;
+        let marks = places.zip(dots).filter(|_| !bars).map(|(place, (.., marked))| {
+            Circle::new(place, 4, if *marked { stroke } else { color.filled() })
+        });
+        chart.draw_series(marks)?;
+        let (x, y) = (SIZE_PX.0 as i32 - LEGEND_PX, 20 * index as i32 + 16);
+        area.draw(&Rectangle::new([(x, y + 4), (x + 20, y + 8)], color.filled()))?;
+        area.draw(&Text::new(name.as_str(), (x + 28, y), ("sans-serif", 14)))?;
     }
     Ok(())
-}
-
-fn bars(canvas: &Canvas<'_>, groups: &[Group], series: &[Series], y: &Axis) -> Drawn {
-    let group_px = f64::from(RIGHT_PX - LEFT_PX) / groups.len() as f64;
-    let bar_px = group_px * 0.8 / series.len() as f64;
-    let at_px = |group: f64| LEFT_PX + (group * group_px).round() as i32;
-    for (at, Series { look, dots, .. }) in series.iter().enumerate() {
-        for (group, of, _) in dots {
-            let from = at_px(group + 0.1) + (at as f64 * bar_px) as i32;
-            let to = from + bar_px as i32 - 1;
-            let corners = [(from, y.at(of.median)), (to, BOTTOM_PX)];
-            canvas.0.draw(&Rectangle::new(corners, color(*look).filled()))?;
-            canvas.whisker((from + to) / 2, (y.at(of.min), y.at(of.max)), INK)?;
-        }
-    }
-    for (at, (case, load)) in groups.iter().enumerate() {
-        let x = at_px(at as f64 + 0.5);
-        canvas.text(&clean(case), (x, BOTTOM_PX + 16), 12, HPos::Center)?;
-        canvas.text(&load.to_string(), (x, BOTTOM_PX + 32), 12, HPos::Center)?;
-    }
-    Ok(())
-}
-
-fn color(look: usize) -> RGBColor {
-    let [_, red, green, blue] = COLORS[look % COLORS.len()].to_be_bytes();
-    RGBColor(red, green, blue)
-}
-
-fn stroke(look: usize) -> ShapeStyle {
-    color(look).stroke_width(if look == 0 { 3 } else { 2 })
-}
-
-struct Canvas<'a>(DrawingArea<SVGBackend<'a>, Shift>);
-
-impl Canvas<'_> {
-    /// Text beside a place, or with it in its middle.
-    fn text(&self, text: &str, place: Place, size_px: u32, side: HPos) -> Drawn {
-        let style = TextStyle::from(("sans-serif", size_px)).pos(Pos::new(side, VPos::Center));
-        Ok(self.0.draw(&Text::new(text, place, style.color(&INK)))?)
-    }
-
-    fn path(&self, places: &[Place], style: impl Into<ShapeStyle>) -> Drawn {
-        Ok(self.0.draw(&PathElement::new(places.to_vec(), style))?)
-    }
-
-    /// From the lowest to the highest of the repeats.
-    fn whisker(&self, x: i32, (low, high): (i32, i32), color: RGBColor) -> Drawn {
-        self.path(&[(x, low), (x, high)], color)?;
-        self.path(&[(x - 4, low), (x + 4, low)], color)?;
-        self.path(&[(x - 4, high), (x + 4, high)], color)
-    }
-
-    fn marker(&self, look: usize, (x, y): Place, is_hollow: bool) -> Drawn {
-        let corners = MARKERS[look % MARKERS.len()].iter().map(|(dx, dy)| (x + dx, y + dy));
-        let mut outline: Vec<Place> = corners.collect();
-        let fill = if is_hollow { WHITE } else { color(look) };
-        self.0.draw(&Polygon::new(outline.clone(), fill.filled()))?;
-        outline.push(outline[0]);
-        self.path(&outline, color(look).stroke_width(2))
-    }
 }
