@@ -34,7 +34,7 @@ build: setup
 check: setup
 	cargo fmt --all --check
 	@# Declared by a macro, which rustfmt does not look into.
-	rustfmt --check --edition 2024 crates/weir-lab/src/experiments/*.rs crates/weir-lab/src/experiments/*/mod.rs
+	rustfmt --check --edition 2024 crates/weir-lab/src/experiments/*.rs
 	clang-format-19 --dry-run --Werror $(BPF_SOURCES)
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 

@@ -17,17 +17,16 @@ use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, MacAddr, Nanos, Nice, PacketsPerSec};
 
 use crate::apps::compute::Work;
-use crate::apps::unread::Targets;
 use crate::apps::{Job, slots, udp};
 use crate::arm::{Arm, Napi, Wire};
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
-use crate::host::process::{Daemon, Worker};
+use crate::host::process::{Daemon, Worker, cpu_time};
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
 use crate::host::wire::{self, FLOOD_NET, GROUP, OFF_LINK, mask};
-use crate::programs::{Capturing, Place, Server};
+use crate::programs::{Place, Server};
 use crate::run::{Load, Setup};
-use crate::scene::{App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, Need, To, Traffic};
+use crate::scene::{App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, Need, To};
 use crate::stop::{Stop, until};
 
 const FIRST_PACKET_DEADLINE: Duration = Duration::from_secs(2);
@@ -44,18 +43,13 @@ const NOBODYS_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x09]);
 pub enum Running {
     /// One of the lab's own, alone or of a session.
     Worker(Worker),
-    Real(Server),
-    Capture(Capturing),
-    /// Sockets that nobody reads, IPv4's and IPv6's, held open.
-    Unread {
-        _targets: [Targets; 2],
-    },
+    /// One that nobody here wrote.
+    Program(Server),
 }
 
 pub struct Sut {
     // In the order in which they must be dropped: processes, then what they are in.
     apps: Vec<(App, Running)>,
-    leaders: Vec<Worker>,
     met: Vec<Need>,
     /// Attached once the round trips of pings are watched.
     replies: Option<weir_bpf::replies::Attached>,
@@ -75,7 +69,6 @@ pub struct Bench {
     pub topology: Topology,
     /// What ran where, by arm, once its first trial has been set up.
     pub setups: BTreeMap<String, Setup>,
-    pub traffic: Traffic,
     pub sut_cpu: CpuId,
     /// CPU of the generator, the far end and the controller.
     pub generator_cpu: CpuId,
@@ -90,12 +83,12 @@ fn is_own(arm: &Arm, app: &App) -> bool {
 
 impl Bench {
     /// Makes the generator's namespace; hosts are made as they are wanted.
-    pub fn set_up(traffic: Traffic, (sut_cpu, generator_cpu): (CpuId, CpuId)) -> Result<Self> {
+    pub fn set_up((sut_cpu, generator_cpu): (CpuId, CpuId)) -> Result<Self> {
         sched::pin_current_thread(generator_cpu)?;
         // This thread sleeps nearly always; when it wakes it must not wait for the generator.
         sched::set_nice(rustix::thread::gettid(), Nice(-10))?;
         let topology = Topology::create()?;
-        let speed = Worker::start(&topology.generator_path, sut_cpu, Job::SpeedProbe)?;
+        let speed = Worker::start(&topology.generator, sut_cpu, Job::SpeedProbe)?;
         // Aimed anew for each trial.
         let nowhere = topology.generator_links.index("lo")?;
         let generator = topology.generator.run(|| Generator::load(nowhere))??;
@@ -108,7 +101,6 @@ impl Bench {
             replies: None,
             topology,
             setups: BTreeMap::new(),
-            traffic,
             sut_cpu,
             generator_cpu,
             loop_ns: OnceLock::new(),
@@ -131,8 +123,7 @@ impl Bench {
     }
 
     fn make_sut(&mut self, arm: &Arm) -> Result<Sut> {
-        let name: String = arm.name.chars().filter(char::is_ascii_alphanumeric).take(12).collect();
-        let host = self.topology.add_host(&name, self.traffic.ipv6)?;
+        let host = self.topology.add_host()?;
         host.wait_until_up()?;
         if arm.napi == Napi::Rps {
             host.sysfs.write(SUT_INTERFACE, "queues/rx-0/rps_cpus", &mask(self.sut_cpu))?;
@@ -144,7 +135,7 @@ impl Bench {
         if arm.daemon.is_none() && arm.bare.is_none() {
             self.thread(&host, arm)?;
         }
-        Ok(Sut { apps: vec![], leaders: vec![], met: vec![], replies: None, host })
+        Ok(Sut { apps: vec![], met: vec![], replies: None, host })
     }
 
     /// Switches threaded NAPI on, as the arm has it. Attaching XDP makes new threads.
@@ -165,7 +156,7 @@ impl Bench {
             }
         }
         let missing = apps.iter().filter(|app| !is_own(arm, app) && sut.app(app).is_none());
-        let (members, others): (Vec<App>, Vec<App>) =
+        let (mut members, others): (Vec<App>, Vec<App>) =
             missing.cloned().partition(|app| app.member_nice.is_some());
         for app in others {
             let running = self.start_on(&sut.host, &app)?;
@@ -174,11 +165,12 @@ impl Bench {
         if members.is_empty() {
             return Ok(());
         }
+        let first = members.remove(0);
         let job = |app: &App| Ok((Nice(app.member_nice.unwrap_or(0)), self.job(&sut.host, app)?));
-        let jobs = members.iter().map(job).collect::<Result<_>>()?;
-        let (leader, workers) = Worker::start_session(&sut.host.netns_path, self.sut_cpu, jobs)?;
-        sut.leaders.push(leader);
+        let (jobs, job) = (members.iter().map(job).collect::<Result<_>>()?, job(&first)?.1);
+        let (leader, workers) = Worker::start_session(&sut.host.netns, self.sut_cpu, job, jobs)?;
         sut.apps.extend(members.into_iter().zip(workers.into_iter().map(Running::Worker)));
+        sut.apps.push((first, Running::Worker(leader)));
         Ok(())
     }
 
@@ -200,42 +192,34 @@ impl Bench {
         let directory =
             |name: &str| self.topology.directory(&format!("{}-{name}", host.generator_ifname));
         let place = |directory| Place {
-            netns: &host.netns_path,
+            netns: &host.netns,
             cpu: self.sut_cpu,
             address: host.address.1,
             directory,
         };
-        match app.kind {
+        Ok(match app.kind {
             AppKind::Real(kind) => {
-                Ok(Running::Real(Server::start(kind, &place(&directory(kind.name)?))?))
+                Running::Program(Server::start(kind, &place(&directory(kind.name)?))?)
             }
             AppKind::Capture(kind) => {
-                Ok(Running::Capture(Capturing::start(kind, &place(&directory("capture")?))?))
+                Running::Program(Server::capture(kind, &place(&directory("capture")?))?)
             }
-            AppKind::Unread => {
-                let [one, other] = addresses(host).map(|(_, host)| host);
-                let open = || Ok::<_, Error>([Targets::open(one)?, Targets::open(other)?]);
-                Ok(Running::Unread { _targets: host.netns.run(open)?? })
-            }
-            _ => {
-                let job = self.job(host, app)?;
-                Ok(Running::Worker(Worker::start(&host.netns_path, self.sut_cpu, job)?))
-            }
-        }
+            _ => Running::Worker(Worker::start(&host.netns, self.sut_cpu, self.job(host, app)?)?),
+        })
     }
 
     /// What the worker does that is this application.
     fn job(&self, host: &Host, app: &App) -> Result<Job> {
-        let bind = SocketAddr::new(host.address.1, app.port);
+        let bind = SocketAddr::from((host.address.1, app.port));
         match &app.kind {
             AppKind::Udp(server) => {
                 let work = Work { passes: self.passes(server.work.time)?, ..server.work };
-                let rcvbuf = if server.stamped { self.traffic.rcvbuf } else { 0 };
-                Ok(Job::UdpServer(bind, udp::Server { work, rcvbuf, ..*server }))
+                Ok(Job::UdpServer(bind, udp::Server { work, ..*server }))
             }
             AppKind::Screen => Ok(Job::Screen),
             AppKind::Tcp(server) => Ok(Job::TcpServer(bind, *server)),
-            AppKind::Unread | AppKind::Real(_) | AppKind::Capture(_) => {
+            AppKind::Unread => Ok(Job::Unread([host.address.1.into(), host.address6.1.into()])),
+            AppKind::Real(_) | AppKind::Capture(_) => {
                 Err(Error::refused("a worker cannot be that", "please report this"))
             }
         }
@@ -277,7 +261,7 @@ impl Bench {
 
     pub fn aim(&mut self, arm: &Arm, flows: &[Flow]) -> Result<()> {
         let host = &self.suts[&arm.name].host;
-        let specs = flows.iter().map(|flow| spec(host, flow)).collect::<Result<Vec<_>>>()?;
+        let specs: Vec<_> = flows.iter().map(|flow| spec(host, flow)).collect();
         self.generator.set_output(host.generator_ifindex);
         self.generator.set_flows(&specs)?;
         Ok(())
@@ -298,7 +282,7 @@ impl Bench {
     /// Makes an arm what it is, until it is ended.
     pub fn begin(&mut self, arm: &Arm) -> Result<Begun> {
         let host = &self.sut(arm).host;
-        let start = |spec| Daemon::start(&host.netns_path, self.sut_cpu, spec);
+        let start = |spec| Daemon::start(&host.netns, self.sut_cpu, spec);
         let daemon = arm.daemon.as_ref().map(start).transpose()?;
         if daemon.is_some() && arm.napi == Napi::Batch {
             to_batch(&self.pollers(arm)?)?;
@@ -360,17 +344,12 @@ impl Bench {
         /// How long the last packet may take to arrive.
         const QUIET: Duration = Duration::from_millis(20);
         let host = &self.sut(arm).host;
-        let address = SocketAddr::new(host.address.1, PORT);
+        let address = SocketAddr::from((host.address.1, PORT));
         let socket =
             host.netns.run(|| UdpSocket::bind(address))?.map_err(cannot("bind", address))?;
-        if self.traffic.rcvbuf != 0 {
-            sockopt::set_socket_recv_buffer_size_force(&socket, self.traffic.rcvbuf)
-                .map_err(cannot("set the buffer of", address))?;
-        }
         let rcvbuf = sockopt::socket_recv_buffer_size(&socket)
             .map_err(cannot("read the buffer of", address))?;
-        let lengths = self.traffic.lengths.clone();
-        self.aim(arm, &[Flow { lengths, ..Flow::udp(PORT, Load::Rate(FILL_PPS)) }])?;
+        self.aim(arm, &[Flow::udp(PORT, Load::Rate(FILL_PPS))])?;
         let before = self.ended(arm)?;
         self.generate_while(|| {
             self.generator.start();
@@ -403,22 +382,16 @@ impl Sut {
 }
 
 impl Running {
-    pub fn pids(&self) -> Vec<Pid> {
+    pub fn pids(&self) -> &[Pid] {
         match self {
-            Self::Worker(worker) => vec![worker.pid()],
-            Self::Real(server) => server.pids().to_vec(),
-            Self::Capture(capturing) => vec![capturing.pid()],
-            Self::Unread { .. } => vec![],
+            Self::Worker(worker) => std::slice::from_ref(&worker.pid),
+            Self::Program(program) => program.pids(),
         }
     }
 
     pub fn cpu_time(&self) -> Result<Nanos> {
-        match self {
-            Self::Worker(worker) => Ok(sched::cpu_time(worker.pid())?),
-            Self::Real(server) => server.cpu_time(),
-            Self::Capture(capturing) => Ok(sched::cpu_time(capturing.pid())?),
-            Self::Unread { .. } => Ok(Nanos(0)),
-        }
+        let times = self.pids().iter().map(|pid| Ok(cpu_time(*pid)?.0));
+        times.sum::<Result<u64>>().map(Nanos)
     }
 
     pub fn worker(&self) -> Option<&Worker> {
@@ -437,41 +410,35 @@ pub fn statistic(sysfs: &NetSysfs, ifname: &str, file: &str) -> Result<u64> {
     })
 }
 
-/// Generator's and host's address, IPv4's first.
-pub fn addresses(host: &Host) -> [(IpAddr, IpAddr); 2] {
-    let (own, other) = (host.address, host.other_family());
-    if own.0.is_ipv4() { [own, other] } else { [other, own] }
-}
-
 /// A flow to a host, as the generator takes it.
-fn spec(host: &Host, flow: &Flow) -> Result<FlowSpec> {
-    let mut address = if flow.to == To::OtherFamily { host.other_family() } else { host.address };
-    let mut mac = host.mac;
+fn spec(host: &Host, flow: &Flow) -> FlowSpec {
+    let (mut mac, (mut from, mut to)) = (host.mac, host.address);
     match flow.from {
         From::Generator => {}
-        From::Client => address.0 = host.client,
-        From::Last(last) => address.0 = with_last(address.0, last),
-        From::FloodNet => address.0 = FLOOD_NET.0.into(),
-        From::OffLink => address.0 = OFF_LINK.into(),
+        From::Client => from = host.client,
+        From::Last(last) => from = host.neighbour(last),
+        From::FloodNet => from = FLOOD_NET.0,
     }
     match flow.to {
         To::Host | To::OtherFamily => {}
         To::Broadcast => {
             mac.1 = MacAddr([0xff; 6]);
-            address.1 = with_last(address.1, 255);
+            to = host.neighbour(255);
         }
         To::Group | To::NobodysGroup => {
-            let offset = u32::from(flow.to == To::NobodysGroup);
-            let group = Ipv4Addr::from(u32::from(GROUP) + offset);
-            let [_, b, c, d] = group.octets();
+            to = Ipv4Addr::from(u32::from(GROUP) + u32::from(flow.to == To::NobodysGroup));
+            let [_, b, c, d] = to.octets();
             // RFC 1112, 6.4.
             mac.1 = MacAddr([0x01, 0x00, 0x5e, b & 0x7f, c, d]);
-            address.1 = group.into();
         }
         To::OtherHost => mac.1 = NOBODYS_MAC,
-        To::Behind => address.1 = wire::behind(host)?.into(),
+        To::Behind => to = wire::behind(host),
     }
-    Ok(FlowSpec {
+    let address: (IpAddr, IpAddr) = match (flow.to, host.address6) {
+        (To::OtherFamily, (from, to)) => (from.into(), to.into()),
+        _ => (from.into(), to.into()),
+    };
+    FlowSpec {
         transport: flow.transport,
         lengths: flow.lengths.clone(),
         sources: flow.sources,
@@ -483,17 +450,6 @@ fn spec(host: &Host, flow: &Flow) -> Result<FlowSpec> {
             Load::Top | Load::Off => None,
         },
         ..FlowSpec::udp(mac, address, (flow.from_port, flow.port))
-    })
-}
-
-/// The address of the same subnet (/24) that ends in this.
-fn with_last(address: IpAddr, last: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(address) => {
-            let [a, b, c, _] = address.octets();
-            Ipv4Addr::new(a, b, c, last).into()
-        }
-        other => other,
     }
 }
 

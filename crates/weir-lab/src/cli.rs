@@ -5,16 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use weir_bpf::sys::caps::{self, Capability};
 
 use crate::arm::{self, Arm};
-use crate::error::{Error, Result, cannot};
-use crate::experiment::{Experiment, words};
-use crate::host::topology;
+use crate::error::{Result, cannot};
+use crate::experiment::Experiment;
 use crate::lab::{self, Plan, Wish};
 use crate::progress::Progress;
 use crate::run::Run;
-use crate::scene::Traffic;
 use crate::stats::rank::Design;
 use crate::stop::Stop;
 use crate::store::Store;
@@ -26,6 +23,13 @@ use crate::{ab, compare, difference, experiments, goals, report, store};
 pub struct LabArgs {
     #[command(subcommand)]
     command: LabCommand,
+}
+
+impl LabArgs {
+    /// Whether it makes namespaces and loads programs, and so is root's.
+    pub fn measures(&self) -> bool {
+        matches!(self.command, LabCommand::Run(_) | LabCommand::Ab(_))
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -60,13 +64,11 @@ enum LabCommand {
         #[arg(long, value_name = "FILE", num_args = 1..)]
         into: Vec<PathBuf>,
     },
-    /// Remove what labs left behind that were killed.
-    Clean,
 }
 
 const RUN_EXAMPLES: &str = "Examples:
   weir lab run udp-overload --quick             before and after on this kernel, in 45 s
-  weir lab run separation --kinds all --out DIR  every kind of flood; DIR gets JSON, plot, report.html
+  weir lab run separation --cases all --out DIR  every kind of flood; DIR gets JSON, plot, report.html
   weir lab run udp-overload --arms stock,'weir --user-share 25%' --rates 400k,top
   weir lab run --all --quick --out DIR          every experiment, in 12 minutes
 A run with --out that was stopped goes on when the same command is given again.";
@@ -104,8 +106,6 @@ struct AbArgs {
     #[arg(long)]
     seed: Option<u64>,
 }
-
-type Has<'a> = &'a dyn Fn(&Experiment) -> bool;
 
 /// Which experiments, and how much of each.
 #[derive(Debug, Args)]
@@ -155,14 +155,6 @@ pub fn run(args: LabArgs) -> Result<ExitCode> {
                 print(&format!("wrote {}\n", report::write_page(&runs, &dir)?.display()))?;
             }
         }
-        LabCommand::Clean => {
-            check_privilege()?;
-            let removed = topology::clean()?;
-            for name in &removed {
-                print(&format!("removed namespace {name}\n"))?;
-            }
-            print(&format!("{} namespaces removed\n", removed.len()))?;
-        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -173,36 +165,6 @@ impl WhichArgs {
             self.all || self.experiments.iter().any(|named| named.name == experiment.name)
         };
         experiments::ALL.iter().filter(named).copied().collect()
-    }
-
-    /// An option that no named experiment has is a mistake, not a wish.
-    fn refuse_unused(&self) -> Result<()> {
-        let Wish { cases, kinds, rows, loads, traffic, .. } = &self.wish;
-        let usual = Traffic::default();
-        let has_rates =
-            |e: &Experiment| words(e.loads.full).any(|load| !["0", "top"].contains(&load));
-        let has_traffic = |e: &Experiment| e.traffic;
-        let options: [(&str, bool, Has<'_>); 8] = [
-            ("cases", !cases.is_empty(), &|e| e.has_cases("cases")),
-            ("kinds", !kinds.is_empty(), &|e| e.has_cases("kinds")),
-            ("rows", !rows.is_empty(), &|e| e.has_cases("rows")),
-            ("rates", !loads.is_empty(), &has_rates),
-            ("app", traffic.reader != usual.reader, &has_traffic),
-            ("ipv6", traffic.ipv6, &has_traffic),
-            ("payload", traffic.lengths != usual.lengths, &has_traffic),
-            ("rcvbuf", traffic.rcvbuf != 0, &has_traffic),
-        ];
-        let (named, all) = (self.experiments(), experiments::ALL.iter().copied());
-        let unused = |(_, given, has): &&(&str, bool, Has<'_>)| {
-            *given && !named.iter().any(|experiment| has(experiment))
-        };
-        let Some((option, _, has)) = options.iter().find(unused) else { return Ok(()) };
-        let names =
-            |all: Vec<&Experiment>| all.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
-        Err(Error::refused(
-            format!("{} has no --{option}", names(named)),
-            format!("leave it out; it is for {}", names(all.filter(|e| has(e)).collect())),
-        ))
     }
 }
 
@@ -247,8 +209,6 @@ fn run_plan(plan: &Plan<'_>, name: &str, which: &WhichArgs, stop: &Stop) -> Resu
 }
 
 fn run_experiments(mut args: RunArgs) -> Result<ExitCode> {
-    check_privilege()?;
-    args.which.refuse_unused()?;
     let stop = Stop::on_signals()?;
     args.which.wish.arms = args.arms;
     let named = args.which.experiments();
@@ -290,8 +250,6 @@ fn run_experiments(mut args: RunArgs) -> Result<ExitCode> {
 }
 
 fn compare_builds(args: &AbArgs) -> Result<()> {
-    check_privilege()?;
-    args.which.refuse_unused()?;
     let stop = Stop::on_signals()?;
     let sides = [ab::Side::parse("A", &args.a)?, ab::Side::parse("B", &args.b)?];
     let seed = args.seed.unwrap_or_else(|| u64::from(fastrand::u32(..)));
@@ -320,23 +278,4 @@ fn print(text: &str) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn check_privilege() -> Result<()> {
-    let needed = [
-        Capability::NetAdmin,
-        Capability::SysAdmin,
-        Capability::SysNice,
-        Capability::Perfmon,
-        Capability::Bpf,
-    ];
-    let missing = caps::missing(&needed)?;
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let missing = missing.join(", ");
-    Err(Error::refused(
-        format!("the lab makes namespaces and loads BPF programs, and lacks {missing}"),
-        "run it as root",
-    ))
 }

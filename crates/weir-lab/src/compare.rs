@@ -92,7 +92,7 @@ mod tests {
             duration_s: delivered,
             quick: false,
             window_s: 1.0,
-            traffic: "recv".into(),
+            traffic: None,
             programs: [].into(),
             machine: Machine {
                 kernel: format!("6.{commit}"),

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use crate::arm::{Arm, BASELINES};
-use crate::bench::Bench;
 use crate::error::Result;
 use crate::goals::Goal;
 use crate::metric::{Metric, m};
 use crate::run::{Load, Trial};
-use crate::scene::{Flow, Scene, Traffic};
+use crate::scene::{Flow, Scene};
 use crate::stats::{Bisection, Spread};
-use crate::stop::Stop;
 use crate::view::Point;
 
 /// Arms or loads, separated by commas as on the command line.
@@ -106,16 +104,14 @@ pub struct Ask<'a> {
     pub case: &'a str,
     pub load: Load,
     pub quick: bool,
-    pub traffic: &'a Traffic,
     /// The run's trials so far.
     pub done: &'a [Trial],
 }
 
 impl Ask<'_> {
-    /// A flood to a port at the load asked for, with the run's lengths; none without one.
+    /// A flood to a port at the load asked for; none without one.
     pub fn flood(&self, port: u16) -> Option<Flow> {
-        let lengths = self.traffic.lengths.clone();
-        (self.load != Load::Off).then(|| Flow { lengths, ..Flow::udp(port, self.load) })
+        (self.load != Load::Off).then(|| Flow::udp(port, self.load))
     }
 }
 
@@ -298,9 +294,6 @@ impl Found {
 /// The baselines as goals name them.
 pub const BEST: Against = Against::Best(&BASELINES);
 
-/// What is measured otherwise than by a scene; `None`: by its scene.
-pub type Special = fn(&mut Bench, &Ask<'_>, &Stop) -> Result<Option<Trial>>;
-
 #[derive(Debug)]
 pub struct Experiment {
     /// As on the command line.
@@ -321,16 +314,11 @@ pub struct Experiment {
     pub says: &'static str,
     /// Its cases, in the order of tables.
     pub cases: fn() -> Vec<Case>,
-    /// What the option is called that chooses cases, such as `kinds`.
-    pub case_option: &'static str,
     pub loads: Choice<List>,
     pub times: Choice<Times>,
-    /// Whether `--app`, `--ipv6`, `--payload`, `--lengths` and `--rcvbuf` mean anything to it.
-    pub traffic: bool,
     /// Points that are left out.
     pub skip: Option<fn(arm: &str, case: &str, load: Load) -> bool>,
     pub scene: fn(&Ask<'_>) -> Result<Scene>,
-    pub special: Option<Special>,
     /// Figures that are computed from several trials, or from one's others.
     pub derive: Option<fn(&mut [Trial])>,
     /// Figures of merit; the first is that of the sentence, all are judged when builds are compared.
@@ -343,11 +331,4 @@ pub struct Experiment {
     pub goals: fn() -> Vec<Goal>,
     /// How to read it: what a reader must know about the set-up.
     pub notes: &'static str,
-}
-
-impl Experiment {
-    /// Whether its cases are chosen by this option.
-    pub fn has_cases(&self, option: &str) -> bool {
-        self.case_option == option && (self.cases)().len() > 1
-    }
 }

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
-use weir_bpf::traffic::Lengths;
 
 use crate::arm::Arm;
 use crate::bench::Bench;
@@ -12,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::experiment::{Ask, Case, Experiment, Search, Times, words};
 use crate::progress::Progress;
 use crate::run::{Head, Load, Run, SCHEMA, Trial};
-use crate::scene::Traffic;
 use crate::stop::Stop;
 use crate::store::Store;
 use crate::{experiments, machine, programs};
@@ -41,30 +39,19 @@ pub struct Wish {
     /// Trials per point.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
-    #[arg(long, value_delimiter = ',', help = about("cases"), hide = about("cases").is_empty())]
+    #[arg(long, aliases = ["kinds", "rows"], value_delimiter = ',', help = about_cases())]
     pub cases: Vec<String>,
-    #[arg(long, value_delimiter = ',', help = about("kinds"), hide = about("kinds").is_empty())]
-    pub kinds: Vec<String>,
-    #[arg(long, value_delimiter = ',', help = about("rows"), hide = about("rows").is_empty())]
-    pub rows: Vec<String>,
-    #[command(flatten)]
-    pub traffic: Traffic,
 }
 
-/// Help of an option that chooses cases: it is shown with the experiments that have it, with their cases.
-fn about(option: &str) -> String {
+/// Help of `--cases`: the cases of the experiments that are named beside it.
+fn about_cases() -> String {
     let named = |e: &&&Experiment| std::env::args().any(|word| word == e.name);
     let about = |e: &&Experiment| {
         let names: Vec<String> = (e.cases)().into_iter().map(|case| case.name).collect();
-        format!("{}: {}", e.name, names.join(", "))
+        format!("; {}: {}", e.name, names.join(", "))
     };
-    let those = experiments::ALL.iter().filter(|e| e.has_cases(option));
-    let those: Vec<String> = those.filter(named).map(about).collect();
-    if those.is_empty() {
-        String::new()
-    } else {
-        format!("These alone, or `all`. {}", those.join("; "))
-    }
+    let those: String = experiments::ALL.iter().filter(named).map(about).collect();
+    format!("These variants alone, or `all`{those}")
 }
 
 fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
@@ -83,7 +70,6 @@ pub struct Plan<'a> {
     pub random: Option<u64>,
     quick: bool,
     budget: Option<Duration>,
-    traffic: Traffic,
 }
 
 impl<'a> Plan<'a> {
@@ -97,7 +83,7 @@ impl<'a> Plan<'a> {
             false => wish.arms.clone(),
         };
         let all = (experiment.cases)();
-        let asked = [&wish.cases[..], &wish.kinds, &wish.rows].concat();
+        let asked = &wish.cases;
         let wanted = |case: &&Case| match asked.as_slice() {
             [] if quick => case.quick,
             [] => case.full,
@@ -118,13 +104,15 @@ impl<'a> Plan<'a> {
                 format!("its cases are {}", names.join(", ")),
             ));
         }
-        let mut points = vec![];
+        let (mut points, mut has_rates) = (vec![], false);
         for case in cases {
             let own = case.loads.unwrap_or(experiment.loads).of(quick);
             let mut loads: Vec<Load> =
                 words(own).filter_map(|text| Load::parse(text).ok()).collect();
             // A case without a flood has none to choose.
-            if !wish.loads.is_empty() && loads.iter().any(|load| matches!(load, Load::Rate(_))) {
+            let is_flooded = loads.iter().any(|load| matches!(load, Load::Rate(_)));
+            has_rates |= is_flooded;
+            if !wish.loads.is_empty() && is_flooded {
                 let unloaded = loads.first() == Some(&Load::Off);
                 loads.clone_from(&wish.loads);
                 if unloaded && !loads.contains(&Load::Off) {
@@ -134,6 +122,10 @@ impl<'a> Plan<'a> {
             loads.sort_by(|a, b| a.pps().total_cmp(&b.pps()));
             loads.dedup();
             points.extend(loads.into_iter().map(|load| (case.clone(), load)));
+        }
+        if !wish.loads.is_empty() && !has_rates {
+            let problem = format!("{} has no --rates", experiment.name);
+            return Err(Error::refused(problem, "leave them, or the experiment, out"));
         }
         let Times { warm_up, window, repeats } = experiment.times.of(quick);
         let window = wish.window.unwrap_or(window);
@@ -146,7 +138,6 @@ impl<'a> Plan<'a> {
             random: None,
             quick,
             budget: (quick && wish.repeats.is_none()).then_some(QUICK_BUDGET),
-            traffic: wish.traffic.clone().fitted(),
         })
     }
 
@@ -201,8 +192,8 @@ impl<'a> Plan<'a> {
 
     /// How long a trial with such a window takes.
     fn trial(&self, arm: &Arm, case: &Case, load: Load, window: Duration) -> Duration {
-        let Self { experiment, quick, traffic, times, .. } = self;
-        let ask = Ask { arm, case: &case.name, load, quick: *quick, traffic, done: &[] };
+        let Self { experiment, quick, times, .. } = self;
+        let ask = Ask { arm, case: &case.name, load, quick: *quick, done: &[] };
         let scene = (experiment.scene)(&ask).unwrap_or_default();
         scene.warm_up(times.warm_up) + scene.window(window) + OVERHEAD
     }
@@ -217,9 +208,9 @@ impl<'a> Plan<'a> {
     fn identity(&self) -> String {
         let arms: Vec<_> = self.arms.iter().map(|arm| (&arm.name, &arm.daemon)).collect();
         let points: Vec<_> = self.points.iter().map(|(case, load)| (&case.name, load)).collect();
-        let Self { times, random, quick, traffic, .. } = self;
+        let Self { times, random, quick, .. } = self;
         let (commit, name) = (env!("WEIR_COMMIT"), self.experiment.name);
-        format!("{name} {commit} {arms:?} {points:?} {times:?} {random:?} {quick} {traffic:?}")
+        format!("{name} {commit} {arms:?} {points:?} {times:?} {random:?} {quick}")
     }
 }
 
@@ -232,13 +223,15 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
     let mut trials = store.begin(&plan.identity())?;
     let again = trials.len();
     if again > 0 {
-        progress.say(&format!("{}: going on after {again} trials", experiment.name));
+        progress.say(format!("{}: going on after {again} trials", experiment.name));
     }
     let cpus = machine::choose_cpus()?;
-    progress.say(&format!("{}: {}", experiment.name, experiment.question));
-    let mut bench = Bench::set_up(plan.traffic.clone(), cpus)?;
+    progress.say(format!("{}: {}", experiment.name, experiment.question));
+    let mut bench = Bench::set_up(cpus)?;
     let whole = plan.one_repeat(0).len() * plan.times.repeats as usize;
-    progress.begin(whole as u64);
+    progress.say(format!("{whole} trials"));
+    progress.bar.set_length(whole as u64);
+    progress.bar.reset_eta();
 
     let first = Instant::now();
     let reserved = plan.searches_time();
@@ -251,7 +244,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
         }
         for (arm, case, load) in plan.one_repeat(repeat) {
             stop.check()?;
-            progress.step(format!("{}: {}, {load}", arm.name, case.name));
+            progress.bar.set_message(format!("{}: {}, {load}", arm.name, case.name));
             let known = trials.iter().any(|t| {
                 t.arm == arm.name && t.case == case.name && t.load == load && t.repeat == repeat
             });
@@ -267,16 +260,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
     for found in experiment.searches {
         search(plan, found, &mut bench, (&mut trials, store), stop, progress)?;
     }
-    progress.finish();
-    let Traffic { reader, ipv6, lengths, rcvbuf } = &plan.traffic;
-    let reader = format!("{reader:?}").to_lowercase();
-    let family = if *ipv6 { "udp6" } else { "udp4" };
-    let payload = match lengths {
-        Lengths::One(length) => format!("{length} bytes"),
-        Lengths::Uniform { from, to } => format!("uniform {from} to {to} bytes"),
-        Lengths::Table(_) => "of DNS lengths".into(),
-    };
-    let buffer = if *rcvbuf == 0 { String::new() } else { format!(", rcvbuf {rcvbuf}") };
+    progress.bar.finish_and_clear();
     let head = Head {
         schema: SCHEMA,
         experiment: experiment.name.to_owned(),
@@ -289,7 +273,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
         duration_s: (began.elapsed().as_secs_f64() * 10.0).round() / 10.0,
         quick: plan.quick,
         window_s: plan.times.window.as_secs_f64(),
-        traffic: format!("{reader}, {family}, payload {payload}{buffer}"),
+        traffic: None,
         programs: programs::versions(experiment.needs)?,
         machine: machine::describe(cpus.0, cpus.1),
         setup: bench.setups,
@@ -304,13 +288,8 @@ fn one(
     (times, repeat): (Times, u32),
     (done, stop): (&[Trial], &Stop),
 ) -> Result<Trial> {
-    let Plan { experiment, quick, traffic, .. } = plan;
-    let ask = &Ask { arm, case, load, quick: *quick, traffic, done };
-    if let Some(special) = experiment.special
-        && let Some(trial) = special(bench, ask, stop)?
-    {
-        return Ok(Trial { repeat, ..trial });
-    }
+    let Plan { experiment, quick, .. } = plan;
+    let ask = &Ask { arm, case, load, quick: *quick, done };
     let scene = (experiment.scene)(ask)?;
     engine::trial(bench, ask, &scene, (times, repeat), stop)
 }
@@ -338,7 +317,7 @@ fn search(
             let Some(rate) = bisection.next() else { continue };
             stop.check()?;
             let load = Load::Rate(rate.round());
-            progress.step(format!("{}: {}, {load}", arm.name, search.case));
+            progress.bar.set_message(format!("{}: {}, {load}", arm.name, search.case));
             let at = (*arm, search.of, load);
             let trial = one(bench, plan, at, (times, *step), (trials, stop))?;
             let trial = Trial { case: search.case.to_owned(), ..trial };

@@ -46,7 +46,7 @@ pub fn read(bench: &Bench, arm: &Arm, daemon: &Daemon, stop: &Stop) -> Result<Me
 fn ask(bench: &Bench, arm: &Arm, command: &[&str]) -> Result<Value> {
     let Some(spec) = &arm.daemon else { return Ok(Value::Null) };
     let host = &bench.sut(arm).host;
-    Ok(ask_weir(&host.netns_path, bench.generator_cpu, spec, command)?["interfaces"][0].take())
+    Ok(ask_weir(&host.netns, bench.generator_cpu, spec, command)?["interfaces"][0].take())
 }
 
 fn list<'a>(told: &'a Value, name: &str) -> Result<&'a Vec<Value>> {

@@ -15,7 +15,7 @@ use crate::apps::{slots, tcp, udp};
 use crate::bench::{Bench, Running, statistic};
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
-use crate::host::process::{Daemon, Worker, cpu_time};
+use crate::host::process::{Daemon, Worker, cpu_time, field_of};
 use crate::host::topology::{Host, SUT_INTERFACE};
 use crate::host::wire::EGRESS;
 use crate::machine;
@@ -105,8 +105,10 @@ impl Probe<'_> {
     /// Whom the kernel charges.
     fn cpu(&self, reading: &mut Reading) -> Result<()> {
         for (app, running) in self.scene.apps.iter().zip(&self.apps) {
-            if let Running::Capture(capturing) = running {
-                reading.add(Counter::Captured, capturing.written()?);
+            if let Running::Program(program) = running
+                && let Some(written) = program.written()?
+            {
+                reading.add(Counter::Captured, written);
             }
             let ns = running.cpu_time()?.0;
             reading.add(Counter::ServerCpu, ns);
@@ -119,7 +121,8 @@ impl Probe<'_> {
                 for pid in running.pids() {
                     let light = app.role == Role::Light;
                     let counter = if light { Counter::LightSleeps } else { Counter::FloodedSleeps };
-                    reading.add(counter, sleeps(pid)?);
+                    // A receiver sleeps when its queue is empty.
+                    reading.add(counter, field_of(*pid, "status", "voluntary_ctxt_switches:")?);
                 }
             }
         }
@@ -229,16 +232,6 @@ fn conntrack_drops() -> Result<u64> {
     };
     lines.flat_map(of).sum::<std::result::Result<u64, _>>().map_err(|_| {
         Error::refused(format!("{PATH} is not as expected"), "please report this with its text")
-    })
-}
-
-/// How often a thread has slept: a receiver does so when its queue is empty.
-fn sleeps(pid: Pid) -> Result<u64> {
-    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
-    let text = fs::read_to_string(&path).map_err(cannot("read", &path))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-    line.and_then(|number| number.trim().parse().ok()).ok_or_else(|| {
-        Error::refused(format!("{path} lacks voluntary_ctxt_switches"), "is this a Linux kernel's?")
     })
 }
 

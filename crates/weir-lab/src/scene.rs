@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use weir_bpf::traffic::{Lengths, Sources, Transport};
 
-use crate::apps::udp::Reader;
 use crate::apps::{tcp, udp};
 use crate::programs::{CaptureKind, ClientKind, ServerKind};
 use crate::run::Load;
@@ -19,50 +18,6 @@ pub const LIGHT_PORT: u16 = 5001;
 pub const ECHO_PORT: u16 = 5002;
 /// No socket receives it.
 pub const CLOSED_PORT: u16 = 5999;
-
-/// What the applications and packets are like, where an experiment lets it be chosen.
-#[derive(Clone, Debug, PartialEq, clap::Args)]
-#[command(next_help_heading = "Applications and packets")]
-pub struct Traffic {
-    /// How the applications receive.
-    #[arg(long = "app", value_name = "APP", value_enum, default_value_t)]
-    pub reader: Reader,
-    /// IPv6 instead of IPv4.
-    #[arg(long)]
-    pub ipv6: bool,
-    /// UDP payload: a length of 14 to 1472 bytes, `uniform` (18 to 1472), or `dns`.
-    #[arg(long = "payload", value_name = "PAYLOAD", default_value = "14", value_parser = parse_lengths)]
-    pub lengths: Lengths,
-    /// Receive buffer of the applications, bytes [default: the system's].
-    #[arg(long, default_value_t = 0)]
-    pub rcvbuf: usize,
-}
-
-fn parse_lengths(text: &str) -> Result<Lengths, String> {
-    match (text, text.parse::<u16>()) {
-        ("uniform", _) => Ok(Lengths::Uniform { from: 18, to: 1472 }),
-        ("dns", _) => Ok(Lengths::dns()),
-        (_, Ok(length)) if (14..=1472).contains(&length) => Ok(Lengths::One(length)),
-        _ => Err("a payload is 14 to 1472 bytes, `uniform`, or `dns`".into()),
-    }
-}
-
-impl Traffic {
-    /// The same, of lengths that fit into an Ethernet frame.
-    pub fn fitted(mut self) -> Self {
-        if let (true, Lengths::Uniform { to, .. }) = (self.ipv6, &mut self.lengths) {
-            *to = 1452.min(*to);
-        }
-        self
-    }
-}
-
-impl Default for Traffic {
-    /// LRP's: a `recv()` loop that is sent 14 bytes over IPv4.
-    fn default() -> Self {
-        Self { reader: Reader::Recv, ipv6: false, lengths: Lengths::One(14), rcvbuf: 0 }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -108,8 +63,8 @@ impl App {
     }
 
     /// A receiver that computes for so long for each packet.
-    pub fn sink(reader: Reader, work: Duration, port: u16, role: Role) -> Self {
-        Self::new(AppKind::Udp(udp::Server::sink(reader, work)), port, role)
+    pub fn sink(work: Duration, port: u16, role: Role) -> Self {
+        Self::new(AppKind::Udp(udp::Server::sink(work)), port, role)
     }
 }
 
@@ -130,9 +85,9 @@ pub enum From {
 /// Where a flow goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
-    /// The host under test, by its IPv4 address, or IPv6 with `--ipv6`.
+    /// The host under test, by its IPv4 address.
     Host,
-    /// The host, by its address of the other family.
+    /// The same by its IPv6 address ([`Need::OtherFamily`]).
     OtherFamily,
     Broadcast,
     /// A multicast group that an application has joined.
@@ -223,7 +178,7 @@ pub enum Need {
     Screened,
     /// A client's address beside the generator's, for the TCP service's client.
     ClientAddress,
-    /// An address of the other family too.
+    /// An IPv6 address too.
     OtherFamily,
 }
 

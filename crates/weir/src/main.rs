@@ -61,6 +61,7 @@ mod threads;
 use std::process::ExitCode;
 
 use clap::Parser;
+use weir_bpf::sys::caps::Capability;
 
 use crate::cli::{Cli, Command};
 use crate::config::args::ConfigCommand;
@@ -96,7 +97,12 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Reset(args) => return Ok(show::reset(&args)?),
         Command::Generate(args) => generate::run(&args.dir)?,
         Command::Guardian(args) => guardian::run(args.parent, &args.keys)?,
-        Command::Lab(args) => return Ok(weir_lab::cli::run(args)?),
+        Command::Lab(args) => {
+            if args.measures() {
+                privilege::check_for("weir lab", &Capability::ALL)?;
+            }
+            return Ok(weir_lab::cli::run(args)?);
+        }
         Command::LabWorker(args) => weir_lab::apps::run(args)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -66,6 +66,24 @@ impl NetNs {
     /// [`Error::Refused`] for an impossible name; [`Error::System`] if there is none.
     pub fn open_named(name: &str) -> Result<Self> {
         Self::open(path_of(name)?)
+    }
+
+    /// Makes a namespace without a name. It goes with the last process in it, once this is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] without `CAP_SYS_ADMIN`.
+    pub fn create() -> Result<Self> {
+        on_new_thread(|| {
+            let failed = |errno| Error::system("create", "a network namespace", errno);
+            unshare_network().map_err(failed)?;
+            Self::current()
+        })
+    }
+
+    /// A path by which other processes can open it for as long as this process holds it.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd()).into()
     }
 
     /// Makes a namespace and gives it a name that `ip netns` knows. It outlives this process:
@@ -183,26 +201,6 @@ pub fn cookie_of(socket: BorrowedFd<'_>) -> Result<u64> {
     Ok(u64::from_ne_bytes(cookie))
 }
 
-/// Names in `/run/netns` that start with `prefix`, sorted.
-///
-/// # Errors
-///
-/// [`Error::System`] if the directory is there but cannot be read.
-pub fn list_named(prefix: &str) -> Result<Vec<String>> {
-    let failed = |source| Error::system("list", DIRECTORY, source);
-    let entries = match std::fs::read_dir(DIRECTORY) {
-        Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(failed)?,
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let name = entry.map_err(failed)?.file_name();
-        names.extend(name.to_str().filter(|name| name.starts_with(prefix)).map(str::to_owned));
-    }
-    names.sort();
-    Ok(names)
-}
-
 fn path_of(name: &str) -> Result<PathBuf> {
     let dots = name == "." || name == "..";
     if name.is_empty() || dots || name.len() > MAX_NAME_BYTES || name.contains(['/', '\0']) {
@@ -255,9 +253,16 @@ mod tests {
         let sandbox = Sandbox::new();
         assert_ne!(sandbox.ns.inode(), NetNs::current().unwrap().inode());
         assert_eq!(NetNs::open_named(&sandbox.name).unwrap().inode(), sandbox.ns.inode());
-        assert_eq!(list_named(&sandbox.name).unwrap(), [sandbox.name.as_str()]);
         let listed = std::process::Command::new("ip").args(["netns", "list"]).output().unwrap();
         assert!(String::from_utf8(listed.stdout).unwrap().contains(&sandbox.name));
+    }
+
+    #[test]
+    fn a_namespace_without_a_name_can_be_opened_by_its_path() {
+        let made = NetNs::create().unwrap();
+        assert_ne!(made.inode(), NetNs::current().unwrap().inode());
+        assert_eq!(NetNs::open(made.path()).unwrap().inode(), made.inode());
+        assert_eq!(made.run(|| NetNs::current().unwrap().inode()).unwrap(), made.inode());
     }
 
     #[test]
@@ -268,7 +273,6 @@ mod tests {
             if source.kind() == io::ErrorKind::AlreadyExists));
         NetNs::delete_named(&sandbox.name).unwrap();
         NetNs::delete_named(&sandbox.name).unwrap();
-        assert!(list_named(&sandbox.name).unwrap().is_empty());
         assert!(NetNs::open_named(&sandbox.name).is_err());
         // The open descriptor still holds the namespace.
         assert_eq!(sandbox.run(|| NetNs::current().unwrap().inode()), sandbox.ns.inode());

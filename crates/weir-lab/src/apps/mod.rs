@@ -17,7 +17,7 @@ pub(crate) mod unread;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
@@ -39,6 +39,8 @@ pub enum Job {
     TcpServer(SocketAddr, tcp::Server),
     /// Accepts what the host forwards.
     Screen,
+    /// Holds sockets that nobody reads.
+    Unread([IpAddr; 2]),
     Client(IpAddr, Client),
     /// Times a calibrated loop again and again.
     SpeedProbe,
@@ -51,8 +53,6 @@ pub enum Job {
         /// Lets others run after each pass.
         yields: bool,
     },
-    /// Starts workers in its session, and waits for them; they end with it.
-    Session(Vec<Order>),
     /// Becomes another program inside the namespace: its path, its name, its arguments.
     Program(PathBuf, String, Vec<String>),
 }
@@ -101,6 +101,8 @@ pub struct Order {
     pub(crate) nice: i32,
     /// Stays in the session of its parent, instead of one of its own.
     pub(crate) is_member: bool,
+    /// Workers that it starts in its session, and that end with it.
+    pub(crate) members: Vec<Order>,
     /// Of memory that it shares with the controller.
     pub(crate) shared: Option<PathBuf>,
     pub(crate) job: Job,
@@ -115,9 +117,9 @@ pub struct WorkerArgs {
 
 impl Order {
     /// At nice 0, in a session of its own, without shared memory.
-    pub fn new(netns: &Path, cpu: CpuId, job: Job) -> Self {
-        let (netns, cpu) = (netns.to_owned(), cpu.0);
-        Self { parent: 0, netns, cpu, nice: 0, is_member: false, shared: None, job }
+    pub fn new(netns: &NetNs, cpu: CpuId, job: Job) -> Self {
+        let (netns, cpu, members) = (netns.path(), cpu.0, vec![]);
+        Self { parent: 0, netns, cpu, nice: 0, is_member: false, members, shared: None, job }
     }
 
     /// What starts the worker, from this process.
@@ -153,6 +155,9 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
         // Where the kernel groups sessions, the session's value weighs it against other ones.
         let _ = std::fs::write("/proc/self/autogroup", order.nice.to_string());
     }
+    for member in order.members {
+        member.command()?.spawn().map_err(cannot("start", "a worker of the session"))?;
+    }
     NetNs::open(&order.netns)?.enter_current_thread()?;
     sched::pin_current_thread(CpuId(order.cpu))?;
     if let Job::Program(path, name, arguments) = order.job {
@@ -167,20 +172,12 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
         Job::UdpServer(bind, server) => server.run(bind, shared),
         Job::TcpServer(bind, server) => server.run(bind, shared),
         Job::Screen => screen::run(shared),
+        Job::Unread(addresses) => unread::run(addresses, shared),
         Job::Client(host, client) => client.run(host, shared),
         Job::SpeedProbe => compute::speed_probe(shared),
         Job::Interactive => compute::interactive(shared),
         Job::Compute { idle, yields } => compute::hog(idle, yields, shared),
-        Job::Session(members) => return session(members, shared),
         Job::Program(..) => Ok(()),
     }
     .map_err(failed)
-}
-
-fn session(members: Vec<Order>, shared: &SharedCounters) -> Result<()> {
-    let failed = cannot("start", "a worker of the session");
-    let start = |order: Order| order.command()?.spawn().map_err(&failed);
-    let mut children = members.into_iter().map(start).collect::<Result<Vec<_>>>()?;
-    slots::ready(shared);
-    children.iter_mut().try_for_each(|child| child.wait().map(drop)).map_err(&failed)
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use weir_bpf::sys::shared::SharedCounters;
 
 use super::slots;
-use super::sockets::{allow_many, any_udp, at_port, connect_tcp, connect_udp, each_ready};
+use super::sockets::{allow_many, any_udp, at_port, connect_tcp, connect_udp, each_ready, stay};
 use super::tcp::CHUNK_BYTES;
 
 /// Datagrams under way: well below what the ring (256) and a buffer of the default size hold, also on a
@@ -79,12 +79,6 @@ pub fn converse(
         Measure::TcpStream => stream(&tcp()?, shared),
     }?;
     stay()
-}
-
-fn stay() -> ! {
-    loop {
-        std::thread::park();
-    }
 }
 
 /// One byte there and back, by one socket after the other.

@@ -23,6 +23,13 @@ pub fn allow_many() -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?)
 }
 
+/// Keeps what is open, until this process is killed.
+pub fn stay() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
 /// Calls `ready` with the index of each socket that has something, without end.
 pub fn each_ready<S: AsFd>(
     sockets: &[S],

@@ -1,11 +1,13 @@
-//! The sockets that gate-cost sends to: some full, some with room, none ever read. The controller itself
-//! holds them.
+//! The sockets that gate-cost sends to: some full, some with room, none ever read.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use crate::error::{Result, cannot};
+use weir_bpf::sys::shared::SharedCounters;
+
+use super::slots;
+use super::sockets::stay;
 
 /// How many sockets of each sort there are: 2 to this power, on ports in a row.
 pub const SOCKET_BITS: u8 = 4;
@@ -19,30 +21,23 @@ const ATTEMPT: Duration = Duration::from_millis(200);
 /// If the listener was not ready for it.
 const ATTEMPTS: u32 = 25;
 
-/// The sockets of one family. They stay open until it is dropped.
-pub struct Targets {
-    _udp: Vec<UdpSocket>,
-    _listeners: [TcpListener; 2],
-    _client: TcpStream,
-}
-
-impl Targets {
-    /// Opens them on a host's address, in the calling thread's network namespace. The UDP sockets
-    /// that are to be full fill with the first packets; the listener is full at once.
-    pub fn open(address: IpAddr) -> Result<Self> {
-        Self::try_open(address).map_err(cannot("open the sockets of", address))
-    }
-
-    fn try_open(address: IpAddr) -> io::Result<Self> {
-        let ports = |first| first..first + (1 << SOCKET_BITS);
+/// Holds the sockets of both addresses open until it is killed. The UDP sockets that are to be full fill
+/// with the first packets; the listeners are full at once.
+pub fn run(addresses: [IpAddr; 2], shared: &SharedCounters) -> io::Result<()> {
+    let ports = |first| first..first + (1 << SOCKET_BITS);
+    let open = |address| {
         let bind = |port| UdpSocket::bind((address, port));
-        let udp = ports(FULL_PORT).chain(ports(ROOM_PORT)).map(bind).collect::<io::Result<_>>()?;
+        let udp =
+            ports(FULL_PORT).chain(ports(ROOM_PORT)).map(bind).collect::<io::Result<Vec<_>>>();
         let full = SocketAddr::new(address, FULL_PORT);
         let listeners = [TcpListener::bind(full)?, TcpListener::bind((address, ROOM_PORT))?];
         // Over its limit (sk_acceptq_is_full()): one waits to be accepted, and none may.
         rustix::net::listen(&listeners[0], 0)?;
-        Ok(Self { _udp: udp, _listeners: listeners, _client: connect(full)? })
-    }
+        Ok((udp?, listeners, connect(full)?))
+    };
+    let _held = addresses.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
+    slots::ready(shared);
+    stay()
 }
 
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {

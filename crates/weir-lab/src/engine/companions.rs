@@ -35,7 +35,7 @@ impl Companions {
                 Beside::Spinner => Job::Compute { idle: true, yields: true },
                 Beside::Interactive => Job::Interactive,
             };
-            let worker = Worker::start(&bench.sut(arm).host.netns_path, bench.sut_cpu, job)?;
+            let worker = Worker::start(&bench.sut(arm).host.netns, bench.sut_cpu, job)?;
             match one {
                 Beside::Hog(nice) => sched::set_nice(worker.pid(), Nice(*nice))?,
                 Beside::GroupHog => groups.push(Group::of(worker.pid())?),

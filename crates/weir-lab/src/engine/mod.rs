@@ -6,7 +6,7 @@ mod companions;
 mod figures;
 mod setup;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -218,10 +218,10 @@ fn judged(probe: &Probe<'_>, stop: &Stop) -> Result<()> {
 }
 
 /// Where a packet ends that is to bind the far end's interrupts.
-fn far_nobody(scene: &Scene, host: &Host) -> IpAddr {
+fn far_nobody(scene: &Scene, host: &Host) -> Ipv4Addr {
     match scene.needs.contains(&Need::AnswersDropped) {
         // It ends where the answers to the flood do.
-        true => Ipv4Addr::from_bits(FLOOD_NET.0.to_bits() + 1).into(),
+        true => Ipv4Addr::from_bits(FLOOD_NET.0.to_bits() + 1),
         false => host.address.0,
     }
 }
@@ -231,7 +231,7 @@ fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<RealClien
     let (Some(kind), bench) = (probe.scene.program, probe.bench) else { return Ok(None) };
     let directory = bench.topology.directory("clients")?;
     let place = Place {
-        netns: &bench.topology.generator_path,
+        netns: &bench.topology.generator,
         cpu: bench.generator_cpu,
         address: probe.host.address.1,
         directory: &directory,
@@ -262,8 +262,8 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
         Client::Rpc { .. } => (slots::CALLS, 1),
         Client::Tcp { .. } | Client::Parity(..) => (slots::DELIVERED, 0),
     };
-    let job = Job::Client(bench.sut(arm).host.address.1, client);
-    let client = Worker::start(&bench.topology.generator_path, bench.generator_cpu, job)?;
+    let job = Job::Client(bench.sut(arm).host.address.1.into(), client);
+    let client = Worker::start(&bench.topology.generator, bench.generator_cpu, job)?;
     let is_under_way = || (client.count(slot) >= under_way).then_some(());
     until(UNDER_WAY_DEADLINE, || stop.check().map(|()| is_under_way()))?.ok_or_else(|| {
         let problem = format!("the server does not answer in arm {}, without any flood", arm.name);

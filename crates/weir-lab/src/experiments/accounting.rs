@@ -85,7 +85,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     };
     Ok(Scene {
         // The second receiver is sent nothing.
-        apps: receivers(ask),
+        apps: receivers(),
         flows,
         beside: vec![Beside::Hog(0)],
         watch: vec![Watch::Accounts],

@@ -32,7 +32,6 @@ pub static EXPERIMENT: Experiment = Experiment {
         full: "50k,100k,200k,300k,400k,600k,800k,1.6M,3.2M,top",
         quick: "100k,300k,top",
     },
-    traffic: true,
     skip: Some(|arm, case, _| case == "unloaded" && !is_quiet(arm)),
     scene,
     derive: Some(hog_work),
@@ -88,7 +87,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     Ok(Scene {
-        apps: receivers(ask),
+        apps: receivers(),
         flows: ask.flood(FLOODED_PORT).into_iter().collect(),
         beside: if ask.case == "alone" { vec![] } else { vec![Beside::Hog(0)] },
         ..Scene::default()

@@ -45,7 +45,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let light = (ask.case == "light").then(|| Flow::light(LIGHT_PORT, 1000.0));
     let flood = ask.flood(FLOODED_PORT).map(|flow| Flow { to: To::Behind, ..flow });
     Ok(Scene {
-        apps: vec![screen, App::sink(ask.traffic.reader, Duration::ZERO, LIGHT_PORT, Role::Light)],
+        apps: vec![screen, App::sink(Duration::ZERO, LIGHT_PORT, Role::Light)],
         flows: light.into_iter().chain(flood).collect(),
         needs: vec![Need::Screened],
         books: Books::Ring,

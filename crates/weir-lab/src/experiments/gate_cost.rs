@@ -1,18 +1,10 @@
 //! `gate-cost` (LRP 4.2: the cost of soft demultiplexing).
 //!
-//! A discard and a pass of each row on the real path; one packet over and over ([`hot`]).
-
-mod hot;
-
-use rustix::thread::gettid;
-use weir_bpf::sys::sched;
-use weir_bpf::units::Nice;
+//! A discard and a pass of each row on the real path.
 
 use super::shared::*;
 use crate::apps::unread::{FULL_PORT, ROOM_PORT, SOCKET_BITS};
-use crate::arm::Arm;
-use crate::bench::{Bench, RANDOM_PORTS};
-use crate::stop::Stop;
+use crate::bench::RANDOM_PORTS;
 
 /// A row whose gate discarded less than this share of the packets does not tell what discarding costs.
 const DISCARDED_MIN: f64 = 0.99;
@@ -55,7 +47,6 @@ pub static EXPERIMENT: Experiment = Experiment {
     times: Choice::times((200, 1000, 10), (30, 100, 3)),
     skip: Some(|arm, case, _| !fits(arm, case)),
     scene,
-    special: Some(special),
     says: "takes {} for a packet",
     merits: &[&m::ns_per_packet],
     tables: &[
@@ -67,13 +58,8 @@ pub static EXPERIMENT: Experiment = Experiment {
         table("Passing, ns per packet", Cases::Where(is_pass), &[&m::ns_per_packet]),
         table(
             "The same by CPU time, ns per packet; packets in full polls",
-            Cases::Where(|case| is_discard(case) || is_pass(case)),
+            Cases::All,
             &[&m::cpu_ns_per_packet, &m::in_full_polls],
-        ),
-        table(
-            "One packet over and over, ns",
-            Cases::Where(|case| case.starts_with(hot::PREFIX)),
-            &[&m::ns_per_packet, &m::discarded_share],
         ),
     ],
     figure: Some(bars("Cost of a discard", "udp4-64-flows-discard", &m::ns_per_packet)),
@@ -92,9 +78,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         ]
     },
     notes: "The figure is the median time of NAPI polls that took a whole budget right after another: \
-            they never wait. What passes the driver ends at the ingress hook, after the skb is built. A \
-            cell of 'one packet over and over' is BPF_PROG_TEST_RUN: everything is in the caches, and \
-            there is no driver.",
+            they never wait. What passes the driver ends at the ingress hook, after the skb is built.",
     ..USUAL
 };
 
@@ -119,16 +103,14 @@ fn cases() -> Vec<Case> {
         let quick = kind.name == "udp4" || pattern.0 == "64-flows";
         ["discard", "pass"].map(|end| Case { quick, ..Case::always(format!("{name}-{end}")) })
     };
-    rows().flat_map(of_row).chain(hot::cases()).collect()
+    rows().flat_map(of_row).collect()
 }
 
 /// Whether an arm has anything to say of a case.
 fn fits(arm: &str, case: &str) -> bool {
-    let drops = is_discard(case) || case.starts_with(hot::PREFIX) && case.ends_with("-full");
     match arm {
-        "bare-pass" => !drops,
-        "bare-drop" => drops,
-        "touch-drop" => is_discard(case),
+        "bare-pass" => is_pass(case),
+        "bare-drop" | "touch-drop" => is_discard(case),
         _ => true,
     }
 }
@@ -146,40 +128,15 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     if let Some((_, kind, (_, (address_bits, port_bits, socket_bits)))) = row {
         let port = if scene.sink { ROOM_PORT } else { FULL_PORT };
         scene.flows.push(Flow {
+            transport: kind.transport,
             sources: Sources::Random { address_bits, port_bits },
+            from_port: RANDOM_PORTS,
+            to: if kind.ipv6 { To::OtherFamily } else { To::Host },
             port_bits: socket_bits,
-            ..flow(kind, port, ask.load)
+            ..Flow::udp(port, ask.load)
         });
     }
     Ok(scene)
-}
-
-fn flow(kind: Kind, port: u16, load: Load) -> Flow {
-    let Kind { transport, ipv6, .. } = kind;
-    let to = if ipv6 { To::OtherFamily } else { To::Host };
-    Flow { transport, to, from_port: RANDOM_PORTS, ..Flow::udp(port, load) }
-}
-
-/// What is not measured on the real path.
-fn special(bench: &mut Bench, ask: &Ask<'_>, stop: &Stop) -> Result<Option<Trial>> {
-    let Some(name) = ask.case.strip_prefix(hot::PREFIX) else { return Ok(None) };
-    let Scene { apps, needs, .. } = scene(ask)?;
-    bench.prepare(ask.arm, &needs, &apps)?;
-    let begun = bench.begin(ask.arm)?;
-    hot::measure(bench, ask, name, &begun, stop).map(Some)
-}
-
-/// Runs this in an arm's host, on the tested CPU at nice 0.
-fn on_tested_cpu<T: Send>(
-    bench: &Bench,
-    arm: &Arm,
-    body: impl FnOnce() -> Result<T> + Send,
-) -> Result<T> {
-    bench.sut(arm).host.netns.run(|| {
-        sched::set_nice(gettid(), Nice(0))?;
-        sched::pin_current_thread(bench.sut_cpu)?;
-        body()
-    })?
 }
 
 /// Per row, a bare drop's time divided by the gate's.

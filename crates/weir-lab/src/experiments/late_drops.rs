@@ -26,7 +26,6 @@ pub static EXPERIMENT: Experiment = Experiment {
     says: "drops {} packets/s late",
     cases,
     loads: Choice { full: "200k,400k,800k", quick: "400k" },
-    traffic: true,
     scene,
     merits: &[&m::late_drop_pps],
     tables: &[table(
@@ -62,7 +61,7 @@ fn cases() -> Vec<Case> {
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let sink = |port, joined, role| {
-        let server = udp::Server { joined, ..udp::Server::sink(ask.traffic.reader, WORK) };
+        let server = udp::Server { joined, ..udp::Server::sink(WORK) };
         App::new(AppKind::Udp(server), port, role)
     };
     let flood = ask.flood(FLOODED_PORT).map(|flow| mixed(flow, ask.case));

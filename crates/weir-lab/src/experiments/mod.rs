@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::experiment::{Ask, words};
     use crate::run::Load;
-    use crate::scene::{Scene, Traffic};
+    use crate::scene::Scene;
 
     #[test]
     fn names_are_unique_and_every_declared_arm_and_load_can_be_read() {
@@ -67,21 +67,13 @@ mod tests {
 
     #[test]
     fn every_declared_scene_can_be_made() {
-        let traffic = Traffic::default();
         for experiment in ALL {
             let arm = crate::arm::Arm::parse(words(experiment.arms.full).next().unwrap()).unwrap();
             for case in (experiment.cases)() {
                 let loads = case.loads.unwrap_or(experiment.loads);
                 for load in words(loads.full).chain(words(loads.quick)) {
                     let load = Load::parse(load).unwrap();
-                    let ask = Ask {
-                        arm: &arm,
-                        case: &case.name,
-                        load,
-                        quick: true,
-                        traffic: &traffic,
-                        done: &[],
-                    };
+                    let ask = Ask { arm: &arm, case: &case.name, load, quick: true, done: &[] };
                     let scene = (experiment.scene)(&ask).unwrap();
                     assert_ne!(scene, Scene::default(), "{}", case.name);
                     let named = case.against.is_none_or(|other| known(experiment, other));

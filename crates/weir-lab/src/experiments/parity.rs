@@ -33,7 +33,6 @@ pub static EXPERIMENT: Experiment = Experiment {
         };
         Measure::ALL.into_iter().flat_map(|of| FLOWS.map(|flows| case(of, flows))).collect()
     },
-    case_option: "rows",
     loads: Choice { full: "0", quick: "0" },
     times: Choice::times((300, 2000, 10), (50, 200, 3)),
     scene,

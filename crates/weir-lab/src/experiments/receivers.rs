@@ -29,7 +29,6 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     cases: || vec![Case::always("both")],
     loads: Choice { full: "2k,10k,50k,100k,150k,200k", quick: "2k,100k,200k" },
-    traffic: true,
     scene,
     derive: Some(derive),
     says: "delivers {} packets to the heavier receiver for each of the lighter",
@@ -76,13 +75,10 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
             "give it rates in packets/s, such as --rates 50k,200k",
         ));
     };
-    let app = |port, role, nice| App {
-        member_nice: Some(nice),
-        ..App::sink(ask.traffic.reader, WORK, port, role)
-    };
+    let app = |port, role, nice| App { member_nice: Some(nice), ..App::sink(WORK, port, role) };
     Ok(Scene {
         apps: vec![app(HEAVIER_PORT, Role::Flooded, 0), app(LIGHTER_PORT, Role::Light, 10)],
-        flows: std::iter::once(light(ask, LIGHTER_PORT, rate))
+        flows: std::iter::once(Flow::light(LIGHTER_PORT, rate))
             .chain(ask.flood(HEAVIER_PORT))
             .collect(),
         ..Scene::default()

@@ -65,9 +65,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         quick: "stock,niced,batch,weir-native,bare-drop",
     },
     cases,
-    case_option: "kinds",
     loads: Choice { full: "0,400k,800k,1.6M,2.4M,top", quick: "0,400k,1.6M,top" },
-    traffic: true,
     skip: Some(|arm, case, _| match (arm, case) {
         ("bare-drop", case) => case != "bare",
         (_, "bare") => true,
@@ -157,7 +155,7 @@ fn cases() -> Vec<Case> {
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let flood = ask.flood(FLOODED_PORT).map(|flow| mixed(flow, ask.case));
-    let (apps, light) = (receivers(ask), light(ask, LIGHT_PORT, LIGHT_PPS));
+    let (apps, light) = (receivers(), Flow::light(LIGHT_PORT, LIGHT_PPS));
     Ok(match ask.case {
         "bare" => Scene {
             flows: flood.into_iter().collect(),
@@ -182,7 +180,7 @@ fn beside_services(
     (light, flood): (Flow, Option<Flow>),
     ask: &Ask<'_>,
 ) -> Scene {
-    let sink = udp::Server::sink(ask.traffic.reader, Duration::ZERO);
+    let sink = udp::Server::sink(Duration::ZERO);
     let many = AppKind::Udp(udp::Server { joined: true, ..sink });
     apps.extend([
         App::new(

@@ -33,13 +33,10 @@ pub(super) const USUAL: Experiment = Experiment {
     main: "weir-native",
     says: "",
     cases: Vec::new,
-    case_option: "cases",
     loads: Choice { full: "", quick: "" },
     times: Choice::times((300, 1000, 10), (50, 200, 3)),
-    traffic: false,
     skip: None,
     scene: |_| Ok(Scene::default()),
-    special: None,
     derive: None,
     merits: &[],
     searches: &[],
@@ -104,8 +101,8 @@ pub(super) fn late_of_discards(view: &View<'_>, arm: &str) -> Vec<Found> {
 }
 
 /// The application that is flooded, and a second one that stands by, asleep, as on any host.
-pub(super) fn receivers(ask: &Ask<'_>) -> Vec<App> {
-    let app = |port, role| App::sink(ask.traffic.reader, Duration::ZERO, port, role);
+pub(super) fn receivers() -> Vec<App> {
+    let app = |port, role| App::sink(Duration::ZERO, port, role);
     vec![app(FLOODED_PORT, Role::Flooded), app(LIGHT_PORT, Role::Light)]
 }
 
@@ -113,11 +110,6 @@ pub(super) fn receivers(ask: &Ask<'_>) -> Vec<App> {
 pub(super) fn echo(role: Role) -> App {
     let server = udp::Server { stamped: true, ..udp::Server::echo(Default::default()) };
     App { per_trial: true, ..App::new(AppKind::Udp(server), ECHO_PORT, role) }
-}
-
-/// A light flow of the run's lengths.
-pub(super) fn light(ask: &Ask<'_>, port: u16, pps: f64) -> Flow {
-    Flow { lengths: ask.traffic.lengths.clone(), ..Flow::light(port, pps) }
 }
 
 /// At the top load every sort of packets but the last is sent at this rate, and the last at what the

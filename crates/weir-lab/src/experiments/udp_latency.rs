@@ -30,7 +30,6 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     loads: Choice { full: "0,100k,200k,400k,800k,1.6M,top", quick: "0,100k,400k,top" },
     times: Choice::times((300, 2000, 10), (50, 500, 3)),
-    traffic: true,
     scene,
     says: "answers 99 % of pings within {}",
     merits: &[&m::rtt_p99_us, &m::pings_lost],
@@ -73,10 +72,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let pings = Flow { from: From::Client, ..Flow::light(ECHO_PORT, PINGS_PER_S) };
     let flood = ask.flood(FLOODED_PORT).map(|flow| mixed(flow, ask.case));
     Ok(Scene {
-        apps: vec![
-            App::sink(ask.traffic.reader, Duration::ZERO, FLOODED_PORT, Role::Flooded),
-            echo(Role::Light),
-        ],
+        apps: vec![App::sink(Duration::ZERO, FLOODED_PORT, Role::Flooded), echo(Role::Light)],
         flows: std::iter::once(pings).chain(flood).collect(),
         beside: if ask.load == Load::Off { vec![Beside::Spinner] } else { vec![] },
         watch: vec![Watch::RoundTrips],

@@ -29,7 +29,6 @@ pub static EXPERIMENT: Experiment = Experiment {
         full: "50k,100k,200k,300k,400k,600k,800k,1.2M,1.6M,2.4M,3.2M,4.8M,top",
         quick: "100k,300k,600k,1.2M,top",
     },
-    traffic: true,
     scene,
     merits: &[&m::delivered_pps, &m::echo_pps],
     searches: &[
@@ -128,7 +127,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
             ..Scene::default()
         });
     }
-    Ok(Scene { apps: receivers(ask), flows: flood.collect(), ..Scene::default() })
+    Ok(Scene { apps: receivers(), flows: flood.collect(), ..Scene::default() })
 }
 
 /// Share of what was sent that was not delivered, to the packet where there is a ledger.

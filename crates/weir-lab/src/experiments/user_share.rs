@@ -28,7 +28,6 @@ pub static EXPERIMENT: Experiment = Experiment {
         vec![Case::always("flooded").against("unloaded"), unloaded]
     },
     loads: Choice { full: "0,100k,200k,400k,800k,1.6M,2.4M,3.2M,top", quick: "0,400k,top" },
-    traffic: true,
     // Of weir's settings, one is enough for the reference.
     skip: Some(|arm, case, _| {
         case == "unloaded" && (!is_quiet(arm) || setting(arm).is_some_and(|share| share != 0.5))
@@ -75,10 +74,9 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let mut scene =
-        Scene { apps: receivers(ask), beside: vec![Beside::Hog(0)], ..Scene::default() };
+    let mut scene = Scene { apps: receivers(), beside: vec![Beside::Hog(0)], ..Scene::default() };
     if ask.case == "flooded" {
-        let light = light(ask, LIGHT_PORT, LIGHT_PPS);
+        let light = Flow::light(LIGHT_PORT, LIGHT_PPS);
         scene.flows = std::iter::once(light).chain(ask.flood(FLOODED_PORT)).collect();
         scene.stopped = true;
     }

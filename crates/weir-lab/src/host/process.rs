@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use weir_bpf::counters::CountersReader;
+use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 use weir_bpf::sys::stat::Stat;
@@ -54,14 +54,14 @@ impl Drop for Program {
 }
 
 /// What becomes another `weir` command in a namespace, on a CPU.
-fn weir(netns: &Path, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Command> {
+fn weir(netns: &NetNs, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Command> {
     let path = spec.binary.clone().unwrap_or_else(|| OWN.into());
     let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
     Order::new(netns, cpu, Job::Program(path, "weir".into(), arguments)).command()
 }
 
 /// Runs another `weir` command in a namespace, on a CPU, and reads the JSON that it prints.
-pub fn ask_weir(netns: &Path, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Value> {
+pub fn ask_weir(netns: &NetNs, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Value> {
     let object = format!("weir {}", arguments.join(" "));
     let mut command = weir(netns, cpu, spec, arguments)?;
     let output = command.stderr(Stdio::inherit()).output().map_err(cannot("run", &object))?;
@@ -74,49 +74,51 @@ pub fn ask_weir(netns: &Path, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str])
 /// A worker and the memory that it counts in. Dropping it kills it.
 pub struct Worker {
     /// None of one that ends with the worker that started it.
-    process: Option<Program>,
-    pid: Pid,
+    _process: Option<Program>,
+    pub(crate) pid: Pid,
     shared: SharedCounters,
 }
 
 impl Worker {
     /// Starts a worker in a namespace and waits until it is ready. If it does not start, it says why on
     /// standard error.
-    pub fn start(netns: &Path, cpu: CpuId, job: Job) -> Result<Self> {
-        let (shared, name) = (new_memory()?, format!("{job:?}"));
-        let order = Order { shared: Some(shared.path()), ..Order::new(netns, cpu, job) };
-        let mut command = order.command()?;
-        command.stdout(Stdio::null());
-        let mut process = Program::spawn(command, Signal::KILL, &name)?;
-        wait_until_ready(&mut process, &shared, &name)?;
-        Ok(Self { pid: process.pid(), process: Some(process), shared })
+    pub fn start(netns: &NetNs, cpu: CpuId, job: Job) -> Result<Self> {
+        Ok(Self::start_session(netns, cpu, job, vec![])?.0)
     }
 
-    /// Starts a worker that starts these, each with a nice value, in its own session; it comes first,
-    /// and the others end with it.
+    /// The same with others in its session, each with a nice value, which end with it.
     pub fn start_session(
-        netns: &Path,
+        netns: &NetNs,
         cpu: CpuId,
-        members: Vec<(Nice, Job)>,
+        first: Job,
+        others: Vec<(Nice, Job)>,
     ) -> Result<(Self, Vec<Self>)> {
-        let (mut orders, mut started) = (vec![], vec![]);
-        for (nice, job) in members {
-            let (memory, name) = (new_memory()?, format!("{job:?}"));
+        let ordered = |nice: Nice, job: Job| -> Result<_> {
+            let (memory, name) =
+                (SharedCounters::create("weir-lab", slots::LEN)?, format!("{job:?}"));
             let (nice, shared) = (nice.0, Some(memory.path()));
-            orders.push(Order { nice, is_member: true, shared, ..Order::new(netns, cpu, job) });
-            started.push((memory, name));
+            Ok((Order { nice, shared, ..Order::new(netns, cpu, job) }, (memory, name)))
+        };
+        let (mut order, first) = ordered(Nice(0), first)?;
+        let mut members = vec![];
+        for (nice, job) in others {
+            let (member, started) = ordered(nice, job)?;
+            order.members.push(Order { is_member: true, ..member });
+            members.push(started);
         }
-        let mut leader = Self::start(netns, cpu, Job::Session(orders))?;
-        let mut workers = vec![];
-        for (shared, name) in started {
-            if let Some(process) = &mut leader.process {
-                wait_until_ready(process, &shared, &name)?;
-            }
-            let pid = i32::try_from(shared.get(slots::PID).load(Ordering::Relaxed));
-            let pid = pid.ok().and_then(Pid::from_raw).ok_or_else(|| did_not_start(&name))?;
-            workers.push(Self { process: None, pid, shared });
-        }
-        Ok((leader, workers))
+        let mut command = order.command()?;
+        command.stdout(Stdio::null());
+        let mut process = Program::spawn(command, Signal::KILL, &first.1)?;
+        let mut ready = |(shared, name): (SharedCounters, String)| {
+            let pid = wait_until_ready(&mut process, &shared)?.ok_or_else(|| {
+                let problem = format!("the lab's process does not start: {name}");
+                Error::refused(problem, "its own message is above")
+            })?;
+            Ok(Self { _process: None, pid, shared })
+        };
+        let first = ready(first)?;
+        let members = members.into_iter().map(ready).collect::<Result<_>>()?;
+        Ok((Self { _process: Some(process), ..first }, members))
     }
 
     pub fn shared(&self) -> &SharedCounters {
@@ -143,21 +145,14 @@ impl Worker {
     }
 }
 
-fn new_memory() -> Result<SharedCounters> {
-    Ok(SharedCounters::create("weir-lab", slots::LEN)?)
-}
-
-/// Waits until a worker is ready, for as long as the process lives that it is, or that starts it.
-fn wait_until_ready(process: &mut Program, shared: &SharedCounters, name: &str) -> Result<()> {
+/// Waits until a worker is ready, for as long as the process lives that it is, or that starts it. Its number.
+fn wait_until_ready(process: &mut Program, shared: &SharedCounters) -> Result<Option<Pid>> {
     let ready = until(START_DEADLINE, || {
         let ready = slots::is_set(shared, slots::READY);
         Ok((ready || !process.is_running()).then_some(ready))
     })?;
-    if ready == Some(true) { Ok(()) } else { Err(did_not_start(name)) }
-}
-
-fn did_not_start(name: &str) -> Error {
-    Error::refused(format!("the lab's process does not start: {name}"), "its own message is above")
+    let pid = i32::try_from(shared.get(slots::PID).load(Ordering::Relaxed));
+    Ok(pid.ok().and_then(Pid::from_raw).filter(|_| ready == Some(true)))
 }
 
 /// A running `weir run`, the same program that a user runs. Dropping it asks it to end, so that it puts
@@ -170,7 +165,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// Protects a host's interface, with everything on one CPU, and waits until it is protected.
-    pub fn start(netns: &Path, cpu: CpuId, spec: &DaemonSpec) -> Result<Self> {
+    pub fn start(netns: &NetNs, cpu: CpuId, spec: &DaemonSpec) -> Result<Self> {
         // What the machine's own configuration says is nothing to the experiment.
         let cpus = cpu.to_string();
         let before = ["run", "--config", "/dev/null", "--json", "--quiet", "--cpus", &cpus];
@@ -205,6 +200,16 @@ pub fn cpu_time(process: Pid) -> Result<Nanos> {
     let time = |name: &str| sched::cpu_time(Pid::from_raw(name.parse().ok()?)?).ok();
     let times = threads.flatten().filter_map(|thread| time(thread.file_name().to_str()?));
     Ok(Nanos(times.map(|time| time.0).sum()))
+}
+
+/// A number that a file of a process in `/proc` has after this label.
+pub fn field_of(process: Pid, file: &str, label: &str) -> Result<u64> {
+    let path = format!("/proc/{process}/{file}");
+    let text = fs::read_to_string(&path).map_err(cannot("read", &path))?;
+    let number = text.lines().find_map(|line| line.strip_prefix(label));
+    number.and_then(|number| number.trim().parse().ok()).ok_or_else(|| {
+        Error::refused(format!("{path} lacks {label}"), "is this kernel without task accounting?")
+    })
 }
 
 /// The processes below this one that have none below themselves; this one if it has none. A server's

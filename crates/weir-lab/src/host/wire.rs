@@ -7,7 +7,7 @@
 //! has no TSO (`veth_skb_is_eligible_for_gro()`); others go past it, straight to IP. So neither end has
 //! TSO, but on [`Wire::Veth`].
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -70,7 +70,7 @@ pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId
             Ok(topology.generator_sysfs.write(far, "queues/rx-0/rps_cpus", &mask(cpu))?)
         }
         Need::AnswersDropped => {
-            let client = v4(host.address.0)?;
+            let client = host.address.0;
             host.netns.run(|| Links::open()?.add_route(FLOOD_NET, client))??;
             let (network, bits) = FLOOD_NET;
             let drop = format!("priority 0; ip daddr {network}/{bits} drop");
@@ -86,23 +86,22 @@ pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId
             // With TSO, segments would go past the host's ring.
             topology.generator.run(|| ethtool::set_tso(far, false))??;
             // Beside the generator.
-            let [a, b, c, _] = v4(host.address.1)?.octets();
-            let client = Ipv4Addr::new(a, b, c, 64);
+            let client = host.neighbour(64);
             let links = &topology.generator_links;
             links.add_address(host.generator_ifindex, client.into(), 24)?;
-            links.add_neighbour(host.generator_ifindex, host.address.1, host.mac.1)?;
+            links.add_neighbour(host.generator_ifindex, host.address.1.into(), host.mac.1)?;
             host.netns
                 .run(|| Links::open()?.add_neighbour(host.ifindex, client.into(), host.mac.0))??;
             Ok(())
         }
-        Need::OtherFamily => host.add_other_family(),
+        Need::OtherFamily => host.add_ipv6(),
     }
 }
 
 fn become_host(topology: &Topology, host: &Host, wire: Wire) -> Result<()> {
     let (links, (client, server)) = (&topology.generator_links, host.address);
-    links.add_address(host.generator_ifindex, client, if client.is_ipv6() { 64 } else { 24 })?;
-    links.add_neighbour(host.generator_ifindex, server, host.mac.1)?;
+    links.add_address(host.generator_ifindex, client.into(), 24)?;
+    links.add_neighbour(host.generator_ifindex, server.into(), host.mac.1)?;
     if wire == Wire::Nic {
         topology.generator.run(|| ethtool::set_tso(&host.generator_ifname, false))??;
         host.netns.run(|| ethtool::set_tso(SUT_INTERFACE, false))??;
@@ -111,21 +110,14 @@ fn become_host(topology: &Topology, host: &Host, wire: Wire) -> Result<()> {
 }
 
 /// The host that [`Need::Egress`] puts behind the one under test.
-pub fn behind(host: &Host) -> Result<Ipv4Addr> {
-    let [_, _, subnet, _] = v4(host.address.1)?.octets();
-    Ok(Ipv4Addr::new(198, 19, subnet, 2))
-}
-
-fn v4(address: IpAddr) -> Result<Ipv4Addr> {
-    match address {
-        IpAddr::V4(address) => Ok(address),
-        IpAddr::V6(_) => Err(Error::refused("this experiment is over IPv4", "leave --ipv6 out")),
-    }
+pub fn behind(host: &Host) -> Ipv4Addr {
+    let [_, _, subnet, _] = host.address.1.octets();
+    Ipv4Addr::new(198, 19, subnet, 2)
 }
 
 /// Makes the host a router to another, of which there is but an Ethernet address.
 fn add_egress(topology: &Topology, host: &Host) -> Result<()> {
-    let behind = behind(host)?;
+    let behind = behind(host);
     let [a, b, subnet, _] = behind.octets();
     let near = Ipv4Addr::new(a, b, subnet, 1);
     let name = format!("sink{subnet}");
@@ -197,7 +189,7 @@ pub fn defer_no_more(sysfs: &NetSysfs, interface: &str) -> Result<()> {
 pub fn far_interrupts<'a>(
     topology: &'a Topology,
     host: &'a Host,
-    nobody: IpAddr,
+    nobody: Ipv4Addr,
 ) -> Result<Undo<impl FnMut() + 'a>> {
     let (sysfs, far) = (&topology.generator_sysfs, &host.generator_ifname);
     defer(sysfs, far, FAR_MODERATION)?;

@@ -1,14 +1,14 @@
 //! Captures: real programs that write packets, counted by what they write.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 
-use super::running::{Place, Running, path_of};
+use super::running::{Place, Running, Server, path_of};
 use crate::apps::{Job, OWN, Order};
-use crate::error::{Error, Result, cannot};
-use crate::host::topology::SUT_INTERFACE;
+use crate::error::Result;
+use crate::host::process::field_of;
+use crate::host::topology::{Directory, SUT_INTERFACE};
 
 /// Who captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,58 +65,28 @@ impl CaptureKind {
     }
 }
 
-/// A capture that runs. Dropping it ends it.
-pub struct Capturing {
-    kind: CaptureKind,
-    running: Running,
-    /// Its files, which go with it.
-    _directory: Directory,
-}
-
-impl Capturing {
-    /// Starts one, and waits until it captures.
-    pub fn start(kind: CaptureKind, place: &Place<'_>) -> Result<Self> {
+impl Server {
+    /// Starts a capture, and waits until it captures.
+    pub fn capture(kind: CaptureKind, place: &Place<'_>) -> Result<Self> {
         // What is in the lab's own directory is in memory.
+        let parent = if kind.disk { Path::new("/var/tmp") } else { place.directory };
         let name = format!("weir-lab-{}-capture", std::process::id());
-        let directory = Directory(if kind.disk {
-            PathBuf::from("/var/tmp").join(name)
-        } else {
-            place.directory.join(name)
-        });
-        fs::create_dir_all(&directory.0).map_err(cannot("create", directory.0.display()))?;
+        let directory = Directory::create(parent.join(name))?;
         let (path, name, arguments, ready) = kind.row(&directory.0);
         let arguments = arguments.split_whitespace().map(str::to_owned).collect();
         let order = Order::new(place.netns, place.cpu, Job::Program(path, name.into(), arguments));
-        let mut running =
-            Running::spawn(order, Signal::INT, name.to_owned(), directory.0.join("log"))?;
+        let log = directory.0.join("log");
+        let mut running = Running::spawn(order, Signal::INT, name.to_owned(), log)?;
         running.wait("capture", |_, says| says.contains(ready).then_some(()))?;
-        Ok(Self { kind, running, _directory: directory })
+        let pids = vec![running.pid()];
+        Ok(Self { _running: running, pids, capture: Some((kind, directory)) })
     }
 
-    pub fn pid(&self) -> Pid {
-        self.running.pid()
-    }
-
-    /// How many packets it has written, by the kernel's count of bytes (proc_pid_io(5)): it writes nothing else to
-    /// speak of, in pieces of up to 256 kB.
-    pub fn written(&self) -> Result<u64> {
-        let path = format!("/proc/{}/io", self.pid().as_raw_nonzero());
-        let text = fs::read_to_string(&path).map_err(cannot("read", &path))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("wchar: "));
-        let bytes: u64 = line.and_then(|number| number.parse().ok()).ok_or_else(|| {
-            Error::refused(
-                format!("{path} lacks wchar"),
-                "is this kernel without task I/O accounting?",
-            )
-        })?;
-        Ok(bytes / self.kind.record_len())
-    }
-}
-
-struct Directory(PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+    /// How many packets a capture has written, by the kernel's count of bytes (proc_pid_io(5)): it writes nothing
+    /// else to speak of, in pieces of up to 256 kB.
+    pub fn written(&self) -> Result<Option<u64>> {
+        let Some((kind, _)) = &self.capture else { return Ok(None) };
+        let bytes = field_of(self.pids[0], "io", "wchar: ")?;
+        Ok(Some(bytes / kind.record_len()))
     }
 }

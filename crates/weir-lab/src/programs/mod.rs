@@ -6,7 +6,7 @@ mod report;
 mod running;
 mod table;
 
-pub use capture::{CaptureKind, CaptureProgram, Capturing};
+pub use capture::{CaptureKind, CaptureProgram};
 pub use report::ClientReport;
 pub use running::{Client, Place, Server, missing, versions};
 pub use table::{ClientKind, IPERF3, NGINX, ServerKind, UDP_MBIT};

@@ -3,20 +3,22 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use weir_bpf::sys::netns::NetNs;
-use weir_bpf::units::{CpuId, Nanos, Nice};
+use weir_bpf::units::{CpuId, Nice};
 
+use super::capture::CaptureKind;
 use super::report::{self, ClientReport};
 use super::table::{ClientKind, Parse, ROWS, Row, ServerKind};
 use crate::apps::{Job, Order};
 use crate::error::{Error, Result, cannot};
 use crate::host::process::{self, Program};
+use crate::host::topology::Directory;
 
 /// How long a server may take until it answers, and a client beyond its seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -79,10 +81,10 @@ fn quote(output: &str) -> String {
 const CLIENTS_NICE: Nice = Nice(-15);
 
 pub struct Place<'a> {
-    pub netns: &'a Path,
+    pub netns: &'a NetNs,
     pub cpu: CpuId,
     /// The server's address, which it has or asks.
-    pub address: IpAddr,
+    pub address: Ipv4Addr,
     pub directory: &'a Path,
 }
 
@@ -105,7 +107,7 @@ impl Running {
         nice: Nice,
     ) -> Result<Self> {
         let Place { netns, cpu, address, directory } = *place;
-        let server = SocketAddr::new(address, port);
+        let server = SocketAddr::from((address, port));
         let fill = |template: &str| {
             let text = template.replace("%_", " ").replace("%at", &server.to_string());
             let text = text.replace("%ip", &address.to_string());
@@ -166,19 +168,21 @@ impl Running {
     }
 }
 
+/// A server, or a capture, that runs.
 pub struct Server {
-    _running: Running,
-    pids: Vec<Pid>,
+    pub(super) _running: Running,
+    pub(super) pids: Vec<Pid>,
+    /// What it captures, and its files, which go with it.
+    pub(super) capture: Option<(CaptureKind, Directory)>,
 }
 
 impl Server {
     /// Starts a server, and waits until it answers. The loopback interface must be up.
     pub fn start(kind: &ServerKind, place: &Place<'_>) -> Result<Self> {
         let ServerKind { name, port, arguments, .. } = *kind;
-        let server = SocketAddr::new(place.address, port);
-        let netns = NetNs::open(place.netns)?;
+        let server = SocketAddr::from((place.address, port));
         // It may not listen yet.
-        let answers = || matches!(netns.run(|| answers(kind, server)), Ok(Ok(true)));
+        let answers = || matches!(place.netns.run(|| answers(kind, server)), Ok(Ok(true)));
         if answers() {
             // It would answer in this one's place.
             let problem = format!("cannot start {name} at {server}: another server is there");
@@ -187,18 +191,12 @@ impl Server {
         let mut running = Running::start(name, place, port, arguments, Nice(0))?;
         running.wait("answer", |_, _| answers().then_some(()))?;
         let pids = process::workers(running.program.pid())?;
-        Ok(Self { _running: running, pids })
+        Ok(Self { _running: running, pids, capture: None })
     }
 
     /// The processes that do the work: nginx's worker, NSD's server process, the others' only one.
-    /// memcached works in a thread other than its first: see [`Server::cpu_time`].
     pub fn pids(&self) -> &[Pid] {
         &self.pids
-    }
-
-    pub fn cpu_time(&self) -> Result<Nanos> {
-        let times = self.pids.iter().map(|pid| Ok(process::cpu_time(*pid)?.0));
-        times.sum::<Result<u64>>().map(Nanos)
     }
 }
 

@@ -24,13 +24,10 @@ pub static OVERLOAD: Experiment = Experiment {
     main: "weir-native",
     says: "delivers {} packets/s",
     cases: || vec![Case::always("recv"), Case::always("echo")],
-    case_option: "cases",
     loads: Choice { full: "100k,top", quick: "100k,top" },
     times: Choice::times((1, 100, 3), (1, 100, 3)),
-    traffic: true,
     skip: None,
     scene: |_| Ok(Scene::default()),
-    special: None,
     derive: None,
     merits: &[&m::delivered_pps],
     searches: &[Search {
@@ -199,7 +196,7 @@ fn head(experiment: &str, arms: &[&str]) -> Head {
         duration_s: 45.2,
         quick: false,
         window_s: 0.1,
-        traffic: "recv, udp4, payload 14 bytes".into(),
+        traffic: Some("recv, udp4, payload 14 bytes".into()),
         programs: [("nginx".to_owned(), "1.22.1".to_owned())].into(),
         machine: Machine {
             kernel: "6.18.44".into(),

@@ -2,8 +2,6 @@
 //! knows an experiment: everything follows from its declaration and the kept trials.
 
 mod content;
-#[cfg(test)]
-pub mod doc;
 mod figure;
 mod html;
 mod json;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use weir_bpf::sys::netns::{self, NetNs};
+use weir_bpf::sys::netns::NetNs;
 
 use crate::common::{PATIENCE, WEIR, wait, wait_until};
 
@@ -76,9 +76,8 @@ impl Lab {
     pub fn wait_for_trials(&mut self, namespaces: usize) {
         let begun = |lab: &Self| lab.namespaces().len() >= namespaces;
         wait_until("the trials begin", || begun(self) || !self.is_running());
-        assert!(begun(self), "it ended early: {}", self.stderr());
-        let names = self.namespaces();
-        self.held = names.iter().map(|name| NetNs::open_named(name).unwrap()).collect();
+        self.held = self.namespaces();
+        assert!(self.held.len() >= namespaces, "it ended early: {}", self.stderr());
         assert!(self.files_path().exists());
     }
 
@@ -126,19 +125,30 @@ impl Lab {
         self.assert_nothing_left();
     }
 
-    /// Names of its namespaces begin so.
-    fn prefix(&self) -> String {
-        format!("weir-lab-{}-", self.child.id())
+    /// Where its files are that say what it holds open.
+    fn descriptors(&self) -> String {
+        format!("/proc/{}/fd/", self.child.id())
     }
 
-    /// Where its applications' files are; the lab holds a lock on it.
-    fn files_path(&self) -> PathBuf {
-        Path::new("/run/weir-lab").join(self.prefix().trim_end_matches('-'))
+    /// Where its applications' files are.
+    pub fn files_path(&self) -> PathBuf {
+        Path::new("/run/weir-lab").join(self.child.id().to_string())
     }
 
-    /// Names of its namespaces that are there.
-    pub fn namespaces(&self) -> Vec<String> {
-        netns::list_named(&self.prefix()).unwrap()
+    /// The namespaces that it has made and holds open, each once.
+    fn namespaces(&self) -> Vec<NetNs> {
+        let files = fs::read_dir(self.descriptors()).into_iter().flatten().flatten();
+        let is_namespace = |file: &PathBuf| {
+            fs::read_link(file)
+                .is_ok_and(|target| target.as_os_str().as_encoded_bytes().starts_with(b"net:"))
+        };
+        let paths = files.map(|file| file.path()).filter(is_namespace);
+        let mut all: Vec<NetNs> = paths.filter_map(|path| NetNs::open(path).ok()).collect();
+        all.sort_by_key(NetNs::inode);
+        all.dedup_by_key(|netns| netns.inode());
+        let own = NetNs::current().unwrap().inode();
+        all.retain(|netns| netns.inode() != own);
+        all
     }
 
     /// What its daemons keep in `/run/weir`.
@@ -170,7 +180,7 @@ impl Lab {
             .filter_map(|path| {
                 let text = fs::read(path.join("cmdline")).ok()?;
                 let text = String::from_utf8_lossy(&text).replace('\0', " ");
-                let is_its = text.contains(&self.prefix()) || is_inside(&path);
+                let is_its = text.contains(&self.descriptors()) || is_inside(&path);
                 is_its.then(|| format!("{}: {text}", path.display()))
             })
             .collect()
@@ -183,7 +193,6 @@ impl Lab {
 
     /// Nothing in the system tells that it ever ran.
     pub fn assert_nothing_left(&self) {
-        assert_eq!(self.namespaces(), [] as [&str; 0]);
         assert!(!self.files_path().exists(), "{} is still there", self.files_path().display());
         self.assert_no_process_left();
         // The guardian may still be at it when the daemon has gone.
@@ -196,9 +205,6 @@ impl Drop for Lab {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        for name in self.namespaces() {
-            let _ = NetNs::delete_named(&name);
-        }
         let _ = fs::remove_dir_all(self.files_path());
     }
 }
