@@ -8,9 +8,7 @@ use weir_bpf::sys::netns::NetNs;
 
 #[test]
 fn it_attaches_where_there_is_a_queue_and_lists_none_where_there_is_none() {
-    let name = format!("weir-test-{}-screen", std::process::id());
-    let netns = NetNs::create_named(&name).expect("the tests need root");
-    NetNs::delete_named(&name).unwrap();
+    let netns = NetNs::create().expect("the tests need root");
     let probe = QueueProbe::load().unwrap();
     let _gate = Gate::load(&probe).unwrap();
     let mut screens = Screens::load(&probe).unwrap();

@@ -188,10 +188,8 @@ mod tests {
     /// As many rules as make a look expensive, then one change after another.
     #[test]
     fn what_has_changed_and_is_not_read_passes_everything() {
-        let name = format!("weir-unread-{}", std::process::id());
-        let netns = NetNs::create_named(&name).unwrap();
-        NetNs::delete_named(&name).unwrap();
-        netns
+        NetNs::create()
+            .unwrap()
             .run(|| {
                 let links = Links::open().unwrap();
                 links.create_veth("near", "far", None).unwrap();

@@ -330,10 +330,8 @@ mod tests {
     const NAME: &str = "wt-knob";
 
     /// In a network namespace of its own, with an interface that is polled by a thread.
-    fn with_thread(name: &str, test: impl FnOnce(&Host, &Task, Pid) + Send) {
-        let name = format!("weir-test-{}-knob-{name}", std::process::id());
-        let ns = NetNs::create_named(&name).unwrap();
-        let tested = ns.run(|| {
+    fn with_thread(test: impl FnOnce(&Host, &Task, Pid) + Send) {
+        let tested = NetNs::create().unwrap().run(|| {
             let host = Host::open().unwrap();
             let links = Links::open().unwrap();
             links.create_veth(NAME, "peer", None).unwrap();
@@ -344,14 +342,13 @@ mod tests {
             let pid = weir_bpf::sys::napi::napi_threads(ifindex, NAME).unwrap()[0].pid;
             test(&host, &Task::napi_thread(pid.as_raw_nonzero().get()).unwrap(), pid);
         });
-        NetNs::delete_named(&name).unwrap();
         tested.unwrap();
     }
 
     /// A third value needs a kernel that knows one; here it is weir's record that has others.
     #[test]
     fn threading_is_put_back_only_from_what_weir_set() {
-        with_thread("threaded", |host, _, _| {
+        with_thread(|host, _, _| {
             let knob = |old: &str, new: &str| Knob::Threaded { old: old.into(), new: new.into() };
             let present = || threading::read(host, NAME).unwrap();
             let theirs = Outcome::Theirs("1".into());
@@ -367,7 +364,7 @@ mod tests {
 
     #[test]
     fn threads_are_put_back_only_from_what_weir_set() {
-        with_thread("thread", |host, task, pid| {
+        with_thread(|host, task, pid| {
             let nice = |governed| Knob::Nice {
                 thread: task.clone(),
                 old: Nice(3),

@@ -239,9 +239,7 @@ mod tests {
 
     /// In a network namespace of its own, with an interface that is polled by threads.
     fn with_threads(test: impl FnOnce(&Rc<Host>, IfIndex) + Send) {
-        let name = format!("weir-test-{}-threads", std::process::id());
-        let ns = NetNs::create_named(&name).unwrap();
-        let tested = ns.run(|| {
+        let tested = NetNs::create().unwrap().run(|| {
             let host = Rc::new(Host::open().unwrap());
             let links = Links::open().unwrap();
             links.create_veth("wt-threads", "peer", None).unwrap();
@@ -251,7 +249,6 @@ mod tests {
             host.sysfs.write("wt-threads", "threaded", "1").unwrap();
             test(&host, ifindex);
         });
-        NetNs::delete_named(&name).unwrap();
         tested.unwrap();
     }
 

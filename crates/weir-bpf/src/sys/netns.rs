@@ -249,15 +249,6 @@ mod tests {
     use crate::sys::test_support::Sandbox;
 
     #[test]
-    fn a_named_namespace_is_another_one_and_iproute2_knows_it() {
-        let sandbox = Sandbox::new();
-        assert_ne!(sandbox.ns.inode(), NetNs::current().unwrap().inode());
-        assert_eq!(NetNs::open_named(&sandbox.name).unwrap().inode(), sandbox.ns.inode());
-        let listed = std::process::Command::new("ip").args(["netns", "list"]).output().unwrap();
-        assert!(String::from_utf8(listed.stdout).unwrap().contains(&sandbox.name));
-    }
-
-    #[test]
     fn a_namespace_without_a_name_can_be_opened_by_its_path() {
         let made = NetNs::create().unwrap();
         assert_ne!(made.inode(), NetNs::current().unwrap().inode());
@@ -266,16 +257,22 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_given_once_and_removed_for_good() {
-        let sandbox = Sandbox::new();
-        let again = NetNs::create_named(&sandbox.name);
+    fn a_name_is_given_once_iproute2_knows_it_and_it_is_removed_for_good() {
+        let name = format!("weir-test-{}-named", std::process::id());
+        let made = NetNs::create_named(&name).unwrap();
+        let listed = std::process::Command::new("ip").args(["netns", "list"]).output().unwrap();
+        let again = NetNs::create_named(&name);
+        let opened = NetNs::open_named(&name);
+        NetNs::delete_named(&name).unwrap();
+        NetNs::delete_named(&name).unwrap();
+        assert!(String::from_utf8(listed.stdout).unwrap().contains(&name));
         assert!(matches!(again, Err(Error::System { source, .. })
             if source.kind() == io::ErrorKind::AlreadyExists));
-        NetNs::delete_named(&sandbox.name).unwrap();
-        NetNs::delete_named(&sandbox.name).unwrap();
-        assert!(NetNs::open_named(&sandbox.name).is_err());
+        assert_eq!(opened.unwrap().inode(), made.inode());
+        assert_ne!(made.inode(), NetNs::current().unwrap().inode());
+        assert!(NetNs::open_named(&name).is_err());
         // The open descriptor still holds the namespace.
-        assert_eq!(sandbox.run(|| NetNs::current().unwrap().inode()), sandbox.ns.inode());
+        assert_eq!(made.run(|| NetNs::current().unwrap().inode()).unwrap(), made.inode());
     }
 
     #[test]

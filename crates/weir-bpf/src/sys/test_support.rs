@@ -1,35 +1,21 @@
 //! A network namespace for one test, removed with it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::netns::NetNs;
 
-/// An empty named network namespace; the name goes on drop, also when the test fails.
+/// An empty network namespace.
 pub(crate) struct Sandbox {
-    pub(crate) name: String,
     pub(crate) ns: NetNs,
 }
 
 impl Sandbox {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("weir-test-{}-{number}", std::process::id());
-        let ns = NetNs::create_named(&name).expect("the tests need root");
-        Self { name, ns }
+        Self { ns: NetNs::create().expect("the tests need root") }
     }
 
     pub(crate) fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         self.ns.run(f).expect("the tests need root")
-    }
-}
-
-impl Drop for Sandbox {
-    fn drop(&mut self) {
-        if let Err(error) = NetNs::delete_named(&self.name) {
-            eprintln!("{error}");
-        }
     }
 }
 

@@ -6,7 +6,6 @@ pub mod threaded;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,18 +37,12 @@ pub struct Network {
     pub far_ifindex: IfIndex,
     pub near_mac: MacAddr,
     pub far_mac: MacAddr,
-    names: [String; 2],
 }
 
 impl Network {
     pub fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = |end| format!("weir-test-{}-{number}-{end}", std::process::id());
-        let names = [name("near"), name("far")];
-        let near = NetNs::create_named(&names[0]).expect("the tests need root");
-        let far = NetNs::create_named(&names[1]).unwrap();
-
+        let [near, far] =
+            [NetNs::create(), NetNs::create()].map(|made| made.expect("the tests need root"));
         let (far_ifindex, far_mac) = far
             .run(|| {
                 let links = Links::open().unwrap();
@@ -82,7 +75,7 @@ impl Network {
             wait_until("the link is up", || links.info(near_ifindex).unwrap().oper_up);
         })
         .unwrap();
-        Self { near, far, near_ifindex, far_ifindex, near_mac, far_mac, names }
+        Self { near, far, near_ifindex, far_ifindex, near_mac, far_mac }
     }
 
     /// Gives the far end, which otherwise only sends what a generator makes, an address of its own.
@@ -143,16 +136,6 @@ impl Network {
         let socket = self.near.run(|| UdpSocket::bind(address).unwrap()).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         socket
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for name in &self.names {
-            if let Err(error) = NetNs::delete_named(name) {
-                eprintln!("{error}");
-            }
-        }
     }
 }
 

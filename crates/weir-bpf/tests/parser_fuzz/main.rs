@@ -15,7 +15,6 @@ mod mutate;
 mod reference;
 
 use std::env;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use etherparse::{LaxSlicedPacket, PacketBuilder, TransportSlice, VlanId};
@@ -32,18 +31,7 @@ const DISAGREEMENTS_MAX: usize = 12;
 
 /// Loads the parsers in a network namespace of its own: the kernel runs programs as on its loopback.
 fn with_parsers<T: Send>(body: impl FnOnce(&mut Parsers) -> T + Send) -> T {
-    struct Named(String);
-    impl Drop for Named {
-        fn drop(&mut self) {
-            if let Err(error) = NetNs::delete_named(&self.0) {
-                eprintln!("{error}");
-            }
-        }
-    }
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let named = Named(format!("weir-parser-{}-{number}", std::process::id()));
-    let netns = NetNs::create_named(&named.0).expect("the tests need root");
+    let netns = NetNs::create().expect("the tests need root");
     netns.run(|| body(&mut Parsers::load())).unwrap()
 }
 

@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -52,17 +52,11 @@ pub struct Network {
     pub ifindex: IfIndex,
     /// How many packets the peer may send that the test has not asked for.
     pub unasked_max: u64,
-    names: [String; 2],
 }
 
 impl Network {
     pub fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = |end| format!("weir-test-{}-{number}-{end}", std::process::id());
-        let names = [name("near"), name("far")];
-        let near = NetNs::create_named(&names[0]).unwrap();
-        let far = NetNs::create_named(&names[1]).unwrap();
+        let [near, far] = [NetNs::create(), NetNs::create()].map(|made| made.unwrap());
         let ifindex = near
             .run(|| {
                 let links = Links::open().unwrap();
@@ -71,7 +65,7 @@ impl Network {
             })
             .unwrap();
         // IPv6 reports each of the peer's multicast groups once or twice, up to seconds later.
-        let network = Self { near, far, ifindex, unasked_max: 4, names };
+        let network = Self { near, far, ifindex, unasked_max: 4 };
         // 198.18.0.9 is for the test that adds it later.
         network.bring_up(
             [NEAR, "far"],
@@ -302,9 +296,6 @@ impl Drop for Network {
         // After a failed test, nothing of it stays in /run/weir.
         let reset = || Command::new(WEIR).arg("reset").stdout(Stdio::null()).status();
         let _ = self.near.run(|| wait(PATIENCE, || reset().is_ok_and(|status| status.success())));
-        for name in &self.names {
-            let _ = NetNs::delete_named(name);
-        }
     }
 }
 

@@ -3,29 +3,20 @@
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 
 /// Runs it in a network namespace of its own, which has a loopback interface alone.
 pub fn sandbox(test: impl FnOnce() + Send) {
-    struct Name(String);
-    impl Drop for Name {
-        fn drop(&mut self) {
-            let _ = NetNs::delete_named(&self.0);
-        }
-    }
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = Name(format!("weir-test-owners-{}-{number}", std::process::id()));
-    let ns = NetNs::create_named(&name.0).expect("the tests need root");
-    ns.run(|| {
-        let links = Links::open().unwrap();
-        links.set_up(links.index("lo").unwrap()).unwrap();
-        test();
-    })
-    .unwrap();
+    NetNs::create()
+        .expect("the tests need root")
+        .run(|| {
+            let links = Links::open().unwrap();
+            links.set_up(links.index("lo").unwrap()).unwrap();
+            test();
+        })
+        .unwrap();
 }
 
 /// A process that sleeps, and is killed on drop.

@@ -112,9 +112,12 @@ fn interfaces_on_top_are_found_in_any_namespace() {
         let detail = "1 VLAN interface(s): vlan upper";
         comes_and_goes_if_present(watch, UntaggedVlan, detail, [&vlan, remove], feature);
         let other = Sandbox::new();
-        let add =
-            format!("{}; ip link set upper netns {}", upper("macvlan mode bridge"), other.name);
-        let remove = format!("ip -n {} link del upper", other.name);
+        let add = format!(
+            "{}; ip link set upper netns {}",
+            upper("macvlan mode bridge"),
+            other.ns.path().display()
+        );
+        let remove = format!("nsenter --net={} ip link del upper", other.ns.path().display());
         let feature = "macvlan (CONFIG_MACVLAN)";
         let detail = "in another network namespace";
         comes_and_goes_if_present(watch, Upper, detail, [&add, &remove], feature);
