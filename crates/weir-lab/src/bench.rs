@@ -23,7 +23,7 @@ use crate::error::{Error, Result, cannot};
 use crate::histogram;
 use crate::host::process::{Daemon, Worker, cpu_time};
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
-use crate::host::wire::{self, FLOOD_NET, GROUP, OFF_LINK, mask};
+use crate::host::wire::{self, FLOOD_NET, OFF_LINK, mask};
 use crate::programs::{Place, Server};
 use crate::run::{Load, Setup};
 use crate::scene::{App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, Need, To};
@@ -234,8 +234,7 @@ impl Bench {
             let loops = || histogram::snapshot(self.speed.shared(), slots::HISTOGRAM);
             let before = loops();
             std::thread::sleep(WATCH);
-            let took = histogram::percentile(&before, &loops(), 50.0).filter(|ns| *ns > 0);
-            let _ = took.map(|ns| self.loop_ns.set(ns as f64));
+            let _ = histogram::quantile(&before, &loops(), 0.5).map(|ns| self.loop_ns.set(ns));
         }
         let loop_ns = self.loop_ns.get().ok_or_else(|| {
             let remedy = "is the machine overloaded? try again";
@@ -426,7 +425,7 @@ fn spec(host: &Host, flow: &Flow) -> FlowSpec {
             to = host.neighbour(255);
         }
         To::Group | To::NobodysGroup => {
-            to = Ipv4Addr::from(u32::from(GROUP) + u32::from(flow.to == To::NobodysGroup));
+            to = Ipv4Addr::from(u32::from(udp::GROUP) + u32::from(flow.to == To::NobodysGroup));
             let [_, b, c, d] = to.octets();
             // RFC 1112, 6.4.
             mac.1 = MacAddr([0x01, 0x00, 0x5e, b & 0x7f, c, d]);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::difference::{Compared, Part, Row, metrics, speed_warning, together};
 use crate::error::{Error, Result, cannot};
-use crate::experiments;
+use crate::report;
 use crate::run::Run;
 use crate::stats::rank::Design;
 use crate::view::View;
@@ -25,11 +25,8 @@ fn part(runs: [&Run; 2], sides: [String; 2]) -> Result<Part> {
         let problem = format!("A is a run of {name}, B of {other}");
         return Err(Error::refused(problem, "name two runs of one experiment"));
     }
-    let Some(experiment) = experiments::by_name(name) else {
-        let problem = format!("this lab has no experiment {name:?}");
-        return Err(Error::refused(problem, "use the lab that made the runs"));
-    };
-    let [a, b] = runs.map(|run| View::new(experiment, run));
+    let (a, b) = (report::view(runs[0])?, report::view(runs[1])?);
+    let experiment = a.experiment;
     let arms = [a.arms(), b.arms()];
     if !arms[0].iter().any(|arm| arms[1].contains(arm)) {
         let [a, b] = arms.map(|arms| arms.join(", "));
@@ -111,14 +108,7 @@ mod tests {
             setup: [].into(),
         };
         let trial = |repeat: u32| {
-            let mut trial = Trial {
-                arm: "weir".into(),
-                case: "recv".into(),
-                load: Load::Top,
-                repeat,
-                values: [].into(),
-                ledger: None,
-            };
+            let mut trial = Trial { repeat, ..Trial::of("weir", "recv", Load::Top) };
             trial.set(&m::delivered_pps, Some(delivered + f64::from(repeat)));
             trial.set(&m::late_drop_pps, Some(0.0));
             trial.set(&m::loop_ns, Some(delivered));

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use crate::arm::{Arm, BASELINES};
 use crate::error::Result;
-use crate::goals::Goal;
 use crate::metric::{Metric, m};
 use crate::run::{Load, Trial};
 use crate::scene::{Flow, Scene};
 use crate::stats::{Bisection, Spread};
-use crate::view::Point;
+use crate::view::{Point, View};
 
 /// Arms or loads, separated by commas as on the command line.
 pub type List = &'static str;
@@ -290,6 +289,21 @@ impl Found {
         Self { value, low: value, high: value, pairs: 1, place: place.into() }
     }
 }
+
+/// What is wanted; goals.rs judges it.
+pub struct Goal {
+    /// In words, without the bound.
+    pub text: String,
+    /// Each point's value, its interval, and where.
+    pub find: Box<Find>,
+    pub want: Bound,
+    /// Cases that it is about: a run without any of them is not judged by it.
+    pub about: Cases,
+}
+
+/// What looks for a goal's points.
+type Find = dyn Fn(&View<'_>) -> Vec<Found>;
+pub type Finder = fn(&View<'_>) -> Vec<Found>;
 
 /// The baselines as goals name them.
 pub const BEST: Against = Against::Best(&BASELINES);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::experiment::{Against, At, Bound, Cases, Found};
+use crate::experiment::{Against, At, Bound, Cases, Finder, Found, Goal};
 use crate::metric::{Merge, Metric, m};
 use crate::run::{Load, Trial};
 use crate::stats::median;
@@ -39,20 +39,6 @@ pub struct Outcome {
     /// The same, with what noise leaves open.
     pub verdict: Verdict,
 }
-
-pub struct Goal {
-    /// In words, without the bound.
-    text: String,
-    /// Each point's value, its interval, and where.
-    find: Box<Find>,
-    want: Bound,
-    /// Cases that it is about: a run without any of them is not judged by it.
-    about: Cases,
-}
-
-/// What looks for a goal's points.
-type Find = dyn Fn(&View<'_>) -> Vec<Found>;
-pub type Finder = fn(&View<'_>) -> Vec<Found>;
 
 impl Goal {
     /// A goal about a figure of one arm.

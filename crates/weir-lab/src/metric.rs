@@ -152,7 +152,6 @@ metrics! {
     failed: Count, Given, Sum, Less, "Requests without a whole and right answer, in the window.";
     throughput_mbit: Mbit, Given, Median, More, "Payload received.";
     sent_per_s: PerSecond, Given, Median, Neither, "Requests that a client with a rate sent.";
-    sent_share: Share, Given, Median, Neither, "Sent, of what the client was asked to send.";
     loss: Share, Given, Median, Less, "Lost, of what the client sent.";
     calls_per_s: PerSecond, Ratio(Calls, LastCallNs, 1e9), Median, More,
         "Calls of the computing worker, from the end of one to the end of another.";
@@ -163,7 +162,6 @@ metrics! {
         "CPU time charged to the flooded application (or the first server).";
     light_cpu: Share, Rate(LightCpu, CPU), Median, Neither, "CPU time charged to the bystander.";
     server_cpu: Share, Rate(ServerCpu, CPU), Median, Neither, "CPU time charged to all servers.";
-    client_cpu: Share, Rate(ClientCpu, CPU), Median, Neither, "CPU time charged to the client.";
     input_cpu: Share, Rate(InputCpu, CPU), Median, Neither,
         "CPU time charged to the NAPI threads; absent where softirqs poll.";
     daemon_cpu: Share, Rate(DaemonCpu, CPU), Median, Less, "CPU time charged to `weir run`.";
@@ -185,20 +183,14 @@ metrics! {
         "What the meter charged to the flooded channel, of all that it charged.";
     delivered_ratio: Ratio, Ratio(Delivered, LightDelivered, 1.0), Median, Neither,
         "Packets of the heavier receiver for each of the lighter.";
-    sleeps_per_s: PerSecond, Rate(FloodedSleeps, 1.0), Median, Neither,
-        "How often the heavier receiver found nothing to do.";
-    light_sleeps_per_s: PerSecond, Rate(LightSleeps, 1.0), Median, Neither, "The same of the lighter.";
     ns_per_packet: Nanos, Given, Median, Less,
         "CPU time of input per packet: median of NAPI polls that took a whole budget, else its mean.";
-    ns_p25: Nanos, Given, Median, Neither, "25th percentile of the same polls.";
-    ns_p75: Nanos, Given, Median, Neither, "75th percentile of the same polls.";
     cpu_ns_per_packet: Nanos, Given, Median, Less,
         "CPU time of the NAPI threads over packets taken from the ring, whole trial.";
     app_ns_per_packet: Nanos, WholeRatio(FloodedCpu, Delivered), Median, Neither,
         "CPU time of the flooded application over packets it received, whole trial.";
     light_ns_per_packet: Nanos, WholeRatio(LightCpu, LightDelivered), Median, Neither,
         "The same of the bystander.";
-    handled_pps: Pps, Given, Median, More, "Taken by NAPI polls.";
     in_full_polls: Share, Given, Median, Neither,
         "Packets in polls that took a whole budget.";
     discarded_share: Share, Ratio(Discarded, Judged, 1.0), Median, Neither,

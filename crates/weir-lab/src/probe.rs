@@ -15,7 +15,7 @@ use crate::apps::{slots, tcp, udp};
 use crate::bench::{Bench, Running, statistic};
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
-use crate::host::process::{Daemon, Worker, cpu_time, field_of};
+use crate::host::process::{Daemon, Worker};
 use crate::host::topology::{Host, SUT_INTERFACE};
 use crate::host::wire::EGRESS;
 use crate::machine;
@@ -117,17 +117,6 @@ impl Probe<'_> {
                 Role::Light => reading.add(Counter::LightCpu, ns),
                 Role::Other => {}
             }
-            if app.member_nice.is_some() {
-                for pid in running.pids() {
-                    let light = app.role == Role::Light;
-                    let counter = if light { Counter::LightSleeps } else { Counter::FloodedSleeps };
-                    // A receiver sleeps when its queue is empty.
-                    reading.add(counter, field_of(*pid, "status", "voluntary_ctxt_switches:")?);
-                }
-            }
-        }
-        if let Some(client) = self.client {
-            reading.add(Counter::ClientCpu, cpu_time(client.pid()).map_or(0, |time| time.0));
         }
         for pid in &self.pollers {
             reading.add(Counter::InputCpu, sched::cpu_time(*pid)?.0);

@@ -21,8 +21,6 @@ pub enum Counter {
     FloodedCpu,
     LightCpu,
     ServerCpu,
-    FloodedSleeps,
-    LightSleeps,
     // The kernel and the gate.
     RingDrop,
     RingDropFlood,
@@ -47,7 +45,6 @@ pub enum Counter {
     ClientLost,
     Calls,
     LastCallNs,
-    ClientCpu,
     // The CPU.
     InputCpu,
     DaemonCpu,
@@ -123,7 +120,7 @@ impl Reading {
     /// Nanoseconds below which a share of the samples since an earlier reading lie.
     pub fn quantile_ns(&self, before: &Self, histogram: Histogram, share: f64) -> Option<f64> {
         let (now, then) = (self.histograms.get(&histogram)?, before.histograms.get(&histogram)?);
-        histogram::percentile(then, now, share * 100.0).map(|ns| ns as f64)
+        histogram::quantile(then, now, share)
     }
 }
 

@@ -7,7 +7,6 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arm::Arm;
 use crate::error::{Error, Result, cannot};
 use crate::machine::Machine;
 use crate::metric::Metric;
@@ -156,8 +155,8 @@ pub struct Trial {
 
 impl Trial {
     /// One without a figure, the first of its repeats.
-    pub fn of(arm: &Arm, case: &str, load: Load) -> Self {
-        let (arm, case) = (arm.name.clone(), case.to_owned());
+    pub fn of(arm: &str, case: &str, load: Load) -> Self {
+        let (arm, case) = (arm.to_owned(), case.to_owned());
         Self { arm, case, load, repeat: 0, values: BTreeMap::new(), ledger: None }
     }
 
@@ -302,14 +301,7 @@ mod tests {
     #[test]
     fn figures_keep_six_digits_and_only_finite_ones() {
         assert_eq!(rounded(123_456_789.0), 123_457_000.0);
-        let mut trial = Trial {
-            arm: "a".into(),
-            case: "c".into(),
-            load: Load::Top,
-            repeat: 0,
-            values: BTreeMap::new(),
-            ledger: None,
-        };
+        let mut trial = Trial::of("a", "c", Load::Top);
         trial.set(&crate::metric::m::steal, Some(f64::NAN));
         trial.set(&crate::metric::m::loss, None);
         assert!(trial.values.is_empty());

@@ -99,14 +99,8 @@ mod tests {
     use crate::run::Load;
 
     fn trial(repeat: u32) -> Trial {
-        Trial {
-            arm: "weir".into(),
-            case: "recv".into(),
-            load: Load::Top,
-            repeat,
-            values: [("loss".to_owned(), 0.5)].into(),
-            ledger: None,
-        }
+        let values = [("loss".to_owned(), 0.5)].into();
+        Trial { repeat, values, ..Trial::of("weir", "recv", Load::Top) }
     }
 
     #[test]

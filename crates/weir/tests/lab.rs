@@ -256,11 +256,11 @@ fn after_a_kill_the_processes_end_and_the_next_lab_removes_the_files() {
 fn two_labs_at_once_leave_each_other_alone() {
     let _alone = alone();
     let mut first = start_long("threaded", &[]);
-    let processes = first.processes().len();
+    let namespaces = first.inodes();
     let mut second = Lab::start(&[&TINY[..], &["weir"]].concat());
     second.assert_succeeds();
     assert!(first.is_running(), "the first was to outlast the second");
-    assert_eq!(first.processes().len(), processes);
+    assert_eq!(first.inodes(), namespaces);
     assert!(first.files_path().exists());
     second.assert_nothing_left();
     assert_sound(&kept(&parse(&second.stdout())));

@@ -1,10 +1,29 @@
-//! Where every packet of a trial ended, and whether that adds up.
+//! What a trial saw: where every packet ended, and whether that adds up.
 
-use super::Seen;
+use std::time::{Duration, Instant};
+
+use weir_bpf::poll_cost::PollCost;
+
 use crate::error::{Error, Result};
+use crate::meter::Metered;
+use crate::programs::ClientReport;
 use crate::reading::{Counter, Reading};
 use crate::run::Ledger;
 use crate::scene::{Books, Client, Scene};
+
+/// What a trial saw, before metrics are made of it.
+pub(super) struct Seen {
+    pub(super) before: Reading,
+    pub(super) opened: Reading,
+    pub(super) closed: Reading,
+    pub(super) after: Reading,
+    pub(super) polls: Option<(PollCost, PollCost)>,
+    pub(super) arrivals: Vec<(Instant, u64)>,
+    pub(super) report: Option<ClientReport>,
+    pub(super) metered: Option<Metered>,
+    pub(super) pings: Option<Vec<Option<f64>>>,
+    pub(super) length: Duration,
+}
 
 /// Whether every request was answered and every answer has arrived, or was refused.
 pub(super) fn answered(scene: &Scene, before: &Reading, after: &Reading) -> bool {

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use super::Seen;
+use super::books::Seen;
 use crate::apps::parity;
 use crate::apps::parity::Measure;
-use crate::metric::{METRICS, Source, Unit, m};
-use crate::programs::{ClientKind, ClientReport, UDP_MBIT};
+use crate::metric::{METRICS, Source, m};
+use crate::programs::{ClientKind, ClientReport};
 use crate::reading::Counter;
 use crate::run::Trial;
 use crate::scene::Scene;
@@ -78,12 +78,8 @@ fn polls(trial: &mut Trial, seen: &Seen) {
     let full = last.full_packets.saturating_sub(first.full_packets) as f64;
     let share = if packets > 0.0 { (full / packets).min(1.0) } else { 0.0 };
     trial.set(&m::in_full_polls, Some(share));
-    trial.set(&m::handled_pps, Some(packets / seen.length.as_secs_f64()));
-    let quantile = |share| last.quantile_ns_since(first, share);
-    trial.set(&m::ns_p25, quantile(0.25));
-    trial.set(&m::ns_p75, quantile(0.75));
     let by_cpu = trial.get(&m::cpu_ns_per_packet);
-    let by_polls = quantile(0.5).filter(|_| share >= IN_FULL_POLLS_MIN);
+    let by_polls = last.quantile_ns_since(first, 0.5).filter(|_| share >= IN_FULL_POLLS_MIN);
     trial.set(&m::ns_per_packet, by_polls.or(by_cpu));
 }
 
@@ -115,21 +111,15 @@ fn round_trips(trial: &mut Trial, pings: &[Option<f64>]) {
 
 /// What a program says of itself.
 fn reported(trial: &mut Trial, kind: ClientKind, report: &ClientReport) {
-    let (throughput, asked) = match kind {
-        ClientKind::Iperf3Udp { .. } => (&m::throughput_mbit, Some(UDP_MBIT)),
-        ClientKind::Iperf3Tcp => (&m::throughput_mbit, None),
-        ClientKind::Dnsperf { rate } => (&m::per_s, rate),
-        _ => (&m::per_s, None),
-    };
+    let is_stream = matches!(kind, ClientKind::Iperf3Udp { .. } | ClientKind::Iperf3Tcp);
+    let has_rate = matches!(kind, ClientKind::Dnsperf { rate: Some(_) });
+    let throughput = if is_stream { &m::throughput_mbit } else { &m::per_s };
     trial.set(throughput, Some(report.throughput));
     trial.set(&m::loss, report.lost);
     trial.set(&m::took_p50_us, report.p50_us.or(report.mean_us));
     trial.set(&m::took_p99_us, report.p99_us);
     trial.set(&m::failed, Some(report.errors as f64));
-    let sent = asked.zip(report.offered);
-    trial.set(&m::sent_share, sent.map(|(asked, sent)| sent / asked));
-    let requests = sent.filter(|_| throughput.unit == Unit::PerSecond);
-    trial.set(&m::sent_per_s, requests.map(|(_, sent)| sent));
+    trial.set(&m::sent_per_s, report.offered.filter(|_| has_rate));
 }
 
 /// Mbit/s of a parity conversation's payload, from packets or bytes per second.
@@ -156,26 +146,15 @@ mod tests {
         assert_eq!(steadiness(&[at(0, 50), at(10, 50)]), None);
     }
 
-    fn blank() -> Trial {
-        Trial {
-            arm: "weir".into(),
-            case: "pings".into(),
-            load: Load::Off,
-            repeat: 0,
-            values: std::collections::BTreeMap::new(),
-            ledger: None,
-        }
-    }
-
     #[test]
     fn a_ping_that_is_lost_is_no_reply_and_a_percentile_of_too_few_is_left_out() {
-        let mut trial = blank();
+        let mut trial = Trial::of("weir", "pings", Load::Off);
         let pings: Vec<Option<f64>> =
             (0..1000).map(|n| (n % 50 != 0).then_some(f64::from(n) + 1000.0)).collect();
         round_trips(&mut trial, &pings);
         assert_eq!(trial.get(&m::pings_lost), Some(20.0));
         assert_eq!((trial.get(&m::rtt_p50_us), trial.get(&m::rtt_p999_us)), (Some(1499.0), None));
-        let mut few = blank();
+        let mut few = Trial::of("weir", "pings", Load::Off);
         round_trips(&mut few, &[Some(1.0); 99]);
         assert_eq!((few.get(&m::rtt_p99_us), few.get(&m::rtt_p50_us)), (None, Some(1.0)));
     }

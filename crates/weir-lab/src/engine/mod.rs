@@ -11,11 +11,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
-use weir_bpf::poll_cost::PollCost;
 use weir_bpf::replies::QUESTIONS;
 use weir_bpf::sys::task_clock::TaskClock;
 
-use self::books::{answered, check, ledger};
+use self::books::{Seen, answered, check, ledger};
 use self::companions::{Companions, stopped};
 pub use self::figures::mbit;
 use self::figures::measure;
@@ -28,7 +27,7 @@ use crate::experiment::{Ask, Times};
 use crate::host::process::Worker;
 use crate::host::topology::Host;
 use crate::host::wire::{FLOOD_NET, far_interrupts, sink, slow_egress};
-use crate::meter::{self, Metered};
+use crate::meter;
 use crate::metric::m;
 use crate::probe::{Probe, ksoftirqd};
 use crate::programs::{Client as RealClient, ClientReport, Place};
@@ -47,20 +46,6 @@ const SLICE: Duration = Duration::from_millis(10);
 const UNDER_WAY_DEADLINE: Duration = Duration::from_secs(10);
 /// A program's client that has not ended so long after its time is ended.
 const CLIENT_GRACE: Duration = Duration::from_secs(15);
-
-/// What a trial saw, before metrics are made of it.
-struct Seen {
-    before: Reading,
-    opened: Reading,
-    closed: Reading,
-    after: Reading,
-    polls: Option<(PollCost, PollCost)>,
-    arrivals: Vec<(Instant, u64)>,
-    report: Option<ClientReport>,
-    metered: Option<Metered>,
-    pings: Option<Vec<Option<f64>>>,
-    length: Duration,
-}
 
 pub fn trial(
     bench: &mut Bench,
@@ -103,7 +88,7 @@ pub fn trial(
     let ledger = ledger(scene.books, &seen.before, &seen.after);
     let place = format!("{}, {} at {}", arm.name, ask.case, ask.load);
     check(scene, &seen, ledger.as_ref(), &place)?;
-    let mut trial = Trial { repeat, ledger, ..Trial::of(arm, ask.case, ask.load) };
+    let mut trial = Trial { repeat, ledger, ..Trial::of(&arm.name, ask.case, ask.load) };
     measure(&mut trial, scene, &seen);
     let missed =
         (0..scene.flows.len()).map(|flow| bench.generator.counts(flow).missed).sum::<u64>();

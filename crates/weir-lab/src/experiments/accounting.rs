@@ -22,54 +22,29 @@ pub static EXPERIMENT: Experiment = Experiment {
     derive: Some(derive),
     says: "charges a CPU hog {} for the work of others",
     merits: &[&m::mischarged],
-    tables: &[
-        table(
-            "CPU time charged to the hog that was not its own work, of what it was charged",
-            Cases::All,
-            &[&m::mischarged],
-        ),
-        table(
-            "CPU time charged: the server, the hog, NAPI threads",
-            Cases::All,
-            &[&m::user_cpu, &m::hog_cpu, &m::threads_cpu],
-        ),
-        table(
-            "Softirqs and ksoftirqd, as the kernel accounts for them",
-            Cases::All,
-            &[&m::softirq_cpu, &m::ksoftirqd_cpu],
-        ),
-        table(
-            "weir's meter: all of input's time; the server's part of what was charged",
-            Cases::All,
-            &[&m::meter_sum, &m::meter_flooded],
-        ),
-    ],
+    tables: tables! {
+        "CPU time charged to the hog that was not its own work, of what it was charged"
+            in Cases::All => mischarged;
+        "CPU time charged: the server, the hog, NAPI threads"
+            in Cases::All => user_cpu, hog_cpu, threads_cpu;
+        "Softirqs and ksoftirqd, as the kernel accounts for them"
+            in Cases::All => softirq_cpu, ksoftirqd_cpu;
+        "weir's meter: all of input's time; the server's part of what was charged"
+            in Cases::All => meter_sum, meter_flooded;
+    },
     figure: Some(lines(
         "CPU time charged to the hog for others' work, by offered rate",
         "udp",
         &m::mischarged,
     )),
-    goals: || {
-        vec![
-            Goal::figure(
-                "stock: the hog is charged for others' work at the highest rate",
-                ("stock", Cases::All, At::Highest),
-                (&m::mischarged, Against::Nothing),
-                Bound::AtLeast(0.1),
-            ),
-            Goal::figure(
-                "weir: the same, at every rate",
-                ("weir-native --awake", Cases::All, At::Flooded),
-                (&m::mischarged, Against::Nothing),
-                Bound::AtMost(0.05),
-            ),
-            Goal::figure(
-                "weir: what the meter charged, and discarding, of input's time by perf",
-                ("weir-native --awake", Cases::Of(&["mixed"]), At::Flooded),
-                (&m::meter_sum, Against::Nothing),
-                Bound::Within(1.0, 0.05),
-            ),
-        ]
+    goals: goals! {
+        "stock: the hog is charged for others' work at the highest rate" =>
+            figure("stock", Cases::All, Highest, mischarged, Nothing), AtLeast(0.1);
+        "weir: the same, at every rate" =>
+            figure("weir-native --awake", Cases::All, Flooded, mischarged, Nothing), AtMost(0.05);
+        "weir: what the meter charged, and discarding, of input's time by perf" =>
+            figure("weir-native --awake", Cases::Of(&["mixed"]), Flooded, meter_sum, Nothing),
+            Within(1.0, 0.05);
     },
     notes: "A third of the mixed flood goes to the server, a third are pings, a third go to a closed port. \
             Without CONFIG_IRQ_TIME_ACCOUNTING the kernel charges softirqs to the process that runs.",

@@ -37,48 +37,24 @@ pub static EXPERIMENT: Experiment = Experiment {
     derive: Some(hog_work),
     says: "delivers {} packets/s",
     merits: &[&m::delivered_pps, &m::hog_work],
-    tables: &[
-        table("Delivered without the hog, packets/s", Cases::Of(&["alone"]), &[&m::delivered_pps]),
-        table(
-            "Beside the hog: delivered, packets/s; the hog's work, of an idle CPU's",
-            BESIDE_HOG,
-            &[&m::delivered_pps, &m::hog_work],
-        ),
-        table(
-            "CPU time charged beside the hog: to input, the receiver, the hog",
-            BESIDE_HOG,
-            &[&m::input_cpu, &m::user_cpu, &m::hog_cpu],
-        ),
-    ],
+    tables: tables! {
+        "Delivered without the hog, packets/s" in Cases::Of(&["alone"]) => delivered_pps;
+        "Beside the hog: delivered, packets/s; the hog's work, of an idle CPU's"
+            in BESIDE_HOG => delivered_pps, hog_work;
+        "CPU time charged beside the hog: to input, the receiver, the hog"
+            in BESIDE_HOG => input_cpu, user_cpu, hog_cpu;
+    },
     figure: Some(lines("The hog's work by offered rate", "hog", &m::hog_work)),
-    goals: || {
-        let of_weir = |text, find: Finder, least| {
-            Goal::other(text, find, Bound::AtLeast(least)).about(BESIDE_HOG)
-        };
-        vec![
-            of_weir(
-                "weir, where all fits: delivered, of that without the hog",
-                |view| judged(view, true, |view, t, _| of_alone(view, t)),
-                0.95,
-            ),
-            of_weir(
-                "weir, where all fits: the hog's work, of the CPU that remains",
-                |view| judged(view, true, |_, t, fair| Some((t.get(&m::hog_work)?, fair.hog))),
-                0.95,
-            ),
-            of_weir(
-                "weir, past that: the hog's work, of its half of the user share",
-                |view| judged(view, false, |_, t, fair| Some((t.get(&m::hog_work)?, fair.hog))),
-                0.9,
-            ),
-            of_weir(
-                "weir, past that: delivered, of what the receiver's half can consume",
-                |view| {
-                    judged(view, false, |_, t, fair| Some((t.get(&m::delivered_pps)?, fair.pps)))
-                },
-                0.9,
-            ),
-        ]
+    goals: goals! {
+        "weir, where all fits: delivered, of that without the hog" =>
+            find(|view| judged(view, true, |view, t, _| of_alone(view, t)), BESIDE_HOG),
+            AtLeast(0.95);
+        "weir, where all fits: the hog's work, of the CPU that remains" =>
+            find(|view| judged(view, true, hogs_share), BESIDE_HOG), AtLeast(0.95);
+        "weir, past that: the hog's work, of its half of the user share" =>
+            find(|view| judged(view, false, hogs_share), BESIDE_HOG), AtLeast(0.9);
+        "weir, past that: delivered, of what the receiver's half can consume" =>
+            find(|view| judged(view, false, receivers_share), BESIDE_HOG), AtLeast(0.9);
     },
     notes: "All fits while input needs no more than half of the CPU and the receiver no more than a \
             quarter, by weir-native's own costs per packet without the hog.",
@@ -133,6 +109,14 @@ fn judged(
         compare(pairs, place(view, "hog", load)).filter(|_| fair.fits == fits)
     };
     view.loads("hog").into_iter().filter_map(of_load).collect()
+}
+
+fn hogs_share(_: &View<'_>, trial: &Trial, fair: &Fair) -> Option<(f64, f64)> {
+    Some((trial.get(&m::hog_work)?, fair.hog))
+}
+
+fn receivers_share(_: &View<'_>, trial: &Trial, fair: &Fair) -> Option<(f64, f64)> {
+    Some((trial.get(&m::delivered_pps)?, fair.pps))
 }
 
 fn of_alone(view: &View<'_>, trial: &Trial) -> Option<(f64, f64)> {

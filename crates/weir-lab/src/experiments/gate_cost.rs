@@ -49,33 +49,18 @@ pub static EXPERIMENT: Experiment = Experiment {
     scene,
     says: "takes {} for a packet",
     merits: &[&m::ns_per_packet],
-    tables: &[
-        table(
-            "Discarding, ns per packet, and the share of packets discarded",
-            Cases::Where(is_discard),
-            &[&m::ns_per_packet, &m::discarded_share],
-        ),
-        table("Passing, ns per packet", Cases::Where(is_pass), &[&m::ns_per_packet]),
-        table(
-            "The same by CPU time, ns per packet; packets in full polls",
-            Cases::All,
-            &[&m::cpu_ns_per_packet, &m::in_full_polls],
-        ),
-    ],
+    tables: tables! {
+        "Discarding, ns per packet, and the share of packets discarded"
+            in Cases::Where(is_discard) => ns_per_packet, discarded_share;
+        "Passing, ns per packet" in Cases::Where(is_pass) => ns_per_packet;
+        "The same by CPU time, ns per packet; packets in full polls"
+            in Cases::All => cpu_ns_per_packet, in_full_polls;
+    },
     figure: Some(bars("Cost of a discard", "udp4-64-flows-discard", &m::ns_per_packet)),
-    goals: || {
-        vec![
-            Goal::other(
-                "gate: rate of discarding, of a bare XDP_DROP's, every row",
-                discarding,
-                Bound::AtLeast(0.75),
-            ),
-            Goal::other(
-                "gate: added to a packet that passes, ns, every row",
-                passing,
-                Bound::AtMost(40.0),
-            ),
-        ]
+    goals: goals! {
+        "gate: rate of discarding, of a bare XDP_DROP's, every row" =>
+            find(discarding), AtLeast(0.75);
+        "gate: added to a packet that passes, ns, every row" => find(passing), AtMost(40.0);
     },
     notes: "The figure is the median time of NAPI polls that took a whole budget right after another: \
             they never wait. What passes the driver ends at the ingress hook, after the skb is built.",

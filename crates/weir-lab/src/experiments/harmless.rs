@@ -67,81 +67,36 @@ pub static EXPERIMENT: Experiment = Experiment {
     scene,
     says: "answers {} requests/s",
     merits: &[&m::per_s, &m::throughput_mbit],
-    tables: &[
-        table("Answered requests/s", Cases::Where(|case| !is_stream(case)), &[&m::per_s]),
-        table(
-            "Sent, where the client has a rate, and answered; requests/s",
-            Cases::Where(is_paced),
-            &[&m::sent_per_s, &m::per_s],
-        ),
-        table("Payload received, Mbit/s", Cases::Where(is_stream), &[&m::throughput_mbit]),
-        table(
-            "Lost, of what was sent",
-            Cases::Where(|case| case.starts_with("nsd") || case.starts_with("udp")),
-            &[&m::loss],
-        ),
-        table(
-            "Time of a request, us: median, 99th percentile",
-            Cases::Where(|case| !is_stream(case)),
-            &[&m::took_p50_us, &m::took_p99_us],
-        ),
-        table(
-            "Passes of the calibrated loop per second by the process beside it",
-            ACCOMPANIED,
-            &[&m::hog_per_s],
-        ),
-    ],
+    tables: tables! {
+        "Answered requests/s" in Cases::Where(|case| !is_stream(case)) => per_s;
+        "Sent, where the client has a rate, and answered; requests/s"
+            in Cases::Where(is_paced) => sent_per_s, per_s;
+        "Payload received, Mbit/s" in Cases::Where(is_stream) => throughput_mbit;
+        "Lost, of what was sent"
+            in Cases::Where(|case| case.starts_with("nsd") || case.starts_with("udp")) => loss;
+        "Time of a request, us: median, 99th percentile"
+            in Cases::Where(|case| !is_stream(case)) => took_p50_us, took_p99_us;
+        "Passes of the calibrated loop per second by the process beside it"
+            in ACCOMPANIED => hog_per_s;
+    },
     figure: Some(bars("nginx, keep-alive, nothing overloaded", "nginx", &m::per_s)),
-    goals: || {
-        let alone = |text, find: Finder, want| Goal::other(text, find, want).about(ALONE);
-        let beside = |text, find: Finder, want| Goal::other(text, find, want).about(ACCOMPANIED);
-        let best = |text, cases, figure, arms, want| {
-            Goal::figure(text, (MAIN, cases, At::Every), (figure, Against::Best(arms)), want)
-        };
-        let (least, most) = (Bound::AtLeast, Bound::AtMost);
-        let p99 = &m::took_p99_us;
-        vec![
-            alone(
-                "weir: throughput, of stock's",
-                |v| throughput(v, ALONE, &["stock"]),
-                least(0.99),
-            ),
-            alone(
-                "weir: throughput, of the best baseline's",
-                |v| throughput(v, ALONE, BASELINES),
-                least(0.97),
-            ),
-            alone(
-                "weir: loss beyond the best baseline's",
-                |v| lost(v, ALONE, BASELINES),
-                most(5e-4),
-            ),
-            best("weir: 99th percentile, of the best baseline's", ALONE, p99, BASELINES, most(1.1)),
-            beside(
-                "weir, beside a process: throughput, of the better of stock and threaded",
-                |v| throughput(v, ACCOMPANIED, NEIGHBOURLY),
-                least(1.0),
-            ),
-            beside(
-                "weir, beside a process: loss beyond theirs",
-                |v| lost(v, ACCOMPANIED, NEIGHBOURLY),
-                most(0.0),
-            ),
-            best(
-                "weir, beside a process: 99th percentile, of theirs",
-                ACCOMPANIED,
-                p99,
-                NEIGHBOURLY,
-                most(1.0),
-            ),
-            best(
-                "weir, beside a process: its work, of what threaded leaves it",
-                ACCOMPANIED,
-                &m::hog_per_s,
-                &["threaded"],
-                least(1.0),
-            ),
-        ]
+    goals: goals! {
+        "weir: throughput, of stock's" =>
+            find(|v| throughput(v, ALONE, &["stock"]), ALONE), AtLeast(0.99);
+        "weir: throughput, of the best baseline's" =>
+            find(|v| throughput(v, ALONE, BASELINES), ALONE), AtLeast(0.97);
+        "weir: loss beyond the best baseline's" =>
+            find(|v| lost(v, ALONE, BASELINES), ALONE), AtMost(5e-4);
+        "weir: 99th percentile, of the best baseline's" =>
+            figure(MAIN, ALONE, Every, took_p99_us, Best(BASELINES)), AtMost(1.1);
+        "weir, beside a process: throughput, of the better of stock and threaded" =>
+            find(|v| throughput(v, ACCOMPANIED, NEIGHBOURLY), ACCOMPANIED), AtLeast(1.0);
+        "weir, beside a process: loss beyond theirs" =>
+            find(|v| lost(v, ACCOMPANIED, NEIGHBOURLY), ACCOMPANIED), AtMost(0.0);
+        "weir, beside a process: 99th percentile, of theirs" =>
+            figure(MAIN, ACCOMPANIED, Every, took_p99_us, Best(NEIGHBOURLY)), AtMost(1.0);
+        "weir, beside a process: its work, of what threaded leaves it" =>
+            figure(MAIN, ACCOMPANIED, Every, hog_per_s, Best(&["threaded"])), AtLeast(1.0);
     },
     notes: "There is no flood. Each server has one worker on the tested CPU; the client has the other \
             CPU. nginx-conn makes a connection for each request; nsd is saturated by 100 queries in \

@@ -33,35 +33,21 @@ pub static EXPERIMENT: Experiment = Experiment {
     scene,
     says: "answers {} requests/s",
     merits: &[&m::per_s],
-    tables: &[
-        table("Requests/s", Cases::All, &[&m::per_s]),
-        Table {
-            of_unloaded: true,
-            ..table("Requests/s, of the same arm's without a flood", Cases::All, &[&m::per_s])
-        },
-        table(
-            "Time of a request, us: median, 99th percentile; failed requests",
-            Cases::All,
-            &[&m::took_p50_us, &m::took_p99_us, &m::failed],
-        ),
-        table(
-            "Where SYNs ended, packets/s: ring, discarded, answered by a cookie; the client's lost",
-            Cases::All,
-            &[&m::nic_drop_pps, &m::discarded_pps, &m::cookies_pps, &m::client_lost_pps],
-        ),
-    ],
+    tables: tables! {
+        "Requests/s" in Cases::All => per_s;
+        "Requests/s, of the same arm's without a flood" in Cases::All => per_s of unloaded;
+        "Time of a request, us: median, 99th percentile; failed requests"
+            in Cases::All => took_p50_us, took_p99_us, failed;
+        "Where SYNs ended, packets/s: ring, discarded, answered by a cookie; the client's lost"
+            in Cases::All => nic_drop_pps, discarded_pps, cookies_pps, client_lost_pps;
+    },
     figure: Some(lines("Requests per second by SYNs per second", "keep-alive", &m::per_s)),
-    goals: || {
-        let text = "weir: requests/s at 400 k SYN/s, of those without a flood, in both cases";
-        vec![
-            Goal::other(text, kept, Bound::AtLeast(0.9)),
-            nat(
-                "weir: requests/s on a host with NAT rules, of those without",
-                ("weir-native+nat", &["weir-native"]),
-                Cases::All,
-                &m::per_s,
-            ),
-        ]
+    goals: goals! {
+        "weir: requests/s at 400 k SYN/s, of those without a flood, in both cases" =>
+            find(kept), AtLeast(0.9);
+        "weir: requests/s on a host with NAT rules, of those without" =>
+            figure("weir-native+nat", Cases::All, Every, per_s, Best(&["weir-native"])),
+            AtLeast(0.95);
     },
     notes: "The flooded listener's queue is full at once, so the kernel answers each SYN by a cookie: that \
             costs CPU and fills no queue. The client's packets share the receive ring with the flood.",

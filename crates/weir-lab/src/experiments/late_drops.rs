@@ -28,25 +28,15 @@ pub static EXPERIMENT: Experiment = Experiment {
     loads: Choice { full: "200k,400k,800k", quick: "400k" },
     scene,
     merits: &[&m::late_drop_pps],
-    tables: &[table(
-        "Discarded and late, packets/s",
-        Cases::All,
-        &[&m::discarded_pps, &m::late_drop_pps],
-    )],
+    tables: tables! {
+        "Discarded and late, packets/s" in Cases::All => discarded_pps, late_drop_pps;
+    },
     figure: Some(bars("Late drops, packets/s", "one", &m::late_drop_pps)),
-    goals: || {
-        vec![
-            Goal::other(
-                "weir: late drops, of discards, in each mix",
-                |view| late_of_discards(view, "weir"),
-                Bound::AtMost(0.01),
-            ),
-            Goal::other(
-                "weir in the driver: the same",
-                |view| late_of_discards(view, "weir-native"),
-                Bound::AtMost(0.01),
-            ),
-        ]
+    goals: goals! {
+        "weir: late drops, of discards, in each mix" =>
+            find(|view| late_of_discards(view, "weir")), AtMost(0.01);
+        "weir in the driver: the same" =>
+            find(|view| late_of_discards(view, "weir-native")), AtMost(0.01);
     },
     notes: "Each receiver computes for 5 us per packet. The gate is asleep when the first packet comes: what \
             is late until it is awake counts.",

@@ -12,6 +12,7 @@ const PROGRAMS: [(&str, CaptureProgram); 3] = [
     ("weir", CaptureProgram::Weir),
     ("native", CaptureProgram::WeirNative),
 ];
+const OF_TCPDUMP: Cases = Cases::Where(|case| case.starts_with("tcpdump"));
 const QUICK: [&str; 3] = ["tcpdump-null-56", "weir-null-56", "native-null-56"];
 
 pub static EXPERIMENT: Experiment = Experiment {
@@ -42,39 +43,23 @@ pub static EXPERIMENT: Experiment = Experiment {
     scene,
     says: "captures {} packets/s",
     merits: &[&m::captured_pps, &m::wake_max_ms],
-    tables: &[
-        table("Captured, packets/s", Cases::All, &[&m::captured_pps]),
-        table(
-            "Longest time that a process waited for its CPU after it was woken, ms",
-            Cases::All,
-            &[&m::wake_max_ms],
-        ),
-    ],
+    tables: tables! {
+        "Captured, packets/s" in Cases::All => captured_pps;
+        "Longest time that a process waited for its CPU after it was woken, ms"
+            in Cases::All => wake_max_ms;
+    },
     figure: Some(lines(
         "Packets captured by packets offered, tcpdump to /dev/null, small frames",
         "tcpdump-null-56",
         &m::captured_pps,
     )),
-    goals: || {
-        vec![
-            Goal::figure(
-                "weir: tcpdump's captured packets past its peak, of its peak",
-                ("weir", Cases::Where(|case| case.starts_with("tcpdump")), At::Highest),
-                (&m::captured_pps, Against::OwnPeak),
-                Bound::AtLeast(0.97),
-            ),
-            Goal::other(
-                "weir capture --attach native: its peak in the best arm, of tcpdump's in its best",
-                peaks,
-                Bound::AtLeast(2.0),
-            ),
-            Goal::figure(
-                "weir: longest wait of an interactive process, ms",
-                ("weir", Cases::All, At::Every),
-                (&m::wake_max_ms, Against::Nothing),
-                Bound::AtMost(100.0),
-            ),
-        ]
+    goals: goals! {
+        "weir: tcpdump's captured packets past its peak, of its peak" =>
+            figure("weir", OF_TCPDUMP, Highest, captured_pps, OwnPeak), AtLeast(0.97);
+        "weir capture --attach native: its peak in the best arm, of tcpdump's in its best" =>
+            find(peaks), AtLeast(2.0);
+        "weir: longest wait of an interactive process, ms" =>
+            figure("weir", Cases::All, Every, wake_max_ms, Nothing), AtMost(100.0);
     },
     notes: "Frames are addressed to another host; the port is promiscuous, and the capture runs on the tested CPU. \
             `native` is weir capture in the driver. Packets are counted by the bytes that it writes. Beside it a process sleeps for 5 ms, again and again, \

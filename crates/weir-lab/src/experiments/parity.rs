@@ -39,19 +39,12 @@ pub static EXPERIMENT: Experiment = Experiment {
     derive: Some(throughput),
     says: "takes {} for a round trip",
     merits: &[&m::trip_us, &m::throughput_mbit],
-    tables: &[
-        table(
-            "Time of a round trip of one byte, us: mean, 99th percentile",
-            Cases::Where(is_trip),
-            &[&m::trip_us, &m::took_p99_us],
-        ),
-        table(
-            "Payload received, Mbit/s",
-            Cases::Where(|case| !is_trip(case)),
-            &[&m::throughput_mbit],
-        ),
-        table("Time in which the tested CPU had nothing to do", Cases::All, &[&m::idle_cpu]),
-    ],
+    tables: tables! {
+        "Time of a round trip of one byte, us: mean, 99th percentile"
+            in Cases::Where(is_trip) => trip_us, took_p99_us;
+        "Payload received, Mbit/s" in Cases::Where(|case| !is_trip(case)) => throughput_mbit;
+        "Time in which the tested CPU had nothing to do" in Cases::All => idle_cpu;
+    },
     figure: Some(bars("Time of a round trip of one byte", "udp-round-trip-1", &m::trip_us)),
     goals,
     notes: "On the NIC-like wire neither end has TSO, so every packet comes by the ring and NAPI; \

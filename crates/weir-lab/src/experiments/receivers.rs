@@ -33,35 +33,21 @@ pub static EXPERIMENT: Experiment = Experiment {
     derive: Some(derive),
     says: "delivers {} packets to the heavier receiver for each of the lighter",
     merits: &[&m::delivered_ratio, &m::delivered_pps],
-    tables: &[
-        table(
-            "Packets of the heavier receiver for each of the lighter, where both are overloaded",
-            Cases::All,
-            &[&m::delivered_ratio],
-        ),
-        table(
-            "Delivered, packets/s: heavier, lighter",
-            Cases::All,
-            &[&m::delivered_pps, &m::light_pps],
-        ),
-        table(
-            "CPU time charged: heavier, lighter, input",
-            Cases::All,
-            &[&m::user_cpu, &m::light_cpu, &m::input_cpu],
-        ),
-    ],
+    tables: tables! {
+        "Packets of the heavier receiver for each of the lighter, where both are overloaded"
+            in Cases::All => delivered_ratio;
+        "Delivered, packets/s: heavier, lighter" in Cases::All => delivered_pps, light_pps;
+        "CPU time charged: heavier, lighter, input" in Cases::All => user_cpu, light_cpu, input_cpu;
+    },
     figure: Some(lines(
         "Packets of the heavier receiver for each of the lighter, by the rate sent to each",
         "both",
         &m::delivered_ratio,
     )),
-    goals: || {
-        vec![Goal::figure(
-            "weir: packets of the heavier receiver for each of the lighter, where both are overloaded",
-            ("weir-native", Cases::All, At::Flooded),
-            (&m::delivered_ratio, Against::Nothing),
-            Bound::Within(WEIGHTS_RATIO, 0.2),
-        )]
+    goals: goals! {
+        "weir: packets of the heavier receiver for each of the lighter, where both are overloaded" =>
+            figure("weir-native", Cases::All, Flooded, delivered_ratio, Nothing),
+            Within(WEIGHTS_RATIO, 0.2);
     },
     notes: "Rates are those of either flood. Each receiver computes for 5 us per packet. Their weights \
             stand 9.31 to 1.",

@@ -36,29 +36,18 @@ pub static EXPERIMENT: Experiment = Experiment {
     scene,
     says: "completes {} calls/s",
     merits: &[&m::calls_per_s, &m::per_s],
-    tables: &[
-        table(
-            "The worker: calls/s, time per call (ms), CPU time charged",
-            Cases::All,
-            &[&m::calls_per_s, &m::completion_ms, &m::user_cpu],
-        ),
-        table(
-            "Short RPCs/s, and CPU time charged to all servers",
-            Cases::All,
-            &[&m::per_s, &m::server_cpu],
-        ),
-    ],
+    tables: tables! {
+        "The worker: calls/s, time per call (ms), CPU time charged"
+            in Cases::All => calls_per_s, completion_ms, user_cpu;
+        "Short RPCs/s, and CPU time charged to all servers" in Cases::All => per_s, server_cpu;
+    },
     figure: Some(bars("Calls of the worker beside the short servers", "fast", &m::calls_per_s)),
-    goals: || {
-        let top = |text, figure| {
-            let at = ("weir", Cases::All, At::Only(Load::Top));
-            Goal::figure(text, at, (figure, BEST), Bound::AtLeast(1.0))
-        };
-        vec![
-            top("weir: the worker's calls/s, of the best baseline's", &m::calls_per_s),
-            top("weir: short RPCs/s, of the best baseline's", &m::per_s),
-            nothing_discarded(),
-        ]
+    goals: goals! {
+        "weir: the worker's calls/s, of the best baseline's" =>
+            figure("weir", Cases::All, Only(Load::Top), calls_per_s, BEST), AtLeast(1.0);
+        "weir: short RPCs/s, of the best baseline's" =>
+            figure("weir", Cases::All, Only(Load::Top), per_s, BEST), AtLeast(1.0);
+        also nothing_discarded();
     },
     notes: "The worker and the short servers are three processes on the tested CPU. Load 0: the worker \
             alone; top: the client keeps 32 requests outstanding with each short server. The network is \

@@ -81,57 +81,30 @@ pub static EXPERIMENT: Experiment = Experiment {
         r_ring("udp-dns", "r-ring-dns", 0),
         r_ring("udp-sources", "r-ring-sources", 0),
     ],
-    tables: &[
-        table(
-            "Goodput of the bystander, of what it was sent",
-            Cases::Where(|case| case != "bare" && case != "full-socket"),
-            &[&m::light_goodput],
-        ),
-        table(
-            "Requests of the TCP bystander answered, 1/s",
-            Cases::Where(|case| !UDP.has(case) && case != "bare" && case != "full-socket"),
-            &[&m::per_s],
-        ),
-        table(
-            "Age at the bystander, us: median, 99th percentile",
-            UDP,
-            &[&m::light_age_p50_us, &m::light_age_p99_us],
-        ),
-        table(
-            "Delivered to the flooded application, and refused by the ring, packets/s",
-            UDP,
-            &[&m::delivered_pps, &m::nic_drop_pps],
-        ),
-        table(
-            "CPU time of input per packet, ns, where nearly all are discarded",
-            Cases::Of(&["full-socket", "bare"]),
-            &[&m::cpu_ns_per_packet],
-        ),
-    ],
+    tables: tables! {
+        "Goodput of the bystander, of what it was sent"
+            in Cases::Where(|case| case != "bare" && case != "full-socket") => light_goodput;
+        "Requests of the TCP bystander answered, 1/s"
+            in Cases::Where(|case| !UDP.has(case) && case != "bare" && case != "full-socket")
+            => per_s;
+        "Age at the bystander, us: median, 99th percentile"
+            in UDP => light_age_p50_us, light_age_p99_us;
+        "Delivered to the flooded application, and refused by the ring, packets/s"
+            in UDP => delivered_pps, nic_drop_pps;
+        "CPU time of input per packet, ns, where nearly all are discarded"
+            in Cases::Of(&["full-socket", "bare"]) => cpu_ns_per_packet;
+    },
     figure: Some(lines("Goodput of the bystander by the flood's rate", "udp", &m::light_goodput)),
-    goals: || {
-        vec![
-            Goal::other(
-                "weir: the bystanders' goodput at every flood up to R_ring, of the unflooded one",
-                bystanders,
-                Bound::AtLeast(WELL),
-            )
-            .about(Cases::Where(|case| UDP.has(case) || KINDS.contains(&case))),
-            Goal::other("weir: R_ring, of a bare XDP_DROP's rate", of_bare, Bound::AtLeast(0.38))
-                .about(UDP),
-            Goal::other(
-                "weir: delivered to the flooded application up to R_ring, of peak x (1 - R x c_gate)",
-                of_frontier,
-                Bound::AtLeast(0.8),
-            )
-            .about(UDP),
-            nat(
-                "weir: the bystander's goodput on a host with NAT rules, of that without",
-                ("weir-native+nat", &[WEIR]),
-                UDP,
-                &m::light_goodput,
-            ),
-        ]
+    goals: goals! {
+        "weir: the bystanders' goodput at every flood up to R_ring, of the unflooded one" =>
+            find(bystanders, Cases::Where(|case| UDP.has(case) || KINDS.contains(&case))),
+            AtLeast(WELL);
+        "weir: R_ring, of a bare XDP_DROP's rate" => find(of_bare, UDP), AtLeast(0.38);
+        "weir: delivered to the flooded application up to R_ring, of peak x (1 - R x c_gate)" =>
+            find(of_frontier, UDP), AtLeast(0.8);
+        "weir: the bystander's goodput on a host with NAT rules, of that without" =>
+            figure("weir-native+nat", UDP, Every, light_goodput, Best(&["weir-native"])),
+            AtLeast(0.95);
     },
     notes: "R_ring is the highest flood at which the bystander keeps 0.95 of its unflooded goodput; beside \
             floods of other kinds, the highest at which the ring does not overflow. Beyond it the ring \

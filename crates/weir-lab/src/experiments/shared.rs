@@ -9,9 +9,9 @@ use crate::experiment::Figure;
 pub(super) use crate::apps::{tcp, udp};
 pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
-    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Search, Table,
+    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Goal, Search, Table,
 };
-pub(super) use crate::goals::{Finder, Goal, compare, find, place};
+pub(super) use crate::goals::{compare, find, place};
 pub(super) use crate::metric::{Metric, m};
 pub(super) use crate::run::{Load, Trial};
 pub(super) use crate::scene::{
@@ -46,6 +46,42 @@ pub(super) const USUAL: Experiment = Experiment {
     notes: "",
 };
 
+/// Tables: of each its title, the cases of its rows, and the metrics of a cell, as they are or of the
+/// unloaded arm's.
+macro_rules! tables {
+    ($($title:literal in $cases:expr => $($metric:ident),+ $(of $unloaded:ident)?;)*) => {
+        &[$(crate::experiment::Table {
+            title: $title,
+            figures: &[$(&crate::metric::m::$metric),+],
+            cases: $cases,
+            of_unloaded: matches!(stringify!($($unloaded)?).as_bytes(), b"unloaded"),
+        }),*]
+    };
+}
+pub(super) use tables;
+
+/// Goals: of each its text and its bound, and an arm's figure in these cases, at these loads, against this;
+/// or what finds its points, and the cases that it is about.
+macro_rules! goals {
+    ($($text:literal => $kind:ident $what:tt, $bound:expr;)* $(also $goal:expr;)*) => {
+        || {
+            #[allow(unused_imports, reason = "not every experiment needs each")]
+            use crate::experiment::{Against::*, At::*, Bound::*};
+            vec![$(goals!(@$kind $text, $what, $bound),)* $($goal),*]
+        }
+    };
+    (@figure $text:expr, ($arm:expr, $cases:expr, $at:expr, $metric:ident, $against:expr), $bound:expr) => {
+        Goal::figure($text, ($arm, $cases, $at), (&m::$metric, $against), $bound)
+    };
+    (@find $text:expr, ($find:expr), $bound:expr) => {
+        Goal::other($text, $find, $bound)
+    };
+    (@find $text:expr, ($find:expr, $about:expr), $bound:expr) => {
+        Goal::other($text, $find, $bound).about($about)
+    };
+}
+pub(super) use goals;
+
 /// A table of these figures as they are.
 pub(super) const fn table(
     title: &'static str,
@@ -62,21 +98,6 @@ pub(super) const fn lines(title: &'static str, case: &'static str, y: &'static M
 
 pub(super) const fn bars(title: &'static str, case: &'static str, y: &'static Metric) -> Figure {
     Figure { title, case, y, bars: true }
-}
-
-/// A figure of an arm on a host with NAT rules, of the same arm's without.
-pub(super) fn nat(
-    text: &'static str,
-    (with, without): (&'static str, &'static [&'static str; 1]),
-    cases: Cases,
-    figure: &'static Metric,
-) -> Goal {
-    Goal::figure(
-        text,
-        (with, cases, At::Every),
-        (figure, Against::Best(without)),
-        Bound::AtLeast(0.95),
-    )
 }
 
 /// What is found in each of these cases that a run has.

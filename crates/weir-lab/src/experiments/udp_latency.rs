@@ -33,35 +33,21 @@ pub static EXPERIMENT: Experiment = Experiment {
     scene,
     says: "answers 99 % of pings within {}",
     merits: &[&m::rtt_p99_us, &m::pings_lost],
-    tables: &[
-        table(
-            "Round trip, us: median, 99th, 99.9th percentile",
-            Cases::All,
-            &[&m::rtt_p50_us, &m::rtt_p99_us, &m::rtt_p999_us],
-        ),
-        table("Pings lost, of those sent", Cases::All, &[&m::pings_lost, &m::pings_sent]),
-    ],
+    tables: tables! {
+        "Round trip, us: median, 99th, 99.9th percentile"
+            in Cases::All => rtt_p50_us, rtt_p99_us, rtt_p999_us;
+        "Pings lost, of those sent" in Cases::All => pings_lost, pings_sent;
+    },
     figure: Some(lines(
         "99th percentile of the round trip by offered rate",
         "pings",
         &m::rtt_p99_us,
     )),
-    goals: || {
-        let up_to_r_ring = ("weir-native", Cases::All, At::WhileRingHolds);
-        vec![
-            Goal::figure(
-                "weir: 99th percentile of the round trip up to R_ring, of the unloaded one",
-                up_to_r_ring,
-                (&m::rtt_p99_us, Against::Unloaded),
-                Bound::AtMost(2.0),
-            ),
-            Goal::figure(
-                "weir: pings lost up to R_ring",
-                up_to_r_ring,
-                (&m::pings_lost, Against::Nothing),
-                Bound::AtMost(0.0),
-            ),
-        ]
+    goals: goals! {
+        "weir: 99th percentile of the round trip up to R_ring, of the unloaded one" =>
+            figure("weir-native", Cases::All, WhileRingHolds, rtt_p99_us, Unloaded), AtMost(2.0);
+        "weir: pings lost up to R_ring" =>
+            figure("weir-native", Cases::All, WhileRingHolds, pings_lost, Nothing), AtMost(0.0);
     },
     notes: "Without a flood a process computes when nobody else wants the CPU, so that leaving idle is not \
             measured. Percentiles are of the pings that were replied to.",

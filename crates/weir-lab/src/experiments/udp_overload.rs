@@ -5,6 +5,9 @@ use super::shared::*;
 /// Loss that the maximum loss-free rate may have (PDR): a hiccup of 1.4 ms fills a default socket.
 const LOSS_MAX: f64 = 0.005;
 
+/// Floods of a receiver, in experiments.md's mixes.
+const RECV: Cases = Cases::Of(&["recv", "mixed", "dns", "sources"]);
+const ECHO: Cases = Cases::Of(&["echo"]);
 const ARMS: &str = "stock,threaded,niced,batch,gate,idle-weir,weir-native,weir";
 /// A search for the maximum loss-free rate.
 const PDR: Search = Search {
@@ -41,70 +44,34 @@ pub static EXPERIMENT: Experiment = Experiment {
             ..PDR
         },
     ],
-    tables: &[
-        table("Delivered, packets/s", Cases::Where(|case| case != "echo"), &[&m::delivered_pps]),
-        table(
-            "Replies of an echo server at the far end, packets/s",
-            Cases::Of(&["echo"]),
-            &[&m::echo_pps, &m::echo_steady],
-        ),
-        table(
-            "Where the rest ended, packets/s: ring, discarded, late",
-            Cases::Of(&["recv", "mixed"]),
-            &[&m::nic_drop_pps, &m::discarded_pps, &m::late_drop_pps],
-        ),
-        table(
-            "Age at delivery, us: median, 99th percentile",
-            Cases::Of(&["recv"]),
-            &[&m::age_p50_us, &m::age_p99_us],
-        ),
-    ],
+    tables: tables! {
+        "Delivered, packets/s" in Cases::Where(|case| case != "echo") => delivered_pps;
+        "Replies of an echo server at the far end, packets/s"
+            in Cases::Of(&["echo"]) => echo_pps, echo_steady;
+        "Where the rest ended, packets/s: ring, discarded, late"
+            in Cases::Of(&["recv", "mixed"]) => nic_drop_pps, discarded_pps, late_drop_pps;
+        "Age at delivery, us: median, 99th percentile"
+            in Cases::Of(&["recv"]) => age_p50_us, age_p99_us;
+    },
     figure: Some(lines("Delivered packets by offered rate", "recv", &m::delivered_pps)),
-    goals: || {
-        let recv = Cases::Of(&["recv", "mixed", "dns", "sources"]);
-        let echo = Cases::Of(&["echo"]);
-        vec![
-            Goal::figure(
-                "stock: livelock is visible (delivered at the top, of its peak)",
-                ("stock", Cases::Of(&["recv"]), At::Only(Load::Top)),
-                (&m::delivered_pps, Against::OwnPeak),
-                Bound::AtMost(0.2),
-            ),
-            Goal::figure(
-                "weir: delivered past its peak, of its peak",
-                ("weir-native", recv, At::PastPeakOf("weir-native")),
-                (&m::delivered_pps, Against::OwnPeak),
-                Bound::AtLeast(0.97),
-            ),
-            Goal::figure(
-                "weir: delivered at every rate, of the best baseline's",
-                ("weir-native", recv, At::Every),
-                (&m::delivered_pps, BEST),
-                Bound::AtLeast(0.97),
-            ),
-            Goal::figure(
-                "weir: echo replies past their peak, of their peak",
-                ("weir-native", echo, At::PastPeakOf("weir-native")),
-                (&m::echo_pps, Against::OwnPeak),
-                Bound::AtLeast(0.97),
-            ),
-            Goal::figure(
-                "weir: echo replies at every rate, of the best baseline's",
-                ("weir-native", echo, At::Every),
-                (&m::echo_pps, BEST),
-                Bound::AtLeast(0.97),
-            ),
-            Goal::other(
-                "weir: maximum loss-free rate (0.5 %), of the best baseline's",
-                mlfrr,
-                Bound::AtLeast(0.97),
-            ),
-            Goal::other(
-                "weir: late drops, of discards, at any mix of lengths",
-                |view| late_of_discards(view, "weir-native"),
-                Bound::AtMost(0.01),
-            ),
-        ]
+    goals: goals! {
+        "stock: livelock is visible (delivered at the top, of its peak)" =>
+            figure("stock", Cases::Of(&["recv"]), Only(Load::Top), delivered_pps, OwnPeak),
+            AtMost(0.2);
+        "weir: delivered past its peak, of its peak" =>
+            figure("weir-native", RECV, PastPeakOf("weir-native"), delivered_pps, OwnPeak),
+            AtLeast(0.97);
+        "weir: delivered at every rate, of the best baseline's" =>
+            figure("weir-native", RECV, Every, delivered_pps, BEST), AtLeast(0.97);
+        "weir: echo replies past their peak, of their peak" =>
+            figure("weir-native", ECHO, PastPeakOf("weir-native"), echo_pps, OwnPeak),
+            AtLeast(0.97);
+        "weir: echo replies at every rate, of the best baseline's" =>
+            figure("weir-native", ECHO, Every, echo_pps, BEST), AtLeast(0.97);
+        "weir: maximum loss-free rate (0.5 %), of the best baseline's" =>
+            find(mlfrr), AtLeast(0.97);
+        "weir: late drops, of discards, at any mix of lengths" =>
+            find(|view| late_of_discards(view, "weir-native")), AtMost(0.01);
     },
     notes: "Everything of a threaded arm runs on the tested CPU; stock's softirqs do too. The ring is a \
             veth's, of 256 packets: what overflows it costs the tested CPU nothing.",

@@ -36,36 +36,18 @@ pub static EXPERIMENT: Experiment = Experiment {
     derive: Some(derive),
     says: "leaves user processes {} of the CPU",
     merits: &[&m::user_work, &m::light_goodput],
-    tables: &[
-        table("Work of user processes, of what the CPU can do", FLOODED, &[&m::user_work]),
-        table(
-            "Goodput of the second receiver; CPU time of input",
-            FLOODED,
-            &[&m::light_goodput, &m::input_cpu],
-        ),
-    ],
+    tables: tables! {
+        "Work of user processes, of what the CPU can do" in FLOODED => user_work;
+        "Goodput of the second receiver; CPU time of input" in FLOODED => light_goodput, input_cpu;
+    },
     figure: Some(lines("Work of user processes by offered rate", "flooded", &m::user_work)),
-    goals: || {
-        let of_weir = |text, find: Finder, least| {
-            Goal::other(text, find, Bound::AtLeast(least)).about(FLOODED)
-        };
-        vec![
-            of_weir(
-                "weir: work of user processes less the setting, at every setting and rate",
-                |view| above_setting(view, "weir-native"),
-                -0.03,
-            ),
-            of_weir(
-                "weir where softirqs poll: the same",
-                |view| above_setting(view, "softirq"),
-                -0.03,
-            ),
-            of_weir(
-                "weir: work of user processes, of what input leaves, where input fits its share",
-                unused_share,
-                0.95,
-            ),
-        ]
+    goals: goals! {
+        "weir: work of user processes less the setting, at every setting and rate" =>
+            find(|view| above_setting(view, "weir-native"), FLOODED), AtLeast(-0.03);
+        "weir where softirqs poll: the same" =>
+            find(|view| above_setting(view, "softirq"), FLOODED), AtLeast(-0.03);
+        "weir: work of user processes, of what input leaves, where input fits its share" =>
+            find(unused_share, FLOODED), AtLeast(0.95);
     },
     notes: "User processes are the hog and the second receiver, whose work is its packets at their CPU \
             time without a flood. What softirqs take is in no process's CPU time, so it is not known how \

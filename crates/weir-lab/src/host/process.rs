@@ -202,16 +202,6 @@ pub fn cpu_time(process: Pid) -> Result<Nanos> {
     Ok(Nanos(times.map(|time| time.0).sum()))
 }
 
-/// A number that a file of a process in `/proc` has after this label.
-pub fn field_of(process: Pid, file: &str, label: &str) -> Result<u64> {
-    let path = format!("/proc/{process}/{file}");
-    let text = fs::read_to_string(&path).map_err(cannot("read", &path))?;
-    let number = text.lines().find_map(|line| line.strip_prefix(label));
-    number.and_then(|number| number.trim().parse().ok()).ok_or_else(|| {
-        Error::refused(format!("{path} lacks {label}"), "is this kernel without task accounting?")
-    })
-}
-
 /// The processes below this one that have none below themselves; this one if it has none. A server's
 /// masters only start them and wait.
 pub fn workers(root: Pid) -> Result<Vec<Pid>> {

@@ -31,8 +31,6 @@ use crate::stop::Undo;
 pub const FLOOD_NET: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 19, 0, 0), 16);
 /// Where solicitations from off the link say they come from: no host's part of IPv6's benchmarking range.
 pub const OFF_LINK: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0xffff, 0, 0, 0, 0);
-/// A group of MCAST-TEST-NET (RFC 6676) that an application joins; nobody joins the next.
-pub const GROUP: Ipv4Addr = Ipv4Addr::new(233, 252, 0, 1);
 pub const EGRESS: &str = "out0";
 const FORWARDING: &str = "/proc/sys/net/ipv4/conf";
 /// Time between two interrupts of the host under test when packets arrive without pause: a NIC's

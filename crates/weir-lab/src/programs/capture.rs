@@ -6,8 +6,7 @@ use rustix::process::Signal;
 
 use super::running::{Place, Running, Server, path_of};
 use crate::apps::{Job, OWN, Order};
-use crate::error::Result;
-use crate::host::process::field_of;
+use crate::error::{Error, Result, cannot};
 use crate::host::topology::{Directory, SUT_INTERFACE};
 
 /// Who captures.
@@ -86,7 +85,13 @@ impl Server {
     /// else to speak of, in pieces of up to 256 kB.
     pub fn written(&self) -> Result<Option<u64>> {
         let Some((kind, _)) = &self.capture else { return Ok(None) };
-        let bytes = field_of(self.pids[0], "io", "wchar: ")?;
+        let path = format!("/proc/{}/io", self.pids[0]);
+        let text = std::fs::read_to_string(&path).map_err(cannot("read", &path))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("wchar: "));
+        let bytes: u64 = line.and_then(|number| number.parse().ok()).ok_or_else(|| {
+            let remedy = "is this kernel without task I/O accounting?";
+            Error::refused(format!("{path} lacks wchar"), remedy)
+        })?;
         Ok(Some(bytes / kind.record_len()))
     }
 }

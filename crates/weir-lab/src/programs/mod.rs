@@ -9,4 +9,4 @@ mod table;
 pub use capture::{CaptureKind, CaptureProgram};
 pub use report::ClientReport;
 pub use running::{Client, Place, Server, missing, versions};
-pub use table::{ClientKind, IPERF3, NGINX, ServerKind, UDP_MBIT};
+pub use table::{ClientKind, IPERF3, NGINX, ServerKind};

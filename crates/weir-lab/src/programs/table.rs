@@ -24,7 +24,7 @@ pub(super) const ROWS: [Row; 8] = [
 const DOCUMENT_BYTES: usize = 1300;
 const CONNECTIONS: u32 = 32;
 /// How fast iperf3 sends UDP, Mbit/s of payload.
-pub const UDP_MBIT: f64 = 1000.0;
+const UDP_MBIT: u32 = 1000;
 /// Names in NSD's zone that have an address.
 const NAMES: usize = 500;
 

@@ -1,11 +1,8 @@
 //! Made-up runs of a made-up experiment, for tests.
 
-use std::collections::BTreeMap;
-
 use crate::experiment::{
-    Against, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Search, Table, words,
+    Against, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Search, Table, words,
 };
-use crate::goals::Goal;
 use crate::machine::Machine;
 use crate::metric::{Metric, m};
 use crate::run::{Head, Load, Run, SCHEMA, Setup, Trial};
@@ -102,14 +99,7 @@ pub fn trial(
     repeat: u32,
     values: &[(&Metric, f64)],
 ) -> Trial {
-    let mut trial = Trial {
-        arm: arm.to_owned(),
-        case: case.to_owned(),
-        load,
-        repeat,
-        values: BTreeMap::new(),
-        ledger: None,
-    };
+    let mut trial = Trial { repeat, ..Trial::of(arm, case, load) };
     values.iter().for_each(|(metric, value)| trial.set(metric, Some(*value)));
     trial
 }

@@ -26,7 +26,7 @@ use crate::store::write_whole;
 use crate::view::View;
 
 /// A kept run with its experiment's declaration.
-fn view(run: &Run) -> Result<View<'_>> {
+pub fn view(run: &Run) -> Result<View<'_>> {
     let name = &run.head.experiment;
     let experiment = experiments::by_name(name).ok_or_else(|| {
         Error::refused(

@@ -151,6 +151,10 @@ impl Lab {
         all
     }
 
+    pub fn inodes(&self) -> Vec<u64> {
+        self.namespaces().iter().map(NetNs::inode).collect()
+    }
+
     /// What its daemons keep in `/run/weir`.
     pub fn state_files(&self) -> Vec<String> {
         let keys: Vec<_> = self.held.iter().map(|netns| format!("{}-", netns.inode())).collect();
