@@ -37,15 +37,14 @@ fn burst(sender: &UdpSocket, address: &str) {
 #[test]
 fn packets_for_an_address_handed_to_a_guest_reach_the_guest() {
     let network = Network::ipv4_only();
-    let name = format!("weir-test-{}-guest", std::process::id());
-    let guest = NetNs::create_named(&name).unwrap();
+    let guest = NetNs::create().unwrap();
     let _full = network.near_socket("0.0.0.0:5000");
     let sender = network.far_socket("198.18.0.2:0");
     let connect = "ip link add tovm type veth peer name eth address 02:00:00:00:00:09 netns $GUEST
          ip link set tovm up
          ip neigh add 198.18.0.1 lladdr 02:00:00:00:00:09 dev tovm
          echo 1 >/proc/sys/net/ipv4/ip_forward";
-    sh(&network.near, &connect.replace("$GUEST", &name));
+    sh(&network.near, &connect.replace("$GUEST", guest.path().to_str().unwrap()));
     sh(&guest, "ip link set eth up; ip addr add 198.18.0.1/24 dev eth");
     let in_guest = guest.run(|| UdpSocket::bind(("198.18.0.1", PORT)).unwrap()).unwrap();
     in_guest.set_nonblocking(true).unwrap();
@@ -82,7 +81,6 @@ fn packets_for_an_address_handed_to_a_guest_reach_the_guest() {
         wait_until("they are counted", || network.count("forward") > 100);
     });
     daemon.interrupt();
-    NetNs::delete_named(&name).unwrap();
 }
 
 /// An address of a service is often on no wire's interface.

@@ -33,16 +33,12 @@ const RULES: &str = "table ip nat {
 
 /// Behind a bridge of the host's.
 struct Container {
-    name: String,
     netns: NetNs,
 }
 
 impl Container {
     fn start(network: &Network) -> Self {
-        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = format!("weir-test-{}-container-{number}", std::process::id());
-        let container = Self { netns: NetNs::create_named(&name).unwrap(), name };
+        let container = Self { netns: NetNs::create().unwrap() };
         let connect = "ip link add docker0 type bridge
              ip link add vethc type veth peer name eth0 netns $CONTAINER
              ip link set vethc master docker0
@@ -50,7 +46,7 @@ impl Container {
              ip link set docker0 up
              ip addr add 198.18.5.1/24 dev docker0
              echo 1 >/proc/sys/net/ipv4/ip_forward";
-        sh(&network.near, &connect.replace("$CONTAINER", &container.name));
+        sh(&network.near, &connect.replace("$CONTAINER", container.netns.path().to_str().unwrap()));
         sh(
             &container.netns,
             "ip link set eth0 up; ip addr add 198.18.5.2/24 dev eth0; ip route add default via 198.18.5.1",
@@ -62,12 +58,6 @@ impl Container {
         let socket = self.netns.run(|| UdpSocket::bind(address).unwrap()).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket
-    }
-}
-
-impl Drop for Container {
-    fn drop(&mut self) {
-        let _ = NetNs::delete_named(&self.name);
     }
 }
 

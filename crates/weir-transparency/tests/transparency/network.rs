@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
@@ -82,25 +81,21 @@ pub struct Network {
     pub far: NetNs,
     pub beyond: NetNs,
     pub near_ifindex: IfIndex,
-    names: [String; 3],
 }
 
 impl Network {
     pub fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = |end| format!("weir-diff-{}-{number}-{end}", std::process::id());
-        let names = [name("near"), name("far"), name("beyond")];
-        let [near, far, beyond] =
-            [0, 1, 2].map(|i: usize| NetNs::create_named(&names[i]).expect("the test needs root"));
-        let batch = |namespace: &str, commands: &str| {
-            let commands = commands.replace("@near", &names[0]).replace("@beyond", &names[2]);
-            pipe("ip", &["-n", namespace, "-batch", "-"], &commands);
+        let [near, far, beyond] = [0; 3].map(|_| NetNs::create().expect("the test needs root"));
+        let path = |namespace: &NetNs| namespace.path().display().to_string();
+        let batch = |namespace: &NetNs, commands: &str| {
+            let commands = commands.replace("@near", &path(&near));
+            let commands = commands.replace("@beyond", &path(&beyond));
+            namespace.run(|| pipe("ip", &["-batch", "-"], &commands)).unwrap();
         };
-        batch(&names[1], FAR);
+        batch(&far, FAR);
         far.run(|| disable_ipv6("far").unwrap()).unwrap();
         near.run(|| quiet_ipv6("near").unwrap()).unwrap();
-        batch(&names[0], NEAR);
+        batch(&near, NEAR);
         near.run(|| {
             quiet_ipv6("side").unwrap();
             ethtool::set_gro("near", true).unwrap();
@@ -113,9 +108,9 @@ impl Network {
                 set(&BEYOND_SYSCTLS);
             })
             .unwrap();
-        batch(&names[0], NEAR_UP);
-        batch(&names[2], BEYOND);
-        batch(&names[1], "link set far up\n");
+        batch(&near, NEAR_UP);
+        batch(&beyond, BEYOND);
+        batch(&far, "link set far up\n");
         let near_ifindex = near
             .run(|| {
                 let links = Links::open().unwrap();
@@ -124,7 +119,7 @@ impl Network {
                 near
             })
             .unwrap();
-        let network = Self { near, far, beyond, near_ifindex, names };
+        let network = Self { near, far, beyond, near_ifindex };
         network.poll_in_thread();
         network
     }
@@ -147,16 +142,6 @@ impl Network {
             sched::set_affinity(thread.pid, &[cpu()]).unwrap();
             let pid = thread.pid.as_raw_nonzero().to_string();
             pipe("chrt", &["-f", "-p", "1", &pid], "");
-        }
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for name in &self.names {
-            if let Err(error) = NetNs::delete_named(name) {
-                eprintln!("{error}");
-            }
         }
     }
 }
