@@ -411,32 +411,34 @@ pub fn statistic(sysfs: &NetSysfs, ifname: &str, file: &str) -> Result<u64> {
 
 /// A flow to a host, as the generator takes it.
 fn spec(host: &Host, flow: &Flow) -> FlowSpec {
-    let (mut mac, (mut from, mut to)) = (host.mac, host.address);
+    let mut address: (IpAddr, IpAddr) = match (flow.to, host.address, host.address6) {
+        (To::OtherFamily, _, (from, to)) => (from.into(), to.into()),
+        (_, (from, to), _) => (from.into(), to.into()),
+    };
+    let mut mac = host.mac;
     match flow.from {
         From::Generator => {}
-        From::Client => from = host.client,
-        From::Last(last) => from = host.neighbour(last),
-        From::FloodNet => from = FLOOD_NET.0,
+        From::Client => address.0 = host.client.into(),
+        From::Last(last) => address.0 = host.neighbour(last).into(),
+        From::FloodNet => address.0 = FLOOD_NET.0.into(),
     }
     match flow.to {
         To::Host | To::OtherFamily => {}
         To::Broadcast => {
             mac.1 = MacAddr([0xff; 6]);
-            to = host.neighbour(255);
+            address.1 = host.neighbour(255).into();
         }
         To::Group | To::NobodysGroup => {
-            to = Ipv4Addr::from(u32::from(udp::GROUP) + u32::from(flow.to == To::NobodysGroup));
-            let [_, b, c, d] = to.octets();
+            let offset = u32::from(flow.to == To::NobodysGroup);
+            let group = Ipv4Addr::from(u32::from(udp::GROUP) + offset);
+            let [_, b, c, d] = group.octets();
             // RFC 1112, 6.4.
             mac.1 = MacAddr([0x01, 0x00, 0x5e, b & 0x7f, c, d]);
+            address.1 = group.into();
         }
         To::OtherHost => mac.1 = NOBODYS_MAC,
-        To::Behind => to = wire::behind(host),
+        To::Behind => address.1 = wire::behind(host).into(),
     }
-    let address: (IpAddr, IpAddr) = match (flow.to, host.address6) {
-        (To::OtherFamily, (from, to)) => (from.into(), to.into()),
-        _ => (from.into(), to.into()),
-    };
     FlowSpec {
         transport: flow.transport,
         lengths: flow.lengths.clone(),
