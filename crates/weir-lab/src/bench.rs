@@ -421,6 +421,7 @@ fn spec(host: &Host, flow: &Flow) -> FlowSpec {
         From::Client => address.0 = host.client.into(),
         From::Last(last) => address.0 = host.neighbour(last).into(),
         From::FloodNet => address.0 = FLOOD_NET.0.into(),
+        From::OffLink => address.0 = OFF_LINK.into(),
     }
     match flow.to {
         To::Host | To::OtherFamily => {}
