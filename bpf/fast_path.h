@@ -223,11 +223,11 @@ static __always_inline bool look_again(void *ctx,
  * Why this packet, of one buffer or more, passes or is discarded; NO_REASON: it
  * is not known yet.
  */
-static __always_inline int fast_path(void *ctx, bool on_skb, void *data,
-				     void *data_end, __u32 len, __u32 truesize)
+static __always_inline int fast_path(void *ctx, bool on_skb,
+				     struct cursor cursor, __u32 len,
+				     __u32 truesize)
 {
 	struct weir_counter seen = {.packets = 1, .bytes = len};
-	struct cursor cursor = cursor_over(data, data_end);
 	struct weir_destination *entry;
 	struct weir_poll *poll;
 	enum weir_target target;
@@ -251,20 +251,21 @@ static __always_inline int fast_path(void *ctx, bool on_skb, void *data,
 	return answer(entry, poll, seen);
 }
 
-/*
- * Functions of their own for their frame on the stack, with arguments that fit
- * into registers for speed.
- */
-static __noinline int xdp_fast_path(struct xdp_md *ctx, void *data,
-				    void *data_end, __u32 len)
+/* Functions of their own for their frames on the stack. */
+static __noinline int xdp_fast_path(struct xdp_md *ctx, __u32 len)
 {
-	return fast_path(ctx, false, data, data_end, len, 0);
+	return fast_path(ctx, false,
+			 cursor_over((void *)(long)ctx->data,
+				     (void *)(long)ctx->data_end),
+			 len, 0);
 }
 
-static __noinline int skb_fast_path(struct __sk_buff *skb, void *data,
-				    void *data_end, __u32 len, __u32 truesize)
+static __noinline int skb_fast_path(struct __sk_buff *skb, __u32 truesize)
 {
-	return fast_path(skb, true, data, data_end, len, truesize);
+	return fast_path(skb, true,
+			 cursor_over((void *)(long)skb->data,
+				     (void *)(long)skb->data_end),
+			 skb->len, truesize);
 }
 
 #endif /* WEIR_FAST_PATH_H */

@@ -67,8 +67,6 @@ static __always_inline bool is_discarded(void *ctx, bool on_skb, __u32 reason,
 SEC("xdp.frags")
 int weir_gate(struct xdp_md *ctx)
 {
-	void *data = (void *)(long)ctx->data;
-	void *data_end = (void *)(long)ctx->data_end;
 	__u32 len = bpf_xdp_get_buff_len(ctx);
 	struct weir_counter seen = {.packets = 1, .bytes = len};
 	int reason;
@@ -81,7 +79,7 @@ int weir_gate(struct xdp_md *ctx)
 	}
 	reason = standing_reason(interface.limited && xdp_is_past_limit(ctx));
 	if (reason == NO_REASON && !explaining)
-		reason = xdp_fast_path(ctx, data, data_end, len);
+		reason = xdp_fast_path(ctx, len);
 	if (reason == NO_REASON)
 		reason = xdp_slow_path(ctx);
 	return is_discarded(ctx, false, reason, seen) ? XDP_DROP : XDP_PASS;
@@ -126,9 +124,7 @@ int weir_gate_tc(struct __sk_buff *skb)
 		reason = WEIR_REASON_VLAN;
 	truesize = skb_truesize(skb);
 	if (reason == NO_REASON && !explaining && !skb->gso_size)
-		reason = skb_fast_path(skb, (void *)(long)skb->data,
-				       (void *)(long)skb->data_end, skb->len,
-				       truesize);
+		reason = skb_fast_path(skb, truesize);
 	if (reason == NO_REASON)
 		reason = skb_slow_path(skb, seen.packets, seen.bytes, truesize);
 	return is_discarded(skb, true, reason, seen) ? TC_ACT_SHOT
