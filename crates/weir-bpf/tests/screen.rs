@@ -1,7 +1,9 @@
-//! What hears user-mode screens loads, and believes nothing by itself. With real queues: `crates/weir/tests/screen.rs`.
+//! What hears user-mode screens loads, and believes nothing by itself; so does what hears egress queues. With real
+//! queues: `crates/weir/tests/screen.rs` and `egress.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
 
+use weir_bpf::egress::Egresses;
 use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::screen::{Admitted, Queue, Screens, queues};
 use weir_bpf::sys::netns::NetNs;
@@ -23,4 +25,13 @@ fn it_attaches_where_there_is_a_queue_and_lists_none_where_there_is_none() {
             screens.follow(&[]).unwrap();
         })
         .unwrap();
+}
+
+#[test]
+fn what_hears_egress_queues_attaches_and_lets_go() {
+    let probe = QueueProbe::load().unwrap();
+    let mut egresses = Egresses::load(&probe).unwrap();
+    for hear in [true, true, false, true] {
+        egresses.hear(hear).unwrap();
+    }
 }
