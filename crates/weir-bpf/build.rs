@@ -21,6 +21,7 @@ const OBJECTS: [&str; 15] = [
     "poll_cost",
     "queue",
     "replies",
+    "rings",
     "screen",
     "softirq",
     "tap",

@@ -1,26 +1,31 @@
 //! Rings of lazy sockets, filled by the gates: `bpf/lazy.h`.
 
-use std::collections::BTreeMap;
-use std::mem::offset_of;
+use std::collections::{BTreeMap, HashSet};
+use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
+use serde::{Deserialize, Serialize};
 
 use crate::abi;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
+use crate::record::each;
 use crate::skeleton::queue::types;
+use crate::skeleton::rings::RingsSkelBuilder;
 use crate::sys::netns;
 
 /// Most lazy sockets at once.
 pub const LAZY_SOCKETS_MAX: usize = abi::LAZY_SOCKETS;
 
 const PORT_BITS: usize = 64;
+const ALL: &str = "the iterator of rings";
 
 /// A UDP socket that may be lazy: in this network namespace, and bound to a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LazySocket {
     cookie: u64,
     port: u16,
@@ -67,8 +72,14 @@ impl LazySocket {
     }
 }
 
+/// A ring, by the kernel's number of it, which no other has while it is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RingId(u32);
+
 /// The rings of all lazy sockets of one probe's gates.
 pub struct LazyRings {
+    /// An iterator over all rings.
+    all: Link,
     shared: Mapped<types::weir_lazy>,
     rings: MapHandle,
     sockets: BTreeMap<u64, u16>,
@@ -84,7 +95,24 @@ impl LazyRings {
         let shared = Mapped::of(maps.lazy.as_fd(), 1)?;
         let rings =
             MapHandle::try_from(&maps.lazy_rings).map_err(failed("open", "lazy sockets' rings"))?;
-        Ok(Self { shared, rings, sockets: BTreeMap::new() })
+        let mut storage = MaybeUninit::uninit();
+        let open = RingsSkelBuilder::default().open(&mut storage).map_err(failed("open", ALL))?;
+        let skel = open.load().map_err(failed("load", ALL))?;
+        let all = skel.progs.weir_rings.attach().map_err(failed("attach", ALL))?;
+        Ok(Self { all, shared, rings, sockets: BTreeMap::new() })
+    }
+
+    /// The rings that are in memory, among them those that a program keeps after they have been
+    /// [removed](LazyRings::remove).
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn in_memory(&self) -> Result<HashSet<RingId>> {
+        let mut found = HashSet::new();
+        each(&self.all, ALL, |id: u32| {
+            found.insert(RingId(id));
+        })?;
+        Ok(found)
     }
 
     /// How many there are.
@@ -102,7 +130,7 @@ impl LazyRings {
     ///
     /// # Errors
     /// If the socket has a ring, or the kernel has no memory for one.
-    pub fn add(&mut self, socket: LazySocket, bytes: u32) -> Result<OwnedFd> {
+    pub fn add(&mut self, socket: LazySocket, bytes: u32) -> Result<(OwnedFd, RingId)> {
         if self.sockets.contains_key(&socket.cookie) {
             return Err(Error::Refused {
                 problem: "the socket is lazy already".into(),
@@ -115,6 +143,7 @@ impl LazyRings {
         };
         let ring = MapHandle::create(MapType::RingBuf, Some("weir_lazy"), 0, 0, bytes, &options)
             .map_err(failed("make", "a lazy socket's ring"))?;
+        let id = ring.info().map_err(failed("examine", "a lazy socket's ring"))?.info.id;
         let fd = ring
             .as_fd()
             .try_clone_to_owned()
@@ -128,7 +157,7 @@ impl LazyRings {
             .map_err(failed("add", "a lazy socket's ring"))?;
         self.sockets.insert(socket.cookie, socket.port);
         self.publish(socket.port);
-        Ok(fd)
+        Ok((fd, RingId(id)))
     }
 
     /// Packets go to the kernel's socket from now on: when this returns, no gate puts any on the ring.

@@ -101,6 +101,9 @@ mod skeleton {
     pub mod replies {
         include!(concat!(env!("OUT_DIR"), "/replies.skel.rs"));
     }
+    pub mod rings {
+        include!(concat!(env!("OUT_DIR"), "/rings.skel.rs"));
+    }
     pub mod screen {
         include!(concat!(env!("OUT_DIR"), "/screen.skel.rs"));
     }

@@ -1,4 +1,13 @@
-//! The kernel half's records, out of the bytes of a map.
+//! The kernel half's records, out of the bytes of a map, or of an iterator.
+
+use std::io::{ErrorKind, Read};
+
+use libbpf_rs::{Iter, Link};
+
+use crate::error::{Error, LOAD_REMEDY, Result};
+
+/// What the kernel hands over at once: its own buffer's size (`bpf_seq_read()`).
+const BUFFER_BYTES: usize = 8 * 4096;
 
 /// A plain record out of the kernel's bytes.
 #[allow(unsafe_code)]
@@ -9,4 +18,29 @@ pub(crate) fn record<T: Copy>(bytes: &[u8]) -> Option<T> {
     // SAFETY: there are enough bytes, and the types that it is used for are the kernel half's
     // own, integers throughout, of which every pattern of bits is a value.
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// Runs an iterator to its end, in this thread's network and pid namespaces.
+pub(crate) fn each<T: Copy>(
+    link: &Link,
+    object: &'static str,
+    mut with: impl FnMut(T),
+) -> Result<()> {
+    let mut iterator = Iter::new(link).map_err(Error::bpf("run", object, LOAD_REMEDY))?;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match iterator.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            // Whole records: the kernel never cuts what one call has written, unless the buffer is
+            // smaller than its own.
+            Ok(bytes) => {
+                let records = buffer[..bytes].chunks_exact(size_of::<T>());
+                records.filter_map(record::<T>).for_each(&mut with);
+            }
+            // A million files without a socket among them: the next read goes on.
+            Err(source)
+                if matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(source) => return Err(Error::system("read", object, source)),
+        }
+    }
 }

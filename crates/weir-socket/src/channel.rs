@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use crate::attach::{self, Attached, Ordinary};
 use crate::datagram::{Datagram, Record};
 use crate::ring::{Reader, Ring};
+use crate::sys;
 
 /// How many packets may come from the ring before the kernel's socket is looked at.
 const LOOK_EVERY: u64 = 64;
@@ -54,16 +55,16 @@ impl Channel {
     /// If it stays an ordinary one.
     pub fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Self, Ordinary> {
         let Attached { ring, connection } = attach::attach(socket, ring_bytes)?;
-        let failed =
-            |source| Ordinary::System { operation: "make a descriptor that can be polled", source };
-        let ready = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+        let failed = |operation| move |source| Ordinary::System { operation, source };
+        let poll = failed("make a descriptor that can be polled");
+        let ready = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(poll)?;
         let ready = attach::out_of_the_way(ready);
         for fd in [ring.fd(), socket] {
             epoll::add(&ready, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
-                .map_err(failed)?;
+                .map_err(poll)?;
         }
-        // What has come before stays before. Later, what is on the ring may be older than what waits there.
-        let kernel_left = if is_readable(socket) { u64::MAX } else { 0 };
+        // What has come before stays before, but not all that the socket is sent from now on: it may never be empty.
+        let kernel_left = sys::waiting_max(socket).map_err(failed("see what waits"))?;
         let mut reader = ring.lock();
         *reader.state() = crate::ring::SharedState { kernel_left, ..Default::default() };
         drop(reader);

@@ -41,9 +41,9 @@ pub(crate) struct SharedState {
 }
 
 impl SharedState {
-    /// The kernel's socket is going to be read: all that waited there when it became lazy; later, one after the other.
+    /// The kernel's socket is going to be read.
     pub(crate) fn spend_turn(&mut self, peek: bool) {
-        if self.kernel_left < u64::MAX && !peek {
+        if !peek {
             self.kernel_left -= 1;
         }
     }

@@ -5,24 +5,41 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 
 const SO_NETNS_COOKIE: i32 = 71;
+const SO_MEMINFO: i32 = 55;
+/// Less than any packet is charged: an `sk_buff` and a `skb_shared_info` alone are more.
+const CHARGED_MIN: u64 = 512;
+
+/// At most so many datagrams wait at a socket.
+pub(crate) fn waiting_max(socket: BorrowedFd<'_>) -> rustix::io::Result<u64> {
+    // SK_MEMINFO_RMEM_ALLOC is the first; a kernel that has more than there is room for leaves them out.
+    let mut memory = [0_u32; 16];
+    get(socket, SO_MEMINFO, &mut memory)?;
+    Ok(u64::from(memory[0]).div_ceil(CHARGED_MIN))
+}
 
 /// A number of the network namespace that a socket is in; since Linux 5.14.
-#[allow(unsafe_code)]
 pub(crate) fn netns_cookie(socket: BorrowedFd<'_>) -> rustix::io::Result<u64> {
-    let mut cookie = 0_u64;
-    let mut length = size_of::<u64>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to the number; both outlive the call.
+    let mut cookie = [0_u64];
+    get(socket, SO_NETNS_COOKIE, &mut cookie)?;
+    Ok(cookie[0])
+}
+
+/// Reads an option that is integers.
+#[allow(unsafe_code)]
+fn get<T: Copy>(socket: BorrowedFd<'_>, option: i32, to: &mut [T]) -> rustix::io::Result<()> {
+    let mut length = size_of_val(to) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to the numbers; both outlive the call.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
-            SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
+            option,
+            to.as_mut_ptr().cast(),
             &raw mut length,
         )
     };
     if result == 0 {
-        return Ok(cookie);
+        return Ok(());
     }
     Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL))
 }

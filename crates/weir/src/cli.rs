@@ -53,6 +53,9 @@ pub enum Command {
     /// Put back what the parent process has turned, when it has ended
     #[command(hide = true)]
     Guardian(GuardianArgs),
+    /// Read what one user's programs ask of lazy sockets
+    #[command(hide = true)]
+    LazyClerk,
     /// Run the two papers' experiments on this machine
     Lab(weir_lab::cli::LabArgs),
     /// Write man pages and shell completions into a directory

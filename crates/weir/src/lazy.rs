@@ -1,13 +1,15 @@
 //! Lazy sockets: a program passes its UDP socket, which shows that it is its own, and is given a ring that the
 //! gates fill from then on, until the connection closes. See `weir_socket::protocol`.
 //!
-//! All that a program can do here is to its own ring: what it sends is read by a parser that refuses whatever is not
-//! a request, no answer is waited for, and rings are bounded in number and size for each user.
+//! All that a program can do here is to its own ring: what it sends is read by its user's own [`Clerk`], in a parser
+//! that refuses whatever is not a request; no answer is waited for; and connections, rings and their memory are bounded
+//! for each user, those included that a program keeps when its connection has ended.
+
+mod clerk;
 
 use std::collections::BTreeMap;
-use std::io::IoSliceMut;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::Child;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,19 +19,22 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{Gid, Mode};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, UCred, accept_with,
-    bind, listen, recvmsg, sendmsg, socket_with, sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, accept_with, bind, listen,
+    socket_with, sockopt,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_bpf::gate::QueueProbe;
-use weir_bpf::lazy::{LAZY_SOCKETS_MAX, LazyRings, LazySocket};
+use weir_bpf::lazy::{LAZY_SOCKETS_MAX, LazyRings, LazySocket, RingId};
 use weir_bpf::sys::divert::{Filters, cgroup_programs};
 use weir_bpf::sys::netns;
-use weir_socket::protocol::{HEADER_BYTES, Reply, Request, is_socket_name, socket_name};
+use weir_socket::protocol::{Reply, is_socket_name, socket_name};
 
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::rundir::RunDir;
+
+pub use clerk::run as run_clerk;
+use clerk::{Clerk, Said};
 
 /// Rings of one user other than root.
 const RINGS_PER_USER: usize = 1024;
@@ -90,7 +95,9 @@ impl LazyServer {
             interfaces,
             bytes_per_user,
             users: BTreeMap::new(),
+            ended: Vec::new(),
             clients: Vec::new(),
+            clients_max: clients_max(),
             held: None,
             shared: Arc::clone(&shared),
         };
@@ -223,19 +230,42 @@ struct Client {
     connection: OwnedFd,
     who: UCred,
     since: Instant,
-    ring: Option<Registered>,
+    /// Why it gets no ring, whatever it asks.
+    refusal: Option<String>,
+    ring: Option<Ring>,
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+}
+
+impl Client {
+    fn uid(&self) -> u32 {
+        self.who.uid.as_raw()
+    }
+
+    fn is_late(&self) -> bool {
+        self.ring.is_none() && self.since.elapsed() > ASK_WITHIN
+    }
 }
 
 #[derive(Clone, Copy)]
-struct Registered {
+struct Ring {
     socket: LazySocket,
+    id: RingId,
     bytes: u64,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Use {
+/// What programs of one user have.
+#[derive(Default)]
+struct User {
     connections: usize,
     bytes: u64,
+    /// Rings whose connections have ended, while somebody keeps them in memory. Their bytes count.
+    kept: Vec<Ring>,
+    clerk: Option<Clerk<Client>>,
 }
 
 struct Server {
@@ -245,8 +275,12 @@ struct Server {
     filters: Filters,
     interfaces: Vec<String>,
     bytes_per_user: u64,
-    users: BTreeMap<u32, Use>,
+    users: BTreeMap<u32, User>,
+    /// Clerks that end.
+    ended: Vec<Child>,
+    /// Those that have a ring, and those that have not asked.
     clients: Vec<Client>,
+    clients_max: usize,
     held: Option<String>,
     shared: Arc<Mutex<Shared>>,
 }
@@ -262,14 +296,26 @@ impl Server {
     fn run(mut self) {
         self.publish();
         loop {
-            let mut fds = vec![
-                PollFd::new(&*self.stop, PollFlags::IN),
-                PollFd::new(&self.listener, PollFlags::IN),
-            ];
-            fds.extend(self.clients.iter().map(|one| PollFd::new(&one.connection, PollFlags::IN)));
+            let all: usize = self.users.values().map(|user| user.connections).sum();
+            // More than can be told that there are too many.
+            let crowded = all >= self.clients_max + BACKLOG as usize;
+            let come = if crowded { PollFlags::empty() } else { PollFlags::IN };
+            let mut fds =
+                vec![PollFd::new(&*self.stop, PollFlags::IN), PollFd::new(&self.listener, come)];
+            fds.extend(self.clients.iter().map(|one| {
+                // One with a ring takes no more: whether it hangs up is all there is to see.
+                let asks = if one.ring.is_none() { PollFlags::IN } else { PollFlags::empty() };
+                PollFd::new(&one.connection, asks)
+            }));
+            let clerks =
+                self.users.iter().filter_map(|(uid, user)| Some((*uid, user.clerk.as_ref()?)));
+            let (uids, clerks): (Vec<u32>, Vec<_>) = clerks.unzip();
+            fds.extend(
+                clerks.iter().map(|clerk| PollFd::from_borrowed_fd(clerk.fd(), PollFlags::IN)),
+            );
             let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
-            // Without clients there is nothing to look for.
-            let timeout = (!self.clients.is_empty()).then_some(&timeout);
+            // Without users there is nothing to look for.
+            let timeout = (!self.users.is_empty() || !self.ended.is_empty()).then_some(&timeout);
             if !matches!(poll(&mut fds, timeout), Ok(_) | Err(Errno::INTR)) {
                 return;
             }
@@ -277,17 +323,20 @@ impl Server {
             if ready[0] {
                 return;
             }
+            let (of_clients, of_clerks) = ready[2..].split_at(self.clients.len());
             // From the last to the first, as they may go.
             for at in (0..self.clients.len()).rev() {
-                let late = self.clients[at].ring.is_none()
-                    && self.clients[at].since.elapsed() > ASK_WITHIN;
-                if ready[2 + at] || late {
-                    self.serve(at, late);
+                if of_clients[at] || self.clients[at].is_late() {
+                    self.tend(at);
                 }
+            }
+            for (uid, _) in uids.into_iter().zip(of_clerks).filter(|(_, ready)| **ready) {
+                self.hear(uid);
             }
             if ready[1] {
                 self.accept();
             }
+            self.sweep();
             self.look();
             self.publish();
         }
@@ -299,39 +348,80 @@ impl Server {
         for _ in 0..BACKLOG {
             let Ok(connection) = accept_with(&self.listener, flags) else { break };
             let Ok(who) = sockopt::socket_peercred(&connection) else { continue };
-            let used = self.users.entry(who.uid.as_raw()).or_default();
-            let full = used.connections >= RINGS_PER_USER && !who.uid.is_root();
-            if full || self.clients.len() >= LAZY_SOCKETS_MAX {
-                let why = format!("there are {} lazy sockets already", used.connections);
-                answer(&connection, &Reply::Refused(why), None);
-                continue;
-            }
-            used.connections += 1;
-            self.clients.push(Client { connection, who, since: Instant::now(), ring: None });
+            let kept: usize = self.users.values().map(|user| user.kept.len()).sum();
+            let user = self.users.entry(who.uid.as_raw()).or_default();
+            user.connections += 1;
+            let own = user.connections + user.kept.len();
+            let refusal = if own > RINGS_PER_USER && !who.uid.is_root() {
+                Some(format!("uid {} has {RINGS_PER_USER} already; close some", who.uid.as_raw()))
+            } else if self.clients.len() + kept >= self.clients_max {
+                Some(format!(
+                    "there are {} already; a higher limit of open files (LimitNOFILE=) lets weir \
+                     have up to {LAZY_SOCKETS_MAX}",
+                    self.clients_max
+                ))
+            } else {
+                None
+            };
+            let refused = refusal.is_some();
+            let client = Client { connection, who, since: Instant::now(), refusal, ring: None };
+            if refused { self.have_served(client) } else { self.clients.push(client) }
         }
     }
 
-    /// A client has asked, or gone.
-    fn serve(&mut self, at: usize, late: bool) {
-        let client = &self.clients[at];
-        if client.ring.is_some() || late {
-            return self.forget(at);
+    /// A client has asked, or gone, or done neither in time.
+    fn tend(&mut self, at: usize) {
+        let client = self.clients.swap_remove(at);
+        match client.ring {
+            Some(_) => self.forget(client),
+            None => self.have_served(client),
         }
-        let (who, request) = (client.who, read_request(&client.connection));
-        let Some(request) = request else { return self.forget(at) };
-        let reply = request.and_then(|(request, socket)| self.register(who, request, &socket));
+    }
+
+    /// Whatever its connection has is its user's clerk's business.
+    fn have_served(&mut self, client: Client) {
+        let user = self.users.entry(client.uid()).or_default();
+        if user.clerk.is_none() {
+            match Clerk::start() {
+                Ok(clerk) => user.clerk = Some(clerk),
+                Err(error) => {
+                    lock(&self.shared).news.push(format!("no lazy socket was made: {error}"));
+                    return self.forget(client);
+                }
+            }
+        }
+        if let Some(clerk) = &mut user.clerk {
+            clerk.serve(client);
+        }
+    }
+
+    /// A clerk has served somebody, or ended.
+    fn hear(&mut self, uid: u32) {
+        let Some(user) = self.users.get_mut(&uid) else { return };
+        let Some((mut client, said)) = user.clerk.as_mut().and_then(Clerk::served) else {
+            let (child, queue) = user.clerk.take().map(Clerk::dismiss).unzip();
+            self.ended.extend(child);
+            return queue.into_iter().flatten().for_each(|client| self.forget(client));
+        };
+        let reply = match (client.refusal.take(), said) {
+            (_, Said::Nothing) => return self.forget(client),
+            (Some(why), _) | (None, Said::Wrong(why)) => Err(why),
+            (None, Said::Asked { socket, ring_bytes }) => {
+                self.register(client.who, socket, ring_bytes)
+            }
+        };
         match reply {
-            Ok((registered, ring)) => {
-                let reply = Reply::Ring { bytes: registered.bytes };
-                let sent = answer(&self.clients[at].connection, &reply, Some(&ring));
-                self.clients[at].ring = Some(registered);
-                if !sent {
-                    self.forget(at);
+            Ok((ring, fd)) => {
+                client.ring = Some(ring);
+                let reply = Reply::Ring { bytes: ring.bytes };
+                match clerk::send(&client, &reply.encode(), Some(fd.as_fd())) {
+                    true => self.clients.push(client),
+                    false => self.forget(client),
                 }
             }
             Err(why) => {
-                answer(&self.clients[at].connection, &Reply::Refused(why), None);
-                self.forget(at);
+                clerk::send(&client, &Reply::Refused(why).encode(), None);
+                self.forget(client);
             }
         }
     }
@@ -339,10 +429,9 @@ impl Server {
     fn register(
         &mut self,
         who: UCred,
-        request: Request,
-        socket: &OwnedFd,
-    ) -> std::result::Result<(Registered, OwnedFd), String> {
-        let socket = LazySocket::of(socket.as_fd()).map_err(|error| error.to_string())?;
+        socket: LazySocket,
+        bytes: u64,
+    ) -> std::result::Result<(Ring, OwnedFd), String> {
         if let Some(why) = lock(&self.shared).diverted.clone() {
             return Err(why);
         }
@@ -352,38 +441,65 @@ impl Server {
         if let Some(why) = cgroup_programs(who.pid.as_raw_nonzero().get()) {
             return Err(why);
         }
-        let used = self.users.entry(who.uid.as_raw()).or_default();
-        let bytes = request.ring_bytes;
-        if used.bytes + bytes > self.bytes_per_user && !who.uid.is_root() {
+        let uid = who.uid.as_raw();
+        self.sweep();
+        let user = self.users.entry(uid).or_default();
+        if user.bytes + bytes > self.bytes_per_user && !who.uid.is_root() {
+            let kept: u64 = user.kept.iter().map(|ring| ring.bytes).sum();
+            let kept = match kept {
+                0 => String::new(),
+                kept => format!(
+                    ", {} of them kept by programs that have closed the socket but not the ring",
+                    kept >> 20
+                ),
+            };
             return Err(format!(
-                "rings of uid {} have {} of {} MiB, and {} KiB more are asked for; `weir run \
-                 --lazy-memory` allows more",
-                who.uid.as_raw(),
-                used.bytes >> 20,
+                "rings of uid {uid} have {} of {} MiB{kept}, and {} KiB more are asked for; `weir \
+                 run --lazy-memory` allows more",
+                user.bytes >> 20,
                 self.bytes_per_user >> 20,
                 bytes >> 10
             ));
         }
         let size = u32::try_from(bytes).map_err(|error| error.to_string())?;
-        let ring = self.rings.add(socket, size).map_err(|error| error.to_string())?;
-        used.bytes += bytes;
-        Ok((Registered { socket, bytes }, ring))
+        let (fd, id) = self.rings.add(socket, size).map_err(|error| error.to_string())?;
+        user.bytes += bytes;
+        Ok((Ring { socket, id, bytes }, fd))
     }
 
-    fn forget(&mut self, at: usize) {
-        let client = self.clients.swap_remove(at);
-        let user = client.who.uid.as_raw();
-        let used = self.users.entry(user).or_default();
-        used.connections = used.connections.saturating_sub(1);
-        if let Some(registered) = client.ring {
-            used.bytes = used.bytes.saturating_sub(registered.bytes);
-            if let Err(error) = self.rings.remove(registered.socket) {
+    fn forget(&mut self, client: Client) {
+        let user = self.users.entry(client.uid()).or_default();
+        user.connections = user.connections.saturating_sub(1);
+        if let Some(ring) = client.ring {
+            user.kept.push(ring);
+            if let Err(error) = self.rings.remove(ring.socket) {
                 lock(&self.shared).news.push(error.to_string());
             }
         }
-        if used.connections == 0 {
-            self.users.remove(&user);
+    }
+
+    /// Gives users back what has gone out of memory, and lets clerks go that have nothing to do.
+    fn sweep(&mut self) {
+        self.ended.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        // If that cannot be seen, all count that have been.
+        let in_memory = self.users.values().any(|user| !user.kept.is_empty());
+        let in_memory = in_memory.then(|| self.rings.in_memory().ok()).flatten();
+        for user in self.users.values_mut() {
+            if let Some(in_memory) = &in_memory {
+                user.kept.retain(|ring| {
+                    let kept = in_memory.contains(&ring.id);
+                    user.bytes -= if kept { 0 } else { ring.bytes };
+                    kept
+                });
+            }
+            let idle = user.clerk.as_ref().and_then(Clerk::idle_since);
+            if idle.is_some_and(|since| since.elapsed() > LOOK_EVERY) {
+                self.ended.extend(user.clerk.take().map(|clerk| clerk.dismiss().0));
+            }
         }
+        self.users.retain(|_, user| {
+            user.connections > 0 || !user.kept.is_empty() || user.clerk.is_some()
+        });
     }
 
     /// What the kernel would do to packets first.
@@ -415,53 +531,24 @@ impl Server {
     }
 
     fn publish(&self) {
-        let bytes: u64 = self.users.values().map(|used| used.bytes).sum();
+        let bytes: u64 = self.users.values().map(|user| user.bytes).sum();
+        let kept: usize = self.users.values().map(|user| user.kept.len()).sum();
+        let kept = match kept {
+            0 => String::new(),
+            count => format!(", {count} of them kept after their sockets' end"),
+        };
         let held = self.held.as_ref().map(|why| format!("; held: {why}")).unwrap_or_default();
+        let count = self.rings.len();
         lock(&self.shared).summary =
-            format!("lazy sockets: {}, rings of {} KiB{held}", self.rings.len(), bytes >> 10);
+            format!("lazy sockets: {count}, rings of {} KiB{kept}{held}", bytes >> 10);
     }
 }
 
-/// What a client asks, with its socket; `None` if it has gone, or not asked yet.
-fn read_request(connection: &OwnedFd) -> Option<std::result::Result<(Request, OwnedFd), String>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    // One byte more tells a message that is too long.
-    let mut message = [0; HEADER_BYTES + 1];
-    let received = recvmsg(
-        connection,
-        &mut [IoSliceMut::new(&mut message)],
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
-    )
-    .ok()?;
-    let mut sockets: Vec<OwnedFd> = control
-        .drain()
-        .filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-            _ => None,
-        })
-        .flatten()
-        .collect();
-    if received.bytes == 0 {
-        return None;
-    }
-    let request = Request::decode(&message[..received.bytes]).map_err(|error| error.to_string());
-    Some(request.and_then(|request| match (sockets.pop(), sockets.len()) {
-        (Some(socket), 0) => Ok((request, socket)),
-        _ => Err("a request comes with one socket".into()),
-    }))
-}
-
-/// Whether it was sent: nobody is waited for.
-fn answer(connection: &OwnedFd, reply: &Reply, ring: Option<&OwnedFd>) -> bool {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let fds: Vec<_> = ring.iter().map(|ring| ring.as_fd()).collect();
-    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return false;
-    }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    let message = reply.encode();
-    sendmsg(connection, &[std::io::IoSlice::new(&message)], &mut control, flags).is_ok()
+/// How many may have connected: each takes a descriptor, and the daemon has use for others.
+fn clients_max() -> usize {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let half =
+        maximum.map_or(usize::MAX, |maximum| usize::try_from(maximum / 2).unwrap_or(usize::MAX));
+    half.min(LAZY_SOCKETS_MAX)
 }

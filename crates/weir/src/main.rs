@@ -97,6 +97,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Reset(args) => return Ok(show::reset(&args)?),
         Command::Generate(args) => generate::run(&args.dir)?,
         Command::Guardian(args) => guardian::run(args.parent, &args.keys)?,
+        Command::LazyClerk => lazy::run_clerk()?,
         Command::Lab(args) => {
             if args.measures() {
                 privilege::check_for("weir lab", &Capability::ALL)?;

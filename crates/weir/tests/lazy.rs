@@ -206,6 +206,34 @@ fn fragments_and_options_come_by_the_kernels_socket() {
     assert!(age < Duration::from_secs(5), "{age:?}");
 }
 
+/// What waited before it was lazy comes first, and then the ring, though the kernel's socket is never empty.
+#[test]
+fn a_kernels_socket_that_is_never_empty_does_not_keep_the_ring_waiting() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let sender = network.far_socket("198.18.0.2:0");
+    let socket = network.near.run(|| UdpSocket::bind(LAZY).unwrap()).unwrap();
+    send_numbers(&sender, 0..8);
+    socket.peek(&mut [0; 4]).unwrap();
+    let lazy = LazyUdpSocket::with_ring(socket, 64 << 10);
+    assert_lazy(&lazy);
+    lazy.set_read_timeout(Some(PATIENCE)).unwrap();
+    send_numbers(&sender, 8..9);
+    wait_until("one is on the ring", || network.count("lazy") == 1);
+    let (mut numbers, mut fragments) = (Vec::new(), 0);
+    let mut buffer = [0; 4000];
+    while numbers.last() != Some(&8) {
+        // In two fragments: the kernel's.
+        sender.send_to(&[7; 2000], LAZY).unwrap();
+        match lazy.recv(&mut buffer).unwrap() {
+            4 => numbers.push(u32::from_ne_bytes([buffer[0], buffer[1], buffer[2], buffer[3]])),
+            _ => fragments += 1,
+        }
+        assert!(fragments < 100, "{numbers:?}");
+    }
+    assert_eq!(numbers, (0..9).collect::<Vec<_>>());
+}
+
 /// What was on the ring when weir was killed is read, then what the kernel has received since: nothing is lost,
 /// nothing comes twice, and nothing is overtaken.
 #[test]

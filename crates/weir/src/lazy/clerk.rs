@@ -1,0 +1,192 @@
+//! Who reads what programs send: a process for each user that asks.
+//!
+//! A descriptor that a program passes may block whoever closes it, for as long as the program likes: a connection that
+//! lingers, a file of a file system that the program itself serves. So the daemon never receives one, and never closes
+//! a connection that one may wait on. The user's clerk does, and has nothing open that is the daemon's. A clerk that is
+//! blocked keeps its own user from getting lazy sockets, and nobody else.
+
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recvmsg, sendmsg, shutdown,
+    socketpair,
+};
+use serde::{Deserialize, Serialize};
+use weir_bpf::lazy::LazySocket;
+use weir_bpf::sys::caps::{self, CapabilitySet};
+use weir_socket::protocol::{HEADER_BYTES, Request};
+
+use crate::error::{Error, Result};
+
+/// Longest message of a clerk's.
+const SAID_BYTES_MAX: usize = 4096;
+/// More messages than can wait at a connection that takes no more.
+const QUEUED_MAX: usize = 4096;
+
+/// What a program has asked.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Said {
+    /// To make this socket lazy.
+    Asked { socket: LazySocket, ring_bytes: u64 },
+    /// Something else: why it is refused.
+    Wrong(String),
+    /// Nothing: it has gone.
+    Nothing,
+}
+
+/// A user's clerk, seen from the daemon: it serves one connection after the other.
+pub(super) struct Clerk<T> {
+    child: Child,
+    socket: OwnedFd,
+    /// Those that it is to serve; the first it has.
+    queue: VecDeque<T>,
+    idle_since: Instant,
+}
+
+impl<T: AsFd> Clerk<T> {
+    pub(super) fn start() -> std::io::Result<Self> {
+        let (socket, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let child = Command::new("/proc/self/exe")
+            .arg0("weir")
+            .arg("lazy-clerk")
+            .current_dir("/")
+            .env_clear()
+            .stdin(theirs)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self { child, socket, queue: VecDeque::new(), idle_since: Instant::now() })
+    }
+
+    /// Readable when the first has been served.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub(super) fn serve(&mut self, one: T) {
+        self.queue.push_back(one);
+        if self.queue.len() == 1 {
+            self.begin();
+        }
+    }
+
+    /// It has one connection at a time, so that there is always room for it.
+    fn begin(&self) {
+        let Some(first) = self.queue.front() else { return };
+        // If the clerk has ended, that is seen at its socket.
+        send(&self.socket, &[0], Some(first.as_fd()));
+    }
+
+    /// The first, and what it has said; nothing more waits at its connection, nor ever will.
+    pub(super) fn served(&mut self) -> Option<(T, Said)> {
+        let mut message = [0; SAID_BYTES_MAX];
+        let (bytes, _) = receive(&self.socket, &mut message, RecvFlags::DONTWAIT).ok()?;
+        let said = serde_json::from_slice(&message[..bytes]).ok()?;
+        let first = self.queue.pop_front()?;
+        self.idle_since = Instant::now();
+        self.begin();
+        Some((first, said))
+    }
+
+    /// Since when it has had nothing to do; `None` if it has.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        self.queue.is_empty().then_some(self.idle_since)
+    }
+
+    /// Ends it as soon as it can; a process to be reaped.
+    pub(super) fn dismiss(self) -> (Child, VecDeque<T>) {
+        (self.child, self.queue)
+    }
+}
+
+/// A clerk's own life.
+///
+/// # Errors
+/// If it cannot give up what it does not need.
+pub fn run() -> Result<()> {
+    // For the reader of `ps`: started through /proc/self/exe, it would be called "exe".
+    let _ = rustix::thread::set_name(c"weir-lazy-clerk");
+    caps::confine(CapabilitySet::empty())?;
+    let daemon = std::io::stdin();
+    loop {
+        let (bytes, fds) = receive(&daemon, &mut [0], RecvFlags::empty())
+            .map_err(|errno| Error::system("hear from the daemon", errno))?;
+        let Some(connection) = fds.into_iter().next().filter(|_| bytes > 0) else { return Ok(()) };
+        let said = listen_to(&connection);
+        drop(connection);
+        let said = serde_json::to_vec(&said).unwrap_or_default();
+        send(&daemon, &said[..said.len().min(SAID_BYTES_MAX)], None);
+    }
+}
+
+/// Takes what waits at a connection, closes what came with it, and has it take no more.
+fn listen_to(connection: &OwnedFd) -> Said {
+    let said = read_request(connection);
+    let _ = shutdown(connection, Shutdown::Read);
+    for _ in 0..QUEUED_MAX {
+        match receive(connection, &mut [], RecvFlags::DONTWAIT) {
+            // An empty message looks like the end.
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    said
+}
+
+fn read_request(connection: &OwnedFd) -> Said {
+    // One byte more tells a message that is too long.
+    let mut message = [0; HEADER_BYTES + 1];
+    let Ok((bytes, mut fds)) = receive(connection, &mut message, RecvFlags::DONTWAIT) else {
+        return Said::Nothing;
+    };
+    if bytes == 0 && fds.is_empty() {
+        return Said::Nothing;
+    }
+    let socket = fds.pop().filter(|_| fds.is_empty());
+    let asked = Request::decode(&message[..bytes]).map_err(|error| error.to_string());
+    let asked = asked.and_then(|request| {
+        let socket = socket.ok_or("a request comes with one socket")?;
+        let socket = LazySocket::of(socket.as_fd()).map_err(|error| error.to_string())?;
+        Ok((socket, request.ring_bytes))
+    });
+    match asked {
+        Ok((socket, ring_bytes)) => Said::Asked { socket, ring_bytes },
+        Err(why) => Said::Wrong(why),
+    }
+}
+
+fn receive(
+    socket: impl AsFd,
+    message: &mut [u8],
+    flags: RecvFlags,
+) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
+    // One more than any message should have.
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(message)];
+    let received = recvmsg(socket, &mut parts, &mut control, flags | RecvFlags::CMSG_CLOEXEC)?;
+    let fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    Ok((received.bytes, fds.flatten().collect()))
+}
+
+/// Whether it was sent: nobody is waited for.
+pub(super) fn send(socket: impl AsFd, message: &[u8], fd: Option<BorrowedFd<'_>>) -> bool {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fd.as_slice().is_empty() && !control.push(SendAncillaryMessage::ScmRights(fd.as_slice())) {
+        return false;
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(socket, &[IoSlice::new(message)], &mut control, flags).is_ok()
+}

@@ -1,0 +1,240 @@
+//! Programs that ask for lazy sockets, and mean no good: they hurt nobody but themselves.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use common::*;
+use rustix::fs::{Gid, Uid};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg,
+    sendmsg, socket_with, sockopt,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use weir_bpf::sys::netns;
+use weir_socket::LazyUdpSocket;
+use weir_socket::protocol::{HEADER_BYTES, Reply, Request, TEXT_BYTES_MAX, socket_path};
+
+const NOBODY: u32 = 65534;
+const LAZY: &str = "198.18.0.1:9995";
+const MIB: u64 = 1 << 20;
+
+fn path(network: &Network) -> PathBuf {
+    socket_path(network.near.run(|| netns::cookie().unwrap()).unwrap())
+}
+
+/// In the near namespace, as a user who is in the group that may ask; this thread alone.
+fn as_nobody<T: Send>(network: &Network, act: impl FnOnce() -> T + Send) -> T {
+    let run = || {
+        set_thread_groups(&[]).unwrap();
+        let gid = Gid::from_raw(NOBODY);
+        set_thread_res_gid(gid, gid, gid).unwrap();
+        let uid = Uid::from_raw(NOBODY);
+        set_thread_res_uid(uid, uid, uid).unwrap();
+        act()
+    };
+    network.near.run(run).unwrap()
+}
+
+fn open(path: &Path) -> OwnedFd {
+    let client =
+        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .unwrap();
+    sockopt::set_socket_timeout(&client, sockopt::Timeout::Recv, Some(PATIENCE)).unwrap();
+    connect(&client, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    client
+}
+
+/// Whether it could be sent.
+fn send(client: &OwnedFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(fds.is_empty() || control.push(SendAncillaryMessage::ScmRights(fds)));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(client, &[IoSlice::new(message)], &mut control, flags).is_ok()
+}
+
+/// The answer, or `None` at the connection's end.
+fn answer(client: &OwnedFd) -> Option<(Reply, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut message = [0; HEADER_BYTES + TEXT_BYTES_MAX];
+    let mut parts = [IoSliceMut::new(&mut message)];
+    let received = recvmsg(client, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC).unwrap();
+    let fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    let ring = fds.flatten().next();
+    (received.bytes > 0).then(|| (Reply::decode(&message[..received.bytes]).unwrap(), ring))
+}
+
+/// A connection, and its ring, for a socket that nobody else has.
+fn ask(path: &Path, ring_bytes: u64) -> Result<(OwnedFd, OwnedFd), String> {
+    let socket = UdpSocket::bind("198.18.0.1:0").unwrap();
+    let client = open(path);
+    assert!(send(&client, &Request { ring_bytes }.encode(), &[socket.as_fd()]));
+    match answer(&client).unwrap() {
+        (Reply::Ring { .. }, Some(ring)) => Ok((client, ring)),
+        (Reply::Refused(why), None) => Err(why),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Somebody else is served, and the rules are looked at.
+fn assert_others_are_served(network: &Network, daemon: &Daemon, sign: &str) {
+    let socket = network.near.run(|| LazyUdpSocket::bind(LAZY).unwrap()).unwrap();
+    assert_eq!(socket.ordinary(), None, "{sign}");
+    let nft = |command: &str| {
+        let run = || Command::new("nft").arg(command).status().unwrap();
+        assert!(network.near.run(run).unwrap().success());
+    };
+    nft("table inet t { chain c { type filter hook input priority 0; udp dport 1 drop; }; }");
+    daemon.said("lazy sockets are ordinary ones for now");
+    nft("flush ruleset");
+    daemon.said("lazy sockets are lazy again");
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    network.far_socket("198.18.0.2:0").send_to(sign.as_bytes(), LAZY).unwrap();
+    let mut buffer = [0; 64];
+    let length = socket.recv(&mut buffer).unwrap();
+    assert_eq!(&buffer[..length], sign.as_bytes());
+}
+
+#[test]
+fn a_ring_counts_as_long_as_it_is_in_memory() {
+    let network = Network::ipv4_only();
+    let options = ["--lazy", "--lazy-memory", "4", "--lazy-group", "65534"];
+    let daemon = Daemon::start(&network, &options);
+    let path = path(&network);
+    as_nobody(&network, || {
+        let kept: Vec<OwnedFd> = (0..4).map(|_| ask(&path, MIB).unwrap().1).collect();
+        let why = ask(&path, MIB).unwrap_err();
+        let wanted = "rings of uid 65534 have 4 of 4 MiB, 4 of them kept by programs";
+        assert!(why.contains(wanted) && why.contains("`weir run --lazy-memory`"), "{why}");
+        drop(kept);
+        wait_until("they have gone", || ask(&path, MIB).is_ok());
+    });
+    assert_others_are_served(&network, &daemon, "memory");
+}
+
+/// A TCP connection whose close(2) waits for a peer that does not read.
+fn lingering(network: &Network) -> (TcpStream, TcpStream) {
+    let listener = network.far.run(|| TcpListener::bind("198.18.0.2:0").unwrap()).unwrap();
+    let to = listener.local_addr().unwrap();
+    let mut near = network.near.run(|| TcpStream::connect(to).unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    near.set_nonblocking(true).unwrap();
+    while near.write(&[0; 65536]).is_ok() {}
+    near.set_nonblocking(false).unwrap();
+    sockopt::set_socket_linger(&near, Some(Duration::from_secs(600))).unwrap();
+    (near, far)
+}
+
+#[test]
+fn a_descriptor_that_cannot_be_closed_delays_nobody_else() {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    let path = path(&network);
+    // One that is received, one that waits behind a request, one behind a connection that is only closed.
+    let blocks: Vec<_> = (0..3).map(|_| lingering(&network)).collect();
+    let request = Request { ring_bytes: MIB }.encode();
+    let udp = network.near.run(|| UdpSocket::bind("198.18.0.1:0").unwrap()).unwrap();
+    let (near, far): (Vec<TcpStream>, Vec<TcpStream>) = blocks.into_iter().unzip();
+    let clients: Vec<OwnedFd> = as_nobody(&network, || (0..3).map(|_| open(&path)).collect());
+    assert!(send(&clients[0], &request, &[near[0].as_fd()]));
+    assert!(send(&clients[1], &request, &[udp.as_fd()]));
+    // Refused where the first has been taken already.
+    send(&clients[1], &request, &[near[1].as_fd()]);
+    assert!(send(&clients[2], b"", &[near[2].as_fd()]));
+    // On another thread: whoever closes last waits.
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(near));
+        assert_others_are_served(&network, &daemon, "blocked");
+        drop(clients);
+        assert_others_are_served(&network, &daemon, "still blocked");
+        // The peers' ends end the waiting.
+        drop(far);
+    });
+}
+
+#[test]
+fn connections_are_bounded_and_do_not_use_up_the_daemons_descriptors() {
+    let network = Network::ipv4_only();
+    // What a service manager gives a daemon: it is to raise the first of both.
+    let own = getrlimit(Resource::Nofile);
+    let few = Rlimit { current: Some(512), ..own };
+    setrlimit(Resource::Nofile, few).unwrap();
+    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    setrlimit(Resource::Nofile, Rlimit { current: own.maximum, ..own }).unwrap();
+    let path = path(&network);
+    as_nobody(&network, || {
+        let silent: Vec<OwnedFd> = (0..1100).map(|_| open(&path)).collect();
+        let refused = ask(&path, MIB).map(drop);
+        assert!(refused.as_ref().is_err_and(|why| why.contains("close some")), "{refused:?}");
+        silent
+    });
+    assert_others_are_served(&network, &daemon, "crowd");
+    let served = || as_nobody(&network, || ask(&path, MIB).is_ok());
+    wait_until("the silent have been sent away", served);
+}
+
+fn descriptors(daemon: &Daemon) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count()
+}
+
+/// Whatever is sent, with whatever descriptors: it is answered, or the connection ends, and nothing stays open.
+#[test]
+fn any_bytes_and_descriptors_are_survived() {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    let path = path(&network);
+    let before = descriptors(&daemon);
+    let mut random = fastrand::Rng::with_seed(18);
+    let (null, (read, write)) = (File::open("/dev/null").unwrap(), rustix::pipe::pipe().unwrap());
+    let directory = File::open("/").unwrap();
+    as_nobody(&network, || {
+        let unbound = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+        for _ in 0..1000 {
+            let udp = UdpSocket::bind("198.18.0.1:0").unwrap();
+            let client = open(&path);
+            for _ in 0..random.usize(1..4) {
+                let mut message = Request { ring_bytes: 1 << random.u32(15..28) }.encode().to_vec();
+                match random.u8(0..5) {
+                    0 => {}
+                    1 | 2 => message[random.usize(0..HEADER_BYTES)] ^= 1 << random.u8(0..8),
+                    3 => message.resize(random.usize(0..64), random.u8(..)),
+                    _ => message = (0..random.usize(0..64)).map(|_| random.u8(..)).collect(),
+                }
+                let any = [
+                    udp.as_fd(),
+                    udp.as_fd(),
+                    unbound.as_fd(),
+                    null.as_fd(),
+                    read.as_fd(),
+                    write.as_fd(),
+                    directory.as_fd(),
+                    client.as_fd(),
+                ];
+                let fds: Vec<_> =
+                    (0..random.usize(0..4)).map(|_| any[random.usize(0..any.len())]).collect();
+                send(&client, &message, &fds);
+            }
+            if random.bool() {
+                answer(&client);
+            }
+        }
+    });
+    assert_others_are_served(&network, &daemon, "noise");
+    wait_until("nothing is left open", || descriptors(&daemon) <= before);
+}
