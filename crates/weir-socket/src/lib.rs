@@ -3,7 +3,8 @@
 //! anything has been spent on it.
 //!
 //! [`LazyUdpSocket`] has the surface of [`std::net::UdpSocket`]; [`Channel`] is what it is made of. Where weir does
-//! not run, or ends, it is an ordinary socket. `include/weir_socket.h` is the same for C.
+//! not run, or ends, it is an ordinary socket. `include/weir_socket.h` is the same for C. With the feature `tokio`,
+//! `AsyncLazyUdpSocket` waits in tokio's runtime.
 
 mod attach;
 mod c;
@@ -11,6 +12,8 @@ mod channel;
 mod datagram;
 pub mod message;
 pub mod protocol;
+#[cfg(feature = "tokio")]
+mod readiness;
 mod ring;
 mod socket;
 mod sys;
@@ -18,4 +21,6 @@ mod sys;
 pub use attach::Ordinary;
 pub use channel::{Channel, Wait};
 pub use datagram::{Arrival, Datagram};
+#[cfg(feature = "tokio")]
+pub use readiness::AsyncLazyUdpSocket;
 pub use socket::{DEFAULT_RING_BYTES, LazyUdpSocket};

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use common::lazy::*;
 use common::*;
 use etherparse::PacketBuilder;
 use rustix::net::{
@@ -23,20 +24,9 @@ use weir_bpf::sys::netns;
 use weir_socket::protocol::socket_path;
 use weir_socket::{LazyUdpSocket, Ordinary};
 
-const LAZY: &str = "198.18.0.1:9995";
 const LAZY_PORT: u16 = 9995;
 const ORDINARY_PORT: u16 = 9996;
 const LAST: &[u8] = b"the last";
-
-fn lazy_socket(network: &Network, address: &str) -> LazyUdpSocket {
-    let socket = network.near.run(|| LazyUdpSocket::bind(address).unwrap()).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket
-}
-
-fn assert_lazy(socket: &LazyUdpSocket) {
-    assert_eq!(socket.ordinary(), None);
-}
 
 /// One line of the status' notes.
 fn summary(network: &Network) -> String {
@@ -50,27 +40,6 @@ fn sh(network: &Network, command: &str) {
     let run = || Command::new("sh").args(["-ec", command]).output().unwrap();
     let output = network.near.run(run).unwrap();
     assert!(output.status.success(), "{command}: {output:?}");
-}
-
-/// Numbers, each sent as four bytes, in the order in which they are received; up to and with this one.
-fn receive_numbers(socket: &LazyUdpSocket, last: u32) -> Vec<u32> {
-    let mut received = Vec::new();
-    while received.last() != Some(&last) {
-        let mut number = [0; 4];
-        assert_eq!(socket.recv(&mut number).unwrap(), 4);
-        received.push(u32::from_ne_bytes(number));
-    }
-    received
-}
-
-fn send_numbers(sender: &UdpSocket, numbers: std::ops::Range<u32>) {
-    for number in numbers {
-        sender.send_to(&number.to_ne_bytes(), LAZY).unwrap();
-        // A veth's ring has 256 places.
-        if number.is_multiple_of(64) {
-            std::thread::yield_now();
-        }
-    }
 }
 
 /// A frame for a port, with a payload that tells it from all others.
@@ -204,84 +173,6 @@ fn fragments_and_options_come_by_the_kernels_socket() {
     );
     let age = arrival.time().elapsed().unwrap_or_default();
     assert!(age < Duration::from_secs(5), "{age:?}");
-}
-
-/// What waited before it was lazy comes first, and then the ring, though the kernel's socket is never empty.
-#[test]
-fn a_kernels_socket_that_is_never_empty_does_not_keep_the_ring_waiting() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
-    let sender = network.far_socket("198.18.0.2:0");
-    let socket = network.near.run(|| UdpSocket::bind(LAZY).unwrap()).unwrap();
-    send_numbers(&sender, 0..8);
-    socket.peek(&mut [0; 4]).unwrap();
-    let lazy = LazyUdpSocket::with_ring(socket, 64 << 10);
-    assert_lazy(&lazy);
-    lazy.set_read_timeout(Some(PATIENCE)).unwrap();
-    send_numbers(&sender, 8..9);
-    wait_until("one is on the ring", || network.count("lazy") == 1);
-    let (mut numbers, mut fragments) = (Vec::new(), 0);
-    let mut buffer = [0; 4000];
-    while numbers.last() != Some(&8) {
-        // In two fragments: the kernel's.
-        sender.send_to(&[7; 2000], LAZY).unwrap();
-        match lazy.recv(&mut buffer).unwrap() {
-            4 => numbers.push(u32::from_ne_bytes([buffer[0], buffer[1], buffer[2], buffer[3]])),
-            _ => fragments += 1,
-        }
-        assert!(fragments < 100, "{numbers:?}");
-    }
-    assert_eq!(numbers, (0..9).collect::<Vec<_>>());
-}
-
-/// What was on the ring when weir was killed is read, then what the kernel has received since: nothing is lost,
-/// nothing comes twice, and nothing is overtaken.
-#[test]
-fn a_killed_weir_costs_a_reader_nothing() {
-    for attach in ["native", "tc"] {
-        let network = Network::ipv4_only();
-        let daemon = Daemon::start_sleepy(&network, &["--lazy", "--attach", attach]);
-        let lazy = lazy_socket(&network, LAZY);
-        assert_lazy(&lazy);
-        let sender = network.far_socket("198.18.0.2:0");
-        // Nobody reads meanwhile: both queues are longer than all that is sent.
-        send_numbers(&sender, 0..100);
-        wait_until("they are on the ring", || network.count("lazy") == 100);
-        std::thread::scope(|scope| {
-            let killer = scope.spawn(|| daemon.kill());
-            let mut sent = 100;
-            while !killer.is_finished() {
-                if sent < 200 {
-                    send_numbers(&sender, sent..sent + 1);
-                    sent += 1;
-                }
-            }
-            send_numbers(&sender, sent..300);
-            killer.join().unwrap();
-        });
-        let mut received = receive_numbers(&lazy, 299);
-        if attach == "native" {
-            // A veth that loses its XDP program may drop what is in its ring, or let it be overtaken.
-            received[100..].sort_unstable();
-            let missing =
-                (100..200).filter(|number| !received.contains(number)).collect::<Vec<_>>();
-            // No more than it takes out of it at a time.
-            assert!(missing.len() <= 64, "{missing:?}");
-            received.extend(missing);
-            received[100..].sort_unstable();
-        }
-        assert_eq!(received, (0..300).collect::<Vec<_>>(), "{attach}");
-        // Another weir makes sockets lazy again; this one stays as it is.
-        wait_until("the knobs are back", || network.threaded() == "0");
-        let path = socket_path(network.near.run(|| netns::cookie().unwrap()).unwrap());
-        wait_until("nobody is asked any more", || !path.exists());
-        let _daemon = Daemon::start_sleepy(&network, &["--lazy"]);
-        send_numbers(&sender, 300..310);
-        assert_eq!(receive_numbers(&lazy, 309), (300..310).collect::<Vec<_>>());
-        assert_eq!(network.count("lazy"), 0);
-        drop(lazy);
-        assert_lazy(&lazy_socket(&network, LAZY));
-    }
 }
 
 #[test]

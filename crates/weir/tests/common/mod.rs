@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(missing_docs, reason = "the names say it, and nobody else uses them")]
 
+pub mod lazy;
 pub mod router;
 pub mod saturated;
 

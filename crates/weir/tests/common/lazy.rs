@@ -1,0 +1,40 @@
+//! Lazy sockets of tests, and numbers that are sent to them.
+
+use std::net::UdpSocket;
+
+use weir_socket::LazyUdpSocket;
+
+use super::{Network, PATIENCE};
+
+pub const LAZY: &str = "198.18.0.1:9995";
+
+pub fn lazy_socket(network: &Network, address: &str) -> LazyUdpSocket {
+    let socket = network.near.run(|| LazyUdpSocket::bind(address).unwrap()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+pub fn assert_lazy(socket: &LazyUdpSocket) {
+    assert_eq!(socket.ordinary(), None);
+}
+
+/// Numbers, each sent as four bytes, in the order in which they are received; up to and with this one.
+pub fn receive_numbers(socket: &LazyUdpSocket, last: u32) -> Vec<u32> {
+    let mut received = Vec::new();
+    while received.last() != Some(&last) {
+        let mut number = [0; 4];
+        assert_eq!(socket.recv(&mut number).unwrap(), 4);
+        received.push(u32::from_ne_bytes(number));
+    }
+    received
+}
+
+pub fn send_numbers(sender: &UdpSocket, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        sender.send_to(&number.to_ne_bytes(), LAZY).unwrap();
+        // A veth's ring has 256 places.
+        if number.is_multiple_of(64) {
+            std::thread::yield_now();
+        }
+    }
+}
