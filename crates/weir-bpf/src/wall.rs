@@ -165,13 +165,15 @@ impl Wall {
     /// The kernel's, such as that the interface is gone.
     #[allow(unsafe_code)]
     pub fn release(&self, ifindex: IfIndex, frame: &[u8]) -> io::Result<()> {
-        let mut context = types::__sk_buff::default();
-        context.cb[0] = ifindex.0;
+        // Of bytes: the kernel refuses a context in which anything else is not zero, and padding may be anything.
+        const CB: usize = std::mem::offset_of!(types::__sk_buff, cb);
+        let mut context = [0_u8; size_of::<types::__sk_buff>()];
+        context[CB..CB + 4].copy_from_slice(&ifindex.0.to_ne_bytes());
         let mut options = libbpf_sys::bpf_test_run_opts {
             sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
             data_in: frame.as_ptr().cast(),
             data_size_in: frame.len() as u32,
-            ctx_in: (&raw const context).cast(),
+            ctx_in: context.as_ptr().cast(),
             ctx_size_in: size_of_val(&context) as u32,
             repeat: 1,
             ..Default::default()

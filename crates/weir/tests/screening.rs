@@ -14,7 +14,10 @@ use std::time::Duration;
 use common::{ConfigFile, PATIENCE, WEIR, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::traffic::{FlowSpec, Generator, Sources};
+use weir_bpf::units::PacketsPerSec;
 
 const SERVER: &str = "198.19.0.2";
 const SERVER6: &str = "2001:2:0:1::2";
@@ -257,6 +260,69 @@ fn the_rules_hold_at_tc() {
 #[test]
 fn the_rules_hold_in_the_driver() {
     the_rules_hold("native");
+}
+
+/// What passes under one file of rules, and what under the other.
+const FIRST: &str = "accept udp to 198.19.0.0/24 port 5000\n";
+const SECOND: &str = "accept udp to 198.19.0.0/24 port 5001\n";
+/// Each packet is of a flow of its own, and of no rule.
+const FLOOD_PPS: f64 = 100_000.0;
+const RELOADS: usize = 6;
+
+/// A first packet finds no room in the ring now and then, so it is sent again; what is denied is sent again all the same.
+fn passes(client: &UdpSocket, server: &UdpSocket, to: &str) -> bool {
+    (0..3).any(|_| arrives(client, server, to))
+}
+
+#[test]
+fn rules_are_reloaded_and_the_screen_is_killed_under_a_flood_of_new_flows() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-flood", FIRST);
+    let mut screen = Screen::start(&path, &rules, &["--attach", "native"]);
+    let load = || Generator::load(Links::open().unwrap().index("peer").unwrap()).unwrap();
+    let mut generator = path.client.run(load).unwrap();
+    let mac = |netns: &NetNs, name: &'static str| {
+        let of =
+            || Links::open().unwrap().mac(Links::open().unwrap().index(name).unwrap()).unwrap();
+        netns.run(of).unwrap()
+    };
+    let macs = (mac(&path.client, "peer"), mac(&path.router, "in"));
+    let addresses = ("198.18.0.64".parse().unwrap(), SERVER.parse().unwrap());
+    generator
+        .set_flows(&[FlowSpec {
+            rate: Some(PacketsPerSec(FLOOD_PPS)),
+            sources: Sources::Random { address_bits: 6, port_bits: 15 },
+            ..FlowSpec::udp(macs, addresses, (1 << 15, 5999))
+        }])
+        .unwrap();
+    let client = Path::socket(&path.client, "198.18.0.2:4000");
+    let servers = [5000, 5001].map(|port| Path::socket(&path.server, &format!("{SERVER}:{port}")));
+    let to = [5000, 5001].map(|port| format!("{SERVER}:{port}"));
+    let flood = &generator;
+    let body = || {
+        flood.start();
+        for turn in 0..RELOADS {
+            let (now, not) = (turn % 2, (turn + 1) % 2);
+            rules.write([FIRST, SECOND][now]);
+            screen.signal(Signal::HUP);
+            screen.event("reloaded");
+            assert!(!passes(&client, &servers[not], &to[not]), "in turn {turn}: what was accepted");
+            wait_until("what is accepted now", || passes(&client, &servers[now], &to[now]));
+        }
+        screen.kill();
+        let (now, not) = ((RELOADS - 1) % 2, RELOADS % 2);
+        for _ in 0..3 {
+            assert!(passes(&client, &servers[now], &to[now]), "an accepted flow of a dead screen");
+            assert!(!passes(&client, &servers[not], &to[not]), "a new flow of a dead screen");
+        }
+        let mut next = Screen::start(&path, &rules, &["--attach", "native"]);
+        wait_until("the next screen accepts", || passes(&client, &servers[now], &to[now]));
+        assert!(!passes(&client, &servers[not], &to[not]));
+        next.stats()
+    };
+    let stats = generator.run_while(&path.client, None, body).unwrap();
+    assert!(stats["outcomes"]["asked"].as_u64().unwrap() > 1000, "{stats}");
+    path.clear();
 }
 
 #[test]
