@@ -46,6 +46,8 @@ pub struct Arm {
     pub wire: Wire,
     /// The host has NAT rules, as one with containers, and so follows each connection.
     pub nat: bool,
+    /// `weir screen` judges what the host forwards, where another arm has a program of the lab's own at an NFQUEUE.
+    pub screen: bool,
     pub daemon: Option<DaemonSpec>,
     /// A bare XDP program, instead.
     pub bare: Option<Bare>,
@@ -57,7 +59,15 @@ type Known = (Arm, &'static str);
 const THREAD: Napi = Napi::Thread(Nice(0));
 
 fn plain(name: &str, napi: Napi) -> Arm {
-    Arm { name: name.to_owned(), napi, wire: Wire::Nic, nat: false, daemon: None, bare: None }
+    Arm {
+        name: name.to_owned(),
+        napi,
+        wire: Wire::Nic,
+        nat: false,
+        screen: false,
+        daemon: None,
+        bare: None,
+    }
 }
 
 fn weir(name: &str, options: &str) -> Arm {
@@ -104,6 +114,14 @@ fn all() -> Vec<Known> {
             "weir run, native, with lazy sockets for the lab's UDP applications",
         ),
         (Arm { napi: softirq, ..fallback }, "weir run where softirqs poll: the fallback"),
+        (
+            Arm { screen: true, ..plain("stock-screen", softirq) },
+            "weir screen, native, where softirqs poll",
+        ),
+        (
+            Arm { screen: true, ..plain("weir-screen", THREAD) },
+            "weir screen, native, and the kernel's threaded NAPI",
+        ),
         (Arm { wire: Wire::Veth, ..veth_stock }, "a veth as it is made, past NAPI"),
         (Arm { napi: Napi::Rps, wire: Wire::Veth, ..veth_weir }, "the same with weir run"),
     ]

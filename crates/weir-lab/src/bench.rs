@@ -81,6 +81,11 @@ fn is_own(arm: &Arm, app: &App) -> bool {
     app.per_trial || arm.is_lazy() && matches!(app.kind, AppKind::Udp(_))
 }
 
+/// Whether an application may have a program of its own in the driver.
+fn is_in_driver(kind: &AppKind) -> bool {
+    matches!(kind, AppKind::Capture(_) | AppKind::Wall)
+}
+
 impl Bench {
     /// Makes the generator's namespace; hosts are made as they are wanted.
     pub fn set_up((sut_cpu, generator_cpu): (CpuId, CpuId)) -> Result<Self> {
@@ -181,7 +186,7 @@ impl Bench {
         let own = own.map(|app| Ok((app.clone(), self.start_on(host, app)?)));
         let own = own.collect::<Result<Vec<_>>>()?;
         // One in the driver has brought new NAPI instances; where weir runs it finds them itself.
-        if arm.daemon.is_none() && apps.iter().any(|app| matches!(app.kind, AppKind::Capture(_))) {
+        if arm.daemon.is_none() && apps.iter().any(|app| is_in_driver(&app.kind)) {
             self.thread(host, arm)?;
         }
         self.suts.entry(arm.name.clone()).and_modify(|sut| sut.apps.extend(own));
@@ -204,6 +209,7 @@ impl Bench {
             AppKind::Capture(kind) => {
                 Running::Program(Server::capture(kind, &place(&directory("capture")?))?)
             }
+            AppKind::Wall => Running::Program(Server::screen(&place(&directory("screen")?))?),
             _ => Running::Worker(Worker::start(&host.netns, self.sut_cpu, self.job(host, app)?)?),
         })
     }
@@ -219,7 +225,7 @@ impl Bench {
             AppKind::Screen => Ok(Job::Screen),
             AppKind::Tcp(server) => Ok(Job::TcpServer(bind, *server)),
             AppKind::Unread => Ok(Job::Unread([host.address.1.into(), host.address6.1.into()])),
-            AppKind::Real(_) | AppKind::Capture(_) => {
+            AppKind::Real(_) | AppKind::Capture(_) | AppKind::Wall => {
                 Err(Error::refused("a worker cannot be that", "please report this"))
             }
         }

@@ -36,6 +36,8 @@ pub enum AppKind {
     Tcp(tcp::Server),
     /// Takes what the host forwards ([`Need::Screened`]) from an NFQUEUE, and accepts it.
     Screen,
+    /// `weir screen`, which accepts what the host forwards ([`Need::Egress`]).
+    Wall,
     /// Sockets that nobody reads, of both families: gate-cost's targets.
     Unread,
     /// A program that nobody here wrote.

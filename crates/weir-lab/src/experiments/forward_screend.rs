@@ -3,15 +3,22 @@
 use std::time::Duration;
 
 use super::shared::*;
+use crate::bench::RANDOM_PORTS;
+
+/// Each packet of a flow of its own: 2 million of them.
+const NEW_FLOWS: Sources = Sources::Random { address_bits: 6, port_bits: 15 };
 
 pub static EXPERIMENT: Experiment = Experiment {
     name: "forward-screend",
     paper: "MR fig. 6-4",
     question: "how many packets does a router forward that a user-mode screen accepts?",
     found: "unmodified: 2,000 packets/s, none at 6,000; polling alone no better; with feedback from the screen's queue: flat",
-    arms: Choice { full: "stock,threaded,niced,batch,weir,weir-native", quick: "stock,niced,weir" },
+    arms: Choice {
+        full: "stock,threaded,niced,batch,weir,weir-native,stock-screen,weir-screen",
+        quick: "stock,niced,weir",
+    },
     main: "weir",
-    cases: || vec![Case::always("alone"), Case::always("light")],
+    cases: || vec![Case::always("alone"), Case::always("light"), Case::full("new")],
     loads: Choice { full: "25k,50k,100k,200k,400k,800k,1.6M,top", quick: "200k,800k,top" },
     times: Choice::times((2000, 2000, 5), (1000, 400, 2)),
     scene,
@@ -32,30 +39,52 @@ pub static EXPERIMENT: Experiment = Experiment {
                 Bound::AtLeast(0.95),
             ),
             Goal::other("weir: its peak, of stock's", of_stocks_peak, Bound::AtLeast(1.0)),
+            Goal::other(
+                "weir-screen: its peak, of the NFQUEUE screen's under stock",
+                walled_of_stocks_peak,
+                Bound::AtLeast(10.0),
+            ),
         ]
     },
     notes: "As in forward, with a rule (iptables, `NFQUEUE`) for what leaves by the egress; a program on the tested CPU takes \
             each packet from the queue and accepts it. In `light`, 1,000 packets a second are for the router itself, and do not \
-            go through the queue. The flood begins 2 s before the window, in a quick run 1 s.",
+            go through the queue. In `new`, each packet is of a flow of its own. In weir-screen and stock-screen the packets \
+            are judged by `weir screen` in place of the queue, by one rule that accepts all. The flood begins 2 s before the window, in a quick run 1 s.",
     ..USUAL
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let screen = App { per_trial: true, ..App::new(AppKind::Screen, 0, Role::Other) };
+    let (kind, need) = match ask.arm.screen {
+        true => (AppKind::Wall, Need::Egress),
+        false => (AppKind::Screen, Need::Screened),
+    };
+    let screen = App { per_trial: true, ..App::new(kind, 0, Role::Other) };
     let light = (ask.case == "light").then(|| Flow::light(LIGHT_PORT, 1000.0));
     let flood = ask.flood(FLOODED_PORT).map(|flow| Flow { to: To::Behind, ..flow });
+    let flood = flood.map(|flow| match ask.case {
+        "new" => Flow { sources: NEW_FLOWS, from_port: RANDOM_PORTS, ..flow },
+        _ => flow,
+    });
     Ok(Scene {
         apps: vec![screen, App::sink(Duration::ZERO, LIGHT_PORT, Role::Light)],
         flows: light.into_iter().chain(flood).collect(),
-        needs: vec![Need::Screened],
+        needs: vec![need],
         books: Books::Ring,
         ..Scene::default()
     })
 }
 
 fn of_stocks_peak(view: &View<'_>) -> Vec<Found> {
-    in_each(view, Cases::All, |case| {
+    compared_to_stock(view, "weir", Cases::All)
+}
+
+fn walled_of_stocks_peak(view: &View<'_>) -> Vec<Found> {
+    compared_to_stock(view, "weir-screen", Cases::Of(&["alone"]))
+}
+
+fn compared_to_stock(view: &View<'_>, arm: &str, cases: Cases) -> Vec<Found> {
+    in_each(view, cases, |case| {
         let peak = |arm| view.peak(arm, case, &m::forwarded_pps);
-        Some(Found::exact(peak("weir")? / peak("stock")?, case))
+        Some(Found::exact(peak(arm)? / peak("stock")?, case))
     })
 }

@@ -4,6 +4,7 @@
 mod capture;
 mod report;
 mod running;
+mod screen;
 mod table;
 
 pub use capture::{CaptureKind, CaptureProgram};
