@@ -8,6 +8,7 @@ packages=(
   clang-19           # compiles the BPF programs
   clang-format-19    # checks their style
   dpkg-dev           # finds what the Debian package depends on
+  bird2              # speaks BGP and BFD, in the tests
   dnsperf            # asks nsd, in the lab
   ethtool            # reads a driver's statistics, in the tests
   iperf3             # sends and receives, in the lab
