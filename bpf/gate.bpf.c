@@ -9,6 +9,7 @@
  * gate does not understand, or cannot name the destination of, passes.
  */
 #include "alarm.h"
+#include "forward.h"
 #include "lazy.h"
 #include "limit.h"
 #include "merged.h"
@@ -83,6 +84,26 @@ int weir_gate(struct xdp_md *ctx)
 	if (reason == NO_REASON)
 		reason = xdp_slow_path(ctx);
 	return is_discarded(ctx, false, reason, seen) ? XDP_DROP : XDP_PASS;
+}
+
+/* In the driver, in front of the gate, where the fast path is asked for. */
+SEC("xdp.frags")
+int weir_forward(struct xdp_md *ctx)
+{
+	__u32 len = bpf_xdp_get_buff_len(ctx);
+	struct weir_counter seen = {.packets = 1, .bytes = len};
+	long action;
+
+	/* is_stale() also sees to it that this poll has a time. */
+	if (!is_stale() && interface.forwards && !interface.diverted) {
+		action = forward_fast(ctx, len);
+		if (action == XDP_REDIRECT) {
+			count(WEIR_REASON_FORWARDED, seen);
+			return action;
+		}
+	}
+	bpf_tail_call(ctx, &behind, 0);
+	return XDP_PASS;
 }
 
 /*

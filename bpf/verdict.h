@@ -146,6 +146,9 @@
 	  "a later fragment of a datagram whose first fragment was discarded") \
 	X(FORWARD, PASS, FORWARD, "forward",                                   \
 	  "to another host, by way of another interface")                      \
+	X(FORWARDED, PASS, FORWARD, "forwarded",                               \
+	  "to another host, and sent by the driver at once "                   \
+	  "(`--forward xdp`)")                                                 \
 	X(FORWARD_FULL, DISCARD, FORWARD, "forward-full",                      \
 	  "to another host, by way of a queue that is full, so the kernel "    \
 	  "would drop the packet: a user-mode screen's (NFQUEUE), or the "     \

@@ -25,7 +25,8 @@ struct weir_interface {
 	__u32 charges;	   /* 1 + its row of charges; 0: none */
 	__u32 shadow;	   /* 1: decide and count, and pass everything */
 	__u32 translated;  /* 1: conntrack is asked before a discard */
-	__u32 pad;
+	__u16 forwards;	   /* 1: what needs but routing leaves at the driver */
+	__u16 unfinished;  /* 1: checksums may have to be filled in: a veth */
 	/* What is written here is believed until then, CLOCK_MONOTONIC; 0: for
 	 * ever. */
 	__u64 fresh_until_ns;

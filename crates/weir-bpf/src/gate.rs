@@ -57,6 +57,8 @@ pub struct Gate {
     charges: Option<Vec<u8>>,
     /// The ports that the kernel half takes for translated.
     translated: Vec<Ports>,
+    /// The fast path of forwarding is in front of it.
+    pub(crate) forwards: bool,
 }
 
 impl Drop for Gate {
@@ -72,7 +74,18 @@ impl Gate {
     /// # Errors
     /// Without the privilege, or where the kernel's verifier refuses the program.
     pub fn load(probe: &QueueProbe) -> Result<Self> {
-        Self::load_with(probe, |_| ())
+        Self::load_with(probe, false, |_| ())
+    }
+
+    /// As [`Gate::load`], with the fast path of forwarding in front of it, in the driver: see
+    /// [`Gate::set_forwarding`].
+    ///
+    /// # Errors
+    /// As [`Gate::load`].
+    pub fn load_forwarding(probe: &QueueProbe) -> Result<Self> {
+        let gate = Self::load_with(probe, true, |_| ())?;
+        gate.lead_on()?;
+        Ok(gate)
     }
 
     /// As [`Gate::load`], for [`Gate::explain`] only: it is not to be attached, as each packet costs more.
@@ -80,7 +93,7 @@ impl Gate {
     /// # Errors
     /// As [`Gate::load`].
     pub fn load_explaining(probe: &QueueProbe) -> Result<Self> {
-        Self::load_with(probe, |rodata| rodata.explaining = true)
+        Self::load_with(probe, false, |rodata| rodata.explaining = true)
     }
 
     /// As [`Gate::load`], with one of its rules broken.
@@ -90,18 +103,27 @@ impl Gate {
     #[cfg(feature = "seeded-defects")]
     pub fn load_with_defect(probe: &QueueProbe, defect: crate::verdict::Defect) -> Result<Self> {
         // 0 is none.
-        Self::load_with(probe, |rodata| rodata.seeded_defect = defect as u32 + 1)
+        Self::load_with(probe, false, |rodata| rodata.seeded_defect = defect as u32 + 1)
     }
 
-    fn load_with(probe: &QueueProbe, set: impl FnOnce(&mut types::rodata)) -> Result<Self> {
+    fn load_with(
+        probe: &QueueProbe,
+        forwards: bool,
+        set: impl FnOnce(&mut types::rodata),
+    ) -> Result<Self> {
         let failed = |operation| Error::bpf(operation, "the gate", LOAD_REMEDY);
         let mut open = open_skeleton(GateSkelBuilder::default()).map_err(failed("open"))?;
         share!(open, probe, failed);
         let rodata = globals(open.maps.rodata_data.as_deref_mut());
         rodata.has_ct_lookup = asks_conntrack();
         set(rodata);
+        open.progs.weir_forward.set_autoload(forwards);
+        for map in [&mut open.maps.egresses, &mut open.maps.next_hops, &mut open.maps.behind] {
+            map.set_autocreate(forwards).map_err(failed("open"))?;
+        }
         let skel = open.load().map_err(failed("load"))?;
         Ok(Self {
+            forwards,
             skel,
             attachment: None,
             addresses: BTreeMap::new(),
@@ -292,8 +314,11 @@ impl Gate {
             return self.attach_filter(ifindex, ifname, record);
         }
         self.set_interface(ifindex, ifname, mode)?;
-        let program =
-            if mode.is_xdp() { &self.skel.progs.weir_gate } else { &self.skel.progs.weir_gate_tc };
+        let program = match mode {
+            AttachMode::Native if self.forwards => &self.skel.progs.weir_forward,
+            mode if mode.is_xdp() => &self.skel.progs.weir_gate,
+            _ => &self.skel.progs.weir_gate_tc,
+        };
         self.attachment = Some(attach::by_link(program.as_fd(), ifindex, ifname, mode)?);
         Ok(())
     }
@@ -309,6 +334,7 @@ impl Gate {
         // They hand packets of this machine, or of its guests, to XDP without a word of their checksums.
         let partial = mode == AttachMode::Generic || ["veth", "tun"].contains(&driver.as_str());
         bss.lazy_may_be_partial = u32::from(partial);
+        bss.interface.unfinished = u16::from(driver == "veth");
         Ok(())
     }
 
@@ -419,6 +445,11 @@ impl Gate {
     /// The loaded objects, for what else is read from them in this crate.
     pub(crate) fn skel(&self) -> &GateSkel<'static> {
         &self.skel
+    }
+
+    /// Its variables.
+    pub(crate) fn bss(&mut self) -> &mut types::bss {
+        globals(self.skel.maps.bss_data.as_deref_mut())
     }
 
     /// The kernel's number of the map that holds the counters, for [`counters::CountersReader::open`] in

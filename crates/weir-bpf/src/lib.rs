@@ -34,6 +34,7 @@ pub mod error;
 pub mod explain;
 pub mod features;
 pub mod filter;
+pub mod forward;
 pub mod gate;
 pub mod holders;
 pub mod input;

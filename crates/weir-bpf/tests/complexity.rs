@@ -21,7 +21,8 @@ use weir_bpf::units::Nanos;
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/complexity.txt");
 /// `BPF_COMPLEXITY_LIMIT_INSNS` of `include/linux/bpf.h`.
 const VERIFIER_LIMIT: u32 = 1_000_000;
-const PROGRAMS: [&str; 15] = [
+const PROGRAMS: [&str; 16] = [
+    "weir_forward",
     "weir_gate",
     "weir_gate_tc",
     "weir_refused",
@@ -98,7 +99,7 @@ fn numbers(line: &str) -> Vec<u32> {
 #[test]
 fn the_kernel_half_has_not_grown() {
     let probe = QueueProbe::load().expect("the tests need root");
-    let _gate = Gate::load(&probe).unwrap();
+    let _gate = Gate::load_forwarding(&probe).unwrap();
     let _inputs = Inputs::load(&probe).unwrap();
     let _egresses = Egresses::load(&probe).unwrap();
     let _screens = Screens::load(&probe).unwrap();

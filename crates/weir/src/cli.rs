@@ -159,6 +159,16 @@ pub enum Napi {
     Softirq,
 }
 
+/// Who forwards packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Forward {
+    /// The kernel
+    Kernel,
+    /// The driver, where a packet needs nothing but routing; the kernel all others. Between interfaces that weir
+    /// protects so
+    Xdp,
+}
+
 /// What becomes of what the gate decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PolicyArg {

@@ -24,6 +24,7 @@ use crate::clock;
 use crate::console::Console;
 use crate::diverting::Diverting;
 use crate::error::{Error, Result};
+use crate::forwarding::Forwarding;
 use crate::governor::Governors;
 use crate::host::Host;
 use crate::journal::{Returns, TurnedKnob};
@@ -72,6 +73,8 @@ pub struct Settings {
     pub protected_ports: Vec<u16>,
     /// Who is to poll NAPI.
     pub napi: Napi,
+    /// Whether the fast path forwards.
+    pub forward: bool,
     /// What NAPI threads are to be like.
     pub threads: ThreadSettings,
 }
@@ -109,6 +112,7 @@ pub struct Protected {
     claim: Claim,
     watch: InterfaceWatch,
     diverting: Diverting,
+    forwarding: Option<Forwarding>,
     host: Rc<Host>,
     policy: Policy,
     governor: weir_policy::Settings,
@@ -167,7 +171,8 @@ impl Protected {
         let (ifindex, interface) = (claim.ifindex, claim.interface());
         // Opened before the addresses are read, so that no change falls between.
         let watch = InterfaceWatch::open(ifindex)?;
-        let mut gate = Gate::load(&kernel.probe)?;
+        let load = if settings.forward { Gate::load_forwarding } else { Gate::load };
+        let mut gate = load(&kernel.probe)?;
         let diverting = Diverting::open(ifindex, asks_conntrack(), gate.tc_program_id()?)?;
         gate.configure(host.links.mac(ifindex)?, settings.policy);
         gate.set_selective(settings.selective);
@@ -195,6 +200,7 @@ impl Protected {
             claim,
             watch,
             diverting,
+            forwarding: settings.forward.then(Forwarding::default),
             host: Rc::clone(host),
             policy: settings.policy,
             governor: settings.governor,
@@ -325,6 +331,9 @@ impl Protected {
         changed?;
         let followed = self.diverting.follow();
         self.diverting.tell(&mut self.gate);
+        if let (Some(forwarding), Ok(true)) = (&mut self.forwarding, &followed) {
+            forwarding.look(&self.host, self.claim.ifindex, &mut self.gate)?;
+        }
         // Routes change without a word of the interface. A router's do all the time, so they are not listened to.
         if !matches!(followed, Ok(false)) {
             set_addresses(&mut self.gate, self.claim.ifindex)?;
@@ -367,7 +376,7 @@ impl Protected {
     /// # Errors
     /// When the kernel does not answer.
     pub fn tick(&mut self, guardian_pid: i32, sleep: &SleepStatus) -> Result<Tick> {
-        self.diverting.set_asleep(sleep.asleep);
+        self.diverting.set_asleep(sleep.asleep && self.forwarding.is_none());
         self.ticks_since_change = self.ticks_since_change.saturating_add(1);
         let ticks = self.ticks_since_change;
         // What goes wrong with the threads, or with the files, is no reason not to count.
@@ -424,7 +433,7 @@ impl Protected {
                 .map(|limit| limit.observed(self.last.gate.get(Reason::CpuShare).packets)),
             napi_threads: self.threads.pids(),
             diversions: self.diverting.found().iter().map(Into::into).collect(),
-            notes: self.notes.iter().chain(&self.lazy).cloned().collect(),
+            notes: self.notes.iter().chain(&self.lazy).cloned().chain(self.forwarding()).collect(),
             since: self.since.clone(),
             updated: clock::timestamp(SystemTime::now()),
             verdicts: status::by_verdict(&self.last.gate, self.policy),
@@ -442,6 +451,24 @@ impl Protected {
     /// Why packets may go elsewhere, if they may.
     pub fn diverted(&self) -> Option<String> {
         self.diverting.elsewhere().map(|diversion| format!("{}: {diversion}", self.interface()))
+    }
+
+    /// Whether the fast path forwards from here and to here.
+    pub fn forwards(&self) -> bool {
+        self.forwarding.is_some()
+    }
+
+    /// Lets the fast path send by these.
+    ///
+    /// # Errors
+    /// Names what it would bypass.
+    pub fn forward_among(&mut self, interfaces: &[IfIndex]) -> Result<()> {
+        let Some(forwarding) = &mut self.forwarding else { return Ok(()) };
+        forwarding.begin(&self.host, self.claim.ifindex, interfaces, &mut self.gate)
+    }
+
+    fn forwarding(&self) -> Option<String> {
+        self.forwarding.as_ref().map(Forwarding::summary)
     }
 
     /// What is to be said of lazy sockets.
@@ -495,7 +522,8 @@ impl Protected {
 
     /// What the user should know that has changed since this was last asked.
     pub fn take_news(&mut self) -> Vec<String> {
-        self.diverting.take_news()
+        let forwarding = self.forwarding.iter_mut().flat_map(Forwarding::take_news);
+        self.diverting.take_news().into_iter().chain(forwarding).collect()
     }
 
     /// Descriptors that are readable when [`Protected::follow`] may have something to do.

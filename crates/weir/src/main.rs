@@ -23,6 +23,7 @@ mod egress;
 mod error;
 mod explain;
 mod feedback;
+mod forwarding;
 mod generate;
 mod governor;
 mod guardian;

@@ -8,7 +8,7 @@ use weir_bpf::sys::sched;
 
 use crate::ab;
 use crate::claim::Claim;
-use crate::cli::{Napi, RunArgs};
+use crate::cli::{Attach, Napi, RunArgs};
 use crate::config::{Config, Reloader};
 use crate::console::Console;
 use crate::cpulist::CpuList;
@@ -48,6 +48,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let interfaces = interfaces(args, &config)?;
     for interface in &interfaces {
         check_cpus(&config, interface)?;
+        check_forward(&config, interface)?;
     }
     let host = Rc::new(Host::open()?);
     // A file that is a group's takes a capability that nothing else does.
@@ -101,6 +102,11 @@ pub fn run(args: &RunArgs) -> Result<()> {
         }
         running.push((interface.key(), effective));
         protected.push(interface);
+    }
+    let forwarding: Vec<_> =
+        protected.iter().filter(|each| each.forwards()).map(Protected::ifindex).collect();
+    for interface in &mut protected {
+        interface.forward_among(&forwarding)?;
     }
     let report = Report::of(args);
     let wardens = Wardens { guardian, keys, governors: kernel.governors, sleep, lazy, feedback };
@@ -163,6 +169,19 @@ fn check_cpus(config: &Config, interface: &str) -> Result<()> {
             format!("choose from {}", CpuList(online.clone())),
         )),
     }
+}
+
+fn check_forward(config: &Config, interface: &str) -> Result<()> {
+    let settings = config.of(interface).settings();
+    if !settings.forward || settings.attach == Attach::Native {
+        return Ok(());
+    }
+    Err(Error::refused(
+        format!(
+            "the fast path forwards in the driver, and the gate of {interface} is to be elsewhere"
+        ),
+        "leave `attach` out, or `forward`",
+    ))
 }
 
 fn claim_all(

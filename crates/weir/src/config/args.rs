@@ -8,7 +8,7 @@ use weir_policy::{Nanos, Share};
 
 use super::layer::{Layer, Origin, Sourced};
 use super::value::{self, PreferArg};
-use crate::cli::{Attach, Napi, PolicyArg};
+use crate::cli::{Attach, Forward, Napi, PolicyArg};
 use crate::cpulist::CpuList;
 
 /// Settings. Each that is given holds for every interface, whatever the file says.
@@ -53,6 +53,9 @@ pub struct SettingArgs {
     /// Who polls the interface [default: threads]
     #[arg(long, value_enum, value_name = "WHO", help_heading = "Settings")]
     pub napi: Option<Napi>,
+    /// Who forwards packets, of a router [default: kernel]
+    #[arg(long, value_enum, value_name = "WHO", help_heading = "Settings")]
+    pub forward: Option<Forward>,
     /// Keep the NAPI threads on these CPUs, such as 0-3,8 [default: leave them where they are]
     #[arg(long, value_name = "LIST", help_heading = "Settings")]
     pub cpus: Option<CpuList>,
@@ -77,6 +80,7 @@ impl SettingArgs {
             nice: said(self.nice.map(Nice)),
             attach: said(self.attach),
             napi: said(self.napi),
+            forward: said(self.forward),
             cpus: said(self.cpus.clone()),
             policy: said(self.policy),
             rps_off: said(self.rps_off.then_some(true)),

@@ -7,7 +7,7 @@ use weir_policy::{Nanos, Prefer, Share};
 
 use super::layer::{Layer, Origin, Sourced};
 use super::value::{PreferArg, choice_text, time_text};
-use crate::cli::{Attach, Napi, PolicyArg};
+use crate::cli::{Attach, Forward, Napi, PolicyArg};
 use crate::cpulist::CpuList;
 use crate::interface::Settings;
 use crate::threads::{ThreadSettings, ThreadWeight};
@@ -23,6 +23,7 @@ pub struct Effective {
     nice: Sourced<Option<Nice>>,
     attach: Sourced<Attach>,
     napi: Sourced<Napi>,
+    forward: Sourced<Forward>,
     cpus: Sourced<Option<CpuList>>,
     policy: Sourced<PolicyArg>,
     rps_off: Sourced<bool>,
@@ -67,6 +68,7 @@ impl Effective {
             nice: first_if_any(layers, |layer| &layer.nice),
             attach: first(layers, |layer| &layer.attach, Attach::Auto),
             napi: first(layers, |layer| &layer.napi, Napi::Threads),
+            forward: first(layers, |layer| &layer.forward, Forward::Kernel),
             cpus: first_if_any(layers, |layer| &layer.cpus),
             policy: first(layers, |layer| &layer.policy, PolicyArg::On),
             rps_off: first(layers, |layer| &layer.rps_off, false),
@@ -96,13 +98,14 @@ impl Effective {
             (Policy::On, None) => ThreadWeight::Governed,
         };
         Settings {
-            attach: self.attach.value,
+            attach: self.attach(),
             policy,
             rps_off: self.rps_off.value && turns,
             governor: self.governor(),
             selective: self.selective.value,
             protected_ports: vec![],
             napi: self.napi.value,
+            forward: self.forward.value == Forward::Xdp && turns,
             threads: ThreadSettings { weight, cpus: self.cpus.value.clone().filter(|_| turns) },
         }
     }
@@ -114,7 +117,10 @@ impl Effective {
 
     /// Where the gate goes.
     pub fn attach(&self) -> Attach {
-        self.attach.value
+        match (self.attach.value, self.forward.value) {
+            (Attach::Auto, Forward::Xdp) => Attach::Native,
+            (attach, _) => attach,
+        }
     }
 
     /// Where NAPI threads may run.
@@ -133,6 +139,7 @@ impl Effective {
             nice: self.nice.clone(),
             attach: self.attach.clone(),
             napi: self.napi.clone(),
+            forward: self.forward.clone(),
             cpus: self.cpus.clone(),
             policy: self.policy.clone(),
             rps_off: self.rps_off.clone(),
@@ -140,7 +147,7 @@ impl Effective {
     }
 
     /// Every setting.
-    pub fn rows(&self) -> [Row; 11] {
+    pub fn rows(&self) -> [Row; 12] {
         let row = |key, value, origin, live| Row { key, value, unset: "", origin, live };
         let share = json!(self.user_share.value.to_string());
         let prefer = json!(choice_text(&PreferArg::from(self.prefer.value)));
@@ -156,6 +163,7 @@ impl Effective {
             Row { unset: "governed", ..row("nice", nice, self.nice.origin, false) },
             row("attach", json!(choice_text(&self.attach.value)), self.attach.origin, false),
             row("napi", json!(choice_text(&self.napi.value)), self.napi.origin, false),
+            row("forward", json!(choice_text(&self.forward.value)), self.forward.origin, false),
             Row { unset: "left alone", ..row("cpus", cpus, self.cpus.origin, false) },
             row("policy", json!(choice_text(&self.policy.value)), self.policy.origin, false),
             row("rps_off", json!(self.rps_off.value), self.rps_off.origin, false),

@@ -28,8 +28,8 @@ const NAME_MAX: usize = 15;
 #[path = "file_shares.rs"]
 mod shares;
 
-const KEYS: &str = "user_share, prefer, timeout, period, selective, nice, attach, napi, cpus, policy, rps_off, \
-                    protect of an interface, and metrics of the host";
+const KEYS: &str = "user_share, prefer, timeout, period, selective, nice, attach, napi, forward, cpus, policy, \
+                    rps_off, protect of an interface, and metrics of the host";
 
 type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
 type Value<'a> = Spanned<DeValue<'a>>;
@@ -189,6 +189,7 @@ impl<'a> Walk<'a> {
             "nice" => text.bare(value::nice).map(Nice).put(&mut layer.nice, origin),
             "attach" => text.quoted(value::attach).put(&mut layer.attach, origin),
             "napi" => text.quoted(value::napi).put(&mut layer.napi, origin),
+            "forward" => text.quoted(value::forward).put(&mut layer.forward, origin),
             "policy" => text.quoted(value::policy).put(&mut layer.policy, origin),
             "rps_off" => text.bare(value::boolean).put(&mut layer.rps_off, origin),
             "protect" if !matches!(origin, Origin::Interface(_)) => {

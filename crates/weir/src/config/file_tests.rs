@@ -5,7 +5,7 @@ use weir_bpf::verdict::Kind;
 use weir_policy::{Nanos, Prefer, Share};
 
 use super::*;
-use crate::cli::{Attach, Napi};
+use crate::cli::{Attach, Forward, Napi};
 use crate::cpulist::CpuList;
 use crate::shares::{Selector, WeightRule};
 
@@ -34,6 +34,7 @@ fn every_setting_is_read_with_its_line() {
         cpus = \"0-1,3\"\n\
         napi = \"softirq\"\n\
         selective = false\n\
+        forward = \"xdp\"\n\
         [interface.eth0]\n\
         user_share = \"25.5%\"\n\
         [interface.\"eth0.5\"]\r\n\
@@ -52,14 +53,15 @@ fn every_setting_is_read_with_its_line() {
         cpus: sourced(cpus, at(8)),
         napi: sourced(Napi::Softirq, at(9)),
         selective: sourced(false, at(10)),
+        forward: sourced(Forward::Xdp, at(11)),
         ..Layer::default()
     };
     assert_eq!(file.everywhere, everywhere);
     let eth0 = &file.interfaces["eth0"];
     let share = Share::percent(25.5).unwrap();
-    assert_eq!(eth0.user_share, sourced(share, Origin::Interface(Line(12))));
+    assert_eq!(eth0.user_share, sourced(share, Origin::Interface(Line(13))));
     let vlan = &file.interfaces["eth0.5"];
-    assert_eq!(vlan.nice, sourced(Nice(5), Origin::Interface(Line(14))));
+    assert_eq!(vlan.nice, sourced(Nice(5), Origin::Interface(Line(15))));
     assert_eq!(file.interfaces["eth1"], Layer::default());
 }
 

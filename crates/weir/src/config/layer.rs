@@ -3,7 +3,7 @@
 use weir_bpf::units::Nice;
 use weir_policy::{Nanos, Prefer, Share};
 
-use crate::cli::{Attach, Napi, PolicyArg};
+use crate::cli::{Attach, Forward, Napi, PolicyArg};
 use crate::cpulist::CpuList;
 
 /// Where a value comes from.
@@ -59,6 +59,8 @@ pub struct Layer {
     pub attach: Option<Sourced<Attach>>,
     /// Who polls NAPI.
     pub napi: Option<Sourced<Napi>>,
+    /// Who forwards packets.
+    pub forward: Option<Sourced<Forward>>,
     /// Where NAPI threads may run.
     pub cpus: Option<Sourced<CpuList>>,
     /// What becomes of what the gate decides.

@@ -68,6 +68,7 @@ fn flags_come_before_the_interface_and_that_before_the_rest() {
             "default",
             "default",
             "default",
+            "default",
             "default"
         ]
     );

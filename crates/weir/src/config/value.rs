@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use weir_bpf::verdict::Kind;
 use weir_policy::{Bound, Nanos, Prefer, Settings, Share, Shares};
 
-use crate::cli::{Attach, Napi, PolicyArg};
+use crate::cli::{Attach, Forward, Napi, PolicyArg};
 use crate::cpulist::CpuList;
 use crate::owners;
 use crate::shares::{self, WeightRule};
@@ -206,6 +206,14 @@ pub fn attach(text: &str) -> Result<Attach, String> {
 /// # Errors
 /// Says what may be written.
 pub fn napi(text: &str) -> Result<Napi, String> {
+    choice(text)
+}
+
+/// `kernel` or `xdp`.
+///
+/// # Errors
+/// Says what may be written.
+pub fn forward(text: &str) -> Result<Forward, String> {
     choice(text)
 }
 

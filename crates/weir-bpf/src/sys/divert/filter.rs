@@ -34,10 +34,12 @@ impl Filters {
     /// One line for each, in the calling thread's network namespace; what cannot be read counts.
     pub fn read(&mut self, interfaces: &[String]) -> Vec<String> {
         let mut found = self.nft(interfaces);
-        found.extend(legacy::anything());
+        found.extend(legacy::anything(&legacy::HOOKS_ELSEWHERE));
         found.extend(ipsec());
         found.extend(interfaces.iter().flat_map(|interface| tc::anything(interface)));
-        found.extend(interfaces.iter().filter_map(|interface| reverse_path(interface)));
+        found.extend(
+            interfaces.iter().filter_map(|interface| reverse_path(interface, "lazy sockets")),
+        );
         found
     }
 
@@ -65,7 +67,7 @@ impl Filters {
     }
 }
 
-fn ipsec() -> Option<String> {
+pub(super) fn ipsec() -> Option<String> {
     match ask(Some(netlink::XFRM), XFRM_GETPOLICY, true, &[0; XFRM_POLICY_ID_BYTES]) {
         Ok(policies) if policies.is_empty() => None,
         Ok(policies) => Some(format!("{} IPsec policies (`ip xfrm policy`)", policies.len())),
@@ -77,16 +79,16 @@ fn ipsec() -> Option<String> {
 
 /// The kernel goes by the greater of the interface's and everybody's. 2 is loose: it drops what comes from where no
 /// route leads, which is nowhere with a route to everywhere.
-fn reverse_path(interface: &str) -> Option<String> {
+pub(super) fn reverse_path(interface: &str, for_whom: &str) -> Option<String> {
     let of = |name: &str| read_proc(&format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
     let filter = of("all").and_then(|all| of(interface).map(|own| own.max(all)));
     match filter {
         Ok(filter) if filter.trim() == RP_FILTER_STRICT => Some(format!(
-            "net.ipv4.conf.{interface}.rp_filter is 1 (strict): 0, or 2 (loose), allows lazy sockets"
+            "net.ipv4.conf.{interface}.rp_filter is 1 (strict): 0, or 2 (loose), allows {for_whom}"
         )),
         Ok(filter) if filter.trim() == RP_FILTER_LOOSE && !leads_everywhere() => Some(format!(
-            "net.ipv4.conf.{interface}.rp_filter is 2 (loose), and sources exist that no route leads to: 0 allows lazy \
-             sockets, and so does a default route without unreachable ones"
+            "net.ipv4.conf.{interface}.rp_filter is 2 (loose), and sources exist that no route leads to: 0 allows \
+             {for_whom}, and so does a default route without unreachable ones"
         )),
         Ok(_) => None,
         Err(error) => Some(format!("rp_filter of {interface} cannot be read: {error}")),

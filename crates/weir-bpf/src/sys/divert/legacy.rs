@@ -37,7 +37,9 @@ const VERDICT_QUEUE: i32 = -4;
 /// -NF_ACCEPT - 1.
 const VERDICT_ACCEPT: i32 = -2;
 /// FORWARD, OUTPUT and POSTROUTING: not on the way to a local socket.
-const HOOKS_ELSEWHERE: [usize; 3] = [2, 3, 4];
+pub(super) const HOOKS_ELSEWHERE: [usize; 3] = [2, 3, 4];
+/// LOCAL_IN and LOCAL_OUT: not on the way of a packet that is forwarded.
+pub(super) const LOCAL_HOOKS: [usize; 2] = [1, 3];
 
 struct Family {
     names: &'static str,
@@ -122,12 +124,12 @@ fn of_family(
     found
 }
 
-/// Tables that do more than accept everything, one line each.
-pub(super) fn anything() -> Vec<String> {
-    FAMILIES.iter().flat_map(of_family_anything).collect()
+/// Tables that do more than accept everything, one line each; the policies of hooks that are elsewhere do not count.
+pub(super) fn anything(elsewhere: &[usize]) -> Vec<String> {
+    FAMILIES.iter().flat_map(|family| of_family_anything(family, elsewhere)).collect()
 }
 
-fn of_family_anything(family: &Family) -> Vec<String> {
+fn of_family_anything(family: &Family, elsewhere: &[usize]) -> Vec<String> {
     let names = match read(family.names) {
         Ok(names) => names,
         Err(error) => return vec![format!("{}: {error}", family.names)],
@@ -146,7 +148,7 @@ fn of_family_anything(family: &Family) -> Vec<String> {
         };
         word(&info, ENTRIES_COUNT_OFFSET) != Some(policies)
             || (0..5).any(|hook| {
-                hooks & (1 << hook) != 0 && !HOOKS_ELSEWHERE.contains(&hook) && !accepts(hook)
+                hooks & (1 << hook) != 0 && !elsewhere.contains(&hook) && !accepts(hook)
             })
     };
     let describe = |table| format!("{} table {table} has rules", family.command);

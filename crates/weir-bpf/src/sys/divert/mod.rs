@@ -14,12 +14,14 @@
 //! | masters, and interfaces on top, in any namespace | rtnetlink (`link`), the kernel's own record (`device`) |
 //! | policy routing | rtnetlink (`rules`) |
 //! | what else the kernel does to packets before a socket has them | `filter`, for lazy sockets alone |
+//! | what the kernel does to packets that it forwards | `forward`, for the fast path alone |
 //! | packet sockets | `/proc` (`packet`) |
 
 mod conntrack;
 mod device;
 mod expression;
 mod filter;
+mod forward;
 mod kind;
 mod legacy;
 mod link;
@@ -42,6 +44,7 @@ use rustix::io::Errno;
 use rustix::net::{Protocol, SocketFlags, sockopt};
 
 pub use self::filter::{Filters, cgroup_programs};
+pub use self::forward::{ForwardFilters, Interface, at_egress};
 pub use self::kind::DiversionKind;
 pub use self::ports::{PortProtocol, Ports};
 pub(super) use self::proc::read as read_proc;

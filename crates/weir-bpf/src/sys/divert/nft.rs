@@ -51,6 +51,8 @@ const NFPROTO_IPV6: u8 = 10;
 /// Hooks that a packet to a local socket passes: PRE_ROUTING, LOCAL_IN, and inet's INGRESS.
 const NF_INET_IN: [u32; 2] = [0, 1];
 const NF_INET_INGRESS: u32 = 5;
+/// Hooks that a forwarded packet passes: PRE_ROUTING, FORWARD, POST_ROUTING; and INGRESS.
+const NF_INET_FORWARDING: [u32; 3] = [0, 2, 4];
 const NF_NETDEV_INGRESS: u32 = 0;
 
 /// What was found in one generation of the rules.
@@ -189,6 +191,8 @@ impl Place {
 struct BaseChain {
     /// Whether this interface's incoming packets pass it.
     incoming: bool,
+    /// Whether packets pass it that are forwarded from this interface or to it.
+    forwarding: bool,
     nat: bool,
     /// Whether packets are dropped that no rule takes.
     drops: bool,
@@ -202,9 +206,10 @@ fn chains(ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
         let Some(hook) = find(body, NFTA_CHAIN_HOOK) else { continue };
         let nat = find(body, NFTA_CHAIN_TYPE).is_some_and(|kind| text(&kind) == "nat");
         let incoming = is_incoming(place.family, &hook, ifname);
+        let forwarding = is_forwarding(place.family, &hook, ifname);
         let policy = find(body, NFTA_CHAIN_POLICY).as_deref().and_then(big_endian);
         let drops = policy.is_some_and(|verdict| verdict != NF_ACCEPT);
-        chains.insert(place, BaseChain { incoming, nat, drops });
+        chains.insert(place, BaseChain { incoming, forwarding, nat, drops });
     }
     Ok(chains)
 }
@@ -216,6 +221,19 @@ fn is_incoming(family: u8, hook: &[u8], ifname: &str) -> bool {
     match family {
         NFPROTO_NETDEV => number == NF_NETDEV_INGRESS && names(hook, ifname),
         _ => NF_INET_IN.contains(&number) || number == NF_INET_INGRESS && names(hook, ifname),
+    }
+}
+
+fn is_forwarding(family: u8, hook: &[u8], ifname: &str) -> bool {
+    let Some(number) = find(hook, NFTA_HOOK_HOOKNUM).as_deref().and_then(big_endian) else {
+        return true;
+    };
+    match family {
+        // At ingress or at egress.
+        NFPROTO_NETDEV => names(hook, ifname),
+        _ => {
+            NF_INET_FORWARDING.contains(&number) || number == NF_INET_INGRESS && names(hook, ifname)
+        }
     }
 }
 
@@ -252,6 +270,32 @@ pub(super) fn anything(ifname: &str) -> rustix::io::Result<Vec<String>> {
                 "{} asks for connections, which packets on a ring make none of",
                 place.name()
             ));
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// Whatever rules, policies and translation packets meet that are forwarded between these interfaces, one line each.
+pub(super) fn on_the_way(ifnames: &[String]) -> rustix::io::Result<Vec<String>> {
+    let mut found = BTreeSet::new();
+    let rules = dump(GETRULE)?;
+    for ifname in ifnames {
+        let chains = chains(ifname)?;
+        for (place, chain) in &chains {
+            if chain.drops && chain.forwarding {
+                found.insert(format!("{} has the policy drop", place.name()));
+            }
+            // Without rules, it still translates the connections that it knows.
+            if chain.nat {
+                found.insert(format!("{} translates (NAT)", place.name()));
+            }
+        }
+        for (_, message) in &rules {
+            let place =
+                Place::of(message, NFTA_RULE_TABLE, NFTA_RULE_CHAIN).ok_or(Errno::BADMSG)?;
+            if place.is_of_ip() && chains.get(&place).is_none_or(|chain| chain.forwarding) {
+                found.insert(format!("{} has rules", place.name()));
+            }
         }
     }
     Ok(found.into_iter().collect())

@@ -39,6 +39,26 @@ pub(super) fn sk_lookup() -> Option<Diversion> {
     }
 }
 
+/// Where programs see packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    TcxIngress,
+    TcxEgress,
+}
+
+/// Programs that see an interface's packets at a place, a line if there are any.
+pub(super) fn at(ifindex: IfIndex, name: &str, place: Place) -> Option<String> {
+    let (attach_type, end) = match place {
+        Place::TcxIngress => (libbpf_sys::BPF_TCX_INGRESS, "ingress"),
+        Place::TcxEgress => (libbpf_sys::BPF_TCX_EGRESS, "egress"),
+    };
+    match query(ifindex.0.cast_signed(), attach_type) {
+        Ok(programs) if programs.is_empty() => None,
+        Ok(programs) => Some(format!("{name} has BPF program {} at tcx {end}", listed(&programs))),
+        Err(error) => unless_absent("tcx programs cannot be listed", &error).map(|it| it.detail),
+    }
+}
+
 fn listed(programs: &[u32]) -> String {
     programs.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }

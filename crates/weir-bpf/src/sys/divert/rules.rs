@@ -1,5 +1,7 @@
 //! Policy routing: rules that come before the table of local addresses.
 
+use std::ops::RangeInclusive;
+
 use rtnetlink::packet_core::NlasIterator;
 use rustix::io::Errno;
 
@@ -15,6 +17,8 @@ const ACTION_OFFSET: usize = 7;
 const FIB_RULE_INVERT: u32 = 2;
 const FR_ACT_TO_TBL: u8 = 1;
 const RT_TABLE_LOCAL: u32 = 255;
+/// default, main, local.
+const OWN_TABLES: RangeInclusive<u32> = 253..=RT_TABLE_LOCAL;
 const FRA_IFNAME: u16 = 3;
 const FRA_PRIORITY: u16 = 6;
 const FRA_SUPPRESS_IFGROUP: u16 = 13;
@@ -32,6 +36,38 @@ pub(super) fn policy_routing(ifname: &str) -> Vec<Diversion> {
         .into_iter()
         .filter_map(|(family, name)| before_local(family, name, ifname))
         .collect()
+}
+
+/// Rules beside those that every namespace has, a line if there are any: what they go by, a fast path may not know.
+pub(super) fn beyond_default() -> Option<String> {
+    let mut header = [0; HEADER_BYTES];
+    for family in [AF_INET, AF_INET6] {
+        header[0] = family;
+        let rules = match ask(None, RTM_GETRULE, true, &header) {
+            Ok(rules) => rules,
+            Err(Errno::OPNOTSUPP | Errno::AFNOSUPPORT) => continue,
+            Err(errno) => return Some(format!("routing rules cannot be read: {errno}")),
+        };
+        for (_, rule) in rules.iter().filter(|(_, rule)| rule.first() == Some(&family)) {
+            if let Some(priority) = is_special(rule) {
+                return Some(format!("a routing rule with priority {priority} (`ip rule`)"));
+            }
+        }
+    }
+    None
+}
+
+/// The priority of a rule that does anything but lead all to one of the kernel's own tables.
+fn is_special(rule: &[u8]) -> Option<u32> {
+    let attributes = rule.get(HEADER_BYTES..).unwrap_or_default();
+    let find_number = |kind| find(attributes, kind).as_deref().and_then(number);
+    let inverted = rule.get(8..).and_then(number).unwrap_or_default() & FIB_RULE_INVERT != 0;
+    let table = rule.get(TABLE_OFFSET).copied().map(u32::from);
+    let own = find_number(FRA_TABLE).or(table).is_some_and(|table| OWN_TABLES.contains(&table));
+    let to_table = rule.get(ACTION_OFFSET) == Some(&FR_ACT_TO_TBL);
+    let any_header = rule.get(1..TABLE_OFFSET) == Some(&[0, 0, 0]);
+    let usual = own && to_table && any_header && !inverted && has_no_condition(attributes);
+    (!usual).then(|| find_number(FRA_PRIORITY).unwrap_or_default())
 }
 
 fn before_local(family: u8, name: &str, ifname: &str) -> Option<Diversion> {

@@ -8,14 +8,18 @@ use super::{Diversion, ask, text};
 use crate::sys::netlink::{find, number};
 use crate::units::IfIndex;
 
+const RTM_GETQDISC: u16 = 38;
 const RTM_GETTFILTER: u16 = 46;
 /// `struct tcmsg`.
 const TCMSG_BYTES: usize = 20;
 const IFINDEX_OFFSET: usize = 4;
+const HANDLE_OFFSET: usize = 8;
 const PARENT_OFFSET: usize = 12;
 const INFO_OFFSET: usize = 16;
 /// Of `clsact`; `ingress` answers to it too. Filters of a shared block are listed as well.
 const TC_H_CLSACT_INGRESS: u32 = 0xffff_fff2;
+/// Of both as queueing disciplines.
+const TC_H_INGRESS: u32 = 0xffff_fff1;
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_ACT_KIND: u16 = 1;
@@ -66,6 +70,37 @@ pub(super) fn anything(interface: &str) -> Option<String> {
         Ok(_) => None,
         Err(errno) => Some(format!("tc filters of {interface} cannot be read: {errno}")),
     }
+}
+
+/// A queueing discipline that somebody has set where an interface sends: one that the kernel set has no handle.
+pub(super) fn egress_qdisc(ifindex: IfIndex, name: &str) -> Option<String> {
+    // clsact has filters at both ends.
+    set_qdisc(ifindex, name, |kind, parent| parent != TC_H_INGRESS || kind == "clsact")
+}
+
+/// One where it receives: filters hang from it.
+pub(super) fn ingress_qdisc(ifindex: IfIndex, name: &str) -> Option<String> {
+    set_qdisc(ifindex, name, |_, parent| parent == TC_H_INGRESS)
+}
+
+fn set_qdisc(ifindex: IfIndex, name: &str, concerns: fn(&str, u32) -> bool) -> Option<String> {
+    let all = match ask(None, RTM_GETQDISC, true, &[0; TCMSG_BYTES]) {
+        Ok(all) => all,
+        Err(errno) => {
+            return Some(format!("queueing disciplines of {name} cannot be read: {errno}"));
+        }
+    };
+    all.iter().find_map(|(_, qdisc)| {
+        let word = |at: usize| qdisc.get(at..).and_then(number).unwrap_or_default();
+        let attributes = qdisc.get(TCMSG_BYTES..).unwrap_or_default();
+        let kind = find(attributes, TCA_KIND).map(|kind| text(&kind)).unwrap_or_default();
+        let is_set = word(IFINDEX_OFFSET) == ifindex.0
+            && word(HANDLE_OFFSET) != 0
+            && concerns(&kind, word(PARENT_OFFSET));
+        is_set.then(|| {
+            format!("{name} has the queueing discipline {kind} (`tc qdisc show dev {name}`)")
+        })
+    })
 }
 
 /// Filters that may take an interface's packets elsewhere, but for the caller's own BPF programs.

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The forwarding fast path: a packet that needs nothing but routing leaves at
+ * the driver, processed to completion, without an IP input queue (Mogul &
+ * Ramakrishnan, section 5.2). Whatever else there is to do about a packet, the
+ * kernel does.
+ */
+#ifndef WEIR_FORWARD_H
+#define WEIR_FORWARD_H
+
+#include "forward_ask.h"
+#include "unfinished.h"
+
+#define WEIR_EGRESSES 64
+#define WEIR_NEXT_HOPS 4096
+/* Traffic confirms a neighbour, or has the kernel ask for it anew, this often
+ * at least. */
+#define NEXT_HOP_SEEN_NS 1000000000ULL
+/* Ethernet pads what is shorter. */
+#define PADDED_LEN 46
+
+struct weir_next_hop {
+	__u32 address[4];
+	__u32 ifindex;
+};
+
+/* Where packets may leave, by the interface's number. */
+MAP(egresses, BPF_MAP_TYPE_DEVMAP_HASH, 0, WEIR_EGRESSES, __u32, __u32);
+/* When the kernel was last given a packet for a next hop. */
+MAP(next_hops, BPF_MAP_TYPE_LRU_HASH, 0, WEIR_NEXT_HOPS, struct weir_next_hop,
+    __u64);
+/* The gate, for all other packets. */
+MAP(behind, BPF_MAP_TYPE_PROG_ARRAY, 0, 1, __u32, __u32);
+
+/*
+ * Now and then the kernel forwards a packet itself, and so learns that the
+ * neighbour is in use, and whether it still is where it was.
+ */
+static __always_inline bool is_due_to_kernel(const struct bpf_fib_lookup *route,
+					     __u64 now)
+{
+	struct weir_next_hop hop = {.ifindex = route->ifindex};
+	__u64 *seen;
+
+	copy_address(hop.address, route->ipv6_dst);
+	seen = bpf_map_lookup_elem(&next_hops, &hop);
+	if (seen && now - *seen < NEXT_HOP_SEEN_NS)
+		return false;
+	bpf_map_update_elem(&next_hops, &hop, &now, BPF_ANY);
+	return true;
+}
+
+/* RFC 1624: one less in the first byte of a word. */
+static __always_inline void decrease_ttl(struct iphdr *ip)
+{
+	__u32 sum = ip->check + bpf_htons(0x0100);
+
+	ip->check = sum + (sum >= 0xffff);
+	ip->ttl--;
+}
+
+/* Is this packet's route one that the driver can take it on? */
+static __always_inline bool
+has_fast_route(struct xdp_md *ctx, struct bpf_fib_lookup *route, __u32 len)
+{
+	const struct weir_poll *poll = current_poll();
+	__u32 ingress = ctx->ingress_ifindex;
+
+	len -= sizeof(struct ethernet);
+	/* The kernel cuts off what is behind the packet, or drops it. */
+	if (!poll || len < route->tot_len ||
+	    (len > route->tot_len && len > PADDED_LEN))
+		return false;
+	route->ifindex = ingress;
+	/* A sender that could do without this router is told so (ICMP). */
+	return bpf_fib_lookup(ctx, route, sizeof(*route), 0) ==
+		       BPF_FIB_LKUP_RET_SUCCESS &&
+	       route->ifindex != ingress &&
+	       bpf_map_lookup_elem(&egresses, &route->ifindex) &&
+	       !is_due_to_kernel(route, poll->now_ns);
+}
+
+/* Leaves by its route from here on. */
+static __always_inline long leave(struct ethernet *eth,
+				  const struct bpf_fib_lookup *route)
+{
+	__builtin_memcpy(eth->destination, route->dmac, ETH_ALEN);
+	__builtin_memcpy(eth->source, route->smac, ETH_ALEN);
+	return bpf_redirect_map(&egresses, route->ifindex, 0);
+}
+
+/* XDP_REDIRECT, or XDP_PASS: the packet is as it was, for the kernel. */
+static __always_inline long forward_fast(struct xdp_md *ctx, __u32 len)
+{
+	struct cursor cursor = cursor_over((void *)(long)ctx->data,
+					   (void *)(long)ctx->data_end);
+	struct ethernet *eth = cursor_take(&cursor, sizeof(*eth));
+	struct bpf_fib_lookup route = {};
+	struct ipv6hdr *ip6;
+	struct iphdr *ip4;
+
+	/* In several buffers not every driver takes it. */
+	if (!eth || !is_own_mac(eth->destination) ||
+	    ctx->data_end - ctx->data != len ||
+	    (interface.unfinished && is_unfinished(ctx)))
+		return XDP_PASS;
+	if (eth->ethertype_be == bpf_htons(ETH_P_IP)) {
+		ip4 = cursor_take(&cursor, sizeof(*ip4));
+		if (!ip4 || !question4(ip4, &route) ||
+		    !has_fast_route(ctx, &route, len))
+			return XDP_PASS;
+		decrease_ttl(ip4);
+		return leave(eth, &route);
+	}
+	if (eth->ethertype_be == bpf_htons(ETH_P_IPV6)) {
+		ip6 = cursor_take(&cursor, sizeof(*ip6));
+		if (!ip6 || !question6(ip6, &route) ||
+		    !has_fast_route(ctx, &route, len))
+			return XDP_PASS;
+		ip6->hop_limit--;
+		return leave(eth, &route);
+	}
+	return XDP_PASS;
+}
+
+#endif /* WEIR_FORWARD_H */

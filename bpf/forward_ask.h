@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What is to be asked of the routing table about a packet, if routing is all
+ * that it needs. The tests are those of ip_rcv_core(), ip_route_input_slow()
+ * and ip6_forward(); what they refuse, they refuse themselves.
+ */
+#ifndef WEIR_FORWARD_ASK_H
+#define WEIR_FORWARD_ASK_H
+
+#include "address.h"
+#include "compat.h"
+#include "flow.h"
+
+/* What nobody routes, or not by its address alone. */
+static __always_inline bool is_special4(__be32 address_be)
+{
+	__u32 first = bpf_ntohl(address_be) >> 24;
+
+	return !first || first == 127 || first >= 224;
+}
+
+/* Multicast, link-local, and ::/64 with the unspecified and loopback ones. */
+static __always_inline bool is_special6(const __u32 *address)
+{
+	const __u8 *octets = (const __u8 *)address;
+
+	return octets[0] == 0xff ||
+	       (octets[0] == 0xfe && (octets[1] & 0xc0) == 0x80) ||
+	       (!address[0] && !address[1]);
+}
+
+static __always_inline bool has_valid_checksum(const struct iphdr *ip)
+{
+	const __u32 *words = (const __u32 *)ip;
+	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
+
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum == 0xffff;
+}
+
+/* What is to be asked of the routing table; false: not for the fast path. */
+static __always_inline bool question4(const struct iphdr *ip,
+				      struct bpf_fib_lookup *route)
+{
+	if (ip->version != 4 || ip->ihl != 5 || ip->ttl <= 1 ||
+	    is_special4(ip->saddr) || is_special4(ip->daddr) ||
+	    !has_valid_checksum(ip) ||
+	    addressed_to4(ip->saddr) != ADDRESSED_ELSEWHERE)
+		return false;
+	route->family = AF_INET;
+	route->tos = ip->tos;
+	route->l4_protocol = ip->protocol;
+	route->tot_len = bpf_ntohs(ip->tot_len);
+	route->ipv4_src = ip->saddr;
+	route->ipv4_dst = ip->daddr;
+	return route->tot_len >= sizeof(*ip);
+}
+
+static __always_inline bool question6(const struct ipv6hdr *ip,
+				      struct bpf_fib_lookup *route)
+{
+	const __u32 *source = ip->saddr.in6_u.u6_addr32;
+	const __u32 *destination = ip->daddr.in6_u.u6_addr32;
+	__u32 len = bpf_ntohs(ip->payload_len) + sizeof(*ip);
+
+	/* Hop-by-hop options are every router's business. */
+	if (ip->version != 6 || ip->hop_limit <= 1 ||
+	    ip->nexthdr == IPPROTO_HOPOPTS || len > 0xffff ||
+	    is_special6(source) || is_special6(destination) ||
+	    addressed_to6(source) != ADDRESSED_ELSEWHERE)
+		return false;
+	route->family = AF_INET6;
+	route->flowinfo = *(const __be32 *)ip & bpf_htonl(0x0fffffff);
+	route->l4_protocol = ip->nexthdr;
+	route->tot_len = len;
+	copy_address(route->ipv6_src, source);
+	copy_address(route->ipv6_dst, destination);
+	return true;
+}
+
+#endif /* WEIR_FORWARD_ASK_H */

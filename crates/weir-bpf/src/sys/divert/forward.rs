@@ -1,0 +1,114 @@
+//! What the kernel does to packets that it forwards, and a fast path in the driver would leave out.
+
+use rustix::io::Errno;
+
+use super::filter::{ipsec, reverse_path};
+use super::{legacy, nft, proc, programs, read_proc, rules, tc};
+use crate::sys::ethtool;
+use crate::sys::netlink::{attribute, find, open_generic};
+use crate::units::IfIndex;
+
+const NETDEV_CMD_DEV_GET: u8 = 1;
+const NETDEV_A_DEV_IFINDEX: u16 = 1;
+const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+/// `NETDEV_XDP_ACT_NDO_XMIT`.
+const TAKES_FRAMES: u64 = 1 << 2;
+/// 0: the route among several goes by the addresses alone.
+const MULTIPATH: [&str; 2] = [
+    "/proc/sys/net/ipv4/fib_multipath_hash_policy",
+    "/proc/sys/net/ipv6/fib_multipath_hash_policy",
+];
+
+/// An interface's number and name.
+pub type Interface = (IfIndex, String);
+
+/// Reads what forwarded packets meet, in one network namespace. What stays the same is not read again where the kernel
+/// tells of changes.
+#[derive(Debug, Default)]
+pub struct ForwardFilters {
+    /// What was found for interfaces of these names in a generation of the rules.
+    nft: Option<(u32, Vec<String>, Vec<String>)>,
+}
+
+impl ForwardFilters {
+    /// What packets meet that come in by the first of these interfaces and leave by another of them, wherever they
+    /// leave: one line each. What cannot be read counts.
+    pub fn on_the_way(&mut self, interfaces: &[Interface]) -> Vec<String> {
+        let mut found = self.nft(interfaces);
+        found.extend(legacy::anything(&legacy::LOCAL_HOOKS));
+        found.extend(ipsec());
+        found.extend(proc::ipvs().map(|ipvs| ipvs.to_string()));
+        found.extend(rules::beyond_default());
+        found.extend(MULTIPATH.into_iter().filter_map(multipath));
+        if let Some((ifindex, name)) = interfaces.first() {
+            found.extend(unfinished(name));
+            found.extend(reverse_path(name, "the fast path"));
+            found.extend(tc::ingress_qdisc(*ifindex, name));
+            found.extend(programs::at(*ifindex, name, programs::Place::TcxIngress));
+        }
+        found
+    }
+
+    fn nft(&mut self, interfaces: &[Interface]) -> Vec<String> {
+        let unread = |errno| vec![format!("the rules of nftables cannot be read: {errno}")];
+        let generation = match nft::generation() {
+            Ok(Some(generation)) => generation,
+            Ok(None) => return Vec::new(),
+            Err(errno) => return unread(errno),
+        };
+        let names: Vec<String> = interfaces.iter().map(|(_, name)| name.clone()).collect();
+        if let Some((of, among, known)) = &self.nft
+            && (*of, among) == (generation, &names)
+        {
+            return known.clone();
+        }
+        match nft::on_the_way(&names) {
+            Ok(found) => {
+                self.nft = Some((generation, names, found.clone()));
+                found
+            }
+            Err(errno) => unread(errno),
+        }
+    }
+}
+
+/// Why no packet may be sent by an interface from its driver; none if it may.
+pub fn at_egress((ifindex, name): &Interface) -> Option<String> {
+    tc::egress_qdisc(*ifindex, name)
+        .or_else(|| programs::at(*ifindex, name, programs::Place::TcxEgress))
+        .or_else(|| match takes_frames(*ifindex) {
+            Ok(true) => None,
+            Ok(false) => Some(format!(
+                "the driver of {name} sends no frames for XDP; a veth does while its peer has XDP or GRO \
+                 (`ethtool -K PEER gro on`)"
+            )),
+            Err(errno) => Some(format!(
+                "the kernel does not tell whether the driver of {name} sends frames for XDP ({errno}): Linux 6.3 does"
+            )),
+        })
+}
+
+fn takes_frames(ifindex: IfIndex) -> rustix::io::Result<bool> {
+    let mut socket = open_generic()?;
+    let family = socket.family("netdev")?;
+    let which = attribute(NETDEV_A_DEV_IFINDEX, &ifindex.0.to_ne_bytes());
+    let answers = socket.request(family, NETDEV_CMD_DEV_GET, false, &which)?;
+    let features = answers.first().and_then(|answer| find(answer, NETDEV_A_DEV_XDP_FEATURES));
+    let features =
+        features.and_then(|value| Some(u64::from_ne_bytes(value.as_slice().try_into().ok()?)));
+    features.map(|features| features & TAKES_FRAMES != 0).ok_or(Errno::BADMSG)
+}
+
+/// A tun hands over a guest's packets without checksums, and does not tell which.
+fn unfinished(name: &str) -> Option<String> {
+    let driver = ethtool::driver(name).unwrap_or_default();
+    (driver == "tun").then(|| format!("{name} is a tun, whose packets may lack a checksum"))
+}
+
+fn multipath(path: &str) -> Option<String> {
+    match read_proc(path) {
+        Ok(value) if matches!(value.trim(), "" | "0") => None,
+        Ok(_) => Some(format!("{path} is not 0: ports choose among several routes")),
+        Err(error) => Some(format!("{path} cannot be read: {error}")),
+    }
+}

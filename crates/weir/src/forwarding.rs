@@ -1,0 +1,112 @@
+//! The fast path of forwarding (`--forward xdp`): by which interfaces it may send, and whether it may at all. Followed
+//! while it does: it never takes a packet past a rule, a queueing discipline or a program of the operator's.
+
+use weir_bpf::gate::Gate;
+use weir_bpf::sys::divert::{ForwardFilters, Interface, at_egress};
+use weir_bpf::units::IfIndex;
+
+use crate::error::{Error, Result};
+use crate::host::Host;
+
+/// The fast path of one interface.
+#[derive(Debug, Default)]
+pub struct Forwarding {
+    filters: ForwardFilters,
+    /// Those between which packets are forwarded so.
+    interfaces: Vec<IfIndex>,
+    found: Found,
+    news: Vec<String>,
+}
+
+/// What a look has found.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    /// Why nothing is forwarded so.
+    bars: Vec<String>,
+    /// Why nothing is sent by an interface.
+    closed: Vec<String>,
+    /// The names of those by which it is.
+    open: Vec<String>,
+}
+
+impl Forwarding {
+    /// Begins to forward between these interfaces, of which this is one.
+    ///
+    /// # Errors
+    /// Names the first thing that packets would be taken past, or why they could not be sent.
+    pub fn begin(
+        &mut self,
+        host: &Host,
+        ifindex: IfIndex,
+        interfaces: &[IfIndex],
+        gate: &mut Gate,
+    ) -> Result<()> {
+        self.interfaces = interfaces.to_vec();
+        self.look(host, ifindex, gate)?;
+        let Found { bars, closed, open } = &self.found;
+        if let Some(bar) = bars.first().or(closed.first()) {
+            let problem =
+                format!("the fast path would take packets past this, or lose them: {bar}");
+            return Err(Error::refused(problem, "change that, or leave `--forward xdp` out"));
+        }
+        if open.is_empty() {
+            return Err(Error::refused(
+                "the fast path has no other interface to send by",
+                "name the interfaces that packets leave by, too",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Looks what is on the packets' way, and tells the gate.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map update.
+    pub fn look(&mut self, host: &Host, ifindex: IfIndex, gate: &mut Gate) -> Result<()> {
+        let mut interfaces: Vec<Interface> = Vec::new();
+        for each in &self.interfaces {
+            interfaces.extend(host.name_of(*each)?.map(|name| (*each, name)));
+        }
+        // The one by which packets come in is the first.
+        interfaces.sort_by_key(|(each, _)| *each != ifindex);
+        let bars = self.filters.on_the_way(&interfaces);
+        // At once: what follows takes time.
+        if !bars.is_empty() {
+            gate.set_forwarding(false);
+        }
+        let egresses = interfaces.iter().filter(|(each, _)| *each != ifindex);
+        let (mut found, mut open) = (Found { bars, ..Found::default() }, Vec::new());
+        for egress in egresses {
+            match at_egress(egress) {
+                Some(why) => found.closed.push(why),
+                None => {
+                    open.push(egress.0);
+                    found.open.push(egress.1.clone());
+                }
+            }
+        }
+        gate.set_egresses(&open)?;
+        gate.set_forwarding(found.bars.is_empty());
+        if found != self.found {
+            self.found = found;
+            self.news = vec![self.summary()];
+        }
+        Ok(())
+    }
+
+    /// One line, for the status.
+    pub fn summary(&self) -> String {
+        let Found { bars, closed, open } = &self.found;
+        let closed: String = closed.iter().map(|why| format!("; {why}")).collect();
+        match (bars.first(), open.is_empty()) {
+            (Some(bar), _) => format!("the kernel forwards every packet: {bar}"),
+            (None, true) => format!("the kernel forwards every packet{closed}"),
+            (None, false) => format!("the fast path sends by {}{closed}", open.join(", ")),
+        }
+    }
+
+    /// What has changed since this was last asked.
+    pub fn take_news(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.news)
+    }
+}

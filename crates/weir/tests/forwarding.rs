@@ -1,0 +1,574 @@
+//! `weir run in out --forward xdp`: what the fast path does to packets is what the kernel does, and it stands down for
+//! what the kernel alone can do.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use common::{ConfigFile, PATIENCE, WEIR, wait, wait_until};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, recv, socket_with, sockopt,
+};
+use serde_json::Value;
+use weir_bpf::sys::ethtool;
+use weir_bpf::sys::frames::FrameSender;
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::netns::NetNs;
+
+const SERVER: &str = "198.19.0.2";
+/// Within which the fast path stands down.
+const PROMISED: Duration = Duration::from_secs(1);
+const IPV4: [u8; 2] = [8, 0];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+const CLIENT4: [u8; 4] = [198, 18, 0, 2];
+const SERVER4: [u8; 4] = [198, 19, 0, 2];
+
+/// Client, router and server; `in` and `out` are the router's interfaces.
+struct Path {
+    client: NetNs,
+    router: NetNs,
+    server: NetNs,
+    names: [String; 3],
+}
+
+fn sh(netns: &NetNs, script: &str) {
+    let run = || Command::new("sh").args(["-e", "-c", script]).output().unwrap();
+    let output = netns.run(run).unwrap();
+    assert!(output.status.success(), "{script}: {output:?}");
+}
+
+impl Path {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |end| format!("weir-test-{}-f{number}-{end}", std::process::id());
+        let names = ["client", "router", "server"].map(name);
+        let [client, router, server] = names.each_ref().map(|it| NetNs::create_named(it).unwrap());
+        let [c, r, s] = &names;
+        sh(
+            &router,
+            &format!(
+                "ip -n {r} link add in address 02:00:00:00:01:01 type veth peer name peer netns {c}
+                 ip -n {r} link add out address 02:00:00:00:02:01 mtu 1400 type veth peer name peer netns {s}
+                 ip -n {c} link set peer address 02:00:00:00:01:02
+                 ip -n {s} link set peer mtu 1400 address 02:00:00:00:02:02
+                 ip -n {c} addr add 198.18.0.2/24 dev peer
+                 ip -n {c} addr add 2001:2::2/64 dev peer nodad
+                 ip -n {s} addr add {SERVER}/24 dev peer
+                 ip -n {s} addr add 2001:2:0:1::2/64 dev peer nodad
+                 ip -n {r} addr add 198.18.0.1/24 dev in
+                 ip -n {r} addr add 2001:2::1/64 dev in nodad
+                 ip -n {r} addr add 198.19.0.1/24 dev out
+                 ip -n {r} addr add 2001:2:0:1::1/64 dev out nodad
+                 for end in '{c} peer' '{s} peer' '{r} in' '{r} out' '{c} lo' '{r} lo'; do
+                     set -- $end; ip -n $1 link set $2 up
+                 done
+                 ip -n {c} route add default via 198.18.0.1
+                 ip -n {s} route add default via 198.19.0.1
+                 ip -n {c} route add default via 2001:2::1
+                 ip -n {s} route add default via 2001:2:0:1::1"
+            ),
+        );
+        let forward = || {
+            for (path, value) in [
+                ("ipv4/ip_forward", "1"),
+                ("ipv6/conf/all/forwarding", "1"),
+                ("ipv4/conf/all/rp_filter", "0"),
+                ("ipv4/conf/in/rp_filter", "0"),
+                ("ipv4/conf/out/rp_filter", "0"),
+            ] {
+                fs::write(format!("/proc/sys/net/{path}"), value).unwrap();
+            }
+        };
+        router.run(forward).unwrap();
+        // Without it, or XDP, a veth takes no frame that is redirected.
+        for end in [&client, &server] {
+            end.run(|| ethtool::set_gro("peer", true)).unwrap().unwrap();
+        }
+        Self { client, router, server, names }
+    }
+
+    fn weir(&self, arguments: &[&str]) -> std::process::Output {
+        let mut command = Command::new(WEIR);
+        command.args(arguments);
+        self.router.run(|| command.output().unwrap()).unwrap()
+    }
+
+    /// Packets that the fast path has sent on from `in`, by the published status.
+    fn forwarded(&self) -> u64 {
+        let reasons = self.status()["reasons"].clone();
+        let all = reasons.as_array().unwrap();
+        let one = all.iter().find(|each| each["reason"] == "forwarded").unwrap();
+        one["packets"].as_u64().unwrap()
+    }
+
+    fn status(&self) -> Value {
+        let output = self.weir(&["status", "--json"]);
+        let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let all = status["interfaces"].as_array().unwrap();
+        all.iter().find(|each| each["interface"] == "in").cloned().unwrap_or_default()
+    }
+
+    fn notes(&self) -> String {
+        self.status()["notes"].to_string()
+    }
+
+    fn refusal(&self) -> String {
+        let arguments =
+            ["run", "in", "out", "--forward", "xdp", "--config", "/dev/null", "--napi", "softirq"];
+        let output = self.weir(&arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        let reset = || Command::new(WEIR).arg("reset").stdout(Stdio::null()).status();
+        let _ = self.router.run(|| wait(PATIENCE, || reset().is_ok_and(|status| status.success())));
+        for name in &self.names {
+            let _ = NetNs::delete_named(name);
+        }
+    }
+}
+
+/// A running `weir run in out --forward xdp`. Dropping it ends it.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(path: &Path, config: &str) -> Self {
+        let mut command = Command::new(WEIR);
+        command.args(["run", "in", "out", "--json", "--config", config]);
+        if config == "/dev/null" {
+            command.args(["--forward", "xdp"]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = path.router.run(|| command.spawn().unwrap()).unwrap();
+        let mut first = [0];
+        if child.stdout.as_mut().unwrap().read(&mut first).unwrap() == 0 {
+            let mut said = String::new();
+            child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+            panic!("it ended: {said}");
+        }
+        wait_until("the status is published", || {
+            path.weir(&["status", "--json"]).status.success() && !path.status()["notes"].is_null()
+        });
+        Self(child)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn sum(bytes: &[u8]) -> u16 {
+    let words =
+        bytes.chunks(2).map(|it| u32::from(u16::from_be_bytes([it[0], *it.get(1).unwrap_or(&0)])));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+fn ethernet(kind: [u8; 2], rest: &[u8]) -> Vec<u8> {
+    let (router, client) = ([2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 1, 2]);
+    [&router[..], &client, &kind, rest].concat()
+}
+
+/// UDP from the client to the server, of so many bytes of payload; then the header is changed.
+fn ipv4(mark: u8, payload: usize, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let len = (28 + payload) as u16;
+    let mut packet = [
+        &[0x45, 0][..],
+        &len.to_be_bytes(),
+        &[0, mark, 0, 0, 64, 17, 0, 0],
+        &CLIENT4,
+        &SERVER4,
+        &[0x10, 0, 0x13, 0x88],
+        &(8 + payload as u16).to_be_bytes(),
+        &[0, 0],
+        &vec![mark; payload],
+    ]
+    .concat();
+    change(&mut packet);
+    let header = 4 * usize::from(packet[0] & 15);
+    if packet[10..12] == [0, 0] && header <= packet.len() {
+        let sum = sum(&packet[..header]).to_be_bytes();
+        packet[10..12].copy_from_slice(&sum);
+    }
+    ethernet(IPV4, &packet)
+}
+
+fn ipv6(mark: u8, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let address = |network: u8| [0x20, 1, 0, 2, 0, 0, 0, network, 0, 0, 0, 0, 0, 0, 0, 2];
+    let mut packet = [
+        &[0x60, 0, 0, mark][..],
+        &[0, 16, 17, 64],
+        &address(0),
+        &address(1),
+        &[0x10, 0, 0x13, 0x88, 0, 16, 0xab, 0xcd],
+        &[mark; 8],
+    ]
+    .concat();
+    change(&mut packet);
+    ethernet(IPV6, &packet)
+}
+
+/// Packets of every sort, each with a mark; and how many of them need nothing but routing.
+fn packets() -> (Vec<Vec<u8>>, usize) {
+    let set = |at: usize, bytes: &'static [u8]| {
+        move |packet: &mut Vec<u8>| packet[at..at + bytes.len()].copy_from_slice(bytes)
+    };
+    let fast = vec![
+        ipv4(1, 14, |_| {}),
+        ipv4(2, 1372, set(6, &[0x40, 0])),
+        ipv4(3, 0, set(8, &[2])),
+        ipv4(4, 100, set(1, &[0xb8])),
+        // TCP, and a protocol without ports.
+        ipv4(5, 14, set(9, &[6])),
+        ipv4(6, 14, set(9, &[47])),
+        // Fragments.
+        ipv4(7, 64, set(6, &[0x20, 0])),
+        ipv4(8, 64, set(6, &[0, 9])),
+        // Padded by Ethernet.
+        [ipv4(9, 1, |_| {}), vec![0; 17]].concat(),
+        ipv6(10, |_| {}),
+        ipv6(11, set(7, &[2])),
+        ipv6(12, set(6, &[44])),
+    ];
+    let others = vec![
+        ipv4(21, 14, set(8, &[1])),
+        ipv4(22, 14, set(8, &[0])),
+        // Longer than what the egress takes, with DF and without.
+        ipv4(23, 1440, set(6, &[0x40, 0])),
+        ipv4(24, 1440, |_| {}),
+        // A no-op option, record route.
+        ipv4(25, 14, |packet| {
+            packet[0] = 0x46;
+            packet[2..4].copy_from_slice(&46_u16.to_be_bytes());
+            packet.splice(20..20, [1, 1, 1, 1]);
+        }),
+        ipv4(26, 14, set(10, &[0xbe, 0xef])),
+        // From the router's own address, nobody's, loopback, a group.
+        ipv4(27, 14, set(12, &[198, 19, 0, 1])),
+        ipv4(28, 14, set(12, &[0, 0, 0, 1])),
+        ipv4(29, 14, set(12, &[127, 0, 0, 1])),
+        ipv4(30, 14, set(12, &[224, 0, 0, 9])),
+        ipv4(31, 14, set(12, &[198, 18, 0, 255])),
+        // To the router, to loopback, a group, broadcast, behind no route, back by where it came.
+        ipv4(32, 14, set(16, &[198, 18, 0, 1])),
+        ipv4(33, 14, set(16, &[127, 0, 0, 2])),
+        ipv4(34, 14, set(16, &[224, 0, 0, 9])),
+        ipv4(35, 14, set(16, &[255, 255, 255, 255])),
+        ipv4(36, 14, set(16, &[198, 19, 0, 255])),
+        ipv4(37, 14, set(16, &[203, 0, 113, 9])),
+        ipv4(38, 14, set(2, &[0, 19])),
+        ipv4(39, 14, set(2, &[2, 0])),
+        // Behind its end, 40 bytes that are not padding.
+        [ipv4(40, 64, |_| {}), vec![7; 40]].concat(),
+        ipv6(41, set(7, &[1])),
+        ipv6(42, set(6, &[0])),
+        ipv6(43, set(8, &[0xfe, 0x80])),
+        ipv6(44, set(24, &[0xfe, 0x80])),
+        ipv6(45, set(24, &[0xff, 0x0e])),
+        ipv6(46, set(5, &[200])),
+        // To another station, behind a VLAN tag, of another version.
+        [&[2, 0, 0, 0, 9, 9][..], &ipv4(47, 14, |_| {})[6..]].concat(),
+        {
+            let frame = ipv4(48, 14, |_| {});
+            [&frame[..12], &[0x81, 0, 0, 5], &frame[12..]].concat()
+        },
+        ipv4(49, 14, set(0, &[0x65])),
+    ];
+    let count = fast.len();
+    (fast.into_iter().chain(others).collect(), count)
+}
+
+/// Everything that comes in at `peer` of one end.
+struct Tap(OwnedFd);
+
+impl Tap {
+    fn open(netns: &NetNs) -> Self {
+        let open = || {
+            let all =
+                Protocol::from_raw(std::num::NonZeroU32::new(u32::from(3_u16.to_be())).unwrap());
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            socket_with(AddressFamily::PACKET, SocketType::RAW, flags, Some(all)).unwrap()
+        };
+        let socket = netns.run(open).unwrap();
+        sockopt::set_socket_recv_buffer_size_force(&socket, 8 << 20).unwrap();
+        Self(socket)
+    }
+
+    /// Adds what has come from the router, but for neighbour discovery and the like.
+    fn read(&self, seen: &mut BTreeMap<Vec<u8>, u32>) {
+        let mut buffer = vec![0; 4096];
+        while let Ok((_, len)) = recv(&self.0, &mut buffer[..], RecvFlags::empty()) {
+            let mut frame = buffer[..len].to_vec();
+            // The kernel cuts padding off, and the wire would have it again; the fast path leaves it.
+            if len <= 60 && frame[12..14] == IPV4 {
+                frame.truncate(14 + usize::from(u16::from_be_bytes([frame[16], frame[17]])));
+            }
+            let from_router = frame[6..10] == [2, 0, 0, 0] && frame[11] == 1;
+            let is_udp_or_error = match (&frame[12..14], frame.get(14 + 9), frame.get(14 + 6)) {
+                ([8, 0], Some(1), _) => {
+                    // What the kernel numbers.
+                    frame[18..20].fill(0);
+                    frame[24..26].fill(0);
+                    true
+                }
+                ([8, 0], Some(protocol), _) => *protocol != 2,
+                ([0x86, 0xdd], _, Some(58)) => frame[54] < 128,
+                ([0x86, 0xdd], _, Some(next)) => *next != 0 || frame[14 + 40] != 58,
+                _ => false,
+            };
+            if from_router && is_udp_or_error {
+                *seen.entry(frame).or_default() += 1;
+            }
+        }
+    }
+}
+
+/// What comes of every sort of packets, at both ends.
+fn outcome(path: &Path, expected: Option<u32>) -> [BTreeMap<Vec<u8>, u32>; 2] {
+    let taps = [Tap::open(&path.client), Tap::open(&path.server)];
+    let (packets, _) = packets();
+    let sender = path.client.run(|| {
+        let index = Links::open().unwrap().index("peer").unwrap();
+        FrameSender::open(index).unwrap()
+    });
+    let sender = sender.unwrap();
+    for packet in &packets {
+        sender.send(packet).unwrap();
+    }
+    let mut seen = [BTreeMap::new(), BTreeMap::new()];
+    let count =
+        |seen: &[BTreeMap<Vec<u8>, u32>; 2]| seen.iter().flat_map(|it| it.values()).sum::<u32>();
+    let (mut last, mut quiet) = (0, 0);
+    wait(PATIENCE, || {
+        taps.iter().zip(&mut seen).for_each(|(tap, seen)| tap.read(seen));
+        let now = count(&seen);
+        quiet = if now == last { quiet + 1 } else { 0 };
+        last = now;
+        // A hundred looks, 5 ms apart, without anything new.
+        quiet > 100 && expected.is_none_or(|expected| now >= expected)
+    });
+    seen
+}
+
+fn names(frame: &[u8]) -> String {
+    frame.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn what_becomes_of_every_sort_of_packet_is_what_the_kernel_makes_of_it() {
+    let path = Path::new();
+    // Neighbours are known, and errors are not counted out.
+    for (from, to) in
+        [("198.18.0.2:4001", "198.19.0.2:5001"), ("[2001:2::2]:4001", "[2001:2:0:1::2]:5001")]
+    {
+        let talk = Talk::between(&path, from, to);
+        wait_until("neighbours are known", || talk.arrives());
+    }
+    // The server does not answer.
+    sh(
+        &path.server,
+        "nft 'table inet t { chain in { type filter hook input priority 0; ip saddr 198.18.0.2 drop; \
+         ip6 saddr 2001:2::2 drop; }; }'",
+    );
+    sh(
+        &path.router,
+        "echo 0 > /proc/sys/net/ipv4/icmp_ratelimit; echo 0 > /proc/sys/net/ipv6/icmp/ratelimit",
+    );
+    let kernel = outcome(&path, None);
+    assert!(kernel[0].len() >= 5 && kernel[1].len() >= 12, "{kernel:?}");
+    let _weir = Daemon::start(&path, "/dev/null");
+    assert!(path.notes().contains("the fast path sends by out"), "{}", path.notes());
+    let expected = kernel.iter().flat_map(|it| it.values()).sum();
+    // Each second the kernel forwards a packet of each next hop.
+    let before = path.forwarded();
+    outcome(&path, Some(expected));
+    let fast = outcome(&path, Some(expected));
+    for (end, (kernel, fast)) in ["client", "server"].iter().zip(kernel.iter().zip(&fast)) {
+        for (frame, count) in kernel {
+            let found = fast.get(frame).copied().unwrap_or_default();
+            assert_eq!(found, *count, "the {end}'s {} by the kernel", names(frame));
+        }
+        for frame in fast.keys() {
+            assert!(kernel.contains_key(frame), "the {end}'s {} by the fast path", names(frame));
+        }
+    }
+    let (_, count) = packets();
+    wait_until("they are counted", || path.forwarded() - before >= 2 * count as u64 - 8);
+    let forwarded = path.forwarded() - before;
+    assert!(forwarded <= 2 * count as u64, "{forwarded} of {count} that it may take, twice");
+}
+
+/// Client and server, and whether the fast path takes what they say.
+struct Talk<'a> {
+    path: &'a Path,
+    client: UdpSocket,
+    server: UdpSocket,
+    to: String,
+}
+
+impl<'a> Talk<'a> {
+    fn new(path: &'a Path) -> Self {
+        let talk = Self::between(path, "198.18.0.2:4000", "198.19.0.2:5000");
+        // As from a wire: the client finishes its checksums.
+        sh(&path.client, "ethtool -K peer tx off");
+        wait_until("neighbours are known", || talk.arrives());
+        talk
+    }
+
+    fn between(path: &'a Path, from: &str, to: &str) -> Self {
+        let bind = |netns: &NetNs, address: &str| {
+            let socket = netns.run(|| UdpSocket::bind(address).unwrap()).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+            socket
+        };
+        let (client, server) = (bind(&path.client, from), bind(&path.server, to));
+        Self { path, client, server, to: to.to_owned() }
+    }
+
+    fn arrives(&self) -> bool {
+        self.client.send_to(b"there", &self.to).unwrap();
+        self.server.recv(&mut [0; 16]).is_ok()
+    }
+
+    /// Waits until packets go by the fast path.
+    fn is_fast(&self) {
+        let before = self.path.forwarded();
+        wait_until("the fast path forwards", || {
+            assert!(self.arrives(), "{}", self.path.notes());
+            self.path.forwarded() > before
+        });
+    }
+}
+
+#[test]
+fn a_packet_whose_checksum_a_veth_has_left_out_is_the_kernels() {
+    let path = Path::new();
+    let _weir = Daemon::start(&path, "/dev/null");
+    let talk = Talk::between(&path, "198.18.0.2:4000", "198.19.0.2:5000");
+    wait_until("neighbours are known", || talk.arrives());
+    assert!((0..50).all(|_| talk.arrives()));
+    sh(&path.client, "ethtool -K peer tx off");
+    talk.is_fast();
+}
+
+#[test]
+fn it_refuses_to_bypass_what_the_operator_has_set() {
+    let path = Path::new();
+    for (set, unset, said) in [
+        (
+            "nft 'table inet t { chain forward { type filter hook forward priority 0; udp dport 53 drop; }; }'",
+            "nft delete table inet t",
+            "table inet t, chain forward has rules",
+        ),
+        (
+            "nft 'table inet t { chain post { type nat hook postrouting priority srcnat; }; }'",
+            "nft delete table inet t",
+            "table inet t, chain post translates",
+        ),
+        (
+            "nft 'table ip t { chain pre { type filter hook prerouting priority 0; policy drop; }; }'",
+            "nft delete table ip t",
+            "chain pre has the policy drop",
+        ),
+        (
+            "tc qdisc add dev out root tbf rate 5mbit burst 64kb limit 100kb",
+            "tc qdisc del dev out root",
+            "out has the queueing discipline tbf",
+        ),
+        (
+            "tc qdisc add dev in clsact",
+            "tc qdisc del dev in clsact",
+            "in has the queueing discipline clsact",
+        ),
+        (
+            "ip rule add from 198.18.0.7 table 7",
+            "ip rule del from 198.18.0.7 table 7",
+            "a routing rule with priority",
+        ),
+        (
+            "echo 1 > /proc/sys/net/ipv4/conf/in/rp_filter",
+            "echo 0 > /proc/sys/net/ipv4/conf/in/rp_filter",
+            "rp_filter is 1",
+        ),
+        (
+            "ip xfrm policy add src 198.18.0.9 dst 198.19.0.9 dir fwd action block",
+            "ip xfrm policy flush",
+            "IPsec policies",
+        ),
+    ] {
+        sh(&path.router, set);
+        let refusal = path.refusal();
+        assert!(refusal.contains(said), "{set}: {refusal}");
+        sh(&path.router, unset);
+    }
+    path.server.run(|| ethtool::set_gro("peer", false)).unwrap().unwrap();
+    assert!(path.refusal().contains("sends no frames for XDP"));
+    let tc = ["run", "in", "out", "--forward", "xdp", "--attach", "tc", "--config", "/dev/null"];
+    let output = path.weir(&tc);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("in the driver"), "{output:?}");
+}
+
+#[test]
+fn it_stands_down_for_rules_that_come_and_takes_over_when_they_go() {
+    let path = Path::new();
+    let config = ConfigFile::new("forward", "forward = \"xdp\"\n");
+    let _weir = Daemon::start(&path, config.path());
+    let talk = Talk::new(&path);
+    talk.is_fast();
+    // A rule that drops drops.
+    sh(
+        &path.router,
+        "nft 'table inet t { chain forward { type filter hook forward priority 0; udp dport 5000 drop; }; }'",
+    );
+    assert!(wait(PROMISED, || !talk.arrives()), "{}", path.notes());
+    wait_until("the status says why", || path.notes().contains("chain forward has rules"));
+    sh(&path.router, "nft delete table inet t");
+    talk.is_fast();
+    // A queueing discipline that shapes shapes: one of no rate worth speaking of, but of a full bucket.
+    sh(&path.router, "tc qdisc add dev out root tbf rate 8bit burst 1540 limit 1540");
+    assert!(wait(PROMISED, || !talk.arrives()), "{}", path.notes());
+    wait_until("the status says why", || path.notes().contains("discipline tbf"));
+    sh(&path.router, "tc qdisc del dev out root");
+    talk.is_fast();
+    // A peer that takes no frames any more.
+    path.server.run(|| ethtool::set_gro("peer", false)).unwrap().unwrap();
+    wait_until("the status says why", || path.notes().contains("sends no frames"));
+    assert!(talk.arrives());
+}
+
+#[test]
+fn a_neighbour_that_moves_is_found() {
+    let path = Path::new();
+    // Quick to doubt, so that the test is.
+    sh(
+        &path.router,
+        "cd /proc/sys/net/ipv4/neigh/out
+         echo 1 > base_reachable_time; echo 1 > delay_first_probe_time; echo 100 > retrans_time_ms
+         echo 1 > ucast_solicit",
+    );
+    let _weir = Daemon::start(&path, "/dev/null");
+    let talk = Talk::new(&path);
+    talk.is_fast();
+    sh(&path.server, "ip link set peer address 02:00:00:00:02:03");
+    wait_until("packets arrive again", || talk.arrives());
+    talk.is_fast();
+}
