@@ -110,6 +110,10 @@ fn all() -> Vec<Known> {
         (weir("weir", ""), "weir run without options: what a user gets"),
         (weir("weir-native", "--attach native"), "weir run, its gate attached native"),
         (
+            weir("weir-xdp", "--forward xdp out0"),
+            "weir run, with the fast path of forwarding: only where there is an egress",
+        ),
+        (
             weir("lazy", "--attach native --lazy"),
             "weir run, native, with lazy sockets for the lab's UDP applications",
         ),

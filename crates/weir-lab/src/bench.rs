@@ -51,7 +51,7 @@ pub struct Sut {
     // In the order in which they must be dropped: processes, then what they are in.
     apps: Vec<(App, Running)>,
     met: Vec<Need>,
-    /// Attached once the round trips of pings are watched.
+    /// Attached while the round trips of pings are watched.
     replies: Option<weir_bpf::replies::Attached>,
     pub host: Host,
 }
@@ -249,7 +249,7 @@ impl Bench {
         Ok((work.as_nanos() as f64 / loop_ns).ceil() as u64)
     }
 
-    /// Watches the replies of an arm's echo server from now on.
+    /// Watches the replies of an arm's echo server until it is ended.
     pub fn watch_replies(&mut self, arm: &Arm) -> Result<()> {
         if self.replies.is_none() {
             self.replies = Some(Replies::load(ECHO_PORT)?);
@@ -308,7 +308,10 @@ impl Bench {
     /// with what [`Bench::begin`] returned.
     pub fn end(&mut self, arm: &Arm) -> Result<()> {
         let apps = self.suts.entry(arm.name.clone());
-        apps.and_modify(|sut| sut.apps.retain(|(app, _)| !is_own(arm, app)));
+        apps.and_modify(|sut| {
+            sut.apps.retain(|(app, _)| !is_own(arm, app));
+            sut.replies = None;
+        });
         if arm.is_interrupted() {
             wire::defer_no_more(&self.sut(arm).host.sysfs, SUT_INTERFACE)?;
         }

@@ -1,6 +1,7 @@
 //! `forward` (MR, figures 6-1 and 6-3): a router, its egress fast or slow, and what else runs on it.
 
 use super::shared::*;
+use crate::arm::BASELINES;
 
 /// As BFD's at an interval of 50 ms: three that are missed mean that the neighbour is down (RFC 5880, 6.8.4).
 const HEARTBEATS_PER_S: f64 = 20.0;
@@ -15,8 +16,8 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "how many packets does a router forward, and does its neighbour still hear of it?",
     found: "unmodified: 4,700 packets/s, then livelock; polling with a quota: flat",
     arms: Choice {
-        full: "stock,threaded,niced,batch,weir,weir-native",
-        quick: "stock,threaded,niced,batch,weir",
+        full: "stock,threaded,niced,batch,weir,weir-native,weir-xdp",
+        quick: "stock,threaded,niced,batch,weir,weir-xdp",
     },
     main: "weir",
     cases: || {
@@ -60,6 +61,11 @@ pub static EXPERIMENT: Experiment = Experiment {
                 of_stocks_peak,
                 Bound::AtLeast(1.0),
             ),
+            Goal::other(
+                "weir-xdp: its peak, of the kernel's best",
+                of_the_kernels_peak,
+                Bound::AtLeast(3.0),
+            ),
             Goal::figure(
                 "weir: heartbeats lost in a row while the ring holds",
                 ("weir", Cases::All, At::WhileRingHolds),
@@ -94,5 +100,13 @@ fn of_stocks_peak(view: &View<'_>) -> Vec<Found> {
     in_each(view, Cases::Of(&["fast", "slow"]), |case| {
         let top = view.get("weir", case, *view.loads(case).last()?, &m::forwarded_pps)?;
         Some(Found::exact(top / view.peak("stock", case, &m::forwarded_pps)?, case))
+    })
+}
+
+fn of_the_kernels_peak(view: &View<'_>) -> Vec<Found> {
+    in_each(view, Cases::Of(&["fast"]), |case| {
+        let peak = |arm| view.peak(arm, case, &m::forwarded_pps);
+        let best = BASELINES.into_iter().filter_map(peak).reduce(f64::max)?;
+        Some(Found::exact(peak("weir-xdp")? / best, case))
     })
 }

@@ -236,7 +236,9 @@ fn read_ready(child: &mut Child) -> Option<(String, u32)> {
     // It prints nothing more under --quiet, but its pipe must stay open.
     child.stdout = Some(reader.into_inner());
     let ready: Value = serde_json::from_str(&line).ok()?;
-    let interface = &ready["interfaces"][0];
+    // It may protect an egress, too.
+    let interfaces = ready["interfaces"].as_array()?;
+    let interface = interfaces.iter().find(|each| each["interface"] == SUT_INTERFACE)?;
     let counters = interface["counters_map_id"].as_u64()?;
     Some((interface["attach"].as_str()?.to_owned(), u32::try_from(counters).ok()?))
 }

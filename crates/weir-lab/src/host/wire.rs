@@ -123,6 +123,10 @@ fn add_egress(topology: &Topology, host: &Host) -> Result<()> {
     links.create_veth(&name, EGRESS, Some(host.netns.as_fd()))?;
     topology.generator.run(|| disable_ipv6(&name))??;
     let sink = links.index(&name)?;
+    // Without it a veth takes no frame that XDP redirects; what a host forwards goes past it, as the near end has TSO.
+    for far in [&name, &host.generator_ifname] {
+        topology.generator.run(|| ethtool::set_gro(far, true))??;
+    }
     links.set_up(sink)?;
     ingress(&topology.generator, &format!("{SINK}{subnet}"), &name, "priority 0; policy drop")?;
     let mac = links.mac(sink)?;
