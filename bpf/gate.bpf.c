@@ -139,7 +139,12 @@ int weir_gate_tc(struct __sk_buff *skb)
 	}
 	pull_headers(skb);
 	seen = packets_of(skb);
-	reason = standing_reason(interface.limited && skb_is_past_limit(skb));
+	if (is_misnamed(skb, cursor_over((void *)(long)skb->data,
+					 (void *)(long)skb->data_end)))
+		reason = WEIR_REASON_OTHER_ETHERTYPE;
+	else
+		reason = standing_reason(interface.limited &&
+					 skb_is_past_limit(skb));
 	/* The kernel has taken the tag off: skb_vlan_untag(). */
 	if (reason == NO_REASON && skb->vlan_present && !DEFECT(VLAN_IGNORED))
 		reason = WEIR_REASON_VLAN;

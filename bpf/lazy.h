@@ -104,7 +104,7 @@ static __always_inline bool lazy_put(void *ctx, bool on_skb, void *ring,
 	struct weir_lazy_record *record = bpf_ringbuf_reserve(ring, size, 0);
 	/* Of len > 0 Linux 6.1's verifier learns nothing. */
 	__u64 last = (__u64)head->len - 1;
-	__u32 from = sizeof(struct ethernet);
+	__u32 from = LINK_HEADER_LEN;
 	long failed = -1;
 
 	if (!record)
@@ -247,6 +247,8 @@ static __noinline bool skb_is_lazy(struct __sk_buff *skb)
 	pull_headers(skb);
 	cursor = cursor_over((void *)(long)skb->data,
 			     (void *)(long)skb->data_end);
+	if (is_misnamed(skb, cursor))
+		return false;
 	return is_lazy(skb, true, cursor, skb->len, &head, packets_of(skb));
 }
 

@@ -40,14 +40,11 @@ static __always_inline bool is_control6(struct cursor cursor)
  */
 static __always_inline bool is_control(struct cursor cursor)
 {
-	struct ethernet *eth = cursor_take(&cursor, sizeof(*eth));
 	struct flow flow = {};
 	struct iphdr *ip4;
 
-	if (!eth)
-		return true;
-	flow.ethertype_be = eth->ethertype_be;
-	if (!parse_vlan_tags(&cursor, &flow))
+	if (!take_link(&cursor, &flow.ethertype_be) ||
+	    !parse_vlan_tags(&cursor, &flow))
 		return true;
 	if (flow.ethertype_be == bpf_htons(ETH_P_IPV6))
 		return is_control6(cursor);

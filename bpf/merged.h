@@ -6,15 +6,7 @@
 #ifndef WEIR_MERGED_H
 #define WEIR_MERGED_H
 
-#include "abi.h"
-#include "cursor.h"
-#include <bpf/bpf_endian.h>
-#include <linux/if_ether.h>
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <linux/tcp.h>
-#include <linux/udp.h>
+#include "link.h"
 
 /* Ethernet, IPv4 with options or IPv6, TCP with options: all that is read. */
 #define SKB_HEADERS_LEN 134
@@ -26,22 +18,22 @@
  */
 static __always_inline __u32 usual_headers_len(struct cursor cursor)
 {
-	struct ethhdr *eth = cursor_take(&cursor, sizeof(*eth));
 	struct ipv6hdr *ip6;
 	struct iphdr *ip4;
 	struct tcphdr *tcp;
+	__be16 ethertype_be;
 	__u32 ip_len;
 	__u8 protocol;
 
-	if (!eth)
+	if (!take_link(&cursor, &ethertype_be))
 		return 0;
-	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+	if (ethertype_be == bpf_htons(ETH_P_IP)) {
 		ip4 = cursor_take(&cursor, sizeof(*ip4));
 		if (!ip4 || ip4->ihl != sizeof(*ip4) / 4)
 			return 0;
 		ip_len = sizeof(*ip4);
 		protocol = ip4->protocol;
-	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
+	} else if (ethertype_be == bpf_htons(ETH_P_IPV6)) {
 		ip6 = cursor_take(&cursor, sizeof(*ip6));
 		if (!ip6)
 			return 0;
@@ -52,12 +44,13 @@ static __always_inline __u32 usual_headers_len(struct cursor cursor)
 	}
 	if (protocol == IPPROTO_UDP)
 		return cursor_take(&cursor, sizeof(struct udphdr))
-			       ? ETH_HLEN + ip_len + sizeof(struct udphdr)
+			       ? LINK_HEADER_LEN + ip_len +
+					 sizeof(struct udphdr)
 			       : 0;
 	tcp = cursor_take(&cursor, sizeof(*tcp));
 	if (protocol != IPPROTO_TCP || !tcp)
 		return 0;
-	return ETH_HLEN + ip_len + tcp->doff * 4;
+	return LINK_HEADER_LEN + ip_len + tcp->doff * 4;
 }
 
 /* The packets that an skb stands for, and their bytes as on the wire. */

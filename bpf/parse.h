@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * From bytes to a flow: Ethernet, VLAN tags, then IPv4 (parse_ip4.h), IPv6
- * (parse_ip6.h) and the transport header (parse_transport.h).
+ * From bytes to a flow: Ethernet (link.h), VLAN tags, then IPv4 (parse_ip4.h),
+ * IPv6 (parse_ip6.h) and the transport header (parse_transport.h).
  */
 #ifndef WEIR_PARSE_H
 #define WEIR_PARSE_H
 
 #include "flow.h"
+#include "link.h"
 #include "parse_ip4.h"
 #include "parse_ip6.h"
 #include "parse_transport.h"
@@ -70,19 +71,20 @@ static __always_inline enum weir_parse parse_frame(struct cursor *cursor,
 						   struct flow *flow,
 						   __u32 frame_len, bool usual)
 {
-	struct ethernet *eth = cursor_take(cursor, sizeof(*eth));
+	const struct ethernet *eth = cursor->pos;
 	enum weir_parse network;
 
-	if (!eth)
+	if (!take_link(cursor, &flow->ethertype_be))
 		return WEIR_PARSE_MALFORMED;
-	flow->mac[0] = eth->destination[0];
-	flow->mac[1] = eth->destination[1];
-	flow->mac[2] = eth->destination[2];
-	flow->ethertype_be = eth->ethertype_be;
-	if (!usual && is_vlan(eth->ethertype_be) &&
+	if (!no_ethernet) {
+		flow->mac[0] = eth->destination[0];
+		flow->mac[1] = eth->destination[1];
+		flow->mac[2] = eth->destination[2];
+	}
+	if (!usual && is_vlan(flow->ethertype_be) &&
 	    !parse_vlan_tags(cursor, flow))
 		return WEIR_PARSE_MALFORMED;
-	flow->left = frame_len - sizeof(*eth) -
+	flow->left = frame_len - LINK_HEADER_LEN -
 		     flow->vlan_tags * sizeof(struct vlan_tag);
 	switch (flow->ethertype_be) {
 	case bpf_htons(ETH_P_IP):

@@ -12,6 +12,7 @@
 
 #include "address.h"
 #include "decide.h"
+#include "link.h"
 #include "sampler.h"
 #include "shared.h"
 
@@ -32,16 +33,18 @@ static __always_inline bool is_sampling(void)
 
 /*
  * A sample, if it is time for one. Its place is nobody's until its end; of a
- * length that is not 64 bits wide the verifier learns nothing.
+ * length that is not 64 bits wide the verifier learns nothing. Readers always
+ * find an Ethernet header, if need be without addresses.
  */
 static __always_inline void sample(void *ctx, bool on_skb, __u64 len,
 				   __u32 packets, __u32 reason)
 {
 	struct weir_sampler *sampler = this_sampler();
 	struct weir_poll *poll = current_poll();
+	__u32 absent = ETH_HLEN - LINK_HEADER_LEN, key;
 	struct weir_sample *sample;
+	__u8 *bytes;
 	long failed;
-	__u32 key;
 
 	if (!sampler || !poll ||
 	    !sampler_is_due(sampler, packets, poll->now_ns))
@@ -51,22 +54,26 @@ static __always_inline void sample(void *ctx, bool on_skb, __u64 len,
 	sample = bpf_map_lookup_elem(&samples, &key);
 	if (!sample)
 		return;
+	bytes = sample->bytes + absent;
 	*(volatile __u64 *)&sample->number = 0;
 	WRITE_BARRIER();
 	sample->packets = sampler->packets;
 	sample->reason = reason;
 	sample->ifindex = interface.ifindex;
 	sampler_next(sampler);
-	if (len > WEIR_SAMPLE_LEN)
-		len = WEIR_SAMPLE_LEN;
+	if (len > WEIR_SAMPLE_LEN - absent)
+		len = WEIR_SAMPLE_LEN - absent;
 	/* Or clang has one comparison for both ends, and the verifier none. */
 	FORGET_RANGE(len);
 	failed = -1;
 	if (len >= ETH_HLEN)
-		failed =
-			on_skb ? bpf_skb_load_bytes(ctx, 0, sample->bytes, len)
-			       : bpf_xdp_load_bytes(ctx, 0, sample->bytes, len);
-	sample->len = failed ? 0 : len;
+		failed = on_skb ? bpf_skb_load_bytes(ctx, 0, bytes, len)
+				: bpf_xdp_load_bytes(ctx, 0, bytes, len);
+	if (no_ethernet)
+		*(struct ethernet *)sample->bytes = (struct ethernet){
+			.ethertype_be = bare_ethertype(bytes),
+		};
+	sample->len = failed ? 0 : len + absent;
 	WRITE_BARRIER();
 	*(volatile __u64 *)&sample->number = sampler->number;
 }

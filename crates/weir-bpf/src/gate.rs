@@ -88,6 +88,16 @@ impl Gate {
         Ok(gate)
     }
 
+    /// As [`Gate::load`], for an interface whose packets have no Ethernet header ([`LinkInfo::bare`]), at tc.
+    ///
+    /// [`LinkInfo::bare`]: crate::sys::link::LinkInfo::bare
+    ///
+    /// # Errors
+    /// As [`Gate::load`].
+    pub fn load_bare(probe: &QueueProbe) -> Result<Self> {
+        Self::load_with(probe, false, |rodata| rodata.no_ethernet = true)
+    }
+
     /// As [`Gate::load`], for [`Gate::explain`] only: it is not to be attached, as each packet costs more.
     ///
     /// # Errors
@@ -336,6 +346,11 @@ impl Gate {
         bss.lazy_may_be_partial = u32::from(partial);
         bss.interface.unfinished = u16::from(driver == "veth");
         Ok(())
+    }
+
+    /// Whether a softirq polls its interface. Not a tun device: its packets come in the time of whoever writes them.
+    pub fn is_polled(&self) -> bool {
+        self.skel.maps.bss_data.as_deref().is_none_or(|bss| bss.interface.no_polls == 0)
     }
 
     /// Gives the gate an empty row of charges, which the probe fills in from now on. Beyond

@@ -8,6 +8,7 @@ use weir_bpf::gate::Gate;
 use weir_bpf::sys::ethtool;
 use weir_bpf::units::IfIndex;
 
+use crate::claim::Claim;
 use crate::cli::Attach;
 use crate::company;
 use crate::error::{Error, Result};
@@ -46,17 +47,14 @@ pub struct Attached {
 ///
 /// # Errors
 /// If no place that was asked for takes it.
-pub fn attach(
-    host: &Host,
-    gate: &mut Gate,
-    journal: &Rc<Journal>,
-    ifindex: IfIndex,
-    request: Attach,
-) -> Result<Attached> {
-    let interface = journal.interface();
+pub fn attach(host: &Host, gate: &mut Gate, claim: &Claim, request: Attach) -> Result<Attached> {
+    let (ifindex, journal, interface) = (claim.ifindex, &claim.journal, claim.interface());
     // Whatever has no driver to name has no native XDP either.
     let driver = ethtool::driver(&interface).ok();
-    let (places, mut reason) = plan(request, driver.as_deref());
+    let (places, mut reason) = match request {
+        Attach::Auto if claim.bare => bare_plan(),
+        _ => plan(request, driver.as_deref()),
+    };
     let mut refusal = None;
     for mode in places {
         match attach_at(gate, journal, ifindex, &interface, *mode) {
@@ -112,6 +110,12 @@ fn why(error: &Error) -> String {
         Error::Kernel(weir_bpf::Error::System { source, .. }) => source.to_string(),
         other => other.to_string(),
     }
+}
+
+/// Of an interface whose packets have no Ethernet header.
+fn bare_plan() -> (&'static [AttachMode], String) {
+    let why = "auto: XDP is for packets with an Ethernet header";
+    (&[AttachMode::Tcx, AttachMode::Clsact], why.into())
 }
 
 /// Places to try, best first, and why the first is the best.

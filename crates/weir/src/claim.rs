@@ -23,6 +23,8 @@ const NO_MAC: MacAddr = MacAddr([0; 6]);
 pub struct Claim {
     /// The interface's number.
     pub ifindex: IfIndex,
+    /// Its packets have no Ethernet header.
+    pub bare: bool,
     /// The record of its turned knobs.
     pub journal: Rc<Journal>,
     // Last: whoever gets the lock finds the record complete.
@@ -50,10 +52,20 @@ impl Claim {
                 "name the interface that packets come in by; `ip link` lists them",
             ));
         }
-        if info.mac.is_none() {
+        if !info.takes_gate() {
             return Err(Error::refused(
-                format!("{interface} has no Ethernet address, as tunnels and WireGuard have none"),
+                format!(
+                    "{interface} has no Ethernet address, and its packets do not begin with IP"
+                ),
                 "protect the interface that its packets come in by; `ip link` lists them",
+            ));
+        }
+        if info.bare && matches!(attach, Attach::Native | Attach::Generic) {
+            return Err(Error::refused(
+                format!(
+                    "packets of {interface} have no Ethernet header, which XDP programs begin with"
+                ),
+                "leave `--attach` out, or say `--attach tc`",
             ));
         }
         let key = host.key(ifindex);
@@ -71,7 +83,7 @@ impl Claim {
             console.say(&format!("{interface} is down; it is protected from the moment it is up"));
         }
         let journal = Journal::start(host, State::new(&key, interface, owner.clone()))?;
-        Ok(Self { ifindex, journal, _lock: lock })
+        Ok(Self { ifindex, bare: info.bare, journal, _lock: lock })
     }
 
     /// The name of its files.

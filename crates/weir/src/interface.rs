@@ -171,7 +171,11 @@ impl Protected {
         let (ifindex, interface) = (claim.ifindex, claim.interface());
         // Opened before the addresses are read, so that no change falls between.
         let watch = InterfaceWatch::open(ifindex)?;
-        let load = if settings.forward { Gate::load_forwarding } else { Gate::load };
+        let load = match (claim.bare, settings.forward) {
+            (true, _) => Gate::load_bare,
+            (false, true) => Gate::load_forwarding,
+            (false, false) => Gate::load,
+        };
         let mut gate = load(&kernel.probe)?;
         let diverting = Diverting::open(ifindex, asks_conntrack(), gate.tc_program_id()?)?;
         gate.configure(host.links.mac(ifindex)?, settings.policy);
@@ -180,7 +184,7 @@ impl Protected {
         set_addresses(&mut gate, ifindex)?;
         diverting.tell(&mut gate);
         gate.believe_for(BELIEVED);
-        let attached = attach::attach(host, &mut gate, &claim.journal, ifindex, settings.attach)?;
+        let attached = attach::attach(host, &mut gate, &claim, settings.attach)?;
         let mut notes = notes::at_start(ifindex, &interface, attached.mode);
         let rps = if settings.rps_off { rps::switch_off(host, &claim.journal)? } else { vec![] };
         notes.extend(rps::note(&rps::steering(&host.sysfs, &interface)));
@@ -226,6 +230,7 @@ impl Protected {
                 protected.threads.appear(&protected.claim.journal, ifindex)?;
             }
             Some(_) if settings.policy == Policy::Shadow => {}
+            Some(why) if !protected.gate.is_polled() => console.say(&format!("{interface}: {why}")),
             Some(why) => {
                 let why = format!("{interface}: NAPI stays in softirq ({why})");
                 let limited = protected.limit();
@@ -266,7 +271,8 @@ impl Protected {
 
     /// Limits what receive softirqs take from processes, as long as they poll this interface.
     fn limit(&mut self) -> Result<()> {
-        if self.not_threaded.is_none() || self.policy != Policy::On {
+        let in_softirq = self.not_threaded.is_some() && self.gate.is_polled();
+        if !in_softirq || self.policy != Policy::On {
             self.gate.limit_input(None);
             self.limit = None;
             return Ok(());
@@ -503,6 +509,7 @@ impl Protected {
         };
         let count = self.threads.pids().len();
         let threads = match (&self.not_threaded, self.threads.weight()) {
+            (Some(_), _) if !self.gate.is_polled() => "no NAPI".into(),
             (Some(_), _) if self.limit.is_some() => "NAPI in softirq, limited".into(),
             (Some(_), _) => "NAPI in softirq".into(),
             (None, weight) => format!("{count} NAPI thread(s), {weight}"),

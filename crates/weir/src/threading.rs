@@ -56,14 +56,17 @@ pub fn refusal(interface: &str, error: &Error) -> String {
 }
 
 fn no_napi(interface: &str) -> String {
-    // `veth_open()`, `veth_set_features()`
-    if ethtool::driver(interface).is_ok_and(|driver| driver == "veth") {
-        format!(
+    match ethtool::driver(interface).as_deref() {
+        // `veth_open()`, `veth_set_features()`
+        Ok("veth") => format!(
             "a veth has no NAPI that threads could poll unless GRO is on, `ethtool -K {interface} \
              gro on`, or the gate is in its driver, `--attach native`"
-        )
-    } else {
-        "the driver has no NAPI that threads could poll".into()
+        ),
+        // `tun_get_user()`
+        Ok("tun") => "packets of a tun device come in the time of the program that writes them, which has its own \
+                      weight"
+            .into(),
+        _ => "the driver has no NAPI that threads could poll".into(),
     }
 }
 

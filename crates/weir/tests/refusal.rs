@@ -99,13 +99,16 @@ fn the_loopback_is_refused() {
 }
 
 #[test]
-fn an_interface_without_ethernet_is_refused_by_its_name() {
+fn xdp_is_refused_where_packets_have_no_ethernet_header() {
     let network = Network::new();
     let create =
         || Command::new("ip").args(["tuntap", "add", "tun7", "mode", "tun"]).status().unwrap();
     assert!(network.near.run(create).unwrap().success());
-    let refusal = failure(&network.weir(&["run", "tun7"]), 1);
-    assert!(refusal.contains("tun7 has no Ethernet address"), "{refusal}");
+    for attach in ["native", "generic"] {
+        let refusal = failure(&network.weir(&["run", "tun7", "--attach", attach]), 1);
+        assert!(refusal.contains("packets of tun7 have no Ethernet header"), "{refusal}");
+        assert!(refusal.contains("`--attach tc`"), "{refusal}");
+    }
     assert_eq!(network.files(), [] as [&str; 0]);
 }
 

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 pub use super::ifname::{MAX_NAME_BYTES, check_name};
 pub use super::link_info::{LinkInfo, LinkStats, XdpAttached, XdpMode};
-use super::link_info::{mac_of, name_of, stats_of, xdp_of};
+use super::link_info::{is_bare, mac_of, name_of, stats_of, xdp_of};
 use crate::error::{Error, Result};
 use crate::units::{IfIndex, MacAddr};
 
@@ -77,15 +77,17 @@ impl Links {
         name_of(&self.get(ifindex)?)
     }
 
-    /// Ethernet address of an interface.
+    /// Ethernet address of an interface; all zero where no packet has one ([`LinkInfo::bare`]).
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] if it has none, as a tunnel.
+    /// [`Error::Refused`] if it has none, and its packets have another header instead.
     pub fn mac(&self, ifindex: IfIndex) -> Result<MacAddr> {
-        mac_of(&self.get(ifindex)?).ok_or_else(|| Error::Refused {
+        let message = self.get(ifindex)?;
+        let none = is_bare(&message).then_some(MacAddr([0; 6]));
+        mac_of(&message).or(none).ok_or_else(|| Error::Refused {
             problem: format!("{} has no Ethernet address", object(ifindex)),
-            remedy: "choose an Ethernet interface".into(),
+            remedy: "choose an Ethernet interface, or one whose packets begin with IP".into(),
         })
     }
 

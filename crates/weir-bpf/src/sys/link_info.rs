@@ -3,7 +3,8 @@
 use std::fmt;
 
 use rtnetlink::packet_route::link::{
-    self, LinkAttribute, LinkFlags, LinkMessage, LinkXdp, State, XdpAttached as Attached,
+    self, LinkAttribute, LinkFlags, LinkLayerType, LinkMessage, LinkXdp, State,
+    XdpAttached as Attached,
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,9 @@ pub struct LinkInfo {
     pub name: String,
     /// Ethernet address; `None` where there is none, as on a tunnel.
     pub mac: Option<MacAddr>,
+    /// Its packets begin with their IP headers, without Ethernet's (`ARPHRD_NONE`, `ARPHRD_PPP` and `ARPHRD_RAWIP`: tun,
+    /// WireGuard, PPP, modems). Other tunnels without an Ethernet address have headers of their own.
+    pub bare: bool,
     /// Administratively up (`IFF_UP`).
     pub up: bool,
     /// Carries packets (RFC 2863's operational state is up). The kernel gets there some time after
@@ -95,6 +99,11 @@ pub struct XdpAttached {
 }
 
 impl LinkInfo {
+    /// Whether a gate understands its packets.
+    pub fn takes_gate(&self) -> bool {
+        self.mac.is_some() || self.bare
+    }
+
     pub(super) fn of(message: &LinkMessage) -> Result<Self> {
         let mtu = message.attributes.iter().find_map(|attribute| match attribute {
             LinkAttribute::Mtu(mtu) => Some(*mtu),
@@ -103,6 +112,7 @@ impl LinkInfo {
         Ok(Self {
             name: name_of(message)?,
             mac: mac_of(message),
+            bare: is_bare(message),
             up: message.header.flags.contains(LinkFlags::Up),
             oper_up: message.attributes.contains(&LinkAttribute::OperState(State::Up)),
             mtu: mtu.ok_or_else(|| incomplete(message, "an MTU"))?,
@@ -124,6 +134,11 @@ pub(super) fn mac_of(message: &LinkMessage) -> Option<MacAddr> {
         LinkAttribute::Address(bytes) => bytes.as_slice().try_into().ok().map(MacAddr),
         _ => None,
     })
+}
+
+pub(super) fn is_bare(message: &LinkMessage) -> bool {
+    use LinkLayerType::{None, Ppp, Rawip};
+    matches!(message.header.link_layer_type, None | Ppp | Rawip)
 }
 
 pub(super) fn stats_of(message: &LinkMessage) -> Option<LinkStats> {
@@ -217,6 +232,27 @@ mod tests {
         assert_eq!(stats_of(&message), Some(expected));
         assert_eq!(expected.ring_dropped(), 430);
         assert_eq!(stats_of(&LinkMessage::default()), None);
+    }
+
+    #[test]
+    fn a_gate_takes_ethernet_and_bare_ip_alone() {
+        let of = |layer: LinkLayerType, address: &[u8]| {
+            let mut message = LinkMessage::default();
+            message.header.link_layer_type = layer;
+            message.attributes.extend([
+                LinkAttribute::IfName("some0".into()),
+                LinkAttribute::Mtu(1500),
+                LinkAttribute::Address(address.to_vec()),
+            ]);
+            let info = LinkInfo::of(&message).unwrap();
+            (info.bare, info.takes_gate())
+        };
+        assert_eq!(of(LinkLayerType::Ether, &[2, 0, 0, 0, 0, 1]), (false, true));
+        assert_eq!(of(LinkLayerType::None, &[]), (true, true));
+        assert_eq!(of(LinkLayerType::Ppp, &[]), (true, true));
+        for (layer, bytes) in [(LinkLayerType::Ipgre, 4), (LinkLayerType::Infiniband, 20)] {
+            assert_eq!(of(layer, &vec![7; bytes]), (false, false));
+        }
     }
 
     #[test]

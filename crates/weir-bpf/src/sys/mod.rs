@@ -29,6 +29,7 @@ pub mod stat;
 pub mod sysfs;
 pub mod task_clock;
 pub(crate) mod tc;
+pub mod tun;
 pub mod watch;
 
 #[cfg(test)]

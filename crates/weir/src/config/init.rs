@@ -68,7 +68,7 @@ fn file(reading: &Reading) -> String {
          \n# Of the host.\n\
          #metrics = \"127.0.0.1:9463\"   # for Prometheus: http://127.0.0.1:9463/metrics\n",
     );
-    let could = reading.interfaces.iter().filter(|interface| interface.ethernet);
+    let could = reading.interfaces.iter().filter(|interface| interface.takes_gate);
     for (number, interface) in could.enumerate() {
         let name = &interface.name;
         let _ = writeln!(text, "\n[interface.{name:?}]");
@@ -100,8 +100,8 @@ mod tests {
     #[test]
     fn what_is_written_is_valid_and_switches_on_what_receives_most() {
         let text = r#"{"seconds": 1.0, "interfaces": [
-            {"name": "eth0.7", "ethernet": true, "receive_pps": 9.0, "steered": ["rx-0"]},
-            {"name": "eth1", "ethernet": true}, {"name": "wg0"}]}"#;
+            {"name": "eth0.7", "takes_gate": true, "receive_pps": 9.0, "steered": ["rx-0"]},
+            {"name": "eth1", "takes_gate": true}, {"name": "wg0"}]}"#;
         let text = file(&serde_json::from_str(text).unwrap());
         let parsed = ConfigFile::parse(Path::new("w.toml"), text.as_bytes()).unwrap();
         let protect: Vec<_> = parsed

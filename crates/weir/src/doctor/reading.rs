@@ -132,8 +132,8 @@ pub struct InterfaceReading {
     pub name: String,
     /// Its driver.
     pub driver: Option<String>,
-    /// Whether it has an Ethernet address, without which weir does not run on it.
-    pub ethernet: bool,
+    /// Whether weir runs on it: its packets begin with an Ethernet or an IP header.
+    pub takes_gate: bool,
     /// Packets received.
     pub receive_pps: f64,
     /// Packets lost because the NIC's ring was full.

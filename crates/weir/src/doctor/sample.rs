@@ -202,7 +202,7 @@ impl Looker {
                 link.ifindex,
                 InterfaceReading {
                     name: link.info.name.clone(),
-                    ethernet: link.info.mac.is_some(),
+                    takes_gate: link.info.takes_gate(),
                     receive_pps: rate(before.rx_packets, after.rx_packets, seconds),
                     ring_drop_pps: rate(before.ring_dropped(), after.ring_dropped(), seconds),
                     ..InterfaceReading::default()

@@ -26,7 +26,7 @@ fn healthy() -> Reading {
         interfaces: vec![InterfaceReading {
             name: "eth0".into(),
             driver: Some("ixgbe".into()),
-            ethernet: true,
+            takes_gate: true,
             receive_pps: 60_000.0,
             queues: Some(4),
             queues_max: Some(4),
@@ -348,9 +348,9 @@ fn what_keeps_weir_from_helping_is_said() {
     let diagnosis = Diagnosis::of(&host);
     assert_eq!(diagnosis.verdict, Verdict::Well);
     assert!(diagnosis.notes[0].contains("table ip nat"), "{diagnosis:#?}");
-    host.interfaces[0].ethernet = false;
+    host.interfaces[0].takes_gate = false;
     let diagnosis = Diagnosis::of(&host);
-    assert!(diagnosis.notes[0].contains("eth0 has no Ethernet address"), "{diagnosis:#?}");
+    assert!(diagnosis.notes[0].contains("packets of eth0 begin with neither"), "{diagnosis:#?}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub struct Target {
     pub ifindex: IfIndex,
     /// Its name.
     pub name: String,
-    /// Its Ethernet address.
+    /// Its Ethernet address; all zero if its packets have none.
     pub mac: MacAddr,
     /// What may divert its packets, so that the gate passes them all; each a sentence.
     pub diversions: Vec<String>,
@@ -31,7 +31,7 @@ impl Target {
     /// The interface of this name; else the one that is protected, else the only one that it can be.
     ///
     /// # Errors
-    /// If there is no such interface, it has no Ethernet address, or it cannot be told which one is meant.
+    /// If there is no such interface, no gate understands its packets, or it cannot be told which one is meant.
     pub fn choose(links: &Links, named: Option<&str>) -> Result<Self> {
         let mut running = protected()?;
         let ifindex = match named {
@@ -78,13 +78,13 @@ fn diversions(ifindex: IfIndex, running: Option<InterfaceStatus>) -> Result<Vec<
     Ok(found.iter().map(Into::into).collect())
 }
 
-/// The only Ethernet interface that is up and has an address.
+/// The only interface that a gate understands, is up and has an address.
 fn only(links: &Links) -> Result<IfIndex> {
     let mut found = Vec::new();
     for link in links.list()? {
         if !link.loopback
             && link.info.up
-            && link.info.mac.is_some()
+            && link.info.takes_gate()
             && !links.addresses(link.ifindex)?.is_empty()
         {
             found.push(link);
@@ -93,7 +93,7 @@ fn only(links: &Links) -> Result<IfIndex> {
     match found.as_slice() {
         [one] => Ok(one.ifindex),
         [] => Err(Error::refused(
-            "no Ethernet interface here is up and has an address",
+            "no interface here that weir could protect is up and has an address",
             "name one by --interface; `ip address` lists them",
         )),
         _ => Err(undecided(

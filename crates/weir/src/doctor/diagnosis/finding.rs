@@ -111,7 +111,7 @@ impl Reading {
             Some(interface) if self.protected.contains(&interface.name) => {
                 format!("weir protects {0} already: sudo weir channels {0}", interface.name)
             }
-            Some(interface) if interface.ethernet => {
+            Some(interface) if interface.takes_gate => {
                 format!("sudo weir run {} --policy shadow, then without it", interface.name)
             }
             _ => "sudo weir run IFACE --policy shadow".into(),
@@ -121,9 +121,11 @@ impl Reading {
     /// Why weir's gate would discard nothing on the interface that receives most.
     pub(super) fn hindrance(&self) -> Option<String> {
         let interface = self.busiest()?;
-        if !interface.ethernet {
+        if !interface.takes_gate {
             let name = &interface.name;
-            return Some(format!("{name} has no Ethernet address, and weir does not run on it"));
+            return Some(format!(
+                "packets of {name} begin with neither Ethernet nor IP, and weir does not run on it"
+            ));
         }
         let diversion = interface.diversions.iter().flatten().find(|each| each.passes_all)?;
         Some(format!(
