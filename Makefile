@@ -3,7 +3,7 @@
 OUT ?= weir-lab-results
 BPF_SOURCES := $(wildcard bpf/*.c bpf/*.h bpf/abi/*.h)
 
-.PHONY: demo test test-kernels test-debian build check deb setup
+.PHONY: demo test test-kernels test-debian test-tarball build check deb tarball setup
 
 # The lab's quick before and after on this kernel: prints the table, writes $(OUT)/report.html.
 demo: build
@@ -23,9 +23,17 @@ test-debian: deb
 	@./setup.sh kernels
 	tests/debian/run target/weir_*.deb
 
+# The static tarball, in a root directory that has nothing else.
+test-tarball: tarball
+	tests/tarball target/weir-*.tar.gz
+
 # A Debian package of this machine's architecture, in target/.
 deb: build
 	packaging/deb target/release/weir target
+
+# weir for any distribution, without libraries, in target/. Builds everything once more.
+tarball: setup
+	packaging/tarball "$$(packaging/static)" target
 
 build: setup
 	cargo build --release --locked

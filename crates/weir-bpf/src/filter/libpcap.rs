@@ -99,6 +99,15 @@ pub(super) fn compile(ifname: &str, text: &str) -> Result<Vec<libc::sock_filter>
 
 #[allow(unsafe_code)]
 fn open() -> Result<Library> {
+    // A static executable has a C library of its own, which is not the one that libpcap wants.
+    if cfg!(target_feature = "crt-static") {
+        return Err(Error::Refused {
+            problem: "a filter needs libpcap, which this static weir cannot load".into(),
+            remedy: "capture without a filter and filter afterwards (`tcpdump -r FILE ...`), or install the Debian \
+                     package"
+                .into(),
+        });
+    }
     for name in NAMES {
         // SAFETY: libpcap has no initializers that do more than set up itself.
         if let Ok(library) = unsafe { Library::new(name) } {

@@ -1,0 +1,15 @@
+#!/bin/sh
+# ./install.sh [PREFIX]: copies weir below PREFIX (default /usr/local). Starts nothing.
+set -eu
+prefix=${1:-/usr/local}
+cd "$(dirname "$0")"
+
+for file in $(find bin lib share -type f); do
+  mkdir -p "$prefix/$(dirname "$file")"
+  # Beside the old file, then in its place: a weir that runs keeps its own.
+  cp "$file" "$prefix/$file.new"
+  mv "$prefix/$file.new" "$prefix/$file"
+done
+sed -i "s|/usr/bin/weir|$prefix/bin/weir|" "$prefix/lib/systemd/system/weir.service"
+if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+echo "weir is in $prefix; to begin: weir doctor"
