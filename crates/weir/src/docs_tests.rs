@@ -1,5 +1,5 @@
-//! Every `weir` command in README, docs and the examples of the help is one that the command line takes, and every
-//! test that docs/attack.md names is there.
+//! Every `weir` command in README, docs and the examples of the help is one that the command line takes, every link
+//! leads to a file and a heading that are there, and so is every test that docs/attack.md names.
 
 use std::collections::HashSet;
 use std::fs;
@@ -65,6 +65,42 @@ fn every_command_in_the_docs_is_taken() {
         }
     }
     assert!(seen > 20, "{seen}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The anchors of a page: its headings in lower case, with hyphens for spaces and without punctuation.
+fn anchors(text: &str) -> HashSet<String> {
+    let code: HashSet<&str> = code(text).into_iter().collect();
+    let headings = text.lines().filter(|line| line.starts_with('#') && !code.contains(line));
+    let kept = |letter: &char| letter.is_alphanumeric() || " -_".contains(*letter);
+    let anchor = |heading: &str| -> String {
+        let heading = heading.trim_start_matches('#').trim().to_lowercase();
+        heading.chars().filter(kept).map(|each| if each == ' ' { '-' } else { each }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        let targets = text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+        for target in targets.filter(|target| !target.starts_with("http")) {
+            seen += 1;
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let to =
+                if path.is_empty() { page.clone() } else { page.with_file_name("").join(path) };
+            let has = |text: String| anchors(&text).contains(anchor);
+            let there =
+                to.exists() && (anchor.is_empty() || fs::read_to_string(&to).is_ok_and(has));
+            if !there {
+                wrong.push(format!("{}: {target}", page.display()));
+            }
+        }
+    }
+    assert!(seen > 100, "{seen}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
