@@ -29,6 +29,7 @@ pub mod bare;
 pub mod channels;
 pub mod clsact;
 pub mod counters;
+pub mod cpulist;
 pub mod egress;
 pub mod error;
 pub mod explain;

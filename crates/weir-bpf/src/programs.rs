@@ -7,10 +7,8 @@ use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter};
 use rustix::process::Pid;
 
 use crate::error::{Error, Result};
+use crate::sys::divert;
 use crate::units::IfIndex;
-
-/// `BPF_MPROG_MAX`: most programs at one hook.
-const TCX_PROGRAMS_MAX: usize = 64;
 
 /// An attached program, as far as the kernel tells. Without `CAP_SYS_ADMIN` it tells nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,32 +63,13 @@ fn holders_of_link(id: u32) -> Vec<Pid> {
 ///
 /// # Errors
 /// [`Error::System`] where the kernel has no tcx, or without `CAP_NET_ADMIN`.
-#[allow(unsafe_code)]
 pub fn at_tcx(ifindex: IfIndex) -> Result<Vec<String>> {
-    let mut ids = [0_u32; TCX_PROGRAMS_MAX];
-    let mut options = libbpf_sys::bpf_prog_query_opts {
-        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
-        prog_ids: ids.as_mut_ptr(),
-        ..Default::default()
-    };
-    options.__bindgen_anon_1.count = TCX_PROGRAMS_MAX as u32;
-    // SAFETY: `ids` has room for `count` numbers, and both outlive the call.
-    let code = unsafe {
-        libbpf_sys::bpf_prog_query_opts(
-            ifindex.0.cast_signed(),
-            libbpf_sys::BPF_TCX_INGRESS,
-            &raw mut options,
-        )
-    };
-    if code < 0 {
-        let source = std::io::Error::from_raw_os_error(-code);
+    let ids = divert::programs::at_tcx(ifindex).map_err(|source| {
         let object = format!("interface number {}", ifindex.0);
-        return Err(Error::system("list the tc programs of", object, source));
-    }
-    // Entries that were not written are zero, which is no program's number.
-    let ids = ids.into_iter().filter(|id| *id != 0);
+        Error::system("list the tc programs of", object, source)
+    })?;
     let name = |id| Program::of(id).name.unwrap_or_else(|| format!("program {id}"));
-    Ok(ids.map(name).collect())
+    Ok(ids.into_iter().map(name).collect())
 }
 
 /// The kernel's number of a loaded program of this process.

@@ -8,10 +8,10 @@ use std::fmt;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use weir_bpf::clsact::{FilterRecord, Removed};
+use weir_bpf::cpulist::CpuList;
 use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::units::{CpuId, Nice};
 
-use crate::cpulist::CpuList;
 use crate::deferral::Values;
 use crate::error::{Error, Result};
 use crate::governor::STATIC_WEIGHT;

@@ -12,7 +12,6 @@ mod clock;
 mod company;
 mod config;
 mod console;
-mod cpulist;
 mod daemon;
 mod deferral;
 mod diverting;

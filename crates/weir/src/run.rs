@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use weir_bpf::alarm::Alarm;
+use weir_bpf::cpulist::CpuList;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::sys::sched;
 
@@ -11,7 +12,6 @@ use crate::claim::Claim;
 use crate::cli::{Attach, Napi, RunArgs};
 use crate::config::{Config, Reloader};
 use crate::console::Console;
-use crate::cpulist::CpuList;
 use crate::daemon::{Daemon, Wardens};
 use crate::egress;
 use crate::error::{Error, Result};

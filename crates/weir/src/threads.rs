@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
+use weir_bpf::cpulist::CpuList;
 use weir_bpf::sys::{napi, sched};
 use weir_bpf::units::{IfIndex, Nice};
 use weir_policy::{Settings, Weight};
 
-use crate::cpulist::CpuList;
 use crate::deferral::Deferral;
 use crate::error::Result;
 use crate::governor::{Governed, Governors, Observed};

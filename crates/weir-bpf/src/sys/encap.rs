@@ -5,8 +5,6 @@ use std::os::fd::AsFd;
 use super::sockopt;
 use crate::error::{Error, Result};
 
-const IPPROTO_UDP: i32 = 17;
-const UDP_ENCAP: i32 = 100;
 const UDP_ENCAP_ESPINUDP: i32 = 2;
 
 /// Has the kernel take ESP packets from a UDP socket (`UDP_ENCAP_ESPINUDP`, RFC 3948); those with a
@@ -16,6 +14,6 @@ const UDP_ENCAP_ESPINUDP: i32 = 2;
 ///
 /// [`Error::System`] for another kind of socket, or where the kernel has no IPsec.
 pub fn receive_esp_in_udp(socket: &impl AsFd) -> Result<()> {
-    sockopt::set(socket, IPPROTO_UDP, UDP_ENCAP, UDP_ENCAP_ESPINUDP)
+    sockopt::set(socket, libc::IPPROTO_UDP, libc::UDP_ENCAP, UDP_ENCAP_ESPINUDP)
         .map_err(|errno| Error::system("set UDP_ENCAP on", "a socket", errno))
 }

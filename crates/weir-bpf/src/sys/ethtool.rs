@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use super::ifname::check_name;
 use crate::error::{Error, Result};
 
-const SIOCETHTOOL: rustix::ioctl::Opcode = 0x8946;
+const SIOCETHTOOL: rustix::ioctl::Opcode = libc::SIOCETHTOOL as rustix::ioctl::Opcode;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_STSO: u32 = 0x1f;

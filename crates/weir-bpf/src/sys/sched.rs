@@ -14,6 +14,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::cpulist::CpuList;
 use crate::error::{Error, Result};
 use crate::sys::stat::Stat;
 use crate::units::{CpuId, Nanos, Nice};
@@ -126,19 +127,6 @@ pub fn policy(pid: Pid) -> Result<Policy> {
 /// `CAP_SYS_NICE`.
 #[allow(unsafe_code)]
 pub fn set_weight(pid: Pid, policy: Policy, nice: Nice, slice: Option<Nanos>) -> Result<()> {
-    /// `struct sched_attr`, as of its first version (include/uapi/linux/sched/types.h).
-    #[repr(C)]
-    #[derive(Default)]
-    struct SchedAttr {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
-    }
     let (policy, priority) = match policy {
         Policy::Normal => (libc::SCHED_OTHER, 0),
         Policy::Batch => (libc::SCHED_BATCH, 0),
@@ -146,13 +134,15 @@ pub fn set_weight(pid: Pid, policy: Policy, nice: Nice, slice: Option<Nanos>) ->
         Policy::Fifo(priority) => (libc::SCHED_FIFO, priority),
         Policy::RoundRobin(priority) => (libc::SCHED_RR, priority),
     };
-    let attr = SchedAttr {
-        size: size_of::<SchedAttr>() as u32,
-        policy: policy as u32,
-        nice: nice.0,
-        priority,
-        runtime: slice.map_or(0, |slice| slice.0),
-        ..SchedAttr::default()
+    let attr = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: policy as u32,
+        sched_flags: 0,
+        sched_nice: nice.0,
+        sched_priority: priority,
+        sched_runtime: slice.map_or(0, |slice| slice.0),
+        sched_deadline: 0,
+        sched_period: 0,
     };
     let pid_raw = pid.as_raw_nonzero().get();
     // SAFETY: `attr` is as long as it says and outlives the call, which only reads it.
@@ -179,9 +169,8 @@ pub fn pin_current_thread(cpu: CpuId) -> Result<()> {
 ///
 /// [`Error::System`] with `EINVAL` for another priority, `EPERM` without `CAP_SYS_NICE`.
 pub fn set_fifo_current_thread(priority: u8) -> Result<()> {
-    const SCHED_FIFO: i32 = 1;
-    const SCHED_RESET_ON_FORK: i32 = 0x4000_0000;
-    set_policy_current_thread(SCHED_FIFO | SCHED_RESET_ON_FORK, priority).map_err(|source| {
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    set_policy_current_thread(policy, priority).map_err(|source| {
         Error::system("set real-time", format!("priority {priority} for this thread"), source)
     })
 }
@@ -194,9 +183,8 @@ pub fn set_fifo_current_thread(priority: u8) -> Result<()> {
 ///
 /// [`Error::System`] where the kernel refuses.
 pub fn set_idle_current_thread() -> Result<()> {
-    const SCHED_IDLE: i32 = 5;
     const AUTOGROUP: &str = "/proc/self/autogroup";
-    set_policy_current_thread(SCHED_IDLE, 0)
+    set_policy_current_thread(libc::SCHED_IDLE, 0)
         .map_err(|source| Error::system("set idle", "this thread's policy", source))?;
     match std::fs::write(AUTOGROUP, "19") {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
@@ -208,18 +196,9 @@ pub fn set_idle_current_thread() -> Result<()> {
 
 #[allow(unsafe_code)]
 fn set_policy_current_thread(policy: i32, priority: u8) -> std::io::Result<()> {
-    #[repr(C)]
-    struct SchedParam {
-        priority: i32,
-    }
-    // rustix has no sched_setscheduler, and std links the C library anyway.
-    unsafe extern "C" {
-        fn sched_setscheduler(pid: i32, policy: i32, param: *const SchedParam) -> i32;
-    }
-    let param = SchedParam { priority: priority.into() };
-    // SAFETY: the declaration is POSIX's; `param` outlives the call, which only reads it; pid 0 is
-    // the calling thread.
-    let answer = unsafe { sched_setscheduler(0, policy, &param) };
+    let param = libc::sched_param { sched_priority: priority.into() };
+    // SAFETY: `param` outlives the call, which only reads it; pid 0 is the calling thread.
+    let answer = unsafe { libc::sched_setscheduler(0, policy, &raw const param) };
     if answer == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
@@ -231,10 +210,12 @@ fn set_policy_current_thread(policy: i32, priority: u8) -> std::io::Result<()> {
 pub fn online_cpus() -> Result<Vec<CpuId>> {
     let text =
         std::fs::read_to_string(ONLINE).map_err(|source| Error::system("read", ONLINE, source))?;
-    parse_cpu_list(text.trim()).ok_or_else(|| Error::Refused {
-        problem: format!("{ONLINE} reads {text:?}"),
-        remedy: "a list such as 0-3,5 was expected".into(),
-    })
+    let list = text.trim().parse::<CpuList>();
+    let CpuList(cpus) = list.map_err(|why| Error::Refused {
+        problem: format!("{ONLINE} reads {text:?}: {why}"),
+        remedy: "please report this".into(),
+    })?;
+    Ok(cpus)
 }
 
 /// The CPU time that the calling thread has used.
@@ -326,20 +307,6 @@ fn set_affinity_of(pid: Option<Pid>, cpus: &[CpuId]) -> Result<()> {
     })
 }
 
-/// `0-2,5` is 0, 1, 2, 5.
-fn parse_cpu_list(text: &str) -> Option<Vec<CpuId>> {
-    let mut cpus = Vec::new();
-    for range in text.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        if first > last || last as usize >= CpuSet::MAX_CPU {
-            return None;
-        }
-        cpus.extend((first..=last).map(CpuId));
-    }
-    Some(cpus)
-}
-
 fn object(pid: Pid) -> String {
     format!("thread {}", pid.as_raw_nonzero())
 }
@@ -353,16 +320,6 @@ mod tests {
     /// What is set here must not stay with a thread of the test runner's.
     fn on_own_thread<T: Send>(test: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| scope.spawn(test).join().unwrap())
-    }
-
-    #[test]
-    fn cpu_lists() {
-        let cpus = |numbers: &[u32]| Some(numbers.iter().copied().map(CpuId).collect::<Vec<_>>());
-        assert_eq!(parse_cpu_list("0"), cpus(&[0]));
-        assert_eq!(parse_cpu_list("0-2,5,7-8"), cpus(&[0, 1, 2, 5, 7, 8]));
-        for malformed in ["", "x", "1-", "-1", "2-1", "0,,1", "0-4294967295"] {
-            assert_eq!(parse_cpu_list(malformed), None, "{malformed}");
-        }
     }
 
     #[test]

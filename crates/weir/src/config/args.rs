@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use weir_bpf::cpulist::CpuList;
 use weir_bpf::units::Nice;
 use weir_policy::{Nanos, Share};
 
 use super::layer::{Layer, Origin, Sourced};
 use super::value::{self, PreferArg};
 use crate::cli::{Attach, Forward, Napi, PolicyArg};
-use crate::cpulist::CpuList;
 
 /// Settings. Each that is given holds for every interface, whatever the file says.
 #[derive(Args, Clone, Debug, Default)]

@@ -1,6 +1,7 @@
 //! What holds on one interface, when everything that was said is laid over each other.
 
 use serde_json::{Value, json};
+use weir_bpf::cpulist::CpuList;
 use weir_bpf::gate::Policy;
 use weir_bpf::units::Nice;
 use weir_policy::{Nanos, Prefer, Share};
@@ -8,7 +9,6 @@ use weir_policy::{Nanos, Prefer, Share};
 use super::layer::{Layer, Origin, Sourced};
 use super::value::{PreferArg, choice_text, time_text};
 use crate::cli::{Attach, Forward, Napi, PolicyArg};
-use crate::cpulist::CpuList;
 use crate::interface::Settings;
 use crate::threads::{ThreadSettings, ThreadWeight};
 

@@ -1,12 +1,12 @@
 //! What a file may say, and what is said of one that may not.
 
+use weir_bpf::cpulist::CpuList;
 use weir_bpf::units::CpuId;
 use weir_bpf::verdict::Kind;
 use weir_policy::{Nanos, Prefer, Share};
 
 use super::*;
 use crate::cli::{Attach, Forward, Napi};
-use crate::cpulist::CpuList;
 use crate::shares::{Selector, WeightRule};
 
 fn parse(text: &str) -> Result<ConfigFile, ConfigError> {

@@ -1,10 +1,10 @@
 //! What one place says of the settings: the command line, a file, an interface's section of it.
 
+use weir_bpf::cpulist::CpuList;
 use weir_bpf::units::Nice;
 use weir_policy::{Nanos, Prefer, Share};
 
 use crate::cli::{Attach, Forward, Napi, PolicyArg};
-use crate::cpulist::CpuList;
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use weir_bpf::cpulist::CpuList;
 use weir_bpf::verdict::Kind;
 use weir_policy::{Bound, Nanos, Prefer, Settings, Share, Shares};
 
 use crate::cli::{Attach, Forward, Napi, PolicyArg};
-use crate::cpulist::CpuList;
 use crate::owners;
 use crate::shares::{self, WeightRule};
 

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use weir_bpf::cpulist::CpuList;
 use weir_bpf::sys::sched;
 use weir_bpf::units::{CpuId, Nanos};
 
 use super::PRIORITY;
-use crate::cpulist::CpuList;
 
 /// How often each is measured; the middle one counts, as others may be the hypervisor's.
 const WAKES: usize = 51;

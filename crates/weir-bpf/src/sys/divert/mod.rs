@@ -28,7 +28,7 @@ mod link;
 mod nft;
 mod ports;
 mod proc;
-mod programs;
+pub(crate) mod programs;
 mod rules;
 mod sets;
 mod tc;

@@ -16,7 +16,7 @@ const NETNS: &str = "/proc/thread-self/ns/net";
 
 /// Programs at tcx ingress, but for the caller's own.
 pub(super) fn tcx(ifindex: IfIndex, own: &[u32]) -> Option<Diversion> {
-    match query(ifindex.0.cast_signed(), libbpf_sys::BPF_TCX_INGRESS) {
+    match at_tcx(ifindex) {
         Ok(mut programs) => {
             programs.retain(|id| !own.contains(id));
             let detail = format!("tcx ingress, program {}", listed(&programs));
@@ -24,6 +24,11 @@ pub(super) fn tcx(ifindex: IfIndex, own: &[u32]) -> Option<Diversion> {
         }
         Err(error) => unless_absent("tcx programs cannot be listed", &error),
     }
+}
+
+/// Programs at tcx ingress, in the order in which they run.
+pub(crate) fn at_tcx(ifindex: IfIndex) -> io::Result<Vec<u32>> {
+    query(ifindex.0.cast_signed(), libbpf_sys::BPF_TCX_INGRESS)
 }
 
 /// Programs that choose the sockets of the calling thread's network namespace.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use weir_bpf::units::CpuId;
+use crate::units::CpuId;
 
 /// Highest CPU number that is believed: the kernel's largest `CONFIG_NR_CPUS`.
 const CPU_MAX: u32 = 8191;
