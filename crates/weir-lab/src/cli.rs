@@ -43,17 +43,17 @@ enum LabCommand {
     /// its interval.
     #[command(after_help = AB_EXAMPLES)]
     Ab(AbArgs),
-    /// Compare two kept runs of one experiment.
+    /// Compare two results of one experiment that were kept.
     Compare {
-        /// The first result, which is divided by.
+        /// A result, DIR/NAME.json of `weir lab run --out DIR`.
         a: PathBuf,
-        /// The second.
+        /// Another; ratios are its figures divided by the first one's.
         b: PathBuf,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Write report.html from a directory of results; or print their tables.
+    /// Write report.html for a directory of results, or print their tables.
     Report {
         /// Directory that `weir lab run --out` wrote.
         dir: PathBuf,
@@ -75,42 +75,40 @@ A run with --out that was stopped goes on when the same command is given again."
 
 const AB_EXAMPLES: &str = "Examples:
   weir lab ab --a weir --b 'weir --nice 0' harmless          two settings of this build
-  weir lab ab --a old/weir --b new/weir udp-overload --quick  two builds
-A side is an executable and options of its `weir run`; the word weir is this executable. The ratio is
-B's figure divided by A's.";
+  weir lab ab --a old/weir --b new/weir udp-overload --quick  two builds";
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    #[command(flatten)]
-    which: WhichArgs,
-    /// Exit with 1 if a goal is not met; name those that are not.
-    #[arg(long)]
-    check: bool,
-    /// What to compare: arms, and after one that runs weir options of `weir run` [default: the
-    /// experiment's]. See `weir lab list`.
+    /// What to compare, such as stock,weir; an arm that runs weir may have options of `weir run`, in quotes. `weir lab
+    /// list` lists the arms [default: the experiment's].
     #[arg(long, alias = "modes", value_delimiter = ',', value_parser = Arm::parse)]
     arms: Vec<Arm>,
+    /// Exit with 1 if a goal is not met, and name those that are not.
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    which: WhichArgs,
 }
 
 #[derive(Debug, Args)]
 struct AbArgs {
-    /// One side: EXECUTABLE [OPTIONS of `weir run`].
-    #[arg(long, value_name = "'BINARY [OPTIONS]'")]
+    /// One side, in quotes: an executable and options of its `weir run`; the word weir is this executable.
+    #[arg(long, value_name = "SIDE")]
     a: String,
-    /// The other side.
-    #[arg(long, value_name = "'BINARY [OPTIONS]'")]
+    /// The other side; the ratio is its figure divided by the first one's.
+    #[arg(long, value_name = "SIDE")]
     b: String,
-    #[command(flatten)]
-    which: WhichArgs,
-    /// Seed of the random order [default: drawn anew]; with one, a run that was stopped can go on.
+    /// Seed of the random order; with one, a run that was stopped can go on [default: drawn anew].
     #[arg(long)]
     seed: Option<u64>,
+    #[command(flatten)]
+    which: WhichArgs,
 }
 
 /// Which experiments, and how much of each.
 #[derive(Debug, Args)]
 struct WhichArgs {
-    /// Experiments; `weir lab list` lists them.
+    /// The experiments; `weir lab list` describes them.
     #[arg(value_parser = parse_experiment, required_unless_present = "all")]
     experiments: Vec<&'static Experiment>,
     /// Every experiment.
@@ -120,7 +118,7 @@ struct WhichArgs {
     #[arg(long)]
     json: bool,
     /// Write JSON, plots and report.html to this directory.
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
     wish: Wish,

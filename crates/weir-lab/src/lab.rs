@@ -33,11 +33,11 @@ pub struct Wish {
     /// Offered rates in packets/s, such as 100k,1.5M,top [default: the experiment's].
     #[arg(long = "rates", value_name = "RATES", alias = "loads", value_delimiter = ',', value_parser = Load::parse)]
     pub loads: Vec<Load>,
-    /// Length of each measured window, seconds.
+    /// Length of each measured window, 0.05 to 3600 seconds [default: the experiment's].
     #[arg(long = "seconds", value_name = "SECONDS", value_parser = parse_seconds)]
     pub window: Option<Duration>,
-    /// Trials per point.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Trials per point, 1 to 1000 [default: the experiment's].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
     #[arg(long, aliases = ["kinds", "rows"], value_delimiter = ',', help = about_cases())]
     pub cases: Vec<String>,

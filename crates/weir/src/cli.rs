@@ -13,14 +13,23 @@ use crate::key::Key;
 use crate::lazy::Group;
 use crate::screening::args::ScreenArgs;
 
-/// Ends receive livelock on a Linux host.
+/// Keeps a Linux host working when it receives more packets than it can use.
 ///
-/// A host that receives packets faster than it can use them should keep doing useful work and shed
-/// the rest early. weir puts a gate in front of the network stack that discards a packet only where
-/// the kernel would drop it anyway, before any work is spent on it, and polls the network in threads
-/// whose weight it controls.
+/// For hosts on which, in a flood, ksoftirqd takes a whole CPU, RcvbufErrors grows, SSH hangs and servers stop
+/// answering. weir drops a packet early where the kernel would drop it late anyway, and receives in threads whose
+/// priority it adjusts, so that programs get CPU time. No program changes, and when weir ends it puts everything back.
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true)]
+#[command(
+    version,
+    propagate_version = true,
+    after_help = "\
+To begin:
+  weir doctor                          what is wrong with how this host receives? changes nothing
+  sudo weir run eth0 --policy shadow   what would be discarded, and whose is it? passes everything
+  sudo weir run eth0                   protect eth0; Ctrl-C puts everything back
+
+`weir help COMMAND` has examples of each command."
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -38,15 +47,15 @@ pub enum Command {
     Status(StatusArgs),
     /// Show where packets are going, channel by channel
     Channels(ChannelsArgs),
-    /// Watch where packets are going, what becomes of them and who sends what is discarded, until Ctrl-C
+    /// Watch the channels and who sends what is discarded, as a live view, until Ctrl-C
     Top(TopArgs),
     /// Say what the gate makes of each packet of a capture, and why
     Explain(ExplainArgs),
-    /// Write an interface's packets to a file, or count them, also where tcpdump loses most of them
+    /// Write an interface's packets to a pcapng file, or count them; filters as of tcpdump
     Capture(CaptureArgs),
-    /// Judge what this host forwards by rules, in user mode, and keep each flow's verdict in the kernel
+    /// Filter what this host forwards, by rules: a program judges new flows, the kernel the rest
     Screen(ScreenArgs),
-    /// Check a configuration file, or show the settings that hold
+    /// Check or write a configuration file, or show the settings in force
     Config(ConfigArgs),
     /// Put back every knob that a killed weir has left turned
     Reset(ResetArgs),
@@ -56,7 +65,7 @@ pub enum Command {
     /// Read what one user's programs ask of lazy sockets
     #[command(hide = true)]
     LazyClerk,
-    /// Run the two papers' experiments on this machine
+    /// Measure on this machine, in network namespaces of its own, what weir does in a flood
     Lab(weir_lab::cli::LabArgs),
     /// Write man pages and shell completions into a directory
     #[command(hide = true)]
@@ -96,24 +105,26 @@ pub struct RunArgs {
     /// costs next to nothing, until a queue is full or input takes more than its share of a CPU
     #[arg(long)]
     pub awake: bool,
-    /// Offer lazy sockets: root's programs with weir-socket, or started with libweir_preload.so, may read their UDP
-    /// packets from rings that the gate fills, past the kernel's IP and UDP input. See docs/lazy.md
-    #[arg(long)]
+    /// Offer lazy sockets: root's programs that use the library weir_socket, or are started with
+    /// LD_PRELOAD=libweir_preload.so, may read their UDP packets from rings that the gate fills, past the kernel's IP
+    /// and UDP input
+    #[arg(long, help_heading = "Lazy sockets")]
     pub lazy: bool,
     /// Offer them to this group's programs, too. Whoever is in it can take memory and time from weir
-    #[arg(long, value_name = "GROUP", requires = "lazy")]
+    #[arg(long, value_name = "GROUP", requires = "lazy", help_heading = "Lazy sockets")]
     pub lazy_group: Option<Group>,
-    /// What the rings of one user but root may take of memory
-    #[arg(long, value_name = "MIB", default_value_t = 256, requires = "lazy",
+    /// How much memory the rings of one user may take, in MiB; root's may take any
+    #[arg(long, value_name = "MIB", default_value_t = 256, requires = "lazy", help_heading = "Lazy sockets",
         value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     pub lazy_memory: u64,
     /// Compare, on the traffic that there is: slices of this length in which weir protects, and as many in shadow, in
     /// pairs. Says by how much late drops, delivery and the CPU time of receiving differ, and ends without protection;
     /// 1s to 1h
-    #[arg(long, value_name = "TIME", value_parser = slice, conflicts_with_all = ["policy", "lazy"])]
+    #[arg(long, value_name = "TIME", value_parser = slice, help_heading = "Comparison",
+        conflicts_with_all = ["policy", "lazy"])]
     pub ab: Option<Duration>,
-    /// How many pairs of slices; an interval takes 6
-    #[arg(long, value_name = "N", default_value_t = 6, requires = "ab",
+    /// How many pairs of slices, 1 to 1000; a confidence interval takes at least 6
+    #[arg(long, value_name = "N", default_value_t = 6, requires = "ab", help_heading = "Comparison",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub pairs: u32,
     /// End with the parent process: one of the slices
@@ -130,9 +141,9 @@ pub struct RunArgs {
 /// Where the gate goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Attach {
-    /// In the driver if that costs other traffic nothing, else at tc; `weir status` says which and why
+    /// In the driver if that was measured to cost other traffic nothing, else at tc; `weir status` says which, and why
     Auto,
-    /// XDP in the driver: packets are discarded at the least cost
+    /// XDP in the driver: discards cost least. Slows other traffic on veth, virtio_net and vmxnet3
     Native,
     /// XDP in the stack
     Generic,
@@ -153,9 +164,9 @@ impl Attach {
 /// Who polls NAPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Napi {
-    /// Threads, whose weight the governor moves; softirqs where the driver refuses
+    /// Threads (threaded NAPI), whose priority the governor moves; softirqs where the driver refuses
     Threads,
-    /// Softirqs, which the gate limits to input's share of a CPU that processes want
+    /// Softirqs, as without weir: the gate limits them to receiving's share of a CPU that processes want
     Softirq,
 }
 
@@ -174,9 +185,10 @@ pub enum Forward {
 pub enum PolicyArg {
     /// Discard what the kernel would drop anyway
     On,
-    /// Decide as usual, count what would be discarded and say whose it is at the end; pass everything, turn nothing
+    /// Pass everything, count what would be discarded, and say at the end whose it was; change nothing on the host
     Shadow,
-    /// Decide nothing, discard nothing, and leave nice values alone; threads still poll, unless `--napi softirq`
+    /// Pass everything and count nothing by destination; to watch, use shadow. Threads still poll, unless
+    /// `--napi softirq`
     Off,
 }
 
@@ -203,11 +215,11 @@ pub struct StatusArgs {
     /// Print JSON; its shape has a version, `schema`
     #[arg(long)]
     pub json: bool,
-    /// Show the interfaces of every network namespace, not of this one alone
+    /// Show the interfaces of every network namespace, not only of this one
     #[arg(long)]
     pub all_namespaces: bool,
-    /// Say in one line how things stand, and exit with 0 if every interface is protected, with 1 if one is not in
-    /// full, with 3 if weir does not run
+    /// Print one line, and exit with 0 if every interface is protected, with 1 if one is not or only in part, with 3
+    /// if weir does not run
     #[arg(long, conflicts_with = "json")]
     pub check: bool,
     /// Print OpenMetrics, for a Prometheus node exporter's textfile collector
@@ -237,7 +249,7 @@ pub struct ChannelsArgs {
     /// Print those senders as two sets for `nft -f -`, in a table `inet weir_sources`. weir itself bans nobody
     #[arg(long, requires = "sources", conflicts_with = "json")]
     pub nft: bool,
-    /// How long to watch for the rates; 0: not at all
+    /// How long to watch for the rates, up to 1h; 0: print totals only
     #[arg(long, default_value = "1s", value_parser = interval, value_name = "TIME")]
     pub interval: Duration,
     /// Print JSON; its shape has a version, `schema`
@@ -260,10 +272,10 @@ pub struct TopArgs {
     /// The interface [default: each protected one of this network namespace]
     #[arg(value_name = "IFACE")]
     pub interface: Option<String>,
-    /// How long each view is of
+    /// How often the view changes; rates are over this time; up to 1h
     #[arg(long, default_value = "1s", value_parser = interval, value_name = "TIME")]
     pub interval: Duration,
-    /// End after so many views
+    /// End after N views [default: until Ctrl-C]
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
 }
@@ -293,9 +305,9 @@ fn slice(text: &str) -> Result<Duration, String> {
 /// Arguments of `weir explain`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The capture's packets go through the gate one after the other, as if they came in on the interface now:
-what is said of them is said of this host, of its addresses, sockets and routes and of how full its queues
-are at this moment. Nothing is sent, delivered or attached.
+The capture's packets go through the gate one after the other, as if they came in on the interface now.
+So the answer is about this host: its addresses, sockets and routes, and how full its queues are at this
+moment. Nothing is sent, delivered or attached. Needs root.
 
 Examples:
   sudo weir explain flood.pcap
@@ -305,7 +317,8 @@ pub struct ExplainArgs {
     /// The capture, pcap or pcapng; `-` for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The interface that the packets are to come in on [default: the protected one, else the only one]
+    /// The interface that the packets are taken to come in on [default: the protected one, else the only Ethernet
+    /// interface that is up and has an address]
     #[arg(long, value_name = "IFACE")]
     pub interface: Option<String>,
     /// The configuration that names the protected ports, as of `weir run` [default: /etc/weir/weir.toml, if it

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use indicatif::HumanCount;
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::units::PacketsPerSec;
 use weir_bpf::verdict::Reason;
 
 use crate::cli::{ResetArgs, StatusArgs};
@@ -184,7 +185,7 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         }
     }
     if !status.governed.is_empty() && !status.shares_enforced {
-        writeln!(out, "  shares: metered, and nobody is held to his (enforce = false)")?;
+        writeln!(out, "  shares: metered, but not enforced (enforce = false)")?;
     }
     if let Some(limit) = &status.softirq_limit {
         writeln!(out, "  softirq limit: {}", softirq_limit(limit))?;
@@ -202,19 +203,18 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
     }
     let rates = status.rates;
     let would = match status.policy {
-        Policy::Shadow => format!(", would discard {:.0}/s", rates.would_discard_pps.0),
+        Policy::Shadow => format!(", would discard {}", per_second(rates.would_discard_pps)),
         Policy::On | Policy::Off => String::new(),
     };
     writeln!(
         out,
-        "  seen {:.0}/s, passed {:.0}/s, discarded {:.0}/s{would}, ring drops {:.0}/s, interface drops \
-         {:.0}/s, UDP late drops {:.0}/s",
-        rates.seen_pps.0,
-        rates.passed_pps.0,
-        rates.discarded_pps.0,
-        rates.ring_drop_pps.0,
-        rates.interface_drop_pps.0,
-        rates.late_drop_pps.0
+        "  seen {}, passed {}, discarded {}{would}, ring drops {}, interface drops {}, UDP late drops {}",
+        per_second(rates.seen_pps),
+        per_second(rates.passed_pps),
+        per_second(rates.discarded_pps),
+        per_second(rates.ring_drop_pps),
+        per_second(rates.interface_drop_pps),
+        per_second(rates.late_drop_pps)
     )?;
     row_of(out, ["VERDICT", "REASON", "PACKETS", "BYTES"])?;
     writeln!(out)?;
@@ -231,13 +231,19 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
     Ok(())
 }
 
+fn per_second(rate: PacketsPerSec) -> String {
+    format!("{}/s", HumanCount(rate.0.round() as u64))
+}
+
 fn sleep(sleep: &SleepStatus) -> String {
     let state = if sleep.asleep { "asleep, as nothing is wrong" } else { "awake" };
-    let woken = sleep
+    let woken: Vec<String> = sleep
         .woken
         .iter()
-        .map(|woken| format!("; {} times woken: {}", woken.times, woken.description));
-    format!("the gate is {state}{}", woken.collect::<String>())
+        .map(|woken| format!("{} ({})", woken.description, HumanCount(woken.times)))
+        .collect();
+    let wakes = if woken.is_empty() { "" } else { "; woken by: " };
+    format!("the gate is {state}{wakes}{}", woken.join(", "))
 }
 
 fn row(
@@ -295,16 +301,14 @@ fn governor(observed: &Observed) -> String {
     let percent = |share: f64| format!("{:.0}%", share * 100.0);
     let ring = match (observed.c_gate_ns, observed.r_ring_pps) {
         (Some(cost), Some(rate)) => {
-            format!(
-                "; a discarded packet costs {cost:.0} ns, so the ring holds up to {}/s",
-                HumanCount(rate.round() as u64)
-            )
+            let rate = per_second(PacketsPerSec(rate));
+            format!("; a discarded packet costs {cost:.0} ns, so the ring holds up to {rate}")
         }
         _ => String::new(),
     };
     format!(
-        "thread {} on CPU {}: {}, nice {}; used {} of the CPU (in vain {}, wanted by others {}), \
-         waited for others {}{ring}; the governor itself {:.1}%",
+        "thread {} on CPU {}: {}, nice {}; used {} of the CPU ({} for discards, {} while other \
+         tasks waited), waited {} for other tasks{ring}; the governor itself {:.1}%",
         observed.pid,
         observed.cpu,
         observed.doing,

@@ -11,60 +11,63 @@ use super::layer::{Layer, Origin, Sourced};
 use super::value::{self, PreferArg};
 use crate::cli::{Attach, Forward, Napi, PolicyArg};
 
+const SETTINGS: &str = "Settings, also in the configuration file";
+
 /// Settings. Each that is given holds for every interface, whatever the file says.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SettingArgs {
     /// Read settings from this file; those on the command line override it [default:
     /// /etc/weir/weir.toml, if it exists]
-    #[arg(long, value_name = "FILE", help_heading = "Settings")]
+    #[arg(long, value_name = "FILE", help_heading = SETTINGS)]
     pub config: Option<PathBuf>,
-    /// What processes get of a CPU that they want, at least; network input gets the rest at most;
-    /// 1% to 99% [default: 50%]
-    #[arg(long, value_parser = value::user_share, value_name = "PERCENT", help_heading = "Settings")]
+    /// The least that processes get of a CPU that they want; receiving gets at most the rest; 1% to 99%
+    /// [default: 50%]
+    #[arg(long, value_parser = value::user_share, value_name = "PERCENT", help_heading = SETTINGS)]
     pub user_share: Option<Share>,
-    /// What input's share is for when more comes in than can be used [default: separation]
-    #[arg(long, value_enum, value_name = "WHAT", help_heading = "Settings")]
+    /// What receiving's share of the CPU is spent on when more packets come in than can be used
+    /// [default: separation]
+    #[arg(long, value_enum, value_name = "WHAT", help_heading = SETTINGS)]
     pub prefer: Option<PreferArg>,
-    /// How long other processes may keep input waiting at a time, on average, before it may interrupt them; 100us
-    /// to 100ms [default: 500us]
-    #[arg(long, value_parser = value::timeout, value_name = "TIME", help_heading = "Settings")]
+    /// How long other processes may keep a receiving thread waiting each time, on average, before it may interrupt
+    /// them; 100us to 100ms [default: 500us]
+    #[arg(long, value_parser = value::timeout, value_name = "TIME", help_heading = SETTINGS)]
     pub timeout: Option<Nanos>,
-    /// Over how long shares are averaged; 1ms to 1s [default: 10ms]
-    #[arg(long, value_parser = value::period, value_name = "TIME", help_heading = "Settings")]
+    /// The time over which shares of a CPU are averaged; 1ms to 1s [default: 10ms]
+    #[arg(long, value_parser = value::period, value_name = "TIME", help_heading = SETTINGS)]
     pub period: Option<Nanos>,
-    /// Whether heavy senders are shed before light ones at a UDP socket whose queue is full [default:
-    /// false]
-    #[arg(long, value_parser = value::boolean, value_name = "BOOL", help_heading = "Settings")]
+    /// Whether packets of heavy senders are discarded before those of light ones, at a UDP socket whose queue is
+    /// full; true or false [default: false]
+    #[arg(long, value_parser = value::boolean, value_name = "BOOL", help_heading = SETTINGS)]
     pub selective: Option<bool>,
-    /// Give the NAPI threads this fixed weight, from -20 (heaviest) to 19 (lightest), and leave the
-    /// governor off [default: the governor moves their weight]
+    /// Give the threads that receive this fixed nice value, from -20 (first) to 19 (last), and leave the governor and
+    /// its shares off [default: the governor moves it]
     #[arg(
         long,
         allow_negative_numbers = true,
         value_parser = value::nice,
         overrides_with = "nice",
         value_name = "N",
-        help_heading = "Settings"
+        help_heading = SETTINGS
     )]
     pub nice: Option<i32>,
-    /// Where the gate goes [default: auto]
-    #[arg(long, value_enum, value_name = "WHERE", help_heading = "Settings")]
+    /// Where the gate is attached [default: auto]
+    #[arg(long, value_enum, value_name = "WHERE", help_heading = SETTINGS)]
     pub attach: Option<Attach>,
     /// Who polls the interface [default: threads]
-    #[arg(long, value_enum, value_name = "WHO", help_heading = "Settings")]
+    #[arg(long, value_enum, value_name = "WHO", help_heading = SETTINGS)]
     pub napi: Option<Napi>,
     /// Who forwards packets, of a router [default: kernel]
-    #[arg(long, value_enum, value_name = "WHO", help_heading = "Settings")]
+    #[arg(long, value_enum, value_name = "WHO", help_heading = SETTINGS)]
     pub forward: Option<Forward>,
-    /// Keep the NAPI threads on these CPUs, such as 0-3,8 [default: leave them where they are]
-    #[arg(long, value_name = "LIST", help_heading = "Settings")]
+    /// Keep the threads that receive on these CPUs, such as 0-3,8 [default: leave them where they are]
+    #[arg(long, value_name = "LIST", help_heading = SETTINGS)]
     pub cpus: Option<CpuList>,
-    /// What becomes of what the gate decides [default: on]
-    #[arg(long, value_enum, value_name = "WHAT", help_heading = "Settings")]
+    /// Whether packets are discarded [default: on]
+    #[arg(long, value_enum, value_name = "WHAT", help_heading = SETTINGS)]
     pub policy: Option<PolicyArg>,
-    /// Switch receive packet steering (RPS) off while weir runs: it takes packets to softirqs, which
-    /// nothing governs
-    #[arg(long, help_heading = "Settings")]
+    /// Switch receive packet steering (RPS) off while weir runs: it moves packets to softirqs, which the governor does
+    /// not control
+    #[arg(long, help_heading = SETTINGS)]
     pub rps_off: bool,
 }
 
@@ -104,9 +107,9 @@ pub struct ConfigArgs {
 /// What to do with a configuration.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Say whether a file is valid, and if not, everything that is wrong with it, by line
+    /// Say whether a file is valid, and if not, name every mistake with its line
     Check(CheckArgs),
-    /// Show the settings that hold, and where each comes from
+    /// Show the settings that `weir run` would use, and where each comes from
     Show(ShowArgs),
     /// Write a file for this host, with comments, from what `weir doctor` reads
     Init(InitArgs),
@@ -115,8 +118,8 @@ pub enum ConfigCommand {
 /// Arguments of `weir config init`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Looks at this host for a second and writes a file that `weir run` without options goes by. Every interface that weir
-could protect is in it; the one that receives most is switched on. Never overwrites a file.
+Looks at this host for a second and writes the file that the service, or `weir run` without arguments, reads. Every
+interface that weir could protect is in it; the one that receives most is switched on. Never overwrites a file.
 
 Examples:
   sudo weir config init            write /etc/weir/weir.toml
@@ -145,8 +148,7 @@ pub struct CheckArgs {
 /// Arguments of `weir config show`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Shows what `weir run` would make of the same file and options; it does not look at what runs, which
-`weir status` does. A setting comes from the command line, else from the interface's own section of the
+Shows what `weir run` would use with the same file and options. `weir status` shows what runs now. A setting comes from the command line, else from the interface's own section of the
 file, else from above the sections, else it is weir's default.
 
 Examples:

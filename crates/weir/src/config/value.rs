@@ -242,9 +242,9 @@ pub fn choice_text(value: &impl ValueEnum) -> String {
 /// [`Prefer`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PreferArg {
-    /// Tell packets apart: one channel's flood costs the others nothing, as far as the share reaches
+    /// Looking at every packet, so that one destination's flood costs the others nothing, as far as the share reaches
     Separation,
-    /// Deliver as many packets as can be, whoever's they are
+    /// Delivering as many packets as possible, whatever their destination
     Throughput,
 }
 

@@ -9,8 +9,18 @@ use clap::{Args, ValueEnum};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Packets that the host forwards between the two interfaces' networks, in either direction, are judged by the rules: the
-first packet of each flow here, the others, and replies, in the kernel. What no rule accepts is dropped. Packets for the
-host itself pass. SIGHUP reads the rules again, SIGUSR1 prints counters. See docs/screen.md.
+first packet of each flow here, the others, and replies, in the kernel. Packets for the host itself pass. SIGHUP reads
+the rules again, SIGUSR1 prints counters.
+
+RULES has one rule a line; the first that matches decides, and what none matches is dropped; # begins a comment:
+
+    ACTION [PROTOCOL] [from NETWORKS [port PORTS]] [to NETWORKS [port PORTS]] [flags SET[/OF]] [type TYPES] [log]
+
+ACTION is accept, drop or reject; PROTOCOL is tcp, udp, icmp, icmp6 or `proto N`; networks, ports and types are lists
+with commas between them:
+
+    accept tcp from 192.0.2.0/24 to any port 80,8000-8080
+    reject udp to 2001:db8::/32 log
 
 Examples:
   weir screen rules.txt --check
@@ -21,10 +31,10 @@ pub struct ScreenArgs {
     /// The rules
     #[arg(value_name = "RULES", required_unless_present = "clear")]
     pub rules: Option<PathBuf>,
-    /// One interface
+    /// The interface of one side
     #[arg(long = "in", value_name = "IFACE", required_unless_present_any = ["check", "explain", "clear"])]
     pub inside: Option<String>,
-    /// The other
+    /// The interface of the other side
     #[arg(long = "out", value_name = "IFACE", required_unless_present_any = ["check", "explain", "clear"])]
     pub outside: Option<String>,
     /// Read the rules, say what is wrong with them, and end

@@ -155,7 +155,7 @@ fn read(path: &Path) -> Result<Rules> {
     let rules = parse::parse(&text).map_err(|mistakes| {
         let lines: Vec<String> =
             mistakes.iter().map(|mistake| format!("{}: {mistake}", path.display())).collect();
-        Error::refused(lines.join("\n"), "`weir screen --help` and docs/screen.md show the form")
+        Error::refused(lines.join("\n"), "`weir screen --help` shows the form")
     })?;
     if rules.0.len() >= RULES_MAX {
         let problem = format!("{} has {} rules", path.display(), rules.0.len());
