@@ -25,7 +25,7 @@ struct weir_next_hop {
 };
 
 /* Where packets may leave, by the interface's number. */
-MAP(egresses, BPF_MAP_TYPE_DEVMAP_HASH, 0, WEIR_EGRESSES, __u32, __u32);
+MAP(out_devices, BPF_MAP_TYPE_DEVMAP_HASH, 0, WEIR_EGRESSES, __u32, __u32);
 /* When the kernel was last given a packet for a next hop. */
 MAP(next_hops, BPF_MAP_TYPE_LRU_HASH, 0, WEIR_NEXT_HOPS, struct weir_next_hop,
     __u64);
@@ -76,7 +76,7 @@ has_fast_route(struct xdp_md *ctx, struct bpf_fib_lookup *route, __u32 len)
 	return bpf_fib_lookup(ctx, route, sizeof(*route), 0) ==
 		       BPF_FIB_LKUP_RET_SUCCESS &&
 	       route->ifindex != ingress &&
-	       bpf_map_lookup_elem(&egresses, &route->ifindex) &&
+	       bpf_map_lookup_elem(&out_devices, &route->ifindex) &&
 	       !is_due_to_kernel(route, poll->now_ns);
 }
 
@@ -86,7 +86,7 @@ static __always_inline long leave(struct ethernet *eth,
 {
 	__builtin_memcpy(eth->destination, route->dmac, ETH_ALEN);
 	__builtin_memcpy(eth->source, route->smac, ETH_ALEN);
-	return bpf_redirect_map(&egresses, route->ifindex, 0);
+	return bpf_redirect_map(&out_devices, route->ifindex, 0);
 }
 
 /* XDP_REDIRECT, or XDP_PASS: the packet is as it was, for the kernel. */

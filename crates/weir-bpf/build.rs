@@ -10,7 +10,7 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 15] = [
+const OBJECTS: [&str; 16] = [
     "bare",
     "device",
     "egress",

@@ -37,7 +37,7 @@ impl Gate {
         if !self.forwards {
             return Ok(());
         }
-        let map = &self.skel().maps.egresses;
+        let map = &self.skel().maps.out_devices;
         let wanted: BTreeSet<_> = egresses.iter().map(|egress| egress.0.to_ne_bytes()).collect();
         let known: Vec<Vec<u8>> = map.keys().collect();
         for gone in known.iter().filter(|key| !wanted.iter().any(|wanted| *key == wanted)) {

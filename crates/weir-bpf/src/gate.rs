@@ -128,7 +128,7 @@ impl Gate {
         rodata.has_ct_lookup = asks_conntrack();
         set(rodata);
         open.progs.weir_forward.set_autoload(forwards);
-        for map in [&mut open.maps.egresses, &mut open.maps.next_hops, &mut open.maps.behind] {
+        for map in [&mut open.maps.out_devices, &mut open.maps.next_hops, &mut open.maps.behind] {
             map.set_autocreate(forwards).map_err(failed("open"))?;
         }
         let skel = open.load().map_err(failed("load"))?;
