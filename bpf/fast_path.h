@@ -40,6 +40,8 @@ static __always_inline bool may_fit(const struct weir_destination *entry,
 		return false;
 	if (DEFECT(SHORT_PACKET_JUDGED))
 		return false;
+	if (!truesize && is_piece(flow))
+		return true;
 	return truesize ? truesize < entry->truesize
 			: flow->ip_len < entry->full_from;
 }

@@ -43,6 +43,12 @@ charge_known(const struct weir_charges *charges, __u32 kind, __u32 len,
 	return NULL;
 }
 
+/* Several packets in one? What each is charged cannot be told. */
+static __always_inline bool is_piece(const struct flow *flow)
+{
+	return interface.packet_max && flow->ip_len > interface.packet_max;
+}
+
 /*
  * What a packet is charged. The first fragment of a datagram stands for all:
  * they are taken to be as many as if all were of its length. Where that is not
@@ -62,7 +68,7 @@ static __always_inline void charge_of(const struct flow *flow, __u32 truesize,
 	charge->known_until_ns = ~0ULL;
 	if (truesize && whole)
 		return;
-	charges = charges_at(interface.charges);
+	charges = is_piece(flow) ? NULL : charges_at(interface.charges);
 	if (charges && !whole)
 		known = charge_known(charges, 1, flow->ip_len, now);
 	of_fragment = known;

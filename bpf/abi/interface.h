@@ -27,6 +27,10 @@ struct weir_interface {
 	__u32 translated;  /* 1: conntrack is asked before a discard */
 	__u16 forwards;	   /* 1: what needs but routing leaves at the driver */
 	__u16 unfinished;  /* 1: checksums may have to be filled in: a veth */
+	/* With generic XDP: longer IP packets are several, in one piece, that a
+	 * local sender has not cut up. Else 0. */
+	__u32 packet_max;
+	__u32 pad;
 	/* What is written here is believed until then, CLOCK_MONOTONIC; 0: for
 	 * ever. */
 	__u64 fresh_until_ns;

@@ -338,11 +338,14 @@ impl Gate {
         self.set_charges(ifindex)?;
         let driver = ethtool::driver(ifname).unwrap_or_default();
         let no_polls = driver == "tun";
+        let pieces = mode == AttachMode::Generic;
+        let packet_max = if pieces { Links::open()?.info(ifindex)?.mtu } else { 0 };
         let bss = globals(self.skel.maps.bss_data.as_deref_mut());
         bss.interface.ifindex = ifindex.0;
+        bss.interface.packet_max = packet_max;
         bss.interface.no_polls = u32::from(no_polls);
         // They hand packets of this machine, or of its guests, to XDP without a word of their checksums.
-        let partial = mode == AttachMode::Generic || ["veth", "tun"].contains(&driver.as_str());
+        let partial = pieces || ["veth", "tun"].contains(&driver.as_str());
         bss.lazy_may_be_partial = u32::from(partial);
         bss.interface.unfinished = u16::from(driver == "veth");
         Ok(())

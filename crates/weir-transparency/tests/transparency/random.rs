@@ -33,8 +33,6 @@ struct Limits {
     queues: Queues,
     /// Whether a short packet is always charged the same.
     short: bool,
-    /// Whether what a sender has not cut up is seen as the packets that it is.
-    pieces: bool,
 }
 
 struct Step {
@@ -59,8 +57,7 @@ pub fn run(duel: &mut Duel, mode: AttachMode) -> String {
     let mut cases = 0;
     for (queues, scenes) in [(Queues::Free, SCENES_FREE), (Queues::Full, SCENES_FULL)] {
         // An XDP program on a veth has short packets charged what is left of a page.
-        let (free, generic) = (queues == Queues::Free, mode == AttachMode::Generic);
-        let limits = Limits { queues, short: free || !mode.is_xdp(), pieces: free || !generic };
+        let limits = Limits { queues, short: queues == Queues::Free || !mode.is_xdp() };
         for scene in 0..scenes * times {
             let mut random = Rng::with_seed(seed ^ scene << 32);
             let steps: Vec<Step> = (0..STEPS).map(|_| step(&mut random, limits)).collect();
@@ -187,11 +184,8 @@ fn step(random: &mut Rng, limits: Limits) -> Step {
             packet(random, port, limits, in_fragments, &mut frames);
         }
     }
-    let segments = if limits.pieces && random.u8(..4) == 0 {
-        segments(random, favourite, limits)
-    } else {
-        Vec::new()
-    };
+    let segments =
+        if random.u8(..4) == 0 { segments(random, favourite, limits) } else { Vec::new() };
     frames.truncate(if segments.is_empty() { 55 } else { 40 });
     let clients = (0..random.usize(..4)).map(|_| random.u16(..20)).collect();
     let clients = if random.u8(..3) == 0 { clients } else { Vec::new() };
