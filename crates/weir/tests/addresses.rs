@@ -83,11 +83,23 @@ fn packets_for_an_address_handed_to_a_guest_reach_the_guest() {
     daemon.interrupt();
 }
 
-/// An address of a service is often on no wire's interface.
+/// An address of a service is often on no wire's interface: anycast, or a real server of LVS-DR.
 #[test]
 fn a_services_address_that_is_on_the_loopback_is_protected() {
+    protected_behind_another_interface("ip link set lo up; ip addr add 198.19.7.1/32 dev lo");
+}
+
+/// As on a dummy interface, which is not in every kernel.
+#[test]
+fn a_services_address_that_is_on_an_interface_without_a_wire_is_protected() {
+    protected_behind_another_interface(
+        "ip tuntap add unwired mode tun; ip link set unwired up; ip addr add 198.19.7.1/32 dev unwired",
+    );
+}
+
+fn protected_behind_another_interface(give_address: &str) {
     let network = Network::ipv4_only();
-    sh(&network.near, "ip link set lo up; ip addr add 198.19.7.1/32 dev lo");
+    sh(&network.near, give_address);
     sh(&network.far, "ip route add 198.19.7.1 via 198.18.0.1 dev far");
     let full = network.near_socket("198.19.7.1:5000");
     let sender = network.far_socket("198.18.0.2:0");
