@@ -262,14 +262,16 @@ fn packets() -> (Vec<Vec<u8>>, usize) {
             packet.splice(20..20, [1, 1, 1, 1]);
         }),
         ipv4(26, 14, set(10, &[0xbe, 0xef])),
+        // To the router. Behind a packet to the same address nobody asks whose the next one's source is
+        // (ip_route_use_hint()).
+        ipv4(32, 14, set(16, &[198, 18, 0, 1])),
         // From the router's own address, nobody's, loopback, a group.
         ipv4(27, 14, set(12, &[198, 19, 0, 1])),
         ipv4(28, 14, set(12, &[0, 0, 0, 1])),
         ipv4(29, 14, set(12, &[127, 0, 0, 1])),
         ipv4(30, 14, set(12, &[224, 0, 0, 9])),
         ipv4(31, 14, set(12, &[198, 18, 0, 255])),
-        // To the router, to loopback, a group, broadcast, behind no route, back by where it came.
-        ipv4(32, 14, set(16, &[198, 18, 0, 1])),
+        // To loopback, a group, broadcast, behind no route, back by where it came.
         ipv4(33, 14, set(16, &[127, 0, 0, 2])),
         ipv4(34, 14, set(16, &[224, 0, 0, 9])),
         ipv4(35, 14, set(16, &[255, 255, 255, 255])),
