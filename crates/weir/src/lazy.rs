@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::{Gid, Mode};
+use rustix::fs::{CWD, Gid, Mode, RenameFlags};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, accept_with, bind, listen,
@@ -149,16 +149,14 @@ impl Listener {
         // The directory is root's alone, so whatever has the name is a weir's.
         let (dir, name) = (Rc::clone(&host.dir), socket_name(netns::cookie()?));
         remove_left(&dir)?;
-        let path = dir.path_of(&name);
+        // Until it listens it looks like one that a killed daemon has left, so it has another name.
+        let unready = format!("{name}.{}", std::process::id());
+        dir.remove(&unready)?;
+        let path = dir.path_of(&unready);
         let address = SocketAddrUnix::new(&path).map_err(failed)?;
         let socket = unix_socket().map_err(failed)?;
-        if bind(&socket, &address) == Err(Errno::ADDRINUSE) {
-            return Err(Error::refused(
-                "another weir offers lazy sockets in this network namespace",
-                "protect these interfaces by one `weir run`, or leave `--lazy` out here",
-            ));
-        }
-        let listener = Self { socket, dir, name };
+        bind(&socket, &address).map_err(failed)?;
+        let mut listener = Self { socket, dir, name: unready };
         // Until it listens nobody can connect, whatever the process's umask has left of the file's mode.
         rustix::fs::chmod(&path, if group.is_some() { ROOT_AND_GROUP } else { ROOT })
             .map_err(failed)?;
@@ -168,7 +166,18 @@ impl Listener {
             })?;
         }
         listen(&listener.socket, BACKLOG).map_err(failed)?;
-        Ok(listener)
+        let ready = listener.dir.path_of(&name);
+        match rustix::fs::renameat_with(CWD, &path, CWD, &ready, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => Err(Error::refused(
+                "another weir offers lazy sockets in this network namespace",
+                "protect these interfaces by one `weir run`, or leave `--lazy` out here",
+            )),
+            renamed => {
+                renamed.map_err(failed)?;
+                listener.name = name;
+                Ok(listener)
+            }
+        }
     }
 }
 
