@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::sys::link::Links;
     use crate::sys::sched::own_cpu_time;
-    use crate::sys::test_support::Sandbox;
+    use crate::sys::test_support::{Sandbox, wait_until};
 
     /// In a namespace with `near`, which has 198.18.0.1/24 and 2001:2::1/64.
     fn with_near(test: impl FnOnce(IfIndex) + Send) {
@@ -169,7 +169,17 @@ mod tests {
                     echo 1 >/proc/sys/net/ipv6/conf/$dev/addr_gen_mode; ip -6 addr flush dev $dev;
                 done
                 ip addr add 198.18.0.1/24 dev near; ip addr add 2001:2::1/64 dev near nodad");
-            test(Links::open().unwrap().index("near").unwrap());
+            let near = Links::open().unwrap().index("near").unwrap();
+            wait_until_own(near, &BOTH);
+            test(near);
+        });
+    }
+
+    /// An IPv6 address gets its route from a work queue (`addrconf_dad_work()`), after `ip` has ended.
+    fn wait_until_own(near: IfIndex, all: &[&str]) {
+        wait_until("the addresses have routes", || {
+            let own = own(near);
+            all.iter().all(|ip| own.iter().any(|it| it == ip))
         });
     }
 
@@ -245,6 +255,7 @@ mod tests {
                 ip addr add 198.19.7.1/32 dev vip; ip addr add 198.19.7.2/32 dev lo;
                 ip addr add 2001:2:7::1/128 dev vip nodad; ip addr add fe80::7/64 dev vip nodad;
                 ip addr add fe80::1/64 dev near nodad; ip route add local 198.19.8.0/24 dev lo");
+            wait_until_own(near, &["fe80::1", "2001:2:7::1"]);
             let mut all = own(near);
             // This interface's come first; the loopback's and another link's are not there.
             assert_eq!(all[..3], ["198.18.0.1", "2001:2::1", "fe80::1"]);
