@@ -247,7 +247,8 @@ fn its_packets_are_explained_and_their_senders_named() {
             data: packet.into(),
         };
         writer.write_raw_packet(&packet).unwrap();
-        let path = std::env::temp_dir().join(format!("weir-test-{}-bare.pcap", std::process::id()));
+        let dir = killed::temp_dir();
+        let path = dir.path().join("packets.pcap");
         std::fs::write(&path, file).unwrap();
         let told = |arguments: &[&str]| {
             let output = host.network.weir(arguments);
@@ -266,7 +267,6 @@ fn its_packets_are_explained_and_their_senders_named() {
             assert!(names.iter().all(|name| sources.contains(*name)), "{sources}");
             daemon.interrupt();
         });
-        std::fs::remove_file(path).unwrap();
     }
 }
 
@@ -274,7 +274,8 @@ fn its_packets_are_explained_and_their_senders_named() {
 fn doctor_and_a_first_file_name_it() {
     let host = Host::new();
     let _full = host.socket(&FAMILIES[0], FULL);
-    let path = std::env::temp_dir().join(format!("weir-test-{}-bare.toml", std::process::id()));
+    let dir = killed::temp_dir();
+    let path = dir.path().join("weir.toml");
     let path = path.to_str().unwrap();
     host.while_flooding(&FAMILIES[0], || {
         let output = host.network.weir(&["doctor"]);
@@ -288,5 +289,4 @@ fn doctor_and_a_first_file_name_it() {
     let daemon = Daemon::start(&host.network, &["--attach", "auto", "--config", path, TUN]);
     assert_eq!(host.status()["running"], true);
     daemon.interrupt();
-    std::fs::remove_file(path).unwrap();
 }

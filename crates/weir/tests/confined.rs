@@ -214,7 +214,8 @@ fn a_container_of_the_daemonset_protects_and_its_successor_cleans_up() {
     let mounted: Vec<&str> =
         manifest.split("mountPath: ").skip(1).map(|rest| rest.split_once('}').unwrap().0).collect();
     assert_eq!(mounted, ["/etc/weir", "/sys", "/run/weir"]);
-    let root = std::env::temp_dir().join(format!("weir-test-{}-root", std::process::id()));
+    let root = killed::temp_dir();
+    let root = root.path();
     for dir in ["usr", "bin", "lib", "lib64", "proc", "sys", "dev", "run/weir", "etc/weir"] {
         fs::create_dir_all(root.join(dir)).unwrap();
     }
@@ -227,7 +228,7 @@ fn a_container_of_the_daemonset_protects_and_its_successor_cleans_up() {
     // At tc, where the gate goes by itself, a veth is polled by threads with GRO alone.
     let gro = || weir_bpf::sys::ethtool::set_gro(NEAR, true);
     network.near.run(gro).unwrap().unwrap();
-    let container = Confined { network: &network, root: Some(root.clone()) };
+    let container = Confined { network: &network, root: Some(root.to_owned()) };
     let daemon = container.start(&arguments);
     protects(&network);
     assert_eq!(container.run(&["status", "--check"]).status.code(), Some(0));
@@ -236,5 +237,4 @@ fn a_container_of_the_daemonset_protects_and_its_successor_cleans_up() {
     protects(&network);
     ends_well(daemon);
     network.assert_untouched();
-    fs::remove_dir_all(root).unwrap();
 }

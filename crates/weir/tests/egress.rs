@@ -63,13 +63,8 @@ impl Router {
     /// Sends these while `body` runs; how many of each were sent.
     fn while_sent(&mut self, flows: &[FlowSpec], body: impl FnOnce(&Self)) -> Vec<u64> {
         self.generator.set_flows(flows).unwrap();
-        let generator = &self.generator;
-        let body = || {
-            generator.start();
-            body(self);
-        };
-        generator.run_while(&self.network.far, Some(self.elsewhere), body).unwrap();
-        (0..flows.len()).map(|flow| generator.counts(flow).sent).collect()
+        let load = (&self.generator, flows.len());
+        self.network.send_while(load, self.elsewhere, || body(self))
     }
 
     /// Packets that the egress queue has sent, and those that it has refused.

@@ -6,14 +6,14 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Read;
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use common::path::Path;
+use common::router::run_in as sh;
 use common::{ConfigFile, PATIENCE, WEIR, wait, wait_until};
 use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, recv, socket_with, sockopt,
@@ -24,7 +24,6 @@ use weir_bpf::sys::frames::FrameSender;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 
-const SERVER: &str = "198.19.0.2";
 /// Within which the fast path stands down.
 const PROMISED: Duration = Duration::from_secs(1);
 const IPV4: [u8; 2] = [8, 0];
@@ -32,77 +31,7 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 const CLIENT4: [u8; 4] = [198, 18, 0, 2];
 const SERVER4: [u8; 4] = [198, 19, 0, 2];
 
-/// Client, router and server; `in` and `out` are the router's interfaces.
-struct Path {
-    client: NetNs,
-    router: NetNs,
-    server: NetNs,
-    names: [String; 3],
-}
-
-fn sh(netns: &NetNs, script: &str) {
-    let run = || Command::new("sh").args(["-e", "-c", script]).output().unwrap();
-    let output = netns.run(run).unwrap();
-    assert!(output.status.success(), "{script}: {output:?}");
-}
-
 impl Path {
-    fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = |end| format!("weir-test-{}-f{number}-{end}", std::process::id());
-        let names = ["client", "router", "server"].map(name);
-        let [client, router, server] = names.each_ref().map(|it| NetNs::create_named(it).unwrap());
-        let [c, r, s] = &names;
-        sh(
-            &router,
-            &format!(
-                "ip -n {r} link add in address 02:00:00:00:01:01 type veth peer name peer netns {c}
-                 ip -n {r} link add out address 02:00:00:00:02:01 mtu 1400 type veth peer name peer netns {s}
-                 ip -n {c} link set peer address 02:00:00:00:01:02
-                 ip -n {s} link set peer mtu 1400 address 02:00:00:00:02:02
-                 ip -n {c} addr add 198.18.0.2/24 dev peer
-                 ip -n {c} addr add 2001:2::2/64 dev peer nodad
-                 ip -n {s} addr add {SERVER}/24 dev peer
-                 ip -n {s} addr add 2001:2:0:1::2/64 dev peer nodad
-                 ip -n {r} addr add 198.18.0.1/24 dev in
-                 ip -n {r} addr add 2001:2::1/64 dev in nodad
-                 ip -n {r} addr add 198.19.0.1/24 dev out
-                 ip -n {r} addr add 2001:2:0:1::1/64 dev out nodad
-                 for end in '{c} peer' '{s} peer' '{r} in' '{r} out' '{c} lo' '{r} lo'; do
-                     set -- $end; ip -n $1 link set $2 up
-                 done
-                 ip -n {c} route add default via 198.18.0.1
-                 ip -n {s} route add default via 198.19.0.1
-                 ip -n {c} route add default via 2001:2::1
-                 ip -n {s} route add default via 2001:2:0:1::1"
-            ),
-        );
-        let forward = || {
-            for (path, value) in [
-                ("ipv4/ip_forward", "1"),
-                ("ipv6/conf/all/forwarding", "1"),
-                ("ipv4/conf/all/rp_filter", "0"),
-                ("ipv4/conf/in/rp_filter", "0"),
-                ("ipv4/conf/out/rp_filter", "0"),
-            ] {
-                fs::write(format!("/proc/sys/net/{path}"), value).unwrap();
-            }
-        };
-        router.run(forward).unwrap();
-        // Without it, or XDP, a veth takes no frame that is redirected.
-        for end in [&client, &server] {
-            end.run(|| ethtool::set_gro("peer", true)).unwrap().unwrap();
-        }
-        Self { client, router, server, names }
-    }
-
-    fn weir(&self, arguments: &[&str]) -> std::process::Output {
-        let mut command = Command::new(WEIR);
-        command.args(arguments);
-        self.router.run(|| command.output().unwrap()).unwrap()
-    }
-
     /// Packets that the fast path has sent on from `in`, by the published status.
     fn forwarded(&self) -> u64 {
         let reasons = self.status()["reasons"].clone();
@@ -128,16 +57,6 @@ impl Path {
         let output = self.weir(&arguments);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
-    }
-}
-
-impl Drop for Path {
-    fn drop(&mut self) {
-        let reset = || Command::new(WEIR).arg("reset").stdout(Stdio::null()).status();
-        let _ = self.router.run(|| wait(PATIENCE, || reset().is_ok_and(|status| status.success())));
-        for name in &self.names {
-            let _ = NetNs::delete_named(name);
-        }
     }
 }
 

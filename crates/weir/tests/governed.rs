@@ -136,11 +136,7 @@ impl Host {
         generator.set_flows(flows).unwrap();
         let elsewhere = sched::online_cpus().unwrap()[0];
         let generator = &*generator;
-        let body = || {
-            generator.start();
-            body(generator);
-        };
-        generator.run_while(&self.network.far, Some(elsewhere), body).unwrap();
+        self.network.send_while((generator, flows.len()), elsewhere, || body(generator));
     }
 
     /// Floods a socket that nobody reads beside one that has room, while `body` runs.

@@ -8,18 +8,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use common::router::{BEHIND, flow_to, router};
 use common::*;
 use rustix::process::Pid;
-use weir_bpf::sys::ethtool;
+use tempfile::TempDir;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
-use weir_bpf::traffic::FlowSpec;
 use weir_bpf::units::{CpuId, Nice};
 
 const BIRD: &str = "/usr/sbin/bird";
 const BIRDC: &str = "/usr/sbin/birdc";
-/// A host behind the router.
-const BEHIND: &str = "198.19.0.2";
 const PORT: u16 = 5000;
 /// Of each of two flows: one to a socket that nobody reads, and one that is forwarded.
 const FLOOD_PPS: f64 = 400_000.0;
@@ -27,23 +25,6 @@ const FLOOD_PPS: f64 = 400_000.0;
 const FLOOD_PACKETS: u64 = 1_000_000;
 /// Of BFD. Half a second, where the usual setting for a fast link is three times 50 ms: the test's machine may be busy.
 const BFD: &str = "interval 100 ms; multiplier 5;";
-
-/// A directory that goes with the test.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("weir-test-{}-bird", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A BIRD that runs. Dropping it kills it.
 struct Bird {
@@ -114,16 +95,16 @@ struct Pair {
     _weir: Daemon,
     router: Bird,
     neighbour: Bird,
-    _dir: Directory,
+    _dir: TempDir,
     network: Network,
 }
 
 impl Pair {
     fn start(network: Network, (cpu, elsewhere): (CpuId, CpuId)) -> Self {
         let weir = Daemon::start_sleepy(&network, &["--cpus", &cpu.to_string()]);
-        let dir = Directory::new();
-        let router = Bird::start(&network.near, &dir.0, NEAR, [NEAR_IP, FAR_IP], cpu);
-        let neighbour = Bird::start(&network.far, &dir.0, "far", [FAR_IP, NEAR_IP], elsewhere);
+        let dir = killed::temp_dir();
+        let router = Bird::start(&network.near, dir.path(), NEAR, [NEAR_IP, FAR_IP], cpu);
+        let neighbour = Bird::start(&network.far, dir.path(), "far", [FAR_IP, NEAR_IP], elsewhere);
         // The generator shares its CPU.
         sched::set_nice(Pid::from_child(&neighbour.child), Nice(-20)).unwrap();
         Self { _weir: weir, router, neighbour, _dir: dir, network }
@@ -167,34 +148,21 @@ fn words(line: &str) -> (Vec<&str>, f64) {
 
 #[test]
 fn bfd_and_bgp_stay_up_while_the_router_is_flooded() {
-    let network = Network::ipv4_only();
-    network.add_pair();
-    // Without it, or XDP, a veth takes no frame that the generator redirects.
-    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
-    for interface in [NEAR, NEAR2] {
-        let path = format!("/proc/sys/net/ipv4/conf/{interface}/forwarding");
-        network.near.run(|| fs::write(&path, "1").unwrap()).unwrap();
-    }
+    let network = router();
     let cpus = sched::online_cpus().unwrap();
     let (elsewhere, cpu) = (cpus[0], *cpus.last().unwrap());
     let _unread = network.near_socket(&format!("{NEAR_IP}:{PORT}"));
     let mut generator = network.generator();
-    let to = |address: &str| FlowSpec {
-        address: (FAR_IP.parse().unwrap(), address.parse().unwrap()),
-        ..network.flow(PORT, Some(FLOOD_PPS))
-    };
+    let to = |address| flow_to(&network, address, (4096, PORT), FLOOD_PPS);
     generator.set_flows(&[to(NEAR_IP), to(BEHIND)]).unwrap();
     let pair = Pair::start(network, (cpu, elsewhere));
     wait_until("the sessions are up", || pair.is_up());
     let (before, sent_on) = (pair.sessions(), pair.sent_on());
-    let flood = &generator;
-    let lasts = || {
-        flood.start();
+    pair.network.send_while((&generator, 2), elsewhere, || {
         wait_until("the flood has lasted", || {
-            [0, 1].iter().all(|flow| flood.counts(*flow).sent > FLOOD_PACKETS)
+            [0, 1].iter().all(|flow| generator.counts(*flow).sent > FLOOD_PACKETS)
         });
-    };
-    generator.run_while(&pair.network.far, Some(elsewhere), lasts).unwrap();
+    });
     // An end that was down would say so, or since when it is up again.
     assert!(pair.are_those_of(&before), "{:#?}\nbefore: {before:#?}", pair.sessions());
     assert!(pair.sent_on() > sent_on, "nothing was forwarded");

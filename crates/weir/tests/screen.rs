@@ -104,13 +104,8 @@ impl Router {
     /// Sends these while `body` runs; how many of each were sent.
     fn while_sent(&mut self, flows: &[FlowSpec], body: impl FnOnce(&Self)) -> Vec<u64> {
         self.generator.set_flows(flows).unwrap();
-        let generator = &self.generator;
-        let body = || {
-            generator.start();
-            body(self);
-        };
-        generator.run_while(&self.network.far, Some(self.elsewhere), body).unwrap();
-        (0..flows.len()).map(|flow| generator.counts(flow).sent).collect()
+        let load = (&self.generator, flows.len());
+        self.network.send_while(load, self.elsewhere, || body(self))
     }
 
     fn statistic(&self, interface: &str, name: &str) -> u64 {

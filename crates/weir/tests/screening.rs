@@ -4,13 +4,12 @@
 
 mod common;
 
-use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use common::path::{Path, SERVER, SERVER6};
 use common::{ConfigFile, PATIENCE, WEIR, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -19,76 +18,22 @@ use weir_bpf::sys::netns::NetNs;
 use weir_bpf::traffic::{FlowSpec, Generator, Sources};
 use weir_bpf::units::PacketsPerSec;
 
-const SERVER: &str = "198.19.0.2";
-const SERVER6: &str = "2001:2:0:1::2";
 const RULES: &str = "\
     # what the test needs\n\
     accept udp to 198.19.0.0/24,2001:2:0:1::/64 port 5000,5002\n\
     accept tcp to 198.19.0.2 port 8000 flags syn\n\
     reject tcp to any port 25 log\n";
 
-/// Client, router and server; `in` and `out` are the router's interfaces.
-struct Path {
-    client: NetNs,
-    router: NetNs,
-    server: NetNs,
+fn socket(netns: &NetNs, address: &str) -> UdpSocket {
+    let socket = netns.run(|| UdpSocket::bind(address).unwrap()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
 }
 
-fn sh(script: &str) {
-    let output = Command::new("sh").args(["-e", "-c", script]).output().unwrap();
-    assert!(output.status.success(), "{script}: {output:?}");
-}
-
-impl Path {
-    fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = |end| format!("weir-test-{}-s{number}-{end}", std::process::id());
-        let [c, r, s] = ["client", "router", "server"].map(name);
-        let [client, router, server] = [&c, &r, &s].map(|name| NetNs::create_named(name).unwrap());
-        sh(&format!(
-            "ip -n {r} link add in type veth peer name peer netns {c}
-             ip -n {r} link add out type veth peer name peer netns {s}
-             ip -n {c} addr add 198.18.0.2/24 dev peer
-             ip -n {c} addr add 2001:2::2/64 dev peer nodad
-             ip -n {s} addr add {SERVER}/24 dev peer
-             ip -n {s} addr add {SERVER6}/64 dev peer nodad
-             ip -n {r} addr add 198.18.0.1/24 dev in
-             ip -n {r} addr add 2001:2::1/64 dev in nodad
-             ip -n {r} addr add 198.19.0.1/24 dev out
-             ip -n {r} addr add 2001:2:0:1::1/64 dev out nodad
-             for end in '{c} peer' '{s} peer' '{r} in' '{r} out'; do
-                 set -- $end; ip -n $1 link set $2 up
-             done
-             ip -n {c} route add default via 198.18.0.1
-             ip -n {c} route add default via 2001:2::1
-             ip -n {s} route add default via 198.19.0.1
-             ip -n {s} route add default via 2001:2:0:1::1"
-        ));
-        let forward = || {
-            for family in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-                fs::write(format!("/proc/sys/net/{family}"), "1").unwrap();
-            }
-        };
-        router.run(forward).unwrap();
-        Self { client, router, server }
-    }
-
-    fn socket(netns: &NetNs, address: &str) -> UdpSocket {
-        let socket = netns.run(|| UdpSocket::bind(address).unwrap()).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket
-    }
-
-    fn clear(&self) {
-        let clear = || {
-            let mut command = Command::new(WEIR);
-            command.args(["screen", "--clear", "in", "--clear", "out"]).output().unwrap()
-        };
-        let output = self.router.run(clear).unwrap();
-        assert!(output.status.success(), "{output:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("in: the wall is gone"));
-    }
+fn clear(path: &Path) {
+    let output = path.weir(&["screen", "--clear", "in", "--clear", "out"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("in: the wall is gone"));
 }
 
 /// A running `weir screen`.
@@ -190,8 +135,8 @@ fn the_rules_hold(place: &str) {
     let path = Path::new();
     let rules = ConfigFile::new(&format!("screening-{place}"), RULES);
     let mut screen = Screen::start(&path, &rules, &["--attach", place]);
-    let client = Path::socket(&path.client, "198.18.0.2:4000");
-    let server = Path::socket(&path.server, &format!("{SERVER}:5000"));
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let server = socket(&path.server, &format!("{SERVER}:5000"));
     let there = format!("{SERVER}:5000");
     assert!(!arrives(&server, &client, "198.18.0.2:4000"), "in answer to nothing");
     // Neither the first packet is lost nor the reply.
@@ -202,13 +147,13 @@ fn the_rules_hold(place: &str) {
     for (what, expected) in [("asked", 1), ("released", 1), ("lost", 0), ("packets", 6)] {
         assert_eq!(of_rule(&stats, "port 5000", what), expected, "{what}: {stats}");
     }
-    let client6 = Path::socket(&path.client, "[2001:2::2]:4000");
-    let server6 = Path::socket(&path.server, &format!("[{SERVER6}]:5000"));
+    let client6 = socket(&path.client, "[2001:2::2]:4000");
+    let server6 = socket(&path.server, &format!("[{SERVER6}]:5000"));
     echoes(&client6, &server6, &format!("[{SERVER6}]:5000"));
-    let other = Path::socket(&path.server, &format!("{SERVER}:5001"));
+    let other = socket(&path.server, &format!("{SERVER}:5001"));
     assert!(!arrives(&client, &other, &format!("{SERVER}:5001")), "by no rule");
 
-    let own = Path::socket(&path.router, "198.18.0.1:5001");
+    let own = socket(&path.router, "198.18.0.1:5001");
     assert!(arrives(&client, &own, "198.18.0.1:5001"), "the router itself");
     let listener = path.server.run(|| TcpListener::bind(format!("{SERVER}:8000")).unwrap());
     let listener = listener.unwrap();
@@ -242,13 +187,13 @@ fn the_rules_hold(place: &str) {
     // Dead: what was accepted goes on, what is new does not.
     screen.kill();
     echoes(&client, &server, &there);
-    let third = Path::socket(&path.server, &format!("{SERVER}:5002"));
+    let third = socket(&path.server, &format!("{SERVER}:5002"));
     assert!(!arrives(&client, &third, &format!("{SERVER}:5002")), "fails closed");
     // Another screen takes over; and then nobody.
     let mut next = Screen::start(&path, &rules, &["--attach", place]);
     echoes(&client, &third, &format!("{SERVER}:5002"));
     next.kill();
-    path.clear();
+    clear(&path);
     echoes(&client, &other, &format!("{SERVER}:5001"));
 }
 
@@ -295,8 +240,8 @@ fn rules_are_reloaded_and_the_screen_is_killed_under_a_flood_of_new_flows() {
             ..FlowSpec::udp(macs, addresses, (1 << 15, 5999))
         }])
         .unwrap();
-    let client = Path::socket(&path.client, "198.18.0.2:4000");
-    let servers = [5000, 5001].map(|port| Path::socket(&path.server, &format!("{SERVER}:{port}")));
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let servers = [5000, 5001].map(|port| socket(&path.server, &format!("{SERVER}:{port}")));
     let to = [5000, 5001].map(|port| format!("{SERVER}:{port}"));
     let flood = &generator;
     let body = || {
@@ -322,7 +267,7 @@ fn rules_are_reloaded_and_the_screen_is_killed_under_a_flood_of_new_flows() {
     };
     let stats = generator.run_while(&path.client, None, body).unwrap();
     assert!(stats["outcomes"]["asked"].as_u64().unwrap() > 1000, "{stats}");
-    path.clear();
+    clear(&path);
 }
 
 #[test]
@@ -330,8 +275,8 @@ fn a_screen_that_is_to_fail_open_does_so_when_it_is_stopped_and_when_it_is_kille
     let path = Path::new();
     let rules = ConfigFile::new("screening-open", RULES);
     let mut screen = Screen::start(&path, &rules, &["--fail", "open"]);
-    let client = Path::socket(&path.client, "198.18.0.2:4000");
-    let server = Path::socket(&path.server, &format!("{SERVER}:5001"));
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let server = socket(&path.server, &format!("{SERVER}:5001"));
     let there = format!("{SERVER}:5001");
     assert!(!arrives(&client, &server, &there));
     screen.signal(Signal::STOP);
@@ -340,7 +285,7 @@ fn a_screen_that_is_to_fail_open_does_so_when_it_is_stopped_and_when_it_is_kille
     wait_until("it goes on", || !arrives(&client, &server, &there));
     screen.kill();
     wait_until("a dead one lets packets pass", || arrives(&client, &server, &there));
-    path.clear();
+    clear(&path);
 }
 
 #[test]

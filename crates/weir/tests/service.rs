@@ -7,7 +7,6 @@ mod common;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use common::*;
@@ -17,27 +16,6 @@ const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
 
 fn protect(name: &str) -> ConfigFile {
     ConfigFile::new(name, &format!("[interface.{NEAR}]\nprotect = true\nattach = \"native\"\n"))
-}
-
-/// A directory of the test's own.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("weir-test-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 fn ends_well(mut child: Child) {
@@ -53,8 +31,8 @@ fn ends_well(mut child: Child) {
 #[test]
 fn systemd_is_told_what_it_waits_for() {
     let network = Network::new();
-    let (file, scratch) = (protect("notify"), Scratch::new("notify"));
-    let path = scratch.0.join("socket");
+    let (file, scratch) = (protect("notify"), killed::temp_dir());
+    let path = scratch.path().join("socket");
     let systemd = UnixDatagram::bind(&path).unwrap();
     systemd.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut command = Command::new(WEIR);
@@ -280,8 +258,8 @@ fn the_units_privileges_are_enough_and_none_is_more_than_that() {
 #[test]
 fn a_first_file_is_written_once_and_is_valid() {
     let network = Network::new();
-    let scratch = Scratch::new("init");
-    let path = format!("{}/new/weir.toml", scratch.path());
+    let scratch = killed::temp_dir();
+    let path = format!("{}/new/weir.toml", scratch.path().display());
     let output = network.weir(&["config", "init", &path]);
     assert!(output.status.success(), "{output:?}");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -295,10 +273,10 @@ fn a_first_file_is_written_once_and_is_valid() {
 
 #[test]
 fn the_package_has_what_it_should_and_depends_on_what_it_needs() {
-    let scratch = Scratch::new("deb");
+    let scratch = killed::temp_dir();
     let mut make = Command::new(format!("{PACKAGING}/deb"));
     // Level 0: this is about what is in it.
-    let output = make.args([WEIR, scratch.path()]).env("DEB_COMPRESSION", "0").output().unwrap();
+    let output = make.arg(WEIR).arg(scratch.path()).env("DEB_COMPRESSION", "0").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let deb = String::from_utf8(output.stdout).unwrap().trim().to_owned();
     let dpkg = |option: &str| {

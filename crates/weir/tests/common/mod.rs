@@ -5,7 +5,9 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(missing_docs, reason = "the names say it, and nobody else uses them")]
 
+pub mod killed;
 pub mod lazy;
+pub mod path;
 pub mod router;
 pub mod saturated;
 
@@ -57,6 +59,7 @@ pub struct Network {
 
 impl Network {
     pub fn new() -> Self {
+        killed::mark();
         let [near, far] = [NetNs::create(), NetNs::create()].map(|made| made.unwrap());
         let ifindex = near
             .run(|| {
@@ -238,6 +241,21 @@ impl Network {
         self.far.run(load).unwrap()
     }
 
+    /// Sends the generator's flows, so many, from a CPU while `body` runs; how many of each were sent.
+    pub fn send_while(
+        &self,
+        (generator, flows): (&Generator, usize),
+        cpu: CpuId,
+        body: impl FnOnce(),
+    ) -> Vec<u64> {
+        let body = || {
+            generator.start();
+            body();
+        };
+        generator.run_while(&self.far, Some(cpu), body).unwrap();
+        (0..flows).map(|flow| generator.counts(flow).sent).collect()
+    }
+
     /// UDP packets to a port of [`NEAR_IP`]; without a rate, as many as can be made.
     pub fn flow(&self, port: u16, rate: Option<f64>) -> FlowSpec {
         let mac = |name| {
@@ -294,10 +312,14 @@ fn socket(ns: &NetNs, address: &str) -> UdpSocket {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // After a failed test, nothing of it stays in /run/weir.
-        let reset = || Command::new(WEIR).arg("reset").stdout(Stdio::null()).status();
-        let _ = self.near.run(|| wait(PATIENCE, || reset().is_ok_and(|status| status.success())));
+        reset(&self.near);
     }
+}
+
+/// After a failed test, nothing of it stays in /run/weir.
+pub fn reset(netns: &NetNs) {
+    let reset = || Command::new(WEIR).arg("reset").stdout(Stdio::null()).status();
+    let _ = netns.run(|| wait(PATIENCE, || reset().is_ok_and(|status| status.success())));
 }
 
 /// A running `weir run near ...`. Dropping it kills it. Its gate is in the driver, as on a NIC, unless

@@ -77,12 +77,7 @@ impl Host {
     /// Sends these flows while something is done.
     pub fn while_sent(&self, generator: &mut Generator, flows: &[FlowSpec], body: impl FnOnce()) {
         generator.set_flows(flows).unwrap();
-        let generator = &*generator;
-        let body = || {
-            generator.start();
-            body();
-        };
-        generator.run_while(&self.network.far, Some(self.elsewhere), body).unwrap();
+        self.network.send_while((generator, flows.len()), self.elsewhere, body);
     }
 
     /// TCP segments of no connection to this port, from 64 addresses that are there, so that they are answered.
