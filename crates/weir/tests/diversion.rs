@@ -91,9 +91,12 @@ fn stops_and_resumes_as(
 
         sh(&network, add);
         let changed = Instant::now();
+        let all = || Reason::ALL.iter().map(|reason| count(*reason)).sum::<u64>();
+        // While packets come.
         let grows = |reason| {
-            let before = count(reason);
+            let (before, all_before) = (count(reason), all());
             std::thread::sleep(Duration::from_millis(20));
+            wait_until("packets come", || all() > all_before);
             count(reason) > before
         };
         // What is translated is counted only where it would have been discarded.

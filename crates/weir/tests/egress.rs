@@ -9,7 +9,7 @@ mod common;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::router::{BEHIND, BEHIND_OUT, OUT, flow_to, ring_drops, router, run_in, sh, statistic};
+use common::router::{BEHIND, BEHIND_OUT, OUT, flow_to, router, run_in, sh, statistic};
 use common::*;
 use rustix::net::sockopt;
 use serde_json::Value;
@@ -114,7 +114,8 @@ fn an_egress_stays_full(queues: &str, options: &[&str]) {
     let (daemon, counters) = router.start(options);
     let flows =
         [router.flow(NEAR_IP, 8000, LIGHT_PPS), router.flow(BEHIND_OUT, PORT, LIGHT_PPS), flood];
-    let (ring, out) = (ring_drops(&router.network), statistic(&router.network, OUT, "tx_packets"));
+    let (ring, out) =
+        (router.network.ring_drops("far"), statistic(&router.network, OUT, "tx_packets"));
     let sent = router.while_sent(&flows, |router| {
         let good =
             |seen: &Window| seen.sent_pps > 0.97 * without && seen.refused * 20 < seen.discarded;
@@ -131,7 +132,7 @@ fn an_egress_stays_full(queues: &str, options: &[&str]) {
         let out = statistic(&router.network, OUT, "tx_packets") - out;
         sent[0].saturating_sub(received) + sent[1].saturating_sub(out)
     };
-    let most = ring_drops(&router.network) - ring;
+    let most = router.network.ring_drops("far") - ring;
     assert!(wait(PATIENCE, || lost() <= most), "{} lost of {sent:?}; the ring {most}", lost());
     daemon.interrupt();
     router.network.assert_untouched();
@@ -190,13 +191,13 @@ fn a_refusal_by_a_queue_with_room_discards_nothing() {
         &router.network,
         "tc qdisc change dev near2 root handle 1: tbf rate 5mbit burst 1k limit 6k",
     );
-    let (ring, before) = (ring_drops(&router.network), router.egress());
+    let (ring, before) = (router.network.ring_drops("far"), router.egress());
     let sent = router.while_sent(&[router.flow(BEHIND, PORT, LIGHT_PPS), too_long], |router| {
         wait_until("it refuses", || router.egress().1 > before.1 + 500);
     });
     assert_eq!(discarded(&counters), 0);
     let arrived =
-        |router: &Router| router.egress().0 - before.0 + ring_drops(&router.network) - ring;
+        |router: &Router| router.egress().0 - before.0 + router.network.ring_drops("far") - ring;
     assert!(wait(PATIENCE, || arrived(&router) >= sent[0]), "{} of {sent:?}", arrived(&router));
     daemon.interrupt();
 }

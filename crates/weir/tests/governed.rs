@@ -283,10 +283,12 @@ fn under_a_flood_the_governor_acts_while_somebody_watches() {
     let daemon = host.start(&[]);
     let _full = host.bind(FULL_PORT);
     wait_until("the gate sleeps", || host.gate_sleeps());
+    // Who has watched keeps the gate awake for a second only.
+    let mut generator = host.network.generator();
     let shown = host.network.weir(&["channels", "--json", "--interval", "1500ms"]);
     assert!(shown.status.success(), "{shown:?}");
     assert!(!host.gate_sleeps(), "it counts for whoever watches");
-    host.while_sending(&mut host.network.generator(), &[host.flow(FULL_PORT, 50_000.0)], |_| {
+    host.while_sending(&mut generator, &[host.flow(FULL_PORT, 50_000.0)], |_| {
         // What the test itself runs on that CPU may make it shared.
         wait_until("the governor acts", || host.does("isolating") || host.does("shared"));
     });

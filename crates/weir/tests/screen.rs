@@ -113,7 +113,7 @@ impl Router {
     }
 
     fn ring_drops(&self) -> u64 {
-        router::ring_drops(&self.network)
+        self.network.ring_drops("far")
     }
 
     /// Packets that the queue has refused.

@@ -7,6 +7,7 @@ mod common;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::path::{Path, SERVER, SERVER6};
@@ -109,15 +110,22 @@ fn echoes(client: &UdpSocket, server: &UdpSocket, to: &str) {
 
 /// Whether a datagram gets there, where another to a socket that is read is known to.
 fn arrives(client: &UdpSocket, server: &UdpSocket, to: &str) -> bool {
-    client.send_to(b"maybe", to).unwrap();
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed).to_ne_bytes();
+    client.send_to(&number, to).unwrap();
     server.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    let answer = server.recv(&mut [0; 16]);
+    let mut buffer = [0; 16];
+    let arrived = loop {
+        match server.recv(&mut buffer) {
+            // An earlier one may come late.
+            Ok(len) if buffer[..len] != number => {}
+            Ok(_) => break true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break false,
+            Err(error) => panic!("{error}"),
+        }
+    };
     server.set_read_timeout(Some(PATIENCE)).unwrap();
-    match answer {
-        Ok(_) => true,
-        Err(error) if error.kind() == ErrorKind::WouldBlock => false,
-        Err(error) => panic!("{error}"),
-    }
+    arrived
 }
 
 fn connect(path: &Path, to: &str) -> std::io::Result<TcpStream> {

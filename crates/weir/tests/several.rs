@@ -17,7 +17,6 @@ use common::*;
 use rustix::net::sockopt;
 use serde_json::Value;
 use weir_bpf::sys::ethtool;
-use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::FlowSpec;
@@ -150,18 +149,9 @@ fn by_the_other_interface(host: &Host) -> (UdpSocket, UdpSocket) {
     (sender, host.roomy("198.19.0.1:8000"))
 }
 
-/// Packets of the second pair that its ring had no room for: the peer counts them.
-fn ring_drops(host: &Host) -> u64 {
-    let drops = host.network.far.run(|| {
-        let links = Links::open().unwrap();
-        links.stats(links.index(FAR2).unwrap()).unwrap().tx_dropped
-    });
-    drops.unwrap()
-}
-
 /// Every packet of the light interface is accounted for, and the gate has discarded none.
 fn assert_light_interface(host: &Host, (sent, received): (u64, u64)) {
-    assert_eq!(sent - received, ring_drops(host));
+    assert_eq!(sent - received, host.network.ring_drops(FAR2));
     let seen = || host.network.count_on(NEAR2, "udp-room");
     wait_until("the gate has counted all", || seen() == received);
     assert_eq!(host.network.count_on(NEAR2, "udp-full"), 0);

@@ -7,21 +7,11 @@ mod common;
 
 use common::*;
 use serde_json::Value;
-use weir_bpf::sys::link::Links;
 
 const FULL: &str = "198.18.0.1:5000";
 const READ: &str = "198.18.0.1:5001";
 /// To the socket that is read.
 const LIGHT: u64 = 50;
-
-/// Packets that the veth's ring had no room for.
-fn ring_drops(network: &Network) -> u64 {
-    let drops = || {
-        let links = Links::open().unwrap();
-        links.stats(links.index("far").unwrap()).unwrap().tx_dropped
-    };
-    network.far.run(drops).unwrap()
-}
 
 fn verdict(status: &Value, name: &str) -> Option<u64> {
     let verdicts = status["verdicts"].as_array().unwrap();
@@ -51,10 +41,11 @@ fn everything_passes(attach: &str) {
     });
     // What is not in the queue the kernel has dropped, and nobody else.
     wait_until("every packet is accounted for", || {
-        network.count("udp-room") + network.count("udp-full") + ring_drops(&network) == sent + LIGHT
+        network.count("udp-room") + network.count("udp-full") + network.ring_drops("far")
+            == sent + LIGHT
     });
     let queued = drain(&full);
-    assert_eq!(queued + network.late_drops() + ring_drops(&network), sent, "{attach}");
+    assert_eq!(queued + network.late_drops() + network.ring_drops("far"), sent, "{attach}");
     let would = network.count("udp-full");
     // The kernel would have taken none of them.
     assert!(would > 0 && would <= network.late_drops(), "{would} of {}", network.late_drops());

@@ -14,6 +14,7 @@ use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
 use weir_bpf::sys::link::Links;
+use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{IfIndex, MacAddr};
 use weir_bpf::verdict::Reason;
@@ -73,6 +74,11 @@ impl Network {
         near.run(|| {
             let links = Links::open().unwrap();
             wait_until("the link is up", || links.info(near_ifindex).unwrap().oper_up);
+            // An IPv6 address gets its route from a work queue, `addrconf_dad_work()`.
+            wait_until("the addresses have routes", || {
+                let own = LocalAddresses::read(near_ifindex).unwrap().own;
+                [NEAR_IP4, NEAR_IP6].iter().all(|ip| own.contains(&ip.parse().unwrap()))
+            });
         })
         .unwrap();
         Self { near, far, near_ifindex, far_ifindex, near_mac, far_mac }

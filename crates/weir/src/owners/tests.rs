@@ -195,7 +195,14 @@ fn members_of_a_reuseport_group_and_shared_sockets_weigh_as_their_heaviest() {
                 let (processes, _) = owner(ownership, "127.0.0.1:5000");
                 processes.iter().map(|each| (each.pid, each.nice.unwrap().0)).collect()
             };
-            wait_until("they are nice", || of(&owners.look().unwrap()) == expected);
+            let idle_too = |ownership: &Ownership| {
+                let (processes, weight) = owner(ownership, "127.0.0.1:5001");
+                (processes.len(), weight) == (2, Some(Weight(15)))
+            };
+            wait_until("they are nice", || {
+                let ownership = owners.look().unwrap();
+                of(&ownership) == expected && idle_too(&ownership)
+            });
             let ownership = owners.look().unwrap();
             let (processes, weight) = owner(&ownership, "127.0.0.1:5000");
             assert_eq!(weight, Some(processes[0].weight));

@@ -26,6 +26,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
 use weir_bpf::sys::link::Links;
+use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{sched, snmp};
@@ -120,6 +121,11 @@ impl Network {
         };
         self.near.run(|| know(ends[0], addresses[1], far_mac)).unwrap();
         self.far.run(|| know(ends[1], known, near_mac)).unwrap();
+        for (netns, name, addresses) in
+            [(&self.near, ends[0], addresses[0]), (&self.far, ends[1], addresses[1])]
+        {
+            netns.run(|| wait_until_local(name, addresses)).unwrap();
+        }
     }
 
     /// Does something with the near end's interfaces.
@@ -256,6 +262,15 @@ impl Network {
         (0..flows).map(|flow| generator.counts(flow).sent).collect()
     }
 
+    /// Packets for which the ring behind an interface of the peer had no room.
+    pub fn ring_drops(&self, far: &str) -> u64 {
+        let drops = || {
+            let links = Links::open().unwrap();
+            links.stats(links.index(far).unwrap()).unwrap().tx_dropped
+        };
+        self.far.run(drops).unwrap()
+    }
+
     /// UDP packets to a port of [`NEAR_IP`]; without a rate, as many as can be made.
     pub fn flow(&self, port: u16, rate: Option<f64>) -> FlowSpec {
         let mac = |name| {
@@ -303,6 +318,16 @@ fn isolation(options: &[&str]) -> &'static [&'static str] {
     if options.contains(&"--config") { &[] } else { NO_CONFIG }
 }
 
+/// An IPv6 address gets its route from a work queue, `addrconf_dad_work()`.
+fn wait_until_local(name: &str, addresses: &[&str]) {
+    let ifindex = Links::open().unwrap().index(name).unwrap();
+    let addresses: Vec<IpAddr> = addresses.iter().map(|ip| ip.parse().unwrap()).collect();
+    wait_until("the addresses have routes", || {
+        let own = LocalAddresses::read(ifindex).unwrap().own;
+        addresses.iter().all(|ip| own.contains(ip))
+    });
+}
+
 fn socket(ns: &NetNs, address: &str) -> UdpSocket {
     let address: SocketAddr = address.parse().unwrap();
     let socket = ns.run(|| UdpSocket::bind(address).unwrap()).unwrap();
@@ -347,7 +372,9 @@ impl Daemon {
         };
         assert_eq!(ready["event"], "ready");
         assert_eq!(ready["interfaces"][0]["interface"], NEAR);
-        wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+        let interfaces = ready["interfaces"].as_array().map(Vec::len);
+        let published = || network.status()["interfaces"].as_array().map(Vec::len) == interfaces;
+        wait_until("every interface's status is published", published);
         daemon
     }
 

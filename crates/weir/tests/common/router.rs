@@ -66,15 +66,6 @@ pub fn statistic(network: &Network, interface: &str, name: &str) -> u64 {
     network.near.run(read).unwrap().trim().parse().unwrap()
 }
 
-/// Packets for which the protected interface's ring had no room.
-pub fn ring_drops(network: &Network) -> u64 {
-    let drops = || {
-        let links = Links::open().unwrap();
-        links.stats(links.index("far").unwrap()).unwrap().tx_dropped
-    };
-    network.far.run(drops).unwrap()
-}
-
 /// UDP packets from one port to a host behind the router.
 pub fn flow_to(network: &Network, to: &str, (source, port): (u16, u16), pps: f64) -> FlowSpec {
     let flow = network.flow(port, Some(pps));
