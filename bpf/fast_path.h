@@ -32,9 +32,13 @@ static __always_inline enum weir_target target_of(const struct flow *flow,
 static __always_inline bool may_fit(const struct weir_destination *entry,
 				    const struct flow *flow, __u32 truesize)
 {
-	/* Egress queues of bytes: full_from is 0 of any other. */
+	/*
+	 * Egress queues of bytes: full_from is 0 of any other. What has gone
+	 * too far, or may be too long, no queue is asked about: forward().
+	 */
 	if (entry->reason == WEIR_REASON_FORWARD_FULL)
-		return flow->ip_len < entry->full_from;
+		return flow->ttl <= 1 || flow->ip_len > entry->truesize ||
+		       flow->ip_len < entry->full_from;
 	if (entry->reason != WEIR_REASON_UDP_FULL &&
 	    entry->reason != WEIR_REASON_MULTICAST_FULL)
 		return false;

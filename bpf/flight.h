@@ -87,7 +87,9 @@ flight_is_believed(const struct weir_queue_slot *slot, __u64 now)
 	if (DEFECT(FLIGHT_BELIEVED))
 		return true;
 	return slot->arrives &&
-	       (!slot->doubted_ns || now - slot->doubted_ns > DOUBTED_NS);
+	       /* Another CPU may have doubted it since this poll began. */
+	       (!slot->doubted_ns ||
+		(__s64)(now - slot->doubted_ns) > (__s64)DOUBTED_NS);
 }
 
 /*

@@ -24,9 +24,12 @@ static __always_inline __u32 tuple_of(const struct flow *flow,
 	return sizeof(tuple->ipv6);
 }
 
-/* The kernel's own routing decision, rules included. */
+/*
+ * The kernel's own routing decision, rules included, for a packet of this
+ * length; of any for 0.
+ */
 static __always_inline long route_of(void *ctx, const struct flow *flow,
-				     __u32 ifindex,
+				     __u32 ifindex, __u16 length,
 				     struct bpf_fib_lookup *route)
 {
 	bool is_ip6 = flow->family == WEIR_FAMILY_IPV6;
@@ -34,6 +37,7 @@ static __always_inline long route_of(void *ctx, const struct flow *flow,
 	__builtin_memset(route, 0, sizeof(*route));
 	route->family = is_ip6 ? AF_INET6 : AF_INET;
 	route->l4_protocol = flow->protocol;
+	route->tot_len = length;
 	route->sport = flow->source_port_be;
 	route->dport = flow->port_be;
 	route->ifindex = ifindex;

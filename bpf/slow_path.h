@@ -52,14 +52,41 @@ static __always_inline __u32 icmpv6_reason(__u8 type, __u8 hop_limit)
 	return WEIR_REASON_ICMP;
 }
 
-/* A packet for another host: by which interface would it leave? */
-static __noinline void forward(struct packet *packet, const struct flow *flow,
+/*
+ * What the longest that is cut off a merged packet may have beside its payload:
+ * IP and TCP headers, with timestamps.
+ */
+#define SEGMENT_HEADERS_IP4 52
+#define SEGMENT_HEADERS_IP6 72
+
+static __always_inline __u16 length_to_forward(const struct packet *packet,
+					       const struct flow *flow)
+{
+	if (!packet->gso_size)
+		return flow->ip_len;
+	return packet->gso_size + (flow->family == WEIR_FAMILY_IPV6
+					   ? SEGMENT_HEADERS_IP6
+					   : SEGMENT_HEADERS_IP4);
+}
+
+/*
+ * A packet for another host: by which interface would it leave, and will a
+ * queue there be asked? Not for one whose sender is to be told first that it is
+ * too long, or has gone too far (ip_forward(), ip6_forward()).
+ */
+static __noinline bool forward(struct packet *packet, const struct flow *flow,
 			       struct prospects *prospects,
 			       __u32 *egress_ifindex)
 {
 	struct bpf_fib_lookup route;
-	long found = route_of(packet->ctx, flow, packet->ifindex, &route);
+	bool goes_on = flow->ttl > 1;
+	long found = route_of(packet->ctx, flow, packet->ifindex,
+			      length_to_forward(packet, flow), &route);
 
+	if (found == BPF_FIB_LKUP_RET_FRAG_NEEDED) {
+		goes_on = false;
+		found = route_of(packet->ctx, flow, packet->ifindex, 0, &route);
+	}
 	if (found == BPF_FIB_LKUP_RET_SUCCESS ||
 	    found == BPF_FIB_LKUP_RET_NO_NEIGH) {
 		prospects->pass = WEIR_REASON_FORWARD;
@@ -67,6 +94,9 @@ static __noinline void forward(struct packet *packet, const struct flow *flow,
 	} else {
 		prospects->pass = WEIR_REASON_NO_ROUTE;
 	}
+	if (!goes_on)
+		prospects->good_for = 0;
+	return goes_on;
 }
 
 /* Where what belongs to no connection is counted, apart from what does. */
@@ -110,7 +140,10 @@ look(struct packet *packet, const struct flow *flow, enum addressed addressed,
 	if (entry->target == WEIR_TARGET_UDP_GROUP && !to_many)
 		prospects->good_for = 0;
 	else if (addressed == ADDRESSED_ELSEWHERE) {
-		forward(packet, flow, prospects, egress_ifindex);
+		if (!forward(packet, flow, prospects, egress_ifindex))
+			return;
+		/* What is longer may not be sent on at all. */
+		entry->truesize = flow->ip_len;
 		screen_judge(entry, packet->ifindex, *egress_ifindex,
 			     prospects);
 		/* The last that is cut off a merged one may be short. */

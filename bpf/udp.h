@@ -155,6 +155,7 @@ __noinline int udp_judge_group(struct weir_destination *entry, __u64 sock,
 	survey = survey_begin(workspace, entry, net);
 	survey->any_address = true;
 	survey->truesize = charge->truesize;
+	survey->whole = charge->whole;
 	survey->group = group_of(entry->address);
 	survey_bucket(survey, udp_bucket(sk, net, survey->port), true);
 	if (DEFECT(MULTICAST_FIRST_FULL) && survey->full)

@@ -134,7 +134,7 @@ __noinline int survey_room(struct survey *survey, __u64 address)
 	if (room >= QUEUE_ROOM_FOR_ANY_POLL)
 		return 0;
 	survey->tight = true;
-	if (room)
+	if (room && (survey->whole || DEFECT(FRAGMENT_EXPECTED)))
 		flight_expect(address, survey->group, queue.truesize);
 	return 0;
 }

@@ -56,12 +56,13 @@ static __always_inline bool is_decided(struct flows *flows,
 				       const struct asking *asking, bool renew)
 {
 	struct weir_wall_entry *entry = bpf_map_lookup_elem(flows, key);
+	/* Another CPU may have used it since this one read the clock. */
+	__s64 idle = entry ? asking->now - entry->used_ns : 0;
 	__u32 rule;
 
-	if (!entry || entry->generation != generation ||
-	    asking->now - entry->used_ns >= idle_ns)
+	if (!entry || entry->generation != generation || idle >= (__s64)idle_ns)
 		return false;
-	if (renew && asking->now - entry->used_ns > USED_STEP_NS)
+	if (renew && idle > (__s64)USED_STEP_NS)
 		entry->used_ns = asking->now;
 	rule = entry->rule;
 	add(bpf_map_lookup_elem(&rules, &rule), asking->packet.len);

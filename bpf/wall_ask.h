@@ -36,7 +36,7 @@ static __always_inline bool is_forwarded(const struct asking *asking,
 
 	if (stays_on_link(flow))
 		return false;
-	switch (route_of(ctx, flow, asking->ifindex, &route)) {
+	switch (route_of(ctx, flow, asking->ifindex, 0, &route)) {
 	case BPF_FIB_LKUP_RET_BLACKHOLE:
 	case BPF_FIB_LKUP_RET_UNREACHABLE:
 	case BPF_FIB_LKUP_RET_PROHIBIT:

@@ -22,6 +22,7 @@ struct survey {
 	__u64 group; /* tells one multicast address from another */
 	__u64 but;   /* the SO_REUSEPORT group whose members do not count */
 	__u8 any_address; /* whatever the sockets are bound to */
+	__u8 whole;	  /* it is no fragment, which may stay alone */
 	/* What is found. */
 	__u8 uncertain;
 	__u16 sockets; /* that could be given the packet */

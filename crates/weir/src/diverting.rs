@@ -14,10 +14,12 @@ use crate::error::Result;
 /// Legacy iptables, IPVS, tcx programs and multicast routing come and go without a word. A change takes
 /// effect within a second, also where the daemon has to wait for its CPU.
 const LOOK_ANYWAY: Duration = Duration::from_millis(500);
-/// The same where looks take long.
+/// The same where looks take long, and while the gate sleeps, which discards nothing; but lazy sockets get their
+/// packets then, too, and it may wake at any time: what it was told must still hold.
 const LOOK_ANYWAY_SLOWLY: Duration = Duration::from_secs(2);
-/// The same while the gate sleeps, which discards nothing: for what is told of it.
-const LOOK_ASLEEP: Duration = Duration::from_secs(10);
+const _: () = assert!(LOOK_ANYWAY_SLOWLY.as_millis() < BELIEVED.as_millis());
+/// How long the gate believes what it was last told. It is told anew with each look ([`Diverting::due`]).
+pub const BELIEVED: Duration = Duration::from_secs(3);
 
 const UNREAD: &str = "rules change while weir rests from reading them";
 
@@ -96,7 +98,7 @@ impl Diverting {
         }
         let at = self.looked_at;
         match self.asleep {
-            true => at + LOOK_ASLEEP,
+            true => at + LOOK_ANYWAY_SLOWLY,
             false => rested.clamp(at + LOOK_ANYWAY, at + LOOK_ANYWAY_SLOWLY),
         }
     }

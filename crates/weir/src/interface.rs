@@ -3,7 +3,7 @@
 use std::iter::once;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
@@ -22,7 +22,7 @@ use crate::claim::Claim;
 use crate::cli::{Attach, Napi};
 use crate::clock;
 use crate::console::Console;
-use crate::diverting::Diverting;
+use crate::diverting::{BELIEVED, Diverting};
 use crate::error::{Error, Result};
 use crate::forwarding::Forwarding;
 use crate::governor::Governors;
@@ -43,9 +43,6 @@ use crate::threads::{NapiThreads, ThreadSettings};
 
 /// New NAPI threads may follow a change of the interface for this many seconds.
 const FOLLOW_UP_TICKS: u32 = 3;
-/// How long the gate believes what it was last told. It is told anew each half second, or a look later
-/// ([`Diverting::due`]).
-const BELIEVED: Duration = Duration::from_secs(3);
 /// How often NAPI threads are looked for without any change, in seconds: a driver may make new ones
 /// without a word.
 const LOOK_ANYWAY_TICKS: u32 = 10;
@@ -337,11 +334,11 @@ impl Protected {
         changed?;
         let followed = self.diverting.follow();
         self.diverting.tell(&mut self.gate);
-        if let (Some(forwarding), Ok(true)) = (&mut self.forwarding, &followed) {
-            forwarding.look(&self.host, self.claim.ifindex, &mut self.gate)?;
-        }
-        // Routes change without a word of the interface. A router's do all the time, so they are not listened to.
         if !matches!(followed, Ok(false)) {
+            if let Some(forwarding) = &mut self.forwarding {
+                forwarding.look(&self.host, self.claim.ifindex, &mut self.gate)?;
+            }
+            // Routes change without a word of the interface. A router's do all the time, so they are not listened to.
             set_addresses(&mut self.gate, self.claim.ifindex)?;
         }
         self.gate.believe_for(BELIEVED);

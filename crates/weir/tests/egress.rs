@@ -6,12 +6,13 @@
 
 mod common;
 
+use std::net::UdpSocket;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::router::{BEHIND, BEHIND_OUT, OUT, flow_to, router, run_in, sh, statistic};
 use common::*;
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, socket, sockopt};
 use serde_json::Value;
 use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::sched;
@@ -141,6 +142,56 @@ fn an_egress_stays_full(queues: &str, options: &[&str]) {
 #[test]
 fn what_would_overflow_a_token_bucket_is_discarded_early() {
     an_egress_stays_full(TBF, &[]);
+}
+
+/// `ip_forward()` looks at both before the queue: traceroute and the discovery of path MTUs work whatever is full.
+#[test]
+fn senders_are_told_of_packets_that_go_too_far_or_are_too_long_while_the_egress_is_full() {
+    const TIME_EXCEEDED: u8 = 11;
+    const UNREACHABLE: u8 = 3;
+    const MTU: usize = 1000;
+    /// Beyond [`BEHIND`], so that it is nobody's in the sender's namespace.
+    const BEYOND: &str = "198.19.5.1";
+    let mut router = Router::new(TBF);
+    sh(
+        &router.network,
+        &format!("echo 0 >/proc/sys/net/ipv4/icmp_ratemask; ip link set near2 mtu {MTU}"),
+    );
+    let (daemon, counters) = router.start(&["--awake"]);
+    let (probe, answers) = router
+        .network
+        .far
+        .run(|| {
+            let probe = UdpSocket::bind((FAR_IP, 0)).unwrap();
+            // Else a socket believes what the router has said of a path.
+            sockopt::set_ip_mtu_discover(&probe, sockopt::Ipv4PathMtuDiscovery::PROBE).unwrap();
+            let answers =
+                socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP)).unwrap();
+            sockopt::set_socket_timeout(&answers, sockopt::Timeout::Recv, Some(PATIENCE)).unwrap();
+            (probe, answers)
+        })
+        .unwrap();
+    sh(&router.network, &format!("ip route add {BEYOND} via {BEHIND}"));
+    run_in(&router.network.far, &format!("ip route add {BEYOND} via {NEAR_IP}"));
+    let flood = router.flow(BEYOND, PORT, FLOOD_PPS);
+    router.while_sent(&[flood], |router| {
+        wait_until("the gate discards", || discarded(&counters) > 1000);
+        for (ttl, len, kind) in [(1, 14, TIME_EXCEEDED), (9, MTU, UNREACHABLE)] {
+            probe.set_ttl(ttl).unwrap();
+            let mut told = 0;
+            while told < 100 {
+                let ring = router.network.ring_drops("far");
+                probe.send_to(&vec![0x5a; len], (BEYOND, PORT)).unwrap();
+                let mut answer = [0; 128];
+                let read = recv(&answers, &mut answer, RecvFlags::empty());
+                let lost = router.network.ring_drops("far") > ring;
+                assert!(read.is_ok() || lost, "type {kind}: after {told}");
+                told += u32::from(read.is_ok() && answer[20] == kind);
+            }
+        }
+        assert!(discarded(&counters) > 1000);
+    });
+    daemon.interrupt();
 }
 
 #[test]

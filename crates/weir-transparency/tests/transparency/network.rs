@@ -65,6 +65,9 @@ const NEAR_SYSCTLS: &[(&str, &str)] = &[
     ("ipv4/icmp_ratemask", "0"),
     ("ipv6/icmp/ratelimit", "0"),
     ("ipv6/icmp/ratemask", "255"),
+    // What fragments that never get whole occupy depends on the driver, and there is a limit to it.
+    ("ipv4/ipfrag_high_thresh", "67108864"),
+    ("ipv6/ip6frag_high_thresh", "67108864"),
     // Nothing may depend on when this host last talked to a peer.
     ("ipv4/tcp_no_metrics_save", "1"),
 ];
