@@ -1,38 +1,39 @@
-//! Network interfaces over rtnetlink, one blocking call at a time.
+//! Network interfaces over rtnetlink.
 //!
-//! The set-up work of weir is sequential, so the asynchronous rtnetlink client is driven by a
-//! runtime of its own behind plain functions. Interface names and indices mean nothing outside
-//! one network namespace: a [`Links`] belongs to the namespace that the thread was in when it
-//! was opened, whichever thread uses it later.
+//! Interface names and indices mean nothing outside one network namespace: a [`Links`] belongs to
+//! the namespace that the thread was in when it was opened, whichever thread uses it later.
 
-use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::pin::pin;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
-use futures_util::TryStreamExt;
-use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
-use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkMessage};
-use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, Parseable,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo as Info, LinkMessage,
+};
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Request};
 use rustix::io::Errno;
 
 pub use super::ifname::{MAX_NAME_BYTES, check_name};
 pub use super::link_info::{LinkInfo, LinkStats, XdpAttached, XdpMode};
 use super::link_info::{is_bare, mac_of, name_of, stats_of, xdp_of};
+use super::netlink::Socket;
 use crate::error::{Error, Result};
 use crate::units::{IfIndex, MacAddr};
 
-/// The kernel answers at once; a reply that cannot be decoded never arrives.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const MAKE: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 
 /// The interfaces of one network namespace.
-///
-/// Must not be used or dropped on a thread of another asynchronous runtime.
 #[derive(Debug)]
 pub struct Links {
-    pub(super) handle: Handle,
-    runtime: tokio::runtime::Runtime,
+    socket: Mutex<Socket>,
 }
 
 impl Links {
@@ -42,14 +43,9 @@ impl Links {
     ///
     /// [`Error::System`] if there is no netlink socket to be had.
     pub fn open() -> Result<Self> {
-        let failed = |source| Error::system("open", "rtnetlink", source);
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let context = runtime.enter();
-        let (connection, handle, _) = rtnetlink::new_connection().map_err(failed)?;
-        runtime.spawn(connection);
-        drop(context);
-        Ok(Self { handle, runtime })
+        let socket =
+            Socket::open(None).map_err(|errno| Error::system("open", "rtnetlink", errno))?;
+        Ok(Self { socket: Mutex::new(socket) })
     }
 
     /// Index of the interface of this name.
@@ -59,8 +55,9 @@ impl Links {
     /// [`Error::NoInterface`] if there is none; [`Error::Refused`] for an impossible name.
     pub fn index(&self, name: &str) -> Result<IfIndex> {
         check_name(name)?;
-        let found = self.first(self.handle.link().get().match_name(name), || name.to_owned());
-        match found {
+        let mut asked = LinkMessage::default();
+        asked.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        match self.first(asked, || name.to_owned()) {
             Ok(message) => Ok(IfIndex(message.header.index)),
             Err(error) if is_no_device(&error) => Err(Error::NoInterface(name.to_owned())),
             Err(error) => Err(error),
@@ -135,15 +132,17 @@ impl Links {
     ) -> Result<()> {
         check_name(name)?;
         check_name(peer_name)?;
-        let mut peer = LinkUnspec::new_with_name(peer_name);
-        if let Some(ns) = peer_ns {
-            peer = peer.setns_by_fd(ns.as_raw_fd());
-        }
-        let message = LinkMessageBuilder::<LinkVeth>::new(name, peer_name)
-            .set_info_data(InfoData::Veth(InfoVeth::Peer(peer.build())))
-            .build();
-        let request = self.handle.link().add(message).execute();
-        self.ask("create veth pair", || format!("{name} and {peer_name}"), request)
+        let mut peer = LinkMessage::default();
+        peer.attributes.push(LinkAttribute::IfName(peer_name.to_owned()));
+        peer.attributes.extend(peer_ns.map(|ns| LinkAttribute::NetNsFd(ns.as_raw_fd())));
+        let data = Info::Data(InfoData::Veth(InfoVeth::Peer(peer)));
+        let mut pair = LinkMessage::default();
+        pair.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::LinkInfo(vec![Info::Kind(InfoKind::Veth), data]),
+        ];
+        let what = || format!("{name} and {peer_name}");
+        self.order("create veth pair", what, Request::NewLink(pair), MAKE)
     }
 
     /// Brings an interface up (administratively; [`LinkInfo::oper_up`] tells when it carries packets).
@@ -152,9 +151,10 @@ impl Links {
     ///
     /// As [`Links::name`].
     pub fn set_up(&self, ifindex: IfIndex) -> Result<()> {
-        let message = LinkUnspec::new_with_index(ifindex.0).up().build();
-        let request = self.handle.link().set(message).execute();
-        self.ask("bring up", || object(ifindex), request)
+        self.set("bring up", ifindex, |message| {
+            message.header.flags = LinkFlags::Up;
+            message.header.change_mask = LinkFlags::Up;
+        })
     }
 
     /// Takes an interface down (administratively).
@@ -163,9 +163,7 @@ impl Links {
     ///
     /// As [`Links::name`].
     pub fn set_down(&self, ifindex: IfIndex) -> Result<()> {
-        let message = LinkUnspec::new_with_index(ifindex.0).down().build();
-        let request = self.handle.link().set(message).execute();
-        self.ask("take down", || object(ifindex), request)
+        self.set("take down", ifindex, |message| message.header.change_mask = LinkFlags::Up)
     }
 
     /// Changes an interface's Ethernet address.
@@ -174,9 +172,20 @@ impl Links {
     ///
     /// As [`Links::name`]; [`Error::System`] with `EADDRNOTAVAIL` for a multicast address.
     pub fn set_mac(&self, ifindex: IfIndex, mac: MacAddr) -> Result<()> {
-        let message = LinkUnspec::new_with_index(ifindex.0).address(mac.0.to_vec()).build();
-        let request = self.handle.link().set(message).execute();
-        self.ask("set the Ethernet address of", || object(ifindex), request)
+        self.set("set the Ethernet address of", ifindex, |message| {
+            message.attributes.push(LinkAttribute::Address(mac.0.to_vec()));
+        })
+    }
+
+    fn set(
+        &self,
+        operation: &'static str,
+        ifindex: IfIndex,
+        change: impl FnOnce(&mut LinkMessage),
+    ) -> Result<()> {
+        let mut message = numbered(ifindex);
+        change(&mut message);
+        self.order(operation, || object(ifindex), Request::SetLink(message), NLM_F_ACK)
     }
 
     /// Adds an address with a prefix of `prefix_len` bits; an IPv6 one is usable at once, without
@@ -186,13 +195,21 @@ impl Links {
     ///
     /// As [`Links::name`]; [`Error::System`] with `EEXIST` if it is there already.
     pub fn add_address(&self, ifindex: IfIndex, ip: IpAddr, prefix_len: u8) -> Result<()> {
-        let mut request = self.handle.address().add(ifindex.0, ip, prefix_len);
-        if ip.is_ipv6() {
-            let nodad = AddressAttribute::Flags(AddressFlags::Nodad);
-            request.message_mut().attributes.push(nodad);
-        }
+        let mut message = AddressMessage::default();
+        message.header.family = family(ip);
+        message.header.index = ifindex.0;
+        message.header.prefix_len = prefix_len;
+        message.attributes = vec![AddressAttribute::Address(ip), AddressAttribute::Local(ip)];
+        message.attributes.extend(match ip {
+            IpAddr::V4(ip) if prefix_len < 31 => {
+                let broadcast = u32::from(ip) | u32::MAX >> prefix_len;
+                Some(AddressAttribute::Broadcast(broadcast.into()))
+            }
+            IpAddr::V4(_) => None,
+            IpAddr::V6(_) => Some(AddressAttribute::Flags(AddressFlags::Nodad)),
+        });
         let what = || format!("{ip}/{prefix_len} to {}", object(ifindex));
-        self.ask("add address", what, request.execute())
+        self.order("add address", what, Request::NewAddress(message), MAKE)
     }
 
     /// An interface's own IPv4 and IPv6 addresses, in the kernel's order; none if there is no
@@ -202,16 +219,11 @@ impl Links {
     ///
     /// [`Error::System`] or [`Error::Netlink`] if the kernel does not answer.
     pub fn addresses(&self, ifindex: IfIndex) -> Result<Vec<IpAddr>> {
-        let dump = self.handle.address().get().set_link_index_filter(ifindex.0).execute();
-        let all = async {
-            let mut dump = pin!(dump);
-            let mut found = Vec::new();
-            while let Some(message) = dump.try_next().await? {
-                found.extend(own_address(&message.attributes));
-            }
-            Ok(found)
-        };
-        self.ask("list addresses of", || object(ifindex), all)
+        let request = Request::GetAddress(AddressMessage::default());
+        let mut all: Vec<AddressMessage> =
+            self.ask("list addresses of", || object(ifindex), request, NLM_F_DUMP)?;
+        all.retain(|message| message.header.index == ifindex.0);
+        Ok(all.iter().filter_map(|message| own_address(&message.attributes)).collect())
     }
 
     /// Adds or replaces a permanent neighbour (ARP or ND) entry, so that nothing is asked.
@@ -220,9 +232,18 @@ impl Links {
     ///
     /// As [`Links::name`].
     pub fn add_neighbour(&self, ifindex: IfIndex, ip: IpAddr, mac: MacAddr) -> Result<()> {
-        let request = self.handle.neighbours().add(ifindex.0, ip).link_layer_address(&mac.0);
+        let mut message = NeighbourMessage::default();
+        message.header.family = family(ip);
+        message.header.ifindex = ifindex.0;
+        message.header.state = NeighbourState::Permanent;
+        message.header.kind = RouteType::Unspec;
+        message.attributes = vec![
+            NeighbourAttribute::Destination(ip.into()),
+            NeighbourAttribute::LinkLayerAddress(mac.0.to_vec()),
+        ];
         let what = || format!("{ip} to {}", object(ifindex));
-        self.ask("add neighbour", what, request.replace().execute())
+        let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+        self.order("add neighbour", what, Request::NewNeighbour(message), flags)
     }
 
     /// Adds a route to an IPv4 prefix, by a gateway that an interface of the namespace reaches.
@@ -231,12 +252,18 @@ impl Links {
     ///
     /// [`Error::System`] with `EEXIST` if there is one, `ENETUNREACH` if nothing reaches the gateway.
     pub fn add_route(&self, prefix: (Ipv4Addr, u8), gateway: Ipv4Addr) -> Result<()> {
-        let message = RouteMessageBuilder::<Ipv4Addr>::new()
-            .destination_prefix(prefix.0, prefix.1)
-            .gateway(gateway)
-            .build();
+        let mut message = RouteMessage::default();
+        message.header.address_family = AddressFamily::Inet;
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.kind = RouteType::Unicast;
+        message.header.destination_prefix_length = prefix.1;
+        message.attributes = vec![
+            RouteAttribute::Destination(IpAddr::from(prefix.0).into()),
+            RouteAttribute::Gateway(IpAddr::from(gateway).into()),
+        ];
         let what = || format!("{}/{} by {gateway}", prefix.0, prefix.1);
-        self.ask("add route", what, self.handle.route().add(message).execute())
+        self.order("add route", what, Request::NewRoute(message), MAKE)
     }
 
     /// Deletes an interface; a veth's peer goes with it.
@@ -245,48 +272,54 @@ impl Links {
     ///
     /// As [`Links::name`].
     pub fn delete(&self, ifindex: IfIndex) -> Result<()> {
-        self.ask("delete", || object(ifindex), self.handle.link().del(ifindex.0).execute())
+        self.order("delete", || object(ifindex), Request::DelLink(numbered(ifindex)), NLM_F_ACK)
     }
 
     fn get(&self, ifindex: IfIndex) -> Result<LinkMessage> {
-        self.first(self.handle.link().get().match_index(ifindex.0), || object(ifindex))
+        self.first(numbered(ifindex), || object(ifindex))
     }
 
-    fn first(
-        &self,
-        request: rtnetlink::LinkGetRequest,
-        object: impl Fn() -> String,
-    ) -> Result<LinkMessage> {
-        let answer = async { pin!(request.execute()).try_next().await };
-        self.ask("look up", &object, answer)?.ok_or_else(|| Error::Netlink {
+    fn first(&self, asked: LinkMessage, object: impl Fn() -> String) -> Result<LinkMessage> {
+        let answers = self.ask("look up", &object, Request::GetLink(asked), NLM_F_ACK)?;
+        answers.into_iter().next().ok_or_else(|| Error::Netlink {
             operation: "look up",
             object: object(),
             message: "the kernel's answer is empty".into(),
         })
     }
 
-    pub(super) fn ask<T>(
+    fn order(
         &self,
         operation: &'static str,
         object: impl Fn() -> String,
-        request: impl Future<Output = std::result::Result<T, rtnetlink::Error>>,
-    ) -> Result<T> {
-        let answer = async { tokio::time::timeout(ANSWER_TIMEOUT, request).await };
-        match self.runtime.block_on(answer) {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(rtnetlink::Error::NetlinkError(refusal))) => {
-                Err(Error::system(operation, object(), refusal.to_io()))
-            }
-            Ok(Err(other)) => {
-                Err(Error::Netlink { operation, object: object(), message: other.to_string() })
-            }
-            Err(_) => Err(Error::Netlink {
-                operation,
-                object: object(),
-                message: format!("no answer within {ANSWER_TIMEOUT:?}"),
-            }),
-        }
+        request: Request,
+        flags: u16,
+    ) -> Result<()> {
+        self.ask::<LinkMessage>(operation, object, request, flags).map(drop)
     }
+
+    pub(super) fn ask<T: Parseable<[u8]>>(
+        &self,
+        operation: &'static str,
+        object: impl Fn() -> String,
+        request: Request,
+        flags: u16,
+    ) -> Result<Vec<T>> {
+        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = socket.route(&request, flags);
+        answers.map_err(|errno| Error::system(operation, object(), errno))
+    }
+}
+
+/// What stands for an interface in a request.
+pub(super) fn numbered(ifindex: IfIndex) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = ifindex.0;
+    message
+}
+
+fn family(ip: IpAddr) -> AddressFamily {
+    if ip.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
 pub(super) fn object(ifindex: IfIndex) -> String {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rtnetlink::packet_route::link::{
+use netlink_packet_route::link::{
     self, LinkAttribute, LinkFlags, LinkLayerType, LinkMessage, LinkXdp, State,
     XdpAttached as Attached,
 };

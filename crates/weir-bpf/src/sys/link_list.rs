@@ -1,9 +1,8 @@
 //! All interfaces at once.
 
-use std::pin::pin;
-
-use futures_util::TryStreamExt;
-use rtnetlink::packet_route::link::LinkFlags;
+use netlink_packet_core::NLM_F_DUMP;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkFlags, LinkMessage};
 
 use super::link::Links;
 use super::link_info::LinkInfo;
@@ -29,16 +28,9 @@ impl Links {
     /// [`Error::System`](crate::Error::System) or [`Error::Netlink`](crate::Error::Netlink) if the kernel
     /// does not answer.
     pub fn list(&self) -> Result<Vec<ListedLink>> {
-        let dump = self.handle.link().get().execute();
-        let all = async {
-            let mut dump = pin!(dump);
-            let mut found = Vec::new();
-            while let Some(message) = dump.try_next().await? {
-                found.push(message);
-            }
-            Ok(found)
-        };
-        let messages = self.ask("list", || "interfaces".into(), all)?;
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let messages: Vec<LinkMessage> =
+            self.ask("list", || "interfaces".into(), request, NLM_F_DUMP)?;
         let listed = messages.iter().map(|message| {
             Ok(ListedLink {
                 ifindex: IfIndex(message.header.index),

@@ -6,25 +6,21 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
+use netlink_packet_core::{NLM_F_DUMP, NlasIterator, parse_ip};
+use netlink_packet_route::route::{RouteFlags, RouteHeader, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
-use rustix::net::SocketFlags;
 
 use super::link::object;
-use super::netlink::{Socket, find, number};
+use super::netlink::{Socket, number, repeated};
 use crate::error::{Error, Result};
 use crate::units::IfIndex;
 
-const RTM_GETROUTE: u16 = 26;
 /// `struct rtmsg`.
 const HEADER_BYTES: usize = 12;
-const TABLE_OFFSET: usize = 4;
-const TYPE_OFFSET: usize = 7;
-const FLAGS_OFFSET: usize = 8;
 const RT_TABLE_LOCAL: u8 = 255;
-const RTN_LOCAL: u8 = 2;
-const RTN_BROADCAST: u8 = 3;
 /// Dead, or without a link, which a setting may make dead.
-const RTNH_F_DOWN: u32 = 0x1 | 0x10;
+const DOWN: RouteFlags = RouteFlags::Dead.union(RouteFlags::Linkdown);
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 /// Several next hops, an encapsulation, or a next hop that is described elsewhere and may have either.
@@ -33,10 +29,6 @@ const RTA_MULTIPATH: u16 = 9;
 const RTA_ENCAP_TYPE: u16 = 21;
 const RTA_ENCAP: u16 = 22;
 const RTA_NH_ID: u16 = 30;
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
-/// How often a dump that the kernel interrupted, because of a change, is tried again.
-const DUMP_TRIES: u32 = 5;
 
 /// The addresses that an interface's packets are delivered for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +48,8 @@ impl LocalAddresses {
     /// [`Error::System`] if the kernel does not answer, or the table changes all the time.
     pub fn read(ifindex: IfIndex) -> Result<Self> {
         let failed = |errno| Error::system("list local routes for", object(ifindex), errno);
-        let [ipv4, ipv6] = [AF_INET, AF_INET6].map(|family| of_family(family, ifindex));
+        let [ipv4, ipv6] =
+            [AddressFamily::Inet, AddressFamily::Inet6].map(|family| of_family(family, ifindex));
         let (mut addresses, mut elsewhere) = (Self::default(), Vec::new());
         for (ip, end) in ipv4.map_err(failed)?.into_iter().chain(ipv6.map_err(failed)?) {
             match (end, ip) {
@@ -84,31 +77,30 @@ enum End {
     Uncertain,
 }
 
-fn of_family(family: u8, ifindex: IfIndex) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        match try_family(family, ifindex) {
-            // A kernel, or a namespace, without this family.
-            Err(Errno::OPNOTSUPP | Errno::AFNOSUPPORT | Errno::NOENT) => return Ok(BTreeMap::new()),
-            Err(Errno::INTR) if tries < DUMP_TRIES => {}
-            read => return read,
-        }
+fn of_family(family: AddressFamily, ifindex: IfIndex) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
+    match repeated(|| try_family(family, ifindex)) {
+        // A kernel, or a namespace, without this family.
+        Err(Errno::OPNOTSUPP | Errno::AFNOSUPPORT | Errno::NOENT) => Ok(BTreeMap::new()),
+        read => read,
     }
 }
 
-fn try_family(family: u8, ifindex: IfIndex) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
+fn try_family(
+    family: AddressFamily,
+    ifindex: IfIndex,
+) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
     let mut all = BTreeMap::new();
-    let mut socket = Socket::open(None, 0, SocketFlags::empty())?;
+    let mut socket = Socket::open(None)?;
     // Else the kernel lists every table: a router's has a million routes.
     socket.check_strictly()?;
-    let mut request = [0; HEADER_BYTES];
-    (request[0], request[TABLE_OFFSET]) = (family, RT_TABLE_LOCAL);
-    socket.ask_each(RTM_GETROUTE, true, &request, |_, route| {
-        if route.first() != Some(&family) || route.get(TABLE_OFFSET) != Some(&RT_TABLE_LOCAL) {
+    let mut asked = RouteMessage::default();
+    (asked.header.address_family, asked.header.table) = (family, RT_TABLE_LOCAL);
+    socket.route_each(&RouteNetlinkMessage::GetRoute(asked), NLM_F_DUMP, |route| {
+        let Ok(header) = RouteHeader::parse(route) else { return };
+        if header.address_family != family || header.table != RT_TABLE_LOCAL {
             return;
         }
-        if let Some((ip, end)) = judge(route, ifindex) {
+        if let Some((ip, end)) = judge(&header, &route[HEADER_BYTES..], ifindex) {
             // Which of two routes is taken depends on the packet.
             all.entry(ip).and_modify(|known| *known = End::Uncertain).or_insert(end);
         }
@@ -117,27 +109,25 @@ fn try_family(family: u8, ifindex: IfIndex) -> rustix::io::Result<BTreeMap<IpAdd
 }
 
 /// `None` for the route of a prefix.
-fn judge(route: &[u8], ifindex: IfIndex) -> Option<(IpAddr, End)> {
-    let attributes = route.get(HEADER_BYTES..)?;
-    let destination = find(attributes, RTA_DST)?;
-    let ip = match destination.len() {
-        4 => IpAddr::from(<[u8; 4]>::try_from(destination).ok()?),
-        _ => IpAddr::from(<[u8; 16]>::try_from(destination).ok()?),
-    };
-    let &[_, prefix_len, source_prefix_len, tos, ..] = route else { return None };
-    if prefix_len != if ip.is_ipv4() { 32 } else { 128 } {
+fn judge(header: &RouteHeader, attributes: &[u8], ifindex: IfIndex) -> Option<(IpAddr, End)> {
+    let (mut destination, mut here, mut plain) = (None, false, true);
+    // `RouteMessage` would decode every metric and next hop, and refuse the table over one that it does not know.
+    for attribute in NlasIterator::new(attributes).map_while(std::result::Result::ok) {
+        match (attribute.kind(), attribute.value()) {
+            (RTA_DST, ip) => destination = parse_ip(ip).ok(),
+            (RTA_OIF, index) => here = number(index) == Some(ifindex.0),
+            (kind, _) => plain &= !NOT_PLAIN.contains(&kind),
+        }
+    }
+    let ip = destination?;
+    if header.destination_prefix_length != if ip.is_ipv4() { 32 } else { 128 } {
         return None;
     }
-    let flags = route.get(FLAGS_OFFSET..).and_then(number)?;
-    let plain = source_prefix_len == 0
-        && tos == 0
-        && flags & RTNH_F_DOWN == 0
-        && NOT_PLAIN.iter().all(|kind| find(attributes, *kind).is_none());
-    let here = find(attributes, RTA_OIF).as_deref().and_then(number) == Some(ifindex.0);
-    let end = match route.get(TYPE_OFFSET) {
-        Some(&RTN_LOCAL) if plain && here => End::Own,
-        Some(&RTN_LOCAL) if plain && crosses(ip) => End::OfAnother,
-        Some(&RTN_BROADCAST) if plain && here => End::Broadcast,
+    plain &= header.source_prefix_length == 0 && header.tos == 0 && !header.flags.intersects(DOWN);
+    let end = match header.kind {
+        RouteType::Local if plain && here => End::Own,
+        RouteType::Local if plain && crosses(ip) => End::OfAnother,
+        RouteType::Broadcast if plain && here => End::Broadcast,
         _ => End::Uncertain,
     };
     Some((ip, end))

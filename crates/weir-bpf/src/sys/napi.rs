@@ -1,5 +1,6 @@
 //! The kernel threads that poll an interface (`/sys/class/net/IF/threaded`).
 
+use netlink_packet_core::NLM_F_DUMP;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
@@ -52,7 +53,7 @@ fn instances(ifindex: IfIndex) -> rustix::io::Result<Vec<Vec<u8>>> {
     let mut socket = open_generic()?;
     let family = socket.family("netdev")?;
     let which = attribute(NETDEV_A_NAPI_IFINDEX, &ifindex.0.to_ne_bytes());
-    socket.request(family, NETDEV_CMD_NAPI_GET, true, &which)
+    socket.request(family, NETDEV_CMD_NAPI_GET, NLM_F_DUMP, &which)
 }
 
 fn by_netlink(ifindex: IfIndex) -> rustix::io::Result<Vec<NapiThread>> {
@@ -171,6 +172,8 @@ fn named_after(ifname: &str, comm: &str) -> Named {
 
 #[cfg(test)]
 mod tests {
+    use netlink_packet_core::NLM_F_ACK;
+
     use super::*;
     use crate::sys::ethtool::set_gro;
     use crate::sys::link::Links;
@@ -258,7 +261,9 @@ mod tests {
             let family = socket.family("netdev").unwrap();
             let id = attribute(NETDEV_A_NAPI_ID, &napi_id.to_ne_bytes());
             let timeout = attribute(NETDEV_A_NAPI_DEFERRAL[1], &20_000_u32.to_ne_bytes());
-            socket.request(family, NETDEV_CMD_NAPI_SET, false, &[id, timeout].concat()).unwrap();
+            socket
+                .request(family, NETDEV_CMD_NAPI_SET, NLM_F_ACK, &[id, timeout].concat())
+                .unwrap();
             assert!(has_deferral(ifindex).unwrap());
             let sysfs = NetSysfs::open().unwrap();
             assert_eq!(sysfs.read(ifname, "gro_flush_timeout").unwrap(), "0");

@@ -1,30 +1,33 @@
-//! The little of netlink that rtnetlink does not cover: generic netlink and netfilter requests, dumps of
-//! which no message may be lost for being unknown, and raw notifications.
+//! Questions to the kernel over netlink, one at a time, and its notifications.
+//!
+//! Messages are encoded and decoded by `netlink-packet-core` and `netlink-packet-route`, as far as they know them; the
+//! socket is here. No answer is passed over for being unknown or malformed.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use rtnetlink::packet_core::{NetlinkBuffer, NlasIterator};
-use rustix::io::Errno;
+use netlink_packet_core::{
+    DefaultNla, Emitable, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE,
+    NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, NlasIterator, Parseable,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind,
-    recvfrom, sendto, socket_with,
+    recvfrom, sendto, socket_with, sockopt as options,
 };
 
 use super::sockopt;
 
 /// Netlink messages of one datagram: 8 KiB pages suffice for dumps, notifications are smaller.
 const DATAGRAM_BYTES: usize = 64 * 1024;
+/// How often a dump that the kernel interrupted, because of a change, is tried again.
+const DUMP_TRIES: u32 = 5;
+/// The kernel answers in the system call that asks, or never.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 const SOL_NETLINK: i32 = 270;
 const NETLINK_GET_STRICT_CHK: i32 = 12;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
-/// In an answer: what is dumped has changed meanwhile.
-const NLM_F_DUMP_INTR: u16 = 0x10;
-const NLM_F_DUMP: u16 = 0x300;
-const HEADER_BYTES: usize = 16;
 const GENL_HEADER_BYTES: usize = 4;
 const GENL_ID_CTRL: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
@@ -36,18 +39,26 @@ const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 pub(super) struct Socket {
     fd: OwnedFd,
     buffer: Vec<u8>,
+    sequence: u32,
 }
 
-/// One message of a datagram: its type, its flags and what follows the header.
-pub(super) struct Message<'a> {
-    pub(super) kind: u16,
-    pub(super) flags: u16,
-    pub(super) payload: &'a [u8],
-}
+/// One message of a datagram.
+pub(super) type Message<'a> = NetlinkBuffer<&'a [u8]>;
 
 impl Socket {
-    /// Without a protocol: rtnetlink, which is number 0.
-    pub(super) fn open(
+    /// For questions. Without a protocol: rtnetlink, which is number 0.
+    pub(super) fn open(protocol: Option<Protocol>) -> rustix::io::Result<Self> {
+        let socket = Self::with(protocol, 0, SocketFlags::empty())?;
+        options::set_socket_timeout(&socket, options::Timeout::Recv, Some(ANSWER_TIMEOUT))?;
+        Ok(socket)
+    }
+
+    /// For notifications: does not wait for them.
+    pub(super) fn watch(protocol: Option<Protocol>, groups: u32) -> rustix::io::Result<Self> {
+        Self::with(protocol, groups, SocketFlags::NONBLOCK)
+    }
+
+    fn with(
         protocol: Option<Protocol>,
         groups: u32,
         flags: SocketFlags,
@@ -55,7 +66,7 @@ impl Socket {
         let flags = SocketFlags::CLOEXEC | flags;
         let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
         bind(&fd, &SocketAddrNetlink::new(0, groups))?;
-        Ok(Self { fd, buffer: vec![0; DATAGRAM_BYTES] })
+        Ok(Self { fd, buffer: vec![0; DATAGRAM_BYTES], sequence: 0 })
     }
 
     /// Has the kernel take what a dump's request says for a filter, instead of ignoring it.
@@ -64,9 +75,10 @@ impl Socket {
     }
 
     /// Receives one datagram of the kernel's; `MSGSIZE` if it does not fit.
-    pub(super) fn receive(&mut self) -> rustix::io::Result<Vec<Message<'_>>> {
+    fn receive(&mut self) -> rustix::io::Result<Vec<Message<'_>>> {
         loop {
-            let (_, bytes, from) = recvfrom(&self.fd, &mut self.buffer[..], RecvFlags::TRUNC)?;
+            let (_, bytes, from) =
+                retry_on_intr(|| recvfrom(&self.fd, &mut self.buffer[..], RecvFlags::TRUNC))?;
             if bytes > DATAGRAM_BYTES {
                 return Err(Errno::MSGSIZE);
             }
@@ -76,19 +88,61 @@ impl Socket {
         }
     }
 
+    /// Takes all pending notifications and says whether one `matters`. Those that were lost, because there were too
+    /// many, or that cannot be understood, do.
+    pub(super) fn drain(
+        &mut self,
+        matters: impl Fn(&Message<'_>) -> bool,
+    ) -> rustix::io::Result<bool> {
+        let mut found = false;
+        loop {
+            match self.receive() {
+                Ok(messages) => found |= messages.iter().any(&matters),
+                Err(Errno::AGAIN) => return Ok(found),
+                Err(Errno::NOBUFS | Errno::MSGSIZE | Errno::BADMSG) => found = true,
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Asks rtnetlink. `BADMSG` if an answer cannot be decoded.
+    pub(super) fn route<T: Parseable<[u8]>>(
+        &mut self,
+        request: &RouteNetlinkMessage,
+        flags: u16,
+    ) -> rustix::io::Result<Vec<T>> {
+        let answers = repeated(|| {
+            let mut answers = Vec::new();
+            self.route_each(request, flags, |answer| answers.push(T::parse(answer)))?;
+            Ok(answers)
+        })?;
+        answers.into_iter().collect::<Result<_, _>>().map_err(|_| Errno::BADMSG)
+    }
+
+    /// As [`Socket::route`], of answers that may be many: each is handed over as it came and not kept. Not
+    /// [`repeated`].
+    pub(super) fn route_each(
+        &mut self,
+        request: &RouteNetlinkMessage,
+        flags: u16,
+        mut with: impl FnMut(&[u8]),
+    ) -> rustix::io::Result<()> {
+        self.ask_each(request.message_type(), flags, &emitted(request), |_, answer| with(answer))
+    }
+
     /// Sends a generic netlink request and collects the payloads of its answers, without their
     /// generic netlink header.
     pub(super) fn request(
         &mut self,
         family: u16,
         command: u8,
-        dump: bool,
+        flags: u16,
         attributes: &[u8],
     ) -> rustix::io::Result<Vec<Vec<u8>>> {
         let mut body = vec![command, 1, 0, 0]; // version 1, reserved
         body.extend(attributes);
         let mut answers = Vec::new();
-        for (kind, answer) in self.ask(family, dump, &body)? {
+        for (kind, answer) in self.ask(family, flags, &body)? {
             if kind == family {
                 answers.push(answer.get(GENL_HEADER_BYTES..).ok_or(Errno::BADMSG)?.to_vec());
             }
@@ -98,34 +152,43 @@ impl Socket {
 
     /// Sends a request and collects its answers: the type of each, and what follows its header.
     ///
-    /// `INTR` if what was dumped has changed meanwhile, so that it may be incomplete.
+    /// `INTR` if what was dumped changes all the time, so that it may be incomplete.
     pub(super) fn ask(
         &mut self,
         kind: u16,
-        dump: bool,
+        flags: u16,
         body: &[u8],
     ) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
-        let mut answers = Vec::new();
-        self.ask_each(kind, dump, body, |kind, payload| answers.push((kind, payload.to_vec())))?;
-        Ok(answers)
+        repeated(|| {
+            let mut answers = Vec::new();
+            let keep = |kind, payload: &[u8]| answers.push((kind, payload.to_vec()));
+            self.ask_each(kind, flags, body, keep).map(|()| answers)
+        })
     }
 
-    /// As [`Socket::ask`], of answers that may be many: each is handed over and not kept.
+    /// As [`Socket::ask`], of answers that may be many: each is handed over and not kept. Not [`repeated`].
+    ///
+    /// The flags are `NLM_F_DUMP`, or `NLM_F_ACK` and how something is to be made.
     pub(super) fn ask_each(
         &mut self,
         kind: u16,
-        dump: bool,
+        flags: u16,
         body: &[u8],
         mut with: impl FnMut(u16, &[u8]),
     ) -> rustix::io::Result<()> {
-        let flags = NLM_F_REQUEST | if dump { NLM_F_DUMP } else { NLM_F_ACK };
-        let request = with_header(kind, flags, body);
+        self.sequence = self.sequence.wrapping_add(1);
+        let sequence = self.sequence;
+        let request = with_header(kind, NLM_F_REQUEST | flags, sequence, body);
         sendto(&self.fd, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
         let mut interrupted = false;
         loop {
-            for Message { kind, flags, payload } in self.receive()? {
-                interrupted |= dump && flags & NLM_F_DUMP_INTR != 0;
-                match kind {
+            // What is left of the answer to another request is not ours.
+            let answers = self.receive()?;
+            for message in answers.iter().filter(|one| one.sequence_number() == sequence) {
+                interrupted |=
+                    flags & NLM_F_DUMP == NLM_F_DUMP && message.flags() & NLM_F_DUMP_INTR != 0;
+                let payload = message.payload();
+                match message.message_type() {
                     // Both begin with an error number, negative or zero.
                     NLMSG_ERROR | NLMSG_DONE => {
                         return match number(payload).map(u32::cast_signed) {
@@ -146,7 +209,7 @@ impl Socket {
         let mut text = name.as_bytes().to_vec();
         text.push(0);
         let attribute = attribute(CTRL_ATTR_FAMILY_NAME, &text);
-        let answers = self.request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, false, &attribute)?;
+        let answers = self.request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, NLM_F_ACK, &attribute)?;
         let id = answers.first().and_then(|answer| find(answer, CTRL_ATTR_FAMILY_ID));
         let id = id.and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
         id.ok_or(Errno::BADMSG)
@@ -160,18 +223,32 @@ impl AsFd for Socket {
 }
 
 pub(super) fn open_generic() -> rustix::io::Result<Socket> {
-    Socket::open(Some(netlink::GENERIC), 0, SocketFlags::empty())
+    Socket::open(Some(netlink::GENERIC))
+}
+
+/// Repeats a dump that the kernel interrupts, because of a change.
+pub(super) fn repeated<T>(
+    mut dump: impl FnMut() -> rustix::io::Result<T>,
+) -> rustix::io::Result<T> {
+    for _ in 1..DUMP_TRIES {
+        match dump() {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+    dump()
 }
 
 /// One attribute with its header, padded to 4 bytes.
 pub(super) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let bytes = u16::try_from(value.len() + 4).unwrap_or(u16::MAX);
-    let mut attribute = Vec::with_capacity(value.len().next_multiple_of(4) + 4);
-    attribute.extend(bytes.to_ne_bytes());
-    attribute.extend(kind.to_ne_bytes());
-    attribute.extend(value);
-    attribute.resize(attribute.len().next_multiple_of(4), 0);
-    attribute
+    emitted(&DefaultNla::new(kind, value.to_vec()))
+}
+
+/// A header or an attribute as bytes.
+pub(super) fn emitted(part: &impl Emitable) -> Vec<u8> {
+    let mut bytes = vec![0; part.buffer_len()];
+    part.emit(&mut bytes);
+    bytes
 }
 
 /// Value of the first attribute of this kind; `None` also where the bytes are malformed.
@@ -190,15 +267,11 @@ fn is_kernel(address: SocketAddrAny) -> bool {
     SocketAddrNetlink::try_from(address).is_ok_and(|address| address.pid() == 0)
 }
 
-fn with_header(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
-    let bytes = u32::try_from(HEADER_BYTES + body.len()).unwrap_or(u32::MAX);
-    let mut request = Vec::with_capacity(HEADER_BYTES + body.len());
-    request.extend(bytes.to_ne_bytes());
-    request.extend(kind.to_ne_bytes());
-    request.extend(flags.to_ne_bytes());
-    request.extend([0; 8]); // sequence number and port: one request at a time, kernel's choice
-    request.extend(body);
-    request
+fn with_header(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
+    let mut header = NetlinkHeader::default(); // port 0: the kernel's choice
+    header.length = u32::try_from(header.buffer_len() + body.len()).unwrap_or(u32::MAX);
+    (header.message_type, header.flags, header.sequence_number) = (kind, flags, sequence);
+    [&emitted(&header), body].concat()
 }
 
 /// Splits a datagram; `None` if it is malformed.
@@ -206,9 +279,8 @@ fn messages(mut datagram: &[u8]) -> Option<Vec<Message<'_>>> {
     let mut found = Vec::new();
     while !datagram.is_empty() {
         let message = NetlinkBuffer::new_checked(datagram).ok()?;
-        let (kind, bytes) = (message.message_type(), message.length() as usize);
-        let payload = datagram.get(HEADER_BYTES..bytes)?;
-        found.push(Message { kind, flags: message.flags(), payload });
+        let bytes = message.length() as usize;
+        found.push(message);
         datagram = datagram.get(bytes.next_multiple_of(4)..).unwrap_or_default();
     }
     Some(found)
@@ -230,11 +302,11 @@ mod tests {
 
     #[test]
     fn a_datagram_splits_into_its_messages() {
-        let mut datagram = with_header(20, 0, &[1, 1, 0, 0, 1, 2, 3, 4]);
-        datagram.extend(with_header(21, 0, &[2, 1, 0, 0]));
+        let mut datagram = with_header(20, 0, 7, &[1, 1, 0, 0, 1, 2, 3, 4]);
+        datagram.extend(with_header(21, 0, 7, &[2, 1, 0, 0]));
         let found = messages(&datagram).unwrap();
-        assert_eq!(found.iter().map(|message| message.kind).collect::<Vec<_>>(), [20, 21]);
-        assert_eq!(found[0].payload.len(), 8);
+        assert_eq!(found.iter().map(Message::message_type).collect::<Vec<_>>(), [20, 21]);
+        assert_eq!((found[0].payload().len(), found[1].sequence_number()), (8, 7));
         for cut in [1, 15, 17, 25, datagram.len() - 1] {
             assert!(messages(&datagram[..cut]).is_none(), "cut at {cut}");
         }

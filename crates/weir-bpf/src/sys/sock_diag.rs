@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use netlink_packet_core::NLM_F_DUMP;
 use rustix::io::Errno;
-use rustix::net::SocketFlags;
 use rustix::net::netlink;
 
 use super::netlink::{Socket, find, number};
@@ -74,7 +74,7 @@ impl SocketDiag {
     ///
     /// [`Error::System`] on a kernel without `CONFIG_INET_DIAG`.
     pub fn open() -> Result<Self> {
-        let socket = Socket::open(Some(netlink::SOCK_DIAG), 0, SocketFlags::empty())
+        let socket = Socket::open(Some(netlink::SOCK_DIAG))
             .map_err(|errno| Error::system("open", "the kernel's list of sockets", errno))?;
         Ok(Self { socket })
     }
@@ -130,8 +130,8 @@ impl SocketDiag {
                 with(answer);
             }
         };
-        self.socket.ask_each(SOCK_DIAG_BY_FAMILY, true, &request, of_socket).map_err(|errno| {
-            match errno {
+        self.socket.ask_each(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, &request, of_socket).map_err(
+            |errno| match errno {
                 Errno::NOENT => Error::Refused {
                     problem: "the kernel does not list its sockets".into(),
                     remedy:
@@ -140,8 +140,8 @@ impl SocketDiag {
                             .into(),
                 },
                 errno => Error::system("list", "sockets", errno),
-            }
-        })
+            },
+        )
     }
 }
 

@@ -1,13 +1,44 @@
 //! Queueing disciplines and filters at an interface's tc hooks, as rtnetlink lists them.
 
-use std::pin::pin;
-
-use futures_util::TryStreamExt;
-use rtnetlink::packet_route::tc::{TcHandle, TcMessage};
+use netlink_packet_core::{DecodeError, Emitable, NLM_F_DUMP, Parseable};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::{TcHandle, TcHeader, TcMessage};
 
 use super::link::{Links, object};
 use crate::error::Result;
 use crate::units::IfIndex;
+
+/// A queueing discipline or a filter, its attributes as they came: the library decodes the options of some kinds, and
+/// would refuse a list over one of them.
+pub(super) struct Listed {
+    pub(super) header: TcHeader,
+    pub(super) attributes: Vec<u8>,
+}
+
+impl Parseable<[u8]> for Listed {
+    fn parse(bytes: &[u8]) -> std::result::Result<Self, DecodeError> {
+        let header = TcHeader::parse(bytes)?;
+        let attributes = bytes[header.buffer_len()..].to_vec();
+        Ok(Self { header, attributes })
+    }
+}
+
+/// The kernel lists those of all interfaces, whatever is asked.
+pub(super) fn queueing_disciplines() -> RouteNetlinkMessage {
+    RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default())
+}
+
+/// Those of a shared block are listed as well.
+pub(super) fn filters_at(ifindex: IfIndex, hook: Hook) -> RouteNetlinkMessage {
+    let minor = match hook {
+        // `ingress` answers to it, too.
+        Hook::Ingress => TcHandle::MIN_INGRESS,
+        Hook::Egress => TcHandle::MIN_EGRESS,
+    };
+    let mut message = TcMessage::with_index(ifindex.0.cast_signed());
+    message.header.parent = TcHandle { major: TcHandle::CLSACT.major, minor };
+    RouteNetlinkMessage::GetTrafficFilter(message)
+}
 
 /// Whose filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,20 +62,12 @@ impl Links {
     ///
     /// As [`Links::name`], but no such interface is no error.
     pub(crate) fn has_ingress_qdisc(&self, ifindex: IfIndex) -> Result<bool> {
-        // The kernel lists those of all interfaces, whatever is asked.
-        let is_ours = |message: &TcMessage| {
-            message.header.index.cast_unsigned() == ifindex.0
-                && message.header.parent == TcHandle::INGRESS
-        };
-        let found = async {
-            let mut dump = pin!(self.handle.qdisc().get().execute());
-            let mut found = false;
-            while let Some(message) = dump.try_next().await? {
-                found |= is_ours(&message);
-            }
-            Ok(found)
-        };
-        self.ask("list queueing disciplines of", || object(ifindex), found)
+        let what = || object(ifindex);
+        let all: Vec<Listed> =
+            self.ask("list queueing disciplines of", what, queueing_disciplines(), NLM_F_DUMP)?;
+        Ok(all.iter().any(|Listed { header, .. }| {
+            header.index.cast_unsigned() == ifindex.0 && header.parent == TcHandle::INGRESS
+        }))
     }
 
     /// The filters at one of the interface's tc hooks.
@@ -53,23 +76,14 @@ impl Links {
     ///
     /// As [`Links::name`].
     pub(crate) fn filters(&self, ifindex: IfIndex, hook: Hook) -> Result<Vec<FilterId>> {
-        let request = self.handle.traffic_filter(ifindex.0.cast_signed()).get();
-        let request = match hook {
-            Hook::Ingress => request.ingress(),
-            Hook::Egress => request.egress(),
-        };
-        let all = async {
-            let mut dump = pin!(request.execute());
-            let mut found = Vec::new();
-            while let Some(message) = dump.try_next().await? {
-                let handle = u32::from(message.header.handle);
-                // The kernel also names each chain's classifier, without a filter.
-                if handle != 0 {
-                    found.push(FilterId { priority: message.header.info >> 16, handle });
-                }
-            }
-            Ok(found)
-        };
-        self.ask("list filters of", || object(ifindex), all)
+        let request = filters_at(ifindex, hook);
+        let all: Vec<Listed> =
+            self.ask("list filters of", || object(ifindex), request, NLM_F_DUMP)?;
+        let ids = all.iter().map(|Listed { header, .. }| FilterId {
+            priority: header.info >> 16,
+            handle: header.handle.into(),
+        });
+        // The kernel also names each chain's classifier, without a filter.
+        Ok(ids.filter(|id| id.handle != 0).collect())
     }
 }

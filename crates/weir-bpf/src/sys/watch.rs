@@ -2,9 +2,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::io::Errno;
-use rustix::net::SocketFlags;
-
 use super::netlink::{Message, Socket, number};
 use crate::error::{Error, Result};
 use crate::units::IfIndex;
@@ -37,7 +34,7 @@ impl InterfaceWatch {
     /// is not checked.
     pub fn open(ifindex: IfIndex) -> Result<Self> {
         let groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
-        let socket = Socket::open(None, groups, SocketFlags::NONBLOCK)
+        let socket = Socket::watch(None, groups)
             .map_err(|errno| Error::system("watch", object(ifindex), errno))?;
         Ok(Self { socket, ifindex })
     }
@@ -50,18 +47,9 @@ impl InterfaceWatch {
     ///
     /// [`Error::System`] if the socket fails.
     pub fn changed(&mut self) -> Result<bool> {
-        let mut changed = false;
-        loop {
-            match self.socket.receive() {
-                Ok(messages) => {
-                    changed |= messages.iter().any(|message| concerns(message, self.ifindex));
-                }
-                Err(Errno::AGAIN) => return Ok(changed),
-                Err(Errno::INTR) => {}
-                Err(Errno::NOBUFS | Errno::MSGSIZE | Errno::BADMSG) => changed = true,
-                Err(errno) => return Err(Error::system("watch", object(self.ifindex), errno)),
-            }
-        }
+        let ifindex = self.ifindex;
+        let changed = self.socket.drain(|message| concerns(message, ifindex));
+        changed.map_err(|errno| Error::system("watch", object(ifindex), errno))
     }
 }
 
@@ -73,8 +61,9 @@ impl AsFd for InterfaceWatch {
 
 /// `struct ifinfomsg` and `struct ifaddrmsg` both have the index in their second four bytes.
 fn concerns(message: &Message<'_>, ifindex: IfIndex) -> bool {
-    let about_links = [RTM_NEWLINK, RTM_DELLINK, RTM_NEWADDR, RTM_DELADDR].contains(&message.kind);
-    let index = message.payload.get(4..).and_then(number);
+    let about_links =
+        [RTM_NEWLINK, RTM_DELLINK, RTM_NEWADDR, RTM_DELADDR].contains(&message.message_type());
+    let index = message.payload().get(4..).and_then(number);
     about_links && index.is_none_or(|index| index == ifindex.0)
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use netlink_packet_core::NLM_F_DUMP;
 use rustix::io::Errno;
 use rustix::net::netlink;
 
@@ -110,7 +111,7 @@ fn with_status(status: u32) -> rustix::io::Result<usize> {
     body.extend(attribute(CTA_STATUS, &status.to_be_bytes()));
     body.extend(attribute(CTA_STATUS_MASK, &status.to_be_bytes()));
     let kind = NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET;
-    let answers = ask(Some(netlink::NETFILTER), kind, true, &body)?;
+    let answers = ask(Some(netlink::NETFILTER), kind, NLM_F_DUMP, &body)?;
     let has_it = |answer: &[u8]| {
         let found = answer.get(NFGENMSG_BYTES..).and_then(|body| find(body, CTA_STATUS));
         found.as_deref().and_then(big_endian).is_none_or(|bits| bits & status != 0)

@@ -3,7 +3,7 @@
 //! Only those are let off that are known to take no packet elsewhere. Verdicts that drop need no
 //! mention: dropping is what the gate does too.
 
-use rtnetlink::packet_core::NlasIterator;
+use netlink_packet_core::NlasIterator;
 
 use super::kind::DiversionKind;
 use crate::sys::netlink::{find, number};

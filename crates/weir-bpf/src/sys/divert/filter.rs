@@ -3,10 +3,14 @@
 
 use std::fs::File;
 
+use netlink_packet_core::NLM_F_DUMP;
+use netlink_packet_route::route::{RouteHeader, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 use rustix::net::netlink;
 
 use super::{ask, legacy, nft, programs, read_proc, tc};
+use crate::sys::netlink::{Socket, repeated};
 
 /// `XFRM_MSG_GETPOLICY`, and the bytes of its `struct xfrm_userpolicy_id`.
 const XFRM_GETPOLICY: u16 = 0x15;
@@ -15,13 +19,6 @@ const XFRM_POLICY_ID_BYTES: usize = 64;
 const RP_FILTER_STRICT: &str = "1";
 /// ...or by any.
 const RP_FILTER_LOOSE: &str = "2";
-const RTM_GETROUTE: u16 = 26;
-/// `struct rtmsg`: its second byte is the prefix's length, its eighth the route's type.
-const RTMSG_BYTES: usize = 12;
-const AF_INET: u8 = 2;
-const RTN_UNICAST: u8 = 1;
-/// From here on nothing is led anywhere: blackhole, unreachable, prohibit, ...
-const RTN_BLACKHOLE: u8 = 6;
 
 /// What is applied to packets of some interfaces, in one network namespace. What stays the same is not read again
 /// where the kernel tells of changes.
@@ -68,7 +65,7 @@ impl Filters {
 }
 
 pub(super) fn ipsec() -> Option<String> {
-    match ask(Some(netlink::XFRM), XFRM_GETPOLICY, true, &[0; XFRM_POLICY_ID_BYTES]) {
+    match ask(Some(netlink::XFRM), XFRM_GETPOLICY, NLM_F_DUMP, &[0; XFRM_POLICY_ID_BYTES]) {
         Ok(policies) if policies.is_empty() => None,
         Ok(policies) => Some(format!("{} IPsec policies (`ip xfrm policy`)", policies.len())),
         // A kernel without IPsec.
@@ -97,12 +94,24 @@ pub(super) fn reverse_path(interface: &str, for_whom: &str) -> Option<String> {
 
 /// Whether there is an IPv4 route to every address. Routes by policy are not looked at: they could only add some.
 fn leads_everywhere() -> bool {
-    let mut header = [0; RTMSG_BYTES];
-    header[0] = AF_INET;
-    let Ok(routes) = ask(None, RTM_GETROUTE, true, &header) else { return false };
-    let types = || routes.iter().filter_map(|(_, route)| Some((route.get(1)?, route.get(7)?)));
-    types().any(|route| route == (&0, &RTN_UNICAST))
-        && types().all(|(_, kind)| *kind < RTN_BLACKHOLE)
+    let mut asked = RouteMessage::default();
+    asked.header.address_family = AddressFamily::Inet;
+    let request = RouteNetlinkMessage::GetRoute(asked);
+    let looked = repeated(|| {
+        let (mut everywhere, mut nowhere) = (false, false);
+        // A router has a million: the rest of each is not decoded.
+        Socket::open(None)?.route_each(&request, NLM_F_DUMP, |route| {
+            let Ok(RouteHeader { kind, destination_prefix_length, .. }) = RouteHeader::parse(route)
+            else {
+                return;
+            };
+            everywhere |= kind == RouteType::Unicast && destination_prefix_length == 0;
+            // From here on nothing is led anywhere: blackhole, unreachable, prohibit, ...
+            nowhere |= u8::from(kind) >= u8::from(RouteType::BlackHole);
+        })?;
+        Ok(everywhere && !nowhere)
+    });
+    looked.unwrap_or(false)
 }
 
 /// BPF programs that may drop what the sockets of a process's control group receive; a line if there are any.

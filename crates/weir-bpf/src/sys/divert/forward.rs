@@ -1,5 +1,6 @@
 //! What the kernel does to packets that it forwards, and a fast path in the driver would leave out.
 
+use netlink_packet_core::NLM_F_ACK;
 use rustix::io::Errno;
 
 use super::filter::{ipsec, reverse_path};
@@ -92,7 +93,7 @@ fn takes_frames(ifindex: IfIndex) -> rustix::io::Result<bool> {
     let mut socket = open_generic()?;
     let family = socket.family("netdev")?;
     let which = attribute(NETDEV_A_DEV_IFINDEX, &ifindex.0.to_ne_bytes());
-    let answers = socket.request(family, NETDEV_CMD_DEV_GET, false, &which)?;
+    let answers = socket.request(family, NETDEV_CMD_DEV_GET, NLM_F_ACK, &which)?;
     let features = answers.first().and_then(|answer| find(answer, NETDEV_A_DEV_XDP_FEATURES));
     let features =
         features.and_then(|value| Some(u64::from_ne_bytes(value.as_slice().try_into().ok()?)));

@@ -38,10 +38,10 @@ mod translation;
 mod watch;
 
 use std::fmt;
-use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::net::{Protocol, SocketFlags, sockopt};
+use netlink_packet_core::Parseable;
+use netlink_packet_route::RouteNetlinkMessage;
+use rustix::net::Protocol;
 
 pub use self::filter::{Filters, cgroup_programs};
 pub use self::forward::{ForwardFilters, Interface, at_egress};
@@ -115,28 +115,22 @@ pub fn diversions(
     Ok(DiversionWatch::open(ifindex, asks_conntrack)?.read(own_programs))
 }
 
-/// How often a dump that the kernel interrupted, because of a change, is tried again.
-const DUMP_TRIES: u32 = 5;
-/// The kernel answers in the system call that asks, or never.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// Asks one question over a socket of its own, so that an answer cut short harms no later one.
 fn ask(
     protocol: Option<Protocol>,
     kind: u16,
-    dump: bool,
+    flags: u16,
     body: &[u8],
 ) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
-    let mut tries = 0;
-    loop {
-        let mut socket = Socket::open(protocol, 0, SocketFlags::empty())?;
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_TIMEOUT))?;
-        tries += 1;
-        match socket.ask(kind, dump, body) {
-            Err(Errno::INTR) if tries < DUMP_TRIES => {}
-            answers => return answers,
-        }
-    }
+    Socket::open(protocol)?.ask(kind, flags, body)
+}
+
+/// The same of rtnetlink.
+fn ask_route<T: Parseable<[u8]>>(
+    request: &RouteNetlinkMessage,
+    flags: u16,
+) -> rustix::io::Result<Vec<T>> {
+    Socket::open(None)?.route(request, flags)
 }
 
 /// Text up to its NUL, as in netlink attributes and kernel structures.

@@ -1,12 +1,12 @@
 //! Rules of nftables, and of iptables where it is built on nftables.
 //!
-//! Attributes are read one by one, with netlink-packet-core: netlink-packet-netfilter would decode
-//! every operand of every expression, and refuse a rule set over one that it does not know.
+//! Attributes are read one by one, with netlink-packet-core: netlink-packet-netfilter does not decode the
+//! expressions that divert.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use rtnetlink::packet_core::NlasIterator;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NlasIterator};
 use rustix::io::Errno;
 use rustix::net::netlink;
 
@@ -124,7 +124,7 @@ impl Rules {
 /// nftables.
 pub(super) fn generation() -> rustix::io::Result<Option<u32>> {
     let kind = NFNL_SUBSYS_NFTABLES << 8 | GETGEN;
-    match ask(Some(netlink::NETFILTER), kind, false, &[0; NFGENMSG_BYTES]) {
+    match ask(Some(netlink::NETFILTER), kind, NLM_F_ACK, &[0; NFGENMSG_BYTES]) {
         Ok(answers) => {
             let body = answers.first().and_then(|(_, answer)| answer.get(NFGENMSG_BYTES..));
             let id = body.and_then(|body| find(body, NFTA_GEN_ID));
@@ -137,7 +137,12 @@ pub(super) fn generation() -> rustix::io::Result<Option<u32>> {
 }
 
 fn dump(what: u16) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
-    ask(Some(netlink::NETFILTER), NFNL_SUBSYS_NFTABLES << 8 | what, true, &[0; NFGENMSG_BYTES])
+    ask(
+        Some(netlink::NETFILTER),
+        NFNL_SUBSYS_NFTABLES << 8 | what,
+        NLM_F_DUMP,
+        &[0; NFGENMSG_BYTES],
+    )
 }
 
 /// The objects' tables and types, where they have one.

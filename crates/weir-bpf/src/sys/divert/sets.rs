@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rtnetlink::packet_core::NlasIterator;
+use netlink_packet_core::{NLM_F_DUMP, NlasIterator};
 use rustix::net::netlink;
 
 use super::expression::{NFTA_DATA_VALUE, big_endian};
@@ -41,7 +41,7 @@ pub(super) fn of_table(family: u8, table: &str) -> rustix::io::Result<BTreeMap<S
         body
     };
     let dump = |what: u16, body: &[u8]| {
-        ask(Some(netlink::NETFILTER), NFNL_SUBSYS_NFTABLES << 8 | what, true, body)
+        ask(Some(netlink::NETFILTER), NFNL_SUBSYS_NFTABLES << 8 | what, NLM_F_DUMP, body)
     };
     let mut sets = BTreeMap::new();
     for (_, message) in dump(GETSET, &request(&[]))? {

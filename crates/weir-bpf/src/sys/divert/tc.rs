@@ -1,25 +1,15 @@
 //! Filters of traffic control at ingress.
 
-use rtnetlink::packet_core::NlasIterator;
+use netlink_packet_core::{NLM_F_DUMP, NlasIterator};
+use netlink_packet_route::tc::TcHandle;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
 use super::kind::DiversionKind;
-use super::{Diversion, ask, text};
+use super::{Diversion, ask_route, text};
 use crate::sys::netlink::{find, number};
+use crate::sys::tc::{Hook, Listed, filters_at, queueing_disciplines};
 use crate::units::IfIndex;
 
-const RTM_GETQDISC: u16 = 38;
-const RTM_GETTFILTER: u16 = 46;
-/// `struct tcmsg`.
-const TCMSG_BYTES: usize = 20;
-const IFINDEX_OFFSET: usize = 4;
-const HANDLE_OFFSET: usize = 8;
-const PARENT_OFFSET: usize = 12;
-const INFO_OFFSET: usize = 16;
-/// Of `clsact`; `ingress` answers to it too. Filters of a shared block are listed as well.
-const TC_H_CLSACT_INGRESS: u32 = 0xffff_fff2;
-/// Of both as queueing disciplines.
-const TC_H_INGRESS: u32 = 0xffff_fff1;
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_ACT_KIND: u16 = 1;
@@ -43,11 +33,12 @@ const ACTIONS: [(&str, u16); 9] = [
 const HARMLESS: [&str; 9] =
     ["connmark", "csum", "ctinfo", "gact", "gate", "police", "simple", "simp", "skbedit"];
 
-fn dump(ifindex: IfIndex) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
-    let mut body = [0; TCMSG_BYTES];
-    body[IFINDEX_OFFSET..][..4].copy_from_slice(&ifindex.0.to_ne_bytes());
-    body[PARENT_OFFSET..][..4].copy_from_slice(&TC_H_CLSACT_INGRESS.to_ne_bytes());
-    ask(None, RTM_GETTFILTER, true, &body)
+fn dump(ifindex: IfIndex) -> rustix::io::Result<Vec<Listed>> {
+    ask_route(&filters_at(ifindex, Hook::Ingress), NLM_F_DUMP)
+}
+
+fn kind_of(listed: &Listed) -> String {
+    find(&listed.attributes, TCA_KIND).map(|kind| text(&kind)).unwrap_or_default()
 }
 
 /// Filters of an interface that may drop packets, a line if there are any. BPF programs that are not weir's count as
@@ -58,13 +49,12 @@ pub(super) fn anything(interface: &str) -> Option<String> {
             socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         dump(IfIndex(netdevice::name_to_index(asking, interface)?))
     };
-    let is_filter = |filter: &[u8]| {
-        let attributes = filter.get(TCMSG_BYTES..).unwrap_or_default();
-        find(attributes, TCA_KIND).is_none_or(|kind| text(&kind) != "bpf")
-            && find(attributes, TCA_OPTIONS).is_some_and(|options| !options.is_empty())
+    let is_filter = |filter: &Listed| {
+        kind_of(filter) != "bpf"
+            && find(&filter.attributes, TCA_OPTIONS).is_some_and(|options| !options.is_empty())
     };
     match read() {
-        Ok(filters) if filters.iter().any(|(_, filter)| is_filter(filter)) => Some(format!(
+        Ok(filters) if filters.iter().any(is_filter) => Some(format!(
             "{interface} has tc filters at ingress (`tc filter show dev {interface} ingress`)"
         )),
         Ok(_) => None,
@@ -75,28 +65,26 @@ pub(super) fn anything(interface: &str) -> Option<String> {
 /// A queueing discipline that somebody has set where an interface sends: one that the kernel set has no handle.
 pub(super) fn egress_qdisc(ifindex: IfIndex, name: &str) -> Option<String> {
     // clsact has filters at both ends.
-    set_qdisc(ifindex, name, |kind, parent| parent != TC_H_INGRESS || kind == "clsact")
+    set_qdisc(ifindex, name, |kind, parent| parent != TcHandle::INGRESS || kind == "clsact")
 }
 
 /// One where it receives: filters hang from it.
 pub(super) fn ingress_qdisc(ifindex: IfIndex, name: &str) -> Option<String> {
-    set_qdisc(ifindex, name, |_, parent| parent == TC_H_INGRESS)
+    set_qdisc(ifindex, name, |_, parent| parent == TcHandle::INGRESS)
 }
 
-fn set_qdisc(ifindex: IfIndex, name: &str, concerns: fn(&str, u32) -> bool) -> Option<String> {
-    let all = match ask(None, RTM_GETQDISC, true, &[0; TCMSG_BYTES]) {
+fn set_qdisc(ifindex: IfIndex, name: &str, concerns: fn(&str, TcHandle) -> bool) -> Option<String> {
+    let all: Vec<Listed> = match ask_route(&queueing_disciplines(), NLM_F_DUMP) {
         Ok(all) => all,
         Err(errno) => {
             return Some(format!("queueing disciplines of {name} cannot be read: {errno}"));
         }
     };
-    all.iter().find_map(|(_, qdisc)| {
-        let word = |at: usize| qdisc.get(at..).and_then(number).unwrap_or_default();
-        let attributes = qdisc.get(TCMSG_BYTES..).unwrap_or_default();
-        let kind = find(attributes, TCA_KIND).map(|kind| text(&kind)).unwrap_or_default();
-        let is_set = word(IFINDEX_OFFSET) == ifindex.0
-            && word(HANDLE_OFFSET) != 0
-            && concerns(&kind, word(PARENT_OFFSET));
+    all.iter().find_map(|qdisc| {
+        let kind = kind_of(qdisc);
+        let is_set = qdisc.header.index.cast_unsigned() == ifindex.0
+            && qdisc.header.handle != TcHandle::UNSPEC
+            && concerns(&kind, qdisc.header.parent);
         is_set.then(|| {
             format!("{name} has the queueing discipline {kind} (`tc qdisc show dev {name}`)")
         })
@@ -108,7 +96,7 @@ pub(super) fn filters(ifindex: IfIndex, own_programs: &[u32]) -> Vec<Diversion> 
     match dump(ifindex) {
         Ok(filters) => {
             let mut found: Vec<Diversion> =
-                filters.iter().flat_map(|(_, filter)| judge(filter, own_programs)).collect();
+                filters.iter().flat_map(|filter| judge(filter, own_programs)).collect();
             found.sort();
             found.dedup();
             found
@@ -117,11 +105,10 @@ pub(super) fn filters(ifindex: IfIndex, own_programs: &[u32]) -> Vec<Diversion> 
     }
 }
 
-fn judge(filter: &[u8], own_programs: &[u32]) -> Vec<Diversion> {
-    let attributes = filter.get(TCMSG_BYTES..).unwrap_or_default();
-    let kind = find(attributes, TCA_KIND).map(|kind| text(&kind)).unwrap_or_default();
-    let options = find(attributes, TCA_OPTIONS).unwrap_or_default();
-    let preference = filter.get(INFO_OFFSET..).and_then(number).unwrap_or_default() >> 16;
+fn judge(filter: &Listed, own_programs: &[u32]) -> Vec<Diversion> {
+    let kind = kind_of(filter);
+    let options = find(&filter.attributes, TCA_OPTIONS).unwrap_or_default();
+    let preference = filter.header.info >> 16;
     let place = format!("tc filter {kind} with preference {preference} at ingress");
     let Some((_, actions)) = ACTIONS.iter().find(|(name, _)| *name == kind) else {
         return vec![Diversion::unknown(&place, "weir does not know this kind of filter")];

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, netlink};
+use rustix::net::netlink;
 
 use super::conntrack::Connections;
 use super::device::DeviceProbe;
@@ -14,7 +14,7 @@ use super::nft::{self, NFNL_SUBSYS_NFTABLES, Rules};
 use super::translation::Translation;
 use super::{Diversion, legacy, proc, programs, rules, tc};
 use crate::error::{Error, Result};
-use crate::sys::netlink::Socket;
+use crate::sys::netlink::{Message, Socket};
 use crate::sys::packet;
 use crate::sys::sched::own_cpu_time;
 use crate::units::IfIndex;
@@ -65,15 +65,14 @@ impl DiversionWatch {
     pub fn open(ifindex: IfIndex, asks_conntrack: bool) -> Result<Self> {
         let failed =
             |errno| Error::system("watch", format!("interface number {}", ifindex.0), errno);
-        let nonblocking = SocketFlags::NONBLOCK;
-        let netfilter = match Socket::open(Some(netlink::NETFILTER), NFTABLES_GROUP, nonblocking) {
+        let netfilter = match Socket::watch(Some(netlink::NETFILTER), NFTABLES_GROUP) {
             Ok(socket) => Some(socket),
             // A kernel without netfilter's netlink has no nftables.
             Err(Errno::PROTONOSUPPORT) => None,
             Err(errno) => return Err(failed(errno)),
         };
         let groups = RTMGRP_LINK | RTMGRP_TC | RTMGRP_IPV4_RULE | RTMGRP_IPV6_RULE;
-        let routing = Socket::open(None, groups, nonblocking).map_err(failed)?;
+        let routing = Socket::watch(None, groups).map_err(failed)?;
         let probe = DeviceProbe::load()?;
         let (connections, rested_at) = (Connections::default(), Instant::now());
         Ok(Self {
@@ -100,16 +99,15 @@ impl DiversionWatch {
     ///
     /// [`Error::System`] if a socket fails.
     pub fn changed(&mut self) -> Result<bool> {
-        let is_rule_change =
-            |kind: u16| kind >> 8 != NFNL_SUBSYS_NFTABLES || NFT_CHANGES.contains(&(kind & 0xff));
-        let mut changed = match &mut self.netfilter {
-            Some(socket) => drain(socket, is_rule_change),
-            None => Ok(false),
+        let is_rule_change = |message: &Message<'_>| {
+            let kind = message.message_type();
+            kind >> 8 != NFNL_SUBSYS_NFTABLES || NFT_CHANGES.contains(&(kind & 0xff))
         };
-        if let (Ok(changed), Ok(routing)) = (&mut changed, drain(&mut self.routing, |_| true)) {
-            *changed |= routing;
-        }
-        changed.map_err(|errno| Error::system("watch", "diversions", errno))
+        let failed = |errno| Error::system("watch", "diversions", errno);
+        let rules = self.netfilter.as_mut().map(|socket| socket.drain(is_rule_change));
+        let rules = rules.transpose().map_err(failed)?;
+        let routing = self.routing.drain(|_| true).map_err(failed)?;
+        Ok(routing || rules == Some(true))
     }
 
     /// When the next look may be, if [`DiversionWatch::changed`] has told of a change: rules may change by
@@ -202,18 +200,5 @@ fn packet_sockets(ifindex: IfIndex) -> Option<Diversion> {
             Some(Diversion::new(DiversionKind::PacketSocket, format!("{count} packet socket(s)")))
         }
         Err(error) => Some(Diversion::unknown("packet sockets cannot be listed", error)),
-    }
-}
-
-fn drain(socket: &mut Socket, matters: impl Fn(u16) -> bool) -> rustix::io::Result<bool> {
-    let mut changed = false;
-    loop {
-        match socket.receive() {
-            Ok(messages) => changed |= messages.iter().any(|message| matters(message.kind)),
-            Err(Errno::AGAIN) => return Ok(changed),
-            Err(Errno::INTR) => {}
-            Err(Errno::NOBUFS | Errno::MSGSIZE | Errno::BADMSG) => changed = true,
-            Err(errno) => return Err(errno),
-        }
     }
 }
