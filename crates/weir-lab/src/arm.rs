@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use weir_bpf::bare::Bare;
 use weir_bpf::units::Nice;
 
+use crate::host::quota::UNLIMITED;
+
 /// Who runs the driver's poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Napi {
@@ -46,6 +48,8 @@ pub struct Arm {
     pub wire: Wire,
     /// The host has NAT rules, as one with containers, and so follows each connection.
     pub nat: bool,
+    /// Packets that a poll of the backlog, and a softirq, may take; `None`: as the machine has it.
+    pub quota: Option<u32>,
     /// `weir screen` judges what the host forwards, where another arm has a program of the lab's own at an NFQUEUE.
     pub screen: bool,
     pub daemon: Option<DaemonSpec>,
@@ -64,6 +68,7 @@ fn plain(name: &str, napi: Napi) -> Arm {
         napi,
         wire: Wire::Nic,
         nat: false,
+        quota: None,
         screen: false,
         daemon: None,
         bare: None,
@@ -131,8 +136,10 @@ fn all() -> Vec<Known> {
     ]
 }
 
-/// After an arm's name: the same on a host with NAT rules.
-const NAT: &str = "+nat";
+/// After an arm's name and a `+`: the same on a host with NAT rules, and with a quota of packets.
+const NAT: &str = "nat";
+const QUOTA: &str = "quota";
+const NO_QUOTA: &str = "unlimited";
 
 /// What two shell commands, or none, buy: weir is judged against the best of these.
 pub const BASELINES: [&str; 4] = ["stock", "threaded", "niced", "batch"];
@@ -143,8 +150,15 @@ pub const QUIET: [&str; 6] = ["threaded", "niced", "gate", "idle-weir", "weir-na
 
 /// Each arm's name and what it is.
 pub fn known() -> impl Iterator<Item = (String, &'static str)> {
-    let nat = (format!("ARM{NAT}"), "any of these on a host with NAT rules, as Docker writes them");
-    all().into_iter().map(|(arm, help)| (arm.name, help)).chain([nat])
+    let more = [
+        (format!("ARM+{NAT}"), "any of these on a host with NAT rules, as Docker writes them"),
+        (
+            format!("ARM+{QUOTA}N"),
+            "any of these with net.core.dev_weight and netdev_budget at N packets",
+        ),
+        (format!("ARM+{NO_QUOTA}"), "the same without a quota, as far as the kernel goes"),
+    ];
+    all().into_iter().map(|(arm, help)| (arm.name, help)).chain(more)
 }
 
 impl Arm {
@@ -152,12 +166,25 @@ impl Arm {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace().map(str::to_owned);
         let first = words.next().unwrap_or_default();
-        let name = first.strip_suffix(NAT).unwrap_or(&first);
+        let mut parts = first.split('+');
+        let name = parts.next().unwrap_or_default();
         let Some((mut arm, _)) = all().into_iter().find(|(arm, _)| arm.name == name) else {
             let names: Vec<String> = known().map(|(name, _)| name).collect();
             return Err(format!("there is no arm {name:?}; the arms are {}", names.join(", ")));
         };
-        arm.nat = first != name;
+        for part in parts {
+            match (part, part.strip_prefix(QUOTA).map(str::parse)) {
+                (NAT, _) => arm.nat = true,
+                (NO_QUOTA, _) => arm.quota = Some(UNLIMITED),
+                (_, Some(Ok(packets @ 1..UNLIMITED))) => arm.quota = Some(packets),
+                _ => {
+                    return Err(format!(
+                        "{name}+{part}: after an arm's name stand +{NAT}, +{QUOTA}N of 1 to {} packets, or +{NO_QUOTA}",
+                        UNLIMITED - 1
+                    ));
+                }
+            }
+        }
         arm.name = text.split_whitespace().collect::<Vec<_>>().join(" ");
         match (&mut arm.daemon, words.next()) {
             (Some(daemon), more) => daemon.options.extend(more.into_iter().chain(words)),
@@ -205,6 +232,12 @@ mod tests {
             (nat.nat, nat.name.as_str(), nat.daemon.unwrap().options.len()),
             (true, "weir+nat --nice 0", 2)
         );
+        let quota = |text: &str| Arm::parse(text).map(|arm| (arm.nat, arm.quota));
+        assert_eq!(quota("stock+quota5"), Ok((false, Some(5))));
+        assert_eq!(quota("stock+nat+unlimited"), Ok((true, Some(UNLIMITED))));
+        for bad in ["stock+quota0", "stock+quota", "stock+", "stock+ant"] {
+            assert!(quota(bad).unwrap_err().contains("+quotaN"), "{bad}");
+        }
         assert!(Arm::parse("stock --nice 0").unwrap_err().contains("--nice"));
         assert!(Arm::parse("livelock").unwrap_err().contains("the arms are stock,"));
         for name in BASELINES {

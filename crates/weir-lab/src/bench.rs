@@ -22,6 +22,7 @@ use crate::arm::{Arm, Napi, Wire};
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
 use crate::host::process::{Daemon, Worker, cpu_time};
+use crate::host::quota::{Quotas, Set};
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
 use crate::host::wire::{self, FLOOD_NET, OFF_LINK, mask};
 use crate::programs::{Place, Server};
@@ -66,6 +67,8 @@ pub struct Bench {
     pub clock: Option<PollClock>,
     /// What sees replies leave, once it is wanted.
     pub replies: Option<Replies>,
+    /// The machine's quota, once another is wanted.
+    quotas: Option<Quotas>,
     pub topology: Topology,
     /// What ran where, by arm, once its first trial has been set up.
     pub setups: BTreeMap<String, Setup>,
@@ -104,6 +107,7 @@ impl Bench {
             bare: BarePrograms::load()?,
             clock: None,
             replies: None,
+            quotas: None,
             topology,
             setups: BTreeMap::new(),
             sut_cpu,
@@ -286,6 +290,11 @@ impl Bench {
 
     /// Makes an arm what it is, until it is ended.
     pub fn begin(&mut self, arm: &Arm) -> Result<Begun> {
+        if arm.quota.is_some() && self.quotas.is_none() {
+            self.quotas = Some(Quotas::open(&self.topology.generator, self.generator_cpu)?);
+        }
+        let quota = self.quotas.as_ref().zip(arm.quota);
+        let quota = quota.map(|(quotas, packets)| quotas.set(packets)).transpose()?;
         let host = &self.sut(arm).host;
         let start = |spec| Daemon::start(&host.netns, self.sut_cpu, spec);
         let daemon = arm.daemon.as_ref().map(start).transpose()?;
@@ -297,7 +306,7 @@ impl Bench {
         if bare.is_some() {
             self.thread(host, arm)?;
         }
-        let begun = Begun { daemon, _bare: bare };
+        let begun = Begun { daemon, _bare: bare, _quota: quota };
         if arm.is_interrupted() {
             self.bind_interrupts(arm)?;
         }
@@ -381,6 +390,7 @@ impl Bench {
 pub struct Begun {
     pub daemon: Option<Daemon>,
     _bare: Option<Attached>,
+    _quota: Option<Set>,
 }
 
 impl Sut {

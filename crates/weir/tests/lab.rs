@@ -252,6 +252,21 @@ fn after_a_kill_the_processes_end_and_the_next_lab_removes_the_files() {
     next.assert_nothing_left();
 }
 
+/// It is the machine's, so no namespace takes it along.
+#[test]
+fn after_a_kill_the_machine_has_its_quota_back() {
+    let _alone = alone();
+    let names = ["dev_weight", "netdev_budget", "netdev_budget_usecs"];
+    let read =
+        || names.map(|name| fs::read_to_string(format!("/proc/sys/net/core/{name}")).unwrap());
+    let before = read();
+    let mut killed = start_long("stock-rps+quota7", &[]);
+    wait_until("the quota is set", || read()[..2] == ["7\n", "7\n"]);
+    killed.signal(Signal::KILL);
+    killed.end();
+    wait_until("the quota is as before", || read() == before);
+}
+
 #[test]
 fn two_labs_at_once_leave_each_other_alone() {
     let _alone = alone();

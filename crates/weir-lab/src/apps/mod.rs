@@ -1,7 +1,7 @@
 //! The processes that the lab starts: applications, clients, and what runs beside them.
 //!
 //! They run as `weir lab-worker ...`, so that one executable is all there is to install. Each ends
-//! with the process that started it, however that ends.
+//! with the process that started it, however that ends; one may put something back then.
 
 pub(crate) mod compute;
 pub(crate) mod http;
@@ -28,6 +28,7 @@ use weir_bpf::sys::shared::SharedCounters;
 use weir_bpf::units::{CpuId, Nice};
 
 use crate::error::{Error, Result, cannot};
+use crate::host::quota;
 
 pub(crate) const OWN: &str = "/proc/self/exe";
 
@@ -53,6 +54,8 @@ pub enum Job {
         /// Lets others run after each pass.
         yields: bool,
     },
+    /// Writes these sysctls of net.core when the lab has ended.
+    PutBack(Vec<(String, String)>),
     /// Becomes another program inside the namespace: its path, its name, its arguments.
     Program(PathBuf, String, Vec<String>),
 }
@@ -135,6 +138,11 @@ impl Order {
 
 /// Runs a worker until it is killed.
 pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
+    if let Job::PutBack(values) = &order.job {
+        // It outlives the lab, and its terminal.
+        setsid().map_err(cannot("leave the session of", "the lab"))?;
+        return quota::put_back(values);
+    }
     // A daemon is to put everything back, a server to end its own processes; an application that is
     // stopped would not see SIGTERM.
     let end = if matches!(order.job, Job::Program(..)) { Signal::TERM } else { Signal::KILL };
@@ -177,7 +185,7 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
         Job::SpeedProbe => compute::speed_probe(shared),
         Job::Interactive => compute::interactive(shared),
         Job::Compute { idle, yields } => compute::hog(idle, yields, shared),
-        Job::Program(..) => Ok(()),
+        Job::Program(..) | Job::PutBack(_) => Ok(()),
     }
     .map_err(failed)
 }

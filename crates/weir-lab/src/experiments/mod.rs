@@ -28,6 +28,7 @@ experiments! {
     monitor,
     forward,
     forward_screend,
+    quota,
 }
 
 mod shared;

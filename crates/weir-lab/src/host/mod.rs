@@ -2,5 +2,6 @@
 
 pub mod group;
 pub mod process;
+pub mod quota;
 pub mod topology;
 pub mod wire;

@@ -1,0 +1,88 @@
+//! `quota` (MR, figures 6-5 and 6-6): how many packets receive work may take before others have a turn.
+
+use super::shared::*;
+use super::{forward, udp_overload};
+
+/// Whose backlog keeps the whole quota: of a poll (`net.core.dev_weight`) as of a softirq (`netdev_budget`).
+const STOCK: &str = "stock-rps";
+const FEW: &str = "stock-rps+quota5";
+const NONE: &str = "stock-rps+unlimited";
+const WEIR: &str = "weir-native";
+const RECV: Cases = Cases::Of(&["recv"]);
+const ARMS: &str = "stock-rps+quota1,stock-rps+quota5,stock-rps+quota10,stock-rps+quota20,stock-rps+quota64,stock-rps,\
+    stock-rps+unlimited,stock+quota5,stock,stock+unlimited,weir-native+quota5,weir-native,weir-native+unlimited";
+
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "quota",
+    paper: "MR fig. 6-5, 6-6",
+    question: "how many packets may receive work take before others have their turn?",
+    found: "5 to 10 packets: stable; larger quotas: livelock, but where a screen's queue feeds back",
+    arms: Choice { full: ARMS, quick: ARMS },
+    main: WEIR,
+    cases: || vec![Case::always("recv"), Case::always("forward")],
+    loads: Choice { full: "100k,200k,400k,800k,1.6M,top", quick: "200k,800k,top" },
+    times: Choice::times((300, 1000, 5), (50, 200, 3)),
+    scene,
+    says: "delivers {} packets/s",
+    merits: &[&m::delivered_pps, &m::forwarded_pps],
+    tables: tables! {
+        "Delivered, packets/s" in RECV => delivered_pps;
+        "Forwarded, packets/s" in Cases::Of(&["forward"]) => forwarded_pps;
+    },
+    figure: Some(lines("Delivered packets by offered rate", "recv", &m::delivered_pps)),
+    goals: goals! {
+        "stock-rps: without a quota it livelocks (delivered at the top, of its peak)" =>
+            figure(NONE, RECV, Highest, delivered_pps, OwnPeak), AtMost(0.2);
+        "stock-rps: delivered at the top with a quota of 5, of that without one" =>
+            find(few_of_none, RECV), AtLeast(1.0);
+        "stock-rps: its best quota at the top, of its peak with that quota" =>
+            find(|view| best(view, STOCK)), AtLeast(0.97);
+        "weir: delivered at the top with its worst quota, of its peak with that quota" =>
+            find(weir, RECV), AtLeast(0.97);
+    },
+    notes: "A quota is what net.core.dev_weight and netdev_budget are set to, machine-wide, for a trial; `unlimited` is \
+            100,000 packets, and no softirq ends for its time before 1 s. The weight is of the backlog's poll, which stock-rps \
+            receives by: its lines are the paper's. A driver's own poll takes 64 packets whatever is set, so in \
+            stock a quota ends a softirq after its first poll, and in a NAPI thread, as weir's, it means nothing. What is \
+            forwarded reaches the far end by the backlog too. With a screen: `weir lab run forward-screend --arms \
+            stock-rps+quota5,...`.",
+    ..USUAL
+};
+
+fn scene(ask: &Ask<'_>) -> Result<Scene> {
+    let (of, case) = match ask.case {
+        "forward" => (&forward::EXPERIMENT, "fast"),
+        _ => (&udp_overload::EXPERIMENT, "recv"),
+    };
+    (of.scene)(&Ask { case, ..*ask })
+}
+
+fn few_of_none(view: &View<'_>) -> Vec<Found> {
+    in_each(view, RECV, |case| {
+        let top = *view.loads(case).last()?;
+        compare(view.pairs((FEW, NONE), (case, top), &m::delivered_pps), case)
+    })
+}
+
+/// At the top rate, of its peak, each of what was run of an arm: with its quota, and what it delivers or forwards.
+fn each(view: &View<'_>, arm: &str, case: &str) -> Vec<(f64, Found)> {
+    let figure = if case == "recv" { &m::delivered_pps } else { &m::forwarded_pps };
+    let found = |with: &str| {
+        let top = view.get(with, case, *view.loads(case).last()?, figure)?;
+        let place = format!("{case}, {with}");
+        Some((top, Found::exact(top / view.peak(with, case, figure)?, place)))
+    };
+    let with = view.arms().into_iter().filter(|with| with.split('+').next() == Some(arm));
+    with.filter_map(found).collect()
+}
+
+fn best(view: &View<'_>, arm: &str) -> Vec<Found> {
+    in_each(view, Cases::All, |case| {
+        let best = each(view, arm, case).into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        best.map(|(_, found)| found)
+    })
+}
+
+fn weir(view: &View<'_>) -> Vec<Found> {
+    in_each(view, RECV, |case| each(view, WEIR, case).into_iter().map(|(_, found)| found))
+}
