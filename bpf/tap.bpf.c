@@ -26,6 +26,13 @@ const volatile __u32 snaplen = WEIR_TAP_SNAPLEN;
 const volatile bool filtered;
 /* Copy nothing. */
 const volatile bool count_only;
+/*
+ * Circuit breaker (Mogul & Ramakrishnan, section 8.1): so many packets that
+ * match within the length of a pause are a batch, after which the tap takes
+ * nothing for one. 0: none.
+ */
+const volatile __u32 breaker_batch;
+const volatile __u64 breaker_pause_ns;
 const volatile bool ignore_received;
 const volatile bool ignore_sent;
 /*
@@ -83,24 +90,46 @@ static __always_inline bool copy(const struct either *packet)
 	return copy_into(packet, len, WEIR_TAP_SNAPLEN);
 }
 
+static __always_inline void count_batch(struct weir_tap_counts *it)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+
+	if (now_ns - it->batch_from_ns > breaker_pause_ns) {
+		it->batch_from_ns = now_ns;
+		it->batch = 0;
+	}
+	if (++it->batch < breaker_batch)
+		return;
+	it->batch = 0;
+	it->open_until_ns = now_ns + breaker_pause_ns;
+}
+
 static __always_inline void take(const struct either packet)
 {
 	struct weir_tap_counts *it = current_counts();
 
 	if (!it)
 		return;
+	if (breaker_batch)
+		count_batch(it);
 	it->matched++;
 	it->matched_bytes += packet.len;
 	if (!count_only && !copy(&packet))
 		it->dropped++;
 }
 
-static __always_inline void see(void)
+/* False: the circuit breaker is open. */
+static __always_inline bool see(void)
 {
 	struct weir_tap_counts *it = current_counts();
 
-	if (it)
-		it->seen++;
+	if (!it)
+		return false;
+	it->seen++;
+	if (!breaker_batch || bpf_ktime_get_ns() >= it->open_until_ns)
+		return true;
+	it->paused++;
+	return false;
 }
 
 SEC("socket")
@@ -117,7 +146,8 @@ int weir_tap(struct __sk_buff *skb)
 
 	if (sent ? ignore_sent : ignore_received)
 		return 0;
-	see();
+	if (!see())
+		return 0;
 	if (filtered)
 		bpf_tail_call(skb, &stages, WEIR_TAP_FILTER);
 	else
@@ -163,7 +193,8 @@ int weir_tap_copy_x(struct xdp_md *xdp)
 SEC("xdp.frags")
 int weir_tap_xdp(struct xdp_md *xdp)
 {
-	see();
+	if (!see())
+		return verdict(xdp);
 	if (filtered)
 		bpf_tail_call(xdp, &stages, WEIR_TAP_FILTER);
 	else

@@ -33,6 +33,12 @@ struct weir_tap_counts {
 	__u64 matched; /* by the filter; all if there is none */
 	__u64 matched_bytes;
 	__u64 dropped; /* matched, and the ring had no room */
+	__u64 paused;  /* came by while the circuit breaker was open */
+	/* The breaker's: since when it counts which batch, and opened how long.
+	 */
+	__u64 batch_from_ns;
+	__u64 batch;
+	__u64 open_until_ns;
 };
 
 #endif /* WEIR_TAP_H */

@@ -22,6 +22,9 @@ use crate::units::{IfIndex, MacAddr};
 /// Most bytes of a packet that are copied.
 pub const SNAPLEN_MAX: u32 = abi::TAP_SNAPLEN as u32;
 
+/// How long a circuit breaker stays open (Mogul & Ramakrishnan, section 8.1).
+pub const PAUSE: Duration = Duration::from_millis(1);
+
 const STAGE_FILTER: u32 = types::weir_tap_stage::WEIR_TAP_FILTER.0;
 const STAGE_COPY: u32 = types::weir_tap_stage::WEIR_TAP_COPY.0;
 const STAGE_END: u32 = types::weir_tap_stage::WEIR_TAP_END.0;
@@ -39,6 +42,8 @@ pub struct Options {
     pub received: bool,
     /// Take those that it sends.
     pub sent: bool,
+    /// After so many packets that match within [`PAUSE`], take none for as long; 0: never.
+    pub breaker_batch: u32,
     /// Be in the driver, for received packets alone; else at a packet socket.
     pub in_driver: bool,
 }
@@ -54,6 +59,8 @@ pub struct Counts {
     pub matched_bytes: u64,
     /// Those that matched, and the ring had no room for.
     pub dropped: u64,
+    /// Those that came by while the circuit breaker was open, and were not looked at.
+    pub paused: u64,
 }
 
 /// A packet, as far as it was copied.
@@ -91,6 +98,8 @@ impl Tap {
         let constants = globals(open.maps.rodata_data.as_deref_mut());
         constants.snaplen = options.snaplen.clamp(1, SNAPLEN_MAX);
         constants.filtered = filter.is_some();
+        constants.breaker_batch = options.breaker_batch;
+        constants.breaker_pause_ns = PAUSE.as_nanos() as u64;
         constants.count_only = options.count_only;
         constants.ignore_received = !options.received;
         constants.ignore_sent = !options.sent;
@@ -181,6 +190,7 @@ impl Tap {
             total.matched += cpu.matched;
             total.matched_bytes += cpu.matched_bytes;
             total.dropped += cpu.dropped;
+            total.paused += cpu.paused;
         }
         Ok(total)
     }

@@ -95,6 +95,19 @@ impl Running {
         Self::start(network, command)
     }
 
+    /// One that says on standard output that it captures.
+    fn json(network: &Network, arguments: &[&str]) -> Self {
+        let mut command = Command::new(WEIR);
+        command.args(["capture", "-i", NEAR]).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
+        let mut said = [0; 1];
+        while said != *b"\n" {
+            assert_eq!(child.stdout.as_mut().unwrap().read(&mut said).unwrap(), 1, "it ended");
+        }
+        Self(child)
+    }
+
     fn pid(&self) -> Pid {
         Pid::from_child(&self.0)
     }
@@ -336,6 +349,53 @@ fn in_the_driver_other_hosts_frames_end_while_nobody_else_wants_them() {
     capture.interrupt();
     let written = read_pcapng(&path);
     assert_eq!(written.packets.iter().filter(|packet| **packet == others).count(), sent);
+}
+
+/// At either place: what is few passes, what comes at once is taken up to a batch, and the host loses nothing.
+#[test]
+fn the_circuit_breaker_pauses_the_tap_and_not_the_host() {
+    const OWN: usize = 100;
+    let network = Network::ipv4_only();
+    let dir = Dir::new("breaker");
+    let others = udp_to(MacAddr([2, 0, 0, 0, 0, 9]), NEAR_IP, 5000, b"fourteen bytes");
+    let socket = network.near_socket("198.18.0.1:5000");
+    let sender = network.far_socket("198.18.0.2:0");
+    for place in ["socket", "native"] {
+        let path = dir.file(place);
+        let arguments = |batch| {
+            ["--attach", place, "--direction", "in", batch, "--json", "-w", path.to_str().unwrap()]
+        };
+        let summary = |mut capture: Running| -> Value {
+            kill_process(capture.pid(), Signal::INT).unwrap();
+            let mut text = String::new();
+            capture.0.stdout.as_mut().unwrap().read_to_string(&mut text).unwrap();
+            serde_json::from_str(text.lines().last().unwrap()).unwrap()
+        };
+        let capture = Running::json(&network, &arguments("--circuit-breaker=10"));
+        for _ in 0..OWN {
+            replay(&network, &vec![others.clone(); 20]);
+            sender.send_to(b"for the host", "198.18.0.1:5000").unwrap();
+            assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 12, "{place}");
+        }
+        let end = summary(capture);
+        let count = |name: &str| end[name].as_u64().unwrap();
+        assert!(count("paused") > 0 && count("written") >= 10, "{place}: {end}");
+        assert_eq!(
+            count("written") + count("paused"),
+            count("interface_packets"),
+            "{place}: {end}"
+        );
+        assert_eq!(read_pcapng(&path).packets.len() as u64, count("written"), "{place}");
+
+        let capture = Running::json(&network, &arguments("--circuit-breaker"));
+        replay(&network, &vec![others.clone(); 200]);
+        let end = summary(capture);
+        assert_eq!(
+            (end["paused"].as_u64(), end["written"].as_u64()),
+            (Some(0), Some(200)),
+            "{place}: {end}"
+        );
+    }
 }
 
 #[test]

@@ -7,10 +7,11 @@ use crate::programs::{CaptureKind, CaptureProgram};
 const HEADERS: u32 = 42;
 /// UDP payload of small frames and of full ones.
 const PAYLOADS: [(&str, u16); 2] = [("56", 14), ("1514", 1472)];
-const PROGRAMS: [(&str, CaptureProgram); 3] = [
+const PROGRAMS: [(&str, CaptureProgram); 4] = [
     ("tcpdump", CaptureProgram::Tcpdump),
     ("weir", CaptureProgram::Weir),
     ("native", CaptureProgram::WeirNative),
+    ("breaker", CaptureProgram::WeirBreaker),
 ];
 const OF_TCPDUMP: Cases = Cases::Where(|case| case.starts_with("tcpdump"));
 const QUICK: [&str; 3] = ["tcpdump-null-56", "weir-null-56", "native-null-56"];
@@ -62,7 +63,8 @@ pub static EXPERIMENT: Experiment = Experiment {
             figure("weir", Cases::All, Every, wake_max_ms, Nothing), AtMost(100.0);
     },
     notes: "Frames are addressed to another host; the port is promiscuous, and the capture runs on the tested CPU. \
-            `native` is weir capture in the driver. Packets are counted by the bytes that it writes. Beside it a process sleeps for 5 ms, again and again, \
+            `native` is weir capture in the driver, `breaker` the same with `--circuit-breaker`: after 250 packets within \
+            1 ms it takes none for 1 ms. Packets are counted by the bytes that it writes. Beside it a process sleeps for 5 ms, again and again, \
             as one does that waits for a key; how late it wakes is its wait. `disk` is a file system's page cache, \
             and two files of 100 MB in turn.",
     ..USUAL

@@ -17,6 +17,8 @@ pub enum CaptureProgram {
     Weir,
     /// The same, in the driver.
     WeirNative,
+    /// The same with its circuit breaker.
+    WeirBreaker,
 }
 
 /// A capture of frames that all have one length.
@@ -43,10 +45,13 @@ impl CaptureKind {
                 let arguments = format!("-i {SUT_INTERFACE} -w {file} {rotation}");
                 (path_of("tcpdump").unwrap_or_default(), "tcpdump", arguments, "listening on")
             }
-            CaptureProgram::Weir | CaptureProgram::WeirNative => {
+            CaptureProgram::Weir | CaptureProgram::WeirNative | CaptureProgram::WeirBreaker => {
                 let rotation = if self.disk { "--rotate-size 100M --keep 2" } else { "" };
-                let native = self.program == CaptureProgram::WeirNative;
-                let attach = if native { "--attach native" } else { "" };
+                let attach = match self.program {
+                    CaptureProgram::WeirNative => "--attach native",
+                    CaptureProgram::WeirBreaker => "--attach native --circuit-breaker",
+                    _ => "",
+                };
                 let arguments = format!("capture -i {SUT_INTERFACE} -w {file} {rotation} {attach}");
                 (OWN.into(), "weir", arguments, "Ctrl-C ends it")
             }
@@ -59,7 +64,7 @@ impl CaptureKind {
         let len = u64::from(self.frame_len);
         match self.program {
             CaptureProgram::Tcpdump => 16 + len,
-            CaptureProgram::Weir | CaptureProgram::WeirNative => 32 + len.next_multiple_of(4),
+            _ => 32 + len.next_multiple_of(4),
         }
     }
 }

@@ -46,6 +46,12 @@ pub struct CaptureArgs {
     /// takes received packets alone, and other hosts' frames end there if nobody else wants them
     #[arg(long, value_enum, default_value_t = Place::Socket)]
     pub attach: Place,
+    /// After so many packets that match within 1 ms (250, if no number is given), take none for 1 ms, so that other
+    /// processes get the CPU. With `--attach native`, other hosts' frames end in the driver meanwhile, if nobody else
+    /// wants them; packets for this host always reach it
+    #[arg(long, value_name = "PACKETS", num_args = 0..=1, require_equals = true, default_missing_value = "250",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub circuit_breaker: Option<u32>,
     /// Leave the interface as it is: by default it receives other hosts' packets too while the capture runs
     #[arg(short = 'p', long)]
     pub no_promiscuous: bool,

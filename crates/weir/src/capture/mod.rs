@@ -81,6 +81,7 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
         count_only: args.count,
         received: args.direction != Direction::Out,
         sent: !in_driver && args.direction != Direction::In,
+        breaker_batch: args.circuit_breaker.unwrap_or(0),
         in_driver,
     };
     let mut tap = Tap::load(&options, filter.as_ref())?;

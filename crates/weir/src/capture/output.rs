@@ -190,6 +190,7 @@ impl Output {
                 InterfaceStatisticsOption::IsbEndTime(now),
                 InterfaceStatisticsOption::IsbIfRecv(counts.seen),
                 InterfaceStatisticsOption::IsbFilterAccept(counts.matched),
+                InterfaceStatisticsOption::IsbIfDrop(counts.paused),
                 InterfaceStatisticsOption::IsbOsDrop(counts.dropped),
                 InterfaceStatisticsOption::IsbUsrDeliv(self.packets),
             ],

@@ -58,6 +58,8 @@ struct Summary {
     matched: u64,
     matched_bytes: u64,
     dropped: u64,
+    /// Not looked at, while the circuit breaker was open.
+    paused: u64,
     written: Option<u64>,
     files: Option<u32>,
     /// None: an error has.
@@ -117,7 +119,7 @@ impl Printer {
 
     /// What there was in all.
     pub fn summary(mut self, counts: &Counts, output: Option<&Output>, ended_by: Option<&Ending>) {
-        let Counts { seen, matched, matched_bytes, dropped } = *counts;
+        let Counts { seen, matched, matched_bytes, dropped, paused } = *counts;
         let written = output.map(Output::packets);
         if self.json {
             let summary = Summary {
@@ -127,6 +129,7 @@ impl Printer {
                 matched,
                 matched_bytes,
                 dropped,
+                paused,
                 written,
                 files: output.map(Output::files),
                 ended_by: ended_by.copied(),
@@ -134,6 +137,9 @@ impl Printer {
             return self.print(&summary);
         }
         let mut text = format!("{seen} packets seen, {matched} matched");
+        if paused > 0 {
+            text += &format!(", {paused} not taken while the circuit breaker was open");
+        }
         if let Some(written) = written {
             text += &format!(
                 ", {written} written, {dropped} dropped because they could not be written in time"
