@@ -19,10 +19,24 @@ use crate::histogram;
 
 /// A group of MCAST-TEST-NET (RFC 6676) that an application joins; nobody joins the next.
 pub const GROUP: Ipv4Addr = Ipv4Addr::new(233, 252, 0, 1);
-/// One packet in this many has its age taken, so that reading the clock stays negligible.
-const AGE_SAMPLE: u64 = 16;
 /// The sender of a window is told after so many.
 const TELL_EVERY: u64 = 8;
+
+/// Which packets of a flow: of each so many the one with this number, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    pub of: u32,
+    pub number: u32,
+}
+
+impl Turn {
+    /// So few that reading the clock stays negligible.
+    pub const SOME: Self = Self { of: 16, number: 0 };
+
+    pub fn is_of(self, sequence: u32) -> bool {
+        sequence % self.of == self.number
+    }
+}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
@@ -40,8 +54,8 @@ pub struct Server {
     pub(crate) further: u16,
     /// Joins the lab's multicast group, and is bound to any address.
     pub(crate) joined: bool,
-    /// The generator's packets, which say when they were made: the ages of some are taken.
-    pub(crate) stamped: bool,
+    /// The generator's packets, which say when they were made: the ages of these are taken.
+    pub(crate) ages: Option<Turn>,
     pub(crate) work: Work,
     /// What it answers.
     pub(crate) answer: Answer,
@@ -50,7 +64,7 @@ pub struct Server {
 impl Server {
     /// Takes what the generator sends, and computes for so long for each packet.
     pub fn sink(time: Duration) -> Self {
-        Self { stamped: true, work: Work { time, ..Work::default() }, ..Self::default() }
+        Self { ages: Some(Turn::SOME), work: Work { time, ..Work::default() }, ..Self::default() }
     }
 
     pub fn echo(work: Work) -> Self {
@@ -104,9 +118,8 @@ impl Server {
     /// Counts a packet; returns how many that is in all.
     fn count(&self, packet: &[u8], shared: &SharedCounters) -> u64 {
         let count = slots::add(shared, slots::DELIVERED, 1) + 1;
-        if self.stamped
-            && count.is_multiple_of(AGE_SAMPLE)
-            && let Some(stamp) = Stamp::parse(packet)
+        if let Some((turn, stamp)) = self.ages.zip(Stamp::parse(packet))
+            && turn.is_of(stamp.sequence)
         {
             let age = monotonic_now().0.saturating_sub(stamp.sent_ns);
             histogram::record(shared, slots::HISTOGRAM, age);

@@ -19,6 +19,7 @@ experiments! {
     user_share,
     http_syn_flood,
     udp_latency,
+    burst_latency,
     parity,
     rpc_mix,
     accounting,

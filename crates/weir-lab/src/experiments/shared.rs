@@ -129,7 +129,8 @@ pub(super) fn receivers() -> Vec<App> {
 
 /// The echo server, started for each trial.
 pub(super) fn echo(role: Role) -> App {
-    let server = udp::Server { stamped: true, ..udp::Server::echo(Default::default()) };
+    let server =
+        udp::Server { ages: Some(udp::Turn::SOME), ..udp::Server::echo(Default::default()) };
     App { per_trial: true, ..App::new(AppKind::Udp(server), ECHO_PORT, role) }
 }
 

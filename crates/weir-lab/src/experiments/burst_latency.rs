@@ -1,0 +1,83 @@
+//! `burst-latency` (MR, figures 4-1 and 4-2): how long the first packet of a burst takes to its receiver, by
+//! the number of packets behind it.
+//!
+//! The interrupt-driven kernel brought the whole burst to its queue before any of it went further. Today's NAPI
+//! does the same with what it takes in one poll: the receiver runs when the poll is over.
+
+use std::time::Duration;
+
+use super::shared::*;
+
+/// Few enough that a burst of 64 is received before the next, in every arm. A load is its bursts' packets.
+const BURSTS_PER_S: f64 = 1000.0;
+/// LRP's shortest payload with a stamp, and nearly an Ethernet frame.
+const LENGTHS: [(&str, u16); 2] = [("short", 18), ("long", 1400)];
+
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "burst-latency",
+    paper: "MR fig. 4-1, 4-2",
+    question: "how long does the first packet of a burst take, by how many follow it?",
+    found: "linear: 1.23 ms alone, 5.03 ms before 15 others",
+    arms: Choice {
+        full: "stock,threaded,niced,batch,weir,weir-native",
+        quick: "stock,threaded,niced,batch,weir,weir-native",
+    },
+    cases: || LENGTHS.map(|(name, _)| Case::always(name)).into(),
+    loads: Choice { full: "1k,2k,4k,16k,64k", quick: "1k,2k,4k,16k,64k" },
+    scene,
+    says: "brings the first of a burst of 64 to its receiver in {}",
+    merits: &[&m::age_p50_us, &m::age_p99_us],
+    tables: tables! {
+        "Age of a burst's first packet when it was received, us: median, 99th percentile"
+            in Cases::All => age_p50_us, age_p99_us;
+        "Packets received, of those sent" in Cases::All => delivered_pps, offered_pps;
+    },
+    figure: Some(lines(
+        "Age of a burst's first packet, by packets in 1,000 bursts a second",
+        "short",
+        &m::age_p50_us,
+    )),
+    goals: goals! {
+        "weir: age of the first packet of 64, of the age of one alone" =>
+            find(|view| of_one_alone(view, "weir")), AtMost(1.5);
+        "weir-native: the same" => find(|view| of_one_alone(view, "weir-native")), AtMost(1.5);
+    },
+    notes: "Bursts come 1,000 times a second, so a load of 64 k is bursts of 64. A packet's age counts from when \
+            the generator made it, and waits there for up to 63 others. Without a packet a process computes when \
+            nobody else wants the CPU, so that leaving idle is not measured.",
+    ..USUAL
+};
+
+fn scene(ask: &Ask<'_>) -> Result<Scene> {
+    let burst = (ask.load.pps() / BURSTS_PER_S).round();
+    if !(1.0..=1024.0).contains(&burst) {
+        return Err(Error::refused(
+            format!("burst-latency has no load {}: 1,000 bursts a second are to make it", ask.load),
+            "give it rates of 1,000 packets/s for each packet of a burst, such as --rates 1k,32k",
+        ));
+    }
+    let burst = burst as u16;
+    let length = LENGTHS.iter().find(|(name, _)| *name == ask.case).map_or(18, |(_, length)| *length);
+    let ages = Some(udp::Turn { of: burst.into(), number: 0 });
+    let server = udp::Server { ages, ..udp::Server::sink(Duration::ZERO) };
+    let app = App::new(AppKind::Udp(server), FLOODED_PORT, Role::Flooded);
+    Ok(Scene {
+        apps: vec![App { per_trial: true, ..app }],
+        flows: ask
+            .flood(FLOODED_PORT)
+            .map(|flow| Flow { burst, lengths: Lengths::One(length), ..flow })
+            .into_iter()
+            .collect(),
+        beside: vec![Beside::Spinner],
+        ..Scene::default()
+    })
+}
+
+fn of_one_alone(view: &View<'_>, arm: &str) -> Vec<Found> {
+    let rate = |burst: f64| Load::Rate(burst * BURSTS_PER_S);
+    in_each(view, Cases::All, |case| {
+        let age = |burst| view.trials_of(arm, case, rate(burst)).map(|t| t.get(&m::age_p50_us));
+        let pairs = age(64.0).zip(age(1.0)).filter_map(|(many, one)| many.zip(one));
+        compare(pairs, case)
+    })
+}
