@@ -10,7 +10,7 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 16] = [
+const OBJECTS: [&str; 17] = [
     "bare",
     "device",
     "egress",
@@ -24,6 +24,7 @@ const OBJECTS: [&str; 16] = [
     "rings",
     "screen",
     "softirq",
+    "steps",
     "tap",
     "traffic",
     "wall",

@@ -13,6 +13,7 @@
 //! - [`wall`]: the kernel half of a user-mode screen;
 //! - [`explain`]: what the gate makes of one packet; [`parser`]: its parser alone, for tests;
 //! - [`traffic`]: the lab's load generator; [`replies`]: when it had which reply;
+//!   [`steps`]: when its packets were where on their way to a receiver;
 //! - [`bare`], [`poll_cost`], [`test_run`]: what the lab measures the gate's cost with;
 //! - [`verdict`]: what the gate decides and why; [`printable`]: foreign text, safe for a terminal;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
@@ -53,6 +54,7 @@ pub mod samples;
 pub mod screen;
 mod shared;
 pub mod softirq;
+pub mod steps;
 pub mod sys;
 pub mod tap;
 pub mod test_run;
@@ -111,6 +113,9 @@ mod skeleton {
     }
     pub mod softirq {
         include!(concat!(env!("OUT_DIR"), "/softirq.skel.rs"));
+    }
+    pub mod steps {
+        include!(concat!(env!("OUT_DIR"), "/steps.skel.rs"));
     }
     pub mod tap {
         include!(concat!(env!("OUT_DIR"), "/tap.skel.rs"));

@@ -134,6 +134,17 @@ metrics! {
     light_age_p50_us: Micros, Quantile(LightAge, 0.5, US), Median, Less,
         "Age of a packet when the bystander received it, median.";
     light_age_p99_us: Micros, Quantile(LightAge, 0.99, US), Median, Less, "The same, 99th percentile.";
+    scheduled_us: Micros, Given, Median, Neither,
+        "From when a packet was made until input was scheduled for it: a softirq raised, or the NAPI thread woken; median.";
+    began_us: Micros, Given, Median, Neither, "The same until the softirq or the thread began.";
+    at_ip_us: Micros, Given, Median, Less, "The same until the packet came from the driver to IP.";
+    woken_us: Micros, Given, Median, Less, "The same until the receiver was woken for it.";
+    runs_us: Micros, Given, Median, Less, "The same until the receiver ran.";
+    poll_p50_us: Micros, Given, Median, Less,
+        "From when input was scheduled for a packet until that came to IP, median.";
+    poll_p90_us: Micros, Given, Median, Less, "The same, 90th percentile.";
+    poll_p99_us: Micros, Given, Median, Less, "The same, 99th percentile.";
+    traced: Count, Given, Sum, Neither, "Packets in the window of which that is known.";
     echo_pps: Pps, Rate(Arrived, 1.0), Median, More,
         "Replies of the flooded echo server that arrived at the far end.";
     echo_steady: Share, Given, Median, More,

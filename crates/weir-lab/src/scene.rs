@@ -195,6 +195,8 @@ pub enum Watch {
     Accounts,
     /// NAPI polls that take a whole budget.
     Polls,
+    /// When these packets of the flood were where, on their way to the first application.
+    Steps(udp::Turn),
 }
 
 /// How a trial's packets are accounted for.

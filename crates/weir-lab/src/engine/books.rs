@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use weir_bpf::poll_cost::PollCost;
+use weir_bpf::steps::Steps;
 
 use crate::error::{Error, Result};
 use crate::meter::Metered;
@@ -22,6 +23,7 @@ pub(super) struct Seen {
     pub(super) report: Option<ClientReport>,
     pub(super) metered: Option<Metered>,
     pub(super) pings: Option<Vec<Option<f64>>>,
+    pub(super) steps: Vec<Steps>,
     pub(super) length: Duration,
 }
 

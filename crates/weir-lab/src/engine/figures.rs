@@ -2,6 +2,9 @@
 
 use std::time::Instant;
 
+use weir_bpf::steps::Steps;
+use weir_bpf::units::Nanos;
+
 use super::books::Seen;
 use crate::apps::parity;
 use crate::apps::parity::Measure;
@@ -10,7 +13,7 @@ use crate::programs::{ClientKind, ClientReport};
 use crate::reading::Counter;
 use crate::run::Trial;
 use crate::scene::Scene;
-use crate::stats::{nearest_rank, spread};
+use crate::stats::{median_of_some, nearest_rank, spread};
 
 /// With fewer of the packets in full polls than this, those say too little: the CPU time is taken.
 const IN_FULL_POLLS_MIN: f64 = 0.02;
@@ -35,6 +38,7 @@ pub(super) fn measure(trial: &mut Trial, scene: &Scene, seen: &Seen) {
     derived(trial, seen);
     polls(trial, seen);
     trial.set(&m::echo_steady, steadiness(&seen.arrivals));
+    steps(trial, &seen.steps);
     if let Some(pings) = &seen.pings {
         round_trips(trial, pings);
     }
@@ -107,6 +111,25 @@ fn round_trips(trial: &mut Trial, pings: &[Option<f64>]) {
     trial.set(&m::pings_lost_in_row, in_row.map(|count| count as f64));
     trial.set(&m::pings_sent, Some(pings.len() as f64));
     trial.set(&m::pings_lost, Some((pings.len() - replied.len()) as f64));
+}
+
+/// When packets were where, and the distribution from input's schedule to IP.
+fn steps(trial: &mut Trial, steps: &[Steps]) {
+    let us = |step: Option<Nanos>| step.map(|ns| ns.0 as f64 / 1e3);
+    for (step, metric) in
+        [&m::scheduled_us, &m::began_us, &m::at_ip_us, &m::woken_us, &m::runs_us].iter().enumerate()
+    {
+        trial.set(metric, median_of_some(steps.iter().map(|steps| us(steps[step]))));
+    }
+    let poll = |steps: &Steps| Some(us(steps[2])? - us(steps[0])?);
+    let mut polls: Vec<f64> = steps.iter().filter_map(poll).collect();
+    polls.sort_by(f64::total_cmp);
+    for (metric, permille) in
+        [(&m::poll_p50_us, 500), (&m::poll_p90_us, 900), (&m::poll_p99_us, 990)]
+    {
+        trial.set(metric, nearest_rank(&polls, permille));
+    }
+    trial.set(&m::traced, (!steps.is_empty()).then_some(polls.len() as f64));
 }
 
 /// What a program says of itself.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use weir_bpf::replies::QUESTIONS;
+use weir_bpf::steps::StepTrace;
 use weir_bpf::sys::task_clock::TaskClock;
 
 use self::books::{Seen, answered, check, ledger};
@@ -144,6 +145,17 @@ fn watch(
     probe.client = client.as_ref();
     let (warm_up, window) = (scene.warm_up(times.warm_up), scene.window(times.window));
 
+    let turn = scene.watch.iter().find_map(|watch| match watch {
+        Watch::Steps(turn) => Some(*turn),
+        _ => None,
+    });
+    let traced = turn.zip(scene.apps.first().zip(probe.apps.first()));
+    let trace = traced.and_then(|(_, (app, running))| {
+        let receiver = (*running.pids().first()?, app.port);
+        Some(StepTrace::begin(receiver, bench.sut_cpu, probe.pollers.first().copied()))
+    });
+    let trace = trace.transpose()?;
+
     // The clock stays for the run, and knows one arm's thread.
     let clock = bench.clock.as_ref().filter(|_| scene.watch.contains(&Watch::Polls));
     let polls = || clock.map(weir_bpf::poll_cost::PollClock::read);
@@ -183,11 +195,29 @@ fn watch(
         };
         numbers.map(age).collect()
     });
+    let sent = || opened.get(Counter::FloodSent)..closed.get(Counter::FloodSent);
+    let looked_at = turn.zip(trace).map(|(turn, trace)| {
+        let numbers = sent().filter_map(|number| u32::try_from(number).ok());
+        numbers.filter(|number| turn.is_of(*number)).map(|number| trace.steps(number)).collect()
+    });
+    let steps = looked_at.unwrap_or_default();
     let metered = match (&begun.daemon, accounts) {
         (Some(daemon), true) => Some(meter::read(bench, arm, daemon, stop)?),
         _ => None,
     };
-    Ok(Seen { before, opened, closed, after, polls, arrivals, report, metered, pings, length })
+    Ok(Seen {
+        before,
+        opened,
+        closed,
+        after,
+        polls,
+        arrivals,
+        report,
+        metered,
+        pings,
+        steps,
+        length,
+    })
 }
 
 /// Waits until the gate judges: what may divert packets, as a scene's sink may, is read before it does.

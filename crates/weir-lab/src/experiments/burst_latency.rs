@@ -4,8 +4,6 @@
 //! The interrupt-driven kernel brought the whole burst to its queue before any of it went further. Today's NAPI
 //! does the same with what it takes in one poll: the receiver runs when the poll is over.
 
-use std::time::Duration;
-
 use super::shared::*;
 
 /// Few enough that a burst of 64 is received before the next, in every arm. A load is its bursts' packets.
@@ -56,21 +54,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
             "give it rates of 1,000 packets/s for each packet of a burst, such as --rates 1k,32k",
         ));
     }
-    let burst = burst as u16;
-    let length = LENGTHS.iter().find(|(name, _)| *name == ask.case).map_or(18, |(_, length)| *length);
-    let ages = Some(udp::Turn { of: burst.into(), number: 0 });
-    let server = udp::Server { ages, ..udp::Server::sink(Duration::ZERO) };
-    let app = App::new(AppKind::Udp(server), FLOODED_PORT, Role::Flooded);
-    Ok(Scene {
-        apps: vec![App { per_trial: true, ..app }],
-        flows: ask
-            .flood(FLOODED_PORT)
-            .map(|flow| Flow { burst, lengths: Lengths::One(length), ..flow })
-            .into_iter()
-            .collect(),
-        beside: vec![Beside::Spinner],
-        ..Scene::default()
-    })
+    let length = LENGTHS.iter().find(|(name, _)| *name == ask.case).map_or(18, |(_, len)| *len);
+    Ok(in_bursts(ask, udp::Turn { of: burst as u32, number: 0 }, length))
 }
 
 fn of_one_alone(view: &View<'_>, arm: &str) -> Vec<Found> {

@@ -20,6 +20,7 @@ experiments! {
     http_syn_flood,
     udp_latency,
     burst_latency,
+    poll_latency,
     parity,
     rpc_mix,
     accounting,

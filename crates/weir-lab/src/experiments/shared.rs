@@ -134,6 +134,33 @@ pub(super) fn echo(role: Role) -> App {
     App { per_trial: true, ..App::new(AppKind::Udp(server), ECHO_PORT, role) }
 }
 
+/// A flow in bursts, short enough to be received before the next, to a receiver that takes the ages of the packets of
+/// a turn; a turn is of one burst. Without a packet a process computes when nobody else wants the CPU.
+pub(super) fn in_bursts(ask: &Ask<'_>, turn: udp::Turn, length: u16) -> Scene {
+    let server = udp::Server { ages: Some(turn), ..udp::Server::sink(Duration::ZERO) };
+    let app = App::new(AppKind::Udp(server), FLOODED_PORT, Role::Flooded);
+    let burst = |flow| Flow { burst: turn.of as u16, lengths: Lengths::One(length), ..flow };
+    Scene {
+        apps: vec![App { per_trial: true, ..app }],
+        flows: ask.flood(FLOODED_PORT).map(burst).into_iter().collect(),
+        beside: vec![Beside::Spinner],
+        ..Scene::default()
+    }
+}
+
+/// An arm's age of packets in a case, of that in another where none is traced, at each point.
+pub(super) fn of_untraced(view: &View<'_>, traced: &str, untraced: &str) -> Vec<Found> {
+    let points = view.points.iter().filter(|point| point.case == traced);
+    let found = |point: &Point| {
+        let ages = |case| {
+            let trials = view.trials_of(&point.arm, case, point.load);
+            trials.filter_map(|trial| trial.get(&m::age_p50_us)).collect::<Vec<_>>()
+        };
+        compare(ages(traced).into_iter().zip(ages(untraced)), point.arm.clone())
+    };
+    points.filter_map(found).collect()
+}
+
 /// At the top load every sort of packets but the last is sent at this rate, and the last at what the
 /// generator can do beyond that.
 const EACH_AT_TOP: Load = Load::Rate(1_000_000.0);

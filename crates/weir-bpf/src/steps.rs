@@ -1,0 +1,54 @@
+//! The generator's packets on their way to a receiver: `bpf/steps.bpf.c`, for the lab.
+
+use std::os::fd::AsFd;
+
+use libbpf_rs::skel::{OpenSkel, Skel};
+use rustix::process::Pid;
+
+use crate::abi;
+use crate::error::{Error, Result};
+use crate::mapped::Mapped;
+use crate::replies::QUESTIONS;
+use crate::shared::{globals, open_skeleton};
+use crate::skeleton::steps::{StepsSkel, StepsSkelBuilder};
+use crate::units::{CpuId, Nanos};
+
+/// What becomes of a packet, in order, each since it was made; `None`: not for this packet.
+///
+/// Input is scheduled; it begins; the packet is at IP; its receiver is woken; that runs.
+pub type Steps = [Option<Nanos>; abi::STEPS];
+
+/// The tracepoint programs, attached until they are dropped, and what they have seen.
+pub struct StepTrace {
+    _skel: StepsSkel<'static>,
+    packets: Mapped<[u64; abi::STEPS]>,
+}
+
+impl StepTrace {
+    /// Loads and attaches them, for a receiver at a UDP port, the CPU that it and input run on, and the NAPI thread
+    /// that polls; `None`: softirqs do. It sees a flow's first [`QUESTIONS`] packets.
+    ///
+    /// # Errors
+    /// Without the privilege.
+    pub fn begin((receiver, port): (Pid, u16), cpu: CpuId, poller: Option<Pid>) -> Result<Self> {
+        let failed = |operation| {
+            Error::bpf(operation, "the trace of packets", "it needs root and a kernel with BTF")
+        };
+        let mut open = open_skeleton(StepsSkelBuilder::default()).map_err(failed("open"))?;
+        open.maps.packets.set_max_entries(QUESTIONS).map_err(failed("size"))?;
+        let constants = globals(open.maps.rodata_data.as_deref_mut());
+        constants.port = port;
+        constants.cpu = cpu.0;
+        constants.receiver = receiver.as_raw_nonzero().get();
+        constants.poller = poller.map_or(0, |pid| pid.as_raw_nonzero().get());
+        let mut skel = open.load().map_err(failed("load"))?;
+        let packets = Mapped::of(skel.maps.packets.as_fd(), QUESTIONS as usize)?;
+        skel.attach().map_err(failed("attach"))?;
+        Ok(Self { _skel: skel, packets })
+    }
+
+    /// The steps of the packet of this number in its flow.
+    pub fn steps(&self, number: u32) -> Steps {
+        self.packets.read(number).map(|ns| (ns != 0).then_some(Nanos(ns)))
+    }
+}
