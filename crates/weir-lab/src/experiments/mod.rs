@@ -21,6 +21,7 @@ experiments! {
     udp_latency,
     burst_latency,
     poll_latency,
+    timeline,
     parity,
     rpc_mix,
     accounting,
