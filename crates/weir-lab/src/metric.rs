@@ -135,7 +135,8 @@ metrics! {
         "Age of a packet when the bystander received it, median.";
     light_age_p99_us: Micros, Quantile(LightAge, 0.99, US), Median, Less, "The same, 99th percentile.";
     scheduled_us: Micros, Given, Median, Neither,
-        "From when a packet was made until input was scheduled for it: a softirq raised, or the NAPI thread woken; median.";
+        "From when a packet was made until input was scheduled for it: a softirq raised, or the NAPI \
+         thread woken; median, absent where it did not happen for half of the packets.";
     began_us: Micros, Given, Median, Neither, "The same until the softirq or the thread began.";
     at_ip_us: Micros, Given, Median, Less, "The same until the packet came from the driver to IP.";
     woken_us: Micros, Given, Median, Less, "The same until the receiver was woken for it.";

@@ -13,7 +13,7 @@ use crate::programs::{ClientKind, ClientReport};
 use crate::reading::Counter;
 use crate::run::Trial;
 use crate::scene::Scene;
-use crate::stats::{median_of_some, nearest_rank, spread};
+use crate::stats::{median, nearest_rank, spread};
 
 /// With fewer of the packets in full polls than this, those say too little: the CPU time is taken.
 const IN_FULL_POLLS_MIN: f64 = 0.02;
@@ -113,13 +113,18 @@ fn round_trips(trial: &mut Trial, pings: &[Option<f64>]) {
     trial.set(&m::pings_lost, Some((pings.len() - replied.len()) as f64));
 }
 
-/// When packets were where, and the distribution from input's schedule to IP.
+/// When packets were where, and the distribution from input's schedule to IP. A step that did not happen for half of
+/// the packets is left out: else its median would be of others than those that it stands beside.
 fn steps(trial: &mut Trial, steps: &[Steps]) {
+    if steps.is_empty() {
+        return;
+    }
     let us = |step: Option<Nanos>| step.map(|ns| ns.0 as f64 / 1e3);
     for (step, metric) in
         [&m::scheduled_us, &m::began_us, &m::at_ip_us, &m::woken_us, &m::runs_us].iter().enumerate()
     {
-        trial.set(metric, median_of_some(steps.iter().map(|steps| us(steps[step]))));
+        let times = steps.iter().map(|steps| us(steps[step]).unwrap_or(f64::INFINITY));
+        trial.set(metric, Some(median(times)));
     }
     let poll = |steps: &Steps| Some(us(steps[2])? - us(steps[0])?);
     let mut polls: Vec<f64> = steps.iter().filter_map(poll).collect();
@@ -129,7 +134,7 @@ fn steps(trial: &mut Trial, steps: &[Steps]) {
     {
         trial.set(metric, nearest_rank(&polls, permille));
     }
-    trial.set(&m::traced, (!steps.is_empty()).then_some(polls.len() as f64));
+    trial.set(&m::traced, Some(polls.len() as f64));
 }
 
 /// What a program says of itself.
@@ -167,6 +172,18 @@ mod tests {
         assert!((steadiness(&readings).unwrap() - 40.0 / 90.0).abs() < 1e-9);
         // Where nothing comes, nothing is steady.
         assert_eq!(steadiness(&[at(0, 50), at(10, 50)]), None);
+    }
+
+    #[test]
+    fn a_packet_that_input_was_not_scheduled_for_says_nothing_of_polling() {
+        let at = |us: [u64; 5]| us.map(|us| (us != 0).then_some(Nanos(us * 1000)));
+        let mut trial = Trial::of("weir", "alone", Load::Off);
+        steps(&mut trial, &[at([2, 3, 5, 6, 7]), at([0, 0, 4, 0, 0]), at([2, 3, 9, 0, 0])]);
+        assert_eq!((trial.get(&m::traced), trial.get(&m::poll_p50_us)), (Some(2.0), Some(3.0)));
+        assert_eq!((trial.get(&m::at_ip_us), trial.get(&m::runs_us)), (Some(5.0), None));
+        let mut untraced = Trial::of("weir", "untraced", Load::Off);
+        steps(&mut untraced, &[]);
+        assert!(untraced.values.is_empty());
     }
 
     #[test]
