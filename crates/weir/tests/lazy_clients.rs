@@ -20,7 +20,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg,
     sendmsg, socket_with, sockopt,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use weir_bpf::sys::netns;
 use weir_socket::LazyUdpSocket;
@@ -134,9 +134,9 @@ fn lingering(network: &Network) -> (TcpStream, TcpStream) {
     let to = listener.local_addr().unwrap();
     let mut near = network.near.run(|| TcpStream::connect(to).unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
-    near.set_nonblocking(true).unwrap();
+    // A buffer that is full may only wait for acknowledgements of what the peer still has room for.
+    near.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     while near.write(&[0; 65536]).is_ok() {}
-    near.set_nonblocking(false).unwrap();
     sockopt::set_socket_linger(&near, Some(Duration::from_secs(600))).unwrap();
     (near, far)
 }
@@ -166,6 +166,27 @@ fn a_descriptor_that_cannot_be_closed_delays_nobody_else() {
         // The peers' ends end the waiting.
         drop(far);
     });
+}
+
+/// An unprivileged client can have that many wait at 4 MiB of `net.core.wmem_max`.
+const SMALL_MESSAGES: usize = 10_000;
+
+#[test]
+fn a_descriptor_behind_many_messages_delays_nobody_else() {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    let path = path(&network);
+    let (near, far) = lingering(&network);
+    // All wait before the first is read, as no more are taken then. Some are empty, as the end is.
+    daemon.signal(Signal::STOP);
+    let client = as_nobody(&network, || open(&path));
+    sockopt::set_socket_send_buffer_size_force(&client, 8 << 20).unwrap();
+    assert!((0..SMALL_MESSAGES).all(|at| send(&client, &[0][at % 2..], &[])));
+    assert!(send(&client, &[0], &[near.as_fd()]));
+    drop((near, client));
+    daemon.signal(Signal::CONT);
+    assert_others_are_served(&network, &daemon, "deep");
+    drop(far);
 }
 
 #[test]

@@ -13,10 +13,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recvmsg, sendmsg, shutdown,
-    socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
+    recvmsg, sendmsg, shutdown, socketpair, sockopt,
 };
 use serde::{Deserialize, Serialize};
 use weir_bpf::lazy::LazySocket;
@@ -27,8 +28,6 @@ use crate::error::{Error, Result};
 
 /// Longest message of a clerk's.
 const SAID_BYTES_MAX: usize = 4096;
-/// More messages than can wait at a connection that takes no more.
-const QUEUED_MAX: usize = 4096;
 
 /// What a program has asked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -131,14 +130,17 @@ pub fn run() -> Result<()> {
 fn listen_to(connection: &OwnedFd) -> Said {
     let said = read_request(connection);
     let _ = shutdown(connection, Shutdown::Read);
-    for _ in 0..QUEUED_MAX {
-        match receive(connection, &mut [], RecvFlags::DONTWAIT) {
-            // An empty message looks like the end.
-            Ok(_) => {}
-            Err(_) => break,
+    // An empty message would look like the end. Now each has a sender, for whom there is no room (`put_cmsg()`).
+    let _ = sockopt::set_socket_passcred(connection, true);
+    loop {
+        let mut no_room = RecvAncillaryBuffer::default();
+        match recvmsg(connection, &mut [], &mut no_room, RecvFlags::DONTWAIT) {
+            Ok(message) if message.flags.contains(ReturnFlags::CTRUNC) => {}
+            // Told once, before what waits, of a peer that has left messages unread.
+            Err(Errno::CONNRESET) => {}
+            _ => return said,
         }
     }
-    said
 }
 
 fn read_request(connection: &OwnedFd) -> Said {
