@@ -8,8 +8,8 @@
 mod clerk;
 
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::Child;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,7 +67,8 @@ pub struct LazyServer {
 
 /// Where programs ask.
 pub struct Listener {
-    socket: OwnedFd,
+    /// Open until the process ends, as what waits at a connection that is not accepted would be closed with it.
+    socket: &'static OwnedFd,
     dir: Rc<RunDir>,
     name: String,
 }
@@ -84,18 +85,16 @@ impl LazyServer {
         bytes_per_user: u64,
     ) -> Result<Self> {
         let failed = |source| Error::system("start the thread of lazy sockets", source);
-        let asked = listener.socket.try_clone().map_err(failed)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
         let (shared, stop) = (Arc::<Mutex<Shared>>::default(), Arc::new(stop));
         let server = Server {
-            listener: asked,
+            listener: listener.socket,
             stop: Arc::clone(&stop),
             rings: LazyRings::of(probe)?,
             filters: Filters::default(),
             interfaces,
             bytes_per_user,
             users: BTreeMap::new(),
-            ended: Vec::new(),
             clients: Vec::new(),
             clients_max: clients_max(),
             held: None,
@@ -154,8 +153,8 @@ impl Listener {
         dir.remove(&unready)?;
         let path = dir.path_of(&unready);
         let address = SocketAddrUnix::new(&path).map_err(failed)?;
-        let socket = unix_socket().map_err(failed)?;
-        bind(&socket, &address).map_err(failed)?;
+        let socket: &OwnedFd = Box::leak(Box::new(unix_socket().map_err(failed)?));
+        bind(socket, &address).map_err(failed)?;
         let mut listener = Self { socket, dir, name: unready };
         // Until it listens nobody can connect, whatever the process's umask has left of the file's mode.
         rustix::fs::chmod(&path, if group.is_some() { ROOT_AND_GROUP } else { ROOT })
@@ -165,7 +164,7 @@ impl Listener {
                 Error::system("give a group the socket for lazy sockets (CAP_CHOWN)", errno)
             })?;
         }
-        listen(&listener.socket, BACKLOG).map_err(failed)?;
+        listen(socket, BACKLOG).map_err(failed)?;
         let ready = listener.dir.path_of(&name);
         match rustix::fs::renameat_with(CWD, &path, CWD, &ready, RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) => Err(Error::refused(
@@ -236,7 +235,9 @@ impl FromStr for Group {
 
 /// Who has connected.
 struct Client {
-    connection: OwnedFd,
+    /// What waits at a connection may block whoever closes it, unless that is a process that ends (`inet_release()`). So
+    /// one that no clerk has drained stays open until then.
+    connection: ManuallyDrop<OwnedFd>,
     who: UCred,
     since: Instant,
     /// Why it gets no ring, whatever it asks.
@@ -274,19 +275,17 @@ struct User {
     bytes: u64,
     /// Rings whose connections have ended, while somebody keeps them in memory. Their bytes count.
     kept: Vec<Ring>,
-    clerk: Option<Clerk<Client>>,
+    clerk: Clerk<Client>,
 }
 
 struct Server {
-    listener: OwnedFd,
+    listener: &'static OwnedFd,
     stop: Arc<OwnedFd>,
     rings: LazyRings,
     filters: Filters,
     interfaces: Vec<String>,
     bytes_per_user: u64,
     users: BTreeMap<u32, User>,
-    /// Clerks that end.
-    ended: Vec<Child>,
     /// Those that have a ring, and those that have not asked.
     clients: Vec<Client>,
     clients_max: usize,
@@ -310,21 +309,18 @@ impl Server {
             let crowded = all >= self.clients_max + BACKLOG as usize;
             let come = if crowded { PollFlags::empty() } else { PollFlags::IN };
             let mut fds =
-                vec![PollFd::new(&*self.stop, PollFlags::IN), PollFd::new(&self.listener, come)];
+                vec![PollFd::new(&*self.stop, PollFlags::IN), PollFd::new(self.listener, come)];
             fds.extend(self.clients.iter().map(|one| {
                 // One with a ring takes no more: whether it hangs up is all there is to see.
                 let asks = if one.ring.is_none() { PollFlags::IN } else { PollFlags::empty() };
-                PollFd::new(&one.connection, asks)
+                PollFd::new(&*one.connection, asks)
             }));
-            let clerks =
-                self.users.iter().filter_map(|(uid, user)| Some((*uid, user.clerk.as_ref()?)));
+            let clerks = self.users.iter().filter_map(|(uid, user)| Some((*uid, user.clerk.fd()?)));
             let (uids, clerks): (Vec<u32>, Vec<_>) = clerks.unzip();
-            fds.extend(
-                clerks.iter().map(|clerk| PollFd::from_borrowed_fd(clerk.fd(), PollFlags::IN)),
-            );
+            fds.extend(clerks.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
             let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
             // Without users there is nothing to look for.
-            let timeout = (!self.users.is_empty() || !self.ended.is_empty()).then_some(&timeout);
+            let timeout = (!self.users.is_empty()).then_some(&timeout);
             if !matches!(poll(&mut fds, timeout), Ok(_) | Err(Errno::INTR)) {
                 return;
             }
@@ -355,8 +351,9 @@ impl Server {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // The rest in the next round: whoever connects in a loop must not keep the rules from being looked at.
         for _ in 0..BACKLOG {
-            let Ok(connection) = accept_with(&self.listener, flags) else { break };
-            let Ok(who) = sockopt::socket_peercred(&connection) else { continue };
+            let Ok(connection) = accept_with(self.listener, flags) else { break };
+            let connection = ManuallyDrop::new(connection);
+            let Ok(who) = sockopt::socket_peercred(&*connection) else { continue };
             let kept: usize = self.users.values().map(|user| user.kept.len()).sum();
             let user = self.users.entry(who.uid.as_raw()).or_default();
             user.connections += 1;
@@ -390,28 +387,15 @@ impl Server {
     /// Whatever its connection has is its user's clerk's business.
     fn have_served(&mut self, client: Client) {
         let user = self.users.entry(client.uid()).or_default();
-        if user.clerk.is_none() {
-            match Clerk::start() {
-                Ok(clerk) => user.clerk = Some(clerk),
-                Err(error) => {
-                    lock(&self.shared).news.push(format!("no lazy socket was made: {error}"));
-                    return self.forget(client);
-                }
-            }
-        }
-        if let Some(clerk) = &mut user.clerk {
-            clerk.serve(client);
+        if let Err(error) = user.clerk.serve(client) {
+            lock(&self.shared).news.push(format!("no lazy socket was made: {error}"));
         }
     }
 
     /// A clerk has served somebody, or ended.
     fn hear(&mut self, uid: u32) {
-        let Some(user) = self.users.get_mut(&uid) else { return };
-        let Some((mut client, said)) = user.clerk.as_mut().and_then(Clerk::served) else {
-            let (child, queue) = user.clerk.take().map(Clerk::dismiss).unzip();
-            self.ended.extend(child);
-            return queue.into_iter().flatten().for_each(|client| self.forget(client));
-        };
+        let user = self.users.get_mut(&uid);
+        let Some((mut client, said)) = user.and_then(|user| user.clerk.served()) else { return };
         let reply = match (client.refusal.take(), said) {
             (_, Said::Nothing) => return self.forget(client),
             (Some(why), _) | (None, Said::Wrong(why)) => Err(why),
@@ -476,6 +460,7 @@ impl Server {
         Ok((Ring { socket, id, bytes }, fd))
     }
 
+    /// One that has been drained.
     fn forget(&mut self, client: Client) {
         let user = self.users.entry(client.uid()).or_default();
         user.connections = user.connections.saturating_sub(1);
@@ -485,11 +470,11 @@ impl Server {
                 lock(&self.shared).news.push(error.to_string());
             }
         }
+        drop(ManuallyDrop::into_inner(client.connection));
     }
 
-    /// Gives users back what has gone out of memory, and lets clerks go that have nothing to do.
+    /// Gives users back what has gone out of memory, and tends to their clerks.
     fn sweep(&mut self) {
-        self.ended.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         // If that cannot be seen, all count that have been.
         let in_memory = self.users.values().any(|user| !user.kept.is_empty());
         let in_memory = in_memory.then(|| self.rings.in_memory().ok()).flatten();
@@ -501,13 +486,10 @@ impl Server {
                     kept
                 });
             }
-            let idle = user.clerk.as_ref().and_then(Clerk::idle_since);
-            if idle.is_some_and(|since| since.elapsed() > LOOK_EVERY) {
-                self.ended.extend(user.clerk.take().map(|clerk| clerk.dismiss().0));
-            }
+            user.clerk.tend();
         }
         self.users.retain(|_, user| {
-            user.connections > 0 || !user.kept.is_empty() || user.clerk.is_some()
+            user.connections > 0 || !user.kept.is_empty() || !user.clerk.is_gone()
         });
     }
 

@@ -20,7 +20,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg,
     sendmsg, socket_with, sockopt,
 };
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use weir_bpf::sys::netns;
 use weir_socket::LazyUdpSocket;
@@ -151,21 +151,60 @@ fn a_descriptor_that_cannot_be_closed_delays_nobody_else() {
     let request = Request { ring_bytes: MIB }.encode();
     let udp = network.near.run(|| UdpSocket::bind("198.18.0.1:0").unwrap()).unwrap();
     let (near, far): (Vec<TcpStream>, Vec<TcpStream>) = blocks.into_iter().unzip();
+    // Whoever closes last waits, and is not to be this test.
+    daemon.signal(Signal::STOP);
     let clients: Vec<OwnedFd> = as_nobody(&network, || (0..3).map(|_| open(&path)).collect());
     assert!(send(&clients[0], &request, &[near[0].as_fd()]));
     assert!(send(&clients[1], &request, &[udp.as_fd()]));
-    // Refused where the first has been taken already.
-    send(&clients[1], &request, &[near[1].as_fd()]);
+    assert!(send(&clients[1], &request, &[near[1].as_fd()]));
     assert!(send(&clients[2], b"", &[near[2].as_fd()]));
-    // On another thread: whoever closes last waits.
-    std::thread::scope(|scope| {
-        scope.spawn(move || drop(near));
-        assert_others_are_served(&network, &daemon, "blocked");
-        drop(clients);
-        assert_others_are_served(&network, &daemon, "still blocked");
-        // The peers' ends end the waiting.
-        drop(far);
+    drop(near);
+    daemon.signal(Signal::CONT);
+    assert_others_are_served(&network, &daemon, "blocked");
+    drop(clients);
+    assert_others_are_served(&network, &daemon, "still blocked");
+    // What waits for a clerk that is killed waits for the next.
+    kill_clerks(&daemon);
+    assert_others_are_served(&network, &daemon, "killed");
+    drop(far);
+}
+
+fn kill_clerks(daemon: &Daemon) {
+    let parent = format!("PPid:\t{}\n", daemon.pid().as_raw_nonzero());
+    let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap());
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let clerks = pids.filter(|pid| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.starts_with("Name:\tweir-lazy-clerk\n") && status.contains(&parent)
     });
+    let clerks: Vec<Pid> = clerks.map(|pid| Pid::from_raw(pid).unwrap()).collect();
+    assert!(!clerks.is_empty());
+    clerks.into_iter().for_each(|clerk| kill_process(clerk, Signal::KILL).unwrap());
+}
+
+#[test]
+fn descriptors_that_cannot_be_closed_do_not_keep_the_daemon_from_its_end() {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    let path = path(&network);
+    let (near, _far): (Vec<TcpStream>, Vec<TcpStream>) =
+        (0..3).map(|_| lingering(&network)).unzip();
+    let pass = |near: &TcpStream| {
+        let client = as_nobody(&network, || open(&path));
+        assert!(send(&client, b"", &[near.as_fd()]));
+    };
+    let mut near = near.into_iter();
+    // One that the clerk has, one that waits for it. Whoever closes last waits, and is not to be this test.
+    daemon.signal(Signal::STOP);
+    near.by_ref().take(2).for_each(|near| pass(&near));
+    daemon.signal(Signal::CONT);
+    let socket = network.near.run(|| LazyUdpSocket::bind(LAZY).unwrap()).unwrap();
+    assert_eq!(socket.ordinary(), None, "connections are accepted in turn");
+    // One that may not even have been accepted.
+    daemon.signal(Signal::STOP);
+    near.for_each(|near| pass(&near));
+    daemon.signal(Signal::CONT);
+    daemon.interrupt();
 }
 
 /// An unprivileged client can have that many wait at 4 MiB of `net.core.wmem_max`.

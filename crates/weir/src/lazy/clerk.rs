@@ -24,6 +24,7 @@ use weir_bpf::lazy::LazySocket;
 use weir_bpf::sys::caps::{self, CapabilitySet};
 use weir_socket::protocol::{HEADER_BYTES, Request};
 
+use super::LOOK_EVERY;
 use crate::error::{Error, Result};
 
 /// Longest message of a clerk's.
@@ -40,17 +41,25 @@ pub(super) enum Said {
     Nothing,
 }
 
-/// A user's clerk, seen from the daemon: it serves one connection after the other.
+/// A user's clerk, seen from the daemon: it serves one connection after the other. Those that wait when its process ends
+/// are the next one's.
 pub(super) struct Clerk<T> {
-    child: Child,
-    socket: OwnedFd,
+    process: Option<Process>,
+    /// Killed, and waited for before the next starts: a file on FUSE keeps even a killed process from its end.
+    ending: Vec<Child>,
     /// Those that it is to serve; the first it has.
     queue: VecDeque<T>,
-    idle_since: Instant,
+    /// When it last began with one, had no more, or ended.
+    since: Instant,
 }
 
-impl<T: AsFd> Clerk<T> {
-    pub(super) fn start() -> std::io::Result<Self> {
+struct Process {
+    child: Child,
+    socket: OwnedFd,
+}
+
+impl Process {
+    fn start() -> std::io::Result<Self> {
         let (socket, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let child = Command::new("/proc/self/exe")
@@ -62,47 +71,108 @@ impl<T: AsFd> Clerk<T> {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        Ok(Self { child, socket, queue: VecDeque::new(), idle_since: Instant::now() })
+        Ok(Self { child, socket })
     }
+}
 
+impl<T> Default for Clerk<T> {
+    fn default() -> Self {
+        let (ending, queue) = Default::default();
+        Self { process: None, ending, queue, since: Instant::now() }
+    }
+}
+
+impl<T> Drop for Clerk<T> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl<T> Clerk<T> {
     /// Readable when the first has been served.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.process.as_ref().map(|process| process.socket.as_fd())
     }
 
-    pub(super) fn serve(&mut self, one: T) {
-        self.queue.push_back(one);
-        if self.queue.len() == 1 {
-            self.begin();
+    /// Whether there is nothing of it.
+    pub(super) fn is_gone(&self) -> bool {
+        self.process.is_none() && self.ending.is_empty() && self.queue.is_empty()
+    }
+
+    fn end(&mut self) {
+        self.since = Instant::now();
+        if let Some(Process { mut child, .. }) = self.process.take() {
+            let _ = child.kill();
+            self.ending.push(child);
         }
     }
 
+    fn reap(&mut self) {
+        self.ending.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+}
+
+impl<T: AsFd> Clerk<T> {
+    /// # Errors
+    /// If no process can be started: it is tried again.
+    pub(super) fn serve(&mut self, one: T) -> std::io::Result<()> {
+        self.queue.push_back(one);
+        if self.queue.len() == 1 { self.begin() } else { Ok(()) }
+    }
+
     /// It has one connection at a time, so that there is always room for it.
-    fn begin(&self) {
-        let Some(first) = self.queue.front() else { return };
-        // If the clerk has ended, that is seen at its socket.
-        send(&self.socket, &[0], Some(first.as_fd()));
+    fn begin(&mut self) -> std::io::Result<()> {
+        self.since = Instant::now();
+        let Some(first) = self.queue.front() else { return Ok(()) };
+        let sent = match &self.process {
+            Some(process) => send(&process.socket, &[0], Some(first.as_fd())),
+            None => return self.start(),
+        };
+        if !sent {
+            self.end();
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> std::io::Result<()> {
+        self.reap();
+        if !self.ending.is_empty() {
+            return Ok(());
+        }
+        self.process = Some(Process::start()?);
+        self.begin()
     }
 
     /// The first, and what it has said; nothing more waits at its connection, nor ever will.
     pub(super) fn served(&mut self) -> Option<(T, Said)> {
         let mut message = [0; SAID_BYTES_MAX];
-        let (bytes, _) = receive(&self.socket, &mut message, RecvFlags::DONTWAIT).ok()?;
-        let said = serde_json::from_slice(&message[..bytes]).ok()?;
-        let first = self.queue.pop_front()?;
-        self.idle_since = Instant::now();
-        self.begin();
-        Some((first, said))
+        let said = match receive(self.fd()?, &mut message, RecvFlags::DONTWAIT) {
+            Err(Errno::AGAIN | Errno::INTR) => return None,
+            received => {
+                received.ok().and_then(|(bytes, _)| serde_json::from_slice(&message[..bytes]).ok())
+            }
+        };
+        let served = said.and_then(|said| Some((self.queue.pop_front()?, said)));
+        if served.is_some() {
+            // It has been started.
+            let _ = self.begin();
+        } else {
+            self.end();
+        }
+        served
     }
 
-    /// Since when it has had nothing to do; `None` if it has.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
-        self.queue.is_empty().then_some(self.idle_since)
-    }
-
-    /// Ends it as soon as it can; a process to be reaped.
-    pub(super) fn dismiss(self) -> (Child, VecDeque<T>) {
-        (self.child, self.queue)
+    /// From time to time: ends it if it has nothing to do, and starts it again if there is something.
+    pub(super) fn tend(&mut self) {
+        self.reap();
+        if self.since.elapsed() > LOOK_EVERY {
+            match (self.process.is_some(), self.queue.is_empty()) {
+                (true, true) => self.end(),
+                // If it fails, it is tried again.
+                (false, false) => drop(self.begin()),
+                _ => {}
+            }
+        }
     }
 }
 
