@@ -38,7 +38,7 @@ use clerk::{Clerk, Said};
 
 /// Rings of one user other than root.
 const RINGS_PER_USER: usize = 1024;
-/// A program asks at once; one that does not is no program of ours.
+/// A program asks at once; one that does not is no program of ours. A clerk answers at once, too.
 const ASK_WITHIN: Duration = Duration::from_secs(5);
 /// How often firewall rules are looked for while there are lazy sockets: they would be bypassed so long.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -306,7 +306,7 @@ impl Server {
         loop {
             let all: usize = self.users.values().map(|user| user.connections).sum();
             // More than can be told that there are too many.
-            let crowded = all >= self.clients_max + BACKLOG as usize;
+            let crowded = all >= self.clients_max + BACKLOG as usize && !self.make_room();
             let come = if crowded { PollFlags::empty() } else { PollFlags::IN };
             let mut fds =
                 vec![PollFd::new(&*self.stop, PollFlags::IN), PollFd::new(self.listener, come)];
@@ -345,6 +345,19 @@ impl Server {
             self.look();
             self.publish();
         }
+    }
+
+    /// Closes unread what waits of the user with the most, whose programs keep others from being heard. Not root's.
+    fn make_room(&mut self) -> bool {
+        let others = self.users.iter_mut().filter(|(uid, _)| **uid != 0);
+        let longest = others.max_by_key(|(_, user)| user.clerk.waiting());
+        let Some((_, User { clerk, connections, .. })) = longest else { return false };
+        let waiting = clerk.waiting();
+        let close = |client: Client| {
+            *connections -= 1;
+            drop(ManuallyDrop::into_inner(client.connection));
+        };
+        waiting > 0 && clerk.give_up(close).is_ok() && clerk.waiting() < waiting
     }
 
     fn accept(&mut self) {
@@ -407,13 +420,13 @@ impl Server {
             Ok((ring, fd)) => {
                 client.ring = Some(ring);
                 let reply = Reply::Ring { bytes: ring.bytes };
-                match clerk::send(&client, &reply.encode(), Some(fd.as_fd())) {
+                match clerk::send(&client, &reply.encode(), &[fd.as_fd()]) {
                     true => self.clients.push(client),
                     false => self.forget(client),
                 }
             }
             Err(why) => {
-                clerk::send(&client, &Reply::Refused(why).encode(), None);
+                clerk::send(&client, &Reply::Refused(why).encode(), &[]);
                 self.forget(client);
             }
         }

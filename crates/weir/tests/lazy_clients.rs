@@ -225,6 +225,7 @@ fn a_descriptor_behind_many_messages_delays_nobody_else() {
     drop((near, client));
     daemon.signal(Signal::CONT);
     assert_others_are_served(&network, &daemon, "deep");
+    as_nobody(&network, || ask(&path, MIB).expect("a stuck clerk is replaced"));
     drop(far);
 }
 
@@ -247,6 +248,18 @@ fn connections_are_bounded_and_do_not_use_up_the_daemons_descriptors() {
     assert_others_are_served(&network, &daemon, "crowd");
     let served = || as_nobody(&network, || ask(&path, MIB).is_ok());
     wait_until("the silent have been sent away", served);
+
+    // As many as there may be at all wait for a clerk that is stuck.
+    let (near, _far) = lingering(&network);
+    daemon.signal(Signal::STOP);
+    let stuck = as_nobody(&network, || open(&path));
+    assert!(send(&stuck, b"", &[near.as_fd()]));
+    drop(near);
+    daemon.signal(Signal::CONT);
+    let crowd: Vec<OwnedFd> = as_nobody(&network, || (0..4500).map(|_| open(&path)).collect());
+    let socket = network.near.run(|| LazyUdpSocket::bind(LAZY).unwrap()).unwrap();
+    assert_eq!(socket.ordinary(), None, "root's are heard");
+    drop((stuck, crowd));
 }
 
 fn descriptors(daemon: &Daemon) -> usize {

@@ -3,7 +3,7 @@
 //! A descriptor that a program passes may block whoever closes it, for as long as the program likes: a connection that
 //! lingers, a file of a file system that the program itself serves. So the daemon never receives one, and never closes
 //! a connection that one may wait on. The user's clerk does, and has nothing open that is the daemon's. A clerk that is
-//! blocked keeps its own user from getting lazy sockets, and nobody else.
+//! blocked keeps its own user from getting lazy sockets until it is killed, and nobody else.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -24,11 +24,13 @@ use weir_bpf::lazy::LazySocket;
 use weir_bpf::sys::caps::{self, CapabilitySet};
 use weir_socket::protocol::{HEADER_BYTES, Request};
 
-use super::LOOK_EVERY;
+use super::{ASK_WITHIN, LOOK_EVERY};
 use crate::error::{Error, Result};
 
 /// Longest message of a clerk's.
 const SAID_BYTES_MAX: usize = 4096;
+/// Most descriptors of one message (the kernel's `SCM_MAX_FD`).
+const FDS_MAX: usize = 253;
 
 /// What a program has asked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -125,7 +127,7 @@ impl<T: AsFd> Clerk<T> {
         self.since = Instant::now();
         let Some(first) = self.queue.front() else { return Ok(()) };
         let sent = match &self.process {
-            Some(process) => send(&process.socket, &[0], Some(first.as_fd())),
+            Some(process) => send(&process.socket, &[0], &[first.as_fd()]),
             None => return self.start(),
         };
         if !sent {
@@ -162,17 +164,41 @@ impl<T: AsFd> Clerk<T> {
         served
     }
 
-    /// From time to time: ends it if it has nothing to do, and starts it again if there is something.
+    /// From time to time: ends it if it has nothing to do or is stuck, and starts it again if there is something.
     pub(super) fn tend(&mut self) {
         self.reap();
-        if self.since.elapsed() > LOOK_EVERY {
-            match (self.process.is_some(), self.queue.is_empty()) {
-                (true, true) => self.end(),
-                // If it fails, it is tried again.
-                (false, false) => drop(self.begin()),
-                _ => {}
-            }
+        let waited = self.since.elapsed();
+        match (self.process.is_some(), self.queue.is_empty()) {
+            (true, true) if waited > LOOK_EVERY => self.end(),
+            // What it waits for is gone with it, so the next gets further.
+            (true, false) if waited > ASK_WITHIN => self.end(),
+            // If it fails, it is tried again.
+            (false, false) if waited > LOOK_EVERY => drop(self.begin()),
+            _ => {}
         }
+    }
+
+    /// How many it is to serve.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Has a process that ends close all that wait, unread; `close` is the caller's part of that.
+    pub(super) fn give_up(&mut self, mut close: impl FnMut(T)) -> std::io::Result<()> {
+        self.end();
+        let Process { mut child, socket } = Process::start()?;
+        while !self.queue.is_empty() {
+            let count = self.queue.len().min(FDS_MAX);
+            let fds: Vec<_> = self.queue.iter().take(count).map(AsFd::as_fd).collect();
+            if !send(&socket, &[0], &fds) {
+                break;
+            }
+            self.queue.drain(..count).for_each(&mut close);
+        }
+        // Not before: whoever closes last waits.
+        let _ = child.kill();
+        self.ending.push(child);
+        Ok(())
     }
 }
 
@@ -192,7 +218,7 @@ pub fn run() -> Result<()> {
         let said = listen_to(&connection);
         drop(connection);
         let said = serde_json::to_vec(&said).unwrap_or_default();
-        send(&daemon, &said[..said.len().min(SAID_BYTES_MAX)], None);
+        send(&daemon, &said[..said.len().min(SAID_BYTES_MAX)], &[]);
     }
 }
 
@@ -253,10 +279,10 @@ fn receive(
 }
 
 /// Whether it was sent: nobody is waited for.
-pub(super) fn send(socket: impl AsFd, message: &[u8], fd: Option<BorrowedFd<'_>>) -> bool {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+pub(super) fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !fd.as_slice().is_empty() && !control.push(SendAncillaryMessage::ScmRights(fd.as_slice())) {
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return false;
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
