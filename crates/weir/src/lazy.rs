@@ -22,7 +22,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, accept_with, bind, listen,
     socket_with, sockopt,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit, test_kill_process};
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::lazy::{LAZY_SOCKETS_MAX, LazyRings, LazySocket, RingId};
 use weir_bpf::sys::divert::{Filters, cgroup_programs};
@@ -149,7 +149,7 @@ impl Listener {
         let (dir, name) = (Rc::clone(&host.dir), socket_name(netns::cookie()?));
         remove_left(&dir)?;
         // Until it listens it looks like one that a killed daemon has left, so it has another name.
-        let unready = format!("{name}.{}", std::process::id());
+        let unready = unready_name(&name);
         dir.remove(&unready)?;
         let path = dir.path_of(&unready);
         let address = SocketAddrUnix::new(&path).map_err(failed)?;
@@ -191,12 +191,29 @@ fn unix_socket() -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
+/// What a socket is called until it listens.
+fn unready_name(name: &str) -> String {
+    format!("{name}.{}", std::process::id())
+}
+
+/// Who made one with such a name.
+fn maker_of(unready: &str) -> Option<Pid> {
+    let (name, pid) = unready.rsplit_once('.')?;
+    is_socket_name(name).then(|| pid.parse().ok().and_then(Pid::from_raw)).flatten()
+}
+
 /// Removes what daemons that were killed have left to listen at, in any network namespace.
 ///
 /// # Errors
 /// If the directory cannot be read or written.
 pub fn remove_left(dir: &RunDir) -> Result<()> {
-    for name in dir.names()?.iter().filter(|name| is_socket_name(name)) {
+    for name in &dir.names()? {
+        if !is_socket_name(name) {
+            if maker_of(name).is_some_and(|maker| test_kill_process(maker) == Err(Errno::SRCH)) {
+                dir.remove(name)?;
+            }
+            continue;
+        }
         let address = SocketAddrUnix::new(dir.path_of(name));
         let asked = unix_socket().and_then(|socket| rustix::net::connect(socket, &address?));
         // One with a full backlog would have it wait.
@@ -555,4 +572,28 @@ fn clients_max() -> usize {
     let half =
         maximum.map_or(usize::MAX, |maximum| usize::try_from(maximum / 2).unwrap_or(usize::MAX));
     half.min(LAZY_SOCKETS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rundir::tests::Scratch;
+
+    #[test]
+    fn what_a_killed_daemon_has_left_unready_goes_when_its_process_has_gone() {
+        let scratch = Scratch::new();
+        let dir = RunDir::create(&scratch.0.join("weir")).unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let (ours, left) = (unready_name("lazy-1.sock"), format!("lazy-1.sock.{}", child.id()));
+        let others = ["lazy-1.sock.0", "lazy-1.sock.x", "eth0.lock"];
+        for name in others.into_iter().chain([ours.as_str(), left.as_str()]) {
+            dir.write(name, Mode::RUSR, b"").unwrap();
+        }
+        remove_left(&dir).unwrap();
+        let mut names = others.map(String::from).to_vec();
+        names.push(ours);
+        names.sort();
+        assert_eq!(dir.names().unwrap(), names);
+    }
 }
