@@ -233,8 +233,9 @@ impl Governors {
         self.common.receivers.settings().enforce
     }
 
-    /// Where beats are to go from now on.
-    pub fn beat_to(&self, guardian: Option<ChildStdin>) {
+    /// Where beats are to go from now on. The first goes at once: a guardian that has heard none waits for one.
+    pub fn beat_to(&self, mut guardian: Option<ChildStdin>) {
+        let _ = guardian.as_mut().map(|to| to.write_all(&[Beat::Governing as u8]));
         *self.shared.beats.lock().unwrap_or_else(PoisonError::into_inner) = guardian;
     }
 
