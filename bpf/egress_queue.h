@@ -54,7 +54,11 @@ static __always_inline bool egress_is_still(const struct weir_egress *egress,
 	       kernel_address(queue, dev_queue) == egress->device_queue;
 }
 
-/* How much more it takes, in packets or in bytes. */
+/*
+ * How much more it takes, in packets or in bytes. Not known of one that is half
+ * empty: if that is less than a poll brings, it is emptied while the poll
+ * lasts, and takes more.
+ */
 static __always_inline __u32 egress_room(const struct weir_egress *egress)
 {
 	const struct Qdisc *queue = kernel_cast(egress->queue, struct Qdisc);
@@ -65,6 +69,8 @@ static __always_inline __u32 egress_room(const struct weir_egress *egress)
 	limit = kernel_read(queue, limit);
 	used = egress->in_bytes ? kernel_read(queue, qstats.backlog)
 				: kernel_read(queue, q.qlen);
+	if (used < limit / 2)
+		return ROOM_UNKNOWN;
 	return used < limit ? limit - used : 0;
 }
 

@@ -103,6 +103,7 @@ int weir_forward(struct xdp_md *ctx)
 		}
 	}
 	bpf_tail_call(ctx, &behind, 0);
+	count(WEIR_REASON_INTERNAL, seen);
 	return XDP_PASS;
 }
 

@@ -351,9 +351,17 @@ impl Gate {
         Ok(())
     }
 
+    /// Tells it that the interface takes packets up to this length now, in bytes.
+    pub fn follow_mtu(&mut self, mtu: u32) {
+        let interface = &mut globals(self.skel.maps.bss_data.as_deref_mut()).interface;
+        if interface.packet_max > 0 {
+            interface.packet_max = mtu;
+        }
+    }
+
     /// Whether a softirq polls its interface. Not a tun device: its packets come in the time of whoever writes them.
     pub fn is_polled(&self) -> bool {
-        self.skel.maps.bss_data.as_deref().is_none_or(|bss| bss.interface.no_polls == 0)
+        globals(self.skel.maps.bss_data.as_deref()).interface.no_polls == 0
     }
 
     /// Gives the gate an empty row of charges, which the probe fills in from now on. Beyond

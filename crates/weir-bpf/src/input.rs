@@ -93,13 +93,12 @@ impl Inputs {
         open.maps.cpus.set_max_entries(cpus).map_err(failed("size"))?;
         let bss = globals(open.maps.bss_data.as_deref_mut());
         bss.own_tgid = std::process::id();
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            let btf = Btf::from_vmlinux().map_err(failed("read the kernel's types for"))?;
-            [rodata.syn_cookies_sent, rodata.listen_drops, rodata.backlog_drops] = places(
-                &btf,
-                ["LINUX_MIB_SYNCOOKIESSENT", "LINUX_MIB_LISTENDROPS", "LINUX_MIB_TCPBACKLOGDROP"],
-            );
-        }
+        let rodata = globals(open.maps.rodata_data.as_deref_mut());
+        let btf = Btf::from_vmlinux().map_err(failed("read the kernel's types for"))?;
+        [rodata.syn_cookies_sent, rodata.listen_drops, rodata.backlog_drops] = places(
+            &btf,
+            ["LINUX_MIB_SYNCOOKIESSENT", "LINUX_MIB_LISTENDROPS", "LINUX_MIB_TCPBACKLOGDROP"],
+        );
         share!(open, probe, failed);
         let skel = open.load().map_err(failed("load"))?;
         let numbers = MapHandle::try_from(&skel.maps.input_of_thread).map_err(failed("share"))?;

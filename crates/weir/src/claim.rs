@@ -65,7 +65,8 @@ impl Claim {
                 format!(
                     "packets of {interface} have no Ethernet header, which XDP programs begin with"
                 ),
-                "leave `--attach` out, or say `--attach tc`",
+                "leave `--attach` out, or say `--attach tc`; `forward = \"xdp\"` goes into the file's sections \
+                 of the other interfaces",
             ));
         }
         let key = host.key(ifindex);

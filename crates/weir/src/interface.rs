@@ -353,6 +353,7 @@ impl Protected {
             false => Ok(()),
         };
         self.gate.configure(self.host.links.mac(ifindex)?, self.policy);
+        self.gate.follow_mtu(self.host.links.info(ifindex)?.mtu);
         set_addresses(&mut self.gate, ifindex)?;
         // What follows is tried again by the tick.
         self.stale = false;

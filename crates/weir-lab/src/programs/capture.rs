@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
+use tempfile::TempDir;
 
 use super::running::{Place, Running, Server, path_of};
 use crate::apps::{Job, OWN, Order};
 use crate::error::{Error, Result, cannot};
-use crate::host::topology::{Directory, SUT_INTERFACE};
+use crate::host::topology::SUT_INTERFACE;
 
 /// Who captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,12 +75,13 @@ impl Server {
     pub fn capture(kind: CaptureKind, place: &Place<'_>) -> Result<Self> {
         // What is in the lab's own directory is in memory.
         let parent = if kind.disk { Path::new("/var/tmp") } else { place.directory };
-        let name = format!("weir-lab-{}-capture", std::process::id());
-        let directory = Directory::create(parent.join(name))?;
-        let (path, name, arguments, ready) = kind.row(&directory.0);
+        // Of no name that somebody else could have prepared.
+        let directory = TempDir::with_prefix_in("weir-lab-capture-", parent);
+        let directory = directory.map_err(cannot("create a directory in", parent.display()))?;
+        let (path, name, arguments, ready) = kind.row(directory.path());
         let arguments = arguments.split_whitespace().map(str::to_owned).collect();
         let order = Order::new(place.netns, place.cpu, Job::Program(path, name.into(), arguments));
-        let log = directory.0.join("log");
+        let log = directory.path().join("log");
         let mut running = Running::spawn(order, Signal::INT, name.to_owned(), log)?;
         running.wait("capture", |_, says| says.contains(ready).then_some(()))?;
         let pids = vec![running.pid()];

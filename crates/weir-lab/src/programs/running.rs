@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{CpuId, Nice};
 
@@ -18,7 +19,6 @@ use super::table::{ClientKind, Parse, ROWS, Row, ServerKind};
 use crate::apps::{Job, Order};
 use crate::error::{Error, Result, cannot};
 use crate::host::process::{self, Program};
-use crate::host::topology::Directory;
 
 /// How long a server may take until it answers, and a client beyond its seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -173,7 +173,7 @@ pub struct Server {
     pub(super) _running: Running,
     pub(super) pids: Vec<Pid>,
     /// What it captures, and its files, which go with it.
-    pub(super) capture: Option<(CaptureKind, Directory)>,
+    pub(super) capture: Option<(CaptureKind, TempDir)>,
 }
 
 impl Server {

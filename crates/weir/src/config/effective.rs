@@ -105,7 +105,7 @@ impl Effective {
             selective: self.selective.value,
             protected_ports: vec![],
             napi: self.napi.value,
-            forward: self.forward.value == Forward::Xdp && turns,
+            forward: self.forwards(),
             threads: ThreadSettings { weight, cpus: self.cpus.value.clone().filter(|_| turns) },
         }
     }
@@ -117,10 +117,15 @@ impl Effective {
 
     /// Where the gate goes.
     pub fn attach(&self) -> Attach {
-        match (self.attach.value, self.forward.value) {
-            (Attach::Auto, Forward::Xdp) => Attach::Native,
-            (attach, _) => attach,
+        match self.attach.value {
+            Attach::Auto if self.forwards() => Attach::Native,
+            attach => attach,
         }
+    }
+
+    /// Whether packets are sent on from the driver: not in shadow, which turns nothing.
+    fn forwards(&self) -> bool {
+        self.forward.value == Forward::Xdp && Policy::from(self.policy.value) != Policy::Shadow
     }
 
     /// Where NAPI threads may run.
