@@ -323,7 +323,7 @@ impl Server {
         loop {
             let all: usize = self.users.values().map(|user| user.connections).sum();
             // More than can be told that there are too many.
-            let crowded = all >= self.clients_max + BACKLOG as usize && !self.make_room();
+            let crowded = all >= self.clients_max + BACKLOG as usize;
             let come = if crowded { PollFlags::empty() } else { PollFlags::IN };
             let mut fds =
                 vec![PollFd::new(&*self.stop, PollFlags::IN), PollFd::new(self.listener, come)];
@@ -362,19 +362,6 @@ impl Server {
             self.look();
             self.publish();
         }
-    }
-
-    /// Closes unread what waits of the user with the most, whose programs keep others from being heard. Not root's.
-    fn make_room(&mut self) -> bool {
-        let others = self.users.iter_mut().filter(|(uid, _)| **uid != 0);
-        let longest = others.max_by_key(|(_, user)| user.clerk.waiting());
-        let Some((_, User { clerk, connections, .. })) = longest else { return false };
-        let waiting = clerk.waiting();
-        let close = |client: Client| {
-            *connections -= 1;
-            drop(ManuallyDrop::into_inner(client.connection));
-        };
-        waiting > 0 && clerk.give_up(close).is_ok() && clerk.waiting() < waiting
     }
 
     fn accept(&mut self) {
@@ -437,13 +424,13 @@ impl Server {
             Ok((ring, fd)) => {
                 client.ring = Some(ring);
                 let reply = Reply::Ring { bytes: ring.bytes };
-                match clerk::send(&client, &reply.encode(), &[fd.as_fd()]) {
+                match clerk::send(&client, &reply.encode(), Some(fd.as_fd())) {
                     true => self.clients.push(client),
                     false => self.forget(client),
                 }
             }
             Err(why) => {
-                clerk::send(&client, &Reply::Refused(why).encode(), &[]);
+                clerk::send(&client, &Reply::Refused(why).encode(), None);
                 self.forget(client);
             }
         }

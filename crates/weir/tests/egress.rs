@@ -144,6 +144,31 @@ fn what_would_overflow_a_token_bucket_is_discarded_early() {
     an_egress_stays_full(TBF, &[]);
 }
 
+/// It is emptied while a poll lasts, so that what had room when the poll began says little.
+#[test]
+fn a_short_queue_in_front_of_a_faster_device_takes_most_of_what_it_took() {
+    const PACKETS: u64 = 20_000;
+    let mut router = Router::new("tc qdisc add dev near2 root tbf rate 20mbit burst 2k limit 1k");
+    // More than the bucket and the queue hold.
+    let flow = FlowSpec { burst: 256, ..router.flow(BEHIND, PORT, 32_000.0) };
+    let share = |router: &mut Router| {
+        let before = router.egress();
+        let sent = router.while_sent(std::slice::from_ref(&flow), |router| {
+            assert!(wait(TRIES_MAX, || router.egress().0 > before.0 + PACKETS));
+        });
+        (router.egress().0 - before.0) as f64 / sent[0] as f64
+    };
+    let without = share(&mut router);
+    let (daemon, _counters) = router.start(&["--awake"]);
+    let mut last = 0.0;
+    let most = wait(TRIES_MAX, || {
+        last = share(&mut router);
+        last > 0.75 * without
+    });
+    assert!(most, "{last} of the packets; without weir {without}");
+    daemon.interrupt();
+}
+
 /// `ip_forward()` looks at both before the queue: traceroute and the discovery of path MTUs work whatever is full.
 #[test]
 fn senders_are_told_of_packets_that_go_too_far_or_are_too_long_while_the_egress_is_full() {

@@ -1,14 +1,16 @@
 //! The quota of receive work, which is not a namespace's but the whole machine's, and so put back however the lab ends.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::process::{Child, Stdio};
 
+use rustix::fs::{FlockOperation, flock};
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::CpuId;
 
 use crate::apps::{Job, Order};
 use crate::error::{Result, cannot};
+use crate::host::topology::LABS_DIR;
 
 const NET_CORE: &str = "/proc/sys/net/core";
 /// No quota, as far as a flooded CPU can do without: a tenth of a second's packets at least.
@@ -34,9 +36,13 @@ impl Quotas {
             let value = fs::read_to_string(path(&name)).map_err(cannot("read", path(&name)))?;
             Ok((name, value.trim().to_owned()))
         };
+        // Of two labs that did this at once, one would take the other's quota for the machine's.
+        let lock = File::open(LABS_DIR).map_err(cannot("open", LABS_DIR))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(cannot("lock, as another lab sets quotas now,", LABS_DIR))?;
         let old: Values = values(UNLIMITED).into_iter().map(read).collect::<Result<_>>()?;
         let mut command = Order::new(netns, cpu, Job::PutBack(old.clone())).command()?;
-        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(Stdio::from(lock));
         let guardian = command.spawn().map_err(cannot("start", "what puts sysctls back"))?;
         Ok(Self { old, guardian })
     }

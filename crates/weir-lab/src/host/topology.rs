@@ -23,7 +23,7 @@ use crate::error::{Error, Result, cannot};
 use crate::stop::until;
 
 /// Where each lab has a directory, named by its process.
-const LABS_DIR: &str = "/run/weir-lab";
+pub(super) const LABS_DIR: &str = "/run/weir-lab";
 /// Ethernet address of an echo server's client: no interface's, so that the generator's namespace drops
 /// what comes for it at the first test of IP (`PACKET_OTHERHOST`, `ip_rcv_core()`). A veth receives on the
 /// CPU that sent, so each reply's end costs the SUT; this is the least that it can.

@@ -29,8 +29,6 @@ use crate::error::{Error, Result};
 
 /// Longest message of a clerk's.
 const SAID_BYTES_MAX: usize = 4096;
-/// Most descriptors of one message (the kernel's `SCM_MAX_FD`).
-const FDS_MAX: usize = 253;
 
 /// What a program has asked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -127,7 +125,7 @@ impl<T: AsFd> Clerk<T> {
         self.since = Instant::now();
         let Some(first) = self.queue.front() else { return Ok(()) };
         let sent = match &self.process {
-            Some(process) => send(&process.socket, &[0], &[first.as_fd()]),
+            Some(process) => send(&process.socket, &[0], Some(first.as_fd())),
             None => return self.start(),
         };
         if !sent {
@@ -177,29 +175,6 @@ impl<T: AsFd> Clerk<T> {
             _ => {}
         }
     }
-
-    /// How many it is to serve.
-    pub(super) fn waiting(&self) -> usize {
-        self.queue.len()
-    }
-
-    /// Has a process that ends close all that wait, unread; `close` is the caller's part of that.
-    pub(super) fn give_up(&mut self, mut close: impl FnMut(T)) -> std::io::Result<()> {
-        self.end();
-        let Process { mut child, socket } = Process::start()?;
-        while !self.queue.is_empty() {
-            let count = self.queue.len().min(FDS_MAX);
-            let fds: Vec<_> = self.queue.iter().take(count).map(AsFd::as_fd).collect();
-            if !send(&socket, &[0], &fds) {
-                break;
-            }
-            self.queue.drain(..count).for_each(&mut close);
-        }
-        // Not before: whoever closes last waits.
-        let _ = child.kill();
-        self.ending.push(child);
-        Ok(())
-    }
 }
 
 /// A clerk's own life.
@@ -218,7 +193,7 @@ pub fn run() -> Result<()> {
         let said = listen_to(&connection);
         drop(connection);
         let said = serde_json::to_vec(&said).unwrap_or_default();
-        send(&daemon, &said[..said.len().min(SAID_BYTES_MAX)], &[]);
+        send(&daemon, &said[..said.len().min(SAID_BYTES_MAX)], None);
     }
 }
 
@@ -279,10 +254,10 @@ fn receive(
 }
 
 /// Whether it was sent: nobody is waited for.
-pub(super) fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+pub(super) fn send(socket: impl AsFd, message: &[u8], fd: Option<BorrowedFd<'_>>) -> bool {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+    if !fd.as_slice().is_empty() && !control.push(SendAncillaryMessage::ScmRights(fd.as_slice())) {
         return false;
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

@@ -15,13 +15,11 @@ const UNDERTAKER: &str = r#"
             ls -l /proc/[0-9]*/fd 2>/dev/null |
                 awk -v "mark=/memfd:weir-test-$1-" '/^\/proc/ { split($0, at, "/") } index($0, mark) { print at[3] }'
         }
-        for signal in TERM CONT KILL; do
-            for left in $(marked "$1"); do kill -s $signal "$left"; done
-            for second in 1 2 3 4 5; do
-                if [ $signal != CONT ] || [ -z "$(marked "$1")" ]; then break; fi
-                sleep 1
-            done
-        done
+        end() { for left in $(marked "$1"); do kill -s "$2" "$left"; done; }
+        end "$1" TERM
+        end "$1" CONT
+        for second in 1 2 3 4 5; do [ -z "$(marked "$1")" ] || sleep 1; done
+        end "$1" KILL
         rm -rf "${TMPDIR:-/tmp}/weir-test-$1-"*
     ) &
 "#;
