@@ -214,6 +214,8 @@ __noinline int destination_conclude(struct weir_destination *entry,
 		entry->left = WEIR_REMEMBERED;
 	else if (entry->left > prospects->budget)
 		entry->left = prospects->budget;
+	if (entry->lent > entry->left)
+		entry->lent = entry->left;
 	return 0;
 }
 

@@ -139,6 +139,7 @@ static __always_inline void destination_forget(struct weir_destination *entry)
 	entry->connected = 0;
 	entry->sock = 0;
 	entry->alone_left = 0;
+	entry->lent = 0;
 	entry->screened = 0;
 	entry->full_from = 0;
 	entry->truesize = 0;

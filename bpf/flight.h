@@ -149,6 +149,16 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 	return left && flight_is_believed(slot, poll->now_ns) ? left : 0;
 }
 
+/* So many bytes more are on their way since the last look. */
+__noinline int flight_add(__u64 sock, __u32 bytes)
+{
+	struct weir_queue_slot *slot = queue_slot(sock);
+
+	if (slot && slot->sock == sock)
+		slot->in_flight += bytes;
+	return 0;
+}
+
 /* So many bytes are on their way now. */
 __noinline int flight_expect(__u64 sock, __u64 group, __u32 bytes)
 {
@@ -185,11 +195,16 @@ __noinline int flight_fill(__u64 sock, __u64 group, __u32 charged)
 static __always_inline __u32 queue_room_left(__u64 sock, __u64 group,
 					     struct queue *queue)
 {
-	if (!queue_room(queue)) {
+	__u32 room = queue_room(queue);
+
+	if (!room) {
 		if (group)
 			flight_fill(sock, group, queue->charged);
 		return 0;
 	}
+	/* So much room that what is on its way makes no difference. */
+	if (room >= QUEUE_ROOM_FOR_ANY_POLL + FLIGHT_PACKETS)
+		return room;
 	queue->charged +=
 		flight_bytes(sock, group, queue->charged, queue->limit);
 	return queue_room(queue);

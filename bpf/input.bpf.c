@@ -86,6 +86,7 @@ static __always_inline void leave_cpu(const struct task_struct *prev,
 				      bool sleeps, __u64 now)
 {
 	struct weir_consumer *consumer;
+	bool takes = cpu->receives;
 	struct weir_input *input;
 
 	if (cpu->running == WEIR_RUNNING_INPUT) {
@@ -98,12 +99,17 @@ static __always_inline void leave_cpu(const struct task_struct *prev,
 			begin_waiting(input, cpu_number, cpu, now);
 	} else if (cpu->running != WEIR_RUNNING_IDLE &&
 		   cpu->running != WEIR_RUNNING_HOST) {
-		consumer =
-			cpu->receives ? consumer_made(prev) : consumer_of(prev);
+		consumer = takes ? consumer_made(prev) : consumer_of(prev);
 		if (!consumer)
 			return;
+		if (takes)
+			consumer->took = receptions;
+		else if (receptions_unseen)
+			takes = consumer->took == receptions &&
+				role_of(prev, consumer, now) ==
+					WEIR_COUNTED_CONSUMER;
 		consumer->ran_ns += now - consumer->began_ns;
-		if (cpu->receives) {
+		if (takes) {
 			consumer->brought_ns = now;
 			consumer->ran_ns = 0;
 			if (consumer->score < CONSUMER_SCORE_MIN)
@@ -263,7 +269,9 @@ static __always_inline bool brings_packets(const struct sock *sk)
 
 /*
  * So does who takes it from a socket: one whose queue is full does not sleep,
- * and nothing wakes it. What that means is found out when he has stopped.
+ * and nothing wakes it. What that means is found out when he has stopped. As a
+ * call for each packet costs a loaded server some of its capacity, this is not
+ * always attached: then whoever took packets when it last was still does.
  * Kernel 6.3 and later.
  */
 SEC("?tp_btf/sock_recv_length")

@@ -40,6 +40,8 @@ struct weir_consumer {
 	 * while input runs wakes others, too. */
 	__s32 score;
 	__u32 watch; /* in which watch it was seen */
+	__u32 took;  /* a packet, last: in which watch of receptions */
+	__u32 pad;
 };
 
 /* Every CPU's; user space reads it, and gives it as many places as needed. */
@@ -59,6 +61,10 @@ MAP(consumers, BPF_MAP_TYPE_LRU_HASH, 0, WEIR_CONSUMERS, __u32,
  * one nothing is known to be as it was. */
 __u32 own_tgid;
 __u32 watch;
+/* Likewise: which watch of receptions this is, or was the last, and whether it
+ * is over. */
+__u32 receptions;
+__u32 receptions_unseen;
 
 static __always_inline struct weir_cpu *cpu_at(__u32 number)
 {

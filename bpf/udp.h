@@ -9,26 +9,52 @@
 #include "reuseport.h"
 #include "udp_table.h"
 
+/* An answer that lets packets into a queue holds for so much of its room: one
+ * in... */
+#define ROOM_LENT 4
+
+/*
+ * Packets that have been admitted since this queue was last looked at, besides
+ * the one for which it was: they are on their way to it, too.
+ */
+static __always_inline void udp_expect_lent(struct weir_destination *entry,
+					    __u64 sock,
+					    const struct weir_poll *poll)
+{
+	__u32 taken = 1 + entry->left;
+
+	if (entry->lent > taken && entry->moment == poll->moment)
+		flight_add(sock, (entry->lent - taken) * entry->truesize);
+	entry->lent = 0;
+}
+
 /*
  * A packet takes its place in the queue before it gets there. Not so the first
  * fragment of a datagram that may never be whole.
+ *
+ * Where there is not much room, the answer holds for a quarter of it: so the
+ * packets that follow may be charged more, or another CPU's come between.
  */
-static __always_inline void udp_expect(__u64 sock, const struct queue *queue,
+static __always_inline void udp_expect(struct weir_destination *entry,
+				       __u64 sock, const struct queue *queue,
 				       const struct charge *charge,
 				       struct prospects *prospects)
 {
 	__u32 packets = 1;
 
-	if (!prospects->room || prospects->room >= QUEUE_ROOM_FOR_ANY_POLL ||
-	    prospects->yields)
+	if (!prospects->room || prospects->room >= QUEUE_ROOM_FOR_ANY_POLL)
 		return;
-	if (DEFECT(ROOM_RESERVED))
+	if (DEFECT(ROOM_RESERVED)) {
 		packets = prospects->good_for ?: 1;
-	else
-		/* Room for only a few: each packet counts. */
+	} else if (prospects->good_for > prospects->room / ROOM_LENT) {
+		prospects->good_for = prospects->room / ROOM_LENT;
+	}
+	if (!charge->whole && !DEFECT(FRAGMENT_EXPECTED)) {
 		prospects->good_for = 0;
-	if (charge->whole || DEFECT(FRAGMENT_EXPECTED))
-		flight_expect(sock, 0, packets * queue->truesize);
+		return;
+	}
+	flight_expect(sock, 0, packets * queue->truesize);
+	entry->lent = prospects->good_for;
 }
 
 static __always_inline void udp_socket(struct weir_destination *entry,
@@ -39,6 +65,8 @@ static __always_inline void udp_socket(struct weir_destination *entry,
 	const struct sock *sk = kernel_cast(sock, struct sock);
 	struct queue queue = queue_of(sk, charge->truesize);
 
+	udp_expect_lent(entry, sock, poll);
+	entry->truesize = charge->truesize;
 	prospects->room = queue_room_left(sock, 0, &queue);
 	if (!prospects->room && charge_asks(charge, poll, poll->now_ns)) {
 		queue.truesize = 0;
@@ -53,7 +81,8 @@ static __always_inline void udp_socket(struct weir_destination *entry,
 	entry->connected = kernel_read(sk, __sk_common.skc_dport) != 0;
 	if (!entry->connected && interface.selective)
 		contest_judge(sock, &queue, charge, poll->now_ns, prospects);
-	udp_expect(sock, &queue, charge, prospects);
+	if (!prospects->yields)
+		udp_expect(entry, sock, &queue, charge, prospects);
 }
 
 /* Can nobody but the members of this group be given such packets? */

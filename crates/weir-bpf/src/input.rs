@@ -110,7 +110,13 @@ impl Inputs {
             accounts: Accounts::of(skel.maps.accounts.as_fd(), cpus)?,
             numbers,
             free: Mutex::new((0..INPUTS_MAX as u32).rev().collect()),
-            watch: Mutex::new(Watch { skel, wanted_by: BTreeSet::new(), links: vec![] }),
+            watch: Mutex::new(Watch {
+                skel,
+                wanted_by: BTreeSet::new(),
+                links: vec![],
+                receptions_wanted_by: BTreeSet::new(),
+                receptions: None,
+            }),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -145,6 +151,9 @@ struct Watch {
     skel: InputSkel<'static>,
     wanted_by: BTreeSet<u32>,
     links: Vec<Link>,
+    receptions_wanted_by: BTreeSet<u32>,
+    /// Of the tracepoint that each reception of a packet passes.
+    receptions: Option<Link>,
 }
 
 #[allow(unsafe_code)]
@@ -154,7 +163,6 @@ unsafe impl Send for Watch {}
 impl Watch {
     fn attach(&mut self) -> Result<()> {
         let progs = &self.skel.progs;
-        let receptions = progs.weir_received.autoload().then_some(&progs.weir_received);
         // Who is woken, and by whom, before who runs.
         let all = [
             &progs.weir_waking,
@@ -163,10 +171,33 @@ impl Watch {
             &progs.weir_polled,
             &progs.weir_switch,
         ];
-        for program in receptions.into_iter().chain(all) {
+        for program in all {
             self.links.push(program.attach().map_err(failed("attach"))?);
         }
         Ok(())
+    }
+
+    fn attach_receptions(&mut self) -> Result<()> {
+        if self.receptions.is_some() || !self.skel.progs.weir_received.autoload() {
+            return Ok(());
+        }
+        self.receptions = Some(self.skel.progs.weir_received.attach().map_err(failed("attach"))?);
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        bss.receptions = bss.receptions.wrapping_add(1);
+        bss.receptions_unseen = 0;
+        Ok(())
+    }
+
+    fn detach_receptions(&mut self) {
+        if self.receptions.is_some() {
+            globals(self.skel.maps.bss_data.as_deref_mut()).receptions_unseen = 1;
+            self.receptions = None;
+        }
+    }
+
+    fn detach(&mut self) {
+        self.detach_receptions();
+        self.links.clear();
     }
 }
 
@@ -191,12 +222,14 @@ impl Input {
         let mut watch = lock(&self.shared.watch);
         if !wanted {
             watch.wanted_by.remove(&self.number);
+            watch.receptions_wanted_by.remove(&self.number);
             if watch.wanted_by.is_empty() {
-                watch.links.clear();
+                watch.detach();
             }
             return Ok(());
         }
         watch.wanted_by.insert(self.number);
+        watch.receptions_wanted_by.insert(self.number);
         if !watch.links.is_empty() {
             return Ok(());
         }
@@ -204,11 +237,29 @@ impl Input {
         let bss = globals(watch.skel.maps.bss_data.as_deref_mut());
         bss.watch = bss.watch.wrapping_add(1);
         self.shared.forget_the_present();
-        let attached = watch.attach();
+        let attached = watch.attach_receptions().and_then(|()| watch.attach());
         if attached.is_err() {
-            watch.links.clear();
+            watch.detach();
         }
         attached
+    }
+
+    /// Whether it matters to this input, while it is watched, who takes packets from sockets. While it does to none,
+    /// whoever did still does.
+    ///
+    /// # Errors
+    /// When the kernel refuses the tracepoint.
+    pub fn watch_receptions(&self, wanted: bool) -> Result<()> {
+        let mut watch = lock(&self.shared.watch);
+        if wanted {
+            watch.receptions_wanted_by.insert(self.number);
+            return watch.attach_receptions();
+        }
+        watch.receptions_wanted_by.remove(&self.number);
+        if watch.receptions_wanted_by.is_empty() {
+            watch.detach_receptions();
+        }
+        Ok(())
     }
 
     /// Has its alarm rung ([`Cause::CpuWait`], [`Cause::CpuShare`]) when it waits for a turn for longer than that, or

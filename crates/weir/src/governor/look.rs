@@ -12,11 +12,13 @@ use weir_bpf::channels::Channel;
 use weir_bpf::input::{Input, InputCounters};
 use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::units::{CpuId, Nanos};
+use weir_policy::governor::LOOK_AWAKE;
 use weir_policy::{Action, Governor, Observation, Regime, Settings};
 
 use super::fair::{Fair, Seen};
 use super::peers::Peers;
 use super::receivers::Receivers;
+use super::receptions::Receptions;
 use super::switch_cost::SwitchCost;
 use crate::deferral::Deferral;
 
@@ -118,6 +120,7 @@ impl Look {
         let mut governor = Governor::default();
         let mut last = self.read();
         let mut before: Option<Action> = None;
+        let mut receptions = Receptions::default();
         let mut fair = Fair::new(Arc::clone(&self.common.receivers));
         let number = self.input.number();
         while !self.stop.load(Ordering::Relaxed) {
@@ -133,7 +136,7 @@ impl Look {
             let joins = now.counters.packets != last.counters.packets
                 && governor.used() < settings.user_share.rest()
                 && peers.another_tells_apart(cpu, number);
-            let action;
+            let mut action;
             (governor, action) =
                 governor.decide(&settings, &observation(&last, &now, switches, joins));
             peers.note(number, cpu, &governor);
@@ -141,6 +144,7 @@ impl Look {
                 self.common.alarm.ring(Cause::CpuShare);
             }
             self.watch(before, action, &settings);
+            receptions.look(&self.input, action, now.at);
             let anew = self.anew.swap(false, Ordering::Relaxed);
             self.act(before.filter(|_| !anew), action);
             if action.regime == Regime::Asleep {
@@ -148,7 +152,11 @@ impl Look {
             } else {
                 fair.look(self.input.accounts(), cpu, &settings, &last.until(&now));
             }
-            lock(&self.told).limits = fair.limits();
+            let limits = fair.limits();
+            if !limits.is_empty() {
+                action.look_in = action.look_in.map(|time| time.min(LOOK_AWAKE));
+            }
+            lock(&self.told).limits = limits;
             before = Some(action);
             self.note(action);
             last = now;

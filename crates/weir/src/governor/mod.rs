@@ -9,6 +9,7 @@ mod fair;
 mod look;
 mod peers;
 mod receivers;
+mod receptions;
 mod switch_cost;
 
 use std::cell::RefCell;
