@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use crate::arm::Arm;
+use crate::arm::{Arm, DaemonSpec};
 use crate::difference::{Part, Row, metrics, speed_warning};
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
@@ -77,11 +77,10 @@ pub fn plan<'a>(
 ) -> Result<Plan<'a>> {
     let main = main_arm(experiment)?;
     let arm = |side: &Side| {
-        let mut arm = main.clone();
-        if let Some(daemon) = &mut arm.daemon {
-            daemon.options = without(&daemon.options, &side.options);
-        }
-        arm.with(&side.name, side.binary.clone(), &side.options)
+        let Side { name, binary, options } = side.clone();
+        let own = main.daemon.iter().flat_map(|daemon| without(&daemon.options, &options));
+        let options = own.chain(options.iter().cloned()).collect();
+        Arm { name, daemon: Some(DaemonSpec { binary, options }), ..main.clone() }
     };
     // With a number of repeats there is no budget that cuts a quick run short.
     let repeats = Some(wish.repeats.unwrap_or(PAIRS));

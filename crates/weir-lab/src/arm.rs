@@ -57,83 +57,77 @@ pub struct Arm {
     pub bare: Option<Bare>,
 }
 
+/// What is set up in an arm, beside who polls.
+enum What {
+    Nothing,
+    /// `weir run` with these options.
+    Weir(&'static str),
+    /// A bare XDP program.
+    Xdp(Bare),
+    /// `weir screen`.
+    Screen,
+}
+
+use What::*;
+
 /// An arm and what it is.
 type Known = (Arm, &'static str);
 
 const THREAD: Napi = Napi::Thread(Nice(0));
 
-fn plain(name: &str, napi: Napi) -> Arm {
+fn arm(name: &str, napi: Napi, wire: Wire, what: What) -> Arm {
+    let options = |options: &str| options.split_whitespace().map(str::to_owned).collect();
     Arm {
         name: name.to_owned(),
         napi,
-        wire: Wire::Nic,
+        wire,
         nat: false,
         quota: None,
-        screen: false,
-        daemon: None,
-        bare: None,
+        screen: matches!(what, Screen),
+        daemon: match what {
+            Weir(all) => Some(DaemonSpec { binary: None, options: options(all) }),
+            _ => None,
+        },
+        bare: if let Xdp(bare) = what { Some(bare) } else { None },
     }
 }
 
-fn weir(name: &str, options: &str) -> Arm {
-    let options = options.split_whitespace().map(str::to_owned).collect();
-    Arm { daemon: Some(DaemonSpec { binary: None, options }), ..plain(name, THREAD) }
+/// Declares the arms, in the order of columns: of each its name, who polls, on which wire, what is set up, and
+/// the words that say so.
+macro_rules! arms {
+    ($($name:literal: $napi:expr, $wire:ident, $what:expr => $help:literal;)*) => {
+        fn all() -> Vec<Known> {
+            vec![$((arm($name, $napi, Wire::$wire, $what), $help)),*]
+        }
+    };
 }
 
-fn bare(name: &str, program: Bare) -> Arm {
-    Arm { bare: Some(program), ..plain(name, THREAD) }
-}
-
-/// The arms, in the order of columns.
-fn all() -> Vec<Known> {
-    let (softirq, batch) = (Napi::Softirq, Napi::Batch);
-    let gate_batch = weir("gate-batch", "--attach native --nice -10");
-    let fallback = weir("softirq", "--attach native --napi softirq");
-    let (veth_stock, veth_weir) =
-        (plain("veth-stock", Napi::Rps), weir("veth-weir", "--attach tc"));
-    vec![
-        (plain("stock", softirq), "the kernel's default: softirqs, an interrupt each 50 us"),
-        (
-            plain("stock-rps", Napi::Rps),
-            "softirqs without moderation, steered to the tested CPU by RPS",
-        ),
-        (plain("threaded", THREAD), "the kernel's threaded NAPI"),
-        (plain("niced", Napi::Thread(Nice(19))), "threaded NAPI at nice 19: two shell commands"),
-        (plain("batch", batch), "threaded NAPI of SCHED_BATCH at nice 0: two shell commands"),
-        (bare("bare-pass", Bare::Pass), "a native XDP program that passes everything"),
-        (bare("bare-drop", Bare::Drop), "a native XDP program that drops everything"),
-        (
-            bare("touch-drop", Bare::TouchDrop),
-            "the same, after a look at each packet's first bytes",
-        ),
-        (weir("gate", "--attach native --nice 0 --awake"), "the gate alone, native (Early-Demux)"),
-        (
-            Arm { napi: batch, ..gate_batch },
-            "the gate alone, native, and a NAPI thread of SCHED_BATCH at nice -10",
-        ),
-        (weir("idle-weir", "--policy off"), "weir run with its policy off"),
-        (weir("weir", ""), "weir run without options: what a user gets"),
-        (weir("weir-native", "--attach native"), "weir run, its gate attached native"),
-        (
-            weir("weir-xdp", "--forward xdp out0"),
-            "weir run, with the fast path of forwarding: only where there is an egress",
-        ),
-        (
-            weir("lazy", "--attach native --lazy"),
-            "weir run, native, with lazy sockets for the lab's UDP applications",
-        ),
-        (Arm { napi: softirq, ..fallback }, "weir run where softirqs poll: the fallback"),
-        (
-            Arm { screen: true, ..plain("stock-screen", softirq) },
-            "weir screen, native, where softirqs poll",
-        ),
-        (
-            Arm { screen: true, ..plain("weir-screen", THREAD) },
-            "weir screen, native, and the kernel's threaded NAPI",
-        ),
-        (Arm { wire: Wire::Veth, ..veth_stock }, "a veth as it is made, past NAPI"),
-        (Arm { napi: Napi::Rps, wire: Wire::Veth, ..veth_weir }, "the same with weir run"),
-    ]
+arms! {
+    "stock": Napi::Softirq, Nic, Nothing => "the kernel's default: softirqs, an interrupt each 50 us";
+    "stock-rps": Napi::Rps, Nic, Nothing
+        => "softirqs without moderation, steered to the tested CPU by RPS";
+    "threaded": THREAD, Nic, Nothing => "the kernel's threaded NAPI";
+    "niced": Napi::Thread(Nice(19)), Nic, Nothing => "threaded NAPI at nice 19: two shell commands";
+    "batch": Napi::Batch, Nic, Nothing => "threaded NAPI of SCHED_BATCH at nice 0: two shell commands";
+    "bare-pass": THREAD, Nic, Xdp(Bare::Pass) => "a native XDP program that passes everything";
+    "bare-drop": THREAD, Nic, Xdp(Bare::Drop) => "a native XDP program that drops everything";
+    "touch-drop": THREAD, Nic, Xdp(Bare::TouchDrop)
+        => "the same, after a look at each packet's first bytes";
+    "gate": THREAD, Nic, Weir("--attach native --nice 0 --awake")
+        => "the gate alone, native (Early-Demux)";
+    "idle-weir": THREAD, Nic, Weir("--policy off") => "weir run with its policy off";
+    "weir": THREAD, Nic, Weir("") => "weir run without options: what a user gets";
+    "weir-native": THREAD, Nic, Weir("--attach native") => "weir run, its gate attached native";
+    "weir-xdp": THREAD, Nic, Weir("--forward xdp out0")
+        => "weir run, with the fast path of forwarding: only where there is an egress";
+    "lazy": THREAD, Nic, Weir("--attach native --lazy")
+        => "weir run, native, with lazy sockets for the lab's UDP applications";
+    "softirq": Napi::Softirq, Nic, Weir("--attach native --napi softirq")
+        => "weir run where softirqs poll: the fallback";
+    "stock-screen": Napi::Softirq, Nic, Screen => "weir screen, native, where softirqs poll";
+    "weir-screen": THREAD, Nic, Screen => "weir screen, native, and the kernel's threaded NAPI";
+    "veth-stock": Napi::Rps, Veth, Nothing => "a veth as it is made, past NAPI";
+    "veth-weir": Napi::Rps, Veth, Weir("--attach tc") => "the same with weir run";
 }
 
 /// After an arm's name and a `+`: the same on a host with NAT rules, and with a quota of packets.
@@ -194,17 +188,6 @@ impl Arm {
             (None, None) => {}
         }
         Ok(arm)
-    }
-
-    /// This arm with another executable and more options: one side of a comparison.
-    #[must_use]
-    pub fn with(mut self, name: &str, binary: Option<PathBuf>, options: &[String]) -> Self {
-        name.clone_into(&mut self.name);
-        if let Some(daemon) = &mut self.daemon {
-            daemon.binary = binary;
-            daemon.options.extend(options.iter().cloned());
-        }
-        self
     }
 
     /// Whether its weir offers lazy sockets.

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::net::sockopt;
 use rustix::process::Pid;
 use weir_bpf::bare::{Attached, BarePrograms};
-use weir_bpf::poll_cost::PollClock;
-use weir_bpf::replies::Replies;
 use weir_bpf::sys::napi;
 use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::sys::sysfs::NetSysfs;
@@ -27,7 +24,7 @@ use crate::host::topology::{Host, SUT_INTERFACE, Topology};
 use crate::host::wire::{self, FLOOD_NET, OFF_LINK, mask};
 use crate::programs::{Place, Server};
 use crate::run::{Load, Setup};
-use crate::scene::{App, AppKind, ECHO_PORT, FLOODED_PORT, Flow, From, Need, To};
+use crate::scene::{App, AppKind, FLOODED_PORT, Flow, From, Need, To};
 use crate::stop::{Stop, until};
 
 const FIRST_PACKET_DEADLINE: Duration = Duration::from_secs(2);
@@ -52,8 +49,6 @@ pub struct Sut {
     // In the order in which they must be dropped: processes, then what they are in.
     apps: Vec<(App, Running)>,
     met: Vec<Need>,
-    /// Attached while the round trips of pings are watched.
-    replies: Option<weir_bpf::replies::Attached>,
     pub host: Host,
 }
 
@@ -63,10 +58,6 @@ pub struct Bench {
     pub speed: Worker,
     pub generator: Generator,
     pub bare: BarePrograms,
-    /// The clock of NAPI polls, once it is wanted.
-    pub clock: Option<PollClock>,
-    /// What sees replies leave, once it is wanted.
-    pub replies: Option<Replies>,
     /// The machine's quota, once another is wanted.
     quotas: Option<Quotas>,
     pub topology: Topology,
@@ -75,8 +66,8 @@ pub struct Bench {
     pub sut_cpu: CpuId,
     /// CPU of the generator, the far end and the controller.
     pub generator_cpu: CpuId,
-    /// Of one pass of the calibrated loop.
-    loop_ns: OnceLock<f64>,
+    /// Of one pass of the calibrated loop, on this machine.
+    loop_ns: f64,
 }
 
 /// Whether an application is started for each trial, within which weir runs: a lazy socket is asked for once.
@@ -96,7 +87,14 @@ impl Bench {
         // This thread sleeps nearly always; when it wakes it must not wait for the generator.
         sched::set_nice(rustix::thread::gettid(), Nice(-10))?;
         let topology = Topology::create()?;
-        let speed = Worker::start(&topology.generator, sut_cpu, Job::SpeedProbe)?;
+        let speed = Worker::start(&topology.generator, sut_cpu, Nice(0), Job::SpeedProbe)?;
+        let loops = || histogram::snapshot(speed.shared(), slots::HISTOGRAM);
+        let before = loops();
+        std::thread::sleep(WATCH);
+        let loop_ns = histogram::quantile(&before, &loops(), 0.5).ok_or_else(|| {
+            let remedy = "is the machine overloaded? try again";
+            Error::refused("the calibrated loop does not run", remedy)
+        })?;
         // Aimed anew for each trial.
         let nowhere = topology.generator_links.index("lo")?;
         let generator = topology.generator.run(|| Generator::load(nowhere))??;
@@ -105,14 +103,12 @@ impl Bench {
             speed,
             generator,
             bare: BarePrograms::load()?,
-            clock: None,
-            replies: None,
             quotas: None,
             topology,
             setups: BTreeMap::new(),
             sut_cpu,
             generator_cpu,
-            loop_ns: OnceLock::new(),
+            loop_ns,
         })
     }
 
@@ -144,7 +140,7 @@ impl Bench {
         if arm.daemon.is_none() && arm.bare.is_none() {
             self.thread(&host, arm)?;
         }
-        Ok(Sut { apps: vec![], met: vec![], replies: None, host })
+        Ok(Sut { apps: vec![], met: vec![], host })
     }
 
     /// Switches threaded NAPI on, as the arm has it. Attaching XDP makes new threads.
@@ -164,22 +160,11 @@ impl Bench {
                 sut.met.push(*need);
             }
         }
-        let missing = apps.iter().filter(|app| !is_own(arm, app) && sut.app(app).is_none());
-        let (mut members, others): (Vec<App>, Vec<App>) =
-            missing.cloned().partition(|app| app.member_nice.is_some());
-        for app in others {
-            let running = self.start_on(&sut.host, &app)?;
-            sut.apps.push((app, running));
+        for app in apps {
+            if !is_own(arm, app) && sut.app(app).is_none() {
+                sut.apps.push((app.clone(), self.start_on(&sut.host, app)?));
+            }
         }
-        if members.is_empty() {
-            return Ok(());
-        }
-        let first = members.remove(0);
-        let job = |app: &App| Ok((Nice(app.member_nice.unwrap_or(0)), self.job(&sut.host, app)?));
-        let (jobs, job) = (members.iter().map(job).collect::<Result<_>>()?, job(&first)?.1);
-        let (leader, workers) = Worker::start_session(&sut.host.netns, self.sut_cpu, job, jobs)?;
-        sut.apps.extend(members.into_iter().zip(workers.into_iter().map(Running::Worker)));
-        sut.apps.push((first, Running::Worker(leader)));
         Ok(())
     }
 
@@ -214,7 +199,10 @@ impl Bench {
                 Running::Program(Server::capture(kind, &place(&directory("capture")?))?)
             }
             AppKind::Wall => Running::Program(Server::screen(&place(&directory("screen")?))?),
-            _ => Running::Worker(Worker::start(&host.netns, self.sut_cpu, self.job(host, app)?)?),
+            _ => {
+                let (nice, job) = (Nice(app.nice), self.job(host, app)?);
+                Running::Worker(Worker::start(&host.netns, self.sut_cpu, nice, job)?)
+            }
         })
     }
 
@@ -223,7 +211,8 @@ impl Bench {
         let bind = SocketAddr::from((host.address.1, app.port));
         match &app.kind {
             AppKind::Udp(server) => {
-                let work = Work { passes: self.passes(server.work.time)?, ..server.work };
+                let passes = (server.work.time.as_nanos() as f64 / self.loop_ns).ceil() as u64;
+                let work = Work { passes, ..server.work };
                 Ok(Job::UdpServer(bind, udp::Server { work, ..*server }))
             }
             AppKind::Screen => Ok(Job::Screen),
@@ -233,39 +222,6 @@ impl Bench {
                 Err(Error::refused("a worker cannot be that", "please report this"))
             }
         }
-    }
-
-    /// How many passes of the calibrated loop take this long, on this machine.
-    fn passes(&self, work: Duration) -> Result<u64> {
-        if work.is_zero() {
-            return Ok(0);
-        }
-        if self.loop_ns.get().is_none() {
-            let loops = || histogram::snapshot(self.speed.shared(), slots::HISTOGRAM);
-            let before = loops();
-            std::thread::sleep(WATCH);
-            let _ = histogram::quantile(&before, &loops(), 0.5).map(|ns| self.loop_ns.set(ns));
-        }
-        let loop_ns = self.loop_ns.get().ok_or_else(|| {
-            let remedy = "is the machine overloaded? try again";
-            Error::refused("the calibrated loop does not run", remedy)
-        })?;
-        Ok((work.as_nanos() as f64 / loop_ns).ceil() as u64)
-    }
-
-    /// Watches the replies of an arm's echo server until it is ended.
-    pub fn watch_replies(&mut self, arm: &Arm) -> Result<()> {
-        if self.replies.is_none() {
-            self.replies = Some(Replies::load(ECHO_PORT)?);
-        }
-        let (Some(replies), Some(sut)) = (&self.replies, self.suts.get_mut(&arm.name)) else {
-            return Ok(());
-        };
-        if sut.replies.is_none() {
-            let host = &sut.host;
-            sut.replies = Some(host.netns.run(|| replies.attach(host.ifindex, SUT_INTERFACE))??);
-        }
-        Ok(())
     }
 
     pub fn aim(&mut self, arm: &Arm, flows: &[Flow]) -> Result<()> {
@@ -298,9 +254,6 @@ impl Bench {
         let host = &self.sut(arm).host;
         let start = |spec| Daemon::start(&host.netns, self.sut_cpu, spec);
         let daemon = arm.daemon.as_ref().map(start).transpose()?;
-        if daemon.is_some() && arm.napi == Napi::Batch {
-            to_batch(&self.pollers(arm)?)?;
-        }
         let attach = |bare| host.netns.run(|| self.bare.attach(bare, host.ifindex))?;
         let bare = arm.bare.map(attach).transpose()?;
         if bare.is_some() {
@@ -317,10 +270,7 @@ impl Bench {
     /// with what [`Bench::begin`] returned.
     pub fn end(&mut self, arm: &Arm) -> Result<()> {
         let apps = self.suts.entry(arm.name.clone());
-        apps.and_modify(|sut| {
-            sut.apps.retain(|(app, _)| !is_own(arm, app));
-            sut.replies = None;
-        });
+        apps.and_modify(|sut| sut.apps.retain(|(app, _)| !is_own(arm, app)));
         if arm.is_interrupted() {
             wire::defer_no_more(&self.sut(arm).host.sysfs, SUT_INTERFACE)?;
         }
@@ -400,15 +350,15 @@ impl Sut {
 }
 
 impl Running {
-    pub fn pids(&self) -> &[Pid] {
+    pub fn pids(&self) -> Vec<Pid> {
         match self {
-            Self::Worker(worker) => std::slice::from_ref(&worker.pid),
-            Self::Program(program) => program.pids(),
+            Self::Worker(worker) => vec![worker.pid()],
+            Self::Program(program) => program.pids().to_vec(),
         }
     }
 
     pub fn cpu_time(&self) -> Result<Nanos> {
-        let times = self.pids().iter().map(|pid| Ok(cpu_time(*pid)?.0));
+        let times = self.pids().into_iter().map(|pid| Ok(cpu_time(pid)?.0));
         times.sum::<Result<u64>>().map(Nanos)
     }
 

@@ -26,6 +26,11 @@ pub struct Choice<T> {
 }
 
 impl<T: Copy> Choice<T> {
+    /// The same for both.
+    pub const fn both(one: T) -> Self {
+        Self { full: one, quick: one }
+    }
+
     pub fn of(&self, quick: bool) -> T {
         if quick { self.quick } else { self.full }
     }

@@ -15,6 +15,7 @@ use crate::apps::{slots, tcp, udp};
 use crate::bench::{Bench, Running, statistic};
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
+use crate::host::companions::Companions;
 use crate::host::process::{Daemon, Worker};
 use crate::host::topology::{Host, SUT_INTERFACE};
 use crate::host::wire::EGRESS;
@@ -31,9 +32,8 @@ pub struct Probe<'a> {
     /// The scene's applications, in its order.
     pub apps: Vec<&'a Running>,
     /// The lab's own client, once it runs.
-    pub client: Option<&'a Worker>,
-    pub hog: Option<&'a Worker>,
-    pub interactive: Option<&'a Worker>,
+    pub client: Option<Worker>,
+    pub beside: Companions,
     pub daemon: Option<&'a Daemon>,
     /// Connections are followed, so that what cannot be is dropped.
     pub follows: bool,
@@ -82,7 +82,7 @@ impl Probe<'_> {
                 reading.add(Counter::Replied, worker.count(slots::REPLIED));
             }
         }
-        if let Some(client) = self.client {
+        if let Some(client) = &self.client {
             reading.add(Counter::Done, client.delivered());
             reading.add(Counter::Calls, client.count(slots::CALLS));
             reading.add(Counter::LastCallNs, client.count(slots::LAST_CALL_NS));
@@ -90,11 +90,11 @@ impl Probe<'_> {
             reading.add(Counter::ClientLost, client.count(slots::LOST));
             reading.note(Histogram::Took, histogram::snapshot(client.shared(), slots::HISTOGRAM));
         }
-        if let Some(hog) = self.hog {
+        if let Some(hog) = self.beside.hog() {
             reading.add(Counter::Work, hog.count(slots::WORK));
             reading.add(Counter::WorkCpu, hog.count(slots::CPU_NS));
         }
-        if let Some(interactive) = self.interactive {
+        if let Some(interactive) = self.beside.interactive() {
             let late = histogram::snapshot(interactive.shared(), slots::HISTOGRAM);
             reading.note(Histogram::Wake, late);
         }

@@ -52,8 +52,8 @@ pub struct App {
     pub kind: AppKind,
     pub port: u16,
     pub role: Role,
-    /// Its nice value; all with `Some` share one session, so that these are weighed against each other.
-    pub member_nice: Option<i32>,
+    /// Its nice value, and its session's.
+    pub nice: i32,
     /// It is started for each trial; else it stays up, asleep, until the lab ends.
     pub per_trial: bool,
 }
@@ -61,7 +61,7 @@ pub struct App {
 impl App {
     /// An application that stays up, in a session of its own at nice 0.
     pub fn new(kind: AppKind, port: u16, role: Role) -> Self {
-        Self { kind, port, role, member_nice: None, per_trial: false }
+        Self { kind, port, role, nice: 0, per_trial: false }
     }
 
     /// A receiver that computes for so long for each packet.

@@ -102,10 +102,6 @@ pub struct Order {
     pub(crate) netns: PathBuf,
     pub(crate) cpu: u32,
     pub(crate) nice: i32,
-    /// Stays in the session of its parent, instead of one of its own.
-    pub(crate) is_member: bool,
-    /// Workers that it starts in its session, and that end with it.
-    pub(crate) members: Vec<Order>,
     /// Of memory that it shares with the controller.
     pub(crate) shared: Option<PathBuf>,
     pub(crate) job: Job,
@@ -121,8 +117,7 @@ pub struct WorkerArgs {
 impl Order {
     /// At nice 0, in a session of its own, without shared memory.
     pub fn new(netns: &NetNs, cpu: CpuId, job: Job) -> Self {
-        let (netns, cpu, members) = (netns.path(), cpu.0, vec![]);
-        Self { parent: 0, netns, cpu, nice: 0, is_member: false, members, shared: None, job }
+        Self { parent: 0, netns: netns.path(), cpu: cpu.0, nice: 0, shared: None, job }
     }
 
     /// What starts the worker, from this process.
@@ -154,17 +149,12 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     }
     // As a service is: with autogroup the processes of one session are weighed as one group, and nice
     // values say nothing between that group and the NAPI threads, or with the generator in it.
-    if !order.is_member {
-        setsid().map_err(cannot("leave the session of", "the lab"))?;
-    }
+    setsid().map_err(cannot("leave the session of", "the lab"))?;
     // Not that of the controller, whose weight is raised.
     sched::set_nice(rustix::thread::gettid(), Nice(order.nice))?;
-    if order.nice != 0 && !order.is_member {
+    if order.nice != 0 {
         // Where the kernel groups sessions, the session's value weighs it against other ones.
         let _ = std::fs::write("/proc/self/autogroup", order.nice.to_string());
-    }
-    for member in order.members {
-        member.command()?.spawn().map_err(cannot("start", "a worker of the session"))?;
     }
     NetNs::open(&order.netns)?.enter_current_thread()?;
     sched::pin_current_thread(CpuId(order.cpu))?;
@@ -174,7 +164,6 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     }
     let no_memory = || Error::refused("no shared memory", "start workers through `weir lab`");
     let shared = &SharedCounters::open(order.shared.ok_or_else(no_memory)?)?;
-    slots::add(shared, slots::PID, std::process::id().into());
     let failed = cannot("be", format!("{:?}", order.job));
     match order.job {
         Job::UdpServer(bind, server) => server.run(bind, shared),

@@ -9,30 +9,28 @@ use crate::histogram;
 
 /// 1 once the worker is ready.
 pub const READY: usize = 0;
-/// Number of its process.
-pub const PID: usize = 1;
 /// Packets received; requests answered in full.
-pub const DELIVERED: usize = 2;
+pub const DELIVERED: usize = 1;
 /// Packets sent in reply.
-pub const REPLIED: usize = 3;
+pub const REPLIED: usize = 2;
 /// Datagrams, or bytes, that a client has sent.
-pub const SENT: usize = 4;
+pub const SENT: usize = 3;
 /// Answers that did not come, or were not whole and right.
-pub const LOST: usize = 5;
+pub const LOST: usize = 4;
 /// Not 0 while a client is to send requests.
-pub const GO: usize = 6;
+pub const GO: usize = 5;
 /// Not 0 once a client is to send no more.
-pub const STOP: usize = 7;
+pub const STOP: usize = 6;
 /// Passes of the calibrated loop by the compute-bound process.
-pub const WORK: usize = 8;
+pub const WORK: usize = 7;
 /// CPU time that it has had, nanoseconds.
-pub const CPU_NS: usize = 9;
+pub const CPU_NS: usize = 8;
 /// Calls of the RPC worker that were answered.
-pub const CALLS: usize = 10;
+pub const CALLS: usize = 9;
 /// When the last was, nanoseconds of `CLOCK_MONOTONIC`.
-pub const LAST_CALL_NS: usize = 11;
+pub const LAST_CALL_NS: usize = 10;
 /// Histogram of packets' ages, of the time that requests took, or of the calibrated loop, nanoseconds.
-pub const HISTOGRAM: usize = 12;
+pub const HISTOGRAM: usize = 11;
 /// Slots in all.
 pub const LEN: usize = HISTOGRAM + histogram::SLOTS;
 

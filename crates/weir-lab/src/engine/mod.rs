@@ -2,7 +2,6 @@
 //! ended somewhere, and makes the declared metrics of what was read.
 
 mod books;
-mod companions;
 mod figures;
 mod setup;
 
@@ -10,13 +9,13 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
-use weir_bpf::replies::QUESTIONS;
+use weir_bpf::poll_cost::PollClock;
+use weir_bpf::replies::{QUESTIONS, Replies};
 use weir_bpf::steps::StepTrace;
 use weir_bpf::sys::task_clock::TaskClock;
+use weir_bpf::units::Nice;
 
 use self::books::{Seen, answered, check, ledger};
-use self::companions::{Companions, stopped};
 pub use self::figures::mbit;
 use self::figures::measure;
 use self::setup::describe;
@@ -25,8 +24,9 @@ use crate::arm::Arm;
 use crate::bench::{Begun, Bench};
 use crate::error::{Error, Result};
 use crate::experiment::{Ask, Times};
+use crate::host::companions::{Companions, stopped};
 use crate::host::process::Worker;
-use crate::host::topology::Host;
+use crate::host::topology::{Host, SUT_INTERFACE};
 use crate::host::wire::{FLOOD_NET, far_interrupts, sink, slow_egress};
 use crate::meter;
 use crate::metric::m;
@@ -34,7 +34,7 @@ use crate::probe::{Probe, ksoftirqd};
 use crate::programs::{Client as RealClient, ClientReport, Place};
 use crate::reading::{Counter, Reading};
 use crate::run::Trial;
-use crate::scene::{Books, Client, Need, Scene, Watch};
+use crate::scene::{Books, Client, ECHO_PORT, Need, Scene, Watch};
 use crate::stop::{Stop, until};
 
 /// How long packets that are still queued at the end may take to arrive.
@@ -67,23 +67,10 @@ pub fn trial(
         }
     }
     let begun = bench.begin(arm)?;
-    // Afterwards: beside a program where packets leave, weir forwards nothing in the driver.
-    if scene.watch.contains(&Watch::RoundTrips) {
-        bench.watch_replies(arm)?;
-    }
     bench.start_own(arm, &scene.apps)?;
     if !bench.setups.contains_key(&arm.name) {
         let setup = describe(bench, arm, scene, &begun, stop)?;
         bench.setups.insert(arm.name.clone(), setup);
-    }
-    if scene.watch.contains(&Watch::Polls)
-        && let Some(thread) = bench.pollers(arm)?.first()
-    {
-        let clock = match bench.clock.take() {
-            Some(clock) => clock,
-            None => weir_bpf::poll_cost::PollClock::load()?,
-        };
-        bench.clock.insert(clock).watch(thread.napi_id);
     }
     bench.aim(arm, &scene.flows)?;
     let seen = watch(bench, arm, scene, &begun, times, stop)?;
@@ -110,10 +97,24 @@ fn watch(
     stop: &Stop,
 ) -> Result<Seen> {
     let sut = bench.sut(arm);
-    let accounts = scene.watch.contains(&Watch::Accounts);
-    let pollers: Vec<Pid> = bench.pollers(arm)?.iter().map(|thread| thread.pid).collect();
-    let clocks = pollers.iter().filter(|_| accounts).map(|pid| Ok(TaskClock::of(*pid)?));
+    let watches = |what: Watch| scene.watch.contains(&what);
+    let accounts = watches(Watch::Accounts);
+    let threads = bench.pollers(arm)?;
+    let clocks = threads.iter().filter(|_| accounts).map(|thread| Ok(TaskClock::of(thread.pid)?));
     let clocks = clocks.collect::<Result<_>>()?;
+    let polled = threads.first().filter(|_| watches(Watch::Polls));
+    let clock = polled.map(|_| PollClock::load()).transpose()?;
+    let clock = clock.zip(polled).map(|(mut clock, thread)| {
+        clock.watch(thread.napi_id);
+        clock
+    });
+    // After weir began: beside a program where packets leave, it forwards nothing in the driver.
+    let replies = watches(Watch::RoundTrips).then(|| -> Result<_> {
+        let replies = Replies::load(ECHO_PORT)?;
+        let attach = || replies.attach(sut.host.ifindex, SUT_INTERFACE);
+        Ok((sut.host.netns.run(attach)??, replies))
+    });
+    let replies = replies.transpose()?;
     let far = || far_interrupts(&bench.topology, &sut.host, far_nobody(scene, &sut.host));
     let _far = scene.needs.contains(&Need::FarEnd).then(far).transpose()?;
     let _slow = scene.egress_mbit.map(|mbit| slow_egress(&sut.host, mbit)).transpose()?;
@@ -124,45 +125,35 @@ fn watch(
         scene,
         apps: scene.apps.iter().filter_map(|app| sut.app(app)).collect(),
         client: None,
-        hog: None,
-        interactive: None,
+        beside: Companions::default(),
         daemon: begun.daemon.as_ref(),
         follows: arm.nat,
-        pollers,
+        pollers: threads.iter().map(|thread| thread.pid).collect(),
         clocks,
         ksoftirqd: if accounts { ksoftirqd(bench.sut_cpu)? } else { None },
     };
     let before = probe.read()?;
-    if let (Some(replies), true) = (&bench.replies, scene.watch.contains(&Watch::RoundTrips)) {
-        replies.clear();
-    }
-    let beside = Companions::start(bench, arm, &scene.beside)?;
+    probe.beside = Companions::start(&sut.host.netns, bench.sut_cpu, &scene.beside)?;
     let flooded = probe.apps.first().filter(|_| scene.stopped).map(|app| app.pids());
     let stopped = flooded.and_then(|pids| Some(stopped(*pids.first()?))).transpose()?;
-    let client = start_client(bench, arm, scene, stop)?;
-    probe.hog = beside.hog();
-    probe.interactive = beside.interactive();
-    probe.client = client.as_ref();
+    probe.client = start_client(bench, arm, scene, stop)?;
     let (warm_up, window) = (scene.warm_up(times.warm_up), scene.window(times.window));
 
     let turn = scene.watch.iter().find_map(|watch| match watch {
         Watch::Steps(turn) => Some(*turn),
         _ => None,
     });
-    let traced = turn.zip(scene.apps.first().zip(probe.apps.first()));
-    let trace = traced.and_then(|(_, (app, running))| {
-        let receiver = (*running.pids().first()?, app.port);
-        Some(StepTrace::begin(receiver, bench.sut_cpu, probe.pollers.first().copied()))
+    let trace = turn.map(|turn| -> Result<_> {
+        let receiver = (probe.apps[0].pids()[0], scene.apps[0].port);
+        let poller = probe.pollers.first().copied();
+        Ok((turn, StepTrace::begin(receiver, bench.sut_cpu, poller)?))
     });
     let trace = trace.transpose()?;
-
-    // The clock stays for the run, and knows one arm's thread.
-    let clock = bench.clock.as_ref().filter(|_| scene.watch.contains(&Watch::Polls));
-    let polls = || clock.map(weir_bpf::poll_cost::PollClock::read);
+    let polls = || clock.as_ref().map(PollClock::read);
     let measured = || {
         stop.sleep(SPIN_UP)?;
         bench.generator.start();
-        go(client.as_ref(), true);
+        go(&probe, true);
         stop.sleep(warm_up)?;
         judged(&probe, stop)?;
         let real = start_program(&probe, window)?;
@@ -176,31 +167,27 @@ fn watch(
     };
     let (opened, closed, arrivals, report, polls, length) =
         if scene.without_generator { measured()? } else { bench.generate_while(measured)?? };
-    go(client.as_ref(), false);
+    go(&probe, false);
     // What waits in its queue is to be received, and in good time.
     drop(stopped);
-    beside.end();
+    probe.beside.end();
     let mut after = drain(&probe, &before, stop)?;
-    if let Some(client) = client.as_ref().filter(|_| scene.books == Books::Ip) {
+    if let Some(client) = probe.client.as_ref().filter(|_| scene.books == Books::Ip) {
         // Its resets are this trial's, and must find room in the ring: a connection that is left would
         // send again in the next trial.
         client.end();
         after = drain(&probe, &before, stop)?;
     }
-    let pings = scene.watch.contains(&Watch::RoundTrips).then(|| {
-        let numbers = opened.get(Counter::LightSent)..closed.get(Counter::LightSent);
-        let age = |number: u64| {
-            let replies = bench.replies.as_ref()?;
-            Some(replies.age(u32::try_from(number).ok()?)?.0 as f64 / 1e3)
-        };
-        numbers.map(age).collect()
+    let numbers =
+        |sent| (opened.get(sent)..closed.get(sent)).filter_map(|number| u32::try_from(number).ok());
+    let pings = replies.map(|(_, replies)| {
+        let age = |number| Some(replies.age(number)?.0 as f64 / 1e3);
+        numbers(Counter::LightSent).map(age).collect()
     });
-    let sent = || opened.get(Counter::FloodSent)..closed.get(Counter::FloodSent);
-    let looked_at = turn.zip(trace).map(|(turn, trace)| {
-        let numbers = sent().filter_map(|number| u32::try_from(number).ok());
-        numbers.filter(|number| turn.is_of(*number)).map(|number| trace.steps(number)).collect()
+    let steps = trace.map_or(vec![], |(turn, trace)| {
+        let traced = numbers(Counter::FloodSent).filter(|number| turn.is_of(*number));
+        traced.map(|number| trace.steps(number)).collect()
     });
-    let steps = looked_at.unwrap_or_default();
     let metered = match (&begun.daemon, accounts) {
         (Some(daemon), true) => Some(meter::read(bench, arm, daemon, stop)?),
         _ => None,
@@ -264,8 +251,8 @@ fn report(mut real: RealClient, stop: &Stop) -> Result<ClientReport> {
 }
 
 /// Lets a client of the lab's own send, or not.
-fn go(client: Option<&Worker>, go: bool) {
-    if let Some(client) = client {
+fn go(probe: &Probe<'_>, go: bool) {
+    if let Some(client) = &probe.client {
         client.shared().get(slots::GO).store(go.into(), Ordering::Release);
         client.shared().get(slots::STOP).store((!go).into(), Ordering::Release);
     }
@@ -281,7 +268,7 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
         Client::Tcp { .. } | Client::Parity(..) => (slots::DELIVERED, 0),
     };
     let job = Job::Client(bench.sut(arm).host.address.1.into(), client);
-    let client = Worker::start(&bench.topology.generator, bench.generator_cpu, job)?;
+    let client = Worker::start(&bench.topology.generator, bench.generator_cpu, Nice(0), job)?;
     let is_under_way = || (client.count(slot) >= under_way).then_some(());
     until(UNDER_WAY_DEADLINE, || stop.check().map(|()| is_under_way()))?.ok_or_else(|| {
         let problem = format!("the server does not answer in arm {}, without any flood", arm.name);

@@ -9,6 +9,7 @@ const DOWN: f64 = 3.0;
 /// Of the slow egress. The bucket starts a timer for each packet, which costs a virtual machine some 10 us: at 40 Mbit/s
 /// timers took the whole CPU.
 const SLOW_MBIT: u32 = 5;
+const ALONE: Cases = Cases::Of(&["fast", "slow"]);
 
 pub static EXPERIMENT: Experiment = Experiment {
     name: "forward",
@@ -21,58 +22,30 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     main: "weir",
     cases: || {
-        vec![
-            Case::always("fast"),
-            Case::always("slow"),
-            Case::full("fast+hog"),
-            Case::full("slow+hog"),
-        ]
+        let alone = ["fast", "slow"].map(Case::always);
+        alone.into_iter().chain(["fast+hog", "slow+hog"].map(Case::full)).collect()
     },
     loads: Choice { full: "100k,200k,400k,800k,1.6M,top", quick: "200k,800k,top" },
     times: Choice::times((300, 2000, 5), (100, 500, 2)),
     scene,
     says: "forwards {} packets/s",
     merits: &[&m::forwarded_pps, &m::pings_lost],
-    tables: &[
-        table("Forwarded, packets/s", Cases::All, &[&m::forwarded_pps]),
-        table(
-            "Heartbeats lost, of those sent; most in a row",
-            Cases::All,
-            &[&m::pings_lost, &m::pings_sent, &m::pings_lost_in_row],
-        ),
-        table(
-            "Passes of the calibrated loop per second by the process beside it",
-            Cases::Of(&["fast+hog", "slow+hog"]),
-            &[&m::hog_per_s],
-        ),
-    ],
+    tables: tables! {
+        "Forwarded, packets/s" in Cases::All => forwarded_pps;
+        "Heartbeats lost, of those sent; most in a row"
+            in Cases::All => pings_lost, pings_sent, pings_lost_in_row;
+        "Passes of the calibrated loop per second by the process beside it"
+            in Cases::Of(&["fast+hog", "slow+hog"]) => hog_per_s;
+    },
     figure: Some(lines("Forwarded by packets offered", "fast", &m::forwarded_pps)),
-    goals: || {
-        let alone = Cases::Of(&["fast", "slow"]);
-        vec![
-            Goal::figure(
-                "weir: forwarded at the top rate, of its peak",
-                ("weir", alone, At::Highest),
-                (&m::forwarded_pps, Against::OwnPeak),
-                Bound::AtLeast(0.97),
-            ),
-            Goal::other(
-                "weir: forwarded at the top rate, of stock's peak",
-                of_stocks_peak,
-                Bound::AtLeast(1.0),
-            ),
-            Goal::other(
-                "weir-xdp: its peak, of the kernel's best",
-                of_the_kernels_peak,
-                Bound::AtLeast(3.0),
-            ),
-            Goal::figure(
-                "weir: heartbeats lost in a row while the ring holds",
-                ("weir", Cases::All, At::WhileRingHolds),
-                (&m::pings_lost_in_row, Against::Nothing),
-                Bound::AtMost(DOWN - 1.0),
-            ),
-        ]
+    goals: goals! {
+        "weir: forwarded at the top rate, of its peak" =>
+            figure("weir", ALONE, Highest, forwarded_pps, OwnPeak), AtLeast(0.97);
+        "weir: forwarded at the top rate, of stock's peak" => find(of_stocks_peak), AtLeast(1.0);
+        "weir-xdp: its peak, of the kernel's best" => find(of_the_kernels_peak), AtLeast(3.0);
+        "weir: heartbeats lost in a row while the ring holds" =>
+            figure("weir", Cases::All, WhileRingHolds, pings_lost_in_row, Nothing),
+            AtMost(DOWN - 1.0);
     },
     notes: "The kernel forwards UDP packets to a host behind the router; what its egress sends is counted. That costs \
             the tested CPU up to the far end of a veth, where a chain at ingress drops them. `slow` is an egress of 5 Mbit/s (tbf: 11,160 of \
@@ -97,16 +70,12 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 }
 
 fn of_stocks_peak(view: &View<'_>) -> Vec<Found> {
-    in_each(view, Cases::Of(&["fast", "slow"]), |case| {
+    in_each(view, ALONE, |case| {
         let top = view.get("weir", case, *view.loads(case).last()?, &m::forwarded_pps)?;
         Some(Found::exact(top / view.peak("stock", case, &m::forwarded_pps)?, case))
     })
 }
 
 fn of_the_kernels_peak(view: &View<'_>) -> Vec<Found> {
-    in_each(view, Cases::Of(&["fast"]), |case| {
-        let peak = |arm| view.peak(arm, case, &m::forwarded_pps);
-        let best = BASELINES.into_iter().filter_map(peak).reduce(f64::max)?;
-        Some(Found::exact(peak("weir-xdp")? / best, case))
-    })
+    of_peak(view, Cases::Of(&["fast"]), ("weir-xdp", &BASELINES), &m::forwarded_pps)
 }

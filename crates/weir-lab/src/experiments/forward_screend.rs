@@ -24,27 +24,19 @@ pub static EXPERIMENT: Experiment = Experiment {
     scene,
     says: "forwards {} packets/s",
     merits: &[&m::forwarded_pps, &m::light_pps],
-    tables: &[
-        table("Forwarded, packets/s", Cases::All, &[&m::forwarded_pps]),
-        table("Discarded at the gate, packets/s", Cases::All, &[&m::discarded_pps]),
-        table("To the router itself, packets/s of 1,000", Cases::Of(&["light"]), &[&m::light_pps]),
-    ],
+    tables: tables! {
+        "Forwarded, packets/s" in Cases::All => forwarded_pps;
+        "Discarded at the gate, packets/s" in Cases::All => discarded_pps;
+        "To the router itself, packets/s of 1,000" in Cases::Of(&["light"]) => light_pps;
+    },
     figure: Some(lines("Forwarded by packets offered", "alone", &m::forwarded_pps)),
-    goals: || {
-        vec![
-            Goal::figure(
-                "weir: forwarded at the top rate, of its peak",
-                ("weir", Cases::All, At::Highest),
-                (&m::forwarded_pps, Against::OwnPeak),
-                Bound::AtLeast(0.95),
-            ),
-            Goal::other("weir: its peak, of stock's", of_stocks_peak, Bound::AtLeast(1.0)),
-            Goal::other(
-                "weir-screen: its peak, of the NFQUEUE screen's under stock",
-                walled_of_stocks_peak,
-                Bound::AtLeast(10.0),
-            ),
-        ]
+    goals: goals! {
+        "weir: forwarded at the top rate, of its peak" =>
+            figure("weir", Cases::All, Highest, forwarded_pps, OwnPeak), AtLeast(0.95);
+        "weir: its peak, of stock's" =>
+            find(|view| of_stocks_peak(view, "weir", Cases::All)), AtLeast(1.0);
+        "weir-screen: its peak, of the NFQUEUE screen's under stock" =>
+            find(|view| of_stocks_peak(view, "weir-screen", Cases::Of(&["alone"]))), AtLeast(10.0);
     },
     notes: "As in forward, with a rule (iptables, `NFQUEUE`) for what leaves by the egress; a program on the tested CPU takes \
             each packet from the queue and accepts it. In `light`, 1,000 packets a second are for the router itself, and do not \
@@ -74,17 +66,6 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     })
 }
 
-fn of_stocks_peak(view: &View<'_>) -> Vec<Found> {
-    compared_to_stock(view, "weir", Cases::All)
-}
-
-fn walled_of_stocks_peak(view: &View<'_>) -> Vec<Found> {
-    compared_to_stock(view, "weir-screen", Cases::Of(&["alone"]))
-}
-
-fn compared_to_stock(view: &View<'_>, arm: &str, cases: Cases) -> Vec<Found> {
-    in_each(view, cases, |case| {
-        let peak = |arm| view.peak(arm, case, &m::forwarded_pps);
-        Some(Found::exact(peak(arm)? / peak("stock")?, case))
-    })
+fn of_stocks_peak(view: &View<'_>, arm: &str, cases: Cases) -> Vec<Found> {
+    of_peak(view, cases, (arm, &["stock"]), &m::forwarded_pps)
 }

@@ -43,7 +43,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     arms: Choice { full: "bare-drop,touch-drop,bare-pass,gate", quick: "bare-drop,bare-pass,gate" },
     main: "gate",
     cases,
-    loads: Choice { full: "top", quick: "top" },
+    loads: Choice::both("top"),
     times: Choice::times((200, 1000, 10), (30, 100, 3)),
     skip: Some(|arm, case, _| !fits(arm, case)),
     scene,

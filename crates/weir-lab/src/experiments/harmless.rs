@@ -62,7 +62,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         let of = |(beside, _)| PROGRAMS.map(|(program, _)| case(program, beside));
         BESIDE.into_iter().flat_map(of).collect()
     },
-    loads: Choice { full: "0", quick: "0" },
+    loads: Choice::both("0"),
     times: Choice::times((300, 3000, 10), (50, 1000, 2)),
     scene,
     says: "answers {} requests/s",

@@ -1,17 +1,18 @@
 //! `monitor` (MR, section 8.1 and figures 8-1 to 8-5): a network monitor on a promiscuous port.
 
 use super::shared::*;
-use crate::programs::{CaptureKind, CaptureProgram};
+use crate::programs::CaptureKind;
 
 /// Ethernet, IPv4 and UDP headers, in bytes.
 const HEADERS: u32 = 42;
 /// UDP payload of small frames and of full ones.
 const PAYLOADS: [(&str, u16); 2] = [("56", 14), ("1514", 1472)];
-const PROGRAMS: [(&str, CaptureProgram); 4] = [
-    ("tcpdump", CaptureProgram::Tcpdump),
-    ("weir", CaptureProgram::Weir),
-    ("native", CaptureProgram::WeirNative),
-    ("breaker", CaptureProgram::WeirBreaker),
+/// Of `weir capture` its options.
+const PROGRAMS: [(&str, Option<&str>); 4] = [
+    ("tcpdump", None),
+    ("weir", Some("")),
+    ("native", Some("--attach native")),
+    ("breaker", Some("--attach native --circuit-breaker")),
 ];
 const OF_TCPDUMP: Cases = Cases::Where(|case| case.starts_with("tcpdump"));
 const QUICK: [&str; 3] = ["tcpdump-null-56", "weir-null-56", "native-null-56"];
@@ -22,10 +23,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "how many packets of other hosts does a capture get, and who else gets the CPU?",
     found: "livelock at 21,000 to 24,000 packets/s; with feedback, flat at the peak",
     needs: &["tcpdump"],
-    arms: Choice {
-        full: "stock,threaded,niced,batch,weir",
-        quick: "stock,threaded,niced,batch,weir",
-    },
+    arms: Choice::both("stock,threaded,niced,batch,weir"),
     main: "weir",
     cases: || {
         let case = |program: &str, to: &str, frame: &str| {
@@ -75,9 +73,9 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         || Error::refused(format!("there is no case {}", ask.case), "see `weir lab list`");
     let (program, rest) = ask.case.split_once('-').ok_or_else(unknown)?;
     let (to, frame) = rest.split_once('-').ok_or_else(unknown)?;
-    let program = PROGRAMS.iter().find(|(name, _)| *name == program).ok_or_else(unknown)?.1;
+    let weir = PROGRAMS.iter().find(|(name, _)| *name == program).ok_or_else(unknown)?.1;
     let payload = PAYLOADS.iter().find(|(name, _)| *name == frame).ok_or_else(unknown)?.1;
-    let kind = CaptureKind { program, disk: to == "disk", frame_len: HEADERS + u32::from(payload) };
+    let kind = CaptureKind { weir, disk: to == "disk", frame_len: HEADERS + u32::from(payload) };
     let app = App { per_trial: true, ..App::new(AppKind::Capture(kind), 0, Role::Flooded) };
     let flow = |flow| Flow { to: To::OtherHost, lengths: Lengths::One(payload), ..flow };
     Ok(Scene {

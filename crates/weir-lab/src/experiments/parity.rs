@@ -33,7 +33,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         };
         Measure::ALL.into_iter().flat_map(|of| FLOWS.map(|flows| case(of, flows))).collect()
     },
-    loads: Choice { full: "0", quick: "0" },
+    loads: Choice::both("0"),
     times: Choice::times((300, 2000, 10), (50, 200, 3)),
     scene,
     derive: Some(throughput),

@@ -17,7 +17,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "MR fig. 6-5, 6-6",
     question: "how many packets may receive work take before others have their turn?",
     found: "5 to 10 packets: stable; larger quotas: livelock, but where a screen's queue feeds back",
-    arms: Choice { full: ARMS, quick: ARMS },
+    arms: Choice::both(ARMS),
     main: WEIR,
     cases: || vec![Case::always("recv"), Case::always("forward")],
     loads: Choice { full: "100k,200k,400k,800k,1.6M,top", quick: "200k,800k,top" },

@@ -2,7 +2,7 @@
 //! rate. Where both have more than they can take, their weights are to say who receives what (LRP 3:
 //! receive work at its receiver's priority).
 //!
-//! Both are in one session: between two sessions, autogroup ignores nice values.
+//! Each session has the nice value too: between two sessions, autogroup ignores those of their processes.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
             "give it rates in packets/s, such as --rates 50k,200k",
         ));
     };
-    let app = |port, role, nice| App { member_nice: Some(nice), ..App::sink(WORK, port, role) };
+    let app = |port, role, nice| App { nice, ..App::sink(WORK, port, role) };
     Ok(Scene {
         apps: vec![app(HEAVIER_PORT, Role::Flooded, 0), app(LIGHTER_PORT, Role::Light, 10)],
         flows: std::iter::once(Flow::light(LIGHTER_PORT, rate))

@@ -31,7 +31,7 @@ pub static EXPERIMENT: Experiment = Experiment {
             Case::always("slow").at(both, "top"),
         ]
     },
-    loads: Choice { full: "0,top", quick: "0,top" },
+    loads: Choice::both("0,top"),
     times: Choice::times((300, 2000, 10), (50, 400, 3)),
     scene,
     says: "completes {} calls/s",

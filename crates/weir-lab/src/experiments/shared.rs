@@ -9,7 +9,7 @@ use crate::experiment::Figure;
 pub(super) use crate::apps::{tcp, udp};
 pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
-    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Goal, Search, Table,
+    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Goal, Search,
 };
 pub(super) use crate::goals::{compare, find, place};
 pub(super) use crate::metric::{Metric, m};
@@ -29,11 +29,11 @@ pub(super) const USUAL: Experiment = Experiment {
     question: "",
     found: "",
     needs: &[],
-    arms: Choice { full: "", quick: "" },
+    arms: Choice::both(""),
     main: "weir-native",
     says: "",
     cases: Vec::new,
-    loads: Choice { full: "", quick: "" },
+    loads: Choice::both(""),
     times: Choice::times((300, 1000, 10), (50, 200, 3)),
     skip: None,
     scene: |_| Ok(Scene::default()),
@@ -82,15 +82,6 @@ macro_rules! goals {
 }
 pub(super) use goals;
 
-/// A table of these figures as they are.
-pub(super) const fn table(
-    title: &'static str,
-    cases: Cases,
-    figures: &'static [&'static Metric],
-) -> Table {
-    Table { title, figures, cases, of_unloaded: false }
-}
-
 /// A line for each arm over the loads of a case.
 pub(super) const fn lines(title: &'static str, case: &'static str, y: &'static Metric) -> Figure {
     Figure { title, case, y, bars: false }
@@ -108,6 +99,19 @@ pub(super) fn in_each<F: IntoIterator<Item = Found>>(
 ) -> Vec<Found> {
     let cases = view.cases().into_iter().filter(|case| cases.has(&case.name));
     cases.flat_map(|case| find(&case.name)).collect()
+}
+
+/// In each of these cases, an arm's highest figure, of the highest of any of these others.
+pub(super) fn of_peak(
+    view: &View<'_>,
+    cases: Cases,
+    (arm, others): (&str, &[&str]),
+    figure: &Metric,
+) -> Vec<Found> {
+    in_each(view, cases, |case| {
+        let peaks = others.iter().filter_map(|other| view.peak(other, case, figure));
+        Some(Found::exact(view.peak(arm, case, figure)? / peaks.reduce(f64::max)?, case))
+    })
 }
 
 /// An arm's late drops, of its discards, at each point at which it discards anything to speak of.

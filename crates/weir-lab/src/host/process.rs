@@ -73,52 +73,28 @@ pub fn ask_weir(netns: &NetNs, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]
 
 /// A worker and the memory that it counts in. Dropping it kills it.
 pub struct Worker {
-    /// None of one that ends with the worker that started it.
-    _process: Option<Program>,
-    pub(crate) pid: Pid,
+    process: Program,
     shared: SharedCounters,
 }
 
 impl Worker {
-    /// Starts a worker in a namespace and waits until it is ready. If it does not start, it says why on
-    /// standard error.
-    pub fn start(netns: &NetNs, cpu: CpuId, job: Job) -> Result<Self> {
-        Ok(Self::start_session(netns, cpu, job, vec![])?.0)
-    }
-
-    /// The same with others in its session, each with a nice value, which end with it.
-    pub fn start_session(
-        netns: &NetNs,
-        cpu: CpuId,
-        first: Job,
-        others: Vec<(Nice, Job)>,
-    ) -> Result<(Self, Vec<Self>)> {
-        let ordered = |nice: Nice, job: Job| -> Result<_> {
-            let (memory, name) =
-                (SharedCounters::create("weir-lab", slots::LEN)?, format!("{job:?}"));
-            let (nice, shared) = (nice.0, Some(memory.path()));
-            Ok((Order { nice, shared, ..Order::new(netns, cpu, job) }, (memory, name)))
-        };
-        let (mut order, first) = ordered(Nice(0), first)?;
-        let mut members = vec![];
-        for (nice, job) in others {
-            let (member, started) = ordered(nice, job)?;
-            order.members.push(Order { is_member: true, ..member });
-            members.push(started);
-        }
+    /// Starts a worker in a namespace, at a nice value, and waits until it is ready. If it does not start, it
+    /// says why on standard error.
+    pub fn start(netns: &NetNs, cpu: CpuId, Nice(nice): Nice, job: Job) -> Result<Self> {
+        let (shared, name) = (SharedCounters::create("weir-lab", slots::LEN)?, format!("{job:?}"));
+        let order = Order { nice, shared: Some(shared.path()), ..Order::new(netns, cpu, job) };
         let mut command = order.command()?;
         command.stdout(Stdio::null());
-        let mut process = Program::spawn(command, Signal::KILL, &first.1)?;
-        let mut ready = |(shared, name): (SharedCounters, String)| {
-            let pid = wait_until_ready(&mut process, &shared)?.ok_or_else(|| {
-                let problem = format!("the lab's process does not start: {name}");
-                Error::refused(problem, "its own message is above")
-            })?;
-            Ok(Self { _process: None, pid, shared })
-        };
-        let first = ready(first)?;
-        let members = members.into_iter().map(ready).collect::<Result<_>>()?;
-        Ok((Self { _process: Some(process), ..first }, members))
+        let mut process = Program::spawn(command, Signal::KILL, &name)?;
+        let ready = until(START_DEADLINE, || {
+            let ready = slots::is_set(&shared, slots::READY);
+            Ok((ready || !process.is_running()).then_some(ready))
+        })?;
+        if ready != Some(true) {
+            let problem = format!("the lab's process does not start: {name}");
+            return Err(Error::refused(problem, "its own message is above"));
+        }
+        Ok(Self { process, shared })
     }
 
     pub fn shared(&self) -> &SharedCounters {
@@ -134,7 +110,7 @@ impl Worker {
     }
 
     pub fn pid(&self) -> Pid {
-        self.pid
+        self.process.pid()
     }
 
     /// Ends it, and returns once the kernel has closed what it had open.
@@ -143,16 +119,6 @@ impl Worker {
         let _ = kill_process(self.pid(), Signal::KILL);
         let _ = waitid(WaitId::Pid(self.pid()), ended);
     }
-}
-
-/// Waits until a worker is ready, for as long as the process lives that it is, or that starts it. Its number.
-fn wait_until_ready(process: &mut Program, shared: &SharedCounters) -> Result<Option<Pid>> {
-    let ready = until(START_DEADLINE, || {
-        let ready = slots::is_set(shared, slots::READY);
-        Ok((ready || !process.is_running()).then_some(ready))
-    })?;
-    let pid = i32::try_from(shared.get(slots::PID).load(Ordering::Relaxed));
-    Ok(pid.ok().and_then(Pid::from_raw).filter(|_| ready == Some(true)))
 }
 
 /// A running `weir run`, the same program that a user runs. Dropping it asks it to end, so that it puts

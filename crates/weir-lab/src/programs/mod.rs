@@ -1,13 +1,12 @@
 //! The real programs that the lab measures with: servers and load generators that Debian packages
 //! and that nobody here wrote. What is particular to each is in `table`, and its parser in `report`.
 
-mod capture;
+mod ready;
 mod report;
 mod running;
-mod screen;
 mod table;
 
-pub use capture::{CaptureKind, CaptureProgram};
+pub use ready::CaptureKind;
 pub use report::ClientReport;
 pub use running::{Client, Place, Server, missing, versions};
 pub use table::{ClientKind, IPERF3, NGINX, ServerKind};

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{CpuId, Nice};
 
-use super::capture::CaptureKind;
+use super::ready::CaptureKind;
 use super::report::{self, ClientReport};
 use super::table::{ClientKind, Parse, ROWS, Row, ServerKind};
 use crate::apps::{Job, Order};

@@ -1,0 +1,63 @@
+//! Processes beside the applications, and one that is stopped.
+
+use rustix::process::{Pid, Signal, kill_process};
+use weir_bpf::sys::netns::NetNs;
+use weir_bpf::sys::sched;
+use weir_bpf::units::{CpuId, Nice};
+
+use super::group::Group;
+use super::process::Worker;
+use crate::apps::Job;
+use crate::error::{Result, cannot};
+use crate::scene::Beside;
+use crate::stop::Undo;
+
+/// Stops a process until what is returned is dropped.
+pub fn stopped(pid: Pid) -> Result<Undo<impl FnMut()>> {
+    kill_process(pid, Signal::STOP).map_err(cannot("stop", "the flooded application"))?;
+    Ok(Undo(move || kill_process(pid, Signal::CONT).unwrap_or_default()))
+}
+
+/// The processes beside the applications, each with the group that goes after it.
+#[derive(Default)]
+pub struct Companions(Vec<(Beside, Worker, Option<Group>)>);
+
+impl Companions {
+    pub fn start(netns: &NetNs, cpu: CpuId, beside: &[Beside]) -> Result<Self> {
+        let start = |one: &Beside| {
+            let job = match one {
+                Beside::Hog(_) | Beside::GroupHog => Job::Compute { idle: false, yields: false },
+                Beside::IdleHog => Job::Compute { idle: true, yields: false },
+                Beside::Spinner => Job::Compute { idle: true, yields: true },
+                Beside::Interactive => Job::Interactive,
+            };
+            let worker = Worker::start(netns, cpu, Nice(0), job)?;
+            if let Beside::Hog(nice) = one {
+                sched::set_nice(worker.pid(), Nice(*nice))?;
+            }
+            let group = (*one == Beside::GroupHog).then(|| Group::of(worker.pid())).transpose()?;
+            Ok((*one, worker, group))
+        };
+        beside.iter().map(start).collect::<Result<_>>().map(Self)
+    }
+
+    /// Ends them; they are waited for when this is dropped.
+    pub fn end(&self) {
+        for (_, worker, _) in &self.0 {
+            let _ = kill_process(worker.pid(), Signal::KILL);
+        }
+    }
+
+    fn find(&self, is_it: fn(&Beside) -> bool) -> Option<&Worker> {
+        self.0.iter().find(|(one, ..)| is_it(one)).map(|(_, worker, _)| worker)
+    }
+
+    /// The one whose work counts.
+    pub fn hog(&self) -> Option<&Worker> {
+        self.find(|one| !matches!(one, Beside::Spinner | Beside::Interactive))
+    }
+
+    pub fn interactive(&self) -> Option<&Worker> {
+        self.find(|one| *one == Beside::Interactive)
+    }
+}

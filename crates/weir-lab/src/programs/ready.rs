@@ -1,0 +1,99 @@
+//! Programs that say when they are ready: captures, which are counted by what they write, and `weir screen`.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::running::{Place, Running, Server, path_of};
+use crate::apps::{Job, OWN, Order};
+use crate::error::{Error, Result, cannot};
+use crate::host::topology::SUT_INTERFACE;
+use crate::host::wire::EGRESS;
+
+/// What `weir` says once it captures, or its walls stand.
+const WEIR_IS_READY: &str = "Ctrl-C ends it";
+
+/// A capture of frames that all have one length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CaptureKind {
+    /// Options of `weir capture`, of this build; `None`: it is tcpdump.
+    pub weir: Option<&'static str>,
+    /// Files on a disk, two at a time of 100 MB; else `/dev/null`.
+    pub disk: bool,
+    /// Bytes of a frame.
+    pub frame_len: u32,
+}
+
+impl CaptureKind {
+    /// Bytes that it writes for a packet: a record of pcap has 16 bytes before the frame; an enhanced packet block of
+    /// pcapng 28 before it and 4 behind, and pads it to a multiple of 4.
+    fn record_len(self) -> u64 {
+        let len = u64::from(self.frame_len);
+        if self.weir.is_some() { 32 + len.next_multiple_of(4) } else { 16 + len }
+    }
+}
+
+impl Server {
+    /// Starts a command, and waits until it says that it is ready.
+    fn start_until(
+        (command, options, says): (&str, &str, &str),
+        place: &Place<'_>,
+        directory: &Path,
+    ) -> Result<Self> {
+        let mut words = command.split(' ').chain(options.split_whitespace()).map(str::to_owned);
+        let name = words.next().unwrap_or_default();
+        let path = if name == "weir" { OWN.into() } else { path_of(&name).unwrap_or_default() };
+        let job = Job::Program(path, name, words.collect());
+        let order = Order::new(place.netns, place.cpu, job);
+        let log = directory.join("log");
+        let mut running = Running::spawn(order, Signal::INT, command.to_owned(), log)?;
+        running.wait("begin", |_, said| said.contains(says).then_some(()))?;
+        Ok(Self { pids: vec![running.pid()], _running: running, capture: None })
+    }
+
+    pub fn capture(kind: CaptureKind, place: &Place<'_>) -> Result<Self> {
+        // What is in the lab's own directory is in memory.
+        let parent = if kind.disk { Path::new("/var/tmp") } else { place.directory };
+        // Of no name that somebody else could have prepared.
+        let directory = TempDir::with_prefix_in("weir-lab-capture-", parent);
+        let directory = directory.map_err(cannot("create a directory in", parent.display()))?;
+        let (command, rotation, more, says) = match kind.weir {
+            None => ("tcpdump", "-C 100 -W 2 -Z root", "", "listening on"),
+            Some(more) => ("weir capture", "--rotate-size 100M --keep 2", more, WEIR_IS_READY),
+        };
+        let file =
+            if kind.disk { &directory.path().join("capture") } else { Path::new("/dev/null") };
+        let rotation = if kind.disk { rotation } else { "" };
+        let options = format!("-i {SUT_INTERFACE} -w {} {rotation} {more}", file.display());
+        let started = Self::start_until((command, &options, says), place, directory.path())?;
+        Ok(Self { capture: Some((kind, directory)), ..started })
+    }
+
+    /// Starts a screen with one rule, which accepts all that the host forwards. When it ends it takes its walls away.
+    pub fn screen(place: &Place<'_>) -> Result<Self> {
+        let rules = place.directory.join("rules");
+        fs::write(&rules, "accept\n").map_err(cannot("write", rules.display()))?;
+        // One that fails closed would leave its walls.
+        let options = format!(
+            "{} --in {SUT_INTERFACE} --out {EGRESS} --attach native --fail open",
+            rules.display()
+        );
+        Self::start_until(("weir screen", &options, WEIR_IS_READY), place, place.directory)
+    }
+
+    /// How many packets a capture has written, by the kernel's count of bytes (proc_pid_io(5)): it writes nothing
+    /// else to speak of, in pieces of up to 256 kB.
+    pub fn written(&self) -> Result<Option<u64>> {
+        let Some((kind, _)) = &self.capture else { return Ok(None) };
+        let path = format!("/proc/{}/io", self.pids[0]);
+        let text = fs::read_to_string(&path).map_err(cannot("read", &path))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("wchar: "));
+        let bytes: u64 = line.and_then(|number| number.parse().ok()).ok_or_else(|| {
+            let remedy = "is this kernel without task I/O accounting?";
+            Error::refused(format!("{path} lacks wchar"), remedy)
+        })?;
+        Ok(Some(bytes / kind.record_len()))
+    }
+}
