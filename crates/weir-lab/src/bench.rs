@@ -183,45 +183,30 @@ impl Bench {
     }
 
     fn start_on(&self, host: &Host, app: &App) -> Result<Running> {
-        let directory =
-            |name: &str| self.topology.directory(&format!("{}-{name}", host.generator_ifname));
-        let place = |directory| Place {
-            netns: &host.netns,
-            cpu: self.sut_cpu,
-            address: host.address.1,
-            directory,
+        let in_directory = |name: &str, start: &dyn Fn(&Place<'_>) -> Result<Server>| {
+            let name = format!("{}-{name}", host.generator_ifname);
+            let (netns, cpu, directory) =
+                (&host.netns, self.sut_cpu, self.topology.directory(&name)?);
+            let place = Place { netns, cpu, address: host.address.1, directory: &directory };
+            start(&place).map(Running::Program)
         };
-        Ok(match app.kind {
-            AppKind::Real(kind) => {
-                Running::Program(Server::start(kind, &place(&directory(kind.name)?))?)
-            }
-            AppKind::Capture(kind) => {
-                Running::Program(Server::capture(kind, &place(&directory("capture")?))?)
-            }
-            AppKind::Wall => Running::Program(Server::screen(&place(&directory("screen")?))?),
-            _ => {
-                let (nice, job) = (Nice(app.nice), self.job(host, app)?);
-                Running::Worker(Worker::start(&host.netns, self.sut_cpu, nice, job)?)
-            }
-        })
-    }
-
-    /// What the worker does that is this application.
-    fn job(&self, host: &Host, app: &App) -> Result<Job> {
         let bind = SocketAddr::from((host.address.1, app.port));
-        match &app.kind {
+        let job = match &app.kind {
+            AppKind::Real(kind) => return in_directory(kind.name, &|at| Server::start(kind, at)),
+            AppKind::Capture(kind) => {
+                return in_directory("capture", &|at| Server::capture(*kind, at));
+            }
+            AppKind::Wall => return in_directory("screen", &Server::screen),
             AppKind::Udp(server) => {
                 let passes = (server.work.time.as_nanos() as f64 / self.loop_ns).ceil() as u64;
                 let work = Work { passes, ..server.work };
-                Ok(Job::UdpServer(bind, udp::Server { work, ..*server }))
+                Job::UdpServer(bind, udp::Server { work, ..*server })
             }
-            AppKind::Screen => Ok(Job::Screen),
-            AppKind::Tcp(server) => Ok(Job::TcpServer(bind, *server)),
-            AppKind::Unread => Ok(Job::Unread([host.address.1.into(), host.address6.1.into()])),
-            AppKind::Real(_) | AppKind::Capture(_) | AppKind::Wall => {
-                Err(Error::refused("a worker cannot be that", "please report this"))
-            }
-        }
+            AppKind::Tcp(server) => Job::TcpServer(bind, *server),
+            AppKind::Screen => Job::Screen,
+            AppKind::Unread => Job::Unread([host.address.1.into(), host.address6.1.into()]),
+        };
+        Worker::start(&host.netns, self.sut_cpu, Nice(app.nice), job).map(Running::Worker)
     }
 
     pub fn aim(&mut self, arm: &Arm, flows: &[Flow]) -> Result<()> {

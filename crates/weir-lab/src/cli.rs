@@ -53,7 +53,7 @@ enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Write report.html for a directory of results, or print their tables.
+    /// Write report.html and the figures of a directory of results, or print their tables.
     Report {
         /// Directory that `weir lab run --out` wrote.
         dir: PathBuf,
@@ -150,7 +150,7 @@ pub fn run(args: LabArgs) -> Result<ExitCode> {
             } else if markdown {
                 print(&report::markdown::all(&runs)?)?;
             } else {
-                print(&format!("wrote {}\n", report::write_page(&runs, &dir)?.display()))?;
+                print(&format!("wrote {}\n", report::write(&runs, &dir)?.display()))?;
             }
         }
     }
@@ -217,14 +217,11 @@ fn run_experiments(mut args: RunArgs) -> Result<ExitCode> {
     for plan in &plans {
         let run = run_plan(plan, plan.experiment.name, &args.which, &stop)?;
         let view = View::new(plan.experiment, &run);
-        if let Some(dir) = &args.which.out {
-            report::write_figure(&view, dir)?;
-        }
         print(&if args.which.json { report::json(&view)? } else { report::text(&view) })?;
         outcomes.extend(goals::judge(&view));
     }
     if let Some(dir) = &args.which.out {
-        eprintln!("wrote {}", report::write_page(&store::read_all(dir)?, dir)?.display());
+        eprintln!("wrote {}", report::write(&store::read_all(dir)?, dir)?.display());
     }
     if !args.check {
         return Ok(ExitCode::SUCCESS);

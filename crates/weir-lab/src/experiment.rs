@@ -133,32 +133,31 @@ pub struct Search {
     pub arms: Choice<List>,
     pub steps: Choice<u32>,
     pub window_ms: Choice<u64>,
-    /// Between which rates, packets/s, given the trials so far, for an arm in case `of`; `None`: it needs
-    /// no search.
-    pub between: fn(&[Trial], &str, &str) -> Option<Rates>,
-    /// Whether a trial passes, given those before it.
-    pub passes: fn(&Trial, &[Trial]) -> bool,
+    /// Between which rates, packets/s, for an arm in case `of`; `None`: it needs no search.
+    pub between: fn(&View<'_>, &str, &str) -> Option<Rates>,
+    pub passes: fn(&View<'_>, &Trial) -> bool,
 }
 
 impl Search {
-    /// The search in an arm as far as these trials go, given those before it; `None`: it needs none.
-    pub fn so_far(
-        &self,
-        arm: &str,
-        before: &[Trial],
-        trials: &[Trial],
-        quick: bool,
-    ) -> Option<Bisection> {
-        let (low, high) = (self.between)(before, arm, self.of)?;
-        let mut bisection = Bisection::new(low, high, self.steps.of(quick));
-        for trial in trials.iter().filter(|t| t.case == self.case && t.arm == arm) {
-            self.report(&mut bisection, trial, before);
-        }
+    /// Its trials in an arm, so far.
+    pub fn trials<'a>(
+        &'a self,
+        view: &'a View<'_>,
+        arm: &'a str,
+    ) -> impl Iterator<Item = &'a Trial> {
+        view.trials.iter().filter(move |trial| trial.case == self.case && trial.arm == arm)
+    }
+
+    /// The search in an arm, as far as its trials go; `None`: it needs none.
+    pub fn so_far(&self, view: &View<'_>, arm: &str) -> Option<Bisection> {
+        let (low, high) = (self.between)(view, arm, self.of)?;
+        let mut bisection = Bisection::new(low, high, self.steps.of(view.run.head.quick));
+        self.trials(view, arm).for_each(|trial| self.report(&mut bisection, trial, view));
         Some(bisection)
     }
 
-    pub fn report(&self, bisection: &mut Bisection, trial: &Trial, before: &[Trial]) {
-        let passed = (self.passes)(trial, before);
+    pub fn report(&self, bisection: &mut Bisection, trial: &Trial, view: &View<'_>) {
+        let passed = (self.passes)(view, trial);
         bisection.report(trial.get(&m::offered_pps).filter(|_| passed));
     }
 }
@@ -240,11 +239,12 @@ pub enum Bound {
 }
 
 impl Bound {
-    pub fn holds(self, value: f64) -> bool {
+    /// The least and the most.
+    pub fn range(self) -> (f64, f64) {
         match self {
-            Self::AtLeast(least) => value >= least,
-            Self::AtMost(most) => value <= most,
-            Self::Within(wanted, share) => (value / wanted - 1.0).abs() <= share,
+            Self::AtLeast(least) => (least, f64::INFINITY),
+            Self::AtMost(most) => (f64::NEG_INFINITY, most),
+            Self::Within(wanted, share) => (wanted * (1.0 - share), wanted * (1.0 + share)),
         }
     }
 
@@ -253,18 +253,6 @@ impl Bound {
             Self::AtLeast(least) => format!(">= {least}"),
             Self::AtMost(most) => format!("<= {most}"),
             Self::Within(wanted, share) => format!("{wanted:.2} within {:.0} %", share * 100.0),
-        }
-    }
-
-    /// The worst end of an interval, as seen from this bound, and the best.
-    pub fn ends(self, low: f64, high: f64) -> (f64, f64) {
-        match self {
-            Self::AtLeast(_) => (low, high),
-            Self::AtMost(_) => (high, low),
-            Self::Within(wanted, _) => {
-                let worst = if high - wanted > wanted - low { high } else { low };
-                (worst, wanted.clamp(low, high))
-            }
         }
     }
 }

@@ -65,14 +65,13 @@ impl Goal {
 
     pub fn judge(&self, view: &View<'_>) -> Outcome {
         let found = (self.find)(view);
-        let worst = found.iter().min_by(|a, b| self.badness(b).total_cmp(&self.badness(a)));
-        let verdicts = found.iter().map(|found| {
-            let (worst, best) = self.want.ends(found.low, found.high);
-            match (self.want.holds(worst), self.want.holds(best)) {
-                (true, _) => Verdict::Met,
-                (false, true) => Verdict::Undecided,
-                (false, false) => Verdict::Unmet,
-            }
+        let (least, most) = self.want.range();
+        let beyond = |found: &Found| (least - found.value).max(found.value - most);
+        let worst = found.iter().rev().max_by(|a, b| beyond(a).total_cmp(&beyond(b)));
+        let verdicts = found.iter().map(|Found { low, high, .. }| match () {
+            () if *low >= least && *high <= most => Verdict::Met,
+            () if *low <= most && *high >= least => Verdict::Undecided,
+            () => Verdict::Unmet,
         });
         let verdict = verdicts.max_by_key(|verdict| *verdict as u8).unwrap_or(Verdict::Undecided);
         let got = worst.map_or("not measured in this run".into(), |worst| {
@@ -86,15 +85,6 @@ impl Goal {
         });
         let (name, want) = (self.text.clone(), self.want.text());
         Outcome { name, want, got, met: verdict == Verdict::Met, verdict }
-    }
-
-    /// How far a finding is on the wrong side.
-    fn badness(&self, found: &Found) -> f64 {
-        match self.want {
-            Bound::AtLeast(_) => -found.value,
-            Bound::AtMost(_) => found.value,
-            Bound::Within(wanted, _) => (found.value / wanted - 1.0).abs(),
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Runs an experiment: which trials, in which order, and where they are kept.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
@@ -13,6 +14,7 @@ use crate::progress::Progress;
 use crate::run::{Head, Load, Run, SCHEMA, Trial};
 use crate::stop::Stop;
 use crate::store::Store;
+use crate::view::{View, is_of};
 use crate::{experiments, machine, programs};
 
 /// What a quick run's grid may take, so that the whole ends within 45 s.
@@ -214,53 +216,26 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// A plan under way.
+struct Going<'a> {
+    plan: &'a Plan<'a>,
+    bench: Bench,
+    run: Run,
+    store: &'a mut Store,
+    stop: &'a Stop,
+    progress: &'a Progress,
+}
+
 /// Runs a plan. Trials that the store has from an earlier run of the same plan are not run again.
 pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress) -> Result<Run> {
     let experiment = plan.experiment;
     programs::missing(experiment.needs)?;
     let began = Instant::now();
-    let started_at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-    let mut trials = store.begin(&plan.identity())?;
-    let again = trials.len();
-    if again > 0 {
-        progress.say(format!("{}: going on after {again} trials", experiment.name));
+    let trials = store.begin(&plan.identity())?;
+    if !trials.is_empty() {
+        progress.say(format!("{}: going on after {} trials", experiment.name, trials.len()));
     }
     let cpus = machine::choose_cpus()?;
-    progress.say(format!("{}: {}", experiment.name, experiment.question));
-    let mut bench = Bench::set_up(cpus)?;
-    let whole = plan.one_repeat(0).len() * plan.times.repeats as usize;
-    progress.say(format!("{whole} trials"));
-    progress.bar.set_length(whole as u64);
-    progress.bar.reset_eta();
-
-    let first = Instant::now();
-    let reserved = plan.searches_time();
-    for repeat in 0..plan.times.repeats {
-        let late = |budget: Duration| {
-            first.elapsed() + first.elapsed() / repeat > budget.saturating_sub(reserved)
-        };
-        if repeat > 0 && plan.budget.is_some_and(late) {
-            break;
-        }
-        for (arm, case, load) in plan.one_repeat(repeat) {
-            stop.check()?;
-            progress.bar.set_message(format!("{}: {}, {load}", arm.name, case.name));
-            let known = trials.iter().any(|t| {
-                t.arm == arm.name && t.case == case.name && t.load == load && t.repeat == repeat
-            });
-            if !known {
-                let at = (arm, case.name.as_str(), load);
-                let trial = one(&mut bench, plan, at, (plan.times, repeat), (&trials, stop))?;
-                store.keep(&trial)?;
-                trials.push(trial);
-            }
-            progress.done();
-        }
-    }
-    for found in experiment.searches {
-        search(plan, found, &mut bench, (&mut trials, store), stop, progress)?;
-    }
-    progress.bar.finish_and_clear();
     let head = Head {
         schema: SCHEMA,
         experiment: experiment.name.to_owned(),
@@ -269,65 +244,94 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
         uncommitted: env!("WEIR_UNCOMMITTED") == "true",
         // Without the path of the executable.
         command: std::iter::once("weir".to_owned()).chain(std::env::args().skip(1)).collect(),
-        started_at,
-        duration_s: (began.elapsed().as_secs_f64() * 10.0).round() / 10.0,
+        started_at: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        duration_s: 0.0,
         quick: plan.quick,
         window_s: plan.times.window.as_secs_f64(),
         traffic: None,
         programs: programs::versions(experiment.needs)?,
         machine: machine::describe(cpus.0, cpus.1),
-        setup: bench.setups,
+        setup: BTreeMap::new(),
     };
-    Ok(Run { head, trials })
+    progress.say(format!("{}: {}", experiment.name, experiment.question));
+    let bench = Bench::set_up(cpus)?;
+    let whole = plan.one_repeat(0).len() * plan.times.repeats as usize;
+    progress.say(format!("{whole} trials"));
+    progress.bar.set_length(whole as u64);
+    progress.bar.reset_eta();
+    let mut going = Going { plan, bench, run: Run { head, trials }, store, stop, progress };
+    going.grid()?;
+    experiment.searches.iter().try_for_each(|search| going.search(search))?;
+    progress.bar.finish_and_clear();
+    let Going { bench, mut run, .. } = going;
+    run.head.setup = bench.setups;
+    run.head.duration_s = (began.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+    Ok(run)
 }
 
-fn one(
-    bench: &mut Bench,
-    plan: &Plan<'_>,
-    (arm, case, load): (&Arm, &str, Load),
-    (times, repeat): (Times, u32),
-    (done, stop): (&[Trial], &Stop),
-) -> Result<Trial> {
-    let Plan { experiment, quick, .. } = plan;
-    let ask = &Ask { arm, case, load, quick: *quick, done };
-    let scene = (experiment.scene)(ask)?;
-    engine::trial(bench, ask, &scene, (times, repeat), stop)
-}
-
-/// Halves an interval of rates for each arm, all arms in turn.
-fn search(
-    plan: &Plan<'_>,
-    search: &Search,
-    bench: &mut Bench,
-    (trials, store): (&mut Vec<Trial>, &mut Store),
-    stop: &Stop,
-    progress: &Progress,
-) -> Result<()> {
-    let window = Duration::from_millis(search.window_ms.of(plan.quick));
-    let times = Times { window, ..plan.times };
-    let swept: Vec<Trial> = trials.iter().filter(|t| t.case != search.case).cloned().collect();
-    let mut searches = vec![];
-    for arm in plan.searched(search) {
-        let known = trials.iter().filter(|t| t.case == search.case && t.arm == arm.name).count();
-        let so_far = search.so_far(&arm.name, &swept, trials, plan.quick);
-        searches.extend(so_far.map(|bisection| (arm, bisection, known as u32)));
-    }
-    while searches.iter().any(|(_, bisection, _)| bisection.next().is_some()) {
-        for (arm, bisection, step) in &mut searches {
-            let Some(rate) = bisection.next() else { continue };
-            stop.check()?;
-            let load = Load::Rate(rate.round());
-            progress.bar.set_message(format!("{}: {}, {load}", arm.name, search.case));
-            let at = (*arm, search.of, load);
-            let trial = one(bench, plan, at, (times, *step), (trials, stop))?;
-            let trial = Trial { case: search.case.to_owned(), ..trial };
-            store.keep(&trial)?;
-            search.report(bisection, &trial, &swept);
-            trials.push(trial);
-            *step += 1;
+impl Going<'_> {
+    /// Every point, as often as the plan and its budget have it.
+    fn grid(&mut self) -> Result<()> {
+        let (plan, first, reserved) = (self.plan, Instant::now(), self.plan.searches_time());
+        for repeat in 0..plan.times.repeats {
+            let late = |budget: Duration| {
+                first.elapsed() + first.elapsed() / repeat > budget.saturating_sub(reserved)
+            };
+            if repeat > 0 && plan.budget.is_some_and(late) {
+                break;
+            }
+            for (arm, case, load) in plan.one_repeat(repeat) {
+                let is_it = |t: &Trial| is_of(t, &arm.name, &case.name, load) && t.repeat == repeat;
+                if !self.run.trials.iter().any(is_it) {
+                    self.measure((arm, &case.name, load), &case.name, (plan.times, repeat))?;
+                }
+                self.progress.done();
+            }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Halves an interval of rates for each arm, all arms in turn.
+    fn search(&mut self, search: &Search) -> Result<()> {
+        let plan = self.plan;
+        let window = Duration::from_millis(search.window_ms.of(plan.quick));
+        let times = Times { window, ..plan.times };
+        let so_far = self.run.clone();
+        let view = View::new(plan.experiment, &so_far);
+        let mut searches = vec![];
+        for arm in plan.searched(search) {
+            let known = search.trials(&view, &arm.name).count() as u32;
+            let bisection = search.so_far(&view, &arm.name);
+            searches.extend(bisection.map(|bisection| (arm, bisection, known)));
+        }
+        while searches.iter().any(|(_, bisection, _)| bisection.next().is_some()) {
+            for (arm, bisection, step) in &mut searches {
+                let Some(rate) = bisection.next() else { continue };
+                let at = (*arm, search.of, Load::Rate(rate.round()));
+                search.report(bisection, self.measure(at, search.case, (times, *step))?, &view);
+                *step += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a trial, and keeps it under a case.
+    fn measure(
+        &mut self,
+        (arm, case, load): (&Arm, &str, Load),
+        kept_as: &str,
+        times: (Times, u32),
+    ) -> Result<&Trial> {
+        self.stop.check()?;
+        self.progress.bar.set_message(format!("{}: {kept_as}, {load}", arm.name));
+        let ask = &Ask { arm, case, load, quick: self.plan.quick, done: &self.run.trials };
+        let scene = (self.plan.experiment.scene)(ask)?;
+        let trial = engine::trial(&mut self.bench, ask, &scene, times, self.stop)?;
+        let trial = Trial { case: kept_as.to_owned(), ..trial };
+        self.store.keep(&trial)?;
+        self.run.trials.push(trial);
+        Ok(&self.run.trials[self.run.trials.len() - 1])
+    }
 }
 
 #[cfg(test)]

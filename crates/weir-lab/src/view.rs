@@ -159,14 +159,11 @@ impl<'a> View<'a> {
 
     /// What a search found for an arm: the highest rate sent that passed.
     pub fn found(&self, search: &Search, arm: &str) -> Option<f64> {
-        let first = self.trials.iter().position(|t| t.case == search.case && t.arm == arm)?;
-        let before: Vec<Trial> =
-            self.trials[..first].iter().filter(|t| t.case != search.case).cloned().collect();
-        search.so_far(arm, &before, &self.trials, self.run.head.quick)?.best()
+        search.so_far(self, arm)?.best()
     }
 }
 
-fn is_of(trial: &Trial, arm: &str, case: &str, load: Load) -> bool {
+pub fn is_of(trial: &Trial, arm: &str, case: &str, load: Load) -> bool {
     trial.load == load && trial.case == case && trial.arm == arm
 }
 

@@ -51,7 +51,7 @@ const fn r_ring(of: &'static str, case: &'static str, quick: u32) -> Search {
         steps: Choice { full: 6, quick },
         window_ms: Choice { full: 1000, quick: 200 },
         between,
-        passes: |trial, done| is_well(trial, unflooded(done, &trial.arm)),
+        passes: |view, trial| trial.get(&m::light_goodput) >= Some(well(view, &trial.arm)),
     }
 }
 
@@ -228,35 +228,23 @@ fn solicitations(hop_limit: u8, flood: &Flow) -> Flow {
     }
 }
 
-/// The bystander's goodput beside no flood.
-fn unflooded(trials: &[Trial], arm: &str) -> f64 {
-    let calm = trials.iter().filter(|t| t.arm == arm && t.case == "udp" && t.load == Load::Off);
-    median(calm.filter_map(|trial| trial.get(&m::light_goodput)))
+/// What the bystander's goodput is to be in an arm: nearly that beside no flood.
+fn well(view: &View<'_>, arm: &str) -> f64 {
+    WELL * view.get(arm, "udp", Load::Off, &m::light_goodput).unwrap_or(0.0)
 }
 
-fn is_well(trial: &Trial, unflooded: f64) -> bool {
-    trial.get(&m::light_goodput).is_some_and(|goodput| goodput >= WELL * unflooded)
-}
-
-/// The swept rates of a case, lowest first: what was sent in the median, and whether most trials left the
-/// bystander well.
-fn swept(trials: &[Trial], arm: &str, case: &str) -> Vec<(f64, bool)> {
-    let of: Vec<&Trial> =
-        trials.iter().filter(|t| t.arm == arm && t.case == case && t.load != Load::Off).collect();
-    let mut loads: Vec<Load> = of.iter().map(|trial| trial.load).collect();
-    loads.sort_by(|a, b| a.pps().total_cmp(&b.pps()));
-    loads.dedup();
-    let at = |load: Load, figure: &Metric| {
-        median(of.iter().filter(|t| t.load == load).filter_map(|trial| trial.get(figure)))
+/// The swept rates of a case, lowest first: what was sent in the median, and whether that left the bystander well.
+fn swept(view: &View<'_>, arm: &str, case: &str) -> Vec<(f64, bool)> {
+    let at = |load| {
+        let goodput = view.get(arm, case, load, &m::light_goodput)?;
+        Some((view.get(arm, case, load, &m::offered_pps)?, goodput >= well(view, arm)))
     };
-    let least = WELL * unflooded(trials, arm);
-    let swept = loads.into_iter();
-    swept.map(|load| (at(load, &m::offered_pps), at(load, &m::light_goodput) >= least)).collect()
+    view.loads(case).into_iter().filter(|load| *load != Load::Off).filter_map(at).collect()
 }
 
 /// The highest swept rate that left the bystander well, and the next; none if that was the highest.
-fn between(trials: &[Trial], arm: &str, case: &str) -> Option<(f64, f64)> {
-    let swept = swept(trials, arm, case);
+fn between(view: &View<'_>, arm: &str, case: &str) -> Option<(f64, f64)> {
+    let swept = swept(view, arm, case);
     let last = swept.iter().rposition(|(_, well)| *well);
     let (high, _) = swept.get(last.map_or(0, |last| last + 1))?;
     Some((last.map_or(0.0, |last| swept[last].0).max(LOWEST_PPS), *high))
@@ -264,7 +252,7 @@ fn between(trials: &[Trial], arm: &str, case: &str) -> Option<(f64, f64)> {
 
 /// weir's R_ring: the highest flood, swept or searched, that left the bystander well.
 fn found_r_ring(view: &View<'_>, case: &str) -> Option<f64> {
-    let swept = swept(&view.trials, WEIR, case).into_iter();
+    let swept = swept(view, WEIR, case).into_iter();
     let search = EXPERIMENT.searches.iter().find(|search| search.of == case)?;
     let well = swept.filter(|(_, well)| *well).map(|(rate, _)| rate);
     well.chain(view.found(search, WEIR)).reduce(f64::max)
@@ -285,14 +273,14 @@ fn bystanders(view: &View<'_>) -> Vec<Found> {
         let pairs: Option<Vec<_>> = trials.map(|t| Some((t.get(figure)?, whole?))).collect();
         compare(pairs?, format!("{}, {}", place(view, case, load), figure.id))
     };
-    let calm = unflooded(&view.trials, WEIR);
+    let calm = view.get(WEIR, "udp", Load::Off, &m::light_goodput);
     let udp = of_udp(view, |case, r_ring| {
         let up_to = |load: &Load| {
             let sent = view.get(WEIR, case, *load, &m::offered_pps);
             *load != Load::Off && sent.is_some_and(|sent| sent <= r_ring)
         };
         let loads = view.loads(case).into_iter().filter(up_to);
-        let at = |load| kept(case, load, (&m::light_goodput, Some(calm)));
+        let at = |load| kept(case, load, (&m::light_goodput, calm));
         loads.filter_map(at).collect()
     });
     let of_kind = |kind: &&str| {

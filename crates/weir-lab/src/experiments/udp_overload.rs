@@ -17,7 +17,7 @@ const PDR: Search = Search {
     steps: Choice { full: 9, quick: 4 },
     window_ms: Choice { full: 1000, quick: 100 },
     between: around_peak,
-    passes: |trial, _| loss(trial) <= LOSS_MAX,
+    passes: |_, trial| loss(trial) <= LOSS_MAX,
 };
 
 pub static EXPERIMENT: Experiment = Experiment {
@@ -40,7 +40,7 @@ pub static EXPERIMENT: Experiment = Experiment {
             case: "ndr",
             arms: Choice { full: "stock,threaded,niced,batch,weir-native,weir", quick: "" },
             steps: Choice { full: 9, quick: 0 },
-            passes: |trial, _| loss(trial) == 0.0,
+            passes: |_, trial| loss(trial) == 0.0,
             ..PDR
         },
     ],
@@ -103,11 +103,8 @@ fn loss(trial: &Trial) -> f64 {
 }
 
 /// The loss-free rate lies between a tenth of what an arm delivered at most and a little above it.
-fn around_peak(done: &[Trial], arm: &str, case: &str) -> Option<(f64, f64)> {
-    let delivered =
-        |t: &Trial| (t.arm == arm && t.case == case).then(|| t.get(&m::delivered_pps))?;
-    let peak = done.iter().filter_map(delivered).reduce(f64::max)?;
-    Some((peak * 0.1, peak * 1.1))
+fn around_peak(view: &View<'_>, arm: &str, case: &str) -> Option<(f64, f64)> {
+    view.peak(arm, case, &m::delivered_pps).map(|peak| (peak * 0.1, peak * 1.1))
 }
 
 fn mlfrr(view: &View<'_>) -> Vec<Found> {

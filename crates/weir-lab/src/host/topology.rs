@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tempfile::TempDir;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::napi::NapiThread;
 use weir_bpf::sys::netns::NetNs;
@@ -40,7 +41,7 @@ pub struct Topology {
     pub(crate) generator_links: Links,
     pub(crate) generator_sysfs: NetSysfs,
     hosts: u8,
-    files: Directory,
+    files: TempDir,
 }
 
 pub struct Host {
@@ -62,13 +63,16 @@ pub struct Host {
 
 impl Topology {
     pub fn create() -> Result<Self> {
-        let files = Directory::create(Path::new(LABS_DIR).join(std::process::id().to_string()))?;
+        fs::create_dir_all(LABS_DIR).map_err(cannot("create", LABS_DIR))?;
         // Labs that were killed leave theirs behind.
+        let own = std::process::id().to_string();
         for lab in fs::read_dir(LABS_DIR).into_iter().flatten().flatten() {
-            if !Path::new("/proc").join(lab.file_name()).exists() {
+            if lab.file_name() == *own || !Path::new("/proc").join(lab.file_name()).exists() {
                 let _ = fs::remove_dir_all(lab.path());
             }
         }
+        let files = tempfile::Builder::new().prefix(&own).rand_bytes(0).tempdir_in(LABS_DIR);
+        let files = files.map_err(cannot("create a directory in", LABS_DIR))?;
         let generator = NetNs::create()?;
         let made = generator.run(|| -> Result<_> {
             set_congestion_control()?;
@@ -80,7 +84,7 @@ impl Topology {
 
     /// A directory for the files of one host's applications, which goes with the lab.
     pub fn directory(&self, name: &str) -> Result<PathBuf> {
-        let path = self.files.0.join(name);
+        let path = self.files.path().join(name);
         fs::create_dir_all(&path).map_err(cannot("create", path.display()))?;
         Ok(path)
     }
@@ -184,20 +188,4 @@ impl Host {
 /// (`tcp_set_default_congestion_control()`).
 fn set_congestion_control() -> Result<()> {
     fs::write(CONGESTION_CONTROL, "reno").map_err(cannot("write", CONGESTION_CONTROL))
-}
-
-/// A directory that is removed with all that is in it when this is dropped.
-pub struct Directory(pub PathBuf);
-
-impl Directory {
-    pub fn create(path: PathBuf) -> Result<Self> {
-        fs::create_dir_all(&path).map_err(cannot("create", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

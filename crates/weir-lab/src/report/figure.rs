@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 use crate::error::{Error, Result};
@@ -28,6 +29,8 @@ const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 /// By Okabe and Ito: the colour-blind can tell them apart. The first is the main arm's.
 const COLORS: [u32; 8] =
     [0x0072b2, 0xd55e00, 0xe69f00, 0x009e73, 0x56b4e9, 0xcc79a7, 0x404040, 0xa08a00];
+/// Dash and gap of a line, pixels: a colour's first arm is solid, and so on. Of bars: full, hollow, pale.
+const DASHES_PX: [(i32, i32); 3] = [(1 << 16, 0), (9, 5), (2, 4)];
 
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -151,6 +154,11 @@ impl Ranged for Axis {
     }
 }
 
+/// An arm's colour, and the number of its dash.
+pub fn appearance(look: usize) -> (u32, usize) {
+    (COLORS[look % COLORS.len()], look / COLORS.len() % DASHES_PX.len())
+}
+
 fn draw(area: &Area<'_>, figure: &Figure, groups: &[Group], series: &[Series]) -> Drawn {
     let Figure { title, y, bars, .. } = *figure;
     let help = y.help.trim_end_matches('.');
@@ -190,20 +198,23 @@ fn draw(area: &Area<'_>, figure: &Figure, groups: &[Group], series: &[Series]) -
         .y_label_formatter(&|at| tick(y.unit, *at))
         .draw()?;
     for (index, Series { name, look, dots }) in series.iter().enumerate() {
-        let [_, red, green, blue] = COLORS[look % COLORS.len()].to_be_bytes();
+        let (color, round) = appearance(*look);
+        let [_, red, green, blue] = color.to_be_bytes();
         let color = RGBColor(red, green, blue);
         let stroke = color.stroke_width(if *look == 0 { 3 } else { 2 });
+        let fill = [color.filled(), stroke, color.mix(0.4).filled()][round];
+        let (dash, gap) = DASHES_PX[round];
         let width = 0.8 / series.len() as f64;
         let left = |group: f64| group - 0.4 + width * index as f64;
         let x = |at: f64| if bars { left(at) + width / 2.0 } else { at };
         let places = dots.iter().map(|(at, of, _)| (x(*at), of.median));
         if bars {
             let bar = |(at, of, _): &(f64, Spread, bool)| {
-                Rectangle::new([(left(*at), 0.0), (left(*at) + width, of.median)], color.filled())
+                Rectangle::new([(left(*at), 0.0), (left(*at) + width, of.median)], fill)
             };
             chart.draw_series(dots.iter().map(bar))?;
         } else {
-            chart.draw_series(LineSeries::new(places.clone(), stroke))?;
+            chart.draw_series(DashedLineSeries::new(places.clone(), dash, gap, stroke))?;
         }
         let whisker = |(at, of, _): &(f64, Spread, bool)| {
             let ends = [of.min, of.max].map(|end| (x(*at), end));
@@ -215,8 +226,12 @@ fn draw(area: &Area<'_>, figure: &Figure, groups: &[Group], series: &[Series]) -
         });
         chart.draw_series(marks)?;
         let (x, y) = (SIZE_PX.0 as i32 - LEGEND_PX, 20 * index as i32 + 16);
-        area.draw(&Rectangle::new([(x, y + 4), (x + 20, y + 8)], color.filled()))?;
-        area.draw(&Text::new(name.as_str(), (x + 28, y), ("sans-serif", 14)))?;
+        if bars {
+            area.draw(&Rectangle::new([(x, y + 3), (x + 24, y + 9)], fill))?;
+        } else {
+            area.draw(&DashedPathElement::new([(x, y + 6), (x + 24, y + 6)], dash, gap, stroke))?;
+        }
+        area.draw(&Text::new(name.as_str(), (x + 32, y), ("sans-serif", 14)))?;
     }
     Ok(())
 }

@@ -34,7 +34,7 @@ pub static OVERLOAD: Experiment = Experiment {
         steps: Choice::both(1),
         window_ms: Choice::both(100),
         between: |_, _, _| Some((1e5, 4e5)),
-        passes: |trial, _| trial.get(&m::loss) == Some(0.0),
+        passes: |_, trial| trial.get(&m::loss) == Some(0.0),
     }],
     tables: &[
         Table {

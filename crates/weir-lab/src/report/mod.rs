@@ -37,17 +37,15 @@ pub fn view(run: &Run) -> Result<View<'_>> {
     Ok(View::new(experiment, run))
 }
 
-/// Draws the experiment's figure, if it has one, to `DIR/NAME.svg`.
-pub fn write_figure(view: &View<'_>, dir: &Path) -> Result<()> {
-    match figure::svg(view)? {
-        Some(svg) => write_whole(&dir.join(format!("{}.svg", view.experiment.name)), &svg),
-        None => Ok(()),
-    }
-}
-
-/// Writes `DIR/report.html` of these runs, and returns its path.
-pub fn write_page(runs: &[Run], dir: &Path) -> Result<PathBuf> {
+/// Writes `DIR/report.html` of these runs, and the figure of each that has one to `DIR/NAME.svg`. Returns the
+/// page's path.
+pub fn write(runs: &[Run], dir: &Path) -> Result<PathBuf> {
     let views = runs.iter().map(view).collect::<Result<Vec<_>>>()?;
+    for view in &views {
+        if let Some(svg) = figure::svg(view)? {
+            write_whole(&dir.join(format!("{}.svg", view.experiment.name)), &svg)?;
+        }
+    }
     let path = dir.join("report.html");
     write_whole(&path, &html::page(&views)?)?;
     Ok(path)

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -187,7 +188,14 @@ fn figures_are_drawn_of_what_was_measured() {
     assert!(EIGHT.iter().all(|arm| lines.contains(arm)));
     let bars = figure::svg(&View::new(&BESIDE, &beside())).unwrap().unwrap();
     assert!(bars.contains("fast") && bars.contains("400 k"), "{bars}");
+    let arms: Vec<String> = (0..20).map(|nice| format!("weir --nice {nice}")).collect();
+    let many = overload(&arms.iter().map(String::as_str).collect::<Vec<_>>());
+    let many = figure::svg(&View::new(&OVERLOAD, &many)).unwrap().unwrap();
+    assert!(arms.iter().all(|arm| many.contains(arm.as_str())));
+    let looks: BTreeSet<(u32, usize)> = (0..arms.len()).map(figure::appearance).collect();
+    assert_eq!(looks.len(), arms.len());
     if let Ok(dir) = std::env::var("KEEP_FIGURES") {
+        fs::write(format!("{dir}/many.svg"), many).unwrap();
         fs::write(format!("{dir}/lines.svg"), lines).unwrap();
         fs::write(format!("{dir}/bars.svg"), bars).unwrap();
     }
