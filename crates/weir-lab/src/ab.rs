@@ -120,11 +120,7 @@ fn row(view: &View<'_>, [a, b]: [&str; 2], metric: (&'static Metric, bool)) -> O
     let mut repeats: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
     let mut points = vec![];
     for (case, load) in view.points.iter().filter(|p| p.arm == a).map(|p| (&p.case, p.load)) {
-        let pairs = view.trials_of(a, case, load).filter_map(|trial| {
-            let other = view.trials_of(b, case, load).find(|t| t.repeat == trial.repeat)?;
-            Some((trial.repeat, (trial.get(metric.0)?, other.get(metric.0)?)))
-        });
-        let pairs: Vec<_> = pairs.collect();
+        let pairs = view.repeats((a, case, load), (b, case, load), metric.0);
         for (repeat, pair) in pairs.iter().filter(|(_, (a, b))| *a > 0.0 && *b > 0.0) {
             repeats.entry(*repeat).or_default().push(*pair);
         }

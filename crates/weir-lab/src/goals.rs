@@ -130,7 +130,7 @@ pub fn find(
             let whole = match against {
                 Against::Best(arms) => {
                     all.extend(view.best(arms, case, load, figure).and_then(|(best, _)| {
-                        let pairs = view.pairs((arm, best), (case, load), figure);
+                        let pairs = view.pairs((arm, case, load), (best, case, load), figure);
                         compare(pairs, format!("{place}, of {best}"))
                     }));
                     continue;

@@ -163,7 +163,7 @@ metrics! {
     trip_us: Micros, Given, Median, Less, "Time per round trip, mean over the window.";
     failed: Count, Given, Sum, Less, "Requests without a whole and right answer, in the window.";
     throughput_mbit: Mbit, Given, Median, More, "Payload received.";
-    sent_per_s: PerSecond, Given, Median, Neither, "Requests that a client with a rate sent.";
+    sent_per_s: PerSecond, Given, Median, Neither, "Requests that the client sent, where it says so.";
     loss: Share, Given, Median, Less, "Lost, of what the client sent.";
     calls_per_s: PerSecond, Ratio(Calls, LastCallNs, 1e9), Median, More,
         "Calls of the computing worker, from the end of one to the end of another.";

@@ -1,6 +1,6 @@
 //! A run, looked at: repeats merged into points, per arm, case and load.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::experiment::{Case, Experiment, Search, words};
 use crate::metric::{Better, METRICS, Merge, Metric, m};
@@ -35,6 +35,11 @@ impl Point {
         self.figures.get(metric.id).copied()
     }
 }
+
+/// Arm, case and load.
+pub type Spot<'a> = (&'a str, &'a str, Load);
+/// A figure, and another that it is held against.
+pub type Pair = (f64, f64);
 
 pub struct View<'a> {
     pub experiment: &'a Experiment,
@@ -83,19 +88,12 @@ impl<'a> View<'a> {
 
     /// The arms, in the order of the columns: as declared, then others.
     pub fn arms(&self) -> Vec<&str> {
-        let mut arms: Vec<&str> = vec![];
+        let there = |arm: &&str| self.points.iter().any(|point| point.arm == *arm);
         let declared = [self.experiment.arms.full, self.experiment.arms.quick];
-        let there = |arm: &str| self.points.iter().any(|point| point.arm == arm);
-        for arm in declared.into_iter().flat_map(words) {
-            if there(arm) && !arms.contains(&arm) {
-                arms.push(arm);
-            }
-        }
-        for point in &self.points {
-            if !arms.contains(&&*point.arm) {
-                arms.push(&point.arm);
-            }
-        }
+        let mut arms: Vec<&str> = declared.into_iter().flat_map(words).filter(there).collect();
+        arms.extend(self.points.iter().map(|point| point.arm.as_str()));
+        let mut known = BTreeSet::new();
+        arms.retain(|arm| known.insert(*arm));
         arms
     }
 
@@ -114,18 +112,17 @@ impl<'a> View<'a> {
         loads
     }
 
-    /// Pairs of a figure of two arms at one point: trials of the same repeat.
-    pub fn pairs(
-        &self,
-        (one, other): (&str, &str),
-        (case, load): (&str, Load),
-        metric: &Metric,
-    ) -> Vec<(f64, f64)> {
-        let of_other =
-            |repeat| self.trials_of(other, case, load).find(|t| t.repeat == repeat)?.get(metric);
-        self.trials_of(one, case, load)
-            .filter_map(|trial| Some((trial.get(metric)?, of_other(trial.repeat)?)))
-            .collect()
+    /// Pairs of a figure at two points: of trials of the same repeat, with its number.
+    pub fn repeats(&self, one: Spot<'_>, other: Spot<'_>, metric: &Metric) -> Vec<(u32, Pair)> {
+        let others = || self.trials_of(other.0, other.1, other.2);
+        let of_other = |repeat| others().find(|t| t.repeat == repeat)?.get(metric);
+        let pair = |t: &Trial| Some((t.repeat, (t.get(metric)?, of_other(t.repeat)?)));
+        self.trials_of(one.0, one.1, one.2).filter_map(pair).collect()
+    }
+
+    /// The same without the numbers.
+    pub fn pairs(&self, one: Spot<'_>, other: Spot<'_>, metric: &Metric) -> Vec<Pair> {
+        self.repeats(one, other, metric).into_iter().map(|(_, pair)| pair).collect()
     }
 
     /// The arm of these that is best at a point.

@@ -7,7 +7,7 @@ use weir_bpf::steps::Steps;
 
 use crate::error::{Error, Result};
 use crate::meter::Metered;
-use crate::programs::ClientReport;
+use crate::programs::Figures;
 use crate::reading::{Counter, Reading};
 use crate::run::Ledger;
 use crate::scene::{Books, Client, Scene};
@@ -20,7 +20,7 @@ pub(super) struct Seen {
     pub(super) after: Reading,
     pub(super) polls: Option<(PollCost, PollCost)>,
     pub(super) arrivals: Vec<(Instant, u64)>,
-    pub(super) report: Option<ClientReport>,
+    pub(super) report: Option<Figures>,
     pub(super) metered: Option<Metered>,
     pub(super) pings: Option<Vec<Option<f64>>>,
     pub(super) steps: Vec<Steps>,

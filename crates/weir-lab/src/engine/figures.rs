@@ -8,17 +8,15 @@ use weir_bpf::units::Nanos;
 use super::books::Seen;
 use crate::apps::parity;
 use crate::apps::parity::Measure;
-use crate::metric::{METRICS, Source, m};
-use crate::programs::{ClientKind, ClientReport};
+use crate::metric::{METRICS, Metric, Source, m};
 use crate::reading::Counter;
 use crate::run::Trial;
-use crate::scene::Scene;
 use crate::stats::{median, nearest_rank, spread};
 
 /// With fewer of the packets in full polls than this, those say too little: the CPU time is taken.
 const IN_FULL_POLLS_MIN: f64 = 0.02;
 
-pub(super) fn measure(trial: &mut Trial, scene: &Scene, seen: &Seen) {
+pub(super) fn measure(trial: &mut Trial, seen: &Seen) {
     let Seen { before, opened, closed, after, .. } = seen;
     for metric in METRICS {
         let value = match metric.source {
@@ -42,8 +40,8 @@ pub(super) fn measure(trial: &mut Trial, scene: &Scene, seen: &Seen) {
     if let Some(pings) = &seen.pings {
         round_trips(trial, pings);
     }
-    if let Some((kind, report)) = scene.program.zip(seen.report.as_ref()) {
-        reported(trial, kind, report);
+    for (metric, value) in seen.report.iter().flatten() {
+        trial.set(metric, *value);
     }
     if let Some(metered) = seen.metered.filter(|metered| metered.charged > 0) {
         let input = after.since(before, Counter::NapiPerf) as f64;
@@ -97,20 +95,29 @@ fn steadiness(readings: &[(Instant, u64)]) -> Option<f64> {
     (readings.len() > 2 && slices.median > 0.0).then(|| slices.min / slices.median)
 }
 
-/// Percentiles of the round trips that came to an end; a percentile of too few is left out.
+/// Percentiles of the round trips that came to an end, and how many did not.
 fn round_trips(trial: &mut Trial, pings: &[Option<f64>]) {
-    let mut replied: Vec<f64> = pings.iter().flatten().copied().collect();
-    replied.sort_by(f64::total_cmp);
-    for (metric, permille, least) in
-        [(&m::rtt_p50_us, 500, 1), (&m::rtt_p99_us, 990, 100), (&m::rtt_p999_us, 999, 1000)]
-    {
-        let value = nearest_rank(&replied, permille).filter(|_| replied.len() >= least);
-        trial.set(metric, value);
-    }
+    let replied: Vec<f64> = pings.iter().flatten().copied().collect();
+    let lost = (pings.len() - replied.len()) as f64;
+    let of = [(&m::rtt_p50_us, 500), (&m::rtt_p99_us, 990), (&m::rtt_p999_us, 999)];
+    percentiles(trial, replied, of);
     let in_row = pings.split(Option::is_some).map(<[_]>::len).max();
     trial.set(&m::pings_lost_in_row, in_row.map(|count| count as f64));
     trial.set(&m::pings_sent, Some(pings.len() as f64));
-    trial.set(&m::pings_lost, Some((pings.len() - replied.len()) as f64));
+    trial.set(&m::pings_lost, Some(lost));
+}
+
+/// Percentiles of values, in permille; but for the median, one that no whole value would lie beyond is left out.
+fn percentiles<const N: usize>(
+    trial: &mut Trial,
+    mut values: Vec<f64>,
+    of: [(&'static Metric, usize); N],
+) {
+    values.sort_by(f64::total_cmp);
+    for (metric, permille) in of {
+        let is_enough = values.len() * (1000 - permille) >= 1000 || permille == 500;
+        trial.set(metric, nearest_rank(&values, permille).filter(|_| is_enough));
+    }
 }
 
 /// When packets were where, and the distribution from input's schedule to IP. A step that did not happen for half of
@@ -127,27 +134,13 @@ fn steps(trial: &mut Trial, steps: &[Steps]) {
         trial.set(metric, Some(median(times)));
     }
     let poll = |steps: &Steps| Some(us(steps[2])? - us(steps[0])?);
-    let mut polls: Vec<f64> = steps.iter().filter_map(poll).collect();
-    polls.sort_by(f64::total_cmp);
-    for (metric, permille) in
-        [(&m::poll_p50_us, 500), (&m::poll_p90_us, 900), (&m::poll_p99_us, 990)]
-    {
-        trial.set(metric, nearest_rank(&polls, permille));
-    }
+    let polls: Vec<f64> = steps.iter().filter_map(poll).collect();
     trial.set(&m::traced, Some(polls.len() as f64));
-}
-
-/// What a program says of itself.
-fn reported(trial: &mut Trial, kind: ClientKind, report: &ClientReport) {
-    let is_stream = matches!(kind, ClientKind::Iperf3Udp { .. } | ClientKind::Iperf3Tcp);
-    let has_rate = matches!(kind, ClientKind::Dnsperf { rate: Some(_) });
-    let throughput = if is_stream { &m::throughput_mbit } else { &m::per_s };
-    trial.set(throughput, Some(report.throughput));
-    trial.set(&m::loss, report.lost);
-    trial.set(&m::took_p50_us, report.p50_us.or(report.mean_us));
-    trial.set(&m::took_p99_us, report.p99_us);
-    trial.set(&m::failed, Some(report.errors as f64));
-    trial.set(&m::sent_per_s, report.offered.filter(|_| has_rate));
+    percentiles(
+        trial,
+        polls,
+        [(&m::poll_p50_us, 500), (&m::poll_p90_us, 900), (&m::poll_p99_us, 990)],
+    );
 }
 
 /// Mbit/s of a parity conversation's payload, from packets or bytes per second.

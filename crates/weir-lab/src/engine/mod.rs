@@ -31,7 +31,7 @@ use crate::host::wire::{FLOOD_NET, far_interrupts, sink, slow_egress};
 use crate::meter;
 use crate::metric::m;
 use crate::probe::{Probe, ksoftirqd};
-use crate::programs::{Client as RealClient, ClientReport, Place};
+use crate::programs::{Client as RealClient, Figures, Place};
 use crate::reading::{Counter, Reading};
 use crate::run::Trial;
 use crate::scene::{Books, Client, ECHO_PORT, Need, Scene, Watch};
@@ -80,7 +80,7 @@ pub fn trial(
     let place = format!("{}, {} at {}", arm.name, ask.case, ask.load);
     check(scene, &seen, ledger.as_ref(), &place)?;
     let mut trial = Trial { repeat, ledger, ..Trial::of(&arm.name, ask.case, ask.load) };
-    measure(&mut trial, scene, &seen);
+    measure(&mut trial, &seen);
     let missed =
         (0..scene.flows.len()).map(|flow| bench.generator.counts(flow).missed).sum::<u64>();
     trial.set(&m::missed, (!scene.flows.is_empty()).then_some(missed as f64));
@@ -245,7 +245,7 @@ fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<RealClien
 }
 
 /// Waits until a program has ended, and reads what it says.
-fn report(mut real: RealClient, stop: &Stop) -> Result<ClientReport> {
+fn report(mut real: RealClient, stop: &Stop) -> Result<Figures> {
     until(CLIENT_GRACE, || stop.check().map(|()| (!real.is_running()).then_some(())))?;
     real.finish()
 }

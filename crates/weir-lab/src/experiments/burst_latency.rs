@@ -56,10 +56,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 }
 
 fn of_one_alone(view: &View<'_>, arm: &str) -> Vec<Found> {
-    let rate = |burst: f64| Load::Rate(burst * BURSTS_PER_S);
     in_each(view, Cases::All, |case| {
-        let age = |burst| view.trials_of(arm, case, rate(burst)).map(|t| t.get(&m::age_p50_us));
-        let pairs = age(64.0).zip(age(1.0)).filter_map(|(many, one)| many.zip(one));
-        compare(pairs, case)
+        let of = |burst: f64| (arm, case, Load::Rate(burst * BURSTS_PER_S));
+        compare(view.pairs(of(64.0), of(1.0), &m::age_p50_us), case)
     })
 }

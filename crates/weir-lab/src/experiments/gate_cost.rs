@@ -132,14 +132,19 @@ fn discarding(view: &View<'_>) -> Vec<Found> {
         if share < DISCARDED_MIN {
             return Some(Found::exact(0.0, place));
         }
-        compare(view.pairs(("bare-drop", "gate"), (case, Load::Top), &m::ns_per_packet), place)
+        compare(times(view, ["bare-drop", "gate"], case), place)
     })
 }
 
 /// Per row, what the gate's pass takes more than a bare one.
 fn passing(view: &View<'_>) -> Vec<Found> {
     in_each(view, Cases::Where(is_pass), |case| {
-        let pairs = view.pairs(("gate", "bare-pass"), (case, Load::Top), &m::ns_per_packet);
-        compare(pairs.into_iter().map(|(gate, bare)| (gate - bare, ONE_NS)), case)
+        let times = times(view, ["gate", "bare-pass"], case).into_iter();
+        compare(times.map(|(gate, bare)| (gate - bare, ONE_NS)), case)
     })
+}
+
+fn times(view: &View<'_>, arms: [&str; 2], case: &str) -> Vec<Pair> {
+    let [one, other] = arms.map(|arm| (arm, case, Load::Top));
+    view.pairs(one, other, &m::ns_per_packet)
 }

@@ -156,7 +156,8 @@ fn throughput(view: &View<'_>, cases: Cases, arms: Arms) -> Vec<Found> {
 fn lost(view: &View<'_>, cases: Cases, arms: Arms) -> Vec<Found> {
     in_each(view, cases, |case| {
         let (best, _) = view.best(arms, case, Load::Off, &m::loss)?;
-        let pairs = view.pairs((MAIN, best), (case, Load::Off), &m::loss).into_iter();
+        let of = |arm| (arm, case, Load::Off);
+        let pairs = view.pairs(of(MAIN), of(best), &m::loss).into_iter();
         compare(pairs.map(|(own, other)| (own - other, 1.0)), format!("{case}, of {best}"))
     })
 }

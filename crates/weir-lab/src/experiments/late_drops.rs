@@ -1,12 +1,14 @@
 //! `late-drops` (LRP, section 3; Mogul & Ramakrishnan, section 6.6): of what a flood of any kind loses, how
 //! much the kernel still drops behind the gate.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::shared::*;
 
 /// For each packet: what a receiver can take is then far below the load.
 const WORK: Duration = Duration::from_micros(5);
+const ONE: Range<u16> = FLOODED_PORT..FLOODED_PORT + 1;
 /// Ports of a block whose low four bits are drawn for each packet.
 const BLOCK_PORT: u16 = 5120;
 const BLOCK_BITS: u8 = 4;
@@ -50,33 +52,25 @@ fn cases() -> Vec<Case> {
 }
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let sink = |port, joined, role| {
-        let server = udp::Server { joined, ..udp::Server::sink(WORK) };
+    let usual = |flow| mixed(flow, ask.case);
+    let (ports, flood): (_, &dyn Fn(Flow) -> Flow) = match ask.case.split('-').next() {
+        Some("block") => (BLOCK_PORT..BLOCK_PORT + (1 << BLOCK_BITS), &|flow| Flow {
+            port_bits: BLOCK_BITS,
+            ..usual(flow)
+        }),
+        Some("multicast") => {
+            (GROUP_PORT..GROUP_PORT + 1, &|flow| Flow { to: To::Group, ..usual(flow) })
+        }
+        Some("options") => (ONE, &|flow| Flow { options: OPTION.to_vec(), ..flow }),
+        Some("bursts") => (ONE, &|flow| Flow { burst: 64, ..flow }),
+        _ => (ONE, &usual),
+    };
+    let first = ports.start;
+    let app = |port| {
+        let server = udp::Server { joined: first == GROUP_PORT, ..udp::Server::sink(WORK) };
+        let role = if port == first { Role::Flooded } else { Role::Other };
         App::new(AppKind::Udp(server), port, role)
     };
-    let flood = ask.flood(FLOODED_PORT).map(|flow| mixed(flow, ask.case));
-    let to = |port: u16, flood: Option<Flow>| flood.map(|flow| Flow { port, ..flow });
-    let (apps, flood) = match ask.case.split('-').next() {
-        Some("block") => {
-            let role = |port| if port == BLOCK_PORT { Role::Flooded } else { Role::Other };
-            let ports = BLOCK_PORT..BLOCK_PORT + (1 << BLOCK_BITS);
-            let apps = ports.map(|port| sink(port, false, role(port))).collect();
-            let random = |flow| Flow { port_bits: BLOCK_BITS, ..flow };
-            (apps, to(BLOCK_PORT, flood).map(random))
-        }
-        Some("multicast") => {
-            let group = |flow| Flow { to: To::Group, ..flow };
-            (vec![sink(GROUP_PORT, true, Role::Flooded)], to(GROUP_PORT, flood).map(group))
-        }
-        Some("options") => {
-            let with_option = |flow| Flow { options: OPTION.to_vec(), ..flow };
-            (vec![sink(FLOODED_PORT, false, Role::Flooded)], flood.map(with_option))
-        }
-        Some("bursts") => {
-            let in_bursts = |flow| Flow { burst: 64, ..flow };
-            (vec![sink(FLOODED_PORT, false, Role::Flooded)], flood.map(in_bursts))
-        }
-        _ => (vec![sink(FLOODED_PORT, false, Role::Flooded)], flood),
-    };
-    Ok(Scene { apps, flows: flood.into_iter().collect(), ..Scene::default() })
+    let flows = ask.flood(first).map(flood).into_iter().collect();
+    Ok(Scene { apps: ports.map(app).collect(), flows, ..Scene::default() })
 }

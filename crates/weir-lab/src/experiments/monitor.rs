@@ -26,16 +26,10 @@ pub static EXPERIMENT: Experiment = Experiment {
     arms: Choice::both("stock,threaded,niced,batch,weir"),
     main: "weir",
     cases: || {
-        let case = |program: &str, to: &str, frame: &str| {
-            let name = format!("{program}-{to}-{frame}");
-            Case { quick: QUICK.contains(&&*name), ..Case::always(name) }
+        let case = |(name, ..): (String, CaptureKind, u16)| {
+            Case { quick: QUICK.contains(&name.as_str()), ..Case::always(name) }
         };
-        let of = |to: &'static str| {
-            PAYLOADS.iter().flat_map(move |(frame, _)| {
-                PROGRAMS.iter().map(move |(program, _)| case(program, to, frame))
-            })
-        };
-        ["null", "disk"].into_iter().flat_map(of).collect()
+        captures().map(case).collect()
     },
     loads: Choice { full: "50k,100k,200k,400k,800k,top", quick: "100k,400k,top" },
     times: Choice::times((300, 1000, 5), (100, 400, 2)),
@@ -68,14 +62,21 @@ pub static EXPERIMENT: Experiment = Experiment {
     ..USUAL
 };
 
+/// What each case captures, and the payload that is sent.
+fn captures() -> impl Iterator<Item = (String, CaptureKind, u16)> {
+    let to = [("null", false), ("disk", true)].into_iter();
+    let frames = to.flat_map(|to| PAYLOADS.map(|frame| (to, frame)));
+    let all = frames.flat_map(|frame| PROGRAMS.map(|program| (program, frame)));
+    all.map(|((program, weir), ((to, disk), (frame, payload)))| {
+        let kind = CaptureKind { weir, disk, frame_len: HEADERS + u32::from(payload) };
+        (format!("{program}-{to}-{frame}"), kind, payload)
+    })
+}
+
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let unknown =
-        || Error::refused(format!("there is no case {}", ask.case), "see `weir lab list`");
-    let (program, rest) = ask.case.split_once('-').ok_or_else(unknown)?;
-    let (to, frame) = rest.split_once('-').ok_or_else(unknown)?;
-    let weir = PROGRAMS.iter().find(|(name, _)| *name == program).ok_or_else(unknown)?.1;
-    let payload = PAYLOADS.iter().find(|(name, _)| *name == frame).ok_or_else(unknown)?.1;
-    let kind = CaptureKind { weir, disk: to == "disk", frame_len: HEADERS + u32::from(payload) };
+    let (_, kind, payload) = captures().find(|(name, ..)| name == ask.case).ok_or_else(|| {
+        Error::refused(format!("there is no case {}", ask.case), "see `weir lab list`")
+    })?;
     let app = App { per_trial: true, ..App::new(AppKind::Capture(kind), 0, Role::Flooded) };
     let flow = |flow| Flow { to: To::OtherHost, lengths: Lengths::One(payload), ..flow };
     Ok(Scene {

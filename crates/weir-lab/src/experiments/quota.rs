@@ -60,7 +60,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 fn few_of_none(view: &View<'_>) -> Vec<Found> {
     in_each(view, RECV, |case| {
         let top = *view.loads(case).last()?;
-        compare(view.pairs((FEW, NONE), (case, top), &m::delivered_pps), case)
+        compare(view.pairs((FEW, case, top), (NONE, case, top), &m::delivered_pps), case)
     })
 }
 

@@ -19,7 +19,7 @@ pub(super) use crate::scene::{
     LIGHT_PORT, Need, Role, Scene, To, Watch,
 };
 pub(super) use crate::stats::{median, median_of_some};
-pub(super) use crate::view::{Point, View};
+pub(super) use crate::view::{Pair, Point, View};
 pub(super) use weir_bpf::traffic::{Lengths, Sources, Transport};
 
 /// What an experiment has that it does not declare otherwise.
@@ -156,11 +156,8 @@ pub(super) fn in_bursts(ask: &Ask<'_>, turn: udp::Turn, length: u16) -> Scene {
 pub(super) fn of_untraced(view: &View<'_>, traced: &str, untraced: &str) -> Vec<Found> {
     let points = view.points.iter().filter(|point| point.case == traced);
     let found = |point: &Point| {
-        let ages = |case| {
-            let trials = view.trials_of(&point.arm, case, point.load);
-            trials.filter_map(|trial| trial.get(&m::age_p50_us)).collect::<Vec<_>>()
-        };
-        compare(ages(traced).into_iter().zip(ages(untraced)), point.arm.clone())
+        let at = |case| (point.arm.as_str(), case, point.load);
+        compare(view.pairs(at(traced), at(untraced), &m::age_p50_us), point.arm.clone())
     };
     points.filter_map(found).collect()
 }

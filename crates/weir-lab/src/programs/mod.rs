@@ -7,6 +7,6 @@ mod running;
 mod table;
 
 pub use ready::CaptureKind;
-pub use report::ClientReport;
+pub use report::Figures;
 pub use running::{Client, Place, Server, missing, versions};
 pub use table::{ClientKind, IPERF3, NGINX, ServerKind};

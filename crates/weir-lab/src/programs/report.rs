@@ -5,23 +5,11 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use crate::metric::{Metric, m};
 use crate::stats::nearest_rank;
 
-/// A client's figures of one run. `None`: the program does not report it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ClientReport {
-    /// What was answered or received in full: requests per second, answers per second, or Mbit/s.
-    pub throughput: f64,
-    /// What was sent, in the unit of `throughput`.
-    pub offered: Option<f64>,
-    /// Share of what was sent that was not answered or received, 0 to 1.
-    pub lost: Option<f64>,
-    pub p50_us: Option<f64>,
-    pub p99_us: Option<f64>,
-    pub mean_us: Option<f64>,
-    /// Failed connections, timeouts, answers that report a failure; not what is in `lost`.
-    pub errors: u64,
-}
+/// A client's figures of one run; `None`: the program does not report it. `failed` is not what is in `loss`.
+pub type Figures = Vec<(&'static Metric, Option<f64>)>;
 
 /// What follows a label, up to a space; a comma at its end is not part of it.
 fn number<T: FromStr>(output: &str, label: &str) -> Option<T> {
@@ -30,7 +18,7 @@ fn number<T: FromStr>(output: &str, label: &str) -> Option<T> {
 }
 
 /// wrk counts answers, not what it sent.
-pub(super) fn wrk(output: &str) -> Option<ClientReport> {
+pub(super) fn wrk(output: &str) -> Option<Figures> {
     let rate: f64 = number(output, "Requests/sec:")?;
     let (before, _) = output.split_once(" requests in ")?;
     let requests: u64 = before.split_whitespace().next_back()?.parse().ok()?;
@@ -41,15 +29,13 @@ pub(super) fn wrk(output: &str) -> Option<ClientReport> {
     let failed: u64 = kinds.filter_map(|kind| number::<u64>(counts, kind)).sum();
     let word = |label| number::<String>(output, label).filter(|_| requests > 0);
     let time = |label| microseconds(&word(label)?);
-    Some(ClientReport {
-        throughput: rate * requests.saturating_sub(refused) as f64 / requests.max(1) as f64,
-        p50_us: time("50%"),
-        p99_us: time("99%"),
-        // The first column, `Avg`, of the row `Latency`.
-        mean_us: time("Latency  "),
-        errors: refused + failed,
-        ..ClientReport::default()
-    })
+    let answered = rate * requests.saturating_sub(refused) as f64 / requests.max(1) as f64;
+    Some(vec![
+        (&m::per_s, Some(answered)),
+        (&m::took_p50_us, time("50%")),
+        (&m::took_p99_us, time("99%")),
+        (&m::failed, Some((refused + failed) as f64)),
+    ])
 }
 
 /// A time with wrk's unit, such as `746.00us`.
@@ -61,7 +47,7 @@ fn microseconds(text: &str) -> Option<f64> {
 }
 
 /// dnsperf prints each answer's time only at a rate.
-pub(super) fn dnsperf(output: &str) -> Option<ClientReport> {
+pub(super) fn dnsperf(output: &str) -> Option<Figures> {
     let (answers, statistics) = output.split_once("\nStatistics:")?;
     let count = |label| number::<u64>(statistics, label);
     let (sent, completed) = (count("Queries sent:")?, count("Queries completed:")?);
@@ -75,28 +61,26 @@ pub(super) fn dnsperf(output: &str) -> Option<ClientReport> {
     let mut times_s: Vec<f64> = answers.lines().filter_map(time_s).collect();
     times_s.sort_by(f64::total_cmp);
     let quantile_us = |permille| nearest_rank(&times_s, permille).map(|seconds| seconds * 1e6);
-    Some(ClientReport {
-        throughput: well as f64 / run_s,
-        offered: Some(sent as f64 / run_s),
-        lost: (sent > 0).then(|| lost as f64 / sent as f64),
-        p50_us: quantile_us(500),
-        p99_us: quantile_us(990),
-        mean_us: mean_s.map(|seconds| seconds * 1e6),
-        errors: completed.saturating_sub(well),
-    })
+    Some(vec![
+        (&m::per_s, Some(well as f64 / run_s)),
+        (&m::sent_per_s, Some(sent as f64 / run_s)),
+        (&m::loss, (sent > 0).then(|| lost as f64 / sent as f64)),
+        (&m::took_p50_us, quantile_us(500).or(mean_s.map(|seconds| seconds * 1e6))),
+        (&m::took_p99_us, quantile_us(990)),
+        (&m::failed, Some(completed.saturating_sub(well) as f64)),
+    ])
 }
 
 /// memcaslap prints a histogram by powers of two, too coarse for percentiles; the mean is exact.
-pub(super) fn memcaslap(output: &str) -> Option<ClientReport> {
+pub(super) fn memcaslap(output: &str) -> Option<Figures> {
     let (_, last) = output.rsplit_once("Run time:")?;
     let operations: u64 = number(last, "Ops:")?;
     let (_, total) = output.rsplit_once("Total Statistics (").unwrap_or_default();
-    Some(ClientReport {
-        throughput: number(last, "TPS:")?,
-        mean_us: number(total, "Avg:").filter(|_| operations > 0),
-        errors: number(output, "get_misses:")?,
-        ..ClientReport::default()
-    })
+    Some(vec![
+        (&m::per_s, Some(number(last, "TPS:")?)),
+        (&m::took_p50_us, number(total, "Avg:").filter(|_| operations > 0)),
+        (&m::failed, Some(number(output, "get_misses:")?)),
+    ])
 }
 
 /// What iperf3 prints, with warnings before it.
@@ -118,7 +102,7 @@ pub(super) fn is_busy(output: &str) -> bool {
 
 /// What iperf3 calls lost is what its server saw missing before the last datagram that arrived:
 /// nothing, where nothing arrives. So the loss here is what was sent less what was received.
-pub(super) fn iperf3(output: &str) -> Option<ClientReport> {
+pub(super) fn iperf3(output: &str) -> Option<Figures> {
     let report = json(output).filter(|report| report["error"].is_null())?;
     let (sent, received) = (&report["end"]["sum_sent"], &report["end"]["sum_received"]);
     let mbit = |sum: &Value| Some(sum["bits_per_second"].as_f64()? / 1e6);
@@ -129,17 +113,20 @@ pub(super) fn iperf3(output: &str) -> Option<ClientReport> {
             received["packets"].as_u64()?.saturating_sub(received["lost_packets"].as_u64()?);
         Some(datagrams.saturating_sub(arrived) as f64 / datagrams as f64)
     };
-    Some(ClientReport {
-        throughput: mbit(received)?,
-        offered: mbit(sent).filter(|_| datagrams.is_some()),
-        lost: datagrams.and_then(lost),
-        ..ClientReport::default()
-    })
+    Some(vec![
+        (&m::throughput_mbit, Some(mbit(received)?)),
+        (&m::loss, datagrams.and_then(lost)),
+        (&m::failed, Some(0.0)),
+    ])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(figures: Option<Figures>, metric: &Metric) -> Option<f64> {
+        figures.unwrap().into_iter().find(|(one, _)| *one == metric)?.1
+    }
 
     /// wrk 4.1.0, without keep-alive.
     const WRK: &str = "\
@@ -160,14 +147,8 @@ Transfer/sec:     17.68MB
 
     #[test]
     fn wrks_report_is_read() {
-        let expected = ClientReport {
-            throughput: 12088.12,
-            p50_us: Some(341.0),
-            p99_us: Some(990.0),
-            mean_us: Some(374.78),
-            ..ClientReport::default()
-        };
-        assert_eq!(wrk(WRK), Some(expected));
+        let times = [&m::took_p50_us, &m::took_p99_us].map(|time| of(wrk(WRK), time));
+        assert_eq!((of(wrk(WRK), &m::per_s), times), (Some(12088.12), [Some(341.0), Some(990.0)]));
         assert_eq!(wrk("unable to connect to 198.18.77.2:80 Connection refused\n"), None);
         assert_eq!((microseconds("5"), microseconds("5.0kB")), (None, None));
     }
@@ -176,11 +157,12 @@ Transfer/sec:     17.68MB
     fn wrks_failures_are_counted_and_are_no_throughput() {
         let lines = "  Socket errors: connect 1, read 20, write 0, timeout 300\n  \
                      Non-2xx or 3xx responses: 12692\nRequests/sec:";
-        let report = wrk(&WRK.replace("Requests/sec:", lines)).unwrap();
-        assert_eq!((report.errors, report.throughput), (321 + 12692, 6044.06));
+        let report = || wrk(&WRK.replace("Requests/sec:", lines));
+        assert_eq!(of(report(), &m::failed), Some(f64::from(321 + 12692)));
+        assert_eq!(of(report(), &m::per_s), Some(6044.06));
         let none = "  50%    0.00us\n  0 requests in 2.00s, 0.00B read
   Socket errors: connect 0, read 0, write 0, timeout 8\nRequests/sec:      0.00\n";
-        assert_eq!(wrk(none), Some(ClientReport { errors: 8, ..ClientReport::default() }));
+        assert_eq!((of(wrk(none), &m::failed), of(wrk(none), &m::took_p50_us)), (Some(8.0), None));
     }
 
     /// dnsperf 2.10.0, at a rate, on a wire that was cut for a while.
@@ -212,12 +194,14 @@ Statistics:
 
     #[test]
     fn dnsperfs_report_is_read() {
-        let report = dnsperf(DNSPERF).unwrap();
-        assert_eq!(report.throughput, 40228.0 / 3.0);
-        assert_eq!((report.offered, report.lost), (Some(20000.0), Some(0.3295)));
-        assert_eq!(report.errors, 2);
-        assert_eq!((report.p50_us, report.p99_us), (Some(241.0), Some(445.0)));
-        assert!((report.mean_us.unwrap() - 1943.0).abs() < 1e-6);
+        let figure = |metric| of(dnsperf(DNSPERF), metric);
+        assert_eq!(figure(&m::per_s), Some(40228.0 / 3.0));
+        assert_eq!((figure(&m::sent_per_s), figure(&m::loss)), (Some(20000.0), Some(0.3295)));
+        assert_eq!(figure(&m::failed), Some(2.0));
+        assert_eq!(figure(&m::took_p50_us), Some(241.0));
+        assert_eq!(figure(&m::took_p99_us), Some(445.0));
+        let unpaced = DNSPERF.replace("> ", "");
+        assert!((of(dnsperf(&unpaced), &m::took_p50_us).unwrap() - 1943.0).abs() < 1e-6);
         assert_eq!(dnsperf("Error: unable to open datafile"), None);
     }
 
@@ -225,9 +209,9 @@ Statistics:
     fn dnsperf_without_an_answer_has_no_times() {
         let none = "\nStatistics:\n\n  Queries sent:         300\n  Queries completed:    0 (0.00%)
   Queries lost:         300 (100.00%)\n\n  Response codes:\n  Run time (s):         2.000000\n";
-        let expected =
-            ClientReport { offered: Some(150.0), lost: Some(1.0), ..ClientReport::default() };
-        assert_eq!(dnsperf(none), Some(expected));
+        let figure = |metric| of(dnsperf(none), metric);
+        assert_eq!((figure(&m::sent_per_s), figure(&m::loss)), (Some(150.0), Some(1.0)));
+        assert_eq!((figure(&m::per_s), figure(&m::took_p50_us)), (Some(0.0), None));
     }
 
     /// memaslap v1.0 of libmemcached 1.1.4.
@@ -254,13 +238,9 @@ Run time: 2.0s Ops: 169291 TPS: 84486 Net_rate: 94.5M/s
 
     #[test]
     fn memcaslaps_report_is_read() {
-        let expected = ClientReport {
-            throughput: 84486.0,
-            mean_us: Some(189.0),
-            errors: 3,
-            ..ClientReport::default()
-        };
-        assert_eq!(memcaslap(MEMCASLAP), Some(expected));
+        let figure = |metric| of(memcaslap(MEMCASLAP), metric);
+        assert_eq!((figure(&m::per_s), figure(&m::failed)), (Some(84486.0), Some(3.0)));
+        assert_eq!(figure(&m::took_p50_us), Some(189.0));
         assert_eq!(memcaslap("servers: 198.18.77.2:11211\nrun time: 2s\n"), None);
     }
 
@@ -280,18 +260,17 @@ Run time: 2.0s Ops: 169291 TPS: 84486 Net_rate: 94.5M/s
 
     #[test]
     fn iperf3s_reports_are_read() {
-        let report = iperf3(UDP).unwrap();
-        assert_eq!((report.throughput, report.offered), (63.2, Some(63.3)));
-        assert_eq!(report.lost, Some(343.0 / 247_332.0));
-        let expected = ClientReport { throughput: 23206.0, ..ClientReport::default() };
-        assert_eq!(iperf3(TCP), Some(expected));
+        assert_eq!(of(iperf3(UDP), &m::throughput_mbit), Some(63.2));
+        assert_eq!(of(iperf3(UDP), &m::loss), Some(343.0 / 247_332.0));
+        assert_eq!(of(iperf3(TCP), &m::throughput_mbit), Some(23206.0));
+        assert_eq!(of(iperf3(TCP), &m::loss), None);
     }
 
     #[test]
     fn everything_is_lost_where_nothing_arrived() {
         let nothing = UDP.replace("\"packets\": 247331", "\"packets\": 0");
         let nothing = nothing.replace("\"lost_packets\": 342", "\"lost_packets\": 0");
-        assert_eq!(iperf3(&nothing).unwrap().lost, Some(1.0));
+        assert_eq!(of(iperf3(&nothing), &m::loss), Some(1.0));
     }
 
     #[test]

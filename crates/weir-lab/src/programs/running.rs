@@ -14,7 +14,7 @@ use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{CpuId, Nice};
 
 use super::ready::CaptureKind;
-use super::report::{self, ClientReport};
+use super::report::{self, Figures};
 use super::table::{ClientKind, Parse, ROWS, Row, ServerKind};
 use crate::apps::{Job, Order};
 use crate::error::{Error, Result, cannot};
@@ -246,7 +246,7 @@ impl Client {
         self.running.program.is_running()
     }
 
-    pub fn finish(mut self) -> Result<ClientReport> {
+    pub fn finish(mut self) -> Result<Figures> {
         self.running.wait("report", |_, output| (self.parse)(output))
     }
 }

@@ -1,13 +1,13 @@
 //! What is particular to each program. In arguments and files `%ip`, `%port` and `%at` (both) are the
 //! server's, `%dir` is the program's directory, and `%_` a space within an argument.
 
-use super::report::{self, ClientReport};
+use super::report::{self, Figures};
 
 /// Names and texts of the files that a program reads in its directory.
 type Files = Vec<(&'static str, String)>;
 /// A program's name, Debian's package, the option that makes it print its version, and its files.
 pub(super) type Row = (&'static str, &'static str, &'static str, fn() -> Files);
-pub(super) type Parse = fn(&str) -> Option<ClientReport>;
+pub(super) type Parse = fn(&str) -> Option<Figures>;
 
 pub(super) const ROWS: [Row; 8] = [
     ("dnsperf", "dnsperf", "-h", queries),
