@@ -1,10 +1,9 @@
 //! Everything that stays up over a run: a host for each arm, its applications, the generator.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use rustix::net::sockopt;
 use rustix::process::Pid;
 use weir_bpf::bare::{Attached, BarePrograms};
 use weir_bpf::sys::napi;
@@ -15,19 +14,19 @@ use weir_bpf::units::{CpuId, MacAddr, Nanos, Nice, PacketsPerSec};
 
 use crate::apps::compute::Work;
 use crate::apps::{Job, slots, udp};
-use crate::arm::{Arm, Napi, Wire};
-use crate::error::{Error, Result, cannot};
+use crate::arm::{Arm, Napi};
+use crate::error::{Error, Result};
 use crate::histogram;
 use crate::host::process::{Daemon, Worker, cpu_time};
 use crate::host::quota::{Quotas, Set};
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
-use crate::host::wire::{self, FLOOD_NET, OFF_LINK, mask};
+use crate::host::wire::{self, Deferred, FLOOD_NET, OFF_LINK, mask};
 use crate::programs::{Place, Server};
 use crate::run::{Load, Setup};
 use crate::scene::{App, AppKind, FLOODED_PORT, Flow, From, Need, To};
-use crate::stop::{Stop, until};
+use crate::stop::until;
 
-const FIRST_PACKET_DEADLINE: Duration = Duration::from_secs(2);
+pub const FIRST_PACKET_DEADLINE: Duration = Duration::from_secs(2);
 /// From the tested CPU, to bind its interrupts.
 const FIRST_PACKETS: PacketsPerSec = PacketsPerSec(10_000.0);
 /// How long the calibrated loop is watched, to know how long it takes.
@@ -168,20 +167,6 @@ impl Bench {
         Ok(())
     }
 
-    /// Starts the applications that are one trial's alone.
-    pub fn start_own(&mut self, arm: &Arm, apps: &[App]) -> Result<()> {
-        let host = &self.sut(arm).host;
-        let own = apps.iter().filter(|app| is_own(arm, app));
-        let own = own.map(|app| Ok((app.clone(), self.start_on(host, app)?)));
-        let own = own.collect::<Result<Vec<_>>>()?;
-        // One in the driver has brought new NAPI instances; where weir runs it finds them itself.
-        if arm.daemon.is_none() && apps.iter().any(|app| is_in_driver(&app.kind)) {
-            self.thread(host, arm)?;
-        }
-        self.suts.entry(arm.name.clone()).and_modify(|sut| sut.apps.extend(own));
-        Ok(())
-    }
-
     fn start_on(&self, host: &Host, app: &App) -> Result<Running> {
         let in_directory = |name: &str, start: &dyn Fn(&Place<'_>) -> Result<Server>| {
             let name = format!("{}-{name}", host.generator_ifname);
@@ -229,8 +214,9 @@ impl Bench {
         Ok(host.netns.run(|| napi::napi_threads(host.ifindex, SUT_INTERFACE))??)
     }
 
-    /// Makes an arm what it is, until it is ended.
-    pub fn begin(&mut self, arm: &Arm) -> Result<Begun> {
+    /// Makes an arm what it is for a trial, and starts the applications that are that trial's alone, until what is
+    /// returned is dropped.
+    pub fn begin(&mut self, arm: &Arm, apps: &[App]) -> Result<Begun> {
         if arm.quota.is_some() && self.quotas.is_none() {
             self.quotas = Some(Quotas::open(&self.topology.generator, self.generator_cpu)?);
         }
@@ -244,27 +230,23 @@ impl Bench {
         if bare.is_some() {
             self.thread(host, arm)?;
         }
-        let begun = Begun { daemon, _bare: bare, _quota: quota };
-        if arm.is_interrupted() {
-            self.bind_interrupts(arm)?;
+        let interrupts = arm.is_interrupted().then(|| self.bind_interrupts(arm)).transpose()?;
+        let host = &self.sut(arm).host;
+        let own = apps.iter().filter(|app| is_own(arm, app));
+        let own = own.map(|app| Ok((app.clone(), self.start_on(host, app)?)));
+        let apps = own.collect::<Result<Vec<_>>>()?;
+        // One in the driver has brought new NAPI instances; where weir runs it finds them itself.
+        if daemon.is_none() && apps.iter().any(|(app, _)| is_in_driver(&app.kind)) {
+            self.thread(host, arm)?;
         }
-        Ok(begun)
+        Ok(Begun { apps, daemon, _bare: bare, _interrupts: interrupts, _quota: quota })
     }
 
-    /// Undoes what [`Bench::begin`] set on the host, and ends the applications of this trial; the rest goes
-    /// with what [`Bench::begin`] returned.
-    pub fn end(&mut self, arm: &Arm) -> Result<()> {
-        let apps = self.suts.entry(arm.name.clone());
-        apps.and_modify(|sut| sut.apps.retain(|(app, _)| !is_own(arm, app)));
-        if arm.is_interrupted() {
-            wire::defer_no_more(&self.sut(arm).host.sysfs, SUT_INTERFACE)?;
-        }
-        Ok(())
-    }
-
-    /// Binds receive interrupts to the tested CPU, by packets that are sent from there.
-    fn bind_interrupts(&mut self, arm: &Arm) -> Result<()> {
-        wire::defer(&self.sut(arm).host.sysfs, SUT_INTERFACE, wire::MODERATION)?;
+    /// Binds receive interrupts to the tested CPU, by packets that are sent from there, until what is returned is
+    /// dropped.
+    fn bind_interrupts(&mut self, arm: &Arm) -> Result<Deferred> {
+        let sysfs = self.sut(arm).host.netns.run(NetSysfs::open)??;
+        let deferred = Deferred::begin(sysfs, SUT_INTERFACE, wire::MODERATION)?;
         self.aim(arm, &[Flow::udp(FLOODED_PORT, Load::Rate(FIRST_PACKETS.0))])?;
         let (netns, cpu) = (&self.topology.generator, Some(self.sut_cpu));
         let is_sent = || Ok((self.generator.counts(0).sent > 0).then_some(()));
@@ -272,64 +254,32 @@ impl Bench {
             self.generator.start();
             until(FIRST_PACKET_DEADLINE, is_sent)
         })?;
-        sent?.ok_or_else(|| {
+        sent?.map(|()| deferred).ok_or_else(|| {
             let problem = "the generator sent nothing from the tested CPU";
             Error::refused(problem, "is that CPU busy? see `top`")
         })
     }
-
-    /// How many packets an arm's ring has refused, or NAPI has taken from it.
-    fn ended(&self, arm: &Arm) -> Result<u64> {
-        let host = &self.sut(arm).host;
-        let refused =
-            statistic(&self.topology.generator_sysfs, &host.generator_ifname, "tx_dropped")?;
-        Ok(refused + statistic(&host.sysfs, SUT_INTERFACE, "rx_packets")?)
-    }
-
-    /// How many packets of this run a socket's buffer holds on this path, counted rather than computed:
-    /// the charge per packet (truesize) depends on the driver. And `SO_RCVBUF`.
-    pub fn queue_depth(&mut self, arm: &Arm, stop: &Stop) -> Result<(u32, u32)> {
-        const PORT: u16 = 5998;
-        /// Slow enough that nothing but the socket can be full.
-        const FILL_PPS: f64 = 50_000.0;
-        const FILL_TIME: Duration = Duration::from_millis(100);
-        /// How long the last packet may take to arrive.
-        const QUIET: Duration = Duration::from_millis(20);
-        let host = &self.sut(arm).host;
-        let address = SocketAddr::from((host.address.1, PORT));
-        let socket =
-            host.netns.run(|| UdpSocket::bind(address))?.map_err(cannot("bind", address))?;
-        let rcvbuf = sockopt::socket_recv_buffer_size(&socket)
-            .map_err(cannot("read the buffer of", address))?;
-        self.aim(arm, &[Flow::udp(PORT, Load::Rate(FILL_PPS))])?;
-        let before = self.ended(arm)?;
-        self.generate_while(|| {
-            self.generator.start();
-            stop.sleep(FILL_TIME)
-        })??;
-        // A thread at nice 19 may wait long on a busy machine; what it then brings would be the trial's.
-        until(FIRST_PACKET_DEADLINE, || {
-            stop.check()?;
-            let sent = self.generator.counts(0).sent;
-            Ok((self.ended(arm)? - before >= sent).then_some(()))
-        })?;
-        socket.set_read_timeout(Some(QUIET)).map_err(cannot("set the timeout of", address))?;
-        let (mut buffer, mut packets) = ([0; 2048], 0);
-        while socket.recv(&mut buffer).is_ok() {
-            packets += 1;
-        }
-        Ok((packets, rcvbuf as u32))
-    }
 }
 
+/// What is one trial's alone, in the order in which it must go.
 pub struct Begun {
+    apps: Vec<(App, Running)>,
     pub daemon: Option<Daemon>,
     _bare: Option<Attached>,
+    _interrupts: Option<Deferred>,
     _quota: Option<Set>,
 }
 
+impl Begun {
+    /// An application, of this trial or one that stays.
+    pub fn app<'a>(&'a self, sut: &'a Sut, app: &App) -> Option<&'a Running> {
+        let own = self.apps.iter().find(|(known, _)| known == app);
+        own.map(|(_, running)| running).or_else(|| sut.app(app))
+    }
+}
+
 impl Sut {
-    pub fn app(&self, app: &App) -> Option<&Running> {
+    fn app(&self, app: &App) -> Option<&Running> {
         self.apps.iter().find(|(known, _)| known == app).map(|(_, running)| running)
     }
 }
@@ -416,30 +366,4 @@ fn to_batch(threads: &[napi::NapiThread]) -> Result<()> {
         sched::set_weight(thread.pid, Policy::Batch, nice, None)?;
     }
     Ok(())
-}
-
-/// How the arm's wire is, in words.
-pub fn poll_in_words(bench: &Bench, arm: &Arm) -> Result<String> {
-    if arm.wire == Wire::Veth {
-        return Ok(format!("none: backlog of CPU {}, by RPS", bench.sut_cpu));
-    }
-    Ok(match (bench.pollers(arm)?.first(), arm.napi) {
-        // Its weight is that of the moment.
-        (Some(_), _) if arm.daemon.is_some() => {
-            format!("CPU {}, NAPI thread that weir governs", bench.sut_cpu)
-        }
-        (Some(thread), _) => format!("{}, NAPI thread", place(thread.pid)?),
-        (None, Napi::Rps) => format!("CPU {}, softirq of the sender", bench.generator_cpu),
-        (None, _) => {
-            let moderation = wire::MODERATION.as_micros();
-            format!("CPU {}, softirq on a timer interrupt each {moderation} us", bench.sut_cpu)
-        }
-    })
-}
-
-/// CPU, policy and weight of a thread.
-pub fn place(pid: Pid) -> Result<String> {
-    let cpus: Vec<String> = sched::affinity(pid)?.iter().map(ToString::to_string).collect();
-    let batch = if sched::policy(pid)? == Policy::Batch { ", SCHED_BATCH" } else { "" };
-    Ok(format!("CPU {} at nice {}{batch}", cpus.join(","), sched::nice(pid)?))
 }

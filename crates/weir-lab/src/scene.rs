@@ -224,8 +224,9 @@ pub struct Scene {
     /// From the generator, light ones first; at most [`weir_bpf::traffic::FLOWS`].
     pub flows: Vec<Flow>,
     pub client: Option<Client>,
-    /// The same, if nobody here wrote it. It runs for the window, in whole seconds, and reports.
-    pub program: Option<ClientKind>,
+    /// The same, if nobody here wrote it, with what the case adds to its arguments. It runs for the window, in whole
+    /// seconds, and reports.
+    pub program: Option<(&'static ClientKind, String)>,
     pub beside: Vec<Beside>,
     pub needs: Vec<Need>,
     pub watch: Vec<Watch>,
@@ -252,6 +253,6 @@ impl Scene {
     /// How long its window is: a program's runs are of whole seconds.
     pub fn window(&self, usual: Duration) -> Duration {
         let seconds = || Duration::from_secs((usual.as_secs_f64().round() as u64).max(1));
-        self.program.map_or(usual, |_| seconds())
+        if self.program.is_some() { seconds() } else { usual }
     }
 }

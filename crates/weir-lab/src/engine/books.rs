@@ -49,44 +49,38 @@ pub(super) fn answered(scene: &Scene, before: &Reading, after: &Reading) -> bool
 /// packets are not counted.
 pub(super) fn ledger(books: Books, before: &Reading, after: &Reading) -> Option<Ledger> {
     let since = |counter| after.since(before, counter);
-    let sent = since(Counter::FloodSent) + since(Counter::LightSent);
-    let received: u64 = [Counter::Delivered, Counter::LightDelivered, Counter::OtherDelivered]
-        .into_iter()
-        .map(since)
-        .sum();
-    let common = Ledger {
+    let sum = |counters: &[Counter]| counters.iter().copied().map(since).sum::<u64>();
+    let sent = sum(&[Counter::FloodSent, Counter::LightSent]);
+    let frames = Ledger {
         offered: sent,
         nic_drop: since(Counter::RingDrop),
         discarded: since(Counter::Discarded),
         ..Ledger::default()
     };
-    let late = Ledger {
+    let udp = Ledger {
         late_backlog: since(Counter::LateBacklog),
         late_socket: since(Counter::LateSocket),
         late_other: since(Counter::LateOther),
-        delivered: received,
-        ..common
+        delivered: sum(&[Counter::Delivered, Counter::LightDelivered, Counter::OtherDelivered]),
+        ..frames
     };
     let ledger = match books {
         Books::None => return None,
-        Books::Udp => late,
-        Books::Client => Ledger { offered: since(Counter::ClientSent), ..late },
+        Books::Udp => udp,
+        Books::Client => Ledger { offered: since(Counter::ClientSent), ..udp },
         Books::Ip => {
-            let udp = late.late_socket + late.late_other + late.delivered;
-            Ledger {
-                offered: sent + since(Counter::ClientIpSent),
-                beyond_udp: since(Counter::IpReceived).saturating_sub(udp),
-                ..late
-            }
+            let of_udp = udp.late_socket + udp.late_other + udp.delivered;
+            let beyond_udp = since(Counter::IpReceived).saturating_sub(of_udp);
+            Ledger { offered: sent + since(Counter::ClientIpSent), beyond_udp, ..udp }
         }
-        Books::Tcp => {
-            let all = since(Counter::RingDrop) + since(Counter::Taken);
-            let late_other = since(Counter::Untracked);
-            let delivered = since(Counter::Segments);
-            Ledger { offered: all.max(sent), late_other, delivered, ..common }
-        }
+        Books::Tcp => Ledger {
+            offered: sum(&[Counter::RingDrop, Counter::Taken]).max(sent),
+            late_other: since(Counter::Untracked),
+            delivered: since(Counter::Segments),
+            ..frames
+        },
         Books::Ring => {
-            Ledger { delivered: since(Counter::Taken).saturating_sub(common.discarded), ..common }
+            Ledger { delivered: since(Counter::Taken).saturating_sub(frames.discarded), ..frames }
         }
     };
     Some(ledger.closed())

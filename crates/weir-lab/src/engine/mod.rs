@@ -66,16 +66,14 @@ pub fn trial(
             ));
         }
     }
-    let begun = bench.begin(arm)?;
-    bench.start_own(arm, &scene.apps)?;
+    let begun = bench.begin(arm, &scene.apps)?;
     if !bench.setups.contains_key(&arm.name) {
         let setup = describe(bench, arm, scene, &begun, stop)?;
         bench.setups.insert(arm.name.clone(), setup);
     }
     bench.aim(arm, &scene.flows)?;
     let seen = watch(bench, arm, scene, &begun, times, stop)?;
-    bench.end(arm)?;
-
+    drop(begun);
     let ledger = ledger(scene.books, &seen.before, &seen.after);
     let place = format!("{}, {} at {}", arm.name, ask.case, ask.load);
     check(scene, &seen, ledger.as_ref(), &place)?;
@@ -123,7 +121,7 @@ fn watch(
         bench,
         host: &sut.host,
         scene,
-        apps: scene.apps.iter().filter_map(|app| sut.app(app)).collect(),
+        apps: scene.apps.iter().filter_map(|app| begun.app(sut, app)).collect(),
         client: None,
         beside: Companions::default(),
         daemon: begun.daemon.as_ref(),
@@ -233,7 +231,9 @@ fn far_nobody(scene: &Scene, host: &Host) -> Ipv4Addr {
 
 /// Starts a scene's client, if it is a program, which sends for a window from now on.
 fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<RealClient>> {
-    let (Some(kind), bench) = (probe.scene.program, probe.bench) else { return Ok(None) };
+    let (Some((kind, more)), bench) = (&probe.scene.program, probe.bench) else {
+        return Ok(None);
+    };
     let directory = bench.topology.directory("clients")?;
     let place = Place {
         netns: &bench.topology.generator,
@@ -241,7 +241,7 @@ fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<RealClien
         address: probe.host.address.1,
         directory: &directory,
     };
-    RealClient::start(kind, &place, window.as_secs()).map(Some)
+    RealClient::start(kind, more, &place, window.as_secs()).map(Some)
 }
 
 /// Waits until a program has ended, and reads what it says.

@@ -1,24 +1,25 @@
 //! `harmless` (LRP 4.2): nothing is worse where nothing is overloaded.
 
 use super::shared::*;
-use crate::programs::ClientKind;
+use crate::programs::{ClientKind, DNSPERF, IPERF3_CLIENT, MEMCASLAP, WRK, in_flight};
 
 const MAIN: &str = "weir";
 /// NSD's answers per second before it has been saturated in this run.
 const NSD_PER_S: f64 = 100e3;
-/// What asks each server. A rate of queries stands here as a share of what NSD can answer.
-const PROGRAMS: [(&str, ClientKind); 11] = [
-    ("nginx", ClientKind::Wrk { keep_alive: true }),
-    ("nginx-conn", ClientKind::Wrk { keep_alive: false }),
-    ("nsd", ClientKind::Dnsperf { rate: None }),
-    ("nsd-30", ClientKind::Dnsperf { rate: Some(0.3) }),
-    ("nsd-60", ClientKind::Dnsperf { rate: Some(0.6) }),
-    ("nsd-90", ClientKind::Dnsperf { rate: Some(0.9) }),
-    ("udp-200", ClientKind::Iperf3Udp { datagram: 200 }),
-    ("udp-1400", ClientKind::Iperf3Udp { datagram: 1400 }),
-    ("udp-8000", ClientKind::Iperf3Udp { datagram: 8000 }),
-    ("tcp", ClientKind::Iperf3Tcp),
-    ("memcached", ClientKind::Memcaslap),
+/// What asks each server, and how; NSD at its rate, or at shares of that.
+const PROGRAMS: [(&str, &ClientKind, How); 11] = [
+    ("nginx", &WRK, How::Options("")),
+    // The server closes each connection after its answer, and wrk opens another.
+    ("nginx-conn", &WRK, How::Options("-H Connection:%_close")),
+    ("nsd", &DNSPERF, How::Rate(None)),
+    ("nsd-30", &DNSPERF, How::Rate(Some(0.3))),
+    ("nsd-60", &DNSPERF, How::Rate(Some(0.6))),
+    ("nsd-90", &DNSPERF, How::Rate(Some(0.9))),
+    ("udp-200", &IPERF3_CLIENT, How::Options("-u -b 1000M -l 200")),
+    ("udp-1400", &IPERF3_CLIENT, How::Options("-u -b 1000M -l 1400")),
+    ("udp-8000", &IPERF3_CLIENT, How::Options("-u -b 1000M -l 8000")),
+    ("tcp", &IPERF3_CLIENT, How::Options("-P 1")),
+    ("memcached", &MEMCASLAP, How::Options("")),
 ];
 /// What computes on the tested CPU meanwhile.
 const BESIDE: [(&str, Option<Beside>); 5] = [
@@ -40,6 +41,13 @@ const NEIGHBOURLY: Arms = &["stock", "threaded"];
 
 type Arms = &'static [&'static str];
 
+#[derive(Clone, Copy)]
+enum How {
+    Options(&'static str),
+    /// A share of what NSD can answer; `None`: as fast as the answers come.
+    Rate(Option<f64>),
+}
+
 pub static EXPERIMENT: Experiment = Experiment {
     name: "harmless",
     paper: "LRP 4.2",
@@ -59,7 +67,7 @@ pub static EXPERIMENT: Experiment = Experiment {
             let against = is_paced(program).then_some("nsd");
             Case { quick: QUICK.contains(&&*name), full, against, ..Case::always(name) }
         };
-        let of = |(beside, _)| PROGRAMS.map(|(program, _)| case(program, beside));
+        let of = |(beside, _)| PROGRAMS.map(|(program, ..)| case(program, beside));
         BESIDE.into_iter().flat_map(of).collect()
     },
     loads: Choice::both("0"),
@@ -117,18 +125,15 @@ fn is_paced(case: &str) -> bool {
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let (program, beside) = ask.case.split_at(ask.case.find('+').unwrap_or(ask.case.len()));
-    let (_, kind) = PROGRAMS.into_iter().find(|(name, _)| *name == program).unwrap_or(PROGRAMS[0]);
-    let kind = match kind {
-        ClientKind::Dnsperf { rate: Some(share) } => {
-            ClientKind::Dnsperf { rate: Some((share * capacity(ask.done)).round()) }
-        }
-        kind => kind,
+    let (_, kind, how) = *PROGRAMS.iter().find(|of| of.0 == program).unwrap_or(&PROGRAMS[0]);
+    let more = match how {
+        How::Options(more) => more.to_owned(),
+        How::Rate(share) => in_flight(share.map(|share| (share * capacity(ask.done)).round())),
     };
-    let server = kind.server();
     let beside = BESIDE.into_iter().find(|(name, _)| *name == beside);
     Ok(Scene {
-        apps: vec![App::new(AppKind::Real(server), server.port, Role::Flooded)],
-        program: Some(kind),
+        apps: vec![App::new(AppKind::Real(kind.server), kind.server.port, Role::Flooded)],
+        program: Some((kind, more)),
         beside: beside.and_then(|(_, beside)| beside).into_iter().collect(),
         needs: vec![Need::FarEndRps],
         books: Books::None,

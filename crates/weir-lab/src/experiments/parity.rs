@@ -5,7 +5,7 @@ use crate::apps::parity::{Measure, Talk};
 use crate::apps::udp::Answer;
 use crate::engine::mbit;
 use crate::goals::nothing_discarded;
-use crate::programs::{ClientKind, IPERF3};
+use crate::programs::{IPERF3, IPERF3_CLIENT};
 
 const PORT: u16 = 6000;
 const FLOWS: [u16; 2] = [1, 1000];
@@ -75,7 +75,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     };
     if talk == (Talk { measure: Measure::TcpStream, flows: 1 }) {
         let app = App::new(AppKind::Real(&IPERF3), IPERF3.port, Role::Flooded);
-        return Ok(Scene { apps: vec![app], program: Some(ClientKind::Iperf3Tcp), ..scene });
+        return Ok(Scene { apps: vec![app], program: Some((&IPERF3_CLIENT, String::new())), ..scene });
     }
     let Talk { measure, flows } = talk;
     let answer = if measure.is_time() { Answer::Echo } else { Answer::Count };

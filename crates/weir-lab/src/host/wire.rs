@@ -37,7 +37,9 @@ const FORWARDING: &str = "/proc/sys/net/ipv4/conf";
 /// `rx-usecs`.
 pub const MODERATION: Duration = Duration::from_micros(50);
 /// As many polls without a packet as this before another CPU could get NAPI back: days.
-const DEFER: &str = "2147483647";
+const POLLS: &str = "2147483647";
+const DEFER: &str = "napi_defer_hard_irqs";
+const TIMER: &str = "gro_flush_timeout";
 /// Time between two interrupts of the far end.
 const FAR_MODERATION: Duration = Duration::from_micros(100);
 const SINK: &str = "weir_lab";
@@ -166,37 +168,36 @@ fn nft(netns: &NetNs, commands: &str) -> Result<()> {
     tool(netns, "nft", commands)
 }
 
-/// Lets a timer alone start an interface's NAPI, on the CPU where it runs next.
+/// Lets a timer alone start an interface's NAPI, on the CPU where it runs next, until this is dropped; the timer ends
+/// with the next poll then.
 ///
 /// A veth has no interrupt of its own: its NAPI instance runs on the CPU that sent, the generator's.
 /// With interrupts deferred (`napi_defer_hard_irqs`, `gro_flush_timeout`), NAPI is started by a timer
 /// on the CPU where it last ran, and by nothing else (`napi_complete_done()`, `napi_watchdog()`): a
 /// timer interrupt, then softirq on its exit, as with a NIC that moderates its interrupts and whose
 /// interrupt is bound to that CPU. So the first packet is to be sent from there.
-pub fn defer(sysfs: &NetSysfs, interface: &str, moderation: Duration) -> Result<()> {
-    sysfs.write(interface, "gro_flush_timeout", &moderation.as_nanos().to_string())?;
-    sysfs.write(interface, "napi_defer_hard_irqs", DEFER)?;
-    Ok(())
+pub struct Deferred(NetSysfs, String);
+
+impl Deferred {
+    pub fn begin(sysfs: NetSysfs, interface: &str, moderation: Duration) -> Result<Self> {
+        sysfs.write(interface, TIMER, &moderation.as_nanos().to_string())?;
+        sysfs.write(interface, DEFER, POLLS)?;
+        Ok(Self(sysfs, interface.to_owned()))
+    }
 }
 
-/// Undoes [`defer`]; the timer ends with the next poll.
-pub fn defer_no_more(sysfs: &NetSysfs, interface: &str) -> Result<()> {
-    sysfs.write(interface, "napi_defer_hard_irqs", "0")?;
-    sysfs.write(interface, "gro_flush_timeout", "0")?;
-    Ok(())
+impl Drop for Deferred {
+    fn drop(&mut self) {
+        // The host goes with the lab.
+        let _ = [DEFER, TIMER].map(|setting| self.0.write(&self.1, setting, "0"));
+    }
 }
 
 /// Binds the far end's interrupts to the calling thread's CPU until what is returned is dropped, by a packet from the
 /// host to where nobody listens.
-pub fn far_interrupts<'a>(
-    topology: &'a Topology,
-    host: &'a Host,
-    nobody: Ipv4Addr,
-) -> Result<Undo<impl FnMut() + 'a>> {
-    let (sysfs, far) = (&topology.generator_sysfs, &host.generator_ifname);
-    defer(sysfs, far, FAR_MODERATION)?;
-    // The host goes with the lab.
-    let bound = Undo(move || drop(defer_no_more(sysfs, far)));
+pub fn far_interrupts(topology: &Topology, host: &Host, nobody: Ipv4Addr) -> Result<Deferred> {
+    let sysfs = topology.generator.run(NetSysfs::open)??;
+    let bound = Deferred::begin(sysfs, &host.generator_ifname, FAR_MODERATION)?;
     let (any, nobody) = ((host.address.1, 0), (nobody, NOBODYS_PORT));
     let sent = host.netns.run(|| UdpSocket::bind(any)?.send_to(&[0], nobody))?;
     sent.map_err(cannot("send", "a packet to the generator"))?;

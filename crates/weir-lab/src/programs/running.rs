@@ -15,7 +15,7 @@ use weir_bpf::units::{CpuId, Nice};
 
 use super::ready::CaptureKind;
 use super::report::{self, Figures};
-use super::table::{ClientKind, Parse, ROWS, Row, ServerKind};
+use super::table::{ClientKind, ROWS, Row, ServerKind};
 use crate::apps::{Job, Order};
 use crate::error::{Error, Result, cannot};
 use crate::host::process::{self, Program};
@@ -49,7 +49,7 @@ pub fn missing(programs: &[&str]) -> Result<()> {
 /// The versions of these programs, such as `1.22.1`, by the program's name.
 pub fn versions(programs: &[&str]) -> Result<BTreeMap<String, String>> {
     missing(programs)?;
-    let version = |(name, package, option, _): &Row| {
+    let version = |(name, package, option, ..): &Row| {
         // Some end with a failure after they have printed it, and some print it to standard error.
         let output = Command::new(path_of(name).unwrap_or_default()).arg(option).output();
         let output = output.map_err(cannot("run", name))?;
@@ -219,25 +219,26 @@ fn answers(kind: &ServerKind, server: SocketAddr) -> io::Result<bool> {
 
 pub struct Client {
     running: Running,
-    parse: Parse,
+    name: &'static str,
 }
 
 impl Client {
     /// Starts a client, which runs for so many seconds; memcaslap ends a second late. iperf3's test has
     /// begun: while its server is busy, it is started again.
-    pub fn start(kind: ClientKind, place: &Place<'_>, seconds: u64) -> Result<Self> {
-        let (name, server, parse, arguments) = kind.row(seconds);
+    pub fn start(kind: &ClientKind, more: &str, place: &Place<'_>, seconds: u64) -> Result<Self> {
+        let ClientKind { name, server, arguments } = *kind;
+        let arguments = arguments.replace("%seconds", &seconds.to_string()).replace("%more", more);
         let retry_until = Instant::now() + PATIENCE;
         loop {
             let mut running = Running::start(name, place, server.port, &arguments, CLIENTS_NICE)?;
             let begun = |pid, output: &str| {
-                let begun = has_data_socket(pid) || parse(output).is_some();
+                let begun = has_data_socket(pid) || figures(name, output).is_some();
                 let again = Instant::now() < retry_until && report::is_busy(output);
                 (begun || again).then_some(begun)
             };
             if server.question.is_some() || running.wait("begin", begun)? {
                 running.deadline += Duration::from_secs(seconds);
-                return Ok(Self { running, parse });
+                return Ok(Self { running, name });
             }
         }
     }
@@ -247,8 +248,13 @@ impl Client {
     }
 
     pub fn finish(mut self) -> Result<Figures> {
-        self.running.wait("report", |_, output| (self.parse)(output))
+        self.running.wait("report", |_, output| figures(self.name, output))
     }
+}
+
+/// What a client has printed, once that is a whole report.
+fn figures(name: &str, output: &str) -> Option<Figures> {
+    ROWS.iter().find(|row| row.0 == name)?.4(output)
 }
 
 /// Whether iperf3 has a socket for the data beside the one for control: a test is under way.

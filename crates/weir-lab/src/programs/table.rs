@@ -1,30 +1,29 @@
 //! What is particular to each program. In arguments and files `%ip`, `%port` and `%at` (both) are the
-//! server's, `%dir` is the program's directory, and `%_` a space within an argument.
+//! server's, `%dir` is the program's directory, and `%_` a space within an argument; in a client's arguments
+//! `%seconds` are those that it runs for, and `%more` is what a case adds.
 
 use super::report::{self, Figures};
 
 /// Names and texts of the files that a program reads in its directory.
 type Files = Vec<(&'static str, String)>;
-/// A program's name, Debian's package, the option that makes it print its version, and its files.
-pub(super) type Row = (&'static str, &'static str, &'static str, fn() -> Files);
 pub(super) type Parse = fn(&str) -> Option<Figures>;
+/// A program's name, Debian's package, the option that makes it print its version, its files, and what reads what it
+/// prints as a client.
+pub(super) type Row = (&'static str, &'static str, &'static str, fn() -> Files, Parse);
 
 pub(super) const ROWS: [Row; 8] = [
-    ("dnsperf", "dnsperf", "-h", queries),
-    ("iperf3", "iperf3", "-v", Vec::new),
-    ("memcached", "memcached", "--version", Vec::new),
-    ("memcaslap", "libmemcached-tools", "--version", Vec::new),
-    ("nginx", "nginx-light", "-v", nginx),
-    ("nsd", "nsd", "-v", nsd),
-    ("tcpdump", "tcpdump", "--version", Vec::new),
-    ("wrk", "wrk", "-v", Vec::new),
+    ("dnsperf", "dnsperf", "-h", queries, report::dnsperf),
+    ("iperf3", "iperf3", "-v", Vec::new, report::iperf3),
+    ("memcached", "memcached", "--version", Vec::new, |_| None),
+    ("memcaslap", "libmemcached-tools", "--version", Vec::new, report::memcaslap),
+    ("nginx", "nginx-light", "-v", nginx, |_| None),
+    ("nsd", "nsd", "-v", nsd, |_| None),
+    ("tcpdump", "tcpdump", "--version", Vec::new, |_| None),
+    ("wrk", "wrk", "-v", Vec::new, report::wrk),
 ];
 
 /// The length of nginx's document: LRP's (section 4.4).
 const DOCUMENT_BYTES: usize = 1300;
-const CONNECTIONS: u32 = 32;
-/// How fast iperf3 sends UDP, Mbit/s of payload.
-const UDP_MBIT: u32 = 1000;
 /// Names in NSD's zone that have an address.
 const NAMES: usize = 500;
 
@@ -117,74 +116,43 @@ fn queries() -> Files {
     vec![("queries.txt", (0..NAMES).map(query).collect())]
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ClientKind {
-    /// Asks nginx for its document; each connection sends a request when it has the last answer.
-    Wrk {
-        /// Whether a connection is used again, or each request has its own.
-        keep_alive: bool,
-    },
-    /// Asks NSD for names.
-    Dnsperf {
-        /// Queries per second, whether they are answered or not, up to [`IN_FLIGHT`]; `None`: as fast as the
-        /// answers come, with 100 in flight.
-        rate: Option<f64>,
-    },
-    /// Sends a UDP stream of [`UDP_MBIT`].
-    Iperf3Udp {
-        /// Length of a datagram's payload, bytes; above 1472 it is sent in fragments.
-        datagram: u32,
-    },
-    /// Sends as fast as TCP lets it, over one connection.
-    Iperf3Tcp,
-    /// Gets and sets values in memcached; each connection sends when it has the last answer.
-    Memcaslap,
+/// A load generator of one thread, as there is one CPU.
+#[derive(Debug, PartialEq)]
+pub struct ClientKind {
+    pub(super) name: &'static str,
+    pub server: &'static ServerKind,
+    pub(super) arguments: &'static str,
 }
 
-impl ClientKind {
-    pub fn server(self) -> &'static ServerKind {
-        self.row(1).1
-    }
-
-    /// Its name, its server, the parser of what it prints, and its arguments: one thread, as there is
-    /// one CPU.
-    pub(super) fn row(self, seconds: u64) -> (&'static str, &'static ServerKind, Parse, String) {
-        let iperf3 = |what: String| {
-            let arguments = format!("-c %ip -p %port -t {seconds} --json {what}");
-            ("iperf3", &IPERF3, report::iperf3 as Parse, arguments)
-        };
-        match self {
-            Self::Wrk { keep_alive } => {
-                // The server closes each connection after its answer, and wrk opens another.
-                let close = if keep_alive { "" } else { "-H Connection:%_close" };
-                // wrk's own time-out, stated because `errors` depends on it.
-                let arguments = format!(
-                    "-t1 --latency --timeout 2s -c {CONNECTIONS} -d {seconds}s {close} http://%at/"
-                );
-                ("wrk", &NGINX, report::wrk, arguments)
-            }
-            Self::Dnsperf { rate } => {
-                let arguments = format!(
-                    "-s %ip -p %port -d %dir/queries.txt -l {seconds} -c 8 -T 1 -t 1 -W \
-                     -O suppress=timeouts,congestion,sendfailed,unexpected {}",
-                    in_flight(rate)
-                );
-                ("dnsperf", &NSD, report::dnsperf, arguments)
-            }
-            Self::Iperf3Udp { datagram } => iperf3(format!("-u -l {datagram} -b {UDP_MBIT}M")),
-            Self::Iperf3Tcp => iperf3("-P 1".into()),
-            // Nine gets for each set, of values of 1 KiB. It cannot reach an IPv6 address, and its own pace
-            // (-P) has no effect. -w: objects of each connection, so that 32 connections' fit into the
-            // server's 64 MiB and no get misses; its default of ten thousand does not. -S: the statistics
-            // at the end, which have the mean, come only with periodic ones.
-            Self::Memcaslap => {
-                let arguments =
-                    format!("-s %at -T 1 -c {CONNECTIONS} -w 1k -t {seconds}s -S {seconds}s");
-                ("memcaslap", &MEMCACHED, report::memcaslap, arguments)
-            }
-        }
-    }
-}
+/// Asks nginx for its document by 32 connections; each sends a request when it has the last answer.
+pub static WRK: ClientKind = ClientKind {
+    name: "wrk",
+    server: &NGINX,
+    // Its own time-out, stated because `failed` depends on it.
+    arguments: "-t1 --latency --timeout 2s -c 32 -d %secondss %more http://%at/",
+};
+/// Asks NSD for names: see [`in_flight`].
+pub static DNSPERF: ClientKind = ClientKind {
+    name: "dnsperf",
+    server: &NSD,
+    arguments: "-s %ip -p %port -d %dir/queries.txt -l %seconds -c 8 -T 1 -t 1 -W \
+                -O suppress=timeouts,congestion,sendfailed,unexpected %more",
+};
+/// Sends as fast as TCP lets it, or what a case says.
+pub static IPERF3_CLIENT: ClientKind = ClientKind {
+    name: "iperf3",
+    server: &IPERF3,
+    arguments: "-c %ip -p %port -t %seconds --json %more",
+};
+/// Gets and sets values in memcached by 32 connections, nine gets for each set, of values of 1 KiB; each sends when it
+/// has the last answer. It cannot reach an IPv6 address, and its own pace (-P) has no effect.
+pub static MEMCASLAP: ClientKind = ClientKind {
+    name: "memcaslap",
+    server: &MEMCACHED,
+    // -w: objects of each connection, so that 32 connections' fit into the server's 64 MiB and no get misses; its default
+    // of ten thousand does not. -S: the statistics at the end, which have the mean, come only with periodic ones.
+    arguments: "-s %at -T 1 -c 32 -w 1k -t %secondss -S %secondss",
+};
 
 /// Queries of dnsperf that may be in flight at a rate.
 ///
@@ -203,7 +171,7 @@ const IN_FLIGHT: u32 = 250;
 ///
 /// With a rate it prints every answer's time (-v), for the percentiles; these 2 us an answer would slow an
 /// unpaced one down.
-fn in_flight(rate: Option<f64>) -> String {
+pub fn in_flight(rate: Option<f64>) -> String {
     rate.map_or("-q 100".to_owned(), |rate| format!("-q {IN_FLIGHT} -Q {rate} -b 1024 -v"))
 }
 
@@ -228,12 +196,12 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_asks_what_it_says() {
-        let of = |kind: ClientKind| kind.row(3).3;
-        let wrk = |keep_alive| of(ClientKind::Wrk { keep_alive });
-        assert!(!wrk(true).contains("-H") && wrk(false).contains("-H Connection:%_close http"));
-        let udp = of(ClientKind::Iperf3Udp { datagram: 16 });
-        assert!(udp.ends_with("-t 3 --json -u -l 16 -b 1000M"), "{udp}");
-        assert!(of(ClientKind::Iperf3Tcp).ends_with("--json -P 1"));
+    fn each_client_has_an_end_and_what_its_case_adds() {
+        for client in [&WRK, &DNSPERF, &IPERF3_CLIENT] {
+            assert!(client.arguments.contains("%more"), "{client:?}");
+        }
+        for client in [&WRK, &DNSPERF, &IPERF3_CLIENT, &MEMCASLAP] {
+            assert!(client.arguments.contains("%seconds"), "{client:?}");
+        }
     }
 }
