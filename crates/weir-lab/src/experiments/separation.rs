@@ -25,22 +25,9 @@ const LISTENER_PORT: u16 = 5003;
 const MANY_PORT: u16 = 5004;
 /// TCP waits for 200 ms before it sends again what was lost.
 const SETTLE: Duration = Duration::from_millis(150);
-/// The kinds, in the order of the tables.
-const KINDS: [&str; 13] = [
-    "closed",
-    "bad-checksum",
-    "syn",
-    "ack",
-    "icmp",
-    "fragments",
-    "broadcast",
-    "multicast",
-    "malformed",
-    "forward",
-    "options",
-    "protocol",
-    "off-link-nd",
-];
+/// Floods of other kinds, in the order of the tables.
+const KINDS: List = "closed,bad-checksum,syn,ack,icmp,fragments,broadcast,multicast,malformed,forward,options,\
+    protocol,off-link-nd";
 
 /// A search for R_ring: the highest flood that leaves the bystander well.
 const fn r_ring(of: &'static str, case: &'static str, quick: u32) -> Search {
@@ -97,7 +84,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     figure: Some(lines("Goodput of the bystander by the flood's rate", "udp", &m::light_goodput)),
     goals: goals! {
         "weir: the bystanders' goodput at every flood up to R_ring, of the unflooded one" =>
-            find(bystanders, Cases::Where(|case| UDP.has(case) || KINDS.contains(&case))),
+            find(bystanders, Cases::Where(|case| UDP.has(case) || words(KINDS).any(|kind| kind == case))),
             AtLeast(WELL);
         "weir: R_ring, of a bare XDP_DROP's rate" => find(of_bare, UDP), AtLeast(0.38);
         "weir: delivered to the flooded application up to R_ring, of peak x (1 - R x c_gate)" =>
@@ -122,7 +109,7 @@ fn cases() -> Vec<Case> {
     ];
     cases.extend(["udp-mixed", "udp-dns", "udp-sources"].map(mix));
     cases.push(Case::asked("unflooded").at("0", "0"));
-    cases.extend(KINDS.map(kind));
+    cases.extend(words(KINDS).map(kind));
     cases
 }
 
@@ -283,7 +270,7 @@ fn bystanders(view: &View<'_>) -> Vec<Found> {
         let at = |load| kept(case, load, (&m::light_goodput, calm));
         loads.filter_map(at).collect()
     });
-    let of_kind = |kind: &&str| {
+    let of_kind = |kind: &str| {
         let holds = |load: &Load| {
             view.point(WEIR, kind, *load).is_some_and(|p| view.ring_loss(p) <= RING_LOSS_MAX)
         };
@@ -296,7 +283,7 @@ fn bystanders(view: &View<'_>) -> Vec<Found> {
         let both = |load| figures.map(|figure| kept(kind, load, figure));
         loads.into_iter().flat_map(both).flatten().collect()
     };
-    udp.into_iter().chain(KINDS.iter().flat_map(of_kind)).collect()
+    udp.into_iter().chain(words(KINDS).flat_map(of_kind)).collect()
 }
 
 /// R_ring of each mix, of what a bare `XDP_DROP` takes.

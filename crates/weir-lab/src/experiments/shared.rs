@@ -9,7 +9,8 @@ use crate::experiment::Figure;
 pub(super) use crate::apps::{tcp, udp};
 pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
-    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Goal, Search,
+    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Goal, List, Search,
+    words,
 };
 pub(super) use crate::goals::{compare, find, place};
 pub(super) use crate::metric::{Metric, m};
