@@ -24,15 +24,13 @@ use crate::host::wire::{self, Deferred, FLOOD_NET, OFF_LINK, mask};
 use crate::programs::{Place, Server};
 use crate::run::{Load, Setup};
 use crate::scene::{App, AppKind, FLOODED_PORT, Flow, From, Need, To};
-use crate::stop::until;
+use crate::stop::wait_for;
 
 pub const FIRST_PACKET_DEADLINE: Duration = Duration::from_secs(2);
 /// From the tested CPU, to bind its interrupts.
 const FIRST_PACKETS: PacketsPerSec = PacketsPerSec(10_000.0);
 /// How long the calibrated loop is watched, to know how long it takes.
 const WATCH: Duration = Duration::from_millis(100);
-/// Where TCP segments and random sources have their source ports: the low 15 bits are clear.
-pub const RANDOM_PORTS: u16 = 1 << 15;
 
 /// No interface's.
 const NOBODYS_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x09]);
@@ -250,14 +248,13 @@ impl Bench {
         self.aim(arm, &[Flow::udp(FLOODED_PORT, Load::Rate(FIRST_PACKETS.0))])?;
         let (netns, cpu) = (&self.topology.generator, Some(self.sut_cpu));
         let is_sent = || Ok((self.generator.counts(0).sent > 0).then_some(()));
-        let sent = self.generator.run_while(netns, cpu, || {
+        let unsent =
+            ("the generator sent nothing from the tested CPU", "is that CPU busy? see `top`");
+        self.generator.run_while(netns, cpu, || {
             self.generator.start();
-            until(FIRST_PACKET_DEADLINE, is_sent)
-        })?;
-        sent?.map(|()| deferred).ok_or_else(|| {
-            let problem = "the generator sent nothing from the tested CPU";
-            Error::refused(problem, "is that CPU busy? see `top`")
-        })
+            wait_for(FIRST_PACKET_DEADLINE, is_sent, unsent)
+        })??;
+        Ok(deferred)
     }
 }
 
@@ -303,14 +300,6 @@ impl Running {
             _ => None,
         }
     }
-}
-
-/// One of an interface's counters.
-pub fn statistic(sysfs: &NetSysfs, ifname: &str, file: &str) -> Result<u64> {
-    let text = sysfs.read(ifname, &format!("statistics/{file}"))?;
-    text.trim().parse().map_err(|_| {
-        Error::refused(format!("{ifname}'s {file} reads {text:?}"), "the kernel should count there")
-    })
 }
 
 /// A flow to a host, as the generator takes it.

@@ -1,23 +1,21 @@
 //! What a trial reads: the generator, applications, the client, the kernel, the gate.
 
 use std::fs;
-use std::path::Path;
 
 use rustix::process::Pid;
 use weir_bpf::counters::Counters;
 use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::sys::{sched, snmp};
-use weir_bpf::units::CpuId;
 use weir_bpf::verdict::{Reason, Verdict};
 
 use crate::apps::udp::Answer;
 use crate::apps::{slots, tcp, udp};
-use crate::bench::{Bench, Running, statistic};
+use crate::bench::{Bench, Running};
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
 use crate::host::companions::Companions;
 use crate::host::process::{Daemon, Worker};
-use crate::host::topology::{Host, SUT_INTERFACE};
+use crate::host::topology::Host;
 use crate::host::wire::EGRESS;
 use crate::machine;
 use crate::reading::{Counter, Histogram, Reading};
@@ -132,15 +130,13 @@ impl Probe<'_> {
 
     /// Where packets are, or were lost.
     fn packets(&self, reading: &mut Reading) -> Result<()> {
-        let far = &self.host.generator_ifname;
-        let far = |file| statistic(&self.bench.topology.generator_sysfs, far, file);
-        let own = |file| statistic(&self.host.sysfs, SUT_INTERFACE, file);
-        let (ring, refused) = (far("tx_dropped")?, own("rx_dropped")?);
+        let [far, own] = self.bench.topology.stats(self.host)?;
+        let (ring, refused) = (far.tx_dropped, own.rx_dropped);
         reading.add(Counter::RingDrop, ring);
         // Of redirected frames, veth counts at both ends what the full ring refused.
         reading.add(Counter::RingDropFlood, refused);
         // A veth that polls counts here what its polls took from the ring (veth_get_stats64()).
-        reading.add(Counter::Taken, own("rx_packets")?);
+        reading.add(Counter::Taken, own.rx_packets);
         if let Some(daemon) = self.daemon {
             let counters = daemon.counters.counters()?;
             reading.add(Counter::Discarded, counters.verdict(Verdict::Discard).packets);
@@ -160,12 +156,9 @@ impl Probe<'_> {
         reading.add(Counter::Untracked, untracked);
         reading.add(Counter::LateDrop, backlog + socket + other);
         if self.scene.books == Books::Ip {
-            let (far, own) = (
-                self.bench.topology.generator.run(snmp::ip_stats)??,
-                self.host.netns.run(snmp::ip_stats)??,
-            );
-            reading.add(Counter::ClientIpSent, far.out_requests);
-            reading.add(Counter::IpReceived, own.in_receives);
+            let [far, own] = [&self.bench.topology.generator, &self.host.netns];
+            reading.add(Counter::ClientIpSent, far.run(snmp::ip_stats)??.out_requests);
+            reading.add(Counter::IpReceived, own.run(snmp::ip_stats)??.in_receives);
         }
         if self.scene.books == Books::Tcp {
             let tcp = self.host.netns.run(snmp::tcp_stats)??;
@@ -173,12 +166,12 @@ impl Probe<'_> {
             reading.add(Counter::Cookies, tcp.syn_cookies_sent);
         }
         if self.scene.needs.iter().any(|need| matches!(need, Need::Egress | Need::Screened)) {
-            let sent = statistic(&self.host.sysfs, EGRESS, "tx_packets")?;
-            reading.add(Counter::Forwarded, sent);
+            let links = &self.host.links;
+            reading.add(Counter::Forwarded, links.stats(links.index(EGRESS)?)?.tx_packets);
         }
         if self.scene.watch.contains(&Watch::Replies) {
-            reading.add(Counter::Arrived, far("rx_packets")?);
-            reading.add(Counter::RepliesRefused, own("tx_dropped")?);
+            reading.add(Counter::Arrived, far.rx_packets);
+            reading.add(Counter::RepliesRefused, own.tx_dropped);
         }
         Ok(())
     }
@@ -199,7 +192,7 @@ impl Probe<'_> {
 
     /// What has arrived at the far end so far.
     pub fn arrived(&self) -> Result<u64> {
-        statistic(&self.bench.topology.generator_sysfs, &self.host.generator_ifname, "rx_packets")
+        Ok(self.bench.topology.stats(self.host)?[0].rx_packets)
     }
 }
 
@@ -222,14 +215,4 @@ fn conntrack_drops() -> Result<u64> {
     lines.flat_map(of).sum::<std::result::Result<u64, _>>().map_err(|_| {
         Error::refused(format!("{PATH} is not as expected"), "please report this with its text")
     })
-}
-
-/// The kernel's thread for softirqs of a CPU; `None` where it is not to be seen, in a PID namespace.
-pub fn ksoftirqd(cpu: CpuId) -> Result<Option<Pid>> {
-    let name = format!("ksoftirqd/{cpu}\n");
-    let processes = fs::read_dir("/proc").map_err(cannot("list", "/proc"))?.flatten();
-    // One that has ended meanwhile is not it.
-    let is_it = |path: &Path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm == name);
-    let mut found = processes.filter(|process| is_it(&process.path()));
-    Ok(found.find_map(|it| Pid::from_raw(it.file_name().to_str()?.parse().ok()?)))
 }

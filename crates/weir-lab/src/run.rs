@@ -130,11 +130,6 @@ impl Ledger {
         self.unaccounted = self.offered as i64 - ends as i64;
         self
     }
-
-    /// Dropped after an skb was built.
-    pub fn late(&self) -> u64 {
-        self.late_backlog + self.late_socket + self.late_other
-    }
 }
 
 /// One measurement: which, and a flat row of declared metrics.

@@ -18,6 +18,8 @@ pub const LIGHT_PORT: u16 = 5001;
 pub const ECHO_PORT: u16 = 5002;
 /// No socket receives it.
 pub const CLOSED_PORT: u16 = 5999;
+/// Where TCP segments and random sources have their source ports: the low 15 bits are clear.
+pub const RANDOM_PORTS: u16 = 1 << 15;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {

@@ -66,3 +66,12 @@ pub fn until<T>(within: Duration, mut ask: impl FnMut() -> Result<Option<T>>) ->
         std::thread::sleep(LOOK);
     }
 }
+
+/// The same where one must come: else what is wrong, and what to do.
+pub fn wait_for<T>(
+    within: Duration,
+    ask: impl FnMut() -> Result<Option<T>>,
+    (problem, remedy): (&str, &str),
+) -> Result<T> {
+    until(within, ask)?.ok_or_else(|| Error::refused(problem, remedy))
+}

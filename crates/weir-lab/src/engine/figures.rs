@@ -6,8 +6,6 @@ use weir_bpf::steps::Steps;
 use weir_bpf::units::Nanos;
 
 use super::books::Seen;
-use crate::apps::parity;
-use crate::apps::parity::Measure;
 use crate::metric::{METRICS, Metric, Source, m};
 use crate::reading::Counter;
 use crate::run::Trial;
@@ -141,12 +139,6 @@ fn steps(trial: &mut Trial, steps: &[Steps]) {
         polls,
         [(&m::poll_p50_us, 500), (&m::poll_p90_us, 900), (&m::poll_p99_us, 990)],
     );
-}
-
-/// Mbit/s of a parity conversation's payload, from packets or bytes per second.
-pub fn mbit(measure: Measure, per_s: f64) -> f64 {
-    let bytes = if measure.is_udp() { parity::DATAGRAM_BYTES as f64 } else { 1.0 };
-    per_s * bytes * 8.0 / 1e6
 }
 
 #[cfg(test)]

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use weir_bpf::poll_cost::PollClock;
 use weir_bpf::replies::{QUESTIONS, Replies};
 use weir_bpf::steps::StepTrace;
+use weir_bpf::sys::napi;
 use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::units::Nice;
 
 use self::books::{Seen, answered, check, ledger};
-pub use self::figures::mbit;
 use self::figures::measure;
 use self::setup::describe;
 use crate::apps::{Job, slots};
@@ -30,12 +30,12 @@ use crate::host::topology::{Host, SUT_INTERFACE};
 use crate::host::wire::{FLOOD_NET, far_interrupts, sink, slow_egress};
 use crate::meter;
 use crate::metric::m;
-use crate::probe::{Probe, ksoftirqd};
+use crate::probe::Probe;
 use crate::programs::{Client as RealClient, Figures, Place};
 use crate::reading::{Counter, Reading};
 use crate::run::Trial;
 use crate::scene::{Books, Client, ECHO_PORT, Need, Scene, Watch};
-use crate::stop::{Stop, until};
+use crate::stop::{Stop, until, wait_for};
 
 /// How long packets that are still queued at the end may take to arrive.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
@@ -100,6 +100,9 @@ fn watch(
     let threads = bench.pollers(arm)?;
     let clocks = threads.iter().filter(|_| accounts).map(|thread| Ok(TaskClock::of(thread.pid)?));
     let clocks = clocks.collect::<Result<_>>()?;
+    // None is to be seen in a PID namespace.
+    let kernel_threads = if accounts { napi::kernel_threads()? } else { vec![] };
+    let softirqs = format!("ksoftirqd/{}", bench.sut_cpu);
     let polled = threads.first().filter(|_| watches(Watch::Polls));
     let clock = polled.map(|_| PollClock::load()).transpose()?;
     let clock = clock.zip(polled).map(|(mut clock, thread)| {
@@ -128,7 +131,7 @@ fn watch(
         follows: arm.nat,
         pollers: threads.iter().map(|thread| thread.pid).collect(),
         clocks,
-        ksoftirqd: if accounts { ksoftirqd(bench.sut_cpu)? } else { None },
+        ksoftirqd: kernel_threads.into_iter().find(|(_, name)| *name == softirqs).map(|of| of.0),
     };
     let before = probe.read()?;
     probe.beside = Companions::start(&sut.host.netns, bench.sut_cpu, &scene.beside)?;
@@ -270,10 +273,9 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
     let job = Job::Client(bench.sut(arm).host.address.1.into(), client);
     let client = Worker::start(&bench.topology.generator, bench.generator_cpu, Nice(0), job)?;
     let is_under_way = || (client.count(slot) >= under_way).then_some(());
-    until(UNDER_WAY_DEADLINE, || stop.check().map(|()| is_under_way()))?.ok_or_else(|| {
-        let problem = format!("the server does not answer in arm {}, without any flood", arm.name);
-        Error::refused(problem, "is the machine overloaded? try again")
-    })?;
+    let problem = format!("the server does not answer in arm {}, without any flood", arm.name);
+    let ask = || stop.check().map(|()| is_under_way());
+    wait_for(UNDER_WAY_DEADLINE, ask, (&problem, "is the machine overloaded? try again"))?;
     Ok(Some(client))
 }
 

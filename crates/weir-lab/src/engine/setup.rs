@@ -10,7 +10,7 @@ use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::sys::stat::Stat;
 
 use crate::arm::{Arm, Napi, Wire};
-use crate::bench::{Begun, Bench, FIRST_PACKET_DEADLINE, Running, statistic};
+use crate::bench::{Begun, Bench, FIRST_PACKET_DEADLINE, Running};
 use crate::error::{Result, cannot};
 use crate::host::topology::SUT_INTERFACE;
 use crate::host::wire;
@@ -78,9 +78,8 @@ fn session(pid: Pid) -> &'static str {
 
 /// How many packets an arm's ring has refused, or NAPI has taken from it.
 fn ended(bench: &Bench, arm: &Arm) -> Result<u64> {
-    let host = &bench.sut(arm).host;
-    let refused = statistic(&bench.topology.generator_sysfs, &host.generator_ifname, "tx_dropped")?;
-    Ok(refused + statistic(&host.sysfs, SUT_INTERFACE, "rx_packets")?)
+    let [far, own] = bench.topology.stats(&bench.sut(arm).host)?;
+    Ok(far.tx_dropped + own.rx_packets)
 }
 
 /// How many packets of this run a socket's buffer holds on this path, counted rather than computed:

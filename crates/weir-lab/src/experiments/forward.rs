@@ -1,7 +1,6 @@
 //! `forward` (MR, figures 6-1 and 6-3): a router, its egress fast or slow, and what else runs on it.
 
 use super::shared::*;
-use crate::arm::BASELINES;
 
 /// As BFD's at an interval of 50 ms: three that are missed mean that the neighbour is down (RFC 5880, 6.8.4).
 const HEARTBEATS_PER_S: f64 = 20.0;

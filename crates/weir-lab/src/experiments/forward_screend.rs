@@ -1,9 +1,6 @@
 //! `forward-screend` (MR, figure 6-4): a router that forwards by way of a screen in user mode.
 
-use std::time::Duration;
-
 use super::shared::*;
-use crate::bench::RANDOM_PORTS;
 
 /// Each packet of a flow of its own: 2 million of them.
 const NEW_FLOWS: Sources = Sources::Random { address_bits: 6, port_bits: 15 };

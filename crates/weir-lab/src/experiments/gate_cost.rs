@@ -4,7 +4,6 @@
 
 use super::shared::*;
 use crate::apps::unread::{FULL_PORT, ROOM_PORT, SOCKET_BITS};
-use crate::bench::RANDOM_PORTS;
 
 /// A row whose gate discarded less than this share of the packets does not tell what discarding costs.
 const DISCARDED_MIN: f64 = 0.99;

@@ -1,10 +1,7 @@
 //! `http-syn-flood` (LRP, figure 5).
 
-use std::time::Duration;
-
 use super::shared::*;
 use crate::apps::http::PATIENCE;
-use crate::bench::RANDOM_PORTS;
 use crate::programs::NGINX;
 
 /// LRP's eight clients.

@@ -2,7 +2,6 @@
 //! much the kernel still drops behind the gate.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use super::shared::*;
 

@@ -1,10 +1,8 @@
 //! `parity` (LRP, table 1).
 
 use super::shared::*;
-use crate::apps::parity::{Measure, Talk};
+use crate::apps::parity::{DATAGRAM_BYTES, Measure, Talk};
 use crate::apps::udp::Answer;
-use crate::engine::mbit;
-use crate::goals::nothing_discarded;
 use crate::programs::{IPERF3, IPERF3_CLIENT};
 
 const PORT: u16 = 6000;
@@ -91,7 +89,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 fn throughput(trials: &mut [Trial]) {
     for trial in trials {
         let Some(talk) = talk(&trial.case).filter(|talk| !talk.measure.is_time()) else { continue };
-        let received = trial.get(&m::delivered_pps).map(|per_s| mbit(talk.measure, per_s));
+        let bytes = if talk.measure.is_udp() { DATAGRAM_BYTES as f64 } else { 1.0 };
+        let received = trial.get(&m::delivered_pps).map(|per_s| per_s * bytes * 8.0 / 1e6);
         trial.set(&m::throughput_mbit, received.or(trial.get(&m::throughput_mbit)));
         if !talk.measure.is_udp() {
             trial.values.remove(m::delivered_pps.id);

@@ -4,8 +4,6 @@
 //!
 //! Each session has the nice value too: between two sessions, autogroup ignores those of their processes.
 
-use std::time::Duration;
-
 use super::shared::*;
 
 const HEAVIER_PORT: u16 = 5005;

@@ -3,7 +3,6 @@
 use super::shared::*;
 use crate::apps::compute::Work;
 use crate::apps::rpc::walks;
-use crate::goals::nothing_discarded;
 
 /// Where the worker listens; the short servers of each case are at ports that follow.
 const PORT: u16 = 7000;

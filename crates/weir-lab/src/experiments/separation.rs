@@ -1,12 +1,9 @@
 //! `separation` (LRP 2.2 and 3): what a bystander, a receiver that is not overloaded, keeps beside floods
 //! to others on the same host: to another UDP socket, and of every other kind.
 
-use std::time::Duration;
-
 use weir_bpf::traffic::Flaw;
 
 use super::shared::*;
-use crate::bench::RANDOM_PORTS;
 use crate::view::RING_LOSS_MAX;
 
 const WEIR: &str = "weir-native";

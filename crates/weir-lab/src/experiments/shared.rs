@@ -1,23 +1,24 @@
 //! What experiments share: the names that their declarations are made of, what most of them have in common,
 //! floods by name, and references measured without a flood.
 
-use std::time::Duration;
+pub(super) use std::time::Duration;
 
 use crate::arm::QUIET;
 use crate::experiment::Figure;
 
 pub(super) use crate::apps::{tcp, udp};
+pub(super) use crate::arm::BASELINES;
 pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
     Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Goal, List, Search,
     words,
 };
-pub(super) use crate::goals::{compare, find, place};
+pub(super) use crate::goals::{compare, find, nothing_discarded, place};
 pub(super) use crate::metric::{Metric, m};
 pub(super) use crate::run::{Load, Trial};
 pub(super) use crate::scene::{
     App, AppKind, Beside, Books, CLOSED_PORT, Client, ECHO_PORT, FLOODED_PORT, Flow, From,
-    LIGHT_PORT, Need, Role, Scene, To, Watch,
+    LIGHT_PORT, Need, RANDOM_PORTS, Role, Scene, To, Watch,
 };
 pub(super) use crate::stats::{median, median_of_some};
 pub(super) use crate::view::{Pair, Point, View};

@@ -6,8 +6,6 @@
 //! end the same program saw the slowest percent 62 us later in `stock` from 1.6 M packets/s on, since the
 //! far end's softirq waits for the generator.
 
-use std::time::Duration;
-
 use super::shared::*;
 
 /// Few enough to cost the server next to nothing.

@@ -109,7 +109,7 @@ fn around_peak(view: &View<'_>, arm: &str, case: &str) -> Option<(f64, f64)> {
 
 fn mlfrr(view: &View<'_>) -> Vec<Found> {
     let of = |arm: &str| view.found(&PDR, arm);
-    let baselines = crate::arm::BASELINES.iter().filter_map(|arm| Some((*arm, of(arm)?)));
+    let baselines = BASELINES.iter().filter_map(|arm| Some((*arm, of(arm)?)));
     let best = baselines.max_by(|a, b| a.1.total_cmp(&b.1));
     let Some((weir, (arm, best))) = of("weir-native").zip(best) else { return vec![] };
     let place = format!("{:.0} k of {arm}'s {:.0} k", weir / 1e3, best / 1e3);

@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use weir_bpf::sys::link::Links;
+use weir_bpf::sys::link::{LinkStats, Links};
 use weir_bpf::sys::napi::NapiThread;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, ipv6, napi, sched};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
 
-use crate::error::{Error, Result, cannot};
-use crate::stop::until;
+use crate::error::{Result, cannot};
+use crate::stop::wait_for;
 
 /// Where each lab has a directory, named by its process.
 pub(super) const LABS_DIR: &str = "/run/weir-lab";
@@ -46,6 +46,7 @@ pub struct Topology {
 
 pub struct Host {
     pub(crate) netns: NetNs,
+    pub(crate) links: Links,
     pub(crate) sysfs: NetSysfs,
     pub(crate) ifindex: IfIndex,
     pub(crate) generator_ifindex: IfIndex,
@@ -89,6 +90,12 @@ impl Topology {
         Ok(path)
     }
 
+    /// What the far end's interface and a host's have counted, in this order.
+    pub fn stats(&self, host: &Host) -> Result<[LinkStats; 2]> {
+        let far = self.generator_links.stats(host.generator_ifindex)?;
+        Ok([far, host.links.stats(host.ifindex)?])
+    }
+
     pub fn add_host(&mut self) -> Result<Host> {
         self.hosts += 1;
         let index = self.hosts;
@@ -116,12 +123,14 @@ impl Topology {
             for (neighbour, mac) in [(address.0, generator_mac), (client, CLIENT_MAC)] {
                 links.add_neighbour(ifindex, neighbour.into(), mac)?;
             }
-            Ok((sysfs, ifindex, links.mac(ifindex)?))
+            let mac = links.mac(ifindex)?;
+            Ok((links, sysfs, ifindex, mac))
         });
-        let (sysfs, ifindex, mac) = made??;
+        let (own_links, sysfs, ifindex, mac) = made??;
         links.set_up(generator_ifindex)?;
         Ok(Host {
             netns,
+            links: own_links,
             sysfs,
             ifindex,
             generator_ifindex,
@@ -144,41 +153,32 @@ impl Host {
     /// Gives the host its IPv6 address, and the generator's as a neighbour that need not be asked for.
     pub fn add_ipv6(&self) -> Result<()> {
         let (generator, host) = self.address6;
-        self.netns.run(|| {
-            let links = Links::open()?;
-            links.add_address(self.ifindex, host.into(), 64)?;
-            Ok(links.add_neighbour(self.ifindex, generator.into(), self.mac.0)?)
-        })?
+        self.links.add_address(self.ifindex, host.into(), 64)?;
+        Ok(self.links.add_neighbour(self.ifindex, generator.into(), self.mac.0)?)
     }
 
     /// Waits until packets can pass.
     pub fn wait_until_up(&self) -> Result<()> {
-        let links = self.netns.run(Links::open)??;
-        let is_up = || Ok(links.info(self.ifindex)?.oper_up.then_some(()));
-        until(UP_DEADLINE, is_up)?.ok_or_else(|| {
-            let problem = format!("the lab's {SUT_INTERFACE} does not come up");
-            Error::refused(problem, "is the machine overloaded? try again")
-        })
+        let is_up = || Ok(self.links.info(self.ifindex)?.oper_up.then_some(()));
+        let problem = format!("the lab's {SUT_INTERFACE} does not come up");
+        wait_for(UP_DEADLINE, is_up, (&problem, "is the machine overloaded? try again"))
     }
 
     /// Switches to threaded NAPI and puts the threads on a CPU, at a weight; returns them. To be done
     /// again when XDP was attached or detached, which makes new ones.
     pub fn thread_napi(&self, sut: CpuId, nice: Nice) -> Result<Vec<NapiThread>> {
         self.sysfs.write(SUT_INTERFACE, "threaded", "1")?;
-        let threads = until(NAPI_DEADLINE, || {
+        let threads = || {
             let threads = self.netns.run(|| napi::napi_threads(self.ifindex, SUT_INTERFACE))??;
             for thread in &threads {
                 sched::set_affinity(thread.pid, &[sut])?;
                 sched::set_nice(thread.pid, nice)?;
             }
             Ok((!threads.is_empty()).then_some(threads))
-        });
-        threads?.ok_or_else(|| {
-            Error::refused(
-                "no NAPI thread appeared after threaded NAPI was switched on",
-                "this kernel may lack threaded NAPI for veth (5.12 has it)",
-            )
-        })
+        };
+        let problem = "no NAPI thread appeared after threaded NAPI was switched on";
+        let remedy = "this kernel may lack threaded NAPI for veth (5.12 has it)";
+        wait_for(NAPI_DEADLINE, threads, (problem, remedy))
     }
 }
 

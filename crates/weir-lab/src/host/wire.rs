@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::ipv6::disable_ipv6;
-use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::CpuId;
@@ -71,7 +70,7 @@ pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId
         }
         Need::AnswersDropped => {
             let client = host.address.0;
-            host.netns.run(|| Links::open()?.add_route(FLOOD_NET, client))??;
+            host.links.add_route(FLOOD_NET, client)?;
             let (network, bits) = FLOOD_NET;
             let drop = format!("priority 0; ip daddr {network}/{bits} drop");
             ingress(&topology.generator, &format!("weir_{far}"), far, &drop)
@@ -90,9 +89,7 @@ pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId
             let links = &topology.generator_links;
             links.add_address(host.generator_ifindex, client.into(), 24)?;
             links.add_neighbour(host.generator_ifindex, host.address.1.into(), host.mac.1)?;
-            host.netns
-                .run(|| Links::open()?.add_neighbour(host.ifindex, client.into(), host.mac.0))??;
-            Ok(())
+            Ok(host.links.add_neighbour(host.ifindex, client.into(), host.mac.0)?)
         }
         Need::OtherFamily => host.add_ipv6(),
     }
@@ -132,19 +129,16 @@ fn add_egress(topology: &Topology, host: &Host) -> Result<()> {
     links.set_up(sink)?;
     ingress(&topology.generator, &format!("{SINK}{subnet}"), &name, "priority 0; policy drop")?;
     let mac = links.mac(sink)?;
-    host.netns.run(|| -> Result<()> {
-        let links = Links::open()?;
-        disable_ipv6(EGRESS)?;
-        let index = links.index(EGRESS)?;
-        links.set_up(index)?;
-        links.add_address(index, near.into(), 24)?;
-        links.add_neighbour(index, behind.into(), mac)?;
-        for interface in [SUT_INTERFACE, EGRESS] {
-            let path = format!("{FORWARDING}/{interface}/forwarding");
-            std::fs::write(&path, "1").map_err(cannot("write", &path))?;
-        }
-        Ok(())
-    })?
+    let index = host.links.index(EGRESS)?;
+    host.netns.run(|| disable_ipv6(EGRESS))??;
+    host.links.set_up(index)?;
+    host.links.add_address(index, near.into(), 24)?;
+    host.links.add_neighbour(index, behind.into(), mac)?;
+    let forwards = [SUT_INTERFACE, EGRESS].map(|interface| {
+        let path = format!("{FORWARDING}/{interface}/forwarding");
+        host.netns.run(|| std::fs::write(&path, "1"))?.map_err(cannot("write", &path))
+    });
+    forwards.into_iter().collect()
 }
 
 /// A mask of one CPU, as sysfs takes it: 32 bits to a word.

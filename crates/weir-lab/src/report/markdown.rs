@@ -68,8 +68,9 @@ pub fn refresh(files: &[PathBuf], results_dir: &Path) -> Result<Vec<PathBuf>> {
     for path in files {
         let name = path.display().to_string();
         let text = fs::read_to_string(path).map_err(cannot("read", &name))?;
-        let new =
-            filled(&text, results_dir).map_err(|wrong| refused(format!("{name}, {wrong}")))?;
+        let new = filled(&text, results_dir).map_err(|wrong| {
+            Error::refused(format!("{name}, {wrong}"), "docs/lab-json.md describes markers")
+        })?;
         if new != text {
             store::write_whole(path, &new)?;
             changed.push(path.clone());
@@ -78,18 +79,9 @@ pub fn refresh(files: &[PathBuf], results_dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(changed)
 }
 
-fn refused(wrong: String) -> Error {
-    Error::refused(wrong, "docs/lab-json.md describes markers")
-}
-
-#[cfg(test)]
 /// A document with what its markers ask for, from the results of a directory: see `docs/lab-json.md`.
 /// Markers in fenced code are left alone.
-pub fn rendered(text: &str, results_dir: &Path) -> Result<String> {
-    filled(text, results_dir).map_err(refused)
-}
-
-fn filled(text: &str, results_dir: &Path) -> Followed<String> {
+pub fn filled(text: &str, results_dir: &Path) -> Followed<String> {
     let wrong = |at: usize, wrong: String| Err(format!("line {}: {wrong}", at + 1));
     let (mut new, mut is_fenced, mut open) = (String::new(), false, None);
     for (at, line) in text.split_inclusive('\n').enumerate() {

@@ -215,13 +215,13 @@ fn markers_are_filled_and_all_else_is_left_alone() {
     let fenced = format!("```\n{asked}```\n");
     let text =
         format!("before\n{asked}old\n{end}between\n{}{end}{fenced}after", marker("goals versions"));
-    let new = markdown::rendered(&text, &dir.0).unwrap();
+    let new = markdown::filled(&text, &dir.0).unwrap();
     let table =
         "\n| load | weir-native | stock |\n| ---: | ---: | ---: |\n| top | 604 k | 807 |\n\n";
     assert!(new.starts_with(&format!("before\n{asked}{table}{end}between\n")), "{new}");
     assert!(new.ends_with(&format!("\n{end}{fenced}after")), "{new}");
     assert!(new.contains("| verdict | goal | wanted | got |") && new.contains("commit 0123abc"));
-    assert_eq!(markdown::rendered(&new, &dir.0).unwrap(), new);
+    assert_eq!(markdown::filled(&new, &dir.0).unwrap(), new);
 
     let file = dir.0.join("doc.md");
     let files = [file.clone()];
@@ -243,7 +243,7 @@ fn markers_are_filled_and_all_else_is_left_alone() {
         assert!(error.contains("doc.md, line 2: ") && error.contains(wrong), "{error}");
     }
     for text in [marker("goals"), end.to_owned(), "<!-- weir-lab: no.json -->\n".to_owned() + end] {
-        assert!(markdown::rendered(&text, &dir.0).is_err(), "{text}");
+        assert!(markdown::filled(&text, &dir.0).is_err(), "{text}");
     }
 }
 
@@ -256,7 +256,7 @@ fn documents_hold_the_tables_of_the_committed_results() {
     for path in docs.chain(["README.md", "docs/results/README.md"].map(|path| root.join(path))) {
         if path.extension().is_some_and(|extension| extension == "md") {
             let text = fs::read_to_string(&path).unwrap();
-            let new = markdown::rendered(&text, &root.join("docs/results"));
+            let new = markdown::filled(&text, &root.join("docs/results"));
             let new = new.unwrap_or_else(|error| panic!("{}, {error}", path.display()));
             assert!(new == text, "{} is out of date", path.display());
         }
