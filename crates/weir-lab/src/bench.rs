@@ -13,7 +13,7 @@ use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, MacAddr, Nanos, Nice, PacketsPerSec};
 
 use crate::apps::compute::Work;
-use crate::apps::{Job, slots, udp};
+use crate::apps::{Job, udp};
 use crate::arm::{Arm, Napi};
 use crate::error::{Error, Result};
 use crate::histogram;
@@ -36,7 +36,7 @@ const WATCH: Duration = Duration::from_millis(100);
 const NOBODYS_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x09]);
 
 pub enum Running {
-    /// One of the lab's own, alone or of a session.
+    /// One of the lab's own.
     Worker(Worker),
     /// One that nobody here wrote.
     Program(Server),
@@ -85,10 +85,9 @@ impl Bench {
         sched::set_nice(rustix::thread::gettid(), Nice(-10))?;
         let topology = Topology::create()?;
         let speed = Worker::start(&topology.generator, sut_cpu, Nice(0), Job::SpeedProbe)?;
-        let loops = || histogram::snapshot(speed.shared(), slots::HISTOGRAM);
-        let before = loops();
+        let before = speed.histogram();
         std::thread::sleep(WATCH);
-        let loop_ns = histogram::quantile(&before, &loops(), 0.5).ok_or_else(|| {
+        let loop_ns = histogram::quantile(&before, &speed.histogram(), 0.5).ok_or_else(|| {
             let remedy = "is the machine overloaded? try again";
             Error::refused("the calibrated loop does not run", remedy)
         })?;

@@ -211,8 +211,8 @@ pub enum At {
     Flooded,
     Only(Load),
     Highest,
-    /// Loads above the one at which this arm's figure is highest.
-    PastPeakOf(&'static str),
+    /// Loads above the one at which the figure is highest.
+    PastPeak,
     /// Every load but 0, while the arm's ring does not overflow.
     WhileRingHolds,
 }

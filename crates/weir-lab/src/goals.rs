@@ -90,9 +90,9 @@ impl Goal {
 
 fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) -> Vec<Load> {
     let loads = view.loads(case);
-    let above = |arm: &str| {
-        let figures =
-            loads.iter().filter_map(|load| Some((*load, view.get(arm, case, *load, figure)?)));
+    let peak = || {
+        let at = |load: &Load| Some((*load, view.get(arm, case, *load, figure)?));
+        let figures = loads.iter().filter_map(at);
         figures.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(f64::INFINITY, |(load, _)| load.pps())
     };
     let holds = |load: &Load| {
@@ -103,8 +103,8 @@ fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) ->
         At::Flooded => loads.into_iter().filter(|load| *load != Load::Off).collect(),
         At::Only(only) => loads.into_iter().filter(|load| *load == only).collect(),
         At::Highest => loads.last().copied().into_iter().collect(),
-        At::PastPeakOf(arm) => {
-            let peak = above(arm);
+        At::PastPeak => {
+            let peak = peak();
             loads.into_iter().filter(|load| load.pps() > peak).collect()
         }
         At::WhileRingHolds => {

@@ -229,7 +229,7 @@ struct Going<'a> {
 /// Runs a plan. Trials that the store has from an earlier run of the same plan are not run again.
 pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress) -> Result<Run> {
     let experiment = plan.experiment;
-    programs::missing(experiment.needs)?;
+    let programs = programs::versions(experiment.needs)?;
     let began = Instant::now();
     let trials = store.begin(&plan.identity())?;
     if !trials.is_empty() {
@@ -249,7 +249,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
         quick: plan.quick,
         window_s: plan.times.window.as_secs_f64(),
         traffic: None,
-        programs: programs::versions(experiment.needs)?,
+        programs,
         machine: machine::describe(cpus.0, cpus.1),
         setup: BTreeMap::new(),
     };

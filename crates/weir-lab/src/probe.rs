@@ -12,7 +12,6 @@ use crate::apps::udp::Answer;
 use crate::apps::{slots, tcp, udp};
 use crate::bench::{Bench, Running};
 use crate::error::{Error, Result, cannot};
-use crate::histogram;
 use crate::host::companions::Companions;
 use crate::host::process::{Daemon, Worker};
 use crate::host::topology::Host;
@@ -71,33 +70,31 @@ impl Probe<'_> {
             };
             // A request over TCP is not a packet.
             if !matches!(app.kind, AppKind::Tcp(tcp::Server { connections: 0, .. })) {
-                reading.add(delivered, worker.delivered());
+                reading.add(delivered, worker.count(slots::DELIVERED));
             }
             if let Some(ages) = ages {
-                reading.note(ages, histogram::snapshot(worker.shared(), slots::HISTOGRAM));
+                reading.note(ages, worker.histogram());
             }
             if matches!(app.kind, AppKind::Udp(udp::Server { answer: Answer::Echo, .. })) {
                 reading.add(Counter::Replied, worker.count(slots::REPLIED));
             }
         }
         if let Some(client) = &self.client {
-            reading.add(Counter::Done, client.delivered());
+            reading.add(Counter::Done, client.count(slots::DELIVERED));
             reading.add(Counter::Calls, client.count(slots::CALLS));
             reading.add(Counter::LastCallNs, client.count(slots::LAST_CALL_NS));
             reading.add(Counter::ClientSent, client.count(slots::SENT));
             reading.add(Counter::ClientLost, client.count(slots::LOST));
-            reading.note(Histogram::Took, histogram::snapshot(client.shared(), slots::HISTOGRAM));
+            reading.note(Histogram::Took, client.histogram());
         }
         if let Some(hog) = self.beside.hog() {
             reading.add(Counter::Work, hog.count(slots::WORK));
             reading.add(Counter::WorkCpu, hog.count(slots::CPU_NS));
         }
         if let Some(interactive) = self.beside.interactive() {
-            let late = histogram::snapshot(interactive.shared(), slots::HISTOGRAM);
-            reading.note(Histogram::Wake, late);
+            reading.note(Histogram::Wake, interactive.histogram());
         }
-        let speed = self.bench.speed.shared();
-        reading.note(Histogram::Loop, histogram::snapshot(speed, slots::HISTOGRAM));
+        reading.note(Histogram::Loop, self.bench.speed.histogram());
     }
 
     /// Whom the kernel charges.

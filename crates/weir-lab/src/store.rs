@@ -9,26 +9,23 @@ use crate::run::{Run, Trial};
 
 /// The file that a run's trials are appended to, and the result that it becomes.
 pub struct Store {
-    /// `None`: nothing is kept.
-    dir: Option<PathBuf>,
-    name: String,
+    /// Both, without their extension; `None`: nothing is kept.
+    path: Option<PathBuf>,
     partial: Option<File>,
 }
 
 impl Store {
     pub fn new(dir: Option<&Path>, name: &str) -> Self {
-        Self { dir: dir.map(Path::to_owned), name: name.to_owned(), partial: None }
-    }
-
-    fn partial_path(&self, dir: &Path) -> PathBuf {
-        dir.join(format!("{}.partial", self.name))
+        Self { path: dir.map(|dir| dir.join(name)), partial: None }
     }
 
     /// Begins, or goes on where a run of the same plan was stopped: returns its trials.
     pub fn begin(&mut self, identity: &str) -> Result<Vec<Trial>> {
-        let Some(dir) = &self.dir else { return Ok(vec![]) };
+        let Some(path) = self.path.as_ref().map(|path| path.with_extension("partial")) else {
+            return Ok(vec![]);
+        };
+        let dir = path.parent().unwrap_or(&path);
         fs::create_dir_all(dir).map_err(cannot("create", dir.display()))?;
-        let path = self.partial_path(dir);
         let failed = cannot("write", path.display());
         let text = fs::read_to_string(&path).unwrap_or_default();
         let mut lines = text.lines();
@@ -50,18 +47,18 @@ impl Store {
 
     pub fn keep(&mut self, trial: &Trial) -> Result<()> {
         let Some(file) = &mut self.partial else { return Ok(()) };
-        let line = serde_json::to_string(trial).map_err(cannot("write", &self.name))?;
+        let line = serde_json::to_string(trial).map_err(cannot("write", "a trial"))?;
         writeln!(file, "{line}").map_err(cannot("keep", "a trial"))
     }
 
     /// Writes the whole result, and forgets its parts. Returns its path, if it is kept.
     pub fn finish(&mut self, run: &Run) -> Result<Option<PathBuf>> {
-        let Some(dir) = &self.dir else { return Ok(None) };
-        let path = dir.join(format!("{}.json", self.name));
-        write_whole(&path, &run.to_json()?)?;
-        let _ = fs::remove_file(self.partial_path(dir));
+        let Some(path) = &self.path else { return Ok(None) };
+        let whole = path.with_extension("json");
+        write_whole(&whole, &run.to_json()?)?;
+        let _ = fs::remove_file(path.with_extension("partial"));
         self.partial = None;
-        Ok(Some(path))
+        Ok(Some(whole))
     }
 }
 
@@ -76,8 +73,8 @@ pub fn write_whole(path: &Path, text: &str) -> Result<()> {
     })
 }
 
-/// Every result in a directory, by name.
-pub fn read_all(dir: &Path) -> Result<Vec<Run>> {
+/// Every result in a directory and its path, by name.
+pub fn read_all(dir: &Path) -> Result<Vec<(PathBuf, Run)>> {
     let object = dir.display().to_string();
     let entries = fs::read_dir(dir).map_err(cannot("list", &object))?;
     let paths = entries.flatten().map(|entry| entry.path());
@@ -90,7 +87,7 @@ pub fn read_all(dir: &Path) -> Result<Vec<Run>> {
             "name a directory that `weir lab run --out` wrote",
         ));
     }
-    paths.iter().map(|path| Run::read(path)).collect()
+    paths.into_iter().map(|path| Run::read(&path).map(|run| (path, run))).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ mod figures;
 mod setup;
 
 use std::net::Ipv4Addr;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use weir_bpf::poll_cost::PollClock;
@@ -256,8 +255,8 @@ fn report(mut real: RealClient, stop: &Stop) -> Result<Figures> {
 /// Lets a client of the lab's own send, or not.
 fn go(probe: &Probe<'_>, go: bool) {
     if let Some(client) = &probe.client {
-        client.shared().get(slots::GO).store(go.into(), Ordering::Release);
-        client.shared().get(slots::STOP).store((!go).into(), Ordering::Release);
+        client.set(slots::GO, go);
+        client.set(slots::STOP, !go);
     }
 }
 

@@ -59,12 +59,12 @@ pub static EXPERIMENT: Experiment = Experiment {
             figure("stock", Cases::Of(&["recv"]), Only(Load::Top), delivered_pps, OwnPeak),
             AtMost(0.2);
         "weir: delivered past its peak, of its peak" =>
-            figure("weir-native", RECV, PastPeakOf("weir-native"), delivered_pps, OwnPeak),
+            figure("weir-native", RECV, PastPeak, delivered_pps, OwnPeak),
             AtLeast(0.97);
         "weir: delivered at every rate, of the best baseline's" =>
             figure("weir-native", RECV, Every, delivered_pps, BEST), AtLeast(0.97);
         "weir: echo replies past their peak, of their peak" =>
-            figure("weir-native", ECHO, PastPeakOf("weir-native"), echo_pps, OwnPeak),
+            figure("weir-native", ECHO, PastPeak, echo_pps, OwnPeak),
             AtLeast(0.97);
         "weir: echo replies at every rate, of the best baseline's" =>
             figure("weir-native", ECHO, Every, echo_pps, BEST), AtLeast(0.97);

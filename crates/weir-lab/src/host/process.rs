@@ -20,6 +20,7 @@ use super::topology::SUT_INTERFACE;
 use crate::apps::{Job, OWN, Order, slots};
 use crate::arm::DaemonSpec;
 use crate::error::{Error, Result, cannot};
+use crate::histogram;
 use crate::stop::until;
 
 const START_DEADLINE: Duration = Duration::from_secs(10);
@@ -97,16 +98,16 @@ impl Worker {
         Ok(Self { process, shared })
     }
 
-    pub fn shared(&self) -> &SharedCounters {
-        &self.shared
-    }
-
-    pub fn delivered(&self) -> u64 {
-        self.count(slots::DELIVERED)
-    }
-
     pub fn count(&self, slot: usize) -> u64 {
         self.shared.get(slot).load(Ordering::Relaxed)
+    }
+
+    pub fn set(&self, slot: usize, on: bool) {
+        self.shared.get(slot).store(on.into(), Ordering::Release);
+    }
+
+    pub fn histogram(&self) -> Vec<u64> {
+        histogram::snapshot(&self.shared, slots::HISTOGRAM)
     }
 
     pub fn pid(&self) -> Pid {

@@ -8,7 +8,7 @@ mod table;
 
 pub use ready::CaptureKind;
 pub use report::Figures;
-pub use running::{Client, Place, Server, missing, versions};
+pub use running::{Client, Place, Server, versions};
 pub use table::{
     ClientKind, DNSPERF, IPERF3, IPERF3_CLIENT, MEMCASLAP, NGINX, ServerKind, WRK, in_flight,
 };

@@ -35,7 +35,7 @@ pub(super) fn path_of(program: &str) -> Option<PathBuf> {
 
 /// Checks that every one of these programs is installed; one error names all that are not, and their
 /// Debian packages.
-pub fn missing(programs: &[&str]) -> Result<()> {
+fn missing(programs: &[&str]) -> Result<()> {
     let absent: Vec<_> = programs.iter().filter(|name| path_of(name).is_none()).copied().collect();
     let rows = ROWS.iter().filter(|row| absent.contains(&row.0));
     let packages: Vec<_> = rows.map(|row| row.1).collect();
@@ -46,7 +46,7 @@ pub fn missing(programs: &[&str]) -> Result<()> {
     Err(Error::refused(format!("cannot find {}", absent.join(", ")), remedy))
 }
 
-/// The versions of these programs, such as `1.22.1`, by the program's name.
+/// The versions of these programs, such as `1.22.1`, by the program's name. All must be installed.
 pub fn versions(programs: &[&str]) -> Result<BTreeMap<String, String>> {
     missing(programs)?;
     let version = |(name, package, option, ..): &Row| {

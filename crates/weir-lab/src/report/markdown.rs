@@ -19,9 +19,9 @@ const END: &str = "<!-- weir-lab end -->";
 type Followed<T> = std::result::Result<T, String>;
 
 /// Every table of these runs, a heading for each experiment.
-pub fn all(runs: &[Run]) -> Result<String> {
-    let sections: Result<Vec<String>> = runs.iter().map(|run| Ok(section(&view(run)?))).collect();
-    Ok(sections?.join("\n"))
+pub fn all(runs: &[(PathBuf, Run)]) -> Result<String> {
+    let section = |(_, run): &(PathBuf, Run)| Ok(section(&view(run)?));
+    Ok(runs.iter().map(section).collect::<Result<Vec<_>>>()?.join("\n"))
 }
 
 /// One experiment: sentence, tables, goals, and what made it.

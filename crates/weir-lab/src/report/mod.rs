@@ -37,13 +37,13 @@ pub fn view(run: &Run) -> Result<View<'_>> {
     Ok(View::new(experiment, run))
 }
 
-/// Writes `DIR/report.html` of these runs, and the figure of each that has one to `DIR/NAME.svg`. Returns the
-/// page's path.
-pub fn write(runs: &[Run], dir: &Path) -> Result<PathBuf> {
-    let views = runs.iter().map(view).collect::<Result<Vec<_>>>()?;
-    for view in &views {
+/// Writes `DIR/report.html` of these runs, and beside each run the figure of its experiment, if it has one. Returns
+/// the page's path.
+pub fn write(runs: &[(PathBuf, Run)], dir: &Path) -> Result<PathBuf> {
+    let views = runs.iter().map(|(_, run)| view(run)).collect::<Result<Vec<_>>>()?;
+    for ((path, _), view) in runs.iter().zip(&views) {
         if let Some(svg) = figure::svg(view)? {
-            write_whole(&dir.join(format!("{}.svg", view.experiment.name)), &svg)?;
+            write_whole(&path.with_extension("svg"), &svg)?;
         }
     }
     let path = dir.join("report.html");
