@@ -12,19 +12,24 @@ use crate::reading::{Counter, Reading};
 use crate::run::Ledger;
 use crate::scene::{Books, Client, Scene};
 
-/// What a trial saw, before metrics are made of it.
-pub(super) struct Seen {
-    pub(super) before: Reading,
+/// What a window saw.
+pub(super) struct Window {
     pub(super) opened: Reading,
     pub(super) closed: Reading,
-    pub(super) after: Reading,
+    pub(super) length: Duration,
     pub(super) polls: Option<(PollCost, PollCost)>,
     pub(super) arrivals: Vec<(Instant, u64)>,
     pub(super) report: Option<Figures>,
-    pub(super) metered: Option<Metered>,
+}
+
+/// What a trial saw, before metrics are made of it.
+pub(super) struct Seen {
+    pub(super) before: Reading,
+    pub(super) after: Reading,
+    pub(super) window: Window,
     pub(super) pings: Option<Vec<Option<f64>>>,
     pub(super) steps: Vec<Steps>,
-    pub(super) length: Duration,
+    pub(super) metered: Option<Metered>,
 }
 
 /// Whether every request was answered and every answer has arrived, or was refused.
@@ -108,7 +113,7 @@ pub(super) fn check(
         if judged != taken {
             return wrong(format!("the gate counted {judged} of {taken} packets that were taken"));
         }
-        let unjudged = seen.after.since(&seen.opened, Counter::Unjudged);
+        let unjudged = seen.after.since(&seen.window.opened, Counter::Unjudged);
         if unjudged > 0 {
             return Err(Error::refused(
                 format!("the gate passed {unjudged} of {taken} packets unjudged"),

@@ -5,7 +5,7 @@ use std::time::Instant;
 use weir_bpf::steps::Steps;
 use weir_bpf::units::Nanos;
 
-use super::books::Seen;
+use super::books::{Seen, Window};
 use crate::metric::{METRICS, Metric, Source, m};
 use crate::reading::Counter;
 use crate::run::Trial;
@@ -15,7 +15,7 @@ use crate::stats::{median, nearest_rank, spread};
 const IN_FULL_POLLS_MIN: f64 = 0.02;
 
 pub(super) fn measure(trial: &mut Trial, seen: &Seen) {
-    let Seen { before, opened, closed, after, .. } = seen;
+    let (before, after, Window { opened, closed, .. }) = (&seen.before, &seen.after, &seen.window);
     for metric in METRICS {
         let value = match metric.source {
             Source::Rate(counter, times) => closed.per_s(opened, counter).map(|rate| rate * times),
@@ -30,15 +30,15 @@ pub(super) fn measure(trial: &mut Trial, seen: &Seen) {
         };
         trial.set(metric, value);
     }
-    trial.set(&m::window_s, Some(seen.length.as_secs_f64()));
+    trial.set(&m::window_s, Some(seen.window.length.as_secs_f64()));
     derived(trial, seen);
     polls(trial, seen);
-    trial.set(&m::echo_steady, steadiness(&seen.arrivals));
+    trial.set(&m::echo_steady, steadiness(&seen.window.arrivals));
     steps(trial, &seen.steps);
     if let Some(pings) = &seen.pings {
         round_trips(trial, pings);
     }
-    for (metric, value) in seen.report.iter().flatten() {
+    for (metric, value) in seen.window.report.iter().flatten() {
         trial.set(metric, *value);
     }
     if let Some(metered) = seen.metered.filter(|metered| metered.charged > 0) {
@@ -51,7 +51,7 @@ pub(super) fn measure(trial: &mut Trial, seen: &Seen) {
 
 /// Figures made of several counters.
 fn derived(trial: &mut Trial, seen: &Seen) {
-    let Seen { before, opened, closed, after, .. } = seen;
+    let Seen { before, after, window: Window { opened, closed, length, .. }, .. } = seen;
     let whole = |counter| after.since(before, counter) as f64;
     let per = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
     let window = |counter| closed.since(opened, counter) as f64;
@@ -63,17 +63,17 @@ fn derived(trial: &mut Trial, seen: &Seen) {
     if after.has(Counter::Done) {
         trial.set(&m::failed, Some(window(Counter::ClientLost)));
         let done = window(Counter::Done);
-        trial.set(&m::trip_us, per(seen.length.as_secs_f64() * 1e6, done));
+        trial.set(&m::trip_us, per(length.as_secs_f64() * 1e6, done));
     }
     if after.has(Counter::Segments) {
         let lost = window(Counter::RingDrop) - window(Counter::RingDropFlood);
-        trial.set(&m::client_lost_pps, per(lost.max(0.0), seen.length.as_secs_f64()));
+        trial.set(&m::client_lost_pps, per(lost.max(0.0), length.as_secs_f64()));
     }
 }
 
 /// Cost per packet by polls that took a whole budget, which never wait; else by CPU time.
 fn polls(trial: &mut Trial, seen: &Seen) {
-    let Some((first, last)) = &seen.polls else { return };
+    let Some((first, last)) = &seen.window.polls else { return };
     let packets = last.packets.saturating_sub(first.packets) as f64;
     let full = last.full_packets.saturating_sub(first.full_packets) as f64;
     let share = if packets > 0.0 { (full / packets).min(1.0) } else { 0.0 };

@@ -4,20 +4,20 @@
 mod books;
 mod figures;
 mod setup;
+mod watches;
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use weir_bpf::poll_cost::PollClock;
-use weir_bpf::replies::{QUESTIONS, Replies};
-use weir_bpf::steps::StepTrace;
+use weir_bpf::replies::QUESTIONS;
 use weir_bpf::sys::napi;
 use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::units::Nice;
 
-use self::books::{Seen, answered, check, ledger};
+use self::books::{Seen, Window, answered, check, ledger};
 use self::figures::measure;
 use self::setup::describe;
+use self::watches::Watches;
 use crate::apps::{Job, slots};
 use crate::arm::Arm;
 use crate::bench::{Begun, Bench};
@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::experiment::{Ask, Times};
 use crate::host::companions::{Companions, stopped};
 use crate::host::process::Worker;
-use crate::host::topology::{Host, SUT_INTERFACE};
+use crate::host::topology::Host;
 use crate::host::wire::{FLOOD_NET, far_interrupts, sink, slow_egress};
 use crate::meter;
 use crate::metric::m;
@@ -33,7 +33,7 @@ use crate::probe::Probe;
 use crate::programs::{Client as RealClient, Figures, Place};
 use crate::reading::{Counter, Reading};
 use crate::run::Trial;
-use crate::scene::{Books, Client, ECHO_PORT, Need, Scene, Watch};
+use crate::scene::{Books, Client, Need, Scene, Watch};
 use crate::stop::{Stop, until, wait_for};
 
 /// How long packets that are still queued at the end may take to arrive.
@@ -94,27 +94,12 @@ fn watch(
     stop: &Stop,
 ) -> Result<Seen> {
     let sut = bench.sut(arm);
-    let watches = |what: Watch| scene.watch.contains(&what);
-    let accounts = watches(Watch::Accounts);
+    let accounts = scene.watch.contains(&Watch::Accounts);
     let threads = bench.pollers(arm)?;
     let clocks = threads.iter().filter(|_| accounts).map(|thread| Ok(TaskClock::of(thread.pid)?));
-    let clocks = clocks.collect::<Result<_>>()?;
     // None is to be seen in a PID namespace.
     let kernel_threads = if accounts { napi::kernel_threads()? } else { vec![] };
     let softirqs = format!("ksoftirqd/{}", bench.sut_cpu);
-    let polled = threads.first().filter(|_| watches(Watch::Polls));
-    let clock = polled.map(|_| PollClock::load()).transpose()?;
-    let clock = clock.zip(polled).map(|(mut clock, thread)| {
-        clock.watch(thread.napi_id);
-        clock
-    });
-    // After weir began: beside a program where packets leave, it forwards nothing in the driver.
-    let replies = watches(Watch::RoundTrips).then(|| -> Result<_> {
-        let replies = Replies::load(ECHO_PORT)?;
-        let attach = || replies.attach(sut.host.ifindex, SUT_INTERFACE);
-        Ok((sut.host.netns.run(attach)??, replies))
-    });
-    let replies = replies.transpose()?;
     let far = || far_interrupts(&bench.topology, &sut.host, far_nobody(scene, &sut.host));
     let _far = scene.needs.contains(&Need::FarEnd).then(far).transpose()?;
     let _slow = scene.egress_mbit.map(|mbit| slow_egress(&sut.host, mbit)).transpose()?;
@@ -129,9 +114,10 @@ fn watch(
         daemon: begun.daemon.as_ref(),
         follows: arm.nat,
         pollers: threads.iter().map(|thread| thread.pid).collect(),
-        clocks,
+        clocks: clocks.collect::<Result<_>>()?,
         ksoftirqd: kernel_threads.into_iter().find(|(_, name)| *name == softirqs).map(|of| of.0),
     };
+    let watches = Watches::begin(&probe, &threads)?;
     let before = probe.read()?;
     probe.beside = Companions::start(&sut.host.netns, bench.sut_cpu, &scene.beside)?;
     let flooded = probe.apps.first().filter(|_| scene.stopped).map(|app| app.pids());
@@ -139,17 +125,6 @@ fn watch(
     probe.client = start_client(bench, arm, scene, stop)?;
     let (warm_up, window) = (scene.warm_up(times.warm_up), scene.window(times.window));
 
-    let turn = scene.watch.iter().find_map(|watch| match watch {
-        Watch::Steps(turn) => Some(*turn),
-        _ => None,
-    });
-    let trace = turn.map(|turn| -> Result<_> {
-        let receiver = (probe.apps[0].pids()[0], scene.apps[0].port);
-        let poller = probe.pollers.first().copied();
-        Ok((turn, StepTrace::begin(receiver, bench.sut_cpu, poller)?))
-    });
-    let trace = trace.transpose()?;
-    let polls = || clock.as_ref().map(PollClock::read);
     let measured = || {
         stop.sleep(SPIN_UP)?;
         bench.generator.start();
@@ -157,15 +132,15 @@ fn watch(
         stop.sleep(warm_up)?;
         judged(&probe, stop)?;
         let real = start_program(&probe, window)?;
-        let (opened, first) = (probe.read()?, polls());
+        let (opened, first) = (probe.read()?, watches.polls());
         let began = Instant::now();
         let arrivals = arrivals(&probe, window, stop)?;
-        let (closed, last) = (probe.read()?, polls());
-        let elapsed = began.elapsed();
+        let (closed, last) = (probe.read()?, watches.polls());
+        let length = began.elapsed();
         let report = real.map(|real| report(real, stop)).transpose()?;
-        Ok::<_, Error>((opened, closed, arrivals, report, first.zip(last), elapsed))
+        Ok::<_, Error>(Window { opened, closed, length, polls: first.zip(last), arrivals, report })
     };
-    let (opened, closed, arrivals, report, polls, length) =
+    let window =
         if scene.without_generator { measured()? } else { bench.generate_while(measured)?? };
     go(&probe, false);
     // What waits in its queue is to be received, and in good time.
@@ -178,33 +153,13 @@ fn watch(
         client.end();
         after = drain(&probe, &before, stop)?;
     }
-    let numbers =
-        |sent| (opened.get(sent)..closed.get(sent)).filter_map(|number| u32::try_from(number).ok());
-    let pings = replies.map(|(_, replies)| {
-        let age = |number| Some(replies.age(number)?.0 as f64 / 1e3);
-        numbers(Counter::LightSent).map(age).collect()
-    });
-    let steps = trace.map_or(vec![], |(turn, trace)| {
-        let traced = numbers(Counter::FloodSent).filter(|number| turn.is_of(*number));
-        traced.map(|number| trace.steps(number)).collect()
-    });
     let metered = match (&begun.daemon, accounts) {
         (Some(daemon), true) => Some(meter::read(bench, arm, daemon, stop)?),
         _ => None,
     };
-    Ok(Seen {
-        before,
-        opened,
-        closed,
-        after,
-        polls,
-        arrivals,
-        report,
-        metered,
-        pings,
-        steps,
-        length,
-    })
+    let pings = watches.pings(&window.opened, &window.closed);
+    let steps = watches.steps(&window.opened, &window.closed);
+    Ok(Seen { before, after, window, pings, steps, metered })
 }
 
 /// Waits until the gate judges: what may divert packets, as a scene's sink may, is read before it does.
