@@ -193,7 +193,6 @@ mod tests {
                 main,
                 searches: &[],
                 tables: &[],
-                figure: None,
                 ..*experiments::by_name("udp-overload").unwrap()
             };
             let refused = main_arm(&experiment).unwrap_err().to_string();

@@ -103,12 +103,14 @@ macro_rules! arms {
 }
 
 arms! {
-    "stock": Napi::Softirq, Nic, Nothing => "the kernel's default: softirqs, an interrupt each 50 us";
+    "stock": Napi::Softirq, Nic, Nothing
+        => "the kernel's default: softirqs, an interrupt each 50 us";
     "stock-rps": Napi::Rps, Nic, Nothing
         => "softirqs without moderation, steered to the tested CPU by RPS";
     "threaded": THREAD, Nic, Nothing => "the kernel's threaded NAPI";
     "niced": Napi::Thread(Nice(19)), Nic, Nothing => "threaded NAPI at nice 19: two shell commands";
-    "batch": Napi::Batch, Nic, Nothing => "threaded NAPI of SCHED_BATCH at nice 0: two shell commands";
+    "batch": Napi::Batch, Nic, Nothing
+        => "threaded NAPI of SCHED_BATCH at nice 0: two shell commands";
     "bare-pass": THREAD, Nic, Xdp(Bare::Pass) => "a native XDP program that passes everything";
     "bare-drop": THREAD, Nic, Xdp(Bare::Drop) => "a native XDP program that drops everything";
     "touch-drop": THREAD, Nic, Xdp(Bare::TouchDrop)

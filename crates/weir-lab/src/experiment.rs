@@ -192,16 +192,16 @@ pub struct Table {
     pub of_unloaded: bool,
 }
 
-/// The experiment's figure: a line for each arm.
-#[derive(Debug)]
+/// The experiment's figure.
+#[derive(Clone, Copy, Debug)]
 pub struct Figure {
     /// What it shows.
     pub title: &'static str,
-    pub case: &'static str,
-    /// Along the abscissa the load sent (`offered_pps`), along the ordinate this.
+    /// A line for each arm, in this case, with the load sent (`offered_pps`) along the abscissa; `None`: bars for each
+    /// case.
+    pub case: Option<&'static str>,
+    /// Along the ordinate.
     pub y: &'static Metric,
-    /// Bars for each case instead of lines over loads.
-    pub bars: bool,
 }
 
 /// At which loads something is wanted.
@@ -324,7 +324,7 @@ pub struct Experiment {
     pub loads: Choice<List>,
     pub times: Choice<Times>,
     /// Points that are left out.
-    pub skip: Option<fn(arm: &str, case: &str, load: Load) -> bool>,
+    pub skip: fn(arm: &str, case: &str, load: Load) -> bool,
     pub scene: fn(&Ask<'_>) -> Result<Scene>,
     /// Figures that are computed from several trials, or from one's others.
     pub derive: Option<fn(&mut [Trial])>,
@@ -333,7 +333,7 @@ pub struct Experiment {
     pub searches: &'static [Search],
     /// Tables, the most important first.
     pub tables: &'static [Table],
-    pub figure: Option<Figure>,
+    pub figure: Figure,
     /// What is wanted (experiments.md).
     pub goals: fn() -> Vec<Goal>,
     /// How to read it: what a reader must know about the set-up.

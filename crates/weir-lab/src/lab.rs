@@ -163,10 +163,8 @@ impl<'a> Plan<'a> {
                 }
                 None => {}
             }
-            let skip = |arm: &&Arm| {
-                self.experiment.skip.is_some_and(|skip| skip(&arm.name, &case.name, *load))
-            };
-            order.extend(arms.into_iter().filter(|arm| !skip(arm)).map(|arm| (arm, case, *load)));
+            arms.retain(|arm| !(self.experiment.skip)(&arm.name, &case.name, *load));
+            order.extend(arms.into_iter().map(|arm| (arm, case, *load)));
         }
         order
     }

@@ -71,6 +71,10 @@ pub enum Source {
     Ratio(Counter, Counter, f64),
     /// The same over the whole trial.
     WholeRatio(Counter, Counter),
+    /// A counter's growth over the window.
+    Growth(Counter),
+    /// The time in which a counter grows by one, over the window, times this of a second.
+    Period(Counter, f64),
     /// The nanoseconds below which this share of the window's samples lie, times the last.
     Quantile(Histogram, f64, f64),
     /// Nothing that is read: reported by a program, or derived.
@@ -160,16 +164,16 @@ metrics! {
         "Requests answered in full, as the client counts them.";
     took_p50_us: Micros, Quantile(Took, 0.5, US), Median, Less, "Time that a request took, median.";
     took_p99_us: Micros, Quantile(Took, 0.99, US), Median, Less, "The same, 99th percentile.";
-    trip_us: Micros, Given, Median, Less, "Time per round trip, mean over the window.";
-    failed: Count, Given, Sum, Less, "Requests without a whole and right answer, in the window.";
+    trip_us: Micros, Period(Done, 1e6), Median, Less, "Time per round trip, mean over the window.";
+    failed: Count, Growth(ClientLost), Sum, Less, "Requests without a whole and right answer, in the window.";
     throughput_mbit: Mbit, Given, Median, More, "Payload received.";
-    sent_per_s: PerSecond, Given, Median, Neither, "Requests that the client sent, where it says so.";
+    sent_per_s: PerSecond, Given, Median, Neither, "Requests that a client sent, where it says so.";
     loss: Share, Given, Median, Less, "Lost, of what the client sent.";
     calls_per_s: PerSecond, Ratio(Calls, LastCallNs, 1e9), Median, More,
         "Calls of the computing worker, from the end of one to the end of another.";
     completion_ms: Millis, Ratio(LastCallNs, Calls, 1e-6), Median, Less, "Time per call.";
     cookies_pps: Pps, Rate(Cookies, 1.0), Median, Neither, "SYN cookies sent.";
-    client_lost_pps: Pps, Given, Median, Neither, "The client's own packets refused by the ring.";
+    client_lost_pps: Pps, Rate(RingDropClient, 1.0), Median, Neither, "The client's own packets refused by the ring.";
     user_cpu: Share, Rate(FloodedCpu, CPU), Median, Neither,
         "CPU time charged to the flooded application (or the first server).";
     light_cpu: Share, Rate(LightCpu, CPU), Median, Neither, "CPU time charged to the bystander.";
@@ -197,7 +201,7 @@ metrics! {
         "Packets of the heavier receiver for each of the lighter.";
     ns_per_packet: Nanos, Given, Median, Less,
         "CPU time of input per packet: median of NAPI polls that took a whole budget, else its mean.";
-    cpu_ns_per_packet: Nanos, Given, Median, Less,
+    cpu_ns_per_packet: Nanos, WholeRatio(InputCpu, Taken), Median, Less,
         "CPU time of the NAPI threads over packets taken from the ring, whole trial.";
     app_ns_per_packet: Nanos, WholeRatio(FloodedCpu, Delivered), Median, Neither,
         "CPU time of the flooded application over packets it received, whole trial.";
@@ -207,7 +211,7 @@ metrics! {
         "Packets in polls that took a whole budget.";
     discarded_share: Share, Ratio(Discarded, Judged, 1.0), Median, Neither,
         "Discarded, of what the gate saw.";
-    missed: Count, Given, Sum, Neither,
+    missed: Count, Growth(Missed), Sum, Neither,
         "Packets that fell due while the generator's CPU was elsewhere; not sent, not offered.";
     loop_ns: Nanos, Quantile(Loop, 0.1, 1.0), Median, Neither,
         "Time of the calibrated loop on the tested CPU: how fast the machine was.";

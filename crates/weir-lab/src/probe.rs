@@ -57,9 +57,10 @@ impl Probe<'_> {
     fn memory(&self, reading: &mut Reading) {
         reading.add(Counter::FloodSent, 0);
         for (index, flow) in self.scene.flows.iter().enumerate() {
-            let sent = self.bench.generator.counts(index).sent;
+            let counts = self.bench.generator.counts(index);
             let counter = if flow.light { Counter::LightSent } else { Counter::FloodSent };
-            reading.add(counter, sent);
+            reading.add(counter, counts.sent);
+            reading.add(Counter::Missed, counts.missed);
         }
         for (app, running) in self.scene.apps.iter().zip(&self.apps) {
             let Some(worker) = running.worker() else { continue };
@@ -130,8 +131,6 @@ impl Probe<'_> {
         let [far, own] = self.bench.topology.stats(self.host)?;
         let (ring, refused) = (far.tx_dropped, own.rx_dropped);
         reading.add(Counter::RingDrop, ring);
-        // Of redirected frames, veth counts at both ends what the full ring refused.
-        reading.add(Counter::RingDropFlood, refused);
         // A veth that polls counts here what its polls took from the ring (veth_get_stats64()).
         reading.add(Counter::Taken, own.rx_packets);
         if let Some(daemon) = self.daemon {
@@ -161,6 +160,8 @@ impl Probe<'_> {
             let tcp = self.host.netns.run(snmp::tcp_stats)??;
             reading.add(Counter::Segments, tcp.in_segs);
             reading.add(Counter::Cookies, tcp.syn_cookies_sent);
+            // Of the flood's frames, which are redirected, veth counts at both ends what the full ring refused.
+            reading.add(Counter::RingDropClient, ring.saturating_sub(refused));
         }
         if self.scene.needs.iter().any(|need| matches!(need, Need::Egress | Need::Screened)) {
             let links = &self.host.links;

@@ -11,6 +11,7 @@ pub enum Counter {
     // The generator, since its flows were set.
     FloodSent,
     LightSent,
+    Missed,
     // Applications.
     Delivered,
     LightDelivered,
@@ -23,7 +24,7 @@ pub enum Counter {
     ServerCpu,
     // The kernel and the gate.
     RingDrop,
-    RingDropFlood,
+    RingDropClient,
     Taken,
     Arrived,
     RepliesRefused,
@@ -111,10 +112,10 @@ impl Reading {
         (seconds > 0.0).then(|| now.1.saturating_sub(then.1) as f64 / seconds)
     }
 
-    /// Growth of a counter by another's; `None` where that has not grown.
+    /// Growth of a counter by another's; `None` where that has not grown, or this was not read.
     pub fn ratio(&self, before: &Self, over: Counter, under: Counter) -> Option<f64> {
         let under = self.since(before, under);
-        (under > 0).then(|| self.since(before, over) as f64 / under as f64)
+        (under > 0 && self.has(over)).then(|| self.since(before, over) as f64 / under as f64)
     }
 
     /// Nanoseconds below which a share of the samples since an earlier reading lie.

@@ -23,6 +23,12 @@ pub(super) fn measure(trial: &mut Trial, seen: &Seen) {
                 closed.ratio(opened, over, under).map(|ratio| ratio * times)
             }
             Source::WholeRatio(over, under) => after.ratio(before, over, under),
+            Source::Growth(counter) => {
+                closed.has(counter).then(|| closed.since(opened, counter) as f64)
+            }
+            Source::Period(counter, times) => {
+                closed.per_s(opened, counter).filter(|rate| *rate > 0.0).map(|rate| times / rate)
+            }
             Source::Quantile(histogram, share, times) => {
                 closed.quantile_ns(opened, histogram, share).map(|ns| ns * times)
             }
@@ -31,7 +37,6 @@ pub(super) fn measure(trial: &mut Trial, seen: &Seen) {
         trial.set(metric, value);
     }
     trial.set(&m::window_s, Some(seen.window.length.as_secs_f64()));
-    derived(trial, seen);
     polls(trial, seen);
     trial.set(&m::echo_steady, steadiness(&seen.window.arrivals));
     steps(trial, &seen.steps);
@@ -46,28 +51,6 @@ pub(super) fn measure(trial: &mut Trial, seen: &Seen) {
         let sum = metered.discarding.map(|ns| (metered.charged + ns) as f64 / input);
         trial.set(&m::meter_sum, sum.filter(|_| input > 0.0));
         trial.set(&m::meter_flooded, Some(metered.flooded as f64 / metered.charged as f64));
-    }
-}
-
-/// Figures made of several counters.
-fn derived(trial: &mut Trial, seen: &Seen) {
-    let Seen { before, after, window: Window { opened, closed, length, .. }, .. } = seen;
-    let whole = |counter| after.since(before, counter) as f64;
-    let per = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
-    let window = |counter| closed.since(opened, counter) as f64;
-    let taken =
-        trial.ledger.map_or(0, |ledger| ledger.offered - ledger.nic_drop.min(ledger.offered));
-    if after.has(Counter::InputCpu) {
-        trial.set(&m::cpu_ns_per_packet, per(whole(Counter::InputCpu), taken as f64));
-    }
-    if after.has(Counter::Done) {
-        trial.set(&m::failed, Some(window(Counter::ClientLost)));
-        let done = window(Counter::Done);
-        trial.set(&m::trip_us, per(length.as_secs_f64() * 1e6, done));
-    }
-    if after.has(Counter::Segments) {
-        let lost = window(Counter::RingDrop) - window(Counter::RingDropFlood);
-        trial.set(&m::client_lost_pps, per(lost.max(0.0), length.as_secs_f64()));
     }
 }
 

@@ -28,7 +28,6 @@ use crate::host::process::Worker;
 use crate::host::topology::Host;
 use crate::host::wire::{FLOOD_NET, far_interrupts, sink, slow_egress};
 use crate::meter;
-use crate::metric::m;
 use crate::probe::Probe;
 use crate::programs::{Client as RealClient, Figures, Place};
 use crate::reading::{Counter, Reading};
@@ -78,9 +77,6 @@ pub fn trial(
     check(scene, &seen, ledger.as_ref(), &place)?;
     let mut trial = Trial { repeat, ledger, ..Trial::of(&arm.name, ask.case, ask.load) };
     measure(&mut trial, &seen);
-    let missed =
-        (0..scene.flows.len()).map(|flow| bench.generator.counts(flow).missed).sum::<u64>();
-    trial.set(&m::missed, (!scene.flows.is_empty()).then_some(missed as f64));
     Ok(trial)
 }
 

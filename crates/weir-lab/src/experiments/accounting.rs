@@ -32,11 +32,11 @@ pub static EXPERIMENT: Experiment = Experiment {
         "weir's meter: all of input's time; the server's part of what was charged"
             in Cases::All => meter_sum, meter_flooded;
     },
-    figure: Some(lines(
+    figure: lines(
         "CPU time charged to the hog for others' work, by offered rate",
         "udp",
         &m::mischarged,
-    )),
+    ),
     goals: goals! {
         "stock: the hog is charged for others' work at the highest rate" =>
             figure("stock", Cases::All, Highest, mischarged, Nothing), AtLeast(0.1);

@@ -27,11 +27,11 @@ pub static EXPERIMENT: Experiment = Experiment {
             in Cases::All => age_p50_us, age_p99_us;
         "Packets received, of those sent" in Cases::All => delivered_pps, offered_pps;
     },
-    figure: Some(lines(
+    figure: lines(
         "Age of a burst's first packet, by packets in 1,000 bursts a second",
         "short",
         &m::age_p50_us,
-    )),
+    ),
     goals: goals! {
         "weir: age of the first packet of 64, of the age of one alone" =>
             find(|view| of_one_alone(view, "weir")), AtMost(1.5);

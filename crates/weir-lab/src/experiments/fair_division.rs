@@ -32,7 +32,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         full: "50k,100k,200k,300k,400k,600k,800k,1.6M,3.2M,top",
         quick: "100k,300k,top",
     },
-    skip: Some(|arm, case, _| case == "unloaded" && !is_quiet(arm)),
+    skip: |arm, case, _| case == "unloaded" && !is_quiet(arm),
     scene,
     derive: Some(hog_work),
     says: "delivers {} packets/s",
@@ -44,7 +44,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         "CPU time charged beside the hog: to input, the receiver, the hog"
             in BESIDE_HOG => input_cpu, user_cpu, hog_cpu;
     },
-    figure: Some(lines("The hog's work by offered rate", "hog", &m::hog_work)),
+    figure: lines("The hog's work by offered rate", "hog", &m::hog_work),
     goals: goals! {
         "weir, where all fits: delivered, of that without the hog" =>
             find(|view| judged(view, true, |view, t, _| of_alone(view, t)), BESIDE_HOG),

@@ -36,7 +36,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         "Passes of the calibrated loop per second by the process beside it"
             in Cases::Of(&["fast+hog", "slow+hog"]) => hog_per_s;
     },
-    figure: Some(lines("Forwarded by packets offered", "fast", &m::forwarded_pps)),
+    figure: lines("Forwarded by packets offered", "fast", &m::forwarded_pps),
     goals: goals! {
         "weir: forwarded at the top rate, of its peak" =>
             figure("weir", ALONE, Highest, forwarded_pps, OwnPeak), AtLeast(0.97);

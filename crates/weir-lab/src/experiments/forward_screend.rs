@@ -26,7 +26,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         "Discarded at the gate, packets/s" in Cases::All => discarded_pps;
         "To the router itself, packets/s of 1,000" in Cases::Of(&["light"]) => light_pps;
     },
-    figure: Some(lines("Forwarded by packets offered", "alone", &m::forwarded_pps)),
+    figure: lines("Forwarded by packets offered", "alone", &m::forwarded_pps),
     goals: goals! {
         "weir: forwarded at the top rate, of its peak" =>
             figure("weir", Cases::All, Highest, forwarded_pps, OwnPeak), AtLeast(0.95);

@@ -44,7 +44,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     cases,
     loads: Choice::both("top"),
     times: Choice::times((200, 1000, 10), (30, 100, 3)),
-    skip: Some(|arm, case, _| !fits(arm, case)),
+    skip: |arm, case, _| !fits(arm, case),
     scene,
     says: "takes {} for a packet",
     merits: &[&m::ns_per_packet],
@@ -55,7 +55,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         "The same by CPU time, ns per packet; packets in full polls"
             in Cases::All => cpu_ns_per_packet, in_full_polls;
     },
-    figure: Some(bars("Cost of a discard", "udp4-64-flows-discard", &m::ns_per_packet)),
+    figure: bars("Cost of a packet", &m::ns_per_packet),
     goals: goals! {
         "gate: rate of discarding, of a bare XDP_DROP's, every row" =>
             find(discarding), AtLeast(0.75);

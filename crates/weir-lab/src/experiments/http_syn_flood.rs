@@ -38,7 +38,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         "Where SYNs ended, packets/s: ring, discarded, answered by a cookie; the client's lost"
             in Cases::All => nic_drop_pps, discarded_pps, cookies_pps, client_lost_pps;
     },
-    figure: Some(lines("Requests per second by SYNs per second", "keep-alive", &m::per_s)),
+    figure: lines("Requests per second by SYNs per second", "keep-alive", &m::per_s),
     goals: goals! {
         "weir: requests/s at 400 k SYN/s, of those without a flood, in both cases" =>
             find(kept), AtLeast(0.9);

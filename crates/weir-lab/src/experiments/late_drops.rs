@@ -32,7 +32,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     tables: tables! {
         "Discarded and late, packets/s" in Cases::All => discarded_pps, late_drop_pps;
     },
-    figure: Some(bars("Late drops, packets/s", "one", &m::late_drop_pps)),
+    figure: bars("Late drops, packets/s", &m::late_drop_pps),
     goals: goals! {
         "weir: late drops, of discards, in each mix" =>
             find(|view| late_of_discards(view, "weir")), AtMost(0.01);

@@ -41,11 +41,11 @@ pub static EXPERIMENT: Experiment = Experiment {
         "Longest time that a process waited for its CPU after it was woken, ms"
             in Cases::All => wake_max_ms;
     },
-    figure: Some(lines(
+    figure: lines(
         "Packets captured by packets offered, tcpdump to /dev/null, small frames",
         "tcpdump-null-56",
         &m::captured_pps,
-    )),
+    ),
     goals: goals! {
         "weir: tcpdump's captured packets past its peak, of its peak" =>
             figure("weir", OF_TCPDUMP, Highest, captured_pps, OwnPeak), AtLeast(0.97);

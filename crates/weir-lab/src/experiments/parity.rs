@@ -43,7 +43,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         "Payload received, Mbit/s" in Cases::Where(|case| !is_trip(case)) => throughput_mbit;
         "Time in which the tested CPU had nothing to do" in Cases::All => idle_cpu;
     },
-    figure: Some(bars("Time of a round trip of one byte", "udp-round-trip-1", &m::trip_us)),
+    figure: bars("Time of a round trip of one byte", &m::trip_us),
     goals,
     notes: "On the NIC-like wire neither end has TSO, so every packet comes by the ring and NAPI; \
             weir-native is there alone, because native XDP takes a veth's TSO away. The veth arms are a \
@@ -73,7 +73,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     };
     if talk == (Talk { measure: Measure::TcpStream, flows: 1 }) {
         let app = App::new(AppKind::Real(&IPERF3), IPERF3.port, Role::Flooded);
-        return Ok(Scene { apps: vec![app], program: Some((&IPERF3_CLIENT, String::new())), ..scene });
+        let program = Some((&IPERF3_CLIENT, String::new()));
+        return Ok(Scene { apps: vec![app], program, ..scene });
     }
     let Talk { measure, flows } = talk;
     let answer = if measure.is_time() { Answer::Echo } else { Answer::Count };

@@ -29,7 +29,7 @@ pub static EXPERIMENT: Experiment = Experiment {
             in Cases::All => age_p50_us, age_p99_us;
         "Packets traced" in TRACED => traced;
     },
-    figure: Some(bars("From input's schedule to IP, median", "alone", &m::poll_p50_us)),
+    figure: bars("From input's schedule to IP, median", &m::poll_p50_us),
     goals: goals! {
         "every arm: packets traced" => find(packets, TRACED), AtLeast(PACKETS);
         "every arm: age of packets that are traced, of those that are not" =>

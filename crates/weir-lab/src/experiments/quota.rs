@@ -29,7 +29,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         "Delivered, packets/s" in RECV => delivered_pps;
         "Forwarded, packets/s" in Cases::Of(&["forward"]) => forwarded_pps;
     },
-    figure: Some(lines("Delivered packets by offered rate", "recv", &m::delivered_pps)),
+    figure: lines("Delivered packets by offered rate", "recv", &m::delivered_pps),
     goals: goals! {
         "stock-rps: without a quota it livelocks (delivered at the top, of its peak)" =>
             figure(NONE, RECV, Highest, delivered_pps, OwnPeak), AtMost(0.2);

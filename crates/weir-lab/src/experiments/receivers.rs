@@ -37,11 +37,11 @@ pub static EXPERIMENT: Experiment = Experiment {
         "Delivered, packets/s: heavier, lighter" in Cases::All => delivered_pps, light_pps;
         "CPU time charged: heavier, lighter, input" in Cases::All => user_cpu, light_cpu, input_cpu;
     },
-    figure: Some(lines(
+    figure: lines(
         "Packets of the heavier receiver for each of the lighter, by the rate sent to each",
         "both",
         &m::delivered_ratio,
-    )),
+    ),
     goals: goals! {
         "weir: packets of the heavier receiver for each of the lighter, where both are overloaded" =>
             figure("weir-native", Cases::All, Flooded, delivered_ratio, Nothing),

@@ -40,7 +40,7 @@ pub static EXPERIMENT: Experiment = Experiment {
             in Cases::All => calls_per_s, completion_ms, user_cpu;
         "Short RPCs/s, and CPU time charged to all servers" in Cases::All => per_s, server_cpu;
     },
-    figure: Some(bars("Calls of the worker beside the short servers", "fast", &m::calls_per_s)),
+    figure: bars("Calls of the worker beside the short servers", &m::calls_per_s),
     goals: goals! {
         "weir: the worker's calls/s, of the best baseline's" =>
             figure("weir", Cases::All, Only(Load::Top), calls_per_s, BEST), AtLeast(1.0);

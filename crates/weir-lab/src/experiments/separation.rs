@@ -23,8 +23,9 @@ const MANY_PORT: u16 = 5004;
 /// TCP waits for 200 ms before it sends again what was lost.
 const SETTLE: Duration = Duration::from_millis(150);
 /// Floods of other kinds, in the order of the tables.
-const KINDS: List = "closed,bad-checksum,syn,ack,icmp,fragments,broadcast,multicast,malformed,forward,options,\
-    protocol,off-link-nd";
+const KINDS: List = "closed,bad-checksum,syn,ack,icmp,fragments,broadcast,multicast,malformed,\
+    forward,options,protocol,off-link-nd";
+const OTHERS: Cases = Cases::Where(|case| words(KINDS).any(|kind| kind == case));
 
 /// A search for R_ring: the highest flood that leaves the bystander well.
 const fn r_ring(of: &'static str, case: &'static str, quick: u32) -> Search {
@@ -50,12 +51,12 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     cases,
     loads: Choice { full: "0,400k,800k,1.6M,2.4M,top", quick: "0,400k,1.6M,top" },
-    skip: Some(|arm, case, _| match (arm, case) {
+    skip: |arm, case, _| match (arm, case) {
         ("bare-drop", case) => case != "bare",
         (_, "bare") => true,
         (arm, "full-socket") => !arm.starts_with("weir") && arm != "gate",
         _ => false,
-    }),
+    },
     scene,
     says: "leaves a bystander {} of its packets",
     merits: &[&m::light_goodput, &m::per_s, &m::delivered_pps],
@@ -78,10 +79,10 @@ pub static EXPERIMENT: Experiment = Experiment {
         "CPU time of input per packet, ns, where nearly all are discarded"
             in Cases::Of(&["full-socket", "bare"]) => cpu_ns_per_packet;
     },
-    figure: Some(lines("Goodput of the bystander by the flood's rate", "udp", &m::light_goodput)),
+    figure: lines("Goodput of the bystander by the flood's rate", "udp", &m::light_goodput),
     goals: goals! {
         "weir: the bystanders' goodput at every flood up to R_ring, of the unflooded one" =>
-            find(bystanders, Cases::Where(|case| UDP.has(case) || words(KINDS).any(|kind| kind == case))),
+            find(bystanders, Cases::Where(|case| UDP.has(case) || OTHERS.has(case))),
             AtLeast(WELL);
         "weir: R_ring, of a bare XDP_DROP's rate" => find(of_bare, UDP), AtLeast(0.38);
         "weir: delivered to the flooded application up to R_ring, of peak x (1 - R x c_gate)" =>

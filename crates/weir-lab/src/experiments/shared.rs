@@ -37,13 +37,13 @@ pub(super) const USUAL: Experiment = Experiment {
     cases: Vec::new,
     loads: Choice::both(""),
     times: Choice::times((300, 1000, 10), (50, 200, 3)),
-    skip: None,
+    skip: |_, _, _| false,
     scene: |_| Ok(Scene::default()),
     derive: None,
     merits: &[],
     searches: &[],
     tables: &[],
-    figure: None,
+    figure: bars("", &m::offered_pps),
     goals: Vec::new,
     notes: "",
 };
@@ -86,11 +86,11 @@ pub(super) use goals;
 
 /// A line for each arm over the loads of a case.
 pub(super) const fn lines(title: &'static str, case: &'static str, y: &'static Metric) -> Figure {
-    Figure { title, case, y, bars: false }
+    Figure { title, case: Some(case), y }
 }
 
-pub(super) const fn bars(title: &'static str, case: &'static str, y: &'static Metric) -> Figure {
-    Figure { title, case, y, bars: true }
+pub(super) const fn bars(title: &'static str, y: &'static Metric) -> Figure {
+    Figure { title, case: None, y }
 }
 
 /// What is found in each of these cases that a run has.

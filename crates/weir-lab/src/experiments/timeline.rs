@@ -31,11 +31,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         "Age of a packet alone when it was received, traced and not, us"
             in Cases::Of(&["alone", "untraced"]) => age_p50_us;
     },
-    figure: Some(bars(
-        "Time from making a packet to its receiver, median",
-        "alone",
-        &m::age_p50_us,
-    )),
+    figure: bars("Time from making a packet to its receiver, median", &m::age_p50_us),
     goals: goals! {
         "every arm: age of a packet that is traced, of one that is not" =>
             find(|view| of_untraced(view, "alone", "untraced")), AtMost(1.1);

@@ -36,11 +36,7 @@ pub static EXPERIMENT: Experiment = Experiment {
             in Cases::All => rtt_p50_us, rtt_p99_us, rtt_p999_us;
         "Pings lost, of those sent" in Cases::All => pings_lost, pings_sent;
     },
-    figure: Some(lines(
-        "99th percentile of the round trip by offered rate",
-        "pings",
-        &m::rtt_p99_us,
-    )),
+    figure: lines("99th percentile of the round trip by offered rate", "pings", &m::rtt_p99_us),
     goals: goals! {
         "weir: 99th percentile of the round trip up to R_ring, of the unloaded one" =>
             figure("weir-native", Cases::All, WhileRingHolds, rtt_p99_us, Unloaded), AtMost(2.0);

@@ -53,7 +53,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         "Age at delivery, us: median, 99th percentile"
             in Cases::Of(&["recv"]) => age_p50_us, age_p99_us;
     },
-    figure: Some(lines("Delivered packets by offered rate", "recv", &m::delivered_pps)),
+    figure: lines("Delivered packets by offered rate", "recv", &m::delivered_pps),
     goals: goals! {
         "stock: livelock is visible (delivered at the top, of its peak)" =>
             figure("stock", Cases::Of(&["recv"]), Only(Load::Top), delivered_pps, OwnPeak),

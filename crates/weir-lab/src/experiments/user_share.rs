@@ -29,9 +29,9 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     loads: Choice { full: "0,100k,200k,400k,800k,1.6M,2.4M,3.2M,top", quick: "0,400k,top" },
     // Of weir's settings, one is enough for the reference.
-    skip: Some(|arm, case, _| {
+    skip: |arm, case, _| {
         case == "unloaded" && (!is_quiet(arm) || setting(arm).is_some_and(|share| share != 0.5))
-    }),
+    },
     scene,
     derive: Some(derive),
     says: "leaves user processes {} of the CPU",
@@ -40,7 +40,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         "Work of user processes, of what the CPU can do" in FLOODED => user_work;
         "Goodput of the second receiver; CPU time of input" in FLOODED => light_goodput, input_cpu;
     },
-    figure: Some(lines("Work of user processes by offered rate", "flooded", &m::user_work)),
+    figure: lines("Work of user processes by offered rate", "flooded", &m::user_work),
     goals: goals! {
         "weir: work of user processes less the setting, at every setting and rate" =>
             find(|view| above_setting(view, "weir-native"), FLOODED), AtLeast(-0.03);

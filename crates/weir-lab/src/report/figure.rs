@@ -44,9 +44,9 @@ struct Series {
     dots: Vec<(f64, Spread, bool)>,
 }
 
-/// The drawing, where the experiment has one and something of it was measured.
+/// The drawing, where something of it was measured.
 pub fn svg(view: &View<'_>) -> Result<Option<String>> {
-    let Some(figure) = &view.experiment.figure else { return Ok(None) };
+    let figure = &view.experiment.figure;
     let groups = groups(view, figure.y);
     let series = series(view, figure, &groups);
     if series.is_empty() {
@@ -82,8 +82,10 @@ fn series(view: &View<'_>, figure: &Figure, groups: &[Group]) -> Vec<Series> {
     let dot = |point: &Point| {
         let group = || groups.iter().position(|(c, load)| *c == point.case && *load == point.load);
         let sent = point.get(&m::offered_pps).unwrap_or(point.load.pps());
-        let line = || Some(sent).filter(|sent| sent.is_finite() && point.case == figure.case);
-        let x = if figure.bars { group()? as f64 } else { line()? };
+        let x = match figure.case {
+            Some(case) => Some(sent).filter(|sent| sent.is_finite() && point.case == case)?,
+            None => group()? as f64,
+        };
         Some((x, point.spread(figure.y)?, point.marked))
     };
     let arms = view.arms();
@@ -160,7 +162,8 @@ pub fn appearance(look: usize) -> (u32, usize) {
 }
 
 fn draw(area: &Area<'_>, figure: &Figure, groups: &[Group], series: &[Series]) -> Drawn {
-    let Figure { title, y, bars, .. } = *figure;
+    let Figure { title, case, y } = *figure;
+    let bars = case.is_none();
     let help = y.help.trim_end_matches('.');
     let what =
         format!("{help} ({}); whiskers: range; hollow: machine's speed unusual", y.unit.name());

@@ -23,7 +23,7 @@ pub static OVERLOAD: Experiment = Experiment {
     cases: || vec![Case::always("recv"), Case::always("echo")],
     loads: Choice::both("100k,top"),
     times: Choice::times((1, 100, 3), (1, 100, 3)),
-    skip: None,
+    skip: |_, _, _| false,
     scene: |_| Ok(Scene::default()),
     derive: None,
     merits: &[&m::delivered_pps],
@@ -50,12 +50,11 @@ pub static OVERLOAD: Experiment = Experiment {
             of_unloaded: false,
         },
     ],
-    figure: Some(Figure {
+    figure: Figure {
         title: "Delivered <packets> by offered rate",
-        case: "recv",
+        case: Some("recv"),
         y: &m::delivered_pps,
-        bars: false,
-    }),
+    },
     goals: || {
         vec![
             Goal::figure(
@@ -88,7 +87,7 @@ pub static BESIDE: Experiment = Experiment {
         cases: Cases::All,
         of_unloaded: true,
     }],
-    figure: Some(Figure { title: "Time per call", case: "", y: &m::completion_ms, bars: true }),
+    figure: Figure { title: "Time per call", case: None, y: &m::completion_ms },
     goals: || vec![],
     ..OVERLOAD
 };

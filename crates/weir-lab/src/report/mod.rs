@@ -37,7 +37,7 @@ pub fn view(run: &Run) -> Result<View<'_>> {
     Ok(View::new(experiment, run))
 }
 
-/// Writes `DIR/report.html` of these runs, and beside each run the figure of its experiment, if it has one. Returns
+/// Writes `DIR/report.html` of these runs, and beside each run the figure of its experiment, if that was measured. Returns
 /// the page's path.
 pub fn write(runs: &[(PathBuf, Run)], dir: &Path) -> Result<PathBuf> {
     let views = runs.iter().map(|(_, run)| view(run)).collect::<Result<Vec<_>>>()?;
