@@ -10,6 +10,7 @@ use crate::arm::Arm;
 use crate::bench::Bench;
 use crate::error::{Error, Result};
 use crate::host::process::{Daemon, ask_weir};
+use crate::reading::{Counter, Reading};
 use crate::scene::FLOODED_PORT;
 use crate::stop::{Stop, until};
 
@@ -17,29 +18,28 @@ use crate::stop::{Stop, until};
 const PUBLISHED_WITHIN: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(50);
 
-/// Nanoseconds of CPU time since the daemon began, which is with the trial.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Metered {
-    /// Charged to the flooded application's channel.
-    pub flooded: u64,
-    pub charged: u64,
-    /// What discarding took; `None` where no status told.
-    pub discarding: Option<u64>,
-}
-
-/// Asks the running daemon of an arm, when every packet has ended somewhere.
-pub fn read(bench: &Bench, arm: &Arm, daemon: &Daemon, stop: &Stop) -> Result<Metered> {
+/// Reads what the running daemon of an arm has charged since it began, which is with the trial, when every packet has
+/// ended somewhere.
+pub fn read(
+    bench: &Bench,
+    arm: &Arm,
+    daemon: &Daemon,
+    stop: &Stop,
+    reading: &mut Reading,
+) -> Result<()> {
     let told = ask(bench, arm, &["channels", "--json", "--interval", "0"])?;
-    let channels = list(&told, "channels")?;
-    let charged = |is_wanted: fn(&Value) -> bool| {
-        let wanted = channels.iter().filter(|channel| is_wanted(channel));
-        wanted.filter_map(|channel| channel["cpu"]["charged_ns"].as_u64()).sum()
-    };
-    Ok(Metered {
-        flooded: charged(|channel| channel["kind"] == "udp" && channel["port"] == FLOODED_PORT),
-        charged: charged(|_| true),
-        discarding: discarding(bench, arm, daemon, stop)?,
-    })
+    let mut all = 0;
+    for channel in list(&told, "channels")? {
+        let charged = channel["cpu"]["charged_ns"].as_u64().unwrap_or(0);
+        all += charged;
+        let is_flooded = channel["kind"] == "udp" && channel["port"] == FLOODED_PORT;
+        reading.add(Counter::ChargedFlooded, if is_flooded { charged } else { 0 });
+    }
+    reading.add(Counter::Charged, all);
+    if let Some(ns) = discarding(bench, arm, daemon, stop)?.filter(|_| all > 0) {
+        reading.add(Counter::Metered, all + ns);
+    }
+    Ok(())
 }
 
 /// What a command tells of the lab's interface.

@@ -193,9 +193,9 @@ metrics! {
     threads_cpu: Share, Rate(NapiPerf, CPU), Median, Neither, "What the NAPI threads ran, by perf.";
     softirq_cpu: Share, Rate(SoftirqNs, CPU), Median, Neither, "Softirqs, as timer ticks found them.";
     ksoftirqd_cpu: Share, Rate(KsoftirqdNs, CPU), Median, Neither, "CPU time of `ksoftirqd`.";
-    meter_sum: Ratio, Given, Median, Neither,
+    meter_sum: Ratio, WholeRatio(Metered, NapiPerf), Median, Neither,
         "What weir's meter charged, and discarding took, of what the NAPI threads ran by perf.";
-    meter_flooded: Ratio, Given, Median, Neither,
+    meter_flooded: Ratio, WholeRatio(ChargedFlooded, Charged), Median, Neither,
         "What the meter charged to the flooded channel, of all that it charged.";
     delivered_ratio: Ratio, Ratio(Delivered, LightDelivered, 1.0), Median, Neither,
         "Packets of the heavier receiver for each of the lighter.";

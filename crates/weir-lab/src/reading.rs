@@ -46,6 +46,11 @@ pub enum Counter {
     ClientLost,
     Calls,
     LastCallNs,
+    // weir's meter.
+    ChargedFlooded,
+    Charged,
+    /// Charged, or taken by discarding.
+    Metered,
     // The CPU.
     InputCpu,
     DaemonCpu,

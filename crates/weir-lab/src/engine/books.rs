@@ -6,7 +6,6 @@ use weir_bpf::poll_cost::PollCost;
 use weir_bpf::steps::Steps;
 
 use crate::error::{Error, Result};
-use crate::meter::Metered;
 use crate::programs::Figures;
 use crate::reading::{Counter, Reading};
 use crate::run::Ledger;
@@ -29,7 +28,6 @@ pub(super) struct Seen {
     pub(super) window: Window,
     pub(super) pings: Option<Vec<Option<f64>>>,
     pub(super) steps: Vec<Steps>,
-    pub(super) metered: Option<Metered>,
 }
 
 /// Whether every request was answered and every answer has arrived, or was refused.

@@ -7,7 +7,6 @@ use weir_bpf::units::Nanos;
 
 use super::books::{Seen, Window};
 use crate::metric::{METRICS, Metric, Source, m};
-use crate::reading::Counter;
 use crate::run::Trial;
 use crate::stats::{median, nearest_rank, spread};
 
@@ -45,12 +44,6 @@ pub(super) fn measure(trial: &mut Trial, seen: &Seen) {
     }
     for (metric, value) in seen.window.report.iter().flatten() {
         trial.set(metric, *value);
-    }
-    if let Some(metered) = seen.metered.filter(|metered| metered.charged > 0) {
-        let input = after.since(before, Counter::NapiPerf) as f64;
-        let sum = metered.discarding.map(|ns| (metered.charged + ns) as f64 / input);
-        trial.set(&m::meter_sum, sum.filter(|_| input > 0.0));
-        trial.set(&m::meter_flooded, Some(metered.flooded as f64 / metered.charged as f64));
     }
 }
 

@@ -149,13 +149,12 @@ fn watch(
         client.end();
         after = drain(&probe, &before, stop)?;
     }
-    let metered = match (&begun.daemon, accounts) {
-        (Some(daemon), true) => Some(meter::read(bench, arm, daemon, stop)?),
-        _ => None,
-    };
+    if let Some(daemon) = begun.daemon.as_ref().filter(|_| accounts) {
+        meter::read(bench, arm, daemon, stop, &mut after)?;
+    }
     let pings = watches.pings(&window.opened, &window.closed);
     let steps = watches.steps(&window.opened, &window.closed);
-    Ok(Seen { before, after, window, pings, steps, metered })
+    Ok(Seen { before, after, window, pings, steps })
 }
 
 /// Waits until the gate judges: what may divert packets, as a scene's sink may, is read before it does.
