@@ -117,6 +117,8 @@ arms! {
         => "the same, after a look at each packet's first bytes";
     "gate": THREAD, Nic, Weir("--attach native --nice 0 --awake")
         => "the gate alone, native (Early-Demux)";
+    "gate-batch": Napi::Batch, Nic, Weir("--attach native --nice -10")
+        => "the gate alone, native, and a NAPI thread of SCHED_BATCH at nice -10";
     "idle-weir": THREAD, Nic, Weir("--policy off") => "weir run with its policy off";
     "weir": THREAD, Nic, Weir("") => "weir run without options: what a user gets";
     "weir-native": THREAD, Nic, Weir("--attach native") => "weir run, its gate attached native";
