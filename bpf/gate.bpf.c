@@ -15,6 +15,7 @@
 #include "merged.h"
 #include "sample.h"
 #include "slow_path.h"
+#include "unsent.h"
 #include <linux/pkt_cls.h>
 
 /* Where no NAPI poll ever ends, nothing of one packet holds for the next. */

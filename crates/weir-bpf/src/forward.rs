@@ -7,16 +7,30 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::error::{Error, Result};
 use crate::gate::Gate;
+use crate::shared::globals;
 use crate::units::IfIndex;
 
 impl Gate {
-    /// Packets that the fast path does not take go on to the gate.
-    pub(crate) fn lead_on(&self) -> Result<()> {
+    /// Packets that the fast path does not take go on to the gate; those that it loses are counted.
+    pub(crate) fn lead_on(&mut self) -> Result<()> {
         let gate = self.skel().progs.weir_gate.as_fd().as_raw_fd().to_ne_bytes();
         let behind = &self.skel().maps.behind;
         behind
             .update(&0_u32.to_ne_bytes(), &gate, MapFlags::ANY)
-            .map_err(failed("put the gate behind"))
+            .map_err(failed("put the gate behind"))?;
+        let programs = &self.skel().progs;
+        let counting = [&programs.weir_unsent, &programs.weir_rejected];
+        let counting: libbpf_rs::Result<_> = counting.map(|it| it.attach()).into_iter().collect();
+        self.unsent = counting.map_err(failed("count what is lost behind"))?;
+        Ok(())
+    }
+
+    /// Of the packets under [`Reason::Forwarded`], those that the egress's driver did not take: its transmit ring had
+    /// no room.
+    ///
+    /// [`Reason::Forwarded`]: crate::verdict::Reason::Forwarded
+    pub fn unsent(&self) -> u64 {
+        globals(self.skel().maps.bss_data.as_deref()).unsent
     }
 
     /// Whether packets that need nothing but routing leave at the driver, by the interfaces of

@@ -8,7 +8,7 @@ use std::os::linux::fs::MetadataExt;
 use std::time::Duration;
 
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{MapCore, MapFlags, ProgramInput, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapFlags, ProgramInput, libbpf_sys};
 use serde::{Deserialize, Serialize};
 
 use crate::abi;
@@ -25,6 +25,7 @@ use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
 use crate::sys::divert::{PortProtocol, Ports};
 use crate::sys::ethtool;
 use crate::sys::link::Links;
+use crate::sys::netns::NetNs;
 use crate::units::{IfIndex, MacAddr, Permille};
 use crate::verdict::Verdict;
 
@@ -59,6 +60,8 @@ pub struct Gate {
     translated: Vec<Ports>,
     /// The fast path of forwarding is in front of it.
     pub(crate) forwards: bool,
+    /// What counts the fast path's packets that a driver does not take.
+    pub(crate) unsent: Vec<Link>,
 }
 
 impl Drop for Gate {
@@ -78,12 +81,14 @@ impl Gate {
     }
 
     /// As [`Gate::load`], with the fast path of forwarding in front of it, in the driver: see
-    /// [`Gate::set_forwarding`].
+    /// [`Gate::set_forwarding`]. For an interface of the calling thread's network namespace.
     ///
     /// # Errors
     /// As [`Gate::load`].
     pub fn load_forwarding(probe: &QueueProbe) -> Result<Self> {
-        let gate = Self::load_with(probe, true, |_| ())?;
+        // The kernel's own number has 32 bits.
+        let netns = NetNs::current()?.inode() as u32;
+        let mut gate = Self::load_with(probe, true, |rodata| rodata.netns = netns)?;
         gate.lead_on()?;
         Ok(gate)
     }
@@ -127,13 +132,17 @@ impl Gate {
         let rodata = globals(open.maps.rodata_data.as_deref_mut());
         rodata.has_ct_lookup = asks_conntrack();
         set(rodata);
-        open.progs.weir_forward.set_autoload(forwards);
+        let progs = &mut open.progs;
+        for program in [&mut progs.weir_forward, &mut progs.weir_unsent, &mut progs.weir_rejected] {
+            program.set_autoload(forwards);
+        }
         for map in [&mut open.maps.out_devices, &mut open.maps.next_hops, &mut open.maps.behind] {
             map.set_autocreate(forwards).map_err(failed("open"))?;
         }
         let skel = open.load().map_err(failed("load"))?;
         Ok(Self {
             forwards,
+            unsent: Vec::new(),
             skel,
             attachment: None,
             addresses: BTreeMap::new(),

@@ -21,12 +21,13 @@ use weir_bpf::units::Nanos;
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/complexity.txt");
 /// `BPF_COMPLEXITY_LIMIT_INSNS` of `include/linux/bpf.h`.
 const VERIFIER_LIMIT: u32 = 1_000_000;
-const PROGRAMS: [&str; 16] = [
+const PROGRAMS: [&str; 18] = [
     "weir_forward",
     "weir_gate",
     "weir_gate_tc",
     "weir_refused",
     "weir_poll_end",
+    "weir_rejected",
     "weir_switch",
     "weir_waking",
     "weir_wakeup",
@@ -38,6 +39,7 @@ const PROGRAMS: [&str; 16] = [
     "weir_sirq_begin",
     "weir_sirq_poll",
     "weir_sirq_end",
+    "weir_unsent",
 ];
 
 /// Of one program, as `bpf_prog_info` has them.

@@ -447,6 +447,7 @@ impl Protected {
                 ring: self.last.ring_dropped,
                 interface: self.last.interface_dropped,
                 udp_late: self.last.late_dropped,
+                unsent: self.last.unsent,
             },
             knobs: self.claim.journal.knobs().iter().map(Into::into).collect(),
         }
@@ -627,6 +628,7 @@ fn sample(host: &Host, claim: &Claim, gate: &Gate, policy: Policy) -> Result<Sam
         ring_dropped: link.ring_dropped(),
         interface_dropped: link.rx_dropped,
         late_dropped: udp_late_drops()?,
+        unsent: gate.unsent(),
     })
 }
 

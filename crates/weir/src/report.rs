@@ -117,13 +117,14 @@ fn text(time: &str, tick: &Tick) -> String {
     };
     format!(
         "{time}Z {}  seen {:.0}/s  passed {:.0}/s  {discarded}  ring drops {:.0}/s  interface drops \
-         {:.0}/s  UDP late drops {:.0}/s",
+         {:.0}/s  UDP late drops {:.0}/s  unsent {:.0}/s",
         tick.interface,
         rates.seen_pps.0,
         rates.passed_pps.0,
         rates.ring_drop_pps.0,
         rates.interface_drop_pps.0,
         rates.late_drop_pps.0,
+        rates.unsent_pps.0,
     )
 }
 

@@ -51,6 +51,8 @@ pub struct Sample {
     pub interface_dropped: u64,
     /// UDP packets that the kernel dropped at a full socket, in the whole network namespace.
     pub late_dropped: u64,
+    /// Packets that the fast path of forwarding sent and no driver took.
+    pub unsent: u64,
 }
 
 /// What happened per second.
@@ -74,6 +76,9 @@ pub struct Rates {
     pub interface_drop_pps: PacketsPerSec,
     /// UDP packets that the kernel dropped at a full socket, in the whole network namespace.
     pub late_drop_pps: PacketsPerSec,
+    /// Of the packets that are counted as `forwarded`: those that the egress's driver did not take.
+    #[serde(default)]
+    pub unsent_pps: PacketsPerSec,
 }
 
 impl Rates {
@@ -95,6 +100,7 @@ impl Rates {
             ring_drop_pps: rate(earlier.ring_dropped, later.ring_dropped),
             interface_drop_pps: rate(earlier.interface_dropped, later.interface_dropped),
             late_drop_pps: rate(earlier.late_dropped, later.late_dropped),
+            unsent_pps: rate(earlier.unsent, later.unsent),
         }
     }
 }
@@ -128,6 +134,7 @@ mod tests {
             ring_dropped: 100,
             interface_dropped: 10,
             late_dropped: 7,
+            unsent: 0,
         };
         let later = Sample {
             at: at + Duration::from_millis(500),

@@ -208,13 +208,15 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
     };
     writeln!(
         out,
-        "  seen {}, passed {}, discarded {}{would}, ring drops {}, interface drops {}, UDP late drops {}",
+        "  seen {}, passed {}, discarded {}{would}, ring drops {}, interface drops {}, UDP late drops \
+         {}, unsent {}",
         per_second(rates.seen_pps),
         per_second(rates.passed_pps),
         per_second(rates.discarded_pps),
         per_second(rates.ring_drop_pps),
         per_second(rates.interface_drop_pps),
-        per_second(rates.late_drop_pps)
+        per_second(rates.late_drop_pps),
+        per_second(rates.unsent_pps)
     )?;
     row_of(out, ["VERDICT", "REASON", "PACKETS", "BYTES"])?;
     writeln!(out)?;

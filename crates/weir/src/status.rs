@@ -105,7 +105,7 @@ pub struct InterfaceStatus {
     pub knobs: Vec<KnobStatus>,
 }
 
-/// Packets dropped outside the gate, as the kernel counts them: not since protection began.
+/// Packets dropped outside the gate; where the kernel counts them, not since protection began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drops {
     /// The NIC's receive ring had no room.
@@ -114,6 +114,9 @@ pub struct Drops {
     pub interface: u64,
     /// UDP, at sockets, in the whole network namespace.
     pub udp_late: u64,
+    /// Counted as `forwarded`, and not taken by the egress's driver; since protection began.
+    #[serde(default)]
+    pub unsent: u64,
 }
 
 /// Something that may take packets elsewhere.

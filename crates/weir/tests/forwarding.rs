@@ -14,15 +14,23 @@ use std::time::Duration;
 
 use common::path::Path;
 use common::router::run_in as sh;
-use common::{ConfigFile, PATIENCE, WEIR, wait, wait_until};
+use common::saturated::Busy;
+use common::{ConfigFile, PATIENCE, WEIR, pid, wait, wait_until};
 use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, recv, socket_with, sockopt,
 };
 use serde_json::Value;
+use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::frames::FrameSender;
 use weir_bpf::sys::link::Links;
+use weir_bpf::sys::napi;
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::sys::sched::{self, Policy};
+use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::traffic::{FlowSpec, Generator};
+use weir_bpf::units::{MacAddr, Nice, PacketsPerSec};
+use weir_bpf::verdict::Reason;
 
 /// Within which the fast path stands down.
 const PROMISED: Duration = Duration::from_secs(1);
@@ -65,11 +73,15 @@ struct Daemon(Child);
 
 impl Daemon {
     fn start(path: &Path, config: &str) -> Self {
-        let mut command = Command::new(WEIR);
-        command.args(["run", "in", "out", "--json", "--config", config]);
-        if config == "/dev/null" {
-            command.args(["--forward", "xdp"]);
+        match config {
+            "/dev/null" => Self::start_with(path, config, &["--forward", "xdp"]),
+            _ => Self::start_with(path, config, &[]),
         }
+    }
+
+    fn start_with(path: &Path, config: &str, options: &[&str]) -> Self {
+        let mut command = Command::new(WEIR);
+        command.args(["run", "in", "out", "--json", "--config", config]).args(options);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = path.router.run(|| command.spawn().unwrap()).unwrap();
         let mut first = [0];
@@ -474,6 +486,73 @@ fn it_stands_down_for_rules_that_come_and_takes_over_when_they_go() {
     path.server.run(|| ethtool::set_gro("peer", false)).unwrap().unwrap();
     wait_until("the status says why", || path.notes().contains("sends no frames"));
     assert!(talk.arrives());
+}
+
+/// Packets that `out` has taken from XDP, and refused: the driver's own figures.
+fn taken_and_refused(path: &Path) -> (u64, u64) {
+    let text = sh(&path.router, "ethtool -S out");
+    let sum = |name: &str| {
+        let lines = text.lines().filter_map(|line| line.trim().split_once(": "));
+        let of = lines.filter(|(key, _)| key.starts_with("tx_queue_") && key.ends_with(name));
+        of.map(|(_, value)| value.parse::<u64>().unwrap()).sum()
+    };
+    (sum("_xdp_xmit"), sum("_xdp_xmit_errors"))
+}
+
+/// Each packet is counted: sent on, refused by a full ring or an egress that takes no more, or left to the kernel.
+#[test]
+fn what_the_egress_does_not_take_is_counted() {
+    let path = Path::new();
+    let cpus = sched::online_cpus().unwrap();
+    let (elsewhere, cpu) = (cpus[0], *cpus.last().unwrap());
+    // Awake, so that what is left to the kernel is told from the rest.
+    let _weir = Daemon::start_with(&path, "/dev/null", &["--forward", "xdp", "--awake"]);
+    let talk = Talk::new(&path);
+    talk.is_fast();
+    // The server hardly reads its ring.
+    let busy = Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
+    sched::set_affinity(pid(&busy.0.id().into()), &[cpu]).unwrap();
+    let threads = || {
+        NetSysfs::open().unwrap().write("peer", "threaded", "1").unwrap();
+        let index = Links::open().unwrap().index("peer").unwrap();
+        napi::napi_threads(index, "peer").unwrap()
+    };
+    for thread in path.server.run(threads).unwrap() {
+        sched::set_affinity(thread.pid, &[cpu]).unwrap();
+        sched::set_weight(thread.pid, Policy::Idle, Nice(0), None).unwrap();
+    }
+    let mac = |last: u8| MacAddr([2, 0, 0, 0, 1, last]);
+    let flow = FlowSpec {
+        rate: Some(PacketsPerSec(200_000.0)),
+        ..FlowSpec::udp((mac(2), mac(1)), (CLIENT4.into(), SERVER4.into()), (4096, 5001))
+    };
+    let dropped = || {
+        let links = Links::open().unwrap();
+        links.stats(links.index("peer").unwrap()).unwrap().tx_dropped
+    };
+    let ring = || path.client.run(dropped).unwrap();
+    let map = path.status()["counters_map_id"].as_u64().unwrap();
+    let counters = CountersReader::open(map.try_into().unwrap()).unwrap();
+    let count = |reason| counters.counters().unwrap().get(reason).packets;
+    let seen = || count(Reason::Forwarded) + count(Reason::Forward) + ring();
+    let before = seen();
+    let load = || Generator::load(Links::open().unwrap().index("peer").unwrap()).unwrap();
+    let mut generator = path.client.run(load).unwrap();
+    generator.set_flows(&[flow]).unwrap();
+    let unsent = || path.status()["drops"]["unsent"].as_u64().unwrap();
+    let body = || {
+        generator.start();
+        wait_until("the ring refuses", || unsent() > 1_000);
+        // Until the fast path stands down, the kernel refuses each packet by itself.
+        path.server.run(|| ethtool::set_gro("peer", false)).unwrap().unwrap();
+        wait_until("the status says why", || path.notes().contains("sends no frames"));
+    };
+    generator.run_while(&path.client, Some(elsewhere), body).unwrap();
+    let sent = generator.counts(0).sent;
+    wait_until("every packet is accounted for", || {
+        let ((taken, refused), unsent) = (taken_and_refused(&path), unsent());
+        seen() - before == sent && count(Reason::Forwarded) == taken + unsent && unsent >= refused
+    });
 }
 
 #[test]

@@ -33,6 +33,7 @@ struct Metrics {
     ring_drops: Counters,
     interface_drops: Counters,
     late_drops: Counters,
+    unsent: Counters,
     diversions: Gauges,
     nice: Gauges,
     used: Gauges,
@@ -74,6 +75,7 @@ impl Metrics {
         self.ring_drops.get_or_create(&own).inc_by(status.drops.ring);
         self.interface_drops.get_or_create(&own).inc_by(status.drops.interface);
         self.late_drops.get_or_create(&own).inc_by(status.drops.udp_late);
+        self.unsent.get_or_create(&own).inc_by(status.drops.unsent);
         for diversion in &status.diversions {
             let kind = serde_json::to_value(diversion.kind).unwrap_or_default();
             let kind = kind.as_str().unwrap_or_default().to_owned();
@@ -151,6 +153,11 @@ impl Metrics {
             "udp_late_drops",
             "UDP packets that the kernel dropped at sockets, in the whole network namespace",
             self.late_drops,
+        );
+        add(
+            "unsent",
+            "Packets counted as forwarded that the egress's driver did not take, since protection began",
+            self.unsent,
         );
         registry
     }

@@ -34,6 +34,7 @@ fn printed() -> String {
         &metrics.ring_drops,
         &metrics.interface_drops,
         &metrics.late_drops,
+        &metrics.unsent,
     ] {
         let _ = counters.get_or_create(&Labels::new());
     }
