@@ -47,6 +47,9 @@ struct sk_buff___sent {
 /* The reader's own network namespace. */
 const volatile __u32 netns;
 
+/* Ports have no part in the choice of an egress. */
+bool by_address;
+
 /*
  * The queue within tbf; 0 where the kernel has none. Often a module, whose
  * types no cast knows.
@@ -127,6 +130,8 @@ int BPF_PROG(weir_overfull, struct sk_buff *skb, void *location,
 	if (egress_room(&egress) >=
 	    egress_need(&egress, BPF_CORE_READ(sent, len)))
 		return 0;
+	if (by_address)
+		egress_any_port(&key);
 	egress.refused_ns = bpf_ktime_get_ns();
 	ring(WEIR_CAUSE_EGRESS_QUEUE, egress.refused_ns);
 	bpf_map_update_elem(&egresses, &key, &egress, BPF_ANY);

@@ -26,6 +26,16 @@ struct egress_poll {
 MAP(egress_polls, BPF_MAP_TYPE_PERCPU_ARRAY, 0, EGRESS_PLACES, __u32,
     struct egress_poll);
 
+/* The queue that such packets were refused by a short while ago. */
+static __always_inline struct weir_egress *
+egress_believed(const struct weir_screened_key *key, __u64 now)
+{
+	struct weir_egress *egress = bpf_map_lookup_elem(&egresses, key);
+
+	return egress && now < egress->refused_ns + REFUSED_BELIEVED_NS ? egress
+									: NULL;
+}
+
 /*
  * It is read once in a NAPI poll: later some of what was admitted in it is on
  * its way, and the queue does not show it.
@@ -63,8 +73,12 @@ __noinline int egress_judge(struct weir_destination *entry, __u32 ifindex,
 	    prospects->pass != WEIR_REASON_FORWARD)
 		return 0;
 	screened_key(entry, ifindex, egress_ifindex, &key);
-	egress = bpf_map_lookup_elem(&egresses, &key);
-	if (!egress || poll->now_ns >= egress->refused_ns + REFUSED_BELIEVED_NS)
+	egress = egress_believed(&key, poll->now_ns);
+	if (!egress) {
+		egress_any_port(&key);
+		egress = egress_believed(&key, poll->now_ns);
+	}
+	if (!egress)
 		return 0;
 	it = egress_poll(egress, egress_ifindex, poll);
 	if (!it)

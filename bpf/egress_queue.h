@@ -40,6 +40,13 @@ struct netdev_queue {
 
 #pragma clang attribute pop
 
+/* All ports of an address, and all protocols. */
+static __always_inline void egress_any_port(struct weir_screened_key *key)
+{
+	key->port_be = 0;
+	key->target = WEIR_TARGET_NONE;
+}
+
 /*
  * Is it what the device queue still has? What is freed meanwhile stays readable
  * and has been emptied.

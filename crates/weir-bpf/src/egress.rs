@@ -30,6 +30,14 @@ impl Egresses {
         Ok(Self { skel, refused: None })
     }
 
+    /// Whether a destination is an address, or one of its ports: see [`ports_choose_no_egress`].
+    ///
+    /// [`ports_choose_no_egress`]: crate::sys::divert::ports_choose_no_egress
+    pub fn set_by_address(&mut self, by_address: bool) {
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        bss.by_address = by_address;
+    }
+
     /// Hears them from now on, or does not.
     ///
     /// # Errors

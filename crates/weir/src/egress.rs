@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use weir_bpf::egress::Egresses;
 use weir_bpf::gate::QueueProbe;
+use weir_bpf::sys::divert::ports_choose_no_egress;
 
 use crate::error::Result;
 use crate::feedback::Watcher;
@@ -36,6 +37,7 @@ impl Watcher for EgressWatch {
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
             self.looked = Some(Instant::now());
             let forwards = self.interfaces.iter().any(|name| forwards(name));
+            self.egresses.set_by_address(forwards && ports_choose_no_egress());
             let _ = self.egresses.hear(forwards);
         }
     }

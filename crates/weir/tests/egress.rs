@@ -103,8 +103,17 @@ fn window(router: &Router, discarded: impl Fn() -> u64, packets: u64) -> Window 
 
 /// The egress sends as much as without, most of the rest is discarded at the gate, and nothing else is.
 fn an_egress_stays_full(queues: &str, options: &[&str]) {
+    an_egress_stays_full_of(queues, options, |flood| flood);
+}
+
+/// The same, of a flood of another kind.
+fn an_egress_stays_full_of(
+    queues: &str,
+    options: &[&str],
+    kind: impl FnOnce(FlowSpec) -> FlowSpec,
+) {
     let mut router = Router::new(queues);
-    let flood = router.flow(BEHIND, PORT, FLOOD_PPS);
+    let flood = kind(router.flow(BEHIND, PORT, FLOOD_PPS));
     let mut without = 0.0;
     router.while_sent(std::slice::from_ref(&flood), |router| {
         wait_until("the queue refuses", || router.egress().1 > 0);
@@ -142,6 +151,41 @@ fn an_egress_stays_full(queues: &str, options: &[&str]) {
 #[test]
 fn what_would_overflow_a_token_bucket_is_discarded_early() {
     an_egress_stays_full(TBF, &[]);
+}
+
+/// Which queue a packet is for does not depend on its port.
+#[test]
+fn a_flood_to_ever_new_ports_is_discarded_early_too() {
+    an_egress_stays_full_of(TBF, &[], |flood| FlowSpec {
+        port: (4096, 0),
+        destination_port_bits: 16,
+        ..flood
+    });
+}
+
+/// A rule of the operator's sends one port of an address another way than the full queue.
+#[test]
+fn what_goes_another_way_by_its_port_passes() {
+    const ELSEWHERE: u16 = 5001;
+    let mut router = Router::new(TBF);
+    sh(
+        &router.network,
+        &format!(
+            "ip rule add fwmark 7 table 7; ip route add {BEHIND} via {BEHIND_OUT} table 7
+             iptables -t mangle -A PREROUTING -p udp --dport {ELSEWHERE} -j MARK --set-mark 7"
+        ),
+    );
+    let (daemon, counters) = router.start(&[]);
+    // A flood that the ring holds on a busy machine, too.
+    let flows = [router.flow(BEHIND, ELSEWHERE, LIGHT_PPS), router.flow(BEHIND, PORT, 20_000.0)];
+    let before = statistic(&router.network, OUT, "tx_packets");
+    let sent = router.while_sent(&flows, |_| {
+        wait_until("it discards", || discarded(&counters) > 20_000);
+    });
+    let arrived = || statistic(&router.network, OUT, "tx_packets") - before;
+    let most = wait(PATIENCE, || arrived() * 10 > sent[0] * 9);
+    assert!(most, "{} of {sent:?}", arrived());
+    daemon.interrupt();
 }
 
 /// It is emptied while a poll lasts, so that what had room when the poll began says little.

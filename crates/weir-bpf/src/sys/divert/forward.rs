@@ -73,6 +73,14 @@ impl ForwardFilters {
     }
 }
 
+/// Whether packets to one address leave by one interface whatever their ports, in the calling thread's network
+/// namespace. Not if that cannot be read.
+pub fn ports_choose_no_egress() -> bool {
+    ipsec().is_none()
+        && rules::beyond_default().is_none()
+        && MULTIPATH.into_iter().all(|path| multipath(path).is_none())
+}
+
 /// Why no packet may be sent by an interface from its driver; none if it may.
 pub fn at_egress((ifindex, name): &Interface) -> Option<String> {
     tc::egress_qdisc(*ifindex, name)

@@ -44,7 +44,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use rustix::net::Protocol;
 
 pub use self::filter::{Filters, cgroup_programs};
-pub use self::forward::{ForwardFilters, Interface, at_egress};
+pub use self::forward::{ForwardFilters, Interface, at_egress, ports_choose_no_egress};
 pub use self::kind::DiversionKind;
 pub use self::ports::{PortProtocol, Ports};
 pub(super) use self::proc::read as read_proc;
