@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use weir_bpf::egress::Egresses;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::sys::divert::ports_choose_no_egress;
+use weir_bpf::sys::link::Links;
+use weir_bpf::units::IfIndex;
 
 use crate::error::Result;
 use crate::feedback::Watcher;
@@ -15,8 +17,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 struct EgressWatch {
     egresses: Egresses,
-    /// Where packets are forwarded from.
-    interfaces: Vec<String>,
+    links: Links,
+    /// Where packets are forwarded from: by number, as names change.
+    interfaces: Vec<IfIndex>,
     looked: Option<Instant>,
 }
 
@@ -24,8 +27,9 @@ struct EgressWatch {
 ///
 /// # Errors
 /// On a kernel that lacks what it takes.
-pub fn watcher(probe: &QueueProbe, interfaces: Vec<String>) -> Result<Box<dyn Watcher>> {
-    Ok(Box::new(EgressWatch { egresses: Egresses::load(probe)?, interfaces, looked: None }))
+pub fn watcher(probe: &QueueProbe, interfaces: Vec<IfIndex>) -> Result<Box<dyn Watcher>> {
+    let (egresses, links) = (Egresses::load(probe)?, Links::open()?);
+    Ok(Box::new(EgressWatch { egresses, links, interfaces, looked: None }))
 }
 
 impl Watcher for EgressWatch {
@@ -36,7 +40,8 @@ impl Watcher for EgressWatch {
     fn look(&mut self) {
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
             self.looked = Some(Instant::now());
-            let forwards = self.interfaces.iter().any(|name| forwards(name));
+            let mut names = self.interfaces.iter().filter_map(|each| self.links.name(*each).ok());
+            let forwards = names.any(|name| forwards(&name));
             self.egresses.set_by_address(forwards && ports_choose_no_egress());
             let _ = self.egresses.hear(forwards);
         }

@@ -73,13 +73,14 @@ pub fn run(args: &RunArgs) -> Result<()> {
     if let Some(governors) = &governors {
         governors.beat_to(guardian.take_beats());
     }
-    let names = || claims.iter().map(Claim::interface).collect();
-    let start = |at| LazyServer::start(at, &probe, names(), args.lazy_memory << 20);
+    let names = claims.iter().map(Claim::interface).collect();
+    let start = |at| LazyServer::start(at, &probe, names, args.lazy_memory << 20);
     let lazy = listener.map(start).transpose()?;
     let sleep = Sleep::new(Alarm::of(&probe)?, !args.awake);
+    let numbers = claims.iter().map(|claim| claim.ifindex).collect();
     let kinds = [
         ("user-mode screens", screen::watcher(&probe)),
-        ("egress interfaces", egress::watcher(&probe, names())),
+        ("egress interfaces", egress::watcher(&probe, numbers)),
     ];
     let heard = kinds.into_iter().filter_map(|(of, watcher)| {
         let unheard = |error| console.say(&format!("queues of {of} are not heard: {error}"));

@@ -163,6 +163,49 @@ fn a_flood_to_ever_new_ports_is_discarded_early_too() {
     });
 }
 
+/// The interface is followed by its number.
+#[test]
+fn a_protected_interface_that_is_renamed_still_forwards() {
+    let mut router = Router::new(TBF);
+    let (daemon, counters) = router.start(&[]);
+    let flood = router.flow(BEHIND, PORT, FLOOD_PPS);
+    router.while_sent(&[flood], |router| {
+        wait_until("the gate discards", || discarded(&counters) > 1_000);
+        // Before Linux 6.2 only one that is down can be renamed.
+        sh(
+            &router.network,
+            "ip link set near down; ip link set near name renamed; ip link set renamed up",
+        );
+        // Three seconds: what was learned is believed for one, and interfaces are looked at every second.
+        window(router, || 0, 30_000);
+        let seen = window(router, || discarded(&counters), 10_000);
+        assert!(seen.refused < seen.discarded, "{seen:?}");
+    });
+    daemon.interrupt();
+}
+
+/// Whether the daemon hears what queues refuse.
+fn hears(daemon: &Daemon) -> bool {
+    let fds = std::fs::read_dir(format!("/proc/{}/fdinfo", daemon.pid().as_raw_nonzero())).unwrap();
+    let texts = fds.filter_map(|fd| std::fs::read_to_string(fd.unwrap().path()).ok());
+    texts.filter(|text| text.contains("tp_name:\tkfree_skb")).count() > 0
+}
+
+/// Another interface that has its name is not protected.
+#[test]
+fn an_interface_that_is_made_anew_forwards_nothing_for_the_one_that_is_gone() {
+    let router = Router::new(TBF);
+    let daemon = Daemon::start_sleepy(&router.network, &[OUT]);
+    wait_until("it hears", || hears(&daemon));
+    sh(
+        &router.network,
+        "echo 0 > /proc/sys/net/ipv4/conf/near/forwarding
+         ip link del out; ip link add out type veth peer name peer
+         echo 1 > /proc/sys/net/ipv4/conf/out/forwarding",
+    );
+    wait_until("it hears no more", || !hears(&daemon));
+}
+
 /// A rule of the operator's sends one port of an address another way than the full queue.
 #[test]
 fn what_goes_another_way_by_its_port_passes() {
