@@ -89,6 +89,7 @@ static __always_inline bool queue_of(const struct net_device *dev, __u32 number,
 		(const void *)BPF_CORE_READ(dev, _tx) +
 		number * bpf_core_type_size(struct netdev_queue);
 	const struct Qdisc *root = BPF_CORE_READ(device_queue, qdisc);
+	const struct Qdisc *queue;
 
 	/* One of several, by the packet's hash: the others may have room. */
 	if (BPF_CORE_READ(root, parent) != ROOT_PARENT &&
@@ -99,6 +100,8 @@ static __always_inline bool queue_of(const struct net_device *dev, __u32 number,
 	egress->queue = egress->root;
 	if (IS_KIND(egress->root, "tbf"))
 		egress->queue = tbf_child(egress->root);
+	queue = (const void *)egress->queue;
+	egress->ops = (__u64)BPF_CORE_READ(queue, ops);
 	egress->header_len = BPF_CORE_READ(dev, hard_header_len);
 	egress->in_bytes = IS_KIND(egress->queue, "bfifo");
 	return egress->in_bytes || IS_KIND(egress->queue, "pfifo");

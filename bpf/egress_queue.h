@@ -58,7 +58,8 @@ static __always_inline bool egress_is_still(const struct weir_egress *egress,
 		kernel_cast(egress->device_queue, struct netdev_queue);
 
 	return kernel_address(device_queue, qdisc) == egress->root &&
-	       kernel_address(queue, dev_queue) == egress->device_queue;
+	       kernel_address(queue, dev_queue) == egress->device_queue &&
+	       kernel_address(queue, ops) == egress->ops;
 }
 
 /*

@@ -15,6 +15,7 @@ struct weir_egress {
 	__u64 device_queue;
 	__u64 root;
 	__u64 queue;
+	__u64 ops;	  /* its kind's: another may come where it was */
 	__u32 in_bytes;	  /* how its limit counts; else in packets */
 	__u32 header_len; /* that the device puts before IP, in bytes */
 };

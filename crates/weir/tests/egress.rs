@@ -163,6 +163,38 @@ fn a_flood_to_ever_new_ports_is_discarded_early_too() {
     });
 }
 
+/// What takes the place of a queue in the kernel's memory may count in another unit.
+#[test]
+fn a_queue_that_is_replaced_is_not_read_as_the_old_one() {
+    const ROUNDS: usize = 30;
+    let mut router = Router::new(TBF);
+    let (daemon, counters) = router.start(&["--awake"]);
+    let flood = router.flow(BEHIND, PORT, FLOOD_PPS);
+    // Far from the limit in packets, and beyond the same number of bytes.
+    let light = router.flow(BEHIND, PORT, 20_000.0);
+    // On one CPU, so that memory that is free is used again.
+    let replace = |router: &Router, handles, queue| {
+        let each = format!("tc qdisc replace dev near2 parent 1:1 handle $i: {queue}");
+        let on = format!("taskset -cp {} $$ > /dev/null", router.cpu);
+        sh(&router.network, &format!("{on}; for i in $(seq {handles}); do {each}; done"));
+    };
+    for round in 0..ROUNDS {
+        replace(&router, "10 20", "bfifo limit 6k");
+        let refused = router.egress().1;
+        router.while_sent(std::slice::from_ref(&flood), |router| {
+            wait_until("it refuses", || router.egress().1 > refused);
+        });
+        replace(&router, "21 21", "pfifo limit 2000");
+        let before = discarded(&counters);
+        router.while_sent(std::slice::from_ref(&light), |router| {
+            replace(router, "22 80", "pfifo limit 2000");
+        });
+        assert_eq!(discarded(&counters), before, "in round {round}");
+    }
+    assert!(discarded(&counters) > 0);
+    daemon.interrupt();
+}
+
 /// The interface is followed by its number.
 #[test]
 fn a_protected_interface_that_is_renamed_still_forwards() {
