@@ -412,10 +412,19 @@ mod tests {
     #[test]
     fn cpu_time_grows_with_work_only() {
         on_own_thread(|| {
-            let before = cpu_time(gettid()).unwrap();
-            crate::sys::test_support::wait_until("20 ms are used", || {
-                cpu_time(gettid()).unwrap().0 >= before.0 + 20_000_000
-            });
+            // The scheduler may count a tick later.
+            const TICK: Duration = Duration::from_millis(10);
+            let both = || (Duration::from_nanos(cpu_time(gettid()).unwrap().0), own_cpu_time());
+            let is_same = |from: (Duration, Duration), to: (Duration, Duration)| {
+                (to.0 - from.0).abs_diff(to.1 - from.1) <= TICK
+            };
+            let before = both();
+            while own_cpu_time() < before.1 + 10 * TICK {}
+            let worked = both();
+            assert!(is_same(before, worked), "{before:?} {worked:?}");
+            std::thread::sleep(10 * TICK);
+            let slept = both();
+            assert!(is_same(worked, slept), "{worked:?} {slept:?}");
         });
         assert!(cpu_time(Pid::from_raw(i32::MAX).unwrap()).is_err());
     }
