@@ -19,6 +19,7 @@ use crate::mapped::Mapped;
 use crate::record::record;
 use crate::shared::{open_skeleton, share};
 use crate::skeleton::screen::{ScreenSkel, ScreenSkelBuilder, types};
+use crate::sys::procfile::ProcFile;
 
 /// How many queues of a network namespace are followed.
 pub const QUEUES_MAX: usize = abi::SCREEN_QUEUES;
@@ -39,17 +40,27 @@ pub struct Queue {
     pub sequence: u32,
 }
 
-/// The queues of the calling thread's network namespace; none where the kernel has no NFQUEUE.
-///
-/// # Errors
-/// If the kernel's list is malformed.
-pub fn queues() -> Result<Vec<Queue>> {
-    // Without the module there is no such file.
-    let text = fs::read_to_string(QUEUES).unwrap_or_default();
-    text.lines().map(queue).collect::<Option<_>>().ok_or_else(|| Error::Refused {
-        problem: format!("{QUEUES} is malformed"),
-        remedy: "please report it, with the file".into(),
-    })
+/// The kernel's list of queues, of the network namespace of the thread that reads it first.
+pub struct Queues(ProcFile);
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self(ProcFile::new(QUEUES))
+    }
+}
+
+impl Queues {
+    /// The queues; none where the kernel has no NFQUEUE.
+    ///
+    /// # Errors
+    /// If the list is malformed.
+    pub fn read(&mut self) -> Result<Vec<Queue>> {
+        let text = self.0.read().unwrap_or_default();
+        text.lines().map(queue).collect::<Option<_>>().ok_or_else(|| Error::Refused {
+            problem: format!("{QUEUES} is malformed"),
+            remedy: "please report it, with the file".into(),
+        })
+    }
 }
 
 /// Number, address, packets that wait, copy mode, copy range, dropped, dropped for the socket, sequence

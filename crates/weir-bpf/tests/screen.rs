@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use weir_bpf::egress::Egresses;
 use weir_bpf::gate::{Gate, QueueProbe};
-use weir_bpf::screen::{Admitted, Queue, Screens, queues};
+use weir_bpf::screen::{Admitted, Queue, Queues, Screens};
 use weir_bpf::sys::netns::NetNs;
 
 /// Both hear the same tracepoint, so one test at a time looks whether this process does.
@@ -30,7 +30,7 @@ fn it_attaches_where_there_is_a_queue_and_lists_none_where_there_is_none() {
     let mut screens = Screens::load(&probe).unwrap();
     netns
         .run(|| {
-            assert_eq!(queues().unwrap(), []);
+            assert_eq!(Queues::default().read().unwrap(), []);
             screens.follow(&[]).unwrap();
             assert_eq!(hearing(), 0);
             // Whose program has just ended.

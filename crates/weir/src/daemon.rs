@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use sd_notify::NotifyState;
 use weir_bpf::sys::sched;
+use weir_bpf::sys::snmp::Snmp;
 use weir_bpf::units::{IfIndex, Nice};
 
 use crate::config::Reloader;
@@ -15,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::feedback::Feedback;
 use crate::governor::Governors;
 use crate::guardian::Guardian;
-use crate::interface::{Presence, Protected};
+use crate::interface::{Presence, Protected, late_drops};
 use crate::key::Key;
 use crate::lazy::LazyServer;
 use crate::report::{Report, summary};
@@ -35,6 +36,7 @@ pub struct Daemon {
     guardian: Option<Guardian>,
     governors: Option<Rc<Governors>>,
     sleep: Sleep,
+    snmp: Snmp,
     lazy: Option<LazyServer>,
     _feedback: Feedback,
     guardian_started: Instant,
@@ -123,6 +125,7 @@ impl Daemon {
             guardian: Some(wardens.guardian),
             governors: wardens.governors,
             sleep: wardens.sleep,
+            snmp: Snmp::default(),
             lazy: wardens.lazy,
             _feedback: wardens.feedback,
             guardian_started: Instant::now(),
@@ -220,14 +223,20 @@ impl Daemon {
             self.start_guardian();
         }
         let guardian_pid = self.guardian.as_ref().map_or(0, Guardian::pid);
-        if let Some(news) = self.sleep.tick(self.interfaces.iter().all(Protected::may_sleep)) {
+        let counts = self.snmp.read().map_err(Error::from);
+        if let Err(error) = &counts {
+            trouble(&mut self.console, &mut self.last_trouble, error);
+        }
+        let (udp, tcp) = counts.ok().unzip();
+        let may_sleep = self.interfaces.iter().all(Protected::may_sleep);
+        if let Some(news) = self.sleep.tick(may_sleep, tcp) {
             self.console.say(&news);
         }
         let sleep = self.sleep.status();
         self.tend_lazy();
         let mut gone = Vec::new();
         for (at, interface) in self.interfaces.iter_mut().enumerate() {
-            match interface.tick(guardian_pid, &sleep) {
+            match interface.tick(guardian_pid, &sleep, udp.map(late_drops)) {
                 Ok(tick) => {
                     self.report.tick(&mut self.console, &tick);
                     if !tick.attached {

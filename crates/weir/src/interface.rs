@@ -185,7 +185,8 @@ impl Protected {
         let mut notes = notes::at_start(ifindex, &interface, attached.mode);
         let rps = if settings.rps_off { rps::switch_off(host, &claim.journal)? } else { vec![] };
         notes.extend(rps::note(&rps::steering(&host.sysfs, &interface)));
-        let last = sample(host, &claim, &gate, settings.policy)?;
+        let late_dropped = late_drops(snmp::udp_stats()?);
+        let last = sample(host, &claim, &gate, settings.policy, late_dropped)?;
         let counters_map_id = gate.counters_map_id()?;
         let channel_map_ids = gate.channel_map_ids()?;
         let mut protected = Self {
@@ -215,7 +216,7 @@ impl Protected {
             notes,
             lazy: None,
             since: clock::timestamp(SystemTime::now()),
-            late_dropped_before: last.late_dropped,
+            late_dropped_before: late_dropped,
             last,
             stale: false,
             ticks_since_change: 0,
@@ -375,11 +376,17 @@ impl Protected {
         self.policy == Policy::On && self.limit.is_none()
     }
 
-    /// Reads the counters and publishes the status; `guardian_pid` and `sleep` are part of it.
+    /// Reads the counters and publishes the status; `guardian_pid` and `sleep` are part of it, and `late_dropped`, if
+    /// that is known: it is the namespace's.
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn tick(&mut self, guardian_pid: i32, sleep: &SleepStatus) -> Result<Tick> {
+    pub fn tick(
+        &mut self,
+        guardian_pid: i32,
+        sleep: &SleepStatus,
+        late_dropped: Option<u64>,
+    ) -> Result<Tick> {
         self.diverting.set_asleep(sleep.asleep && self.forwarding.is_none());
         self.ticks_since_change = self.ticks_since_change.saturating_add(1);
         let ticks = self.ticks_since_change;
@@ -392,7 +399,8 @@ impl Protected {
         if self.ticks.is_multiple_of(PRUNE_TICKS) {
             self.gate.prune_channels(&mut self.pruner, Instant::now())?;
         }
-        let now = sample(&self.host, &self.claim, &self.gate, self.policy)?;
+        let late_dropped = late_dropped.unwrap_or(self.last.late_dropped);
+        let now = sample(&self.host, &self.claim, &self.gate, self.policy, late_dropped)?;
         let before = std::mem::replace(&mut self.last, now);
         let rates = Rates::between(&before, &self.last);
         let recorded = self.claim.journal.catch_up();
@@ -544,7 +552,7 @@ impl Protected {
 
     /// UDP packets that the kernel dropped at full sockets since protection began.
     fn late_dropped(&self) -> u64 {
-        let now = udp_late_drops().unwrap_or(self.last.late_dropped);
+        let now = snmp::udp_stats().map_or(self.last.late_dropped, late_drops);
         now.saturating_sub(self.late_dropped_before)
     }
 
@@ -619,7 +627,13 @@ fn set_addresses(gate: &mut Gate, ifindex: IfIndex) -> Result<()> {
     Ok(gate.set_addresses(&local.own, &local.broadcast)?)
 }
 
-fn sample(host: &Host, claim: &Claim, gate: &Gate, policy: Policy) -> Result<Sample> {
+fn sample(
+    host: &Host,
+    claim: &Claim,
+    gate: &Gate,
+    policy: Policy,
+    late_dropped: u64,
+) -> Result<Sample> {
     let link = host.links.stats(claim.ifindex)?;
     Ok(Sample {
         at: Instant::now(),
@@ -627,14 +641,13 @@ fn sample(host: &Host, claim: &Claim, gate: &Gate, policy: Policy) -> Result<Sam
         policy,
         ring_dropped: link.ring_dropped(),
         interface_dropped: link.rx_dropped,
-        late_dropped: udp_late_drops()?,
+        late_dropped,
         unsent: gate.unsent(),
     })
 }
 
-/// UDP packets dropped at a full socket or for want of memory, of both families, in this network namespace.
-fn udp_late_drops() -> Result<u64> {
-    let (ipv4, ipv6) = snmp::udp_stats()?;
-    let late = |udp: &UdpStats| udp.rcvbuf_errors + udp.mem_errors;
-    Ok(late(&ipv4) + late(&ipv6))
+/// UDP packets dropped at a full socket or for want of memory, of both families.
+pub fn late_drops((ipv4, ipv6): (UdpStats, UdpStats)) -> u64 {
+    let late = |udp: UdpStats| udp.rcvbuf_errors + udp.mem_errors;
+    late(ipv4) + late(ipv6)
 }

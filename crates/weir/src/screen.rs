@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weir_bpf::alarm::Alarm;
 use weir_bpf::gate::QueueProbe;
-use weir_bpf::screen::{Admitted, Queue, Screens, queues};
+use weir_bpf::screen::{Admitted, Queue, Queues, Screens};
 use weir_policy::screen::{Counts, Evidence, Ledger};
 
 use crate::error::Result;
@@ -28,6 +28,7 @@ pub fn watcher(probe: &QueueProbe) -> Result<Box<dyn Watcher>> {
     Ok(Box::new(ScreenWatch {
         screens: Screens::load(probe)?,
         alarm: Alarm::of(probe)?,
+        list: Queues::default(),
         queues: Vec::new(),
         looked: None,
         ledger: None,
@@ -39,6 +40,7 @@ pub fn watcher(probe: &QueueProbe) -> Result<Box<dyn Watcher>> {
 struct ScreenWatch {
     screens: Screens,
     alarm: Alarm,
+    list: Queues,
     queues: Vec<Queue>,
     looked: Option<Instant>,
     /// While the gates count.
@@ -57,7 +59,7 @@ impl Watcher for ScreenWatch {
     fn look(&mut self) {
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
             self.looked = Some(Instant::now());
-            let Ok(queues) = queues() else { return };
+            let Ok(queues) = self.list.read() else { return };
             if queues.is_empty() && self.queues.is_empty() {
                 return;
             }
@@ -103,7 +105,7 @@ impl ScreenWatch {
     }
 
     fn queued(&mut self) -> Option<u64> {
-        let queues = queues().ok()?;
+        let queues = self.list.read().ok()?;
         let id = |queue: &Queue| (queue.number, queue.port_id);
         if !queues.iter().map(id).eq(self.queues.iter().map(id)) {
             (self.ledger, self.looked) = (None, None);

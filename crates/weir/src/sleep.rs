@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use weir_bpf::alarm::{Alarm, Cause};
-use weir_bpf::sys::snmp::{self, TcpStats};
+use weir_bpf::sys::snmp::TcpStats;
 use weir_bpf::units::Nanos;
 use weir_policy::governor::REST;
 
@@ -53,9 +53,9 @@ impl Sleep {
         Self { alarm, allowed, tcp: None, slept: 0, told: None, told_times: 0 }
     }
 
-    /// Puts them to sleep, if it is time. What there is to say of it.
-    pub fn tick(&mut self, allowed: bool) -> Option<String> {
-        self.ask_tcp();
+    /// Puts them to sleep, if it is time and TCP's counts are as they were. What there is to say of it.
+    pub fn tick(&mut self, allowed: bool, tcp: Option<TcpStats>) -> Option<String> {
+        self.compare(tcp);
         let was_asleep = self.alarm.is_asleep();
         if !(self.allowed && allowed) {
             self.alarm.rouse();
@@ -79,10 +79,10 @@ impl Sleep {
         news
     }
 
-    /// No tracepoint tells of a listener or a connection that has no room. The kernel counts them: has it, since it was
-    /// last asked?
-    fn ask_tcp(&mut self) {
-        let Ok(now) = snmp::tcp_stats() else { return };
+    /// No tracepoint tells of a listener or a connection that has no room. The kernel counts them: has it, since the last
+    /// time?
+    fn compare(&mut self, tcp: Option<TcpStats>) {
+        let Some(now) = tcp else { return };
         let Some(before) = self.tcp.replace(now) else { return };
         let refused = |tcp: TcpStats| tcp.syn_cookies_sent + tcp.listen_drops;
         if refused(now) != refused(before) {

@@ -18,7 +18,7 @@ use nfq::{Queue, Verdict};
 use rustix::net::sockopt;
 use rustix::process::Signal;
 use weir_bpf::counters::CountersReader;
-use weir_bpf::screen::queues;
+use weir_bpf::screen::Queues;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::traffic::{FlowSpec, Generator};
@@ -118,7 +118,7 @@ impl Router {
 
     /// Packets that the queue has refused.
     fn refused(&self) -> u64 {
-        let queues = self.network.near.run(queues).unwrap().unwrap();
+        let queues = self.network.near.run(|| Queues::default().read()).unwrap().unwrap();
         let seen: u64 = queues.iter().map(|queue| u64::from(queue.sequence + queue.dropped)).sum();
         seen.saturating_sub(self.accepted.load(Ordering::Relaxed))
     }

@@ -20,6 +20,7 @@ pub mod napi;
 mod netlink;
 pub mod netns;
 pub(crate) mod packet;
+pub mod procfile;
 pub mod sched;
 pub mod shared;
 pub mod snmp;

@@ -1,10 +1,9 @@
 //! The kernel's own counts of IPv4 packets, UDP datagrams and TCP segments, in the calling thread's
 //! network namespace.
 
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
 
+use super::procfile::ProcFile;
 use crate::error::{Error, Result};
 
 const V4: &str = "/proc/thread-self/net/snmp";
@@ -35,11 +34,7 @@ pub struct UdpStats {
 ///
 /// [`Error::System`] without `/proc`; [`Error::Refused`] if its text is malformed.
 pub fn udp_stats() -> Result<(UdpStats, UdpStats)> {
-    let read =
-        |path| std::fs::read_to_string(path).map_err(|source| Error::system("read", path, source));
-    let v4 = parse_v4(&read(V4)?)?;
-    let v6 = if Path::new(V6).exists() { parse_v6(&read(V6)?)? } else { UdpStats::default() };
-    Ok((v4, v6))
+    parse_udp(&read_once(V4)?, &read_once(V6)?)
 }
 
 /// Segments since the namespace was made, of TCP over IPv4 and IPv6 together (RFC 4022 and Linux's
@@ -68,9 +63,43 @@ pub struct TcpStats {
 ///
 /// As [`udp_stats`].
 pub fn tcp_stats() -> Result<TcpStats> {
-    let read =
-        |path| std::fs::read_to_string(path).map_err(|source| Error::system("read", path, source));
-    parse_tcp(&read(V4)?, &read(NETSTAT)?)
+    parse_tcp(&read_once(V4)?, &read_once(NETSTAT)?)
+}
+
+/// Both, to be read again and again, of the network namespace of the thread that reads first.
+#[derive(Debug)]
+pub struct Snmp {
+    v4: ProcFile,
+    v6: ProcFile,
+    netstat: ProcFile,
+}
+
+impl Default for Snmp {
+    fn default() -> Self {
+        let [v4, v6, netstat] = [V4, V6, NETSTAT].map(ProcFile::new);
+        Self { v4, v6, netstat }
+    }
+}
+
+impl Snmp {
+    /// As [`udp_stats`] and [`tcp_stats`].
+    ///
+    /// # Errors
+    ///
+    /// As these.
+    pub fn read(&mut self) -> Result<((UdpStats, UdpStats), TcpStats)> {
+        let v4 = read(&mut self.v4)?;
+        Ok((parse_udp(v4, read(&mut self.v6)?)?, parse_tcp(v4, read(&mut self.netstat)?)?))
+    }
+}
+
+fn read(file: &mut ProcFile) -> Result<&str> {
+    let path = file.path().to_owned();
+    file.read().map_err(|source| Error::system("read", path, source))
+}
+
+fn read_once(path: &str) -> Result<String> {
+    read(&mut ProcFile::new(path)).map(str::to_owned)
 }
 
 fn parse_tcp(snmp: &str, netstat: &str) -> Result<TcpStats> {
@@ -107,6 +136,10 @@ fn pairs<'a>(path: &str, text: &'a str, protocol: &str) -> Result<Vec<(&'a str, 
 
 fn find<'a>(pairs: &[(&str, &'a str)], field: &str) -> Option<&'a str> {
     pairs.iter().find_map(|(name, number)| (*name == field).then_some(*number))
+}
+
+fn parse_udp(v4: &str, v6: &str) -> Result<(UdpStats, UdpStats)> {
+    Ok((parse_v4(v4)?, if v6.is_empty() { UdpStats::default() } else { parse_v6(v6)? }))
 }
 
 fn parse_v4(text: &str) -> Result<UdpStats> {
@@ -158,19 +191,16 @@ pub struct IpStats {
 ///
 /// As [`udp_stats`].
 pub fn ip_stats() -> Result<IpStats> {
-    let read =
-        |path| std::fs::read_to_string(path).map_err(|source| Error::system("read", path, source));
-    let v4 = read(V4)?;
+    let (v4, v6) = (read_once(V4)?, read_once(V6)?);
     let pairs = pairs(V4, &v4, "Ip: ")?;
-    let v6 = Path::new(V6).exists().then(|| read(V6)).transpose()?;
     let number = |path, text: Option<&str>, field: &str| {
         let parsed = text.and_then(|text| text.parse::<u64>().ok());
         parsed.ok_or_else(|| malformed(path, &format!("a number for IP's {field}")))
     };
     let sum = |field: &str| -> Result<u64> {
         let v4 = number(V4, find(&pairs, field), field)?;
-        let in_v6 = |text| number(V6, find6(text, "Ip6", field), field);
-        Ok(v4 + v6.as_deref().map_or(Ok(0), in_v6)?)
+        let v6 = if v6.is_empty() { 0 } else { number(V6, find6(&v6, "Ip6", field), field)? };
+        Ok(v4 + v6)
     };
     Ok(IpStats { in_receives: sum("InReceives")?, out_requests: sum("OutRequests")? })
 }
@@ -181,8 +211,7 @@ pub fn ip_stats() -> Result<IpStats> {
 ///
 /// As [`udp_stats`].
 pub fn icmp4_received() -> Result<u64> {
-    let text = std::fs::read_to_string(V4).map_err(|source| Error::system("read", V4, source))?;
-    find(&pairs(V4, &text, "Icmp: ")?, "InMsgs")
+    find(&pairs(V4, &read_once(V4)?, "Icmp: ")?, "InMsgs")
         .and_then(|text| text.parse().ok())
         .ok_or_else(|| malformed(V4, "a number for ICMP's InMsgs"))
 }
@@ -283,7 +312,8 @@ UdpLite6InDatagrams             \t91
         Sandbox::new().run(|| {
             let links = Links::open().unwrap();
             links.set_up(links.index("lo").unwrap()).unwrap(); // the sandbox's own
-            assert_eq!(udp_stats().unwrap(), (UdpStats::default(), UdpStats::default()));
+            let mut kept = Snmp::default();
+            assert_eq!(kept.read().unwrap().0, (UdpStats::default(), UdpStats::default()));
             for address in ["127.0.0.1:0", "[::1]:0"] {
                 let (socket, open) =
                     (UdpSocket::bind(address).unwrap(), UdpSocket::bind(address).unwrap());
@@ -295,6 +325,7 @@ UdpLite6InDatagrams             \t91
             }
             let expected = UdpStats { in_datagrams: 1, no_ports: 1, ..Default::default() };
             wait_until("all are counted", || udp_stats().unwrap() == (expected, expected));
+            assert_eq!(kept.read().unwrap(), ((expected, expected), tcp_stats().unwrap()));
             // Of each family two datagrams and an error message, by the loopback interface.
             assert_eq!(ip_stats().unwrap(), IpStats { in_receives: 6, out_requests: 6 });
             assert_eq!(icmp4_received().unwrap(), 1);
