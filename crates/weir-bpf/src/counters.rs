@@ -1,6 +1,10 @@
 //! What a gate has seen: each packet once, under one reason.
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use std::io;
+use std::os::fd::AsRawFd;
+
+use libbpf_rs::{MapCore, MapHandle, MapType, libbpf_sys, num_possible_cpus};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -93,31 +97,47 @@ impl CountersReader {
     }
 }
 
-/// The counters of a gate's map, summed over CPUs.
+/// The counters of a gate's map, summed over CPUs. One call for all of them, which libbpf-rs does not make of a per-CPU
+/// map.
+#[allow(unsafe_code)]
 pub(crate) fn read(map: &impl MapCore) -> Result<Counters> {
+    const LEN: usize = size_of::<types::weir_counter>();
+    // The kernel rounds each CPU's value up to 8 bytes.
+    const { assert!(LEN.is_multiple_of(8)) };
+    let failed = |source| Error::Bpf {
+        operation: "read",
+        object: "the gate's counters".into(),
+        source,
+        remedy: None,
+    };
+    if map.map_type() != MapType::PercpuArray || map.value_size() as usize != LEN {
+        return Err(failed(io::Error::from(io::ErrorKind::InvalidData).into()));
+    }
+    let cpus = num_possible_cpus().map_err(failed)?;
+    let mut count = Reason::ALL.len() as u32;
+    let (mut next, mut keys) = (0_u32, [0_u32; Reason::ALL.len()]);
+    let mut counted = vec![types::weir_counter::default(); Reason::ALL.len() * cpus];
+    // SAFETY: there is room for `count` keys, and for every possible CPU's value of each; all outlive the call.
+    let answer = unsafe {
+        libbpf_sys::bpf_map_lookup_batch(
+            map.as_fd().as_raw_fd(),
+            std::ptr::null_mut(),
+            (&raw mut next).cast(),
+            keys.as_mut_ptr().cast(),
+            counted.as_mut_ptr().cast(),
+            &raw mut count,
+            std::ptr::null(),
+        )
+    };
+    // ENOENT: the map has no more.
+    if answer < 0 && answer != -Errno::NOENT.raw_os_error() {
+        return Err(failed(io::Error::from_raw_os_error(-answer).into()));
+    }
     let mut counters = Counters::default();
-    for reason in Reason::ALL {
-        let key = (reason as u32).to_ne_bytes();
-        let per_cpu = map
-            .lookup_percpu(&key, MapFlags::ANY)
-            .map_err(|source| Error::Bpf {
-                operation: "read the gate's counter",
-                object: reason.name().into(),
-                source,
-                remedy: None,
-            })?
-            .unwrap_or_default();
-        for value in per_cpu {
-            counters.by_reason[reason as usize] += counter_from(&value);
+    for (counter, of_reason) in counters.by_reason.iter_mut().zip(counted.chunks_exact(cpus)) {
+        for each in of_reason {
+            *counter += Counter { packets: each.packets, bytes: each.bytes };
         }
     }
     Ok(counters)
-}
-
-fn counter_from(value: &[u8]) -> Counter {
-    let word = |at: usize| {
-        value.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
-    };
-    const _: () = assert!(size_of::<types::weir_counter>() == 16);
-    Counter { packets: word(0), bytes: word(8) }
 }

@@ -18,6 +18,7 @@ use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, Neig
 use netlink_packet_route::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteType,
 };
+use netlink_packet_route::stats::{StatsFilterMask, StatsMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Request};
 use rustix::io::Errno;
 
@@ -103,7 +104,11 @@ impl Links {
     ///
     /// As [`Links::name`]; [`Error::Netlink`] if the kernel's answer holds no 64-bit counters.
     pub fn stats(&self, ifindex: IfIndex) -> Result<LinkStats> {
-        stats_of(&self.get(ifindex)?).ok_or_else(|| Error::Netlink {
+        let mut asked = StatsMessage::default();
+        (asked.header.ifindex, asked.header.filter_mask) = (ifindex.0, StatsFilterMask::Link64);
+        let what = || object(ifindex);
+        let answers = self.ask("read counters of", what, Request::GetStats(asked), NLM_F_ACK)?;
+        answers.first().and_then(stats_of).ok_or_else(|| Error::Netlink {
             operation: "read counters of",
             object: object(ifindex),
             message: "no 64-bit counters in the kernel's answer".into(),

@@ -6,6 +6,7 @@ use netlink_packet_route::link::{
     self, LinkAttribute, LinkFlags, LinkLayerType, LinkMessage, LinkXdp, State,
     XdpAttached as Attached,
 };
+use netlink_packet_route::stats::{StatsAttribute, StatsMessage};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -33,7 +34,7 @@ pub struct LinkInfo {
     pub kind: Option<String>,
 }
 
-/// Packets since the interface was made, as the driver counts them (`IFLA_STATS64`).
+/// Packets since the interface was made, as the driver counts them (`IFLA_STATS_LINK_64`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkStats {
     /// Packets received.
@@ -141,9 +142,9 @@ pub(super) fn is_bare(message: &LinkMessage) -> bool {
     matches!(message.header.link_layer_type, None | Ppp | Rawip)
 }
 
-pub(super) fn stats_of(message: &LinkMessage) -> Option<LinkStats> {
+pub(super) fn stats_of(message: &StatsMessage) -> Option<LinkStats> {
     message.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::Stats64(stats) => Some(LinkStats {
+        StatsAttribute::Link64(stats) => Some(LinkStats {
             rx_packets: stats.rx_packets,
             rx_dropped: stats.rx_dropped,
             rx_missed_errors: stats.rx_missed_errors,
@@ -218,8 +219,8 @@ mod tests {
         counted.rx_over_errors = 5000;
         counted.tx_packets = 6;
         counted.tx_dropped = 7;
-        let mut message = LinkMessage::default();
-        message.attributes.push(LinkAttribute::Stats64(counted));
+        let mut message = StatsMessage::default();
+        message.attributes.push(StatsAttribute::Link64(counted));
         let expected = LinkStats {
             rx_packets: 1,
             rx_dropped: 2,
@@ -231,7 +232,7 @@ mod tests {
         };
         assert_eq!(stats_of(&message), Some(expected));
         assert_eq!(expected.ring_dropped(), 430);
-        assert_eq!(stats_of(&LinkMessage::default()), None);
+        assert_eq!(stats_of(&StatsMessage::default()), None);
     }
 
     #[test]
