@@ -11,7 +11,7 @@ use weir_bpf::units::IfIndex;
 
 use crate::error::Result;
 
-/// Legacy iptables, IPVS, tcx programs and multicast routing come and go without a word. A change takes
+/// Legacy iptables, IPVS, BPF programs and local routes come and go without a word. A change takes
 /// effect within a second, also where the daemon has to wait for its CPU.
 const LOOK_ANYWAY: Duration = Duration::from_millis(500);
 /// The same where looks take long, and while the gate sleeps, which discards nothing; but lazy sockets get their

@@ -48,8 +48,11 @@ impl LocalAddresses {
     /// [`Error::System`] if the kernel does not answer, or the table changes all the time.
     pub fn read(ifindex: IfIndex) -> Result<Self> {
         let failed = |errno| Error::system("list local routes for", object(ifindex), errno);
-        let [ipv4, ipv6] =
-            [AddressFamily::Inet, AddressFamily::Inet6].map(|family| of_family(family, ifindex));
+        let mut socket = Socket::open(None).map_err(failed)?;
+        // Else the kernel lists every table: a router's has a million routes.
+        socket.check_strictly().map_err(failed)?;
+        let [ipv4, ipv6] = [AddressFamily::Inet, AddressFamily::Inet6]
+            .map(|family| of_family(&mut socket, family, ifindex));
         let (mut addresses, mut elsewhere) = (Self::default(), Vec::new());
         for (ip, end) in ipv4.map_err(failed)?.into_iter().chain(ipv6.map_err(failed)?) {
             match (end, ip) {
@@ -77,8 +80,12 @@ enum End {
     Uncertain,
 }
 
-fn of_family(family: AddressFamily, ifindex: IfIndex) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
-    match repeated(|| try_family(family, ifindex)) {
+fn of_family(
+    socket: &mut Socket,
+    family: AddressFamily,
+    ifindex: IfIndex,
+) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
+    match repeated(|| try_family(socket, family, ifindex)) {
         // A kernel, or a namespace, without this family.
         Err(Errno::OPNOTSUPP | Errno::AFNOSUPPORT | Errno::NOENT) => Ok(BTreeMap::new()),
         read => read,
@@ -86,13 +93,11 @@ fn of_family(family: AddressFamily, ifindex: IfIndex) -> rustix::io::Result<BTre
 }
 
 fn try_family(
+    socket: &mut Socket,
     family: AddressFamily,
     ifindex: IfIndex,
 ) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
     let mut all = BTreeMap::new();
-    let mut socket = Socket::open(None)?;
-    // Else the kernel lists every table: a router's has a million routes.
-    socket.check_strictly()?;
     let mut asked = RouteMessage::default();
     (asked.header.address_family, asked.header.table) = (family, RT_TABLE_LOCAL);
     socket.route_each(&RouteNetlinkMessage::GetRoute(asked), NLM_F_DUMP, |route| {

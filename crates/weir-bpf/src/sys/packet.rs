@@ -5,26 +5,27 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use super::divert::read_proc;
+use super::procfile::ProcFile;
 use super::sockopt as option;
 use crate::units::IfIndex;
 
-const TABLE: &str = "/proc/thread-self/net/packet";
+/// The packet sockets of the calling thread's network namespace.
+pub(super) const TABLE: &str = "/proc/thread-self/net/packet";
 
 /// What a socket asks for: every protocol, or IP. Others hear of protocols that are none of weir's,
 /// such as LLDP's.
 const PROTOCOLS: [u16; 3] = [ETH_P_ALL, 0x0800, 0x86dd];
 const ETH_P_ALL: u16 = 0x0003;
 
-/// How many packet sockets of the calling thread's network namespace, such as captures', receive an interface's IP
-/// packets. Such sockets are served after XDP, so they miss what a program drops.
+/// How many packet sockets, such as captures', receive an interface's IP packets, by a namespace's [`TABLE`]. Such
+/// sockets are served after XDP, so they miss what a program drops.
 ///
 /// # Errors
 ///
 /// If the table cannot be read; a kernel without packet sockets has none.
-pub(super) fn taps(ifindex: IfIndex) -> std::io::Result<usize> {
-    let table = read_proc(TABLE)?;
-    Ok(table.lines().skip(1).filter(|line| is_tap(line, ifindex)).count())
+pub(super) fn taps(table: &mut ProcFile, ifindex: IfIndex) -> io::Result<usize> {
+    let lines = table.read()?.lines().skip(1);
+    Ok(lines.filter(|line| is_tap(line, ifindex)).count())
 }
 
 /// From a line of `packet_seq_show()`: `sk RefCnt Type Proto Iface R Rmem User Inode`, with the
@@ -144,18 +145,19 @@ mod tests {
     fn a_socket_on_all_interfaces_is_found_while_it_is_open() {
         Sandbox::new().run(|| {
             let lo = IfIndex(1);
-            assert_eq!(taps(lo).unwrap(), 0);
+            let taps = || taps(&mut ProcFile::new(TABLE), lo).unwrap();
+            assert_eq!(taps(), 0);
             let open = |protocol| {
                 let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
                 socket_with(family, SocketType::RAW, flags, protocol).unwrap()
             };
             let silent = open(None);
-            assert_eq!(taps(lo).unwrap(), 0);
+            assert_eq!(taps(), 0);
             let capture = open(Some(eth::ALL));
-            assert_eq!(taps(lo).unwrap(), 1);
+            assert_eq!(taps(), 1);
             drop((silent, capture));
             // A child of another test has it, too, until it executes its program.
-            wait_until("it is gone", || taps(lo).unwrap() == 0);
+            wait_until("it is gone", || taps() == 0);
         });
     }
 }

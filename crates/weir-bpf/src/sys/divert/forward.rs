@@ -7,6 +7,7 @@ use super::filter::{ipsec, reverse_path};
 use super::{legacy, nft, proc, programs, read_proc, rules, tc};
 use crate::sys::ethtool;
 use crate::sys::netlink::{attribute, find, open_generic};
+use crate::sys::procfile::ProcFile;
 use crate::units::IfIndex;
 
 const NETDEV_CMD_DEV_GET: u8 = 1;
@@ -38,7 +39,7 @@ impl ForwardFilters {
         let mut found = self.nft(interfaces);
         found.extend(legacy::anything(&legacy::LOCAL_HOOKS));
         found.extend(ipsec());
-        found.extend(proc::ipvs().map(|ipvs| ipvs.to_string()));
+        found.extend(proc::ipvs(&mut ProcFile::new(proc::IP_VS)).map(|ipvs| ipvs.to_string()));
         found.extend(rules::beyond_default());
         found.extend(MULTIPATH.into_iter().filter_map(multipath));
         if let Some((ifindex, name)) = interfaces.first() {

@@ -12,6 +12,7 @@ use super::ports::{Conditions, PortSet};
 use super::proc::read;
 use super::translation::Translation;
 use super::{Diversion, text};
+use crate::sys::procfile::ProcFile;
 use crate::sys::sockopt;
 
 const SO_GET_INFO: i32 = 64;
@@ -78,21 +79,28 @@ const FAMILIES: [Family; 2] = [
     },
 ];
 
+/// The names of tables, of each family.
+pub(super) fn tables() -> [ProcFile; 2] {
+    FAMILIES.each_ref().map(|family| ProcFile::new(family.names))
+}
+
 /// What the calling thread's network namespace has; without `connections`, they are not looked at.
 pub(super) fn iptables(
+    tables: &mut [ProcFile; 2],
     mut connections: Option<&mut Connections>,
     translation: &mut Translation,
 ) -> Vec<Diversion> {
-    let each = |family| of_family(family, connections.as_deref_mut(), translation);
-    FAMILIES.iter().flat_map(each).collect()
+    let each = |(family, names)| of_family(family, names, connections.as_deref_mut(), translation);
+    FAMILIES.iter().zip(tables).flat_map(each).collect()
 }
 
 fn of_family(
     family: &Family,
+    names: &mut ProcFile,
     mut connections: Option<&mut Connections>,
     translation: &mut Translation,
 ) -> Vec<Diversion> {
-    let names = match read(family.names) {
+    let names = match names.read() {
         Ok(names) => names,
         Err(error) => return vec![Diversion::unknown(family.names, error)],
     };

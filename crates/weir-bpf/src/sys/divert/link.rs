@@ -94,7 +94,7 @@ fn listed(links: &[Link], by: &str) -> String {
     if names.is_empty() { format!("{by}, in another network namespace") } else { names.join(", ") }
 }
 
-/// Looked at twice a second: `LinkMessage` would decode a hundred counters and settings for these five.
+/// `LinkMessage` would decode a hundred counters and settings for these five.
 impl Parseable<[u8]> for Link {
     fn parse(message: &[u8]) -> Result<Self, DecodeError> {
         let header = LinkHeader::parse(message)?;

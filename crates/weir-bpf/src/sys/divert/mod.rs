@@ -16,6 +16,8 @@
 //! | what else the kernel does to packets before a socket has them | `filter`, for lazy sockets alone |
 //! | what the kernel does to packets that it forwards | `forward`, for the fast path alone |
 //! | packet sockets | `/proc` (`packet`) |
+//!
+//! What netlink announces is read again when it has ([`DiversionWatch`]), the rest at each look.
 
 mod conntrack;
 mod device;

@@ -4,15 +4,17 @@ use std::io;
 
 use super::Diversion;
 use super::kind::DiversionKind;
+use crate::sys::procfile::ProcFile;
 
-const IP_VS: &str = "/proc/thread-self/net/ip_vs";
+/// IPVS's virtual services.
+pub(super) const IP_VS: &str = "/proc/thread-self/net/ip_vs";
 /// `ip_vs_info_seq_show()` prints this many lines before the services.
 const IP_VS_HEADER_LINES: usize = 3;
 
 /// IPVS's virtual services; its hooks are there only while there are any.
-pub(super) fn ipvs() -> Option<Diversion> {
-    match read(IP_VS) {
-        Ok(text) => services(&text),
+pub(super) fn ipvs(file: &mut ProcFile) -> Option<Diversion> {
+    match file.read() {
+        Ok(text) => services(text),
         Err(error) => Some(Diversion::unknown(IP_VS, error)),
     }
 }
@@ -42,13 +44,7 @@ pub(super) fn multicast_forwarding(ifname: &str) -> Vec<Diversion> {
 
 /// Empty if the kernel has no such file, as without IPVS, IPv6 or multicast routing.
 pub(in crate::sys) fn read(path: &str) -> io::Result<String> {
-    match std::fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Without /proc at all, nothing is known.
-            std::fs::metadata("/proc/thread-self/net").map(|_| String::new())
-        }
-        text => text,
-    }
+    ProcFile::new(path).read().map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
 //! BPF programs beside the interface's packets: tcx at ingress, and `sk_lookup` in the namespace.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::libbpf_sys;
 use rustix::io::Errno;
 
 use super::Diversion;
 use super::kind::DiversionKind;
+use crate::sys::netns::NetNs;
 use crate::units::IfIndex;
 
 /// More than the kernel allows at one place (`BPF_MPROG_MAX`, 64 per list).
 const PROGRAMS_MAX: usize = 64;
-const NETNS: &str = "/proc/thread-self/ns/net";
 
 /// Programs at tcx ingress, but for the caller's own.
 pub(super) fn tcx(ifindex: IfIndex, own: &[u32]) -> Option<Diversion> {
@@ -31,11 +31,9 @@ pub(crate) fn at_tcx(ifindex: IfIndex) -> io::Result<Vec<u32>> {
     query(ifindex.0.cast_signed(), libbpf_sys::BPF_TCX_INGRESS)
 }
 
-/// Programs that choose the sockets of the calling thread's network namespace.
-pub(super) fn sk_lookup() -> Option<Diversion> {
-    let listing = std::fs::File::open(NETNS)
-        .and_then(|netns| query(netns.as_raw_fd(), libbpf_sys::BPF_SK_LOOKUP));
-    match listing {
+/// Programs that choose a network namespace's sockets.
+pub(super) fn sk_lookup(netns: &NetNs) -> Option<Diversion> {
+    match query(netns.as_fd().as_raw_fd(), libbpf_sys::BPF_SK_LOOKUP) {
         Ok(programs) => {
             let detail = format!("program {}", listed(&programs));
             (!programs.is_empty()).then(|| Diversion::new(DiversionKind::SkLookup, detail))

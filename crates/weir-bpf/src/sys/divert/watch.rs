@@ -1,5 +1,6 @@
 //! Following what diverts: notifications where the kernel sends them, a look now and then where not.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,9 @@ use super::translation::Translation;
 use super::{Diversion, legacy, proc, programs, rules, tc};
 use crate::error::{Error, Result};
 use crate::sys::netlink::{Message, Socket};
+use crate::sys::netns::NetNs;
 use crate::sys::packet;
+use crate::sys::procfile::ProcFile;
 use crate::sys::sched::own_cpu_time;
 use crate::units::IfIndex;
 
@@ -26,6 +29,16 @@ const RTMGRP_TC: u32 = 0x8;
 const RTMGRP_IPV4_RULE: u32 = 0x80;
 /// `RTNLGRP_IPV6_RULE` is group 19.
 const RTMGRP_IPV6_RULE: u32 = 1 << (19 - 1);
+/// `RTNLGRP_IPV4_NETCONF` is group 24: multicast forwarding.
+const RTMGRP_IPV4_NETCONF: u32 = 1 << (24 - 1);
+/// `RTNLGRP_IPV6_NETCONF` is group 25.
+const RTMGRP_IPV6_NETCONF: u32 = 1 << (25 - 1);
+const ROUTING_GROUPS: u32 = RTMGRP_LINK
+    | RTMGRP_TC
+    | RTMGRP_IPV4_RULE
+    | RTMGRP_IPV6_RULE
+    | RTMGRP_IPV4_NETCONF
+    | RTMGRP_IPV6_NETCONF;
 
 /// Changes of tables, chains, rules and objects. Elements of sets come and go by the thousand and
 /// divert nothing.
@@ -40,18 +53,44 @@ const REST_MAX: Duration = Duration::from_secs(60);
 /// Tells what diverts an interface's packets, and when that may have changed.
 ///
 /// Poll both descriptors for input, then ask [`DiversionWatch::changed`], then
-/// [`DiversionWatch::read`]. Legacy iptables, IPVS, tcx and multicast routing send no notification, so
-/// read now and then as well.
+/// [`DiversionWatch::read`]. Legacy iptables, IPVS, BPF programs and packet sockets send no notification, so
+/// read now and then as well: what the kernel tells of is then read only if it has.
 pub struct DiversionWatch {
     ifindex: IfIndex,
     asks_conntrack: bool,
     netfilter: Option<Socket>,
     routing: Socket,
     probe: DeviceProbe,
+    netns: NetNs,
+    ipvs: ProcFile,
+    legacy: [ProcFile; 2],
+    packet: ProcFile,
+    /// What rtnetlink tells; none once it has told of a change.
+    routed: Option<Routed>,
     /// The rules of nftables, with their generation and the interface's name then.
     rules: Option<(u32, String, Rules)>,
+    /// Their generation may have changed, also by elements of sets.
+    rules_stale: bool,
     connections: Connections,
     rested_at: Instant,
+}
+
+/// What the kernel tells of by rtnetlink whenever it changes.
+#[derive(Clone)]
+struct Routed {
+    link: Link,
+    own_programs: Vec<u32>,
+    found: Vec<Diversion>,
+}
+
+impl Routed {
+    fn read(ifindex: IfIndex, own_programs: &[u32]) -> rustix::io::Result<Self> {
+        let link = Link::of(ifindex)?;
+        let mut found = proc::multicast_forwarding(&link.name);
+        found.extend(tc::filters(ifindex, own_programs));
+        found.extend(rules::policy_routing(&link.name));
+        Ok(Self { link, own_programs: own_programs.to_vec(), found })
+    }
 }
 
 impl DiversionWatch {
@@ -71,19 +110,21 @@ impl DiversionWatch {
             Err(Errno::PROTONOSUPPORT) => None,
             Err(errno) => return Err(failed(errno)),
         };
-        let groups = RTMGRP_LINK | RTMGRP_TC | RTMGRP_IPV4_RULE | RTMGRP_IPV6_RULE;
-        let routing = Socket::watch(None, groups).map_err(failed)?;
-        let probe = DeviceProbe::load()?;
-        let (connections, rested_at) = (Connections::default(), Instant::now());
         Ok(Self {
             ifindex,
             asks_conntrack,
             netfilter,
-            routing,
-            probe,
+            routing: Socket::watch(None, ROUTING_GROUPS).map_err(failed)?,
+            probe: DeviceProbe::load()?,
+            netns: NetNs::current()?,
+            ipvs: ProcFile::new(proc::IP_VS),
+            legacy: legacy::tables(),
+            packet: ProcFile::new(packet::TABLE),
+            routed: None,
             rules: None,
-            connections,
-            rested_at,
+            rules_stale: true,
+            connections: Connections::default(),
+            rested_at: Instant::now(),
         })
     }
 
@@ -99,15 +140,21 @@ impl DiversionWatch {
     ///
     /// [`Error::System`] if a socket fails.
     pub fn changed(&mut self) -> Result<bool> {
+        let told = Cell::new(false);
         let is_rule_change = |message: &Message<'_>| {
+            told.set(true);
             let kind = message.message_type();
             kind >> 8 != NFNL_SUBSYS_NFTABLES || NFT_CHANGES.contains(&(kind & 0xff))
         };
         let failed = |errno| Error::system("watch", "diversions", errno);
-        let rules = self.netfilter.as_mut().map(|socket| socket.drain(is_rule_change));
-        let rules = rules.transpose().map_err(failed)?;
-        let routing = self.routing.drain(|_| true).map_err(failed)?;
-        Ok(routing || rules == Some(true))
+        let rules = self.netfilter.as_mut().map(|socket| socket.drain(is_rule_change)).transpose();
+        // Without notifications, they are asked for at each look.
+        self.rules_stale |= told.get() || rules != Ok(Some(false));
+        let routing = self.routing.drain(|_| true);
+        if routing != Ok(false) {
+            self.routed = None;
+        }
+        Ok(routing.map_err(failed)? || rules.map_err(failed)? == Some(true))
     }
 
     /// When the next look may be, if [`DiversionWatch::changed`] has told of a change: rules may change by
@@ -125,6 +172,8 @@ impl DiversionWatch {
     /// count. What cannot be read counts as [`super::DiversionKind::Unknown`].
     pub fn read(&mut self, own_programs: &[u32]) -> Vec<Diversion> {
         let begun = own_cpu_time();
+        // What has changed until now is about to be read; what cannot be heard of is read, too.
+        let _ = self.changed();
         let mut found = self.look(own_programs);
         found.sort();
         found.dedup();
@@ -134,24 +183,37 @@ impl DiversionWatch {
     }
 
     fn look(&mut self, own_programs: &[u32]) -> Vec<Diversion> {
-        let link = match Link::of(self.ifindex) {
-            Ok(link) => link,
+        let routed = self.routed.take().filter(|known| known.own_programs == own_programs);
+        let routed = match routed.map_or_else(|| Routed::read(self.ifindex, own_programs), Ok) {
+            Ok(routed) => routed,
             Err(errno) => return vec![Diversion::unknown("the interface cannot be read", errno)],
         };
-        let mut found = match self.probe.look(self.ifindex) {
-            Ok(device) => link.diversions(device),
-            Err(error) => vec![Diversion::unknown("interfaces on top", error)],
-        };
-        found.extend(self.tables(&link.name));
+        let mut found = routed.found.clone();
+        match self.probe.look(self.ifindex) {
+            Ok(device) => found.extend(routed.link.diversions(device)),
+            Err(error) => found.push(Diversion::unknown("interfaces on top", error)),
+        }
+        found.extend(self.tables(&routed.link.name));
         self.connections.forget();
-        found.extend(proc::ipvs());
-        found.extend(proc::multicast_forwarding(&link.name));
-        found.extend(tc::filters(self.ifindex, own_programs));
+        found.extend(proc::ipvs(&mut self.ipvs));
         found.extend(programs::tcx(self.ifindex, own_programs));
-        found.extend(programs::sk_lookup());
-        found.extend(rules::policy_routing(&link.name));
-        found.extend(packet_sockets(self.ifindex));
+        found.extend(programs::sk_lookup(&self.netns));
+        found.extend(self.packet_sockets());
+        // What could not be read is tried again.
+        let unread = routed.found.iter().any(|one| one.kind == DiversionKind::Unknown);
+        self.routed = Some(routed).filter(|_| !unread);
         found
+    }
+
+    fn packet_sockets(&mut self) -> Option<Diversion> {
+        match packet::taps(&mut self.packet, self.ifindex) {
+            Ok(0) => None,
+            Ok(count) => {
+                let detail = format!("{count} packet socket(s)");
+                Some(Diversion::new(DiversionKind::PacketSocket, detail))
+            }
+            Err(error) => Some(Diversion::unknown("packet sockets cannot be listed", error)),
+        }
     }
 
     /// Of both kinds of tables: one may translate what the other does to connections.
@@ -159,7 +221,8 @@ impl DiversionWatch {
         let mut translation = Translation::default();
         let mut connections = (!self.asks_conntrack).then(|| std::mem::take(&mut self.connections));
         let mut found = self.nftables(ifname, connections.as_mut(), &mut translation);
-        found.extend(legacy::iptables(connections.as_mut(), &mut translation));
+        let tables = &mut self.legacy;
+        found.extend(legacy::iptables(tables, connections.as_mut(), &mut translation));
         match connections {
             Some(connections) => self.connections = connections,
             None => translation.narrow(&mut found),
@@ -174,31 +237,24 @@ impl DiversionWatch {
         connections: Option<&mut Connections>,
         translation: &mut Translation,
     ) -> Vec<Diversion> {
-        // Asked before the rules are read: a change in between is seen the next time.
-        let generation = match nft::generation() {
-            Ok(Some(generation)) => generation,
-            Ok(None) => return Vec::new(),
-            Err(errno) => {
-                return vec![Diversion::unknown("nftables does not answer", errno)];
+        let of_name = |(_, name, _): &(u32, String, Rules)| name == ifname;
+        if self.rules_stale || !self.rules.as_ref().is_some_and(of_name) {
+            // Asked before the rules are read: a change in between is seen the next time.
+            let generation = match nft::generation() {
+                Ok(Some(generation)) => generation,
+                Ok(None) => return Vec::new(),
+                Err(errno) => {
+                    return vec![Diversion::unknown("nftables does not answer", errno)];
+                }
+            };
+            let current = |known: &(u32, String, Rules)| known.0 == generation && of_name(known);
+            if !self.rules.as_ref().is_some_and(current) {
+                self.rules = Some((generation, ifname.to_owned(), Rules::read(ifname)));
             }
-        };
-        let current =
-            |(known, name, _): &(u32, String, Rules)| *known == generation && name == ifname;
-        if !self.rules.as_ref().is_some_and(current) {
-            self.rules = Some((generation, ifname.to_owned(), Rules::read(ifname)));
+            self.rules_stale = false;
         }
         let Some((known, _, rules)) = &self.rules else { return Vec::new() };
         translation.extend(rules.translation());
         rules.diversions(*known, connections)
-    }
-}
-
-fn packet_sockets(ifindex: IfIndex) -> Option<Diversion> {
-    match packet::taps(ifindex) {
-        Ok(0) => None,
-        Ok(count) => {
-            Some(Diversion::new(DiversionKind::PacketSocket, format!("{count} packet socket(s)")))
-        }
-        Err(error) => Some(Diversion::unknown("packet sockets cannot be listed", error)),
     }
 }

@@ -155,7 +155,9 @@ fn multicast_forwarding_is_found() {
     with_watch(|watch| {
         sh("ip address add 198.18.0.1/24 dev near");
         let ifindex = Links::open().unwrap().index("near").unwrap();
+        watch.changed().unwrap();
         let router = multicast_router(ifindex);
+        assert!(watch.changed().unwrap());
         let found = watch.read(&[]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].kind, MulticastForwarding);
