@@ -10,7 +10,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, StatxFlags};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatxFlags,
+};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
@@ -86,6 +88,10 @@ impl RunDir {
         };
         let stat = rustix::fs::fstat(&fd).map_err(|errno| file_error("examine", &path, errno))?;
         check_file(&path, &stat)?;
+        // It is not the file any more: its writer writes the next one there.
+        if rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) == Err(Errno::AGAIN) {
+            return self.read(name);
+        }
         let mut text = String::new();
         File::from(fd)
             .take(FILE_BYTES_MAX)
@@ -138,7 +144,28 @@ impl RunDir {
         written
     }
 
-    /// Removes a file, and what a killed writer may have left of its successor; that there is none is
+    /// As [`RunDir::write`], of a file that is replaced each second: its predecessor is kept, and takes its place the
+    /// next time. To make a file and to remove one takes longer than to write it.
+    ///
+    /// # Errors
+    /// As [`RunDir::write`].
+    pub fn rewrite(&self, name: &str, mode: Mode, contents: &[u8]) -> Result<()> {
+        // It is the first, somebody still reads the predecessor, or this file system does not exchange files.
+        self.exchange(name, mode, contents).or_else(|_| self.write(name, mode, contents))
+    }
+
+    fn exchange(&self, name: &str, mode: Mode, contents: &[u8]) -> std::io::Result<()> {
+        let spare = temporary(name);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::openat(&self.fd, spare.as_str(), flags, mode)?);
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        file.write_all(contents)?;
+        file.set_len(contents.len() as u64)?;
+        let exchange = RenameFlags::EXCHANGE;
+        Ok(rustix::fs::renameat_with(&self.fd, spare.as_str(), &self.fd, name, exchange)?)
+    }
+
+    /// Removes a file, its predecessor, and what a killed writer may have left of its successor; that there is none is
     /// no error.
     ///
     /// # Errors

@@ -90,6 +90,30 @@ fn a_file_of_another_user_or_kind_is_refused() {
 }
 
 #[test]
+fn a_file_that_is_rewritten_is_whole_whoever_reads_it() {
+    let scratch = Scratch::new();
+    let dir = RunDir::create(&scratch.0).unwrap();
+    let inode = || dir.inode("a").unwrap();
+    let mut seen = Vec::new();
+    for text in ["first", "second and longer", "third", "fourth", "fifth"] {
+        dir.rewrite("a", PRIVATE, text.as_bytes()).unwrap();
+        assert_eq!(dir.read("a").unwrap().as_deref(), Some(text));
+        seen.push(inode());
+    }
+    assert!(seen[1..].windows(3).all(|of| of[0] == of[2] && of[0] != of[1]), "{seen:?}");
+    // Somebody began to read the predecessor while it was the file.
+    let reader = File::open(scratch.0.join(".a.tmp")).unwrap();
+    rustix::fs::flock(&reader, FlockOperation::LockShared).unwrap();
+    dir.rewrite("a", PRIVATE, b"sixth").unwrap();
+    assert_eq!(dir.read("a").unwrap().as_deref(), Some("sixth"));
+    assert_eq!(std::io::read_to_string(reader).unwrap(), "fourth");
+    // Nothing is left.
+    dir.rewrite("a", PRIVATE, b"seventh").unwrap();
+    dir.remove("a").unwrap();
+    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 0);
+}
+
+#[test]
 fn a_write_replaces_the_file_and_leaves_nothing_else() {
     let scratch = Scratch::new();
     let dir = RunDir::create(&scratch.0).unwrap();

@@ -248,9 +248,9 @@ impl InterfaceStatus {
     /// When the file system refuses.
     pub fn write(&self, dir: &RunDir) -> Result<()> {
         let name = self.key().status_file();
-        let text = serde_json::to_vec_pretty(self)
-            .map_err(|error| malformed(dir, &name, error.to_string()))?;
-        dir.write(&name, PRIVATE, &text)
+        let text =
+            serde_json::to_vec(self).map_err(|error| malformed(dir, &name, error.to_string()))?;
+        dir.rewrite(&name, PRIVATE, &text)
     }
 
     /// Whether its gate may discard anything.
