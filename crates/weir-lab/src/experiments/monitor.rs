@@ -26,8 +26,9 @@ pub static EXPERIMENT: Experiment = Experiment {
     arms: Choice::both("stock,threaded,niced,batch,weir"),
     main: "weir",
     cases: || {
-        let case = |(name, ..): (String, CaptureKind, u16)| {
-            Case { quick: QUICK.contains(&name.as_str()), ..Case::always(name) }
+        let case = |(name, ..): (String, CaptureKind, u16)| Case {
+            quick: QUICK.contains(&name.as_str()),
+            ..Case::always(name)
         };
         captures().map(case).collect()
     },
