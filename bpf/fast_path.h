@@ -50,6 +50,17 @@ static __always_inline bool may_fit(const struct weir_destination *entry,
 			: flow->ip_len < entry->full_from;
 }
 
+/* Is it charged something else than those that the queue is to be told of? */
+static __always_inline bool is_unlike(const struct weir_destination *entry,
+				      const struct flow *flow, __u32 truesize)
+{
+	if (!entry->lent)
+		return false;
+	return flow->ip_len != entry->lent_len ||
+	       flow->fragment != WEIR_FRAGMENT_NONE ||
+	       (truesize && truesize != entry->truesize);
+}
+
 /* What tells a channel from the others of one CPU well enough. */
 static __always_inline __u64 channel_id(const struct weir_destination *entry)
 {
@@ -119,6 +130,7 @@ static __always_inline bool is_answered(const struct weir_destination *entry,
 {
 	return destination_is_fresh(entry, poll) &&
 	       !may_fit(entry, flow, truesize) &&
+	       !is_unlike(entry, flow, truesize) &&
 	       destination_has_peer(entry, flow);
 }
 

@@ -103,7 +103,7 @@ flight_is_believed(const struct weir_queue_slot *slot, __u64 now)
  * another's tells nothing. A global function, which the verifier looks at once.
  */
 __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
-			      __u32 limit)
+			      __u32 limit, __u32 lent)
 {
 	const struct weir_charges *charges = charges_at(interface.charges);
 	const struct sock *sk = kernel_cast(sock, struct sock);
@@ -125,7 +125,7 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 	}
 	poll_id = poll_id_of(poll);
 	arrived = charged - slot->charged_seen;
-	left = slot->in_flight;
+	left = slot->in_flight + lent;
 	if (charged < slot->charged_seen ||
 	    (arrived && charges && charges->condensed)) {
 		left = 0;
@@ -147,16 +147,6 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 	slot->charged_seen = charged;
 	slot->in_flight = left;
 	return left && flight_is_believed(slot, poll->now_ns) ? left : 0;
-}
-
-/* So many bytes more are on their way since the last look. */
-__noinline int flight_add(__u64 sock, __u32 bytes)
-{
-	struct weir_queue_slot *slot = queue_slot(sock);
-
-	if (slot && slot->sock == sock)
-		slot->in_flight += bytes;
-	return 0;
 }
 
 /* So many bytes are on their way now. */
@@ -205,8 +195,8 @@ static __always_inline __u32 queue_room_left(__u64 sock, __u64 group,
 	/* So much room that what is on its way makes no difference. */
 	if (room >= QUEUE_ROOM_FOR_ANY_POLL + FLIGHT_PACKETS)
 		return room;
-	queue->charged +=
-		flight_bytes(sock, group, queue->charged, queue->limit);
+	queue->charged += flight_bytes(sock, group, queue->charged,
+				       queue->limit, queue->lent);
 	return queue_room(queue);
 }
 

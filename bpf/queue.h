@@ -21,6 +21,7 @@ struct charge {
 	__u32 from;	/* the least length that is charged as much */
 	/* Believed until then, CLOCK_MONOTONIC, and then asked for again. */
 	__u64 known_until_ns;
+	__u32 ip_len;
 	__u32 whole;   /* it is no fragment */
 	__u32 packets; /* that it stands for */
 	__u64 source;  /* a hash of who sent it, where that matters */
@@ -63,6 +64,7 @@ static __always_inline void charge_of(const struct flow *flow, __u32 truesize,
 	const struct weir_charges *charges;
 
 	charge->whole = whole;
+	charge->ip_len = flow->ip_len;
 	charge->truesize = truesize;
 	charge->from = flow->ip_len;
 	charge->known_until_ns = ~0ULL;
@@ -118,6 +120,7 @@ struct queue {
 	__u32 charged; /* bytes, also of what is on its way to it */
 	__u32 limit;
 	__u32 truesize; /* bytes charged for a packet; 0: not known */
+	__u32 lent;	/* bytes of packets admitted since the last look */
 	bool takes_one_more;
 };
 

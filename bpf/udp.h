@@ -9,31 +9,34 @@
 #include "reuseport.h"
 #include "udp_table.h"
 
-/* An answer that lets packets into a queue holds for so much of its room: one
- * in... */
+/*
+ * An answer that lets packets into a queue holds for so much of its room: one
+ * in... A reader gives memory back in steps of a quarter of the buffer
+ * (udp_rmem_release()): what came since must not hide that.
+ */
 #define ROOM_LENT 4
 
 /*
- * Packets that have been admitted since this queue was last looked at, besides
- * the one for which it was: they are on their way to it, too.
+ * What has been admitted since the queue was last looked at, in bytes, besides
+ * the packet for which it was: it is on its way to it, too.
  */
-static __always_inline void udp_expect_lent(struct weir_destination *entry,
-					    __u64 sock,
-					    const struct weir_poll *poll)
+static __always_inline __u32 udp_lent(struct weir_destination *entry,
+				      const struct weir_poll *poll)
 {
-	__u32 taken = 1 + entry->left;
+	__u32 first = 1 + entry->left, bytes = 0;
 
-	if (entry->lent > taken && entry->moment == poll->moment)
-		flight_add(sock, (entry->lent - taken) * entry->truesize);
+	if (entry->lent > first && entry->moment == poll->moment)
+		bytes = (entry->lent - first) * entry->truesize;
 	entry->lent = 0;
+	return bytes;
 }
 
 /*
  * A packet takes its place in the queue before it gets there. Not so the first
  * fragment of a datagram that may never be whole.
  *
- * Where there is not much room, the answer holds for a quarter of it: so the
- * packets that follow may be charged more, or another CPU's come between.
+ * Where there is not much room, the answer holds for packets that are charged
+ * the same, and for a part of it.
  */
 static __always_inline void udp_expect(struct weir_destination *entry,
 				       __u64 sock, const struct queue *queue,
@@ -55,18 +58,19 @@ static __always_inline void udp_expect(struct weir_destination *entry,
 	}
 	flight_expect(sock, 0, packets * queue->truesize);
 	entry->lent = prospects->good_for;
+	entry->lent_len = charge->ip_len;
 }
 
 static __always_inline void udp_socket(struct weir_destination *entry,
-				       __u64 sock, const struct charge *charge,
+				       __u64 sock, __u32 lent,
+				       const struct charge *charge,
 				       struct weir_poll *poll,
 				       struct prospects *prospects)
 {
 	const struct sock *sk = kernel_cast(sock, struct sock);
 	struct queue queue = queue_of(sk, charge->truesize);
 
-	udp_expect_lent(entry, sock, poll);
-	entry->truesize = charge->truesize;
+	queue.lent = lent;
 	prospects->room = queue_room_left(sock, 0, &queue);
 	if (!prospects->room && charge_asks(charge, poll, poll->now_ns)) {
 		queue.truesize = 0;
@@ -134,9 +138,11 @@ __noinline int udp_judge(struct weir_destination *entry, __u64 sock,
 	const struct sock *sk = kernel_cast(sock, struct sock);
 	const struct udp_sock *up = kernel_cast(sock, struct udp_sock);
 	struct weir_poll *poll = current_poll();
+	__u32 lent;
 
 	if (!entry || !charge || !prospects || !poll)
 		return 0;
+	lent = udp_lent(entry, poll);
 	prospects->pass = WEIR_REASON_UDP_ROOM;
 	prospects->room = ROOM_UNKNOWN;
 	entry->full_from = charge->from;
@@ -146,7 +152,7 @@ __noinline int udp_judge(struct weir_destination *entry, __u64 sock,
 	} else if (reuseport_may_pick_another(sk)) {
 		udp_members(entry, sk, charge, poll, prospects);
 	} else {
-		udp_socket(entry, sock, charge, poll, prospects);
+		udp_socket(entry, sock, lent, charge, poll, prospects);
 	}
 	return 0;
 }

@@ -74,8 +74,9 @@ struct weir_destination {
 	 * what it was, and only its queue is looked at. */
 	__u32 alone_left;
 	/* Packets that the answer held for at first, if its queue is to be told
-	 * of them. */
+	 * of them; and how long (IP), so that all are charged the same. */
 	__u32 lent;
+	__u32 lent_len;
 	__u32 peer[4]; /* as peer_port_be */
 	/*
 	 * Of TCP: until when each segment is looked for, as one of no

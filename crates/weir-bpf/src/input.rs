@@ -231,7 +231,7 @@ impl Input {
         watch.wanted_by.insert(self.number);
         watch.receptions_wanted_by.insert(self.number);
         if !watch.links.is_empty() {
-            return Ok(());
+            return watch.attach_receptions();
         }
         // Of an earlier time nothing is known to be as it was.
         let bss = globals(watch.skel.maps.bss_data.as_deref_mut());

@@ -30,8 +30,8 @@ pub const REST: Nanos = Nanos::from_millis(1000);
 const REMEMBERED: Nanos = Nanos::from_millis(100);
 /// The time between two looks while there is something to divide: with other tasks, or among channels...
 pub const LOOK_AWAKE: Nanos = Nanos::from_millis(2);
-/// ...and while there is not. A look costs the CPU that is flooded some 40 us.
-pub const LOOK_ALONE: Nanos = Nanos::from_millis(10);
+/// ...and while there is not: a look takes time of the CPU that is flooded.
+const LOOK_ALONE: Nanos = Nanos::from_millis(10);
 /// For so long after the scheduler is watched anew, receivers are not yet known from other tasks.
 pub const WARM_UP: Nanos = Nanos::from_millis(20);
 /// Other tasks want the CPU if they have, or are kept from, this part of it...

@@ -161,6 +161,8 @@ impl RunDir {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.write_all(contents)?;
         file.set_len(contents.len() as u64)?;
+        // It is whole, and nobody waits for a writer that is stopped from here on.
+        drop(file);
         let exchange = RenameFlags::EXCHANGE;
         Ok(rustix::fs::renameat_with(&self.fd, spare.as_str(), &self.fd, name, exchange)?)
     }

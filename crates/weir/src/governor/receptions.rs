@@ -1,7 +1,7 @@
 //! When to look at who takes packets from sockets.
 //!
-//! It tells receivers from tasks that compete with them, and costs each reception some 40 ns. So where no other task
-//! wants the CPU, it is looked at from time to time.
+//! It tells receivers from tasks that compete with them, and costs a program call for each packet that is received. So
+//! where no other task wants the CPU, it is looked at from time to time.
 
 use std::time::{Duration, Instant};
 
