@@ -548,6 +548,8 @@ fn what_the_egress_does_not_take_is_counted() {
     let body = || {
         generator.start();
         wait_until("the ring refuses", || unsent() > 1_000);
+        // Whoever changes the peer waits for its thread, and everybody else for the lock that is held meanwhile.
+        drop(busy);
         // Until the fast path stands down, the kernel refuses each packet by itself.
         path.server.run(|| ethtool::set_gro("peer", false)).unwrap().unwrap();
         wait_until("the status says why", || path.notes().contains("sends no frames"));
