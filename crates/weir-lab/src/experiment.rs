@@ -132,6 +132,8 @@ pub struct Search {
     /// For these arms.
     pub arms: Choice<List>,
     pub steps: Choice<u32>,
+    /// Trials by which a rate passes, or fails.
+    pub majority: Choice<u32>,
     pub window_ms: Choice<u64>,
     /// Between which rates, packets/s, for an arm in case `of`; `None`: it needs no search.
     pub between: fn(&View<'_>, &str, &str) -> Option<Rates>,
@@ -150,8 +152,9 @@ impl Search {
 
     /// The search in an arm, as far as its trials go; `None`: it needs none.
     pub fn so_far(&self, view: &View<'_>, arm: &str) -> Option<Bisection> {
-        let (low, high) = (self.between)(view, arm, self.of)?;
-        let mut bisection = Bisection::new(low, high, self.steps.of(view.run.head.quick));
+        let quick = view.run.head.quick;
+        let between = (self.between)(view, arm, self.of)?;
+        let mut bisection = Bisection::new(between, self.steps.of(quick), self.majority.of(quick));
         self.trials(view, arm).for_each(|trial| self.report(&mut bisection, trial, view));
         Some(bisection)
     }

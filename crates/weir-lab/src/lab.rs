@@ -183,7 +183,7 @@ impl<'a> Plan<'a> {
         let of = |search: &Search| -> Duration {
             let window = Duration::from_millis(search.window_ms.of(self.quick));
             let case = self.points.iter().map(|(case, _)| case).find(|case| case.name == search.of);
-            let trials = search.steps.of(self.quick) * 3 / 2;
+            let trials = search.steps.of(self.quick) * search.majority.of(self.quick) * 5 / 4;
             let trial = |arm| case.map(|case| self.trial(arm, case, Load::Top, window) * trials);
             self.searched(search).filter_map(trial).sum()
         };

@@ -158,6 +158,11 @@ impl<'a> View<'a> {
     pub fn found(&self, search: &Search, arm: &str) -> Option<f64> {
         search.so_far(self, arm)?.best()
     }
+
+    /// The lowest rate beyond that, which did not pass.
+    pub fn beyond(&self, search: &Search, arm: &str) -> Option<f64> {
+        Some(search.so_far(self, arm)?.beyond())
+    }
 }
 
 pub fn is_of(trial: &Trial, arm: &str, case: &str, load: Load) -> bool {

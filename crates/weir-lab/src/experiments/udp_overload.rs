@@ -13,9 +13,10 @@ const ARMS: &str = "stock,threaded,niced,batch,gate,idle-weir,weir-native,weir";
 const PDR: Search = Search {
     of: "recv",
     case: "pdr",
-    arms: Choice { full: ARMS, quick: "stock,niced,batch,weir-native" },
-    steps: Choice { full: 9, quick: 4 },
-    window_ms: Choice { full: 1000, quick: 100 },
+    arms: Choice { full: ARMS, quick: "niced,batch,weir-native" },
+    steps: Choice { full: 7, quick: 5 },
+    majority: Choice { full: 3, quick: 2 },
+    window_ms: Choice::both(300),
     between: around_peak,
     passes: |_, trial| loss(trial) <= LOSS_MAX,
 };
@@ -102,16 +103,19 @@ fn loss(trial: &Trial) -> f64 {
     trial.ledger.map_or(1.0, |ledger| 1.0 - ledger.delivered as f64 / ledger.offered.max(1) as f64)
 }
 
-/// The loss-free rate lies between a tenth of what an arm delivered at most and a little above it.
+/// The loss-free rate lies between a quarter of what an arm delivered at most and a little above it.
 fn around_peak(view: &View<'_>, arm: &str, case: &str) -> Option<(f64, f64)> {
-    view.peak(arm, case, &m::delivered_pps).map(|peak| (peak * 0.1, peak * 1.1))
+    view.peak(arm, case, &m::delivered_pps).map(|peak| (peak * 0.25, peak * 1.1))
 }
 
 fn mlfrr(view: &View<'_>) -> Vec<Found> {
-    let of = |arm: &str| view.found(&PDR, arm);
+    // It lies between the two.
+    let of = |arm: &str| Some((view.found(&PDR, arm)?, view.beyond(&PDR, arm)?));
     let baselines = BASELINES.iter().filter_map(|arm| Some((*arm, of(arm)?)));
-    let best = baselines.max_by(|a, b| a.1.total_cmp(&b.1));
+    let best = baselines.max_by(|a, b| a.1.0.total_cmp(&b.1.0));
     let Some((weir, (arm, best))) = of("weir-native").zip(best) else { return vec![] };
-    let place = format!("{:.0} k of {arm}'s {:.0} k", weir / 1e3, best / 1e3);
-    vec![Found::exact(weir / best, place)]
+    let k = |(low, high): (f64, f64)| format!("{:.0} to {:.0} k", low / 1e3, high / 1e3);
+    let place = format!("{} of {arm}'s {}", k(weir), k(best));
+    let (low, high) = (weir.0 / best.1, weir.1 / best.0);
+    vec![Found { low, high, ..Found::exact(weir.0 / best.0, place) }]
 }

@@ -32,6 +32,7 @@ pub static OVERLOAD: Experiment = Experiment {
         case: "pdr",
         arms: Choice::both(ARMS),
         steps: Choice::both(1),
+        majority: Choice::both(1),
         window_ms: Choice::both(100),
         between: |_, _, _| Some((1e5, 4e5)),
         passes: |_, trial| trial.get(&m::loss) == Some(0.0),
