@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Which destinations lead to an egress queue that is full: those of forwarded
- * packets that it has refused. Loaded while an interface forwards. Nothing here
- * runs for a packet that is delivered.
+ * packets that it has refused. Attached while an interface forwards and there
+ * is such a queue. Nothing here runs for a packet that is delivered.
  */
 #include "map.h"
 #include "alarm.h"

@@ -8,7 +8,16 @@ use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
 use crate::shared::{globals, open_skeleton, share};
 use crate::skeleton::egress::{EgressSkel, EgressSkelBuilder};
+use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
+
+/// Queueing disciplines whose fill the gate reads: `bpf/egress_queue.h`.
+const READ: [&str; 3] = ["pfifo", "bfifo", "tbf"];
+
+/// Whether some interface sends by a queue that the gate can read. So it is taken to be where that cannot be told.
+pub fn any_is_read(links: &Links) -> bool {
+    links.has_qdisc_of(&READ).unwrap_or(true)
+}
 
 /// Hears what egress queues refuse, while packets are forwarded.
 pub struct Egresses {

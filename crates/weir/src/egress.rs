@@ -1,9 +1,10 @@
-//! Feedback from egress queues: hears what they refuse while a protected interface forwards. docs/egress.md.
+//! Feedback from egress queues: hears what they refuse while a protected interface forwards and there is one that the
+//! gate can read. docs/egress.md.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use weir_bpf::egress::Egresses;
+use weir_bpf::egress::{Egresses, any_is_read};
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::sys::divert::ports_choose_no_egress;
 use weir_bpf::sys::link::Links;
@@ -12,7 +13,7 @@ use weir_bpf::units::IfIndex;
 use crate::error::Result;
 use crate::feedback::Watcher;
 
-/// How often it is looked whether an interface forwards.
+/// How often it is looked whether that is so.
 const LOOK: Duration = Duration::from_secs(1);
 
 struct EgressWatch {
@@ -42,8 +43,9 @@ impl Watcher for EgressWatch {
             self.looked = Some(Instant::now());
             let mut names = self.interfaces.iter().filter_map(|each| self.links.name(*each).ok());
             let forwards = names.any(|name| forwards(&name));
-            self.egresses.set_by_address(forwards && ports_choose_no_egress());
-            let _ = self.egresses.hear(forwards);
+            let hears = forwards && any_is_read(&self.links);
+            self.egresses.set_by_address(hears && ports_choose_no_egress());
+            let _ = self.egresses.hear(hears);
         }
     }
 }

@@ -238,6 +238,20 @@ fn an_interface_that_is_made_anew_forwards_nothing_for_the_one_that_is_gone() {
     wait_until("it hears no more", || !hears(&daemon));
 }
 
+/// A firewall's drops would cost each packet the same comparison.
+#[test]
+fn what_the_host_drops_is_looked_at_only_while_there_is_a_queue_to_read() {
+    let router = Router::new("tc qdisc add dev near2 root pfifo_fast");
+    let daemon = Daemon::start_sleepy(&router.network, &[]);
+    // Two looks.
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(!hears(&daemon));
+    sh(&router.network, &TBF.replace("add", "replace"));
+    wait_until("it hears", || hears(&daemon));
+    sh(&router.network, "tc qdisc del dev near2 root");
+    wait_until("it hears no more", || !hears(&daemon));
+}
+
 /// A rule of the operator's sends one port of an address another way than the full queue.
 #[test]
 fn what_goes_another_way_by_its_port_passes() {

@@ -4,9 +4,13 @@ use netlink_packet_core::{DecodeError, Emitable, NLM_F_DUMP, Parseable};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcHandle, TcHeader, TcMessage};
 
+use super::divert::text;
 use super::link::{Links, object};
+use super::netlink::find;
 use crate::error::Result;
 use crate::units::IfIndex;
+
+const TCA_KIND: u16 = 1;
 
 /// A queueing discipline or a filter, its attributes as they came: the library decodes the options of some kinds, and
 /// would refuse a list over one of them.
@@ -26,6 +30,13 @@ impl Parseable<[u8]> for Listed {
 /// The kernel lists those of all interfaces, whatever is asked.
 pub(super) fn queueing_disciplines() -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default())
+}
+
+impl Listed {
+    /// Such as `pfifo` or `flower`.
+    pub(crate) fn kind(&self) -> String {
+        find(&self.attributes, TCA_KIND).map(|kind| text(&kind)).unwrap_or_default()
+    }
 }
 
 /// Those of a shared block are listed as well.
@@ -68,6 +79,18 @@ impl Links {
         Ok(all.iter().any(|Listed { header, .. }| {
             header.index.cast_unsigned() == ifindex.0 && header.parent == TcHandle::INGRESS
         }))
+    }
+
+    /// Whether any interface of the namespace has a queueing discipline of one of these kinds.
+    ///
+    /// # Errors
+    ///
+    /// As [`Links::name`].
+    pub(crate) fn has_qdisc_of(&self, kinds: &[&str]) -> Result<bool> {
+        let what = || "every interface".into();
+        let all: Vec<Listed> =
+            self.ask("list queueing disciplines of", what, queueing_disciplines(), NLM_F_DUMP)?;
+        Ok(all.iter().any(|qdisc| kinds.contains(&qdisc.kind().as_str())))
     }
 
     /// The filters at one of the interface's tc hooks.

@@ -136,7 +136,7 @@ fn ask_route<T: Parseable<[u8]>>(
 }
 
 /// Text up to its NUL, as in netlink attributes and kernel structures.
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()
 }

@@ -10,7 +10,6 @@ use crate::sys::netlink::{find, number};
 use crate::sys::tc::{Hook, Listed, filters_at, queueing_disciplines};
 use crate::units::IfIndex;
 
-const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_ACT_KIND: u16 = 1;
 const TCA_BPF_ID: u16 = 11;
@@ -37,10 +36,6 @@ fn dump(ifindex: IfIndex) -> rustix::io::Result<Vec<Listed>> {
     ask_route(&filters_at(ifindex, Hook::Ingress), NLM_F_DUMP)
 }
 
-fn kind_of(listed: &Listed) -> String {
-    find(&listed.attributes, TCA_KIND).map(|kind| text(&kind)).unwrap_or_default()
-}
-
 /// Filters of an interface that may drop packets, a line if there are any. BPF programs that are not weir's count as
 /// diversions.
 pub(super) fn anything(interface: &str) -> Option<String> {
@@ -50,7 +45,7 @@ pub(super) fn anything(interface: &str) -> Option<String> {
         dump(IfIndex(netdevice::name_to_index(asking, interface)?))
     };
     let is_filter = |filter: &Listed| {
-        kind_of(filter) != "bpf"
+        filter.kind() != "bpf"
             && find(&filter.attributes, TCA_OPTIONS).is_some_and(|options| !options.is_empty())
     };
     match read() {
@@ -81,7 +76,7 @@ fn set_qdisc(ifindex: IfIndex, name: &str, concerns: fn(&str, TcHandle) -> bool)
         }
     };
     all.iter().find_map(|qdisc| {
-        let kind = kind_of(qdisc);
+        let kind = qdisc.kind();
         let is_set = qdisc.header.index.cast_unsigned() == ifindex.0
             && qdisc.header.handle != TcHandle::UNSPEC
             && concerns(&kind, qdisc.header.parent);
@@ -106,7 +101,7 @@ pub(super) fn filters(ifindex: IfIndex, own_programs: &[u32]) -> Vec<Diversion> 
 }
 
 fn judge(filter: &Listed, own_programs: &[u32]) -> Vec<Diversion> {
-    let kind = kind_of(filter);
+    let kind = filter.kind();
     let options = find(&filter.attributes, TCA_OPTIONS).unwrap_or_default();
     let preference = filter.header.info >> 16;
     let place = format!("tc filter {kind} with preference {preference} at ingress");
