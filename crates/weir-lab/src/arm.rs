@@ -75,6 +75,13 @@ type Known = (Arm, &'static str);
 
 const THREAD: Napi = Napi::Thread(Nice(0));
 
+impl Arm {
+    /// Whether frames go from driver to driver.
+    pub fn forwards_frames(&self) -> bool {
+        self.daemon.as_ref().is_some_and(|spec| spec.options.iter().any(|word| word == "--forward"))
+    }
+}
+
 fn arm(name: &str, napi: Napi, wire: Wire, what: What) -> Arm {
     let options = |options: &str| options.split_whitespace().map(str::to_owned).collect();
     Arm {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use rustix::process::Pid;
-use weir_bpf::bare::{Attached, BarePrograms};
+use weir_bpf::bare::{Attached, Bare, BarePrograms};
 use weir_bpf::sys::napi;
 use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::sys::sysfs::NetSysfs;
@@ -47,6 +47,8 @@ pub struct Sut {
     apps: Vec<(App, Running)>,
     met: Vec<Need>,
     pub host: Host,
+    /// At the far end of an egress that sends frames: no skb is built of them there, either.
+    _sink: Option<Attached>,
 }
 
 pub struct Bench {
@@ -136,7 +138,7 @@ impl Bench {
         if arm.daemon.is_none() && arm.bare.is_none() {
             self.thread(&host, arm)?;
         }
-        Ok(Sut { apps: vec![], met: vec![], host })
+        Ok(Sut { apps: vec![], met: vec![], host, _sink: None })
     }
 
     /// Switches threaded NAPI on, as the arm has it. Attaching XDP makes new threads.
@@ -154,6 +156,11 @@ impl Bench {
             if !sut.met.contains(need) {
                 wire::meet(&self.topology, &sut.host, *need, arm.wire, self.generator_cpu)?;
                 sut.met.push(*need);
+                if arm.forwards_frames() && *need == Need::Egress {
+                    let index = self.topology.generator_links.index(&wire::sink_name(&sut.host))?;
+                    let attach = || self.bare.attach(Bare::Drop, index);
+                    sut._sink = Some(self.topology.generator.run(attach)??);
+                }
             }
         }
         for app in apps {

@@ -47,8 +47,8 @@ pub static EXPERIMENT: Experiment = Experiment {
             AtMost(DOWN - 1.0);
     },
     notes: "The kernel forwards UDP packets to a host behind the router; what its egress sends is counted. That costs \
-            the tested CPU up to the far end of a veth, where a chain at ingress drops them. `slow` is an egress of 5 Mbit/s (tbf: 11,160 of \
-            these packets/s). Heartbeats are pings to a server on the tested CPU, 20 a \
+            the tested CPU up to the far end of a veth, where a chain at ingress drops them, or XDP those that were \
+            never an skb. `slow` is an egress of 5 Mbit/s (tbf: 11,160 of these packets/s). Heartbeats are pings to a server on the tested CPU, 20 a \
             second: three lost in a row mean that the neighbour is down.",
     ..USUAL
 };

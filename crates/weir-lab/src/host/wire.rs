@@ -112,12 +112,18 @@ pub fn behind(host: &Host) -> Ipv4Addr {
     Ipv4Addr::new(198, 19, subnet, 2)
 }
 
+/// The far end of the egress, in the generator's namespace.
+pub fn sink_name(host: &Host) -> String {
+    let [_, _, subnet, _] = host.address.1.octets();
+    format!("sink{subnet}")
+}
+
 /// Makes the host a router to another, of which there is but an Ethernet address.
 fn add_egress(topology: &Topology, host: &Host) -> Result<()> {
     let behind = behind(host);
     let [a, b, subnet, _] = behind.octets();
     let near = Ipv4Addr::new(a, b, subnet, 1);
-    let name = format!("sink{subnet}");
+    let name = sink_name(host);
     let links = &topology.generator_links;
     links.create_veth(&name, EGRESS, Some(host.netns.as_fd()))?;
     topology.generator.run(|| disable_ipv6(&name))??;
