@@ -63,9 +63,8 @@ fn what_a_groups_member_has_no_room_for_is_discarded() {
 fn what_comes_in_one_piece_is_discarded_although_its_end_is_short() {
     let _turn = turn();
     let socket = Udp { bind: "198.18.0.1:5000", buffer_bytes: SMALL, ..Udp::default() };
-    let duel = Duel::new(AttachMode::Tcx);
     // NAPI hands on eight of them in one go, and what is in the first is not counted for the others.
-    duel.with.network.hand_on_one_at_a_time();
+    let duel = Duel::packet_by_packet(AttachMode::Tcx);
     let (discarded, late) = rounds(duel, socket, Reason::UdpRoom, |world| {
         for _ in 0..3 {
             let payload = world.payload((PIECE - 1) * LONG + 1);

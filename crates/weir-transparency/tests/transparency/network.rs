@@ -96,12 +96,7 @@ impl Network {
             namespace.run(|| pipe("ip", &["-batch", "-"], &commands)).unwrap();
         };
         batch(&far, FAR);
-        far.run(|| {
-            disable_ipv6("far").unwrap();
-            // Then `near` polls what arrives, also without an XDP program (veth_skb_is_eligible_for_gro()).
-            ethtool::set_tso("far", false).unwrap();
-        })
-        .unwrap();
+        far.run(|| disable_ipv6("far").unwrap()).unwrap();
         near.run(|| quiet_ipv6("near").unwrap()).unwrap();
         batch(&near, NEAR);
         near.run(|| {
@@ -132,9 +127,9 @@ impl Network {
         network
     }
 
-    /// What comes without an XDP program goes past `near`'s NAPI.
-    pub fn hand_on_one_at_a_time(&self) {
-        self.far.run(|| ethtool::set_tso("far", true).unwrap()).unwrap();
+    /// Has `near` poll what arrives also without an XDP program (`veth_skb_is_eligible_for_gro()`).
+    pub fn poll_without_xdp(&self) {
+        self.far.run(|| ethtool::set_tso("far", false).unwrap()).unwrap();
     }
 
     /// Has `near` polled by a thread on this CPU that runs when the caller sleeps, so that what is sent
