@@ -154,6 +154,7 @@ struct udp_sock___before_6_7 {
 };
 
 struct sk_buff {
+	struct sk_buff *next;
 	unsigned int truesize;
 	unsigned char *head;
 	unsigned int end;	/* an offset from head, on 64-bit kernels */
@@ -182,8 +183,10 @@ struct bpf_iter_meta {
 };
 
 struct skb_shared_info {
+	__u8 nr_frags;
 	unsigned short gso_size;
 	unsigned short gso_segs;
+	struct sk_buff *frag_list;
 };
 
 #pragma clang attribute pop

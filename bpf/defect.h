@@ -59,6 +59,7 @@
 	X(NETWORK_IS_ONE, "two IPv6 addresses of one network are two")         \
 	X(NO_SOCKET_DISCARDED, "where nobody listens, the sender is told")     \
 	X(MERGED_EXPECTED, "what is merged is charged less than its packets")  \
+	X(LENT_TO_ANY_LENGTH, "so is what is shorter than those before it")    \
 	X(DATAGRAM_ID_FORGOTTEN, "two datagrams from one host are two")        \
 	X(DATAGRAM_SOURCE_FORGOTTEN, "so are those from two hosts")            \
 	X(DATAGRAM_PROTOCOL_FORGOTTEN, "so are those of two protocols")

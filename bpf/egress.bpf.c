@@ -26,6 +26,9 @@ struct net_device {
 	struct netdev_queue *_tx;
 	unsigned int real_num_tx_queues;
 	unsigned short hard_header_len;
+	void *tcx_egress;      /* since 6.6 */
+	void *miniq_egress;    /* before */
+	void *nf_hooks_egress; /* where it is built in */
 };
 
 struct Qdisc___private {
@@ -81,6 +84,16 @@ static __always_inline bool is_kind(__u64 queue, const char *wanted, __u32 len)
 
 #define IS_KIND(queue, wanted) is_kind(queue, wanted, sizeof(wanted))
 
+#define HAS(dev, field) \
+	(bpf_core_field_exists((dev)->field) && BPF_CORE_READ(dev, field))
+
+/* Does a filter or a rule see packets first, and may take some elsewhere? */
+static __always_inline bool is_filtered(const struct net_device *dev)
+{
+	return HAS(dev, tcx_egress) || HAS(dev, miniq_egress) ||
+	       HAS(dev, nf_hooks_egress);
+}
+
 /* The queue that all packets to this device enter, if there is one. */
 static __always_inline bool queue_of(const struct net_device *dev, __u32 number,
 				     struct weir_egress *egress)
@@ -126,7 +139,8 @@ int BPF_PROG(weir_overfull, struct sk_buff *skb, void *location,
 	    BPF_CORE_READ(dev, nd_net.net, ns.inum) != netns)
 		return 0;
 	key.egress_ifindex = BPF_CORE_READ(dev, ifindex);
-	if (!queue_of(dev, BPF_CORE_READ(sent, queue_mapping), &egress) ||
+	if (is_filtered(dev) ||
+	    !queue_of(dev, BPF_CORE_READ(sent, queue_mapping), &egress) ||
 	    !destination_of(skb, &key))
 		return 0;
 	/* Another reason, such as a length that tbf never sends. */

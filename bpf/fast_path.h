@@ -54,7 +54,7 @@ static __always_inline bool may_fit(const struct weir_destination *entry,
 static __always_inline bool is_unlike(const struct weir_destination *entry,
 				      const struct flow *flow, __u32 truesize)
 {
-	if (!entry->lent)
+	if (!entry->lent || DEFECT(LENT_TO_ANY_LENGTH))
 		return false;
 	return flow->ip_len != entry->lent_len ||
 	       flow->fragment != WEIR_FRAGMENT_NONE ||

@@ -25,8 +25,8 @@
 #define IPV6_PAYLOAD_LEN_AT 4
 #define IPV6_HEADER_LEN 40
 #define FRAGMENT_UNIT 8 /* RFC 791 */
-/* What any driver charges for a packet's memory besides its bytes. */
-#define CHARGE_OVERHEAD 4096
+/* More than a datagram has whose fragments fill a link's packets. */
+#define FRAGMENTS_COUNTED 64
 #define ENOMEM 12 /* over the socket's own limit; ENOBUFS is the host's */
 
 enum skb_drop_reason {
@@ -72,12 +72,35 @@ static __always_inline __u32 largest_fragment(const struct sk_buff *skb)
 	return BPF_CORE_READ(parm4, frag_max_size);
 }
 
-/* It is charged the sum of its fragments, as many as if all were alike. */
-static __always_inline void one_fragment(struct refused *refused, __u32 largest,
-					 __u32 headers_len,
+/*
+ * Is it made of no more pieces than that? A fragment is a piece of its own, as
+ * skb_try_coalesce() moves it, unless it was so short that it was copied behind
+ * another: then it is not charged for, either.
+ */
+static __always_inline bool has_few_pieces(const struct skb_shared_info *shared,
+					   __u32 most)
+{
+	const struct sk_buff *piece = BPF_CORE_READ(shared, frag_list);
+	__u32 pieces = 1 + BPF_CORE_READ(shared, nr_frags), i;
+
+	for (i = 0; i < FRAGMENTS_COUNTED && piece; i++) {
+		piece = BPF_CORE_READ(piece, next);
+		pieces++;
+	}
+	return !piece && pieces <= most;
+}
+
+/*
+ * It is charged the sum of its fragments, as many as if all were alike. Where
+ * they are more, a sender chose what they come to: no other datagram is charged
+ * like it.
+ */
+static __always_inline void one_fragment(struct refused *refused,
+					 const struct skb_shared_info *shared,
+					 __u32 largest, __u32 headers_len,
 					 __u32 fragment_header_len)
 {
-	__u32 before = headers_len + fragment_header_len;
+	__u32 before = headers_len + fragment_header_len, fragments;
 	__u32 payload = largest > before ? largest - before : 0;
 
 	payload &= ~(FRAGMENT_UNIT - 1);
@@ -86,12 +109,11 @@ static __always_inline void one_fragment(struct refused *refused, __u32 largest,
 		refused->truesize = 0;
 		return;
 	}
-	refused->truesize /=
-		(refused->ip_len - headers_len + payload - 1) / payload;
+	fragments = (refused->ip_len - headers_len + payload - 1) / payload;
+	refused->truesize = has_few_pieces(shared, fragments)
+				    ? refused->truesize / fragments
+				    : 0;
 	refused->ip_len = largest;
-	/* Of very many small ones: no other datagram is charged like it. */
-	if (refused->truesize > 2 * (largest + CHARGE_OVERHEAD))
-		refused->truesize = 0;
 }
 
 /* One packet's charge and length. GRO may have merged several into the skb. */
@@ -116,7 +138,7 @@ static __always_inline struct refused one_packet(const struct sk_buff *skb)
 		/* IPv6's fragment header is not there any more. */
 		if (skb->protocol == bpf_htons(ETH_P_IPV6))
 			fragment_header_len = FRAGMENT_UNIT;
-		one_fragment(&refused, largest, headers_len,
+		one_fragment(&refused, shared, largest, headers_len,
 			     fragment_header_len);
 	}
 	return refused;

@@ -47,6 +47,17 @@ pub struct Duel {
 
 impl Duel {
     pub fn new(mode: AttachMode) -> Self {
+        let duel = Self::packet_by_packet(mode);
+        if !mode.is_xdp() {
+            for world in [&duel.with, &duel.without] {
+                world.network.poll_without_xdp();
+            }
+        }
+        duel
+    }
+
+    /// At tc, each packet is looked at when the one before it has arrived.
+    pub fn packet_by_packet(mode: AttachMode) -> Self {
         // The order in which things happen is the order in which they are done.
         sched::pin_current_thread(cpu()).unwrap();
         let probe = QueueProbe::load().expect("the test needs root");

@@ -19,13 +19,7 @@ const PIECE: usize = 21;
 
 /// What was discarded, and what the kernel dropped, of so many rounds of a burst that is sent to a socket
 /// twice before it reads. What has to be learned is learned before.
-fn rounds(
-    mode: AttachMode,
-    socket: Udp<'_>,
-    pass: Reason,
-    burst: impl Fn(&mut World),
-) -> (u64, u64) {
-    let mut duel = Duel::new(mode);
+fn rounds(mut duel: Duel, socket: Udp<'_>, pass: Reason, burst: impl Fn(&mut World)) -> (u64, u64) {
     duel.with.start_numbers();
     duel.with.udp("receiver", socket);
     let round = |duel: &mut Duel| {
@@ -45,7 +39,7 @@ fn rounds(
     let (passed, discarded, received) =
         (after.0 - before.0, after.1 - before.1, after.2 - before.2);
     duel.with.finish();
-    println!("{mode:?}: {discarded} discarded, {passed} passed, {received} received");
+    println!("{discarded} discarded, {passed} passed, {received} received");
     (discarded, passed - received)
 }
 
@@ -57,7 +51,7 @@ fn what_a_groups_member_has_no_room_for_is_discarded() {
         Udp { bind: "0.0.0.0:5000", join: &["239.18.0.1"], buffer_bytes: NINE, ..Udp::default() };
     for mode in [AttachMode::Native, AttachMode::Tcx] {
         let frames = vec![udp_packet(PEER, "239.18.0.1:5000", &[0; LONG]); 60];
-        let (discarded, late) = rounds(mode, member, Reason::MulticastRoom, |world| {
+        let (discarded, late) = rounds(Duel::new(mode), member, Reason::MulticastRoom, |world| {
             world.send(&frames);
         });
         assert!(discarded > 1_000 && late * 200 < discarded, "{mode:?}: {discarded} {late}");
@@ -69,7 +63,9 @@ fn what_a_groups_member_has_no_room_for_is_discarded() {
 fn what_comes_in_one_piece_is_discarded_although_its_end_is_short() {
     let _turn = turn();
     let socket = Udp { bind: "198.18.0.1:5000", buffer_bytes: SMALL, ..Udp::default() };
-    let (discarded, late) = rounds(AttachMode::Tcx, socket, Reason::UdpRoom, |world| {
+    // NAPI hands on eight of them in one go, and what is in the first is not counted for the others.
+    let duel = Duel::packet_by_packet(AttachMode::Tcx);
+    let (discarded, late) = rounds(duel, socket, Reason::UdpRoom, |world| {
         for _ in 0..3 {
             let payload = world.payload((PIECE - 1) * LONG + 1);
             world.send_segments("198.18.0.1:5000", &payload, LONG as u16);

@@ -127,6 +127,11 @@ impl Network {
         network
     }
 
+    /// Has `near` poll what arrives also without an XDP program (`veth_skb_is_eligible_for_gro()`).
+    pub fn poll_without_xdp(&self) {
+        self.far.run(|| ethtool::set_tso("far", false).unwrap()).unwrap();
+    }
+
     /// Has `near` polled by a thread on this CPU that runs when the caller sleeps, so that what is sent
     /// in one go is received in one NAPI poll. To be called after each change of the program.
     pub fn poll_in_thread(&self) {

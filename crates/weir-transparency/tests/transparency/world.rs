@@ -278,6 +278,9 @@ impl World {
             }
             self.settle();
         }
+        if frames.is_empty() {
+            self.settle();
+        }
     }
 
     /// Sends one frame in a poll of its own. Linux gives the packets of one poll their predecessor's route

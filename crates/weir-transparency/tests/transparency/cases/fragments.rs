@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_bpf::verdict::Defect;
 
-use super::{Case, LONG, PEER, PEER6, SMALL, fill, long};
+use super::{Case, LONG, PEER, PEER6, SMALL, fill, flood, long};
 use crate::duel::Queues::{Free, Full};
 use crate::frame::{self, Ip4, address, udp_fragments};
 use crate::socket::Udp;
@@ -135,7 +135,36 @@ pub const CASES: &[Case] = &[
             world.send(&tails);
         },
     },
+    Case {
+        name: "a datagram beside one of very unlike fragments, which is refused",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            let small = Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() };
+            world.udp("full", small);
+            world.udp("other", Udp { bind: "198.18.0.1:5001", ..small });
+            for id in 0..3 {
+                let starts: Vec<_> =
+                    std::iter::once(0).chain((1448..UNLIKE).step_by(160)).collect();
+                let payload = world.payload(UNLIKE - 8);
+                let mut unlike = udp_fragments(PEER, AT, world.fragment_id(id), &payload, &starts);
+                // Behind its tail the head passes.
+                unlike.reverse();
+                let payload = world.payload(3 * 1448 - 8);
+                let (to, number) = ("198.18.0.1:5001", world.fragment_id(id + 10));
+                let parts = udp_fragments(PEER, to, number, &payload, &[0, 1448, 2 * 1448]);
+                fill(world, PEER, AT);
+                flood(world, PEER, to, 1);
+                world.send(&unlike);
+                world.send(&parts);
+                world.drain("other");
+            }
+        },
+    },
 ];
+
+/// Bytes of a datagram of one long fragment and some 390 short ones.
+const UNLIKE: usize = 44 * 1448;
 
 /// Three, each charged a whole page.
 fn fragments(world: &mut World, id: u16) -> Vec<Vec<u8>> {

@@ -230,6 +230,12 @@ pub const CASES: &[Case] = &[
         },
     },
     Case {
+        name: "two lengths in one poll, to queues with little room",
+        queues: Full,
+        catches: &[Defect::LentToAnyLength],
+        run: two_lengths,
+    },
+    Case {
         name: "segments in one piece, the last one short",
         queues: Full,
         catches: &[],
@@ -342,6 +348,32 @@ pub const CASES: &[Case] = &[
         },
     },
 ];
+
+/// What an XDP program on a veth has a long packet charged: a page, and what describes it.
+const CHARGE: usize = 4096 + 256;
+
+/// Queues for 2 to 12 long packets, of which some are there already, and two short ones besides.
+fn two_lengths(world: &mut World) {
+    for (room, there) in [(2, 0), (3, 1), (6, 0), (8, 0), (10, 0), (12, 2), (12, 10)] {
+        let buffer_bytes = room * CHARGE / 2 + CHARGE * 7 / 16;
+        world.udp("mixed", Udp { buffer_bytes, ..FULL });
+        // The first is looked at, and those behind it come as it did, or not.
+        for short_at in [[1, 1], [1, 3], [0, 2], [3, 7]] {
+            fill(world, PEER, AT);
+            world.drain("mixed");
+            let mut frames: Vec<_> = (0..2 * room + 6).map(|_| long(world, PEER, AT)).collect();
+            for at in short_at {
+                let short = udp_packet(PEER, AT, &world.payload(20));
+                frames.insert(at + there, short);
+            }
+            let behind = frames.split_off(there);
+            world.send(&frames);
+            world.send(&behind);
+            world.drain("mixed");
+        }
+        world.close("mixed");
+    }
+}
 
 /// A packet whose IPv4 header's checksum is wrong.
 fn dead(world: &mut World) -> Vec<u8> {
