@@ -4,11 +4,13 @@
 #define WEIR_PACKET_H
 
 #include "abi.h"
+#include "compat.h"
 #include "cursor.h"
 #include "flow.h"
 
 struct packet {
-	void *ctx; /* struct xdp_md or struct __sk_buff, for helpers */
+	void *ctx;   /* struct xdp_md or struct __sk_buff, for helpers */
+	bool on_skb; /* the latter */
 	struct cursor cursor;
 	/* The packets that it stands for, which GRO may have merged. */
 	struct weir_counter seen;
@@ -17,6 +19,46 @@ struct packet {
 	__u32 ifindex;	/* where it came in */
 	__u32 truesize; /* bytes charged for it; 0: not known yet */
 };
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), \
+			     apply_to = record)
+
+struct net_device___arrival {
+	struct possible_net nd_net;
+};
+
+struct sk_buff___arrival {
+	struct net_device___arrival *dev;
+};
+
+struct xdp_rxq_info {
+	struct net_device___arrival *dev;
+};
+
+struct xdp_buff {
+	struct xdp_rxq_info *rxq;
+};
+
+#pragma clang attribute pop
+
+/* The network namespace that it has come to; 0: the kernel does not tell. */
+static __always_inline __u64 packet_net(const struct packet *packet)
+{
+	__u64 at, dev;
+
+	if (!has_kern_ctx())
+		return 0;
+	at = kernel_address_of(bpf_cast_to_kern_ctx(packet->ctx));
+	if (packet->on_skb) {
+		dev = kernel_address(kernel_cast(at, struct sk_buff___arrival),
+				     dev);
+	} else {
+		at = kernel_address(kernel_cast(at, struct xdp_buff), rxq);
+		dev = kernel_address(kernel_cast(at, struct xdp_rxq_info), dev);
+	}
+	return kernel_address(kernel_cast(dev, struct net_device___arrival),
+			      nd_net.net);
+}
 
 /*
  * Queues are charged packet by packet; the last may be shorter than the rest,

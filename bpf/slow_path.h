@@ -151,7 +151,7 @@ look(struct packet *packet, const struct flow *flow, enum addressed addressed,
 			     packet->gso_size ? 1 : flow->ip_len, prospects);
 	} else if (entry->target == WEIR_TARGET_UDP ||
 		   entry->target == WEIR_TARGET_UDP_GROUP)
-		udp_look(packet->ctx, flow, to_many && !DEFECT(TO_MANY_AS_ONE),
+		udp_look(packet, flow, to_many && !DEFECT(TO_MANY_AS_ONE),
 			 &workspace->charge, entry, prospects);
 	else if (!to_many && (entry->target == WEIR_TARGET_TCP_SYN ||
 			      DEFECT(SEGMENT_AS_SYN)))
@@ -362,6 +362,7 @@ static __noinline __u32 skb_slow_path(struct __sk_buff *skb, __u32 packets,
 {
 	struct packet packet = {
 		.ctx = skb,
+		.on_skb = true,
 		.cursor = cursor_over((void *)(long)skb->data,
 				      (void *)(long)skb->data_end),
 		.len = skb->len,

@@ -6,6 +6,7 @@
 #include "account.h"
 #include "contest.h"
 #include "lookup.h"
+#include "packet.h"
 #include "reuseport.h"
 #include "udp_table.h"
 
@@ -226,15 +227,17 @@ static __noinline __u64 udp_find(void *ctx, const struct flow *flow)
 }
 
 /* One receiver, or many. */
-static __always_inline void udp_look(void *ctx, const struct flow *flow,
-				     bool to_many, const struct charge *charge,
+static __always_inline void udp_look(const struct packet *packet,
+				     const struct flow *flow, bool to_many,
+				     const struct charge *charge,
 				     struct weir_destination *entry,
 				     struct prospects *prospects)
 {
-	__u64 sock = udp_find(ctx, flow);
+	__u64 sock = udp_find(packet->ctx, flow);
 
 	if (!sock) {
-		/* Passing is always right, so this can be remembered. */
+		/* A connected socket's peer is no stranger to its port. */
+		entry->connected = !udp_is_nobodys(entry, packet_net(packet));
 		prospects->pass = DEFECT(NO_SOCKET_DISCARDED)
 					  ? WEIR_REASON_UDP_FULL
 					  : WEIR_REASON_UDP_NO_SOCKET;

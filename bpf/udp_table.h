@@ -271,4 +271,21 @@ __noinline bool udp_is_still_alone(const struct weir_destination *entry)
 		       kernel_address(sk, __sk_common.skc_net.net));
 }
 
+/*
+ * Is there no socket at all that could be given packets to this address and
+ * port? Then that one packet is for none is true of all of them.
+ */
+__noinline bool udp_is_nobodys(const struct weir_destination *entry, __u64 net)
+{
+	struct workspace *workspace = get_workspace();
+	struct survey *survey;
+
+	if (!entry || !workspace || !net || udp_lookup_is_steered(net))
+		return false;
+	survey = survey_begin(workspace, entry, net);
+	survey->any_address = entry->target == WEIR_TARGET_UDP_GROUP;
+	survey_bucket(survey, udp_bucket(NULL, net, survey->port), false);
+	return !survey->sockets && !survey->uncertain;
+}
+
 #endif /* WEIR_UDP_TABLE_H */

@@ -123,7 +123,8 @@ impl Wall {
             }
             set_xdp(self.skel.progs.weir_wall_xdp.as_fd().as_raw_fd(), ifindex)
         } else {
-            set_filter(self.skel.progs.weir_wall_tc.as_fd(), ifindex)
+            let has_qdisc = Links::open()?.has_ingress_qdisc(ifindex)?;
+            set_filter(self.skel.progs.weir_wall_tc.as_fd(), ifindex, has_qdisc)
         }
         .map_err(|source| Error::system("put a wall in front of", ifname, source))
     }
@@ -340,12 +341,11 @@ fn filter() -> libbpf_sys::bpf_tc_opts {
 
 /// In one step, in the place of a filter of the same handle.
 #[allow(unsafe_code)]
-fn set_filter(program: BorrowedFd<'_>, ifindex: IfIndex) -> io::Result<()> {
+fn set_filter(program: BorrowedFd<'_>, ifindex: IfIndex, has_qdisc: bool) -> io::Result<()> {
     let mut hook = hook(ifindex);
-    // SAFETY: the hook outlives the call, with its own size in it.
-    match result(unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut hook) }) {
-        Err(error) if Errno::from_io_error(&error) != Some(Errno::EXIST) => return Err(error),
-        _ => {}
+    if !has_qdisc {
+        // SAFETY: the hook outlives the call, with its own size in it.
+        result(unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut hook) })?;
     }
     let mut options = filter();
     options.prog_fd = program.as_raw_fd();

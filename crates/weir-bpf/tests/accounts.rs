@@ -176,3 +176,33 @@ fn a_limit_on_one_channel_is_no_other_s() {
     assert_eq!(count(&bench, Reason::UdpShare), 0);
     assert!(near.recv(&mut [0; 64]).is_ok());
 }
+
+#[test]
+fn a_connected_socket_is_not_in_the_share_of_strangers_to_its_port() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    // The flood's source port is another.
+    let (near, far) = bench.sockets();
+    near.set_nonblocking(true).unwrap();
+    let closed = || account_of(&bench, &input, Channel::of_kind(Kind::Closed));
+    let mut generator = bench.generator();
+    let flood = [bench.flow(PORT, 20_000.0)];
+    bench.send(&mut generator, &flood, || closed().is_some());
+    let until = Nanos(monotonic_now().0 + LASTING.0);
+    input.accounts().limit(bench.cpu, closed().unwrap().place, Permille(1), until);
+    let (mut sent, mut received) = (0, 0);
+    let read = || {
+        let each = std::iter::repeat_with(|| near.recv(&mut [0; 64]));
+        each.take_while(|it| it.is_ok()).count()
+    };
+    bench.send(&mut generator, &flood, || {
+        far.send(b"\n").unwrap();
+        sent += 1;
+        received += read();
+        sent >= 100 && count(&bench, Reason::ClosedShare) > 10_000
+    });
+    wait_until("all but what the ring dropped is received", || {
+        received += read();
+        received > sent - sent / 20
+    });
+}

@@ -47,7 +47,7 @@ pub struct Wish {
 
 /// Help of `--cases`: the cases of the experiments that are named beside it.
 fn about_cases() -> String {
-    let named = |e: &&&Experiment| std::env::args().any(|word| word == e.name);
+    let named = |e: &&&Experiment| std::env::args_os().any(|word| word == e.name);
     let about = |e: &&Experiment| {
         let names: Vec<String> = (e.cases)().into_iter().map(|case| case.name).collect();
         format!("; {}: {}", e.name, names.join(", "))

@@ -7,6 +7,7 @@
 //! The time of softirqs is measured at their tracepoints. `/proc/stat` has it by sampling at timer ticks, which an idle
 //! CPU does not have, and NAPI threads' time exactly: to compare those two would be to blame the threads.
 
+use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
@@ -179,7 +180,7 @@ impl Slice {
     fn start(policy: &str) -> Result<Self> {
         let failed = |source| Error::system("start a slice of `weir run`", source);
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("weir").args(arguments(std::env::args().skip(1)));
+        command.arg0("weir").args(arguments(std::env::args_os().skip(1)));
         command.args(["--policy", policy, "--json", "--quiet", "--slice"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
@@ -260,14 +261,14 @@ pub fn end_with_parent() -> Result<()> {
 }
 
 /// A slice's arguments: all but those that it is given otherwise.
-fn arguments(given: impl Iterator<Item = String>) -> Vec<String> {
+fn arguments(mut given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut kept = Vec::new();
-    let mut given = given.peekable();
     while let Some(argument) = given.next() {
-        if OWN.contains(&argument.as_str()) {
+        let option = argument.to_string_lossy();
+        if OWN.contains(&option.as_ref()) {
             given.next();
-        } else if !OWN.iter().any(|own| argument.starts_with(&format!("{own}=")))
-            && !OWN_FLAGS.contains(&argument.as_str())
+        } else if !OWN.iter().any(|own| option.starts_with(&format!("{own}=")))
+            && !OWN_FLAGS.contains(&option.as_ref())
         {
             kept.push(argument);
         }
@@ -338,7 +339,7 @@ mod tests {
     #[test]
     fn a_slice_is_given_all_but_what_is_its_own() {
         let given = "run eth0 --ab 60s --pairs=8 --json --attach tc --quiet --ab=1s eth1";
-        let kept = arguments(given.split(' ').map(str::to_owned));
+        let kept = arguments(given.split(' ').map(OsString::from));
         assert_eq!(kept, ["run", "eth0", "--attach", "tc", "eth1"]);
     }
 

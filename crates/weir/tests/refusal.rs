@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use common::*;
@@ -175,4 +177,15 @@ fn wrong_usage_exits_with_2() {
     for bad in [&["run", NEAR, "--nice", "20"][..], &["nonsense"], &[]] {
         failure(&network.weir(bad), 2);
     }
+}
+
+#[test]
+fn arguments_that_are_not_utf_8_are_refused_and_a_file_may_have_such_a_name() {
+    let odd = OsStr::from_bytes(b"\xff");
+    let output = Command::new(WEIR).arg("run").arg(odd).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("invalid UTF-8"), "{said}");
+    let output = Command::new(WEIR).args(["config", "check"]).arg(odd).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("No such file"), "{said}");
 }

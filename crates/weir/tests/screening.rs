@@ -304,3 +304,17 @@ fn mistakes_are_told_with_their_place_and_nothing_is_attached() {
     assert_eq!(output.status.code(), Some(1));
     assert!(said.contains("line 2, column 19: \"prot\" has no place here"), "{said}");
 }
+
+#[test]
+fn where_one_side_is_not_to_be_had_the_other_stays_open() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-sides", "");
+    for (outside, says) in [("nosuch", "no interface named"), ("in", "cannot be both sides")] {
+        let output = path.weir(&["screen", rules.path(), "--in", "in", "--out", outside]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && said.contains(says), "{said}");
+        let left = path.weir(&["screen", "--clear", "in"]);
+        let left = String::from_utf8(left.stderr).unwrap();
+        assert_eq!(left, "in: there was no wall\n", "of {outside}");
+    }
+}

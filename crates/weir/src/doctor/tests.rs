@@ -181,6 +181,15 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             vec![(SocketFull, Likely, Contains, ["nobody reads it", "pid 812", "/proc/812/stack"])],
         ),
         (
+            losing(owner(0.3, 0.01)),
+            vec![(
+                SocketFull,
+                Likely,
+                Contains,
+                ["waits, but not for a CPU", "pid 812", "/proc/812/stack"],
+            )],
+        ),
+        (
             losing(|socket| {
                 owner(0.3, 0.01)(socket);
                 socket.queued = 3000;
@@ -295,6 +304,19 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
                 ["CPU 2 cannot keep up", "RPS is on for rx-0 of eth0", "--rps-off"],
             )],
         ),
+        // As of a veth, which has no thread for it: there is no RPS to switch off.
+        (
+            change(|host| {
+                host.interfaces[0].receive_pps = 50_000.0;
+                host.cpus[2].backlog_drop_pps = 4_000.0;
+            }),
+            vec![(
+                BacklogFull,
+                Measured,
+                Contains,
+                ["CPU 2 cannot keep up", "", "netdev_max_backlog"],
+            )],
+        ),
         // Other network namespaces' trouble.
         (
             change(|host| {
@@ -323,6 +345,8 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             for (said, word) in said.into_iter().zip(words) {
                 assert!(said.contains(word), "{word:?} in {finding:#?}");
             }
+            let steered = reading.interfaces.iter().any(|each| !each.steered.is_empty());
+            assert!(steered || !finding.weir_does.contains("--rps-off"), "{finding:#?}");
         }
         let wrong = if found.is_empty() { Verdict::Well } else { Verdict::Wrong };
         assert_eq!(diagnosis.verdict, wrong);

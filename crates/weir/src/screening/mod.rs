@@ -85,8 +85,19 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
     };
     screen.wall.beat(BELIEVED);
     let links = Links::open()?;
-    for ifname in [inside, outside] {
-        screen.wall.attach(links.index(ifname)?, ifname)?;
+    // Both are there before a wall closes one of them.
+    let sides = [(links.index(inside)?, inside), (links.index(outside)?, outside)];
+    if sides[0].0 == sides[1].0 {
+        return Err(Error::refused(
+            format!("{inside} cannot be both sides"),
+            "give `--out` the interface of the other network",
+        ));
+    }
+    for (number, (ifindex, ifname)) in sides.into_iter().enumerate() {
+        if let Err(error) = screen.wall.attach(ifindex, ifname) {
+            leave(args.fail, &[inside, outside][..number])?;
+            return Err(error.into());
+        }
     }
     screen.printer.ready(inside, outside, screen.rules.0.len());
     let mut next_stats = args.stats.map(|every| Instant::now() + every);
@@ -128,18 +139,24 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
         }
     }
     screen.print("summary")?;
-    if args.fail == Fail::Open {
-        return clear(&[inside.clone(), outside.clone()]);
+    leave(args.fail, &[inside, outside])
+}
+
+/// What becomes of interfaces with a wall when their screen ends.
+fn leave(fail: Fail, interfaces: &[&String]) -> Result<()> {
+    if fail == Fail::Open {
+        return clear(interfaces);
     }
-    eprintln!(
-        "{inside} and {outside} stay closed; `weir screen --clear {inside} --clear {outside}` opens them"
-    );
+    for ifname in interfaces {
+        eprintln!("{ifname} stays closed; `weir screen --clear {ifname}` opens it");
+    }
     Ok(())
 }
 
-fn clear(interfaces: &[String]) -> Result<()> {
+fn clear(interfaces: &[impl AsRef<str>]) -> Result<()> {
     let links = Links::open()?;
     for ifname in interfaces {
+        let ifname = ifname.as_ref();
         let found = wall::clear(links.index(ifname)?, ifname)?;
         eprintln!("{ifname}: {}", if found { "the wall is gone" } else { "there was no wall" });
     }

@@ -107,24 +107,33 @@ pub(super) fn backlog_full(reading: &Reading) -> Option<Finding> {
     // The counters are of all network namespaces.
     let steered = reading.interfaces.iter().find(|each| !each.steered.is_empty());
     let here = steered.is_some() || reading.receive_pps() >= BUSY_PPS;
-    (worst.backlog_drop_pps >= 1.0 && here).then(|| Finding {
+    if worst.backlog_drop_pps < 1.0 || !here {
+        return None;
+    }
+    let (weir_does, advice) = match steered {
+        Some(each) => (
+            "with `--rps-off`, has threads do this work, where it is weighed against processes",
+            format!("sudo weir run {} --rps-off", each.name),
+        ),
+        // Of a driver without NAPI; a veth's packets, unless GRO is on and its peer leaves TSO out.
+        None => (
+            "discards what has no room, so that the backlog is emptied faster; no thread does this work",
+            "a larger net.core.netdev_max_backlog for bursts; more CPUs for a flood".into(),
+        ),
+    };
+    Some(Finding {
         cause: Cause::BacklogFull,
         sureness: Sureness::Measured,
         what: format!(
-            "CPU {} cannot keep up with what is steered to it: {} packets/s find its backlog full",
+            "CPU {} cannot keep up with its backlog: {} packets/s find it full",
             worst.cpu,
             count(worst.backlog_drop_pps)
         ),
         whose: steered
             .map(|each| format!("RPS is on for {} of {}", each.steered.join(", "), each.name)),
         weir: Help::Contains,
-        weir_does:
-            "with `--rps-off`, has threads do this work, where it is weighed against processes"
-                .into(),
-        advice: vec![match steered {
-            Some(each) => format!("sudo weir run {} --rps-off", each.name),
-            None => "a larger net.core.netdev_max_backlog for bursts; more CPUs for a flood".into(),
-        }],
+        weir_does: weir_does.into(),
+        advice: vec![advice],
     })
 }
 

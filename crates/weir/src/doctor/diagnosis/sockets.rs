@@ -131,6 +131,8 @@ enum Reader {
     AtLimit,
     /// It does not read.
     Asleep,
+    /// It reads, has time to spare, and leaves its queue full.
+    HeldUp,
     /// It reads, has time to spare, and loses what comes at once.
     Bursts,
     /// It cannot be seen.
@@ -161,8 +163,8 @@ fn reader(reading: &Reading, socket: &Losing) -> Reader {
         Reader::KeptWaiting
     } else if ran >= AT_LIMIT {
         Reader::AtLimit
-    } else if ran < ASLEEP && full {
-        Reader::Asleep
+    } else if full {
+        if ran < ASLEEP { Reader::Asleep } else { Reader::HeldUp }
     } else {
         Reader::Bursts
     }
@@ -186,6 +188,11 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
             Help::Contains,
             "makes what is lost cheap; nothing is read for that",
         ),
+        Reader::HeldUp => (
+            "its reader waits, but not for a CPU",
+            Help::Contains,
+            "makes what is lost cheap, and keeps it from harming others; the reader reads no faster for that",
+        ),
         Reader::Bursts => (
             "its reader has time to spare, so packets come in bursts that its buffer is too small for",
             Help::None,
@@ -207,7 +214,7 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
             );
             advice.push(reading.try_weir());
         }
-        Reader::Asleep => {
+        Reader::Asleep | Reader::HeldUp => {
             let pid =
                 socket.owners.first().map_or_else(|| "PID".into(), |owner| owner.pid.to_string());
             advice.push(format!("sudo cat /proc/{pid}/stack    (what it waits for)"));
