@@ -3,7 +3,7 @@
 OUT ?= weir-lab-results
 BPF_SOURCES := $(wildcard bpf/*.c bpf/*.h bpf/abi/*.h)
 
-.PHONY: demo test test-kernels test-debian test-tarball build check deb tarball setup
+.PHONY: demo test test-kernels test-debian test-tarball test-container build check deb tarball setup
 
 # The lab's quick before and after on this kernel: prints the table, writes $(OUT)/report.html.
 demo: build
@@ -26,6 +26,11 @@ test-debian: deb
 # The static tarball, in a root directory that has nothing else.
 test-tarball: tarball
 	tests/tarball target/weir-*.tar.gz
+
+# The container of deploy/, by runc.
+test-container: deb
+	@./setup.sh kernels
+	tests/container target/weir_*.deb
 
 # A Debian package of this machine's architecture, in target/.
 deb: build

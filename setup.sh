@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what weir is built and tested with on Debian 12. Does nothing, quietly, where it is all
-# there already. `setup.sh kernels` installs what `make test-kernels` needs, too.
+# there already. `setup.sh kernels` installs what `make test-kernels`, `test-debian` and `test-container` need, too.
 set -euo pipefail
 
 packages=(
@@ -32,12 +32,13 @@ packages=(
   zlib1g-dev
 )
 
-# To boot other kernels, and a fresh Debian: tests/kernels/run, tests/debian/run.
+# To boot other kernels, a fresh Debian, and a container: tests/kernels/run, tests/debian/run, tests/container.
 kernels_packages=(
   busybox-static  # the emulated machine's tools
   cpio            # packs its root directory
   debootstrap     # makes a fresh Debian
   qemu-system-x86 # emulates it
+  runc            # runs a container of it
 )
 if [[ ${1:-} == kernels ]]; then packages+=("${kernels_packages[@]}"); fi
 

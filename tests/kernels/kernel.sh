@@ -1,5 +1,5 @@
-# For bash: a Debian kernel from its package, and a machine that boots it. The caller sets LIMIT_S, MEMORY_MIB and CPUS,
-# and its working directory is the repository.
+# For bash: a Debian kernel from its package, a machine that boots it, and a fresh Debian. The caller's working
+# directory is the repository; for a machine it sets LIMIT_S, MEMORY_MIB and CPUS.
 readonly TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 readonly CACHE=$TARGET/kernels
 
@@ -36,6 +36,21 @@ kernel() {
     touch "$unpacked/unpacked"
   fi
   echo "$unpacked"
+}
+
+# A fresh Debian 12 with these packages beside the least: prints its tar file.
+fresh_debian() {
+  local fresh
+  fresh=$CACHE/bookworm-$(cksum <<<"$1" | cut -d ' ' -f 1)
+  if [[ ! -e $fresh.tar ]]; then
+    mkdir -p "$CACHE"
+    rm -rf "$fresh"
+    debootstrap --variant=minbase --include="$1" bookworm "$fresh" >&2 || return 1
+    rm -rf "$fresh"/var/cache/apt/archives/*.deb "$fresh"/var/lib/apt/lists/*
+    tar -C "$fresh" -cf "$fresh.new" . && mv "$fresh.new" "$fresh.tar" || return 1
+    rm -rf "$fresh"
+  fi
+  echo "$fresh.tar"
 }
 
 # A module and what it needs, in the order of loading.

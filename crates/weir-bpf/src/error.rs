@@ -6,6 +6,10 @@ use std::io;
 pub(crate) const LOAD_REMEDY: &str = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN) and a \
      kernel with BTF, 6.1 or later (/sys/kernel/btf/vmlinux)";
 
+/// The same where the process has the capabilities: a container runtime's filter may not know them.
+const SECCOMP_REMEDY: &str = "a seccomp filter is in force for weir and may deny it bpf(): run it \
+     without (docker, podman: --security-opt seccomp=unconfined; Kubernetes: seccompProfile)";
+
 /// What went wrong at the kernel boundary.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -74,13 +78,19 @@ impl Error {
         object: &'static str,
         remedy: &'static str,
     ) -> impl Fn(libbpf_rs::Error) -> Self {
-        move |source| Self::Bpf {
-            operation,
-            object: object.into(),
-            source,
-            remedy: Some(remedy.into()),
+        move |source| {
+            let denied = source.kind() == libbpf_rs::ErrorKind::PermissionDenied;
+            let remedy = if denied && is_filtered() { SECCOMP_REMEDY } else { remedy };
+            let (object, remedy) = (object.into(), Some(remedy.into()));
+            Self::Bpf { operation, object, source, remedy }
         }
     }
+}
+
+/// Whether this thread's system calls are filtered (`SECCOMP_MODE_FILTER`).
+fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
 }
 
 /// Result of an operation at the kernel boundary.

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Enum;
+use libbpf_rs::btf::types::{Enum, Typedef};
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use rustix::process::Pid;
@@ -81,20 +81,17 @@ impl Inputs {
     /// # Errors
     /// Without the privilege, or on a kernel that lacks one of the tracepoints.
     pub fn load(probe: &QueueProbe) -> Result<Self> {
-        Self::load_with(probe, true)
-            // Before Linux 6.3 nothing tells who takes packets from sockets.
-            .or_else(|_| Self::load_with(probe, false))
-    }
-
-    fn load_with(probe: &QueueProbe, receptions: bool) -> Result<Self> {
         let mut open = open_skeleton(InputSkelBuilder::default()).map_err(failed("open"))?;
         let cpus = sched::online_cpus()?.last().map_or(0, |last| last.0) + 1;
-        open.progs.weir_received.set_autoload(receptions);
         open.maps.cpus.set_max_entries(cpus).map_err(failed("size"))?;
         let bss = globals(open.maps.bss_data.as_deref_mut());
         bss.own_tgid = std::process::id();
         let rodata = globals(open.maps.rodata_data.as_deref_mut());
         let btf = Btf::from_vmlinux().map_err(failed("read the kernel's types for"))?;
+        // Before Linux 6.3 nothing tells who takes packets from sockets.
+        let tells_receptions =
+            btf.type_by_name::<Typedef<'_>>("btf_trace_sock_recv_length").is_some();
+        open.progs.weir_received.set_autoload(tells_receptions);
         [rodata.syn_cookies_sent, rodata.listen_drops, rodata.backlog_drops] = places(
             &btf,
             ["LINUX_MIB_SYNCOOKIESSENT", "LINUX_MIB_LISTENDROPS", "LINUX_MIB_TCPBACKLOGDROP"],

@@ -50,6 +50,9 @@ const LOOK_ANYWAY_TICKS: u32 = 10;
 const CHOSEN: &str = "as `napi` says";
 /// Why it is not switched in shadow.
 const IN_SHADOW: &str = "the policy is shadow, which turns nothing";
+/// Why it is not where none of its threads could be governed (`NAPI_STATE_NO_BUSY_POLL`: WireGuard, `gro_cells_init()`).
+const NAMELESS: &str =
+    "the driver's NAPI instances have no numbers, by which the kernel would name their threads";
 /// How often the gate's channels are looked at for quiet ones, in seconds.
 const PRUNE_TICKS: u32 = 10;
 
@@ -241,6 +244,10 @@ impl Protected {
     /// Switches NAPI to threads, or to softirq, where that is possible and not done yet.
     fn switch_napi(&mut self) {
         let interface = self.claim.interface();
+        // Asked once: each time, threads poll for as long as it is looked for them.
+        if self.not_threaded.as_deref() == Some(NAMELESS) {
+            return;
+        }
         if self.policy == Policy::Shadow {
             let threaded = threading::read(&self.host, &interface).is_ok_and(|old| old != "0");
             self.not_threaded = (!threaded).then(|| IN_SHADOW.into());
@@ -258,6 +265,10 @@ impl Protected {
             self.claim.journal.turn(knob).map(Some)
         };
         match (turn(), self.napi) {
+            (Ok(Some(turned)), Napi::Threads) if self.has_nameless_threads() => {
+                drop(turned);
+                self.not_threaded = Some(NAMELESS.into());
+            }
             (Ok(turned), napi) => {
                 // Already switched by us: the guard stays.
                 self.threaded = self.threaded.take().or(turned);
@@ -265,6 +276,13 @@ impl Protected {
             }
             (Err(error), _) => self.not_threaded = Some(threading::refusal(&interface, &error)),
         }
+    }
+
+    /// Whether threads poll it that the kernel does not name: their NAPI instances have no number.
+    fn has_nameless_threads(&mut self) -> bool {
+        let is_up = self.host.links.info(self.claim.ifindex).is_ok_and(|link| link.up);
+        let looked = is_up && self.threads.appear(&self.claim.journal, self.claim.ifindex).is_ok();
+        looked && self.threads.pids().is_empty()
     }
 
     /// Limits what receive softirqs take from processes, as long as they poll this interface.

@@ -115,16 +115,19 @@ fn text(time: &str, tick: &Tick) -> String {
         }
         Policy::On | Policy::Off => format!("discarded {:.0}/s{reason}", rates.discarded_pps.0),
     };
+    let unsent = match tick.counters.get(Reason::Forwarded).packets {
+        0 => String::new(),
+        _ => format!("  unsent {:.0}/s", rates.unsent_pps.0),
+    };
     format!(
         "{time}Z {}  seen {:.0}/s  passed {:.0}/s  {discarded}  ring drops {:.0}/s  interface drops \
-         {:.0}/s  UDP late drops {:.0}/s  unsent {:.0}/s",
+         {:.0}/s  UDP late drops {:.0}/s{unsent}",
         tick.interface,
         rates.seen_pps.0,
         rates.passed_pps.0,
         rates.ring_drop_pps.0,
         rates.interface_drop_pps.0,
         rates.late_drop_pps.0,
-        rates.unsent_pps.0,
     )
 }
 
@@ -154,4 +157,30 @@ pub fn summary(farewell: &Farewell) -> String {
         farewell.interface,
         farewell.counters.total().packets,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_bpf::counters::Counters;
+
+    use super::*;
+
+    #[test]
+    fn unsent_is_said_of_the_fast_path_of_forwarding_alone() {
+        let mut tick = Tick {
+            trouble: None,
+            attached: true,
+            interface: "eth0".into(),
+            rates: Rates::default(),
+            top_discard: None,
+            counters: Counters::default(),
+            policy: Policy::On,
+        };
+        tick.counters.count(Reason::Forward, 60);
+        let line = text("12:00:00", &tick);
+        assert!(line.ends_with("UDP late drops 0/s"), "{line}");
+        tick.counters.count(Reason::Forwarded, 60);
+        let line = text("12:00:00", &tick);
+        assert!(line.ends_with("UDP late drops 0/s  unsent 0/s"), "{line}");
+    }
 }

@@ -56,7 +56,7 @@ pub struct Sample {
 }
 
 /// What happened per second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
     /// Packets that reached the gate.
     pub seen_pps: PacketsPerSec,

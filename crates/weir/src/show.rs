@@ -22,7 +22,7 @@ use crate::restore;
 use crate::rundir::{RUN_DIR, RunDir};
 use crate::sleep::SleepStatus;
 use crate::softirq::{CpuShares, LimitStatus};
-use crate::status::{DiversionStatus, InterfaceStatus, Overview};
+use crate::status::{DiversionStatus, InterfaceStatus, Overview, ReasonCount};
 
 /// `weir status`. Needs no privilege.
 ///
@@ -206,17 +206,23 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         Policy::Shadow => format!(", would discard {}", per_second(rates.would_discard_pps)),
         Policy::On | Policy::Off => String::new(),
     };
+    let by_fast_path =
+        |each: &ReasonCount| each.reason == Reason::Forwarded.name() && each.packets > 0;
+    let unsent = if status.reasons.iter().any(by_fast_path) {
+        format!(", unsent {}", per_second(rates.unsent_pps))
+    } else {
+        String::new()
+    };
     writeln!(
         out,
         "  seen {}, passed {}, discarded {}{would}, ring drops {}, interface drops {}, UDP late drops \
-         {}, unsent {}",
+         {}{unsent}",
         per_second(rates.seen_pps),
         per_second(rates.passed_pps),
         per_second(rates.discarded_pps),
         per_second(rates.ring_drop_pps),
         per_second(rates.interface_drop_pps),
-        per_second(rates.late_drop_pps),
-        per_second(rates.unsent_pps)
+        per_second(rates.late_drop_pps)
     )?;
     row_of(out, ["VERDICT", "REASON", "PACKETS", "BYTES"])?;
     writeln!(out)?;

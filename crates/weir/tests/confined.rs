@@ -62,6 +62,14 @@ fn containers_get_the_units_capabilities_and_the_hosts_namespaces() {
     let words: Vec<&str> = dockerfile.split_whitespace().collect();
     let added = words.windows(2).filter(|pair| pair[0] == "--cap-add").map(|pair| pair[1]);
     assert_eq!(added.collect::<Vec<_>>(), of_the_unit());
+    let image = concat!("weir:", env!("CARGO_PKG_VERSION"));
+    assert!(manifest.contains(&format!("image: {image}\n")), "{manifest}");
+    assert_eq!(words.iter().filter(|word| **word == image).count(), 2, "{dockerfile}");
+    // Default profiles deny bpf() and writing to /sys, whatever the capabilities.
+    for (profile, option) in [("seccompProfile", "seccomp"), ("appArmorProfile", "apparmor")] {
+        assert!(manifest.contains(&format!("{profile}: {{type: Unconfined}}")), "no {profile}");
+        assert!(words.contains(&format!("{option}=unconfined").as_str()), "no {option}");
+    }
 }
 
 /// Not what weir's own check says of them, but the kernel: without each, something that protection is made of fails.

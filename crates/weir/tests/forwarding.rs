@@ -560,6 +560,8 @@ fn what_the_egress_does_not_take_is_counted() {
         let ((taken, refused), unsent) = (taken_and_refused(&path), unsent());
         seen() - before == sent && count(Reason::Forwarded) == taken + unsent && unsent >= refused
     });
+    let text = String::from_utf8(path.weir(&["status"]).stdout).unwrap();
+    assert!(text.contains(", unsent "), "{text}");
 }
 
 #[test]

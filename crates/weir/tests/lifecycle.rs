@@ -54,6 +54,7 @@ fn the_gate_is_attached_and_the_status_says_so() {
 
     let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
     assert!(text.contains("near  protected") && text.contains("VERDICT"), "{text}");
+    assert!(!text.contains("unsent"), "that of a router's fast path alone: {text}");
     // Another namespace's status is not shown there.
     let elsewhere = network
         .far

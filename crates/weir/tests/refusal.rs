@@ -138,6 +138,28 @@ fn missing_capabilities_are_named() {
     network.assert_untouched();
 }
 
+/// As a container runtime does whose profile does not know CAP_BPF: bpf() alone is answered with EPERM.
+const FILTERED: &str = r#"
+import ctypes, os, struct, sys
+load, jump, answer = 0x20, 0x15, 6
+program = [(load, 0, 0, 0), (jump, 0, 1, 321), (answer, 0, 0, 0x50001), (answer, 0, 0, 0x7fff0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+assert prctl(38, 1, 0, 0, 0) == 0 and prctl(22, 2, struct.pack("HP", 4, ctypes.addressof(code))) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
+
+#[test]
+fn a_seccomp_filter_is_named() {
+    let network = Network::new();
+    let mut command = Command::new("python3");
+    command.args(["-c", FILTERED, WEIR, "run", NEAR]).args(NO_CONFIG);
+    let refusal = failure(&network.near.run(|| command.output().unwrap()).unwrap(), 1);
+    assert!(refusal.contains("seccomp=unconfined"), "{refusal}");
+    assert!(!refusal.contains("needs root"), "{refusal}");
+    network.assert_untouched();
+}
+
 #[test]
 fn capabilities_alone_do_not_make_root() {
     let network = Network::new();

@@ -45,6 +45,26 @@ fn it_is_chosen_and_limited() {
     network.assert_untouched();
 }
 
+/// A tunnel's NAPI instances have no numbers, so the kernel names no thread of theirs.
+#[test]
+fn it_is_where_the_kernel_names_no_thread() {
+    let network = Network::new();
+    let add = "ip link add tunnel type vxlan id 7 dev near remote 198.18.0.2 dstport 4789
+               ip link set tunnel up";
+    let sh = || Command::new("sh").args(["-ec", add]).status().unwrap();
+    assert!(network.near.run(sh).unwrap().success());
+    let read = || NetSysfs::open().unwrap().read("tunnel", "threaded").unwrap();
+    let threaded = || network.near.run(read).unwrap();
+    let daemon = Daemon::start(&network, &["tunnel", "--attach", "tc"]);
+    let status = network.status()["interfaces"].as_array().unwrap().clone();
+    let status = status.into_iter().find(|each| each["interface"] == "tunnel").unwrap();
+    assert!(status["not_threaded"].as_str().unwrap().contains("have no numbers"), "{status}");
+    assert!(is(&status["softirq_limit"]["input_share"], 0.5), "{status}");
+    assert_eq!(threaded().trim(), "0");
+    daemon.interrupt();
+    network.assert_untouched();
+}
+
 /// What the operator had threaded is polled in softirq while weir runs, if weir is told so.
 #[test]
 fn threads_go_and_come_back() {

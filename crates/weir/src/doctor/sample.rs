@@ -107,12 +107,14 @@ impl Looker {
         // By /proc, which loads nothing into the kernel.
         looker.owners = looker.seen("sockets", Owners::open_with(Holders::by_proc()));
         looker.diag = looker.seen("half-open connections", SocketDiag::open());
-        let is_root =
+        let sees_all =
             caps::missing(&[Capability::SysAdmin]).is_ok_and(|missing| missing.is_empty());
-        if !is_root {
-            looker.unseen.insert(
-                "whose other users' sockets are, and XDP programs' names (run it as root)".into(),
-            );
+        if !sees_all {
+            let is_root = rustix::process::geteuid().is_root();
+            let why = if is_root { "this root lacks CAP_SYS_ADMIN" } else { "run it as root" };
+            looker
+                .unseen
+                .insert(format!("whose other users' sockets are, and XDP programs' names ({why})"));
         }
         Ok(looker)
     }
