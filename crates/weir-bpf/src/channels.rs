@@ -14,6 +14,7 @@ use crate::counters::Counter;
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::record::record;
+use crate::shared::open_map;
 use crate::skeleton::gate::types;
 use crate::units::IfIndex;
 use crate::verdict::Kind;
@@ -133,12 +134,7 @@ impl Gate {
 }
 
 fn id_of(map: &MapMut<'_>) -> Result<u32> {
-    let info = map.info().map_err(|source| Error::Bpf {
-        operation: "look up",
-        object: "the gate's channels".into(),
-        source,
-        remedy: None,
-    })?;
+    let info = map.info().map_err(Error::libbpf("look up", "the gate's channels"))?;
     Ok(info.info.id)
 }
 
@@ -156,16 +152,7 @@ impl ChannelsReader {
     /// # Errors
     /// Without CAP_SYS_ADMIN, or where there are no such maps any more.
     pub fn open(ids: ChannelMapIds) -> Result<Self> {
-        let open = |id| {
-            MapHandle::from_map_id(id).map_err(|source| Error::Bpf {
-                operation: "open",
-                object: format!("the gate's channels, BPF map {id}"),
-                source,
-                remedy: Some(
-                    "it needs root (CAP_SYS_ADMIN), and a `weir run` that still runs".into(),
-                ),
-            })
-        };
+        let open = |id| open_map(id, "the gate's channels");
         Ok(Self {
             channels: open(ids.channels)?,
             overflow: open(ids.overflow)?,
@@ -222,12 +209,9 @@ pub(crate) fn read(
 }
 
 fn per_cpu(map: &impl MapCore, key: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let values = map.lookup_percpu(key, MapFlags::ANY).map_err(|source| Error::Bpf {
-        operation: "read",
-        object: "the gate's channels".into(),
-        source,
-        remedy: None,
-    })?;
+    let values = map
+        .lookup_percpu(key, MapFlags::ANY)
+        .map_err(Error::libbpf("read", "the gate's channels"))?;
     // Deleted since its key was listed.
     Ok(values.unwrap_or_default())
 }

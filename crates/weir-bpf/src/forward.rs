@@ -65,5 +65,5 @@ impl Gate {
 }
 
 fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |source| Error::Bpf { operation, object: "the fast path".into(), source, remedy: None }
+    Error::libbpf(operation, "the fast path")
 }

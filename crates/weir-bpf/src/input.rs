@@ -127,9 +127,11 @@ impl Inputs {
     /// [`Error::Refused`] if there are [`INPUTS_MAX`] already.
     pub fn add(&self, thread: Pid) -> Result<Input> {
         let taken = lock(&self.shared.free).pop();
-        let number = taken.ok_or_else(|| Error::Refused {
-            problem: format!("{INPUTS_MAX} NAPI threads are governed already"),
-            remedy: "give interfaces fewer queues: `ethtool -L`".into(),
+        let number = taken.ok_or_else(|| {
+            Error::refused(
+                format!("{INPUTS_MAX} NAPI threads are governed already"),
+                "give interfaces fewer queues: `ethtool -L`",
+            )
         })?;
         // From here on dropping it gives the place back.
         let input = Input { number, thread, shared: Arc::clone(&self.shared) };

@@ -37,10 +37,7 @@ impl LazySocket {
     /// # Errors
     /// [`Error::Refused`] if it is not such a socket.
     pub fn of(socket: BorrowedFd<'_>) -> Result<Self> {
-        let refused = |problem: &str, remedy: &str| Error::Refused {
-            problem: problem.into(),
-            remedy: remedy.into(),
-        };
+        let refused = |problem: &str, remedy: &str| Error::refused(problem, remedy);
         let no_socket = |_| refused("this is not a socket", "pass a bound UDP socket");
         let family = sockopt::socket_domain(socket).map_err(no_socket)?;
         let kind = sockopt::socket_type(socket).map_err(no_socket)?;
@@ -132,10 +129,10 @@ impl LazyRings {
     /// If the socket has a ring, or the kernel has no memory for one.
     pub fn add(&mut self, socket: LazySocket, bytes: u32) -> Result<(OwnedFd, RingId)> {
         if self.sockets.contains_key(&socket.cookie) {
-            return Err(Error::Refused {
-                problem: "the socket is lazy already".into(),
-                remedy: "close what has made it lazy first".into(),
-            });
+            return Err(Error::refused(
+                "the socket is lazy already",
+                "close what has made it lazy first",
+            ));
         }
         let options = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,

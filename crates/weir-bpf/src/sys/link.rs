@@ -83,9 +83,11 @@ impl Links {
     pub fn mac(&self, ifindex: IfIndex) -> Result<MacAddr> {
         let message = self.get(ifindex)?;
         let none = is_bare(&message).then_some(MacAddr([0; 6]));
-        mac_of(&message).or(none).ok_or_else(|| Error::Refused {
-            problem: format!("{} has no Ethernet address", object(ifindex)),
-            remedy: "choose an Ethernet interface, or one whose packets begin with IP".into(),
+        mac_of(&message).or(none).ok_or_else(|| {
+            Error::refused(
+                format!("{} has no Ethernet address", object(ifindex)),
+                "choose an Ethernet interface, or one whose packets begin with IP",
+            )
         })
     }
 
