@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
-use weir_bpf::features::{Features, Lack};
+use weir_bpf::features::{self, Lack};
 use weir_bpf::gate::Policy;
 use weir_bpf::prune::Retired;
 use weir_bpf::sys::divert::{Diversion, DiversionKind, Ports};
@@ -342,7 +342,7 @@ impl Overview {
     /// # Errors
     /// If a file cannot be read or is not weir's.
     pub fn read(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Self> {
-        let kernel_lacks = Features::probe().lacks();
+        let kernel_lacks = features::lacks();
         let interfaces = InterfaceStatus::read_all(dir, netns)?;
         let mut overview = Self { schema: SCHEMA, interfaces, leftovers: vec![], kernel_lacks };
         let Some(dir) = dir else { return Ok(overview) };
