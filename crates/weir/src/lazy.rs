@@ -564,12 +564,12 @@ fn clients_max() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rundir::tests::Scratch;
+    use tempfile::TempDir;
 
     #[test]
     fn what_a_killed_daemon_has_left_unready_goes_when_its_process_has_gone() {
-        let scratch = Scratch::new();
-        let dir = RunDir::create(&scratch.0.join("weir")).unwrap();
+        let scratch = TempDir::new().unwrap();
+        let dir = RunDir::create(&scratch.path().join("weir")).unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         let (ours, left) = (unready_name("lazy-1.sock"), format!("lazy-1.sock.{}", child.id()));

@@ -284,4 +284,4 @@ fn file_error(operation: &'static str, path: &Path, errno: Errno) -> Error {
 
 #[cfg(test)]
 #[path = "rundir_tests.rs"]
-pub(crate) mod tests;
+mod tests;
