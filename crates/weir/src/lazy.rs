@@ -75,9 +75,6 @@ pub struct Listener {
 
 impl LazyServer {
     /// Offers lazy sockets on these interfaces: at most so many bytes of rings to each user but root.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
     pub fn start(
         listener: Listener,
         probe: &QueueProbe,
@@ -203,9 +200,6 @@ fn maker_of(unready: &str) -> Option<Pid> {
 }
 
 /// Removes what daemons that were killed have left to listen at, in any network namespace.
-///
-/// # Errors
-/// If the directory cannot be read or written.
 pub fn remove_left(dir: &RunDir) -> Result<()> {
     for name in &dir.names()? {
         if !is_socket_name(name) {

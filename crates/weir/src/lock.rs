@@ -57,9 +57,6 @@ pub struct Lock {
 
 impl Lock {
     /// Locks an interface. Waits for a restoration under way, not for a daemon.
-    ///
-    /// # Errors
-    /// When the lock file cannot be used, or a restoration does not end.
     pub fn take(dir: &Rc<RunDir>, key: &Key, purpose: Purpose) -> Result<Attempt> {
         let name = key.lock_file();
         let deadline = Instant::now() + RESTORATION_MAX;

@@ -26,9 +26,6 @@ use crate::softirq::{CpuShares, LimitStatus};
 use crate::status::{DiversionStatus, InterfaceStatus, Overview};
 
 /// `weir status`. Needs no privilege.
-///
-/// # Errors
-/// If what the daemons publish cannot be read.
 pub fn status(args: &StatusArgs) -> Result<ExitCode> {
     let dir = RunDir::open(Path::new(RUN_DIR))?;
     let netns = if args.all_namespaces { None } else { Some(NetNs::current()?.inode()) };
@@ -91,9 +88,6 @@ fn shortcoming(status: &InterfaceStatus) -> Option<String> {
 }
 
 /// `weir reset`.
-///
-/// # Errors
-/// Without the privilege, or if it cannot be told what to reset.
 pub fn reset(args: &ResetArgs) -> Result<ExitCode> {
     privilege::check("weir reset")?;
     let done = restore::reset(&Host::open()?, &args.interfaces)?;

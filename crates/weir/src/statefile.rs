@@ -64,9 +64,6 @@ impl State {
     }
 
     /// Reads an interface's record; `None` if there is none.
-    ///
-    /// # Errors
-    /// If the file is not one that this version of weir wrote, or cannot be trusted.
     pub fn read(dir: &RunDir, key: &Key) -> Result<Option<Self>> {
         let name = key.state_file();
         let Some(text) = dir.read(&name)? else { return Ok(None) };

@@ -243,9 +243,6 @@ pub fn by_reason(counters: &Counters, policy: Policy) -> Vec<ReasonCount> {
 
 impl InterfaceStatus {
     /// Publishes the status.
-    ///
-    /// # Errors
-    /// When the file system refuses.
     pub fn write(&self, dir: &RunDir) -> Result<()> {
         let name = self.key().status_file();
         let text =
@@ -264,9 +261,6 @@ impl InterfaceStatus {
     }
 
     /// Reads what the daemons have published, in one network namespace or in all.
-    ///
-    /// # Errors
-    /// If a file cannot be read or is not weir's.
     pub fn read_all(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         let Some(dir) = dir else { return Ok(all) };
@@ -278,9 +272,6 @@ impl InterfaceStatus {
     }
 
     /// Reads what the daemon has published last; `None` if there is no such file.
-    ///
-    /// # Errors
-    /// If the file is not one that this version of weir wrote, or cannot be trusted.
     pub fn read(dir: &RunDir, key: &Key) -> Result<Option<Self>> {
         let name = key.status_file();
         // Asked first: of an older file if a newer one has just taken its place.
@@ -338,9 +329,6 @@ pub struct Leftover {
 
 impl Overview {
     /// Reads what the daemons have published, in one network namespace or in all.
-    ///
-    /// # Errors
-    /// If a file cannot be read or is not weir's.
     pub fn read(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Self> {
         let kernel_lacks = features::lacks();
         let interfaces = InterfaceStatus::read_all(dir, netns)?;

@@ -124,9 +124,6 @@ impl NapiThreads {
     }
 
     /// Finds the threads that run now; sets up the new ones and forgets those that have ended.
-    ///
-    /// # Errors
-    /// When the kernel does not name them, or refuses a setting.
     pub fn refresh(&mut self, journal: &Rc<Journal>, ifindex: IfIndex) -> Result<()> {
         let mut tasks = Vec::new();
         for thread in napi::napi_threads(ifindex, &journal.interface())? {

@@ -21,9 +21,6 @@ use crate::privilege;
 const NEEDED: [Capability; 1] = [Capability::SysAdmin];
 
 /// Runs the command.
-///
-/// # Errors
-/// Without the privilege, or if the interface is not protected.
 pub fn run(args: &ChannelsArgs) -> Result<()> {
     privilege::check_for("weir channels", &NEEDED)?;
     if args.sources && args.interval.is_zero() {

@@ -28,9 +28,6 @@ const CLEAR_BELOW: &str = "\x1b[J";
 const USUAL_SIZE: (usize, usize) = (24, 80);
 
 /// Runs the command.
-///
-/// # Errors
-/// Without the privilege, or if the interface is not protected.
 pub fn run(args: &TopArgs) -> Result<()> {
     privilege::check_for("weir top", &NEEDED)?;
     if args.interval.is_zero() {

@@ -51,9 +51,6 @@ pub struct ConfigFile {
 
 impl ConfigFile {
     /// Reads and checks a file.
-    ///
-    /// # Errors
-    /// If it cannot be read, or anything in it is wrong.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let unreadable = |source| ConfigError::Unreadable { path: path.into(), source };
         let mut bytes = Vec::new();

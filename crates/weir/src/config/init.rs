@@ -13,9 +13,6 @@ use crate::error::{Error, Result};
 use crate::out;
 
 /// `weir config init`. Needs no more privilege than the file's place.
-///
-/// # Errors
-/// If the file exists or cannot be written.
 pub fn init(args: &InitArgs) -> Result<()> {
     let to_stdout = args.file == Path::new("-");
     if !to_stdout && args.file.exists() {

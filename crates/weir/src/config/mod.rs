@@ -45,9 +45,6 @@ pub struct Config {
 
 impl Config {
     /// Reads the file that the command line names, or the usual one if there is one.
-    ///
-    /// # Errors
-    /// If a file cannot be read, or anything in it is wrong.
     pub fn load(args: &SettingArgs) -> Result<Self, ConfigError> {
         let named = args.config.clone();
         let file = match &named {

@@ -34,9 +34,6 @@ impl Reloader {
 
     /// Reads everything again, all of it before anything is changed. In case of an error what was
     /// known stays known.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or anything in it is wrong.
     pub fn read(&mut self) -> Result<(), ConfigError> {
         self.config = self.config.again()?;
         Ok(())

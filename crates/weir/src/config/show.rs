@@ -19,9 +19,6 @@ use crate::shares::WeightRule;
 use crate::status::SCHEMA;
 
 /// `weir config check`. Needs no privilege.
-///
-/// # Errors
-/// If the file cannot be read or is not valid.
 pub fn check(args: &CheckArgs) -> Result<()> {
     ConfigFile::read(&args.file).map_err(|error| match error {
         // Here a file is no option, of which there could be another.
@@ -79,9 +76,6 @@ struct ShownSetting {
 }
 
 /// `weir config show`. Needs no privilege.
-///
-/// # Errors
-/// If the file cannot be read or is not valid.
 pub fn show(args: &ShowArgs) -> Result<()> {
     let config = Config::load(&args.settings)?;
     let mut effective: Vec<(Option<String>, Effective)> = Vec::new();

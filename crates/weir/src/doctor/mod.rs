@@ -101,17 +101,11 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
 }
 
 /// Looks at this host for so long.
-///
-/// # Errors
-/// If an interface that was named does not exist.
 pub fn read(interfaces: &[String], time: Duration) -> Result<Reading> {
     read_while(interfaces, || std::thread::sleep(time))
 }
 
 /// The same, while something else takes its time.
-///
-/// # Errors
-/// As [`read`].
 pub fn read_while(interfaces: &[String], wait: impl FnOnce()) -> Result<Reading> {
     let mut looker = Looker::new(interfaces)?;
     let earlier = looker.look();

@@ -89,9 +89,6 @@ struct Softnet {
 
 impl Looker {
     /// For the calling thread's network namespace.
-    ///
-    /// # Errors
-    /// If one of these interfaces does not exist, or the kernel does not list them.
     pub fn new(named: &[String]) -> Result<Self> {
         let links = Links::open()?;
         for name in named {
