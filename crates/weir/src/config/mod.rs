@@ -7,6 +7,7 @@ mod file;
 mod init;
 mod layer;
 mod reload;
+mod settings;
 mod shares;
 mod show;
 pub mod value;
@@ -18,17 +19,17 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-pub use effective::Effective;
 pub use error::ConfigError;
 pub use init::init;
 pub use layer::Origin;
 pub use reload::Reloader;
+pub use settings::Effective;
 pub use show::{check, show};
 
 use args::SettingArgs;
 use effective::Row;
 use file::ConfigFile;
-use layer::Layer;
+use settings::Layer;
 use shares::{EffectiveShares, ShareLayer};
 
 /// The file that is read if no other is named and it exists.

@@ -1,7 +1,8 @@
 //! Reading the configuration again while weir runs.
 
-use super::effective::{Effective, Row};
+use super::effective::Row;
 use super::error::ConfigError;
+use super::settings::Effective;
 use super::shares::EffectiveShares;
 use super::{Config, DEFAULT_FILE};
 use crate::key::Key;

@@ -7,10 +7,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::args::{CheckArgs, ShowArgs};
-use super::effective::Effective;
 use super::error::ConfigError;
 use super::file::ConfigFile;
 use super::layer::{Origin, Sourced};
+use super::settings::Effective;
 use super::{Config, DEFAULT_FILE};
 use crate::error::{Error, Result};
 use crate::out;

@@ -5,11 +5,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use weir_bpf::cpulist::CpuList;
 use weir_bpf::verdict::Kind;
 use weir_policy::{Bound, Nanos, Prefer, Settings, Share, Shares};
 
-use crate::cli::{Attach, Forward, Napi, PolicyArg};
 use crate::owners;
 use crate::shares::{self, WeightRule};
 
@@ -139,37 +137,13 @@ pub fn kind(text: &str) -> Result<Kind, String> {
     })
 }
 
-/// `0-3,8`.
-pub fn cpus(text: &str) -> Result<CpuList, String> {
-    text.parse()
-}
-
 /// `separation` or `throughput`.
 pub fn prefer(text: &str) -> Result<Prefer, String> {
     choice::<PreferArg>(text).map(Prefer::from)
 }
 
-/// `auto`, `native`, ...
-pub fn attach(text: &str) -> Result<Attach, String> {
-    choice(text)
-}
-
-/// `threads` or `softirq`.
-pub fn napi(text: &str) -> Result<Napi, String> {
-    choice(text)
-}
-
-/// `kernel` or `xdp`.
-pub fn forward(text: &str) -> Result<Forward, String> {
-    choice(text)
-}
-
-/// `on`, `shadow` or `off`.
-pub fn policy(text: &str) -> Result<PolicyArg, String> {
-    choice(text)
-}
-
-fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
+/// One of a list of words.
+pub fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
     T::from_str(text, false).map_err(|_| {
         let values = T::value_variants().iter().filter_map(T::to_possible_value);
         let shown = values.filter(|value| !value.is_hide_set());
@@ -178,7 +152,7 @@ fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
     })
 }
 
-/// As [`prefer`] and [`attach`] read it.
+/// As [`choice`] reads it.
 pub fn choice_text(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().into()).unwrap_or_default()
 }
@@ -299,7 +273,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused_with_what_there_is() {
         assert_eq!(prefer("both"), Err("write \"separation\" or \"throughput\"".into()));
-        let places = attach("tcx").unwrap_err();
+        let places = choice::<crate::cli::Attach>("tcx").unwrap_err();
         assert_eq!(places, "write \"auto\" or \"native\" or \"generic\" or \"tc\"");
         for text in ["20", "-21", "1.5", "", "x"] {
             assert!(nice(text).unwrap_err().contains("from -20"), "{text}");
