@@ -217,9 +217,6 @@ impl Input {
     }
 
     /// Watches it, from now on or no more. Counters stand still while nobody is watched.
-    ///
-    /// # Errors
-    /// When the kernel refuses a tracepoint.
     pub fn watch(&self, wanted: bool) -> Result<()> {
         let mut watch = lock(&self.shared.watch);
         if !wanted {
@@ -248,9 +245,6 @@ impl Input {
 
     /// Whether it matters to this input, while it is watched, who takes packets from sockets. While it does to none,
     /// whoever did still does.
-    ///
-    /// # Errors
-    /// When the kernel refuses the tracepoint.
     pub fn watch_receptions(&self, wanted: bool) -> Result<()> {
         let mut watch = lock(&self.shared.watch);
         if wanted {
