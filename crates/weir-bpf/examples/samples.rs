@@ -8,15 +8,15 @@ mod common;
 
 use std::time::Duration;
 
-use common::{FAR_IP4, NEAR_IP4, Network, wait_until};
+use common::{NEAR_IP4, Network, wait_until};
 use etherparse::PacketBuilder;
 use weir_bpf::alarm::Alarm;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::test_run::XdpProgram;
-use weir_bpf::traffic::{FlowSpec, Generator};
-use weir_bpf::units::{Nanos, PacketsPerSec};
+use weir_bpf::traffic::Generator;
+use weir_bpf::units::Nanos;
 use weir_bpf::verdict::Reason;
 
 const PORT: u16 = 5000;
@@ -33,14 +33,7 @@ fn main() {
     let (mut gate, probe) = network.gate(&[NEAR_IP4], &[]);
     network.attach(&mut gate, AttachMode::Native);
     let _full = network.bind(NEAR_IP4, PORT);
-    let address = (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap());
-    let flow = FlowSpec {
-        rate: Some(PacketsPerSec(KEEP_FULL)),
-        ..FlowSpec::udp((network.far_mac, network.near_mac), address, (4096, PORT))
-    };
-    let load = || Generator::load(network.far_ifindex).unwrap();
-    let mut generator = network.far.run(load).unwrap();
-    generator.set_flows(&[flow]).unwrap();
+    let flow = network.flow(PORT, Some(KEEP_FULL));
     let mut frame = Vec::new();
     PacketBuilder::ethernet2(network.far_mac.0, network.near_mac.0)
         .ipv4([198, 18, 0, 128], [198, 18, 0, 1], 64)
@@ -50,8 +43,7 @@ fn main() {
     let cpus = sched::online_cpus().unwrap();
     let alarm = Alarm::of(&probe).unwrap();
     let mut times = [Vec::new(), Vec::new()];
-    let body = || {
-        generator.start();
+    let body = |_: &Generator| {
         let full = || gate.counters().unwrap().get(Reason::UdpFull).packets;
         wait_until("the gate discards", || full() > 1000);
         network.near.run(|| {
@@ -75,7 +67,7 @@ fn main() {
             }
         })
     };
-    generator.run_while(&network.far, Some(cpus[0]), body).unwrap().unwrap();
+    network.while_sent(&mut network.generator(), &[flow], Some(cpus[0]), body).unwrap();
     for (mut of, name) in times.into_iter().zip(["nobody asks", "sampled"]) {
         of.sort_unstable();
         let at = |part: f64| of[((of.len() - 1) as f64 * part) as usize];

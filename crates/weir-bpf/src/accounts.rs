@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use libbpf_rs::{MapCore, MapHandle};
+use libbpf_rs::MapCore;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::abi;
 use crate::channels::{self, Channel};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::mapped::Mapped;
+use crate::shared::open_map;
 use crate::skeleton::input::types;
 use crate::units::{CpuId, Nanos, Permille};
 use crate::verdict::Kind;
@@ -61,13 +62,7 @@ impl Accounts {
     /// # Errors
     /// Without CAP_SYS_ADMIN, or where there is no such map any more.
     pub fn open(map_id: u32) -> Result<Self> {
-        let failed = |source| Error::Bpf {
-            operation: "open",
-            object: format!("the meter's accounts, BPF map {map_id}"),
-            source,
-            remedy: Some("it needs root (CAP_SYS_ADMIN), and a `weir run` that still runs".into()),
-        };
-        let map = MapHandle::from_map_id(map_id).map_err(failed)?;
+        let map = open_map(map_id, "the meter's accounts")?;
         Self::of(map.as_fd(), map.max_entries() / ACCOUNTS)
     }
 

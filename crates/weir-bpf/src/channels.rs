@@ -14,6 +14,7 @@ use crate::counters::Counter;
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::record::record;
+use crate::shared::open_map;
 use crate::skeleton::gate::types;
 use crate::units::IfIndex;
 use crate::verdict::Kind;
@@ -117,9 +118,6 @@ pub struct ChannelMapIds {
 
 impl Gate {
     /// Where [`ChannelsReader::open`] finds this gate's channels.
-    ///
-    /// # Errors
-    /// When the kernel refuses to tell.
     pub fn channel_map_ids(&self) -> Result<ChannelMapIds> {
         let maps = &self.skel().maps;
         Ok(ChannelMapIds {
@@ -133,12 +131,7 @@ impl Gate {
 }
 
 fn id_of(map: &MapMut<'_>) -> Result<u32> {
-    let info = map.info().map_err(|source| Error::Bpf {
-        operation: "look up",
-        object: "the gate's channels".into(),
-        source,
-        remedy: None,
-    })?;
+    let info = map.info().map_err(Error::libbpf("look up", "the gate's channels"))?;
     Ok(info.info.id)
 }
 
@@ -156,16 +149,7 @@ impl ChannelsReader {
     /// # Errors
     /// Without CAP_SYS_ADMIN, or where there are no such maps any more.
     pub fn open(ids: ChannelMapIds) -> Result<Self> {
-        let open = |id| {
-            MapHandle::from_map_id(id).map_err(|source| Error::Bpf {
-                operation: "open",
-                object: format!("the gate's channels, BPF map {id}"),
-                source,
-                remedy: Some(
-                    "it needs root (CAP_SYS_ADMIN), and a `weir run` that still runs".into(),
-                ),
-            })
-        };
+        let open = |id| open_map(id, "the gate's channels");
         Ok(Self {
             channels: open(ids.channels)?,
             overflow: open(ids.overflow)?,
@@ -174,9 +158,6 @@ impl ChannelsReader {
     }
 
     /// As [`Gate::channels`].
-    ///
-    /// # Errors
-    /// When the kernel refuses a map lookup.
     pub fn channels(&self) -> Result<Channels> {
         read(&self.channels, &self.overflow, &self.destinations)
     }
@@ -222,12 +203,9 @@ pub(crate) fn read(
 }
 
 fn per_cpu(map: &impl MapCore, key: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let values = map.lookup_percpu(key, MapFlags::ANY).map_err(|source| Error::Bpf {
-        operation: "read",
-        object: "the gate's channels".into(),
-        source,
-        remedy: None,
-    })?;
+    let values = map
+        .lookup_percpu(key, MapFlags::ANY)
+        .map_err(Error::libbpf("read", "the gate's channels"))?;
     // Deleted since its key was listed.
     Ok(values.unwrap_or_default())
 }

@@ -7,9 +7,8 @@
 //! discipline is removed only if weir made it and nobody else's filter is in it.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use libbpf_rs::libbpf_sys;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -17,12 +16,11 @@ use crate::attach::{AttachMode, failed};
 use crate::error::{Error, Result};
 use crate::sys::link::Links;
 use crate::sys::tc::{FilterId, Hook};
+use crate::tc_bpf;
 use crate::units::IfIndex;
 
-/// The last priority there is: filters of others come first, and what they divert never gets here.
-const PRIORITY: u32 = 0xffff;
-/// "weir", in ASCII.
-const HANDLE: u32 = 0x7765_6972;
+/// The last priority there is: filters of others come first, and what they divert never gets here. "weir", in ASCII.
+const FILTER: FilterId = FilterId { priority: 0xffff, handle: 0x7765_6972 };
 
 /// What one attached filter leaves behind if it is not removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,17 +34,11 @@ pub struct FilterRecord {
 
 impl FilterRecord {
     /// What attaching this program now would leave behind.
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
     pub(crate) fn plan(links: &Links, ifindex: IfIndex, prog_id: u32) -> Result<Self> {
         Ok(Self { prog_id, made_qdisc: !links.has_ingress_qdisc(ifindex)? })
     }
 
     /// Removes what is there of it, by whoever attached it. Twice is the same as once.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn remove(self, ifindex: IfIndex) -> Result<Removed> {
         let links = Links::open()?;
         if !links.has_ingress_qdisc(ifindex)? {
@@ -54,13 +46,17 @@ impl FilterRecord {
         }
         let mut removed = Removed::Nothing;
         if self.is_attached(&links, ifindex) {
-            detach(ifindex).map_err(|source| refused("remove weir's tc filter from", source))?;
+            match FILTER.detach(ifindex) {
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => Ok(()),
+                done => done.map_err(|source| refused("remove weir's tc filter from", source)),
+            }?;
             removed = Removed::Filter;
         }
         let is_empty = |hook| links.filters(ifindex, hook).map(|filters| filters.is_empty());
         // A list that cannot be read may have somebody's filter in it.
         if self.made_qdisc && is_empty(Hook::Ingress)? && is_empty(Hook::Egress)? {
-            destroy(ifindex).map_err(|source| refused("remove weir's clsact from", source))?;
+            tc_bpf::destroy_hook(ifindex)
+                .map_err(|source| refused("remove weir's clsact from", source))?;
             removed = Removed::Filter;
         }
         Ok(removed)
@@ -68,11 +64,11 @@ impl FilterRecord {
 
     /// Whether the filter with weir's handle and priority runs the recorded program.
     fn is_attached(self, links: &Links, ifindex: IfIndex) -> bool {
-        let id = FilterId { priority: PRIORITY, handle: HANDLE };
         // Where the list cannot be read, libbpf asks for the one filter; it would complain on
         // standard error if that is not there.
-        let may_be = links.filters(ifindex, Hook::Ingress).map_or(true, |all| all.contains(&id));
-        may_be && query(ifindex) == Some(self.prog_id)
+        let may_be =
+            links.filters(ifindex, Hook::Ingress).map_or(true, |all| all.contains(&FILTER));
+        may_be && FILTER.program(ifindex) == Some(self.prog_id)
     }
 }
 
@@ -102,11 +98,11 @@ impl Filter {
         let wrong = |source| failed(ifname, AttachMode::Clsact, source);
         if record.made_qdisc {
             // EEXIST: somebody else has just made one, which is not weir's to remove.
-            create(ifindex).map_err(wrong)?;
+            tc_bpf::create_hook(ifindex).map_err(wrong)?;
         }
         let filter = Self { record, ifindex };
         // On failure, dropping the filter removes the queueing discipline.
-        attach(program, ifindex).map_err(wrong)?;
+        FILTER.attach(program, ifindex, 0).map_err(wrong)?;
         Ok(filter)
     }
 }
@@ -127,74 +123,4 @@ impl Drop for Filter {
 
 fn refused(operation: &'static str, source: io::Error) -> Error {
     Error::system(operation, "the interface", source)
-}
-
-fn hook(
-    ifindex: IfIndex,
-    attach_point: libbpf_sys::bpf_tc_attach_point,
-) -> libbpf_sys::bpf_tc_hook {
-    libbpf_sys::bpf_tc_hook {
-        sz: size_of::<libbpf_sys::bpf_tc_hook>() as libbpf_sys::size_t,
-        ifindex: ifindex.0.cast_signed(),
-        attach_point,
-        ..Default::default()
-    }
-}
-
-fn filter_options() -> libbpf_sys::bpf_tc_opts {
-    libbpf_sys::bpf_tc_opts {
-        sz: size_of::<libbpf_sys::bpf_tc_opts>() as libbpf_sys::size_t,
-        handle: HANDLE,
-        priority: PRIORITY,
-        ..Default::default()
-    }
-}
-
-fn result(code: i32) -> io::Result<()> {
-    if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) }
-}
-
-#[allow(unsafe_code)]
-fn create(ifindex: IfIndex) -> io::Result<()> {
-    let mut hook = hook(ifindex, libbpf_sys::BPF_TC_INGRESS);
-    // SAFETY: the hook outlives the call, with its own size in it.
-    result(unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut hook) })
-}
-
-#[allow(unsafe_code)]
-fn destroy(ifindex: IfIndex) -> io::Result<()> {
-    // Both points: the queueing discipline itself.
-    let mut hook = hook(ifindex, libbpf_sys::BPF_TC_INGRESS | libbpf_sys::BPF_TC_EGRESS);
-    // SAFETY: the hook outlives the call, with its own size in it.
-    result(unsafe { libbpf_sys::bpf_tc_hook_destroy(&raw mut hook) })
-}
-
-#[allow(unsafe_code)]
-fn attach(program: BorrowedFd<'_>, ifindex: IfIndex) -> io::Result<()> {
-    let hook = hook(ifindex, libbpf_sys::BPF_TC_INGRESS);
-    let mut options = filter_options();
-    options.prog_fd = program.as_raw_fd();
-    // SAFETY: both outlive the call, with their own sizes in them; the program is open.
-    result(unsafe { libbpf_sys::bpf_tc_attach(&raw const hook, &raw mut options) })
-}
-
-#[allow(unsafe_code)]
-fn detach(ifindex: IfIndex) -> io::Result<()> {
-    let hook = hook(ifindex, libbpf_sys::BPF_TC_INGRESS);
-    let options = filter_options();
-    // SAFETY: both outlive the call, with their own sizes in them.
-    match result(unsafe { libbpf_sys::bpf_tc_detach(&raw const hook, &raw const options) }) {
-        Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => Ok(()),
-        done => done,
-    }
-}
-
-/// The program of the filter with weir's handle and priority.
-#[allow(unsafe_code)]
-fn query(ifindex: IfIndex) -> Option<u32> {
-    let hook = hook(ifindex, libbpf_sys::BPF_TC_INGRESS);
-    let mut options = filter_options();
-    // SAFETY: both outlive the call, with their own sizes in them.
-    let found = result(unsafe { libbpf_sys::bpf_tc_query(&raw const hook, &raw mut options) });
-    found.is_ok().then_some(options.prog_id)
 }

@@ -79,19 +79,12 @@ impl CountersReader {
     /// # Errors
     /// Without CAP_SYS_ADMIN, or where there is no such map any more.
     pub fn open(map_id: u32) -> Result<Self> {
-        let map = MapHandle::from_map_id(map_id).map_err(|source| Error::Bpf {
-            operation: "open",
-            object: format!("the gate's counters, BPF map {map_id}"),
-            source,
-            remedy: None,
-        })?;
+        let map = MapHandle::from_map_id(map_id)
+            .map_err(Error::libbpf("open", format!("the gate's counters, BPF map {map_id}")))?;
         Ok(Self { map })
     }
 
     /// As [`Gate::counters`](crate::gate::Gate::counters).
-    ///
-    /// # Errors
-    /// When the kernel refuses a map lookup.
     pub fn counters(&self) -> Result<Counters> {
         read(&self.map)
     }
@@ -104,16 +97,11 @@ pub(crate) fn read(map: &impl MapCore) -> Result<Counters> {
     const LEN: usize = size_of::<types::weir_counter>();
     // The kernel rounds each CPU's value up to 8 bytes.
     const { assert!(LEN.is_multiple_of(8)) };
-    let failed = |source| Error::Bpf {
-        operation: "read",
-        object: "the gate's counters".into(),
-        source,
-        remedy: None,
-    };
+    let failed = Error::libbpf("read", "the gate's counters");
     if map.map_type() != MapType::PercpuArray || map.value_size() as usize != LEN {
         return Err(failed(io::Error::from(io::ErrorKind::InvalidData).into()));
     }
-    let cpus = num_possible_cpus().map_err(failed)?;
+    let cpus = num_possible_cpus().map_err(&failed)?;
     let mut count = Reason::ALL.len() as u32;
     let (mut next, mut keys) = (0_u32, [0_u32; Reason::ALL.len()]);
     let mut counted = vec![types::weir_counter::default(); Reason::ALL.len() * cpus];

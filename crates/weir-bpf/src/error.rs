@@ -72,18 +72,31 @@ impl Error {
         Self::System { operation, object: object.into(), source: source.into() }
     }
 
+    /// What has a remedy.
+    pub fn refused(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Refused { problem: problem.into(), remedy: remedy.into() }
+    }
+
     /// What libbpf's answer to an operation becomes.
     pub(crate) fn bpf(
         operation: &'static str,
-        object: &'static str,
+        object: impl AsRef<str>,
         remedy: &'static str,
     ) -> impl Fn(libbpf_rs::Error) -> Self {
         move |source| {
             let denied = source.kind() == libbpf_rs::ErrorKind::PermissionDenied;
             let remedy = if denied && is_filtered() { SECCOMP_REMEDY } else { remedy };
-            let (object, remedy) = (object.into(), Some(remedy.into()));
+            let (object, remedy) = (object.as_ref().into(), Some(remedy.into()));
             Self::Bpf { operation, object, source, remedy }
         }
+    }
+
+    /// The same, where there is no remedy.
+    pub(crate) fn libbpf(
+        operation: &'static str,
+        object: impl AsRef<str>,
+    ) -> impl Fn(libbpf_rs::Error) -> Self {
+        move |source| Self::Bpf { operation, object: object.as_ref().into(), source, remedy: None }
     }
 }
 

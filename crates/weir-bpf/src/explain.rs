@@ -156,9 +156,11 @@ impl Gate {
                 (_, _) => Some(Explanation::unparsed(Reason::PolicyOff)),
             }
         });
-        said.flatten().ok_or_else(|| Error::Refused {
-            problem: "the gate did not explain a packet".into(),
-            remedy: "load it by Gate::load_explaining()".into(),
+        said.flatten().ok_or_else(|| {
+            Error::refused(
+                "the gate did not explain a packet",
+                "load it by Gate::load_explaining()",
+            )
         })
     }
 }

@@ -7,25 +7,6 @@ use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType};
 use serde::Serialize;
 
-/// What the running kernel has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Features {
-    /// `/sys/kernel/btf/vmlinux`: without it nothing else can be told, and no program loads.
-    pub btf: bool,
-    /// The kfunc `bpf_rdonly_cast` (Linux 6.2): a BPF program reads kernel structures in place.
-    pub rdonly_cast: bool,
-    /// The tracepoint `udp_fail_queue_rcv_skb` shows the refused packet (Linux 6.10).
-    pub refused_skb: bool,
-    /// tc programs attached by a link (`tcx`, Linux 6.6).
-    pub tcx: bool,
-    /// XDP on frames of several buffers (Linux 5.18).
-    pub xdp_frags: bool,
-    /// The `netdev` netlink family tells NAPI threads (Linux 6.8).
-    pub netdev_napi: bool,
-    /// NAPI instances can be polled by threads (Linux 5.12).
-    pub threaded_napi: bool,
-}
-
 /// Something that the kernel lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Lack {
@@ -35,81 +16,75 @@ pub struct Lack {
     pub cost: &'static str,
 }
 
-impl Features {
-    const NONE: Self = Self {
-        btf: false,
-        rdonly_cast: false,
-        refused_skb: false,
-        tcx: false,
-        xdp_frags: false,
-        netdev_napi: false,
-        threaded_napi: false,
-    };
+/// Looks for what the running kernel lacks. Takes some tens of milliseconds, and no privilege.
+pub fn lacks() -> Vec<Lack> {
+    Btf::from_path("/sys/kernel/btf/vmlinux").map_or(vec![NO_TYPES], |btf| {
+        let all = looked_for(&btf).into_iter();
+        all.filter(|(there, _)| !there).map(|(_, lack)| lack).collect()
+    })
+}
 
-    /// Looks at the running kernel. Takes some tens of milliseconds, and no privilege.
-    pub fn probe() -> Self {
-        let Ok(btf) = Btf::from_path("/sys/kernel/btf/vmlinux") else { return Self::NONE };
-        let has_function = |name: &str| btf.type_by_name::<Func<'_>>(name).is_some();
-        Self {
-            btf: true,
-            rdonly_cast: has_function("bpf_rdonly_cast"),
-            refused_skb: tracepoint_shows(&btf, "udp_fail_queue_rcv_skb", "sk_buff"),
-            tcx: has_function("tcx_link_attach"),
-            xdp_frags: struct_has(&btf, "bpf_prog_aux", "xdp_has_frags"),
-            netdev_napi: has_function("netdev_nl_napi_get_dumpit"),
-            // Renamed in Linux 6.17.
-            threaded_napi: has_function("netif_set_threaded") || has_function("dev_set_threaded"),
-        }
-    }
+/// Without type information it is not known what else is lacking.
+const NO_TYPES: Lack = Lack {
+    feature: "BTF (/sys/kernel/btf/vmlinux)",
+    cost: "weir cannot run: its programs find the kernel's structures by it",
+};
 
-    /// What is not there.
-    pub fn lacks(&self) -> Vec<Lack> {
-        let all = [
-            (
-                self.btf,
-                "BTF (/sys/kernel/btf/vmlinux)",
-                "weir cannot run: its programs find the kernel's structures by it",
-            ),
-            (
-                self.rdonly_cast,
+/// Whether each is there, and what is lacking if not.
+fn looked_for(btf: &Btf<'_>) -> [(bool, Lack); 6] {
+    let has_function = |name: &str| btf.type_by_name::<Func<'_>>(name).is_some();
+    let lack = |feature, cost| Lack { feature, cost };
+    [
+        (
+            // A kfunc (Linux 6.2): a BPF program reads kernel structures in place.
+            has_function("bpf_rdonly_cast"),
+            lack(
                 "bpf_rdonly_cast",
                 "the gate copies what it reads of a socket (bpf_probe_read_kernel), which makes each \
                  packet dearer",
             ),
-            (
-                self.refused_skb,
+        ),
+        (
+            // Linux 6.10.
+            tracepoint_shows(btf, "udp_fail_queue_rcv_skb", "sk_buff"),
+            lack(
                 "udp_fail_queue_rcv_skb with the skb",
                 "what a packet is charged is learned less exactly, so more packets are dropped late, \
                  after they have been processed",
             ),
-            (
-                self.tcx,
+        ),
+        (
+            // tc programs attached by a link, Linux 6.6.
+            has_function("tcx_link_attach"),
+            lack(
                 "tcx",
                 "`--attach tc` uses a clsact filter, which outlives a killed weir until its guardian \
                  or `weir reset` removes it",
             ),
-            (
-                self.xdp_frags,
-                "XDP frags",
-                "an interface whose MTU is larger than a page takes no native XDP",
-            ),
-            (
-                self.netdev_napi,
+        ),
+        (
+            // XDP on frames of several buffers, Linux 5.18.
+            struct_has(btf, "bpf_prog_aux", "xdp_has_frags"),
+            lack("XDP frags", "an interface whose MTU is larger than a page takes no native XDP"),
+        ),
+        (
+            // Linux 6.8.
+            has_function("netdev_nl_napi_get_dumpit"),
+            lack(
                 "netdev netlink family with NAPI",
                 "NAPI threads are found by name, and left alone where another network namespace \
                  has an interface of that name",
             ),
-            (
-                self.threaded_napi,
+        ),
+        (
+            // Linux 5.12; renamed in 6.17.
+            has_function("netif_set_threaded") || has_function("dev_set_threaded"),
+            lack(
                 "threaded NAPI",
                 "the gate works alone: network input keeps its precedence over processes",
             ),
-        ];
-        // Without type information it is not known what else is lacking.
-        let all = if self.btf { &all[1..] } else { &all[..1] };
-        let lacking = all.iter().filter(|(there, ..)| !there);
-        lacking.map(|&(_, feature, cost)| Lack { feature, cost }).collect()
-    }
+        ),
+    ]
 }
 
 /// Whether this process's gates can ask conntrack for connections (Linux 5.18). Where that is a module, it may be
@@ -133,7 +108,7 @@ fn struct_has(btf: &Btf<'_>, name: &str, member: &str) -> bool {
 
 /// Whether a tracepoint shows a pointer to such a structure. Its type is a pointer to a function,
 /// `typedef void (*btf_trace_NAME)(void *, ...)`, whose parameters have types but no names.
-fn tracepoint_shows(btf: &Btf<'_>, name: &str, structure: &str) -> bool {
+pub(crate) fn tracepoint_shows(btf: &Btf<'_>, name: &str, structure: &str) -> bool {
     let typedef = btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}"));
     let pointer = typedef.and_then(|typedef| Ptr::try_from(typedef.referenced_type()).ok());
     let function = pointer.and_then(|pointer| FuncProto::try_from(pointer.referenced_type()).ok());
@@ -157,18 +132,7 @@ mod tests {
         assert!(tracepoint_shows(&btf, "udp_fail_queue_rcv_skb", "sock"));
         assert!(!tracepoint_shows(&btf, "udp_fail_queue_rcv_skb", "task_struct"));
         assert!(!tracepoint_shows(&btf, "weir", "sk_buff"));
-        let features = Features::probe();
-        assert!(features.btf && features.threaded_napi && features.xdp_frags);
-        for lack in features.lacks() {
-            println!("this kernel lacks {}: {}", lack.feature, lack.cost);
-        }
-    }
-
-    #[test]
-    fn each_lack_has_a_cost_and_without_types_nothing_more_is_claimed() {
-        assert_eq!(Features::NONE.lacks().len(), 1);
-        let old = Features { btf: true, ..Features::NONE };
-        assert_eq!(old.lacks().len(), 6);
-        assert!(old.lacks().iter().all(|lack| !lack.cost.is_empty()));
+        let names: Vec<&str> = lacks().iter().map(|lack| lack.feature).collect();
+        assert!(!names.contains(&"threaded NAPI") && !names.contains(&"XDP frags"), "{names:?}");
     }
 }

@@ -44,9 +44,6 @@ impl Gate {
     }
 
     /// The interfaces by which the fast path sends, in place of those it knew.
-    ///
-    /// # Errors
-    /// When the kernel refuses a map update.
     pub fn set_egresses(&mut self, egresses: &[IfIndex]) -> Result<()> {
         if !self.forwards {
             return Ok(());
@@ -65,5 +62,5 @@ impl Gate {
 }
 
 fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |source| Error::Bpf { operation, object: "the fast path".into(), source, remedy: None }
+    Error::libbpf(operation, "the fast path")
 }

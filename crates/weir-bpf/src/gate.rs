@@ -4,7 +4,6 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
-use std::os::linux::fs::MetadataExt;
 use std::time::Duration;
 
 use libbpf_rs::skel::OpenSkel;
@@ -26,6 +25,7 @@ use crate::sys::divert::{PortProtocol, Ports};
 use crate::sys::ethtool;
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
+use crate::test_run::xdp_context;
 use crate::units::{IfIndex, MacAddr, Permille};
 use crate::verdict::Verdict;
 
@@ -218,9 +218,6 @@ impl Gate {
     }
 
     /// Whether the gate is where it was attached: not if somebody else has detached it.
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
     pub fn is_attached(&self) -> Result<bool> {
         self.attachment.as_ref().map_or(Ok(false), Attachment::holds)
     }
@@ -266,9 +263,6 @@ impl Gate {
     /// Tells the gate the addresses for which its interface's packets are delivered, and IPv4 broadcast
     /// addresses, in place of those it knew. Packets to any other address pass. Addresses that stay are never
     /// missing meanwhile. At most [`LOCAL_ADDRESSES_MAX`] of a family are kept, the first ones.
-    ///
-    /// # Errors
-    /// When the kernel refuses a map update.
     pub fn set_addresses(&mut self, own: &[IpAddr], broadcast: &[Ipv4Addr]) -> Result<()> {
         let local = own.iter().map(|ip| (*ip, LOCAL));
         let broadcast = broadcast.iter().map(|ip| (IpAddr::V4(*ip), BROADCAST));
@@ -304,7 +298,7 @@ impl Gate {
                 IpAddr::V4(v4) => ipv4.delete(&v4.octets()),
                 IpAddr::V6(v6) => ipv6.delete(&v6.octets()),
             };
-            deleted.map_err(|source| address_failed(ip, source))?;
+            deleted.map_err(address_failed(ip))?;
             self.addresses.remove(&ip);
         }
         for (ip, kind) in wanted {
@@ -315,7 +309,7 @@ impl Gate {
                 IpAddr::V4(v4) => ipv4.update(&v4.octets(), &kind.to_ne_bytes(), MapFlags::ANY),
                 IpAddr::V6(v6) => ipv6.update(&v6.octets(), &kind.to_ne_bytes(), MapFlags::ANY),
             };
-            added.map_err(|source| address_failed(*ip, source))?;
+            added.map_err(address_failed(*ip))?;
             self.addresses.insert(*ip, *kind);
         }
         Ok(())
@@ -377,15 +371,8 @@ impl Gate {
     /// `WEIR_CHARGE_ROWS` interfaces there is none: natively, UDP then passes.
     fn set_charges(&mut self, ifindex: IfIndex) -> Result<()> {
         self.forget_charges();
-        // The namespace that the interface is in is this thread's.
-        let netns = std::fs::metadata("/proc/thread-self/ns/net")
-            .map_err(|source| Error::System {
-                operation: "look up",
-                object: "this network namespace".into(),
-                source,
-            })?
-            .st_ino();
-        // The kernel's own number has 32 bits.
+        // The namespace that the interface is in is this thread's. The kernel's own number has 32 bits.
+        let netns = NetNs::current()?.inode();
         let key = [(netns as u32).to_ne_bytes(), ifindex.0.to_ne_bytes()].concat();
         let rows = &self.skel.maps.charge_rows;
         let taken: BTreeSet<Vec<u8>> =
@@ -400,12 +387,7 @@ impl Gate {
             .charges
             .update(&(row - 1).to_ne_bytes(), &empty, MapFlags::ANY)
             .and_then(|()| rows.update(&key, &row.to_ne_bytes(), MapFlags::ANY));
-        given.map_err(|source| Error::Bpf {
-            operation: "give a row of charges to",
-            object: "the gate".into(),
-            source,
-            remedy: None,
-        })?;
+        given.map_err(Error::libbpf("give a row of charges to", "the gate"))?;
         let bss = globals(self.skel.maps.bss_data.as_deref_mut());
         bss.interface.charges = row;
         self.charges = Some(key);
@@ -421,18 +403,12 @@ impl Gate {
 
     /// What [`Gate::attach_filter`] would leave behind if this process were killed; to be written down
     /// before.
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
     pub fn filter_record(&self, ifindex: IfIndex) -> Result<FilterRecord> {
         let prog_id = self.tc_program_id()?;
         FilterRecord::plan(&Links::open()?, ifindex, prog_id)
     }
 
     /// The kernel's number of the gate's program for tc ingress, attached or not.
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
     pub fn tc_program_id(&self) -> Result<u32> {
         programs::id_of(self.skel.progs.weir_gate_tc.as_fd())
     }
@@ -461,17 +437,11 @@ impl Gate {
     }
 
     /// What the gate has seen, summed over CPUs. Not one instant: packets arrive meanwhile.
-    ///
-    /// # Errors
-    /// When the kernel refuses a map lookup.
     pub fn counters(&self) -> Result<Counters> {
         counters::read(&self.skel.maps.counters)
     }
 
     /// What the gate has seen of each channel that has an address of its own.
-    ///
-    /// # Errors
-    /// When the kernel refuses a map lookup.
     pub fn channels(&self) -> Result<Channels> {
         let maps = &self.skel.maps;
         channels::read(&maps.channels, &maps.overflow_channel, &maps.destinations)
@@ -489,16 +459,13 @@ impl Gate {
 
     /// The kernel's number of the map that holds the counters, for [`counters::CountersReader::open`] in
     /// another process.
-    ///
-    /// # Errors
-    /// When the kernel refuses to tell.
     pub fn counters_map_id(&self) -> Result<u32> {
-        let info = self.skel.maps.counters.info().map_err(|source| Error::Bpf {
-            operation: "look up",
-            object: "the gate's counters".into(),
-            source,
-            remedy: None,
-        })?;
+        let info = self
+            .skel
+            .maps
+            .counters
+            .info()
+            .map_err(Error::libbpf("look up", "the gate's counters"))?;
         Ok(info.info.id)
     }
 
@@ -508,10 +475,8 @@ impl Gate {
     /// # Errors
     /// When the kernel refuses the run, such as for a packet shorter than 14 bytes.
     pub fn test_run(&self, packet: &[u8], ifindex: IfIndex) -> Result<Verdict> {
-        let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
-        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
-        let context = [0, len, 0, ifindex.0, 0, 0];
-        let mut context: Vec<u8> = context.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let len = packet.len();
+        let mut context = xdp_context(len, ifindex);
         let mut out = vec![0; packet.len() + 256];
         let output = self
             .skel
@@ -523,12 +488,7 @@ impl Gate {
                 data_out: Some(&mut out),
                 ..Default::default()
             })
-            .map_err(|source| Error::Bpf {
-                operation: "run the gate on",
-                object: format!("a packet of {len} bytes"),
-                source,
-                remedy: None,
-            })?;
+            .map_err(Error::libbpf("run the gate on", format!("a packet of {len} bytes")))?;
         Ok(if output.return_value == libbpf_sys::XDP_DROP {
             Verdict::Discard
         } else {
@@ -537,11 +497,6 @@ impl Gate {
     }
 }
 
-fn address_failed(ip: IpAddr, source: libbpf_rs::Error) -> Error {
-    Error::Bpf {
-        operation: "update the gate's address table for",
-        object: ip.to_string(),
-        source,
-        remedy: None,
-    }
+fn address_failed(ip: IpAddr) -> impl Fn(libbpf_rs::Error) -> Error {
+    Error::libbpf("update the gate's address table for", ip.to_string())
 }

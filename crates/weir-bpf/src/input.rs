@@ -124,9 +124,11 @@ impl Inputs {
     /// [`Error::Refused`] if there are [`INPUTS_MAX`] already.
     pub fn add(&self, thread: Pid) -> Result<Input> {
         let taken = lock(&self.shared.free).pop();
-        let number = taken.ok_or_else(|| Error::Refused {
-            problem: format!("{INPUTS_MAX} NAPI threads are governed already"),
-            remedy: "give interfaces fewer queues: `ethtool -L`".into(),
+        let number = taken.ok_or_else(|| {
+            Error::refused(
+                format!("{INPUTS_MAX} NAPI threads are governed already"),
+                "give interfaces fewer queues: `ethtool -L`",
+            )
         })?;
         // From here on dropping it gives the place back.
         let input = Input { number, thread, shared: Arc::clone(&self.shared) };
@@ -212,9 +214,6 @@ impl Input {
     }
 
     /// Watches it, from now on or no more. Counters stand still while nobody is watched.
-    ///
-    /// # Errors
-    /// When the kernel refuses a tracepoint.
     pub fn watch(&self, wanted: bool) -> Result<()> {
         let mut watch = lock(&self.shared.watch);
         if !wanted {
@@ -243,9 +242,6 @@ impl Input {
 
     /// Whether it matters to this input, while it is watched, who takes packets from sockets. While it does to none,
     /// whoever did still does.
-    ///
-    /// # Errors
-    /// When the kernel refuses the tracepoint.
     pub fn watch_receptions(&self, wanted: bool) -> Result<()> {
         let mut watch = lock(&self.shared.watch);
         if wanted {

@@ -37,10 +37,7 @@ impl LazySocket {
     /// # Errors
     /// [`Error::Refused`] if it is not such a socket.
     pub fn of(socket: BorrowedFd<'_>) -> Result<Self> {
-        let refused = |problem: &str, remedy: &str| Error::Refused {
-            problem: problem.into(),
-            remedy: remedy.into(),
-        };
+        let refused = |problem: &str, remedy: &str| Error::refused(problem, remedy);
         let no_socket = |_| refused("this is not a socket", "pass a bound UDP socket");
         let family = sockopt::socket_domain(socket).map_err(no_socket)?;
         let kind = sockopt::socket_type(socket).map_err(no_socket)?;
@@ -87,9 +84,6 @@ pub struct LazyRings {
 
 impl LazyRings {
     /// Of this process's gates.
-    ///
-    /// # Errors
-    /// When the kernel refuses to map what the gates share.
     pub fn of(probe: &QueueProbe) -> Result<Self> {
         let maps = probe.maps();
         let shared = Mapped::of(maps.lazy.as_fd(), 1)?;
@@ -104,9 +98,6 @@ impl LazyRings {
 
     /// The rings that are in memory, among them those that a program keeps after they have been
     /// [removed](LazyRings::remove).
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn in_memory(&self) -> Result<HashSet<RingId>> {
         let mut found = HashSet::new();
         each(&self.all, ALL, |id: u32| {
@@ -132,10 +123,10 @@ impl LazyRings {
     /// If the socket has a ring, or the kernel has no memory for one.
     pub fn add(&mut self, socket: LazySocket, bytes: u32) -> Result<(OwnedFd, RingId)> {
         if self.sockets.contains_key(&socket.cookie) {
-            return Err(Error::Refused {
-                problem: "the socket is lazy already".into(),
-                remedy: "close what has made it lazy first".into(),
-            });
+            return Err(Error::refused(
+                "the socket is lazy already",
+                "close what has made it lazy first",
+            ));
         }
         let options = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
@@ -161,9 +152,6 @@ impl LazyRings {
     }
 
     /// Packets go to the kernel's socket from now on: when this returns, no gate puts any on the ring.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn remove(&mut self, socket: LazySocket) -> Result<()> {
         if self.sockets.remove(&socket.cookie).is_none() {
             return Ok(());

@@ -50,6 +50,7 @@ pub mod programs;
 pub mod prune;
 mod record;
 pub mod replies;
+mod ring;
 pub mod samples;
 pub mod screen;
 mod shared;
@@ -57,6 +58,7 @@ pub mod softirq;
 pub mod steps;
 pub mod sys;
 pub mod tap;
+mod tc_bpf;
 pub mod test_run;
 pub mod traffic;
 pub mod units;
@@ -75,55 +77,15 @@ pub use error::{Error, Result};
     clippy::unwrap_used
 )]
 mod skeleton {
-    pub mod bare {
-        include!(concat!(env!("OUT_DIR"), "/bare.skel.rs"));
+    macro_rules! skeletons {
+        ($($name:ident)*) => {
+            $(pub mod $name {
+                include!(concat!(env!("OUT_DIR"), "/", stringify!($name), ".skel.rs"));
+            })*
+        };
     }
-    pub mod device {
-        include!(concat!(env!("OUT_DIR"), "/device.skel.rs"));
-    }
-    pub mod egress {
-        include!(concat!(env!("OUT_DIR"), "/egress.skel.rs"));
-    }
-    pub mod gate {
-        include!(concat!(env!("OUT_DIR"), "/gate.skel.rs"));
-    }
-    pub mod holders {
-        include!(concat!(env!("OUT_DIR"), "/holders.skel.rs"));
-    }
-    pub mod input {
-        include!(concat!(env!("OUT_DIR"), "/input.skel.rs"));
-    }
-    pub mod parser {
-        include!(concat!(env!("OUT_DIR"), "/parser.skel.rs"));
-    }
-    pub mod poll_cost {
-        include!(concat!(env!("OUT_DIR"), "/poll_cost.skel.rs"));
-    }
-    pub mod queue {
-        include!(concat!(env!("OUT_DIR"), "/queue.skel.rs"));
-    }
-    pub mod replies {
-        include!(concat!(env!("OUT_DIR"), "/replies.skel.rs"));
-    }
-    pub mod rings {
-        include!(concat!(env!("OUT_DIR"), "/rings.skel.rs"));
-    }
-    pub mod screen {
-        include!(concat!(env!("OUT_DIR"), "/screen.skel.rs"));
-    }
-    pub mod softirq {
-        include!(concat!(env!("OUT_DIR"), "/softirq.skel.rs"));
-    }
-    pub mod steps {
-        include!(concat!(env!("OUT_DIR"), "/steps.skel.rs"));
-    }
-    pub mod tap {
-        include!(concat!(env!("OUT_DIR"), "/tap.skel.rs"));
-    }
-    pub mod traffic {
-        include!(concat!(env!("OUT_DIR"), "/traffic.skel.rs"));
-    }
-    pub mod wall {
-        include!(concat!(env!("OUT_DIR"), "/wall.skel.rs"));
+    skeletons! {
+        bare device egress gate holders input parser poll_cost queue
+        replies rings screen softirq steps tap traffic wall
     }
 }

@@ -40,9 +40,11 @@ impl<T: Copy + Default> Mapped<T> {
             )
         };
         let at = at.map_err(|errno| Error::system("map", "the kernel half's counters", errno))?;
-        let at = NonNull::new(at.cast()).ok_or_else(|| Error::Refused {
-            problem: "the kernel half's counters were mapped at address 0".into(),
-            remedy: "this is a defect of weir".into(),
+        let at = NonNull::new(at.cast()).ok_or_else(|| {
+            Error::refused(
+                "the kernel half's counters were mapped at address 0",
+                "this is a defect of weir",
+            )
         })?;
         Ok(Self { at, len })
     }

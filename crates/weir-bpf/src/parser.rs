@@ -3,16 +3,16 @@
 //! `bpf/parser.bpf.c` is never attached; it says what `bpf/parse.h` makes of the bytes that it is run
 //! on (`BPF_PROG_TEST_RUN`).
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::ptr;
 
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::OpenSkel;
 
 use crate::error::{Error, Result};
-use crate::shared::open_skeleton;
+use crate::shared::{globals, open_skeleton};
 use crate::skeleton::parser::{ParserSkel, ParserSkelBuilder, types};
+use crate::test_run;
 use crate::units::IfIndex;
 
 /// The values of [`Parsed::family`].
@@ -70,20 +70,26 @@ impl Parser {
     /// and refuse another `first_buffer` than the frame's length.
     #[allow(unsafe_code)]
     pub fn parse(&mut self, frame: &[u8], first_buffer: usize) -> Result<Parsing> {
-        let context = libbpf_sys::xdp_md { data_end: first_buffer as u32, ..Default::default() };
-        let mut after = libbpf_sys::xdp_md::default();
-        self.run(frame, &context, Some(&mut after), 0)?;
-        let globals = self.skel.maps.bss_data.as_deref().ok_or_else(|| Error::Refused {
-            problem: "the parser has no global variables".into(),
-            remedy: "this is a defect of weir: please report it".into(),
-        })?;
+        let context = test_run::xdp_context(first_buffer, IfIndex(0));
+        let mut after = [0_u8; size_of::<libbpf_sys::xdp_md>()];
+        self.run(
+            frame,
+            &context,
+            libbpf_sys::bpf_test_run_opts {
+                ctx_out: after.as_mut_ptr().cast(),
+                ctx_size_out: after.len() as u32,
+                ..Default::default()
+            },
+        )?;
+        let data_end = u32::from_ne_bytes([after[4], after[5], after[6], after[7]]);
+        let globals = globals(self.skel.maps.bss_data.as_deref());
         // SAFETY: the reference is valid, and the program, which alone writes it, does not run: this
         // is its only user. Volatile, since the compiler has not seen the kernel write.
         let (parsed, usual) = unsafe {
             let parsed = ptr::read_volatile(&raw const globals.parsed);
             (parsed, ptr::read_volatile(&raw const globals.parsed_usual))
         };
-        Ok(Parsing { parsed, usual, first_buffer: after.data_end as usize })
+        Ok(Parsing { parsed, usual, first_buffer: data_end as usize })
     }
 
     /// Lets an interface of the calling thread's network namespace receive a frame, as from its
@@ -92,43 +98,20 @@ impl Parser {
     /// # Errors
     /// The kernel's refusal: no such interface, or a frame that does not fit into one buffer.
     pub fn deliver(&mut self, frame: &[u8], ifindex: IfIndex) -> Result<()> {
-        let context = libbpf_sys::xdp_md {
-            data_end: frame.len() as u32,
-            ingress_ifindex: ifindex.0,
-            ..Default::default()
-        };
-        self.run(frame, &context, None, libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES)
+        let flags = libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES;
+        let options = libbpf_sys::bpf_test_run_opts { flags, ..Default::default() };
+        self.run(frame, &test_run::xdp_context(frame.len(), ifindex), options)
     }
 
-    #[allow(unsafe_code)]
     fn run(
         &mut self,
         frame: &[u8],
-        context: &libbpf_sys::xdp_md,
-        after: Option<&mut libbpf_sys::xdp_md>,
-        flags: u32,
+        context: &[u8],
+        options: libbpf_sys::bpf_test_run_opts,
     ) -> Result<()> {
-        let context_len = size_of::<libbpf_sys::xdp_md>() as u32;
+        let options = libbpf_sys::bpf_test_run_opts { repeat: 1, ..options };
+        let run = test_run::run(self.skel.progs.weir_parser.as_fd(), frame, context, options);
         let refused = |source| Error::system("parse", format!("{} bytes", frame.len()), source);
-        let mut options = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-            data_in: frame.as_ptr().cast(),
-            data_size_in: u32::try_from(frame.len())
-                .map_err(|_| refused(io::Error::from(io::ErrorKind::InvalidInput)))?,
-            ctx_in: ptr::from_ref(context).cast(),
-            ctx_size_in: context_len,
-            ctx_size_out: if after.is_some() { context_len } else { 0 },
-            ctx_out: after.map_or(ptr::null_mut(), |after| ptr::from_mut(after).cast()),
-            repeat: 1,
-            flags,
-            ..Default::default()
-        };
-        let program = self.skel.progs.weir_parser.as_fd().as_raw_fd();
-        // SAFETY: the descriptor is an open program's; frame, contexts and options outlive the call.
-        let error = unsafe { libbpf_sys::bpf_prog_test_run_opts(program, &raw mut options) };
-        if error < 0 {
-            return Err(refused(io::Error::from_raw_os_error(-error)));
-        }
-        Ok(())
+        run.map(drop).map_err(refused)
     }
 }

@@ -2,22 +2,17 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use libbpf_rs::btf::{Btf, types};
+use libbpf_rs::Object;
+use libbpf_rs::btf::Btf;
 use libbpf_rs::skel::{OpenSkel, Skel};
-use libbpf_rs::{Object, ReferencesType};
 
 use crate::accounts::ACCOUNTS;
 use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::features::tracepoint_shows;
 use crate::samples::SAMPLES;
 use crate::shared::{globals, open_skeleton};
 use crate::skeleton::queue::{QueueMaps, QueueSkel, QueueSkelBuilder};
 use crate::sys::sched;
-
-/// The tracepoint of a UDP packet that did not fit into its socket's queue, as the kernel's BTF names
-/// it.
-const UDP_REFUSED: &str = "btf_trace_udp_fail_queue_rcv_skb";
-/// What that tracepoint shows since Linux 6.10: its own data, the error, the socket and the packet.
-const PARAMETERS_WITH_PACKET: usize = 4;
 
 /// The tracepoint programs that teach the gates what queues look like. One serves many gates.
 pub struct QueueProbe {
@@ -49,7 +44,8 @@ impl QueueProbe {
     pub fn load() -> Result<Self> {
         // Random for each process: std seeds its hash maps from the kernel.
         let hash_seed = RandomState::new().build_hasher().finish();
-        if refusal_shows_packet()? {
+        let btf = Btf::from_vmlinux().map_err(failed("read the kernel's types for"))?;
+        if tracepoint_shows(&btf, "udp_fail_queue_rcv_skb", "sk_buff") {
             return Self::load_with(hash_seed, Refusals::ShowPacket);
         }
         // Some kernels refuse the trampolines that fexit programs need.
@@ -98,35 +94,4 @@ impl QueueProbe {
 
 fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
     Error::bpf(operation, "the queue probe", LOAD_REMEDY)
-}
-
-/// Whether the running kernel's tracepoint of a refused UDP packet shows the packet.
-fn refusal_shows_packet() -> Result<bool> {
-    let btf = Btf::from_vmlinux().map_err(failed("read the kernel's types for"))?;
-    Ok(tracepoint_parameters(&btf, UDP_REFUSED) >= PARAMETERS_WITH_PACKET)
-}
-
-/// How many parameters a tracepoint's handler gets; 0 where there is no such tracepoint.
-fn tracepoint_parameters(btf: &Btf<'_>, typedef: &str) -> usize {
-    // typedef void (*btf_trace_NAME)(void *, ...)
-    btf.type_by_name::<types::Typedef<'_>>(typedef)
-        .and_then(|typedef| types::Ptr::try_from(typedef.referenced_type()).ok())
-        .and_then(|pointer| types::FuncProto::try_from(pointer.referenced_type()).ok())
-        .map_or(0, |function| function.len())
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
-
-    use super::*;
-
-    #[test]
-    fn tracepoints_are_counted_by_their_parameters() {
-        let btf = Btf::from_vmlinux().unwrap();
-        // As old as BTF: the data, the NAPI instance, work and budget.
-        assert_eq!(tracepoint_parameters(&btf, "btf_trace_napi_poll"), 4);
-        assert!([3, 4].contains(&tracepoint_parameters(&btf, UDP_REFUSED)));
-        assert_eq!(tracepoint_parameters(&btf, "btf_trace_no_such_tracepoint"), 0);
-    }
 }

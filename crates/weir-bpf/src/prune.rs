@@ -70,9 +70,6 @@ impl Gate {
     ///
     /// What the gate counts for a channel in the very moment in which it is deleted may be lost: some
     /// nanoseconds, of a channel that had been quiet for a minute.
-    ///
-    /// # Errors
-    /// When the kernel refuses a look at its maps.
     pub fn prune_channels(&self, pruner: &mut Pruner, now: Instant) -> Result<()> {
         let map = &self.skel().maps.channels;
         let keys: Vec<Vec<u8>> = map.keys().collect();
@@ -102,14 +99,9 @@ fn take(map: &MapMut<'_>, key: &[u8], sum: &mut Seen) -> Result<bool> {
     const ENTRY_LEN: usize = size_of::<types::weir_channel>();
     // The kernel rounds each CPU's value up to 8 bytes.
     const { assert!(ENTRY_LEN.is_multiple_of(8)) };
-    let failed = |source| Error::Bpf {
-        operation: "delete from",
-        object: "the gate's channels".into(),
-        source,
-        remedy: None,
-    };
+    let failed = Error::libbpf("delete from", "the gate's channels");
     debug_assert_eq!(key.len(), size_of::<types::weir_channel_key>());
-    let cpus = num_possible_cpus().map_err(failed)?;
+    let cpus = num_possible_cpus().map_err(&failed)?;
     let mut entries = vec![0_u8; ENTRY_LEN * cpus];
     // SAFETY: the key is one that this map has given, so as long as its keys are, and the buffer has
     // room for every possible CPU's value; both outlive the call.

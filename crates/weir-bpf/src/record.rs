@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use libbpf_rs::{Iter, Link};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags};
 
 use crate::error::{Error, LOAD_REMEDY, Result};
 
@@ -18,6 +18,12 @@ pub(crate) fn record<T: Copy>(bytes: &[u8]) -> Option<T> {
     // SAFETY: there are enough bytes, and the types that it is used for are the kernel half's
     // own, integers throughout, of which every pattern of bits is a value.
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// What each CPU has of a per-CPU array's entry; of what is no record nothing.
+pub(crate) fn records<T: Copy>(map: &impl MapCore, number: u32) -> libbpf_rs::Result<Vec<T>> {
+    let cpus = map.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+    Ok(cpus.iter().filter_map(|cpu| record(cpu)).collect())
 }
 
 /// Runs an iterator to its end, in this thread's network and pid namespaces.

@@ -4,11 +4,12 @@ use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use libbpf_rs::{MapCore, MapHandle};
+use libbpf_rs::MapCore;
 
 use crate::abi;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::mapped::Mapped;
+use crate::shared::open_map;
 use crate::skeleton::queue::types;
 use crate::units::IfIndex;
 use crate::verdict::Reason;
@@ -49,13 +50,7 @@ impl Samples {
     /// # Errors
     /// Without CAP_SYS_ADMIN, or where there is no such map any more.
     pub fn open(map_id: u32) -> Result<Self> {
-        let failed = |source| Error::Bpf {
-            operation: "open",
-            object: format!("the gate's samples, BPF map {map_id}"),
-            source,
-            remedy: Some("it needs root (CAP_SYS_ADMIN), and a `weir run` that still runs".into()),
-        };
-        let map = MapHandle::from_map_id(map_id).map_err(failed)?;
+        let map = open_map(map_id, "the gate's samples")?;
         let places = map.max_entries();
         let mapped = Mapped::of(map.as_fd(), places as usize)?;
         let mut samples = Self { mapped, seen: vec![0; (places / SAMPLES) as usize] };

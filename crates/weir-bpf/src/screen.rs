@@ -1,31 +1,28 @@
 //! User-mode screens: programs that decide on packets, which wait for them in NFQUEUEs. `bpf/screen.bpf.c`,
 //! `bpf/screen.h`.
 
-use std::fs;
-use std::io::Read;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
-use std::os::linux::fs::MetadataExt;
 use std::time::Duration;
 
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{Link, MapHandle};
 
 use crate::abi;
 use crate::accounts::monotonic_now;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
-use crate::record::record;
+use crate::record::{each, records};
 use crate::shared::{open_skeleton, share};
 use crate::skeleton::screen::{ScreenSkel, ScreenSkelBuilder, types};
+use crate::sys::netns::NetNs;
 use crate::sys::procfile::ProcFile;
 
 /// How many queues of a network namespace are followed.
 pub const QUEUES_MAX: usize = abi::SCREEN_QUEUES;
 
 const QUEUES: &str = "/proc/thread-self/net/netfilter/nfnetlink_queue";
-const OWN_NETNS: &str = "/proc/thread-self/ns/net";
 
 /// One NFQUEUE that a program reads, as the kernel tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +53,8 @@ impl Queues {
     /// If the list is malformed.
     pub fn read(&mut self) -> Result<Vec<Queue>> {
         let text = self.0.read().unwrap_or_default();
-        text.lines().map(queue).collect::<Option<_>>().ok_or_else(|| Error::Refused {
-            problem: format!("{QUEUES} is malformed"),
-            remedy: "please report it, with the file".into(),
+        text.lines().map(queue).collect::<Option<_>>().ok_or_else(|| {
+            Error::refused(format!("{QUEUES} is malformed"), "please report it, with the file")
         })
     }
 }
@@ -110,9 +106,6 @@ impl Screens {
     }
 
     /// Tells the gates which queues there are. More than [`QUEUES_MAX`] are taken for none.
-    ///
-    /// # Errors
-    /// When the kernel does not tell whose they are.
     pub fn follow(&mut self, queues: &[Queue]) -> Result<()> {
         if queues.is_empty() {
             self.refused = None;
@@ -120,8 +113,7 @@ impl Screens {
             let attached = self.skel.progs.weir_screened.attach();
             self.refused = Some(attached.map_err(failed("attach"))?);
         }
-        let netns = fs::metadata(OWN_NETNS);
-        let netns = netns.map_err(|source| Error::system("look up", OWN_NETNS, source))?;
+        let netns = NetNs::current()?.inode();
         let before = self.shared.read(0);
         let sockets = self.sockets()?;
         let mut followed = [types::weir_screen_queue::default(); QUEUES_MAX];
@@ -134,7 +126,7 @@ impl Screens {
             place.limit = known.map_or(0, |known| known.limit);
         }
         // The kernel's own number has 32 bits.
-        self.shared.set(0, offset_of!(types::weir_screen, netns), netns.st_ino() as u32);
+        self.shared.set(0, offset_of!(types::weir_screen, netns), netns as u32);
         self.shared.set(0, offset_of!(types::weir_screen, queue), followed);
         let count = if fits { queues.len() as u32 } else { 0 };
         self.shared.set(0, offset_of!(types::weir_screen, queues), count);
@@ -159,27 +151,18 @@ impl Screens {
     }
 
     /// What the gates have admitted. Not one instant: packets arrive meanwhile.
-    ///
-    /// # Errors
-    /// When the kernel refuses a map lookup.
     pub fn admitted(&self) -> Result<Admitted> {
-        let cpus = self.polls.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY);
-        let cpus = cpus.map_err(failed("read"))?.unwrap_or_default();
-        let polls = cpus.iter().filter_map(|cpu| record::<types::weir_poll>(cpu));
-        Ok(polls.fold(Admitted::default(), |sum, poll| Admitted {
+        let polls: Vec<types::weir_poll> = records(&self.polls, 0).map_err(failed("read"))?;
+        Ok(polls.iter().fold(Admitted::default(), |sum, poll| Admitted {
             screened: sum.screened + poll.forwarded[1],
             all: sum.all + poll.forwarded[0] + poll.forwarded[1],
         }))
     }
 
     fn sockets(&self) -> Result<Vec<types::weir_screen_socket>> {
-        let mut iterator = Iter::new(&self.sockets).map_err(failed("list sockets with"))?;
-        let mut bytes = Vec::new();
-        iterator
-            .read_to_end(&mut bytes)
-            .map_err(|source| Error::system("read", "the iterator of netlink sockets", source))?;
-        let records = bytes.chunks_exact(size_of::<types::weir_screen_socket>());
-        Ok(records.filter_map(record).collect())
+        let mut found = Vec::new();
+        each(&self.sockets, "the iterator of netlink sockets", |socket| found.push(socket))?;
+        Ok(found)
     }
 }
 

@@ -5,8 +5,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
 use libbpf_rs::skel::SkelBuilder;
-use libbpf_rs::{MapCore, OpenObject};
+use libbpf_rs::{MapCore, MapHandle, OpenObject};
 
+use crate::error::{Error, Result};
 use crate::probe::QueueProbe;
 
 /// A skeleton borrows its storage: a few bytes per object ever loaded are not given back.
@@ -17,6 +18,13 @@ pub(crate) fn open_skeleton<B: SkelBuilder<'static>>(builder: B) -> libbpf_rs::R
 /// An object's global variables, which libbpf maps into this process when it opens or loads an object that has any.
 pub(crate) fn globals<T>(mapped: Option<T>) -> T {
     mapped.unwrap_or_else(|| unreachable!("libbpf has not mapped an object's variables"))
+}
+
+/// Another process's map, by the kernel's number of it.
+pub(crate) fn open_map(map_id: u32, what: &str) -> Result<MapHandle> {
+    let remedy = "it needs root (CAP_SYS_ADMIN), and a `weir run` that still runs";
+    let object = format!("{what}, BPF map {map_id}");
+    MapHandle::from_map_id(map_id).map_err(Error::bpf("open", object, remedy))
 }
 
 /// Has an object's maps be the probe's, where that has one of the name.

@@ -7,7 +7,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
-use crate::record::record;
+use crate::record::records;
 use crate::shared::{globals, open_skeleton, share};
 use crate::skeleton::softirq::{SoftirqSkel, SoftirqSkelBuilder, types};
 use crate::units::{CpuId, Nanos};
@@ -69,20 +69,13 @@ impl Softirqs {
     }
 
     /// What has been used until now, by CPU. Not one instant: softirqs run meanwhile.
-    ///
-    /// # Errors
-    /// When the kernel refuses a map lookup.
     pub fn read(&self) -> Result<Vec<SoftirqTimes>> {
-        let key = 0_u32.to_ne_bytes();
-        let values = self.times.lookup_percpu(&key, MapFlags::ANY).map_err(failed("read"))?;
-        let values = values.unwrap_or_default();
-        let records = values.iter().map(|value| record::<types::weir_softirq>(value));
-        let times = |(cpu, softirq): (u32, Option<types::weir_softirq>)| {
-            let softirq = softirq?;
+        let records: Vec<types::weir_softirq> = records(&self.times, 0).map_err(failed("read"))?;
+        let times = |(cpu, softirq): (u32, types::weir_softirq)| {
             let (used, taken) = (Nanos(softirq.used_ns), Nanos(softirq.taken_ns));
-            Some(SoftirqTimes { cpu: CpuId(cpu), used, taken })
+            SoftirqTimes { cpu: CpuId(cpu), used, taken }
         };
-        Ok((0..).zip(records).filter_map(times).collect())
+        Ok((0..).zip(records).map(times).collect())
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::abi;
@@ -13,7 +13,8 @@ use crate::accounts::monotonic_now;
 use crate::attach::{self, AttachMode, Attachment};
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::filter::Filter;
-use crate::record::record;
+use crate::record::{record, records};
+pub use crate::ring::Reader;
 use crate::shared::{globals, open_skeleton};
 use crate::skeleton::tap::{TapSkel, TapSkelBuilder, types};
 use crate::sys::packet::PacketSocket;
@@ -169,23 +170,15 @@ impl Tap {
     }
 
     /// What has happened to the interface since this was last asked, such as `ENETDOWN`.
-    ///
-    /// # Errors
-    /// That.
     pub fn check(&self) -> std::io::Result<()> {
         self.socket.as_ref().map_or(Ok(()), PacketSocket::check)
     }
 
     /// How many packets there were so far.
-    ///
-    /// # Errors
-    /// When the kernel does not tell.
     pub fn counts(&self) -> Result<Counts> {
-        let map = &self.skel.maps.counts;
-        let cpus = map.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(failed("ask"))?;
         let mut total = Counts::default();
-        for bytes in cpus.unwrap_or_default() {
-            let Some(cpu) = record::<types::weir_tap_counts>(&bytes) else { continue };
+        let cpus = records(&self.skel.maps.counts, 0).map_err(failed("ask"))?;
+        for cpu in cpus as Vec<types::weir_tap_counts> {
             total.seen += cpu.seen;
             total.matched += cpu.matched;
             total.matched_bytes += cpu.matched_bytes;
@@ -196,47 +189,16 @@ impl Tap {
     }
 
     /// Reads the ring: `each` is told every packet, and can break off, which loses that packet.
-    ///
-    /// # Errors
-    /// For want of memory.
     pub fn reader<'a>(
         &self,
         mut each: impl FnMut(Tapped<'_>) -> ControlFlow<()> + 'a,
     ) -> Result<Reader<'a>> {
-        let map = MapHandle::try_from(&self.skel.maps.tapped).map_err(failed("read"))?;
         let mut clock = Clock::default();
-        let mut builder = RingBufferBuilder::new();
         let told = move |bytes: &[u8]| match parse(bytes, &mut clock).map(&mut each) {
             Some(ControlFlow::Break(())) => -libc::ECANCELED,
             Some(ControlFlow::Continue(())) | None => 0,
         };
-        builder.add(&map, told).map_err(failed("read"))?;
-        Ok(Reader { ring: builder.build().map_err(failed("read"))? })
-    }
-}
-
-/// Reads a tap's ring.
-pub struct Reader<'a> {
-    ring: RingBuffer<'a>,
-}
-
-impl Reader<'_> {
-    /// Reads what there is, so many packets at most; how many there were.
-    ///
-    /// # Errors
-    /// The kernel's answer, or `ECANCELED` if it was broken off.
-    pub fn read(&self, most: usize) -> std::io::Result<usize> {
-        let read = self.ring.consume_raw_n(most);
-        usize::try_from(read).map_err(|_| std::io::Error::from_raw_os_error(-read))
-    }
-}
-
-impl AsFd for Reader<'_> {
-    /// Readable while there are packets.
-    #[allow(unsafe_code)]
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring's own descriptor, which is open as long as the ring is there.
-        unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
+        Reader::of(&self.skel.maps.tapped, told).map_err(failed("read"))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
 
 use libbpf_rs::libbpf_sys;
 
@@ -52,31 +53,52 @@ impl XdpProgram {
 ///
 /// # Errors
 /// When the kernel refuses the run, such as for a packet shorter than 14 bytes.
-#[allow(unsafe_code)]
 pub(crate) fn timed(
     program: BorrowedFd<'_>,
     packet: &[u8],
     ifindex: IfIndex,
     repeat: u32,
 ) -> Result<TimedRun> {
-    let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
-    // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
-    let context: [u32; 6] = [0, len, 0, ifindex.0, 0, 0];
-    let mut options = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-        data_in: packet.as_ptr().cast(),
-        data_size_in: len,
-        ctx_in: context.as_ptr().cast(),
-        ctx_size_in: size_of_val(&context) as u32,
+    let options = libbpf_sys::bpf_test_run_opts {
         repeat: i32::try_from(repeat).unwrap_or(i32::MAX),
         ..Default::default()
     };
-    // SAFETY: the descriptor is an open program's; packet, context and options outlive the call.
-    let error =
-        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
-    if error < 0 {
-        let cause = io::Error::from_raw_os_error(-error);
-        return Err(Error::system("time a program on", format!("a packet of {len} bytes"), cause));
+    let run = run(program, packet, &xdp_context(packet.len(), ifindex), options);
+    let run = run.map_err(|cause| {
+        Error::system("time a program on", format!("a packet of {} bytes", packet.len()), cause)
+    })?;
+    Ok(TimedRun { mean: Nanos(run.duration.into()), returned: run.retval })
+}
+
+/// `struct xdp_md`: `data`, `data_end`, `data_meta`, `ingress_ifindex`, `rx_queue_index`, `egress_ifindex`.
+pub(crate) fn xdp_context(data_end: usize, ifindex: IfIndex) -> [u8; 24] {
+    let mut context = [0; 24];
+    let data_end = u32::try_from(data_end).unwrap_or(u32::MAX);
+    context[4..8].copy_from_slice(&data_end.to_ne_bytes());
+    context[12..16].copy_from_slice(&ifindex.0.to_ne_bytes());
+    context
+}
+
+/// Runs a program on a packet, in a context that may be empty, with the rest of the options as they are given.
+#[allow(unsafe_code)]
+pub(crate) fn run(
+    program: BorrowedFd<'_>,
+    packet: &[u8],
+    context: &[u8],
+    options: libbpf_sys::bpf_test_run_opts,
+) -> io::Result<libbpf_sys::bpf_test_run_opts> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: packet.as_ptr().cast(),
+        data_size_in: u32::try_from(packet.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        ctx_in: if context.is_empty() { ptr::null() } else { context.as_ptr().cast() },
+        ctx_size_in: context.len() as u32,
+        ..options
+    };
+    // SAFETY: the descriptor is an open program's; packet, context and options outlive the call, as does what the
+    // caller has put into these.
+    match unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) } {
+        0.. => Ok(options),
+        error => Err(io::Error::from_raw_os_error(-error)),
     }
-    Ok(TimedRun { mean: Nanos(options.duration.into()), returned: options.retval })
 }

@@ -10,7 +10,7 @@ mod spec;
 mod template;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,6 +27,7 @@ use crate::sys::ipv6::disable_ipv6;
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
 use crate::sys::sched;
+use crate::test_run;
 use crate::units::{CpuId, IfIndex, Nice};
 
 pub use self::spec::{Flaw, FlowSpec, Lengths, RAW_LEN_MAX, Sources, Transport};
@@ -225,9 +226,6 @@ impl Generator {
 
     /// Makes packets on a thread in `netns`, on `cpu` if one is named, while `body` runs, which
     /// calls [`Generator::start`] when it is ready. However `body` ends, no packet is sent after it.
-    ///
-    /// # Errors
-    /// When the kernel refuses the run.
     pub fn run_while<T>(
         &self,
         netns: &NetNs,
@@ -266,29 +264,20 @@ impl Generator {
     }
 
     /// Makes packets on the calling thread, in its network namespace, until `quit` is set.
-    #[allow(unsafe_code)]
     fn run(&self, quit: &AtomicBool) -> Result<()> {
         let frame = vec![0_u8; self.frame_len.max(ETHERNET_LEN)];
+        let options = libbpf_sys::bpf_test_run_opts {
+            repeat: RUNS_PER_CALL,
+            batch_size: RUNS_PER_BATCH,
+            flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
+            ..Default::default()
+        };
         while !quit.load(Ordering::Relaxed) {
-            let mut options = libbpf_sys::bpf_test_run_opts {
-                sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-                data_in: frame.as_ptr().cast(),
-                data_size_in: frame.len() as u32,
-                repeat: RUNS_PER_CALL,
-                batch_size: RUNS_PER_BATCH,
-                flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
-                ..Default::default()
-            };
-            // SAFETY: the descriptor is an open program's; frame and options outlive the call.
-            let error = unsafe {
-                libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options)
-            };
-            if error < 0 && -error != rustix::io::Errno::INTR.raw_os_error() {
-                return Err(Error::system(
-                    "generate",
-                    "traffic",
-                    io::Error::from_raw_os_error(-error),
-                ));
+            match test_run::run(self.program, &frame, &[], options) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    return Err(Error::system("generate", "traffic", error));
+                }
+                _ => {}
             }
         }
         Ok(())
@@ -296,5 +285,5 @@ impl Generator {
 }
 
 fn refused(problem: String) -> Error {
-    Error::Refused { problem, remedy: "see the limits in weir_bpf::traffic::FlowSpec".into() }
+    Error::refused(problem, "see the limits in weir_bpf::traffic::FlowSpec")
 }

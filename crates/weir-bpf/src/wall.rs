@@ -5,18 +5,23 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder, libbpf_sys};
+use libbpf_rs::{MapCore, MapFlags, libbpf_sys};
 use rustix::io::Errno;
 
 use crate::abi;
 use crate::accounts::monotonic_now;
+use crate::counters::Counter;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::parser::Parsed;
 use crate::programs::Program;
-use crate::record::record;
+use crate::record::{record, records};
+pub use crate::ring::Reader;
 use crate::shared::{globals, open_skeleton};
 use crate::skeleton::wall::{WallSkel, WallSkelBuilder, types};
 use crate::sys::link::Links;
+use crate::sys::tc::FilterId;
+use crate::tc_bpf;
+use crate::test_run;
 use crate::units::IfIndex;
 
 /// Most rules, the default included.
@@ -24,10 +29,8 @@ pub const RULES_MAX: usize = abi::WALL_RULES;
 
 /// As the kernel shows the programs' names: how a wall that outlived its screen is found.
 const IN_DRIVER: &str = "weir_wall_xdp";
-/// After the filters of others, before the gate's.
-const PRIORITY: u32 = 0xfffe;
-/// "wall", in ASCII.
-const HANDLE: u32 = 0x7761_6c6c;
+/// After the filters of others, before the gate's; "wall", in ASCII.
+const FILTER: FilterId = FilterId { priority: 0xfffe, handle: 0x7761_6c6c };
 
 /// What a wall is to do.
 #[derive(Clone, Copy, Debug)]
@@ -42,15 +45,6 @@ pub struct Options {
     pub fail_open: bool,
     /// Be in the driver, before the kernel builds a packet buffer; else at tc ingress.
     pub in_driver: bool,
-}
-
-/// Packets and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes of their frames.
-    pub bytes: u64,
 }
 
 /// What became of packets, by name and for a person, in the order of `enum weir_wall_outcome`.
@@ -116,15 +110,15 @@ impl Wall {
     pub fn attach(&self, ifindex: IfIndex, ifname: &str) -> Result<()> {
         if self.in_driver {
             if xdp_at(ifindex, ifname)?.is_some_and(|is_wall| !is_wall) {
-                return Err(Error::Refused {
-                    problem: format!("another XDP program is attached to {ifname}"),
-                    remedy: "remove it, or use `--attach tc`".into(),
-                });
+                return Err(Error::refused(
+                    format!("another XDP program is attached to {ifname}"),
+                    "remove it, or use `--attach tc`",
+                ));
             }
             set_xdp(self.skel.progs.weir_wall_xdp.as_fd().as_raw_fd(), ifindex)
         } else {
             let has_qdisc = Links::open()?.has_ingress_qdisc(ifindex)?;
-            set_filter(self.skel.progs.weir_wall_tc.as_fd(), ifindex, has_qdisc)
+            stand_at_tc(self.skel.progs.weir_wall_tc.as_fd(), ifindex, has_qdisc)
         }
         .map_err(|source| Error::system("put a wall in front of", ifname, source))
     }
@@ -142,9 +136,6 @@ impl Wall {
     }
 
     /// Remembers what a rule says of a flow.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn decide(&self, key: &Key, accept: bool, rule: usize) -> Result<()> {
         let generation = globals(self.skel.maps.bss_data.as_deref()).generation;
         let mut entry = [0; size_of::<types::weir_wall_entry>()];
@@ -164,89 +155,39 @@ impl Wall {
     ///
     /// # Errors
     /// The kernel's, such as that the interface is gone.
-    #[allow(unsafe_code)]
     pub fn release(&self, ifindex: IfIndex, frame: &[u8]) -> io::Result<()> {
         // Of bytes: the kernel refuses a context in which anything else is not zero, and padding may be anything.
         const CB: usize = std::mem::offset_of!(types::__sk_buff, cb);
         let mut context = [0_u8; size_of::<types::__sk_buff>()];
         context[CB..CB + 4].copy_from_slice(&ifindex.0.to_ne_bytes());
-        let mut options = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-            data_in: frame.as_ptr().cast(),
-            data_size_in: frame.len() as u32,
-            ctx_in: context.as_ptr().cast(),
-            ctx_size_in: size_of_val(&context) as u32,
-            repeat: 1,
-            ..Default::default()
-        };
-        let program = self.skel.progs.weir_wall_again.as_fd().as_raw_fd();
-        // SAFETY: the descriptor is an open program's; frame, context and options outlive the call.
-        let code = unsafe { libbpf_sys::bpf_prog_test_run_opts(program, &raw mut options) };
+        let options = libbpf_sys::bpf_test_run_opts { repeat: 1, ..Default::default() };
+        let program = self.skel.progs.weir_wall_again.as_fd();
+        let run = test_run::run(program, frame, &context, options)?;
         // What bpf_clone_redirect() answered.
-        let answer = options.retval.cast_signed();
-        match if code < 0 { code } else { answer } {
+        match run.retval.cast_signed() {
             0.. => Ok(()),
             error => Err(io::Error::from_raw_os_error(-error)),
         }
     }
 
     /// What became of packets, in the order of [`OUTCOMES`].
-    ///
-    /// # Errors
-    /// When the kernel does not tell.
-    pub fn outcomes(&self) -> Result<Vec<Count>> {
+    pub fn outcomes(&self) -> Result<Vec<Counter>> {
         let map = &self.skel.maps.outcomes;
         (0..OUTCOMES.len()).map(|number| total(map, number)).collect()
     }
 
     /// The packets that a rule has decided without the screen.
-    ///
-    /// # Errors
-    /// When the kernel does not tell.
-    pub fn of_rule(&self, rule: usize) -> Result<Count> {
+    pub fn of_rule(&self, rule: usize) -> Result<Counter> {
         total(&self.skel.maps.rules, rule)
     }
 
     /// Reads the ring of packets that ask.
-    ///
-    /// # Errors
-    /// For want of memory.
     pub fn reader<'a>(&self, mut each: impl FnMut(Asked) + 'a) -> Result<Reader<'a>> {
-        let map = MapHandle::try_from(&self.skel.maps.asked).map_err(failed("read"))?;
-        let mut builder = RingBufferBuilder::new();
         let told = move |bytes: &[u8]| {
-            if let Some(asked) = parse(bytes) {
-                each(asked);
-            }
+            parse(bytes).into_iter().for_each(&mut each);
             0
         };
-        builder.add(&map, told).map_err(failed("read"))?;
-        Ok(Reader { ring: builder.build().map_err(failed("read"))? })
-    }
-}
-
-/// Reads a wall's ring.
-pub struct Reader<'a> {
-    ring: RingBuffer<'a>,
-}
-
-impl Reader<'_> {
-    /// Reads so many packets at most; how many there were.
-    ///
-    /// # Errors
-    /// The kernel's answer.
-    pub fn read(&self, most: usize) -> io::Result<usize> {
-        let read = self.ring.consume_raw_n(most);
-        usize::try_from(read).map_err(|_| io::Error::from_raw_os_error(-read))
-    }
-}
-
-impl AsFd for Reader<'_> {
-    /// Readable while there are packets.
-    #[allow(unsafe_code)]
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring's own descriptor, which is open as long as the ring is there.
-        unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
+        Reader::of(&self.skel.maps.asked, told).map_err(failed("read"))
     }
 }
 
@@ -261,22 +202,16 @@ fn parse(bytes: &[u8]) -> Option<Asked> {
     Some(Asked { key: Key(key), parsed, ifindex: IfIndex(about.ifindex), frame })
 }
 
-fn total(map: &impl MapCore, number: usize) -> Result<Count> {
-    let key = (number as u32).to_ne_bytes();
-    let cpus = map.lookup_percpu(&key, MapFlags::ANY).map_err(failed("ask"))?;
-    let mut total = Count::default();
-    for bytes in cpus.unwrap_or_default() {
-        let Some(cpu) = record::<types::weir_counter>(&bytes) else { continue };
-        total.packets += cpu.packets;
-        total.bytes += cpu.bytes;
+fn total(map: &impl MapCore, number: usize) -> Result<Counter> {
+    let mut total = Counter::default();
+    let cpus = records(map, number as u32).map_err(failed("ask"))?;
+    for types::weir_counter { packets, bytes, .. } in cpus {
+        total += Counter { packets, bytes };
     }
     Ok(total)
 }
 
 /// Takes a wall away that stands in front of an interface, whoever put it there; whether there was one.
-///
-/// # Errors
-/// The kernel's refusal.
 pub fn clear(ifindex: IfIndex, ifname: &str) -> Result<bool> {
     let failed = |source| Error::system("take the wall away from", ifname, source);
     let mut found = false;
@@ -287,7 +222,7 @@ pub fn clear(ifindex: IfIndex, ifname: &str) -> Result<bool> {
     if !Links::open()?.has_ingress_qdisc(ifindex)? {
         return Ok(found);
     }
-    match remove_filter(ifindex) {
+    match FILTER.detach(ifindex) {
         Ok(()) => Ok(true),
         // No such filter.
         Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::INVAL)) => {
@@ -316,60 +251,19 @@ fn xdp_at(ifindex: IfIndex, ifname: &str) -> Result<Option<bool>> {
 fn set_xdp(program: i32, ifindex: IfIndex) -> io::Result<()> {
     let flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
     // SAFETY: without options the pointer may be null.
-    result(unsafe {
+    tc_bpf::result(unsafe {
         libbpf_sys::bpf_xdp_attach(ifindex.0.cast_signed(), program, flags, std::ptr::null())
     })
 }
 
-fn hook(ifindex: IfIndex) -> libbpf_sys::bpf_tc_hook {
-    libbpf_sys::bpf_tc_hook {
-        sz: size_of::<libbpf_sys::bpf_tc_hook>() as libbpf_sys::size_t,
-        ifindex: ifindex.0.cast_signed(),
-        attach_point: libbpf_sys::BPF_TC_INGRESS,
-        ..Default::default()
-    }
-}
-
-fn filter() -> libbpf_sys::bpf_tc_opts {
-    libbpf_sys::bpf_tc_opts {
-        sz: size_of::<libbpf_sys::bpf_tc_opts>() as libbpf_sys::size_t,
-        handle: HANDLE,
-        priority: PRIORITY,
-        ..Default::default()
-    }
-}
-
 /// In one step, in the place of a filter of the same handle.
-#[allow(unsafe_code)]
-fn set_filter(program: BorrowedFd<'_>, ifindex: IfIndex, has_qdisc: bool) -> io::Result<()> {
-    let mut hook = hook(ifindex);
+fn stand_at_tc(program: BorrowedFd<'_>, ifindex: IfIndex, has_qdisc: bool) -> io::Result<()> {
     if !has_qdisc {
-        // SAFETY: the hook outlives the call, with its own size in it.
-        result(unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut hook) })?;
+        tc_bpf::create_hook(ifindex)?;
     }
-    let mut options = filter();
-    options.prog_fd = program.as_raw_fd();
-    options.flags = libbpf_sys::BPF_TC_F_REPLACE;
-    // SAFETY: both outlive the call, with their own sizes in them; the program is open.
-    result(unsafe { libbpf_sys::bpf_tc_attach(&raw const hook, &raw mut options) })
-}
-
-#[allow(unsafe_code)]
-fn remove_filter(ifindex: IfIndex) -> io::Result<()> {
-    let (hook, options) = (hook(ifindex), filter());
-    // SAFETY: both outlive the call, with their own sizes in them.
-    result(unsafe { libbpf_sys::bpf_tc_detach(&raw const hook, &raw const options) })
-}
-
-fn result(code: i32) -> io::Result<()> {
-    if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) }
+    FILTER.attach(program, ifindex, libbpf_sys::BPF_TC_F_REPLACE)
 }
 
 fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |source| Error::Bpf {
-        operation,
-        object: "the wall".into(),
-        source,
-        remedy: Some(LOAD_REMEDY.into()),
-    }
+    Error::bpf(operation, "the wall", LOAD_REMEDY)
 }

@@ -4,24 +4,30 @@
 
 mod common;
 
-use common::{FAR_IP4, NEAR_IP4, Network, wait_until};
+use common::{NEAR_IP4, Network, wait_until};
 use weir_bpf::bare::{Bare, BarePrograms};
 use weir_bpf::poll_cost::PollClock;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::napi;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::test_run::XdpProgram;
-use weir_bpf::traffic::{FlowSpec, Generator};
-use weir_bpf::units::PacketsPerSec;
+use weir_bpf::traffic::FlowSpec;
 
 const PORT: u16 = 6016;
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
 
 fn flow(network: &Network) -> FlowSpec {
-    let mac = (network.far_mac, network.near_mac);
-    let address = (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap());
-    FlowSpec { rate: Some(PacketsPerSec(20_000.0)), ..FlowSpec::udp(mac, address, (4096, PORT)) }
+    network.flow(PORT, Some(20_000.0))
+}
+
+/// Sends so many packets of this flow, and some; says how many.
+fn send(network: &Network, flow: FlowSpec, least: u64) -> u64 {
+    let mut generator = network.generator();
+    network.while_sent(&mut generator, &[flow], None, |generator| {
+        wait_until("enough is sent", || generator.counts(0).sent >= least);
+    });
+    generator.counts(0).sent
 }
 
 #[test]
@@ -66,14 +72,7 @@ fn polls_are_counted() {
         })
         .unwrap();
     clock.watch(napi_id);
-    let mut generator = network.far.run(|| Generator::load(network.far_ifindex).unwrap()).unwrap();
-    generator.set_flows(&[flow(&network)]).unwrap();
-    let body = || {
-        generator.start();
-        wait_until("enough is sent", || generator.counts(0).sent >= 200);
-    };
-    generator.run_while(&network.far, None, body).unwrap();
-    let sent = generator.counts(0).sent;
+    let sent = send(&network, flow(&network), 200);
     wait_until("all are polled", || clock.read().packets >= sent);
     assert_eq!(clock.read().packets, sent);
     drop(attached);
@@ -83,14 +82,7 @@ fn polls_are_counted() {
 fn a_flow_is_spread_over_ports() {
     let network = Network::new();
     let sockets: Vec<_> = (PORT..PORT + 4).map(|port| network.bind(NEAR_IP4, port)).collect();
-    let mut generator = network.far.run(|| Generator::load(network.far_ifindex).unwrap()).unwrap();
-    let flow = FlowSpec { destination_port_bits: 2, ..flow(&network) };
-    generator.set_flows(&[flow]).unwrap();
-    let body = || {
-        generator.start();
-        wait_until("enough is sent", || generator.counts(0).sent >= 100);
-    };
-    generator.run_while(&network.far, None, body).unwrap();
+    send(&network, FlowSpec { destination_port_bits: 2, ..flow(&network) }, 100);
     // With a wrong checksum the kernel would have dropped them.
     for socket in sockets {
         assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 14, "{socket:?}");

@@ -14,8 +14,8 @@ use etherparse::PacketBuilder;
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::sched;
-use weir_bpf::traffic::{FlowSpec, Generator, Lengths};
-use weir_bpf::units::{CpuId, MacAddr, PacketsPerSec, Permille};
+use weir_bpf::traffic::{FlowSpec, Lengths};
+use weir_bpf::units::{CpuId, MacAddr, Permille};
 use weir_bpf::verdict::{Reason, Verdict};
 
 const OPEN: u16 = 5000;
@@ -71,21 +71,11 @@ impl Bench {
     /// Floods the open port until `seen`; the kernel keeps telling what it charges for a packet.
     fn while_flooded(&self, payload_len: u16, cpu: CpuId, mut seen: impl FnMut() -> bool) {
         let network = &self.network;
-        let load = || Generator::load(network.far_ifindex).unwrap();
-        let mut generator = network.far.run(load).unwrap();
-        let mac = (network.far_mac, network.near_mac);
-        let address = (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap());
-        let flow = FlowSpec {
-            lengths: Lengths::One(payload_len),
-            rate: Some(PacketsPerSec(20_000.0)),
-            ..FlowSpec::udp(mac, address, (40_000, OPEN))
-        };
-        generator.set_flows(&[flow]).unwrap();
-        let body = || {
-            generator.start();
+        let lengths = Lengths::One(payload_len);
+        let flow = FlowSpec { lengths, ..network.flow(OPEN, Some(20_000.0)) };
+        network.while_sent(&mut network.generator(), &[flow], Some(cpu), |_| {
             wait_until("a full queue is seen", &mut seen);
-        };
-        generator.run_while(&network.far, Some(cpu), body).unwrap();
+        });
     }
 
     fn udp6(&self, destination: &str, port: u16) -> Vec<u8> {

@@ -13,7 +13,7 @@ use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::threaded::{Bench, MS, PORT, Process, flood, napi_thread};
+use common::threaded::{Bench, MS, PORT, Process, napi_thread};
 use common::{NEAR_IP4, Network, wait_until};
 use rustix::net::sockopt;
 use rustix::process::Pid;
@@ -21,7 +21,7 @@ use weir_bpf::Error;
 use weir_bpf::input::{INPUTS_MAX, Input, InputCounters};
 use weir_bpf::sys::sched::Policy;
 use weir_bpf::sys::{ethtool, sched};
-use weir_bpf::traffic::{FlowSpec, Generator};
+use weir_bpf::traffic::Generator;
 use weir_bpf::units::{CpuId, Nanos, Nice};
 
 const OTHER_PORT: u16 = 5001;
@@ -87,7 +87,7 @@ fn input_runs_for_as_long_as_the_kernel_says() {
     assert_eq!((input.read().ran, input.read().discarded), (Nanos(0), 0));
     let _full = bench.network.bind(NEAR_IP4, PORT);
     // So much that it runs for long at a time: the kernel counts from the wake-up on, not from the switch.
-    let flood = [FlowSpec { rate: None, ..bench.flow(PORT, 1.0) }];
+    let flood = [bench.network.flow(PORT, None)];
     bench.send(&mut bench.generator(), &flood, || input.read().ran.0 > 50 * MS);
     assert_eq!(input.cpu(), bench.cpu);
     // Until it sleeps, one of them is behind.
@@ -413,12 +413,9 @@ fn a_busy_thread_of_the_kernels_is_a_stranger() {
     let busy = napi_thread(&other, bench.cpu);
     sched::set_nice(busy, Nice(-20)).unwrap();
     sched::set_nice(bench.thread, Nice(19)).unwrap();
-    let mut generator = other.far.run(|| Generator::load(other.far_ifindex).unwrap()).unwrap();
-    generator.set_flows(&[flood(&other, PORT)]).unwrap();
     let elsewhere = sched::online_cpus().unwrap()[0];
     // What has run until now counts with the next switch.
-    let body = || {
-        generator.start();
+    let body = |_: &Generator| {
         let (begun, before) = (Instant::now(), input.read().strangers);
         send_until(&far, "it has had half of 0.3 s or more", || {
             std::thread::sleep(Duration::from_millis(1));
@@ -426,7 +423,8 @@ fn a_busy_thread_of_the_kernels_is_a_stranger() {
             elapsed > Duration::from_millis(300) && had * 2 > elapsed.as_nanos() as u64
         });
     };
-    generator.run_while(&other.far, Some(elsewhere), body).unwrap();
+    let flood = other.flow(PORT, None);
+    other.while_sent(&mut other.generator(), &[flood], Some(elsewhere), body);
 }
 
 /// What is counted by CPU must not outlast a watch that ends while its thread waits.

@@ -155,10 +155,10 @@ impl Bench {
             // Stopped also if a cycle panics, so that the threads end.
             let stopped = StopOnDrop(&stream);
             stream.pass(PACKETS_PER_STATE);
-            let mut ends = vec![(0, self.ring_full())];
+            let mut ends = vec![(0, self.network.ring_full())];
             for number in 0..cycles {
                 cycle(self, &stream, number);
-                ends.push((stream.sent.load(Ordering::Relaxed) as usize, self.ring_full()));
+                ends.push((stream.sent.load(Ordering::Relaxed) as usize, self.network.ring_full()));
             }
             stream.pass(PACKETS_PER_STATE);
             drop(stopped);
@@ -180,12 +180,6 @@ impl Bench {
         let last = lost_in(ends[cycles].0, stream.sent.load(Ordering::Relaxed) as usize);
         assert_eq!(last, 0, "lost after the last cycle");
         ends.windows(2).map(loss).collect()
-    }
-
-    fn ring_full(&self) -> u64 {
-        let far = self.network.far_ifindex;
-        let stats = || Links::open().unwrap().stats(far).unwrap();
-        self.network.far.run(stats).unwrap().tx_dropped
     }
 }
 

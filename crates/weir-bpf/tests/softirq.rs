@@ -20,8 +20,8 @@ use weir_bpf::softirq::Softirqs;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::traffic::{FlowSpec, Generator};
-use weir_bpf::units::{CpuId, Nanos, PacketsPerSec, Permille};
+use weir_bpf::traffic::Generator;
+use weir_bpf::units::{CpuId, Nanos, Permille};
 use weir_bpf::verdict::Reason;
 
 const MS: u64 = 1_000_000;
@@ -83,26 +83,9 @@ impl Bench {
         rate: Option<f64>,
         body: impl FnOnce() -> T,
     ) -> T {
-        let network = &self.network;
-        let mac = (network.far_mac, network.near_mac);
-        let address = (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap());
-        let flow = FlowSpec {
-            rate: rate.map(PacketsPerSec),
-            ..FlowSpec::udp(mac, address, (4096, CLOSED_PORT))
-        };
-        generator.set_flows(&[flow]).unwrap();
+        let flow = self.network.flow(CLOSED_PORT, rate);
         let elsewhere = sched::online_cpus().unwrap()[0];
-        let generator = &*generator;
-        let start = || {
-            generator.start();
-            body()
-        };
-        generator.run_while(&network.far, Some(elsewhere), start).unwrap()
-    }
-
-    fn generator(&self) -> Generator {
-        let load = || Generator::load(self.network.far_ifindex).unwrap();
-        self.network.far.run(load).unwrap()
+        self.network.while_sent(generator, &[flow], Some(elsewhere), |_| body())
     }
 
     fn count(&self, reason: Reason) -> u64 {
@@ -200,7 +183,7 @@ fn a_flood_takes_its_share_from_processes_and_no_more() {
     let mut bench = Bench::new(AttachMode::Native);
     bench.bind_interrupts();
     let process = Process::start(bench.cpu);
-    let mut generator = bench.generator();
+    let mut generator = bench.network.generator();
     // Discarding has its price, too: of all that a generator can send, it takes as much as ksoftirqd
     // beside the process without a limit. So neither is as fast as it can be, and the slower has the smaller share.
     for (rate, part, at_most) in [(Some(800_000.0), 0.5, 0.9), (Some(400_000.0), 0.25, 0.6)] {
@@ -239,7 +222,7 @@ fn arp_is_answered_past_the_limit() {
     bench.gate.limit_input(Some(Permille(10)));
     let process = Process::start(bench.cpu);
     // Not so fast that the ring overflows, which it does for everybody.
-    bench.while_flooded(&mut bench.generator(), Some(100_000.0), || {
+    bench.while_flooded(&mut bench.network.generator(), Some(100_000.0), || {
         bench.wait_for(&process, |window| window.discarded > 100);
         let is_resolved = || {
             let far = UdpSocket::bind((FAR_IP4, 0)).unwrap();
@@ -290,7 +273,7 @@ fn what_is_taken_from_nobody_is_not_limited() {
     bench.gate.limit_input(Some(Permille(SHARE as u32)));
     // Less than a quarter of the share cannot be what a period's packets were discarded for.
     let least = PERIOD.0 * SHARE / 1000 / 4;
-    bench.while_flooded(&mut bench.generator(), Some(50_000.0), || {
+    bench.while_flooded(&mut bench.network.generator(), Some(50_000.0), || {
         let look = || (bench.sample(), idle(bench.cpu));
         let mut looks = vec![look(); 3];
         let mut judged = 0;

@@ -17,7 +17,7 @@ use weir_bpf::channels::Channel;
 use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
-use weir_bpf::traffic::{FlowSpec, Generator, Transport};
+use weir_bpf::traffic::{FlowSpec, Transport};
 use weir_bpf::units::{CpuId, PacketsPerSec};
 use weir_bpf::verdict::{Kind, Reason};
 
@@ -215,17 +215,13 @@ fn a_handshake_under_way_is_a_connection() {
             (STRANGER, SERVICE),
         )
     };
-    let mut generator = network.far.run(|| Generator::load(network.far_ifindex).unwrap()).unwrap();
-    generator.set_flows(&[flow]).unwrap();
     let requested = || {
         let text = std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
         text.lines().any(|line| line.contains(" 03 "))
     };
-    let body = || {
-        generator.start();
+    network.while_sent(&mut network.generator(), &[flow], None, |_| {
         network.near.run(|| wait_until("the request is there", requested)).unwrap();
-    };
-    generator.run_while(&network.far, None, body).unwrap();
+    });
     let client = SocketAddr::new(nobody.into(), STRANGER);
     assert_eq!(bench.judge_ack(client, near(SERVICE)), Reason::TcpSegment);
     let other = SocketAddr::new(nobody.into(), STRANGER + 1);

@@ -33,13 +33,9 @@ fn flow(network: &Network, transport: Transport, (far, near): (&str, &str)) -> F
     }
 }
 
-fn generator(network: &Network) -> Generator {
-    network.far.run(|| Generator::load(network.far_ifindex).unwrap()).unwrap()
-}
-
 /// Sends flows until `enough`, and returns how many packets each sent.
 fn send(network: &Network, flows: &[FlowSpec], enough: impl Fn(&Generator) -> bool) -> Vec<u64> {
-    send_with(&mut generator(network), network, flows, enough)
+    send_with(&mut network.generator(), network, flows, enough)
 }
 
 fn send_with(
@@ -48,13 +44,9 @@ fn send_with(
     flows: &[FlowSpec],
     enough: impl Fn(&Generator) -> bool,
 ) -> Vec<u64> {
-    generator.set_flows(flows).unwrap();
-    let generator = &*generator;
-    let body = || {
-        generator.start();
+    network.while_sent(generator, flows, None, |generator| {
         wait_until("enough is sent", || enough(generator));
-    };
-    generator.run_while(&network.far, None, body).unwrap();
+    });
     (0..flows.len()).map(|flow| generator.counts(flow).sent).collect()
 }
 
@@ -415,7 +407,7 @@ fn bursts_come_back_to_back_at_the_mean_rate() {
         rate: Some(PacketsPerSec(10_000.0)),
         ..flow(&network, Transport::Udp, (FAR_IP4, NEAR_IP4))
     };
-    let mut generator = generator(&network);
+    let mut generator = network.generator();
     let enough = |generator: &Generator| generator.counts(0).sent >= 3_200;
     send_with(&mut generator, &network, &[flow], enough);
     let received = all(&socket, generator.counts(0).sent);
@@ -447,7 +439,7 @@ fn options_come_before_a_datagram() {
         lengths: Lengths::One(14),
         ..flow.clone()
     };
-    let mut generator = generator(&network);
+    let mut generator = network.generator();
     let enough = |generator: &Generator| generator.counts(0).sent >= 500;
     for flow in [flow, alone] {
         let before = counted(&network, "Ip InReceives");
@@ -491,7 +483,7 @@ fn a_raw_frame_arrives_byte_for_byte() {
 #[test]
 fn contradictory_flows_are_refused() {
     let network = Network::new();
-    let mut generator = generator(&network);
+    let mut generator = network.generator();
     let good = flow(&network, Transport::Udp, (FAR_IP4, NEAR_IP4));
     let random = |address_bits, port_bits| FlowSpec {
         sources: Sources::Random { address_bits, port_bits },

@@ -102,8 +102,9 @@ mod tests {
 
     #[test]
     fn a_run_that_was_stopped_goes_on_only_as_it_began() {
-        let dir = std::env::temp_dir().join(format!("weir-store-{}", std::process::id()));
-        let mut store = Store::new(Some(&dir), "made-up");
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let mut store = Store::new(Some(dir), "made-up");
         assert!(store.begin("one plan").unwrap().is_empty());
         store.keep(&trial(0)).unwrap();
         store.keep(&trial(1)).unwrap();
@@ -113,11 +114,10 @@ mod tests {
         let mut text = fs::read_to_string(&path).unwrap();
         text.push_str("{\"arm\": \"we");
         fs::write(&path, text).unwrap();
-        let mut store = Store::new(Some(&dir), "made-up");
+        let mut store = Store::new(Some(dir), "made-up");
         assert_eq!(store.begin("one plan").unwrap(), [trial(0), trial(1)]);
         drop(store);
-        let mut store = Store::new(Some(&dir), "made-up");
+        let mut store = Store::new(Some(dir), "made-up");
         assert!(store.begin("another plan").unwrap().is_empty());
-        fs::remove_dir_all(&dir).unwrap();
     }
 }

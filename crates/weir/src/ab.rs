@@ -247,9 +247,6 @@ fn ended(said: &str) -> Error {
 }
 
 /// In a slice: ends when the one who compares does, however that ends.
-///
-/// # Errors
-/// If that has ended, or the kernel refuses.
 pub fn end_with_parent() -> Result<()> {
     let parent = getppid();
     set_parent_process_death_signal(Some(Signal::INT))

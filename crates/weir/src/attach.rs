@@ -44,9 +44,6 @@ pub struct Attached {
 }
 
 /// Attaches a loaded gate.
-///
-/// # Errors
-/// If no place that was asked for takes it.
 pub fn attach(host: &Host, gate: &mut Gate, claim: &Claim, request: Attach) -> Result<Attached> {
     let (ifindex, journal, interface) = (claim.ifindex, &claim.journal, claim.interface());
     // Whatever has no driver to name has no native XDP either.

@@ -32,9 +32,6 @@ pub struct Namer {
 
 impl Namer {
     /// Learns what interfaces are called.
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
     pub fn new(links: &Links) -> Result<Self> {
         let links = links.list()?.into_iter().map(|link| (link.ifindex, link.info.name)).collect();
         Ok(Self { links })

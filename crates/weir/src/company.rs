@@ -10,9 +10,6 @@ use crate::host::Host;
 
 /// Refuses an interface that has an XDP program, if the gate may want that place. weir never replaces
 /// or detaches one, and never chooses tc of its own accord because of one.
-///
-/// # Errors
-/// If there is one, or the kernel does not answer.
 pub fn refuse(host: &Host, ifindex: IfIndex, interface: &str, request: Attach) -> Result<()> {
     if request.is_tc() {
         return Ok(());

@@ -142,9 +142,6 @@ impl Daemon {
     }
 
     /// Runs until told to stop or nothing is left to protect, then puts everything back.
-    ///
-    /// # Errors
-    /// If an interface vanished, or something could not be put back.
     pub fn run(mut self) -> Result<()> {
         self.report.ready(&mut self.console, &self.interfaces);
         let names: Vec<String> = self.interfaces.iter().map(Protected::interface).collect();

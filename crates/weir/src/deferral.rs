@@ -43,8 +43,6 @@ impl Values {
         Ok(Self { polls: read(POLLS)?, interval_ns: read(INTERVAL)? })
     }
 
-    /// # Errors
-    /// When the kernel refuses.
     pub fn write(&self, host: &Host, interface: &str) -> Result<()> {
         host.sysfs.write(interface, POLLS, &self.polls)?;
         Ok(host.sysfs.write(interface, INTERVAL, &self.interval_ns)?)

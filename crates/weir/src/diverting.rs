@@ -61,9 +61,6 @@ impl Diverting {
 
     /// Looks again if the kernel has told of a change, or the last look is too long ago; but see
     /// [`Diverting::due`]. Whether it has looked.
-    ///
-    /// # Errors
-    /// If the kernel's notifications cannot be read.
     pub fn follow(&mut self) -> Result<bool> {
         let changed = self.watch.changed();
         // Without notifications there still are the looks.

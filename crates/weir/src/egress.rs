@@ -25,9 +25,6 @@ struct EgressWatch {
 }
 
 /// Of the calling thread's network namespace.
-///
-/// # Errors
-/// On a kernel that lacks what it takes.
 pub fn watcher(probe: &QueueProbe, interfaces: Vec<IfIndex>) -> Result<Box<dyn Watcher>> {
     let (egresses, links) = (Egresses::load(probe)?, Links::open()?);
     Ok(Box::new(EgressWatch { egresses, links, interfaces, looked: None }))

@@ -23,9 +23,6 @@ pub struct Feedback {
 
 impl Feedback {
     /// In the calling thread's network namespace.
-    ///
-    /// # Errors
-    /// Without another thread.
     pub fn start(mut watchers: Vec<Box<dyn Watcher>>) -> Result<Self> {
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::Builder::new()

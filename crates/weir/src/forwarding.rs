@@ -59,9 +59,6 @@ impl Forwarding {
     }
 
     /// Looks what is on the packets' way, and tells the gate.
-    ///
-    /// # Errors
-    /// When the kernel refuses a map update.
     pub fn look(&mut self, host: &Host, ifindex: IfIndex, gate: &mut Gate) -> Result<()> {
         let mut interfaces: Vec<Interface> = Vec::new();
         for each in &self.interfaces {

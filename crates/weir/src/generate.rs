@@ -9,9 +9,6 @@ use crate::cli::Cli;
 use crate::error::{Error, Result};
 
 /// Writes them.
-///
-/// # Errors
-/// If there is no such directory, or it cannot be written to.
 pub fn run(dir: &Path) -> Result<()> {
     let failed = |source| Error::File { operation: "write into", path: dir.into(), source };
     clap_mangen::generate_to(Cli::command(), dir).map_err(failed)?;

@@ -48,9 +48,6 @@ pub struct Guardian {
 
 impl Guardian {
     /// Starts a guardian for these interfaces, and waits until it watches this process.
-    ///
-    /// # Errors
-    /// If it does not get ready.
     pub fn start(keys: &[Key]) -> Result<Self> {
         let failed = |source| Error::system("start the guardian process", source);
         let mut child = Command::new("/proc/self/exe")

@@ -27,9 +27,6 @@ pub struct Host {
 
 impl Host {
     /// Opens the calling thread's network namespace.
-    ///
-    /// # Errors
-    /// Without the privilege, or where the run directory cannot be trusted.
     pub fn open() -> Result<Self> {
         Ok(Self {
             netns: NetNs::current()?.inode(),
@@ -45,9 +42,6 @@ impl Host {
     }
 
     /// An interface's name; `None` if there is no such interface.
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
     pub fn name_of(&self, ifindex: IfIndex) -> Result<Option<String>> {
         match self.links.name(ifindex) {
             Ok(name) => Ok(Some(name)),

@@ -158,9 +158,6 @@ fn unseen() -> Error {
 
 impl Protected {
     /// Protects a claimed interface. On failure everything is as before.
-    ///
-    /// # Errors
-    /// If the gate cannot be loaded or attached, or a NAPI thread cannot be set up.
     pub fn start(
         host: &Rc<Host>,
         claim: Claim,
@@ -320,9 +317,6 @@ impl Protected {
     }
 
     /// Goes by other settings from now on.
-    ///
-    /// # Errors
-    /// If the kernel refuses the limit of softirq mode.
     pub fn set_governor(&mut self, settings: weir_policy::Settings) -> Result<()> {
         self.governor = settings;
         self.threads.set_governor(settings);
@@ -340,9 +334,6 @@ impl Protected {
     }
 
     /// Reacts to a change of the interface (its addresses, name, state) or of what diverts its packets.
-    ///
-    /// # Errors
-    /// When the kernel does not answer, or refuses the gate's update.
     pub fn follow(&mut self) -> Result<Presence> {
         let changed = self.watch.changed();
         // A look that fails is taken again.
@@ -396,9 +387,6 @@ impl Protected {
 
     /// Reads the counters and publishes the status; `guardian_pid` and `sleep` are part of it, and `late_dropped`, if
     /// that is known: it is the namespace's.
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
     pub fn tick(
         &mut self,
         guardian_pid: i32,
@@ -518,9 +506,6 @@ impl Protected {
     }
 
     /// Whether the interface no longer exists here.
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
     pub fn is_gone(&self) -> Result<bool> {
         Ok(self.host.name_of(self.claim.ifindex)?.is_none())
     }

@@ -34,9 +34,6 @@ pub struct Journal {
 
 impl Journal {
     /// Starts an interface's record.
-    ///
-    /// # Errors
-    /// When the state file cannot be written.
     pub fn start(host: &Rc<Host>, state: State) -> Result<Rc<Self>> {
         state.write(&host.dir)?;
         Ok(Rc::new(Self {
@@ -95,9 +92,6 @@ impl Journal {
     }
 
     /// Writes what could not be written when it changed.
-    ///
-    /// # Errors
-    /// When the state file still cannot be written.
     pub fn catch_up(&self) -> Result<()> {
         if self.unwritten.get() { self.write() } else { Ok(()) }
     }

@@ -87,9 +87,6 @@ pub enum Outcome {
 
 impl Knob {
     /// Gives the knob its new value.
-    ///
-    /// # Errors
-    /// When the kernel refuses, or the thread has ended.
     pub fn turn(&self, host: &Host, interface: &str) -> Result<()> {
         let gone = |thread: &Task| {
             Error::refused(
@@ -115,9 +112,6 @@ impl Knob {
 
     /// Gives the knob its old value, unless somebody else has changed it. Doing so twice is the same as
     /// once.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn turn_back(&self, host: &Host, interface: &str) -> Result<Outcome> {
         let outcome = match self.others_value(host, interface) {
             Ok(Some(value)) => self.leave_to_others().map(|()| Outcome::Theirs(value)),
@@ -211,9 +205,6 @@ impl Knob {
 
     /// Gives what the governor moves the value that it is to have while no governor lives. Other knobs
     /// stay, and so does what somebody else has changed.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn leave_to_itself(&self, host: &Host, interface: &str) -> Result<()> {
         let is_moved = matches!(self, Self::Nice { governed: true, .. } | Self::Deferral { .. });
         if !is_moved || self.others_value(host, interface)?.is_some() {

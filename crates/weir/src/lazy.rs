@@ -75,9 +75,6 @@ pub struct Listener {
 
 impl LazyServer {
     /// Offers lazy sockets on these interfaces: at most so many bytes of rings to each user but root.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
     pub fn start(
         listener: Listener,
         probe: &QueueProbe,
@@ -203,9 +200,6 @@ fn maker_of(unready: &str) -> Option<Pid> {
 }
 
 /// Removes what daemons that were killed have left to listen at, in any network namespace.
-///
-/// # Errors
-/// If the directory cannot be read or written.
 pub fn remove_left(dir: &RunDir) -> Result<()> {
     for name in &dir.names()? {
         if !is_socket_name(name) {
@@ -564,12 +558,12 @@ fn clients_max() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rundir::tests::Scratch;
+    use tempfile::TempDir;
 
     #[test]
     fn what_a_killed_daemon_has_left_unready_goes_when_its_process_has_gone() {
-        let scratch = Scratch::new();
-        let dir = RunDir::create(&scratch.0.join("weir")).unwrap();
+        let scratch = TempDir::new().unwrap();
+        let dir = RunDir::create(&scratch.path().join("weir")).unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         let (ours, left) = (unready_name("lazy-1.sock"), format!("lazy-1.sock.{}", child.id()));

@@ -57,9 +57,6 @@ pub struct Lock {
 
 impl Lock {
     /// Locks an interface. Waits for a restoration under way, not for a daemon.
-    ///
-    /// # Errors
-    /// When the lock file cannot be used, or a restoration does not end.
     pub fn take(dir: &Rc<RunDir>, key: &Key, purpose: Purpose) -> Result<Attempt> {
         let name = key.lock_file();
         let deadline = Instant::now() + RESTORATION_MAX;
@@ -161,12 +158,12 @@ mod tests {
     use weir_bpf::units::IfIndex;
 
     use super::*;
-    use crate::rundir::tests::Scratch;
+    use tempfile::TempDir;
 
     #[test]
     fn a_lock_has_one_holder_who_is_named() {
-        let scratch = Scratch::new();
-        let dir = Rc::new(RunDir::create(&scratch.0).unwrap());
+        let scratch = TempDir::new().unwrap();
+        let dir = Rc::new(RunDir::create(scratch.path()).unwrap());
         let key = Key { netns: 1, ifindex: IfIndex(2) };
         let me = i32::try_from(std::process::id()).unwrap();
 
@@ -187,10 +184,10 @@ mod tests {
 
     #[test]
     fn the_last_holders_signature_is_written_over() {
-        let scratch = Scratch::new();
-        let dir = Rc::new(RunDir::create(&scratch.0).unwrap());
+        let scratch = TempDir::new().unwrap();
+        let dir = Rc::new(RunDir::create(scratch.path()).unwrap());
         let key = Key { netns: 1, ifindex: IfIndex(2) };
-        let path = scratch.0.join(key.lock_file());
+        let path = scratch.path().join(key.lock_file());
         // A daemon's that was killed: of this version, and of one that wrote no more than it had to.
         for left in ["4194304 protect         \n", "1 protect\n", "", &"x".repeat(5000)] {
             fs::write(&path, left).unwrap();

@@ -35,6 +35,7 @@ mod lazy;
 mod lock;
 mod metrics;
 mod notes;
+mod out;
 mod owners;
 mod preset;
 mod privilege;

@@ -11,9 +11,6 @@ const NEEDED: [Capability; 4] =
 
 /// Checks that this process may do what `command` does, which turns knobs: what it keeps in the run directory
 /// is believed of root alone, and the kernel's files belong to root.
-///
-/// # Errors
-/// Names what is missing.
 pub fn check(command: &str) -> Result<()> {
     check_for(command, &NEEDED)?;
     let uid = rustix::process::geteuid();
@@ -46,17 +43,11 @@ const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::DAC_READ_SEARCH);
 
 /// Gives up what a daemon does not need, before it starts threads and its guardian: they inherit what is left.
-///
-/// # Errors
-/// If the kernel refuses.
 pub fn confine() -> Result<()> {
     Ok(caps::confine(KEPT)?)
 }
 
 /// Checks that this process has the capabilities that `command` needs.
-///
-/// # Errors
-/// Names what is missing.
 pub fn check_for(command: &str, needed: &[Capability]) -> Result<()> {
     let missing = caps::missing(needed)?;
     if missing.is_empty() {

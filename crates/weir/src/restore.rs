@@ -93,9 +93,6 @@ pub struct Reset {
 
 /// `weir reset`: puts back the leftovers of these interfaces, or of all in this network namespace.
 /// An interface that cannot be dealt with does not keep it from the others.
-///
-/// # Errors
-/// If it cannot be told which interfaces these are.
 pub fn reset(host: &Host, interfaces: &[String]) -> Result<Reset> {
     let mut reset = Reset::default();
     for key in keys_to_reset(host, interfaces)? {

@@ -35,9 +35,6 @@ pub fn is_on(mask: &str) -> bool {
 }
 
 /// Switches it off on every receive queue, until the knobs are dropped.
-///
-/// # Errors
-/// When the record cannot be written, or the kernel refuses.
 pub fn switch_off(host: &Host, journal: &Rc<Journal>) -> Result<Vec<TurnedKnob>> {
     steering(&host.sysfs, &journal.interface())
         .into_iter()

@@ -33,9 +33,6 @@ use crate::task::Task;
 use crate::threads::ThreadWeight;
 
 /// `weir run`: protects interfaces until told to stop.
-///
-/// # Errors
-/// If protection cannot start, an interface vanishes, or something cannot be put back.
 pub fn run(args: &RunArgs) -> Result<()> {
     privilege::check("weir run")?;
     if let Some(slice) = args.ab {

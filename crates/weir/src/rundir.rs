@@ -146,9 +146,6 @@ impl RunDir {
 
     /// As [`RunDir::write`], of a file that is replaced each second: its predecessor is kept, and takes its place the
     /// next time. To make a file and to remove one takes longer than to write it.
-    ///
-    /// # Errors
-    /// As [`RunDir::write`].
     pub fn rewrite(&self, name: &str, mode: Mode, contents: &[u8]) -> Result<()> {
         // It is the first, somebody still reads the predecessor, or this file system does not exchange files.
         self.exchange(name, mode, contents).or_else(|_| self.write(name, mode, contents))
@@ -169,9 +166,6 @@ impl RunDir {
 
     /// Removes a file, its predecessor, and what a killed writer may have left of its successor; that there is none is
     /// no error.
-    ///
-    /// # Errors
-    /// When the file system refuses.
     pub fn remove(&self, name: &str) -> Result<()> {
         self.unlink(name)?;
         self.unlink(&temporary(name))
@@ -185,9 +179,6 @@ impl RunDir {
     }
 
     /// Names of the files in the directory, without hidden ones, sorted.
-    ///
-    /// # Errors
-    /// When the directory cannot be read.
     pub fn names(&self) -> Result<Vec<String>> {
         let failed = |errno| file_error("list", &self.path, errno);
         let mut names = Vec::new();
@@ -284,4 +275,4 @@ fn file_error(operation: &'static str, path: &Path, errno: Errno) -> Error {
 
 #[cfg(test)]
 #[path = "rundir_tests.rs"]
-pub(crate) mod tests;
+mod tests;

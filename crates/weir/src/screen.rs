@@ -21,9 +21,6 @@ const BELIEVED: Duration = Duration::from_secs(1);
 const DOUBTED: Duration = Duration::from_secs(10);
 
 /// Of the calling thread's network namespace.
-///
-/// # Errors
-/// On a kernel that lacks what it takes.
 pub fn watcher(probe: &QueueProbe) -> Result<Box<dyn Watcher>> {
     Ok(Box::new(ScreenWatch {
         screens: Screens::load(probe)?,

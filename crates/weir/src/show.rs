@@ -13,10 +13,11 @@ use weir_bpf::verdict::Reason;
 
 use crate::cli::{ResetArgs, StatusArgs};
 use crate::config::value::{PreferArg, choice_text};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::governor::{LimitRow, Observed};
 use crate::host::Host;
 use crate::metrics;
+use crate::out;
 use crate::privilege;
 use crate::restore;
 use crate::rundir::{RUN_DIR, RunDir};
@@ -25,33 +26,21 @@ use crate::softirq::{CpuShares, LimitStatus};
 use crate::status::{DiversionStatus, InterfaceStatus, Overview, ReasonCount};
 
 /// `weir status`. Needs no privilege.
-///
-/// # Errors
-/// If what the daemons publish cannot be read.
 pub fn status(args: &StatusArgs) -> Result<ExitCode> {
     let dir = RunDir::open(Path::new(RUN_DIR))?;
     let netns = if args.all_namespaces { None } else { Some(NetNs::current()?.inode()) };
     let overview = Overview::read(dir.as_ref(), netns)?;
-    let mut out = Vec::new();
     let standing = Standing::of(&overview);
-    let written = if args.check {
-        writeln!(out, "{}", standing.text)
+    if args.json {
+        out::json(&overview)?;
+    } else if args.check {
+        out::print(|out| writeln!(out, "{}", standing.text))?;
     } else if args.openmetrics {
-        out.write_all(metrics::openmetrics(&overview.interfaces).as_bytes())
-    } else if args.json {
-        serde_json::to_writer_pretty(&mut out, &overview)
-            .map_err(io::Error::from)
-            .and_then(|()| writeln!(out))
+        out::print(|out| out.write_all(metrics::openmetrics(&overview.interfaces).as_bytes()))?;
     } else {
-        table(&mut out, &overview, &standing)
-    };
-    match written.and_then(|()| io::stdout().lock().write_all(&out)) {
-        // `weir status | head` has seen what it wanted.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::system("write to standard output", error))
-        }
-        _ => Ok(if args.check { ExitCode::from(standing.code) } else { ExitCode::SUCCESS }),
+        out::print(|out| table(out, &overview, &standing))?;
     }
+    Ok(if args.check { ExitCode::from(standing.code) } else { ExitCode::SUCCESS })
 }
 
 /// How things stand, for monitoring.
@@ -99,9 +88,6 @@ fn shortcoming(status: &InterfaceStatus) -> Option<String> {
 }
 
 /// `weir reset`.
-///
-/// # Errors
-/// Without the privilege, or if it cannot be told what to reset.
 pub fn reset(args: &ResetArgs) -> Result<ExitCode> {
     privilege::check("weir reset")?;
     let done = restore::reset(&Host::open()?, &args.interfaces)?;

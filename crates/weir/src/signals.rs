@@ -21,9 +21,6 @@ pub struct Signals {
 
 impl Signals {
     /// From now on a signal ends the loop, not the process.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn catch() -> Result<Self> {
         let failed = |source| Error::system("catch signals", source);
         let stop = catch(&[SIGINT, SIGTERM, SIGQUIT])?;
@@ -46,9 +43,6 @@ impl Signals {
 }
 
 /// Readable once one of them has come, which then has no other effect.
-///
-/// # Errors
-/// When the kernel refuses.
 pub fn catch(signals: &[i32]) -> Result<UnixStream> {
     let failed = |source| Error::system("catch signals", source);
     let (receiver, sender) = UnixStream::pair().map_err(failed)?;

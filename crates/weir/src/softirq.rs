@@ -68,9 +68,6 @@ impl Limiter {
 
     /// Watches receive softirqs for an interface, until the answer is dropped. Its gate has yet to be
     /// told.
-    ///
-    /// # Errors
-    /// If the kernel lacks a tracepoint.
     pub fn limit(self: &Rc<Self>, ifindex: IfIndex, settings: &Settings) -> Result<Limit> {
         let mut running = self.running.borrow_mut();
         if running.softirqs.is_none() {

@@ -64,9 +64,6 @@ impl State {
     }
 
     /// Reads an interface's record; `None` if there is none.
-    ///
-    /// # Errors
-    /// If the file is not one that this version of weir wrote, or cannot be trusted.
     pub fn read(dir: &RunDir, key: &Key) -> Result<Option<Self>> {
         let name = key.state_file();
         let Some(text) = dir.read(&name)? else { return Ok(None) };
@@ -114,7 +111,7 @@ mod tests {
     use weir_bpf::units::{CpuId, Nice};
 
     use super::*;
-    use crate::rundir::tests::Scratch;
+    use tempfile::TempDir;
 
     fn example() -> State {
         let thread = Task { pid: 77, comm: "napi/eth1-5".into(), start_ticks: 12 };
@@ -136,8 +133,8 @@ mod tests {
 
     #[test]
     fn a_record_survives_its_file() {
-        let scratch = Scratch::new();
-        let dir = RunDir::create(&scratch.0).unwrap();
+        let scratch = TempDir::new().unwrap();
+        let dir = RunDir::create(scratch.path()).unwrap();
         let state = example();
         assert_eq!(State::read(&dir, &state.key()).unwrap(), None);
         state.write(&dir).unwrap();
@@ -151,8 +148,8 @@ mod tests {
 
     #[test]
     fn a_record_that_is_not_ours_is_refused() {
-        let scratch = Scratch::new();
-        let dir = RunDir::create(&scratch.0).unwrap();
+        let scratch = TempDir::new().unwrap();
+        let dir = RunDir::create(scratch.path()).unwrap();
         let state = example();
         let good = serde_json::to_string(&state).unwrap();
         for bad in [

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
-use weir_bpf::features::{Features, Lack};
+use weir_bpf::features::{self, Lack};
 use weir_bpf::gate::Policy;
 use weir_bpf::prune::Retired;
 use weir_bpf::sys::divert::{Diversion, DiversionKind, Ports};
@@ -243,9 +243,6 @@ pub fn by_reason(counters: &Counters, policy: Policy) -> Vec<ReasonCount> {
 
 impl InterfaceStatus {
     /// Publishes the status.
-    ///
-    /// # Errors
-    /// When the file system refuses.
     pub fn write(&self, dir: &RunDir) -> Result<()> {
         let name = self.key().status_file();
         let text =
@@ -264,9 +261,6 @@ impl InterfaceStatus {
     }
 
     /// Reads what the daemons have published, in one network namespace or in all.
-    ///
-    /// # Errors
-    /// If a file cannot be read or is not weir's.
     pub fn read_all(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         let Some(dir) = dir else { return Ok(all) };
@@ -278,9 +272,6 @@ impl InterfaceStatus {
     }
 
     /// Reads what the daemon has published last; `None` if there is no such file.
-    ///
-    /// # Errors
-    /// If the file is not one that this version of weir wrote, or cannot be trusted.
     pub fn read(dir: &RunDir, key: &Key) -> Result<Option<Self>> {
         let name = key.status_file();
         // Asked first: of an older file if a newer one has just taken its place.
@@ -338,11 +329,8 @@ pub struct Leftover {
 
 impl Overview {
     /// Reads what the daemons have published, in one network namespace or in all.
-    ///
-    /// # Errors
-    /// If a file cannot be read or is not weir's.
     pub fn read(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Self> {
-        let kernel_lacks = Features::probe().lacks();
+        let kernel_lacks = features::lacks();
         let interfaces = InterfaceStatus::read_all(dir, netns)?;
         let mut overview = Self { schema: SCHEMA, interfaces, leftovers: vec![], kernel_lacks };
         let Some(dir) = dir else { return Ok(overview) };

@@ -110,8 +110,7 @@ impl NapiThreads {
 
     /// Waits until there are threads, and sets them up.
     ///
-    /// # Errors
-    /// As [`NapiThreads::refresh`]. That none appeared is no error.
+    /// That none appeared is no error.
     pub fn appear(&mut self, journal: &Rc<Journal>, ifindex: IfIndex) -> Result<()> {
         let deadline = Instant::now() + APPEAR_MAX;
         loop {
@@ -124,9 +123,6 @@ impl NapiThreads {
     }
 
     /// Finds the threads that run now; sets up the new ones and forgets those that have ended.
-    ///
-    /// # Errors
-    /// When the kernel does not name them, or refuses a setting.
     pub fn refresh(&mut self, journal: &Rc<Journal>, ifindex: IfIndex) -> Result<()> {
         let mut tasks = Vec::new();
         for thread in napi::napi_threads(ifindex, &journal.interface())? {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use common::*;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use weir_bpf::sys::{ethtool, sched};
+use weir_bpf::sys::sched;
 
 const RATE: f64 = 30_000.0;
 const READ_RATE: f64 = 1000.0;
@@ -25,25 +25,20 @@ fn compare(network: &Network, options: &[&str]) -> Child {
 #[test]
 fn what_weir_changes_is_told_with_its_interval() {
     let network = Network::ipv4_only();
-    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    network.poll_by_napi();
     let _full = network.near_socket(&format!("{NEAR_IP}:5000"));
     let read = network.near_socket(&format!("{NEAR_IP}:5001"));
-    let mut generator = network.generator();
     let flows = [network.flow(5000, Some(RATE)), network.flow(5001, Some(READ_RATE))];
-    generator.set_flows(&flows).unwrap();
-    let generator = &generator;
     let (received, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let cpu = *sched::online_cpus().unwrap().last().unwrap();
     let output = std::thread::scope(|scope| {
         scope.spawn(|| consume(&read, cpu, &received, &over));
         let _over = Over(&over);
-        let body = || {
-            generator.start();
+        network.while_sent(&flows, None, |_| {
             wait_until("packets are read", || received.load(Ordering::Relaxed) > 0);
             let comparing = compare(&network, &["--ab", "1s", "--pairs=6", "--json"]);
             comparing.wait_with_output().unwrap()
-        };
-        generator.run_while(&network.far, None, body).unwrap()
+        })
     });
     assert!(output.status.success(), "{output:?}");
     // A slice of each says what it says without `--ab`, and then no more.

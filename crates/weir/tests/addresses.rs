@@ -6,10 +6,10 @@
 mod common;
 
 use std::net::UdpSocket;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use common::router::run_in as sh;
 use common::*;
 use weir_bpf::sys::netns::NetNs;
 
@@ -18,12 +18,6 @@ const PROMISED: Duration = Duration::from_secs(1);
 const PORT: u16 = 5000;
 /// Known to the peer as well.
 const OTHER: &str = "198.18.0.9";
-
-fn sh(ns: &NetNs, script: &str) {
-    let run = || Command::new("sh").args(["-e", "-c", script]).output().unwrap();
-    let output = ns.run(run).unwrap();
-    assert!(output.status.success(), "{script}: {output:?}");
-}
 
 /// Few enough for the veth's ring.
 fn burst(sender: &UdpSocket, address: &str) {
@@ -131,6 +125,5 @@ fn protected_behind_another_interface(give_address: &str) {
         });
     }
     assert_eq!(network.count("no-route"), 0);
-    daemon.interrupt();
-    network.assert_untouched();
+    network.assert_left_untouched_by(daemon);
 }

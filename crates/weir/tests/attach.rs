@@ -103,13 +103,12 @@ fn auto_spares_the_veth_and_says_why() {
     assert_eq!(status["attach"], "tcx");
     assert!(status["attach_reason"].as_str().unwrap().contains("TSO"), "{status}");
     assert_eq!(status["notes"], Value::Array(vec![]));
-    let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    let text = network.says(&["status"]);
     assert!(
         text.contains("gate at tc ingress (tcx), policy on (auto: native XDP on a veth"),
         "{text}"
     );
-    daemon.interrupt();
-    network.assert_untouched();
+    network.assert_left_untouched_by(daemon);
 }
 
 /// What native XDP costs other traffic is not known of most drivers, nor of a bridge.
@@ -171,9 +170,7 @@ fn a_clsact_filter_left_by_two_kills_is_reset() {
     daemon.kill();
     wait_until("the guardian has ended", || test_kill_process(guardian).is_err());
     assert!(filters(&network).contains("weir_gate_tc"), "{}", filters(&network));
-    let output = network.weir(&["reset"]);
-    assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stdout).unwrap();
+    let said = network.says(&["reset"]);
     assert!(said.contains("tc ingress filter program"), "{said}");
     assert!(is_detached(&network), "{}", filters(&network));
 }
@@ -233,6 +230,6 @@ fn what_the_kernel_lacks_is_listed_with_its_cost() {
         println!("this kernel lacks {}: {}", lack["feature"], lack["cost"]);
         assert!(!lack["cost"].as_str().unwrap().is_empty());
     }
-    let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    let text = network.says(&["status"]);
     assert_eq!(text.matches("this kernel lacks").count(), lacks.len(), "{text}");
 }

@@ -13,7 +13,6 @@ use etherparse::PacketBuilder;
 use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
 use serde_json::Value;
-use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::tun::Tun;
 
@@ -179,8 +178,7 @@ fn a_flood_by_a_tunnel_is_discarded_and_its_neighbour_loses_nothing() {
             received += drain(&full);
         }
         assert_eq!(received, 20_000, "the socket's own, when it is read");
-        daemon.interrupt();
-        host.network.assert_untouched();
+        host.network.assert_left_untouched_by(daemon);
     }
 }
 
@@ -190,7 +188,7 @@ fn a_gate_that_sleeps_wakes_for_a_tunnel() {
     let family = &FAMILIES[0];
     let _full = host.socket(family, FULL);
     // On both interfaces nothing is to be limited in softirqs.
-    host.network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    host.network.poll_by_napi();
     let daemon = Daemon::start_sleepy(&host.network, &[TUN, "--attach", "auto"]);
     let asleep = || host.count("asleep");
     let before = asleep();
@@ -200,8 +198,7 @@ fn a_gate_that_sleeps_wakes_for_a_tunnel() {
         host.send(family, FULL, 100);
         host.count("udp-full") > 0
     });
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 /// The kernel goes by the protocol that stands beside a packet, not by its first byte.

@@ -11,8 +11,8 @@ mod common;
 use std::fs;
 use std::io::Read;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use captures::*;
@@ -24,7 +24,6 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::MacAddr;
 
@@ -49,35 +48,14 @@ const FILTERS: [&str; 16] = [
     "ether[1000:4] = 0 and ip[ip[9]] > 0",
 ];
 
-/// A directory of a test's own.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("weir-test-{}-{name}", std::process::id()));
-        fs::create_dir(&dir).unwrap();
-        Self(dir)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A capture that runs, weir's or tcpdump's.
-struct Running(Child);
+struct Running(Owned);
 
 impl Running {
     /// Starts it near, and waits until it says that it captures.
     fn start(network: &Network, mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
+        let mut child = network.near.run(|| Owned::start(&mut command)).unwrap();
         let mut said = String::new();
         let stderr = child.stderr.as_mut().unwrap();
         while !said.contains("Ctrl-C ends it\n") && !said.contains("listening on") {
@@ -100,7 +78,7 @@ impl Running {
         let mut command = Command::new(WEIR);
         command.args(["capture", "-i", NEAR]).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
+        let mut child = network.near.run(|| Owned::start(&mut command)).unwrap();
         let mut said = [0; 1];
         while said != *b"\n" {
             assert_eq!(child.stdout.as_mut().unwrap().read(&mut said).unwrap(), 1, "it ended");
@@ -109,12 +87,12 @@ impl Running {
     }
 
     fn pid(&self) -> Pid {
-        Pid::from_child(&self.0)
+        self.0.pid()
     }
 
     /// Ctrl-C; its last words.
     fn interrupt(self) -> String {
-        kill_process(self.pid(), Signal::INT).unwrap();
+        self.0.signal(Signal::INT);
         self.end()
     }
 
@@ -123,13 +101,6 @@ impl Running {
         self.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
         assert!(self.0.wait().unwrap().success(), "{said}");
         said
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -226,9 +197,9 @@ fn tcpdump_reads(path: &Path) -> usize {
 #[test]
 fn filters_match_what_they_match_for_tcpdump() {
     let network = Network::ipv4_only();
-    let dir = Dir::new("filters");
-    let ours = |number: usize| dir.file(&format!("{number}.pcapng"));
-    let theirs = |number: usize| dir.file(&format!("{number}.pcap"));
+    let dir = killed::temp_dir();
+    let ours = |number: usize| dir.path().join(format!("{number}.pcapng"));
+    let theirs = |number: usize| dir.path().join(format!("{number}.pcap"));
     let start = |(number, filter): (usize, &&str)| {
         let weir = Running::weir(&network, &["-w", ours(number).to_str().unwrap(), "--", filter]);
         (weir, tcpdump(&network, &theirs(number), filter))
@@ -254,7 +225,7 @@ fn filters_match_what_they_match_for_tcpdump() {
         assert_eq!(ours, replayed(read_pcap(&theirs(number))), "{filter}");
         assert_eq!((written.matched, written.dropped), (count as u64, 0), "{filter}");
         assert!(written.seen >= sent.len() as u64 && written.delivered == count as u64);
-        assert_eq!(tcpdump_reads(&dir.file(&format!("{number}.pcapng"))), count, "{filter}");
+        assert_eq!(tcpdump_reads(&dir.path().join(format!("{number}.pcapng"))), count, "{filter}");
         let tells_apart = ours.contains(&true) && ours.contains(&false);
         assert!(tells_apart || filter.is_empty(), "{filter}: {ours:?}");
     }
@@ -265,7 +236,7 @@ fn filters_match_what_they_match_for_tcpdump() {
 #[test]
 fn filters_in_the_driver_match_the_same() {
     let network = Network::ipv4_only();
-    let dir = Dir::new("native");
+    let dir = killed::temp_dir();
     let sent = frames();
     let filters = [
         "",
@@ -277,7 +248,7 @@ fn filters_in_the_driver_match_the_same() {
     let warm_up = udp_to(MacAddr([2, 0, 0, 0, 0, 10]), NEAR_IP, 9, b"not among those sent");
     for (number, filter) in filters.into_iter().enumerate() {
         let (ours, theirs) =
-            (dir.file(&format!("{number}.pcapng")), dir.file(&format!("{number}")));
+            (dir.path().join(format!("{number}.pcapng")), dir.path().join(format!("{number}")));
         let arguments = ["--attach", "native", "-w", ours.to_str().unwrap(), "--", filter];
         let weir = Running::weir(&network, &arguments);
         let tcpdump = tcpdump(&network, &theirs, "");
@@ -291,7 +262,7 @@ fn filters_in_the_driver_match_the_same() {
         weir.interrupt();
         tcpdump.interrupt();
         // Of what tcpdump has seen, the same that it finds in the file, where tags are in the packets, too.
-        let matching = dir.file("matching");
+        let matching = dir.path().join("matching");
         let mut command = Command::new("tcpdump");
         let filter = filter.trim_start_matches("inbound and ");
         let read = command.arg("-r").arg(&theirs).arg("-w").arg(&matching).arg(filter).output();
@@ -308,8 +279,8 @@ fn filters_in_the_driver_match_the_same() {
 #[test]
 fn in_the_driver_other_hosts_frames_end_while_nobody_else_wants_them() {
     let network = Network::ipv4_only();
-    let dir = Dir::new("others");
-    let path = dir.file("all.pcapng");
+    let dir = killed::temp_dir();
+    let path = dir.path().join("all.pcapng");
     // That they end in the driver, its statistics say.
     let ended = || {
         let ask = || Command::new("ethtool").args(["-S", NEAR]).output().unwrap();
@@ -331,7 +302,7 @@ fn in_the_driver_other_hosts_frames_end_while_nobody_else_wants_them() {
     sender.send_to(b"for the host", "198.18.0.1:5000").unwrap();
     assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 12);
     // Another capture wants them.
-    let theirs = dir.file("theirs");
+    let theirs = dir.path().join("theirs");
     let tcpdump = tcpdump(&network, &theirs, "");
     wait_until("the other capture has them", || {
         replay(&network, std::slice::from_ref(&others));
@@ -356,12 +327,12 @@ fn in_the_driver_other_hosts_frames_end_while_nobody_else_wants_them() {
 fn the_circuit_breaker_pauses_the_tap_and_not_the_host() {
     const OWN: usize = 100;
     let network = Network::ipv4_only();
-    let dir = Dir::new("breaker");
+    let dir = killed::temp_dir();
     let others = udp_to(MacAddr([2, 0, 0, 0, 0, 9]), NEAR_IP, 5000, b"fourteen bytes");
     let socket = network.near_socket("198.18.0.1:5000");
     let sender = network.far_socket("198.18.0.2:0");
     for place in ["socket", "native"] {
-        let path = dir.file(place);
+        let path = dir.path().join(place);
         let arguments = |batch| {
             ["--attach", place, "--direction", "in", batch, "--json", "-w", path.to_str().unwrap()]
         };
@@ -401,14 +372,14 @@ fn the_circuit_breaker_pauses_the_tap_and_not_the_host() {
 #[test]
 fn packets_are_cut_counted_and_divided_among_files() {
     let network = Network::ipv4_only();
-    let dir = Dir::new("files");
-    let path = dir.file("cut.pcapng");
+    let dir = killed::temp_dir();
+    let path = dir.path().join("cut.pcapng");
     let frame = udp_to(NEAR_MAC, NEAR_IP, 5000, &[7; 1000]);
     let sent = vec![frame.clone(); 500];
     let arguments = ["-w", path.to_str().unwrap(), "-s", "96", "-c", "3", "--direction", "in"];
     // Not among those above: of what comes first, tcpdump 4.99 misses some under `inbound`.
     let cut = Running::weir(&network, &[&arguments[..], &["inbound"]].concat());
-    let rotated = dir.file("many.pcapng");
+    let rotated = dir.path().join("many.pcapng");
     let arguments = ["-w", rotated.to_str().unwrap(), "--rotate-size", "100k", "--keep", "2"];
     let many = Running::weir(&network, &[&arguments[..], &["udp port 5000"]].concat());
     // What a pipe's reader has it has at once.
@@ -437,16 +408,17 @@ fn packets_are_cut_counted_and_divided_among_files() {
 
     let said = many.interrupt();
     assert!(said.contains("501 written, 0 dropped"), "{said}");
-    let mut names: Vec<String> = fs::read_dir(&dir.0)
+    let mut names: Vec<String> = fs::read_dir(dir.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.starts_with("many_"))
         .collect();
     names.sort();
     assert_eq!(names.len(), 2, "{names:?}");
-    let counts: Vec<Written> = names.iter().map(|name| read_pcapng(&dir.file(name))).collect();
-    assert!(names.iter().all(|name| tcpdump_reads(&dir.file(name)) > 0));
-    assert!(fs::metadata(dir.file(&names[0])).unwrap().len() >= 100_000);
+    let counts: Vec<Written> =
+        names.iter().map(|name| read_pcapng(&dir.path().join(name))).collect();
+    assert!(names.iter().all(|name| tcpdump_reads(&dir.path().join(name)) > 0));
+    assert!(fs::metadata(dir.path().join(&names[0])).unwrap().len() >= 100_000);
     assert_eq!((counts[1].matched, counts[1].delivered), (501, 501));
 }
 
@@ -455,26 +427,20 @@ fn packets_are_cut_counted_and_divided_among_files() {
 #[test]
 fn it_runs_beside_a_gate_and_tells_what_it_could_not_write() {
     let network = Network::ipv4_only();
-    let dir = Dir::new("gate");
-    let path = dir.file("flood.pcapng");
+    let dir = killed::temp_dir();
+    let path = dir.path().join("flood.pcapng");
     // Generated packets reach a veth only with NAPI.
-    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    network.poll_by_napi();
     let daemon = Daemon::start(&network, &["--attach", "tc"]);
     let full = network.near_socket("198.18.0.1:5000");
     let arguments = ["-w", path.to_str().unwrap(), "--buffer", "4096", "--direction", "in"];
     let capture = Running::weir(&network, &[&arguments[..], &["udp port 5000"]].concat());
-    let mut generator = network.generator();
-    generator.set_flows(&[network.flow(5000, Some(100_000.0))]).unwrap();
-    let generator = &generator;
-    let mut sent = 0;
-    generator
-        .run_while(&network.far, None, || {
-            generator.start();
-            wait_until("the gate discards", || network.count("udp-full") > 1000);
-            generator.stop();
-            sent = generator.counts(0).sent;
-        })
-        .unwrap();
+    let flood = network.flow(5000, Some(100_000.0));
+    let sent = network.while_sent(&[flood], None, |generator| {
+        wait_until("the gate discards", || network.count("udp-full") > 1000);
+        generator.stop();
+        generator.counts(0).sent
+    });
     let diversions = network.interface_status()["diversions"].clone();
     let passing = |each: &Value| each["passes_all"] == true;
     assert!(!diversions.as_array().unwrap().iter().any(passing), "{diversions}");
@@ -491,15 +457,15 @@ fn it_runs_beside_a_gate_and_tells_what_it_could_not_write() {
 #[test]
 fn what_ends_it_early_costs_no_packet_that_was_written() {
     let network = Network::ipv4_only();
-    let dir = Dir::new("ends");
+    let dir = killed::temp_dir();
     // A disk that is full.
     let script = format!(
         "mount -t tmpfs -o size=64k none {0} && {WEIR} capture -i {NEAR} -w {0}/full.pcapng; \
          code=$?; cp {0}/full.pcapng {1}; exit $code",
-        dir.file("mnt").display(),
-        dir.file("copy.pcapng").display(),
+        dir.path().join("mnt").display(),
+        dir.path().join("copy.pcapng").display(),
     );
-    fs::create_dir(dir.file("mnt")).unwrap();
+    fs::create_dir(dir.path().join("mnt")).unwrap();
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &script]);
     let mut full = Running::start(&network, command);
@@ -513,7 +479,7 @@ fn what_ends_it_early_costs_no_packet_that_was_written() {
     full.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(full.0.wait().unwrap().code(), Some(1), "{said}");
     assert!(said.contains("No space left on device"), "{said}");
-    let packets = tcpdump_reads(&dir.file("copy.pcapng"));
+    let packets = tcpdump_reads(&dir.path().join("copy.pcapng"));
     assert!(packets > 10, "{packets}");
 
     // Killed: promiscuous mode goes with it.
@@ -522,7 +488,7 @@ fn what_ends_it_early_costs_no_packet_that_was_written() {
         let shown = String::from_utf8(network.near.run(show).unwrap().stdout).unwrap();
         shown.contains("promiscuity 1")
     };
-    let path = dir.file("killed.pcapng");
+    let path = dir.path().join("killed.pcapng");
     let mut killed = Running::weir(&network, &["-w", path.to_str().unwrap()]);
     assert!(promiscuous());
     killed.0.kill().unwrap();
@@ -530,7 +496,7 @@ fn what_ends_it_early_costs_no_packet_that_was_written() {
     wait_until("nothing is promiscuous", || !promiscuous());
 
     // The interface goes.
-    let path = dir.file("gone.pcapng");
+    let path = dir.path().join("gone.pcapng");
     let mut gone = Running::weir(&network, &["-w", path.to_str().unwrap()]);
     replay(&network, &frames());
     network.links(|links, ifindex| links.delete(ifindex).unwrap());

@@ -71,6 +71,5 @@ fn a_daemon_whose_group_is_frozen_leaves_threads_at_the_kernels_own_weight() {
     assert!(wait(PROMISED_AT_REST, || policy() == Some(SCHED_OTHER)), "policy {:?}", policy());
     group.write("cgroup.freeze", "0");
     wait_until("it governs again", || policy() == Some(SCHED_BATCH));
-    daemon.interrupt();
-    network.assert_untouched();
+    network.assert_left_untouched_by(daemon);
 }

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use common::router::sh;
 use common::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
 use weir_bpf::counters::CountersReader;
@@ -21,16 +22,9 @@ const FULL: &str = "198.18.0.1:5000";
 
 /// Sends to the full socket until it is dropped, slowly enough for the veth's ring.
 fn while_flooding(sender: &UdpSocket, test: impl FnOnce()) {
-    struct Stop<'a>(&'a AtomicBool);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
     let stopped = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Also when the test fails.
-        let _stop = Stop(&stopped);
+        let _over = Over(&stopped);
         scope.spawn(|| {
             while !stopped.load(Ordering::Relaxed) {
                 for _ in 0..32 {
@@ -41,12 +35,6 @@ fn while_flooding(sender: &UdpSocket, test: impl FnOnce()) {
         });
         test();
     });
-}
-
-fn sh(network: &Network, script: &str) {
-    let run = || Command::new("sh").args(["-e", "-c", script]).output().unwrap();
-    let output = network.near.run(run).unwrap();
-    assert!(output.status.success(), "{script}: {output:?}");
 }
 
 /// The kinds in `weir status --json`.

@@ -5,26 +5,24 @@
 
 mod common;
 
-use std::cell::RefCell;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use common::router::sh;
 use common::*;
 use rustix::net::sockopt;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
-use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sock_diag::{LocalSocket, SocketDiag};
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::traffic::{FlowSpec, Generator, Sources, Transport};
-use weir_bpf::units::{CpuId, Nice};
+use weir_bpf::traffic::{FlowSpec, Sources, Transport};
+use weir_bpf::units::Nice;
 
 const PORT: u16 = 7101;
 /// What a socket that nobody reads is sent, packets/s; too little to keep a CPU busy.
@@ -32,53 +30,29 @@ const TRICKLE: f64 = 2_000.0;
 /// How often the doctor is asked until it sees what others' use of this machine may hide for a second.
 const LOOKS_MAX: u32 = 30;
 
-/// A host under diagnosis. CPUs are every test's, so there is one at a time.
+/// A host under diagnosis.
 struct Host {
     network: Network,
-    generator: RefCell<Generator>,
-    /// Where its packets are received, and where they come from.
-    cpus: [CpuId; 2],
-    _alone: MutexGuard<'static, ()>,
-}
-
-/// A server on the host; killed when it is dropped.
-struct Server(Child);
-
-impl Server {
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.0), signal).unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    cpus: Cpus,
 }
 
 impl Host {
     fn new() -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let cpus = sched::online_cpus().unwrap();
-        let cpus = [*cpus.last().unwrap(), cpus[0]];
+        let cpus = Cpus::take();
         let network = Network::ipv4_only();
-        // Generated frames get to a veth that receives by NAPI.
-        network.near.run(|| ethtool::set_gro(NEAR, true).unwrap()).unwrap();
-        let generator = RefCell::new(network.generator());
-        Self { network, generator, cpus, _alone: alone }
+        network.poll_by_napi();
+        Self { network, cpus }
     }
 
     /// memcached, which serves UDP and TCP, on the receiving CPU.
-    fn memcached(&self, options: &[&str]) -> Server {
+    fn memcached(&self, options: &[&str]) -> Owned {
         let mut command = Command::new("memcached");
         command
             .args(["-u", "nobody", "-t", "1", "-l", NEAR_IP, "-p", &PORT.to_string()])
             .args(options);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let server = Server(self.network.near.run(|| command.spawn().unwrap()).unwrap());
-        sched::set_affinity(Pid::from_child(&server.0), &[self.cpus[0]]).unwrap();
+        let start = || Owned::start_on(self.cpus.cpu, &mut command);
+        let server = self.network.near.run(start).unwrap();
         wait_until("memcached serves", || self.has(|_| true));
         server
     }
@@ -116,14 +90,7 @@ impl Host {
 
     /// Does something while these packets come in.
     fn while_sent<T>(&self, flows: &[FlowSpec], body: impl FnOnce() -> T) -> T {
-        let mut generator = self.generator.borrow_mut();
-        generator.set_flows(flows).unwrap();
-        let generator = &*generator;
-        let body = || {
-            generator.start();
-            body()
-        };
-        generator.run_while(&self.network.far, Some(self.cpus[1]), body).unwrap()
+        self.network.while_sent(flows, Some(self.cpus.elsewhere), |_| body())
     }
 
     fn flow(&self, rate: Option<f64>) -> FlowSpec {
@@ -135,12 +102,8 @@ impl Host {
         self.network.near.run(write).unwrap();
     }
 
-    fn sh(&self, script: &str) -> Output {
-        let output =
-            self.network.near.run(|| Command::new("sh").args(["-ec", script]).output().unwrap());
-        let output = output.unwrap();
-        assert!(output.status.success(), "{script}: {output:?}");
-        output
+    fn sh(&self, script: &str) -> String {
+        sh(&self.network, script)
     }
 }
 
@@ -166,18 +129,18 @@ fn a_socket_that_nobody_reads_is_found_with_its_process() {
     server.signal(Signal::STOP);
     let finding = host.finds("socket-full", &[host.flow(Some(TRICKLE))]);
     says(&finding, "what", "nobody reads it");
-    says(&finding, "whose", &format!("udp {NEAR_IP}:{PORT}, memcached (pid {}", server.0.id()));
-    says(&finding, "advice", &format!("/proc/{}/stack", server.0.id()));
+    says(&finding, "whose", &format!("udp {NEAR_IP}:{PORT}, memcached (pid {}", server.id()));
+    says(&finding, "advice", &format!("/proc/{}/stack", server.id()));
 }
 
 #[test]
 fn livelock_is_found_with_what_it_costs_whom() {
     let host = Host::new();
     let _server = host.memcached(&["-U", &PORT.to_string()]);
-    host.near("queues/rx-0/rps_cpus", &format!("{:x}", 1 << host.cpus[0].0));
+    host.near("queues/rx-0/rps_cpus", &format!("{:x}", 1 << host.cpus.cpu.0));
     let finding = host.finds("livelock", &[host.flow(None)]);
     says(&finding, "what", &format!("packets/s by {NEAR}"));
-    says(&finding, "what", &host.cpus[0].to_string());
+    says(&finding, "what", &host.cpus.cpu.to_string());
     says(&finding, "advice", &format!("weir run {NEAR}"));
     // What is steered is more than the CPU takes.
     let finding = host.finds("backlog-full", &[host.flow(None)]);
@@ -189,7 +152,7 @@ fn one_queue_for_many_cpus_is_found_with_the_command() {
     let host = Host::new();
     host.near("threaded", "1");
     for thread in host.network.napi_threads() {
-        sched::set_affinity(thread, &[host.cpus[0]]).unwrap();
+        sched::set_affinity(thread, &[host.cpus.cpu]).unwrap();
         // Whoever else wants that CPU now is not to hide it.
         sched::set_nice(thread, Nice(-20)).unwrap();
     }
@@ -266,7 +229,7 @@ fn a_program_that_does_not_accept_is_found() {
         });
         let _over = Over(&over);
         let finding = host.finds("accept-queue-full", &[host.flow(Some(1.0))]);
-        says(&finding, "whose", &format!("tcp {NEAR_IP}:{PORT}, memcached (pid {}", server.0.id()));
+        says(&finding, "whose", &format!("tcp {NEAR_IP}:{PORT}, memcached (pid {}", server.id()));
     });
 }
 

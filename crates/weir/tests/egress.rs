@@ -7,79 +7,39 @@
 mod common;
 
 use std::net::UdpSocket;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::router::{BEHIND, BEHIND_OUT, OUT, flow_to, router, run_in, sh, statistic};
+use common::router::{BEHIND, BEHIND_OUT, OUT, Router, discarded, run_in, sh, statistic};
 use common::*;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, socket, sockopt};
 use serde_json::Value;
-use weir_bpf::counters::CountersReader;
-use weir_bpf::sys::sched;
-use weir_bpf::traffic::{FlowSpec, Generator, Lengths};
-use weir_bpf::units::CpuId;
-use weir_bpf::verdict::Reason;
+use weir_bpf::traffic::{FlowSpec, Lengths};
 
 const PORT: u16 = 5000;
 const FLOOD_PPS: f64 = 100_000.0;
 const LIGHT_PPS: f64 = 500.0;
-/// How long something may be tried again and again, beside others' load.
-const TRIES_MAX: Duration = Duration::from_secs(60);
 /// Some 10,000 of the flood's packets a second; the queue holds some hundred.
 const TBF: &str = "tc qdisc add dev near2 root handle 1: tbf rate 5mbit burst 5k limit 6k";
 
-/// A router whose CPU is every test's.
-struct Router {
-    network: Network,
-    cpu: CpuId,
-    elsewhere: CpuId,
-    generator: Generator,
-    _alone: MutexGuard<'static, ()>,
+/// A router with these queues at [`NEAR2`].
+fn router(queues: &str) -> Router {
+    let router = Router::new();
+    sh(&router.network, queues);
+    router
 }
 
-impl Router {
-    /// With these queues at [`NEAR2`].
-    fn new(queues: &str) -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let network = router();
-        sh(&network, queues);
-        let cpus = sched::online_cpus().unwrap();
-        let (elsewhere, cpu) = (cpus[0], *cpus.last().unwrap());
-        let generator = network.generator();
-        Self { network, cpu, elsewhere, generator, _alone: alone }
-    }
-
-    fn start(&self, options: &[&str]) -> (Daemon, CountersReader) {
-        let cpu = self.cpu.to_string();
-        let daemon = Daemon::start_sleepy(&self.network, &[&["--cpus", &cpu], options].concat());
-        let map = self.network.interface_status()["counters_map_id"].as_u64().unwrap();
-        (daemon, CountersReader::open(map.try_into().unwrap()).unwrap())
-    }
-
-    fn flow(&self, to: &str, port: u16, pps: f64) -> FlowSpec {
-        flow_to(&self.network, to, (4096, port), pps)
-    }
-
-    /// Sends these while `body` runs; how many of each were sent.
-    fn while_sent(&mut self, flows: &[FlowSpec], body: impl FnOnce(&Self)) -> Vec<u64> {
-        self.generator.set_flows(flows).unwrap();
-        let load = (&self.generator, flows.len());
-        self.network.send_while(load, self.elsewhere, || body(self))
-    }
-
-    /// Packets that the egress queue has sent, and those that it has refused.
-    fn egress(&self) -> (u64, u64) {
-        let json: Value =
-            serde_json::from_str(&sh(&self.network, "tc -j -s qdisc show dev near2")).unwrap();
-        let root = json.as_array().unwrap().iter().find(|queue| queue["root"] == true).unwrap();
-        let field = |name: &str| root[name].as_u64().unwrap();
-        (field("packets"), field("drops"))
-    }
+/// UDP packets from the usual port.
+fn flow(router: &Router, to: &str, port: u16, pps: f64) -> FlowSpec {
+    router.flow(to, (4096, port), pps)
 }
 
-fn discarded(counters: &CountersReader) -> u64 {
-    counters.counters().unwrap().get(Reason::ForwardFull).packets
+/// Packets that the egress queue has sent, and those that it has refused.
+fn egress(router: &Router) -> (u64, u64) {
+    let json: Value =
+        serde_json::from_str(&sh(&router.network, "tc -j -s qdisc show dev near2")).unwrap();
+    let root = json.as_array().unwrap().iter().find(|queue| queue["root"] == true).unwrap();
+    let field = |name: &str| root[name].as_u64().unwrap();
+    (field("packets"), field("drops"))
 }
 
 /// While the egress sent so many packets.
@@ -91,9 +51,9 @@ struct Window {
 }
 
 fn window(router: &Router, discarded: impl Fn() -> u64, packets: u64) -> Window {
-    let (began, before, discarded_before) = (Instant::now(), router.egress(), discarded());
-    assert!(wait(TRIES_MAX, || router.egress().0 > before.0 + packets), "{before:?}");
-    let (elapsed, after) = (began.elapsed(), router.egress());
+    let (began, before, discarded_before) = (Instant::now(), egress(router), discarded());
+    assert!(wait(TRIES_MAX, || egress(router).0 > before.0 + packets), "{before:?}");
+    let (elapsed, after) = (began.elapsed(), egress(router));
     Window {
         sent_pps: (after.0 - before.0) as f64 / elapsed.as_secs_f64(),
         refused: after.1 - before.1,
@@ -112,26 +72,30 @@ fn an_egress_stays_full_of(
     options: &[&str],
     kind: impl FnOnce(FlowSpec) -> FlowSpec,
 ) {
-    let mut router = Router::new(queues);
-    let flood = kind(router.flow(BEHIND, PORT, FLOOD_PPS));
+    let router = router(queues);
+    let flood = kind(flow(&router, BEHIND, PORT, FLOOD_PPS));
     let mut without = 0.0;
-    router.while_sent(std::slice::from_ref(&flood), |router| {
-        wait_until("the queue refuses", || router.egress().1 > 0);
-        without = window(router, || 0, 10_000).sent_pps;
+    router.while_sent(std::slice::from_ref(&flood), || {
+        wait_until("the queue refuses", || egress(&router).1 > 0);
+        without = window(&router, || 0, 10_000).sent_pps;
     });
     let local = router.network.near_socket(&format!("{NEAR_IP}:8000"));
     sockopt::set_socket_recv_buffer_size_force(&local, 64 << 20).unwrap();
     let (daemon, counters) = router.start(options);
-    let flows =
-        [router.flow(NEAR_IP, 8000, LIGHT_PPS), router.flow(BEHIND_OUT, PORT, LIGHT_PPS), flood];
+    let flows = [
+        flow(&router, NEAR_IP, 8000, LIGHT_PPS),
+        flow(&router, BEHIND_OUT, PORT, LIGHT_PPS),
+        flood,
+    ];
     let (ring, out) =
         (router.network.ring_drops("far"), statistic(&router.network, OUT, "tx_packets"));
-    let sent = router.while_sent(&flows, |router| {
+    let sent = router.while_sent(&flows, || {
         let good =
             |seen: &Window| seen.sent_pps > 0.97 * without && seen.refused * 20 < seen.discarded;
         let mut last = None;
         let done = wait(TRIES_MAX, || {
-            last = Some(window(router, || discarded(&counters), 10_000)).filter(|seen| !good(seen));
+            last =
+                Some(window(&router, || discarded(&counters), 10_000)).filter(|seen| !good(seen));
             last.is_none()
         });
         assert!(done, "{last:?}; without weir {without}/s");
@@ -144,8 +108,7 @@ fn an_egress_stays_full_of(
     };
     let most = router.network.ring_drops("far") - ring;
     assert!(wait(PATIENCE, || lost() <= most), "{} lost of {sent:?}; the ring {most}", lost());
-    daemon.interrupt();
-    router.network.assert_untouched();
+    router.network.assert_left_untouched_by(daemon);
 }
 
 #[test]
@@ -167,27 +130,27 @@ fn a_flood_to_ever_new_ports_is_discarded_early_too() {
 #[test]
 fn a_queue_that_is_replaced_is_not_read_as_the_old_one() {
     const ROUNDS: usize = 30;
-    let mut router = Router::new(TBF);
+    let router = router(TBF);
     let (daemon, counters) = router.start(&["--awake"]);
-    let flood = router.flow(BEHIND, PORT, FLOOD_PPS);
+    let flood = flow(&router, BEHIND, PORT, FLOOD_PPS);
     // Far from the limit in packets, and beyond the same number of bytes.
-    let light = router.flow(BEHIND, PORT, 20_000.0);
+    let light = flow(&router, BEHIND, PORT, 20_000.0);
     // On one CPU, so that memory that is free is used again.
     let replace = |router: &Router, handles, queue| {
         let each = format!("tc qdisc replace dev near2 parent 1:1 handle $i: {queue}");
-        let on = format!("taskset -cp {} $$ > /dev/null", router.cpu);
+        let on = format!("taskset -cp {} $$ > /dev/null", router.cpus.cpu);
         sh(&router.network, &format!("{on}; for i in $(seq {handles}); do {each}; done"));
     };
     for round in 0..ROUNDS {
         replace(&router, "10 20", "bfifo limit 6k");
-        let refused = router.egress().1;
-        router.while_sent(std::slice::from_ref(&flood), |router| {
-            wait_until("it refuses", || router.egress().1 > refused);
+        let refused = egress(&router).1;
+        router.while_sent(std::slice::from_ref(&flood), || {
+            wait_until("it refuses", || egress(&router).1 > refused);
         });
         replace(&router, "21 21", "pfifo limit 2000");
         let before = discarded(&counters);
-        router.while_sent(std::slice::from_ref(&light), |router| {
-            replace(router, "22 80", "pfifo limit 2000");
+        router.while_sent(std::slice::from_ref(&light), || {
+            replace(&router, "22 80", "pfifo limit 2000");
         });
         assert_eq!(discarded(&counters), before, "in round {round}");
     }
@@ -198,10 +161,10 @@ fn a_queue_that_is_replaced_is_not_read_as_the_old_one() {
 /// The interface is followed by its number.
 #[test]
 fn a_protected_interface_that_is_renamed_still_forwards() {
-    let mut router = Router::new(TBF);
+    let router = router(TBF);
     let (daemon, counters) = router.start(&[]);
-    let flood = router.flow(BEHIND, PORT, FLOOD_PPS);
-    router.while_sent(&[flood], |router| {
+    let flood = flow(&router, BEHIND, PORT, FLOOD_PPS);
+    router.while_sent(&[flood], || {
         wait_until("the gate discards", || discarded(&counters) > 1_000);
         // Before Linux 6.2 only one that is down can be renamed.
         sh(
@@ -209,8 +172,8 @@ fn a_protected_interface_that_is_renamed_still_forwards() {
             "ip link set near down; ip link set near name renamed; ip link set renamed up",
         );
         // Three seconds: what was learned is believed for one, and interfaces are looked at every second.
-        window(router, || 0, 30_000);
-        let seen = window(router, || discarded(&counters), 10_000);
+        window(&router, || 0, 30_000);
+        let seen = window(&router, || discarded(&counters), 10_000);
         assert!(seen.refused < seen.discarded, "{seen:?}");
     });
     daemon.interrupt();
@@ -226,7 +189,7 @@ fn hears(daemon: &Daemon) -> bool {
 /// Another interface that has its name is not protected.
 #[test]
 fn an_interface_that_is_made_anew_forwards_nothing_for_the_one_that_is_gone() {
-    let router = Router::new(TBF);
+    let router = router(TBF);
     let daemon = Daemon::start_sleepy(&router.network, &[OUT]);
     wait_until("it hears", || hears(&daemon));
     sh(
@@ -241,7 +204,7 @@ fn an_interface_that_is_made_anew_forwards_nothing_for_the_one_that_is_gone() {
 /// A firewall's drops would cost each packet the same comparison.
 #[test]
 fn what_the_host_drops_is_looked_at_only_while_there_is_a_queue_to_read() {
-    let router = Router::new("tc qdisc add dev near2 root pfifo_fast");
+    let router = router("tc qdisc add dev near2 root pfifo_fast");
     let daemon = Daemon::start_sleepy(&router.network, &[]);
     // Two looks.
     std::thread::sleep(Duration::from_secs(2));
@@ -253,19 +216,19 @@ fn what_the_host_drops_is_looked_at_only_while_there_is_a_queue_to_read() {
 }
 
 /// What a rule of the operator's sends another way than the full queue arrives there.
-fn passes_another_way(rule: &str, flow: impl FnOnce(FlowSpec) -> FlowSpec) {
-    let mut router = Router::new(TBF);
+fn passes_another_way(rule: &str, of: impl FnOnce(FlowSpec) -> FlowSpec) {
+    let router = router(TBF);
     sh(&router.network, rule);
     let (daemon, counters) = router.start(&[]);
     // A flood that the ring holds on a busy machine, too.
-    let other = flow(router.flow(BEHIND, PORT, LIGHT_PPS));
-    let flows = [other, router.flow(BEHIND, PORT, 20_000.0)];
-    let out = |router: &Router| statistic(&router.network, OUT, "tx_packets");
-    let (before, ring) = (out(&router), router.network.ring_drops("far"));
-    let sent = router.while_sent(&flows, |router| {
-        wait_until("the queue is full", || router.egress().1 + discarded(&counters) > 20_000);
+    let other = of(flow(&router, BEHIND, PORT, LIGHT_PPS));
+    let flows = [other, flow(&router, BEHIND, PORT, 20_000.0)];
+    let out = || statistic(&router.network, OUT, "tx_packets");
+    let (before, ring) = (out(), router.network.ring_drops("far"));
+    let sent = router.while_sent(&flows, || {
+        wait_until("the queue is full", || egress(&router).1 + discarded(&counters) > 20_000);
     });
-    let lost = || sent[0].saturating_sub(out(&router) - before);
+    let lost = || sent[0].saturating_sub(out() - before);
     let most = router.network.ring_drops("far") - ring;
     assert!(wait(PATIENCE, || lost() <= most), "{} lost of {sent:?}; the ring {most}", lost());
     daemon.interrupt();
@@ -310,21 +273,21 @@ fn what_a_filter_at_the_egress_sends_another_way_passes() {
 #[test]
 fn a_short_queue_in_front_of_a_faster_device_takes_most_of_what_it_took() {
     const PACKETS: u64 = 20_000;
-    let mut router = Router::new("tc qdisc add dev near2 root tbf rate 20mbit burst 2k limit 1k");
+    let router = router("tc qdisc add dev near2 root tbf rate 20mbit burst 2k limit 1k");
     // More than the bucket and the queue hold.
-    let flow = FlowSpec { burst: 256, ..router.flow(BEHIND, PORT, 32_000.0) };
-    let share = |router: &mut Router| {
-        let before = router.egress();
-        let sent = router.while_sent(std::slice::from_ref(&flow), |router| {
-            assert!(wait(TRIES_MAX, || router.egress().0 > before.0 + PACKETS));
+    let flow = FlowSpec { burst: 256, ..flow(&router, BEHIND, PORT, 32_000.0) };
+    let share = || {
+        let before = egress(&router);
+        let sent = router.while_sent(std::slice::from_ref(&flow), || {
+            assert!(wait(TRIES_MAX, || egress(&router).0 > before.0 + PACKETS));
         });
-        (router.egress().0 - before.0) as f64 / sent[0] as f64
+        (egress(&router).0 - before.0) as f64 / sent[0] as f64
     };
-    let without = share(&mut router);
+    let without = share();
     let (daemon, _counters) = router.start(&["--awake"]);
     let mut last = 0.0;
     let most = wait(TRIES_MAX, || {
-        last = share(&mut router);
+        last = share();
         last > 0.75 * without
     });
     assert!(most, "{last} of the packets; without weir {without}");
@@ -339,7 +302,7 @@ fn senders_are_told_of_packets_that_go_too_far_or_are_too_long_while_the_egress_
     const MTU: usize = 1000;
     /// Beyond [`BEHIND`], so that it is nobody's in the sender's namespace.
     const BEYOND: &str = "198.19.5.1";
-    let mut router = Router::new(TBF);
+    let router = router(TBF);
     sh(
         &router.network,
         &format!("echo 0 >/proc/sys/net/ipv4/icmp_ratemask; ip link set near2 mtu {MTU}"),
@@ -360,8 +323,8 @@ fn senders_are_told_of_packets_that_go_too_far_or_are_too_long_while_the_egress_
         .unwrap();
     sh(&router.network, &format!("ip route add {BEYOND} via {BEHIND}"));
     run_in(&router.network.far, &format!("ip route add {BEYOND} via {NEAR_IP}"));
-    let flood = router.flow(BEYOND, PORT, FLOOD_PPS);
-    router.while_sent(&[flood], |router| {
+    let flood = flow(&router, BEYOND, PORT, FLOOD_PPS);
+    router.while_sent(&[flood], || {
         wait_until("the gate discards", || discarded(&counters) > 1000);
         for (ttl, len, kind) in [(1, 14, TIME_EXCEEDED), (9, MTU, UNREACHABLE)] {
             probe.set_ttl(ttl).unwrap();
@@ -394,25 +357,25 @@ fn at_tc_it_is_discarded_early_too() {
 /// A queue of bytes that refuses long packets has room for short ones: they get through as often as without weir.
 #[test]
 fn what_is_shorter_still_fits() {
-    let mut router = Router::new(TBF);
-    let far = |router: &Router, script: &str| run_in(&router.network.far, script);
-    far(&router, "iptables -A INPUT -p udp -m length --length 0:100");
-    let count = |router: &Router| -> u64 {
-        let table = far(router, "iptables -L INPUT -v -x -n");
+    let router = router(TBF);
+    let far = |script: &str| run_in(&router.network.far, script);
+    far("iptables -A INPUT -p udp -m length --length 0:100");
+    let count = || -> u64 {
+        let table = far("iptables -L INPUT -v -x -n");
         table.lines().last().unwrap().split_whitespace().next().unwrap().parse().unwrap()
     };
-    let long = FlowSpec { lengths: Lengths::One(1000), ..router.flow(BEHIND, PORT, 20_000.0) };
-    let flows = [router.flow(BEHIND, PORT, LIGHT_PPS), long];
-    let share = |router: &mut Router, body: &dyn Fn(&Router)| {
-        let before = count(router);
+    let long = FlowSpec { lengths: Lengths::One(1000), ..flow(&router, BEHIND, PORT, 20_000.0) };
+    let flows = [flow(&router, BEHIND, PORT, LIGHT_PPS), long];
+    let share = |body: &dyn Fn()| {
+        let before = count();
         let sent = router.while_sent(&flows, body)[0];
-        (count(router) - before) as f64 / sent as f64
+        (count() - before) as f64 / sent as f64
     };
-    let without = share(&mut router, &|router| {
-        wait_until("it sends", || router.egress().0 > 3_000);
+    let without = share(&|| {
+        wait_until("it sends", || egress(&router).0 > 3_000);
     });
     let (daemon, counters) = router.start(&[]);
-    let with = share(&mut router, &|_| {
+    let with = share(&|| {
         wait_until("it discards", || discarded(&counters) > 50_000);
     });
     assert!(with > without - 0.1, "{with} of the short packets arrive, without weir {without}");
@@ -422,28 +385,28 @@ fn what_is_shorter_still_fits() {
 /// A bucket refuses what is longer than itself, though its queue has room.
 #[test]
 fn a_refusal_by_a_queue_with_room_discards_nothing() {
-    let mut router = Router::new(TBF);
+    let router = router(TBF);
     let (daemon, counters) = router.start(&["--awake"]);
-    let too_long = FlowSpec { lengths: Lengths::One(1450), ..router.flow(BEHIND, PORT, LIGHT_PPS) };
+    let too_long =
+        FlowSpec { lengths: Lengths::One(1450), ..flow(&router, BEHIND, PORT, LIGHT_PPS) };
     sh(
         &router.network,
         "tc qdisc change dev near2 root handle 1: tbf rate 5mbit burst 1k limit 6k",
     );
-    let (ring, before) = (router.network.ring_drops("far"), router.egress());
-    let sent = router.while_sent(&[router.flow(BEHIND, PORT, LIGHT_PPS), too_long], |router| {
-        wait_until("it refuses", || router.egress().1 > before.1 + 500);
+    let (ring, before) = (router.network.ring_drops("far"), egress(&router));
+    let sent = router.while_sent(&[flow(&router, BEHIND, PORT, LIGHT_PPS), too_long], || {
+        wait_until("it refuses", || egress(&router).1 > before.1 + 500);
     });
     assert_eq!(discarded(&counters), 0);
-    let arrived =
-        |router: &Router| router.egress().0 - before.0 + router.network.ring_drops("far") - ring;
-    assert!(wait(PATIENCE, || arrived(&router) >= sent[0]), "{} of {sent:?}", arrived(&router));
+    let arrived = || egress(&router).0 - before.0 + router.network.ring_drops("far") - ring;
+    assert!(wait(PATIENCE, || arrived() >= sent[0]), "{} of {sent:?}", arrived());
     daemon.interrupt();
 }
 
 /// Classes have queues of their own: one that is full says nothing of the others.
 #[test]
 fn what_a_discipline_with_classes_refuses_discards_nothing() {
-    let mut router = Router::new(
+    let router = router(
         "tc qdisc add dev near2 root handle 1: htb default 1
          tc class add dev near2 parent 1: classid 1:1 htb rate 100mbit
          tc class add dev near2 parent 1: classid 1:2 htb rate 2mbit ceil 2mbit
@@ -451,10 +414,10 @@ fn what_a_discipline_with_classes_refuses_discards_nothing() {
          tc filter add dev near2 parent 1: protocol ip u32 match ip sport 4096 0xffff flowid 1:2",
     );
     let (daemon, counters) = router.start(&[]);
-    let good = flow_to(&router.network, BEHIND, (4097, PORT), LIGHT_PPS);
-    let before = router.egress();
-    router.while_sent(&[good, router.flow(BEHIND, PORT, 20_000.0)], |router| {
-        wait_until("it has refused many", || router.egress().1 > before.1 + 50_000);
+    let good = router.flow(BEHIND, (4097, PORT), LIGHT_PPS);
+    let before = egress(&router);
+    router.while_sent(&[good, flow(&router, BEHIND, PORT, 20_000.0)], || {
+        wait_until("it has refused many", || egress(&router).1 > before.1 + 50_000);
     });
     assert_eq!(discarded(&counters), 0);
     daemon.interrupt();

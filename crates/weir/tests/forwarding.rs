@@ -9,13 +9,12 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::path::Path;
 use common::router::run_in as sh;
-use common::saturated::Busy;
-use common::{ConfigFile, PATIENCE, WEIR, pid, wait, wait_until};
+use common::{ConfigFile, Owned, PATIENCE, WEIR, wait, wait_until};
 use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, recv, socket_with, sockopt,
 };
@@ -69,7 +68,7 @@ impl Path {
 }
 
 /// A running `weir run in out --forward xdp`. Dropping it ends it.
-struct Daemon(Child);
+struct Daemon(#[expect(dead_code, reason = "held, not used")] Owned);
 
 impl Daemon {
     fn start(path: &Path, config: &str) -> Self {
@@ -83,7 +82,7 @@ impl Daemon {
         let mut command = Command::new(WEIR);
         command.args(["run", "in", "out", "--json", "--config", config]).args(options);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = path.router.run(|| command.spawn().unwrap()).unwrap();
+        let mut child = path.router.run(|| Owned::start(&mut command)).unwrap();
         let mut first = [0];
         if child.stdout.as_mut().unwrap().read(&mut first).unwrap() == 0 {
             let mut said = String::new();
@@ -94,13 +93,6 @@ impl Daemon {
             path.weir(&["status", "--json"]).status.success() && !path.status()["notes"].is_null()
         });
         Self(child)
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -515,8 +507,7 @@ fn what_the_egress_does_not_take_is_counted() {
     let talk = Talk::new(&path);
     talk.is_fast();
     // The server hardly reads its ring.
-    let busy = Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
-    sched::set_affinity(pid(&busy.0.id().into()), &[cpu]).unwrap();
+    let busy = Owned::compute_bound(cpu);
     let threads = || {
         NetSysfs::open().unwrap().write("peer", "threaded", "1").unwrap();
         let index = Links::open().unwrap().index("peer").unwrap();

@@ -10,17 +10,14 @@ mod common;
 use std::cell::OnceCell;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::*;
 use rustix::net::sockopt;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use weir_bpf::alarm::{Alarm, Cause};
-use weir_bpf::sys::ethtool;
 use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::sys::stat::Stat;
 use weir_bpf::sys::sysfs::NetSysfs;
@@ -29,8 +26,6 @@ use weir_bpf::units::{CpuId, Nice};
 
 /// What `docs` promise for a daemon that is stopped or killed.
 const PROMISED: Duration = Duration::from_secs(1);
-/// How long it may take until nobody else wants the CPU.
-const QUIET_MAX: Duration = Duration::from_secs(60);
 /// Sockets that nobody reads, and one that somebody does.
 const FULL_PORT: u16 = 7000;
 const LIVE_PORT: u16 = 7001;
@@ -39,21 +34,19 @@ const CLOSED_PORT: u16 = 7002;
 /// include/uapi/linux/sched.h
 const SCHED_BATCH: u32 = 3;
 
-/// A host with the daemon's options, one test at a time: its CPU is every test's.
+/// A host with the daemon's options.
 struct Host {
     network: Network,
     cpu: CpuId,
     /// Asked for once: looking for it takes time, on whichever CPU.
     thread: OnceCell<Pid>,
-    _alone: MutexGuard<'static, ()>,
+    cpus: Cpus,
 }
 
 impl Host {
     fn new() -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let cpu = *sched::online_cpus().unwrap().last().unwrap();
-        Self { network: Network::ipv4_only(), cpu, thread: OnceCell::new(), _alone: alone }
+        let cpus = Cpus::take();
+        Self { network: Network::ipv4_only(), cpu: cpus.cpu, thread: OnceCell::new(), cpus }
     }
 
     fn start(&self, options: &[&str]) -> Daemon {
@@ -63,8 +56,8 @@ impl Host {
 
     /// Polled by a NAPI thread without weir, as a veth is with GRO; so the thread outlives weir.
     fn begin_threaded(&self) {
+        self.network.poll_by_napi();
         let near = &self.network.near;
-        near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
         near.run(|| NetSysfs::open().unwrap().write(NEAR, "threaded", "1")).unwrap().unwrap();
         wait_until("there is a NAPI thread", || self.network.napi_threads().len() == 1);
     }
@@ -103,7 +96,7 @@ impl Host {
     }
 
     fn wait_for_rest(&self) {
-        assert!(wait(QUIET_MAX, || self.sleeps()), "never at rest: {}", self.governed());
+        assert!(wait(TRIES_MAX, || self.sleeps()), "never at rest: {}", self.governed());
     }
 
     fn gate_sleeps(&self) -> bool {
@@ -127,16 +120,8 @@ impl Host {
     }
 
     /// Sends these flows, from another CPU if there is one, while `body` runs.
-    fn while_sending(
-        &self,
-        generator: &mut Generator,
-        flows: &[FlowSpec],
-        body: impl FnOnce(&Generator),
-    ) {
-        generator.set_flows(flows).unwrap();
-        let elsewhere = sched::online_cpus().unwrap()[0];
-        let generator = &*generator;
-        self.network.send_while((generator, flows.len()), elsewhere, || body(generator));
+    fn while_sending(&self, flows: &[FlowSpec], body: impl FnOnce(&Generator)) {
+        self.network.while_sent(flows, Some(self.cpus.elsewhere), body);
     }
 
     /// Floods a socket that nobody reads beside one that has room, while `body` runs.
@@ -145,43 +130,19 @@ impl Host {
         let live = self.bind(LIVE_PORT);
         sockopt::set_socket_recv_buffer_size_force(&live, 64 << 20).unwrap();
         let flows = [self.flow(LIVE_PORT, 1_000.0), self.flow(FULL_PORT, 200_000.0)];
-        self.while_sending(&mut self.network.generator(), &flows, |_| body());
+        self.while_sending(&flows, |_| body());
     }
 
     /// Heavier than usual, so that the other channel's packets reach the gate.
     fn wait_for_separation(&self) {
         let separates = || self.nice() < Nice(0) && !self.does("asleep");
-        assert!(wait(QUIET_MAX, separates), "nice {}, {}", self.nice(), self.governed());
+        assert!(wait(TRIES_MAX, separates), "nice {}, {}", self.nice(), self.governed());
     }
 }
 
-/// A process of the test's own, ended with it.
-struct Process(Child);
-
-impl Process {
-    fn start(command: &mut Command, cpu: CpuId) -> Self {
-        let process = Self(command.spawn().unwrap());
-        sched::set_affinity(Pid::from_child(&process.0), &[cpu]).unwrap();
-        process
-    }
-
-    fn compute_bound(cpu: CpuId) -> Self {
-        Self::start(Command::new("sh").args(["-c", "while :; do :; done"]), cpu)
-    }
-
-    fn stopped_reader(socket: UdpSocket, cpu: CpuId) -> Self {
-        let mut command = Command::new("cat");
-        let reader = Self::start(command.stdin(OwnedFd::from(socket)).stdout(Stdio::null()), cpu);
-        kill_process(Pid::from_child(&reader.0), Signal::STOP).unwrap();
-        reader
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn reader(socket: UdpSocket, cpu: CpuId) -> Owned {
+    let mut command = Command::new("cat");
+    Owned::start_on(cpu, command.stdin(OwnedFd::from(socket)).stdout(Stdio::null()))
 }
 
 #[test]
@@ -190,21 +151,19 @@ fn at_rest_everything_sleeps_and_packets_are_only_counted() {
     let daemon = host.start(&[]);
     host.wait_for_rest();
     wait_until("the gate sleeps", || host.gate_sleeps());
-    let input = OwnedFd::from(host.bind(LIVE_PORT));
-    let reader = Process::start(Command::new("cat").stdin(input).stdout(Stdio::null()), host.cpu);
+    let reader = reader(host.bind(LIVE_PORT), host.cpu);
     let trickle = [host.flow(LIVE_PORT, 5_000.0)];
-    host.while_sending(&mut host.network.generator(), &trickle, |_| {
+    host.while_sending(&trickle, |_| {
         wait_until("packets pass unseen", || host.network.count("asleep") > 1_000);
     });
     let status = host.network.interface_status();
     assert_eq!(status["governed"][0]["pid"], host.thread().as_raw_nonzero().get());
     assert_eq!(status["governed"].as_array().unwrap().len(), 1, "{status}");
     // What a person sees agrees.
-    let text = String::from_utf8(host.network.weir(&["status"]).stdout).unwrap();
+    let text = host.network.says(&["status"]);
     assert!(text.contains("the gate is asleep") || !host.gate_sleeps(), "{text}");
     drop(reader);
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 #[test]
@@ -212,12 +171,11 @@ fn a_full_queue_wakes_the_gate_and_calm_puts_it_to_sleep_again() {
     let host = Host::new();
     let daemon = host.start(&[]);
     let _full = host.bind(FULL_PORT);
-    let mut generator = host.network.generator();
     let flood = [host.flow(FULL_PORT, 50_000.0)];
     for round in 1..=2 {
         wait_until("the gate sleeps", || host.gate_sleeps());
         let discarded = host.network.count("udp-full");
-        host.while_sending(&mut generator, &flood, |_| {
+        host.while_sending(&flood, |_| {
             wait_until("it discards", || host.network.count("udp-full") > discarded);
             wait_until("it is seen to be awake", || !host.gate_sleeps());
         });
@@ -225,8 +183,7 @@ fn a_full_queue_wakes_the_gate_and_calm_puts_it_to_sleep_again() {
     }
     wait_until("the gate sleeps", || host.gate_sleeps());
     host.wait_for_rest();
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 /// No tracepoint tells of it, and user space, which is stopped here, counts but each second.
@@ -246,14 +203,13 @@ fn a_listener_that_is_full_wakes_the_gate_in_the_kernel() {
     let map_id = &host.network.interface_status()["sleep"]["alarm_map_id"];
     let alarm = Alarm::open(u32::try_from(map_id.as_u64().unwrap()).unwrap()).unwrap();
     daemon.signal(Signal::STOP);
-    host.while_sending(&mut host.network.generator(), &[syns], |_| {
+    host.while_sending(&[syns], |_| {
         wait_until("the gate wakes", || !alarm.is_asleep());
     });
     let by_listener = alarm.woken().find(|(cause, _)| *cause == Cause::TcpQueue);
     assert_eq!(by_listener, Some((Cause::TcpQueue, 1)));
     daemon.signal(Signal::CONT);
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 #[test]
@@ -263,7 +219,7 @@ fn somebody_who_watches_wakes_the_counters() {
     let _live = host.bind(LIVE_PORT);
     wait_until("the gate sleeps", || host.gate_sleeps());
     let trickle = [host.flow(LIVE_PORT, 500.0)];
-    host.while_sending(&mut host.network.generator(), &trickle, |_| {
+    host.while_sending(&trickle, |_| {
         let seen = || {
             let shown = host.network.weir(&["channels", "--json"]);
             assert!(shown.status.success(), "{shown:?}");
@@ -272,8 +228,7 @@ fn somebody_who_watches_wakes_the_counters() {
         wait_until("the socket's channel is listed", seen);
     });
     wait_until("the gate sleeps again", || host.gate_sleeps());
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 /// Who watches has woken the gate already, and nothing would wake the governor, if the gate did not tell it again.
@@ -284,17 +239,16 @@ fn under_a_flood_the_governor_acts_while_somebody_watches() {
     let _full = host.bind(FULL_PORT);
     wait_until("the gate sleeps", || host.gate_sleeps());
     // Who has watched keeps the gate awake for a second only.
-    let mut generator = host.network.generator();
+    drop(host.network.generator());
     let shown = host.network.weir(&["channels", "--json", "--interval", "1500ms"]);
     assert!(shown.status.success(), "{shown:?}");
     assert!(!host.gate_sleeps(), "it counts for whoever watches");
-    host.while_sending(&mut generator, &[host.flow(FULL_PORT, 50_000.0)], |_| {
+    host.while_sending(&[host.flow(FULL_PORT, 50_000.0)], |_| {
         // What the test itself runs on that CPU may make it shared.
         wait_until("the governor acts", || host.does("isolating") || host.does("shared"));
     });
     assert_eq!(host.woken_by("udp-queue"), 0);
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 /// A process that hardly weighs anything, or is to run only when nobody else wants to, is none that input shares with.
@@ -303,20 +257,19 @@ fn beside_a_process_that_weighs_nothing_input_sleeps() {
     let host = Host::new();
     let daemon = host.start(&[]);
     let _live = host.bind(LIVE_PORT);
-    let leftover = Process::compute_bound(host.cpu);
-    let pid = Pid::from_child(&leftover.0);
+    let leftover = Owned::compute_bound(host.cpu);
+    let pid = leftover.pid();
     let trickle = [host.flow(LIVE_PORT, 500.0)];
-    host.while_sending(&mut host.network.generator(), &trickle, |_| {
+    host.while_sending(&trickle, |_| {
         for (policy, nice) in [(Policy::Idle, Nice(0)), (Policy::Normal, Nice(19))] {
             sched::set_weight(pid, policy, nice, None).unwrap();
             let no_stranger = || host.governed()["taken"].as_f64() < Some(0.01);
-            assert!(wait(QUIET_MAX, no_stranger), "{policy:?}: {}", host.governed());
+            assert!(wait(TRIES_MAX, no_stranger), "{policy:?}: {}", host.governed());
         }
         sched::set_weight(pid, Policy::Normal, Nice(0), None).unwrap();
         wait_until("it is one now", || host.does("shared") && !host.is_batch());
     });
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 #[test]
@@ -326,9 +279,9 @@ fn beside_a_compute_bound_process_input_is_not_starved() {
     let live = host.bind(LIVE_PORT);
     sockopt::set_socket_recv_buffer_size_force(&live, 64 << 20).unwrap();
     host.wait_for_rest();
-    let neighbour = Process::compute_bound(host.cpu);
+    let neighbour = Owned::compute_bound(host.cpu);
     let flows = [host.flow(LIVE_PORT, 5_000.0)];
-    host.while_sending(&mut host.network.generator(), &flows, |_| {
+    host.while_sending(&flows, |_| {
         let shares = || host.does("shared") && !host.is_batch();
         assert!(wait(PATIENCE, shares), "nice {}, {}", host.nice(), host.governed());
         wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
@@ -340,8 +293,7 @@ fn beside_a_compute_bound_process_input_is_not_starved() {
     drop(neighbour);
     host.wait_for_rest();
     assert_eq!(host.network.deferral(), ["0", "0"]);
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 /// Who is flooded lacks CPU time, and input yields it.
@@ -349,17 +301,15 @@ fn beside_a_compute_bound_process_input_is_not_starved() {
 fn beside_its_only_receiver_a_flood_is_light() {
     let host = Host::new();
     let daemon = host.start(&[]);
-    let input = OwnedFd::from(host.bind(LIVE_PORT));
-    let reader = Process::start(Command::new("cat").stdin(input).stdout(Stdio::null()), host.cpu);
+    let reader = reader(host.bind(LIVE_PORT), host.cpu);
     let flood = FlowSpec { rate: None, ..host.flow(LIVE_PORT, 1.0) };
-    host.while_sending(&mut host.network.generator(), &[flood], |_| {
+    host.while_sending(&[flood], |_| {
         let yields = || host.nice() > Nice(0) && !host.does("asleep");
-        assert!(wait(QUIET_MAX, yields), "nice {}, {}", host.nice(), host.governed());
+        assert!(wait(TRIES_MAX, yields), "nice {}, {}", host.nice(), host.governed());
     });
     drop(reader);
     host.wait_for_rest();
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 /// What fills no queue wakes the gate once it takes more than its share from others.
@@ -367,16 +317,15 @@ fn beside_its_only_receiver_a_flood_is_light() {
 fn a_flood_that_fills_no_queue_wakes_the_gate_by_its_cost() {
     let host = Host::new();
     let daemon = host.start(&[]);
-    let neighbour = Process::compute_bound(host.cpu);
+    let neighbour = Owned::compute_bound(host.cpu);
     wait_until("the gate sleeps", || host.gate_sleeps());
     let flood = FlowSpec { rate: None, ..host.flow(CLOSED_PORT, 1.0) };
-    host.while_sending(&mut host.network.generator(), &[flood], |_| {
+    host.while_sending(&[flood], |_| {
         let woken = || host.woken_by("cpu-share") > 0;
-        assert!(wait(QUIET_MAX, woken), "{}", host.governed());
+        assert!(wait(TRIES_MAX, woken), "{}", host.governed());
     });
     drop(neighbour);
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 #[test]
@@ -391,8 +340,7 @@ fn a_flood_beside_another_channel_is_told_from_it() {
     let c_gate_ns = governed["c_gate_ns"].as_f64().unwrap();
     assert!((10.0..100_000.0).contains(&c_gate_ns), "{governed}");
     host.wait_for_rest();
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 /// A daemon that is stopped moves no weight, and what it has set last may starve somebody.
@@ -418,15 +366,14 @@ fn while_the_daemon_is_stopped_weights_are_the_kernels_own() {
         daemon.signal(Signal::CONT);
         wait_until("it separates again", || host.nice() < Nice(0));
     });
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 /// Also if the daemon is killed meanwhile.
 #[test]
 fn deferred_interrupts_go_back_and_somebody_elses_deferral_stays() {
     let host = Host::new();
-    let _neighbour = Process::compute_bound(host.cpu);
+    let _neighbour = Owned::compute_bound(host.cpu);
     let _live = host.bind(LIVE_PORT);
     let flows = [host.flow(LIVE_PORT, 5_000.0)];
     let defer = |polls: &str, interval: &str| {
@@ -437,7 +384,7 @@ fn deferred_interrupts_go_back_and_somebody_elses_deferral_stays() {
         };
         host.network.near.run(write).unwrap();
     };
-    host.while_sending(&mut host.network.generator(), &flows, |_| {
+    host.while_sending(&flows, |_| {
         let daemon = host.start(&[]);
         wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
         let usual = || host.network.deferral() == ["0", "0"];
@@ -512,10 +459,8 @@ fn a_governed_thread_gets_its_policy_back() {
 #[test]
 fn another_share_holds_from_the_next_look_on() {
     let host = Host::new();
-    let file = format!("weir-test-{}-share.toml", std::process::id());
-    let file = ConfigFile(std::env::temp_dir().join(file));
-    std::fs::write(&file.0, "user_share = \"60%\"\n").unwrap();
-    let daemon = host.start(&["--config", file.0.to_str().unwrap()]);
+    let file = ConfigFile::new("share", "user_share = \"60%\"\n");
+    let daemon = host.start(&["--config", file.path()]);
     let thread = host.governed()["pid"].clone();
     // Input's share of the CPU: R_ring = share / c_gate.
     let share = || {
@@ -526,21 +471,12 @@ fn another_share_holds_from_the_next_look_on() {
     let is = |wanted: f64| share().is_some_and(|share| (share - wanted).abs() < 1e-6);
     host.while_flooded(|| {
         wait_until("input has 40 %", || is(0.4));
-        std::fs::write(&file.0, "user_share = \"90%\"\n").unwrap();
+        file.write("user_share = \"90%\"\n");
         daemon.signal(Signal::HUP);
         wait_until("input has 10 %", || is(0.1));
     });
     assert_eq!(host.governed()["pid"], thread);
-    daemon.interrupt();
-    host.network.assert_untouched();
-}
-
-struct ConfigFile(PathBuf);
-
-impl Drop for ConfigFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+    host.network.assert_left_untouched_by(daemon);
 }
 
 #[test]
@@ -550,8 +486,7 @@ fn a_fixed_weight_is_not_governed() {
     let status = host.network.interface_status();
     assert_eq!(status["governed"], Value::Array(vec![]));
     assert_eq!((&status["nice"], host.nice()), (&5.into(), Nice(5)));
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 /// A queue that stays full is no overload: what counts is what discarding costs.
@@ -559,20 +494,20 @@ fn a_fixed_weight_is_not_governed() {
 fn a_reader_that_has_stopped_costs_its_neighbour_nothing() {
     let host = Host::new();
     let daemon = host.start(&[]);
-    let _stopped = Process::stopped_reader(host.bind(FULL_PORT), host.cpu);
+    let stopped = reader(host.bind(FULL_PORT), host.cpu);
+    stopped.signal(Signal::STOP);
     let live = host.bind(LIVE_PORT);
     live.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     sockopt::set_socket_recv_buffer_size_force(&live, 64 << 20).unwrap();
-    let mut generator = host.network.generator();
     let flows = [host.flow(LIVE_PORT, 2_000.0), host.flow(FULL_PORT, 50_000.0)];
     let mut rounds = Vec::new();
     // On a machine that others use too, their CPU may be away for longer than the ring lasts (5 ms), so a
     // round is short.
-    let none_lost = wait(QUIET_MAX, || {
-        host.while_sending(&mut generator, &flows, |generator| {
+    let none_lost = wait(TRIES_MAX, || {
+        host.while_sending(&flows, |generator| {
             wait_until("enough is sent", || generator.counts(0).sent >= 100);
         });
-        let sent = generator.counts(0).sent;
+        let sent = host.network.sent(0);
         let mut received = 0;
         while live.recv(&mut [0; 64]).is_ok() {
             received += 1;
@@ -582,6 +517,5 @@ fn a_reader_that_has_stopped_costs_its_neighbour_nothing() {
     });
     assert!(none_lost, "sent and received: {rounds:?}");
     wait_until("the unread one's are discarded", || host.network.count("udp-full") > 0);
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }

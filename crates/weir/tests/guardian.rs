@@ -113,12 +113,10 @@ fn reset_restores_when_both_were_killed() {
     let status = network.status();
     assert_eq!(status["interfaces"][0]["running"], false);
     assert_eq!(status["leftovers"][0]["ifindex"], network.ifindex.0);
-    let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    let text = network.says(&["status"]);
     assert!(text.contains("not running") && text.contains("weir reset"), "{text}");
 
-    let output = network.weir(&["reset", NEAR]);
-    assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stdout).unwrap();
+    let said = network.says(&["reset", NEAR]);
     assert!(said.contains("near: put back") && said.contains("threaded 1 -> 0"), "{said}");
     network.assert_untouched();
 
@@ -139,9 +137,7 @@ fn reset_leaves_what_somebody_else_has_set_and_says_so() {
     sysfs.write(NEAR, RPS, "1").unwrap();
     let theirs = sysfs.read(NEAR, RPS).unwrap();
 
-    let output = network.weir(&["reset", NEAR]);
-    assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stdout).unwrap();
+    let said = network.says(&["reset", NEAR]);
     let left = format!("steering of rx-0: left as set by somebody else ({theirs})");
     assert!(said.contains("threaded 1 -> 0") && said.contains(&left), "{said}");
     assert_eq!(sysfs.read(NEAR, RPS).unwrap(), theirs);
@@ -188,8 +184,7 @@ fn reset_leaves_a_running_daemon_alone() {
     let refusal = failure(&network.weir(&["reset"]), 1);
     assert!(refusal.contains(&format!("kill {}", daemon.pid().as_raw_nonzero())), "{refusal}");
     assert_eq!(network.threaded(), "1");
-    daemon.interrupt();
-    network.assert_untouched();
+    network.assert_left_untouched_by(daemon);
 }
 
 #[test]

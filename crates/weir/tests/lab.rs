@@ -13,7 +13,7 @@ use std::fs;
 use std::process::{Command, Output};
 
 use common::*;
-use running::{Lab, Scratch, alone};
+use running::{Lab, alone};
 use rustix::process::Signal;
 use serde_json::Value;
 use weir_lab::experiments;
@@ -91,7 +91,7 @@ fn assert_trial(trial: &Trial, experiment: &str) {
 #[test]
 fn a_run_is_sound_and_leaves_nothing_but_its_report() {
     let _alone = alone();
-    let out = Scratch::new();
+    let out = killed::temp_dir();
     let dir = out.path().to_str().unwrap();
     let mut lab_run = Lab::start(&[
         "--quick",
@@ -192,7 +192,7 @@ fn start_long(arms: &str, more: &[&str]) -> Lab {
 #[test]
 fn a_run_that_is_stopped_removes_everything_and_goes_on_later() {
     let _alone = alone();
-    let out = Scratch::new();
+    let out = killed::temp_dir();
     let dir = out.path().to_str().unwrap();
     let options =
         ["--repeats=8", "--seconds=0.05", "--quick", "--json", "--rates=50k", "--cases=recv"];
@@ -287,7 +287,7 @@ fn two_labs_at_once_leave_each_other_alone() {
 #[test]
 fn two_settings_are_compared_pair_by_pair() {
     let _alone = alone();
-    let out = Scratch::new();
+    let out = killed::temp_dir();
     let dir = out.path().to_str().unwrap();
     let options = ["ab", "--a", "weir", "--b", "weir --nice 0", "udp-overload", "--quick"];
     let points = ["--cases=recv", "--rates=50k", "--seconds=0.05", "--repeats=3", "--out", dir];
@@ -370,7 +370,7 @@ fn experiments_and_arms_are_listed() {
 
 #[test]
 fn a_report_of_nothing_or_of_a_broken_file_is_refused() {
-    let scratch = Scratch::new();
+    let scratch = killed::temp_dir();
     let dir = scratch.path().to_str().unwrap();
     let refusal = failure(&lab(&["report", dir]), 1);
     assert!(refusal.contains("no result in") && refusal.contains("weir lab run"), "{refusal}");

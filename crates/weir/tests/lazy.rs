@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::lazy::*;
+use common::router::sh;
 use common::*;
 use etherparse::PacketBuilder;
 use rustix::net::{
@@ -34,12 +35,6 @@ fn summary(network: &Network) -> String {
     let notes = status["notes"].as_array().unwrap();
     let notes: Vec<&str> = notes.iter().filter_map(|note| note.as_str()).collect();
     notes.into_iter().find(|note| note.starts_with("lazy sockets")).unwrap_or_default().to_owned()
-}
-
-fn sh(network: &Network, command: &str) {
-    let run = || Command::new("sh").args(["-ec", command]).output().unwrap();
-    let output = network.near.run(run).unwrap();
-    assert!(output.status.success(), "{command}: {output:?}");
 }
 
 /// A frame for a port, with a payload that tells it from all others.

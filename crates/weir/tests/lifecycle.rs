@@ -9,9 +9,9 @@ use std::os::fd::AsRawFd;
 
 use common::*;
 use rustix::process::{Pid, Signal};
+use weir_bpf::sys::sched;
 use weir_bpf::sys::sched::Policy;
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::sys::{ethtool, sched};
 use weir_bpf::units::{CpuId, Nice};
 
 /// The NAPI threads that the governor looks after, by the status. Their weight depends on what else the
@@ -52,7 +52,7 @@ fn the_gate_is_attached_and_the_status_says_so() {
         assert!(status["rates"][rate].is_number() && line[rate].is_number(), "{line}");
     }
 
-    let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    let text = network.says(&["status"]);
     assert!(text.contains("near  protected") && text.contains("VERDICT"), "{text}");
     assert!(!text.contains("unsent"), "that of a router's fast path alone: {text}");
     // Another namespace's status is not shown there.
@@ -103,7 +103,7 @@ fn every_polite_signal_restores_exactly() {
 fn threads_that_were_there_before_get_their_weight_and_cpus_back() {
     let network = Network::new();
     // With GRO, a veth polls by NAPI without any XDP program, and keeps its threads.
-    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    network.poll_by_napi();
     let write = |value: &str| {
         network.near.run(|| NetSysfs::open().unwrap().write(NEAR, "threaded", value)).unwrap()
     };
@@ -165,7 +165,7 @@ fn end(network: &Network, daemon: Daemon, kill: bool) -> Option<String> {
 fn what_somebody_else_has_set_meanwhile_stays() {
     const RPS: &str = "queues/rx-0/rps_cpus";
     let network = Network::new();
-    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    network.poll_by_napi();
     let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
     let mask = || sysfs.read(NEAR, RPS).unwrap().trim_start_matches(['0', ',']).to_owned();
     sysfs.write(NEAR, "threaded", "1").unwrap();
@@ -214,7 +214,7 @@ fn what_somebody_else_has_set_meanwhile_stays() {
 #[test]
 fn a_governed_thread_that_somebody_else_has_made_real_time_stays_so() {
     let network = Network::ipv4_only();
-    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    network.poll_by_napi();
     let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
     sysfs.write(NEAR, "threaded", "1").unwrap();
     let thread = network.napi_threads()[0];
@@ -244,8 +244,7 @@ fn with_the_policy_off_weights_are_left_alone() {
     assert_eq!(network.threaded(), "1");
     assert_eq!(sched::nice(network.napi_threads()[0]).unwrap(), Nice(0));
     assert_eq!(network.interface_status()["policy"], "off");
-    daemon.interrupt();
-    network.assert_untouched();
+    network.assert_left_untouched_by(daemon);
 }
 
 #[test]
@@ -267,12 +266,11 @@ fn threads_that_only_come_to_be_possible_are_governed_as_from_the_start() {
     let daemon = Daemon::start(&network, &["--attach", "tc"]);
     let why = network.interface_status()["not_threaded"].to_string();
     assert!(why.contains("`ethtool -K near gro on`") && why.contains("`--attach native`"), "{why}");
-    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    network.poll_by_napi();
     wait_until("threads are governed", || !governed(&network).is_empty());
     let status = network.interface_status();
     assert!(status["not_threaded"].is_null() && status["softirq_limit"].is_null(), "{status}");
-    daemon.interrupt();
-    network.assert_untouched();
+    network.assert_left_untouched_by(daemon);
 }
 
 #[test]
@@ -288,8 +286,7 @@ fn threads_made_anew_are_set_up_anew() {
         let threads = network.napi_threads();
         !threads.is_empty() && threads != before && governed(&network) == threads
     });
-    daemon.interrupt();
-    network.assert_untouched();
+    network.assert_left_untouched_by(daemon);
 }
 
 #[test]
@@ -339,14 +336,13 @@ fn the_interface_delivers_after_weir_as_before() {
 fn a_daemon_that_reports_nothing_is_said_to() {
     let network = Network::new();
     let daemon = Daemon::start(&network, &[]);
-    let text = || String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    let text = || network.says(&["status"]);
     assert!(!text().contains("reported nothing"), "{}", text());
     daemon.signal(Signal::STOP);
     wait_until("the status says so", || text().contains("has reported nothing for "));
     daemon.signal(Signal::CONT);
     wait_until("it reports again", || !text().contains("reported nothing"));
-    daemon.interrupt();
-    network.assert_untouched();
+    network.assert_left_untouched_by(daemon);
 }
 
 /// Whose an address is, and what diverts its packets, may have changed since.
@@ -374,8 +370,7 @@ fn the_gate_of_a_daemon_that_is_stopped_passes_everything_after_a_while() {
         network.count("udp-room") > room
     });
     assert_eq!(network.count("stale"), stale);
-    daemon.interrupt();
-    network.assert_untouched();
+    network.assert_left_untouched_by(daemon);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 
+use common::router::run_in as sh;
 use common::*;
 use etherparse::PacketBuilder;
 use weir_bpf::sys::link::Links;
@@ -59,12 +60,6 @@ impl Container {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket
     }
-}
-
-fn sh(ns: &NetNs, script: &str) {
-    let run = || Command::new("sh").args(["-e", "-c", script]).output().unwrap();
-    let output = ns.run(run).unwrap();
-    assert!(output.status.success(), "{script}: {output:?}");
 }
 
 fn nft(ns: &NetNs, rules: &str) {
@@ -122,7 +117,7 @@ fn what_docker_publishes_and_masquerades_arrives_and_the_hosts_own_is_protected(
         let inside = container.socket(INSIDE);
         let flood = network.far_socket("198.18.0.2:0");
         let daemon = Daemon::start(network, options);
-        let status = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+        let status = network.says(&["status"]);
         let line = "(tcp 8080, udp 8080: table ip nat, chain DOCKER): packets to these ports pass";
         assert!(status.contains(line), "{status}");
         assert!(status.contains("connections may be translated (NAT) (table ip nat)"), "{status}");
@@ -156,8 +151,7 @@ fn what_docker_publishes_and_masquerades_arrives_and_the_hosts_own_is_protected(
             listener.accept().unwrap();
             drop(stream);
         }
-        daemon.interrupt();
-        network.assert_untouched();
+        network.assert_left_untouched_by(daemon);
     });
 }
 

@@ -6,7 +6,7 @@ mod common;
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use common::*;
 use serde_json::{Value, json};
@@ -15,26 +15,14 @@ const PAYLOAD: [u8; 14] = [0x5a; 14];
 /// A name that would clear the screen.
 const HOSTILE: &str = "\u{1b}[2Jevil";
 
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A process that calls itself [`HOSTILE`] and has a socket open, alone.
-fn hostile(socket: UdpSocket) -> Killed {
-    let directory = std::env::temp_dir().join(format!("weir-test-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let program = directory.join(HOSTILE);
+fn hostile(socket: UdpSocket) -> Owned {
+    let directory = killed::temp_dir();
+    let program = directory.path().join(HOSTILE);
     std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
     let mut command = Command::new(&program);
     command.arg("100").stdin(Stdio::from(OwnedFd::from(socket))).stdout(Stdio::null());
-    let child = Killed(command.spawn().unwrap());
-    std::fs::remove_dir_all(directory).unwrap();
-    child
+    Owned::start(&mut command)
 }
 
 /// The channels of the only interface in `weir channels --json`.
@@ -110,7 +98,7 @@ fn channels_have_owners_queues_and_late_drops() {
     assert!(number(&process["weight"]) > 0);
     assert_eq!(of(&seen, "tcp 198.18.0.1:80")["sockets"]["queue"]["unit"], "connections");
     let process = first("udp 198.18.0.1:5002");
-    assert_eq!((&process["pid"], &process["comm"]), (&json!(evil.0.id()), &json!("\\x1b[2Jevil")));
+    assert_eq!((&process["pid"], &process["comm"]), (&json!(evil.id()), &json!("\\x1b[2Jevil")));
     let icmp = seen.iter().find(|channel| channel["kind"] == "icmp");
     assert!(icmp.is_none_or(|icmp| icmp["owner"].is_null() && icmp["sockets"].is_null()));
 
@@ -120,7 +108,7 @@ fn channels_have_owners_queues_and_late_drops() {
         assert!(line.chars().count() <= 100, "{line}");
         assert!(!line.contains(char::is_control), "{line}");
     }
-    let owner = format!("    \\x1b[2Jevil {} (root)", evil.0.id());
+    let owner = format!("    \\x1b[2Jevil {} (root)", evil.id());
     assert!(table.contains(&owner), "{table}");
     daemon.interrupt();
 }

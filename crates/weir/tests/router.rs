@@ -6,11 +6,10 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use common::router::{BEHIND, flow_to, router};
 use common::*;
-use rustix::process::Pid;
 use tempfile::TempDir;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
@@ -26,9 +25,9 @@ const FLOOD_PACKETS: u64 = 1_000_000;
 /// Of BFD. Half a second, where the usual setting for a fast link is three times 50 ms: the test's machine may be busy.
 const BFD: &str = "interval 100 ms; multiplier 5;";
 
-/// A BIRD that runs. Dropping it kills it.
+/// A BIRD that runs.
 struct Bird {
-    child: Child,
+    child: Owned,
     control: PathBuf,
 }
 
@@ -58,8 +57,7 @@ impl Bird {
         command.arg("-f").arg("-c").arg(&config).arg("-s").arg(&control);
         command.arg("-P").arg(dir.join(format!("{interface}.pid")));
         command.stdin(Stdio::null()).stderr(Stdio::null());
-        let child = netns.run(|| command.spawn().unwrap()).unwrap();
-        sched::set_affinity(Pid::from_child(&child), &[cpu]).unwrap();
+        let child = netns.run(|| Owned::start_on(cpu, &mut command)).unwrap();
         Self { child, control }
     }
 
@@ -82,13 +80,6 @@ impl Bird {
     }
 }
 
-impl Drop for Bird {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// A router under weir and its neighbour, each with a BIRD.
 struct Pair {
     // In this order they end.
@@ -106,7 +97,7 @@ impl Pair {
         let router = Bird::start(&network.near, dir.path(), NEAR, [NEAR_IP, FAR_IP], cpu);
         let neighbour = Bird::start(&network.far, dir.path(), "far", [FAR_IP, NEAR_IP], elsewhere);
         // The generator shares its CPU.
-        sched::set_nice(Pid::from_child(&neighbour.child), Nice(-20)).unwrap();
+        sched::set_nice(neighbour.child.pid(), Nice(-20)).unwrap();
         Self { _weir: weir, router, neighbour, _dir: dir, network }
     }
 
@@ -152,13 +143,11 @@ fn bfd_and_bgp_stay_up_while_the_router_is_flooded() {
     let cpus = sched::online_cpus().unwrap();
     let (elsewhere, cpu) = (cpus[0], *cpus.last().unwrap());
     let _unread = network.near_socket(&format!("{NEAR_IP}:{PORT}"));
-    let mut generator = network.generator();
-    let to = |address| flow_to(&network, address, (4096, PORT), FLOOD_PPS);
-    generator.set_flows(&[to(NEAR_IP), to(BEHIND)]).unwrap();
+    let flows = [NEAR_IP, BEHIND].map(|to| flow_to(&network, to, (4096, PORT), FLOOD_PPS));
     let pair = Pair::start(network, (cpu, elsewhere));
     wait_until("the sessions are up", || pair.is_up());
     let (before, sent_on) = (pair.sessions(), pair.sent_on());
-    pair.network.send_while((&generator, 2), elsewhere, || {
+    pair.network.while_sent(&flows, Some(elsewhere), |generator| {
         wait_until("the flood has lasted", || {
             [0, 1].iter().all(|flow| generator.counts(*flow).sent > FLOOD_PACKETS)
         });

@@ -6,13 +6,13 @@ mod common;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::path::{Path, SERVER, SERVER6};
-use common::{ConfigFile, PATIENCE, WEIR, wait_until};
-use rustix::process::{Pid, Signal, kill_process};
+use common::{ConfigFile, Owned, PATIENCE, WEIR, wait_until};
+use rustix::process::Signal;
 use serde_json::Value;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
@@ -39,7 +39,7 @@ fn clear(path: &Path) {
 
 /// A running `weir screen`.
 struct Screen {
-    child: Child,
+    child: Owned,
     lines: BufReader<ChildStdout>,
 }
 
@@ -48,7 +48,7 @@ impl Screen {
         let mut command = Command::new(WEIR);
         command.args(["screen", rules.path(), "--in", "in", "--out", "out", "--json"]);
         command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = path.router.run(|| command.spawn().unwrap()).unwrap();
+        let mut child = path.router.run(|| Owned::start(&mut command)).unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         let mut screen = Self { child, lines };
         let line = screen.line();
@@ -68,7 +68,7 @@ impl Screen {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        self.child.signal(signal);
     }
 
     fn event(&mut self, event: &str) -> Value {
@@ -89,13 +89,6 @@ impl Screen {
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

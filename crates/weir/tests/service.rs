@@ -205,8 +205,7 @@ fn metrics_are_served_on_loopback_if_the_file_says_so() {
         output.status.success() && said.contains("metrics cannot be served at 127.0.0.1:9463"),
         "{said}"
     );
-    daemon.interrupt();
-    network.assert_untouched();
+    network.assert_left_untouched_by(daemon);
 }
 
 /// What the unit leaves to root is enough, and each of it is needed.

@@ -10,7 +10,6 @@ mod common;
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::*;
@@ -22,8 +21,6 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::FlowSpec;
 use weir_bpf::units::CpuId;
 
-/// How long the light flow may be tried.
-const TRIES_MAX: Duration = Duration::from_secs(60);
 /// One try, more than a ring holds, at 333 packets/s: 0.8 s until a ring is full.
 const PACKETS: u64 = 400;
 const APART: Duration = Duration::from_millis(3);
@@ -33,7 +30,7 @@ const LATE_MAX: Duration = Duration::from_secs(1);
 const FULL_PORT: u16 = 7000;
 const BESIDE_PORT: u16 = 7001;
 
-/// A host that receives on one CPU, one test at a time: that CPU is every test's.
+/// A host that receives on one CPU.
 struct Host {
     network: Network,
     /// Where NAPI threads and consumers run.
@@ -41,17 +38,15 @@ struct Host {
     /// Where load is made.
     elsewhere: CpuId,
     full: UdpSocket,
-    _alone: MutexGuard<'static, ()>,
+    _cpus: Cpus,
 }
 
 impl Host {
     fn new() -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let cpus = Cpus::take();
         let network = Network::ipv4_only();
-        let cpus = sched::online_cpus().unwrap();
         let full = network.near_socket(&format!("{NEAR_IP}:{FULL_PORT}"));
-        Self { network, cpu: *cpus.last().unwrap(), elsewhere: cpus[0], full, _alone: alone }
+        Self { network, cpu: cpus.cpu, elsewhere: cpus.elsewhere, full, _cpus: cpus }
     }
 
     fn start(&self, options: &[&str]) -> Daemon {
@@ -68,14 +63,7 @@ impl Host {
 
     /// Sends these flows while `body` runs.
     fn while_flooded<T>(&self, flows: &[FlowSpec], body: impl FnOnce() -> T) -> T {
-        let mut generator = self.network.generator();
-        generator.set_flows(flows).unwrap();
-        let generator = &generator;
-        let body = || {
-            generator.start();
-            body()
-        };
-        generator.run_while(&self.network.far, Some(self.elsewhere), body).unwrap()
+        self.network.while_sent(flows, Some(self.elsewhere), |_| body())
     }
 
     /// Sends the light flow until all of one try has been received, and until `seen` holds meanwhile; what
@@ -171,8 +159,7 @@ fn a_light_interface_beside_a_flooded_one_loses_nothing() {
     assert_light_interface(&host, light);
     // It was a flood.
     wait_until("the flood has been counted", || host.network.count("udp-full") > 100 * light.0);
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 /// The thread that tells a flood from its own interface's other channels becomes heavy for that. Who reads
@@ -197,8 +184,7 @@ fn a_light_interface_beside_one_that_separates_does_so_too() {
     assert_light_interface(&host, light);
     drop(beside);
     wait_until("it is over", || !host.is_flooded(NEAR) && !host.is_heavy(NEAR2));
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 /// A veth takes a redirected frame to the queue of the CPU that it is made on, and a socket's to that of
@@ -239,6 +225,5 @@ fn a_light_queue_beside_a_flooded_one_loses_nothing() {
         };
         host.light_flow((&sender, &receiver), apart);
     });
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }

@@ -60,7 +60,7 @@ fn everything_passes(attach: &str) {
     assert_eq!(network.threaded(), "0");
     let line = daemon.line();
     assert_eq!(line["discarded"], 0);
-    let said = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    let said = network.says(&["status"]);
     assert!(said.contains("policy shadow") && said.contains("would discard"), "{said}");
     let channels = network.weir(&["channels", "--json"]);
     let channels: Value = serde_json::from_slice(&channels.stdout).unwrap();
@@ -69,7 +69,7 @@ fn everything_passes(attach: &str) {
         (&channel["discarded"]["packets"], &channel["would_discard"]["packets"]),
         (&0.into(), &would.into())
     );
-    let text = String::from_utf8(network.weir(&["channels", "--interval", "0"]).stdout).unwrap();
+    let text = network.says(&["channels", "--interval", "0"]);
     assert!(text.contains("WOULD DISC"), "{text}");
     let said = daemon.interrupt();
     assert!(said.contains(&format!("would have been discarded: {would} udp-full")), "{said}");

@@ -45,11 +45,10 @@ fn assert_no_harm(
     let service = host.network.near_socket(&format!("{NEAR_IP}:{SERVICE_PORT}"));
     let light = host.network.flow(SERVICE_PORT, Some(LIGHT_PPS));
     let (received, over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let mut generator = host.network.generator();
     std::thread::scope(|scope| {
         scope.spawn(|| consume(&service, host.cpu, &received, &over));
         let _over = Over(&over);
-        host.while_sent(&mut generator, &[light, flood], || {
+        host.while_sent(&[light, flood], || {
             wait_until("the flood is over its share", || host.network.count(share) > 10_000);
             let mut tries = vec![];
             let wanted = (LIGHT_PPS * ONE_TRY.as_secs_f64() * 0.97) as u64;
@@ -124,11 +123,11 @@ fn a_flood_of_acknowledgements_hurts_nobody() {
 #[test]
 fn nobody_is_limited_while_there_is_time_to_spare() {
     let mut host = Host::new();
-    host.busy = Busy(Command::new("true").spawn().unwrap());
+    host.busy = Owned::start(&mut Command::new("true"));
     let daemon = host.start();
     let little = host.network.flow(CLOSED_PORT, Some(2_000.0));
     let counts = || ["udp-no-socket", "closed-share"].map(|reason| host.network.count(reason));
-    host.while_sent(&mut host.network.generator(), &[little], || {
+    host.while_sent(&[little], || {
         // Whoever else keeps the CPU busy for a period may cost some.
         wait_long("packets have been seen and none was limited", || {
             let before = counts();
@@ -147,7 +146,7 @@ fn without_enforcement_nobody_is_limited_and_with_it_he_is() {
     let daemon = host.start_with(&["--config", file.path()]);
     let passed = || host.network.count("udp-no-socket");
     let flood = host.network.flow(CLOSED_PORT, Some(FLOOD_PPS));
-    host.while_sent(&mut host.network.generator(), &[flood], || {
+    host.while_sent(&[flood], || {
         // With a share it would be held to it long before.
         wait_long("the flood has been seen", || passed() > 50_000);
         assert_eq!((host.network.count("closed-share"), host.limits("closed")), (0, vec![]));
@@ -180,7 +179,7 @@ fn a_kinds_weight_that_is_raised_is_taken_over() {
     let flood = host.network.flow(CLOSED_PORT, Some(FLOOD_PPS));
     // A CPU that is not saturated for a while raises limits bit by bit, so they are looked at again and again.
     let holds = |shares| host.holds("closed", 0, shares);
-    host.while_sent(&mut host.network.generator(), &[flood], || {
+    host.while_sent(&[flood], || {
         // Beside processes, which weigh 1, its part is 0.01 / 1.01.
         wait_long("its share is small", || holds(0.005..0.0125));
         file.write(&weight(0.05));
@@ -203,7 +202,7 @@ fn a_protected_port_keeps_its_part_while_the_ring_overflows() {
     const SHARE: f64 = 0.2;
     let mut host = Host::new();
     // The receivers have all that input leaves.
-    host.busy = Busy(Command::new("true").spawn().unwrap());
+    host.busy = Owned::start(&mut Command::new("true"));
     let host = host;
     let rules = format!("[[shares.weight]]\nport = {PROTECTED_PORT}\nweight = 0.01\n");
     let shares = |protected: &[u16]| {
@@ -224,7 +223,7 @@ fn a_protected_port_keeps_its_part_while_the_ring_overflows() {
             scope.spawn(|| consume(service, host.cpu, &received, &over));
         }
         let _over = Over(&over);
-        host.while_sent(&mut host.network.generator(), &flows, || {
+        host.while_sent(&flows, || {
             let is_short = || host.holds("udp", PROTECTED_PORT, 0.0..SHARE / 2.0);
             let short = wait(TRIES_MAX, is_short);
             assert!(short, "not held to what it weighs: {}", host.network.interface_status());

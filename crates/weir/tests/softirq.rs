@@ -6,17 +6,12 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use common::*;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
-use weir_bpf::sys::link::Links;
-use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::traffic::{FlowSpec, Generator};
-use weir_bpf::units::PacketsPerSec;
 
 const SOFTIRQ: [&str; 2] = ["--napi", "softirq"];
 const CLOSED_PORT: u16 = 7999;
@@ -38,7 +33,7 @@ fn it_is_chosen_and_limited() {
     assert!(is(&status["softirq_limit"]["input_share"], 0.5), "{status}");
     assert_eq!(status["softirq_limit"]["discarded"], 0, "{status}");
     assert_eq!((network.threaded().as_str(), network.has_xdp()), ("0", true));
-    let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    let text = network.says(&["status"]);
     assert!(text.contains("softirq limit: 50.0% of a CPU that processes want"), "{text}");
     let said = daemon.interrupt();
     assert!(said.contains("of a CPU that processes want, it takes 50% at most"), "{said}");
@@ -74,8 +69,7 @@ fn threads_go_and_come_back() {
         near.run(|| NetSysfs::open().unwrap().write(NEAR, "threaded", value)).unwrap().unwrap();
     };
     // With GRO a veth is polled by NAPI without weir, so it has a thread.
-    let gro = || weir_bpf::sys::ethtool::set_gro(NEAR, true);
-    network.near.run(gro).unwrap().unwrap();
+    network.poll_by_napi();
     set("1");
     for end in [Daemon::kill as fn(Daemon), |daemon| drop(daemon.interrupt())] {
         let daemon = Daemon::start(&network, &SOFTIRQ);
@@ -129,45 +123,23 @@ fn what_is_polled_by_threads_or_only_watched_has_no_limit() {
     network.assert_untouched();
 }
 
-struct ConfigFile(PathBuf);
-
-impl Drop for ConfigFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 #[test]
 fn another_share_holds_at_once() {
     let network = Network::new();
-    let file = format!("weir-test-{}-softirq.toml", std::process::id());
-    let file = ConfigFile(std::env::temp_dir().join(file));
-    std::fs::write(&file.0, "napi = \"softirq\"\nuser_share = \"60%\"\n").unwrap();
-    let daemon = Daemon::start(&network, &["--config", file.0.to_str().unwrap()]);
+    let file = ConfigFile::new("softirq", "napi = \"softirq\"\nuser_share = \"60%\"\n");
+    let daemon = Daemon::start(&network, &["--config", file.path()]);
     assert!(is(&limit(&network)["input_share"], 0.4));
-    let text = "napi = \"threads\"\nuser_share = \"90%\"\nperiod = \"5ms\"\n";
-    std::fs::write(&file.0, text).unwrap();
+    file.write("napi = \"threads\"\nuser_share = \"90%\"\nperiod = \"5ms\"\n");
     daemon.signal(Signal::HUP);
     wait_until("input has 10 %", || is(&limit(&network)["input_share"], 0.1));
     assert!(daemon.interrupt().contains("napi stays softirq"));
     network.assert_untouched();
 }
 
-/// A process of the test's own, ended with it.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_flood_past_the_limit_is_discarded_and_told_of() {
     let network = Network::ipv4_only();
-    let cpus = sched::online_cpus().unwrap();
-    let (elsewhere, cpu) = (cpus[0], *cpus.last().unwrap());
+    let cpus = Cpus::take();
     let daemon = Daemon::start(&network, &["--napi", "softirq", "--user-share", "99%"]);
     // By a timer on the CPU where NAPI last ran, as by an interrupt that is bound there.
     let defer = || {
@@ -176,42 +148,27 @@ fn a_flood_past_the_limit_is_discarded_and_told_of() {
         sysfs.write(NEAR, "napi_defer_hard_irqs", "2147483647").unwrap();
     };
     network.near.run(defer).unwrap();
-    let process = Process(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
-    sched::set_affinity(Pid::from_child(&process.0), &[cpu]).unwrap();
-
-    let mac = |name| {
-        let links = Links::open().unwrap();
-        links.mac(links.index(name).unwrap()).unwrap()
-    };
-    let macs = (network.far.run(|| mac("far")).unwrap(), network.near.run(|| mac(NEAR)).unwrap());
-    let address = (FAR_IP.parse().unwrap(), NEAR_IP.parse().unwrap());
-    let flow = FlowSpec {
-        rate: Some(PacketsPerSec(100_000.0)),
-        ..FlowSpec::udp(macs, address, (4096, CLOSED_PORT))
-    };
-    let load = || Generator::load(Links::open().unwrap().index("far").unwrap()).unwrap();
-    let mut generator = network.far.run(load).unwrap();
-    generator.set_flows(&[flow]).unwrap();
+    let _process = Owned::compute_bound(cpus.cpu);
+    let flows = [network.flow(CLOSED_PORT, Some(100_000.0))];
     // The first from the CPU under test, so that the timer is there.
-    for from in [cpu, elsewhere] {
-        let body = || {
-            generator.start();
+    for from in [cpus.cpu, cpus.elsewhere] {
+        network.while_sent(&flows, Some(from), |generator| {
             let before = generator.counts(0).sent;
             wait_until("some are sent", || generator.counts(0).sent > before);
-            if from == elsewhere {
+            if from == cpus.elsewhere {
                 let told = || {
                     let limit = limit(&network);
                     let taken = limit["cpus"].as_array().unwrap().iter().any(|each| {
-                        each["cpu"] == cpu.0 && each["taken"].as_f64().is_some_and(|it| it > 0.0)
+                        each["cpu"] == cpus.cpu.0
+                            && each["taken"].as_f64().is_some_and(|it| it > 0.0)
                     });
                     taken && limit["discarded"].as_u64().is_some_and(|packets| packets > 100)
                 };
                 wait_until("the status tells", told);
             }
-        };
-        generator.run_while(&network.far, Some(from), body).unwrap();
+        });
     }
-    let text = String::from_utf8(network.weir(&["status"]).stdout).unwrap();
+    let text = network.says(&["status"]);
     assert!(text.contains("cpu-share"), "{text}");
     let said = daemon.interrupt();
     assert!(said.contains(" cpu-share"), "{said}");

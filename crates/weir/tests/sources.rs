@@ -11,8 +11,7 @@ use std::process::{Command, Stdio};
 use common::*;
 use serde_json::Value;
 use weir_bpf::samples::Samples;
-use weir_bpf::sys::ethtool;
-use weir_bpf::traffic::{FlowSpec, Generator, Sources};
+use weir_bpf::traffic::{FlowSpec, Sources};
 use weir_bpf::units::PacketsPerSec;
 
 const PORT: u16 = 5000;
@@ -26,18 +25,16 @@ const NETWORK_IP6: &str = "2001:2:0:7::";
 /// A host with a full socket of each family, and who floods them.
 struct Host {
     network: Network,
-    generator: Generator,
+    flows: [FlowSpec; 4],
     sockets: [UdpSocket; 2],
 }
 
 impl Host {
     fn new() -> Self {
         let network = Network::new();
-        // Generated packets reach a veth only with NAPI.
-        network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+        network.poll_by_napi();
         let sockets = [NEAR_IP.to_owned(), format!("[{NEAR_IP6}]")]
             .map(|address| network.near_socket(&format!("{address}:{PORT}")));
-        let mut generator = network.generator();
         let flow = |from: &str, address_bits, rate| {
             let from: IpAddr = from.parse().unwrap();
             let to = if from.is_ipv4() { NEAR_IP } else { NEAR_IP6 };
@@ -55,24 +52,19 @@ impl Host {
             flow("198.18.0.0", 16, all),
             flow(NETWORK_IP6, 32, some),
         ];
-        generator.set_flows(&flows).unwrap();
-        Self { network, generator, sockets }
+        Self { network, flows, sockets }
     }
 
     /// Runs this once the gate discards.
     fn flooded<T>(&self, body: impl FnOnce() -> T) -> T {
-        let body = || {
-            self.generator.start();
+        self.network.while_sent(&self.flows, None, |_| {
             wait_until("the gate discards", || self.network.count("udp-full") > 1000);
             body()
-        };
-        self.generator.run_while(&self.network.far, None, body).unwrap()
+        })
     }
 
     fn sources(&self, options: &[&str]) -> String {
-        let output = self.network.weir(&[&["channels", "--sources"], options].concat());
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        self.network.says(&[&["channels", "--sources"], options].concat())
     }
 
     /// Makes room in the queues.
@@ -158,8 +150,7 @@ fn heavy_senders_are_told(options: &[&str]) {
     for line in ["    from 198.18.0.2 ", "    from 2001:2:0:7::/64 ", "    from others "] {
         assert!(text.contains(line), "{text}");
     }
-    daemon.interrupt();
-    host.network.assert_untouched();
+    host.network.assert_left_untouched_by(daemon);
 }
 
 #[test]

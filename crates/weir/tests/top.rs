@@ -15,7 +15,6 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
-use weir_bpf::sys::ethtool;
 
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
@@ -62,18 +61,13 @@ impl Terminal {
 
 /// Runs this while a socket that nobody reads is flooded, and the gate discards.
 fn flooded(network: &Network, body: impl FnOnce()) {
-    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    network.poll_by_napi();
     let _full = network.near_socket(&format!("{NEAR_IP}:5000"));
     let daemon = Daemon::start_sleepy(network, &["--attach", "tc"]);
-    let mut generator = network.generator();
-    generator.set_flows(&[network.flow(5000, Some(20_000.0))]).unwrap();
-    let generator = &generator;
-    let body = || {
-        generator.start();
+    network.while_sent(&[network.flow(5000, Some(20_000.0))], None, |_| {
         wait_until("the gate discards", || network.count("udp-full") > 1000);
         body();
-    };
-    generator.run_while(&network.far, None, body).unwrap();
+    });
     daemon.interrupt();
 }
 
@@ -127,9 +121,7 @@ fn a_terminal_is_left_when_the_daemon_ends() {
 fn a_file_gets_one_view_below_the_other() {
     let network = Network::ipv4_only();
     flooded(&network, || {
-        let output = network.weir(&["top", "--count", "2", "--interval", "300ms"]);
-        assert!(output.status.success(), "{output:?}");
-        let text = String::from_utf8(output.stdout).unwrap();
+        let text = network.says(&["top", "--count", "2", "--interval", "300ms"]);
         assert_eq!(text.matches("CHANNEL").count(), 2, "{text}");
         assert!(text.contains("from 198.18.0.2") && !text.contains('\x1b'), "{text}");
     });

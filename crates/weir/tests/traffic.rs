@@ -271,8 +271,7 @@ fn an_address_added_later_is_known() {
     let _full = network.near_socket("198.18.0.9:5000");
     let sender = network.far_socket("198.18.0.2:0");
     flood(&network, &sender, "198.18.0.9:5000");
-    daemon.interrupt();
-    network.assert_untouched();
+    network.assert_left_untouched_by(daemon);
 }
 
 #[test]

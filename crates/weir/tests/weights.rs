@@ -9,7 +9,7 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use common::saturated::*;
 use common::*;
@@ -22,33 +22,16 @@ const BY_UNIT: u16 = 7002;
 const BY_CGROUP: u16 = 7003;
 const BY_PORT: u16 = 7004;
 
-/// A process that has a listener open, alone.
-struct Holder(Child);
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Holder {
-    /// A process that calls itself so.
-    fn start(host: &Host, port: u16, comm: &str) -> Self {
-        let directory =
-            std::env::temp_dir().join(format!("weir-test-{}-{comm}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        let program = directory.join(comm);
-        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
-        let listen = || TcpListener::bind((NEAR_IP, port)).unwrap();
-        let listener = host.network.near.run(listen).unwrap();
-        let mut command = Command::new(&program);
-        command.arg("1000").stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::null());
-        let holder = Self(command.spawn().unwrap());
-        drop(command);
-        fs::remove_dir_all(directory).unwrap();
-        holder
-    }
+/// A process that calls itself so and has a listener open, alone.
+fn holder(host: &Host, port: u16, comm: &str) -> Owned {
+    let directory = killed::temp_dir();
+    let program = directory.path().join(comm);
+    std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+    let listen = || TcpListener::bind((NEAR_IP, port)).unwrap();
+    let listener = host.network.near.run(listen).unwrap();
+    let mut command = Command::new(&program);
+    command.arg("1000").stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::null());
+    Owned::start(&mut command)
 }
 
 /// A control group of the test's own, where weir looks for units: in systemd's hierarchy, or in version 2's.
@@ -66,9 +49,9 @@ impl Group {
         Self { root, path }
     }
 
-    fn take(&self, holder: &Holder) {
+    fn take(&self, holder: &Owned) {
         let procs = self.root.join(&self.path[1..]).join("cgroup.procs");
-        fs::write(procs, holder.0.id().to_string()).unwrap();
+        fs::write(procs, holder.id().to_string()).unwrap();
     }
 }
 
@@ -92,7 +75,7 @@ fn a_receiver_weighs_what_the_rule_of_its_process_unit_or_group_says() {
     let group = Group::new(format!("/weir-test-{own}"));
     let ports = [BY_PROCESS, BY_UNIT, BY_CGROUP, BY_PORT];
     let named = |port| if port == BY_PROCESS { "weir-named" } else { "weir-other" };
-    let holders = ports.map(|port| Holder::start(&host, port, named(port)));
+    let holders = ports.map(|port| holder(&host, port, named(port)));
     unit.take(&holders[1]);
     group.take(&holders[2]);
     let rules = |weights: [f64; 4]| {
@@ -110,7 +93,7 @@ fn a_receiver_weighs_what_the_rule_of_its_process_unit_or_group_says() {
     let file = ConfigFile::new("rules", &rules(weights));
     let daemon = host.start_with(&["--config", file.path()]);
     let flows = ports.map(|port| host.tcp_flow(Transport::TcpAck, port, FLOOD_PPS / 4.0));
-    host.while_sent(&mut host.network.generator(), &flows, || {
+    host.while_sent(&flows, || {
         // A CPU that is not saturated for a while raises limits bit by bit, so they are looked at again and again.
         let hold = |weights: [f64; 4]| {
             let limits = host.limits("tcp-stray");

@@ -101,12 +101,11 @@ pub(super) fn compile(ifname: &str, text: &str) -> Result<Vec<libc::sock_filter>
 fn open() -> Result<Library> {
     // A static executable has a C library of its own, which is not the one that libpcap wants.
     if cfg!(target_feature = "crt-static") {
-        return Err(Error::Refused {
-            problem: "a filter needs libpcap, which this static weir cannot load".into(),
-            remedy: "capture without a filter and filter afterwards (`tcpdump -r FILE ...`), or install the Debian \
-                     package"
-                .into(),
-        });
+        return Err(Error::refused(
+            "a filter needs libpcap, which this static weir cannot load",
+            "capture without a filter and filter afterwards (`tcpdump -r FILE ...`), or install the Debian \
+                     package",
+        ));
     }
     for name in NAMES {
         // SAFETY: libpcap has no initializers that do more than set up itself.
@@ -114,11 +113,10 @@ fn open() -> Result<Library> {
             return Ok(library);
         }
     }
-    Err(Error::Refused {
-        problem: "a filter needs libpcap, which is not installed".into(),
-        remedy: "install it (Debian: `apt-get install libpcap0.8`), or capture without a filter"
-            .into(),
-    })
+    Err(Error::refused(
+        "a filter needs libpcap, which is not installed",
+        "install it (Debian: `apt-get install libpcap0.8`), or capture without a filter",
+    ))
 }
 
 /// # Safety
@@ -126,15 +124,17 @@ fn open() -> Result<Library> {
 #[allow(unsafe_code)]
 unsafe fn symbol<'a, T>(library: &'a Library, name: &CStr) -> Result<Symbol<'a, T>> {
     // SAFETY: the caller's.
-    unsafe { library.get(name.to_bytes_with_nul()) }.map_err(|error| Error::Refused {
-        problem: format!("the installed libpcap is not usable: {error}"),
-        remedy: "install libpcap 1.0 or later".into(),
+    unsafe { library.get(name.to_bytes_with_nul()) }.map_err(|error| {
+        Error::refused(
+            format!("the installed libpcap is not usable: {error}"),
+            "install libpcap 1.0 or later",
+        )
     })
 }
 
 fn refused(text: &str, why: &str) -> Error {
-    Error::Refused {
-        problem: format!("the filter {text:?} does not compile: {why}"),
-        remedy: "`man pcap-filter` has the grammar and examples".into(),
-    }
+    Error::refused(
+        format!("the filter {text:?} does not compile: {why}"),
+        "`man pcap-filter` has the grammar and examples",
+    )
 }

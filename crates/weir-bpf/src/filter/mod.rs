@@ -41,12 +41,12 @@ impl Filter {
         (matched, missed): (u32, Option<u32>),
     ) -> Result<OwnedFd> {
         let next = Next { programs: programs.as_raw_fd(), matched, missed };
-        let instructions =
-            translate::translate(&self.classic, in_driver, next).map_err(|why| Error::Refused {
-                problem: format!("the filter {:?} cannot run in the kernel: {why}", self.text),
-                remedy: "use a simpler one, and filter the file afterwards (`tcpdump -r FILE ...`)"
-                    .into(),
-            })?;
+        let instructions = translate::translate(&self.classic, in_driver, next).map_err(|why| {
+            Error::refused(
+                format!("the filter {:?} cannot run in the kernel: {why}", self.text),
+                "use a simpler one, and filter the file afterwards (`tcpdump -r FILE ...`)",
+            )
+        })?;
         // Programs of one array are alike in this, too.
         let mut options = libbpf_sys::bpf_prog_load_opts {
             sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,

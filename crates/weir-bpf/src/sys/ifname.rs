@@ -15,10 +15,10 @@ pub fn check_name(name: &str) -> Result<()> {
     let forbidden = |c: char| c == '/' || c == ':' || c == '\0' || c.is_ascii_whitespace();
     let dots = name == "." || name == "..";
     if name.is_empty() || name.len() > MAX_NAME_BYTES || dots || name.contains(forbidden) {
-        return Err(Error::Refused {
-            problem: format!("{name:?} cannot be an interface's name"),
-            remedy: format!("use 1 to {MAX_NAME_BYTES} bytes without '/', ':' or white space"),
-        });
+        return Err(Error::refused(
+            format!("{name:?} cannot be an interface's name"),
+            format!("use 1 to {MAX_NAME_BYTES} bytes without '/', ':' or white space"),
+        ));
     }
     Ok(())
 }

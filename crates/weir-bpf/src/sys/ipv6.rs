@@ -46,10 +46,10 @@ pub fn disable_ipv6(ifname: &str) -> Result<()> {
 fn set(ifname: &str, key: &str, value: &str) -> Result<()> {
     check_name(ifname)?;
     if matches!(ifname, "all" | "default") {
-        return Err(Error::Refused {
-            problem: format!("{ifname:?} stands for every interface"),
-            remedy: "name one interface".into(),
-        });
+        return Err(Error::refused(
+            format!("{ifname:?} stands for every interface"),
+            "name one interface",
+        ));
     }
     let path = format!("{CONF}/{ifname}/{key}");
     match std::fs::write(&path, value) {

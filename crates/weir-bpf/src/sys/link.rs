@@ -83,9 +83,11 @@ impl Links {
     pub fn mac(&self, ifindex: IfIndex) -> Result<MacAddr> {
         let message = self.get(ifindex)?;
         let none = is_bare(&message).then_some(MacAddr([0; 6]));
-        mac_of(&message).or(none).ok_or_else(|| Error::Refused {
-            problem: format!("{} has no Ethernet address", object(ifindex)),
-            remedy: "choose an Ethernet interface, or one whose packets begin with IP".into(),
+        mac_of(&message).or(none).ok_or_else(|| {
+            Error::refused(
+                format!("{} has no Ethernet address", object(ifindex)),
+                "choose an Ethernet interface, or one whose packets begin with IP",
+            )
         })
     }
 
@@ -219,10 +221,6 @@ impl Links {
 
     /// An interface's own IPv4 and IPv6 addresses, in the kernel's order; none if there is no
     /// such interface.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::System`] or [`Error::Netlink`] if the kernel does not answer.
     pub fn addresses(&self, ifindex: IfIndex) -> Result<Vec<IpAddr>> {
         let request = Request::GetAddress(AddressMessage::default());
         let mut all: Vec<AddressMessage> =

@@ -105,9 +105,6 @@ fn is_up(flags: &str) -> bool {
 }
 
 /// Process numbers and names of the kernel's threads. Any process may call itself as they are called.
-///
-/// # Errors
-/// [`Error::System`] if `/proc` cannot be read.
 pub fn kernel_threads() -> Result<Vec<(Pid, String)>> {
     let failed = |source| Error::system("list", "/proc", source);
     let mut found = Vec::new();
@@ -128,11 +125,12 @@ pub fn kernel_threads() -> Result<Vec<(Pid, String)>> {
 /// An interface that is up and polls in threads has one for each receive queue, or one alone with
 /// some drivers. Any other count of matches means that another namespace has that name too.
 fn choose(ifname: &str, receive_queues: usize, all: &[(Pid, String)]) -> Result<Vec<NapiThread>> {
-    let refused = |problem| Error::Refused {
-        problem,
-        remedy: "rename the interface so that its name is unique on the machine and at most 5 \
-                 bytes long, or use Linux 6.8 or later"
-            .into(),
+    let refused = |problem| {
+        Error::refused(
+            problem,
+            "rename the interface so that its name is unique on the machine and at most 5 \
+                 bytes long, or use Linux 6.8 or later",
+        )
     };
     let mut threads = Vec::new();
     for (pid, comm) in all {

@@ -49,12 +49,8 @@ impl PacketSocket {
         promiscuous: bool,
     ) -> io::Result<Self> {
         // Until it is bound, no packet comes by.
-        let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
-        let socket = Self(socket_with(family, SocketType::RAW, flags, None)?);
+        let socket = Self::silent(ifindex, promiscuous)?;
         option::set(&socket.0, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program.as_raw_fd())?;
-        if promiscuous {
-            socket.set_promiscuous(ifindex)?;
-        }
         socket.bind(ifindex)?;
         Ok(socket)
     }
@@ -70,7 +66,6 @@ impl PacketSocket {
     }
 
     /// As long as the socket is open.
-    #[allow(unsafe_code)]
     fn set_promiscuous(&self, ifindex: IfIndex) -> io::Result<()> {
         let request = libc::packet_mreq {
             mr_ifindex: ifindex.0.cast_signed(),
@@ -78,17 +73,7 @@ impl PacketSocket {
             mr_alen: 0,
             mr_address: [0; 8],
         };
-        // SAFETY: the kernel reads the request, which outlives the call.
-        let code = unsafe {
-            libc::setsockopt(
-                self.0.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_ADD_MEMBERSHIP,
-                (&raw const request).cast(),
-                size_of_val(&request) as libc::socklen_t,
-            )
-        };
-        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        Ok(option::set(&self.0, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, request)?)
     }
 
     /// To every protocol.

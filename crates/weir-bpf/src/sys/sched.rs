@@ -111,10 +111,10 @@ pub fn policy(pid: Pid) -> Result<Policy> {
         libc::SCHED_IDLE => Ok(Policy::Idle),
         libc::SCHED_FIFO => Ok(Policy::Fifo(priority)),
         libc::SCHED_RR => Ok(Policy::RoundRobin(priority)),
-        _ => Err(Error::Refused {
-            problem: format!("{} has scheduling policy {policy}", object(pid)),
-            remedy: "give it the usual one: chrt --other --pid 0 PID".into(),
-        }),
+        _ => Err(Error::refused(
+            format!("{} has scheduling policy {policy}", object(pid)),
+            "give it the usual one: chrt --other --pid 0 PID",
+        )),
     }
 }
 
@@ -178,10 +178,6 @@ pub fn set_fifo_current_thread(priority: u8) -> Result<()> {
 /// Lets the calling thread, and threads that it starts later, run only where no others of its session
 /// want the CPU (`SCHED_IDLE`), and its session after all others (`/proc/self/autogroup`, where the
 /// kernel has that).
-///
-/// # Errors
-///
-/// [`Error::System`] where the kernel refuses.
 pub fn set_idle_current_thread() -> Result<()> {
     const AUTOGROUP: &str = "/proc/self/autogroup";
     set_policy_current_thread(libc::SCHED_IDLE, 0)
@@ -211,9 +207,8 @@ pub fn online_cpus() -> Result<Vec<CpuId>> {
     let text =
         std::fs::read_to_string(ONLINE).map_err(|source| Error::system("read", ONLINE, source))?;
     let list = text.trim().parse::<CpuList>();
-    let CpuList(cpus) = list.map_err(|why| Error::Refused {
-        problem: format!("{ONLINE} reads {text:?}: {why}"),
-        remedy: "please report this".into(),
+    let CpuList(cpus) = list.map_err(|why| {
+        Error::refused(format!("{ONLINE} reads {text:?}: {why}"), "please report this")
     })?;
     Ok(cpus)
 }
@@ -274,10 +269,10 @@ impl SchedStatFile {
             (Some(Ok(ran)), Some(Ok(waited)), Some(Ok(turns))) => {
                 Ok(SchedStat { ran: Nanos(ran), waited: Nanos(waited), turns })
             }
-            _ => Err(Error::Refused {
-                problem: format!("{} reads {text:?}", self.path),
-                remedy: "three numbers were expected".into(),
-            }),
+            _ => Err(Error::refused(
+                format!("{} reads {text:?}", self.path),
+                "three numbers were expected",
+            )),
         }
     }
 }
@@ -294,10 +289,10 @@ fn set_affinity_of(pid: Option<Pid>, cpus: &[CpuId]) -> Result<()> {
     let mut set = CpuSet::new();
     for cpu in cpus {
         if cpu.0 as usize >= CpuSet::MAX_CPU {
-            return Err(Error::Refused {
-                problem: format!("CPU {cpu} does not fit the kernel's set of {}", CpuSet::MAX_CPU),
-                remedy: format!("choose from {ONLINE}"),
-            });
+            return Err(Error::refused(
+                format!("CPU {cpu} does not fit the kernel's set of {}", CpuSet::MAX_CPU),
+                format!("choose from {ONLINE}"),
+            ));
         }
         set.set(cpu.0 as usize);
     }

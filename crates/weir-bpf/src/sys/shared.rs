@@ -134,10 +134,10 @@ impl Drop for SharedCounters {
 }
 
 fn refused(problem: String) -> Error {
-    Error::Refused {
+    Error::refused(
         problem,
-        remedy: format!("shared counters are a sealed memory file of 1 to {MAX_LEN} counters"),
-    }
+        format!("shared counters are a sealed memory file of 1 to {MAX_LEN} counters"),
+    )
 }
 
 #[cfg(test)]

@@ -83,10 +83,6 @@ impl Default for Snmp {
 
 impl Snmp {
     /// As [`udp_stats`] and [`tcp_stats`].
-    ///
-    /// # Errors
-    ///
-    /// As these.
     pub fn read(&mut self) -> Result<((UdpStats, UdpStats), TcpStats)> {
         let v4 = read(&mut self.v4)?;
         Ok((parse_udp(v4, read(&mut self.v6)?)?, parse_tcp(v4, read(&mut self.netstat)?)?))
@@ -102,77 +98,78 @@ fn read_once(path: &str) -> Result<String> {
     read(&mut ProcFile::new(path)).map(str::to_owned)
 }
 
-fn parse_tcp(snmp: &str, netstat: &str) -> Result<TcpStats> {
-    let (tcp, extended) = (pairs(V4, snmp, "Tcp: ")?, pairs(NETSTAT, netstat, "TcpExt: ")?);
-    let number = |path, pairs: &[(&str, &str)], field: &str| {
-        find(pairs, field)
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(|| malformed(path, &format!("a number for TCP's {field}")))
-    };
-    Ok(TcpStats {
-        in_segs: number(V4, &tcp, "InSegs")?,
-        out_segs: number(V4, &tcp, "OutSegs")?,
-        syn_cookies_sent: number(NETSTAT, &extended, "SyncookiesSent")?,
-        listen_drops: number(NETSTAT, &extended, "ListenDrops")?,
-        listen_overflows: number(NETSTAT, &extended, "ListenOverflows")?,
-        request_drops: number(NETSTAT, &extended, "TCPReqQFullDrop")?,
-        backlog_drops: number(NETSTAT, &extended, "TCPBacklogDrop")?,
-    })
-}
-
-/// `snmp` and `netstat` have two lines per protocol: names, then as many numbers.
-fn pairs<'a>(path: &str, text: &'a str, protocol: &str) -> Result<Vec<(&'a str, &'a str)>> {
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
-    let (Some(names), Some(numbers)) = (lines.next(), lines.next()) else {
-        return Err(malformed(path, &format!("two lines that begin with {}", protocol.trim_end())));
-    };
-    let (names, numbers): (Vec<_>, Vec<_>) =
-        (names.split_ascii_whitespace().collect(), numbers.split_ascii_whitespace().collect());
-    if names.len() != numbers.len() {
-        return Err(malformed(path, "as many numbers as names"));
-    }
-    Ok(names.into_iter().zip(numbers).collect())
-}
-
-fn find<'a>(pairs: &[(&str, &'a str)], field: &str) -> Option<&'a str> {
-    pairs.iter().find_map(|(name, number)| (*name == field).then_some(*number))
-}
-
 fn parse_udp(v4: &str, v6: &str) -> Result<(UdpStats, UdpStats)> {
-    Ok((parse_v4(v4)?, if v6.is_empty() { UdpStats::default() } else { parse_v6(v6)? }))
-}
-
-fn parse_v4(text: &str) -> Result<UdpStats> {
-    let pairs = pairs(V4, text, "Udp: ")?;
-    collect(V4, |field| find(&pairs, field))
-}
-
-fn parse_v6(text: &str) -> Result<UdpStats> {
-    collect(V6, |field| find6(text, "Udp6", field))
-}
-
-/// `snmp6` has one name and one number per line.
-fn find6<'a>(text: &'a str, protocol: &str, field: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| {
-        let (name, number) = line.split_once(char::is_whitespace)?;
-        (name.strip_prefix(protocol) == Some(field)).then(|| number.trim())
-    })
-}
-
-fn collect<'a>(path: &str, text_of: impl Fn(&str) -> Option<&'a str>) -> Result<UdpStats> {
-    let number = |field: &str| {
-        let parsed = text_of(field).and_then(|text| text.parse().ok());
-        parsed.ok_or_else(|| malformed(path, &format!("a number for UDP's {field}")))
+    let stats = |table: Table<'_>| {
+        Ok(UdpStats {
+            in_datagrams: table.number("InDatagrams")?,
+            no_ports: table.number("NoPorts")?,
+            in_errors: table.number("InErrors")?,
+            rcvbuf_errors: table.number("RcvbufErrors")?,
+            csum_errors: table.number("InCsumErrors")?,
+            // Newer than the others (Linux 5.11).
+            mem_errors: table.find("MemErrors").map_or(Ok(0), |_| table.number("MemErrors"))?,
+        })
     };
-    Ok(UdpStats {
-        in_datagrams: number("InDatagrams")?,
-        no_ports: number("NoPorts")?,
-        in_errors: number("InErrors")?,
-        rcvbuf_errors: number("RcvbufErrors")?,
-        csum_errors: number("InCsumErrors")?,
-        // Newer than the others (Linux 5.11).
-        mem_errors: if text_of("MemErrors").is_some() { number("MemErrors")? } else { 0 },
+    let v6 = Table::by_line(v6, "Udp6", "UDP").map_or(Ok(UdpStats::default()), stats)?;
+    Ok((stats(Table::of(V4, v4, "Udp: ", "UDP")?)?, v6))
+}
+
+fn parse_tcp(snmp: &str, netstat: &str) -> Result<TcpStats> {
+    let tcp = Table::of(V4, snmp, "Tcp: ", "TCP")?;
+    let extended = Table::of(NETSTAT, netstat, "TcpExt: ", "TCP")?;
+    Ok(TcpStats {
+        in_segs: tcp.number("InSegs")?,
+        out_segs: tcp.number("OutSegs")?,
+        syn_cookies_sent: extended.number("SyncookiesSent")?,
+        listen_drops: extended.number("ListenDrops")?,
+        listen_overflows: extended.number("ListenOverflows")?,
+        request_drops: extended.number("TCPReqQFullDrop")?,
+        backlog_drops: extended.number("TCPBacklogDrop")?,
     })
+}
+
+/// The numbers of one protocol, by name.
+struct Table<'a> {
+    path: &'static str,
+    whose: &'static str,
+    pairs: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Table<'a> {
+    /// `snmp` and `netstat` have two lines per protocol: names, then as many numbers.
+    fn of(path: &'static str, text: &'a str, start: &str, whose: &'static str) -> Result<Self> {
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(start));
+        let (Some(names), Some(numbers)) = (lines.next(), lines.next()) else {
+            let expected = format!("two lines that begin with {}", start.trim_end());
+            return Err(malformed(path, &expected));
+        };
+        let [names, numbers] =
+            [names, numbers].map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+        if names.len() != numbers.len() {
+            return Err(malformed(path, "as many numbers as names"));
+        }
+        Ok(Self { path, whose, pairs: names.into_iter().zip(numbers).collect() })
+    }
+
+    /// `snmp6` has one name and one number per line; nothing at all on a kernel without IPv6.
+    fn by_line(text: &'a str, start: &str, whose: &'static str) -> Option<Self> {
+        let pair = |line: &'a str| {
+            let (name, number) = line.split_once(char::is_whitespace)?;
+            Some((name.strip_prefix(start)?, number.trim()))
+        };
+        let pairs = text.lines().filter_map(pair).collect();
+        (!text.is_empty()).then_some(Self { path: V6, whose, pairs })
+    }
+
+    fn find(&self, field: &str) -> Option<&'a str> {
+        self.pairs.iter().find_map(|(name, number)| (*name == field).then_some(*number))
+    }
+
+    fn number(&self, field: &str) -> Result<u64> {
+        let number = self.find(field).and_then(|text| text.parse().ok());
+        let expected = || format!("a number for {}'s {field}", self.whose);
+        number.ok_or_else(|| malformed(self.path, &expected()))
+    }
 }
 
 /// Packets of IPv4 and IPv6 together since the namespace was made (RFC 4293).
@@ -192,35 +189,18 @@ pub struct IpStats {
 /// As [`udp_stats`].
 pub fn ip_stats() -> Result<IpStats> {
     let (v4, v6) = (read_once(V4)?, read_once(V6)?);
-    let pairs = pairs(V4, &v4, "Ip: ")?;
-    let number = |path, text: Option<&str>, field: &str| {
-        let parsed = text.and_then(|text| text.parse::<u64>().ok());
-        parsed.ok_or_else(|| malformed(path, &format!("a number for IP's {field}")))
-    };
-    let sum = |field: &str| -> Result<u64> {
-        let v4 = number(V4, find(&pairs, field), field)?;
-        let v6 = if v6.is_empty() { 0 } else { number(V6, find6(&v6, "Ip6", field), field)? };
-        Ok(v4 + v6)
+    let (v4, v6) = (Table::of(V4, &v4, "Ip: ", "IP")?, Table::by_line(&v6, "Ip6", "IP"));
+    let sum = |field| -> Result<u64> {
+        Ok(v4.number(field)? + v6.as_ref().map_or(Ok(0), |v6| v6.number(field))?)
     };
     Ok(IpStats { in_receives: sum("InReceives")?, out_requests: sum("OutRequests")? })
 }
 
-/// ICMP messages over IPv4 that the namespace has received, good or bad, since it was made.
-///
-/// # Errors
-///
-/// As [`udp_stats`].
-pub fn icmp4_received() -> Result<u64> {
-    find(&pairs(V4, &read_once(V4)?, "Icmp: ")?, "InMsgs")
-        .and_then(|text| text.parse().ok())
-        .ok_or_else(|| malformed(V4, "a number for ICMP's InMsgs"))
-}
-
 fn malformed(path: &str, expected: &str) -> Error {
-    Error::Refused {
-        problem: format!("{path} is malformed"),
-        remedy: format!("{expected} was expected; is this a Linux kernel's /proc?"),
-    }
+    Error::refused(
+        format!("{path} is malformed"),
+        format!("{expected} was expected; is this a Linux kernel's /proc?"),
+    )
 }
 
 #[cfg(test)]
@@ -263,8 +243,9 @@ UdpLite6InDatagrams             \t91
             csum_errors: 7,
             mem_errors: u64::MAX,
         };
-        assert_eq!(parse_v4(SNMP).unwrap(), expected);
-        assert_eq!(parse_v6(SNMP6).unwrap(), UdpStats { mem_errors: 9, ..expected });
+        let six = UdpStats { mem_errors: 9, ..expected };
+        assert_eq!(parse_udp(SNMP, SNMP6).unwrap(), (expected, six));
+        assert_eq!(parse_udp(SNMP, "").unwrap(), (expected, UdpStats::default()));
     }
 
     #[test]
@@ -288,7 +269,8 @@ UdpLite6InDatagrams             \t91
 
     #[test]
     fn older_kernels_do_not_count_memory() {
-        assert_eq!(parse_v6(&SNMP6.replace("Udp6MemErrors", "X")).unwrap().mem_errors, 0);
+        let old = SNMP6.replace("Udp6MemErrors", "X");
+        assert_eq!(parse_udp(SNMP, &old).unwrap().1.mem_errors, 0);
     }
 
     #[test]
@@ -301,10 +283,10 @@ UdpLite6InDatagrams             \t91
             ("NoPorts", "Ports", "NoPorts"),
             ("18446744073709551615", "18446744073709551616", "MemErrors"),
         ] {
-            let error = parse_v4(&SNMP.replace(from, to)).unwrap_err().to_string();
+            let error = parse_udp(&SNMP.replace(from, to), SNMP6).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-        assert!(parse_v4("").is_err() && parse_v6("").is_err());
+        assert!(parse_udp("", SNMP6).is_err() && parse_udp(SNMP, "\n").is_err());
     }
 
     #[test]
@@ -328,7 +310,6 @@ UdpLite6InDatagrams             \t91
             assert_eq!(kept.read().unwrap(), ((expected, expected), tcp_stats().unwrap()));
             // Of each family two datagrams and an error message, by the loopback interface.
             assert_eq!(ip_stats().unwrap(), IpStats { in_receives: 6, out_requests: 6 });
-            assert_eq!(icmp4_received().unwrap(), 1);
         });
     }
 }

@@ -132,13 +132,11 @@ impl SocketDiag {
         };
         self.socket.ask_each(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, &request, of_socket).map_err(
             |errno| match errno {
-                Errno::NOENT => Error::Refused {
-                    problem: "the kernel does not list its sockets".into(),
-                    remedy:
-                        "it needs the modules udp_diag and tcp_diag: `sudo modprobe -a udp_diag \
-                         tcp_diag`"
-                            .into(),
-                },
+                Errno::NOENT => Error::refused(
+                    "the kernel does not list its sockets",
+                    "it needs the modules udp_diag and tcp_diag: `sudo modprobe -a udp_diag \
+                         tcp_diag`",
+                ),
                 errno => Error::system("list", "sockets", errno),
             },
         )
@@ -190,6 +188,7 @@ mod tests {
 
     use super::*;
     use crate::sys::link::Links;
+    use crate::sys::sockopt;
     use crate::sys::test_support::Sandbox;
 
     fn inode(socket: &impl AsFd) -> SocketInode {
@@ -278,24 +277,12 @@ mod tests {
             rustix::net::bind(&listener, &address).unwrap();
             rustix::net::listen(&listener, 7).unwrap();
             let bound = UdpSocket::bind("0.0.0.0:5001").unwrap();
-            bind_to_interface(&bound, "lo");
+            sockopt::set(&bound, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, *b"lo").unwrap();
             let found = SocketDiag::open().unwrap().sockets().unwrap();
             let at = |port| found.iter().find(|each| each.port == port).unwrap();
             assert_eq!((at(5000).dual_stack, at(5000).limit), (false, 7));
             assert_eq!(at(5001).interface, Some(IfIndex(1)));
         });
-    }
-
-    #[allow(unsafe_code)]
-    fn bind_to_interface(socket: &UdpSocket, name: &str) {
-        let name = std::ffi::CString::new(name).unwrap();
-        let (level, option) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
-        let bytes = u32::try_from(name.as_bytes().len()).unwrap();
-        // SAFETY: the kernel reads as many bytes as the name has.
-        let done = unsafe {
-            libc::setsockopt(socket.as_raw_fd(), level, option, name.as_ptr().cast(), bytes)
-        };
-        assert_eq!(done, 0);
     }
 
     #[test]

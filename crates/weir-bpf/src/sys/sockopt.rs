@@ -26,33 +26,32 @@ pub(super) fn get(
         )
     };
     if result != 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL));
+        return Err(last_error());
     }
     if length as usize == buffer.len() { Ok(()) } else { Err(Errno::BADMSG) }
 }
 
-/// Sets an option that is a number.
+/// Sets an option that is a number, or a structure of numbers as C has it.
 #[allow(unsafe_code)]
-pub(super) fn set(
+pub(super) fn set<T: Copy>(
     socket: &impl AsFd,
     level: i32,
     option: i32,
-    value: i32,
+    value: T,
 ) -> rustix::io::Result<()> {
-    // SAFETY: the kernel reads the number, which outlives the call.
+    // SAFETY: the kernel reads the value, which outlives the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
             level,
             option,
             (&raw const value).cast(),
-            size_of::<i32>() as libc::socklen_t,
+            size_of::<T>() as libc::socklen_t,
         )
     };
-    if result == 0 {
-        return Ok(());
-    }
-    let error = std::io::Error::last_os_error();
-    Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
+    if result == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }

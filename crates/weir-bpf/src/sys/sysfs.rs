@@ -156,12 +156,11 @@ impl NetSysfs {
         if same_index && same_address {
             return Ok(());
         }
-        Err(Error::Refused {
-            problem: format!("/sys does not show this network namespace's {ifname}"),
-            remedy: "run with CAP_SYS_ADMIN on Linux 5.2 or later, or in a mount namespace whose \
-                     /sys was mounted in this network namespace"
-                .into(),
-        })
+        Err(Error::refused(
+            format!("/sys does not show this network namespace's {ifname}"),
+            "run with CAP_SYS_ADMIN on Linux 5.2 or later, or in a mount namespace whose \
+                     /sys was mounted in this network namespace",
+        ))
     }
 }
 
@@ -217,10 +216,10 @@ fn check_attribute(attribute: &str) -> Result<()> {
     if attribute.split('/').all(sound) && !attribute.contains('\0') {
         return Ok(());
     }
-    Err(Error::Refused {
-        problem: format!("{attribute:?} is no attribute of an interface"),
-        remedy: "give a path below /sys/class/net/IF".into(),
-    })
+    Err(Error::refused(
+        format!("{attribute:?} is no attribute of an interface"),
+        "give a path below /sys/class/net/IF",
+    ))
 }
 
 fn object(ifname: &str, attribute: &str) -> String {

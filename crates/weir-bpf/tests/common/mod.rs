@@ -16,7 +16,8 @@ use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::netns::NetNs;
-use weir_bpf::units::{IfIndex, MacAddr};
+use weir_bpf::traffic::{FlowSpec, Generator};
+use weir_bpf::units::{CpuId, IfIndex, MacAddr, PacketsPerSec};
 use weir_bpf::verdict::Reason;
 
 pub const NEAR_IP4: &str = "198.18.0.1";
@@ -134,6 +135,40 @@ impl Network {
     /// Attaches it to the near end.
     pub fn attach(&self, gate: &mut Gate, mode: AttachMode) {
         self.near.run(|| gate.attach(self.near_ifindex, "near", mode)).unwrap().unwrap();
+    }
+
+    /// UDP packets of the peer's to this port: so many a second, or as many as there can be.
+    pub fn flow(&self, port: u16, rate: Option<f64>) -> FlowSpec {
+        let address = (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap());
+        let flow = FlowSpec::udp((self.far_mac, self.near_mac), address, (4096, port));
+        FlowSpec { rate: rate.map(PacketsPerSec), ..flow }
+    }
+
+    pub fn generator(&self) -> Generator {
+        self.far.run(|| Generator::load(self.far_ifindex).unwrap()).unwrap()
+    }
+
+    /// Does something while the peer sends these flows, from this CPU.
+    pub fn while_sent<T>(
+        &self,
+        generator: &mut Generator,
+        flows: &[FlowSpec],
+        cpu: Option<CpuId>,
+        body: impl FnOnce(&Generator) -> T,
+    ) -> T {
+        generator.set_flows(flows).unwrap();
+        let generator = &*generator;
+        let body = || {
+            generator.start();
+            body(generator)
+        };
+        generator.run_while(&self.far, cpu, body).unwrap()
+    }
+
+    /// Packets that found the near end's ring full, until now.
+    pub fn ring_full(&self) -> u64 {
+        let stats = || Links::open().unwrap().stats(self.far_ifindex).unwrap();
+        self.far.run(stats).unwrap().tx_dropped
     }
 
     /// A UDP socket of the host under test.

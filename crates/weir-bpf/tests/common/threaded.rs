@@ -13,7 +13,7 @@ use weir_bpf::sys::napi::napi_threads;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator};
-use weir_bpf::units::{CpuId, PacketsPerSec};
+use weir_bpf::units::CpuId;
 use weir_bpf::verdict::Verdict;
 
 use super::{FAR_IP4, NEAR_IP4, Network, alone, wait_until};
@@ -79,12 +79,11 @@ impl Bench {
     }
 
     pub fn flow(&self, port: u16, rate: f64) -> FlowSpec {
-        FlowSpec { rate: Some(PacketsPerSec(rate)), ..flood(&self.network, port) }
+        self.network.flow(port, Some(rate))
     }
 
     pub fn generator(&self) -> Generator {
-        let load = || Generator::load(self.network.far_ifindex).unwrap();
-        self.network.far.run(load).unwrap()
+        self.network.generator()
     }
 
     /// Sends these flows, from another CPU if there is one, until `enough`.
@@ -94,13 +93,9 @@ impl Bench {
         flows: &[FlowSpec],
         enough: impl FnMut() -> bool,
     ) {
-        generator.set_flows(flows).unwrap();
         let elsewhere = sched::online_cpus().unwrap()[0];
-        let body = || {
-            generator.start();
-            wait_until("enough has been seen", enough);
-        };
-        generator.run_while(&self.network.far, Some(elsewhere), body).unwrap();
+        let body = |_: &Generator| wait_until("enough has been seen", enough);
+        self.network.while_sent(generator, flows, Some(elsewhere), body);
     }
 
     pub fn gate_discarded(&self) -> u64 {
@@ -119,13 +114,6 @@ pub fn napi_thread(network: &Network, cpu: CpuId) -> Pid {
     let thread = thread.unwrap();
     sched::set_affinity(thread, &[cpu]).unwrap();
     thread
-}
-
-/// As many packets as there can be.
-pub fn flood(network: &Network, port: u16) -> FlowSpec {
-    let mac = (network.far_mac, network.near_mac);
-    let address = (FAR_IP4.parse().unwrap(), NEAR_IP4.parse().unwrap());
-    FlowSpec::udp(mac, address, (4096, port))
 }
 
 /// A process of the test's own, ended with it.

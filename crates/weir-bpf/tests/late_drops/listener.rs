@@ -117,7 +117,7 @@ pub fn overload(bench: &mut Bench, case: &Listening) -> Row {
     let far = &bench.network.far;
     let _streams = far.run(|| case.fill()).unwrap();
     let stop = AtomicBool::new(false);
-    let (before, ring_full) = (counts(bench), bench.ring_full());
+    let (before, ring_full) = (counts(bench), bench.network.ring_full());
     let sent = std::thread::scope(|scope| {
         scope.spawn(|| case.accept_slowly(&stop));
         scope.spawn(|| far.run(|| case.keep_connecting(&stop)).unwrap());
@@ -128,7 +128,7 @@ pub fn overload(bench: &mut Bench, case: &Listening) -> Row {
     case.accept_all();
     let [passed, discarded, late] = since(bench, before);
     // The clients' come on top.
-    let seen = passed + discarded + bench.ring_full() - ring_full;
+    let seen = passed + discarded + bench.network.ring_full() - ring_full;
     assert!(seen >= sent - sent / 10, "{}: {sent} sent, {seen} seen", case.name);
     Row {
         name: case.name,

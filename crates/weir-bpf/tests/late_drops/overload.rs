@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::counters::Counters;
 use weir_bpf::gate::{Gate, QueueProbe};
-use weir_bpf::sys::link::Links;
 use weir_bpf::sys::{sched, snmp};
 use weir_bpf::traffic::{FlowSpec, Generator, STAMP_LEN, Stamp};
 use weir_bpf::units::{CpuId, PacketsPerSec};
@@ -124,8 +123,7 @@ impl Bench {
         network.make_far_a_host();
         let (mut gate, probe) = network.gate(&[NEAR_IP4, NEAR_IP6], &["198.18.0.255"]);
         network.attach(&mut gate, AttachMode::Native);
-        let load = || Generator::load(network.far_ifindex).unwrap();
-        let generator = network.far.run(load).unwrap();
+        let generator = network.generator();
         let cpu = *sched::online_cpus().unwrap().last().unwrap();
         Self { network, gate, generator, cpu, _probe: probe }
     }
@@ -135,15 +133,8 @@ impl Bench {
         Counts {
             gate: self.gate.counters().unwrap(),
             late: v4.rcvbuf_errors + v6.rcvbuf_errors,
-            ring_full: self.ring_full(),
+            ring_full: self.network.ring_full(),
         }
-    }
-
-    /// Packets that found the ring full, until now.
-    pub fn ring_full(&self) -> u64 {
-        let far = self.network.far_ifindex;
-        let stats = || Links::open().unwrap().stats(far).unwrap();
-        self.network.far.run(stats).unwrap().tx_dropped
     }
 
     /// Sends ten times what slow readers read. Where the machine had no time to send as much, once more.

@@ -144,8 +144,7 @@ impl Bench {
         let network = Network::new();
         let (mut gate, probe) = network.gate(&[NEAR_IP4, NEAR_IP6], &[]);
         network.attach(&mut gate, AttachMode::Native);
-        let load = || Generator::load(network.far_ifindex).unwrap();
-        let generator = network.far.run(load).unwrap();
+        let generator = network.generator();
         Self { network, gate, generator, _probe: probe }
     }
 

@@ -26,23 +26,6 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A directory of this test's own, removed at its end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(test: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("weir-report-{test}-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn text_of_an_overload() {
     let run = overload(&THREE);
@@ -205,9 +188,9 @@ fn figures_are_drawn_of_what_was_measured() {
 
 #[test]
 fn markers_are_filled_and_all_else_is_left_alone() {
-    let dir = Scratch::new("markers");
+    let dir = tempfile::tempdir().unwrap();
     let run = overload(&THREE);
-    store::write_whole(&dir.0.join("run.json"), &run.to_json().unwrap()).unwrap();
+    store::write_whole(&dir.path().join("run.json"), &run.to_json().unwrap()).unwrap();
     let title = experiments::by_name("udp-overload").unwrap().tables[0].title;
     let marker = |asked: &str| format!("<!-- weir-lab: run.json {asked} -->\n");
     let end = "<!-- weir-lab end -->\n";
@@ -215,20 +198,20 @@ fn markers_are_filled_and_all_else_is_left_alone() {
     let fenced = format!("```\n{asked}```\n");
     let text =
         format!("before\n{asked}old\n{end}between\n{}{end}{fenced}after", marker("goals versions"));
-    let new = markdown::filled(&text, &dir.0).unwrap();
+    let new = markdown::filled(&text, dir.path()).unwrap();
     let table =
         "\n| load | weir-native | stock |\n| ---: | ---: | ---: |\n| top | 604 k | 807 |\n\n";
     assert!(new.starts_with(&format!("before\n{asked}{table}{end}between\n")), "{new}");
     assert!(new.ends_with(&format!("\n{end}{fenced}after")), "{new}");
     assert!(new.contains("| verdict | goal | wanted | got |") && new.contains("commit 0123abc"));
-    assert_eq!(markdown::filled(&new, &dir.0).unwrap(), new);
+    assert_eq!(markdown::filled(&new, dir.path()).unwrap(), new);
 
-    let file = dir.0.join("doc.md");
+    let file = dir.path().join("doc.md");
     let files = [file.clone()];
     fs::write(&file, &text).unwrap();
-    assert_eq!(markdown::refresh(&files, &dir.0).unwrap(), files);
+    assert_eq!(markdown::refresh(&files, dir.path()).unwrap(), files);
     assert_eq!(fs::read_to_string(&file).unwrap(), new);
-    assert!(markdown::refresh(&files, &dir.0).unwrap().is_empty());
+    assert!(markdown::refresh(&files, dir.path()).unwrap().is_empty());
 
     for (asked, wrong) in [
         ("arms=gate", "gate is none of this result's arms: niced, stock, weir-native"),
@@ -239,11 +222,11 @@ fn markers_are_filled_and_all_else_is_left_alone() {
         ("figures", "\"figures\" is none of"),
     ] {
         fs::write(&file, format!("one\n{}{end}", marker(asked))).unwrap();
-        let error = markdown::refresh(&files, &dir.0).unwrap_err().to_string();
+        let error = markdown::refresh(&files, dir.path()).unwrap_err().to_string();
         assert!(error.contains("doc.md, line 2: ") && error.contains(wrong), "{error}");
     }
     for text in [marker("goals"), end.to_owned(), "<!-- weir-lab: no.json -->\n".to_owned() + end] {
-        assert!(markdown::filled(&text, &dir.0).is_err(), "{text}");
+        assert!(markdown::filled(&text, dir.path()).is_err(), "{text}");
     }
 }
 

@@ -74,9 +74,6 @@ pub struct Output {
 
 impl Output {
     /// Opens the first file.
-    ///
-    /// # Errors
-    /// If it cannot be written to.
     pub fn create(args: &CaptureArgs, path: &Path, interface: Interface) -> Result<Self> {
         let rotation = Rotation { size: args.rotate_size, time: args.rotate_time, keep: args.keep };
         let mut files = VecDeque::new();
@@ -138,9 +135,6 @@ impl Output {
     }
 
     /// Writes what has been added.
-    ///
-    /// # Errors
-    /// As [`Output::packet`].
     pub fn flush(&mut self) -> io::Result<()> {
         let blocks = self.blocks.get_mut();
         if let Err(error) = self.file.write_all(blocks) {
@@ -162,9 +156,6 @@ impl Output {
     }
 
     /// Ends the file, and begins another.
-    ///
-    /// # Errors
-    /// If either cannot be written to.
     pub fn rotate(&mut self, counts: &Counts) -> Result<()> {
         self.finish(counts)?;
         self.number += 1;
@@ -176,9 +167,6 @@ impl Output {
     }
 
     /// Ends the file, with what was counted since the capture began.
-    ///
-    /// # Errors
-    /// If it cannot be written to.
     pub fn finish(&mut self, counts: &Counts) -> Result<()> {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let now = nanos(since_epoch());

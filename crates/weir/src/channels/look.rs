@@ -70,9 +70,6 @@ impl Gate {
 
     /// Reads the maps, and with them what the daemon has published of the channels that are in no map any
     /// more: none may have been deleted meanwhile.
-    ///
-    /// # Errors
-    /// When the kernel refuses, or the daemon has gone.
     pub fn look(&self, dir: &RunDir, interface: &InterfaceStatus) -> Result<Look> {
         let retired = || {
             let now = InterfaceStatus::read(dir, &interface.key())?;

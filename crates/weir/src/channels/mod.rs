@@ -8,23 +8,19 @@ mod table;
 pub mod top;
 mod watch;
 
-use std::io::{self, Write};
-
 use weir_bpf::sys::caps::Capability;
 
 use self::rows::Report;
 use self::watch::Watch;
 use crate::cli::ChannelsArgs;
 use crate::error::{Error, Result};
+use crate::out;
 use crate::privilege;
 
 /// To open another process's maps (`bpf_map_get_fd_by_id()`).
 const NEEDED: [Capability; 1] = [Capability::SysAdmin];
 
 /// Runs the command.
-///
-/// # Errors
-/// Without the privilege, or if the interface is not protected.
 pub fn run(args: &ChannelsArgs) -> Result<()> {
     privilege::check_for("weir channels", &NEEDED)?;
     if args.sources && args.interval.is_zero() {
@@ -44,20 +40,13 @@ pub fn run(args: &ChannelsArgs) -> Result<()> {
 }
 
 fn print(report: &Report, args: &ChannelsArgs) -> Result<()> {
-    let mut out = Vec::new();
-    let channels = || report.interfaces.iter().flat_map(|interface| &interface.channels);
-    let written = if args.nft {
-        sources::write_nft(&mut out, channels().filter_map(|channel| channel.sources.as_ref()))
+    if args.nft {
+        let channels = report.interfaces.iter().flat_map(|interface| &interface.channels);
+        let sources = channels.filter_map(|channel| channel.sources.as_ref());
+        out::print(|out| sources::write_nft(out, sources))
     } else if args.json {
-        serde_json::to_writer_pretty(&mut out, report)
-            .map_err(io::Error::from)
-            .and_then(|()| writeln!(out))
+        out::json(report)
     } else {
-        table::write(&mut out, report)
-    };
-    match written.and_then(|()| io::stdout().lock().write_all(&out)) {
-        // `weir channels | head` has seen what it wanted.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => done.map_err(|source| Error::system("write to standard output", source)),
+        out::print(|out| table::write(out, report))
     }
 }

@@ -221,9 +221,6 @@ impl Senders {
 
 /// Writes sets for nft: every sender, but for addresses whose network is there, too. Whoever reads the file twice has
 /// the later senders alone.
-///
-/// # Errors
-/// When the writer refuses.
 pub fn write_nft<'a>(
     out: &mut impl Write,
     rows: impl Iterator<Item = &'a SourcesRow>,

@@ -19,9 +19,6 @@ const OWNER_COLUMNS: usize = 94;
 const PLACE_COLUMNS: usize = 48;
 
 /// Writes a table for each interface.
-///
-/// # Errors
-/// When the writer refuses.
 pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for (number, interface) in report.interfaces.iter().enumerate() {
         if number > 0 {

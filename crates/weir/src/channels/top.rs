@@ -13,6 +13,7 @@ use super::{NEEDED, table};
 use crate::cli::TopArgs;
 use crate::error::{Error, Result};
 use crate::governor::Observed;
+use crate::out;
 use crate::privilege;
 use crate::signals;
 use crate::status::InterfaceStatus;
@@ -27,9 +28,6 @@ const CLEAR_BELOW: &str = "\x1b[J";
 const USUAL_SIZE: (usize, usize) = (24, 80);
 
 /// Runs the command.
-///
-/// # Errors
-/// Without the privilege, or if the interface is not protected.
 pub fn run(args: &TopArgs) -> Result<()> {
     privilege::check_for("weir top", &NEEDED)?;
     if args.interval.is_zero() {
@@ -47,9 +45,8 @@ pub fn run(args: &TopArgs) -> Result<()> {
         };
         watch.refresh()?;
         order(&mut report);
-        match screen.show(&view(watch.running(), &report)) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            shown => shown.map_err(|error| Error::system("write to standard output", error))?,
+        if !out::or_gone(screen.show(&view(watch.running(), &report)))? {
+            return Ok(());
         }
         left = left.map(|left| left - 1);
     }

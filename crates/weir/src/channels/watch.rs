@@ -33,9 +33,6 @@ pub struct Watch {
 
 impl Watch {
     /// Those of this network namespace's protected interfaces, or of the one that is asked for.
-    ///
-    /// # Errors
-    /// Without the privilege, or if the interface is not protected.
     pub fn open(named: Option<&str>, with_sources: bool) -> Result<Self> {
         let dir = RunDir::open(Path::new(RUN_DIR))?;
         let running = running(dir.as_ref(), named)?;

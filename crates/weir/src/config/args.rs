@@ -7,7 +7,8 @@ use weir_bpf::cpulist::CpuList;
 use weir_bpf::units::Nice;
 use weir_policy::{Nanos, Share};
 
-use super::layer::{Layer, Origin, Sourced};
+use super::layer::{Origin, Sourced};
+use super::settings::Layer;
 use super::value::{self, PreferArg};
 use crate::cli::{Attach, Forward, Napi, PolicyArg};
 
@@ -80,11 +81,11 @@ impl SettingArgs {
             timeout: said(self.timeout),
             period: said(self.period),
             selective: said(self.selective),
-            nice: said(self.nice.map(Nice)),
+            nice: said(self.nice.map(|nice| Some(Nice(nice)))),
             attach: said(self.attach),
             napi: said(self.napi),
             forward: said(self.forward),
-            cpus: said(self.cpus.clone()),
+            cpus: said(self.cpus.clone().map(Some)),
             policy: said(self.policy),
             rps_off: said(self.rps_off.then_some(true)),
             protect: None,

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use weir_bpf::units::Nice;
 
 use super::error::{ConfigError, Problem};
-use super::layer::{Layer, Line, Origin, Sourced};
+use super::layer::{Line, Origin, Sourced};
+use super::settings::{KEYS, Layer};
 use super::shares::ShareLayer;
 use super::value;
 
@@ -27,9 +27,6 @@ const NAME_MAX: usize = 15;
 
 #[path = "file_shares.rs"]
 mod shares;
-
-const KEYS: &str = "user_share, prefer, timeout, period, selective, nice, attach, napi, forward, cpus, policy, \
-                    rps_off, protect of an interface, and metrics of the host";
 
 type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
 type Value<'a> = Spanned<DeValue<'a>>;
@@ -51,9 +48,6 @@ pub struct ConfigFile {
 
 impl ConfigFile {
     /// Reads and checks a file.
-    ///
-    /// # Errors
-    /// If it cannot be read, or anything in it is wrong.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let unreadable = |source| ConfigError::Unreadable { path: path.into(), source };
         let mut bytes = Vec::new();
@@ -181,17 +175,6 @@ impl<'a> Walk<'a> {
         let origin = origin(self.line(key));
         let text = self.text_of(value);
         let read = match key.get_ref().as_ref() {
-            "user_share" => text.quoted(value::user_share).put(&mut layer.user_share, origin),
-            "prefer" => text.quoted(value::prefer).put(&mut layer.prefer, origin),
-            "timeout" => text.quoted(value::timeout).put(&mut layer.timeout, origin),
-            "period" => text.quoted(value::period).put(&mut layer.period, origin),
-            "selective" => text.bare(value::boolean).put(&mut layer.selective, origin),
-            "nice" => text.bare(value::nice).map(Nice).put(&mut layer.nice, origin),
-            "attach" => text.quoted(value::attach).put(&mut layer.attach, origin),
-            "napi" => text.quoted(value::napi).put(&mut layer.napi, origin),
-            "forward" => text.quoted(value::forward).put(&mut layer.forward, origin),
-            "policy" => text.quoted(value::policy).put(&mut layer.policy, origin),
-            "rps_off" => text.bare(value::boolean).put(&mut layer.rps_off, origin),
             "protect" if !matches!(origin, Origin::Interface(_)) => {
                 let what = "protect belongs into an interface's section, such as [interface.eth0]";
                 return self.problem(key, what.into());
@@ -201,11 +184,17 @@ impl<'a> Walk<'a> {
                 return self.problem(key, what.into());
             }
             "protect" => text.bare(value::boolean).put(&mut layer.protect, origin),
-            "cpus" => text.quoted(value::cpus).put(&mut layer.cpus, origin),
-            unknown => {
-                let what = format!("there is no setting {unknown:?}; the settings are {KEYS}");
-                return self.problem(key, what);
-            }
+            name => match layer.read(name, &text, origin) {
+                Some(read) => read,
+                None => {
+                    let keys = KEYS.join(", ");
+                    let what = format!(
+                        "there is no setting {name:?}; the settings are {keys}, protect of an interface, and metrics \
+                         of the host"
+                    );
+                    return self.problem(key, what);
+                }
+            },
         };
         self.read(key, value, read);
     }
@@ -270,20 +259,22 @@ impl<'a> Walk<'a> {
 }
 
 /// A value as it stands in the file.
-struct Text<'a> {
+pub struct Text<'a> {
     value: &'a Value<'a>,
     raw: &'a str,
 }
 
 impl Text<'_> {
-    fn quoted<T>(&self, read: fn(&str) -> Result<T, String>) -> Result<T, String> {
+    /// Reads a string.
+    pub fn quoted<T>(&self, read: fn(&str) -> Result<T, String>) -> Result<T, String> {
         match self.value.get_ref().as_str() {
             Some(text) => read(text),
             None => read(self.raw).and(Err("write it in quotes".into())),
         }
     }
 
-    fn bare<T>(&self, read: fn(&str) -> Result<T, String>) -> Result<T, String> {
+    /// Reads what is no string.
+    pub fn bare<T>(&self, read: fn(&str) -> Result<T, String>) -> Result<T, String> {
         match self.value.get_ref().as_str() {
             None => read(self.raw),
             Some(text) => read(text).and(Err("write it without quotes".into())),
@@ -302,7 +293,8 @@ impl Text<'_> {
 }
 
 /// Puts a value where it belongs, with its origin.
-trait Put<T> {
+pub trait Put<T> {
+    /// If it is one.
     fn put(self, place: &mut Option<Sourced<T>>, origin: Origin) -> Result<(), String>;
 }
 

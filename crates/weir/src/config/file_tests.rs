@@ -1,7 +1,7 @@
 //! What a file may say, and what is said of one that may not.
 
 use weir_bpf::cpulist::CpuList;
-use weir_bpf::units::CpuId;
+use weir_bpf::units::{CpuId, Nice};
 use weir_bpf::verdict::Kind;
 use weir_policy::{Nanos, Prefer, Share};
 
@@ -48,9 +48,9 @@ fn every_setting_is_read_with_its_line() {
         prefer: sourced(Prefer::Throughput, at(3)),
         timeout: sourced(Nanos::from_millis(2), at(4)),
         period: sourced(Nanos::from_millis(20), at(5)),
-        nice: sourced(Nice(-5), at(6)),
+        nice: sourced(Some(Nice(-5)), at(6)),
         attach: sourced(Attach::Tc, at(7)),
-        cpus: sourced(cpus, at(8)),
+        cpus: sourced(Some(cpus), at(8)),
         napi: sourced(Napi::Softirq, at(9)),
         selective: sourced(false, at(10)),
         forward: sourced(Forward::Xdp, at(11)),
@@ -61,7 +61,7 @@ fn every_setting_is_read_with_its_line() {
     let share = Share::percent(25.5).unwrap();
     assert_eq!(eth0.user_share, sourced(share, Origin::Interface(Line(13))));
     let vlan = &file.interfaces["eth0.5"];
-    assert_eq!(vlan.nice, sourced(Nice(5), Origin::Interface(Line(15))));
+    assert_eq!(vlan.nice, sourced(Some(Nice(5)), Origin::Interface(Line(15))));
     assert_eq!(file.interfaces["eth1"], Layer::default());
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,11 +10,9 @@ use super::args::InitArgs;
 use super::file::ConfigFile;
 use crate::doctor::{self, Diagnosis, Reading};
 use crate::error::{Error, Result};
+use crate::out;
 
 /// `weir config init`. Needs no more privilege than the file's place.
-///
-/// # Errors
-/// If the file exists or cannot be written.
 pub fn init(args: &InitArgs) -> Result<()> {
     let to_stdout = args.file == Path::new("-");
     if !to_stdout && args.file.exists() {
@@ -27,10 +25,7 @@ pub fn init(args: &InitArgs) -> Result<()> {
     // What is written is what is read: nobody is to start with a file that is refused.
     ConfigFile::parse(&args.file, text.as_bytes())?;
     if to_stdout {
-        return match io::stdout().lock().write_all(text.as_bytes()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            done => done.map_err(|source| Error::system("write to standard output", source)),
-        };
+        return out::print(|out| out.write_all(text.as_bytes()));
     }
     let failed = |source| Error::File { operation: "create", path: args.file.clone(), source };
     if let Some(directory) = args.file.parent() {

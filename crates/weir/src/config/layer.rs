@@ -1,10 +1,4 @@
-//! What one place says of the settings: the command line, a file, an interface's section of it.
-
-use weir_bpf::cpulist::CpuList;
-use weir_bpf::units::Nice;
-use weir_policy::{Nanos, Prefer, Share};
-
-use crate::cli::{Attach, Forward, Napi, PolicyArg};
+//! Values of settings, and where each comes from.
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,35 +32,4 @@ pub struct Sourced<T> {
     pub value: T,
     /// Where it comes from.
     pub origin: Origin,
-}
-
-/// The settings that one place gives.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Layer {
-    /// What processes get of a CPU that they want, at least.
-    pub user_share: Option<Sourced<Share>>,
-    /// What input's share is for.
-    pub prefer: Option<Sourced<Prefer>>,
-    /// How long input may be kept waiting.
-    pub timeout: Option<Sourced<Nanos>>,
-    /// Over how long shares are averaged.
-    pub period: Option<Sourced<Nanos>>,
-    /// Whether heavy sources are shed before light ones.
-    pub selective: Option<Sourced<bool>>,
-    /// A fixed weight in place of the governor's.
-    pub nice: Option<Sourced<Nice>>,
-    /// Where the gate goes.
-    pub attach: Option<Sourced<Attach>>,
-    /// Who polls NAPI.
-    pub napi: Option<Sourced<Napi>>,
-    /// Who forwards packets.
-    pub forward: Option<Sourced<Forward>>,
-    /// Where NAPI threads may run.
-    pub cpus: Option<Sourced<CpuList>>,
-    /// What becomes of what the gate decides.
-    pub policy: Option<Sourced<PolicyArg>>,
-    /// Whether receive packet steering is switched off.
-    pub rps_off: Option<Sourced<bool>>,
-    /// Of an interface: whether it is protected where the command line names none.
-    pub protect: Option<Sourced<bool>>,
 }

@@ -7,6 +7,7 @@ mod file;
 mod init;
 mod layer;
 mod reload;
+mod settings;
 mod shares;
 mod show;
 pub mod value;
@@ -18,17 +19,17 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-pub use effective::Effective;
 pub use error::ConfigError;
 pub use init::init;
 pub use layer::Origin;
 pub use reload::Reloader;
+pub use settings::Effective;
 pub use show::{check, show};
 
 use args::SettingArgs;
 use effective::Row;
 use file::ConfigFile;
-use layer::Layer;
+use settings::Layer;
 use shares::{EffectiveShares, ShareLayer};
 
 /// The file that is read if no other is named and it exists.
@@ -45,9 +46,6 @@ pub struct Config {
 
 impl Config {
     /// Reads the file that the command line names, or the usual one if there is one.
-    ///
-    /// # Errors
-    /// If a file cannot be read, or anything in it is wrong.
     pub fn load(args: &SettingArgs) -> Result<Self, ConfigError> {
         let named = args.config.clone();
         let file = match &named {
@@ -60,7 +58,7 @@ impl Config {
     /// What the same command line means by now.
     ///
     /// # Errors
-    /// As [`Config::load`]; also if the file is gone, or is nothing that can be read twice.
+    /// Also if the file is gone, or is nothing that can be read twice.
     pub fn again(&self) -> Result<Self, ConfigError> {
         let path = self.named.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
         let file = match (fs::metadata(path), self.named.is_some() || self.file.is_some()) {

@@ -1,7 +1,8 @@
 //! Reading the configuration again while weir runs.
 
-use super::effective::{Effective, Row};
+use super::effective::Row;
 use super::error::ConfigError;
+use super::settings::Effective;
 use super::shares::EffectiveShares;
 use super::{Config, DEFAULT_FILE};
 use crate::key::Key;
@@ -34,9 +35,6 @@ impl Reloader {
 
     /// Reads everything again, all of it before anything is changed. In case of an error what was
     /// known stays known.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or anything in it is wrong.
     pub fn read(&mut self) -> Result<(), ConfigError> {
         self.config = self.config.again()?;
         Ok(())

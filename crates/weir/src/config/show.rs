@@ -7,27 +7,25 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::args::{CheckArgs, ShowArgs};
-use super::effective::Effective;
 use super::error::ConfigError;
 use super::file::ConfigFile;
 use super::layer::{Origin, Sourced};
+use super::settings::Effective;
 use super::{Config, DEFAULT_FILE};
 use crate::error::{Error, Result};
+use crate::out;
 use crate::preset::Preset;
 use crate::shares::WeightRule;
 use crate::status::SCHEMA;
 
 /// `weir config check`. Needs no privilege.
-///
-/// # Errors
-/// If the file cannot be read or is not valid.
 pub fn check(args: &CheckArgs) -> Result<()> {
     ConfigFile::read(&args.file).map_err(|error| match error {
         // Here a file is no option, of which there could be another.
         ConfigError::Unreadable { path, source } => Error::File { operation: "read", path, source },
         error => error.into(),
     })?;
-    print(format!("{}: valid\n", args.file.display()).as_bytes())
+    out::print(|out| writeln!(out, "{}: valid", args.file.display()))
 }
 
 /// What `weir config show --json` prints.
@@ -78,9 +76,6 @@ struct ShownSetting {
 }
 
 /// `weir config show`. Needs no privilege.
-///
-/// # Errors
-/// If the file cannot be read or is not valid.
 pub fn show(args: &ShowArgs) -> Result<()> {
     let config = Config::load(&args.settings)?;
     let mut effective: Vec<(Option<String>, Effective)> = Vec::new();
@@ -91,27 +86,10 @@ pub fn show(args: &ShowArgs) -> Result<()> {
         let named = args.interfaces.iter();
         effective.extend(named.map(|name| (Some(name.clone()), config.of(name))));
     }
-    let mut out = Vec::new();
-    let written = if args.json {
-        serde_json::to_writer_pretty(&mut out, &shown(&config, &effective))
-            .map_err(io::Error::from)
-            .and_then(|()| writeln!(out))
+    if args.json {
+        out::json(&shown(&config, &effective))
     } else {
-        table(&mut out, &config, &effective)
-    };
-    written.map_err(writing)?;
-    print(&out)
-}
-
-fn writing(source: io::Error) -> Error {
-    Error::system("write to standard output", source)
-}
-
-fn print(out: &[u8]) -> Result<()> {
-    match io::stdout().lock().write_all(out) {
-        // `weir config show | head` has seen what it wanted.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => done.map_err(writing),
+        out::print(|out| table(out, &config, &effective))
     }
 }
 

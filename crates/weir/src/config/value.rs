@@ -1,14 +1,13 @@
-//! How each setting is written, and what it may be: the same in a file and on the command line.
+//! How each setting is written, and what it may be: the same in a file and on the command line. An error says what may
+//! be written.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use weir_bpf::cpulist::CpuList;
 use weir_bpf::verdict::Kind;
 use weir_policy::{Bound, Nanos, Prefer, Settings, Share, Shares};
 
-use crate::cli::{Attach, Forward, Napi, PolicyArg};
 use crate::owners;
 use crate::shares::{self, WeightRule};
 
@@ -18,17 +17,11 @@ const COMM_MAX: usize = 15;
 const PATH_MAX: usize = 4096;
 
 /// `50%`. Without the sign it would not be clear whether 1 is a hundredth or the whole.
-///
-/// # Errors
-/// Says what may be written.
 pub fn user_share(text: &str) -> Result<Share, String> {
     percentage(text, Settings::USER_SHARE_PERCENT_RANGE, 50.0)
 }
 
 /// `5%`.
-///
-/// # Errors
-/// Says what may be written.
 pub fn control(text: &str) -> Result<Share, String> {
     percentage(text, Shares::CONTROL_PERCENT_RANGE, Shares::CONTROL_PERCENT)
 }
@@ -44,17 +37,11 @@ fn percentage(text: &str, (least, most): (f64, f64), example: f64) -> Result<Sha
 }
 
 /// `1ms`.
-///
-/// # Errors
-/// Says what may be written.
 pub fn timeout(text: &str) -> Result<Nanos, String> {
     time(text, Settings::TIMEOUT_RANGE, Settings::default().timeout)
 }
 
 /// `10ms`.
-///
-/// # Errors
-/// Says what may be written.
 pub fn period(text: &str) -> Result<Nanos, String> {
     time(text, Settings::PERIOD_RANGE, Settings::default().period)
 }
@@ -77,9 +64,6 @@ pub fn time_text(time: Nanos) -> String {
 }
 
 /// `127.0.0.1:9463`.
-///
-/// # Errors
-/// Says what may be written.
 pub fn metrics(text: &str) -> Result<SocketAddr, String> {
     let address = text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback());
     address.ok_or_else(|| {
@@ -90,26 +74,17 @@ pub fn metrics(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// `true` or `false`.
-///
-/// # Errors
-/// Says what may be written.
 pub fn boolean(text: &str) -> Result<bool, String> {
     text.parse().map_err(|_| "write true or false".into())
 }
 
 /// A nice value.
-///
-/// # Errors
-/// Says what may be written.
 pub fn nice(text: &str) -> Result<i32, String> {
     let nice = text.parse().ok().filter(|nice| (-20..=19).contains(nice));
     nice.ok_or_else(|| "write a whole number from -20 (heaviest) to 19 (lightest)".into())
 }
 
 /// A weight beside that of a receiver of nice 0.
-///
-/// # Errors
-/// Says what may be written.
 pub fn weight(text: &str) -> Result<f64, String> {
     let (least, most) = WeightRule::RANGE;
     let weight = text.parse().ok().filter(|weight| (least..=most).contains(weight));
@@ -118,18 +93,12 @@ pub fn weight(text: &str) -> Result<f64, String> {
 }
 
 /// `53`.
-///
-/// # Errors
-/// Says what may be written.
 pub fn port(text: &str) -> Result<u16, String> {
     let port = text.parse().ok().filter(|port| *port > 0);
     port.ok_or_else(|| "write a port's number from 1 to 65535".into())
 }
 
 /// A process's name, as the kernel has it.
-///
-/// # Errors
-/// Says what may be written.
 pub fn process(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > COMM_MAX {
         return Err(format!(
@@ -141,9 +110,6 @@ pub fn process(text: &str) -> Result<String, String> {
 }
 
 /// `named.service`.
-///
-/// # Errors
-/// Says what may be written.
 pub fn unit(text: &str) -> Result<String, String> {
     let ok = owners::is_unit(text) && !text.contains('/');
     ok.then(|| text.into()).ok_or_else(|| {
@@ -152,9 +118,6 @@ pub fn unit(text: &str) -> Result<String, String> {
 }
 
 /// `/user.slice`.
-///
-/// # Errors
-/// Says what may be written.
 pub fn cgroup(text: &str) -> Result<String, String> {
     let parts = text.strip_prefix('/').map(|rest| rest.split('/').collect::<Vec<_>>());
     let ok = parts.is_some_and(|parts| {
@@ -166,9 +129,6 @@ pub fn cgroup(text: &str) -> Result<String, String> {
 }
 
 /// `icmp`.
-///
-/// # Errors
-/// Says what may be written.
 pub fn kind(text: &str) -> Result<Kind, String> {
     let kinds = || Kind::ALL.into_iter().filter(|kind| shares::usual(*kind).0 != Bound::Unknown);
     kinds().find(|kind| kind.name() == text).ok_or_else(|| {
@@ -177,55 +137,13 @@ pub fn kind(text: &str) -> Result<Kind, String> {
     })
 }
 
-/// `0-3,8`.
-///
-/// # Errors
-/// Says what may be written.
-pub fn cpus(text: &str) -> Result<CpuList, String> {
-    text.parse()
-}
-
 /// `separation` or `throughput`.
-///
-/// # Errors
-/// Says what may be written.
 pub fn prefer(text: &str) -> Result<Prefer, String> {
     choice::<PreferArg>(text).map(Prefer::from)
 }
 
-/// `auto`, `native`, ...
-///
-/// # Errors
-/// Says what may be written.
-pub fn attach(text: &str) -> Result<Attach, String> {
-    choice(text)
-}
-
-/// `threads` or `softirq`.
-///
-/// # Errors
-/// Says what may be written.
-pub fn napi(text: &str) -> Result<Napi, String> {
-    choice(text)
-}
-
-/// `kernel` or `xdp`.
-///
-/// # Errors
-/// Says what may be written.
-pub fn forward(text: &str) -> Result<Forward, String> {
-    choice(text)
-}
-
-/// `on`, `shadow` or `off`.
-///
-/// # Errors
-/// Says what may be written.
-pub fn policy(text: &str) -> Result<PolicyArg, String> {
-    choice(text)
-}
-
-fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
+/// One of a list of words.
+pub fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
     T::from_str(text, false).map_err(|_| {
         let values = T::value_variants().iter().filter_map(T::to_possible_value);
         let shown = values.filter(|value| !value.is_hide_set());
@@ -234,7 +152,7 @@ fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
     })
 }
 
-/// As [`prefer`] and [`attach`] read it.
+/// As [`choice`] reads it.
 pub fn choice_text(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().into()).unwrap_or_default()
 }
@@ -355,7 +273,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused_with_what_there_is() {
         assert_eq!(prefer("both"), Err("write \"separation\" or \"throughput\"".into()));
-        let places = attach("tcx").unwrap_err();
+        let places = choice::<crate::cli::Attach>("tcx").unwrap_err();
         assert_eq!(places, "write \"auto\" or \"native\" or \"generic\" or \"tc\"");
         for text in ["20", "-21", "1.5", "", "x"] {
             assert!(nice(text).unwrap_err().contains("from -20"), "{text}");

@@ -12,7 +12,7 @@ mod sample;
 mod tests;
 
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,6 +26,7 @@ pub use self::print::lines;
 pub use self::reading::Reading;
 use self::sample::Looker;
 use crate::error::{Error, Result};
+use crate::out;
 use crate::status::SCHEMA;
 
 /// Arguments of `weir doctor`.
@@ -84,41 +85,27 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
         record(path, &reading)?;
     }
     let diagnosis = Diagnosis::of(&reading);
-    let mut out = Vec::new();
-    let written = if args.json {
+    if args.json {
         let (seconds, kernel) = (reading.seconds, reading.kernel.as_str());
-        let printed = Printed { schema: SCHEMA, seconds, kernel, diagnosis: &diagnosis };
-        serde_json::to_writer_pretty(&mut out, &printed)
-            .map_err(io::Error::from)
-            .and_then(|()| writeln!(out))
+        out::json(&Printed { schema: SCHEMA, seconds, kernel, diagnosis: &diagnosis })?;
     } else {
-        print::write(&mut out, &reading, &diagnosis)
-    };
-    match written.and_then(|()| io::stdout().lock().write_all(&out)) {
-        // `weir doctor | head` has seen what it wanted.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::system("write to standard output", error))
-        }
-        _ => Ok(match diagnosis.verdict {
-            Verdict::Well => ExitCode::SUCCESS,
-            Verdict::Wrong => ExitCode::FAILURE,
-            Verdict::Unknown => ExitCode::from(3),
-        }),
+        out::print(|out| {
+            lines(&reading, &diagnosis).iter().try_for_each(|line| writeln!(out, "{line}"))
+        })?;
     }
+    Ok(match diagnosis.verdict {
+        Verdict::Well => ExitCode::SUCCESS,
+        Verdict::Wrong => ExitCode::FAILURE,
+        Verdict::Unknown => ExitCode::from(3),
+    })
 }
 
 /// Looks at this host for so long.
-///
-/// # Errors
-/// If an interface that was named does not exist.
 pub fn read(interfaces: &[String], time: Duration) -> Result<Reading> {
     read_while(interfaces, || std::thread::sleep(time))
 }
 
 /// The same, while something else takes its time.
-///
-/// # Errors
-/// As [`read`].
 pub fn read_while(interfaces: &[String], wait: impl FnOnce()) -> Result<Reading> {
     let mut looker = Looker::new(interfaces)?;
     let earlier = looker.look();
@@ -131,13 +118,8 @@ fn record(path: &Path, reading: &Reading) -> Result<()> {
     let failed = |source| Error::File { operation: "create", path: path.into(), source };
     let text = serde_json::to_vec_pretty(reading).map_err(|error| failed(error.into()))?;
     // Names of processes and addresses are not for everybody, and what was recorded before may be wanted still.
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    file.as_mut()
-        .map_or_else(
-            |error| Err(io::Error::from(error.kind())),
-            |file| file.write_all(&text).and_then(|()| writeln!(file)),
-        )
-        .map_err(failed)
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(&text).and_then(|()| writeln!(file))).map_err(failed)
 }
 
 fn recorded(path: &Path) -> Result<Reading> {

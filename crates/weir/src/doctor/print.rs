@@ -1,7 +1,5 @@
 //! The diagnosis for a person: twelve lines at most, the worst first.
 
-use std::io::{self, Write};
-
 use indicatif::HumanCount;
 
 use super::diagnosis::finding::{Finding, Help, Sureness};
@@ -10,17 +8,6 @@ use super::reading::Reading;
 
 /// What fits beside whatever else is on a screen in an incident.
 const LINES_MAX: usize = 12;
-
-/// Writes it.
-///
-/// # Errors
-/// Those of the output.
-pub fn write(out: &mut impl Write, reading: &Reading, diagnosis: &Diagnosis) -> io::Result<()> {
-    for line in lines(reading, diagnosis) {
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
-}
 
 /// At most [`LINES_MAX`]; what does not fit is counted.
 pub fn lines(reading: &Reading, diagnosis: &Diagnosis) -> Vec<String> {

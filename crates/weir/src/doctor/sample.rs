@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use rustix::process::Pid;
-use weir_bpf::features::{Features, asks_conntrack};
+use weir_bpf::features::{self, asks_conntrack};
 use weir_bpf::gate::Policy;
 use weir_bpf::holders::Holders;
 use weir_bpf::programs::Program;
@@ -89,9 +89,6 @@ struct Softnet {
 
 impl Looker {
     /// For the calling thread's network namespace.
-    ///
-    /// # Errors
-    /// If one of these interfaces does not exist, or the kernel does not list them.
     pub fn new(named: &[String]) -> Result<Self> {
         let links = Links::open()?;
         for name in named {
@@ -168,8 +165,7 @@ impl Looker {
                 .filter(|each| each.policy == Policy::On)
                 .map(|each| each.interface.clone())
                 .collect(),
-            lacks: Features::probe()
-                .lacks()
+            lacks: features::lacks()
                 .iter()
                 .map(|lack| format!("{}: {}", lack.feature, lack.cost))
                 .collect(),

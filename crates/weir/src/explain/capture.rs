@@ -58,9 +58,6 @@ pub enum Link {
 impl Link {
     /// By a file's link type; the upper half of a pcap's is about the frame check sequence. `DLT_RAW` is 12 or 14 in
     /// files that were written without libpcap.
-    ///
-    /// # Errors
-    /// In words, if it is of another kind.
     pub(super) fn of(link: DataLink) -> Result<Self, String> {
         match DataLink::from(u32::from(link) & 0xffff) {
             DataLink::ETHERNET => Ok(Self::Ethernet),
@@ -100,9 +97,6 @@ pub struct Capture {
 
 impl Capture {
     /// Opens a file, or standard input for `-`.
-    ///
-    /// # Errors
-    /// If it cannot be opened, or is no capture of Ethernet frames or IP packets.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         let stdin = path == Path::new("-");
         let name = if stdin { "standard input".into() } else { path.display().to_string() };

@@ -31,6 +31,7 @@ use crate::cli::ExplainArgs;
 use crate::config::Config;
 use crate::config::args::SettingArgs;
 use crate::error::{Error, Result};
+use crate::out;
 use crate::privilege;
 
 /// To load the gate, and to run it.
@@ -57,9 +58,7 @@ impl<E: Into<Error>> From<E> for Failure {
 pub fn run(args: &ExplainArgs) -> Result<()> {
     privilege::check_for("weir explain", &NEEDED)?;
     match explain(args) {
-        // `weir explain | head` has seen what it wanted.
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(Failure::Output(error)) => Err(Error::system("write to standard output", error)),
+        Err(Failure::Output(error)) => out::or_gone(Err(error)).map(|_| ()),
         Err(Failure::Other(error)) => Err(error),
         Ok(()) => Ok(()),
     }

@@ -25,9 +25,6 @@ pub struct Source {
 
 impl Source {
     /// Opens a file, or standard input for `-`.
-    ///
-    /// # Errors
-    /// When the file system refuses.
     pub fn open(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::of(Box::new(io::stdin()), None));
@@ -52,9 +49,6 @@ impl Source {
     }
 
     /// The first bytes, or as many as there are. They are read from the stream as well.
-    ///
-    /// # Errors
-    /// When they cannot be read.
     pub fn peek<const LEN: usize>(self) -> io::Result<(Vec<u8>, Self)> {
         let Self { mut stream, progress, len } = self;
         let mut first = Vec::new();

@@ -29,9 +29,6 @@ pub struct Target {
 
 impl Target {
     /// The interface of this name; else the one that is protected, else the only one that it can be.
-    ///
-    /// # Errors
-    /// If there is no such interface, no gate understands its packets, or it cannot be told which one is meant.
     pub fn choose(links: &Links, named: Option<&str>) -> Result<Self> {
         let mut running = protected()?;
         let ifindex = match named {

@@ -169,9 +169,6 @@ impl Shared {
 
 impl Governors {
     /// Loads the kernel half and starts to listen; `awake`: the scheduler is watched also while nothing is wrong.
-    ///
-    /// # Errors
-    /// If the kernel lacks a tracepoint, or refuses a thread or a socket.
     pub fn start(probe: &QueueProbe, shares: ShareSettings, awake: bool) -> Result<Rc<Self>> {
         let inputs = Inputs::load(probe)?;
         let shared = Arc::new(Shared { awake, looks: Mutex::default(), beats: Mutex::new(None) });
@@ -242,9 +239,6 @@ impl Governors {
 
     /// Governs a NAPI thread until the answer is dropped. Its weight is then what it was last. Where its interface's
     /// interrupts can be deferred, they are while others want the CPU.
-    ///
-    /// # Errors
-    /// If too many are governed, or the kernel refuses a thread.
     pub fn govern(
         self: &Rc<Self>,
         task: &Task,

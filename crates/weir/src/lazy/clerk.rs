@@ -178,9 +178,6 @@ impl<T: AsFd> Clerk<T> {
 }
 
 /// A clerk's own life.
-///
-/// # Errors
-/// If it cannot give up what it does not need.
 pub fn run() -> Result<()> {
     // For the reader of `ps`: started through /proc/self/exe, it would be called "exe".
     let _ = rustix::thread::set_name(c"weir-lazy-clerk");

@@ -13,153 +13,146 @@ use prometheus_client::registry::Registry;
 
 mod serve;
 
-use crate::status::InterfaceStatus;
+use crate::governor::Observed;
+use crate::status::{DiversionStatus, InterfaceStatus, ReasonCount};
 
 pub use serve::serve;
 
 type Labels = Vec<(&'static str, String)>;
-type Counters = Family<Labels, Counter>;
-type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
+/// What a family has of an interface: values by what tells them apart.
+type Values<T> = fn(&InterfaceStatus) -> Vec<(Labels, T)>;
 
-/// The families, in the order in which they are printed.
-#[derive(Default)]
-struct Metrics {
-    protected: Gauges,
-    discarding: Gauges,
-    age: Gauges,
-    asleep: Gauges,
-    packets: Counters,
-    bytes: Counters,
-    ring_drops: Counters,
-    interface_drops: Counters,
-    late_drops: Counters,
-    unsent: Counters,
-    diversions: Gauges,
-    nice: Gauges,
-    used: Gauges,
-    wasted: Gauges,
-    ring_pps: Gauges,
+/// Families of gauges, in the order in which they are printed: name, help, values.
+const GAUGES: [(&str, &str, Values<f64>); 9] = [
+    ("protected", "1 while the interface's daemon runs", |status| one(yes(status.running))),
+    (
+        "discarding",
+        "1 while its gate may discard: the policy is on, and nothing diverts its packets",
+        |status| one(yes(status.running && status.discards())),
+    ),
+    (
+        "status_age_seconds",
+        "For how long a daemon that runs has reported nothing; 0: it reports in time",
+        |status| one(status.silent_for.map_or(0.0, |silent| silent.as_secs_f64())),
+    ),
+    (
+        "gate_asleep",
+        "1 while the gate lets everything pass unseen, as nothing is wrong",
+        |status| one(yes(status.sleep.asleep)),
+    ),
+    (
+        "diversion",
+        "What may take packets elsewhere; 1 if the gate passes everything because of it",
+        |status| {
+            let row = |each: &DiversionStatus| {
+                let kind = serde_json::to_value(each.kind).unwrap_or_default();
+                let kind = kind.as_str().unwrap_or_default().to_owned();
+                (vec![("kind", kind)], yes(each.passes_all))
+            };
+            status.diversions.iter().map(row).collect()
+        },
+    ),
+    ("governor_nice", "The nice value of a thread that polls the interface", |status| {
+        by_thread(status, |thread| Some(thread.nice.0.into()))
+    }),
+    (
+        "governor_used_ratio",
+        "The share of a CPU that such a thread took in the last period",
+        |status| by_thread(status, |thread| Some(thread.used)),
+    ),
+    ("governor_wasted_ratio", "Of that: on packets that were discarded or dropped", |status| {
+        by_thread(status, |thread| Some(thread.wasted))
+    }),
+    (
+        "ring_holds_packets_per_second",
+        "The rate up to which the receive ring is estimated to hold",
+        |status| by_thread(status, |thread| thread.r_ring_pps),
+    ),
+];
+
+/// The same, of counters; they follow the gauges.
+const COUNTERS: [(&str, &str, Values<u64>); 6] = [
+    ("packets", "Packets since protection began, by verdict and reason", |status| {
+        by_reason(status, |reason| reason.packets)
+    }),
+    ("bytes", "Bytes of their Ethernet frames", |status| by_reason(status, |reason| reason.bytes)),
+    (
+        "ring_drops",
+        "Packets for which the NIC's ring had no room, since the interface was made",
+        |status| one(status.drops.ring),
+    ),
+    (
+        "interface_drops",
+        "Packets that the interface received and dropped, since it was made",
+        |status| one(status.drops.interface),
+    ),
+    (
+        "udp_late_drops",
+        "UDP packets that the kernel dropped at sockets, in the whole network namespace",
+        |status| one(status.drops.udp_late),
+    ),
+    (
+        "unsent",
+        "Packets counted as forwarded that the egress's driver did not take, since protection began",
+        |status| one(status.drops.unsent),
+    ),
+];
+
+fn yes(yes: bool) -> f64 {
+    f64::from(u8::from(yes))
+}
+
+fn one<T>(value: T) -> Vec<(Labels, T)> {
+    vec![(Labels::new(), value)]
+}
+
+fn by_thread(
+    status: &InterfaceStatus,
+    of: impl Fn(&Observed) -> Option<f64>,
+) -> Vec<(Labels, f64)> {
+    let row = |thread: &Observed| {
+        let labels = vec![("cpu", thread.cpu.to_string()), ("thread", thread.pid.to_string())];
+        Some((labels, of(thread)?))
+    };
+    status.governed.iter().filter_map(row).collect()
+}
+
+fn by_reason(status: &InterfaceStatus, of: impl Fn(&ReasonCount) -> u64) -> Vec<(Labels, u64)> {
+    let row = |each: &ReasonCount| {
+        (vec![("verdict", each.verdict.clone()), ("reason", each.reason.clone())], of(each))
+    };
+    status.reasons.iter().map(row).collect()
 }
 
 /// Everything, with `# EOF` at the end.
 pub fn openmetrics(interfaces: &[InterfaceStatus]) -> String {
-    let metrics = Metrics::default();
-    for status in interfaces {
-        metrics.add(status);
+    let mut registry = Registry::with_prefix("weir");
+    for (name, help, values) in GAUGES {
+        let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+        each(interfaces, values, |labels, value| {
+            family.get_or_create(labels).set(value);
+        });
+        registry.register(name, help, family);
+    }
+    for (name, help, values) in COUNTERS {
+        let family = Family::<Labels, Counter>::default();
+        each(interfaces, values, |labels, value| {
+            family.get_or_create(labels).inc_by(value);
+        });
+        registry.register(name, help, family);
     }
     let mut text = String::new();
     // Writing to a string does not fail.
-    let _ = encode(&mut text, &metrics.registry());
+    let _ = encode(&mut text, &registry);
     text
 }
 
-impl Metrics {
-    fn add(&self, status: &InterfaceStatus) {
-        let labels = |more: &[(&'static str, String)]| -> Labels {
+fn each<T>(interfaces: &[InterfaceStatus], values: Values<T>, mut put: impl FnMut(&Labels, T)) {
+    for status in interfaces {
+        for (more, value) in values(status) {
             let interface = ("interface", status.interface.clone());
-            std::iter::once(interface).chain(more.iter().cloned()).collect()
-        };
-        let yes = |yes: bool| f64::from(u8::from(yes));
-        let own = labels(&[]);
-        self.protected.get_or_create(&own).set(yes(status.running));
-        self.discarding.get_or_create(&own).set(yes(status.running && status.discards()));
-        let age = status.silent_for.map_or(0.0, |silent| silent.as_secs_f64());
-        self.age.get_or_create(&own).set(age);
-        self.asleep.get_or_create(&own).set(yes(status.sleep.asleep));
-        for reason in &status.reasons {
-            let labels =
-                labels(&[("verdict", reason.verdict.clone()), ("reason", reason.reason.clone())]);
-            self.packets.get_or_create(&labels).inc_by(reason.packets);
-            self.bytes.get_or_create(&labels).inc_by(reason.bytes);
+            put(&std::iter::once(interface).chain(more).collect(), value);
         }
-        self.ring_drops.get_or_create(&own).inc_by(status.drops.ring);
-        self.interface_drops.get_or_create(&own).inc_by(status.drops.interface);
-        self.late_drops.get_or_create(&own).inc_by(status.drops.udp_late);
-        self.unsent.get_or_create(&own).inc_by(status.drops.unsent);
-        for diversion in &status.diversions {
-            let kind = serde_json::to_value(diversion.kind).unwrap_or_default();
-            let kind = kind.as_str().unwrap_or_default().to_owned();
-            let labels = labels(&[("kind", kind)]);
-            self.diversions.get_or_create(&labels).set(yes(diversion.passes_all));
-        }
-        for thread in &status.governed {
-            let labels =
-                labels(&[("cpu", thread.cpu.to_string()), ("thread", thread.pid.to_string())]);
-            self.nice.get_or_create(&labels).set(thread.nice.0.into());
-            self.used.get_or_create(&labels).set(thread.used);
-            self.wasted.get_or_create(&labels).set(thread.wasted);
-            if let Some(rate) = thread.r_ring_pps {
-                self.ring_pps.get_or_create(&labels).set(rate);
-            }
-        }
-    }
-
-    fn registry(self) -> Registry {
-        let mut registry = Registry::with_prefix("weir");
-        let mut add =
-            |name: &str, help: &str, metric: Gauges| registry.register(name, help, metric);
-        add("protected", "1 while the interface's daemon runs", self.protected);
-        add(
-            "discarding",
-            "1 while its gate may discard: the policy is on, and nothing diverts its packets",
-            self.discarding,
-        );
-        add(
-            "status_age_seconds",
-            "For how long a daemon that runs has reported nothing; 0: it reports in time",
-            self.age,
-        );
-        add(
-            "gate_asleep",
-            "1 while the gate lets everything pass unseen, as nothing is wrong",
-            self.asleep,
-        );
-        add(
-            "diversion",
-            "What may take packets elsewhere; 1 if the gate passes everything because of it",
-            self.diversions,
-        );
-        add("governor_nice", "The nice value of a thread that polls the interface", self.nice);
-        add(
-            "governor_used_ratio",
-            "The share of a CPU that such a thread took in the last period",
-            self.used,
-        );
-        add(
-            "governor_wasted_ratio",
-            "Of that: on packets that were discarded or dropped",
-            self.wasted,
-        );
-        add(
-            "ring_holds_packets_per_second",
-            "The rate up to which the receive ring is estimated to hold",
-            self.ring_pps,
-        );
-        let mut add =
-            |name: &str, help: &str, metric: Counters| registry.register(name, help, metric);
-        add("packets", "Packets since protection began, by verdict and reason", self.packets);
-        add("bytes", "Bytes of their Ethernet frames", self.bytes);
-        add(
-            "ring_drops",
-            "Packets for which the NIC's ring had no room, since the interface was made",
-            self.ring_drops,
-        );
-        add(
-            "interface_drops",
-            "Packets that the interface received and dropped, since it was made",
-            self.interface_drops,
-        );
-        add(
-            "udp_late_drops",
-            "UDP packets that the kernel dropped at sockets, in the whole network namespace",
-            self.late_drops,
-        );
-        add(
-            "unsent",
-            "Packets counted as forwarded that the egress's driver did not take, since protection began",
-            self.unsent,
-        );
-        registry
     }
 }
 

@@ -24,9 +24,6 @@ const REQUEST_MAX: usize = 4096;
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Listens, and answers for as long as the process lives. Returns where it listens.
-///
-/// # Errors
-/// If the address cannot be had.
 pub fn serve(address: SocketAddr) -> Result<SocketAddr> {
     let netns = NetNs::current()?.inode();
     let listen = || {

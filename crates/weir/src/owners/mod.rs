@@ -41,17 +41,11 @@ pub struct Owners {
 
 impl Owners {
     /// For the calling thread's network namespace, which must also be that of those that look.
-    ///
-    /// # Errors
-    /// On a kernel that does not list its sockets.
     pub fn open() -> Result<Self> {
         Self::open_with(Holders::open())
     }
 
     /// The same, by one way of finding who has a socket open.
-    ///
-    /// # Errors
-    /// As [`Owners::open`].
     pub fn open_with(holders: Holders) -> Result<Self> {
         Ok(Self {
             sockets: SocketDiag::open()?,
@@ -63,9 +57,6 @@ impl Owners {
     }
 
     /// Who owns what now. Processes outside this pid namespace are not seen.
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
     pub fn look(&mut self) -> Result<Ownership> {
         let at = Instant::now();
         let sockets = self.sockets.sockets()?;

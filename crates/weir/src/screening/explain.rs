@@ -1,7 +1,7 @@
 //! `weir screen --explain`: what the rules make of each packet of a capture.
 
 use std::collections::HashMap;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use serde_json::json;
@@ -9,8 +9,9 @@ use weir_bpf::parser::{Parser, SHORTEST_FRAME};
 use weir_bpf::units::MacAddr;
 
 use super::rules::{Action, ICMP, ICMPV6, Packet, Rules};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::explain::capture::Capture;
+use crate::out::or_gone;
 
 /// Judges them one after the other, so that replies follow what they answer. Nothing is attached or sent.
 pub fn run(rules: &Rules, path: &Path, json: bool) -> Result<()> {
@@ -39,17 +40,11 @@ pub fn run(rules: &Rules, path: &Path, json: bool) -> Result<()> {
         } else {
             format!("{number:>6} {action:6} {packet} ({why})")
         };
-        match writeln!(out, "{line}") {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            done => done.map_err(|error| Error::system("write to standard output", error))?,
+        if !or_gone(writeln!(out, "{line}"))? {
+            return Ok(());
         }
     }
-    match out.flush() {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Error::system("write to standard output", error))
-        }
-        _ => Ok(()),
-    }
+    or_gone(out.flush()).map(|_| ())
 }
 
 fn judge(

@@ -43,9 +43,6 @@ const RING_BYTES: u32 = 4 << 20;
 const REJECTIONS_PER_SEC: u32 = 1000;
 
 /// Runs the command.
-///
-/// # Errors
-/// Without the privilege, for mistakes in the rules, or if an interface is not to be had.
 pub fn run(args: &ScreenArgs) -> Result<()> {
     if !args.clear.is_empty() {
         privilege::check_for("weir screen --clear", &NEEDED)?;

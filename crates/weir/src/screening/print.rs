@@ -1,7 +1,8 @@
 //! What `weir screen` prints.
 
 use serde_json::json;
-use weir_bpf::wall::{Count, OUTCOMES};
+use weir_bpf::counters::Counter;
+use weir_bpf::wall::OUTCOMES;
 
 use super::rules::{Action, Packet};
 
@@ -17,7 +18,7 @@ pub struct Tally {
     /// Senders that were told.
     pub rejections: u64,
     /// What the kernel half had counted under the number when the rule came.
-    pub before: Count,
+    pub before: Counter,
 }
 
 pub struct Printer {
@@ -53,7 +54,7 @@ impl Printer {
     }
 
     /// Of each rule its name and packets; what became of packets.
-    pub fn stats(&self, event: &str, rules: &[(String, u64, Tally)], outcomes: &[Count]) {
+    pub fn stats(&self, event: &str, rules: &[(String, u64, Tally)], outcomes: &[Counter]) {
         if self.json {
             let rules = rules.iter().map(|(rule, packets, tally)| {
                 json!({"rule": rule, "packets": packets, "asked": tally.asked, "released":

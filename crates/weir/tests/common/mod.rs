@@ -8,6 +8,7 @@
 pub mod killed;
 pub mod lazy;
 pub mod path;
+pub mod process;
 pub mod router;
 pub mod saturated;
 
@@ -15,15 +16,17 @@ use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
+use tempfile::NamedTempFile;
+use weir_bpf::sys::ethtool;
 use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::local_table::LocalAddresses;
@@ -32,6 +35,8 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{sched, snmp};
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, IfIndex, PacketsPerSec};
+
+pub use process::{Cpus, Owned};
 
 /// The binary under test.
 pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
@@ -48,6 +53,8 @@ pub const FAR2: &str = "far2";
 pub const NO_CONFIG: &[&str] = &["--config", "/dev/null"];
 /// How long anything may take that has no promised time.
 pub const PATIENCE: Duration = Duration::from_secs(15);
+/// How long something may be tried again and again, beside others' load.
+pub const TRIES_MAX: Duration = Duration::from_secs(60);
 
 /// A host under test (`near`) and its peer (`far`), joined by a veth pair.
 pub struct Network {
@@ -56,6 +63,7 @@ pub struct Network {
     pub ifindex: IfIndex,
     /// How many packets the peer may send that the test has not asked for.
     pub unasked_max: u64,
+    generator: OnceLock<Mutex<Generator>>,
 }
 
 impl Network {
@@ -70,7 +78,7 @@ impl Network {
             })
             .unwrap();
         // IPv6 reports each of the peer's multicast groups once or twice, up to seconds later.
-        let network = Self { near, far, ifindex, unasked_max: 4 };
+        let network = Self { near, far, ifindex, unasked_max: 4, generator: OnceLock::new() };
         // 198.18.0.9 is for the test that adds it later.
         network.bring_up(
             [NEAR, "far"],
@@ -128,6 +136,11 @@ impl Network {
         }
     }
 
+    /// Has the near end polled by NAPI, as a veth is with GRO: else no generated packet gets there.
+    pub fn poll_by_napi(&self) {
+        self.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    }
+
     /// Does something with the near end's interfaces.
     pub fn links<T: Send>(&self, act: impl FnOnce(&Links, IfIndex) -> T + Send) -> T {
         self.near.run(|| act(&Links::open().unwrap(), self.ifindex)).unwrap()
@@ -178,6 +191,12 @@ impl Network {
         self.threaded() == "0" && !self.has_xdp() && self.files().is_empty()
     }
 
+    /// Ends the daemon by Ctrl-C; afterwards all is as the network was made.
+    pub fn assert_left_untouched_by(&self, daemon: Daemon) {
+        daemon.interrupt();
+        self.assert_untouched();
+    }
+
     pub fn assert_untouched(&self) {
         assert_eq!(self.threaded(), "0");
         assert_eq!(self.deferral(), ["0", "0"]);
@@ -195,11 +214,16 @@ impl Network {
         self.near.run(|| command.output().unwrap()).unwrap()
     }
 
+    /// What a `weir` command that succeeds prints.
+    pub fn says(&self, arguments: &[&str]) -> String {
+        let output = self.weir(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// What `weir status --json` says.
     pub fn status(&self) -> Value {
-        let output = self.weir(&["status", "--json"]);
-        assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice(&output.stdout).unwrap()
+        serde_json::from_str(&self.says(&["status", "--json"])).unwrap()
     }
 
     /// The only interface in `weir status --json`.
@@ -242,24 +266,32 @@ impl Network {
 
 /// Generated load, all of it by the first pair.
 impl Network {
-    pub fn generator(&self) -> Generator {
+    /// The peer's generator, loaded when it is first asked for.
+    pub fn generator(&self) -> MutexGuard<'_, Generator> {
         let load = || Generator::load(Links::open().unwrap().index("far").unwrap()).unwrap();
-        self.far.run(load).unwrap()
+        let generator = self.generator.get_or_init(|| Mutex::new(self.far.run(load).unwrap()));
+        generator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends the generator's flows, so many, from a CPU while `body` runs; how many of each were sent.
-    pub fn send_while(
+    /// Sends these flows, from this CPU if one is named, while `body` runs.
+    pub fn while_sent<T>(
         &self,
-        (generator, flows): (&Generator, usize),
-        cpu: CpuId,
-        body: impl FnOnce(),
-    ) -> Vec<u64> {
+        flows: &[FlowSpec],
+        cpu: Option<CpuId>,
+        body: impl FnOnce(&Generator) -> T,
+    ) -> T {
+        let mut generator = self.generator();
+        generator.set_flows(flows).unwrap();
         let body = || {
             generator.start();
-            body();
+            body(&generator)
         };
-        generator.run_while(&self.far, Some(cpu), body).unwrap();
-        (0..flows).map(|flow| generator.counts(flow).sent).collect()
+        generator.run_while(&self.far, cpu, body).unwrap()
+    }
+
+    /// How many packets of a flow were sent since flows were last set.
+    pub fn sent(&self, flow: usize) -> u64 {
+        self.generator().counts(flow).sent
     }
 
     /// Packets for which the ring behind an interface of the peer had no room.
@@ -288,12 +320,13 @@ impl Network {
 }
 
 /// A configuration file of the test's own.
-pub struct ConfigFile(PathBuf);
+pub struct ConfigFile(NamedTempFile);
 
 impl ConfigFile {
     pub fn new(name: &str, text: &str) -> Self {
-        let file = format!("weir-test-{}-{name}.toml", std::process::id());
-        let file = Self(std::env::temp_dir().join(file));
+        let (start, end) = (killed::prefix(), format!("-{name}.toml"));
+        let file = tempfile::Builder::new().prefix(&start).suffix(&end).tempfile();
+        let file = Self(file.unwrap());
         file.write(text);
         file
     }
@@ -303,13 +336,7 @@ impl ConfigFile {
     }
 
     pub fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for ConfigFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        self.0.path().to_str().unwrap()
     }
 }
 
@@ -350,7 +377,7 @@ pub fn reset(netns: &NetNs) {
 /// A running `weir run near ...`. Dropping it kills it. Its gate is in the driver, as on a NIC, unless
 /// the test says where.
 pub struct Daemon {
-    child: Child,
+    child: Owned,
     lines: Receiver<String>,
     messages: Arc<Mutex<String>>,
     listener: Option<JoinHandle<()>>,
@@ -413,7 +440,7 @@ impl Daemon {
         }
         command.args(isolation(options));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
+        let mut child = network.near.run(|| Owned::start(&mut command)).unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = channel();
@@ -431,11 +458,11 @@ impl Daemon {
     }
 
     pub fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+        self.child.pid()
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).unwrap();
+        self.child.signal(signal);
     }
 
     /// The next status line.
@@ -473,13 +500,6 @@ impl Daemon {
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,13 +3,14 @@
 use std::os::fd::AsFd;
 use std::process::Command;
 
-use weir_bpf::sys::ethtool;
+use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::FlowSpec;
+use weir_bpf::verdict::Reason;
 
-use super::{NEAR, NEAR2, Network};
+use super::{Cpus, Daemon, NEAR, NEAR2, Network};
 
 /// The second egress, and a host there.
 pub const OUT: &str = "out";
@@ -27,6 +28,43 @@ pub fn run_in(netns: &NetNs, script: &str) -> String {
     let output = netns.run(run).unwrap();
     assert!(output.status.success(), "{script}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// A router whose CPU is every test's.
+pub struct Router {
+    pub network: Network,
+    pub cpus: Cpus,
+}
+
+impl Router {
+    pub fn new() -> Self {
+        let cpus = Cpus::take();
+        Self { network: router(), cpus }
+    }
+
+    /// Its daemon, and the counters of its gate.
+    pub fn start(&self, options: &[&str]) -> (Daemon, CountersReader) {
+        let cpu = self.cpus.cpu.to_string();
+        let daemon = Daemon::start_sleepy(&self.network, &[&["--cpus", &cpu], options].concat());
+        let map = self.network.interface_status()["counters_map_id"].as_u64().unwrap();
+        (daemon, CountersReader::open(map.try_into().unwrap()).unwrap())
+    }
+
+    /// UDP packets from one port to a host behind the router, or to itself.
+    pub fn flow(&self, to: &str, ports: (u16, u16), pps: f64) -> FlowSpec {
+        flow_to(&self.network, to, ports, pps)
+    }
+
+    /// Sends these while `body` runs; how many of each were sent.
+    pub fn while_sent(&self, flows: &[FlowSpec], body: impl FnOnce()) -> Vec<u64> {
+        self.network.while_sent(flows, Some(self.cpus.elsewhere), |_| body());
+        (0..flows.len()).map(|flow| self.network.sent(flow)).collect()
+    }
+}
+
+/// What a gate has discarded of what it forwards.
+pub fn discarded(counters: &CountersReader) -> u64 {
+    counters.counters().unwrap().get(Reason::ForwardFull).packets
 }
 
 /// A network whose near end forwards.
@@ -51,8 +89,7 @@ pub fn router() -> Network {
         links.add_address(ifindex, "198.19.1.1".parse().unwrap(), 24).unwrap();
         links.add_neighbour(ifindex, BEHIND_OUT.parse().unwrap(), mac.unwrap()).unwrap();
     });
-    // Without it, or XDP, a veth takes no frame that the generator redirects.
-    network.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
+    network.poll_by_napi();
     for interface in [NEAR, NEAR2, OUT] {
         sh(&network, &format!("echo 1 > /proc/sys/net/ipv4/conf/{interface}/forwarding"));
     }

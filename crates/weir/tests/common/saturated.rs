@@ -1,50 +1,28 @@
 //! A host with one CPU that everybody wants, and floods that fill no queue.
 
 use std::net::IpAddr;
-use std::process::{Child, Command};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use weir_bpf::sys::link::Links;
-use weir_bpf::sys::sched;
-use weir_bpf::traffic::{FlowSpec, Generator, Sources, Transport};
+use weir_bpf::traffic::{FlowSpec, Sources, Transport};
 use weir_bpf::units::CpuId;
 
-use super::{Daemon, NEAR, Network, pid, wait};
+use super::{Cpus, Daemon, NEAR, Network, Owned, TRIES_MAX, wait};
 
 /// What a flood is: far over its share, and not so much that the ring overflows.
 pub const FLOOD_PPS: f64 = 100_000.0;
-/// How long something may be tried again and again.
-pub const TRIES_MAX: Duration = Duration::from_secs(60);
-
-/// A host that receives on one CPU, which another process wants too. That CPU is every test's.
+/// A host that receives on one CPU, which another process wants too.
 pub struct Host {
     pub network: Network,
     pub cpu: CpuId,
-    elsewhere: CpuId,
-    pub busy: Busy,
-    _alone: MutexGuard<'static, ()>,
-}
-
-/// A process that never sleeps.
-pub struct Busy(pub Child);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    pub busy: Owned,
+    cpus: Cpus,
 }
 
 impl Host {
     pub fn new() -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let cpus = sched::online_cpus().unwrap();
-        let (elsewhere, cpu) = (cpus[0], *cpus.last().unwrap());
-        let busy = Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
-        sched::set_affinity(pid(&busy.0.id().into()), &[cpu]).unwrap();
-        Self { network: Network::ipv4_only(), cpu, elsewhere, busy, _alone: alone }
+        let cpus = Cpus::take();
+        let busy = Owned::compute_bound(cpus.cpu);
+        Self { network: Network::ipv4_only(), cpu: cpus.cpu, busy, cpus }
     }
 
     pub fn start(&self) -> Daemon {
@@ -75,9 +53,8 @@ impl Host {
     }
 
     /// Sends these flows while something is done.
-    pub fn while_sent(&self, generator: &mut Generator, flows: &[FlowSpec], body: impl FnOnce()) {
-        generator.set_flows(flows).unwrap();
-        self.network.send_while((generator, flows.len()), self.elsewhere, body);
+    pub fn while_sent(&self, flows: &[FlowSpec], body: impl FnOnce()) {
+        self.network.while_sent(flows, Some(self.cpus.elsewhere), |_| body());
     }
 
     /// TCP segments of no connection to this port, from 64 addresses that are there, so that they are answered.

@@ -4,14 +4,14 @@ use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tempfile::TempDir;
 use weir_bpf::sys::netns::NetNs;
 
-use crate::common::{PATIENCE, WEIR, wait, wait_until};
+use crate::common::{PATIENCE, WEIR, killed, wait, wait_until};
 
 /// A whole run takes seconds; a loaded machine may take its time.
 const RUN_PATIENCE: Duration = Duration::from_secs(60);
@@ -23,35 +23,11 @@ pub fn alone() -> MutexGuard<'static, ()> {
     CPUS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A directory that is removed in the end.
-pub struct Scratch(PathBuf);
-
-impl Scratch {
-    pub fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("weir-lab-test-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A lab, in a process group of its own. Dropping it kills it and removes what it has made.
 pub struct Lab {
     child: Child,
     /// Its output goes to files: a process that it leaves behind would keep a pipe open.
-    output: Scratch,
+    output: TempDir,
     /// Its namespaces, held open so that nobody else's can have their inode numbers.
     held: Vec<NetNs>,
 }
@@ -64,7 +40,7 @@ impl Lab {
 
     /// Starts `weir lab run EXPERIMENT OPTIONS`.
     pub fn start_experiment(experiment: &str, options: &[&str]) -> Self {
-        let output = Scratch::new();
+        let output = killed::temp_dir();
         let file = |name| File::create(output.path().join(name)).unwrap();
         let mut command = Command::new(WEIR);
         command.args(["lab", "run", experiment]).args(options).process_group(0);

@@ -1,11 +1,10 @@
 //! The kernel's own record of what takes an interface's packets: `bpf/device.bpf.c`, run once.
 
-use std::mem::MaybeUninit;
-
 use libbpf_rs::ProgramInput;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::OpenSkel;
 
 use crate::error::{Error, Result};
+use crate::shared::open_skeleton;
 use crate::skeleton::device::{DeviceSkel, DeviceSkelBuilder};
 use crate::units::IfIndex;
 
@@ -30,17 +29,9 @@ pub(super) struct DeviceProbe {
 
 impl DeviceProbe {
     pub(super) fn load() -> Result<Self> {
-        let failed = |operation| {
-            move |source| Error::Bpf {
-                operation,
-                object: "the device probe".into(),
-                source,
-                remedy: Some("weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN)".into()),
-            }
-        };
-        // The skeleton borrows its storage: a few bytes per probe ever loaded are not given back.
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = DeviceSkelBuilder::default().open(storage).map_err(failed("open"))?;
+        let remedy = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN)";
+        let failed = |operation| Error::bpf(operation, "the device probe", remedy);
+        let open = open_skeleton(DeviceSkelBuilder::default()).map_err(failed("open"))?;
         Ok(Self { skel: open.load().map_err(failed("load"))? })
     }
 
@@ -48,12 +39,8 @@ impl DeviceProbe {
     pub(super) fn look(&self, ifindex: IfIndex) -> Result<Device> {
         let mut context = [0; CONTEXT_BYTES];
         context[IFINDEX_OFFSET..].copy_from_slice(&ifindex.0.to_ne_bytes());
-        let failed = |source| Error::Bpf {
-            operation: "run the device probe on",
-            object: format!("interface number {}", ifindex.0),
-            source,
-            remedy: None,
-        };
+        let failed =
+            Error::libbpf("run the device probe on", format!("interface number {}", ifindex.0));
         self.skel
             .progs
             .weir_device
@@ -69,13 +56,10 @@ impl DeviceProbe {
             Some(seen) if seen.ifindex == ifindex.0 => {
                 Ok(Device { rx_handler: seen.rx_handler, vlan_devices: seen.vlan_devices })
             }
-            _ => Err(Error::Refused {
-                problem: format!(
-                    "the kernel's record of interface number {} is unreadable",
-                    ifindex.0
-                ),
-                remedy: "use a kernel with BTF (/sys/kernel/btf/vmlinux)".into(),
-            }),
+            _ => Err(Error::refused(
+                format!("the kernel's record of interface number {} is unreadable", ifindex.0),
+                "use a kernel with BTF (/sys/kernel/btf/vmlinux)",
+            )),
         }
     }
 }

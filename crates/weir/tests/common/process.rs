@@ -1,0 +1,77 @@
+//! Processes of tests, and the CPUs that a test has for itself.
+
+use std::ops::{Deref, DerefMut};
+use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process};
+use weir_bpf::sys::sched;
+use weir_bpf::units::CpuId;
+
+/// A process of the test's own, ended with it.
+pub struct Owned(pub Child);
+
+impl Owned {
+    pub fn start(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+
+    /// On this CPU alone.
+    pub fn start_on(cpu: CpuId, command: &mut Command) -> Self {
+        let process = Self::start(command);
+        sched::set_affinity(process.pid(), &[cpu]).unwrap();
+        process
+    }
+
+    /// One that never sleeps.
+    pub fn compute_bound(cpu: CpuId) -> Self {
+        Self::start_on(cpu, Command::new("sh").args(["-c", "while :; do :; done"]))
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+}
+
+impl Deref for Owned {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Owned {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The machine's CPUs, of one test at a time.
+pub struct Cpus {
+    /// Where packets are received.
+    pub cpu: CpuId,
+    /// Where they come from: another CPU if there is one.
+    pub elsewhere: CpuId,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Cpus {
+    pub fn take() -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let cpus = sched::online_cpus().unwrap();
+        Self { cpu: *cpus.last().unwrap(), elsewhere: cpus[0], _alone: alone }
+    }
+}
