@@ -7,7 +7,7 @@
 mod common;
 
 use std::net::UdpSocket;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::router::{BEHIND, BEHIND_OUT, OUT, Router, discarded, run_in, sh, statistic};
 use common::*;
