@@ -23,6 +23,9 @@ pub struct Alarm {
 
 impl Alarm {
     /// That of this process's gates.
+    ///
+    /// # Errors
+    /// When the kernel refuses to map it.
     pub fn of(probe: &QueueProbe) -> Result<Self> {
         let map = &probe.maps().alarm;
         let map_id = map.info().map_err(failed("look up"))?.info.id;
@@ -122,6 +125,9 @@ pub struct Rings {
 
 impl Rings {
     /// Listens from now on. Each ring is heard by one listener.
+    ///
+    /// # Errors
+    /// For want of memory.
     pub fn listen(probe: &QueueProbe) -> Result<Self> {
         let causes = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&causes);

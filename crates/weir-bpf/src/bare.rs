@@ -60,6 +60,9 @@ impl BarePrograms {
     }
 
     /// As [`XdpProgram::timed`](test_run::XdpProgram::timed).
+    ///
+    /// # Errors
+    /// When the kernel refuses the run.
     pub fn timed(
         &self,
         bare: Bare,

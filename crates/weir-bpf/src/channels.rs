@@ -118,6 +118,9 @@ pub struct ChannelMapIds {
 
 impl Gate {
     /// Where [`ChannelsReader::open`] finds this gate's channels.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
     pub fn channel_map_ids(&self) -> Result<ChannelMapIds> {
         let maps = &self.skel().maps;
         Ok(ChannelMapIds {
@@ -158,6 +161,9 @@ impl ChannelsReader {
     }
 
     /// As [`Gate::channels`].
+    ///
+    /// # Errors
+    /// When the kernel refuses a map lookup.
     pub fn channels(&self) -> Result<Channels> {
         read(&self.channels, &self.overflow, &self.destinations)
     }

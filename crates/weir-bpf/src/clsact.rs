@@ -34,11 +34,17 @@ pub struct FilterRecord {
 
 impl FilterRecord {
     /// What attaching this program now would leave behind.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
     pub(crate) fn plan(links: &Links, ifindex: IfIndex, prog_id: u32) -> Result<Self> {
         Ok(Self { prog_id, made_qdisc: !links.has_ingress_qdisc(ifindex)? })
     }
 
     /// Removes what is there of it, by whoever attached it. Twice is the same as once.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
     pub fn remove(self, ifindex: IfIndex) -> Result<Removed> {
         let links = Links::open()?;
         if !links.has_ingress_qdisc(ifindex)? {

@@ -85,6 +85,9 @@ impl CountersReader {
     }
 
     /// As [`Gate::counters`](crate::gate::Gate::counters).
+    ///
+    /// # Errors
+    /// When the kernel refuses a map lookup.
     pub fn counters(&self) -> Result<Counters> {
         read(&self.map)
     }

@@ -48,6 +48,9 @@ impl Egresses {
     }
 
     /// Hears them from now on, or does not.
+    ///
+    /// # Errors
+    /// When the kernel does not let it.
     pub fn hear(&mut self, hear: bool) -> Result<()> {
         if !hear {
             self.refused = None;

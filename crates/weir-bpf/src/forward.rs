@@ -44,6 +44,9 @@ impl Gate {
     }
 
     /// The interfaces by which the fast path sends, in place of those it knew.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map update.
     pub fn set_egresses(&mut self, egresses: &[IfIndex]) -> Result<()> {
         if !self.forwards {
             return Ok(());

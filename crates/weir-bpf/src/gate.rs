@@ -218,6 +218,9 @@ impl Gate {
     }
 
     /// Whether the gate is where it was attached: not if somebody else has detached it.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
     pub fn is_attached(&self) -> Result<bool> {
         self.attachment.as_ref().map_or(Ok(false), Attachment::holds)
     }
@@ -263,6 +266,9 @@ impl Gate {
     /// Tells the gate the addresses for which its interface's packets are delivered, and IPv4 broadcast
     /// addresses, in place of those it knew. Packets to any other address pass. Addresses that stay are never
     /// missing meanwhile. At most [`LOCAL_ADDRESSES_MAX`] of a family are kept, the first ones.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map update.
     pub fn set_addresses(&mut self, own: &[IpAddr], broadcast: &[Ipv4Addr]) -> Result<()> {
         let local = own.iter().map(|ip| (*ip, LOCAL));
         let broadcast = broadcast.iter().map(|ip| (IpAddr::V4(*ip), BROADCAST));
@@ -403,12 +409,18 @@ impl Gate {
 
     /// What [`Gate::attach_filter`] would leave behind if this process were killed; to be written down
     /// before.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
     pub fn filter_record(&self, ifindex: IfIndex) -> Result<FilterRecord> {
         let prog_id = self.tc_program_id()?;
         FilterRecord::plan(&Links::open()?, ifindex, prog_id)
     }
 
     /// The kernel's number of the gate's program for tc ingress, attached or not.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
     pub fn tc_program_id(&self) -> Result<u32> {
         programs::id_of(self.skel.progs.weir_gate_tc.as_fd())
     }
@@ -437,11 +449,17 @@ impl Gate {
     }
 
     /// What the gate has seen, summed over CPUs. Not one instant: packets arrive meanwhile.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map lookup.
     pub fn counters(&self) -> Result<Counters> {
         counters::read(&self.skel.maps.counters)
     }
 
     /// What the gate has seen of each channel that has an address of its own.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map lookup.
     pub fn channels(&self) -> Result<Channels> {
         let maps = &self.skel.maps;
         channels::read(&maps.channels, &maps.overflow_channel, &maps.destinations)
@@ -459,6 +477,9 @@ impl Gate {
 
     /// The kernel's number of the map that holds the counters, for [`counters::CountersReader::open`] in
     /// another process.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
     pub fn counters_map_id(&self) -> Result<u32> {
         let info = self
             .skel

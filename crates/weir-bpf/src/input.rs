@@ -214,6 +214,9 @@ impl Input {
     }
 
     /// Watches it, from now on or no more. Counters stand still while nobody is watched.
+    ///
+    /// # Errors
+    /// When the kernel refuses a tracepoint.
     pub fn watch(&self, wanted: bool) -> Result<()> {
         let mut watch = lock(&self.shared.watch);
         if !wanted {
@@ -242,6 +245,9 @@ impl Input {
 
     /// Whether it matters to this input, while it is watched, who takes packets from sockets. While it does to none,
     /// whoever did still does.
+    ///
+    /// # Errors
+    /// When the kernel refuses the tracepoint.
     pub fn watch_receptions(&self, wanted: bool) -> Result<()> {
         let mut watch = lock(&self.shared.watch);
         if wanted {

@@ -84,6 +84,9 @@ pub struct LazyRings {
 
 impl LazyRings {
     /// Of this process's gates.
+    ///
+    /// # Errors
+    /// When the kernel refuses to map what the gates share.
     pub fn of(probe: &QueueProbe) -> Result<Self> {
         let maps = probe.maps();
         let shared = Mapped::of(maps.lazy.as_fd(), 1)?;
@@ -98,6 +101,9 @@ impl LazyRings {
 
     /// The rings that are in memory, among them those that a program keeps after they have been
     /// [removed](LazyRings::remove).
+    ///
+    /// # Errors
+    /// When the kernel refuses.
     pub fn in_memory(&self) -> Result<HashSet<RingId>> {
         let mut found = HashSet::new();
         each(&self.all, ALL, |id: u32| {
@@ -152,6 +158,9 @@ impl LazyRings {
     }
 
     /// Packets go to the kernel's socket from now on: when this returns, no gate puts any on the ring.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
     pub fn remove(&mut self, socket: LazySocket) -> Result<()> {
         if self.sockets.remove(&socket.cookie).is_none() {
             return Ok(());

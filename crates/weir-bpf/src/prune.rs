@@ -70,6 +70,9 @@ impl Gate {
     ///
     /// What the gate counts for a channel in the very moment in which it is deleted may be lost: some
     /// nanoseconds, of a channel that had been quiet for a minute.
+    ///
+    /// # Errors
+    /// When the kernel refuses a look at its maps.
     pub fn prune_channels(&self, pruner: &mut Pruner, now: Instant) -> Result<()> {
         let map = &self.skel().maps.channels;
         let keys: Vec<Vec<u8>> = map.keys().collect();

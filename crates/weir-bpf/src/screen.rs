@@ -106,6 +106,9 @@ impl Screens {
     }
 
     /// Tells the gates which queues there are. More than [`QUEUES_MAX`] are taken for none.
+    ///
+    /// # Errors
+    /// When the kernel does not tell whose they are.
     pub fn follow(&mut self, queues: &[Queue]) -> Result<()> {
         if queues.is_empty() {
             self.refused = None;
@@ -151,6 +154,9 @@ impl Screens {
     }
 
     /// What the gates have admitted. Not one instant: packets arrive meanwhile.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map lookup.
     pub fn admitted(&self) -> Result<Admitted> {
         let polls: Vec<types::weir_poll> = records(&self.polls, 0).map_err(failed("read"))?;
         Ok(polls.iter().fold(Admitted::default(), |sum, poll| Admitted {

@@ -69,6 +69,9 @@ impl Softirqs {
     }
 
     /// What has been used until now, by CPU. Not one instant: softirqs run meanwhile.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map lookup.
     pub fn read(&self) -> Result<Vec<SoftirqTimes>> {
         let records: Vec<types::weir_softirq> = records(&self.times, 0).map_err(failed("read"))?;
         let times = |(cpu, softirq): (u32, types::weir_softirq)| {

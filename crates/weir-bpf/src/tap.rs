@@ -170,11 +170,17 @@ impl Tap {
     }
 
     /// What has happened to the interface since this was last asked, such as `ENETDOWN`.
+    ///
+    /// # Errors
+    /// That.
     pub fn check(&self) -> std::io::Result<()> {
         self.socket.as_ref().map_or(Ok(()), PacketSocket::check)
     }
 
     /// How many packets there were so far.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
     pub fn counts(&self) -> Result<Counts> {
         let mut total = Counts::default();
         let cpus = records(&self.skel.maps.counts, 0).map_err(failed("ask"))?;
@@ -189,6 +195,9 @@ impl Tap {
     }
 
     /// Reads the ring: `each` is told every packet, and can break off, which loses that packet.
+    ///
+    /// # Errors
+    /// For want of memory.
     pub fn reader<'a>(
         &self,
         mut each: impl FnMut(Tapped<'_>) -> ControlFlow<()> + 'a,

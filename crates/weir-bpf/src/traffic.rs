@@ -226,6 +226,9 @@ impl Generator {
 
     /// Makes packets on a thread in `netns`, on `cpu` if one is named, while `body` runs, which
     /// calls [`Generator::start`] when it is ready. However `body` ends, no packet is sent after it.
+    ///
+    /// # Errors
+    /// When the kernel refuses the run.
     pub fn run_while<T>(
         &self,
         netns: &NetNs,

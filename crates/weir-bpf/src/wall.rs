@@ -136,6 +136,9 @@ impl Wall {
     }
 
     /// Remembers what a rule says of a flow.
+    ///
+    /// # Errors
+    /// The kernel's.
     pub fn decide(&self, key: &Key, accept: bool, rule: usize) -> Result<()> {
         let generation = globals(self.skel.maps.bss_data.as_deref()).generation;
         let mut entry = [0; size_of::<types::weir_wall_entry>()];
@@ -171,17 +174,26 @@ impl Wall {
     }
 
     /// What became of packets, in the order of [`OUTCOMES`].
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
     pub fn outcomes(&self) -> Result<Vec<Counter>> {
         let map = &self.skel.maps.outcomes;
         (0..OUTCOMES.len()).map(|number| total(map, number)).collect()
     }
 
     /// The packets that a rule has decided without the screen.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
     pub fn of_rule(&self, rule: usize) -> Result<Counter> {
         total(&self.skel.maps.rules, rule)
     }
 
     /// Reads the ring of packets that ask.
+    ///
+    /// # Errors
+    /// For want of memory.
     pub fn reader<'a>(&self, mut each: impl FnMut(Asked) + 'a) -> Result<Reader<'a>> {
         let told = move |bytes: &[u8]| {
             parse(bytes).into_iter().for_each(&mut each);
@@ -212,6 +224,9 @@ fn total(map: &impl MapCore, number: usize) -> Result<Counter> {
 }
 
 /// Takes a wall away that stands in front of an interface, whoever put it there; whether there was one.
+///
+/// # Errors
+/// The kernel's refusal.
 pub fn clear(ifindex: IfIndex, ifname: &str) -> Result<bool> {
     let failed = |source| Error::system("take the wall away from", ifname, source);
     let mut found = false;

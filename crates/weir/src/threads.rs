@@ -110,7 +110,8 @@ impl NapiThreads {
 
     /// Waits until there are threads, and sets them up.
     ///
-    /// That none appeared is no error.
+    /// # Errors
+    /// As [`NapiThreads::refresh`]. That none appeared is no error.
     pub fn appear(&mut self, journal: &Rc<Journal>, ifindex: IfIndex) -> Result<()> {
         let deadline = Instant::now() + APPEAR_MAX;
         loop {

@@ -114,6 +114,10 @@ impl Holders {
     /// The processes of this pid namespace and those in it that have one of these sockets open.
     ///
     /// The sockets must be UDP's or listeners of the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses to tell.
     pub fn look(&self, sockets: &HashSet<SocketInode>) -> Result<Found> {
         match &self.iterators {
             Some(iterators) => iterators.look(sockets),

@@ -58,6 +58,10 @@ impl Capability {
 }
 
 /// Names of those that the calling thread does not have in its effective set, in the given order.
+///
+/// # Errors
+///
+/// [`Error::System`] if the kernel does not tell.
 pub fn missing(needed: &[Capability]) -> Result<Vec<&'static str>> {
     let sets = capabilities(None)
         .map_err(|errno| Error::system("read", "this thread's capabilities", errno))?;
@@ -71,6 +75,10 @@ fn missing_from(effective: CapabilitySet, needed: &[Capability]) -> Vec<&'static
 
 /// Gives up, for this thread and those that it starts from now on, every capability but these, and the ways to get
 /// others back: the bounding set, and what programs that it runs would bring along (`no_new_privs`).
+///
+/// # Errors
+///
+/// [`Error::System`] if the kernel refuses.
 pub fn confine(kept: CapabilitySet) -> Result<()> {
     let failed = |errno| Error::system("give up", "capabilities", errno);
     for dropped in CapabilitySet::all().difference(kept).iter() {

@@ -27,6 +27,9 @@ impl FrameSender {
     }
 
     /// Sends a frame from its Ethernet header on.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
     #[allow(unsafe_code)]
     pub fn send(&self, frame: &[u8]) -> Result<()> {
         // SAFETY: a plain structure, for which zeros are values.

@@ -221,6 +221,10 @@ impl Links {
 
     /// An interface's own IPv4 and IPv6 addresses, in the kernel's order; none if there is no
     /// such interface.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] or [`Error::Netlink`] if the kernel does not answer.
     pub fn addresses(&self, ifindex: IfIndex) -> Result<Vec<IpAddr>> {
         let request = Request::GetAddress(AddressMessage::default());
         let mut all: Vec<AddressMessage> =

@@ -22,6 +22,11 @@ pub struct ListedLink {
 
 impl Links {
     /// Every interface of the network namespace.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`](crate::Error::System) or [`Error::Netlink`](crate::Error::Netlink) if the kernel
+    /// does not answer.
     pub fn list(&self) -> Result<Vec<ListedLink>> {
         let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
         let messages: Vec<LinkMessage> =

@@ -105,6 +105,9 @@ fn is_up(flags: &str) -> bool {
 }
 
 /// Process numbers and names of the kernel's threads. Any process may call itself as they are called.
+///
+/// # Errors
+/// [`Error::System`] if `/proc` cannot be read.
 pub fn kernel_threads() -> Result<Vec<(Pid, String)>> {
     let failed = |source| Error::system("list", "/proc", source);
     let mut found = Vec::new();

@@ -26,6 +26,10 @@ pub struct NetNs {
 
 impl NetNs {
     /// The calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] if `/proc` is missing.
     pub fn current() -> Result<Self> {
         Self::open("/proc/thread-self/ns/net")
     }

@@ -178,6 +178,10 @@ pub fn set_fifo_current_thread(priority: u8) -> Result<()> {
 /// Lets the calling thread, and threads that it starts later, run only where no others of its session
 /// want the CPU (`SCHED_IDLE`), and its session after all others (`/proc/self/autogroup`, where the
 /// kernel has that).
+///
+/// # Errors
+///
+/// [`Error::System`] where the kernel refuses.
 pub fn set_idle_current_thread() -> Result<()> {
     const AUTOGROUP: &str = "/proc/self/autogroup";
     set_policy_current_thread(libc::SCHED_IDLE, 0)

@@ -83,6 +83,10 @@ impl Default for Snmp {
 
 impl Snmp {
     /// As [`udp_stats`] and [`tcp_stats`].
+    ///
+    /// # Errors
+    ///
+    /// As these.
     pub fn read(&mut self) -> Result<((UdpStats, UdpStats), TcpStats)> {
         let v4 = read(&mut self.v4)?;
         Ok((parse_udp(v4, read(&mut self.v6)?)?, parse_tcp(v4, read(&mut self.netstat)?)?))

@@ -69,6 +69,10 @@ impl TaskClock {
     }
 
     /// What the thread has run since, to the instant; also when it has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] when the kernel refuses.
     pub fn read(&self) -> Result<Nanos> {
         let mut count = [0; 8];
         (&self.0)

@@ -42,6 +42,10 @@ impl InterfaceWatch {
     /// Takes all pending notifications and says whether the interface may have changed since the
     /// last call. Does not wait. Notifications that were lost, because there were too many, or that
     /// cannot be understood, count as a change.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] if the socket fails.
     pub fn changed(&mut self) -> Result<bool> {
         let ifindex = self.ifindex;
         let changed = self.socket.drain(|message| concerns(message, ifindex));

@@ -58,7 +58,7 @@ impl Config {
     /// What the same command line means by now.
     ///
     /// # Errors
-    /// Also if the file is gone, or is nothing that can be read twice.
+    /// As [`Config::load`]; also if the file is gone, or is nothing that can be read twice.
     pub fn again(&self) -> Result<Self, ConfigError> {
         let path = self.named.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
         let file = match (fs::metadata(path), self.named.is_some() || self.file.is_some()) {
