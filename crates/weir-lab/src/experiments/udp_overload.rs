@@ -16,7 +16,7 @@ const PDR: Search = Search {
     arms: Choice { full: ARMS, quick: "niced,batch,weir-native" },
     steps: Choice { full: 7, quick: 5 },
     majority: Choice { full: 3, quick: 2 },
-    window_ms: Choice::both(300),
+    window_ms: Choice { full: 300, quick: 200 },
     between: around_peak,
     passes: |_, trial| loss(trial) <= LOSS_MAX,
 };
