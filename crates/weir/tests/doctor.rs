@@ -287,7 +287,7 @@ fn what_was_recorded_is_diagnosed_elsewhere_and_never_overwritten() {
     let from = host.network.weir(&["doctor", "--from", path]);
     assert_eq!(recorded.stdout, from.stdout);
     let refusal = failure(&host.network.weir(&["doctor", "--record", path]), 1);
-    assert!(refusal.contains(&format!("cannot create {path}: entity already exists")), "{refusal}");
+    assert!(refusal.contains(&format!("cannot create {path}: File exists")), "{refusal}");
     std::fs::write(path, "{}x").unwrap();
     let refusal = failure(&host.network.weir(&["doctor", "--from", path]), 1);
     assert!(refusal.contains("give a file that `weir doctor --record` wrote"), "{refusal}");

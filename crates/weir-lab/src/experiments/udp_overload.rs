@@ -14,7 +14,7 @@ const PDR: Search = Search {
     of: "recv",
     case: "pdr",
     arms: Choice { full: ARMS, quick: "niced,batch,weir-native" },
-    steps: Choice { full: 7, quick: 5 },
+    steps: Choice { full: 7, quick: 4 },
     majority: Choice { full: 3, quick: 2 },
     window_ms: Choice { full: 300, quick: 200 },
     between: around_peak,
@@ -103,9 +103,9 @@ fn loss(trial: &Trial) -> f64 {
     trial.ledger.map_or(1.0, |ledger| 1.0 - ledger.delivered as f64 / ledger.offered.max(1) as f64)
 }
 
-/// The loss-free rate lies between a quarter of what an arm delivered at most and a little above it.
+/// The loss-free rate lies between two fifths of what an arm delivered at most and a little above that.
 fn around_peak(view: &View<'_>, arm: &str, case: &str) -> Option<(f64, f64)> {
-    view.peak(arm, case, &m::delivered_pps).map(|peak| (peak * 0.25, peak * 1.1))
+    view.peak(arm, case, &m::delivered_pps).map(|peak| (peak * 0.4, peak * 1.1))
 }
 
 fn mlfrr(view: &View<'_>) -> Vec<Found> {
