@@ -131,8 +131,8 @@ fn a_run_is_sound_and_leaves_nothing_but_its_report() {
         assert!(!printed["series"][arm].as_array().unwrap().is_empty(), "{arm}");
     }
     assert_eq!(run.head.setup["weir-native"].attach, "native");
-    // Five rates at most, and again each that failed.
-    assert!((4..=8).contains(&of("weir-native", "pdr").len()), "{:?}", of("weir-native", "pdr"));
+    // Four rates, of each two trials, or three where those disagree.
+    assert!((8..=12).contains(&of("weir-native", "pdr").len()), "{:?}", of("weir-native", "pdr"));
     let top = of("weir-native", "recv").into_iter().find(|t| t.load == Load::Top).unwrap();
     let ledger = top.ledger.unwrap();
     assert!(ledger.discarded + ledger.nic_drop > 0, "{ledger:?}");
