@@ -66,6 +66,8 @@ impl ProcFile {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
     use crate::sys::link::Links;
     use crate::sys::test_support::Sandbox;
@@ -90,10 +92,15 @@ mod tests {
 
     #[test]
     fn a_long_one_is_read_to_its_end() {
-        let mut file = ProcFile::new("/proc/kallsyms");
+        let mut command = Command::new("sh");
+        command.args(["-c", "read line", &"long ".repeat(BYTES_AT_FIRST)]).stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut file = ProcFile::new(format!("/proc/{}/cmdline", child.id()));
         let whole = std::fs::read_to_string(file.path()).unwrap();
         assert!(whole.len() > BYTES_AT_FIRST);
         assert_eq!(file.read().unwrap(), whole);
         assert_eq!(file.read().unwrap(), whole);
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 }
