@@ -66,6 +66,7 @@ impl ProcFile {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -93,8 +94,10 @@ mod tests {
     #[test]
     fn a_long_one_is_read_to_its_end() {
         let mut command = Command::new("sh");
-        command.args(["-c", "read line", &"long ".repeat(BYTES_AT_FIRST)]).stdin(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.args(["-c", "echo; read line", &"long ".repeat(BYTES_AT_FIRST)]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // Its command line is there once it runs.
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let mut file = ProcFile::new(format!("/proc/{}/cmdline", child.id()));
         let whole = std::fs::read_to_string(file.path()).unwrap();
         assert!(whole.len() > BYTES_AT_FIRST);
