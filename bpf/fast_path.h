@@ -8,6 +8,7 @@
 #define WEIR_FAST_PATH_H
 
 #include "account.h"
+#include "lookup.h"
 #include "parse.h"
 #include "tcp.h"
 #include "translation.h"
@@ -199,6 +200,26 @@ static __noinline bool udp_look_again(struct weir_destination *entry,
 }
 
 /*
+ * The egress queue to its destination is full for another sender's packets. So
+ * it is for this one if it is sent the same way.
+ */
+static __always_inline bool goes_there_too(void *ctx,
+					   const struct weir_destination *entry,
+					   const struct flow *flow)
+{
+	struct workspace *workspace = get_workspace();
+	long found;
+
+	if (!workspace)
+		return false;
+	found = route_of(ctx, flow, interface.ifindex, flow->ip_len,
+			 &workspace->route);
+	return (found == BPF_FIB_LKUP_RET_SUCCESS ||
+		found == BPF_FIB_LKUP_RET_NO_NEIGH) &&
+	       workspace->route.ifindex == entry->egress_ifindex;
+}
+
+/*
  * Looks at the one queue that the packet is for, where that is known; whether
  * it was. Of a listener only the address is: a connection has its own use for a
  * SYN, so the socket is what the kernel's lookup finds.
@@ -211,6 +232,10 @@ static __always_inline bool look_again(void *ctx,
 	struct workspace *workspace;
 	struct prospects *prospects;
 
+	if (entry->reason == WEIR_REASON_FORWARD_FULL)
+		return destination_is_fresh(entry, poll) &&
+		       !may_fit(entry, flow, truesize) &&
+		       goes_there_too(ctx, entry, flow);
 	if (entry->target == WEIR_TARGET_UDP)
 		return udp_look_again(entry, flow->ip_len, truesize,
 				      interface.selective ? source_hash(flow)

@@ -35,6 +35,7 @@ struct workspace {
 	struct flow flow;
 	struct charge charge;
 	struct bpf_sock_tuple tuple;
+	struct bpf_fib_lookup route;
 	struct prospects prospects;
 	struct survey survey;
 };

@@ -78,7 +78,9 @@ const THREAD: Napi = Napi::Thread(Nice(0));
 impl Arm {
     /// Whether frames go from driver to driver.
     pub fn forwards_frames(&self) -> bool {
-        self.daemon.as_ref().is_some_and(|spec| spec.options.iter().any(|word| word == "--forward"))
+        self.daemon
+            .as_ref()
+            .is_some_and(|spec| spec.options.windows(2).any(|two| two == ["--forward", "xdp"]))
     }
 }
 

@@ -64,6 +64,9 @@ pub fn trial(
             ));
         }
     }
+    // As a host's queues are there before weir is.
+    let slow = scene.egress_mbit.map(|mbit| slow_egress(&bench.sut(arm).host, mbit));
+    let _slow = slow.transpose()?;
     let begun = bench.begin(arm, &scene.apps)?;
     if !bench.setups.contains_key(&arm.name) {
         let setup = describe(bench, arm, scene, &begun, stop)?;
@@ -98,7 +101,6 @@ fn watch(
     let softirqs = format!("ksoftirqd/{}", bench.sut_cpu);
     let far = || far_interrupts(&bench.topology, &sut.host, far_nobody(scene, &sut.host));
     let _far = scene.needs.contains(&Need::FarEnd).then(far).transpose()?;
-    let _slow = scene.egress_mbit.map(|mbit| slow_egress(&sut.host, mbit)).transpose()?;
     let _sink = scene.sink.then(|| sink(&sut.host)).transpose()?;
     let mut probe = Probe {
         bench,

@@ -213,10 +213,11 @@ pub fn sink(host: &Host) -> Result<Undo<impl FnMut()>> {
 }
 
 /// A token bucket at the egress, until what is returned is dropped.
-pub fn slow_egress(host: &Host, mbit: u32) -> Result<Undo<impl FnMut()>> {
+pub fn slow_egress(host: &Host, mbit: u32) -> Result<Undo<impl FnMut() + use<>>> {
+    let netns = NetNs::open(host.netns.path())?;
     let bucket = format!("tbf rate {mbit}mbit burst 64kb limit 100kb");
-    tool(&host.netns, "tc", &format!("qdisc add dev {EGRESS} root {bucket}"))?;
-    Ok(Undo(|| drop(tool(&host.netns, "tc", &format!("qdisc del dev {EGRESS} root")))))
+    tool(&netns, "tc", &format!("qdisc add dev {EGRESS} root {bucket}"))?;
+    Ok(Undo(move || drop(tool(&netns, "tc", &format!("qdisc del dev {EGRESS} root")))))
 }
 
 /// Runs a command of `tc` or the like in a namespace.
