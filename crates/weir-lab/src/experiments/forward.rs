@@ -26,6 +26,8 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     loads: Choice { full: "100k,200k,400k,800k,1.6M,top", quick: "200k,800k,top" },
     times: Choice::times((300, 2000, 5), (100, 500, 2)),
+    // It does not start where a queueing discipline shapes.
+    skip: |arm, case, _| arm == "weir-xdp" && case.starts_with("slow"),
     scene,
     says: "forwards {} packets/s",
     merits: &[&m::forwarded_pps, &m::pings_lost],
