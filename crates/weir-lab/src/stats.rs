@@ -45,6 +45,36 @@ pub fn median_of_some(values: impl IntoIterator<Item = Option<f64>>) -> Option<f
     (!present.is_empty()).then(|| median(present))
 }
 
+/// Between what a search has the highest rate that passes. A search all of whose rates fail, or pass, knows a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bracket {
+    /// The highest rate that passed, if any did: the one that was really offered.
+    pub passed: Option<f64>,
+    /// The lowest that failed, if any did.
+    pub failed: Option<f64>,
+}
+
+impl Bracket {
+    /// The least and the most that it may be.
+    pub fn range(self) -> (f64, f64) {
+        (self.passed.unwrap_or(0.0), self.failed.unwrap_or(f64::INFINITY))
+    }
+
+    /// The rate that passed, or else the one below which it is.
+    pub fn known(self) -> Option<f64> {
+        self.passed.or(self.failed)
+    }
+
+    pub fn text(self, rate: impl Fn(f64) -> String) -> String {
+        match (self.passed.map(&rate), self.failed.map(&rate)) {
+            (Some(passed), Some(failed)) => format!("{passed} to {failed}"),
+            (Some(passed), None) => format!("at least {passed}"),
+            (None, Some(failed)) => format!("below {failed}"),
+            (None, None) => "unknown".to_owned(),
+        }
+    }
+}
+
 /// A search for the highest rate that passes, which halves the logarithm of an interval (RFC 2544).
 ///
 /// A rate passes or fails once so many of its trials do: on a shared machine a hiccup of a millisecond fails
@@ -57,12 +87,12 @@ pub struct Bisection {
     majority: u32,
     passed: u32,
     failed: u32,
-    best: Option<f64>,
+    bracket: Bracket,
 }
 
 impl Bisection {
     pub fn new((low, high): (f64, f64), steps: u32, majority: u32) -> Self {
-        Self { low, high, steps, majority, passed: 0, failed: 0, best: None }
+        Self { low, high, steps, majority, passed: 0, failed: 0, bracket: Bracket::default() }
     }
 
     /// The rate to try next, or `None` when the search is over.
@@ -79,9 +109,10 @@ impl Bisection {
         }
         if self.passed == self.majority {
             self.low = rate;
-            self.best = passed_at;
+            self.bracket.passed = passed_at;
         } else if self.failed == self.majority {
             self.high = rate;
+            self.bracket.failed = Some(rate);
         } else {
             return;
         }
@@ -89,14 +120,9 @@ impl Bisection {
         self.steps -= 1;
     }
 
-    /// The highest rate that passed, if any did.
-    pub fn best(&self) -> Option<f64> {
-        self.best
-    }
-
-    /// The lowest rate that is known not to pass, or else the highest of the interval.
-    pub fn beyond(&self) -> f64 {
-        self.high
+    /// What is known so far.
+    pub fn bracket(&self) -> Bracket {
+        self.bracket
     }
 }
 
@@ -114,18 +140,18 @@ mod tests {
         assert_eq!(median_of_some([None, None]), None);
     }
 
-    fn search(mut passes: impl FnMut(f64) -> bool) -> Option<(f64, f64)> {
+    fn search(mut passes: impl FnMut(f64) -> bool) -> Bracket {
         let mut bisection = Bisection::new((10_000.0, 10_000_000.0), 14, 2);
         while let Some(rate) = bisection.next() {
             bisection.report(passes(rate).then_some(rate));
         }
-        bisection.best().map(|best| (best, bisection.beyond()))
+        bisection.bracket()
     }
 
     proptest! {
         #[test]
         fn bisection_closes_in_from_both_sides(threshold in 10_010.0..9_990_000.0_f64) {
-            let (passed, failed) = search(|rate| rate <= threshold).unwrap();
+            let (passed, failed) = search(|rate| rate <= threshold).range();
             prop_assert!(passed <= threshold && threshold <= failed, "{passed} {failed}");
             prop_assert!(failed / passed < 1.001, "{passed} {failed}");
         }
@@ -142,7 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn bisection_finds_nothing_where_nothing_passes() {
-        assert_eq!(search(|_| false), None);
+    fn a_search_that_always_fails_or_passes_ends_with_a_bound() {
+        let below = search(|_| false);
+        assert_eq!((below.passed, below.range().0), (None, 0.0));
+        assert!((10_000.0..10_010.0).contains(&below.known().unwrap()), "{below:?}");
+        let above = search(|_| true);
+        assert_eq!((above.failed, above.range().1), (None, f64::INFINITY));
+        assert!((9_990_000.0..1e7).contains(&above.known().unwrap()), "{above:?}");
     }
 }

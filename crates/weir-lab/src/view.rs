@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::experiment::{Case, Experiment, Search, words};
 use crate::metric::{Better, METRICS, Merge, Metric, m};
 use crate::run::{Load, Run, Trial};
-use crate::stats::{Spread, median, spread};
+use crate::stats::{Bracket, Spread, median, spread};
 
 /// A point is marked where the tested CPU's speed differs by more than this from the run's median.
 pub const SPEED_TOLERANCE: f64 = 0.05;
@@ -154,14 +154,9 @@ impl<'a> View<'a> {
         if sent > 0.0 { lost / sent } else { 0.0 }
     }
 
-    /// What a search found for an arm: the highest rate sent that passed.
-    pub fn found(&self, search: &Search, arm: &str) -> Option<f64> {
-        search.so_far(self, arm)?.best()
-    }
-
-    /// The lowest rate beyond that, which did not pass.
-    pub fn beyond(&self, search: &Search, arm: &str) -> Option<f64> {
-        Some(search.so_far(self, arm)?.beyond())
+    /// What a search found for an arm, where it tried any rate to the end.
+    pub fn found(&self, search: &Search, arm: &str) -> Option<Bracket> {
+        Some(search.so_far(self, arm)?.bracket()).filter(|bracket| bracket.known().is_some())
     }
 }
 

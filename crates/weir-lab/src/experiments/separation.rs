@@ -241,7 +241,7 @@ fn found_r_ring(view: &View<'_>, case: &str) -> Option<f64> {
     let swept = swept(view, WEIR, case).into_iter();
     let search = EXPERIMENT.searches.iter().find(|search| search.of == case)?;
     let well = swept.filter(|(_, well)| *well).map(|(rate, _)| rate);
-    well.chain(view.found(search, WEIR)).reduce(f64::max)
+    well.chain(view.found(search, WEIR).and_then(|found| found.passed)).reduce(f64::max)
 }
 
 /// The UDP cases of a run, each with what is found at it.
@@ -292,7 +292,9 @@ fn of_bare(view: &View<'_>) -> Vec<Found> {
     };
     of_udp(view, |case, r_ring| {
         let search = EXPERIMENT.searches.iter().find(|search| search.of == case);
-        let beyond = search.and_then(|search| view.beyond(search, WEIR)).unwrap_or(r_ring);
+        let failed = search.and_then(|search| view.found(search, WEIR)?.failed);
+        let swept = || Some(between(view, WEIR, case)?.1);
+        let beyond = failed.or_else(swept).unwrap_or(r_ring);
         let [least, most, bare] = [r_ring, beyond.max(r_ring), 1e9 / ns].map(|pps| pps / 1e6);
         let place = format!("{case}: {least:.2} to {most:.2} of {bare:.2} M packets/s");
         vec![Found { high: most / bare, ..Found::exact(least / bare, place) }]

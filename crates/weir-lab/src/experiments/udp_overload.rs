@@ -1,6 +1,9 @@
 //! `udp-overload` (LRP, figure 3).
 
+use std::cmp::Ordering::Equal;
+
 use super::shared::*;
+use crate::stats::Bracket;
 
 /// Loss that the maximum loss-free rate may have (PDR): a hiccup of 1.4 ms fills a default socket.
 const LOSS_MAX: f64 = 0.005;
@@ -109,13 +112,42 @@ fn around_peak(view: &View<'_>, arm: &str, case: &str) -> Option<(f64, f64)> {
 }
 
 fn mlfrr(view: &View<'_>) -> Vec<Found> {
-    // It lies between the two.
-    let of = |arm: &str| Some((view.found(&PDR, arm)?, view.beyond(&PDR, arm)?));
-    let baselines = BASELINES.iter().filter_map(|arm| Some((*arm, of(arm)?)));
-    let best = baselines.max_by(|a, b| a.1.0.total_cmp(&b.1.0));
-    let Some((weir, (arm, best))) = of("weir-native").zip(best) else { return vec![] };
-    let k = |(low, high): (f64, f64)| format!("{:.0} to {:.0} k", low / 1e3, high / 1e3);
-    let place = format!("{} of {arm}'s {}", k(weir), k(best));
-    let (low, high) = (weir.0 / best.1, weir.1 / best.0);
-    vec![Found { low, high, ..Found::exact(weir.0 / best.0, place) }]
+    let of = |arm: &str| view.found(&PDR, arm);
+    let baselines: Vec<_> = BASELINES.iter().filter_map(|arm| Some((*arm, of(arm)?))).collect();
+    of("weir-native").and_then(|weir| of_best(weir, &baselines)).into_iter().collect()
+}
+
+/// weir's rate lies in its bracket, and the best baseline's between the highest of their lower and of their upper ends.
+fn of_best(weir: Bracket, baselines: &[(&str, Bracket)]) -> Option<Found> {
+    let best = |a: &Bracket, b: &Bracket| a.range().partial_cmp(&b.range()).unwrap_or(Equal);
+    let (arm, best) = baselines.iter().max_by(|a, b| best(&a.1, &b.1))?;
+    let highest = baselines.iter().map(|(_, found)| found.range().1).fold(0.0, f64::max);
+    let (low, high) = (weir.range().0 / highest, weir.range().1 / best.range().0);
+    let text = |found: &Bracket| found.text(|rate| format!("{:.0} k", rate / 1e3));
+    let place = format!("{} of {arm}'s {}", text(&weir), text(best));
+    Some(Found { low, high, ..Found::exact(weir.known()? / best.known()?, place) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn searches_that_find_no_rate_are_judged_by_their_bounds() {
+        let of = |passed, failed| Bracket { passed, failed };
+        let (below, between) = (of(None, Some(4e5)), of(Some(5e5), Some(6e5)));
+        let judged = |weir, baselines: &[_]| {
+            let Found { low, high, place, .. } = of_best(weir, baselines).unwrap();
+            (low, high, place)
+        };
+        assert_eq!(
+            judged(below, &[("niced", below), ("batch", between)]),
+            (0.0, 0.8, "below 400 k of batch's 500 k to 600 k".into())
+        );
+        let unbounded = judged(between, &[("niced", below)]);
+        assert_eq!((unbounded.0, unbounded.1), (1.25, f64::INFINITY));
+        let at_least = judged(of(Some(9e5), None), &[("batch", between)]);
+        assert_eq!((at_least.0, at_least.1), (1.5, f64::INFINITY));
+        assert_eq!(of_best(below, &[]), None);
+    }
 }

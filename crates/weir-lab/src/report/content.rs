@@ -11,7 +11,7 @@ use crate::metric::{Metric, Unit};
 use crate::report::units::{self, ABSENT};
 use crate::report::words;
 use crate::run::Load;
-use crate::stats::Spread;
+use crate::stats::{Bracket, Spread};
 use crate::view::View;
 
 /// Explains the mark of a cell.
@@ -138,15 +138,16 @@ fn cell(view: &View<'_>, table: &Table, arm: &str, case: &str, load: Load) -> Ce
     Cell { text, range: format!("{}; {} trials", each(&units::range), point.repeats) }
 }
 
-/// The highest rates that passed the searches.
+/// Between what the searches have the highest rate that passes.
 fn searches(view: &View<'_>, arms: &[&str], pick: &Pick) -> Grid {
-    let found = |rate: Option<f64>| rate.map_or(ABSENT.into(), |r| units::figure(Unit::Pps, r));
+    let text = |found: Bracket| found.text(|rate| units::figure(Unit::Pps, rate));
     let all = view.experiment.searches.iter().filter(|search| has(pick, "cases", search.case));
     let row = |search| {
-        let rates = arms.iter().map(|arm| found(view.found(search, arm)).into());
+        let rates =
+            arms.iter().map(|arm| view.found(search, arm).map_or(ABSENT.into(), text).into());
         std::iter::once(search.case.into()).chain(rates).collect()
     };
-    let title = "Highest rate that passed the search, packets/s";
+    let title = "Highest rate that passes the search, packets/s";
     Grid::of_arms(title, &["search"], arms, all.map(row).collect())
 }
 

@@ -63,7 +63,7 @@ fn summary(view: &View<'_>, arm: &str) -> Value {
         .map(|(whole, overload)| if is_less { whole / overload } else { overload / whole });
     let searched = |case: &str| {
         let search = view.experiment.searches.iter().find(|search| search.case == case);
-        search.and_then(|search| view.found(search, arm))
+        search.and_then(|search| view.found(search, arm)?.passed)
     };
     let pps = |value: Option<f64>| value.filter(|_| merit.unit == Unit::Pps);
     json!({
