@@ -230,7 +230,7 @@ fn run_experiments(mut args: RunArgs) -> Result<ExitCode> {
     let (met, unmet, open) =
         (of(goals::Verdict::Met), of(goals::Verdict::Unmet), of(goals::Verdict::Undecided));
     let mut text = String::new();
-    for goal in outcomes.iter().filter(|goal| !goal.met) {
+    for goal in outcomes.iter().filter(|goal| goal.verdict != goals::Verdict::Met) {
         let goals::Outcome { name, want, got, verdict, .. } = goal;
         text += &format!("{}: {name}: wanted {want}, got {got}\n", verdict.name());
     }

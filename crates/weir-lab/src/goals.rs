@@ -35,8 +35,6 @@ pub struct Outcome {
     pub name: String,
     pub want: String,
     pub got: String,
-    pub met: bool,
-    /// The same, with what noise leaves open.
     pub verdict: Verdict,
 }
 
@@ -84,7 +82,7 @@ impl Goal {
             format!("{value:.3}{interval}{most}, {place}")
         });
         let (name, want) = (self.text.clone(), self.want.text());
-        Outcome { name, want, got, met: verdict == Verdict::Met, verdict }
+        Outcome { name, want, got, verdict }
     }
 }
 

@@ -46,7 +46,7 @@ pub fn median_of_some(values: impl IntoIterator<Item = Option<f64>>) -> Option<f
 }
 
 /// Between what a search has the highest rate that passes. A search all of whose rates fail, or pass, knows a bound.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Bracket {
     /// The highest rate that passed, if any did: the one that was really offered.
     pub passed: Option<f64>,
