@@ -1,7 +1,7 @@
 //! Everything that stays up over a run: a host for each arm, its applications, the generator.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -17,11 +17,11 @@ use crate::apps::{Job, udp};
 use crate::arm::{Arm, Napi};
 use crate::error::{Error, Result};
 use crate::histogram;
-use crate::host::process::{Daemon, Worker, cpu_time};
+use crate::host::process::{Worker, cpu_time};
 use crate::host::quota::{Quotas, Set};
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
 use crate::host::wire::{self, Deferred, FLOOD_NET, OFF_LINK, mask};
-use crate::programs::{Place, Server};
+use crate::programs::{Daemon, Place, Server};
 use crate::run::{Load, Setup};
 use crate::scene::{App, AppKind, FLOODED_PORT, Flow, From, Need, To};
 use crate::stop::wait_for;
@@ -171,21 +171,19 @@ impl Bench {
         Ok(())
     }
 
+    /// On the tested CPU, with a directory of that name.
+    fn place<'a>(&self, host: &'a Host, name: &str) -> Result<Place<'a>> {
+        let directory = self.topology.directory(&format!("{}-{name}", host.generator_ifname))?;
+        Ok(Place { netns: &host.netns, cpu: self.sut_cpu, address: host.address.1, directory })
+    }
+
     fn start_on(&self, host: &Host, app: &App) -> Result<Running> {
-        let in_directory = |name: &str, start: &dyn Fn(&Place<'_>) -> Result<Server>| {
-            let name = format!("{}-{name}", host.generator_ifname);
-            let (netns, cpu, directory) =
-                (&host.netns, self.sut_cpu, self.topology.directory(&name)?);
-            let place = Place { netns, cpu, address: host.address.1, directory: &directory };
-            start(&place).map(Running::Program)
-        };
-        let bind = SocketAddr::from((host.address.1, app.port));
+        let (at, bind) = (|name| self.place(host, name), (host.address.1, app.port).into());
+        let program = |started: Result<Server>| started.map(Running::Program);
         let job = match &app.kind {
-            AppKind::Real(kind) => return in_directory(kind.name, &|at| Server::start(kind, at)),
-            AppKind::Capture(kind) => {
-                return in_directory("capture", &|at| Server::capture(*kind, at));
-            }
-            AppKind::Wall => return in_directory("screen", &Server::screen),
+            AppKind::Real(kind) => return program(Server::start(kind, &at(kind.name)?)),
+            AppKind::Capture(kind) => return program(Server::capture(*kind, &at("capture")?)),
+            AppKind::Wall => return program(Server::screen(&at("screen")?)),
             AppKind::Udp(server) => {
                 let passes = (server.work.time.as_nanos() as f64 / self.loop_ns).ceil() as u64;
                 let work = Work { passes, ..server.work };
@@ -227,7 +225,7 @@ impl Bench {
         let quota = self.quotas.as_ref().zip(arm.quota);
         let quota = quota.map(|(quotas, packets)| quotas.set(packets)).transpose()?;
         let host = &self.sut(arm).host;
-        let start = |spec| Daemon::start(&host.netns, self.sut_cpu, spec);
+        let start = |spec| Daemon::start(spec, &self.place(host, "weir")?);
         let daemon = arm.daemon.as_ref().map(start).transpose()?;
         let attach = |bare| host.netns.run(|| self.bare.attach(bare, host.ifindex))?;
         let bare = arm.bare.map(attach).transpose()?;

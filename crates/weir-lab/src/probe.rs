@@ -13,10 +13,11 @@ use crate::apps::{slots, tcp, udp};
 use crate::bench::{Bench, Running};
 use crate::error::{Error, Result, cannot};
 use crate::host::companions::Companions;
-use crate::host::process::{Daemon, Worker};
+use crate::host::process::Worker;
 use crate::host::topology::Host;
 use crate::host::wire::EGRESS;
 use crate::machine;
+use crate::programs::Daemon;
 use crate::reading::{Counter, Histogram, Reading};
 use crate::scene::{AppKind, Books, Need, Role, Scene, Watch};
 

@@ -188,12 +188,11 @@ fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<RealClien
     let (Some((kind, more)), bench) = (&probe.scene.program, probe.bench) else {
         return Ok(None);
     };
-    let directory = bench.topology.directory("clients")?;
     let place = Place {
         netns: &bench.topology.generator,
         cpu: bench.generator_cpu,
         address: probe.host.address.1,
-        directory: &directory,
+        directory: bench.topology.directory("clients")?,
     };
     RealClient::start(kind, more, &place, window.as_secs()).map(Some)
 }

@@ -1,22 +1,18 @@
-//! Starting workers and the daemon, and ending them.
+//! Starting processes, and ending them.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
-use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 use weir_bpf::sys::stat::Stat;
 use weir_bpf::units::{CpuId, Nanos, Nice};
 
-use super::topology::SUT_INTERFACE;
 use crate::apps::{Job, OWN, Order, slots};
 use crate::arm::DaemonSpec;
 use crate::error::{Error, Result, cannot};
@@ -55,16 +51,16 @@ impl Drop for Program {
 }
 
 /// What becomes another `weir` command in a namespace, on a CPU.
-fn weir(netns: &NetNs, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Command> {
+pub fn weir(netns: &NetNs, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Order {
     let path = spec.binary.clone().unwrap_or_else(|| OWN.into());
     let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-    Order::new(netns, cpu, Job::Program(path, "weir".into(), arguments)).command()
+    Order::new(netns, cpu, Job::Program(path, "weir".into(), arguments))
 }
 
 /// Runs another `weir` command in a namespace, on a CPU, and reads the JSON that it prints.
 pub fn ask_weir(netns: &NetNs, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Value> {
     let object = format!("weir {}", arguments.join(" "));
-    let mut command = weir(netns, cpu, spec, arguments)?;
+    let mut command = weir(netns, cpu, spec, arguments).command()?;
     let output = command.stderr(Stdio::inherit()).output().map_err(cannot("run", &object))?;
     serde_json::from_slice(&output.stdout).map_err(|error| {
         let problem = format!("`{object}` printed no JSON ({}): {error}", output.status);
@@ -122,43 +118,6 @@ impl Worker {
     }
 }
 
-/// A running `weir run`, the same program that a user runs. Dropping it asks it to end, so that it puts
-/// everything back.
-pub struct Daemon {
-    process: Program,
-    pub attach: String,
-    pub counters: CountersReader,
-}
-
-impl Daemon {
-    /// Protects a host's interface, with everything on one CPU, and waits until it is protected.
-    pub fn start(netns: &NetNs, cpu: CpuId, spec: &DaemonSpec) -> Result<Self> {
-        // What the machine's own configuration says is nothing to the experiment.
-        let cpus = cpu.to_string();
-        let before = ["run", "--config", "/dev/null", "--json", "--quiet", "--cpus", &cpus];
-        let options = spec.options.iter().map(String::as_str);
-        let arguments: Vec<&str> =
-            before.into_iter().chain(options).chain([SUT_INTERFACE]).collect();
-        let object = format!("weir {}", arguments.join(" "));
-        let mut command = weir(netns, cpu, spec, &arguments)?;
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = Program::spawn(command, Signal::TERM, &object)?;
-        let Some((attach, counters)) = read_ready(&mut process.0) else {
-            let stderr = process.0.stderr.take();
-            drop(process);
-            let mut message = String::new();
-            let _ = stderr.map(|mut stderr| stderr.read_to_string(&mut message));
-            let said = format!("it says: {}", message.trim());
-            return Err(Error::refused(format!("`{object}` did not come up"), said));
-        };
-        Ok(Self { process, attach, counters: CountersReader::open(counters)? })
-    }
-
-    pub fn cpu_time(&self) -> Result<Nanos> {
-        cpu_time(self.process.pid())
-    }
-}
-
 /// CPU time that all threads of a process have had.
 pub fn cpu_time(process: Pid) -> Result<Nanos> {
     let path = format!("/proc/{process}/task");
@@ -186,28 +145,6 @@ fn last_below(root: Pid, parents: &[(Pid, Pid)]) -> Vec<Pid> {
     let children = parents.iter().filter(|(_, parent)| *parent == root);
     let below: Vec<_> = children.flat_map(|(child, _)| last_below(*child, parents)).collect();
     if below.is_empty() { vec![root] } else { below }
-}
-
-/// What the daemon's first line says: how the gate is attached, and its counters' map. `None` if none comes in
-/// time.
-fn read_ready(child: &mut Child) -> Option<(String, u32)> {
-    let mut reader = BufReader::new(child.stdout.take()?);
-    let mut fds = [PollFd::new(reader.get_ref(), PollFlags::IN)];
-    let timeout = Timespec { tv_sec: START_DEADLINE.as_secs() as i64, tv_nsec: 0 };
-    // Interrupted by Ctrl-C: the daemon is ended, and the controller sees why.
-    if poll(&mut fds, Some(&timeout)) != Ok(1) {
-        return None;
-    }
-    let mut line = String::new();
-    reader.read_line(&mut line).ok()?;
-    // It prints nothing more under --quiet, but its pipe must stay open.
-    child.stdout = Some(reader.into_inner());
-    let ready: Value = serde_json::from_str(&line).ok()?;
-    // It may protect an egress, too.
-    let interfaces = ready["interfaces"].as_array()?;
-    let interface = interfaces.iter().find(|each| each["interface"] == SUT_INTERFACE)?;
-    let counters = interface["counters_map_id"].as_u64()?;
-    Some((interface["attach"].as_str()?.to_owned(), u32::try_from(counters).ok()?))
 }
 
 #[cfg(test)]

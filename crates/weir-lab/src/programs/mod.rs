@@ -6,7 +6,7 @@ mod report;
 mod running;
 mod table;
 
-pub use ready::CaptureKind;
+pub use ready::{CaptureKind, Daemon};
 pub use report::Figures;
 pub use running::{Client, Place, Server, versions};
 pub use table::{

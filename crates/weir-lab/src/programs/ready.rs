@@ -1,14 +1,19 @@
-//! Programs that say when they are ready: captures, which are counted by what they write, and `weir screen`.
+//! Programs that say when they are ready: captures, which are counted by what they write, and weir itself.
 
 use std::fs;
 use std::path::Path;
 
 use rustix::process::Signal;
+use serde_json::Value;
 use tempfile::TempDir;
+use weir_bpf::counters::CountersReader;
+use weir_bpf::units::Nanos;
 
 use super::running::{Place, Running, Server, path_of};
 use crate::apps::{Job, OWN, Order};
+use crate::arm::DaemonSpec;
 use crate::error::{Error, Result, cannot};
+use crate::host::process::{cpu_time, weir};
 use crate::host::topology::SUT_INTERFACE;
 use crate::host::wire::EGRESS;
 
@@ -55,7 +60,7 @@ impl Server {
 
     pub fn capture(kind: CaptureKind, place: &Place<'_>) -> Result<Self> {
         // What is in the lab's own directory is in memory.
-        let parent = if kind.disk { Path::new("/var/tmp") } else { place.directory };
+        let parent = if kind.disk { Path::new("/var/tmp") } else { &place.directory };
         // Of no name that somebody else could have prepared.
         let directory = TempDir::with_prefix_in("weir-lab-capture-", parent);
         let directory = directory.map_err(cannot("create a directory in", parent.display()))?;
@@ -80,7 +85,7 @@ impl Server {
             "{} --in {SUT_INTERFACE} --out {EGRESS} --attach native --fail open",
             rules.display()
         );
-        Self::start_until(("weir screen", &options, WEIR_IS_READY), place, place.directory)
+        Self::start_until(("weir screen", &options, WEIR_IS_READY), place, &place.directory)
     }
 
     /// How many packets a capture has written, by the kernel's count of bytes (proc_pid_io(5)): it writes nothing
@@ -96,4 +101,43 @@ impl Server {
         })?;
         Ok(Some(bytes / kind.record_len()))
     }
+}
+
+/// A running `weir run`, the same program that a user runs. Dropping it asks it to end, so that it puts
+/// everything back.
+pub struct Daemon {
+    running: Running,
+    pub attach: String,
+    pub counters: CountersReader,
+}
+
+impl Daemon {
+    /// Protects a host's interface, with everything on one CPU, and waits until it is protected.
+    pub fn start(spec: &DaemonSpec, place: &Place<'_>) -> Result<Self> {
+        // What the machine's own configuration says is nothing to the experiment.
+        let cpus = place.cpu.to_string();
+        let before = ["run", "--config", "/dev/null", "--json", "--quiet", "--cpus", &cpus];
+        let options = spec.options.iter().map(String::as_str);
+        let arguments: Vec<&str> =
+            before.into_iter().chain(options).chain([SUT_INTERFACE]).collect();
+        let order = weir(place.netns, place.cpu, spec, &arguments);
+        let (object, log) = (format!("weir {}", arguments.join(" ")), place.directory.join("log"));
+        let mut running = Running::spawn(order, Signal::TERM, object, log)?;
+        let (attach, counters) = running.wait("come up", |_, said| protected(said))?;
+        Ok(Self { running, attach, counters: CountersReader::open(counters)? })
+    }
+
+    pub fn cpu_time(&self) -> Result<Nanos> {
+        cpu_time(self.running.pid())
+    }
+}
+
+/// What the daemon says once it protects: how the gate is attached, and its counters' map.
+fn protected(said: &str) -> Option<(String, u32)> {
+    let ready: Value = said.lines().find_map(|line| serde_json::from_str(line).ok())?;
+    // It may protect an egress, too.
+    let interfaces = ready["interfaces"].as_array()?;
+    let interface = interfaces.iter().find(|each| each["interface"] == SUT_INTERFACE)?;
+    let counters = u32::try_from(interface["counters_map_id"].as_u64()?).ok()?;
+    Some((interface["attach"].as_str()?.to_owned(), counters))
 }

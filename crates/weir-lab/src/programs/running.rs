@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -85,7 +85,7 @@ pub struct Place<'a> {
     pub cpu: CpuId,
     /// The server's address, which it has or asks.
     pub address: Ipv4Addr,
-    pub directory: &'a Path,
+    pub directory: PathBuf,
 }
 
 /// A program that runs. Dropping it ends it.
@@ -106,8 +106,8 @@ impl Running {
         arguments: &str,
         nice: Nice,
     ) -> Result<Self> {
-        let Place { netns, cpu, address, directory } = *place;
-        let server = SocketAddr::from((address, port));
+        let Place { netns, cpu, address, directory } = place;
+        let server = SocketAddr::from((*address, port));
         let fill = |template: &str| {
             let text = template.replace("%_", " ").replace("%at", &server.to_string());
             let text = text.replace("%ip", &address.to_string());
@@ -123,7 +123,7 @@ impl Running {
         let path = path_of(name).unwrap_or_default();
         let arguments = arguments.split_whitespace().map(fill).collect();
         let job = Job::Program(path, name.to_owned(), arguments);
-        let order = Order { nice: nice.0, ..Order::new(netns, cpu, job) };
+        let order = Order { nice: nice.0, ..Order::new(netns, *cpu, job) };
         let log = directory.join(format!("{name}.log"));
         Self::spawn(order, Signal::TERM, format!("{name} ({server})"), log)
     }
