@@ -214,6 +214,8 @@ pub enum At {
     Flooded,
     Only(Load),
     Highest,
+    /// The one at which the figure is highest.
+    Peak,
     /// Loads above the one at which the figure is highest.
     PastPeak,
     /// Every load but 0, while the arm's ring does not overflow.
@@ -230,6 +232,8 @@ pub enum Against {
     Unloaded,
     /// The same arm's highest over the case's loads.
     OwnPeak,
+    /// The highest of these arms' over the case's loads.
+    PeakOf(&'static [&'static str]),
 }
 
 /// What a figure, or a ratio, must be.

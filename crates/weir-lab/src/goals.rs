@@ -101,6 +101,10 @@ fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) ->
         At::Flooded => loads.into_iter().filter(|load| *load != Load::Off).collect(),
         At::Only(only) => loads.into_iter().filter(|load| *load == only).collect(),
         At::Highest => loads.last().copied().into_iter().collect(),
+        At::Peak => {
+            let peak = peak();
+            loads.into_iter().filter(|load| load.pps() == peak).collect()
+        }
         At::PastPeak => {
             let peak = peak();
             loads.into_iter().filter(|load| load.pps() > peak).collect()
@@ -136,6 +140,9 @@ pub fn find(
                 Against::Nothing => Some(1.0),
                 Against::Unloaded => view.get(arm, case, Load::Off, figure),
                 Against::OwnPeak => view.peak(arm, case, figure),
+                Against::PeakOf(arms) => {
+                    arms.iter().filter_map(|arm| view.peak(arm, case, figure)).reduce(f64::max)
+                }
             };
             all.extend(whole.and_then(|whole| own(view, (arm, case, load), figure, whole, place)));
         }

@@ -42,8 +42,11 @@ pub static EXPERIMENT: Experiment = Experiment {
     goals: goals! {
         "weir: forwarded at the top rate, of its peak" =>
             figure("weir", ALONE, Highest, forwarded_pps, OwnPeak), AtLeast(0.97);
-        "weir: forwarded at the top rate, of stock's peak" => find(of_stocks_peak), AtLeast(1.0);
-        "weir-xdp: its peak, of the kernel's best" => find(of_the_kernels_peak), AtLeast(3.0);
+        "weir: forwarded at the top rate, of stock's peak" =>
+            figure("weir", ALONE, Highest, forwarded_pps, PeakOf(&["stock"])), AtLeast(1.0);
+        "weir-xdp: its peak, of the kernel's best" =>
+            figure("weir-xdp", Cases::Of(&["fast"]), Peak, forwarded_pps, PeakOf(&BASELINES)),
+            AtLeast(3.0);
         "weir: heartbeats lost in a row while the ring holds" =>
             figure("weir", Cases::All, WhileRingHolds, pings_lost_in_row, Nothing),
             AtMost(DOWN - 1.0);
@@ -68,15 +71,4 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         egress_mbit: ask.case.starts_with("slow").then_some(SLOW_MBIT),
         ..Scene::default()
     })
-}
-
-fn of_stocks_peak(view: &View<'_>) -> Vec<Found> {
-    in_each(view, ALONE, |case| {
-        let top = view.get("weir", case, *view.loads(case).last()?, &m::forwarded_pps)?;
-        Some(Found::exact(top / view.peak("stock", case, &m::forwarded_pps)?, case))
-    })
-}
-
-fn of_the_kernels_peak(view: &View<'_>) -> Vec<Found> {
-    of_peak(view, Cases::Of(&["fast"]), ("weir-xdp", &BASELINES), &m::forwarded_pps)
 }

@@ -31,9 +31,10 @@ pub static EXPERIMENT: Experiment = Experiment {
         "weir: forwarded at the top rate, of its peak" =>
             figure("weir", Cases::All, Highest, forwarded_pps, OwnPeak), AtLeast(0.95);
         "weir: its peak, of stock's" =>
-            find(|view| of_stocks_peak(view, "weir", Cases::All)), AtLeast(1.0);
+            figure("weir", Cases::All, Peak, forwarded_pps, PeakOf(&["stock"])), AtLeast(1.0);
         "weir-screen: its peak, of the NFQUEUE screen's under stock" =>
-            find(|view| of_stocks_peak(view, "weir-screen", Cases::Of(&["alone"]))), AtLeast(10.0);
+            figure("weir-screen", Cases::Of(&["alone"]), Peak, forwarded_pps, PeakOf(&["stock"])),
+            AtLeast(10.0);
     },
     notes: "As in forward, with a rule (iptables, `NFQUEUE`) for what leaves by the egress; a program on the tested CPU takes \
             each packet from the queue and accepts it. In `light`, 1,000 packets a second are for the router itself, and do not \
@@ -61,8 +62,4 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         books: Books::Ring,
         ..Scene::default()
     })
-}
-
-fn of_stocks_peak(view: &View<'_>, arm: &str, cases: Cases) -> Vec<Found> {
-    of_peak(view, cases, (arm, &["stock"]), &m::forwarded_pps)
 }

@@ -34,7 +34,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         "stock-rps: without a quota it livelocks (delivered at the top, of its peak)" =>
             figure(NONE, RECV, Highest, delivered_pps, OwnPeak), AtMost(0.2);
         "stock-rps: delivered at the top with a quota of 5, of that without one" =>
-            find(few_of_none, RECV), AtLeast(1.0);
+            figure(FEW, RECV, Highest, delivered_pps, Best(&[NONE])), AtLeast(1.0);
         "stock-rps: its best quota at the top, of its peak with that quota" =>
             find(|view| best(view, STOCK)), AtLeast(0.97);
         "weir: delivered at the top with its worst quota, of its peak with that quota" =>
@@ -55,13 +55,6 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         _ => (&udp_overload::EXPERIMENT, "recv"),
     };
     (of.scene)(&Ask { case, ..*ask })
-}
-
-fn few_of_none(view: &View<'_>) -> Vec<Found> {
-    in_each(view, RECV, |case| {
-        let top = *view.loads(case).last()?;
-        compare(view.pairs((FEW, case, top), (NONE, case, top), &m::delivered_pps), case)
-    })
 }
 
 /// At the top rate, of its peak, each of what was run of an arm: with its quota, and what it delivers or forwards.

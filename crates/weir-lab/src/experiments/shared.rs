@@ -103,19 +103,6 @@ pub(super) fn in_each<F: IntoIterator<Item = Found>>(
     cases.flat_map(|case| find(&case.name)).collect()
 }
 
-/// In each of these cases, an arm's highest figure, of the highest of any of these others.
-pub(super) fn of_peak(
-    view: &View<'_>,
-    cases: Cases,
-    (arm, others): (&str, &[&str]),
-    figure: &Metric,
-) -> Vec<Found> {
-    in_each(view, cases, |case| {
-        let peaks = others.iter().filter_map(|other| view.peak(other, case, figure));
-        Some(Found::exact(view.peak(arm, case, figure)? / peaks.reduce(f64::max)?, case))
-    })
-}
-
 /// An arm's late drops, of its discards, at each point at which it discards anything to speak of.
 pub(super) fn late_of_discards(view: &View<'_>, arm: &str) -> Vec<Found> {
     let late = |point: &Point| {
