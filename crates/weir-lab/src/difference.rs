@@ -5,6 +5,9 @@ use serde::Serialize;
 use crate::error::{Result, cannot};
 use crate::experiment::Experiment;
 use crate::metric::{Better, METRICS, Metric, m};
+use crate::report::content::{Cell, Grid};
+use crate::report::text::draw;
+use crate::report::units;
 use crate::run::Trial;
 use crate::stats::median;
 use crate::stats::rank::Design;
@@ -162,7 +165,7 @@ impl Row {
         self.points.iter_mut().for_each(|point| point.judge(design, judged));
     }
 
-    fn cells(&self, design: Design) -> [String; 9] {
+    fn cells(&self, design: Design) -> [String; 8] {
         let [a, b] = self.counts;
         let count = if design == Design::Pairs { a.to_string() } else { format!("{a}, {b}") };
         let out = self.left_out;
@@ -175,27 +178,18 @@ impl Row {
             Verdict::Difference if better => "difference: B is better",
             Verdict::Difference => "difference: B is worse",
         };
+        let figure = |value| units::figure(self.metric.unit, value);
         [
             self.metric.id.to_owned(),
-            self.metric.unit.name().to_owned(),
             self.at.clone(),
+            verdict.to_owned(),
             figure(self.a),
             figure(self.b),
             self.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
             self.interval.map_or("-".into(), |(low, high)| format!("{low:.3} to {high:.3}")),
             if out > 0 { format!("{count} ({out} left out)") } else { count },
-            verdict.to_owned(),
         ]
     }
-}
-
-/// Four significant digits, or the whole number.
-fn figure(value: f64) -> String {
-    if value == 0.0 {
-        return "0".into();
-    }
-    let decimals = (3.0 - value.abs().log10().floor()).clamp(0.0, 9.0) as usize;
-    format!("{value:.decimals$}")
 }
 
 /// Judges the figures of all experiments together.
@@ -265,21 +259,23 @@ impl Compared {
         let mut text = String::new();
         for Part { experiment, sides: [a, b], seed, warnings, rows } in &self.parts {
             let order = seed.map_or(String::new(), |seed| format!("; random order, seed {seed}"));
-            text += &format!("{experiment}: A is {a}, B is {b}{order}\n");
             text.extend(warnings.iter().map(|warning| format!("warning: {warning}\n")));
-            let heads = ["metric", "unit", "at", "A", "B", "B/A", "interval", counts, "verdict"];
-            let mut lines = vec![heads.map(str::to_owned)];
             let shown = |row: &&Row| design == Design::Pairs || row.verdict != Verdict::Information;
+            let mut lines = vec![];
             for row in rows.iter().filter(shown) {
                 lines.push(row.cells(design));
                 for point in row.points.iter().filter(|_| row.verdict != Verdict::Information) {
-                    let mut cells = point.cells(design);
-                    [0, 1, 8].into_iter().for_each(|empty| cells[empty].clear());
-                    cells[2].insert_str(0, "  ");
-                    lines.push(cells);
+                    let [_, at, _, rest @ ..] = point.cells(design);
+                    let [a, b, ratio, interval, count] = rest;
+                    let (at, none) = (format!("  {at}"), String::new);
+                    lines.push([none(), at, none(), a, b, ratio, interval, count]);
                 }
             }
-            text = text + &columns(&lines) + "\n";
+            let rows = lines.into_iter().map(|line| line.map(Cell::from).into()).collect();
+            let title = format!("{experiment}: A is {a}, B is {b}{order}");
+            let heads = ["metric", "at", "verdict", "A", "B", "B/A", "interval", counts];
+            draw(&mut text, &Grid { labels: 3, ..Grid::of_text(&title, &heads, rows) }, usize::MAX);
+            text += "\n";
         }
         let (each, all) = (self.confidence * 100.0, (1.0 - FALSE_POSITIVES_MAX) * 100.0);
         let each = (each * 1e4).round() / 1e4;
@@ -292,20 +288,6 @@ impl Compared {
     pub fn json(&self) -> Result<String> {
         Ok(serde_json::to_string_pretty(self).map_err(cannot("write", "the comparison"))? + "\n")
     }
-}
-
-/// Lines as a table: names to the left, figures to the right.
-fn columns(lines: &[[String; 9]]) -> String {
-    let mut text = String::new();
-    for line in lines {
-        let cells = line.iter().enumerate().map(|(at, cell)| {
-            let width = lines.iter().map(|line| line[at].len()).max().unwrap_or(0);
-            let left = matches!(at, 0..=2 | 8);
-            if left { format!("{cell:width$}  ") } else { format!("{cell:>width$}  ") }
-        });
-        text = text + cells.collect::<String>().trim_end() + "\n";
-    }
-    text
 }
 
 #[cfg(test)]
@@ -433,14 +415,15 @@ mod tests {
         part.warnings.push("something".into());
         let compared = together(Design::Pairs, vec![part]);
         insta::assert_snapshot!(compared.text(), @r"
-        udp-overload: A is weir, B is weir --nice 0; random order, seed 7
         warning: something
-        metric         unit           at              A      B    B/A        interval            pairs  verdict
-        delivered_pps  packets/s      2 points     1006   1006  1.000  1.000 to 1.000  10 (1 left out)  no difference seen
-                                        recv, top  1006   1010  1.004  1.001 to 1.008               10
-                                        echo, top     0  1.000      -               -   0 (1 left out)
-        age_p99_us     us             recv, top    1006   1071  1.065  1.061 to 1.068               10  difference: B is worse
-        daemon_cpu     share, 0 to 1  recv, top    1002  982.9  0.981               -                3  (information)
+
+        udp-overload: A is weir, B is weir --nice 0; random order, seed 7
+          metric         at           verdict                        A        B    B/A        interval            pairs
+          delivered_pps  2 points     no difference seen        1.01 k   1.01 k  1.000  1.000 to 1.000  10 (1 left out)
+                           recv, top                            1.01 k   1.01 k  1.004  1.001 to 1.008               10
+                           echo, top                                 0        1      -               -   0 (1 left out)
+          age_p99_us     recv, top    difference: B is worse    1.0 ms   1.1 ms  1.065  1.061 to 1.068               10
+          daemon_cpu     recv, top    (information)           100000 %  98300 %  0.981               -                3
 
         Each interval is at 99 %, so that all that are judged hold with 98 %. They are exact: the order within each pair is random.
         ab: a difference in udp-overload age_p99_us: B has 1.065 of A (1.061 to 1.068)

@@ -56,7 +56,7 @@ impl Grid {
         self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
     }
 
-    fn of_text(title: &str, head: &[&str], rows: Vec<Vec<Cell>>) -> Self {
+    pub fn of_text(title: &str, head: &[&str], rows: Vec<Vec<Cell>>) -> Self {
         let head: Vec<Cell> = head.iter().map(|name| (*name).into()).collect();
         Self { title: title.to_owned(), labels: head.len(), head, rows }
     }

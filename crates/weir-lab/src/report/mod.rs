@@ -1,7 +1,7 @@
 //! What a reader gets of a run: text, JSON, a figure, a page, Markdown. Nothing here measures, and nothing
 //! knows an experiment: everything follows from its declaration and the kept trials.
 
-mod content;
+pub mod content;
 mod figure;
 mod html;
 mod json;
@@ -10,7 +10,7 @@ mod made_up;
 pub mod markdown;
 #[cfg(test)]
 mod tests;
-mod text;
+pub mod text;
 pub mod units;
 mod words;
 

@@ -13,14 +13,18 @@ pub fn text(view: &View<'_>) -> String {
     let mut text = format!("{}: {}\n", view.experiment.name, view.experiment.paper);
     wrap(&mut text, "", &words::sentence(view));
     for grid in content::whole(view) {
-        if grid.labels < grid.head.len() { draw(&mut text, &grid) } else { list(&mut text, &grid) }
+        if grid.labels < grid.head.len() {
+            draw(&mut text, &grid, COLUMNS)
+        } else {
+            list(&mut text, &grid)
+        }
     }
     text
 }
 
 /// A table: text to the left, figures to the right, two spaces between; in several blocks where the
 /// columns do not fit one.
-fn draw(text: &mut String, grid: &Grid) {
+pub fn draw(text: &mut String, grid: &Grid, columns: usize) {
     let lines = || std::iter::once(&grid.head).chain(&grid.rows);
     let width = |at: usize| lines().map(|row| row[at].text.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..grid.head.len()).map(width).collect();
@@ -29,7 +33,7 @@ fn draw(text: &mut String, grid: &Grid) {
     let mut from = grid.labels;
     while from < widths.len() {
         let (mut to, mut used) = (from, labels);
-        while to < widths.len() && (to == from || used + widths[to] + 2 <= COLUMNS) {
+        while to < widths.len() && (to == from || used + widths[to] + 2 <= columns) {
             used += widths[to] + 2;
             to += 1;
         }
