@@ -87,32 +87,25 @@ impl Goal {
 }
 
 fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) -> Vec<Load> {
-    let loads = view.loads(case);
-    let peak = || {
-        let at = |load: &Load| Some((*load, view.get(arm, case, *load, figure)?));
-        let figures = loads.iter().filter_map(at);
-        figures.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(f64::INFINITY, |(load, _)| load.pps())
+    let all = view.loads(case);
+    let with_figure = |load: &Load| Some((load.pps(), view.get(arm, case, *load, figure)?));
+    let peak = all.iter().filter_map(with_figure).max_by(|a, b| a.1.total_cmp(&b.1));
+    let peak = peak.map_or(f64::INFINITY, |(pps, _)| pps);
+    let is_flooded = |load: &&Load| **load != Load::Off;
+    let holds = |load: &&Load| {
+        view.point(arm, case, **load).is_some_and(|point| view.ring_loss(point) <= RING_LOSS_MAX)
     };
-    let holds = |load: &Load| {
-        view.point(arm, case, *load).is_some_and(|point| view.ring_loss(point) <= RING_LOSS_MAX)
+    let held: Vec<&Load> = all.iter().filter(is_flooded).take_while(holds).collect();
+    let is_wanted = |load: &&Load| match at {
+        At::Every => true,
+        At::Flooded => is_flooded(load),
+        At::Only(only) => **load == only,
+        At::Highest => all.last() == Some(*load),
+        At::Peak => load.pps() == peak,
+        At::PastPeak => load.pps() > peak,
+        At::WhileRingHolds => held.contains(load),
     };
-    match at {
-        At::Every => loads,
-        At::Flooded => loads.into_iter().filter(|load| *load != Load::Off).collect(),
-        At::Only(only) => loads.into_iter().filter(|load| *load == only).collect(),
-        At::Highest => loads.last().copied().into_iter().collect(),
-        At::Peak => {
-            let peak = peak();
-            loads.into_iter().filter(|load| load.pps() == peak).collect()
-        }
-        At::PastPeak => {
-            let peak = peak();
-            loads.into_iter().filter(|load| load.pps() > peak).collect()
-        }
-        At::WhileRingHolds => {
-            loads.into_iter().filter(|load| *load != Load::Off).take_while(holds).collect()
-        }
-    }
+    all.iter().filter(is_wanted).copied().collect()
 }
 
 /// A figure of an arm's at points, each divided by something.
