@@ -18,13 +18,13 @@ use crate::arm::{Arm, Napi};
 use crate::error::{Error, Result};
 use crate::histogram;
 use crate::host::process::{Worker, cpu_time};
-use crate::host::quota::{Quotas, Set};
+use crate::host::quota::Quotas;
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
-use crate::host::wire::{self, Deferred, FLOOD_NET, OFF_LINK, mask};
+use crate::host::wire::{self, FLOOD_NET, OFF_LINK, mask};
 use crate::programs::{Daemon, Place, Server};
 use crate::run::{Load, Setup};
 use crate::scene::{App, AppKind, FLOODED_PORT, Flow, From, Need, To};
-use crate::stop::wait_for;
+use crate::stop::{Undo, wait_for};
 
 pub const FIRST_PACKET_DEADLINE: Duration = Duration::from_secs(2);
 /// From the tested CPU, to bind its interrupts.
@@ -246,9 +246,9 @@ impl Bench {
 
     /// Binds receive interrupts to the tested CPU, by packets that are sent from there, until what is returned is
     /// dropped.
-    fn bind_interrupts(&mut self, arm: &Arm) -> Result<Deferred> {
+    fn bind_interrupts(&mut self, arm: &Arm) -> Result<Undo<'static>> {
         let sysfs = self.sut(arm).host.netns.run(NetSysfs::open)??;
-        let deferred = Deferred::begin(sysfs, SUT_INTERFACE, wire::MODERATION)?;
+        let deferred = wire::defer(sysfs, SUT_INTERFACE, wire::MODERATION)?;
         self.aim(arm, &[Flow::udp(FLOODED_PORT, Load::Rate(FIRST_PACKETS.0))])?;
         let (netns, cpu) = (&self.topology.generator, Some(self.sut_cpu));
         let is_sent = || Ok((self.generator.counts(0).sent > 0).then_some(()));
@@ -267,8 +267,8 @@ pub struct Begun {
     apps: Vec<(App, Running)>,
     pub daemon: Option<Daemon>,
     _bare: Option<Attached>,
-    _interrupts: Option<Deferred>,
-    _quota: Option<Set>,
+    _interrupts: Option<Undo<'static>>,
+    _quota: Option<Undo<'static>>,
 }
 
 impl Begun {

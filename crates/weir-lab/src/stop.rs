@@ -47,9 +47,15 @@ impl Stop {
 }
 
 /// What is to be done when this is dropped.
-pub struct Undo<F: FnMut()>(pub F);
+pub struct Undo<'a>(Box<dyn FnMut() + 'a>);
 
-impl<F: FnMut()> Drop for Undo<F> {
+impl<'a> Undo<'a> {
+    pub fn new(undo: impl FnMut() + 'a) -> Self {
+        Self(Box::new(undo))
+    }
+}
+
+impl Drop for Undo<'_> {
     fn drop(&mut self) {
         (self.0)();
     }

@@ -13,9 +13,9 @@ use crate::scene::Beside;
 use crate::stop::Undo;
 
 /// Stops a process until what is returned is dropped.
-pub fn stopped(pid: Pid) -> Result<Undo<impl FnMut()>> {
+pub fn stopped(pid: Pid) -> Result<Undo<'static>> {
     kill_process(pid, Signal::STOP).map_err(cannot("stop", "the flooded application"))?;
-    Ok(Undo(move || kill_process(pid, Signal::CONT).unwrap_or_default()))
+    Ok(Undo::new(move || kill_process(pid, Signal::CONT).unwrap_or_default()))
 }
 
 /// The processes beside the applications, each with the group that goes after it.

@@ -11,6 +11,7 @@ use weir_bpf::units::CpuId;
 use crate::apps::{Job, Order};
 use crate::error::{Result, cannot};
 use crate::host::topology::LABS_DIR;
+use crate::stop::Undo;
 
 const NET_CORE: &str = "/proc/sys/net/core";
 /// No quota, as far as a flooded CPU can do without: a tenth of a second's packets at least.
@@ -26,9 +27,6 @@ pub struct Quotas {
     old: Values,
     guardian: Child,
 }
-
-/// A quota that holds until this is dropped.
-pub struct Set(Values);
 
 impl Quotas {
     pub fn open(netns: &NetNs, cpu: CpuId) -> Result<Self> {
@@ -47,10 +45,11 @@ impl Quotas {
         Ok(Self { old, guardian })
     }
 
-    /// Lets a poll of the backlog, and a softirq, take so many packets.
-    pub fn set(&self, packets: u32) -> Result<Set> {
-        let set = Set(self.old.clone());
-        write(&values(packets)).map(|()| set)
+    /// Lets a poll of the backlog, and a softirq, take so many packets until what is returned is dropped.
+    pub fn set(&self, packets: u32) -> Result<Undo<'static>> {
+        let old = self.old.clone();
+        let undo = Undo::new(move || drop(write(&old)));
+        write(&values(packets)).map(|()| undo)
     }
 }
 
@@ -58,12 +57,6 @@ impl Drop for Quotas {
     fn drop(&mut self) {
         // Which ends its standard input.
         let _ = self.guardian.wait();
-    }
-}
-
-impl Drop for Set {
-    fn drop(&mut self) {
-        let _ = write(&self.0);
     }
 }
 

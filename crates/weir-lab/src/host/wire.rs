@@ -176,28 +176,19 @@ fn nft(netns: &NetNs, commands: &str) -> Result<()> {
 /// on the CPU where it last ran, and by nothing else (`napi_complete_done()`, `napi_watchdog()`): a
 /// timer interrupt, then softirq on its exit, as with a NIC that moderates its interrupts and whose
 /// interrupt is bound to that CPU. So the first packet is to be sent from there.
-pub struct Deferred(NetSysfs, String);
-
-impl Deferred {
-    pub fn begin(sysfs: NetSysfs, interface: &str, moderation: Duration) -> Result<Self> {
-        sysfs.write(interface, TIMER, &moderation.as_nanos().to_string())?;
-        sysfs.write(interface, DEFER, POLLS)?;
-        Ok(Self(sysfs, interface.to_owned()))
-    }
-}
-
-impl Drop for Deferred {
-    fn drop(&mut self) {
-        // The host goes with the lab.
-        let _ = [DEFER, TIMER].map(|setting| self.0.write(&self.1, setting, "0"));
-    }
+pub fn defer(sysfs: NetSysfs, interface: &str, moderation: Duration) -> Result<Undo<'static>> {
+    sysfs.write(interface, TIMER, &moderation.as_nanos().to_string())?;
+    sysfs.write(interface, DEFER, POLLS)?;
+    let interface = interface.to_owned();
+    // The host goes with the lab.
+    Ok(Undo::new(move || drop([DEFER, TIMER].map(|one| sysfs.write(&interface, one, "0")))))
 }
 
 /// Binds the far end's interrupts to the calling thread's CPU until what is returned is dropped, by a packet from the
 /// host to where nobody listens.
-pub fn far_interrupts(topology: &Topology, host: &Host, nobody: Ipv4Addr) -> Result<Deferred> {
+pub fn far_interrupts(topology: &Topology, host: &Host, nobody: Ipv4Addr) -> Result<Undo<'static>> {
     let sysfs = topology.generator.run(NetSysfs::open)??;
-    let bound = Deferred::begin(sysfs, &host.generator_ifname, FAR_MODERATION)?;
+    let bound = defer(sysfs, &host.generator_ifname, FAR_MODERATION)?;
     let (any, nobody) = ((host.address.1, 0), (nobody, NOBODYS_PORT));
     let sent = host.netns.run(|| UdpSocket::bind(any)?.send_to(&[0], nobody))?;
     sent.map_err(cannot("send", "a packet to the generator"))?;
@@ -206,18 +197,18 @@ pub fn far_interrupts(topology: &Topology, host: &Host, nobody: Ipv4Addr) -> Res
 
 /// Ends what passes the driver until what is returned is dropped: by a chain that drops at ingress, after the skb is
 /// built and GRO and tc have looked at it. Not by a program at tc: beside one the gate takes packets for diverted.
-pub fn sink(host: &Host) -> Result<Undo<impl FnMut()>> {
+pub fn sink(host: &Host) -> Result<Undo<'_>> {
     ingress(&host.netns, SINK, SUT_INTERFACE, "priority 0; policy drop")?;
     // It goes with its namespace at the latest.
-    Ok(Undo(|| drop(nft(&host.netns, &format!("delete table netdev {SINK}")))))
+    Ok(Undo::new(|| drop(nft(&host.netns, &format!("delete table netdev {SINK}")))))
 }
 
 /// A token bucket at the egress, until what is returned is dropped.
-pub fn slow_egress(host: &Host, mbit: u32) -> Result<Undo<impl FnMut() + use<>>> {
+pub fn slow_egress(host: &Host, mbit: u32) -> Result<Undo<'static>> {
     let netns = NetNs::open(host.netns.path())?;
     let bucket = format!("tbf rate {mbit}mbit burst 64kb limit 100kb");
     tool(&netns, "tc", &format!("qdisc add dev {EGRESS} root {bucket}"))?;
-    Ok(Undo(move || drop(tool(&netns, "tc", &format!("qdisc del dev {EGRESS} root")))))
+    Ok(Undo::new(move || drop(tool(&netns, "tc", &format!("qdisc del dev {EGRESS} root")))))
 }
 
 /// Runs a command of `tc` or the like in a namespace.
