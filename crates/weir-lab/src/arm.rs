@@ -57,19 +57,6 @@ pub struct Arm {
     pub bare: Option<Bare>,
 }
 
-/// What is set up in an arm, beside who polls.
-enum What {
-    Nothing,
-    /// `weir run` with these options.
-    Weir(&'static str),
-    /// A bare XDP program.
-    Xdp(Bare),
-    /// `weir screen`.
-    Screen,
-}
-
-use What::*;
-
 /// An arm and what it is.
 type Known = (Arm, &'static str);
 
@@ -84,63 +71,60 @@ impl Arm {
     }
 }
 
-fn arm(name: &str, napi: Napi, wire: Wire, what: What) -> Arm {
-    let options = |options: &str| options.split_whitespace().map(str::to_owned).collect();
-    Arm {
-        name: name.to_owned(),
-        napi,
-        wire,
-        nat: false,
-        quota: None,
-        screen: matches!(what, Screen),
-        daemon: match what {
-            Weir(all) => Some(DaemonSpec { binary: None, options: options(all) }),
-            _ => None,
-        },
-        bare: if let Xdp(bare) = what { Some(bare) } else { None },
-    }
+/// One without weir, behind a NIC.
+fn arm(name: &str, napi: Napi) -> Arm {
+    let (name, wire) = (name.to_owned(), Wire::Nic);
+    Arm { name, napi, wire, nat: false, quota: None, screen: false, daemon: None, bare: None }
 }
 
-/// Declares the arms, in the order of columns: of each its name, who polls, on which wire, what is set up, and
-/// the words that say so.
+/// `weir run` with these options.
+fn weir(options: &str) -> Option<DaemonSpec> {
+    let options = options.split_whitespace().map(str::to_owned).collect();
+    Some(DaemonSpec { binary: None, options })
+}
+
+/// Declares the arms, in the order of columns: of each its name, who polls, what else is set up, and the words that
+/// say so.
 macro_rules! arms {
-    ($($name:literal: $napi:expr, $wire:ident, $what:expr => $help:literal;)*) => {
+    ($($name:literal: $napi:expr, { $($what:ident: $is:expr),* } => $help:literal;)*) => {
         fn all() -> Vec<Known> {
-            vec![$((arm($name, $napi, Wire::$wire, $what), $help)),*]
+            vec![$((Arm { $($what: $is,)* ..arm($name, $napi) }, $help)),*]
         }
     };
 }
 
 arms! {
-    "stock": Napi::Softirq, Nic, Nothing
-        => "the kernel's default: softirqs, an interrupt each 50 us";
-    "stock-rps": Napi::Rps, Nic, Nothing
+    "stock": Napi::Softirq, {} => "the kernel's default: softirqs, an interrupt each 50 us";
+    "stock-rps": Napi::Rps, {}
         => "softirqs without moderation, steered to the tested CPU by RPS";
-    "threaded": THREAD, Nic, Nothing => "the kernel's threaded NAPI";
-    "niced": Napi::Thread(Nice(19)), Nic, Nothing => "threaded NAPI at nice 19: two shell commands";
-    "batch": Napi::Batch, Nic, Nothing
-        => "threaded NAPI of SCHED_BATCH at nice 0: two shell commands";
-    "bare-pass": THREAD, Nic, Xdp(Bare::Pass) => "a native XDP program that passes everything";
-    "bare-drop": THREAD, Nic, Xdp(Bare::Drop) => "a native XDP program that drops everything";
-    "touch-drop": THREAD, Nic, Xdp(Bare::TouchDrop)
+    "threaded": THREAD, {} => "the kernel's threaded NAPI";
+    "niced": Napi::Thread(Nice(19)), {} => "threaded NAPI at nice 19: two shell commands";
+    "batch": Napi::Batch, {} => "threaded NAPI of SCHED_BATCH at nice 0: two shell commands";
+    "bare-pass": THREAD, { bare: Some(Bare::Pass) }
+        => "a native XDP program that passes everything";
+    "bare-drop": THREAD, { bare: Some(Bare::Drop) } => "a native XDP program that drops everything";
+    "touch-drop": THREAD, { bare: Some(Bare::TouchDrop) }
         => "the same, after a look at each packet's first bytes";
-    "gate": THREAD, Nic, Weir("--attach native --nice 0 --awake")
+    "gate": THREAD, { daemon: weir("--attach native --nice 0 --awake") }
         => "the gate alone, native (Early-Demux)";
-    "gate-batch": Napi::Batch, Nic, Weir("--attach native --nice -10")
+    "gate-batch": Napi::Batch, { daemon: weir("--attach native --nice -10") }
         => "the gate alone, native, and a NAPI thread of SCHED_BATCH at nice -10";
-    "idle-weir": THREAD, Nic, Weir("--policy off") => "weir run with its policy off";
-    "weir": THREAD, Nic, Weir("") => "weir run without options: what a user gets";
-    "weir-native": THREAD, Nic, Weir("--attach native") => "weir run, its gate attached native";
-    "weir-xdp": THREAD, Nic, Weir("--forward xdp out0")
+    "idle-weir": THREAD, { daemon: weir("--policy off") } => "weir run with its policy off";
+    "weir": THREAD, { daemon: weir("") } => "weir run without options: what a user gets";
+    "weir-native": THREAD, { daemon: weir("--attach native") }
+        => "weir run, its gate attached native";
+    "weir-xdp": THREAD, { daemon: weir("--forward xdp out0") }
         => "weir run, with the fast path of forwarding: only where there is an egress";
-    "lazy": THREAD, Nic, Weir("--attach native --lazy")
+    "lazy": THREAD, { daemon: weir("--attach native --lazy") }
         => "weir run, native, with lazy sockets for the lab's UDP applications";
-    "softirq": Napi::Softirq, Nic, Weir("--attach native --napi softirq")
+    "softirq": Napi::Softirq, { daemon: weir("--attach native --napi softirq") }
         => "weir run where softirqs poll: the fallback";
-    "stock-screen": Napi::Softirq, Nic, Screen => "weir screen, native, where softirqs poll";
-    "weir-screen": THREAD, Nic, Screen => "weir screen, native, and the kernel's threaded NAPI";
-    "veth-stock": Napi::Rps, Veth, Nothing => "a veth as it is made, past NAPI";
-    "veth-weir": Napi::Rps, Veth, Weir("--attach tc") => "the same with weir run";
+    "stock-screen": Napi::Softirq, { screen: true } => "weir screen, native, where softirqs poll";
+    "weir-screen": THREAD, { screen: true }
+        => "weir screen, native, and the kernel's threaded NAPI";
+    "veth-stock": Napi::Rps, { wire: Wire::Veth } => "a veth as it is made, past NAPI";
+    "veth-weir": Napi::Rps, { wire: Wire::Veth, daemon: weir("--attach tc") }
+        => "the same with weir run";
 }
 
 /// After an arm's name and a `+`: the same on a host with NAT rules, and with a quota of packets.
