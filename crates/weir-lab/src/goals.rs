@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::experiment::{Against, At, Bound, Cases, Finder, Found, Goal};
+use crate::experiment::{Against, At, Bound, Cases, Found, Goal};
 use crate::metric::{Merge, Metric, m};
 use crate::run::{Load, Trial};
 use crate::stats::median;
@@ -39,26 +39,14 @@ pub struct Outcome {
 }
 
 impl Goal {
-    /// A goal about a figure of one arm.
-    pub fn figure(
+    /// One that runs with any of these cases are judged by.
+    pub fn new(
         text: impl Into<String>,
-        (arm, cases, at): (&'static str, Cases, At),
-        (figure, against): (&'static Metric, Against),
+        about: Cases,
         want: Bound,
+        find: impl Fn(&View<'_>) -> Vec<Found> + 'static,
     ) -> Self {
-        let find = move |view: &View<'_>| find(view, arm, cases, at, figure, against);
-        Self { text: text.into(), find: Box::new(find), want, about: cases }
-    }
-
-    /// A goal that is looked for otherwise.
-    pub fn other(text: impl Into<String>, find: Finder, want: Bound) -> Self {
-        Self { text: text.into(), find: Box::new(find), want, about: Cases::All }
-    }
-
-    /// The same for runs that have one of these cases.
-    #[must_use]
-    pub fn about(self, about: Cases) -> Self {
-        Self { about, ..self }
+        Self { text: text.into(), find: Box::new(find), want, about }
     }
 
     pub fn judge(&self, view: &View<'_>) -> Outcome {
@@ -231,7 +219,7 @@ pub fn nothing_discarded() -> Goal {
         let sum: f64 = view.trials.iter().map(of).sum();
         vec![Found::exact(sum, format!("{} trials", view.trials.len()))]
     };
-    Goal::other("packets discarded", discarded, Bound::AtMost(0.0))
+    Goal::new("packets discarded", Cases::All, Bound::AtMost(0.0), discarded)
 }
 
 /// What a run says of everything that is wanted of its experiment.
@@ -241,7 +229,7 @@ pub fn judge(view: &View<'_>) -> Vec<Outcome> {
     let mut goals: Vec<Outcome> =
         (view.experiment.goals)().iter().filter(asked).map(|goal| goal.judge(view)).collect();
     if view.trials.iter().any(|trial| trial.ledger.is_some()) {
-        let all = Goal::other("packets in no counter", accounted, Bound::AtMost(0.0));
+        let all = Goal::new("packets in no counter", Cases::All, Bound::AtMost(0.0), accounted);
         goals.push(all.judge(view));
     }
     goals

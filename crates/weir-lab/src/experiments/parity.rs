@@ -100,20 +100,15 @@ fn throughput(trials: &mut [Trial]) {
 }
 
 fn goals() -> Vec<Goal> {
-    let of_arm = |(arm, stocks)| {
+    let of_arm = |(arm, stocks): (&'static str, Against)| {
+        let goal = |text, cases, figure, want| {
+            let find = move |view: &View<'_>| find(view, arm, cases, At::Every, figure, stocks);
+            Goal::new(format!("{arm}: {text}, of the best stock's of its wire"), cases, want, find)
+        };
+        let (trips, others) = (Cases::Where(is_trip), Cases::Where(|case| !is_trip(case)));
         [
-            Goal::figure(
-                format!("{arm}: time of a round trip, of the best stock's of its wire"),
-                (arm, Cases::Where(is_trip), At::Every),
-                (&m::trip_us, stocks),
-                Bound::AtMost(1.03),
-            ),
-            Goal::figure(
-                format!("{arm}: payload received, of the best stock's of its wire"),
-                (arm, Cases::Where(|case| !is_trip(case)), At::Every),
-                (&m::throughput_mbit, stocks),
-                Bound::AtLeast(0.97),
-            ),
+            goal("time of a round trip", trips, &m::trip_us, Bound::AtMost(1.03)),
+            goal("payload received", others, &m::throughput_mbit, Bound::AtLeast(0.97)),
         ]
     };
     let nic = ["weir-native", "weir --attach generic", "weir"].map(|arm| (arm, STOCKS));

@@ -73,13 +73,10 @@ macro_rules! goals {
         }
     };
     (@figure $text:expr, ($arm:expr, $cases:expr, $at:expr, $metric:ident, $against:expr), $bound:expr) => {
-        Goal::figure($text, ($arm, $cases, $at), (&m::$metric, $against), $bound)
+        Goal::new($text, $cases, $bound, |view| find(view, $arm, $cases, $at, &m::$metric, $against))
     };
-    (@find $text:expr, ($find:expr), $bound:expr) => {
-        Goal::other($text, $find, $bound)
-    };
-    (@find $text:expr, ($find:expr, $about:expr), $bound:expr) => {
-        Goal::other($text, $find, $bound).about($about)
+    (@find $text:expr, ($find:expr $(, $about:expr)?), $bound:expr) => {
+        Goal::new($text, [$($about,)? Cases::All][0], $bound, $find)
     };
 }
 pub(super) use goals;

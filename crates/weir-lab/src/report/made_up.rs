@@ -3,10 +3,12 @@
 use crate::experiment::{
     Against, At, BEST, Bound, Case, Cases, Choice, Experiment, Figure, Goal, Search, Table, words,
 };
+use crate::goals::find;
 use crate::machine::Machine;
 use crate::metric::{Metric, m};
 use crate::run::{Head, Load, Run, SCHEMA, Setup, Trial};
 use crate::scene::Scene;
+use crate::view::View;
 
 const ARMS: &str = "stock,niced,weir-native";
 
@@ -57,17 +59,22 @@ pub static OVERLOAD: Experiment = Experiment {
         y: &m::delivered_pps,
     },
     goals: || {
+        let goal = |text, (arm, cases, at), against, want| {
+            let find =
+                move |view: &View<'_>| find(view, arm, cases, at, &m::delivered_pps, against);
+            Goal::new(text, cases, want, find)
+        };
         vec![
-            Goal::figure(
+            goal(
                 "weir: delivered at every rate, of the best baseline's",
                 ("weir-native", Cases::All, At::Every),
-                (&m::delivered_pps, BEST),
+                BEST,
                 Bound::AtLeast(0.97),
             ),
-            Goal::figure(
+            goal(
                 "stock: livelock is visible (delivered at the top, of its peak)",
                 ("stock", Cases::Of(&["recv"]), At::Only(Load::Top)),
-                (&m::delivered_pps, Against::OwnPeak),
+                Against::OwnPeak,
                 Bound::AtMost(0.2),
             ),
         ]
