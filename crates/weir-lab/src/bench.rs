@@ -132,7 +132,7 @@ impl Bench {
             host.sysfs.write(SUT_INTERFACE, "queues/rx-0/rps_cpus", &mask(self.sut_cpu))?;
         }
         if arm.nat {
-            wire::translate(&host)?;
+            wire::nft(&host.netns, wire::NAT_RULES)?;
         }
         // In the other arms, what is attached has a say in who polls.
         if arm.daemon.is_none() && arm.bare.is_none() {

@@ -179,7 +179,7 @@ fn beyond(count: usize) -> usize {
 }
 
 /// An arm's figure of a point, divided by a whole.
-fn own(
+pub fn own(
     view: &View<'_>,
     (arm, case, load): (&str, &str, Load),
     figure: &'static Metric,

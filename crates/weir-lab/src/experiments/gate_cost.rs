@@ -10,18 +10,13 @@ const DISCARDED_MIN: f64 = 0.99;
 /// An interval of differences is that of their ratios to this.
 const ONE_NS: f64 = 1.0;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kind {
-    name: &'static str,
-    transport: Transport,
-    ipv6: bool,
-}
-
+/// Of what, and whether over IPv6.
+type Kind = (&'static str, Transport, bool);
 const KINDS: [Kind; 4] = [
-    Kind { name: "udp4", transport: Transport::Udp, ipv6: false },
-    Kind { name: "udp6", transport: Transport::Udp, ipv6: true },
-    Kind { name: "tcp-syn4", transport: Transport::TcpSyn, ipv6: false },
-    Kind { name: "tcp-syn6", transport: Transport::TcpSyn, ipv6: true },
+    ("udp4", Transport::Udp, false),
+    ("udp6", Transport::Udp, true),
+    ("tcp-syn4", Transport::TcpSyn, false),
+    ("tcp-syn6", Transport::TcpSyn, true),
 ];
 
 /// How packets are spread: random bits of source address, source port, destination port.
@@ -78,13 +73,13 @@ fn rows() -> impl Iterator<Item = (String, Kind, Pattern)> {
     let pairs = KINDS.into_iter().flat_map(|kind| PATTERNS.map(|pattern| (kind, pattern)));
     // What depends on the pattern is the same for every kind: the others have the first two.
     let all = pairs
-        .filter(|(kind, (_, bits))| kind.name == "udp4" || bits.0 + bits.1 <= 6 && bits.2 == 0);
-    all.map(|(kind, pattern)| (format!("{}-{}", kind.name, pattern.0), kind, pattern))
+        .filter(|((kind, ..), (_, bits))| *kind == "udp4" || bits.0 + bits.1 <= 6 && bits.2 == 0);
+    all.map(|(kind, pattern)| (format!("{}-{}", kind.0, pattern.0), kind, pattern))
 }
 
 fn cases() -> Vec<Case> {
     let of_row = |(name, kind, pattern): (String, Kind, Pattern)| {
-        let quick = kind.name == "udp4" || pattern.0 == "64-flows";
+        let quick = kind.0 == "udp4" || pattern.0 == "64-flows";
         ["discard", "pass"].map(|end| Case { quick, ..Case::always(format!("{name}-{end}")) })
     };
     rows().flat_map(of_row).collect()
@@ -109,13 +104,13 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         ..Scene::default()
     };
     let row = rows().find(|(name, ..)| ask.case.starts_with(&format!("{name}-")));
-    if let Some((_, kind, (_, (address_bits, port_bits, socket_bits)))) = row {
+    if let Some((_, (_, transport, ipv6), (_, (address_bits, port_bits, socket_bits)))) = row {
         let port = if scene.sink { ROOM_PORT } else { FULL_PORT };
         scene.flows.push(Flow {
-            transport: kind.transport,
+            transport,
             sources: Sources::Random { address_bits, port_bits },
             from_port: RANDOM_PORTS,
-            to: if kind.ipv6 { To::OtherFamily } else { To::Host },
+            to: if ipv6 { To::OtherFamily } else { To::Host },
             port_bits: socket_bits,
             ..Flow::udp(port, ask.load)
         });

@@ -4,6 +4,7 @@
 use weir_bpf::traffic::Flaw;
 
 use super::shared::*;
+use crate::goals::own;
 use crate::view::RING_LOSS_MAX;
 
 const WEIR: &str = "weir-native";
@@ -254,10 +255,9 @@ fn of_udp(view: &View<'_>, found: impl Fn(&str, f64) -> Vec<Found>) -> Vec<Found
 
 /// What both bystanders keep at every flood up to R_ring.
 fn bystanders(view: &View<'_>) -> Vec<Found> {
-    let kept = |case: &str, load: Load, (figure, whole): (&Metric, Option<f64>)| {
-        let trials = view.trials_of(WEIR, case, load);
-        let pairs: Option<Vec<_>> = trials.map(|t| Some((t.get(figure)?, whole?))).collect();
-        compare(pairs?, format!("{}, {}", place(view, case, load), figure.id))
+    let kept = |case: &str, load: Load, (figure, whole): (&'static Metric, Option<f64>)| {
+        let place = format!("{}, {}", place(view, case, load), figure.id);
+        own(view, (WEIR, case, load), figure, whole?, place)
     };
     let calm = view.get(WEIR, "udp", Load::Off, &m::light_goodput);
     let udp = of_udp(view, |case, r_ring| {

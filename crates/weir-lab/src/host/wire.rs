@@ -44,8 +44,9 @@ const FAR_MODERATION: Duration = Duration::from_micros(100);
 const SINK: &str = "weir_lab";
 const TOOL_REMEDY: &str = "this experiment needs nft, iptables and tc (packages nftables, iptables, iproute2), and a \
                            kernel with what they set: nftables for netdev and NAT, NFQUEUE, tbf";
-/// What Docker's rules come to, of a container behind a bridge that publishes a port.
-const NAT_RULES: &str = "table ip nat {
+/// What Docker's rules come to, of a container behind a bridge that publishes a port: a host with them follows every
+/// connection over IPv4.
+pub const NAT_RULES: &str = "table ip nat {
     chain PREROUTING { type nat hook prerouting priority dstnat; fib daddr type local counter jump DOCKER; }
     chain POSTROUTING { type nat hook postrouting priority srcnat;
         oifname != \"docker0\" ip saddr 198.19.255.0/24 counter masquerade; }
@@ -158,13 +159,8 @@ fn ingress(netns: &NetNs, table: &str, interface: &str, rest: &str) -> Result<()
     nft(netns, &format!("table netdev {table} {{ chain ingress {{ {chain} }}; }}"))
 }
 
-/// Gives a host the NAT rules of one with containers: from now on it follows every connection over IPv4.
-pub fn translate(host: &Host) -> Result<()> {
-    nft(&host.netns, NAT_RULES)
-}
-
 /// Gives commands to `nft` in a namespace.
-fn nft(netns: &NetNs, commands: &str) -> Result<()> {
+pub fn nft(netns: &NetNs, commands: &str) -> Result<()> {
     tool(netns, "nft", commands)
 }
 
