@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
 use crate::arm::{self, Arm};
@@ -109,7 +110,7 @@ struct AbArgs {
 #[derive(Debug, Args)]
 struct WhichArgs {
     /// The experiments; `weir lab list` describes them.
-    #[arg(value_parser = parse_experiment, required_unless_present = "all")]
+    #[arg(value_parser = one_experiment(), required_unless_present = "all")]
     experiments: Vec<&'static Experiment>,
     /// Every experiment.
     #[arg(long, conflicts_with = "experiments")]
@@ -124,11 +125,9 @@ struct WhichArgs {
     wish: Wish,
 }
 
-fn parse_experiment(text: &str) -> std::result::Result<&'static Experiment, String> {
-    experiments::by_name(text).ok_or_else(|| {
-        let names: Vec<&str> = experiments::ALL.iter().map(|e| e.name).collect();
-        format!("the experiments are {}", names.join(", "))
-    })
+fn one_experiment() -> impl TypedValueParser<Value = &'static Experiment> {
+    let names = PossibleValuesParser::new(experiments::ALL.iter().map(|one| one.name));
+    names.try_map(|name| experiments::by_name(&name).ok_or("there is no such experiment"))
 }
 
 /// Runs a `weir lab` command.

@@ -141,15 +141,12 @@ pub fn place(view: &View<'_>, case: &str, load: Load) -> String {
     }
 }
 
-/// From this many pairs on, an interval is more than their range.
-pub const PAIRS_MIN: usize = 10;
-
 /// What pairs of figures say of the first divided by the second: the median of the ratios. `None` without a
 /// pair whose second is above 0.
 ///
-/// From [`PAIRS_MIN`] pairs on, the interval lies between the two ratios, counted from either end, that
-/// hold the true median with 95 % probability whatever the distribution (the binomial distribution's
-/// quantile). With fewer it is the range.
+/// The interval lies between the two ratios, counted from either end, that hold the true median with 95 %
+/// probability whatever the distribution (the binomial distribution's quantile); of eight pairs or fewer that is
+/// their range.
 pub fn compare(
     pairs: impl IntoIterator<Item = (f64, f64)>,
     place: impl Into<String>,
@@ -157,7 +154,7 @@ pub fn compare(
     let pairs = pairs.into_iter().filter(|(_, other)| *other > 0.0);
     let mut ratios: Vec<f64> = pairs.map(|(own, other)| own / other).collect();
     ratios.sort_by(f64::total_cmp);
-    let left_out = if ratios.len() < PAIRS_MIN { 0 } else { beyond(ratios.len()) };
+    let left_out = beyond(ratios.len());
     let (low, high) = (*ratios.get(left_out)?, ratios[ratios.len() - 1 - left_out]);
     let pairs = ratios.len() as u32;
     Some(Found { value: median(ratios), low, high, pairs, place: place.into() })
@@ -258,7 +255,9 @@ mod tests {
     #[test]
     fn the_quantiles_are_the_binomial_tables() {
         // Conover, Practical Nonparametric Statistics: order statistics for the median, 95 %.
-        for (count, left_out) in [(10, 1), (15, 3), (20, 5), (25, 7), (50, 17)] {
+        for (count, left_out) in
+            [(3, 0), (8, 0), (9, 1), (10, 1), (15, 3), (20, 5), (25, 7), (50, 17)]
+        {
             assert_eq!(beyond(count), left_out, "{count}");
         }
     }
