@@ -295,11 +295,14 @@ pub struct Goal {
     /// In words, without the bound.
     pub text: String,
     /// Each point's value, its interval, and where.
-    pub find: Box<dyn Fn(&View<'_>) -> Vec<Found>>,
+    pub find: Box<Find>,
     pub want: Bound,
     /// Cases that it is about: a run without any of them is not judged by it.
     pub about: Cases,
 }
+
+/// What looks for a goal's points.
+type Find = dyn Fn(&View<'_>) -> Vec<Found>;
 
 /// The baselines as goals name them.
 pub const BEST: Against = Against::Best(&BASELINES);
