@@ -47,13 +47,7 @@ impl Stop {
 }
 
 /// What is to be done when this is dropped.
-pub struct Undo<'a>(Box<dyn FnMut() + 'a>);
-
-impl<'a> Undo<'a> {
-    pub fn new(undo: impl FnMut() + 'a) -> Self {
-        Self(Box::new(undo))
-    }
-}
+pub struct Undo<'a>(pub Box<dyn FnMut() + 'a>);
 
 impl Drop for Undo<'_> {
     fn drop(&mut self) {

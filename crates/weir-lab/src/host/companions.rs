@@ -5,7 +5,7 @@ use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::units::{CpuId, Nice};
 
-use super::group::Group;
+use super::group::group_of;
 use super::process::Worker;
 use crate::apps::Job;
 use crate::error::{Result, cannot};
@@ -15,12 +15,12 @@ use crate::stop::Undo;
 /// Stops a process until what is returned is dropped.
 pub fn stopped(pid: Pid) -> Result<Undo<'static>> {
     kill_process(pid, Signal::STOP).map_err(cannot("stop", "the flooded application"))?;
-    Ok(Undo::new(move || kill_process(pid, Signal::CONT).unwrap_or_default()))
+    Ok(Undo(Box::new(move || kill_process(pid, Signal::CONT).unwrap_or_default())))
 }
 
 /// The processes beside the applications, each with the group that goes after it.
 #[derive(Default)]
-pub struct Companions(Vec<(Beside, Worker, Option<Group>)>);
+pub struct Companions(Vec<(Beside, Worker, Option<Undo<'static>>)>);
 
 impl Companions {
     pub fn start(netns: &NetNs, cpu: CpuId, beside: &[Beside]) -> Result<Self> {
@@ -35,7 +35,7 @@ impl Companions {
             if let Beside::Hog(nice) = one {
                 sched::set_nice(worker.pid(), Nice(*nice))?;
             }
-            let group = (*one == Beside::GroupHog).then(|| Group::of(worker.pid())).transpose()?;
+            let group = (*one == Beside::GroupHog).then(|| group_of(worker.pid())).transpose()?;
             Ok((*one, worker, group))
         };
         beside.iter().map(start).collect::<Result<_>>().map(Self)

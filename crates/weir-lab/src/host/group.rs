@@ -1,13 +1,13 @@
 //! A CPU control group of its own for a process.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Pid;
 
 use crate::error::{Error, Result, cannot};
-use crate::stop::until;
+use crate::stop::{Undo, until};
 
 /// Where the `cpu` controller may be, of cgroup v1 and of v2.
 const ROOTS: [&str; 3] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
@@ -15,24 +15,23 @@ const REMEDY: &str = "mount one (cgroup v1's cpu, or v2 with +cpu in cgroup.subt
                       the cases beside a group out";
 const LEAVES_WITHIN: Duration = Duration::from_millis(500);
 
-/// A group, removed on drop: its process must have ended by then.
-pub struct Group(PathBuf);
-
-impl Group {
-    /// Moves a process into a group of its own, of the usual weight.
-    pub fn of(pid: Pid) -> Result<Self> {
-        let root =
-            ROOTS.iter().map(Path::new).find(|root| has_cpu(root)).ok_or_else(|| {
-                Error::refused("there is no cgroup with a cpu controller", REMEDY)
-            })?;
-        let path = root.join(format!("weir-lab-{}-hog", std::process::id()));
-        fs::create_dir_all(&path).map_err(cannot("create", path.display()))?;
-        let group = Self(path);
-        let file = group.0.join("cgroup.procs");
-        let number = pid.as_raw_nonzero().to_string();
-        fs::write(&file, number).map_err(cannot("write", file.display()))?;
-        Ok(group)
-    }
+/// Moves a process into a group of its own, of the usual weight, until what is returned is dropped: it must have ended
+/// by then.
+pub fn group_of(pid: Pid) -> Result<Undo<'static>> {
+    let root = ROOTS.iter().map(Path::new).find(|root| has_cpu(root));
+    let root =
+        root.ok_or_else(|| Error::refused("there is no cgroup with a cpu controller", REMEDY))?;
+    let path = root.join(format!("weir-lab-{}-hog", std::process::id()));
+    fs::create_dir_all(&path).map_err(cannot("create", path.display()))?;
+    let file = path.join("cgroup.procs");
+    let undo = Undo(Box::new(move || {
+        // A process that was killed leaves a moment later.
+        let gone = || fs::remove_dir(&path).is_ok() || !path.exists();
+        let _ = until(LEAVES_WITHIN, || Ok(gone().then_some(())));
+    }));
+    let number = pid.as_raw_nonzero().to_string();
+    fs::write(&file, number).map_err(cannot("write", file.display()))?;
+    Ok(undo)
 }
 
 /// Whether processes in this hierarchy's groups are weighed group by group.
@@ -40,12 +39,4 @@ fn has_cpu(root: &Path) -> bool {
     let subtree = fs::read_to_string(root.join("cgroup.subtree_control"));
     root.join("cpu.shares").exists()
         || subtree.is_ok_and(|controllers| controllers.split_whitespace().any(|c| c == "cpu"))
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // A process that was killed leaves a moment later.
-        let gone = || fs::remove_dir(&self.0).is_ok() || !self.0.exists();
-        let _ = until(LEAVES_WITHIN, || Ok(gone().then_some(())));
-    }
 }

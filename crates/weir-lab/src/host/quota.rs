@@ -48,7 +48,7 @@ impl Quotas {
     /// Lets a poll of the backlog, and a softirq, take so many packets until what is returned is dropped.
     pub fn set(&self, packets: u32) -> Result<Undo<'static>> {
         let old = self.old.clone();
-        let undo = Undo::new(move || drop(write(&old)));
+        let undo = Undo(Box::new(move || drop(write(&old))));
         write(&values(packets)).map(|()| undo)
     }
 }

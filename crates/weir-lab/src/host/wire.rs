@@ -177,7 +177,7 @@ pub fn defer(sysfs: NetSysfs, interface: &str, moderation: Duration) -> Result<U
     sysfs.write(interface, DEFER, POLLS)?;
     let interface = interface.to_owned();
     // The host goes with the lab.
-    Ok(Undo::new(move || drop([DEFER, TIMER].map(|one| sysfs.write(&interface, one, "0")))))
+    Ok(Undo(Box::new(move || drop([DEFER, TIMER].map(|one| sysfs.write(&interface, one, "0"))))))
 }
 
 /// Binds the far end's interrupts to the calling thread's CPU until what is returned is dropped, by a packet from the
@@ -196,7 +196,7 @@ pub fn far_interrupts(topology: &Topology, host: &Host, nobody: Ipv4Addr) -> Res
 pub fn sink(host: &Host) -> Result<Undo<'_>> {
     ingress(&host.netns, SINK, SUT_INTERFACE, "priority 0; policy drop")?;
     // It goes with its namespace at the latest.
-    Ok(Undo::new(|| drop(nft(&host.netns, &format!("delete table netdev {SINK}")))))
+    Ok(Undo(Box::new(|| drop(nft(&host.netns, &format!("delete table netdev {SINK}"))))))
 }
 
 /// A token bucket at the egress, until what is returned is dropped.
@@ -204,7 +204,7 @@ pub fn slow_egress(host: &Host, mbit: u32) -> Result<Undo<'static>> {
     let netns = NetNs::open(host.netns.path())?;
     let bucket = format!("tbf rate {mbit}mbit burst 64kb limit 100kb");
     tool(&netns, "tc", &format!("qdisc add dev {EGRESS} root {bucket}"))?;
-    Ok(Undo::new(move || drop(tool(&netns, "tc", &format!("qdisc del dev {EGRESS} root")))))
+    Ok(Undo(Box::new(move || drop(tool(&netns, "tc", &format!("qdisc del dev {EGRESS} root"))))))
 }
 
 /// Runs a command of `tc` or the like in a namespace.
