@@ -62,15 +62,6 @@ type Known = (Arm, &'static str);
 
 const THREAD: Napi = Napi::Thread(Nice(0));
 
-impl Arm {
-    /// Whether frames go from driver to driver.
-    pub fn forwards_frames(&self) -> bool {
-        self.daemon
-            .as_ref()
-            .is_some_and(|spec| spec.options.windows(2).any(|two| two == ["--forward", "xdp"]))
-    }
-}
-
 /// One without weir, behind a NIC.
 fn arm(name: &str, napi: Napi) -> Arm {
     let (name, wire) = (name.to_owned(), Wire::Nic);
@@ -187,14 +178,10 @@ impl Arm {
         Ok(arm)
     }
 
-    /// Whether its weir offers lazy sockets.
-    pub fn is_lazy(&self) -> bool {
-        self.daemon.as_ref().is_some_and(|daemon| daemon.options.iter().any(|one| one == "--lazy"))
-    }
-
-    /// Whether softirqs poll, after interrupts that the lab binds to the tested CPU.
-    pub fn is_interrupted(&self) -> bool {
-        self.napi == Napi::Softirq
+    /// Whether its weir has these options, one behind the other.
+    pub fn has(&self, options: &[&str]) -> bool {
+        let has = |all: &[String]| all.windows(options.len()).any(|some| some == options);
+        self.daemon.as_ref().is_some_and(|daemon| has(&daemon.options))
     }
 }
 

@@ -71,12 +71,7 @@ pub struct Bench {
 
 /// Whether an application is started for each trial, within which weir runs: a lazy socket is asked for once.
 fn is_own(arm: &Arm, app: &App) -> bool {
-    app.per_trial || arm.is_lazy() && matches!(app.kind, AppKind::Udp(_))
-}
-
-/// Whether an application may have a program of its own in the driver.
-fn is_in_driver(kind: &AppKind) -> bool {
-    matches!(kind, AppKind::Capture(_) | AppKind::Wall)
+    app.per_trial || arm.has(&["--lazy"]) && matches!(app.kind, AppKind::Udp(_))
 }
 
 impl Bench {
@@ -145,7 +140,11 @@ impl Bench {
     fn thread(&self, host: &Host, arm: &Arm) -> Result<()> {
         match arm.napi {
             Napi::Thread(nice) => drop(host.thread_napi(self.sut_cpu, nice)?),
-            Napi::Batch => to_batch(&host.thread_napi(self.sut_cpu, Nice(0))?)?,
+            Napi::Batch => {
+                for thread in host.thread_napi(self.sut_cpu, Nice(0))? {
+                    sched::set_weight(thread.pid, Policy::Batch, Nice(0), None)?;
+                }
+            }
             Napi::Softirq | Napi::Rps => {}
         }
         Ok(())
@@ -156,7 +155,7 @@ impl Bench {
             if !sut.met.contains(need) {
                 wire::meet(&self.topology, &sut.host, *need, arm.wire, self.generator_cpu)?;
                 sut.met.push(*need);
-                if arm.forwards_frames() && *need == Need::Egress {
+                if arm.has(&["--forward", "xdp"]) && *need == Need::Egress {
                     let index = self.topology.generator_links.index(&wire::sink_name(&sut.host))?;
                     let attach = || self.bare.attach(Bare::Drop, index);
                     sut._sink = Some(self.topology.generator.run(attach)??);
@@ -232,13 +231,15 @@ impl Bench {
         if bare.is_some() {
             self.thread(host, arm)?;
         }
-        let interrupts = arm.is_interrupted().then(|| self.bind_interrupts(arm)).transpose()?;
+        let is_interrupted = arm.napi == Napi::Softirq;
+        let interrupts = is_interrupted.then(|| self.bind_interrupts(arm)).transpose()?;
         let host = &self.sut(arm).host;
         let own = apps.iter().filter(|app| is_own(arm, app));
         let own = own.map(|app| Ok((app.clone(), self.start_on(host, app)?)));
         let apps = own.collect::<Result<Vec<_>>>()?;
-        // One in the driver has brought new NAPI instances; where weir runs it finds them itself.
-        if daemon.is_none() && apps.iter().any(|(app, _)| is_in_driver(&app.kind)) {
+        // One that may have a program in the driver has brought new NAPI instances; weir finds them itself.
+        let in_driver = |kind: &AppKind| matches!(kind, AppKind::Capture(_) | AppKind::Wall);
+        if daemon.is_none() && apps.iter().any(|(app, _)| in_driver(&app.kind)) {
             self.thread(host, arm)?;
         }
         Ok(Begun { apps, daemon, _bare: bare, _interrupts: interrupts, _quota: quota })
@@ -350,13 +351,4 @@ fn spec(host: &Host, flow: &Flow) -> FlowSpec {
         },
         ..FlowSpec::udp(mac, address, (flow.from_port, flow.port))
     }
-}
-
-/// Makes NAPI threads `SCHED_BATCH`, at the nice value that they have.
-fn to_batch(threads: &[napi::NapiThread]) -> Result<()> {
-    for thread in threads {
-        let nice = sched::nice(thread.pid)?;
-        sched::set_weight(thread.pid, Policy::Batch, nice, None)?;
-    }
-    Ok(())
 }
