@@ -4,7 +4,7 @@
 //! |---|---|---|---|---|---|
 //! | asleep | nothing has been wrong for [`REST`], and no other task wants the CPU | | `SCHED_BATCH` | 0 | as usual |
 //! | isolating | a queue that feeds a receiver was full, or input is over its share | nothing of it for [`REST`] | `SCHED_BATCH` | 0 to 19; down to -10 beside another channel | as usual |
-//! | shared | other tasks than receivers want the CPU | they do not | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
+//! | shared | other tasks than receivers want the CPU | they do not, or no packets come for [`REST`] | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
 //!
 //! A batch thread interrupts nobody when it wakes, and is not interrupted by the receivers that it wakes: NAPI empties
 //! the ring, then the receiver empties its queue, without a timer and with two switches. Beside a task that computes it
@@ -71,6 +71,8 @@ pub struct Observation {
     pub wasted: Nanos,
     /// Of `ran`, while a stranger, a task that consumes nothing of what input brings, was runnable on the same CPU.
     pub taken: Nanos,
+    /// Waited while a stranger ran.
+    pub held: Nanos,
     /// Strangers' own time.
     pub strangers: Nanos,
     /// Time of tasks that hardly weigh anything. They are entitled to nothing, and a batch thread waits for them.
@@ -125,6 +127,8 @@ pub struct Governor {
     calm_for: Nanos,
     /// The share of the CPU that others have, or are kept from, while input runs: averaged over [`CROWDED_OVER`].
     others: f64,
+    /// Since the thread last ran, or waited for strangers: for so long no packets have come.
+    silent_for: Nanos,
     /// Packets that come in a millisecond, averaged likewise.
     rate: f64,
     /// Since another channel was last seen beside a flooded one.
@@ -141,6 +145,7 @@ impl Default for Governor {
             wasted: 0.0,
             calm_for: REST,
             others: 0.0,
+            silent_for: REST,
             rate: 0.0,
             apart_for: REST,
             watched_for: None,
@@ -162,6 +167,7 @@ impl Governor {
         let look_in = match regime {
             Regime::Asleep => self.watched_for.map(|_| WARM_UP),
             Regime::Isolating if self.apart_for >= REMEMBERED => Some(LOOK_ALONE),
+            Regime::Shared if self.silent_for >= LOOK_ALONE => Some(LOOK_ALONE),
             Regime::Isolating | Regime::Shared => Some(LOOK_AWAKE),
         };
         let action = Action {
@@ -203,12 +209,15 @@ impl Governor {
         let over = seen.over || self.used() > settings.user_share.rest();
         self.calm_for = since(self.calm_for, seen.alarm || seen.wasted > Nanos::ZERO || over);
         let known = self.watched_for.is_some_and(|watched| watched >= WARM_UP);
-        // Whoever runs while no packets come is nobody's affair.
-        let others = match known && seen.ran > Nanos::ZERO {
-            true => seen.strangers + seen.taken + seen.light,
-            false => Nanos::ZERO,
-        };
-        self.others = average(self.others, share(others), CROWDED_OVER);
+        self.silent_for = since(self.silent_for, seen.ran + seen.held > Nanos::ZERO);
+        if self.silent_for == Nanos::ZERO {
+            let others = if known { seen.strangers + seen.taken + seen.light } else { Nanos::ZERO };
+            self.others = average(self.others, share(others), CROWDED_OVER);
+        } else if self.silent_for >= REST {
+            // Whoever runs while no packets come is nobody's affair; but a sender that pauses is to find a thread that
+            // still preempts.
+            self.others = 0.0;
+        }
         let per_ms = seen.packets as f64 * share(Nanos::from_millis(1));
         self.rate = average(self.rate, per_ms, CROWDED_OVER);
         self.apart_for = since(self.apart_for, seen.beside);
@@ -339,6 +348,21 @@ mod tests {
         assert_eq!(action.poll_every, Some(POLL_INTERVALS[2]));
         let over = Observation { taken: Nanos(900_000), ..shared };
         is(shown(governor, 60, &over).1, Regime::Shared, 19, false);
+    }
+
+    #[test]
+    fn beside_a_task_that_computes_a_pause_of_the_sender_ends_nothing() {
+        let shared = Observation { elapsed: MS, ran: MS, strangers: MS, ..Default::default() };
+        let awake = Observation { alarm: true, ..shared };
+        let (governor, _) = shown(Governor::default(), 40, &awake);
+        let pause = Observation { elapsed: MS, strangers: MS, ..Default::default() };
+        let (paused, action) = shown(governor, 999, &pause);
+        is(action, Regime::Shared, -20, false);
+        assert_eq!(action.look_in, Some(LOOK_ALONE));
+        assert_eq!(shown(paused, 2, &pause).1.regime, Regime::Asleep);
+        // Packets that wait for the task's turn to end have come.
+        let waiting = Observation { held: MS, ..pause };
+        is(shown(governor, 5000, &waiting).1, Regime::Shared, -20, false);
     }
 
     #[test]

@@ -25,9 +25,9 @@ fn settings() -> impl Strategy<Value = Settings> {
 
 /// Any observation that a CPU can give.
 fn observation() -> impl Strategy<Value = Observation> {
-    let parts = [0.0..=1.0f64, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0];
+    let parts = [0.0..=1.0f64, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0];
     (0.1..100.0f64, parts, any::<[bool; 4]>()).prop_map(
-        |(elapsed, [ran, wasted, taken, strangers, light], [waits, over, alarm, beside])| {
+        |(elapsed, [ran, wasted, taken, strangers, light, held], [waits, over, alarm, beside])| {
             let rest = 1.0 - ran;
             Observation {
                 elapsed: ns(elapsed),
@@ -37,6 +37,7 @@ fn observation() -> impl Strategy<Value = Observation> {
                 alarm,
                 wasted: ns(elapsed * ran * wasted),
                 taken: ns(elapsed * ran * taken),
+                held: ns(elapsed * rest * strangers * held),
                 strangers: ns(elapsed * rest * strangers),
                 light: ns(elapsed * rest * (1.0 - strangers) * light),
                 packets: (1000.0 * elapsed * ran) as u64,

@@ -91,7 +91,6 @@ pub struct Wardens {
     pub feedback: Feedback,
 }
 
-/// What woke the loop.
 /// Why an interface is protected no longer.
 #[derive(Clone, Copy)]
 enum Loss {
@@ -101,6 +100,7 @@ enum Loss {
     Detached,
 }
 
+/// What woke the loop.
 #[derive(Debug, Default)]
 struct Events {
     stop: bool,

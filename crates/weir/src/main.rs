@@ -34,6 +34,7 @@ mod knob;
 mod lazy;
 mod lock;
 mod metrics;
+mod named_file;
 mod notes;
 mod out;
 mod owners;

@@ -94,10 +94,6 @@ pub fn run(args: &RunArgs) -> Result<()> {
             ..effective.settings()
         };
         let interface = Protected::start(&host, claim, &kernel, &settings, &mut console)?;
-        console.say(&interface.describe());
-        for note in interface.notes() {
-            console.say(&format!("{}: {note}", interface.interface()));
-        }
         running.push((interface.key(), effective));
         protected.push(interface);
     }
@@ -105,6 +101,12 @@ pub fn run(args: &RunArgs) -> Result<()> {
         protected.iter().filter(|each| each.forwards()).map(Protected::ifindex).collect();
     for interface in &mut protected {
         interface.forward_among(&forwarding)?;
+    }
+    for interface in &protected {
+        console.say(&interface.describe());
+        for note in interface.notes() {
+            console.say(&format!("{}: {note}", interface.interface()));
+        }
     }
     let report = Report::of(args);
     let wardens = Wardens { guardian, keys, governors: kernel.governors, sleep, lazy, feedback };

@@ -84,6 +84,12 @@ impl RunDir {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => return Err(untrusted(&path, "is a symbolic link")),
+            Err(Errno::ACCESS) => {
+                return Err(Error::refused(
+                    format!("{} is root's alone", path.display()),
+                    "run it as root",
+                ));
+            }
             Err(errno) => return Err(file_error("open", &path, errno)),
         };
         let stat = rustix::fs::fstat(&fd).map_err(|errno| file_error("examine", &path, errno))?;

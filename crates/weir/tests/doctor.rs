@@ -292,6 +292,8 @@ fn what_was_recorded_is_diagnosed_elsewhere_and_never_overwritten() {
     let refusal = failure(&host.network.weir(&["doctor", "--from", path]), 1);
     assert!(refusal.contains("give a file that `weir doctor --record` wrote"), "{refusal}");
     std::fs::remove_file(path).unwrap();
+    let refusal = failure(&host.network.weir(&["doctor", "--from", "/dev/zero"]), 1);
+    assert!(refusal.contains("cannot read /dev/zero: it is larger than"), "{refusal}");
     let refusal = failure(&host.network.weir(&["doctor", "absent"]), 1);
     assert!(refusal.contains("no interface named \"absent\""), "{refusal}");
 }

@@ -63,7 +63,10 @@ impl Path {
             ["run", "in", "out", "--forward", "xdp", "--config", "/dev/null", "--napi", "softirq"];
         let output = self.weir(&arguments);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
+        let said = String::from_utf8(output.stderr).unwrap();
+        // Nothing is said to be protected that is then refused.
+        assert!(!said.contains("protecting"), "{said}");
+        said
     }
 }
 

@@ -296,6 +296,10 @@ fn mistakes_are_told_with_their_place_and_nothing_is_attached() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(said.contains("line 2, column 19: \"prot\" has no place here"), "{said}");
+    let output = Command::new(WEIR).args(["screen", "/dev/zero", "--check"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("cannot read /dev/zero: it is larger than"), "{said}");
 }
 
 #[test]

@@ -55,3 +55,17 @@ fn a_lock_is_told_from_one_on_another_file_system() {
         assert_eq!(leftovers_while_locked(prepare, "$twin"), 1, "{prepare}");
     }
 }
+
+#[test]
+fn to_others_than_root_it_says_who_may_see_it() {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, &[]);
+    let run = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", WEIR, "status"]);
+        command.output().unwrap()
+    };
+    let refused = failure(&network.near.run(run).unwrap(), 1);
+    assert!(refused.contains("status.json is root's alone; run it as root"), "{refused}");
+    daemon.interrupt();
+}

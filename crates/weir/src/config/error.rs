@@ -34,14 +34,6 @@ pub enum ConfigError {
         .0.display()
     )]
     NotAgain(PathBuf),
-    /// Surely not a configuration.
-    #[error("{} is larger than {max} bytes; name weir's own file with --config", .path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// What a configuration may have.
-        max: u64,
-    },
     /// Its contents are wrong, in these places.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Wrong(Vec<Problem>),

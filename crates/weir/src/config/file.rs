@@ -4,8 +4,6 @@
 //! see all of them, in the file's own words.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +15,7 @@ use super::layer::{Line, Origin, Sourced};
 use super::settings::{KEYS, Layer};
 use super::shares::ShareLayer;
 use super::value;
+use crate::named_file;
 
 /// What a configuration may have, in bytes. A host's hundred interfaces take a tenth of it.
 const SIZE_MAX: u64 = 1 << 20;
@@ -50,13 +49,7 @@ impl ConfigFile {
     /// Reads and checks a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let unreadable = |source| ConfigError::Unreadable { path: path.into(), source };
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(unreadable)?;
-        file.take(SIZE_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-        if bytes.len() as u64 > SIZE_MAX {
-            return Err(ConfigError::TooLarge { path: path.into(), max: SIZE_MAX });
-        }
-        Self::parse(path, &bytes)
+        Self::parse(path, &named_file::read(path, SIZE_MAX).map_err(unreadable)?)
     }
 
     /// Checks a file's contents.

@@ -26,8 +26,12 @@ pub use self::print::lines;
 pub use self::reading::Reading;
 use self::sample::Looker;
 use crate::error::{Error, Result};
+use crate::named_file;
 use crate::out;
 use crate::status::SCHEMA;
+
+/// Far more than `--record` writes: that is mostly one entry a socket.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
 
 /// Arguments of `weir doctor`.
 #[derive(Args, Debug)]
@@ -124,7 +128,7 @@ fn record(path: &Path, reading: &Reading) -> Result<()> {
 
 fn recorded(path: &Path) -> Result<Reading> {
     let failed = |source| Error::File { operation: "read", path: path.into(), source };
-    let text = std::fs::read(path).map_err(failed)?;
+    let text = named_file::read(path, RECORD_BYTES_MAX).map_err(failed)?;
     serde_json::from_slice(&text).map_err(|error| Error::Malformed {
         path: path.into(),
         problem: error.to_string(),

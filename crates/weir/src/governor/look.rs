@@ -337,6 +337,7 @@ fn observation(last: &Reading, now: &Reading, switches: Nanos, joins: bool) -> O
         alarm: now.rung != last.rung,
         wasted: since(|seen| seen.wasted),
         taken: since(|seen| seen.taken) + weir_policy::Nanos(switches.0),
+        held: since(|seen| seen.held),
         strangers: since(|seen| seen.strangers),
         light: since(|seen| seen.light),
         packets: now.counters.packets.saturating_sub(last.counters.packets),

@@ -8,7 +8,7 @@ mod print;
 mod rules;
 
 use std::cell::RefCell;
-use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,7 @@ use self::args::{Fail, Place, ScreenArgs};
 use self::print::{Printer, Tally};
 use self::rules::{Action, Packet, Rules};
 use crate::error::{Error, Result};
+use crate::named_file;
 use crate::privilege;
 use crate::signals::{self, Signals};
 
@@ -37,6 +38,8 @@ const BEAT: Duration = Duration::from_millis(100);
 const BELIEVED: Duration = Duration::from_secs(1);
 /// How many packets are judged before anything else is looked at.
 const BATCH: usize = 1024;
+/// Far more than [`RULES_MAX`] rules take.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Room for packets that wait: about 2,000 long ones, or 10,000 short ones.
 const RING_BYTES: u32 = 4 << 20;
 /// As the kernel limits its own ICMP messages (`net.ipv4.icmp_msgs_per_sec`).
@@ -161,11 +164,10 @@ fn clear(interfaces: &[impl AsRef<str>]) -> Result<()> {
 }
 
 fn read(path: &Path) -> Result<Rules> {
-    let text = fs::read_to_string(path).map_err(|source| Error::File {
-        operation: "read",
-        path: path.to_owned(),
-        source,
-    })?;
+    let failed = |source| Error::File { operation: "read", path: path.to_owned(), source };
+    let bytes = named_file::read(path, FILE_BYTES_MAX).map_err(failed)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| failed(std::io::Error::new(ErrorKind::InvalidData, error)))?;
     let rules = parse::parse(&text).map_err(|mistakes| {
         let lines: Vec<String> =
             mistakes.iter().map(|mistake| format!("{}: {mistake}", path.display())).collect();
