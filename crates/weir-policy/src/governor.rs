@@ -209,7 +209,9 @@ impl Governor {
         let over = seen.over || self.used() > settings.user_share.rest();
         self.calm_for = since(self.calm_for, seen.alarm || seen.wasted > Nanos::ZERO || over);
         let known = self.watched_for.is_some_and(|watched| watched >= WARM_UP);
-        self.silent_for = since(self.silent_for, seen.ran + seen.held > Nanos::ZERO);
+        // Of an input that is not watched only `waits` tells that packets came.
+        let came = seen.waits || seen.ran + seen.held > Nanos::ZERO;
+        self.silent_for = since(self.silent_for, came);
         if self.silent_for == Nanos::ZERO {
             let others = if known { seen.strangers + seen.taken + seen.light } else { Nanos::ZERO };
             self.others = average(self.others, share(others), CROWDED_OVER);
@@ -234,14 +236,17 @@ impl Governor {
         }
     }
 
-    /// While something is wrong; and where input waits for long, until it is known for whom.
+    /// While something is wrong; and where input waits for long, until it is known for whom: the next packets show it,
+    /// if some come within [`REST`].
     fn next_watch(&self, settings: &Settings, regime: Regime, seen: &Observation) -> Option<Nanos> {
         let awake = settings.awake || regime != Regime::Asleep;
         match self.watched_for {
             None => (awake || seen.waits).then_some(Nanos::ZERO),
             Some(before) => {
                 // One look more, once receivers are known.
-                (awake || before < WARM_UP).then_some(before + seen.elapsed)
+                let learning =
+                    before < WARM_UP || (Nanos::ZERO < self.silent_for && self.silent_for < REST);
+                (awake || learning).then_some(before + seen.elapsed)
             }
         }
     }
@@ -363,6 +368,21 @@ mod tests {
         // Packets that wait for the task's turn to end have come.
         let waiting = Observation { held: MS, ..pause };
         is(shown(governor, 5000, &waiting).1, Regime::Shared, -20, false);
+    }
+
+    #[test]
+    fn asleep_it_watches_until_a_packet_shows_for_whom_it_waits() {
+        let waits = Observation { elapsed: REST, waits: true, ..Default::default() };
+        let pause = Observation { elapsed: WARM_UP, strangers: WARM_UP, ..Default::default() };
+        let (watching, _) = shown(Governor::default(), 1, &waits);
+        let (watching, action) = shown(watching, 20, &pause);
+        is(action, Regime::Asleep, 0, true);
+        assert_eq!((action.look_in, action.watch), (Some(WARM_UP), true));
+        let packet = Observation { ran: MS, ..pause };
+        is(shown(watching, 1, &packet).1, Regime::Shared, -20, false);
+        // But not for ever.
+        let (_, action) = shown(watching, 40, &pause);
+        assert_eq!((action.look_in, action.watch), (None, false));
     }
 
     #[test]
