@@ -1,13 +1,9 @@
 //! The gate at each place where it can be attached: it is there, it works, and it goes.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 use weir_bpf::attach::AttachMode;

@@ -1,9 +1,5 @@
 //! Lazy sockets: their programs receive what they would receive without weir, whatever becomes of it.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
@@ -12,9 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::lazy::*;
-use common::router::sh;
-use common::*;
+use crate::common::lazy::*;
+use crate::common::router::sh;
+use crate::common::*;
 use etherparse::PacketBuilder;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
