@@ -216,7 +216,7 @@ fn rules_of_the_kernel_are_not_bypassed() {
     wait_until("it came by the ring", || network.count("lazy") == 1);
     sh(
         &network,
-        "nft 'table inet t { chain c { type filter hook input priority 0; udp dport 9995 drop; }; }'",
+        "nft 'table inet t { chain c { type filter hook input priority 0; udp dport 9995 counter drop; }; }'",
     );
     daemon.said("lazy sockets are ordinary ones for now");
     daemon.said("table inet t, chain c has rules");
@@ -227,6 +227,7 @@ fn rules_of_the_kernel_are_not_bypassed() {
         refused.ordinary()
     );
     send_numbers(&sender, 1..2);
+    wait_until("the rule drops it", || sh(&network, "nft list ruleset").contains("packets 1 "));
     sh(&network, "nft flush ruleset");
     daemon.said("lazy sockets are lazy again");
     send_numbers(&sender, 2..3);

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 #![allow(missing_docs, reason = "the names say it, and nobody else uses them")]
 
-mod addresses;
 mod attach;
 mod bare;
 mod capture;
