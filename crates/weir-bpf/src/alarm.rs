@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
 
@@ -11,6 +11,7 @@ use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
 use crate::skeleton::queue::types;
+use crate::sync::lock;
 use crate::units::Nanos;
 pub use crate::verdict::Cause;
 
@@ -135,7 +136,7 @@ impl Rings {
         let heard = move |bytes: &[u8]| {
             let number = bytes.try_into().map(u32::from_ne_bytes);
             let cause = number.ok().and_then(|number| Cause::ALL.get(number as usize).copied());
-            into.lock().unwrap_or_else(PoisonError::into_inner).extend(cause);
+            lock(&into).extend(cause);
             0
         };
         let map = MapHandle::try_from(&probe.maps().rings).map_err(failed("listen to"))?;
@@ -150,7 +151,7 @@ impl Rings {
     /// When the library finds the ring in disorder.
     pub fn heard(&mut self) -> Result<Vec<Cause>> {
         self.ring.consume().map_err(failed("listen to"))?;
-        Ok(std::mem::take(&mut *self.causes.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(std::mem::take(&mut *lock(&self.causes)))
     }
 }
 

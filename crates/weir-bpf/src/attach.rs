@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use libbpf_rs::libbpf_sys;
+use libbpf_rs::query::{LinkInfo, LinkTypeInfo};
+use libbpf_rs::{Xdp, XdpFlags, libbpf_sys};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::clsact::Filter;
 use crate::error::{Error, Result};
+use crate::shared::{load_program, owned};
 use crate::units::IfIndex;
 
 /// Where a gate is attached.
@@ -72,31 +74,19 @@ impl Attachment {
     /// Whether it is still attached.
     pub(crate) fn holds(&self) -> Result<bool> {
         match self {
-            Self::Link { link } => has_device(link.as_fd())
-                .map_err(|source| Error::system("look up", "the gate's link", source)),
+            Self::Link { link } => {
+                has_device(link.as_fd()).map_err(Error::libbpf("look up", "the gate's link"))
+            }
             Self::Filter { filter } => filter.is_attached(),
         }
     }
 }
 
 /// Whether a link to XDP or tcx has not been detached.
-#[allow(unsafe_code)]
-fn has_device(link: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut info = libbpf_sys::bpf_link_info::default();
-    let mut len = size_of_val(&info) as u32;
-    // SAFETY: the descriptor is an open link's; the kernel writes at most `len` bytes to `info`, which is plain
-    // integers, all zero.
-    let code = unsafe {
-        libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut len)
-    };
-    if code < 0 {
-        return Err(io::Error::from_raw_os_error(-code));
-    }
-    // SAFETY: these variants of the union are integers, which any bytes are.
-    let (xdp, tcx) = unsafe { (info.__bindgen_anon_1.xdp, info.__bindgen_anon_1.tcx) };
-    Ok(match info.type_ {
-        libbpf_sys::BPF_LINK_TYPE_XDP => xdp.ifindex != 0,
-        libbpf_sys::BPF_LINK_TYPE_TCX => tcx.ifindex != 0,
+fn has_device(link: BorrowedFd<'_>) -> libbpf_rs::Result<bool> {
+    Ok(match LinkInfo::from_fd(link)?.info {
+        LinkTypeInfo::Xdp(xdp) => xdp.ifindex != 0,
+        LinkTypeInfo::Tcx(tcx) => tcx.ifindex != 0,
         _ => true,
     })
 }
@@ -147,15 +137,9 @@ fn create_link(
         flags,
         ..Default::default()
     };
+    let (program, ifindex) = (program.as_raw_fd(), ifindex.0.cast_signed());
     // SAFETY: the descriptor is an open program's, and the options outlive the call.
-    let fd = unsafe {
-        libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex.0 as i32, kind, &raw const options)
-    };
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    owned(unsafe { libbpf_sys::bpf_link_create(program, ifindex, kind, &raw const options) })
 }
 
 /// A program that passes every packet. On a veth it brings the NAPI instances that a gate would
@@ -170,7 +154,6 @@ impl DoNothing {
     ///
     /// # Errors
     /// Without the privilege.
-    #[allow(unsafe_code)]
     pub fn load() -> Result<Self> {
         // r0 = XDP_PASS; exit
         let instruction = |code, imm| libbpf_sys::bpf_insn { code, imm, ..Default::default() };
@@ -178,29 +161,15 @@ impl DoNothing {
         let exit = (libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT) as u8;
         let instructions =
             [instruction(move_immediate, libbpf_sys::XDP_PASS.cast_signed()), instruction(exit, 0)];
-        let mut options = libbpf_sys::bpf_prog_load_opts {
-            sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
-            // As the gate: any MTU.
-            prog_flags: libbpf_sys::BPF_F_XDP_HAS_FRAGS,
-            ..Default::default()
-        };
-        // SAFETY: name and license end in NUL; instructions and options outlive the call.
-        let fd = unsafe {
-            libbpf_sys::bpf_prog_load(
-                libbpf_sys::BPF_PROG_TYPE_XDP,
-                c"weir_nothing".as_ptr(),
-                c"GPL".as_ptr(),
-                instructions.as_ptr(),
-                instructions.len() as libbpf_sys::size_t,
-                &raw mut options,
-            )
-        };
-        if fd < 0 {
-            let source = io::Error::from_raw_os_error(-fd);
-            return Err(Error::system("load", "a program that passes every packet", source));
-        }
-        // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
-        Ok(Self { program: unsafe { OwnedFd::from_raw_fd(fd) }, attachment: None })
+        // As the gate: any MTU.
+        let prog_flags = libbpf_sys::BPF_F_XDP_HAS_FRAGS;
+        let options = libbpf_sys::bpf_prog_load_opts { prog_flags, ..Default::default() };
+        let kind = libbpf_sys::BPF_PROG_TYPE_XDP;
+        let program = load_program(kind, c"weir_nothing", &instructions, options);
+        let program = program.map_err(|source| {
+            Error::system("load", "a program that passes every packet", source)
+        })?;
+        Ok(Self { program, attachment: None })
     }
 
     /// Attaches it at one of XDP's places.
@@ -217,19 +186,10 @@ impl DoNothing {
     ///
     /// # Errors
     /// As [`DoNothing::attach`].
-    #[allow(unsafe_code)]
     pub fn attach_by_netlink(&self, ifindex: IfIndex) -> Result<()> {
-        let flags = libbpf_sys::XDP_FLAGS_DRV_MODE | libbpf_sys::XDP_FLAGS_UPDATE_IF_NOEXIST;
-        let fd = self.program.as_raw_fd();
-        // SAFETY: the descriptor is an open program's; without options the pointer may be null.
-        let code = unsafe {
-            libbpf_sys::bpf_xdp_attach(ifindex.0.cast_signed(), fd, flags, std::ptr::null())
-        };
-        if code < 0 {
-            let source = io::Error::from_raw_os_error(-code);
-            return Err(failed("the interface", AttachMode::Native, source));
-        }
-        Ok(())
+        let attached = Xdp::new(self.program.as_fd())
+            .attach(ifindex.0.cast_signed(), XdpFlags::DRV_MODE | XdpFlags::UPDATE_IF_NOEXIST);
+        attached.map_err(Error::libbpf("attach a program to", "the interface"))
     }
 
     /// Detaches it, if it was attached by a link.

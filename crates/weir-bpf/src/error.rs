@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+
 /// What to do when the kernel refuses a program.
 pub(crate) const LOAD_REMEDY: &str = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN) and a \
      kernel with BTF, 6.1 or later (/sys/kernel/btf/vmlinux)";
@@ -75,6 +77,14 @@ impl Error {
     /// What has a remedy.
     pub fn refused(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Refused { problem: problem.into(), remedy: remedy.into() }
+    }
+
+    /// The number of the kernel's refusal, if that is what it is.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::System { source, .. } => Errno::from_io_error(source),
+            _ => None,
+        }
     }
 
     /// What libbpf's answer to an operation becomes.

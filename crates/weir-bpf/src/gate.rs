@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{Link, MapCore, MapFlags, ProgramInput, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapFlags, Program, ProgramInput, libbpf_sys};
 use serde::{Deserialize, Serialize};
 
 use crate::abi;
@@ -18,7 +18,6 @@ use crate::counters::{self, Counters};
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::features::asks_conntrack;
 pub use crate::probe::QueueProbe;
-use crate::programs;
 use crate::shared::{globals, open_skeleton, share};
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
 use crate::sys::divert::{PortProtocol, Ports};
@@ -157,15 +156,14 @@ impl Gate {
     /// As [`Gate::attach`], but for those of attaching.
     pub fn stand_for(&mut self, ifindex: IfIndex) -> Result<()> {
         self.set_charges(ifindex)?;
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
-        bss.interface.ifindex = ifindex.0;
+        self.bss().interface.ifindex = ifindex.0;
         Ok(())
     }
 
     /// Tells the gate its interface's own MAC address and whether to discard at all. Takes effect
     /// with the next packet.
     pub fn configure(&mut self, mac: MacAddr, policy: Policy) {
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        let bss = self.bss();
         let [a, b, c, d, e, f] = mac.0;
         bss.interface.mac = [[a, b], [c, d], [e, f]].map(u16::from_ne_bytes);
         bss.interface.policy_off = u8::from(policy == Policy::Off);
@@ -178,8 +176,7 @@ impl Gate {
     ///
     /// [`Reason::Diverted`]: crate::verdict::Reason::Diverted
     pub fn set_diverted(&mut self, diverted: bool) {
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
-        bss.interface.diverted = u8::from(diverted);
+        self.bss().interface.diverted = u8::from(diverted);
     }
 
     /// Tells the gate whether connections of this interface's are translated, and to which ports new ones may be.
@@ -213,8 +210,8 @@ impl Gate {
     pub fn believe_for(&mut self, time: Duration) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let now = Duration::try_from(now).unwrap_or_default();
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
-        bss.interface.fresh_until_ns = u64::try_from((now + time).as_nanos()).unwrap_or(u64::MAX);
+        self.bss().interface.fresh_until_ns =
+            u64::try_from((now + time).as_nanos()).unwrap_or(u64::MAX);
     }
 
     /// Whether the gate is where it was attached: not if somebody else has detached it.
@@ -232,7 +229,7 @@ impl Gate {
     ///
     /// [`Reason::CpuShare`]: crate::verdict::Reason::CpuShare
     pub fn limit_input(&mut self, share: Option<Permille>) {
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        let bss = self.bss();
         if let Some(Permille(share)) = share {
             bss.interface.input_share = share;
         }
@@ -245,8 +242,7 @@ impl Gate {
     ///
     /// [`Reason::UdpSource`]: crate::verdict::Reason::UdpSource
     pub fn set_selective(&mut self, selective: bool) {
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
-        bss.interface.selective = u32::from(selective);
+        self.bss().interface.selective = u32::from(selective);
     }
 
     /// Tells the gate which TCP ports are protected: connections that this host opened to such a port of a
@@ -259,8 +255,7 @@ impl Gate {
         for port in ports {
             words[usize::from(port / 64)] |= 1 << (port % 64);
         }
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
-        bss.protected_ports = words;
+        self.bss().protected_ports = words;
     }
 
     /// Tells the gate the addresses for which its interface's packets are delivered, and IPv4 broadcast
@@ -289,7 +284,7 @@ impl Gate {
         }
         let done = self.replace_addresses(&wanted);
         // Also of what was done in part: what was remembered of the old ones is void.
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        let bss = self.bss();
         bss.interface.generation = bss.interface.generation.wrapping_add(1);
         done
     }
@@ -349,7 +344,7 @@ impl Gate {
         let no_polls = driver == "tun";
         let pieces = mode == AttachMode::Generic;
         let packet_max = if pieces { Links::open()?.info(ifindex)?.mtu } else { 0 };
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        let bss = self.bss();
         bss.interface.ifindex = ifindex.0;
         bss.interface.packet_max = packet_max;
         bss.interface.no_polls = u32::from(no_polls);
@@ -394,8 +389,7 @@ impl Gate {
             .update(&(row - 1).to_ne_bytes(), &empty, MapFlags::ANY)
             .and_then(|()| rows.update(&key, &row.to_ne_bytes(), MapFlags::ANY));
         given.map_err(Error::libbpf("give a row of charges to", "the gate"))?;
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
-        bss.interface.charges = row;
+        self.bss().interface.charges = row;
         self.charges = Some(key);
         Ok(())
     }
@@ -422,7 +416,8 @@ impl Gate {
     /// # Errors
     /// When the kernel does not answer.
     pub fn tc_program_id(&self) -> Result<u32> {
-        programs::id_of(self.skel.progs.weir_gate_tc.as_fd())
+        Program::id_from_fd(self.skel.progs.weir_gate_tc.as_fd())
+            .map_err(Error::libbpf("look up", "the gate's program"))
     }
 
     /// Attaches the gate at [`AttachMode::Clsact`].

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, Typedef};
@@ -19,6 +19,7 @@ use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
 use crate::shared::{globals, open_skeleton, share};
 use crate::skeleton::input::{InputSkel, InputSkelBuilder, types};
+use crate::sync::lock;
 use crate::sys::sched;
 use crate::sys::stat::Stat;
 use crate::units::{CpuId, Nanos};
@@ -380,10 +381,6 @@ impl Shared {
             self.cpus.decrement(input.home, offset_of!(types::weir_cpu, inputs));
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Values of the kernel's enumerators, which may have none of the names: 0 then.

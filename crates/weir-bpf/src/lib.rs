@@ -15,7 +15,7 @@
 //! - [`traffic`]: the lab's load generator; [`replies`]: when it had which reply;
 //!   [`steps`]: when its packets were where on their way to a receiver;
 //! - [`bare`], [`poll_cost`], [`test_run`]: what the lab measures the gate's cost with;
-//! - [`verdict`]: what the gate decides and why; [`printable`]: foreign text, safe for a terminal;
+//! - [`sync`]: locks; [`verdict`]: what the gate decides and why; [`printable`]: foreign text, safe for a terminal;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
 
 /// Numbers that the kernel half declares in its headers, which say what they are.
@@ -56,6 +56,7 @@ pub mod screen;
 mod shared;
 pub mod softirq;
 pub mod steps;
+pub mod sync;
 pub mod sys;
 pub mod tap;
 mod tc_bpf;

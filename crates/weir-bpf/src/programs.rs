@@ -1,8 +1,5 @@
 //! Other people's BPF programs: whose is it that is attached?
 
-use std::os::fd::{AsRawFd, BorrowedFd};
-
-use libbpf_rs::libbpf_sys;
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter};
 use rustix::process::Pid;
 
@@ -70,21 +67,4 @@ pub fn at_tcx(ifindex: IfIndex) -> Result<Vec<String>> {
     })?;
     let name = |id| Program::of(id).name.unwrap_or_else(|| format!("program {id}"));
     Ok(ids.into_iter().map(name).collect())
-}
-
-/// The kernel's number of a loaded program of this process.
-#[allow(unsafe_code)]
-pub(crate) fn id_of(program: BorrowedFd<'_>) -> Result<u32> {
-    let mut info = libbpf_sys::bpf_prog_info::default();
-    let mut len = size_of_val(&info) as u32;
-    // SAFETY: the descriptor is an open program's; the kernel writes at most `len` bytes to `info`,
-    // which is plain integers, all zero.
-    let code = unsafe {
-        libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut len)
-    };
-    if code < 0 {
-        let source = std::io::Error::from_raw_os_error(-code);
-        return Err(Error::system("look up", "the gate's program", source));
-    }
-    Ok(info.id)
 }

@@ -1,11 +1,13 @@
 //! How objects are opened, and the maps that several share (`bpf/shared.h`): the queue probe's own, which others
 //! are loaded with.
 
+use std::ffi::CStr;
+use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::skel::SkelBuilder;
-use libbpf_rs::{MapCore, MapHandle, OpenObject};
+use libbpf_rs::{MapCore, MapHandle, OpenObject, libbpf_sys};
 
 use crate::error::{Error, Result};
 use crate::probe::QueueProbe;
@@ -46,3 +48,29 @@ macro_rules! share {
     }};
 }
 pub(crate) use share;
+
+/// Loads a program that was put together here.
+#[allow(unsafe_code)]
+pub(crate) fn load_program(
+    kind: libbpf_sys::bpf_prog_type,
+    name: &CStr,
+    instructions: &[libbpf_sys::bpf_insn],
+    options: libbpf_sys::bpf_prog_load_opts,
+) -> io::Result<OwnedFd> {
+    let sz = size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t;
+    let mut options = libbpf_sys::bpf_prog_load_opts { sz, ..options };
+    let (name, license) = (name.as_ptr(), c"GPL".as_ptr());
+    let (first, count) = (instructions.as_ptr(), instructions.len() as libbpf_sys::size_t);
+    // SAFETY: name and license end in NUL; instructions and options outlive the call.
+    owned(unsafe { libbpf_sys::bpf_prog_load(kind, name, license, first, count, &raw mut options) })
+}
+
+/// The descriptor that libbpf has just made, or its reason for none.
+#[allow(unsafe_code)]
+pub(crate) fn owned(fd: i32) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: new, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

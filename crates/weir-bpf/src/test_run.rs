@@ -1,10 +1,10 @@
 //! Timing a program on one packet, over and over (`BPF_PROG_TEST_RUN` with `repeat`).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
-use libbpf_rs::libbpf_sys;
+use libbpf_rs::{Program, libbpf_sys};
 
 use crate::error::{Error, Result};
 use crate::units::{IfIndex, Nanos};
@@ -27,16 +27,9 @@ impl XdpProgram {
     ///
     /// # Errors
     /// Without CAP_SYS_ADMIN, or where there is no such program any more.
-    #[allow(unsafe_code)]
     pub fn by_id(id: u32) -> Result<Self> {
-        // SAFETY: the call takes a number and returns a descriptor or an error.
-        let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) };
-        if fd < 0 {
-            let cause = io::Error::from_raw_os_error(-fd);
-            return Err(Error::system("open", format!("BPF program {id}"), cause));
-        }
-        // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let fd = Program::fd_from_id(id);
+        fd.map(Self).map_err(Error::libbpf("open", format!("BPF program {id}")))
     }
 
     /// Runs it `repeat` times on a packet as if it had come in on `ifindex`, an interface of the

@@ -109,7 +109,7 @@ impl Wall {
     /// If somebody else's XDP program is there, or the driver takes none.
     pub fn attach(&self, ifindex: IfIndex, ifname: &str) -> Result<()> {
         if self.in_driver {
-            if xdp_at(ifindex, ifname)?.is_some_and(|is_wall| !is_wall) {
+            if xdp_at(ifindex)?.is_some_and(|is_wall| !is_wall) {
                 return Err(Error::refused(
                     format!("another XDP program is attached to {ifname}"),
                     "remove it, or use `--attach tc`",
@@ -230,7 +230,7 @@ fn total(map: &impl MapCore, number: usize) -> Result<Counter> {
 pub fn clear(ifindex: IfIndex, ifname: &str) -> Result<bool> {
     let failed = |source| Error::system("take the wall away from", ifname, source);
     let mut found = false;
-    if xdp_at(ifindex, ifname)? == Some(true) {
+    if xdp_at(ifindex)? == Some(true) {
         set_xdp(-1, ifindex).map_err(failed)?;
         found = true;
     }
@@ -248,17 +248,9 @@ pub fn clear(ifindex: IfIndex, ifname: &str) -> Result<bool> {
 }
 
 /// Whether the XDP program of an interface is a wall; none if there is none.
-#[allow(unsafe_code)]
-fn xdp_at(ifindex: IfIndex, ifname: &str) -> Result<Option<bool>> {
-    let mut prog_id = 0;
-    let index = ifindex.0.cast_signed();
-    // SAFETY: the kernel's answer is written to the number, which outlives the call.
-    let code = unsafe { libbpf_sys::bpf_xdp_query_id(index, 0, &raw mut prog_id) };
-    if code < 0 {
-        let source = io::Error::from_raw_os_error(-code);
-        return Err(Error::system("look up the XDP program of", ifname, source));
-    }
-    Ok((prog_id != 0).then(|| Program::of(prog_id).name.as_deref() == Some(IN_DRIVER)))
+fn xdp_at(ifindex: IfIndex) -> Result<Option<bool>> {
+    let attached = Links::open()?.xdp(ifindex)?;
+    Ok(attached.map(|xdp| Program::of(xdp.prog_id).name.as_deref() == Some(IN_DRIVER)))
 }
 
 /// By netlink, so that it stays; -1 takes it away.

@@ -29,7 +29,6 @@ use crate::console::Console;
 use crate::doctor::{self, Reading};
 use crate::error::{Error, Result};
 use crate::signals;
-use crate::status::SCHEMA;
 
 /// A difference's interval covers it with a confidence of 95 %.
 const LEVEL: f64 = 0.05;
@@ -83,14 +82,6 @@ struct Difference {
 
 /// One object a line.
 #[derive(Serialize)]
-struct Line<T: Serialize> {
-    schema: u32,
-    event: &'static str,
-    #[serde(flatten)]
-    what: T,
-}
-
-#[derive(Serialize)]
 struct Differences {
     pairs: usize,
     differences: Vec<Difference>,
@@ -112,7 +103,7 @@ pub fn run(args: &RunArgs, slice: Duration) -> Result<()> {
         let Some(pair) = measure(args, (slice, &stop), &softirqs, told)? else { break };
         pairs.push(pair);
         match args.json {
-            true => print(&mut console, "pair", pair),
+            true => console.event("pair", &pair),
             false => console.line(&describe(pairs.len(), &pair)),
         }
     }
@@ -125,7 +116,7 @@ pub fn run(args: &RunArgs, slice: Duration) -> Result<()> {
     let differences: Vec<Difference> =
         COLUMNS.iter().filter_map(|of| difference(&pairs, of)).collect();
     match args.json {
-        true => print(&mut console, "differences", Differences { pairs: pairs.len(), differences }),
+        true => console.event("differences", &Differences { pairs: pairs.len(), differences }),
         false => {
             let lines =
                 differences.iter().zip(COLUMNS).map(|(each, of)| conclude(each, of, pairs.len()));
@@ -133,13 +124,6 @@ pub fn run(args: &RunArgs, slice: Duration) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn print(console: &mut Console, event: &'static str, what: impl Serialize) {
-    // Plain structures of strings and numbers: there is nothing that could fail.
-    if let Ok(line) = serde_json::to_string(&Line { schema: SCHEMA, event, what }) {
-        console.line(&line);
-    }
 }
 
 /// A pair of slices; `None` if a signal came first. What they say goes to the console.

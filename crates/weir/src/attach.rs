@@ -144,8 +144,8 @@ fn plan(request: Attach, driver: Option<&str>) -> (&'static [AttachMode], String
 /// Whether the kernel answered that another XDP program is there: `EEXIST` says that it is in
 /// another mode.
 fn is_taken(error: &Error) -> bool {
-    matches!(error, Error::Kernel(weir_bpf::Error::System { source, .. })
-        if matches!(Errno::from_io_error(source), Some(Errno::BUSY | Errno::EXIST)))
+    matches!(error, Error::Kernel(kernel)
+        if matches!(kernel.errno(), Some(Errno::BUSY | Errno::EXIST)))
 }
 
 #[cfg(test)]

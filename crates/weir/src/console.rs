@@ -5,7 +5,11 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
 use weir_bpf::printable::printable;
+
+use crate::error::Error;
+use crate::status::SCHEMA;
 
 /// Standard output for status, standard error for messages.
 #[derive(Debug, Default)]
@@ -14,6 +18,17 @@ pub struct Console {
     deaf: bool,
     /// What he has not taken yet of the last line that was begun.
     rest: Vec<u8>,
+    /// What went wrong last.
+    trouble: String,
+}
+
+/// What happened, for programs: a line of JSON.
+#[derive(Serialize)]
+struct Event<'a, T> {
+    schema: u32,
+    event: &'static str,
+    #[serde(flatten)]
+    what: &'a T,
 }
 
 impl Console {
@@ -21,6 +36,23 @@ impl Console {
     pub fn say(&mut self, message: &str) {
         // There is no place left to report that the place to report to is gone.
         let _ = write_in_pieces(&mut io::stderr(), as_said(message).as_bytes());
+    }
+
+    /// What goes wrong, once as long as it is the same.
+    pub fn trouble(&mut self, error: &Error) {
+        let message = error.to_string();
+        if message != self.trouble {
+            self.say(&message);
+            self.trouble = message;
+        }
+    }
+
+    /// An event, as a line of status.
+    pub fn event(&mut self, event: &'static str, what: &impl Serialize) {
+        // Plain structures of strings and numbers: there is nothing that could fail.
+        if let Ok(line) = serde_json::to_string(&Event { schema: SCHEMA, event, what }) {
+            self.line(&line);
+        }
     }
 
     /// A line of status, on standard output. Skipped while its reader is behind; none follow once the

@@ -48,7 +48,6 @@ pub struct Daemon {
     report: Report,
     lost: Vec<String>,
     failures: Vec<String>,
-    last_trouble: String,
 }
 
 /// The daemon's weight while it only watches. The applications that it protects may share its CPU,
@@ -137,7 +136,6 @@ impl Daemon {
             report,
             lost: Vec::new(),
             failures: Vec::new(),
-            last_trouble: String::new(),
         }
     }
 
@@ -222,7 +220,7 @@ impl Daemon {
         let guardian_pid = self.guardian.as_ref().map_or(0, Guardian::pid);
         let counts = self.snmp.read().map_err(Error::from);
         if let Err(error) = &counts {
-            trouble(&mut self.console, &mut self.last_trouble, error);
+            self.console.trouble(error);
         }
         let (udp, tcp) = counts.ok().unzip();
         let may_sleep = self.interfaces.iter().all(Protected::may_sleep);
@@ -241,11 +239,11 @@ impl Daemon {
                         gone.push((at, if is_gone { Loss::Gone } else { Loss::Detached }));
                     }
                     if let Some(error) = tick.trouble {
-                        trouble(&mut self.console, &mut self.last_trouble, &error);
+                        self.console.trouble(&error);
                     }
                 }
                 Err(_) if interface.is_gone().unwrap_or(false) => gone.push((at, Loss::Gone)),
-                Err(error) => trouble(&mut self.console, &mut self.last_trouble, &error),
+                Err(error) => self.console.trouble(&error),
             }
         }
         self.lose(&gone);
@@ -274,7 +272,7 @@ impl Daemon {
         let weighed =
             self.governors.as_ref().map(|governors| governors.weigh_receivers(&interfaces));
         if let Some(Err(error)) = weighed {
-            trouble(&mut self.console, &mut self.last_trouble, &error);
+            self.console.trouble(&error);
         }
         let rest = sched::own_cpu_time().saturating_sub(begun) * REST_PER_LOOK;
         self.receivers_due = Instant::now() + rest;
@@ -289,7 +287,7 @@ impl Daemon {
                 Err(_) if self.interfaces[*at].is_gone().unwrap_or(false) => {
                     gone.push((*at, Loss::Gone));
                 }
-                Err(error) => trouble(&mut self.console, &mut self.last_trouble, &error),
+                Err(error) => self.console.trouble(&error),
             }
         }
         self.lose(&gone);
@@ -330,7 +328,7 @@ impl Daemon {
             let change = self.reloader.change(&interface.key(), &name);
             interface.set_selective(change.selective);
             if let Err(error) = interface.set_governor(change.governor) {
-                trouble(&mut self.console, &mut self.last_trouble, &error);
+                self.console.trouble(&error);
             }
             for news in change.news {
                 self.console.say(&format!("{name}: {news}"));
@@ -397,7 +395,7 @@ impl Daemon {
                 self.guardian = Some(guardian);
             }
             // Tried again with the next tick; protection goes on meanwhile.
-            Err(error) => trouble(&mut self.console, &mut self.last_trouble, &error),
+            Err(error) => self.console.trouble(&error),
         }
     }
 
@@ -424,13 +422,4 @@ impl Daemon {
 /// Tells systemd, if that started us. Whether it listens changes nothing here.
 fn tell_manager(news: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(news);
-}
-
-/// Says what went wrong, but not every second the same.
-fn trouble(console: &mut Console, last: &mut String, error: &Error) {
-    let message = error.to_string();
-    if message != *last {
-        console.say(&message);
-        *last = message;
-    }
 }

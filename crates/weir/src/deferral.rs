@@ -2,9 +2,10 @@
 //! a timer, and not by the next packet (`napi_defer_hard_irqs`, `gro_flush_timeout`).
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
+use weir_bpf::sync::lock;
 use weir_bpf::sys::napi;
 use weir_bpf::sys::sysfs::Attribute;
 use weir_bpf::units::Nanos;
@@ -89,7 +90,7 @@ impl Deferral {
     /// A thread wants interrupts deferred by so much from now on. The shortest time of all counts. `anew`: somebody may
     /// have put back what it wanted before.
     pub fn want(&self, number: u32, interval: Option<Nanos>, anew: bool) {
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = lock(&self.wanted);
         let shortest = |wanted: &BTreeMap<u32, Nanos>| wanted.values().min().copied();
         let before = shortest(&wanted);
         match interval {

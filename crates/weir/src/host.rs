@@ -45,14 +45,8 @@ impl Host {
     pub fn name_of(&self, ifindex: IfIndex) -> Result<Option<String>> {
         match self.links.name(ifindex) {
             Ok(name) => Ok(Some(name)),
-            Err(error) if is_no_device(&error) => Ok(None),
+            Err(error) if error.errno() == Some(Errno::NODEV) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// Whether the kernel answered that there is no such interface.
-fn is_no_device(error: &weir_bpf::Error) -> bool {
-    matches!(error, weir_bpf::Error::System { source, .. }
-        if source.raw_os_error() == Some(Errno::NODEV.raw_os_error()))
 }

@@ -8,19 +8,8 @@ use std::rc::Rc;
 
 use crate::error::Result;
 use crate::host::Host;
-use crate::knob::{Knob, Outcome};
+use crate::knob::{Knob, Returns};
 use crate::statefile::State;
-
-/// What became of the knobs that were turned back, in the order of events.
-#[derive(Clone, Debug, Default)]
-pub struct Returns {
-    /// Those that have their old values.
-    pub restored: Vec<String>,
-    /// Those that stay as somebody else has set them.
-    pub left: Vec<String>,
-    /// Those that could not be turned back.
-    pub failures: Vec<String>,
-}
 
 /// One interface's turned knobs.
 pub struct Journal {
@@ -114,15 +103,11 @@ impl Journal {
     }
 
     fn turn_back(&self, knob: &Knob) {
-        let mut returns = self.returns.borrow_mut();
-        match knob.turn_back(&self.host, &self.interface()) {
-            Ok(Outcome::Restored) => returns.restored.push(knob.to_string()),
-            Ok(Outcome::Theirs(value)) => returns.left.push(knob.left_at(&value)),
-            Ok(Outcome::Gone) => {}
-            // Stays in the file: the guardian and `weir reset` try again.
-            Err(error) => return returns.failures.push(format!("{knob}: {error}")),
+        let outcome = knob.turn_back(&self.host, &self.interface());
+        // Else it stays in the file: the guardian and `weir reset` try again.
+        if self.returns.borrow_mut().note(knob, outcome) {
+            self.forget(knob);
         }
-        self.forget(knob);
     }
 }
 

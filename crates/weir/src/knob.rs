@@ -85,6 +85,35 @@ pub enum Outcome {
     Gone,
 }
 
+/// What became of the knobs that were turned back, in the order of events.
+#[derive(Clone, Debug, Default)]
+pub struct Returns {
+    /// Those that have their old values.
+    pub restored: Vec<String>,
+    /// Those that stay as somebody else has set them.
+    pub left: Vec<String>,
+    /// Those that could not be turned back.
+    pub failures: Vec<String>,
+}
+
+impl Returns {
+    /// Takes note of one; whether that is all there is to do about it.
+    pub fn note(&mut self, knob: &Knob, outcome: Result<Outcome>) -> bool {
+        match outcome {
+            Ok(Outcome::Restored) => self.restored.push(knob.to_string()),
+            Ok(Outcome::Theirs(value)) => {
+                self.left.push(format!("{}: left as set by somebody else ({value})", knob.object()))
+            }
+            Ok(Outcome::Gone) => {}
+            Err(error) => {
+                self.failures.push(format!("{knob}: {error}"));
+                return false;
+            }
+        }
+        true
+    }
+}
+
 impl Knob {
     /// Gives the knob its new value.
     pub fn turn(&self, host: &Host, interface: &str) -> Result<()> {
@@ -196,11 +225,6 @@ impl Knob {
             }
         };
         put_back.map(|()| Outcome::Restored)
-    }
-
-    /// Says that the knob stays as somebody else has set it.
-    pub fn left_at(&self, value: &str) -> String {
-        format!("{}: left as set by somebody else ({value})", self.object())
     }
 
     /// Gives what the governor moves the value that it is to have while no governor lives. Other knobs

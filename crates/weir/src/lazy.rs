@@ -12,7 +12,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -25,6 +25,7 @@ use rustix::net::{
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit, test_kill_process};
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::lazy::{LAZY_SOCKETS_MAX, LazyRings, LazySocket, RingId};
+use weir_bpf::sync::lock;
 use weir_bpf::sys::divert::{Filters, cgroup_programs};
 use weir_bpf::sys::netns;
 use weir_socket::protocol::{Reply, is_socket_name, socket_name};
@@ -129,10 +130,6 @@ impl Drop for LazyServer {
             let _ = thread.join();
         }
     }
-}
-
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Listener {

@@ -12,7 +12,6 @@ use crate::clock;
 use crate::console::Console;
 use crate::interface::{Farewell, Protected, Tick};
 use crate::sample::{Outcome, Rates};
-use crate::status::SCHEMA;
 
 /// What is printed on standard output while the daemon runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +23,6 @@ pub struct Report {
 /// The first line of `weir run --json`, once every interface is protected.
 #[derive(Debug, Serialize)]
 struct Ready {
-    schema: u32,
-    event: &'static str,
     interfaces: Vec<ReadyInterface>,
 }
 
@@ -39,8 +36,6 @@ struct ReadyInterface {
 /// A later line of `weir run --json`. Short: a line must fit into a pipe at once.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
-    schema: u32,
-    event: &'static str,
     time: String,
     interface: &'a str,
     seen: u64,
@@ -70,31 +65,22 @@ impl Report {
             counters_map_id: interface.counters_map_id(),
         };
         let interfaces = interfaces.iter().map(ready).collect();
-        print(console, &Ready { schema: SCHEMA, event: "ready", interfaces });
+        console.event("ready", &Ready { interfaces });
     }
 
     /// Reports one interface's last second.
     pub fn tick(self, console: &mut Console, tick: &Tick) {
         match (self.quiet, self.json) {
             (true, _) => {}
-            (false, true) => print(console, &line(tick)),
+            (false, true) => console.event("status", &line(tick)),
             (false, false) => console.line(&text(&clock::time(SystemTime::now()), tick)),
         }
-    }
-}
-
-fn print(console: &mut Console, object: &impl Serialize) {
-    // Plain structures of strings and numbers: there is nothing that could fail.
-    if let Ok(line) = serde_json::to_string(object) {
-        console.line(&line);
     }
 }
 
 fn line(tick: &Tick) -> Line<'_> {
     let outcome = Outcome::of_all(&tick.counters, tick.policy);
     Line {
-        schema: SCHEMA,
-        event: "status",
         time: clock::timestamp(SystemTime::now()),
         interface: &tick.interface,
         seen: tick.counters.total().packets,

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::key::{Key, STATE_SUFFIX};
-use crate::knob::Outcome;
+use crate::knob::Returns;
 use crate::lazy;
 use crate::lock::{Attempt, Lock, Purpose};
 use crate::statefile::State;
@@ -16,10 +16,8 @@ pub struct Restored {
     pub interface: String,
     /// The daemon that had turned the knobs.
     pub owner: Task,
-    /// The knobs that have their old values again.
-    pub knobs: Vec<String>,
-    /// Those that stay as somebody else has set them.
-    pub left: Vec<String>,
+    /// What became of them.
+    pub knobs: Returns,
 }
 
 /// Puts back an interface's leftovers, if any. The caller holds the interface's lock, so that no
@@ -35,11 +33,11 @@ pub fn leftovers(host: &Host, key: &Key, _lock: &Lock) -> Result<Option<Restored
         host.dir.remove(&key.state_file())?;
         return Ok(None);
     };
-    let (knobs, left) =
-        if is_ours_to_touch(host, &state)? { put_back(host, &state)? } else { Default::default() };
+    let is_ours = is_ours_to_touch(host, &state)?;
+    let knobs = if is_ours { put_back(host, &state)? } else { Returns::default() };
     host.dir.remove(&key.status_file())?;
     host.dir.remove(&key.state_file())?;
-    Ok(Some(Restored { interface: state.interface, owner: state.owner, knobs, left }))
+    Ok(Some(Restored { interface: state.interface, owner: state.owner, knobs }))
 }
 
 /// Whether the interface that the record is about still exists. Nothing is left to put back after a
@@ -67,19 +65,17 @@ fn is_ours_to_touch(host: &Host, state: &State) -> Result<bool> {
 }
 
 /// In the reverse of the order in which they were turned: threads before threading.
-/// What was put back, and what was left.
-fn put_back(host: &Host, state: &State) -> Result<(Vec<String>, Vec<String>)> {
-    let (mut restored, mut left) = (Vec::new(), Vec::new());
-    let mut failures = Vec::new();
+fn put_back(host: &Host, state: &State) -> Result<Returns> {
+    let mut returns = Returns::default();
     for knob in state.knobs.iter().rev() {
-        match knob.turn_back(host, &state.interface) {
-            Ok(Outcome::Restored) => restored.push(knob.to_string()),
-            Ok(Outcome::Theirs(value)) => left.push(knob.left_at(&value)),
-            Ok(Outcome::Gone) => {}
-            Err(error) => failures.push(format!("{}: {knob}: {error}", state.interface)),
-        }
+        returns.note(knob, knob.turn_back(host, &state.interface));
     }
-    if failures.is_empty() { Ok((restored, left)) } else { Err(Error::NotRestored(failures)) }
+    let failures = &returns.failures;
+    if failures.is_empty() {
+        return Ok(returns);
+    }
+    let named = failures.iter().map(|failure| format!("{}: {failure}", state.interface));
+    Err(Error::NotRestored(named.collect()))
 }
 
 /// What `weir reset` did.
@@ -145,12 +141,12 @@ fn reset_one(host: &Host, key: &Key) -> Result<Option<Restored>> {
 impl std::fmt::Display for Restored {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: ", self.interface)?;
-        if self.knobs.is_empty() {
+        if self.knobs.restored.is_empty() {
             write!(f, "nothing was left to put back")?;
         } else {
-            write!(f, "put back {}", self.knobs.join(", "))?;
+            write!(f, "put back {}", self.knobs.restored.join(", "))?;
         }
         write!(f, " (left by weir, pid {})", self.owner.pid)?;
-        self.left.iter().try_for_each(|left| write!(f, "; {left}"))
+        self.knobs.left.iter().try_for_each(|left| write!(f, "; {left}"))
     }
 }

@@ -1,5 +1,6 @@
 //! What a daemon publishes each second about one interface, and reading it back.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use weir_bpf::features::{self, Lack};
 use weir_bpf::gate::Policy;
 use weir_bpf::prune::Retired;
 use weir_bpf::sys::divert::{Diversion, DiversionKind, Ports};
+use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{IfIndex, Nice};
 use weir_bpf::verdict::{Reason, Verdict};
 use weir_policy::{Prefer, Share};
@@ -19,7 +21,7 @@ use crate::governor::Observed;
 use crate::key::{Key, STATE_SUFFIX, STATUS_SUFFIX};
 use crate::knob::Knob;
 use crate::lock::holders_of;
-use crate::rundir::{PRIVATE, RunDir};
+use crate::rundir::{PRIVATE, RUN_DIR, RunDir};
 use crate::sample::Rates;
 use crate::sleep::SleepStatus;
 use crate::softirq::LimitStatus;
@@ -268,6 +270,14 @@ impl InterfaceStatus {
             // It may have gone since the directory was listed.
             all.extend(Self::read(dir, &key)?);
         }
+        Ok(all)
+    }
+
+    /// Those of the calling thread's network namespace whose daemon runs.
+    pub fn running() -> Result<Vec<Self>> {
+        let dir = RunDir::open(Path::new(RUN_DIR))?;
+        let mut all = Self::read_all(dir.as_ref(), Some(NetNs::current()?.inode()))?;
+        all.retain(|status| status.running);
         Ok(all)
     }
 

@@ -32,7 +32,7 @@ pub fn put_back(host: &Host, interface: &str, old: &str) -> Result<()> {
         return Ok(());
     }
     match host.sysfs.write(interface, THREADED, old) {
-        Err(error) if is_unsupported(&error) => {}
+        Err(error) if error.errno() == Some(Errno::OPNOTSUPP) => {}
         written => return Ok(written?),
     }
     let ifindex = host.links.index(interface)?;
@@ -50,7 +50,7 @@ pub fn put_back(host: &Host, interface: &str, old: &str) -> Result<()> {
 /// Why the interface cannot be polled by threads.
 pub fn refusal(interface: &str, error: &Error) -> String {
     match error {
-        Error::Kernel(kernel) if is_unsupported(kernel) => no_napi(interface),
+        Error::Kernel(kernel) if kernel.errno() == Some(Errno::OPNOTSUPP) => no_napi(interface),
         _ => error.to_string(),
     }
 }
@@ -68,10 +68,4 @@ fn no_napi(interface: &str) -> String {
             .into(),
         _ => "the driver has no NAPI that threads could poll".into(),
     }
-}
-
-/// Whether the kernel answered that the interface has nothing to thread.
-fn is_unsupported(error: &weir_bpf::Error) -> bool {
-    matches!(error, weir_bpf::Error::System { source, .. }
-        if source.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()))
 }

@@ -4,12 +4,13 @@
 mod libpcap;
 mod translate;
 
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys;
 
 use self::translate::Next;
 use crate::error::{Error, Result};
+use crate::shared::load_program;
 
 /// A compiled expression, for one interface.
 #[derive(Clone, Debug)]
@@ -33,7 +34,6 @@ impl Filter {
     }
 
     /// Loads it as a program for a socket, or for the driver, that hands on by an array of programs.
-    #[allow(unsafe_code)]
     pub(crate) fn load(
         &self,
         in_driver: bool,
@@ -48,33 +48,17 @@ impl Filter {
             )
         })?;
         // Programs of one array are alike in this, too.
-        let mut options = libbpf_sys::bpf_prog_load_opts {
-            sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
-            prog_flags: if in_driver { libbpf_sys::BPF_F_XDP_HAS_FRAGS } else { 0 },
-            expected_attach_type: if in_driver { libbpf_sys::BPF_XDP } else { 0 },
+        let (kind, prog_flags, expected_attach_type) = if in_driver {
+            (libbpf_sys::BPF_PROG_TYPE_XDP, libbpf_sys::BPF_F_XDP_HAS_FRAGS, libbpf_sys::BPF_XDP)
+        } else {
+            (libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER, 0, 0)
+        };
+        let options = libbpf_sys::bpf_prog_load_opts {
+            prog_flags,
+            expected_attach_type,
             ..Default::default()
         };
-        let kind = if in_driver {
-            libbpf_sys::BPF_PROG_TYPE_XDP
-        } else {
-            libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER
-        };
-        // SAFETY: name and license end in NUL, and the instructions and options outlive the call.
-        let fd = unsafe {
-            libbpf_sys::bpf_prog_load(
-                kind,
-                c"weir_tap_filter".as_ptr(),
-                c"GPL".as_ptr(),
-                instructions.as_ptr(),
-                instructions.len() as libbpf_sys::size_t,
-                &raw mut options,
-            )
-        };
-        if fd < 0 {
-            let source = std::io::Error::from_raw_os_error(-fd);
-            return Err(Error::system("load", format!("the filter {:?}", self.text), source));
-        }
-        // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        load_program(kind, c"weir_tap_filter", &instructions, options)
+            .map_err(|source| Error::system("load", format!("the filter {:?}", self.text), source))
     }
 }

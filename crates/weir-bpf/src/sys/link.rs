@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, Parseable,
@@ -27,6 +27,7 @@ pub use super::link_info::{LinkInfo, LinkStats, XdpAttached, XdpMode};
 use super::link_info::{is_bare, mac_of, name_of, stats_of, xdp_of};
 use super::netlink::Socket;
 use crate::error::{Error, Result};
+use crate::sync::lock;
 use crate::units::{IfIndex, MacAddr};
 
 const MAKE: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
@@ -60,7 +61,9 @@ impl Links {
         asked.attributes.push(LinkAttribute::IfName(name.to_owned()));
         match self.first(asked, || name.to_owned()) {
             Ok(message) => Ok(IfIndex(message.header.index)),
-            Err(error) if is_no_device(&error) => Err(Error::NoInterface(name.to_owned())),
+            Err(error) if error.errno() == Some(Errno::NODEV) => {
+                Err(Error::NoInterface(name.to_owned()))
+            }
             Err(error) => Err(error),
         }
     }
@@ -312,7 +315,7 @@ impl Links {
         request: Request,
         flags: u16,
     ) -> Result<Vec<T>> {
-        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut socket = lock(&self.socket);
         let answers = socket.route(&request, flags);
         answers.map_err(|errno| Error::system(operation, object(), errno))
     }
@@ -331,11 +334,6 @@ fn family(ip: IpAddr) -> AddressFamily {
 
 pub(super) fn object(ifindex: IfIndex) -> String {
     format!("interface number {}", ifindex.0)
-}
-
-fn is_no_device(error: &Error) -> bool {
-    let no_device = Some(Errno::NODEV.raw_os_error());
-    matches!(error, Error::System { source, .. } if source.raw_os_error() == no_device)
 }
 
 /// On a point-to-point link `Address` is the peer's; `Local` is always the interface's own.

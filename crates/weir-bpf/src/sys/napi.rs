@@ -4,7 +4,7 @@ use netlink_packet_core::NLM_F_DUMP;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use super::netlink::{attribute, find, number, open_generic};
+use super::netlink::{Attributes, attribute, open_generic};
 use super::stat::Stat;
 use super::sysfs::NetSysfs;
 use crate::error::{Error, Result};
@@ -74,13 +74,15 @@ pub fn has_deferral(ifindex: IfIndex) -> Result<bool> {
         })?,
     };
     let is_set = |instance: &Vec<u8>, kind| {
-        find(instance, kind).is_some_and(|value| value.iter().any(|byte| *byte != 0))
+        Attributes::of(instance)
+            .value(kind)
+            .is_some_and(|value| value.iter().any(|byte| *byte != 0))
     };
     Ok(instances.iter().any(|one| NETDEV_A_NAPI_DEFERRAL.iter().any(|kind| is_set(one, *kind))))
 }
 
 fn thread_of(instance: &[u8]) -> Option<NapiThread> {
-    let value = |kind| number(&find(instance, kind)?);
+    let value = |kind| Attributes::of(instance).number(kind);
     let pid = Pid::from_raw(value(NETDEV_A_NAPI_PID)?.try_into().ok()?)?;
     Some(NapiThread { napi_id: value(NETDEV_A_NAPI_ID)?, pid })
 }

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use netlink_packet_core::{
-    DefaultNla, Emitable, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE,
-    NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, NlasIterator, Parseable,
+    DefaultNla, Emitable, NLA_HEADER_SIZE, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
+    NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, NlasIterator, Parseable,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use rustix::io::{Errno, retry_on_intr};
@@ -210,7 +210,8 @@ impl Socket {
         text.push(0);
         let attribute = attribute(CTRL_ATTR_FAMILY_NAME, &text);
         let answers = self.request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, NLM_F_ACK, &attribute)?;
-        let id = answers.first().and_then(|answer| find(answer, CTRL_ATTR_FAMILY_ID));
+        let id = answers.first();
+        let id = id.and_then(|answer| Attributes::of(answer).value(CTRL_ATTR_FAMILY_ID));
         let id = id.and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
         id.ok_or(Errno::BADMSG)
     }
@@ -251,10 +252,62 @@ pub(super) fn emitted(part: &impl Emitable) -> Vec<u8> {
     bytes
 }
 
-/// Value of the first attribute of this kind; `None` also where the bytes are malformed.
-pub(super) fn find(attributes: &[u8], kind: u16) -> Option<Vec<u8>> {
-    let mut all = NlasIterator::new(attributes).map_while(std::result::Result::ok);
-    all.find(|attribute| attribute.kind() == kind).map(|attribute| attribute.value().to_vec())
+/// Attributes in a row: a message's, or those within another.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Attributes<'a>(&'a [u8]);
+
+impl<'a> Attributes<'a> {
+    pub(super) fn of(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Kinds and values, in order; `None` of the first that is malformed, which is the last.
+    pub(super) fn each(self) -> impl Iterator<Item = Option<(u16, &'a [u8])>> {
+        NlasIterator::new(self.0).map(|one| {
+            let one = one.ok()?;
+            let (kind, len) = (one.kind(), one.value_length());
+            Some((kind, one.into_inner().get(NLA_HEADER_SIZE..)?.get(..len)?))
+        })
+    }
+
+    /// Value of the first attribute of this kind; `None` also where the bytes before it are malformed.
+    pub(super) fn value(self, kind: u16) -> Option<&'a [u8]> {
+        self.each().map_while(|one| one).find(|(found, _)| *found == kind).map(|(_, value)| value)
+    }
+
+    pub(super) fn has(self, kind: u16) -> bool {
+        self.value(kind).is_some()
+    }
+
+    /// Those within an attribute; none if it is not there.
+    pub(super) fn within(self, kind: u16) -> Self {
+        Self(self.value(kind).unwrap_or_default())
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Text up to its NUL.
+    pub(super) fn text(self, kind: u16) -> Option<String> {
+        self.value(kind).map(text)
+    }
+
+    /// A 32-bit number, in this machine's byte order.
+    pub(super) fn number(self, kind: u16) -> Option<u32> {
+        self.value(kind).and_then(number)
+    }
+
+    /// The same in network byte order, as netfilter's are.
+    pub(super) fn big_endian(self, kind: u16) -> Option<u32> {
+        self.number(kind).map(u32::from_be)
+    }
+}
+
+/// Text up to its NUL, as in netlink attributes and kernel structures.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
 }
 
 /// The leading 32-bit number, in this machine's byte order.
@@ -295,9 +348,9 @@ mod tests {
         let mut bytes = attribute(1, b"abc");
         bytes.extend(attribute(2, &7u32.to_ne_bytes()));
         assert_eq!(bytes.len(), 16);
-        assert_eq!(find(&bytes, 2).as_deref().and_then(number), Some(7));
-        assert_eq!(find(&bytes, 3), None);
-        assert_eq!(find(&bytes[..6], 1), None);
+        assert_eq!(Attributes::of(&bytes).number(2), Some(7));
+        assert_eq!(Attributes::of(&bytes).value(3), None);
+        assert_eq!(Attributes::of(&bytes[..6]).value(1), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use netlink_packet_core::NLM_F_DUMP;
 use rustix::io::Errno;
 use rustix::net::netlink;
 
-use super::netlink::{Socket, find, number};
+use super::netlink::{Attributes, Socket, number};
 use crate::error::{Error, Result};
 use crate::units::{IfIndex, SocketInode};
 
@@ -150,8 +150,8 @@ fn local_socket(protocol: u8, answer: &[u8]) -> Option<LocalSocket> {
     let octets: [u8; 16] = *answer.get(8..)?.first_chunk()?;
     let interface = number(answer.get(40..)?)?;
     let inode = number(answer.get(68..)?)?;
-    let attributes = answer.get(ATTRIBUTES..)?;
-    let memory = find(attributes, INET_DIAG_SKMEMINFO)?;
+    let attributes = Attributes::of(answer.get(ATTRIBUTES..)?);
+    let memory = attributes.value(INET_DIAG_SKMEMINFO)?;
     // SK_MEMINFO_*
     let memory = |at: usize| memory.get(4 * at..).and_then(number);
     let address = match family {
@@ -159,7 +159,7 @@ fn local_socket(protocol: u8, answer: &[u8]) -> Option<LocalSocket> {
         _ => IpAddr::V6(Ipv6Addr::from(octets)).to_canonical(),
     };
     let v6_only =
-        find(attributes, INET_DIAG_SKV6ONLY).is_some_and(|value| value.first() != Some(&0));
+        attributes.value(INET_DIAG_SKV6ONLY).is_some_and(|value| value.first() != Some(&0));
     let listener = protocol == IPPROTO_TCP;
     // Of a listener these two are connections (tcp_diag_get_info()).
     let (queued, limit) = if listener {

@@ -96,9 +96,7 @@ impl NetSysfs {
     pub fn exists(&self, ifname: &str, attribute: &str) -> Result<bool> {
         match self.open_attribute(ifname, attribute, OFlags::PATH) {
             Ok(_) => Ok(true),
-            Err(Error::System { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                Ok(false)
-            }
+            Err(error) if error.errno() == Some(Errno::NOENT) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -4,9 +4,8 @@ use netlink_packet_core::{DecodeError, Emitable, NLM_F_DUMP, Parseable};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcHandle, TcHeader, TcMessage};
 
-use super::divert::text;
 use super::link::{Links, object};
-use super::netlink::find;
+use super::netlink::Attributes;
 use crate::error::Result;
 use crate::units::IfIndex;
 
@@ -16,7 +15,7 @@ const TCA_KIND: u16 = 1;
 /// would refuse a list over one of them.
 pub(super) struct Listed {
     pub(super) header: TcHeader,
-    pub(super) attributes: Vec<u8>,
+    attributes: Vec<u8>,
 }
 
 impl Parseable<[u8]> for Listed {
@@ -33,9 +32,13 @@ pub(super) fn queueing_disciplines() -> RouteNetlinkMessage {
 }
 
 impl Listed {
+    pub(super) fn attributes(&self) -> Attributes<'_> {
+        Attributes::of(&self.attributes)
+    }
+
     /// Such as `pfifo` or `flower`.
     pub(crate) fn kind(&self) -> String {
-        find(&self.attributes, TCA_KIND).map(|kind| text(&kind)).unwrap_or_default()
+        self.attributes().text(TCA_KIND).unwrap_or_default()
     }
 }
 

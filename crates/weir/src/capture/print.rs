@@ -9,7 +9,6 @@ use super::args::CaptureArgs;
 use super::output::Output;
 use crate::clock;
 use crate::console::Console;
-use crate::status::SCHEMA;
 
 /// Why a capture has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -34,8 +33,6 @@ pub struct Printer {
 
 #[derive(Serialize)]
 struct Line {
-    event: &'static str,
-    schema: u32,
     time: String,
     #[serde(flatten)]
     rates: Rates,
@@ -52,8 +49,6 @@ struct Rates {
 
 #[derive(Serialize)]
 struct Summary {
-    event: &'static str,
-    schema: u32,
     interface_packets: u64,
     matched: u64,
     matched_bytes: u64,
@@ -76,10 +71,8 @@ impl Printer {
     /// The tap sees packets from now on.
     pub fn ready(&mut self, args: &CaptureArgs) {
         if self.json {
-            let interface = &args.interface;
-            let ready = serde_json::json!(
-                { "event": "ready", "schema": SCHEMA, "interface": interface });
-            return self.console.line(&ready.to_string());
+            let ready = serde_json::json!({ "interface": args.interface });
+            return self.console.event("ready", &ready);
         }
         let how = if args.count {
             "counting".to_owned()
@@ -106,8 +99,7 @@ impl Printer {
         };
         let at = SystemTime::now();
         if self.json {
-            let line = Line { event: "status", schema: SCHEMA, time: clock::timestamp(at), rates };
-            return self.print(&line);
+            return self.console.event("status", &Line { time: clock::timestamp(at), rates });
         }
         let Rates { seen_pps, matched_pps, matched_bytes_per_second, .. } = rates;
         self.console.line(&format!(
@@ -123,8 +115,6 @@ impl Printer {
         let written = output.map(Output::packets);
         if self.json {
             let summary = Summary {
-                event: "summary",
-                schema: SCHEMA,
                 interface_packets: seen,
                 matched,
                 matched_bytes,
@@ -134,7 +124,7 @@ impl Printer {
                 files: output.map(Output::files),
                 ended_by: ended_by.copied(),
             };
-            return self.print(&summary);
+            return self.console.event("summary", &summary);
         }
         let mut text = format!("{seen} packets seen, {matched} matched");
         if paused > 0 {
@@ -149,11 +139,5 @@ impl Printer {
             }
         }
         self.console.say(&text);
-    }
-
-    fn print(&mut self, line: &impl Serialize) {
-        if let Ok(text) = serde_json::to_string(line) {
-            self.console.line(&text);
-        }
     }
 }

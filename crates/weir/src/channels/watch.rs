@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use weir_bpf::samples::READ_EVERY;
 use weir_bpf::sys::link::Links;
-use weir_bpf::sys::netns::NetNs;
 
 use super::look::{Gate, Look};
 use super::rows::{InterfaceChannels, Report};
@@ -15,7 +14,7 @@ use crate::channel_name::Namer;
 use crate::error::{Error, Result};
 use crate::owners::{Owners, Ownership};
 use crate::rundir::{RUN_DIR, RunDir};
-use crate::status::{InterfaceStatus, Overview, SCHEMA};
+use crate::status::{InterfaceStatus, SCHEMA};
 
 /// Gates that sleep count for so much longer than is asked for.
 const WATCHED_LONGER: Duration = Duration::from_secs(1);
@@ -35,7 +34,7 @@ impl Watch {
     /// Those of this network namespace's protected interfaces, or of the one that is asked for.
     pub fn open(named: Option<&str>, with_sources: bool) -> Result<Self> {
         let dir = RunDir::open(Path::new(RUN_DIR))?;
-        let running = running(dir.as_ref(), named)?;
+        let running = running(named)?;
         let gates = running.iter().map(Gate::open).collect::<Result<_>>()?;
         let sampled = running.iter().filter(|_| with_sources);
         let sources = sampled.map(Sources::open).collect::<Result<_>>()?;
@@ -145,10 +144,8 @@ fn behind<'a>(
 }
 
 /// The protected interfaces of this network namespace, or the one that is asked for.
-fn running(dir: Option<&RunDir>, named: Option<&str>) -> Result<Vec<InterfaceStatus>> {
-    let overview = Overview::read(dir, Some(NetNs::current()?.inode()))?;
-    let mut running: Vec<_> =
-        overview.interfaces.into_iter().filter(|interface| interface.running).collect();
+fn running(named: Option<&str>) -> Result<Vec<InterfaceStatus>> {
+    let mut running = InterfaceStatus::running()?;
     if let Some(name) = named {
         running.retain(|interface| interface.interface == name);
     }

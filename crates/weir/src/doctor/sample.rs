@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
 use std::fs;
-use std::path::Path;
 use std::time::Instant;
 
 use rustix::process::Pid;
@@ -34,8 +33,7 @@ use crate::attach;
 use crate::error::Result;
 use crate::owners::{OwnedSocket, Owners, Ownership, Process};
 use crate::rps;
-use crate::rundir::{RUN_DIR, RunDir};
-use crate::status::{InterfaceStatus, Overview};
+use crate::status::InterfaceStatus;
 use crate::threading::THREADED;
 
 /// Interfaces of which more is asked than their counters: those that receive most. A container host has hundreds.
@@ -150,7 +148,8 @@ impl Looker {
     /// What two looks say, and the facts of now.
     pub fn reading(mut self, earlier: &Sample, later: &Sample) -> Reading {
         let seconds = later.at.duration_since(earlier.at).as_secs_f64();
-        let running = self.running();
+        let running =
+            self.seen("whether weir runs", InterfaceStatus::running()).unwrap_or_default();
         Reading {
             seconds,
             kernel: kernel(),
@@ -171,16 +170,6 @@ impl Looker {
                 .collect(),
             unseen: self.unseen.into_iter().collect(),
         }
-    }
-
-    fn running(&mut self) -> Vec<InterfaceStatus> {
-        let read = || {
-            let dir = RunDir::open(Path::new(RUN_DIR))?;
-            Overview::read(dir.as_ref(), Some(NetNs::current()?.inode()))
-        };
-        let overview = self.seen("whether weir runs", read());
-        let interfaces = overview.map(|overview| overview.interfaces).unwrap_or_default();
-        interfaces.into_iter().filter(|each| each.running).collect()
     }
 
     fn interfaces(

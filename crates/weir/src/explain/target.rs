@@ -1,16 +1,12 @@
 //! The interface that the packets are judged for.
 
-use std::path::Path;
-
 use weir_bpf::features::asks_conntrack;
 use weir_bpf::sys::divert::{self, Ports};
 use weir_bpf::sys::link::{LinkInfo, Links};
-use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{IfIndex, MacAddr};
 
 use crate::error::{Error, Result};
-use crate::rundir::{RUN_DIR, RunDir};
-use crate::status::{DiversionStatus, InterfaceStatus, Overview};
+use crate::status::{DiversionStatus, InterfaceStatus};
 
 /// An interface of this host.
 #[derive(Clone, Debug)]
@@ -30,7 +26,7 @@ pub struct Target {
 impl Target {
     /// The interface of this name; else the one that is protected, else the only one that it can be.
     pub fn choose(links: &Links, named: Option<&str>) -> Result<Self> {
-        let mut running = protected()?;
+        let mut running = InterfaceStatus::running()?;
         let ifindex = match named {
             Some(name) => links.index(name)?,
             None => match running.as_slice() {
@@ -57,13 +53,6 @@ impl Target {
                 .then(|| found.iter().flat_map(|each| &each.ports).copied().collect()),
         })
     }
-}
-
-/// The interfaces that are protected in this network namespace.
-fn protected() -> Result<Vec<InterfaceStatus>> {
-    let dir = RunDir::open(Path::new(RUN_DIR))?;
-    let overview = Overview::read(dir.as_ref(), Some(NetNs::current()?.inode()))?;
-    Ok(overview.interfaces.into_iter().filter(|interface| interface.running).collect())
 }
 
 /// What may take packets elsewhere: as the daemon has found, which knows its own programs, or as is found now.

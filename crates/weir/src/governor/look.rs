@@ -1,7 +1,7 @@
 //! Looks after one NAPI thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use weir_bpf::alarm::{Alarm, Cause};
 use weir_bpf::channels::Channel;
 use weir_bpf::input::{Input, InputCounters};
+use weir_bpf::sync::lock;
 use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::units::{CpuId, Nanos};
 use weir_policy::governor::LOOK_AWAKE;
@@ -290,10 +291,6 @@ impl Look {
         *told = Told { at, counters, own_cpu_ns, switches_ns, action: told.action, limits };
         observed
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn share(part_ns: u64, whole_ns: f64) -> f64 {

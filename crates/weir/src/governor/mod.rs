@@ -18,7 +18,7 @@ use std::io::{PipeReader, PipeWriter, Write};
 use std::net::IpAddr;
 use std::process::ChildStdin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,7 @@ use weir_bpf::alarm::{Alarm, Rings};
 use weir_bpf::channels::Channel;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::input::Inputs;
+use weir_bpf::sync::lock;
 use weir_bpf::sys::sched;
 use weir_bpf::units::{CpuId, IfIndex, Nice};
 use weir_policy::{Regime, Settings, Weight};
@@ -161,12 +162,6 @@ struct Shared {
     beats: Mutex<Option<ChildStdin>>,
 }
 
-impl Shared {
-    fn looks(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Look>>> {
-        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Governors {
     /// Loads the kernel half and starts to listen; `awake`: the scheduler is watched also while nothing is wrong.
     pub fn start(probe: &QueueProbe, shares: ShareSettings, awake: bool) -> Result<Rc<Self>> {
@@ -223,7 +218,7 @@ impl Governors {
     /// Divides saturated CPUs by these settings from now on.
     pub fn set_shares(&self, settings: ShareSettings) {
         self.common.receivers.decide(settings);
-        self.shared.looks().values().for_each(|look| look.wake());
+        lock(&self.shared.looks).values().for_each(|look| look.wake());
     }
 
     /// Whether channels are held to their share.
@@ -234,7 +229,7 @@ impl Governors {
     /// Where beats are to go from now on. The first goes at once: a guardian that has heard none waits for one.
     pub fn beat_to(&self, mut guardian: Option<ChildStdin>) {
         let _ = guardian.as_mut().map(|to| to.write_all(&[Beat::Governing as u8]));
-        *self.shared.beats.lock().unwrap_or_else(PoisonError::into_inner) = guardian;
+        *lock(&self.shared.beats) = guardian;
     }
 
     /// Governs a NAPI thread until the answer is dropped. Its weight is then what it was last. Where its interface's
@@ -257,7 +252,7 @@ impl Governors {
             .spawn(move || looking.run())
             .map_err(|source| Error::system("start the governor's thread", source))?;
         look.belongs_to(thread.thread().clone());
-        self.shared.looks().insert(number, Arc::clone(&look));
+        lock(&self.shared.looks).insert(number, Arc::clone(&look));
         Ok(Governed { number, look, thread: Some(thread), governors: Rc::clone(self) })
     }
 }
@@ -293,7 +288,7 @@ impl Governed {
 
 impl Drop for Governed {
     fn drop(&mut self) {
-        self.governors.shared.looks().remove(&self.number);
+        lock(&self.governors.shared.looks).remove(&self.number);
         self.look.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -313,7 +308,7 @@ fn listen(mut rings: Rings, ended: &PipeReader, shared: &Shared) {
         if !fds[1].revents().is_empty() {
             return;
         }
-        let looks = shared.looks();
+        let looks = lock(&shared.looks);
         match rings.heard() {
             Ok(causes) if causes.is_empty() => {}
             // What cannot be read may have been an alarm.
@@ -368,7 +363,7 @@ impl Pulse {
         if !looks.values().all(|look| look.is_lively()) {
             return;
         }
-        let mut beats = shared.beats.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut beats = lock(&shared.beats);
         // A guardian that has died is the main loop's affair.
         let _ = beats.as_mut().map(|to| to.write_all(&[beat as u8]));
         // So late that the guardian may have taken the weights back, and may be about to.

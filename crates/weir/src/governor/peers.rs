@@ -1,8 +1,9 @@
 //! What NAPI threads on one CPU know of each other.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use weir_bpf::sync::lock;
 use weir_bpf::units::CpuId;
 use weir_policy::Governor;
 
@@ -23,26 +24,22 @@ impl Peers {
     /// What a thread does on this CPU.
     pub(super) fn note(&self, number: u32, cpu: CpuId, governor: &Governor) {
         let peer = Peer { cpu, used: governor.used(), tells_apart: governor.tells_apart() };
-        self.lock().insert(number, peer);
+        lock(&self.0).insert(number, peer);
     }
 
     /// A thread is governed no more.
     pub(super) fn forget(&self, number: u32) {
-        self.lock().remove(&number);
+        lock(&self.0).remove(&number);
     }
 
     /// Whether another thread than this one tells a flood from other channels on this CPU.
     pub(super) fn another_tells_apart(&self, cpu: CpuId, number: u32) -> bool {
-        others(&self.lock(), cpu, number).any(|peer| peer.tells_apart)
+        others(&lock(&self.0), cpu, number).any(|peer| peer.tells_apart)
     }
 
     /// What each of the other threads uses of input's share of this CPU.
     pub(super) fn used_by_others(&self, cpu: CpuId, number: u32) -> Vec<f64> {
-        others(&self.lock(), cpu, number).map(|peer| peer.used).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Peer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        others(&lock(&self.0), cpu, number).map(|peer| peer.used).collect()
     }
 }
 

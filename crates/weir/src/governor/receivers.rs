@@ -2,9 +2,10 @@
 //! & Banga, section 3: processing at the receiver's priority).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use weir_bpf::channels::Channel;
+use weir_bpf::sync::lock;
 
 use crate::shares::ShareSettings;
 
@@ -54,8 +55,4 @@ impl Receivers {
         let known = lock(&self.weights).get(channel).copied();
         known.or_else(|| self.settings().weight(channel, &[]))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -64,36 +64,25 @@ impl DeviceProbe {
     }
 }
 
+#[cfg(test)]
+use {
+    crate::attach::{self, AttachMode, Attachment},
+    libbpf_rs::Program,
+    std::os::fd::AsFd,
+};
+
 /// Attaching a program of one's own, for tests: this one, which lets every packet pass.
 #[cfg(test)]
 impl DeviceProbe {
     /// Its number, and what holds it at tcx ingress.
-    #[allow(unsafe_code)]
-    pub(super) fn attach_tcx(&self, ifindex: IfIndex) -> Result<(u32, std::os::fd::OwnedFd)> {
-        use std::os::fd::{AsFd, AsRawFd, FromRawFd};
-
-        use libbpf_rs::{Program, libbpf_sys};
-        let fd = self.skel.progs.weir_device.as_fd().as_raw_fd();
-        // SAFETY: the descriptor is an open program's; without options.
-        let link = unsafe {
-            libbpf_sys::bpf_link_create(
-                fd,
-                ifindex.0.cast_signed(),
-                libbpf_sys::BPF_TCX_INGRESS,
-                std::ptr::null(),
-            )
-        };
-        assert!(link >= 0, "{link}");
-        // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
-        let link = unsafe { std::os::fd::OwnedFd::from_raw_fd(link) };
-        let id = Program::id_from_fd(self.skel.progs.weir_device.as_fd()).unwrap();
-        Ok((id, link))
+    pub(super) fn attach_tcx(&self, ifindex: IfIndex) -> Result<(u32, Attachment)> {
+        let program = self.skel.progs.weir_device.as_fd();
+        let link = attach::by_link(program, ifindex, "the interface", AttachMode::Tcx)?;
+        Ok((Program::id_from_fd(program).unwrap(), link))
     }
 
     /// Attaches it as a filter; the classifier queue stays when it is dropped.
     pub(super) fn attach_tc(&self, ifindex: IfIndex) -> Result<impl Drop> {
-        use std::os::fd::AsFd;
-
         use libbpf_rs::{TC_INGRESS, TcHook, TcHookBuilder};
         struct Attached(TcHook);
         impl Drop for Attached {

@@ -3,13 +3,12 @@
 //! Only those are let off that are known to take no packet elsewhere. Verdicts that drop need no
 //! mention: dropping is what the gate does too.
 
-use netlink_packet_core::NlasIterator;
-
 use super::kind::DiversionKind;
-use crate::sys::netlink::{find, number};
+use crate::sys::netlink::Attributes;
 
 const NFTA_EXPR_NAME: u16 = 1;
 const NFTA_EXPR_DATA: u16 = 2;
+/// Of a target and of a match.
 const NFTA_TARGET_NAME: u16 = 1;
 const NFTA_PAYLOAD_SREG: u16 = 5;
 const NFTA_PAYLOAD_BASE: u16 = 2;
@@ -45,8 +44,8 @@ const XT_CT_HELPER_AT: usize = 12;
 const NF_VERDICT_MASK: u32 = 0xff;
 const NF_QUEUE: u32 = 3;
 
-/// Of nftables (`nft_expr_type`), harmless.
-const EXPRESSIONS: [&str; 21] = [
+/// Of nftables (`nft_expr_type`), harmless, unless [`Element::classify`] finds more in them.
+const EXPRESSIONS: [&str; 25] = [
     "bitwise",
     "byteorder",
     "cmp",
@@ -56,13 +55,17 @@ const EXPRESSIONS: [&str; 21] = [
     "fib",
     "flow_offload",
     "hash",
+    "immediate",
     "inner",
     "last",
+    "log",
     "lookup",
     "meta",
     "notrack",
     "numgen",
+    "objref",
     "osf",
+    "payload",
     "range",
     "reject",
     "rt",
@@ -101,52 +104,6 @@ const TARGETS: [&str; 27] = [
     "ACCOUNT",
 ];
 
-/// Whether an expression matches by the state of a packet's connection.
-pub(super) fn asks_conntrack(element: &[u8]) -> bool {
-    let name = find(element, NFTA_EXPR_NAME).map(|bytes| super::text(&bytes)).unwrap_or_default();
-    let data = find(element, NFTA_EXPR_DATA).unwrap_or_default();
-    let extension = || find(&data, NFTA_TARGET_NAME).map(|name| super::text(&name));
-    match name.as_str() {
-        "ct" | "connlimit" => true,
-        "match" => extension().is_none_or(|name| name.starts_with("conn") || name == "state"),
-        _ => false,
-    }
-}
-
-/// What an expression does, by its list element's attributes: its kind and its name. `None` if it is
-/// harmless. `synproxies` tells whether there are objects of that type for `objref` to refer to.
-pub(super) fn classify(element: &[u8], synproxies: bool) -> Option<(DiversionKind, String)> {
-    let Some(name) = find(element, NFTA_EXPR_NAME).map(|bytes| super::text(&bytes)) else {
-        return Some((DiversionKind::Unknown, "an expression without a name".into()));
-    };
-    let data = find(element, NFTA_EXPR_DATA).unwrap_or_default();
-    // Both have their name in the same place.
-    let extension = || find(&data, NFTA_TARGET_NAME).map(|n| super::text(&n)).unwrap_or_default();
-    match name.as_str() {
-        "target" => return target(&extension()),
-        "match" => return matching(&extension()),
-        _ => {}
-    }
-    let kind = match name.as_str() {
-        "nat" | "masq" | "redir" => Some(DiversionKind::Nat),
-        "tproxy" => Some(DiversionKind::Tproxy),
-        "queue" => Some(DiversionKind::NfQueue),
-        "fwd" | "dup" => Some(DiversionKind::Forward),
-        "synproxy" => Some(DiversionKind::Synproxy),
-        "payload" => find(&data, NFTA_PAYLOAD_SREG).map(|_| DiversionKind::HeaderRewrite),
-        "log" => find(&data, NFTA_LOG_GROUP).map(|_| DiversionKind::PacketLog),
-        "dynset" => Some(DiversionKind::SenderRules),
-        "limit" | "quota" | "connlimit" => Some(DiversionKind::CountingRules),
-        // Through a map, it may be to any object.
-        "objref" if synproxies => Some(DiversionKind::Synproxy),
-        "objref" => None,
-        "immediate" => queues(&data).then_some(DiversionKind::NfQueue),
-        name if EXPRESSIONS.contains(&name) => None,
-        _ => Some(DiversionKind::Unknown),
-    };
-    kind.map(|kind| (kind, name))
-}
-
 /// What a target does. `None` if it is harmless.
 pub(super) fn target(name: &str) -> Option<(DiversionKind, String)> {
     let kind = match name {
@@ -177,70 +134,118 @@ pub(super) fn matching(name: &str) -> Option<(DiversionKind, String)> {
 
 /// Whether a rule, by its list of expressions, is for TCP alone. It then misses connection requests that the gate
 /// discards for a full accept queue, and no more: little enough to be told only.
-pub(super) fn is_for_tcp(expressions: &[Element]) -> bool {
+pub(super) fn is_for_tcp(expressions: &[Element<'_>]) -> bool {
     expressions.windows(2).any(|pair| {
-        let [loads, Element { name: compares, data: compared }] = pair else { return false };
-        let value = find(compared, NFTA_CMP_DATA).and_then(|data| find(&data, NFTA_DATA_VALUE));
-        loads_protocol(loads)
-            && compares == "cmp"
-            && find(compared, NFTA_CMP_OP).as_deref().and_then(big_endian) == Some(NFT_CMP_EQ)
-            && value.as_deref() == Some(&[IPPROTO_TCP])
+        let [loads, compares] = pair else { return false };
+        loads.loads_protocol()
+            && compares.name == "cmp"
+            && compares.data.big_endian(NFTA_CMP_OP) == Some(NFT_CMP_EQ)
+            && compares.data.within(NFTA_CMP_DATA).value(NFTA_DATA_VALUE) == Some(&[IPPROTO_TCP])
     })
 }
 
-/// Whether an expression loads the number of the transport's protocol.
-pub(super) fn loads_protocol(element: &Element) -> bool {
-    let word = |kind| find(&element.data, kind).as_deref().and_then(big_endian);
-    match element.name.as_str() {
-        "meta" => word(NFTA_META_KEY) == Some(NFT_META_L4PROTO),
-        "payload" => {
-            word(NFTA_PAYLOAD_BASE) == Some(NFT_PAYLOAD_NETWORK_HEADER)
-                && word(NFTA_PAYLOAD_LEN) == Some(1)
-                && word(NFTA_PAYLOAD_OFFSET).is_some_and(|at| PROTOCOLS_AT.contains(&at))
-        }
-        _ => false,
-    }
-}
-
 /// An expression of a rule.
-#[derive(Debug)]
-pub(super) struct Element {
-    pub(super) name: String,
-    pub(super) data: Vec<u8>,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Element<'a> {
+    /// Empty if it has none.
+    pub(super) name: &'a str,
+    pub(super) data: Attributes<'a>,
 }
 
-impl Element {
-    /// A rule's list of expressions, up to one that cannot be read.
-    pub(super) fn list(expressions: &[u8]) -> Vec<Self> {
-        let element = |attributes: &[u8]| Self {
-            name: find(attributes, NFTA_EXPR_NAME)
-                .map(|name| super::text(&name))
-                .unwrap_or_default(),
-            data: find(attributes, NFTA_EXPR_DATA).unwrap_or_default(),
+impl<'a> Element<'a> {
+    /// One by its attributes in a rule's list.
+    pub(super) fn of(attributes: Attributes<'a>) -> Self {
+        let name = attributes.value(NFTA_EXPR_NAME).unwrap_or_default();
+        let name = name.strip_suffix(&[0]).unwrap_or(name);
+        Self {
+            name: str::from_utf8(name).unwrap_or("an expression with a strange name"),
+            data: attributes.within(NFTA_EXPR_DATA),
+        }
+    }
+
+    /// The name of a target or match.
+    pub(super) fn extension(&self) -> String {
+        self.data.text(NFTA_TARGET_NAME).unwrap_or_default()
+    }
+
+    /// Whether it matches by the state of a packet's connection.
+    pub(super) fn asks_conntrack(&self) -> bool {
+        let by_state = |name: &str| name.is_empty() || name.starts_with("conn") || name == "state";
+        match self.name {
+            "ct" | "connlimit" => true,
+            "match" => by_state(&self.extension()),
+            _ => false,
+        }
+    }
+
+    /// What it does: its kind and its name. `None` if it is harmless. `synproxies` tells whether there are objects of
+    /// that type for `objref` to refer to.
+    pub(super) fn classify(&self, synproxies: bool) -> Option<(DiversionKind, String)> {
+        let kind = match self.name {
+            "target" => return target(&self.extension()),
+            "match" => return matching(&self.extension()),
+            "" => return Some((DiversionKind::Unknown, "an expression without a name".into())),
+            "nat" | "masq" | "redir" => DiversionKind::Nat,
+            "tproxy" => DiversionKind::Tproxy,
+            "queue" => DiversionKind::NfQueue,
+            "fwd" | "dup" => DiversionKind::Forward,
+            "synproxy" => DiversionKind::Synproxy,
+            "payload" if self.data.has(NFTA_PAYLOAD_SREG) => DiversionKind::HeaderRewrite,
+            "log" if self.data.has(NFTA_LOG_GROUP) => DiversionKind::PacketLog,
+            "dynset" => DiversionKind::SenderRules,
+            "limit" | "quota" | "connlimit" => DiversionKind::CountingRules,
+            // Through a map, it may be to any object.
+            "objref" if synproxies => DiversionKind::Synproxy,
+            "immediate" if self.queues() => DiversionKind::NfQueue,
+            name if EXPRESSIONS.contains(&name) => return None,
+            _ => DiversionKind::Unknown,
         };
-        let all = NlasIterator::new(expressions).map_while(Result::ok);
-        all.map(|attribute| element(attribute.value())).collect()
+        Some((kind, self.name.to_owned()))
+    }
+
+    fn verdict(&self) -> Attributes<'a> {
+        self.data.within(NFTA_IMMEDIATE_DATA).within(NFTA_DATA_VERDICT)
+    }
+
+    /// A verdict may be to queue, although `nft` itself writes that as an expression.
+    fn queues(&self) -> bool {
+        let code = self.verdict().big_endian(NFTA_VERDICT_CODE);
+        // Jumps are negative; a queue's number is in the upper half.
+        code.is_some_and(|code| code.cast_signed() > 0 && code & NF_VERDICT_MASK == NF_QUEUE)
+    }
+
+    /// Whether it loads the number of the transport's protocol.
+    pub(super) fn loads_protocol(&self) -> bool {
+        let from_header = |at| self.loads_from(NFT_PAYLOAD_NETWORK_HEADER, at, 1);
+        PROTOCOLS_AT.into_iter().any(from_header)
+            || self.name == "meta" && self.data.big_endian(NFTA_META_KEY) == Some(NFT_META_L4PROTO)
+    }
+
+    /// Whether it loads these bytes of a packet, and no others.
+    pub(super) fn loads_from(&self, base: u32, offset: u32, len: u32) -> bool {
+        let loads = |kind, what| self.data.big_endian(kind) == Some(what);
+        self.name == "payload"
+            && loads(NFTA_PAYLOAD_BASE, base)
+            && loads(NFTA_PAYLOAD_OFFSET, offset)
+            && loads(NFTA_PAYLOAD_LEN, len)
     }
 
     /// Where it leads, if anywhere.
     pub(super) fn leads(&self) -> Option<Leads> {
-        match self.name.as_str() {
+        match self.name {
             "immediate" => {
-                let verdict = find(&self.data, NFTA_IMMEDIATE_DATA)
-                    .and_then(|data| find(&data, NFTA_DATA_VERDICT))?;
-                let code = find(&verdict, NFTA_VERDICT_CODE).as_deref().and_then(big_endian)?;
-                let chain = find(&verdict, NFTA_VERDICT_CHAIN).map(|chain| super::text(&chain));
+                let code = self.verdict().big_endian(NFTA_VERDICT_CODE)?;
+                let chain = self.verdict().text(NFTA_VERDICT_CHAIN);
                 JUMPS
                     .contains(&code.cast_signed())
                     .then(|| chain.map_or(Leads::ToAnyChain, Leads::ToChain))
             }
             "lookup" => {
-                let register = find(&self.data, NFTA_LOOKUP_DREG).as_deref().and_then(big_endian);
+                let register = self.data.big_endian(NFTA_LOOKUP_DREG);
                 (register == Some(NFT_REG_VERDICT)).then_some(Leads::ToAnyChain)
             }
             "target" => {
-                let name = find(&self.data, NFTA_TARGET_NAME).map(|name| super::text(&name));
-                let (kind, _) = target(&name?)?;
+                let (kind, _) = target(&self.extension())?;
                 (kind == DiversionKind::Nat).then_some(Leads::Elsewhere)
             }
             "nat" | "masq" | "redir" => Some(Leads::Elsewhere),
@@ -250,14 +255,13 @@ impl Element {
 
     /// What it does to connections that makes them hard to look up.
     pub(super) fn hides_connections(&self) -> Option<&'static str> {
-        let word = |kind| find(&self.data, kind).as_deref().and_then(big_endian);
-        match self.name.as_str() {
-            "ct" if word(NFTA_CT_KEY) == Some(NFT_CT_ZONE) => {
-                find(&self.data, NFTA_CT_SREG).map(|_| PUT_INTO_ZONES)
+        match self.name {
+            "ct" if self.data.big_endian(NFTA_CT_KEY) == Some(NFT_CT_ZONE) => {
+                self.data.has(NFTA_CT_SREG).then_some(PUT_INTO_ZONES)
             }
             "target" => {
-                let name = find(&self.data, NFTA_TARGET_NAME).map(|name| super::text(&name))?;
-                hides_connections(&name, &find(&self.data, NFTA_TARGET_INFO).unwrap_or_default())
+                let info = self.data.value(NFTA_TARGET_INFO).unwrap_or_default();
+                hides_connections(&self.extension(), info)
             }
             _ => None,
         }
@@ -284,27 +288,16 @@ pub(super) fn hides_connections(target: &str, info: &[u8]) -> Option<&'static st
     if target != "CT" {
         return None;
     }
-    let half = |at: usize| Some(u16::from_ne_bytes(info.get(at..at + 2)?.try_into().ok()?));
-    let plain = half(0).is_some_and(|flags| flags & !XT_CT_NOTRACK == 0);
-    if !plain || half(XT_CT_ZONE_AT) != Some(0) {
+    let plain = half(info, 0).is_some_and(|flags| flags & !XT_CT_NOTRACK == 0);
+    if !plain || half(info, XT_CT_ZONE_AT) != Some(0) {
         return Some(PUT_INTO_ZONES);
     }
     (info.get(XT_CT_HELPER_AT) != Some(&0)).then_some(HAVE_HELPERS)
 }
 
-/// A verdict may be to queue, although `nft` itself writes that as an expression.
-fn queues(immediate: &[u8]) -> bool {
-    let code = find(immediate, NFTA_IMMEDIATE_DATA)
-        .and_then(|data| find(&data, NFTA_DATA_VERDICT))
-        .and_then(|verdict| find(&verdict, NFTA_VERDICT_CODE));
-    let code = code.as_deref().and_then(big_endian);
-    // Jumps are negative; a queue's number is in the upper half.
-    code.is_some_and(|code| code.cast_signed() > 0 && code & NF_VERDICT_MASK == NF_QUEUE)
-}
-
-/// Numbers of netfilter are in network byte order.
-pub(super) fn big_endian(bytes: &[u8]) -> Option<u32> {
-    number(bytes).map(u32::from_be)
+/// A number of 16 bits in a structure of iptables.
+pub(super) fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().copied().map(u16::from_ne_bytes)
 }
 
 #[cfg(test)]
@@ -318,6 +311,10 @@ mod tests {
         let mut element = attribute(NFTA_EXPR_NAME, &name);
         element.extend(attribute(NFTA_EXPR_DATA, data));
         element
+    }
+
+    fn classify(element: &[u8], synproxies: bool) -> Option<(DiversionKind, String)> {
+        Element::of(Attributes::of(element)).classify(synproxies)
     }
 
     fn kind(name: &str, data: &[u8]) -> Option<DiversionKind> {

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use super::filter::{ipsec, reverse_path};
 use super::{legacy, nft, proc, programs, read_proc, rules, tc};
 use crate::sys::ethtool;
-use crate::sys::netlink::{attribute, find, open_generic};
+use crate::sys::netlink::{Attributes, attribute, open_generic};
 use crate::sys::procfile::ProcFile;
 use crate::units::IfIndex;
 
@@ -103,9 +103,10 @@ fn takes_frames(ifindex: IfIndex) -> rustix::io::Result<bool> {
     let family = socket.family("netdev")?;
     let which = attribute(NETDEV_A_DEV_IFINDEX, &ifindex.0.to_ne_bytes());
     let answers = socket.request(family, NETDEV_CMD_DEV_GET, NLM_F_ACK, &which)?;
-    let features = answers.first().and_then(|answer| find(answer, NETDEV_A_DEV_XDP_FEATURES));
-    let features =
-        features.and_then(|value| Some(u64::from_ne_bytes(value.as_slice().try_into().ok()?)));
+    let features = answers
+        .first()
+        .and_then(|answer| Attributes::of(answer).value(NETDEV_A_DEV_XDP_FEATURES)?.try_into().ok())
+        .map(u64::from_ne_bytes);
     features.map(|features| features & TAKES_FRAMES != 0).ok_or(Errno::BADMSG)
 }
 

@@ -5,13 +5,14 @@
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+use super::Diversion;
 use super::conntrack::Connections;
-use super::expression::{IPPROTO_TCP, hides_connections, matching, target};
+use super::expression::{IPPROTO_TCP, half, hides_connections, matching, target};
 use super::kind::DiversionKind;
 use super::ports::{Conditions, PortSet};
 use super::proc::read;
 use super::translation::Translation;
-use super::{Diversion, text};
+use crate::sys::netlink::text;
 use crate::sys::procfile::ProcFile;
 use crate::sys::sockopt;
 
@@ -150,7 +151,7 @@ fn of_family_anything(family: &Family, elsewhere: &[usize]) -> Vec<String> {
         let accepts = |hook: usize| {
             let at = word(&info, UNDERFLOW_OFFSET + 4 * hook).map(|at| at as usize);
             let entry = at.and_then(|at| entries.get(at..));
-            let target = entry.and_then(|entry| entry.get(half(entry, family.target_offset)?..));
+            let target = entry.and_then(|entry| entry.get(offset(entry, family.target_offset)?..));
             target.and_then(|target| word(target, STANDARD_VERDICT_OFFSET)).map(u32::cast_signed)
                 == Some(VERDICT_ACCEPT)
         };
@@ -226,8 +227,8 @@ impl<'a> Iterator for Rules<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let at = self.at;
         let entry = self.entries.get(at..).filter(|entry| !entry.is_empty())?;
-        let target_at = half(entry, self.family.target_offset).filter(|offset| *offset > 0);
-        let length = half(entry, self.family.target_offset + 2).filter(|length| *length > 0);
+        let target_at = offset(entry, self.family.target_offset).filter(|offset| *offset > 0);
+        let length = offset(entry, self.family.target_offset + 2).filter(|length| *length > 0);
         let (Some(target_at), Some(length)) = (target_at, length) else {
             self.at = self.entries.len();
             return Some(None);
@@ -267,12 +268,12 @@ fn translate(
 
 /// A rule's matches, each with its own structure.
 fn extensions<'a>(family: &Family, entry: &'a [u8]) -> Vec<(String, &'a [u8])> {
-    let end = half(entry, family.target_offset).unwrap_or_default();
+    let end = offset(entry, family.target_offset).unwrap_or_default();
     let mut found = Vec::new();
     let mut at = family.matches_offset;
     while at < end
         && let Some(extension) = entry.get(at..)
-        && let Some(length) = half(extension, 0).filter(|length| *length > 0)
+        && let Some(length) = offset(extension, 0).filter(|length| *length > 0)
     {
         let own = extension.get(EXTENSION_BYTES..).unwrap_or_default();
         found.push((extension_name(extension), own));
@@ -318,6 +319,6 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
-fn half(bytes: &[u8], at: usize) -> Option<usize> {
-    bytes.get(at..)?.first_chunk().copied().map(u16::from_ne_bytes).map(usize::from)
+fn offset(bytes: &[u8], at: usize) -> Option<usize> {
+    half(bytes, at).map(usize::from)
 }

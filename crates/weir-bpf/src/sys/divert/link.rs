@@ -7,10 +7,10 @@ use rustix::io::Errno;
 
 use super::device::Device;
 use super::kind::DiversionKind;
-use super::{Diversion, ask_route, text};
+use super::{Diversion, ask_route};
 use crate::sys::ethtool;
 use crate::sys::link::numbered;
-use crate::sys::netlink::{find, number};
+use crate::sys::netlink::Attributes;
 use crate::units::IfIndex;
 
 const IFLA_IFNAME: u16 = 3;
@@ -98,17 +98,15 @@ fn listed(links: &[Link], by: &str) -> String {
 impl Parseable<[u8]> for Link {
     fn parse(message: &[u8]) -> Result<Self, DecodeError> {
         let header = LinkHeader::parse(message)?;
-        let attributes = &message[header.buffer_len()..];
-        let find_number = |kind| find(attributes, kind).as_deref().and_then(number);
-        let info = find(attributes, IFLA_LINKINFO).unwrap_or_default();
-        let elsewhere = find(attributes, IFLA_LINK_NETNSID).is_some();
-        let name = find(attributes, IFLA_IFNAME).ok_or("a link without a name")?;
+        let attributes = Attributes::of(&message[header.buffer_len()..]);
+        let elsewhere = attributes.has(IFLA_LINK_NETNSID);
+        let kind = attributes.within(IFLA_LINKINFO).text(IFLA_INFO_KIND);
         Ok(Self {
             ifindex: IfIndex(header.index),
-            name: text(&name),
-            kind: find(&info, IFLA_INFO_KIND).map(|kind| text(&kind)).unwrap_or_default(),
-            master: find_number(IFLA_MASTER),
-            lower: find_number(IFLA_LINK).filter(|_| !elsewhere),
+            name: attributes.text(IFLA_IFNAME).ok_or("a link without a name")?,
+            kind: kind.unwrap_or_default(),
+            master: attributes.number(IFLA_MASTER),
+            lower: attributes.number(IFLA_LINK).filter(|_| !elsewhere),
         })
     }
 }

@@ -134,9 +134,3 @@ fn ask_route<T: Parseable<[u8]>>(
 ) -> rustix::io::Result<Vec<T>> {
     Socket::open(None)?.route(request, flags)
 }
-
-/// Text up to its NUL, as in netlink attributes and kernel structures.
-pub(super) fn text(bytes: &[u8]) -> String {
-    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(text).into_owned()
-}

@@ -6,16 +6,16 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NlasIterator};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use rustix::io::Errno;
 use rustix::net::netlink;
 
 use super::conntrack::Connections;
-use super::expression::{self, Element, HAVE_HELPERS, big_endian, classify, is_for_tcp};
+use super::expression::{Element, HAVE_HELPERS, is_for_tcp};
 use super::kind::DiversionKind;
 use super::translation::{Table, Translation};
-use super::{Diversion, ask, sets, text};
-use crate::sys::netlink::find;
+use super::{Diversion, ask, sets};
+use crate::sys::netlink::{Attributes, text};
 
 pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10;
 const GETCHAIN: u16 = 4;
@@ -48,12 +48,13 @@ const NFPROTO_INET: u8 = 1;
 const NFPROTO_IPV4: u8 = 2;
 const NFPROTO_NETDEV: u8 = 5;
 const NFPROTO_IPV6: u8 = 10;
-/// Hooks that a packet to a local socket passes: PRE_ROUTING, LOCAL_IN, and inet's INGRESS.
-const NF_INET_IN: [u32; 2] = [0, 1];
+/// A way through the kernel: the hooks on it, of IP and of a device.
+type Way = (&'static [u32], &'static [u32]);
+/// To a local socket: PRE_ROUTING, LOCAL_IN; ingress.
+const INCOMING: Way = (&[0, 1], &[0]);
+/// From one interface to another: PRE_ROUTING, FORWARD, POST_ROUTING; ingress, egress.
+const FORWARDING: Way = (&[0, 2, 4], &[0, 1]);
 const NF_INET_INGRESS: u32 = 5;
-/// Hooks that a forwarded packet passes: PRE_ROUTING, FORWARD, POST_ROUTING; and INGRESS.
-const NF_INET_FORWARDING: [u32; 3] = [0, 2, 4];
-const NF_NETDEV_INGRESS: u32 = 0;
 
 /// What was found in one generation of the rules.
 #[derive(Debug, Default)]
@@ -89,9 +90,14 @@ impl Rules {
                 translating.translation.hide(table, HAVE_HELPERS);
             }
         }
-        for (_, message) in dump(GETRULE)? {
-            findings.add_rule(&chains, &message);
-            translating.add_rule(&message);
+        for (_, message) in &dump(GETRULE, &ALL)? {
+            let Some(rule) = Rule::of(message) else {
+                let table = "a table without a name".into();
+                findings.add(DiversionKind::Unknown, table, "", "rule".into());
+                continue;
+            };
+            findings.add_rule(&chains, &rule);
+            translating.add_rule(&rule);
         }
         let found = findings.into_diversions();
         let translates = found.iter().any(|diversion| diversion.kind == DiversionKind::Nat);
@@ -124,11 +130,10 @@ impl Rules {
 /// nftables.
 pub(super) fn generation() -> rustix::io::Result<Option<u32>> {
     let kind = NFNL_SUBSYS_NFTABLES << 8 | GETGEN;
-    match ask(Some(netlink::NETFILTER), kind, NLM_F_ACK, &[0; NFGENMSG_BYTES]) {
+    match ask(Some(netlink::NETFILTER), kind, NLM_F_ACK, &ALL) {
         Ok(answers) => {
-            let body = answers.first().and_then(|(_, answer)| answer.get(NFGENMSG_BYTES..));
-            let id = body.and_then(|body| find(body, NFTA_GEN_ID));
-            id.as_deref().and_then(big_endian).map(Some).ok_or(Errno::BADMSG)
+            let id = answers.first().and_then(|(_, answer)| body(answer).big_endian(NFTA_GEN_ID));
+            id.map(Some).ok_or(Errno::BADMSG)
         }
         // No such subsystem (nfnetlink_rcv_msg()), no such netlink protocol.
         Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::PROTONOSUPPORT) => Ok(None),
@@ -136,24 +141,26 @@ pub(super) fn generation() -> rustix::io::Result<Option<u32>> {
     }
 }
 
-fn dump(what: u16) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
-    ask(
-        Some(netlink::NETFILTER),
-        NFNL_SUBSYS_NFTABLES << 8 | what,
-        NLM_F_DUMP,
-        &[0; NFGENMSG_BYTES],
-    )
+/// Asked about every table.
+const ALL: [u8; NFGENMSG_BYTES] = [0; NFGENMSG_BYTES];
+
+pub(super) fn dump(what: u16, request: &[u8]) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
+    ask(Some(netlink::NETFILTER), NFNL_SUBSYS_NFTABLES << 8 | what, NLM_F_DUMP, request)
+}
+
+/// A message's attributes.
+pub(super) fn body(message: &[u8]) -> Attributes<'_> {
+    Attributes::of(message.get(NFGENMSG_BYTES..).unwrap_or_default())
 }
 
 /// The objects' tables and types, where they have one.
 fn objects() -> rustix::io::Result<Vec<(String, Option<u32>)>> {
     let object = |message: &[u8]| {
-        let kind = message.get(NFGENMSG_BYTES..).and_then(|body| find(body, NFTA_OBJ_TYPE));
         let place = Place::of(message, NFTA_OBJ_TABLE, NFTA_OBJ_NAME);
         let table = place.map(|place| place.table_name()).unwrap_or_default();
-        (table, kind.as_deref().and_then(big_endian))
+        (table, body(message).big_endian(NFTA_OBJ_TYPE))
     };
-    Ok(dump(GETOBJ)?.iter().map(|(_, message)| object(message)).collect())
+    Ok(dump(GETOBJ, &ALL)?.iter().map(|(_, message)| object(message)).collect())
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -165,10 +172,8 @@ struct Place {
 
 impl Place {
     fn of(message: &[u8], table: u16, chain: u16) -> Option<Self> {
-        let family = *message.first()?;
-        let body = message.get(NFGENMSG_BYTES..)?;
-        let name = |kind| find(body, kind).map(|bytes| text(&bytes));
-        Some(Self { family, table: name(table)?, chain: name(chain)? })
+        let (family, names) = (*message.first()?, body(message));
+        Some(Self { family, table: names.text(table)?, chain: names.text(chain)? })
     }
 
     fn table_name(&self) -> String {
@@ -205,52 +210,61 @@ struct BaseChain {
 
 fn chains(ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
     let mut chains = BTreeMap::new();
-    for (_, message) in dump(GETCHAIN)? {
+    for (_, message) in dump(GETCHAIN, &ALL)? {
         let place = Place::of(&message, NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME).ok_or(Errno::BADMSG)?;
-        let body = message.get(NFGENMSG_BYTES..).unwrap_or_default();
-        let Some(hook) = find(body, NFTA_CHAIN_HOOK) else { continue };
-        let nat = find(body, NFTA_CHAIN_TYPE).is_some_and(|kind| text(&kind) == "nat");
-        let incoming = is_incoming(place.family, &hook, ifname);
-        let forwarding = is_forwarding(place.family, &hook, ifname);
-        let policy = find(body, NFTA_CHAIN_POLICY).as_deref().and_then(big_endian);
-        let drops = policy.is_some_and(|verdict| verdict != NF_ACCEPT);
-        chains.insert(place, BaseChain { incoming, forwarding, nat, drops });
+        let chain = body(&message);
+        if !chain.has(NFTA_CHAIN_HOOK) {
+            continue;
+        }
+        let is_on = |way| is_on(way, place.family, chain.within(NFTA_CHAIN_HOOK), ifname);
+        let base = BaseChain {
+            incoming: is_on(INCOMING),
+            forwarding: is_on(FORWARDING),
+            nat: chain.text(NFTA_CHAIN_TYPE).is_some_and(|kind| kind == "nat"),
+            drops: chain.big_endian(NFTA_CHAIN_POLICY).is_some_and(|policy| policy != NF_ACCEPT),
+        };
+        chains.insert(place, base);
     }
     Ok(chains)
 }
 
-fn is_incoming(family: u8, hook: &[u8], ifname: &str) -> bool {
-    let Some(number) = find(hook, NFTA_HOOK_HOOKNUM).as_deref().and_then(big_endian) else {
-        return true;
-    };
+/// Whether this interface's packets pass a hook on this way; one without a number may be any.
+fn is_on((of_ip, of_device): Way, family: u8, hook: Attributes<'_>, ifname: &str) -> bool {
+    let Some(number) = hook.big_endian(NFTA_HOOK_HOOKNUM) else { return true };
     match family {
-        NFPROTO_NETDEV => number == NF_NETDEV_INGRESS && names(hook, ifname),
-        _ => NF_INET_IN.contains(&number) || number == NF_INET_INGRESS && names(hook, ifname),
-    }
-}
-
-fn is_forwarding(family: u8, hook: &[u8], ifname: &str) -> bool {
-    let Some(number) = find(hook, NFTA_HOOK_HOOKNUM).as_deref().and_then(big_endian) else {
-        return true;
-    };
-    match family {
-        // At ingress or at egress.
-        NFPROTO_NETDEV => names(hook, ifname),
-        _ => {
-            NF_INET_FORWARDING.contains(&number) || number == NF_INET_INGRESS && names(hook, ifname)
-        }
+        NFPROTO_NETDEV => of_device.contains(&number) && names(hook, ifname),
+        _ => of_ip.contains(&number) || number == NF_INET_INGRESS && names(hook, ifname),
     }
 }
 
 /// Whether a hook is on this interface; on none by name means on one that is not told.
-fn names(hook: &[u8], ifname: &str) -> bool {
-    let devices = find(hook, NFTA_HOOK_DEVS).unwrap_or_default();
-    let listed = NlasIterator::new(&devices[..]).map_while(std::result::Result::ok);
+fn names(hook: Attributes<'_>, ifname: &str) -> bool {
+    let devices = hook.within(NFTA_HOOK_DEVS);
     // Another kind of attribute is a prefix (Linux 6.18), which is not looked into.
-    let mut listed = listed.map(|one| (one.kind() == NFTA_DEVICE_NAME).then(|| text(one.value())));
-    match find(hook, NFTA_HOOK_DEV) {
-        Some(device) if devices.is_empty() => text(&device) == ifname,
-        _ => devices.is_empty() || listed.any(|name| name.is_none_or(|name| name == ifname)),
+    let is_it = |(kind, name): (u16, &[u8])| kind != NFTA_DEVICE_NAME || text(name) == ifname;
+    match hook.text(NFTA_HOOK_DEV) {
+        Some(device) if devices.is_empty() => device == ifname,
+        _ => devices.is_empty() || devices.each().map_while(|one| one).any(is_it),
+    }
+}
+
+/// A rule.
+struct Rule<'a> {
+    place: Place,
+    /// Up to one that cannot be read.
+    elements: Vec<Element<'a>>,
+    /// Whether all can.
+    is_whole: bool,
+}
+
+impl<'a> Rule<'a> {
+    /// `None` if it does not say whose it is.
+    fn of(message: &'a [u8]) -> Option<Self> {
+        let place = Place::of(message, NFTA_RULE_TABLE, NFTA_RULE_CHAIN)?;
+        let list = || body(message).within(NFTA_RULE_EXPRESSIONS).each();
+        let elements = list().map_while(|one| one);
+        let elements = elements.map(|(_, element)| Element::of(Attributes::of(element))).collect();
+        Some(Self { place, elements, is_whole: list().all(|one| one.is_some()) })
     }
 }
 
@@ -263,14 +277,15 @@ pub(super) fn anything(ifname: &str) -> rustix::io::Result<Vec<String>> {
         .filter(|(_, chain)| chain.drops && chain.incoming)
         .map(|(place, _)| format!("{} has the policy drop", place.name()))
         .collect();
-    for (_, message) in dump(GETRULE)? {
-        let place = Place::of(&message, NFTA_RULE_TABLE, NFTA_RULE_CHAIN).ok_or(Errno::BADMSG)?;
+    for (_, message) in &dump(GETRULE, &ALL)? {
+        let rule = Rule::of(message).ok_or(Errno::BADMSG)?;
+        let place = &rule.place;
         if !place.is_of_ip() {
             continue;
         }
-        if chains.get(&place).is_none_or(|chain| chain.incoming) {
+        if chains.get(place).is_none_or(|chain| chain.incoming) {
             found.insert(format!("{} has rules", place.name()));
-        } else if asks_conntrack(&message) {
+        } else if !rule.is_whole || rule.elements.iter().any(Element::asks_conntrack) {
             found.insert(format!(
                 "{} asks for connections, which packets on a ring make none of",
                 place.name()
@@ -283,7 +298,7 @@ pub(super) fn anything(ifname: &str) -> rustix::io::Result<Vec<String>> {
 /// Whatever rules, policies and translation packets meet that are forwarded between these interfaces, one line each.
 pub(super) fn on_the_way(ifnames: &[String]) -> rustix::io::Result<Vec<String>> {
     let mut found = BTreeSet::new();
-    let rules = dump(GETRULE)?;
+    let rules = dump(GETRULE, &ALL)?;
     for ifname in ifnames {
         let chains = chains(ifname)?;
         for (place, chain) in &chains {
@@ -304,14 +319,6 @@ pub(super) fn on_the_way(ifnames: &[String]) -> rustix::io::Result<Vec<String>> 
         }
     }
     Ok(found.into_iter().collect())
-}
-
-fn asks_conntrack(message: &[u8]) -> bool {
-    let body = message.get(NFGENMSG_BYTES..).unwrap_or_default();
-    let list = find(body, NFTA_RULE_EXPRESSIONS).unwrap_or_default();
-    // What cannot be read may.
-    NlasIterator::new(&list[..])
-        .any(|element| element.map_or(true, |element| expression::asks_conntrack(element.value())))
 }
 
 /// Tables that translate, and what else matters to translation.
@@ -339,15 +346,12 @@ impl Translating {
     }
 
     /// A rule that cannot be read is among the findings.
-    fn add_rule(&mut self, message: &[u8]) {
-        let Some(place) = Place::of(message, NFTA_RULE_TABLE, NFTA_RULE_CHAIN) else { return };
-        let body = message.get(NFGENMSG_BYTES..).unwrap_or_default();
-        let elements = Element::list(&find(body, NFTA_RULE_EXPRESSIONS).unwrap_or_default());
+    fn add_rule(&mut self, Rule { place, elements, .. }: &Rule<'_>) {
         for why in elements.iter().filter_map(Element::hides_connections) {
             self.translation.hide(&place.table_name(), why);
         }
         if let Some(table) = self.tables.get_mut(&place.table_name()) {
-            table.add_rule(&place.chain, &elements, place.family == NFPROTO_IPV4);
+            table.add_rule(&place.chain, elements, place.family == NFPROTO_IPV4);
         }
     }
 
@@ -386,27 +390,20 @@ struct Finding {
 }
 
 impl Findings {
-    fn add_rule(&mut self, chains: &BTreeMap<Place, BaseChain>, message: &[u8]) {
-        let Some(place) = Place::of(message, NFTA_RULE_TABLE, NFTA_RULE_CHAIN) else {
-            self.add(DiversionKind::Unknown, "a table without a name".into(), "", "rule".into());
-            return;
-        };
+    fn add_rule(&mut self, chains: &BTreeMap<Place, BaseChain>, rule: &Rule<'_>) {
+        let Rule { place, elements, is_whole } = rule;
         // Translation works in all its chains, whichever hook they are at; so may a chain that
         // others jump to.
         let concerns = |chain: &BaseChain| chain.incoming || chain.nat;
-        if !place.is_of_ip() || !chains.get(&place).is_none_or(concerns) {
+        if !place.is_of_ip() || !chains.get(place).is_none_or(concerns) {
             return;
         }
-        let body = message.get(NFGENMSG_BYTES..).unwrap_or_default();
-        let list = find(body, NFTA_RULE_EXPRESSIONS).unwrap_or_default();
-        let synproxies = self.synproxies;
-        let elements = NlasIterator::new(&list[..]).map(|element| match &element {
-            Ok(element) => classify(element.value(), synproxies),
-            Err(_) => Some((DiversionKind::Unknown, "a malformed rule".into())),
-        });
+        let malformed = || (DiversionKind::Unknown, "a malformed rule".into());
+        let found = elements.iter().filter_map(|element| element.classify(self.synproxies));
+        let found: Vec<_> = found.chain((!is_whole).then(malformed)).collect();
         let mut kinds = BTreeSet::new();
-        let for_tcp = is_for_tcp(&Element::list(&list));
-        for (kind, expression) in elements.flatten() {
+        let for_tcp = is_for_tcp(elements);
+        for (kind, expression) in found {
             let kind = if for_tcp { kind.of_tcp() } else { kind };
             kinds.insert(kind);
             self.add(kind, place.table_name(), &place.chain, expression);

@@ -6,12 +6,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::expression::{
-    Element, IPPROTO_TCP, NFT_CMP_EQ, NFTA_CMP_DATA, NFTA_CMP_OP, NFTA_DATA_VALUE, big_endian,
-    loads_protocol,
+    Element, IPPROTO_TCP, NFT_CMP_EQ, NFTA_CMP_DATA, NFTA_CMP_OP, NFTA_DATA_VALUE, half,
 };
 use super::sets::Keys;
-use super::text;
-use crate::sys::netlink::find;
 
 const IPPROTO_UDP: u8 = 17;
 const NFT_CMP_LT: u32 = 2;
@@ -20,9 +17,6 @@ const NFT_CMP_GT: u32 = 4;
 const NFT_CMP_GTE: u32 = 5;
 /// The same place in `meta`, `payload`: the register that is loaded; in `cmp`, `range`: the one that is compared.
 const NFTA_REGISTER: u16 = 1;
-const NFTA_PAYLOAD_BASE: u16 = 2;
-const NFTA_PAYLOAD_OFFSET: u16 = 3;
-const NFTA_PAYLOAD_LEN: u16 = 4;
 const NFT_PAYLOAD_TRANSPORT_HEADER: u32 = 2;
 /// Where UDP and TCP have their destination port, and its length.
 const PORT_AT: u32 = 2;
@@ -34,7 +28,6 @@ const NFTA_RANGE_OP: u16 = 2;
 const NFTA_RANGE_FROM_DATA: u16 = 3;
 const NFTA_RANGE_TO_DATA: u16 = 4;
 const NFT_RANGE_EQ: u32 = 0;
-const NFTA_MATCH_NAME: u16 = 1;
 const NFTA_MATCH_INFO: u16 = 3;
 /// Of `struct xt_tcp` and `struct xt_udp`: where the destination ports are, and where which conditions are inverted.
 const XT_PORTS_AT: usize = 4;
@@ -171,21 +164,20 @@ impl Default for Conditions {
 
 impl Conditions {
     /// Each of `elements` is a condition, or does something else that matters to none.
-    pub(super) fn of(elements: &[Element], sets: &BTreeMap<String, Keys>, ipv4: bool) -> Self {
+    pub(super) fn of(elements: &[Element<'_>], sets: &BTreeMap<String, Keys>, ipv4: bool) -> Self {
         let mut conditions = Self::default();
         // What the last expression has loaded, and where to.
         let mut loaded = None;
         for element in elements {
-            match element.name.as_str() {
+            match element.name {
                 "cmp" | "range" => conditions.compare(element, loaded),
                 "lookup" => {
                     conditions.look_up(element, sets, loaded.take());
                 }
                 "match" => {
                     loaded = None;
-                    let name = find(&element.data, NFTA_MATCH_NAME);
-                    let info = find(&element.data, NFTA_MATCH_INFO).unwrap_or_default();
-                    conditions.extension(&name.map(|name| text(&name)).unwrap_or_default(), &info);
+                    let info = element.data.value(NFTA_MATCH_INFO).unwrap_or_default();
+                    conditions.extension(&element.extension(), info);
                 }
                 _ => loaded = loads(element, ipv4),
             }
@@ -210,9 +202,8 @@ impl Conditions {
             }
             _ => return,
         };
-        let port = |at: usize| Some(u16::from_ne_bytes(info.get(at..at + 2)?.try_into().ok()?));
         if let (Some(first), Some(last), Some(inverted)) =
-            (port(XT_PORTS_AT), port(XT_PORTS_AT + 2), info.get(inverted_at))
+            (half(info, XT_PORTS_AT), half(info, XT_PORTS_AT + 2), info.get(inverted_at))
             && inverted & XT_INVERTED_PORTS == 0
         {
             self.narrow(&[(first, last)]);
@@ -222,34 +213,33 @@ impl Conditions {
     /// A rule ends where its key is not in the set, or in the map.
     fn look_up(
         &mut self,
-        element: &Element,
+        element: &Element<'_>,
         sets: &BTreeMap<String, Keys>,
         loaded: Option<(Loaded, u32)>,
     ) {
-        let word = |kind| find(&element.data, kind).as_deref().and_then(big_endian);
         let Some((Loaded::Port, register)) = loaded else { return };
+        let word = |kind| element.data.big_endian(kind);
         // A flag inverts it.
         if word(NFTA_LOOKUP_SREG) != Some(register) || word(NFTA_LOOKUP_FLAGS).unwrap_or(0) != 0 {
             return;
         }
-        let name = find(&element.data, NFTA_LOOKUP_SET).map(|name| text(&name));
+        let name = element.data.text(NFTA_LOOKUP_SET);
         if let Some(keys) = name.and_then(|name| sets.get(&name)) {
             self.narrow(keys);
         }
     }
 
-    fn compare(&mut self, element: &Element, loaded: Option<(Loaded, u32)>) {
-        let word = |kind| find(&element.data, kind).as_deref().and_then(big_endian);
-        let value = |kind| find(&element.data, kind).and_then(|data| find(&data, NFTA_DATA_VALUE));
-        let port =
-            |kind| value(kind).and_then(|value| Some(u16::from_be_bytes(value.try_into().ok()?)));
+    fn compare(&mut self, element: &Element<'_>, loaded: Option<(Loaded, u32)>) {
+        let word = |kind| element.data.big_endian(kind);
+        let value = |kind| element.data.within(kind).value(NFTA_DATA_VALUE);
+        let port = |kind| Some(u16::from_be_bytes(value(kind)?.try_into().ok()?));
         let Some((what, register)) = loaded else { return };
         if word(NFTA_REGISTER) != Some(register) {
             return;
         }
-        match (element.name.as_str(), what) {
+        match (element.name, what) {
             ("cmp", Loaded::Protocol) if word(NFTA_CMP_OP) == Some(NFT_CMP_EQ) => {
-                if let Some([number]) = value(NFTA_CMP_DATA).as_deref() {
+                if let Some([number]) = value(NFTA_CMP_DATA) {
                     self.protocol(*number);
                 }
             }
@@ -296,10 +286,7 @@ fn multiport(info: &[u8]) -> Option<Vec<(u16, u16)>> {
     if flags != XT_MULTIPORT_DESTINATION || inverted || count > XT_MULTI_PORTS {
         return None;
     }
-    let port = |at: usize| {
-        let at = XT_MULTIPORT_AT + 2 * at;
-        Some(u16::from_ne_bytes(info.get(at..at + 2)?.try_into().ok()?))
-    };
+    let port = |at: usize| half(info, XT_MULTIPORT_AT + 2 * at);
     let mut ports = Vec::new();
     let mut at = 0;
     while at < count {
@@ -313,21 +300,14 @@ fn multiport(info: &[u8]) -> Option<Vec<(u16, u16)>> {
 }
 
 /// What an expression loads into which register, if that is looked at.
-fn loads(element: &Element, ipv4: bool) -> Option<(Loaded, u32)> {
-    let word = |kind| find(&element.data, kind).as_deref().and_then(big_endian);
-    let is_port = || {
-        element.name == "payload"
-            && word(NFTA_PAYLOAD_BASE) == Some(NFT_PAYLOAD_TRANSPORT_HEADER)
-            && word(NFTA_PAYLOAD_OFFSET) == Some(PORT_AT)
-            && word(NFTA_PAYLOAD_LEN) == Some(PORT_BYTES)
-    };
+fn loads(element: &Element<'_>, ipv4: bool) -> Option<(Loaded, u32)> {
     // In a table of both families, IPv4's place may be another of IPv6's.
-    let what = if loads_protocol(element) && (element.name == "meta" || ipv4) {
+    let what = if element.loads_protocol() && (element.name == "meta" || ipv4) {
         Loaded::Protocol
-    } else if is_port() {
+    } else if element.loads_from(NFT_PAYLOAD_TRANSPORT_HEADER, PORT_AT, PORT_BYTES) {
         Loaded::Port
     } else {
         return None;
     };
-    Some((what, word(NFTA_REGISTER)?))
+    Some((what, element.data.big_endian(NFTA_REGISTER)?))
 }

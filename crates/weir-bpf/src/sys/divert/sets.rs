@@ -2,13 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use netlink_packet_core::{NLM_F_DUMP, NlasIterator};
-use rustix::net::netlink;
-
-use super::expression::{NFTA_DATA_VALUE, big_endian};
-use super::nft::{NFGENMSG_BYTES, NFNL_SUBSYS_NFTABLES};
-use super::{ask, text};
-use crate::sys::netlink::{attribute, find};
+use super::expression::NFTA_DATA_VALUE;
+use super::nft::{NFGENMSG_BYTES, body, dump};
+use crate::sys::netlink::{Attributes, attribute};
 
 const GETSET: u16 = 10;
 const GETSETELEM: u16 = 13;
@@ -34,24 +30,20 @@ pub(super) type Keys = Vec<(u16, u16)>;
 /// ports.
 pub(super) fn of_table(family: u8, table: &str) -> rustix::io::Result<BTreeMap<String, Keys>> {
     let request = |more: &[u8]| {
-        let mut body = vec![0; NFGENMSG_BYTES];
-        body[0] = family;
-        body.extend(attribute(NFTA_SET_TABLE, &terminated(table)));
-        body.extend(more);
-        body
-    };
-    let dump = |what: u16, body: &[u8]| {
-        ask(Some(netlink::NETFILTER), NFNL_SUBSYS_NFTABLES << 8 | what, NLM_F_DUMP, body)
+        let mut request = vec![0; NFGENMSG_BYTES];
+        request[0] = family;
+        request.extend(attribute(NFTA_SET_TABLE, &terminated(table)));
+        request.extend(more);
+        request
     };
     let mut sets = BTreeMap::new();
     for (_, message) in dump(GETSET, &request(&[]))? {
-        let Some((name, flags)) = constant_ports(&message) else { continue };
+        let Some((name, flags)) = constant_ports(body(&message)) else { continue };
         let named = attribute(NFTA_SET_ELEM_LIST_SET, &terminated(&name));
         let messages = dump(GETSETELEM, &request(&named))?;
-        let elements = messages.iter().map(|(_, message)| {
-            let body = message.get(NFGENMSG_BYTES..)?;
-            elements(&find(body, NFTA_SET_ELEM_LIST_ELEMENTS)?)
-        });
+        let elements = messages
+            .iter()
+            .map(|(_, message)| elements(body(message).value(NFTA_SET_ELEM_LIST_ELEMENTS)?));
         let Some(elements) = elements.collect::<Option<Vec<_>>>() else { continue };
         if let Some(keys) = keys(elements.concat(), flags & NFT_SET_INTERVAL != 0) {
             sets.insert(name, keys);
@@ -65,30 +57,25 @@ fn terminated(name: &str) -> Vec<u8> {
 }
 
 /// The name and the flags of a set that may be understood.
-fn constant_ports(message: &[u8]) -> Option<(String, u32)> {
-    let body = message.get(NFGENMSG_BYTES..)?;
-    let word = |kind| find(body, kind).as_deref().and_then(big_endian);
-    let flags = word(NFTA_SET_FLAGS).unwrap_or(0);
-    let fits = word(NFTA_SET_KEY_LEN)? == PORT_BYTES && flags & NFT_SET_CONSTANT != 0;
-    fits.then_some((text(&find(body, NFTA_SET_NAME)?), flags))
+fn constant_ports(set: Attributes<'_>) -> Option<(String, u32)> {
+    let flags = set.big_endian(NFTA_SET_FLAGS).unwrap_or(0);
+    let fits = set.big_endian(NFTA_SET_KEY_LEN)? == PORT_BYTES && flags & NFT_SET_CONSTANT != 0;
+    fits.then_some((set.text(NFTA_SET_NAME)?, flags))
 }
 
 /// Keys, and whether each ends an interval before it. `None` if one is of another kind.
 fn elements(list: &[u8]) -> Option<Vec<(u16, bool)>> {
-    let element = |attributes: &[u8]| {
-        let flags = find(attributes, NFTA_SET_ELEM_FLAGS).as_deref().and_then(big_endian);
-        let flags = flags.unwrap_or(0);
-        if flags & !NFT_SET_ELEM_INTERVAL_END != 0
-            || find(attributes, NFTA_SET_ELEM_KEY_END).is_some()
-        {
+    let element = |(_, element)| {
+        let element = Attributes::of(element);
+        let flags = element.big_endian(NFTA_SET_ELEM_FLAGS).unwrap_or(0);
+        if flags & !NFT_SET_ELEM_INTERVAL_END != 0 || element.has(NFTA_SET_ELEM_KEY_END) {
             return None;
         }
-        let key = find(&find(attributes, NFTA_SET_ELEM_KEY)?, NFTA_DATA_VALUE)?;
+        let key = element.within(NFTA_SET_ELEM_KEY).value(NFTA_DATA_VALUE)?;
         let key = u16::from_be_bytes(key.try_into().ok()?);
         Some((key, flags & NFT_SET_ELEM_INTERVAL_END != 0))
     };
-    let all = NlasIterator::new(list);
-    all.map(|attribute| element(attribute.ok()?.value())).collect()
+    Attributes::of(list).each().map(|attribute| element(attribute?)).collect()
 }
 
 /// The ranges that elements stand for: in a set of intervals each begins one, up to the next element.

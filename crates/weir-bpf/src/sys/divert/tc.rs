@@ -1,12 +1,12 @@
 //! Filters of traffic control at ingress.
 
-use netlink_packet_core::{NLM_F_DUMP, NlasIterator};
+use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::tc::TcHandle;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
 use super::kind::DiversionKind;
-use super::{Diversion, ask_route, text};
-use crate::sys::netlink::{find, number};
+use super::{Diversion, ask_route};
+use crate::sys::netlink::Attributes;
 use crate::sys::tc::{Hook, Listed, filters_at, queueing_disciplines};
 use crate::units::IfIndex;
 
@@ -45,8 +45,7 @@ pub(super) fn anything(interface: &str) -> Option<String> {
         dump(IfIndex(netdevice::name_to_index(asking, interface)?))
     };
     let is_filter = |filter: &Listed| {
-        filter.kind() != "bpf"
-            && find(&filter.attributes, TCA_OPTIONS).is_some_and(|options| !options.is_empty())
+        filter.kind() != "bpf" && !filter.attributes().within(TCA_OPTIONS).is_empty()
     };
     match read() {
         Ok(filters) if filters.iter().any(is_filter) => Some(format!(
@@ -102,25 +101,24 @@ pub(super) fn filters(ifindex: IfIndex, own_programs: &[u32]) -> Vec<Diversion> 
 
 fn judge(filter: &Listed, own_programs: &[u32]) -> Vec<Diversion> {
     let kind = filter.kind();
-    let options = find(&filter.attributes, TCA_OPTIONS).unwrap_or_default();
+    let options = filter.attributes().within(TCA_OPTIONS);
     let preference = filter.header.info >> 16;
     let place = format!("tc filter {kind} with preference {preference} at ingress");
     let Some((_, actions)) = ACTIONS.iter().find(|(name, _)| *name == kind) else {
         return vec![Diversion::unknown(&place, "weir does not know this kind of filter")];
     };
     let mut found = Vec::new();
-    let program = find(&options, TCA_BPF_ID).as_deref().and_then(number);
+    let program = options.number(TCA_BPF_ID);
     // Filters are listed once without their parts, as the head of their chain.
     if kind == "bpf" && !options.is_empty() && !program.is_some_and(|id| own_programs.contains(&id))
     {
-        let name = find(&options, TCA_BPF_NAME).map(|name| text(&name)).unwrap_or_default();
+        let name = options.text(TCA_BPF_NAME).unwrap_or_default();
         let detail = format!("{place}: program {} {name}", program.unwrap_or_default());
         found.push(Diversion::new(DiversionKind::TcBpf, detail.trim_end()));
     }
-    let list = find(&options, *actions).unwrap_or_default();
-    for action in NlasIterator::new(&list[..]) {
-        let name = action.ok().and_then(|action| find(action.value(), TCA_ACT_KIND));
-        let Some(name) = name.map(|name| text(&name)) else {
+    for action in options.within(*actions).each() {
+        let name = action.and_then(|(_, action)| Attributes::of(action).text(TCA_ACT_KIND));
+        let Some(name) = name else {
             found.push(Diversion::unknown(&place, "an action without a name"));
             break;
         };

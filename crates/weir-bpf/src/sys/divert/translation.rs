@@ -108,7 +108,7 @@ impl Table {
         self.sets = sets;
     }
 
-    pub(super) fn add_rule(&mut self, chain: &str, elements: &[Element], ipv4: bool) {
+    pub(super) fn add_rule(&mut self, chain: &str, elements: &[Element<'_>], ipv4: bool) {
         for (at, element) in elements.iter().enumerate() {
             if let Some(leads) = element.leads() {
                 let conditions = Conditions::of(&elements[..at], &self.sets, ipv4);

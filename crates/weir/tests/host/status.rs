@@ -1,12 +1,8 @@
 //! Who holds an interface's lock, as `weir status` sees it.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 /// In a mount namespace of its own: a leftover state file in a fresh `/run/weir` on the file system

@@ -1,23 +1,15 @@
 //! The gate at each place where it can be attached: it is there, it works, and it goes.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::programs;
 use weir_bpf::units::MacAddr;
-
-/// `--attach`, and what the status then says.
-const PLACES: [(&str, &str); 4] =
-    [("native", "native"), ("generic", "generic"), ("tc", "tcx"), ("clsact", "clsact")];
 
 /// What `docs` promise for `kill -9`.
 const PROMISED: Duration = Duration::from_secs(1);
@@ -72,27 +64,45 @@ fn flood_and_check(network: &Network) {
     drop(full);
 }
 
-#[test]
-fn at_each_place_the_gate_works_and_goes_with_its_process() {
-    for (asked, attached) in PLACES {
-        let network = Network::new();
-        let daemon = Daemon::start(&network, &["--attach", asked]);
-        let status = network.interface_status();
-        assert_eq!(status["attach"], attached);
-        assert_eq!(status["attach_reason"], format!("asked for with `--attach {asked}`"));
-        assert_eq!(network.has_xdp(), ["native", "generic"].contains(&asked));
-        assert_eq!(clsact(&network), asked == "clsact");
-        flood_and_check(&network);
-        daemon.signal(Signal::TERM);
-        let (status, messages) = daemon.end();
-        assert!(status.success(), "{messages}");
-        assert!(is_detached(&network), "{asked}: {}", filters(&network));
+/// With `--attach` so, and `attached` so the status.
+fn it_works_and_goes_with_its_process(asked: &str, attached: &str) {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &["--attach", asked]);
+    let status = network.interface_status();
+    assert_eq!(status["attach"], attached);
+    assert_eq!(status["attach_reason"], format!("asked for with `--attach {asked}`"));
+    assert_eq!(network.has_xdp(), ["native", "generic"].contains(&asked));
+    assert_eq!(clsact(&network), asked == "clsact");
+    flood_and_check(&network);
+    daemon.signal(Signal::TERM);
+    let (status, messages) = daemon.end();
+    assert!(status.success(), "{messages}");
+    assert!(is_detached(&network), "{asked}: {}", filters(&network));
 
-        let daemon = Daemon::start(&network, &["--attach", asked]);
-        daemon.kill();
-        let gone = wait(PROMISED, || is_detached(&network));
-        assert!(gone, "{asked}: {} {:?}", filters(&network), network.files());
-    }
+    let daemon = Daemon::start(&network, &["--attach", asked]);
+    daemon.kill();
+    let gone = wait(PROMISED, || is_detached(&network));
+    assert!(gone, "{asked}: {} {:?}", filters(&network), network.files());
+}
+
+#[test]
+fn in_the_driver_the_gate_works_and_goes_with_its_process() {
+    it_works_and_goes_with_its_process("native", "native");
+}
+
+#[test]
+fn a_generic_gate_works_and_goes_with_its_process() {
+    it_works_and_goes_with_its_process("generic", "generic");
+}
+
+#[test]
+fn at_tc_the_gate_works_and_goes_with_its_process() {
+    it_works_and_goes_with_its_process("tc", "tcx");
+}
+
+#[test]
+fn a_clsact_filter_works_and_goes_with_its_process() {
+    it_works_and_goes_with_its_process("clsact", "clsact");
 }
 
 #[test]

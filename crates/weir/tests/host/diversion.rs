@@ -1,17 +1,13 @@
 //! What would go elsewhere is not discarded: a rule that comes while the gate discards stops it, and
 //! its removal lets it go on.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::net::UdpSocket;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::router::sh;
-use common::*;
+use crate::common::router::sh;
+use crate::common::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
 use weir_bpf::counters::CountersReader;
 use weir_bpf::verdict::Reason;

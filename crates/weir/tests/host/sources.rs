@@ -1,14 +1,10 @@
 //! `weir channels --sources`: who sends what is discarded, from real floods, at each place that a gate can be at.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::io::Write;
 use std::net::{IpAddr, UdpSocket};
 use std::process::{Command, Stdio};
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 use weir_bpf::samples::Samples;
 use weir_bpf::traffic::{FlowSpec, Sources};

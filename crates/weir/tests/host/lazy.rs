@@ -1,9 +1,5 @@
 //! Lazy sockets: their programs receive what they would receive without weir, whatever becomes of it.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
@@ -12,9 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::lazy::*;
-use common::router::sh;
-use common::*;
+use crate::common::lazy::*;
+use crate::common::router::sh;
+use crate::common::*;
 use etherparse::PacketBuilder;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
@@ -220,7 +216,7 @@ fn rules_of_the_kernel_are_not_bypassed() {
     wait_until("it came by the ring", || network.count("lazy") == 1);
     sh(
         &network,
-        "nft 'table inet t { chain c { type filter hook input priority 0; udp dport 9995 drop; }; }'",
+        "nft 'table inet t { chain c { type filter hook input priority 0; udp dport 9995 counter drop; }; }'",
     );
     daemon.said("lazy sockets are ordinary ones for now");
     daemon.said("table inet t, chain c has rules");
@@ -231,6 +227,7 @@ fn rules_of_the_kernel_are_not_bypassed() {
         refused.ordinary()
     );
     send_numbers(&sender, 1..2);
+    wait_until("the rule drops it", || sh(&network, "nft list ruleset").contains("packets 1 "));
     sh(&network, "nft flush ruleset");
     daemon.said("lazy sockets are lazy again");
     send_numbers(&sender, 2..3);

@@ -1,13 +1,9 @@
 //! What `weir run` turns, it turns back.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::io::Write;
 use std::os::fd::AsRawFd;
 
-use common::*;
+use crate::common::*;
 use rustix::process::{Pid, Signal};
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sched::Policy;

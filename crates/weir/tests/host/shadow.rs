@@ -1,11 +1,7 @@
 //! `weir run --policy shadow`: it decides as usual, counts what it would discard, passes everything, turns nothing, and
 //! says at the end whose it would have been.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 const FULL: &str = "198.18.0.1:5000";

@@ -1,15 +1,11 @@
 //! weir as a service: everything from the file, systemd's protocol, the privileges of the unit, the package.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 
-use common::*;
+use crate::common::*;
 use rustix::process::{Pid, Signal, kill_process};
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");

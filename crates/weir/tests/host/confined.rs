@@ -1,15 +1,11 @@
 //! weir with the capabilities of its unit alone, and in a container as the DaemonSet describes it.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use common::*;
+use crate::common::*;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, QueueProbe};

@@ -1,13 +1,9 @@
 //! Lazy sockets: what comes by the ring, what comes by the kernel's socket, and in which order.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::net::UdpSocket;
 
-use common::lazy::*;
-use common::*;
+use crate::common::lazy::*;
+use crate::common::*;
 use tokio::time::timeout;
 use weir_bpf::sys::netns;
 use weir_socket::protocol::socket_path;

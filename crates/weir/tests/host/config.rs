@@ -1,14 +1,10 @@
 //! The configuration: of the real daemon, and as `weir config` shows it.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::*;
+use crate::common::*;
 use rustix::process::Signal;
 use serde_json::Value;
 

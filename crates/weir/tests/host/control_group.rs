@@ -1,14 +1,10 @@
 //! A control group that is ended, or frozen, as a whole: the daemon is in it, and its guardian is not.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use weir_bpf::sys::stat::Stat;
 
 /// What `docs` promise for a daemon that is stopped or killed.

@@ -1,14 +1,10 @@
 //! `weir channels`: whose the channels are, and what becomes of packets behind the gate.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
-use common::*;
+use crate::common::*;
 use serde_json::{Value, json};
 
 const PAYLOAD: [u8; 14] = [0x5a; 14];

@@ -1,12 +1,8 @@
 //! Whatever dies, the host gets its knobs back.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::netns::cookie;

@@ -1,13 +1,5 @@
 //! `weir capture` beside the real tcpdump: the same packets under the same filters, and files that it can read.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-#![allow(missing_docs, reason = "the names say it, and nobody else uses them")]
-#![allow(dead_code, reason = "each test file uses a part of the captures")]
-
-#[path = "explain/captures.rs"]
-mod captures;
-mod common;
-
 use std::fs;
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -15,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use captures::*;
-use common::*;
+use crate::captures::*;
+use crate::common::*;
 use nix::sys::socket::{LinkAddr, MsgFlags, SockaddrLike, send};
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption as Statistic;

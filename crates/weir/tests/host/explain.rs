@@ -1,20 +1,13 @@
 //! `weir explain`: what it says of captures, good and broken. The sockets that the gate finds are real.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-#![allow(missing_docs, reason = "the names say it, and nobody else uses them")]
-
-#[path = "explain/captures.rs"]
-mod captures;
-mod common;
-
 use std::borrow::Cow;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use captures::*;
-use common::*;
+use crate::captures::*;
+use crate::common::*;
 use pcap_file::pcap::PcapHeader;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionBlock;

@@ -1,15 +1,11 @@
 //! A host with containers: its own services are protected, and nothing that NAT sends elsewhere is lost.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 
-use common::router::run_in as sh;
-use common::*;
+use crate::common::router::run_in as sh;
+use crate::common::*;
 use etherparse::PacketBuilder;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;

@@ -1,14 +1,10 @@
 //! What `weir run` does not do, and says why.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use weir_bpf::attach::{AttachMode, DoNothing};
 
 #[test]

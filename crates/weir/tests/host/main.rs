@@ -1,0 +1,31 @@
+//! Tests of `weir` on hosts of their own that leave the machine's CPUs to others: one program, because each is linked with
+//! all that `weir` consists of.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+#![allow(missing_docs, reason = "the names say it, and nobody else uses them")]
+
+mod attach;
+mod bare;
+mod capture;
+mod captures;
+mod channels;
+#[path = "../common/mod.rs"]
+mod common;
+mod config;
+mod confined;
+mod control_group;
+mod diversion;
+mod explain;
+mod guardian;
+mod lazy;
+mod lazy_order;
+mod lifecycle;
+mod nat;
+mod owners;
+mod refusal;
+mod service;
+mod shadow;
+mod sources;
+mod status;
+mod top;
+mod traffic;
