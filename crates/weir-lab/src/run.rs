@@ -48,9 +48,9 @@ impl Load {
             _ => (text, 1.0),
         };
         match number.parse::<f64>() {
-            Ok(number) if (1e3..=2e8).contains(&(number * unit)) => Ok(Self::Rate(number * unit)),
+            Ok(number) if (1.0..=2e8).contains(&(number * unit)) => Ok(Self::Rate(number * unit)),
             _ => {
-                Err("a rate is 0, or 1k to 200M packets/s, such as 250000, 100k, 1.5M, or top"
+                Err("a rate is 0, or 1 to 200M packets/s, such as 250000, 100k, 1.5M, or top"
                     .into())
             }
         }
@@ -62,7 +62,8 @@ impl fmt::Display for Load {
         match self {
             Self::Off => f.pad("0"),
             Self::Rate(rate) if *rate >= 1e6 => f.pad(&format!("{:.2} M", rate / 1e6)),
-            Self::Rate(rate) => f.pad(&format!("{:.0} k", rate / 1e3)),
+            Self::Rate(rate) if *rate >= 1e3 => f.pad(&format!("{:.0} k", rate / 1e3)),
+            Self::Rate(rate) => f.pad(&format!("{rate:.0}")),
             Self::Top => f.pad("top"),
         }
     }
@@ -280,7 +281,7 @@ mod tests {
             let kept = serde_json::to_string(&load).unwrap();
             assert_eq!(serde_json::from_str::<Load>(&kept).unwrap(), load);
         }
-        for bad in ["", "k", "-1k", "999", "1G", "nan", "inf", "1e99"] {
+        for bad in ["", "k", "-1k", "0.5", "1G", "nan", "inf", "1e99"] {
             assert!(Load::parse(bad).is_err(), "{bad}");
         }
         assert!(serde_json::from_str::<Load>("-1").is_err());

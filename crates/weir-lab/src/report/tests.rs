@@ -209,7 +209,7 @@ fn markers_are_filled_and_all_else_is_left_alone() {
 
     for (asked, wrong) in [
         ("arms=gate", "gate is none of this result's arms: niced, stock, weir-native"),
-        ("loads=5", "a rate is 0, or"),
+        ("loads=5x", "a rate is 0, or"),
         ("loads=200k cases=recv", "no such table has a row"),
         ("table=\"Ages", "a quote is not closed"),
         ("table=Ages", "these have: Delivered, packets/s; "),
