@@ -161,7 +161,8 @@ fn one_queue_for_many_cpus_is_found_with_the_command() {
     says(&finding, "advice", &format!("ethtool -L {NEAR} combined"));
 }
 
-/// UDP's memory is the whole machine's, and its limit is not shown in other network namespaces. Only sockets that hold more than a page feel the limit, and this is put back
+/// UDP's memory is the whole machine's, and its limit is not shown in other network namespaces. Only sockets that hold
+/// more than a page feel the limit, and this is put back
 /// by a process of its own, however the test ends.
 #[test]
 fn udp_without_memory_is_told_from_a_full_queue() {
