@@ -105,7 +105,12 @@ fn channels_beyond_the_bound_are_counted_together() {
     let channels = bench.gate.channels().unwrap();
     assert!(channels.overflow.passed.packets > 0);
     assert!(channels.by_channel.len() >= CHANNELS_MAX);
-    assert_eq!(channels.by_channel[&udp(addresses[0], 5000)].passed.packets, 2);
+    // A channel's packets are told to the table when another one takes its place in the destination cache. By then the
+    // table may be full: by the seed of the hash that is so for some of them.
+    let twice = |ip: &Ipv4Addr| {
+        channels.by_channel.get(&udp(*ip, 5000)).is_some_and(|seen| seen.passed.packets == 2)
+    };
+    assert!(addresses[..100].iter().any(twice));
     assert_eq!(sum(&channels, Seen::default()), bench.counted());
     assert_eq!(bench.counted().packets, packets.len() as u64 + 100);
 

@@ -14,7 +14,7 @@ pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > max {
         return Err(io::Error::new(
             ErrorKind::FileTooLarge,
-            format!("it is larger than {max} bytes"),
+            format!("it is larger than {max} bytes, so it is none of weir's; name another file"),
         ));
     }
     Ok(bytes)

@@ -1,4 +1,4 @@
-//! `forward-screend` (MR, figure 6-4): a router that forwards by way of a screen in user mode.
+//! `forward-screend` (MR, figures 6-4 and 6-6): a router that forwards by way of a screen in user mode.
 
 use super::shared::*;
 
@@ -7,11 +7,12 @@ const NEW_FLOWS: Sources = Sources::Random { address_bits: 6, port_bits: 15 };
 
 pub static EXPERIMENT: Experiment = Experiment {
     name: "forward-screend",
-    paper: "MR fig. 6-4",
+    paper: "MR fig. 6-4, 6-6",
     question: "how many packets does a router forward that a user-mode screen accepts?",
     found: "unmodified: 2,000 packets/s, none at 6,000; polling alone no better; with feedback from the screen's queue: flat",
     arms: Choice {
-        full: "stock,threaded,niced,batch,weir,weir-native,stock-screen,weir-screen",
+        full: "stock,threaded,niced,batch,weir,weir-native,stock-screen,weir-screen,stock-rps+quota5,stock-rps+unlimited,\
+               weir+quota5,weir+unlimited",
         quick: "stock,niced,weir",
     },
     main: "weir",
@@ -39,7 +40,8 @@ pub static EXPERIMENT: Experiment = Experiment {
     notes: "As in forward, with a rule (iptables, `NFQUEUE`) for what leaves by the egress; a program on the tested CPU takes \
             each packet from the queue and accepts it. In `light`, 1,000 packets a second are for the router itself, and do not \
             go through the queue. In `new`, each packet is of a flow of its own. In weir-screen and stock-screen the packets \
-            are judged by `weir screen` in place of the queue, by one rule that accepts all. The flood begins 2 s before the window, in a quick run 1 s.",
+            are judged by `weir screen` in place of the queue, by one rule that accepts all. Quotas are those of the experiment of \
+            this name; where they are stock's, no screen's queue feeds back. The flood begins 2 s before the window, in a quick run 1 s.",
     ..USUAL
 };
 
