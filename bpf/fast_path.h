@@ -124,14 +124,22 @@ static __always_inline __u32 answer(struct weir_destination *entry,
 	return entry->reason;
 }
 
-/* Is there an answer, and does it hold for this packet? */
+/* Is there an answer, and does it hold for this packet, whoever sent it? */
+static __always_inline bool answer_holds(const struct weir_destination *entry,
+					 const struct flow *flow,
+					 __u32 truesize,
+					 const struct weir_poll *poll)
+{
+	return destination_is_fresh(entry, poll) &&
+	       !may_fit(entry, flow, truesize) &&
+	       !is_unlike(entry, flow, truesize);
+}
+
 static __always_inline bool is_answered(const struct weir_destination *entry,
 					const struct flow *flow, __u32 truesize,
 					const struct weir_poll *poll)
 {
-	return destination_is_fresh(entry, poll) &&
-	       !may_fit(entry, flow, truesize) &&
-	       !is_unlike(entry, flow, truesize) &&
+	return answer_holds(entry, flow, truesize, poll) &&
 	       destination_has_peer(entry, flow);
 }
 
@@ -200,8 +208,8 @@ static __noinline bool udp_look_again(struct weir_destination *entry,
 }
 
 /*
- * The egress queue to its destination is full for another sender's packets. So
- * it is for this one if it is sent the same way.
+ * Where the egress queue to its destination is full for another sender's
+ * packets: so it is for this one if it is sent the same way.
  */
 static __always_inline bool goes_there_too(void *ctx,
 					   const struct weir_destination *entry,
@@ -210,7 +218,7 @@ static __always_inline bool goes_there_too(void *ctx,
 	struct workspace *workspace = get_workspace();
 	long found;
 
-	if (!workspace)
+	if (!workspace || entry->reason != WEIR_REASON_FORWARD_FULL)
 		return false;
 	found = route_of(ctx, flow, interface.ifindex, flow->ip_len,
 			 &workspace->route);
@@ -232,10 +240,6 @@ static __always_inline bool look_again(void *ctx,
 	struct workspace *workspace;
 	struct prospects *prospects;
 
-	if (entry->reason == WEIR_REASON_FORWARD_FULL)
-		return destination_is_fresh(entry, poll) &&
-		       !may_fit(entry, flow, truesize) &&
-		       goes_there_too(ctx, entry, flow);
 	if (entry->target == WEIR_TARGET_UDP)
 		return udp_look_again(entry, flow->ip_len, truesize,
 				      interface.selective ? source_hash(flow)
@@ -286,7 +290,9 @@ static __always_inline int fast_path(void *ctx, bool on_skb,
 	poll = current_poll();
 	if (!entry || !poll || !destination_is_of(entry, &flow, target))
 		return NO_REASON;
-	if (!is_answered(entry, &flow, truesize, poll) &&
+	if (!(answer_holds(entry, &flow, truesize, poll) &&
+	      (destination_has_peer(entry, &flow) ||
+	       goes_there_too(ctx, entry, &flow))) &&
 	    !look_again(ctx, entry, &flow, truesize, poll))
 		return NO_REASON;
 	if (is_translated(ctx, on_skb, &flow, entry->reason))

@@ -209,9 +209,7 @@ impl Governor {
         let over = seen.over || self.used() > settings.user_share.rest();
         self.calm_for = since(self.calm_for, seen.alarm || seen.wasted > Nanos::ZERO || over);
         let known = self.watched_for.is_some_and(|watched| watched >= WARM_UP);
-        // Of an input that is not watched only `waits` tells that packets came.
-        let came = seen.waits || seen.ran + seen.held > Nanos::ZERO;
-        self.silent_for = since(self.silent_for, came);
+        self.silent_for = since(self.silent_for, seen.ran + seen.held > Nanos::ZERO);
         if self.silent_for == Nanos::ZERO {
             let others = if known { seen.strangers + seen.taken + seen.light } else { Nanos::ZERO };
             self.others = average(self.others, share(others), CROWDED_OVER);
@@ -244,9 +242,8 @@ impl Governor {
             None => (awake || seen.waits).then_some(Nanos::ZERO),
             Some(before) => {
                 // One look more, once receivers are known.
-                let learning =
-                    before < WARM_UP || (Nanos::ZERO < self.silent_for && self.silent_for < REST);
-                (awake || learning).then_some(before + seen.elapsed)
+                let learning = self.silent_for > Nanos::ZERO && before < REST;
+                (awake || before < WARM_UP || learning).then_some(before + seen.elapsed)
             }
         }
     }
