@@ -2,24 +2,30 @@
 /*
  * The lab's load generator. User space runs this program over and over on live
  * frames (BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES); each run writes
- * one packet and redirects it: to the generator's veth or, when no flow is due,
- * to a spare one that takes nothing. So the generator does the same work at
- * every rate, that of the top rate, and disturbs the system under test alike;
- * and the clock paces to a fraction of a microsecond without sleeping.
+ * one packet and redirects it to the generator's veth. It never sleeps: it
+ * looks at the clock until a flow is due, which paces to a fraction of a
+ * microsecond.
  */
 #include "abi.h"
+#include "wire_ring.h"
 #include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
-#include <linux/bpf.h>
-#include <stdbool.h>
 
 #define Q16(x) ((__u64)(x) << 16)
+
+/*
+ * The frames of up to 64 runs are handed over together. One that is given back
+ * unsent costs the receiver what wire_ring.h says, so a run looks at the clock
+ * often before it does that; but once a frame has waited for HOLD_NS, the
+ * others are given back at once. With 20 us a packet is 20 us older at low
+ * rates, and what a receiver delivers past its limit is the same.
+ */
+#define LOOKS 32
+#define HOLD_NS 10000
 
 /* Set by user space before a run, read and written here during it. */
 struct weir_traffic_flow flows[WEIR_TRAFFIC_FLOWS];
 __u64 start_ns;
-__u32 output_ifindex;
-__u32 spare_ifindex; /* where packets go while no flow is due */
+__u32 is_over; /* nothing is to be sent, or waited for, any more */
 __u32 random_state = 1;
 /*
  * How much of each frame is written anew: the longest flow's start. Frames are
@@ -97,6 +103,12 @@ static __always_inline __u32 due_flow(__u64 now_q16)
 	return i;
 }
 
+static __always_inline __u32
+number_of_next(const struct weir_traffic_flow *flow)
+{
+	return flow->sent + flow->refused;
+}
+
 /* By how much this packet is shorter than its flow's longest. */
 static __always_inline __u32 draw_cut(const struct weir_traffic_flow *flow)
 {
@@ -134,7 +146,7 @@ static __always_inline __u32 put_stamp(struct weir_traffic_flow *flow,
 				       __u64 now_ns, __u32 cut, __u32 sum)
 {
 	struct weir_stamp *stamp = (void *)flow->start + flow->stamp_at;
-	__u32 number = (__u32)flow->sent;
+	__u32 number = number_of_next(flow);
 
 	if (!flow->stamp_at)
 		return sum;
@@ -157,7 +169,7 @@ static __always_inline __u32 put_stamp(struct weir_traffic_flow *flow,
 static __always_inline void write_start(struct weir_traffic_flow *flow,
 					__u64 now_ns, __u32 cut)
 {
-	__u32 number = (__u32)flow->sent, random = next_random();
+	__u32 number = number_of_next(flow), random = next_random();
 	__u32 source = draw_source(flow, flow->id_at ? number >> 16 : random);
 	__u16 port = flow->port | (random >> 16 & flow->port_mask);
 	__u16 destination_port = flow->destination_port;
@@ -190,13 +202,12 @@ static __always_inline void write_start(struct weir_traffic_flow *flow,
  * (reset_ctx() in net/bpf/test_run.c).
  */
 static __always_inline void
-write_packet(struct xdp_md *ctx, struct weir_traffic_flow *flow, __u64 now_ns)
+write_frame(struct xdp_md *ctx, struct weir_traffic_flow *flow, __u32 cut)
 {
-	__u32 len = start_len, cut = draw_cut(flow);
+	__u32 len = start_len;
 
 	if (!len || len > WEIR_TRAFFIC_START_LEN)
 		return;
-	write_start(flow, now_ns, cut);
 	/* Said once more for Linux 6.1's verifier, which forgets the above. */
 	len = (len - 1) & (WEIR_TRAFFIC_START_LEN - 1);
 	barrier_var(len);
@@ -205,18 +216,45 @@ write_packet(struct xdp_md *ctx, struct weir_traffic_flow *flow, __u64 now_ns)
 		bpf_xdp_adjust_tail(ctx, -(int)(flow->surplus + cut));
 }
 
+/* What a run is to send. */
+struct chosen {
+	__u32 flow; /* WEIR_TRAFFIC_FLOWS: nothing */
+	__u32 cut;
+};
+
+/* Makes the packet that is due, if one is; whether the run has looked enough.
+ */
+static long look(__u32 number, struct chosen *chosen)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+	__u32 cut, due = due_flow(Q16(now_ns - start_ns));
+	struct weir_traffic_flow *flow;
+
+	if (due >= WEIR_TRAFFIC_FLOWS)
+		return kept && now_ns - kept_since_ns > HOLD_NS;
+	flow = &flows[due];
+	cut = draw_cut(flow);
+	write_start(flow, now_ns, cut);
+	if (!wire_takes_frame(now_ns)) {
+		flow->refused++;
+		return false;
+	}
+	flow->sent++;
+	chosen->flow = due;
+	chosen->cut = cut;
+	return true;
+}
+
 SEC("xdp")
 int weir_traffic(struct xdp_md *ctx)
 {
-	__u64 now_ns = bpf_ktime_get_ns();
-	__u32 due = due_flow(Q16(now_ns - start_ns));
-	bool is_due = due < WEIR_TRAFFIC_FLOWS;
-	struct weir_traffic_flow *flow = &flows[is_due ? due : 0];
+	struct chosen chosen = {.flow = WEIR_TRAFFIC_FLOWS};
 
-	write_packet(ctx, flow, now_ns);
-	if (!is_due)
-		return bpf_redirect(spare_ifindex, 0);
-	flow->sent++;
+	if (!is_over)
+		bpf_loop(LOOKS, look, &chosen, 0);
+	if (chosen.flow >= WEIR_TRAFFIC_FLOWS)
+		return XDP_DROP;
+	write_frame(ctx, &flows[chosen.flow], chosen.cut);
 	return bpf_redirect(output_ifindex, 0);
 }
 

@@ -69,6 +69,8 @@ struct weir_traffic_flow {
 	__u64 catch_up_q16;
 	__u64 next_q16; /* when the next burst is due, since start_ns */
 	__u64 sent;
+	/* Packets that found the receiver's ring full. */
+	__u64 refused;
 	/* Packets that fell due while the generator could not run. */
 	__u64 missed;
 	__u32 enabled;

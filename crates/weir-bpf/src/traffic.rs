@@ -1,9 +1,9 @@
 //! The lab's load generator: `bpf/traffic.bpf.c` run on live frames.
 //!
 //! One CPU writes packets with `BPF_PROG_TEST_RUN` and redirects them into a veth, millions per
-//! second. Rates hold without sleeping: the program compares the clock with its schedule for every
-//! packet, and redirects what is not due into a veth that takes nothing, so that the generator's CPU
-//! does the same work at every rate.
+//! second. Rates hold without sleeping: the program compares the clock with its schedule. The
+//! receiver's ring is looked at before a packet is handed over: what finds it full ends here, at no
+//! cost to the receiver, as in a NIC.
 
 mod payloads;
 mod spec;
@@ -12,18 +12,15 @@ mod template;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::OpenSkel;
+use libbpf_rs::{Link, libbpf_sys};
 
 use crate::abi;
 use crate::attach::{AttachMode, Attachment, by_link};
 use crate::error::{Error, Result};
 use crate::shared::{globals, open_skeleton};
 use crate::skeleton::traffic::{TrafficSkelBuilder, types};
-use crate::sys::ethtool;
-use crate::sys::ipv6::disable_ipv6;
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
 use crate::sys::sched;
@@ -35,7 +32,7 @@ pub use self::spec::{Flaw, FlowSpec, Lengths, RAW_LEN_MAX, Sources, Transport};
 /// How many flows one generator mixes. Flows with a lower index go first when several are due.
 pub const FLOWS: usize = abi::TRAFFIC_FLOWS;
 
-/// Packets written per system call: some tens of milliseconds.
+/// Runs per system call: half a second at most.
 const RUNS_PER_CALL: i32 = 1 << 17;
 /// Packets between two flushes of redirected frames: what is due waits for at most as many.
 const RUNS_PER_BATCH: u32 = 64;
@@ -69,24 +66,19 @@ impl Stamp {
 pub struct FlowCounts {
     /// Handed to the generator's device.
     pub sent: u64,
+    /// Due while the receiver's ring was full, and not handed over. They have numbers among those sent.
+    pub refused: u64,
     /// Fell due while the generator's CPU was elsewhere, and were not sent.
     pub missed: u64,
 }
 
-/// The veth pair of packets that are made and not sent. Its far end is to take redirected frames, as
-/// GRO says, but is down: each packet goes all the way to `veth_xdp_xmit()` and is freed there, as at
-/// the full ring of a host in overload, and nothing is ever received.
+/// A veth pair that nothing ever passes. Running a program that is attached nowhere costs milliseconds
+/// per call: the kernel's XDP dispatcher is rebuilt each time.
 fn make_spare() -> Result<IfIndex> {
     const NEAR: &str = "surplus0";
-    const FAR: &str = "surplus1";
     let links = Links::open()?;
-    links.create_veth(NEAR, FAR, None)?;
-    disable_ipv6(NEAR)?;
-    // Before the near end goes up: veth_open() looks then whether its peer takes redirected frames.
-    ethtool::set_gro(FAR, true)?;
-    let near = links.index(NEAR)?;
-    links.set_up(near)?;
-    Ok(near)
+    links.create_veth(NEAR, "surplus1", None)?;
+    Ok(links.index(NEAR)?)
 }
 
 /// A loaded generator. It sends only within [`Generator::run_while`].
@@ -95,6 +87,7 @@ fn make_spare() -> Result<IfIndex> {
 pub struct Generator {
     program: BorrowedFd<'static>,
     _spare_link: Attachment,
+    _handed_link: Link,
     /// The program's global variables, memory that the kernel shares with this process.
     globals: *mut types::bss,
     frame_len: usize,
@@ -110,8 +103,8 @@ unsafe impl Send for Generator {}
 unsafe impl Sync for Generator {}
 
 impl Generator {
-    /// Loads the generator, in the calling thread's network namespace, and makes a veth pair there
-    /// that takes what is not sent. The frames leave by `output`; see [`Generator::set_output`].
+    /// Loads the generator in the calling thread's network namespace. The frames leave by `output`; see
+    /// [`Generator::set_output`].
     ///
     /// # Errors
     /// Without the privilege, where there is a generator already, or where an interface takes no XDP
@@ -129,16 +122,16 @@ impl Generator {
         let mut skel = open.load().map_err(failed("load"))?;
         let bss = globals(skel.maps.bss_data.as_deref_mut());
         bss.output_ifindex = output.0;
-        bss.spare_ifindex = spare.0;
+        bss.output_netns = NetNs::current()?.inode() as u32;
         let skel = Box::leak(Box::new(skel));
+        let handed_link = skel.progs.weir_handed.attach().map_err(failed("attach"))?;
         let program = skel.progs.weir_traffic.as_fd();
-        // Running a program that is attached nowhere costs milliseconds per call: the kernel's XDP
-        // dispatcher is rebuilt each time.
         let spare_link =
             by_link(program, spare, "the generator's spare interface", AttachMode::Native)?;
         Ok(Self {
             program,
             _spare_link: spare_link,
+            _handed_link: handed_link,
             globals: ptr::from_mut(globals(skel.maps.bss_data.as_deref_mut())),
             frame_len: 0,
             configured: [false; FLOWS],
@@ -178,8 +171,12 @@ impl Generator {
     /// running.
     #[allow(unsafe_code)]
     pub fn set_output(&mut self, output: IfIndex) {
-        // SAFETY: the mapping is valid, and the store is one aligned scalar.
-        unsafe { ptr::write_volatile(&raw mut (*self.globals).output_ifindex, output.0) };
+        // SAFETY: the mapping is valid, and each store is one aligned scalar.
+        unsafe {
+            ptr::write_volatile(&raw mut (*self.globals).output_ifindex, output.0);
+            // To be found anew.
+            ptr::write_volatile(&raw mut (*self.globals).wire_ring, 0);
+        }
     }
 
     /// Starts every flow that was set, its schedule beginning now.
@@ -201,7 +198,7 @@ impl Generator {
         }
     }
 
-    /// Stops every flow: not one packet more is sent, while the work of making them goes on.
+    /// Stops every flow: not one packet more is sent.
     #[allow(unsafe_code)]
     pub fn stop(&self) {
         for index in 0..FLOWS {
@@ -219,6 +216,7 @@ impl Generator {
             let flow = &raw const (*self.globals).flows[flow];
             FlowCounts {
                 sent: ptr::read_volatile(&raw const (*flow).sent),
+                refused: ptr::read_volatile(&raw const (*flow).refused),
                 missed: ptr::read_volatile(&raw const (*flow).missed),
             }
         }
@@ -236,16 +234,16 @@ impl Generator {
         body: impl FnOnce() -> T,
     ) -> Result<T> {
         /// Ends the load also when `body` panics.
-        struct End<'a>(&'a Generator, &'a AtomicBool);
+        struct End<'a>(&'a Generator);
         impl Drop for End<'_> {
             fn drop(&mut self) {
                 self.0.stop();
-                self.1.store(true, Ordering::Relaxed);
+                self.0.set_over(true);
             }
         }
-        let quit = AtomicBool::new(false);
+        self.set_over(false);
         std::thread::scope(|scope| {
-            let end = End(self, &quit);
+            let end = End(self);
             let generating = scope.spawn(|| {
                 netns.run(|| {
                     // The caller may have raised its own weight; the load is not to have it.
@@ -253,7 +251,7 @@ impl Generator {
                     if let Some(cpu) = cpu {
                         sched::pin_current_thread(cpu)?;
                     }
-                    self.run(&quit)
+                    self.run()
                 })
             });
             let outcome = body();
@@ -266,8 +264,20 @@ impl Generator {
         })
     }
 
-    /// Makes packets on the calling thread, in its network namespace, until `quit` is set.
-    fn run(&self, quit: &AtomicBool) -> Result<()> {
+    #[allow(unsafe_code)]
+    fn set_over(&self, is_over: bool) {
+        // SAFETY: the mapping is valid, and the store is one aligned scalar.
+        unsafe { ptr::write_volatile(&raw mut (*self.globals).is_over, is_over.into()) };
+    }
+
+    #[allow(unsafe_code)]
+    fn is_over(&self) -> bool {
+        // SAFETY: the mapping is valid, and the load is one aligned scalar.
+        unsafe { ptr::read_volatile(&raw const (*self.globals).is_over) != 0 }
+    }
+
+    /// Makes packets on the calling thread, in its network namespace, until it is over.
+    fn run(&self) -> Result<()> {
         let frame = vec![0_u8; self.frame_len.max(ETHERNET_LEN)];
         let options = libbpf_sys::bpf_test_run_opts {
             repeat: RUNS_PER_CALL,
@@ -275,7 +285,7 @@ impl Generator {
             flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
             ..Default::default()
         };
-        while !quit.load(Ordering::Relaxed) {
+        while !self.is_over() {
             match test_run::run(self.program, &frame, &[], options) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                     return Err(Error::system("generate", "traffic", error));

@@ -60,7 +60,8 @@ impl Probe<'_> {
         for (index, flow) in self.scene.flows.iter().enumerate() {
             let counts = self.bench.generator.counts(index);
             let counter = if flow.light { Counter::LightSent } else { Counter::FloodSent };
-            reading.add(counter, counts.sent);
+            reading.add(counter, counts.sent + counts.refused);
+            reading.add(Counter::RingDrop, counts.refused);
             reading.add(Counter::Missed, counts.missed);
         }
         for (app, running) in self.scene.apps.iter().zip(&self.apps) {
