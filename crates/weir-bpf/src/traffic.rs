@@ -78,7 +78,7 @@ fn make_spare() -> Result<IfIndex> {
     const NEAR: &str = "surplus0";
     let links = Links::open()?;
     links.create_veth(NEAR, "surplus1", None)?;
-    Ok(links.index(NEAR)?)
+    links.index(NEAR)
 }
 
 /// A loaded generator. It sends only within [`Generator::run_while`].
