@@ -28,9 +28,9 @@ use crate::units::{Nanos, Weight};
 pub const REST: Nanos = Nanos::from_millis(1000);
 /// How long another channel is believed in after it was last seen.
 const REMEMBERED: Nanos = Nanos::from_millis(100);
-/// The time between two looks while there is something to divide: with other tasks, or among channels...
+/// The time between two looks while there is something to divide: with other tasks, or by shares of channels...
 pub const LOOK_AWAKE: Nanos = Nanos::from_millis(2);
-/// ...and while there is not: a look takes time of the CPU that is flooded.
+/// ...and while there is not: a look takes time of the CPU that is flooded, and the ring fills meanwhile.
 const LOOK_ALONE: Nanos = Nanos::from_millis(10);
 /// For so long after the scheduler is watched anew, receivers are not yet known from other tasks.
 pub const WARM_UP: Nanos = Nanos::from_millis(20);
@@ -49,6 +49,10 @@ const POLL_PACKETS: f64 = 32.0;
 const FEEDBACK: f64 = 0.02;
 /// The heaviest that a batch thread is made: more keeps its receivers waiting until their queues are full.
 const HEAVIEST_BATCH: f64 = -10.0;
+/// The same while this part of the CPU is idle. It is not for want of a turn that the ring fills then, and the heavier the
+/// thread, the more it discards that its receivers had time for.
+const HEAVIEST_BESIDE_IDLE: f64 = -3.0;
+const IDLE_FROM: f64 = 0.05;
 /// Nice steps per period and unit of share that input is off: the average lags by a period, and a faster correction
 /// swings from one end to the other.
 const STEPS_PER_PERIOD: f64 = 40.0;
@@ -82,6 +86,8 @@ pub struct Observation {
     /// Whether packets of one channel were admitted beside another's that were discarded, or the ring may have
     /// overflowed with packets of several, or another input of the same CPU does tell channels apart.
     pub beside: bool,
+    /// How long the CPU was idle.
+    pub idle: Nanos,
 }
 
 /// What the law is about.
@@ -161,14 +167,13 @@ impl Governor {
         let regime = self.regime();
         self.nice = match regime {
             Regime::Asleep => f64::from(Weight::NORMAL.nice()),
-            Regime::Isolating | Regime::Shared => self.next_nice(settings, regime, seen.elapsed),
+            Regime::Isolating | Regime::Shared => self.next_nice(settings, regime, seen),
         };
         self.watched_for = self.next_watch(settings, regime, seen);
         let look_in = match regime {
             Regime::Asleep => self.watched_for.map(|_| WARM_UP),
-            Regime::Isolating if self.apart_for >= REMEMBERED => Some(LOOK_ALONE),
-            Regime::Shared if self.silent_for >= LOOK_ALONE => Some(LOOK_ALONE),
-            Regime::Isolating | Regime::Shared => Some(LOOK_AWAKE),
+            Regime::Shared if self.silent_for < LOOK_ALONE => Some(LOOK_AWAKE),
+            Regime::Isolating | Regime::Shared => Some(LOOK_ALONE),
         };
         let action = Action {
             regime,
@@ -259,19 +264,20 @@ impl Governor {
         POLL_INTERVALS.into_iter().find(fits).unwrap_or(shortest)
     }
 
-    fn next_nice(&self, settings: &Settings, regime: Regime, elapsed: Nanos) -> f64 {
+    fn next_nice(&self, settings: &Settings, regime: Regime, seen: &Observation) -> f64 {
         let share = settings.user_share.rest();
         let apart = settings.prefer == Prefer::Separation && self.apart_for < REMEMBERED;
         let (part, heaviest) = match regime {
             // Packets that are discarded for want of CPU time are not saved by waiting for it longer.
             Regime::Shared => (share, f64::from(Weight::HEAVIEST.nice())),
-            _ if apart => (share, HEAVIEST_BATCH),
+            _ if apart && seen.idle.share_of(seen.elapsed) < IDLE_FROM => (share, HEAVIEST_BATCH),
+            _ if apart => (share, HEAVIEST_BESIDE_IDLE),
             _ => (FEEDBACK.min(share), f64::from(Weight::NORMAL.nice())),
         };
         let over = (self.wasted - part).max(self.taken - share);
         // A shorter period than the usual one lags less than the looks do.
         let period = settings.period.max(Settings::default().period);
-        let step = STEPS_PER_PERIOD * over * elapsed.share_of(period);
+        let step = STEPS_PER_PERIOD * over * seen.elapsed.share_of(period);
         (self.nice + step).clamp(heaviest, f64::from(Weight::LIGHTEST.nice()))
     }
 }
@@ -324,6 +330,9 @@ mod tests {
         is(after(40, &flooded), Regime::Isolating, 19, true);
         let beside = Observation { beside: true, ..flooded };
         is(after(40, &beside), Regime::Isolating, -10, true);
+        // Where the CPU has time left, receivers need it more.
+        let idle = Observation { idle: Nanos(60_000), ..beside };
+        is(after(40, &idle), Regime::Isolating, -3, true);
         // But no more than its share.
         is(after(60, &Observation { wasted: MS, ..beside }), Regime::Isolating, 19, true);
         let settings = Settings { prefer: Prefer::Throughput, ..Settings::default() };

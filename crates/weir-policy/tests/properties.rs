@@ -42,6 +42,7 @@ fn observation() -> impl Strategy<Value = Observation> {
                 light: ns(elapsed * rest * (1.0 - strangers) * light),
                 packets: (1000.0 * elapsed * ran) as u64,
                 beside,
+                idle: ns(elapsed * rest * (1.0 - strangers) * (1.0 - light)),
             }
         },
     )
