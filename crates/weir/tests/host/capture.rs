@@ -428,11 +428,10 @@ fn it_runs_beside_a_gate_and_tells_what_it_could_not_write() {
     let arguments = ["-w", path.to_str().unwrap(), "--buffer", "4096", "--direction", "in"];
     let capture = Running::weir(&network, &[&arguments[..], &["udp port 5000"]].concat());
     let flood = network.flow(5000, Some(100_000.0));
-    let sent = network.while_sent(&[flood], None, |generator| {
+    network.while_sent(&[flood], None, |_| {
         wait_until("the gate discards", || network.count("udp-full") > 1000);
-        generator.stop();
-        generator.counts(0).sent
     });
+    let sent = network.sent(0);
     let diversions = network.interface_status()["diversions"].clone();
     let passing = |each: &Value| each["passes_all"] == true;
     assert!(!diversions.as_array().unwrap().iter().any(passing), "{diversions}");
