@@ -84,13 +84,15 @@ fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) ->
         view.point(arm, case, **load).is_some_and(|point| view.ring_loss(point) <= RING_LOSS_MAX)
     };
     let held: Vec<&Load> = all.iter().filter(is_flooded).take_while(holds).collect();
+    let is_highest = |load: &&Load| all.last() == Some(*load);
     let is_wanted = |load: &&Load| match at {
         At::Every => true,
         At::Flooded => is_flooded(load),
         At::Only(only) => **load == only,
-        At::Highest => all.last() == Some(*load),
+        At::Highest => is_highest(load),
         At::Peak => load.pps() == peak,
-        At::PastPeak => load.pps() > peak,
+        // What still rises at the highest rate has lost nothing.
+        At::PastPeak => load.pps() > peak || load.pps() == peak && is_highest(load),
         At::WhileRingHolds => held.contains(load),
     };
     all.iter().filter(is_wanted).copied().collect()
