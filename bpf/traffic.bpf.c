@@ -16,8 +16,7 @@
  * The frames of up to 64 runs are handed over together. One that is given back
  * unsent costs the receiver what wire_ring.h says, so a run looks at the clock
  * often before it does that; but once a frame has waited for HOLD_NS, the
- * others are given back at once. With 20 us a packet is 20 us older at low
- * rates, and what a receiver delivers past its limit is the same.
+ * others are given back at once.
  */
 #define LOOKS 32
 #define HOLD_NS 10000

@@ -87,8 +87,11 @@ int BPF_PROG(weir_handed, const struct net_device *from,
 	    to->nd_net.net->ns.inum != output_netns)
 		return 0;
 	kept = 0;
-	if (!wire_ring && bpf_core_type_exists(struct veth_rq))
+	if (!wire_ring && bpf_core_type_exists(struct veth_rq)) {
 		wire_ring = ring_behind(to);
+		/* Of another ring, before. */
+		fitting = 0;
+	}
 	return 0;
 }
 

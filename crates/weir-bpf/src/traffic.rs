@@ -32,7 +32,7 @@ pub use self::spec::{Flaw, FlowSpec, Lengths, RAW_LEN_MAX, Sources, Transport};
 /// How many flows one generator mixes. Flows with a lower index go first when several are due.
 pub const FLOWS: usize = abi::TRAFFIC_FLOWS;
 
-/// Runs per system call: half a second at most.
+/// Runs per system call, each of up to 32 looks at the clock. What ends the load ends the call, too.
 const RUNS_PER_CALL: i32 = 1 << 17;
 /// Packets between two flushes of redirected frames: what is due waits for at most as many.
 const RUNS_PER_BATCH: u32 = 64;

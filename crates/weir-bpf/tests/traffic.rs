@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use common::{FAR_IP4, FAR_IP6, NEAR_IP4, NEAR_IP6, Network, wait_until};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketType, sockopt};
+use weir_bpf::sys::link::Links;
 use weir_bpf::sys::snmp;
+use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{
     Flaw, FlowSpec, Generator, Lengths, RAW_LEN_MAX, STAMP_LEN, Sources, Stamp, Transport,
 };
@@ -395,6 +397,24 @@ fn sources_are_as_many_as_they_should() {
         assert_eq!(sources.first(), Some(&first), "they go up from the flow's own");
         assert!(sources.iter().all(|source| source.port() == 4096));
     }
+}
+
+/// Sent are the packets that were handed over: nearly all of them have been taken from the ring.
+#[test]
+fn what_finds_the_ring_full_is_not_handed_over() {
+    let network = Network::new();
+    let thread = || NetSysfs::open().unwrap().write("near", "threaded", "1").unwrap();
+    network.near.run(thread).unwrap();
+    let before = network.ring_full();
+    let flow = network.flow(PORT, None);
+    let mut generator = network.generator();
+    let enough = |generator: &Generator| generator.counts(0).refused >= 100_000;
+    send_with(&mut generator, &network, &[flow], enough);
+    let (counts, late) = (generator.counts(0), network.ring_full() - before);
+    assert!(late < counts.refused / 100, "the veth refused {late} more: {counts:?}");
+    let taken = || Links::open().unwrap().stats(network.near_ifindex).unwrap().rx_packets;
+    let is_taken = || network.near.run(taken).unwrap() == counts.sent - late;
+    wait_until("what was sent is taken", is_taken);
 }
 
 #[test]
