@@ -33,24 +33,40 @@ static __always_inline void tell(enum weir_cause cause)
 			   BPF_RB_FORCE_WAKEUP);
 }
 
-/* Something is wrong. */
-static __always_inline void ring(enum weir_cause cause, __u64 now)
+static __always_inline void wake(struct weir_alarm *it, enum weir_cause cause)
 {
-	struct weir_alarm *it = the_alarm();
-	bool sleeps;
-
-	if (!it)
-		return;
-	sleeps = *(volatile __u32 *)&it->asleep;
-	/* Gates may be awake for another reason, and the governor not. */
-	if (!sleeps && now - it->rung_ns <= ALARM_AGAIN_NS)
-		return;
-	*(volatile __u64 *)&it->rung_ns = now;
-	if (sleeps) {
+	if (*(volatile __u32 *)&it->asleep) {
 		*(volatile __u32 *)&it->asleep = 0;
 		__sync_fetch_and_add(&it->woken[cause], 1);
 	}
 	tell(cause);
+}
+
+/* Something is wrong. */
+static __always_inline void ring(enum weir_cause cause, __u64 now)
+{
+	struct weir_alarm *it = the_alarm();
+
+	if (!it)
+		return;
+	/* Gates may be awake for another reason, and the governor not. */
+	if (!*(volatile __u32 *)&it->asleep &&
+	    now - it->rung_ns <= ALARM_AGAIN_NS)
+		return;
+	*(volatile __u64 *)&it->rung_ns = now;
+	wake(it, cause);
+}
+
+/* CPU time is short: is there something to discard? Whether it is tried. */
+static __always_inline bool try_gates(__u64 now)
+{
+	struct weir_alarm *it = the_alarm();
+
+	if (!it || now - it->tried_ns <= WEIR_TRY_AGAIN_NS)
+		return false;
+	*(volatile __u64 *)&it->tried_ns = now;
+	wake(it, WEIR_CAUSE_CPU_SHARE);
+	return true;
 }
 
 /* At the end of a poll: has the gate discarded anything in it? */

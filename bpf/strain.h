@@ -57,9 +57,9 @@ static __always_inline void strain_compare(struct weir_strain *strain,
 	if (!strain->seen_ns)
 		return;
 	if (waited * 1000 > elapsed * STRAIN_WAITS_PERMILLE &&
-	    ran * WEIR_SHARE_ONE > elapsed * strain->share) {
+	    ran * WEIR_SHARE_ONE > elapsed * strain->share &&
+	    try_gates(now->seen_ns)) {
 		strain->over++;
-		ring(WEIR_CAUSE_CPU_SHARE, now->seen_ns);
 	} else if ((strain->overruns ||
 		    waited > strain->wait_ns * (now->turns - strain->turns)) &&
 		   now->seen_ns - strain->suspected_ns > STRAIN_AGAIN_NS) {

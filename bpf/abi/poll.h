@@ -39,11 +39,20 @@ struct weir_poll {
 /* Places for causes: a power of two, and room to spare. */
 #define WEIR_CAUSE_PLACES 8
 
+/*
+ * Where CPU time alone is short there may be nothing to discard, and looking
+ * costs what is short. The gates try it for so long, and this seldom, until
+ * they have discarded something.
+ */
+#define WEIR_TRIAL_NS 100000000ULL
+#define WEIR_TRY_AGAIN_NS 1000000000ULL
+
 /* Times of CLOCK_MONOTONIC. */
 struct weir_alarm {
 	__u32 asleep; /* set by user space, cleared by whoever rings */
 	__u32 pad;
-	__u64 rung_ns; /* when something was last wrong, or a little before */
+	__u64 rung_ns;	/* when something was last wrong, or a little before */
+	__u64 tried_ns; /* when a shortage of CPU time alone last woke them */
 	__u64 watched_until_ns; /* set by user space: somebody reads counters */
 	__u64 sampled_until_ns; /* ...and somebody reads samples of discards */
 	__u64 woken[WEIR_CAUSE_PLACES]; /* how often, by cause */

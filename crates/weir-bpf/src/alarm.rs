@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
 
+use crate::abi;
 use crate::accounts::monotonic_now;
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::gate::QueueProbe;
@@ -15,11 +16,22 @@ use crate::sync::lock;
 use crate::units::Nanos;
 pub use crate::verdict::Cause;
 
+/// For how long gates look whether there is something to discard, where CPU time alone is short.
+pub const TRIAL: Nanos = Nanos(abi::TRIAL_NS as u64);
+
 /// The alarm of one probe's gates. At first they are awake.
 #[derive(Clone)]
 pub struct Alarm {
     shared: Arc<Mapped<types::weir_alarm>>,
     map_id: u32,
+    rests: Arc<Mutex<Rests>>,
+}
+
+/// What those know of it who put the gates to sleep.
+#[derive(Default)]
+struct Rests {
+    forbidden: bool,
+    slept: u64,
 }
 
 impl Alarm {
@@ -30,7 +42,11 @@ impl Alarm {
     pub fn of(probe: &QueueProbe) -> Result<Self> {
         let map = &probe.maps().alarm;
         let map_id = map.info().map_err(failed("look up"))?.info.id;
-        Ok(Self { shared: Arc::new(Mapped::of(map.as_fd(), 1)?), map_id })
+        Self::over(map.as_fd(), map_id)
+    }
+
+    fn over(map: BorrowedFd<'_>, map_id: u32) -> Result<Self> {
+        Ok(Self { shared: Arc::new(Mapped::of(map, 1)?), map_id, rests: Arc::default() })
     }
 
     /// Another process's, by [`Alarm::map_id`].
@@ -39,7 +55,7 @@ impl Alarm {
     /// When it is not there, or without the privilege.
     pub fn open(map_id: u32) -> Result<Self> {
         let map = MapHandle::from_map_id(map_id).map_err(failed("open"))?;
-        Ok(Self { shared: Arc::new(Mapped::of(map.as_fd(), 1)?), map_id })
+        Self::over(map.as_fd(), map_id)
     }
 
     /// The kernel's number of the map.
@@ -66,6 +82,20 @@ impl Alarm {
     /// Something is wrong that user space has found out.
     pub fn ring(&self, cause: Cause) {
         self.shared.set(0, offset_of!(types::weir_alarm, rung_ns), monotonic_now().0);
+        self.wake(cause);
+    }
+
+    /// CPU time is short: has the gates look whether there is something to discard, unless they have a short while
+    /// ago.
+    pub fn try_gates(&self) {
+        let now = monotonic_now().0;
+        if now.saturating_sub(self.shared.read(0).tried_ns) > abi::TRY_AGAIN_NS as u64 {
+            self.shared.set(0, offset_of!(types::weir_alarm, tried_ns), now);
+            self.wake(Cause::CpuShare);
+        }
+    }
+
+    fn wake(&self, cause: Cause) {
         if self.is_asleep() {
             self.set_asleep(false);
             let at = offset_of!(types::weir_alarm, woken) + 8 * cause as usize;
@@ -88,28 +118,46 @@ impl Alarm {
         self.shared.set(0, offset_of!(types::weir_alarm, sampled_until_ns), until);
     }
 
-    /// Puts the gates to sleep if nothing has been wrong for so long, and nobody watches. Whether they sleep now.
+    /// Puts the gates to sleep if they may, nothing has been wrong for so long, nothing is tried ([`TRIAL`]), and
+    /// nobody watches. Whether they sleep now.
     pub fn rest(&self, quiet: Nanos) -> bool {
+        let mut rests = lock(&self.rests);
         let now = monotonic_now().0;
         let seen = self.shared.read(0);
         if seen.asleep != 0 {
             return true;
         }
-        if now < seen.watched_until_ns || now < seen.rung_ns.saturating_add(quiet.0) {
+        let since = |then: u64| now.saturating_sub(then);
+        if rests.forbidden
+            || now < seen.watched_until_ns
+            || since(seen.rung_ns) < quiet.0
+            || since(seen.tried_ns) < TRIAL.0.min(quiet.0)
+        {
             return false;
         }
         self.set_asleep(true);
         // Who rang meanwhile found them awake.
-        if self.shared.read(0).rung_ns != seen.rung_ns {
+        let rung = |alarm: types::weir_alarm| (alarm.rung_ns, alarm.tried_ns);
+        if rung(self.shared.read(0)) != rung(seen) {
             self.set_asleep(false);
             return false;
         }
+        rests.slept += 1;
         true
     }
 
-    /// The gates look at every packet, from now on and until [`Alarm::rest`].
-    pub fn rouse(&self) {
-        self.set_asleep(false);
+    /// Whether the gates look at every packet, whatever happens.
+    pub fn keep_awake(&self, awake: bool) {
+        let mut rests = lock(&self.rests);
+        rests.forbidden = awake;
+        if awake {
+            self.set_asleep(false);
+        }
+    }
+
+    /// How often they fell asleep.
+    pub fn slept(&self) -> u64 {
+        lock(&self.rests).slept
     }
 
     fn set_asleep(&self, asleep: bool) {

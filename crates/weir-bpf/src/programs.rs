@@ -56,6 +56,12 @@ fn holders_of_link(id: u32) -> Vec<Pid> {
     processes.flatten().filter_map(pid).filter(holds).collect()
 }
 
+/// The kernel's numbers of weir's gates at tc, whichever daemon's: they take no packet elsewhere.
+pub fn gates_at_tc() -> Vec<u32> {
+    let gates = ProgInfoIter::default().filter(|program| program.name == "weir_gate_tc");
+    gates.map(|program| program.id).collect()
+}
+
 /// Names of the programs at an interface's tcx ingress hook, in the order in which they run.
 ///
 /// # Errors

@@ -6,9 +6,10 @@ mod common;
 
 use std::net::UdpSocket;
 use std::sync::MutexGuard;
+use std::time::{Duration, Instant};
 
 use common::{FAR_IP4, NEAR_IP4, Network, alone, wait_until};
-use weir_bpf::alarm::{Alarm, Cause, Rings};
+use weir_bpf::alarm::{Alarm, Cause, Rings, TRIAL};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::units::Nanos;
@@ -168,7 +169,8 @@ fn whoever_reads_counters_keeps_it_awake_for_as_long_as_he_says() {
 
     bench.alarm.watch(AT_ONCE);
     assert!(bench.alarm.rest(AT_ONCE));
-    bench.alarm.rouse();
+    bench.alarm.keep_awake(true);
+    assert!(!bench.alarm.rest(AT_ONCE));
     bench.send();
     assert_eq!((bench.count(Reason::UdpRoom), bench.count(Reason::Asleep)), (2, 1));
     assert!(Cause::ALL.into_iter().all(|cause| bench.woken(cause) == 0), "nothing was wrong");
@@ -192,17 +194,42 @@ fn user_space_rings_too() {
     let other = Alarm::open(bench.alarm.map_id()).unwrap();
     assert!(bench.alarm.rest(AT_ONCE) && other.is_asleep());
 
-    other.ring(Cause::CpuShare);
+    other.ring(Cause::TcpQueue);
     assert!(!bench.alarm.is_asleep());
-    assert_eq!(bench.woken(Cause::CpuShare), 1);
+    assert_eq!(bench.woken(Cause::TcpQueue), 1);
     assert!(!bench.alarm.rest(MINUTE));
     let rung = bench.alarm.rung();
     assert!(rung > Nanos(0));
     bench.send();
     assert_eq!((bench.count(Reason::UdpRoom), bench.count(Reason::Asleep)), (1, 0));
 
-    bench.alarm.ring(Cause::CpuShare);
+    bench.alarm.ring(Cause::TcpQueue);
     assert!(bench.alarm.rung() > rung);
-    assert_eq!(bench.woken(Cause::CpuShare), 1, "it was awake");
+    assert_eq!(bench.woken(Cause::TcpQueue), 1, "it was awake");
     assert_eq!(bench.woken(Cause::UdpQueue), 0);
+}
+
+/// A router or a monitor at its limit has nothing to discard, and the gate only costs it packets.
+#[test]
+fn where_cpu_time_alone_is_short_it_looks_for_a_moment_and_seldom() {
+    let bench = Bench::new(AttachMode::Native);
+    let second = Nanos(1_000_000_000);
+    assert!(bench.alarm.rest(AT_ONCE));
+    let began = Instant::now();
+    bench.alarm.try_gates();
+    assert!(!bench.alarm.is_asleep());
+    bench.send();
+    assert_eq!((bench.count(Reason::UdpRoom), bench.count(Reason::Asleep)), (1, 0));
+    wait_until("it sleeps again", || bench.alarm.rest(second));
+    assert!(began.elapsed() >= Duration::from_nanos(TRIAL.0), "after {:?}", began.elapsed());
+    while began.elapsed() < Duration::from_millis(900) {
+        bench.alarm.try_gates();
+        assert!(bench.alarm.is_asleep() || began.elapsed() > Duration::from_secs(1));
+    }
+    wait_until("it is tried again", || {
+        bench.alarm.try_gates();
+        !bench.alarm.is_asleep()
+    });
+    assert_eq!((bench.woken(Cause::CpuShare), bench.alarm.slept()), (2, 2));
+    assert_eq!(bench.alarm.rung(), Nanos(0), "nothing was wrong");
 }

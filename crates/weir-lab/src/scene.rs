@@ -213,6 +213,8 @@ pub enum Books {
     Tcp,
     /// The generator's frames, until NAPI took them, and the gate counted each once.
     Ring,
+    /// The same, but some a capture in the driver ends before the gate.
+    Tap,
     /// A client's datagrams, until servers received and answered them.
     Client,
     /// Not counted: what was lost is told, not balanced.

@@ -3,7 +3,7 @@
 //! | regime | entered when | left when | policy | nice | interrupts |
 //! |---|---|---|---|---|---|
 //! | asleep | nothing has been wrong for [`REST`], and no other task wants the CPU | | `SCHED_BATCH` | 0 | as usual |
-//! | isolating | a queue that feeds a receiver was full, or input is over its share | nothing of it for [`REST`] | `SCHED_BATCH` | 0 to 19; down to -10 beside another channel | as usual |
+//! | isolating | a queue that feeds a receiver was full, or input is over its share | nothing of it for [`REST`]; after a trial (`bpf/alarm.h`) | `SCHED_BATCH` | 0 to 19; down to -10 beside another channel | as usual |
 //! | shared | other tasks than receivers want the CPU | they do not, or no packets come for [`REST`] | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
 //!
 //! A batch thread interrupts nobody when it wakes, and is not interrupted by the receivers that it wakes: NAPI empties
@@ -26,6 +26,8 @@ use crate::units::{Nanos, Weight};
 
 /// How long it is calm before input sleeps: the law's one hysteresis.
 pub const REST: Nanos = Nanos::from_millis(1000);
+/// How long channels are looked at where CPU time alone is short, which may be nobody's fault.
+const TRIAL: Nanos = Nanos::from_millis(100);
 /// How long another channel is believed in after it was last seen.
 const REMEMBERED: Nanos = Nanos::from_millis(100);
 /// The time between two looks while there is something to divide: with other tasks, or by shares of channels...
@@ -113,7 +115,7 @@ pub struct Action {
     pub batch: bool,
     /// The time between two polls, if not the next packet is to start one.
     pub poll_every: Option<Nanos>,
-    /// Whether input is over its share, which no queue tells: gates are to be awake.
+    /// Whether input is over its share, which no queue tells: gates are to try whether there is something to discard.
     pub over_share: bool,
     /// Whether the scheduler is to be watched.
     pub watch: bool,
@@ -211,8 +213,11 @@ impl Governor {
         let since = |before: Nanos, again: bool| {
             if again { Nanos::ZERO } else { before + seen.elapsed }
         };
-        let over = seen.over || self.used() > settings.user_share.rest();
+        let over = self.used() > settings.user_share.rest();
         self.calm_for = since(self.calm_for, seen.alarm || seen.wasted > Nanos::ZERO || over);
+        if seen.over {
+            self.calm_for = self.calm_for.min(REST - TRIAL);
+        }
         let known = self.watched_for.is_some_and(|watched| watched >= WARM_UP);
         self.silent_for = since(self.silent_for, seen.ran + seen.held > Nanos::ZERO);
         if self.silent_for == Nanos::ZERO {
@@ -416,8 +421,15 @@ mod tests {
         let light = Observation { light: MS * 15, ..behind };
         is(shown(watching, 2, &light).1, Regime::Shared, -20, false);
         let over = Observation { elapsed: MS * 20, over: true, ..Default::default() };
-        let (_, action) = shown(Governor::default(), 1, &over);
+        let (governor, action) = shown(Governor::default(), 1, &over);
         is(action, Regime::Isolating, 0, true);
-        assert!(action.watch && action.over_share);
+        assert!(action.watch && !action.over_share);
+        // Nobody else wants the CPU: that was all.
+        let calm = Observation { elapsed: MS, ran: MS, ..Default::default() };
+        is(shown(governor, 99, &calm).1, Regime::Isolating, 0, true);
+        is(shown(governor, 101, &calm).1, Regime::Asleep, 0, true);
+        // Another task does.
+        let taken = Observation { strangers: MS, taken: MS, ..calm };
+        assert!(shown(governor, 40, &taken).1.over_share);
     }
 }

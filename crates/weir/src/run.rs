@@ -66,14 +66,15 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     let mut guardian = Guardian::start(&keys)?;
     let probe = Rc::new(QueueProbe::load()?);
-    let governors = governors(&config, (&interfaces, args.awake), &probe, &mut console);
+    let alarm = Alarm::of(&probe)?;
+    let governors = governors(&config, (&interfaces, args.awake), (&probe, &alarm), &mut console);
     if let Some(governors) = &governors {
         governors.beat_to(guardian.take_beats());
     }
     let names = claims.iter().map(Claim::interface).collect();
     let start = |at| LazyServer::start(at, &probe, names, args.lazy_memory << 20);
     let lazy = listener.map(start).transpose()?;
-    let sleep = Sleep::new(Alarm::of(&probe)?, !args.awake);
+    let sleep = Sleep::new(alarm, !args.awake);
     let numbers = claims.iter().map(|claim| claim.ifindex).collect();
     let kinds = [
         ("user-mode screens", screen::watcher(&probe)),
@@ -119,7 +120,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
 fn governors(
     config: &Config,
     (interfaces, awake): (&[String], bool),
-    probe: &QueueProbe,
+    (probe, alarm): (&QueueProbe, &Alarm),
     console: &mut Console,
 ) -> Option<Rc<Governors>> {
     let governed = |interface: &String| {
@@ -129,7 +130,7 @@ fn governors(
     if !interfaces.iter().any(governed) {
         return None;
     }
-    let started = Governors::start(probe, config.shares().settings(), awake);
+    let started = Governors::start(probe, alarm, config.shares().settings(), awake);
     started
         .map_err(|error| {
             console.say(&format!("no governor, NAPI threads keep the usual weight: {error}"));

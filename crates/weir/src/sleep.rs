@@ -42,7 +42,6 @@ pub struct Sleep {
     /// Whether they may sleep at all.
     allowed: bool,
     tcp: Option<TcpStats>,
-    slept: u64,
     told: Option<Instant>,
     told_times: u64,
 }
@@ -50,18 +49,14 @@ pub struct Sleep {
 impl Sleep {
     /// Of gates that are awake; `allowed`: whether they may sleep.
     pub fn new(alarm: Alarm, allowed: bool) -> Self {
-        Self { alarm, allowed, tcp: None, slept: 0, told: None, told_times: 0 }
+        Self { alarm, allowed, tcp: None, told: None, told_times: 0 }
     }
 
     /// Puts them to sleep, if it is time and TCP's counts are as they were. What there is to say of it.
     pub fn tick(&mut self, allowed: bool, tcp: Option<TcpStats>) -> Option<String> {
         self.compare(tcp);
-        let was_asleep = self.alarm.is_asleep();
-        if !(self.allowed && allowed) {
-            self.alarm.rouse();
-        } else if self.alarm.rest(Nanos(REST.0)) && !was_asleep {
-            self.slept += 1;
-        }
+        self.alarm.keep_awake(!(self.allowed && allowed));
+        self.alarm.rest(Nanos(REST.0));
         let (mut times, mut last) = (0, None);
         for (cause, woken) in self.alarm.woken().filter(|(_, woken)| *woken > 0) {
             (times, last) = (times + woken, Some(cause));
@@ -103,7 +98,7 @@ impl Sleep {
         });
         SleepStatus {
             asleep: self.alarm.is_asleep(),
-            slept: self.slept,
+            slept: self.alarm.slept(),
             woken: woken.collect(),
             alarm_map_id: self.alarm.map_id(),
         }

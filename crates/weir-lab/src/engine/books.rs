@@ -82,7 +82,7 @@ pub(super) fn ledger(books: Books, before: &Reading, after: &Reading) -> Option<
             delivered: since(Counter::Segments),
             ..frames
         },
-        Books::Ring => {
+        Books::Ring | Books::Tap => {
             Ledger { delivered: since(Counter::Taken).saturating_sub(frames.discarded), ..frames }
         }
     };

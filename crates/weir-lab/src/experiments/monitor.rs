@@ -84,7 +84,10 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         apps: vec![app],
         flows: ask.flood(FLOODED_PORT).map(flow).into_iter().collect(),
         beside: vec![Beside::Interactive],
-        books: Books::Ring,
+        books: match kind.weir {
+            Some(options) if options.contains("native") => Books::Tap,
+            _ => Books::Ring,
+        },
         ..Scene::default()
     })
 }

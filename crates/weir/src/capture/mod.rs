@@ -15,6 +15,7 @@ use pcap_file::DataLink;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use weir_bpf::filter::Filter;
+use weir_bpf::programs;
 use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::divert::DiversionWatch;
 use weir_bpf::sys::link::Links;
@@ -177,9 +178,10 @@ impl Others {
     }
 
     /// The kernel drops them at its first look at IP, unless one of these takes them before: a bridge, an interface on
-    /// top, a tc program, another capture. Which of what may divert packets comes so early is not asked.
+    /// top, a tc program but weir's own gate, another capture. Which of what may divert packets comes so early is not
+    /// asked.
     fn look(&mut self, tap: &mut Tap) -> Result<()> {
-        let wanted = !self.watch.read(&[]).is_empty();
+        let wanted = !self.watch.read(&programs::gates_at_tc()).is_empty();
         let time = if wanted { Duration::ZERO } else { BELIEVED };
         // Without an address there are no other hosts' frames.
         if let Some(own) = self.links.info(self.ifindex)?.mac {

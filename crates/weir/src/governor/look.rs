@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
-use weir_bpf::alarm::{Alarm, Cause};
+use weir_bpf::alarm::Alarm;
 use weir_bpf::channels::Channel;
 use weir_bpf::input::{Input, InputCounters};
 use weir_bpf::sync::lock;
@@ -142,7 +142,7 @@ impl Look {
                 governor.decide(&settings, &observation(&last, &now, switches, joins));
             peers.note(number, cpu, &governor);
             if action.over_share {
-                self.common.alarm.ring(Cause::CpuShare);
+                self.common.alarm.try_gates();
             }
             self.watch(before, action, &settings);
             receptions.look(&self.input, action, now.at);

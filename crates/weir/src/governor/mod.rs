@@ -31,7 +31,8 @@ use weir_bpf::gate::QueueProbe;
 use weir_bpf::input::Inputs;
 use weir_bpf::sync::lock;
 use weir_bpf::sys::sched;
-use weir_bpf::units::{CpuId, IfIndex, Nice};
+use weir_bpf::units::{CpuId, IfIndex, Nanos, Nice};
+use weir_policy::governor::REST;
 use weir_policy::{Regime, Settings, Weight};
 
 use crate::deferral::Deferral;
@@ -160,13 +161,20 @@ struct Shared {
     looks: Mutex<BTreeMap<u32, Arc<Look>>>,
     /// Where beats go; none before there is a guardian.
     beats: Mutex<Option<ChildStdin>>,
+    alarm: Alarm,
 }
 
 impl Governors {
     /// Loads the kernel half and starts to listen; `awake`: the scheduler is watched also while nothing is wrong.
-    pub fn start(probe: &QueueProbe, shares: ShareSettings, awake: bool) -> Result<Rc<Self>> {
+    pub fn start(
+        probe: &QueueProbe,
+        alarm: &Alarm,
+        shares: ShareSettings,
+        awake: bool,
+    ) -> Result<Rc<Self>> {
         let inputs = Inputs::load(probe)?;
-        let shared = Arc::new(Shared { awake, looks: Mutex::default(), beats: Mutex::new(None) });
+        let (looks, beats, alarm) = (Mutex::default(), Mutex::default(), alarm.clone());
+        let shared = Arc::new(Shared { awake, looks, beats, alarm: alarm.clone() });
         let failed = |source| Error::system("start the governor's thread", source);
         let (ended, listening) = std::io::pipe().map_err(failed)?;
         let (rings, shares_with) = (Rings::listen(probe)?, Arc::clone(&shared));
@@ -181,7 +189,7 @@ impl Governors {
                 switch_cost: SwitchCost::measure(),
                 peers: Arc::default(),
                 receivers: Arc::new(Receivers::new(shares)),
-                alarm: Alarm::of(probe)?,
+                alarm,
                 awake,
             },
             shared,
@@ -360,6 +368,8 @@ impl Pulse {
             && looks.values().all(|look| look.rests());
         let beat = if rests { Beat::Resting } else { Beat::Governing };
         self.next = now + beat.every();
+        // A trial of the gates is over sooner than the main loop looks.
+        shared.alarm.rest(Nanos(REST.0));
         if !looks.values().all(|look| look.is_lively()) {
             return;
         }

@@ -283,6 +283,8 @@ fn in_the_driver_other_hosts_frames_end_while_nobody_else_wants_them() {
     let others = udp_to(MacAddr([2, 0, 0, 0, 0, 9]), NEAR_IP, 5000, b"fourteen bytes");
     let socket = network.near_socket("198.18.0.1:5000");
     let sender = network.far_socket("198.18.0.2:0");
+    // A gate at tc wants none of them.
+    let daemon = Daemon::start(&network, &["--attach", "tc"]);
     let capture = Running::weir(&network, &["--attach", "native", "-w", path.to_str().unwrap()]);
     let mut sent = 0;
     wait_until("they end", || {
@@ -310,6 +312,7 @@ fn in_the_driver_other_hosts_frames_end_while_nobody_else_wants_them() {
     assert_eq!(ended(), before);
     tcpdump.interrupt();
     capture.interrupt();
+    network.assert_left_untouched_by(daemon);
     let written = read_pcapng(&path);
     assert_eq!(written.packets.iter().filter(|packet| **packet == others).count(), sent);
 }
