@@ -3,7 +3,7 @@
 //! | regime | entered when | left when | policy | nice | interrupts |
 //! |---|---|---|---|---|---|
 //! | asleep | nothing has been wrong for [`REST`], and no other task wants the CPU | | `SCHED_BATCH` | 0 | as usual |
-//! | isolating | a queue that feeds a receiver was full, or input is over its share | nothing of it for [`REST`]; after a trial (`bpf/alarm.h`) | `SCHED_BATCH` | 0 to 19; down to -10 beside another channel | as usual |
+//! | isolating | a queue that feeds a receiver was full, or input is over its share | nothing of it for [`REST`]; after a trial (`bpf/alarm.h`) | `SCHED_BATCH` | 19; beside another channel down to -10 | as usual |
 //! | shared | other tasks than receivers want the CPU | they do not, or no packets come for [`REST`] | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
 //!
 //! A batch thread interrupts nobody when it wakes, and is not interrupted by the receivers that it wakes: NAPI empties
@@ -15,11 +15,11 @@
 //! tick. That input waits for long does not tell one case from the other, so the scheduler is watched for a moment before
 //! anything is changed.
 //!
-//! One controller moves the weight in the other two: lighter while input takes more than its share of the CPU from
-//! other tasks, or spends more than its part on packets that are discarded; heavier while it spends less. That part is
-//! the share while another channel has to be told from the flooded one (Druschel & Banga, *Lazy Receiver Processing*,
-//! section 2.2), and next to nothing where there is no other: then a full queue says that the receiver lacks CPU time
-//! (Mogul & Ramakrishnan, *Eliminating Receive Livelock*, section 6.6). The share is their section 7's.
+//! A full queue says that its receiver lacks CPU time, so input yields to it (Mogul & Ramakrishnan, *Eliminating Receive
+//! Livelock*, section 6.6). But while another channel has to be told from the flooded one (Druschel & Banga, *Lazy Receiver
+//! Processing*, section 2.2), and beside tasks that are no receivers, a controller moves the weight: lighter while input
+//! takes more than its share of the CPU from those tasks, or spends more than that on packets that are discarded; heavier
+//! while it is less. The share is Mogul & Ramakrishnan's, section 7.
 
 use crate::settings::{Prefer, Settings};
 use crate::units::{Nanos, Weight};
@@ -47,8 +47,8 @@ pub const POLL_INTERVALS: [Nanos; 4] =
 /// Half of what a poll takes at most, and less than the 50 small packets that a socket's queue holds at first
 /// (`net.core.rmem_default`).
 const POLL_PACKETS: f64 = 32.0;
-/// What input may spend on discarding where there is nothing to be told apart.
-const FEEDBACK: f64 = 0.02;
+/// A flood is told from other channels where it costs this part of the CPU.
+const FLOOD_FROM: f64 = 0.02;
 /// The heaviest that a batch thread is made: more keeps its receivers waiting until their queues are full.
 const HEAVIEST_BATCH: f64 = -10.0;
 /// The same while this part of the CPU is idle. It is not for want of a turn that the ring fills then, and the heavier the
@@ -127,10 +127,9 @@ pub struct Action {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Governor {
     nice: f64,
-    /// The share of the CPU that input takes from strangers, averaged over the period.
-    taken: f64,
-    /// The same of what goes to packets that are discarded.
-    wasted: f64,
+    /// The share of the CPU that input takes from strangers, or that goes to packets that are discarded if that is more:
+    /// averaged over the period.
+    used: f64,
     /// Since something was last wrong.
     calm_for: Nanos,
     /// The share of the CPU that others have, or are kept from, while input runs: averaged over [`CROWDED_OVER`].
@@ -149,8 +148,7 @@ impl Default for Governor {
     fn default() -> Self {
         Self {
             nice: f64::from(Weight::NORMAL.nice()),
-            taken: 0.0,
-            wasted: 0.0,
+            used: 0.0,
             calm_for: REST,
             others: 0.0,
             silent_for: REST,
@@ -191,13 +189,13 @@ impl Governor {
 
     /// What of input's share it uses: for [`Settings::beside`].
     pub fn used(&self) -> f64 {
-        self.taken.max(self.wasted)
+        self.used
     }
 
     /// Whether it tells a flood of its own from other channels. Other inputs of the CPU, which would starve at a
     /// lighter weight, are to join it.
     pub fn tells_apart(&self) -> bool {
-        self.wasted > FEEDBACK && self.apart_for < REMEMBERED
+        self.used > FLOOD_FROM && self.apart_for < REMEMBERED
     }
 
     /// Whether input is over its share.
@@ -208,17 +206,16 @@ impl Governor {
             kept * old + (1.0 - kept) * now
         };
         let share = |part: Nanos| part.share_of(seen.elapsed);
-        self.taken = average(self.taken, share(seen.taken), settings.period);
-        self.wasted = average(self.wasted, share(seen.wasted), settings.period);
+        self.used = average(self.used, share(seen.taken.max(seen.wasted)), settings.period);
         let since = |before: Nanos, again: bool| {
             if again { Nanos::ZERO } else { before + seen.elapsed }
         };
-        let over = self.used() > settings.user_share.rest();
+        let over = self.used > settings.user_share.rest();
         self.calm_for = since(self.calm_for, seen.alarm || seen.wasted > Nanos::ZERO || over);
         if seen.over {
             self.calm_for = self.calm_for.min(REST - TRIAL);
         }
-        let known = self.watched_for.is_some_and(|watched| watched >= WARM_UP);
+        let known = self.knows_receivers();
         self.silent_for = since(self.silent_for, seen.ran + seen.held > Nanos::ZERO);
         if self.silent_for == Nanos::ZERO {
             let others = if known { seen.strangers + seen.taken + seen.light } else { Nanos::ZERO };
@@ -232,6 +229,11 @@ impl Governor {
         self.rate = average(self.rate, per_ms, CROWDED_OVER);
         self.apart_for = since(self.apart_for, seen.beside);
         over
+    }
+
+    /// Whether the scheduler has been watched for long enough to tell receivers from strangers.
+    fn knows_receivers(&self) -> bool {
+        self.watched_for.is_some_and(|watched| watched >= WARM_UP)
     }
 
     fn regime(&self) -> Regime {
@@ -272,14 +274,18 @@ impl Governor {
     fn next_nice(&self, settings: &Settings, regime: Regime, seen: &Observation) -> f64 {
         let share = settings.user_share.rest();
         let apart = settings.prefer == Prefer::Separation && self.apart_for < REMEMBERED;
-        let (part, heaviest) = match regime {
+        let heaviest = match regime {
             // Packets that are discarded for want of CPU time are not saved by waiting for it longer.
-            Regime::Shared => (share, f64::from(Weight::HEAVIEST.nice())),
-            _ if apart && seen.idle.share_of(seen.elapsed) < IDLE_FROM => (share, HEAVIEST_BATCH),
-            _ if apart => (share, HEAVIEST_BESIDE_IDLE),
-            _ => (FEEDBACK.min(share), f64::from(Weight::NORMAL.nice())),
+            Regime::Shared => f64::from(Weight::HEAVIEST.nice()),
+            _ if apart && seen.idle.share_of(seen.elapsed) < IDLE_FROM => HEAVIEST_BATCH,
+            _ if apart => HEAVIEST_BESIDE_IDLE,
+            // To its receivers, if they are known, and lack CPU time: one of their queues has been full.
+            _ if self.knows_receivers() && self.calm_for < REST - TRIAL => {
+                return f64::from(Weight::LIGHTEST.nice());
+            }
+            _ => return f64::from(Weight::NORMAL.nice()),
         };
-        let over = (self.wasted - part).max(self.taken - share);
+        let over = self.used - share;
         // A shorter period than the usual one lags less than the looks do.
         let period = settings.period.max(Settings::default().period);
         let step = STEPS_PER_PERIOD * over * seen.elapsed.share_of(period);
@@ -323,8 +329,10 @@ mod tests {
         let (governor, action) = shown(Governor::default(), 1, &alarm);
         is(action, Regime::Isolating, 0, true);
         let calm = Observation { elapsed: MS, ..Default::default() };
+        // To whom it yields is known then.
+        is(shown(governor, 30, &calm).1, Regime::Isolating, 19, true);
         let (governor, action) = shown(governor, 999, &calm);
-        assert_eq!(action.regime, Regime::Isolating);
+        is(action, Regime::Isolating, 0, true);
         is(shown(governor, 2, &calm).1, Regime::Asleep, 0, true);
     }
 
@@ -355,8 +363,8 @@ mod tests {
         // Who is a receiver is not known at once.
         let (governor, action) = shown(Governor::default(), 20, &shared);
         is(action, Regime::Isolating, 0, true);
-        let (governor, action) = shown(governor, 9, &shared);
-        is(action, Regime::Shared, -14, false);
+        let (governor, action) = shown(governor, 19, &shared);
+        is(action, Regime::Shared, -15, false);
         assert_eq!(action.poll_every, Some(POLL_INTERVALS[0]));
         // Where packets are lost, no more come with a poll than a queue holds.
         let fast = Observation { packets: 600, ..shared };
