@@ -57,14 +57,22 @@ static __always_inline void ring(enum weir_cause cause, __u64 now)
 	wake(it, cause);
 }
 
-/* CPU time is short: is there something to discard? Whether it is tried. */
+/*
+ * CPU time is short: is there something to discard? Whether that is tried now;
+ * one trial is for every CPU.
+ */
 static __always_inline bool try_gates(__u64 now)
 {
 	struct weir_alarm *it = the_alarm();
+	__s64 since;
 
-	if (!it || now - it->tried_ns <= WEIR_TRY_AGAIN_NS)
+	if (!it)
 		return false;
-	*(volatile __u64 *)&it->tried_ns = now;
+	since = now - it->tried_ns;
+	if (since > (__s64)WEIR_TRIAL_NS && since <= (__s64)WEIR_TRY_AGAIN_NS)
+		return false;
+	if (since > (__s64)WEIR_TRY_AGAIN_NS)
+		*(volatile __u64 *)&it->tried_ns = now;
 	wake(it, WEIR_CAUSE_CPU_SHARE);
 	return true;
 }

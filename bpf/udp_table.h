@@ -23,6 +23,8 @@ static __always_inline __u64 udp_table_of(const struct sock *sk, __u64 net)
 
 	if (bpf_core_field_exists(netns->ipv4.udp_table))
 		return kernel_address(netns, ipv4.udp_table);
+	if (!sk)
+		return 0;
 	proto = kernel_cast(kernel_address(sk, __sk_common.skc_prot),
 			    struct proto);
 	return kernel_address(proto, h.udp_table);

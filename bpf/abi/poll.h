@@ -71,7 +71,8 @@ struct weir_strain {
 	__u64 suspected_ns; /* when waits were last told of */
 	__u32 full_polls;   /* in a row */
 	__u32 overruns;	    /* since then */
-	/* How often was it found to wait long, or to be over its share? */
+	/* How often was it found to wait long, or to be over its share, of
+	 * which there is one trial a second? */
 	__u32 waits;
 	__u32 over;
 };

@@ -2,6 +2,7 @@
 
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
@@ -136,8 +137,9 @@ impl Alarm {
             return false;
         }
         self.set_asleep(true);
+        fence(Ordering::SeqCst);
         // Who rang meanwhile found them awake.
-        let rung = |alarm: types::weir_alarm| (alarm.rung_ns, alarm.tried_ns);
+        let rung = |it: types::weir_alarm| (it.rung_ns, it.tried_ns, it.watched_until_ns);
         if rung(self.shared.read(0)) != rung(seen) {
             self.set_asleep(false);
             return false;

@@ -263,7 +263,7 @@ impl Input {
     }
 
     /// Has its alarm rung ([`Cause::CpuWait`], [`Cause::CpuShare`]) when it waits for a turn for longer than that, or
-    /// has more than this share of its CPU while others want it; `None`: no more.
+    /// has more than this share of its CPU while others want it, each once a second at most; `None`: no more.
     ///
     /// [`Cause::CpuWait`]: crate::verdict::Cause::CpuWait
     /// [`Cause::CpuShare`]: crate::verdict::Cause::CpuShare

@@ -3,7 +3,7 @@
 //! | regime | entered when | left when | policy | nice | interrupts |
 //! |---|---|---|---|---|---|
 //! | asleep | nothing has been wrong for [`REST`], and no other task wants the CPU | | `SCHED_BATCH` | 0 | as usual |
-//! | isolating | a queue that feeds a receiver was full, or input is over its share | nothing of it for [`REST`]; after a trial (`bpf/alarm.h`) | `SCHED_BATCH` | 19; beside another channel down to -10 | as usual |
+//! | isolating | packets are discarded; a queue was full, or input is over its share | none for [`REST`]; nothing of the rest for [`TRIAL`] | `SCHED_BATCH` | 19 after discards, else 0; beside another channel -10 to 19, or from -3 | as usual |
 //! | shared | other tasks than receivers want the CPU | they do not, or no packets come for [`REST`] | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
 //!
 //! A batch thread interrupts nobody when it wakes, and is not interrupted by the receivers that it wakes: NAPI empties
@@ -26,8 +26,9 @@ use crate::units::{Nanos, Weight};
 
 /// How long it is calm before input sleeps: the law's one hysteresis.
 pub const REST: Nanos = Nanos::from_millis(1000);
-/// How long channels are looked at where CPU time alone is short, which may be nobody's fault.
-const TRIAL: Nanos = Nanos::from_millis(100);
+/// How long it is looked whether something is wrong here: a queue was full, but maybe on another CPU, or CPU time alone is
+/// short. Twice as long as whoever goes on ringing is silent (`bpf/alarm.h`).
+const TRIAL: Nanos = Nanos::from_millis(200);
 /// How long another channel is believed in after it was last seen.
 const REMEMBERED: Nanos = Nanos::from_millis(100);
 /// The time between two looks while there is something to divide: with other tasks, or by shares of channels...
@@ -165,10 +166,15 @@ impl Governor {
     pub fn decide(mut self, settings: &Settings, seen: &Observation) -> (Self, Action) {
         let over_share = self.remember(settings, seen);
         let regime = self.regime();
+        let apart = settings.prefer == Prefer::Separation && self.apart_for < REMEMBERED;
+        let alone = regime == Regime::Isolating && !apart;
         self.nice = match regime {
             Regime::Asleep => f64::from(Weight::NORMAL.nice()),
+            _ if alone => f64::from(Weight::NORMAL.nice()),
             Regime::Isolating | Regime::Shared => self.next_nice(settings, regime, seen),
         };
+        // To its receivers, once they are known: their queues were full.
+        let yields = alone && self.discards() && self.knows_receivers();
         self.watched_for = self.next_watch(settings, regime, seen);
         let look_in = match regime {
             Regime::Asleep => self.watched_for.map(|_| WARM_UP),
@@ -177,7 +183,7 @@ impl Governor {
         };
         let action = Action {
             regime,
-            weight: Weight::nearest(self.nice),
+            weight: if yields { Weight::LIGHTEST } else { Weight::nearest(self.nice) },
             batch: regime != Regime::Shared,
             poll_every: (regime == Regime::Shared).then(|| self.interval()),
             over_share,
@@ -195,7 +201,7 @@ impl Governor {
     /// Whether it tells a flood of its own from other channels. Other inputs of the CPU, which would starve at a
     /// lighter weight, are to join it.
     pub fn tells_apart(&self) -> bool {
-        self.used > FLOOD_FROM && self.apart_for < REMEMBERED
+        self.discards() && self.used > FLOOD_FROM && self.apart_for < REMEMBERED
     }
 
     /// Whether input is over its share.
@@ -211,8 +217,8 @@ impl Governor {
             if again { Nanos::ZERO } else { before + seen.elapsed }
         };
         let over = self.used > settings.user_share.rest();
-        self.calm_for = since(self.calm_for, seen.alarm || seen.wasted > Nanos::ZERO || over);
-        if seen.over {
+        self.calm_for = since(self.calm_for, seen.wasted > Nanos::ZERO);
+        if seen.alarm || seen.over || over {
             self.calm_for = self.calm_for.min(REST - TRIAL);
         }
         let known = self.knows_receivers();
@@ -229,6 +235,11 @@ impl Governor {
         self.rate = average(self.rate, per_ms, CROWDED_OVER);
         self.apart_for = since(self.apart_for, seen.beside);
         over
+    }
+
+    /// Whether packets have been discarded here of late, and not only, maybe, elsewhere.
+    fn discards(&self) -> bool {
+        self.calm_for < REST - TRIAL
     }
 
     /// Whether the scheduler has been watched for long enough to tell receivers from strangers.
@@ -273,17 +284,11 @@ impl Governor {
 
     fn next_nice(&self, settings: &Settings, regime: Regime, seen: &Observation) -> f64 {
         let share = settings.user_share.rest();
-        let apart = settings.prefer == Prefer::Separation && self.apart_for < REMEMBERED;
         let heaviest = match regime {
             // Packets that are discarded for want of CPU time are not saved by waiting for it longer.
             Regime::Shared => f64::from(Weight::HEAVIEST.nice()),
-            _ if apart && seen.idle.share_of(seen.elapsed) < IDLE_FROM => HEAVIEST_BATCH,
-            _ if apart => HEAVIEST_BESIDE_IDLE,
-            // To its receivers, if they are known, and lack CPU time: one of their queues has been full.
-            _ if self.knows_receivers() && self.calm_for < REST - TRIAL => {
-                return f64::from(Weight::LIGHTEST.nice());
-            }
-            _ => return f64::from(Weight::NORMAL.nice()),
+            _ if seen.idle.share_of(seen.elapsed) < IDLE_FROM => HEAVIEST_BATCH,
+            _ => HEAVIEST_BESIDE_IDLE,
         };
         let over = self.used - share;
         // A shorter period than the usual one lags less than the looks do.
@@ -329,6 +334,12 @@ mod tests {
         let (governor, action) = shown(Governor::default(), 1, &alarm);
         is(action, Regime::Isolating, 0, true);
         let calm = Observation { elapsed: MS, ..Default::default() };
+        // The queue may be one that another thread fills.
+        is(shown(governor, 199, &calm).1, Regime::Isolating, 0, true);
+        is(shown(governor, 201, &calm).1, Regime::Asleep, 0, true);
+        let discards = Observation { wasted: Nanos(1000), ..calm };
+        let (governor, action) = shown(governor, 1, &discards);
+        is(action, Regime::Isolating, 0, true);
         // To whom it yields is known then.
         is(shown(governor, 30, &calm).1, Regime::Isolating, 19, true);
         let (governor, action) = shown(governor, 999, &calm);
@@ -363,15 +374,19 @@ mod tests {
         // Who is a receiver is not known at once.
         let (governor, action) = shown(Governor::default(), 20, &shared);
         is(action, Regime::Isolating, 0, true);
-        let (governor, action) = shown(governor, 19, &shared);
-        is(action, Regime::Shared, -15, false);
+        let (governor, action) = shown(governor, 9, &shared);
+        is(action, Regime::Shared, -14, false);
         assert_eq!(action.poll_every, Some(POLL_INTERVALS[0]));
         // Where packets are lost, no more come with a poll than a queue holds.
         let fast = Observation { packets: 600, ..shared };
         let (_, action) = shown(governor, 40, &fast);
         assert_eq!(action.poll_every, Some(POLL_INTERVALS[2]));
-        let over = Observation { taken: Nanos(900_000), ..shared };
-        is(shown(governor, 60, &over).1, Regime::Shared, 19, false);
+        let over = Observation { taken: Nanos(900_000), alarm: false, ..shared };
+        let (governor, action) = shown(governor, 60, &over);
+        is(action, Regime::Shared, 19, false);
+        // Once that task pauses, nobody is to be yielded to.
+        let alone = Observation { elapsed: MS, ran: MS, ..Default::default() };
+        is(shown(governor, 100, &alone).1, Regime::Isolating, 0, true);
     }
 
     #[test]
@@ -434,8 +449,8 @@ mod tests {
         assert!(action.watch && !action.over_share);
         // Nobody else wants the CPU: that was all.
         let calm = Observation { elapsed: MS, ran: MS, ..Default::default() };
-        is(shown(governor, 99, &calm).1, Regime::Isolating, 0, true);
-        is(shown(governor, 101, &calm).1, Regime::Asleep, 0, true);
+        is(shown(governor, 199, &calm).1, Regime::Isolating, 0, true);
+        is(shown(governor, 201, &calm).1, Regime::Asleep, 0, true);
         // Another task does.
         let taken = Observation { strangers: MS, taken: MS, ..calm };
         assert!(shown(governor, 40, &taken).1.over_share);

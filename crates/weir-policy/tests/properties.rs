@@ -275,7 +275,7 @@ proptest! {
         let (wasted, taken, weights) =
             Cpu::new(others, false, false, slice_ms, [admitted, flood]).settled(&settings);
         let lightest = weights.iter().all(|&nice| nice == 19);
-        // Kept small for a second it sleeps, and is met anew at the usual weight.
+        // After a second without discards it sleeps, and is met anew at the usual weight.
         prop_assert!(wasted < 0.05 || lightest, "{} {:?}", wasted, weights);
         prop_assert!(taken < settings.user_share.rest() + 0.03);
     }

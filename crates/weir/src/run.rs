@@ -67,6 +67,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let mut guardian = Guardian::start(&keys)?;
     let probe = Rc::new(QueueProbe::load()?);
     let alarm = Alarm::of(&probe)?;
+    // Until the main loop knows whether they may sleep.
+    alarm.keep_awake(true);
     let governors = governors(&config, (&interfaces, args.awake), (&probe, &alarm), &mut console);
     if let Some(governors) = &governors {
         governors.beat_to(guardian.take_beats());

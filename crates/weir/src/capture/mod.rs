@@ -181,7 +181,8 @@ impl Others {
     /// top, a tc program but weir's own gate, another capture. Which of what may divert packets comes so early is not
     /// asked.
     fn look(&mut self, tap: &mut Tap) -> Result<()> {
-        let wanted = !self.watch.read(&programs::gates_at_tc()).is_empty();
+        let mut wanted = |own: &[u32]| !self.watch.read(own).is_empty();
+        let wanted = wanted(&[]) && wanted(&programs::gates_at_tc());
         let time = if wanted { Duration::ZERO } else { BELIEVED };
         // Without an address there are no other hosts' frames.
         if let Some(own) = self.links.info(self.ifindex)?.mac {

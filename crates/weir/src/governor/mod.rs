@@ -368,8 +368,8 @@ impl Pulse {
             && looks.values().all(|look| look.rests());
         let beat = if rests { Beat::Resting } else { Beat::Governing };
         self.next = now + beat.every();
-        // A trial of the gates is over sooner than the main loop looks.
-        shared.alarm.rest(Nanos(REST.0));
+        // A trial of the gates is over sooner than the main loop looks, which may still ring for what it finds then.
+        shared.alarm.rest(Nanos(2 * REST.0));
         if !looks.values().all(|look| look.is_lively()) {
             return;
         }
