@@ -170,8 +170,7 @@ impl Governor {
         let alone = regime == Regime::Isolating && !apart;
         self.nice = match regime {
             Regime::Asleep => f64::from(Weight::NORMAL.nice()),
-            _ if alone => f64::from(Weight::NORMAL.nice()),
-            Regime::Isolating | Regime::Shared => self.next_nice(settings, regime, seen),
+            Regime::Isolating | Regime::Shared => self.next_nice(settings, regime, apart, seen),
         };
         // To its receivers, once they are known: their queues were full.
         let yields = alone && self.discards() && self.knows_receivers();
@@ -282,11 +281,18 @@ impl Governor {
         POLL_INTERVALS.into_iter().find(fits).unwrap_or(shortest)
     }
 
-    fn next_nice(&self, settings: &Settings, regime: Regime, seen: &Observation) -> f64 {
+    fn next_nice(
+        &self,
+        settings: &Settings,
+        regime: Regime,
+        apart: bool,
+        seen: &Observation,
+    ) -> f64 {
         let share = settings.user_share.rest();
         let heaviest = match regime {
             // Packets that are discarded for want of CPU time are not saved by waiting for it longer.
             Regime::Shared => f64::from(Weight::HEAVIEST.nice()),
+            _ if !apart => f64::from(Weight::NORMAL.nice()),
             _ if seen.idle.share_of(seen.elapsed) < IDLE_FROM => HEAVIEST_BATCH,
             _ => HEAVIEST_BESIDE_IDLE,
         };
