@@ -170,19 +170,26 @@ struct Others {
     ifindex: IfIndex,
     links: Links,
     watch: DiversionWatch,
+    /// The gates at tc, when there was last something that may want frames.
+    gates: Vec<u32>,
 }
 
 impl Others {
     fn of(ifindex: IfIndex) -> Result<Self> {
-        Ok(Self { ifindex, links: Links::open()?, watch: DiversionWatch::open(ifindex, false)? })
+        let (links, watch) = (Links::open()?, DiversionWatch::open(ifindex, false)?);
+        Ok(Self { ifindex, links, watch, gates: Vec::new() })
     }
 
     /// The kernel drops them at its first look at IP, unless one of these takes them before: a bridge, an interface on
     /// top, a tc program but weir's own gate, another capture. Which of what may divert packets comes so early is not
     /// asked.
     fn look(&mut self, tap: &mut Tap) -> Result<()> {
-        let mut wanted = |own: &[u32]| !self.watch.read(own).is_empty();
-        let wanted = wanted(&[]) && wanted(&programs::gates_at_tc());
+        let mut wanted = !self.watch.read(&self.gates).is_empty();
+        if wanted {
+            // By a gate that has come since, if by nobody else.
+            self.gates = programs::gates_at_tc();
+            wanted = !self.watch.read(&self.gates).is_empty();
+        }
         let time = if wanted { Duration::ZERO } else { BELIEVED };
         // Without an address there are no other hosts' frames.
         if let Some(own) = self.links.info(self.ifindex)?.mac {
