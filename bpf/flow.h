@@ -21,6 +21,11 @@ struct ethernet {
 	__be16 ethertype_be;
 };
 
+static __always_inline bool is_same_mac(const __be16 *one, const __be16 *other)
+{
+	return one[0] == other[0] && one[1] == other[1] && one[2] == other[2];
+}
+
 struct vlan_tag {
 	__be16 control_be;
 	__be16 ethertype_be;

@@ -19,6 +19,13 @@
 /* Ethernet pads what is shorter. */
 #define PADDED_LEN 46
 
+/* Where a packet has come in, and when (CLOCK_MONOTONIC). */
+struct ingress {
+	const __be16 *mac;
+	__u64 now;
+	bool unfinished; /* checksums may have to be filled in: a veth */
+};
+
 struct weir_next_hop {
 	__u32 address[4];
 	__u32 ifindex;
@@ -29,8 +36,6 @@ MAP(out_devices, BPF_MAP_TYPE_DEVMAP_HASH, 0, WEIR_EGRESSES, __u32, __u32);
 /* When the kernel was last given a packet for a next hop. */
 MAP(next_hops, BPF_MAP_TYPE_LRU_HASH, 0, WEIR_NEXT_HOPS, struct weir_next_hop,
     __u64);
-/* The gate, for all other packets. */
-MAP(behind, BPF_MAP_TYPE_PROG_ARRAY, 0, 1, __u32, __u32);
 
 /*
  * Now and then the kernel forwards a packet itself, and so learns that the
@@ -60,16 +65,15 @@ static __always_inline void decrease_ttl(struct iphdr *ip)
 }
 
 /* Is this packet's route one that the driver can take it on? */
-static __always_inline bool
-has_fast_route(struct xdp_md *ctx, struct bpf_fib_lookup *route, __u32 len)
+static __always_inline bool has_fast_route(struct xdp_md *ctx,
+					   struct bpf_fib_lookup *route,
+					   __u32 len, __u64 now)
 {
-	const struct weir_poll *poll = current_poll();
 	__u32 ingress = ctx->ingress_ifindex;
 
 	len -= sizeof(struct ethernet);
 	/* The kernel cuts off what is behind the packet, or drops it. */
-	if (!poll || len < route->tot_len ||
-	    (len > route->tot_len && len > PADDED_LEN))
+	if (len < route->tot_len || (len > route->tot_len && len > PADDED_LEN))
 		return false;
 	route->ifindex = ingress;
 	/* A sender that could do without this router is told so (ICMP). */
@@ -77,7 +81,7 @@ has_fast_route(struct xdp_md *ctx, struct bpf_fib_lookup *route, __u32 len)
 		       BPF_FIB_LKUP_RET_SUCCESS &&
 	       route->ifindex != ingress &&
 	       bpf_map_lookup_elem(&out_devices, &route->ifindex) &&
-	       !is_due_to_kernel(route, poll->now_ns);
+	       !is_due_to_kernel(route, now);
 }
 
 /* Leaves by its route from here on. */
@@ -90,7 +94,8 @@ static __always_inline long leave(struct ethernet *eth,
 }
 
 /* XDP_REDIRECT, or XDP_PASS: the packet is as it was, for the kernel. */
-static __always_inline long forward_fast(struct xdp_md *ctx, __u32 len)
+static __always_inline long forward_fast(struct xdp_md *ctx, __u32 len,
+					 const struct ingress *at)
 {
 	struct cursor cursor = cursor_over((void *)(long)ctx->data,
 					   (void *)(long)ctx->data_end);
@@ -100,14 +105,14 @@ static __always_inline long forward_fast(struct xdp_md *ctx, __u32 len)
 	struct iphdr *ip4;
 
 	/* In several buffers not every driver takes it. */
-	if (!eth || !is_own_mac(eth->destination) ||
+	if (!eth || !is_same_mac(eth->destination, at->mac) ||
 	    ctx->data_end - ctx->data != len ||
-	    (interface.unfinished && is_unfinished(ctx)))
+	    (at->unfinished && is_unfinished(ctx)))
 		return XDP_PASS;
 	if (eth->ethertype_be == bpf_htons(ETH_P_IP)) {
 		ip4 = cursor_take(&cursor, sizeof(*ip4));
 		if (!ip4 || !question4(ip4, &route) ||
-		    !has_fast_route(ctx, &route, len))
+		    !has_fast_route(ctx, &route, len, at->now))
 			return XDP_PASS;
 		decrease_ttl(ip4);
 		return leave(eth, &route);
@@ -115,7 +120,7 @@ static __always_inline long forward_fast(struct xdp_md *ctx, __u32 len)
 	if (eth->ethertype_be == bpf_htons(ETH_P_IPV6)) {
 		ip6 = cursor_take(&cursor, sizeof(*ip6));
 		if (!ip6 || !question6(ip6, &route) ||
-		    !has_fast_route(ctx, &route, len))
+		    !has_fast_route(ctx, &route, len, at->now))
 			return XDP_PASS;
 		ip6->hop_limit--;
 		return leave(eth, &route);

@@ -7,9 +7,9 @@
 #ifndef WEIR_FORWARD_ASK_H
 #define WEIR_FORWARD_ASK_H
 
-#include "address.h"
 #include "compat.h"
 #include "flow.h"
+#include "local.h"
 
 /* What nobody routes, or not by its address alone. */
 static __always_inline bool is_special4(__be32 address_be)

@@ -87,17 +87,29 @@ int weir_gate(struct xdp_md *ctx)
 	return is_discarded(ctx, false, reason, seen) ? XDP_DROP : XDP_PASS;
 }
 
+static __always_inline bool forwards_from(__u32 ifindex)
+{
+	return ifindex == interface.ifindex;
+}
+
+/* The gate, for what the fast path of forwarding does not take. */
+MAP(behind, BPF_MAP_TYPE_PROG_ARRAY, 0, 1, __u32, __u32);
+
 /* In the driver, in front of the gate, where the fast path is asked for. */
 SEC("xdp.frags")
 int weir_forward(struct xdp_md *ctx)
 {
 	__u32 len = bpf_xdp_get_buff_len(ctx);
 	struct weir_counter seen = {.packets = 1, .bytes = len};
+	const struct weir_poll *poll = current_poll();
+	struct ingress at = {.mac = interface.mac};
 	long action;
 
 	/* is_stale() also sees to it that this poll has a time. */
-	if (!is_stale() && interface.forwards && !interface.diverted) {
-		action = forward_fast(ctx, len);
+	if (poll && !is_stale() && interface.forwards && !interface.diverted) {
+		at.now = poll->now_ns;
+		at.unfinished = interface.unfinished;
+		action = forward_fast(ctx, len, &at);
 		if (action == XDP_REDIRECT) {
 			count(WEIR_REASON_FORWARDED, seen);
 			return action;

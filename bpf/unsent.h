@@ -7,7 +7,6 @@
 #ifndef WEIR_UNSENT_H
 #define WEIR_UNSENT_H
 
-#include "address.h"
 #include "compat.h"
 #include <bpf/bpf_tracing.h>
 
@@ -24,13 +23,16 @@ struct net_device {
 /* The network namespace that the interface is in. */
 const volatile __u32 netns;
 
-/* Packets since the gate was loaded. */
+/* Packets since this was loaded. */
 __u64 unsent;
+
+/* Does the fast path take packets that come in there? The includer's. */
+static __always_inline bool forwards_from(__u32 ifindex);
 
 static __always_inline void count_unsent(const struct net_device *from,
 					 __u32 packets)
 {
-	if (packets && from->ifindex == interface.ifindex &&
+	if (packets && forwards_from(from->ifindex) &&
 	    from->nd_net.net->ns.inum == netns)
 		__sync_fetch_and_add(&unsent, packets);
 }

@@ -11,18 +11,23 @@
  * are denied evicts none that is accepted.
  */
 #include "wall.h"
+#include "forward.h"
 #include "map.h"
 #include "parsed.h"
+#include "unsent.h"
 #include "wall_ask.h"
 #include <linux/pkt_cls.h>
 
 /* A packet passes while the screen is dead, instead of none that is new. */
 const volatile bool fail_open;
 const volatile __u64 idle_ns;
+/* Packets of accepted flows may leave at the driver. */
+const volatile bool forwarding;
 
 /* Until then the screen is alive. It says so again and again. */
 __u64 alive_until_ns;
 __u32 generation;
+struct weir_wall_side sides[2];
 
 struct flows {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -56,7 +61,7 @@ static __always_inline bool is_decided(struct flows *flows,
 				       const struct asking *asking, bool renew)
 {
 	struct weir_wall_entry *entry = bpf_map_lookup_elem(flows, key);
-	/* Another CPU may have used it since this one read the clock. */
+	/* The clock is read to a tick (1 to 10 ms). */
 	__s64 idle = entry ? asking->now - entry->used_ns : 0;
 	__u32 rule;
 
@@ -114,12 +119,39 @@ static __always_inline enum weir_wall_outcome judge(const struct asking *asking)
 	return of_flow(asking, &flow, found);
 }
 
-static __always_inline bool wall(const struct asking *asking)
+/* Counts what becomes of a packet. Does it pass? */
+static __always_inline bool passes(__u32 outcome, const struct asking *asking)
 {
-	__u32 outcome = judge(asking);
-
 	add(bpf_map_lookup_elem(&outcomes, &outcome), asking->packet.len);
 	return outcome <= WEIR_WALL_OPEN;
+}
+
+static __always_inline const struct weir_wall_side *side_of(__u32 ifindex)
+{
+	return ifindex == sides[0].ifindex ? &sides[0] : &sides[1];
+}
+
+static __always_inline bool forwards_from(__u32 ifindex)
+{
+	return side_of(ifindex)->ifindex == ifindex;
+}
+
+/*
+ * A packet of an accepted flow. While the screen is dead, nobody looks whether
+ * packets would be taken past something.
+ */
+static __noinline long send_on(struct xdp_md *xdp, __u64 now)
+{
+	const struct weir_wall_side *side = side_of(xdp->ingress_ifindex);
+	const struct ingress at = {
+		.mac = side->mac,
+		.now = now,
+		.unfinished = side->unfinished,
+	};
+
+	if (!side->forwards || now > alive_until_ns)
+		return XDP_PASS;
+	return forward_fast(xdp, bpf_xdp_get_buff_len(xdp), &at);
 }
 
 SEC("xdp.frags")
@@ -129,11 +161,17 @@ int weir_wall_xdp(struct xdp_md *xdp)
 		.packet = either_xdp(xdp),
 		.cursor = cursor_over((void *)(long)xdp->data,
 				      (void *)(long)xdp->data_end),
-		.now = bpf_ktime_get_ns(),
+		.now = bpf_ktime_get_coarse_ns(),
 		.ifindex = xdp->ingress_ifindex,
 	};
+	enum weir_wall_outcome outcome = judge(&asking);
+	long action = XDP_PASS;
 
-	return wall(&asking) ? XDP_PASS : XDP_DROP;
+	if (forwarding && outcome <= WEIR_WALL_REPLY)
+		action = send_on(xdp, asking.now);
+	if (action == XDP_REDIRECT)
+		outcome = WEIR_WALL_FORWARDED;
+	return passes(outcome, &asking) ? action : XDP_DROP;
 }
 
 /* Headers that are to be in the skb's linear part. */
@@ -144,7 +182,7 @@ int weir_wall_tc(struct __sk_buff *skb)
 {
 	struct asking asking = {
 		.packet = either_skb(skb),
-		.now = bpf_ktime_get_ns(),
+		.now = bpf_ktime_get_coarse_ns(),
 		.ifindex = skb->ifindex,
 		.tagged = skb->vlan_present,
 	};
@@ -152,7 +190,7 @@ int weir_wall_tc(struct __sk_buff *skb)
 	bpf_skb_pull_data(skb, skb->len < HEADERS_LEN ? skb->len : HEADERS_LEN);
 	asking.cursor = cursor_over((void *)(long)skb->data,
 				    (void *)(long)skb->data_end);
-	return wall(&asking) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	return passes(judge(&asking), &asking) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
 /* Run by the screen on a packet that was held: cb[0] is where it came in. */

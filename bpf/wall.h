@@ -30,6 +30,14 @@ struct weir_wall_entry {
 	__u32 generation; /* of the rules; an older one is not believed */
 };
 
+/* One of the two interfaces. Written by the screen, read per packet. */
+struct weir_wall_side {
+	__u32 ifindex;
+	__be16 mac[3];
+	__u16 forwards;	  /* 1: what needs but routing leaves at the driver */
+	__u32 unfinished; /* 1: checksums may have to be filled in: a veth */
+};
+
 /* A packet that asks, in front of what is held of it. */
 struct weir_wall_record {
 	struct weir_wall_key key;
@@ -40,15 +48,16 @@ struct weir_wall_record {
 
 /* What becomes of a packet at the wall. Each has exactly one. */
 enum weir_wall_outcome {
-	WEIR_WALL_ACCEPTED, /* of an accepted flow */
-	WEIR_WALL_REPLY,    /* in answer to one */
-	WEIR_WALL_OWN,	    /* not forwarded: for the router, or no route */
-	WEIR_WALL_OPEN,	    /* passed because the screen does not answer */
-	WEIR_WALL_ASKED,    /* held for the screen */
-	WEIR_WALL_NOT_HELD, /* judged by the screen, but too long to hold */
-	WEIR_WALL_DENIED,   /* of a denied flow */
-	WEIR_WALL_NO_ROOM,  /* undecided, and the ring was full */
-	WEIR_WALL_UNCLEAR,  /* malformed, or a source route */
+	WEIR_WALL_ACCEPTED,  /* of an accepted flow */
+	WEIR_WALL_REPLY,     /* in answer to one */
+	WEIR_WALL_FORWARDED, /* of either, and sent on at the driver */
+	WEIR_WALL_OWN,	     /* not forwarded: for the router, or no route */
+	WEIR_WALL_OPEN,	     /* passed because the screen does not answer */
+	WEIR_WALL_ASKED,     /* held for the screen */
+	WEIR_WALL_NOT_HELD,  /* judged by the screen, but too long to hold */
+	WEIR_WALL_DENIED,    /* of a denied flow */
+	WEIR_WALL_NO_ROOM,   /* undecided, and the ring was full */
+	WEIR_WALL_UNCLEAR,   /* malformed, or a source route */
 	WEIR_WALL_OUTCOMES,
 };
 

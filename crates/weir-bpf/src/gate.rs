@@ -1,7 +1,6 @@
 //! The gate: loading, configuring, attaching.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -11,6 +10,8 @@ use libbpf_rs::{Link, MapCore, MapFlags, Program, ProgramInput, libbpf_sys};
 use serde::{Deserialize, Serialize};
 
 use crate::abi;
+pub use crate::address_table::LOCAL_ADDRESSES_MAX;
+use crate::address_table::{self, AddressTable};
 use crate::attach::{self, AttachMode, Attachment};
 use crate::channels::{self, Channels};
 use crate::clsact::{Filter, FilterRecord};
@@ -27,13 +28,6 @@ use crate::sys::netns::NetNs;
 use crate::test_run::xdp_context;
 use crate::units::{IfIndex, MacAddr, Permille};
 use crate::verdict::Verdict;
-
-/// Most addresses of one family that are local under the gate; packets to further ones
-/// pass.
-pub const LOCAL_ADDRESSES_MAX: usize = abi::LOCAL_ADDRESSES;
-
-const LOCAL: u32 = types::weir_address_kind::WEIR_ADDRESS_LOCAL.0;
-const BROADCAST: u32 = types::weir_address_kind::WEIR_ADDRESS_BROADCAST.0;
 
 /// Whether the gate discards anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +46,7 @@ pub struct Gate {
     skel: GateSkel<'static>,
     attachment: Option<Attachment>,
     /// What is in the kernel half's tables.
-    addresses: BTreeMap<IpAddr, u32>,
+    addresses: AddressTable,
     /// By what the probe finds its row of charges, where it has one.
     charges: Option<Vec<u8>>,
     /// The ports that the kernel half takes for translated.
@@ -144,7 +138,7 @@ impl Gate {
             unsent: Vec::new(),
             skel,
             attachment: None,
-            addresses: BTreeMap::new(),
+            addresses: AddressTable::default(),
             charges: None,
             translated: Vec::new(),
         })
@@ -164,8 +158,7 @@ impl Gate {
     /// with the next packet.
     pub fn configure(&mut self, mac: MacAddr, policy: Policy) {
         let bss = self.bss();
-        let [a, b, c, d, e, f] = mac.0;
-        bss.interface.mac = [[a, b], [c, d], [e, f]].map(u16::from_ne_bytes);
+        bss.interface.mac = mac.words();
         bss.interface.policy_off = u8::from(policy == Policy::Off);
         bss.interface.shadow = u32::from(policy == Policy::Shadow);
     }
@@ -265,55 +258,16 @@ impl Gate {
     /// # Errors
     /// When the kernel refuses a map update.
     pub fn set_addresses(&mut self, own: &[IpAddr], broadcast: &[Ipv4Addr]) -> Result<()> {
-        let local = own.iter().map(|ip| (*ip, LOCAL));
-        let broadcast = broadcast.iter().map(|ip| (IpAddr::V4(*ip), BROADCAST));
-        let mut wanted = BTreeMap::new();
-        let (mut ipv4, mut ipv6) = (0, 0);
-        for (ip, kind) in local.chain(broadcast) {
-            let kept = if ip.is_ipv4() { &mut ipv4 } else { &mut ipv6 };
-            // An own address that looks like a broadcast address is an own address.
-            if *kept < LOCAL_ADDRESSES_MAX
-                && let Entry::Vacant(vacant) = wanted.entry(ip)
-            {
-                vacant.insert(kind);
-                *kept += 1;
-            }
+        let maps = &self.skel.maps;
+        let wanted = address_table::of(own, broadcast);
+        let changes = wanted != *self.addresses.known();
+        let done = self.addresses.replace(&wanted, &maps.local_ipv4, &maps.local_ipv6);
+        if changes {
+            // Also of what was done in part: what was remembered of the old ones is void.
+            let bss = self.bss();
+            bss.interface.generation = bss.interface.generation.wrapping_add(1);
         }
-        if wanted == self.addresses {
-            return Ok(());
-        }
-        let done = self.replace_addresses(&wanted);
-        // Also of what was done in part: what was remembered of the old ones is void.
-        let bss = self.bss();
-        bss.interface.generation = bss.interface.generation.wrapping_add(1);
         done
-    }
-
-    /// Keeps account of each step, so that a failed one can be tried again.
-    fn replace_addresses(&mut self, wanted: &BTreeMap<IpAddr, u32>) -> Result<()> {
-        let (ipv4, ipv6) = (&self.skel.maps.local_ipv4, &self.skel.maps.local_ipv6);
-        let gone: Vec<IpAddr> =
-            self.addresses.keys().filter(|ip| !wanted.contains_key(ip)).copied().collect();
-        for ip in gone {
-            let deleted = match ip {
-                IpAddr::V4(v4) => ipv4.delete(&v4.octets()),
-                IpAddr::V6(v6) => ipv6.delete(&v6.octets()),
-            };
-            deleted.map_err(address_failed(ip))?;
-            self.addresses.remove(&ip);
-        }
-        for (ip, kind) in wanted {
-            if self.addresses.get(ip) == Some(kind) {
-                continue;
-            }
-            let added = match ip {
-                IpAddr::V4(v4) => ipv4.update(&v4.octets(), &kind.to_ne_bytes(), MapFlags::ANY),
-                IpAddr::V6(v6) => ipv6.update(&v6.octets(), &kind.to_ne_bytes(), MapFlags::ANY),
-            };
-            added.map_err(address_failed(*ip))?;
-            self.addresses.insert(*ip, *kind);
-        }
-        Ok(())
     }
 
     /// Attaches the gate. By a link, the kernel removes it when this process ends, however it ends;
@@ -511,8 +465,4 @@ impl Gate {
             Verdict::Pass
         })
     }
-}
-
-fn address_failed(ip: IpAddr) -> impl Fn(libbpf_rs::Error) -> Error {
-    Error::libbpf("update the gate's address table for", ip.to_string())
 }

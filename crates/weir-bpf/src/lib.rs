@@ -24,6 +24,7 @@ pub mod abi {
     include!(concat!(env!("OUT_DIR"), "/abi.rs"));
 }
 pub mod accounts;
+mod address_table;
 pub mod alarm;
 pub mod attach;
 pub mod bare;

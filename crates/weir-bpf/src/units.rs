@@ -25,6 +25,14 @@ pub struct IfIndex(pub u32);
 #[serde(transparent)]
 pub struct MacAddr(pub [u8; 6]);
 
+impl MacAddr {
+    /// As the kernel half has it: words in the order of the wire.
+    pub(crate) fn words(self) -> [u16; 3] {
+        let [a, b, c, d, e, f] = self.0;
+        [[a, b], [c, d], [e, f]].map(u16::from_ne_bytes)
+    }
+}
+
 impl fmt::Display for MacAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.0;

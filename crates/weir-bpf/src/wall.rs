@@ -12,6 +12,7 @@ use crate::abi;
 use crate::accounts::monotonic_now;
 use crate::counters::Counter;
 use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::forward::Behind;
 use crate::parser::Parsed;
 use crate::programs::Program;
 use crate::record::{record, records};
@@ -19,6 +20,7 @@ pub use crate::ring::Reader;
 use crate::shared::{globals, open_skeleton};
 use crate::skeleton::wall::{WallSkel, WallSkelBuilder, types};
 use crate::sys::link::Links;
+use crate::sys::netns::NetNs;
 use crate::sys::tc::FilterId;
 use crate::tc_bpf;
 use crate::test_run;
@@ -43,14 +45,17 @@ pub struct Options {
     pub idle: Duration,
     /// Let packets pass while the screen is dead.
     pub fail_open: bool,
+    /// Let packets of accepted flows leave at the driver, where [`FastPath`](crate::forward::FastPath) allows it.
+    pub forwarding: bool,
     /// Be in the driver, before the kernel builds a packet buffer; else at tc ingress.
     pub in_driver: bool,
 }
 
 /// What became of packets, by name and for a person, in the order of `enum weir_wall_outcome`.
-pub const OUTCOMES: [(&str, &str); 9] = [
+pub const OUTCOMES: [(&str, &str); 10] = [
     ("accepted", "of an accepted flow"),
     ("reply", "in answer to an accepted flow"),
+    ("forwarded", "of an accepted flow or in answer to one, and sent on in the driver"),
     ("own", "not forwarded: for the router itself, or without a route"),
     ("open", "passed because the screen did not answer"),
     ("asked", "held while the screen judged the flow"),
@@ -80,7 +85,8 @@ pub struct Asked {
 
 /// A loaded wall. It stays on its interfaces when this is dropped, and when the process dies.
 pub struct Wall {
-    skel: WallSkel<'static>,
+    pub(crate) skel: WallSkel<'static>,
+    pub(crate) behind: Behind,
     in_driver: bool,
 }
 
@@ -97,10 +103,27 @@ impl Wall {
         let constants = globals(open.maps.rodata_data.as_deref_mut());
         constants.fail_open = options.fail_open;
         constants.idle_ns = options.idle.as_nanos() as u64;
-        open.progs.weir_wall_xdp.set_autoload(options.in_driver);
-        open.progs.weir_wall_tc.set_autoload(!options.in_driver);
+        constants.forwarding = options.forwarding;
+        // The kernel's own number has 32 bits.
+        constants.netns = NetNs::current()?.inode() as u32;
+        let (progs, maps) = (&mut open.progs, &mut open.maps);
+        progs.weir_wall_xdp.set_autoload(options.in_driver);
+        progs.weir_wall_tc.set_autoload(!options.in_driver);
+        for program in [&mut progs.weir_unsent, &mut progs.weir_rejected] {
+            program.set_autoload(options.forwarding);
+        }
+        for map in [&mut maps.out_devices, &mut maps.next_hops] {
+            map.set_autocreate(options.forwarding).map_err(failed("open"))?;
+        }
+        for map in [&mut maps.local_ipv4, &mut maps.local_ipv6] {
+            map.set_autocreate(options.forwarding).map_err(failed("open"))?;
+        }
         let skel = open.load().map_err(failed("load"))?;
-        Ok(Self { skel, in_driver: options.in_driver })
+        let mut wall = Self { skel, behind: Behind::default(), in_driver: options.in_driver };
+        if options.forwarding {
+            wall.count_unsent()?;
+        }
+        Ok(wall)
     }
 
     /// Stands in front of an interface of the calling thread's network namespace, in the place of a wall that is there.
@@ -248,7 +271,10 @@ pub fn clear(ifindex: IfIndex, ifname: &str) -> Result<bool> {
 }
 
 /// Whether the XDP program of an interface is a wall; none if there is none.
-fn xdp_at(ifindex: IfIndex) -> Result<Option<bool>> {
+///
+/// # Errors
+/// When the kernel does not answer.
+pub fn xdp_at(ifindex: IfIndex) -> Result<Option<bool>> {
     let attached = Links::open()?.xdp(ifindex)?;
     Ok(attached.map(|xdp| Program::of(xdp.prog_id).name.as_deref() == Some(IN_DRIVER)))
 }

@@ -50,8 +50,9 @@ pub struct Arm {
     pub nat: bool,
     /// Packets that a poll of the backlog, and a softirq, may take; `None`: as the machine has it.
     pub quota: Option<u32>,
-    /// `weir screen` judges what the host forwards, where another arm has a program of the lab's own at an NFQUEUE.
-    pub screen: bool,
+    /// `weir screen`, with these options more, judges what the host forwards, where another arm has a program of the
+    /// lab's own at an NFQUEUE.
+    pub screen: Option<&'static str>,
     pub daemon: Option<DaemonSpec>,
     /// A bare XDP program, instead.
     pub bare: Option<Bare>,
@@ -65,7 +66,7 @@ const THREAD: Napi = Napi::Thread(Nice(0));
 /// One without weir, behind a NIC.
 fn arm(name: &str, napi: Napi) -> Arm {
     let (name, wire) = (name.to_owned(), Wire::Nic);
-    Arm { name, napi, wire, nat: false, quota: None, screen: false, daemon: None, bare: None }
+    Arm { name, napi, wire, nat: false, quota: None, screen: None, daemon: None, bare: None }
 }
 
 /// `weir run` with these options.
@@ -110,9 +111,11 @@ arms! {
         => "weir run, native, with lazy sockets for the lab's UDP applications";
     "softirq": Napi::Softirq, { daemon: weir("--attach native --napi softirq") }
         => "weir run where softirqs poll: the fallback";
-    "stock-screen": Napi::Softirq, { screen: true } => "weir screen, native, where softirqs poll";
-    "weir-screen": THREAD, { screen: true }
+    "stock-screen": Napi::Softirq, { screen: Some("") } => "weir screen, native, where softirqs poll";
+    "weir-screen": THREAD, { screen: Some("") }
         => "weir screen, native, and the kernel's threaded NAPI";
+    "weir-screen-xdp": THREAD, { screen: Some("--forward xdp") }
+        => "the same, and what it has accepted is forwarded in the driver";
     "veth-stock": Napi::Rps, { wire: Wire::Veth } => "a veth as it is made, past NAPI";
     "veth-weir": Napi::Rps, { wire: Wire::Veth, daemon: weir("--attach tc") }
         => "the same with weir run";
@@ -176,6 +179,12 @@ impl Arm {
             (None, None) => {}
         }
         Ok(arm)
+    }
+
+    /// Whether packets are forwarded in the driver.
+    pub fn forwards_in_driver(&self) -> bool {
+        let options = ["--forward", "xdp"];
+        self.has(&options) || self.screen.is_some_and(|screen| screen == options.join(" "))
     }
 
     /// Whether its weir has these options, one behind the other.

@@ -155,7 +155,7 @@ impl Bench {
             if !sut.met.contains(need) {
                 wire::meet(&self.topology, &sut.host, *need, arm.wire, self.generator_cpu)?;
                 sut.met.push(*need);
-                if arm.has(&["--forward", "xdp"]) && *need == Need::Egress {
+                if arm.forwards_in_driver() && *need == Need::Egress {
                     let index = self.topology.generator_links.index(&wire::sink_name(&sut.host))?;
                     let attach = || self.bare.attach(Bare::Drop, index);
                     sut._sink = Some(self.topology.generator.run(attach)??);
@@ -182,7 +182,7 @@ impl Bench {
         let job = match &app.kind {
             AppKind::Real(kind) => return program(Server::start(kind, &at(kind.name)?)),
             AppKind::Capture(kind) => return program(Server::capture(*kind, &at("capture")?)),
-            AppKind::Wall => return program(Server::screen(&at("screen")?)),
+            AppKind::Wall(options) => return program(Server::screen(options, &at("screen")?)),
             AppKind::Udp(server) => {
                 let passes = (server.work.time.as_nanos() as f64 / self.loop_ns).ceil() as u64;
                 let work = Work { passes, ..server.work };
@@ -238,7 +238,7 @@ impl Bench {
         let own = own.map(|app| Ok((app.clone(), self.start_on(host, app)?)));
         let apps = own.collect::<Result<Vec<_>>>()?;
         // One that may have a program in the driver has brought new NAPI instances; weir finds them itself.
-        let in_driver = |kind: &AppKind| matches!(kind, AppKind::Capture(_) | AppKind::Wall);
+        let in_driver = |kind: &AppKind| matches!(kind, AppKind::Capture(_) | AppKind::Wall(_));
         if daemon.is_none() && apps.iter().any(|(app, _)| in_driver(&app.kind)) {
             self.thread(host, arm)?;
         }

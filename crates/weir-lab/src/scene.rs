@@ -38,8 +38,8 @@ pub enum AppKind {
     Tcp(tcp::Server),
     /// Takes what the host forwards ([`Need::Screened`]) from an NFQUEUE, and accepts it.
     Screen,
-    /// `weir screen`, which accepts what the host forwards ([`Need::Egress`]).
-    Wall,
+    /// `weir screen` with these options more, which accepts what the host forwards ([`Need::Egress`]).
+    Wall(&'static str),
     /// Sockets that nobody reads, of both families: gate-cost's targets.
     Unread,
     /// A program that nobody here wrote.

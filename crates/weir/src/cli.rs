@@ -175,8 +175,7 @@ pub enum Napi {
 pub enum Forward {
     /// The kernel
     Kernel,
-    /// The driver, where a packet needs nothing but routing; the kernel all others. Between interfaces that weir
-    /// protects so
+    /// The driver, where a packet needs nothing but routing; the kernel all others
     Xdp,
 }
 

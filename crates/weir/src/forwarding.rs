@@ -1,12 +1,13 @@
 //! The fast path of forwarding (`--forward xdp`): by which interfaces it may send, and whether it may at all. Followed
 //! while it does: it never takes a packet past a rule, a queueing discipline or a program of the operator's.
 
-use weir_bpf::gate::Gate;
+use weir_bpf::forward::FastPath;
 use weir_bpf::sys::divert::{ForwardFilters, Interface, at_egress};
+use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
 
 use crate::error::{Error, Result};
-use crate::host::Host;
+use crate::host::name_of;
 
 /// The fast path of one interface.
 #[derive(Debug, Default)]
@@ -36,13 +37,13 @@ impl Forwarding {
     /// Names the first thing that packets would be taken past, or why they could not be sent.
     pub fn begin(
         &mut self,
-        host: &Host,
+        links: &Links,
         ifindex: IfIndex,
         interfaces: &[IfIndex],
-        gate: &mut Gate,
+        path: &mut impl FastPath,
     ) -> Result<()> {
         self.interfaces = interfaces.to_vec();
-        self.look(host, ifindex, gate)?;
+        self.look(links, ifindex, path)?;
         let Found { bars, closed, open } = &self.found;
         if let Some(bar) = bars.first().or(closed.first()) {
             let problem =
@@ -58,18 +59,23 @@ impl Forwarding {
         Ok(())
     }
 
-    /// Looks what is on the packets' way, and tells the gate.
-    pub fn look(&mut self, host: &Host, ifindex: IfIndex, gate: &mut Gate) -> Result<()> {
+    /// Looks what is on the packets' way, and tells the fast path.
+    pub fn look(
+        &mut self,
+        links: &Links,
+        ifindex: IfIndex,
+        path: &mut impl FastPath,
+    ) -> Result<()> {
         let mut interfaces: Vec<Interface> = Vec::new();
         for each in &self.interfaces {
-            interfaces.extend(host.name_of(*each)?.map(|name| (*each, name)));
+            interfaces.extend(name_of(links, *each)?.map(|name| (*each, name)));
         }
         // The one by which packets come in is the first.
         interfaces.sort_by_key(|(each, _)| *each != ifindex);
         let bars = self.filters.on_the_way(&interfaces);
         // At once: what follows takes time.
         if !bars.is_empty() {
-            gate.set_forwarding(false);
+            path.set_forwarding(false);
         }
         let egresses = interfaces.iter().filter(|(each, _)| *each != ifindex);
         let (mut found, mut open) = (Found { bars, ..Found::default() }, Vec::new());
@@ -82,8 +88,8 @@ impl Forwarding {
                 }
             }
         }
-        gate.set_egresses(&open)?;
-        gate.set_forwarding(found.bars.is_empty());
+        path.set_egresses(&open)?;
+        path.set_forwarding(found.bars.is_empty());
         if found != self.found {
             self.found = found;
             self.news = vec![self.summary()];

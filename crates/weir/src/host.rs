@@ -43,10 +43,15 @@ impl Host {
 
     /// An interface's name; `None` if there is no such interface.
     pub fn name_of(&self, ifindex: IfIndex) -> Result<Option<String>> {
-        match self.links.name(ifindex) {
-            Ok(name) => Ok(Some(name)),
-            Err(error) if error.errno() == Some(Errno::NODEV) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        name_of(&self.links, ifindex)
+    }
+}
+
+/// As [`Host::name_of`].
+pub fn name_of(links: &Links, ifindex: IfIndex) -> Result<Option<String>> {
+    match links.name(ifindex) {
+        Ok(name) => Ok(Some(name)),
+        Err(error) if error.errno() == Some(Errno::NODEV) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }

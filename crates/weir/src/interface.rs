@@ -346,7 +346,7 @@ impl Protected {
         self.diverting.tell(&mut self.gate);
         if !matches!(followed, Ok(false)) {
             if let Some(forwarding) = &mut self.forwarding {
-                forwarding.look(&self.host, self.claim.ifindex, &mut self.gate)?;
+                forwarding.look(&self.host.links, self.claim.ifindex, &mut self.gate)?;
             }
             // Routes change without a word of the interface. A router's do all the time, so they are not listened to.
             set_addresses(&mut self.gate, self.claim.ifindex)?;
@@ -483,7 +483,7 @@ impl Protected {
     /// Names what it would bypass.
     pub fn forward_among(&mut self, interfaces: &[IfIndex]) -> Result<()> {
         let Some(forwarding) = &mut self.forwarding else { return Ok(()) };
-        forwarding.begin(&self.host, self.claim.ifindex, interfaces, &mut self.gate)
+        forwarding.begin(&self.host.links, self.claim.ifindex, interfaces, &mut self.gate)
     }
 
     fn forwarding(&self) -> Option<String> {

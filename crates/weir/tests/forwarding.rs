@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use common::path::Path;
 use common::router::run_in as sh;
+use common::screen::Screen;
 use common::{ConfigFile, Owned, PATIENCE, WEIR, wait, wait_until};
 use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, recv, socket_with, sockopt,
@@ -33,6 +34,7 @@ use weir_bpf::verdict::Reason;
 
 /// Within which the fast path stands down.
 const PROMISED: Duration = Duration::from_secs(1);
+const FORWARD_RULE: &str = "nft 'table inet t { chain forward { type filter hook forward priority 0; udp dport 5000 drop; }; }'";
 const IPV4: [u8; 2] = [8, 0];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const CLIENT4: [u8; 4] = [198, 18, 0, 2];
@@ -304,23 +306,7 @@ fn names(frame: &[u8]) -> String {
 #[test]
 fn what_becomes_of_every_sort_of_packet_is_what_the_kernel_makes_of_it() {
     let path = Path::new();
-    // Neighbours are known, and errors are not counted out.
-    for (from, to) in
-        [("198.18.0.2:4001", "198.19.0.2:5001"), ("[2001:2::2]:4001", "[2001:2:0:1::2]:5001")]
-    {
-        let talk = Talk::between(&path, from, to);
-        wait_until("neighbours are known", || talk.arrives());
-    }
-    // The server does not answer.
-    sh(
-        &path.server,
-        "nft 'table inet t { chain in { type filter hook input priority 0; ip saddr 198.18.0.2 drop; \
-         ip6 saddr 2001:2::2 drop; }; }'",
-    );
-    sh(
-        &path.router,
-        "echo 0 > /proc/sys/net/ipv4/icmp_ratelimit; echo 0 > /proc/sys/net/ipv6/icmp/ratelimit",
-    );
+    the_server_is_silent(&path);
     let kernel = outcome(&path, None);
     assert!(kernel[0].len() >= 5 && kernel[1].len() >= 12, "{kernel:?}");
     let _weir = Daemon::start(&path, "/dev/null");
@@ -330,7 +316,35 @@ fn what_becomes_of_every_sort_of_packet_is_what_the_kernel_makes_of_it() {
     let before = path.forwarded();
     outcome(&path, Some(expected));
     let fast = outcome(&path, Some(expected));
-    for (end, (kernel, fast)) in ["client", "server"].iter().zip(kernel.iter().zip(&fast)) {
+    assert_same(&kernel, &fast);
+    let (_, count) = packets();
+    wait_until("they are counted", || path.forwarded() - before >= 2 * count as u64 - 8);
+    let forwarded = path.forwarded() - before;
+    assert!(forwarded <= 2 * count as u64, "{forwarded} of {count} that it may take, twice");
+}
+
+/// Neighbours are known, errors are not counted out, and the server does not answer.
+fn the_server_is_silent(path: &Path) {
+    for (from, to) in
+        [("198.18.0.2:4001", "198.19.0.2:5001"), ("[2001:2::2]:4001", "[2001:2:0:1::2]:5001")]
+    {
+        let talk = Talk::between(path, from, to);
+        wait_until("neighbours are known", || talk.arrives());
+    }
+    sh(
+        &path.server,
+        "nft 'table inet t { chain in { type filter hook input priority 0; ip saddr 198.18.0.2 drop; \
+         ip6 saddr 2001:2::2 drop; }; }'",
+    );
+    sh(
+        &path.router,
+        "echo 0 > /proc/sys/net/ipv4/icmp_ratelimit; echo 0 > /proc/sys/net/ipv6/icmp/ratelimit",
+    );
+}
+
+/// Of every sort of packets the same has come, at both ends.
+fn assert_same(kernel: &[BTreeMap<Vec<u8>, u32>; 2], fast: &[BTreeMap<Vec<u8>, u32>; 2]) {
+    for (end, (kernel, fast)) in ["client", "server"].iter().zip(kernel.iter().zip(fast)) {
         for (frame, count) in kernel {
             let found = fast.get(frame).copied().unwrap_or_default();
             assert_eq!(found, *count, "the {end}'s {} by the kernel", names(frame));
@@ -339,10 +353,67 @@ fn what_becomes_of_every_sort_of_packet_is_what_the_kernel_makes_of_it() {
             assert!(kernel.contains_key(frame), "the {end}'s {} by the fast path", names(frame));
         }
     }
-    let (_, count) = packets();
-    wait_until("they are counted", || path.forwarded() - before >= 2 * count as u64 - 8);
-    let forwarded = path.forwarded() - before;
-    assert!(forwarded <= 2 * count as u64, "{forwarded} of {count} that it may take, twice");
+}
+
+/// What has gone by the fast path behind a screen.
+fn forwarded_by(screen: &mut Screen) -> u64 {
+    screen.stats()["outcomes"]["forwarded"].as_u64().unwrap()
+}
+
+const BEHIND_A_SCREEN: [&str; 4] = ["--attach", "native", "--forward", "xdp"];
+
+#[test]
+fn what_a_screen_has_accepted_is_forwarded_as_the_kernel_does_it() {
+    let path = Path::new();
+    the_server_is_silent(&path);
+    let rules = ConfigFile::new("rules", "accept\n");
+    // First each flow is judged, and its packets come late.
+    let of_a_screen = |options: &[&str], expected| {
+        let mut screen = Screen::start(&path, &rules, options);
+        outcome(&path, expected);
+        let before = forwarded_by(&mut screen);
+        let seen = outcome(&path, expected);
+        (seen, forwarded_by(&mut screen) - before)
+    };
+    let (kernel, none) = of_a_screen(&["--attach", "native"], None);
+    assert!(kernel[0].len() >= 5 && kernel[1].len() >= 12 && none == 0, "{kernel:?}");
+    let expected = kernel.iter().flat_map(|it| it.values()).sum();
+    let (fast, forwarded) = of_a_screen(&BEHIND_A_SCREEN, Some(expected));
+    assert_same(&kernel, &fast);
+    let count = packets().1 as u64;
+    assert!((count - 4..=count).contains(&forwarded), "{forwarded} of {count} that it may take");
+}
+
+#[test]
+fn a_screens_fast_path_stands_down_for_rules_and_without_the_screen() {
+    let path = Path::new();
+    let rules = ConfigFile::new("rules", "accept udp to any port 5000\n");
+    sh(&path.router, FORWARD_RULE);
+    let (name, at) = (["screen", rules.path()], ["--in", "in", "--out", "out"]);
+    let refused = path.weir(&[&name[..], &at, &BEHIND_A_SCREEN].concat());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("chain forward has rules") && !said.contains("stays closed"), "{said}");
+    sh(&path.router, "nft delete table inet t");
+    let talk = Talk::new(&path);
+    let mut screen = Screen::start(&path, &rules, &BEHIND_A_SCREEN);
+    let mut is_fast = |talk: &Talk<'_>| {
+        let before = forwarded_by(&mut screen);
+        wait_until("the fast path forwards", || {
+            talk.arrives() && forwarded_by(&mut screen) > before
+        });
+    };
+    is_fast(&talk);
+    sh(&path.router, FORWARD_RULE);
+    assert!(talk.is_cut_off());
+    sh(&path.router, "nft delete table inet t");
+    is_fast(&talk);
+    // Nobody looks any more, but the kernel goes on with what was accepted.
+    screen.kill();
+    std::thread::sleep(PROMISED);
+    sh(&path.router, FORWARD_RULE);
+    assert!(talk.is_cut_off());
+    sh(&path.router, "nft delete table inet t");
+    wait_until("packets arrive again", || talk.arrives());
 }
 
 /// Client and server, and whether the fast path takes what they say.
@@ -468,10 +539,7 @@ fn it_stands_down_for_rules_that_come_and_takes_over_when_they_go() {
     let talk = Talk::new(&path);
     talk.is_fast();
     // A rule that drops drops.
-    sh(
-        &path.router,
-        "nft 'table inet t { chain forward { type filter hook forward priority 0; udp dport 5000 drop; }; }'",
-    );
+    sh(&path.router, FORWARD_RULE);
     assert!(talk.is_cut_off(), "{}", path.notes());
     wait_until("the status says why", || path.notes().contains("chain forward has rules"));
     sh(&path.router, "nft delete table inet t");

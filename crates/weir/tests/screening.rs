@@ -4,14 +4,15 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::path::{Path, SERVER, SERVER6};
-use common::{ConfigFile, Owned, PATIENCE, WEIR, wait_until};
+use common::screen::Screen;
+use common::{ConfigFile, PATIENCE, WEIR, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use weir_bpf::sys::link::Links;
@@ -35,61 +36,6 @@ fn clear(path: &Path) {
     let output = path.weir(&["screen", "--clear", "in", "--clear", "out"]);
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("in: the wall is gone"));
-}
-
-/// A running `weir screen`.
-struct Screen {
-    child: Owned,
-    lines: BufReader<ChildStdout>,
-}
-
-impl Screen {
-    fn start(path: &Path, rules: &ConfigFile, options: &[&str]) -> Self {
-        let mut command = Command::new(WEIR);
-        command.args(["screen", rules.path(), "--in", "in", "--out", "out", "--json"]);
-        command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = path.router.run(|| Owned::start(&mut command)).unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        let mut screen = Self { child, lines };
-        let line = screen.line();
-        if line.is_null() {
-            let mut said = String::new();
-            screen.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
-            panic!("it ended: {said}");
-        }
-        assert_eq!(line["event"], "ready");
-        screen
-    }
-
-    fn line(&mut self) -> Value {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_default()
-    }
-
-    fn signal(&self, signal: Signal) {
-        self.child.signal(signal);
-    }
-
-    fn event(&mut self, event: &str) -> Value {
-        loop {
-            let line = self.line();
-            assert!(!line.is_null(), "it ended");
-            if line["event"] == event {
-                return line;
-            }
-        }
-    }
-
-    fn stats(&mut self) -> Value {
-        self.signal(Signal::USR1);
-        self.event("stats")
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
 }
 
 /// Sends one datagram, and has it back.

@@ -11,7 +11,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "how many packets does a router forward that a user-mode screen accepts?",
     found: "unmodified: 2,000 packets/s, none at 6,000; polling alone no better; with feedback from the screen's queue: flat",
     arms: Choice {
-        full: "stock,threaded,niced,batch,weir,weir-native,stock-screen,weir-screen,stock-rps+quota5,stock-rps+unlimited,\
+        full: "stock,threaded,niced,batch,weir,weir-native,stock-screen,weir-screen,weir-screen-xdp,stock-rps+quota5,stock-rps+unlimited,\
                weir+quota5,weir+unlimited",
         quick: "stock,niced,weir",
     },
@@ -33,13 +33,13 @@ pub static EXPERIMENT: Experiment = Experiment {
             figure("weir", Cases::All, Highest, forwarded_pps, OwnPeak), AtLeast(0.95);
         "weir: its peak, of stock's" =>
             figure("weir", Cases::All, Peak, forwarded_pps, PeakOf(&["stock"])), AtLeast(1.0);
-        "weir-screen: its peak, of the NFQUEUE screen's under stock" =>
-            figure("weir-screen", Cases::Of(&["alone"]), Peak, forwarded_pps, PeakOf(&["stock"])),
+        "weir-screen-xdp: its peak, of the NFQUEUE screen's under stock" =>
+            figure("weir-screen-xdp", Cases::Of(&["alone"]), Peak, forwarded_pps, PeakOf(&["stock"])),
             AtLeast(10.0);
     },
     notes: "As in forward, with a rule (iptables, `NFQUEUE`) for what leaves by the egress; a program on the tested CPU takes \
             each packet from the queue and accepts it. In `light`, 1,000 packets a second are for the router itself, and do not \
-            go through the queue. In `new`, each packet is of a flow of its own. In weir-screen and stock-screen the packets \
+            go through the queue. In `new`, each packet is of a flow of its own. In weir-screen, weir-screen-xdp and stock-screen the packets \
             are judged by `weir screen` in place of the queue, by one rule that accepts all. Quotas are those of the experiment of \
             this name; where they are stock's, no screen's queue feeds back. The flood begins 2 s before the window, in a quick run 1 s.",
     ..USUAL
@@ -47,8 +47,8 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let (kind, need) = match ask.arm.screen {
-        true => (AppKind::Wall, Need::Egress),
-        false => (AppKind::Screen, Need::Screened),
+        Some(options) => (AppKind::Wall(options), Need::Egress),
+        None => (AppKind::Screen, Need::Screened),
     };
     let screen = App { per_trial: true, ..App::new(kind, 0, Role::Other) };
     let light = (ask.case == "light").then(|| Flow::light(LIGHT_PORT, 1000.0));

@@ -77,12 +77,12 @@ impl Server {
     }
 
     /// Starts a screen with one rule, which accepts all that the host forwards. When it ends it takes its walls away.
-    pub fn screen(place: &Place<'_>) -> Result<Self> {
+    pub fn screen(more: &str, place: &Place<'_>) -> Result<Self> {
         let rules = place.directory.join("rules");
         fs::write(&rules, "accept\n").map_err(cannot("write", rules.display()))?;
         // One that fails closed would leave its walls.
         let options = format!(
-            "{} --in {SUT_INTERFACE} --out {EGRESS} --attach native --fail open",
+            "{} --in {SUT_INTERFACE} --out {EGRESS} --attach native --fail open {more}",
             rules.display()
         );
         Self::start_until(("weir screen", &options, WEIR_IS_READY), place, &place.directory)

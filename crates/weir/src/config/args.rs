@@ -57,7 +57,7 @@ pub struct SettingArgs {
     /// Who polls the interface [default: threads]
     #[arg(long, value_enum, value_name = "WHO", help_heading = SETTINGS)]
     pub napi: Option<Napi>,
-    /// Who forwards packets, of a router [default: kernel]
+    /// Who forwards packets, of a router, between the interfaces that weir protects so [default: kernel]
     #[arg(long, value_enum, value_name = "WHO", help_heading = SETTINGS)]
     pub forward: Option<Forward>,
     /// Keep the threads that receive on these CPUs, such as 0-3,8 [default: leave them where they are]

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::cli::Forward;
+
 /// Arguments of `weir screen`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -52,6 +54,9 @@ pub struct ScreenArgs {
     /// Where packets are dropped
     #[arg(long, value_enum, default_value_t = Place::Tc)]
     pub attach: Place,
+    /// Who forwards packets of accepted flows; `xdp` needs `--attach native`
+    #[arg(long, value_enum, default_value_t = Forward::Kernel)]
+    pub forward: Forward,
     /// How long a flow is remembered without a packet
     #[arg(long, value_name = "TIME", default_value = "5min", value_parser = humantime::parse_duration)]
     pub idle: Duration,

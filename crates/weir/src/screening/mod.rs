@@ -2,6 +2,7 @@
 
 pub mod args;
 mod explain;
+mod fast;
 mod frame;
 mod parse;
 mod print;
@@ -23,8 +24,10 @@ use weir_bpf::units::IfIndex;
 use weir_bpf::wall::{self, Asked, Options, RULES_MAX, Wall};
 
 use self::args::{Fail, Place, ScreenArgs};
+use self::fast::Fast;
 use self::print::{Printer, Tally};
 use self::rules::{Action, Packet, Rules};
+use crate::cli::Forward;
 use crate::error::{Error, Result};
 use crate::named_file;
 use crate::privilege;
@@ -61,6 +64,12 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
     if let Some(capture) = &args.explain {
         return explain::run(&rules, capture, args.json);
     }
+    if args.forward == Forward::Xdp && args.attach == Place::Tc {
+        return Err(Error::refused(
+            "the fast path forwards in the driver, and the wall is to be at tc",
+            "add `--attach native`, or leave `--forward xdp` out",
+        ));
+    }
     let (Some(inside), Some(outside)) = (&args.inside, &args.outside) else { return Ok(()) };
     let mut signals = Signals::catch()?;
     let asked_for_stats = signals::catch(&[SIGUSR1])?;
@@ -70,6 +79,7 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
         flows: args.flows,
         idle: args.idle,
         fail_open: args.fail == Fail::Open,
+        forwarding: args.forward == Forward::Xdp,
         in_driver: args.attach == Place::Native,
     })?;
     let waiting = RefCell::new(Vec::new());
@@ -93,16 +103,35 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
             "give `--out` the interface of the other network",
         ));
     }
+    let mut new = Vec::new();
     for (number, (ifindex, ifname)) in sides.into_iter().enumerate() {
+        if wall::xdp_at(ifindex)? != Some(true) {
+            new.push(ifname);
+        }
         if let Err(error) = screen.wall.attach(ifindex, ifname) {
             leave(args.fail, &[inside, outside][..number])?;
             return Err(error.into());
+        }
+    }
+    let mut fast = None;
+    if args.forward == Forward::Xdp {
+        let sides = sides.map(|(ifindex, _)| ifindex);
+        match Fast::begin(links, sides, &mut screen.wall) {
+            Ok(begun) => fast = Some(begun),
+            Err(error) => {
+                // Nothing is closed by a screen that does not start.
+                clear(&new)?;
+                return Err(error);
+            }
         }
     }
     screen.printer.ready(inside, outside, screen.rules.0.len());
     let mut next_stats = args.stats.map(|every| Instant::now() + every);
     loop {
         screen.wall.beat(BELIEVED);
+        if let Some(fast) = &mut fast {
+            fast.follow(&mut screen.wall);
+        }
         let count = reader.read(BATCH).map_err(|it| Error::system("read the ring", it))?;
         for asked in waiting.borrow_mut().drain(..) {
             screen.judge(asked)?;
@@ -281,7 +310,7 @@ impl Screen<'_> {
             let packets = count.packets - tally.before.packets + here;
             lines.push((self.rules.name(number), packets, *tally));
         }
-        self.printer.stats(event, &lines, &self.wall.outcomes()?);
+        self.printer.stats(event, &lines, &self.wall.outcomes()?, self.wall.unsent());
         Ok(())
     }
 }

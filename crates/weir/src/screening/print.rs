@@ -53,8 +53,14 @@ impl Printer {
         }
     }
 
-    /// Of each rule its name and packets; what became of packets.
-    pub fn stats(&self, event: &str, rules: &[(String, u64, Tally)], outcomes: &[Counter]) {
+    /// Of each rule its name and packets; what became of packets; how many of the forwarded ones were lost.
+    pub fn stats(
+        &self,
+        event: &str,
+        rules: &[(String, u64, Tally)],
+        outcomes: &[Counter],
+        unsent: u64,
+    ) {
         if self.json {
             let rules = rules.iter().map(|(rule, packets, tally)| {
                 json!({"rule": rule, "packets": packets, "asked": tally.asked, "released":
@@ -66,7 +72,10 @@ impl Printer {
                 .zip(outcomes)
                 .map(|((name, _), count)| ((*name).to_owned(), count.packets.into()))
                 .collect();
-            println!("{}", json!({"event": event, "rules": rules, "outcomes": outcomes}));
+            println!(
+                "{}",
+                json!({"event": event, "rules": rules, "outcomes": outcomes, "unsent": unsent})
+            );
             return;
         }
         println!("{:>12} {:>12}  rule", "packets", "judged here");
@@ -77,6 +86,9 @@ impl Printer {
             if count.packets > 0 {
                 println!("{:>12}  {name}: {description}", count.packets);
             }
+        }
+        if unsent > 0 {
+            println!("{unsent:>12}  of those forwarded were lost: the driver had no room for them");
         }
     }
 }

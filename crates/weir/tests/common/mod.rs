@@ -11,6 +11,7 @@ pub mod path;
 pub mod process;
 pub mod router;
 pub mod saturated;
+pub mod screen;
 
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, UdpSocket};

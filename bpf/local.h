@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Which addresses are this host's. */
+#ifndef WEIR_LOCAL_H
+#define WEIR_LOCAL_H
+
+#include "abi/interface.h"
+#include "map.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+MAP(local_ipv4, BPF_MAP_TYPE_HASH, 0, WEIR_LOCAL_ADDRESSES, __be32,
+    enum weir_address_kind);
+
+MAP(local_ipv6, BPF_MAP_TYPE_HASH, 0, WEIR_LOCAL_ADDRESSES,
+    struct weir_ipv6_address, enum weir_address_kind);
+
+/* Whose an IP address is. */
+enum addressed {
+	ADDRESSED_ELSEWHERE,
+	ADDRESSED_HERE,
+	ADDRESSED_TO_MANY, /* multicast or broadcast */
+};
+
+static __always_inline enum addressed addressed_to4(__be32 address_be)
+{
+	__u32 first = bpf_ntohl(address_be) >> 28;
+	enum weir_address_kind *kind;
+
+	if (first == 0xe || address_be == 0xffffffff)
+		return ADDRESSED_TO_MANY;
+	kind = bpf_map_lookup_elem(&local_ipv4, &address_be);
+	if (!kind)
+		return ADDRESSED_ELSEWHERE;
+	return *kind == WEIR_ADDRESS_BROADCAST ? ADDRESSED_TO_MANY
+					       : ADDRESSED_HERE;
+}
+
+static __always_inline enum addressed addressed_to6(const __u32 *address)
+{
+	struct weir_ipv6_address key;
+
+	__builtin_memcpy(&key, address, sizeof(key));
+	if (key.octets[0] == 0xff)
+		return ADDRESSED_TO_MANY;
+	return bpf_map_lookup_elem(&local_ipv6, &key) ? ADDRESSED_HERE
+						      : ADDRESSED_ELSEWHERE;
+}
+
+#endif /* WEIR_LOCAL_H */

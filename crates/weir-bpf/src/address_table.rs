@@ -1,0 +1,86 @@
+//! This host's addresses, as the kernel half has them: `bpf/local.h`.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::net::{IpAddr, Ipv4Addr};
+
+use libbpf_rs::{MapCore, MapFlags};
+
+use crate::abi;
+use crate::error::{Error, Result};
+use crate::skeleton::gate::types::weir_address_kind;
+
+/// Most addresses of one family that are local under the gate; packets to further ones
+/// pass.
+pub const LOCAL_ADDRESSES_MAX: usize = abi::LOCAL_ADDRESSES;
+
+const LOCAL: u32 = weir_address_kind::WEIR_ADDRESS_LOCAL.0;
+const BROADCAST: u32 = weir_address_kind::WEIR_ADDRESS_BROADCAST.0;
+
+/// Addresses, and what they are.
+pub(crate) type Addresses = BTreeMap<IpAddr, u32>;
+
+/// These addresses, of each family the first [`LOCAL_ADDRESSES_MAX`].
+pub(crate) fn of(own: &[IpAddr], broadcast: &[Ipv4Addr]) -> Addresses {
+    let local = own.iter().map(|ip| (*ip, LOCAL));
+    let broadcast = broadcast.iter().map(|ip| (IpAddr::V4(*ip), BROADCAST));
+    let mut wanted = BTreeMap::new();
+    let (mut ipv4, mut ipv6) = (0, 0);
+    for (ip, kind) in local.chain(broadcast) {
+        let kept = if ip.is_ipv4() { &mut ipv4 } else { &mut ipv6 };
+        // An own address that looks like a broadcast address is an own address.
+        if *kept < LOCAL_ADDRESSES_MAX
+            && let Entry::Vacant(vacant) = wanted.entry(ip)
+        {
+            vacant.insert(kind);
+            *kept += 1;
+        }
+    }
+    wanted
+}
+
+/// What is in the maps.
+#[derive(Debug, Default)]
+pub(crate) struct AddressTable(Addresses);
+
+impl AddressTable {
+    pub(crate) fn known(&self) -> &Addresses {
+        &self.0
+    }
+
+    /// Puts these into the maps, in place of those that are there; what stays is never missing meanwhile. Keeps account
+    /// of each step, so that a failed one can be tried again.
+    pub(crate) fn replace(
+        &mut self,
+        wanted: &Addresses,
+        ipv4: &impl MapCore,
+        ipv6: &impl MapCore,
+    ) -> Result<()> {
+        let gone: Vec<IpAddr> =
+            self.0.keys().filter(|ip| !wanted.contains_key(ip)).copied().collect();
+        for ip in gone {
+            let deleted = match ip {
+                IpAddr::V4(v4) => ipv4.delete(&v4.octets()),
+                IpAddr::V6(v6) => ipv6.delete(&v6.octets()),
+            };
+            deleted.map_err(failed(ip))?;
+            self.0.remove(&ip);
+        }
+        for (ip, kind) in wanted {
+            if self.0.get(ip) == Some(kind) {
+                continue;
+            }
+            let added = match ip {
+                IpAddr::V4(v4) => ipv4.update(&v4.octets(), &kind.to_ne_bytes(), MapFlags::ANY),
+                IpAddr::V6(v6) => ipv6.update(&v6.octets(), &kind.to_ne_bytes(), MapFlags::ANY),
+            };
+            added.map_err(failed(*ip))?;
+            self.0.insert(*ip, *kind);
+        }
+        Ok(())
+    }
+}
+
+fn failed(ip: IpAddr) -> impl Fn(libbpf_rs::Error) -> Error {
+    Error::libbpf("update the table of own addresses for", ip.to_string())
+}
