@@ -1,7 +1,8 @@
 //! The lab: the experiments of Mogul & Ramakrishnan (1995) and Druschel & Banga (1996), re-run on
 //! the kernel that is running.
 //!
-//! From the bottom up: a [`metric`] is declared once; a [`run`] is a head and trials, flat rows of metrics.
+//! From the bottom up: a [`metric`] is declared once; a [`run`] is a head and trials, flat rows of metrics, and is
+//! [`kept`] as JSON.
 //! An [`arm`] is what is compared, a [`scene`] what runs where; the [`bench`] holds hosts and generator,
 //! [`probe`] reads them, and the [`engine`] is the only trial loop. An [`experiment`] is data, with its
 //! [`goals`]; [`lab`] runs it, and a [`view`] of the run is what the [`report`], [`ab`] and [`compare`] see;
@@ -25,6 +26,7 @@ pub mod experiments;
 mod goals;
 mod histogram;
 mod host;
+mod kept;
 mod lab;
 mod machine;
 mod meter;

@@ -2,17 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, cannot};
 use crate::machine::Machine;
 use crate::metric::Metric;
 
 /// Version of the results' schema.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// How much is sent.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -225,43 +222,11 @@ pub struct Head {
 }
 
 /// A result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     pub head: Head,
     /// The trials, in the order in which they ran.
     pub trials: Vec<Trial>,
-}
-
-impl Run {
-    /// As kept: the head, then a trial a line.
-    pub fn to_json(&self) -> Result<String> {
-        let failed = cannot("write", &self.head.experiment);
-        let head = serde_json::to_string_pretty(&self.head).map_err(&failed)?;
-        let trials: std::result::Result<Vec<String>, _> =
-            self.trials.iter().map(serde_json::to_string).collect();
-        let trials = trials.map_err(failed)?.join(",\n");
-        Ok(format!("{{\"head\": {head},\n\"trials\": [\n{trials}\n]}}\n"))
-    }
-
-    /// Reads one that was kept.
-    pub fn read(path: &Path) -> Result<Self> {
-        let object = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(cannot("read", &object))?;
-        Self::parse(&text).map_err(|source| {
-            let remedy = "name a file that `weir lab run --out` wrote";
-            Error::refused(format!("cannot understand {object}: {source}"), remedy)
-        })
-    }
-
-    pub fn parse(text: &str) -> std::result::Result<Self, serde_json::Error> {
-        let run: Self = serde_json::from_str(text)?;
-        if run.head.schema == SCHEMA {
-            return Ok(run);
-        }
-        let found = run.head.schema;
-        Err(serde::de::Error::custom(format!("it is of schema {found}, this lab reads {SCHEMA}")))
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod common;
 #[path = "lab/running.rs"]
 mod running;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::{Command, Output};
 
@@ -50,8 +50,8 @@ fn parse(json: &str) -> Value {
 
 /// The kept part of it.
 fn kept(printed: &Value) -> Run {
-    let kept = serde_json::json!({ "head": printed["head"], "trials": printed["trials"] });
-    Run::parse(&kept.to_string()).unwrap()
+    let kept = ["head", "columns", "trials"].map(|key| (key, &printed[key]));
+    Run::parse(&serde_json::to_string(&BTreeMap::from(kept)).unwrap()).unwrap()
 }
 
 /// What every result must be, however fast or slow the machine.

@@ -6,7 +6,7 @@ mod figure;
 mod html;
 mod json;
 #[cfg(test)]
-mod made_up;
+pub mod made_up;
 pub mod markdown;
 #[cfg(test)]
 mod tests;
