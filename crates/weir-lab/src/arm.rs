@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use weir_bpf::bare::Bare;
+use weir_bpf::sys::sched::Policy;
 use weir_bpf::units::Nice;
 
 use crate::host::quota::UNLIMITED;
@@ -14,10 +15,8 @@ pub enum Napi {
     Softirq,
     /// Softirqs on the CPU that sends, and RPS to the tested one.
     Rps,
-    /// A NAPI thread at this nice value.
-    Thread(Nice),
-    /// A NAPI thread of `SCHED_BATCH` at nice 0.
-    Batch,
+    /// A NAPI thread of this policy, at this nice value.
+    Thread(Policy, Nice),
 }
 
 /// The wire between the far end and the host under test.
@@ -61,7 +60,8 @@ pub struct Arm {
 /// An arm and what it is.
 type Known = (Arm, &'static str);
 
-const THREAD: Napi = Napi::Thread(Nice(0));
+const THREAD: Napi = Napi::Thread(Policy::Normal, Nice(0));
+const BATCH: Napi = Napi::Thread(Policy::Batch, Nice(0));
 
 /// One without weir, behind a NIC.
 fn arm(name: &str, napi: Napi) -> Arm {
@@ -90,8 +90,9 @@ arms! {
     "stock-rps": Napi::Rps, {}
         => "softirqs without moderation, steered to the tested CPU by RPS";
     "threaded": THREAD, {} => "the kernel's threaded NAPI";
-    "niced": Napi::Thread(Nice(19)), {} => "threaded NAPI at nice 19: two shell commands";
-    "batch": Napi::Batch, {} => "threaded NAPI of SCHED_BATCH at nice 0: two shell commands";
+    "niced": Napi::Thread(Policy::Normal, Nice(19)), {}
+        => "threaded NAPI at nice 19: two shell commands";
+    "batch": BATCH, {} => "threaded NAPI of SCHED_BATCH at nice 0: two shell commands";
     "bare-pass": THREAD, { bare: Some(Bare::Pass) }
         => "a native XDP program that passes everything";
     "bare-drop": THREAD, { bare: Some(Bare::Drop) } => "a native XDP program that drops everything";
@@ -99,7 +100,7 @@ arms! {
         => "the same, after a look at each packet's first bytes";
     "gate": THREAD, { daemon: weir("--attach native --nice 0 --awake") }
         => "the gate alone, native (Early-Demux)";
-    "gate-batch": Napi::Batch, { daemon: weir("--attach native --nice -10") }
+    "gate-batch": BATCH, { daemon: weir("--attach native --nice -10") }
         => "the gate alone, native, and a NAPI thread of SCHED_BATCH at nice -10";
     "idle-weir": THREAD, { daemon: weir("--policy off") } => "weir run with its policy off";
     "weir": THREAD, { daemon: weir("") } => "weir run without options: what a user gets";

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 use weir_bpf::bare::{Attached, Bare, BarePrograms};
 use weir_bpf::sys::napi;
-use weir_bpf::sys::sched::{self, Policy};
+use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, MacAddr, Nanos, Nice, PacketsPerSec};
@@ -139,15 +139,9 @@ impl Bench {
     /// Switches threaded NAPI on, as the arm has it. Attaching XDP makes new threads.
     fn thread(&self, host: &Host, arm: &Arm) -> Result<()> {
         match arm.napi {
-            Napi::Thread(nice) => drop(host.thread_napi(self.sut_cpu, nice)?),
-            Napi::Batch => {
-                for thread in host.thread_napi(self.sut_cpu, Nice(0))? {
-                    sched::set_weight(thread.pid, Policy::Batch, Nice(0), None)?;
-                }
-            }
-            Napi::Softirq | Napi::Rps => {}
+            Napi::Thread(policy, nice) => host.thread_napi(self.sut_cpu, policy, nice),
+            Napi::Softirq | Napi::Rps => Ok(()),
         }
-        Ok(())
     }
 
     fn furnish(&self, sut: &mut Sut, arm: &Arm, needs: &[Need], apps: &[App]) -> Result<()> {

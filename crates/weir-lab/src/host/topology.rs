@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use weir_bpf::sys::link::{LinkStats, Links};
-use weir_bpf::sys::napi::NapiThread;
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::sys::sched::Policy;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, ipv6, napi, sched};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
@@ -164,17 +164,17 @@ impl Host {
         wait_for(UP_DEADLINE, is_up, (&problem, "is the machine overloaded? try again"))
     }
 
-    /// Switches to threaded NAPI and puts the threads on a CPU, at a weight; returns them. To be done
-    /// again when XDP was attached or detached, which makes new ones.
-    pub fn thread_napi(&self, sut: CpuId, nice: Nice) -> Result<Vec<NapiThread>> {
+    /// Switches to threaded NAPI and puts the threads on a CPU, at a weight. To be done again when XDP was
+    /// attached or detached, which makes new ones.
+    pub fn thread_napi(&self, sut: CpuId, policy: Policy, nice: Nice) -> Result<()> {
         self.sysfs.write(SUT_INTERFACE, "threaded", "1")?;
         let threads = || {
             let threads = self.netns.run(|| napi::napi_threads(self.ifindex, SUT_INTERFACE))??;
             for thread in &threads {
                 sched::set_affinity(thread.pid, &[sut])?;
-                sched::set_nice(thread.pid, nice)?;
+                sched::set_weight(thread.pid, policy, nice, None)?;
             }
-            Ok((!threads.is_empty()).then_some(threads))
+            Ok((!threads.is_empty()).then_some(()))
         };
         let problem = "no NAPI thread appeared after threaded NAPI was switched on";
         let remedy = "this kernel may lack threaded NAPI for veth (5.12 has it)";
