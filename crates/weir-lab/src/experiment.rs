@@ -155,13 +155,11 @@ impl Search {
         let quick = view.run.head.quick;
         let between = (self.between)(view, arm, self.of)?;
         let mut bisection = Bisection::new(between, self.steps.of(quick), self.majority.of(quick));
-        self.trials(view, arm).for_each(|trial| self.report(&mut bisection, trial, view));
+        for trial in self.trials(view, arm) {
+            let passed = (self.passes)(view, trial);
+            bisection.report(trial.get(&m::offered_pps).filter(|_| passed));
+        }
         Some(bisection)
-    }
-
-    pub fn report(&self, bisection: &mut Bisection, trial: &Trial, view: &View<'_>) {
-        let passed = (self.passes)(view, trial);
-        bisection.report(trial.get(&m::offered_pps).filter(|_| passed));
     }
 }
 

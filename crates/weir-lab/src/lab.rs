@@ -289,25 +289,23 @@ impl Going<'_> {
         Ok(())
     }
 
-    /// Halves an interval of rates for each arm, all arms in turn.
+    /// Halves an interval of rates for each arm, all arms in turn: each step follows from the trials so far, be they of
+    /// this run or of one that was stopped.
     fn search(&mut self, search: &Search) -> Result<()> {
         let plan = self.plan;
         let window = Duration::from_millis(search.window_ms.of(plan.quick));
         let times = Times { window, ..plan.times };
-        let so_far = self.run.clone();
-        let view = View::new(plan.experiment, &so_far);
-        let mut searches = vec![];
-        for arm in plan.searched(search) {
-            let known = search.trials(&view, &arm.name).count() as u32;
-            let bisection = search.so_far(&view, &arm.name);
-            searches.extend(bisection.map(|bisection| (arm, bisection, known)));
-        }
-        while searches.iter().any(|(_, bisection, _)| bisection.next().is_some()) {
-            for (arm, bisection, step) in &mut searches {
-                let Some(rate) = bisection.next() else { continue };
-                let at = (*arm, search.of, Load::Rate(rate.round()));
-                search.report(bisection, self.measure(at, search.case, (times, *step))?, &view);
-                *step += 1;
+        let mut is_over = false;
+        while !is_over {
+            is_over = true;
+            for arm in plan.searched(search) {
+                let view = View::new(plan.experiment, &self.run);
+                let bisection = search.so_far(&view, &arm.name);
+                let Some(rate) = bisection.and_then(|so_far| so_far.next()) else { continue };
+                let step = search.trials(&view, &arm.name).count() as u32;
+                let at = (arm, search.of, Load::Rate(rate.round()));
+                self.measure(at, search.case, (times, step))?;
+                is_over = false;
             }
         }
         Ok(())
@@ -319,7 +317,7 @@ impl Going<'_> {
         (arm, case, load): (&Arm, &str, Load),
         kept_as: &str,
         times: (Times, u32),
-    ) -> Result<&Trial> {
+    ) -> Result<()> {
         self.stop.check()?;
         self.progress.bar.set_message(format!("{}: {kept_as}, {load}", arm.name));
         let ask = &Ask { arm, case, load, quick: self.plan.quick, done: &self.run.trials };
@@ -328,7 +326,7 @@ impl Going<'_> {
         let trial = Trial { case: kept_as.to_owned(), ..trial };
         self.store.keep(&trial)?;
         self.run.trials.push(trial);
-        Ok(&self.run.trials[self.run.trials.len() - 1])
+        Ok(())
     }
 }
 
