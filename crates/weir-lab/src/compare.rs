@@ -73,40 +73,16 @@ fn differences(name: &str, a: &Value, b: &Value, found: &mut Vec<String>) {
 mod tests {
     use super::*;
     use crate::difference::Verdict;
-    use crate::machine::Machine;
     use crate::metric::m;
-    use crate::run::{Head, Load, SCHEMA, Trial};
+    use crate::report::made_up;
+    use crate::run::{Load, Trial};
 
     fn run(commit: &str, delivered: f64, trials: u32) -> Run {
-        let head = Head {
-            schema: SCHEMA,
-            experiment: "udp-overload".into(),
-            weir_version: "1".into(),
-            commit: commit.into(),
-            uncommitted: false,
-            command: vec![format!("weir lab run {commit}")],
-            started_at: commit.into(),
-            duration_s: delivered,
-            quick: false,
-            window_s: 1.0,
-            traffic: None,
-            programs: [].into(),
-            machine: Machine {
-                kernel: format!("6.{commit}"),
-                cpu_model: "made up".into(),
-                cpus: 2,
-                virtual_machine: true,
-                memory_mib: 1,
-                preemption: "none".into(),
-                hz: None,
-                scheduler_slice_ns: None,
-                mitigations: [("retbleed".to_owned(), commit.to_owned())].into(),
-                sut_cpu: 1,
-                generator_cpu: 0,
-                shared_core: false,
-            },
-            setup: [].into(),
-        };
+        let mut head = made_up::head("udp-overload", &[]);
+        (head.commit, head.started_at) = (commit.into(), commit.into());
+        (head.command, head.duration_s) = (vec![commit.into()], delivered);
+        head.machine.kernel = format!("6.{commit}");
+        head.machine.mitigations = [("retbleed".to_owned(), commit.to_owned())].into();
         let trial = |repeat: u32| {
             let mut trial = Trial { repeat, ..Trial::of("weir", "recv", Load::Top) };
             trial.set(&m::delivered_pps, Some(delivered + f64::from(repeat)));

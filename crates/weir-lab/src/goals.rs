@@ -6,7 +6,7 @@ use crate::experiment::{Against, At, Bound, Cases, Found, Goal};
 use crate::metric::{Merge, Metric, m};
 use crate::run::{Load, Trial};
 use crate::stats::median;
-use crate::view::{RING_LOSS_MAX, View};
+use crate::view::View;
 
 /// What a run says of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -80,9 +80,7 @@ fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) ->
     let peak = all.iter().filter_map(with_figure).max_by(|a, b| a.1.total_cmp(&b.1));
     let peak = peak.map_or(f64::INFINITY, |(pps, _)| pps);
     let is_flooded = |load: &&Load| **load != Load::Off;
-    let holds = |load: &&Load| {
-        view.point(arm, case, **load).is_some_and(|point| view.ring_loss(point) <= RING_LOSS_MAX)
-    };
+    let holds = |load: &&Load| view.ring_holds(arm, case, **load);
     let held: Vec<&Load> = all.iter().filter(is_flooded).take_while(holds).collect();
     let is_highest = |load: &&Load| all.last() == Some(*load);
     let is_wanted = |load: &&Load| match at {

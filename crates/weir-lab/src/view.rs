@@ -10,7 +10,7 @@ use crate::stats::{Bracket, Spread, median, spread};
 /// A point is marked where the tested CPU's speed differs by more than this from the run's median.
 pub const SPEED_TOLERANCE: f64 = 0.05;
 /// The ring counts as not overflowing up to this share: a hiccup of the machine is not the flood's.
-pub const RING_LOSS_MAX: f64 = 0.005;
+const RING_LOSS_MAX: f64 = 0.005;
 
 /// One arm, case and load.
 #[derive(Clone, Debug)]
@@ -146,12 +146,13 @@ impl<'a> View<'a> {
         points.filter_map(|point| point.get(metric)).reduce(f64::max)
     }
 
-    /// Share of what was sent at a point that the ring refused.
-    pub fn ring_loss(&self, point: &Point) -> f64 {
-        let sent = point.get(&m::offered_pps).unwrap_or(0.0)
-            + point.get(&m::light_offered_pps).unwrap_or(0.0);
-        let lost = point.get(&m::nic_drop_pps).unwrap_or(0.0);
-        if sent > 0.0 { lost / sent } else { 0.0 }
+    /// Whether a point was measured, and its ring did not overflow.
+    pub fn ring_holds(&self, arm: &str, case: &str, load: Load) -> bool {
+        let figure = |point: &Point, metric| point.get(metric).unwrap_or(0.0);
+        self.point(arm, case, load).is_some_and(|point| {
+            let sent = figure(point, &m::offered_pps) + figure(point, &m::light_offered_pps);
+            figure(point, &m::nic_drop_pps) <= RING_LOSS_MAX * sent
+        })
     }
 
     /// What a search found for an arm, where it tried any rate to the end.

@@ -47,7 +47,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     figure: lines("The hog's work by offered rate", "hog", &m::hog_work),
     goals: goals! {
         "weir, where all fits: delivered, of that without the hog" =>
-            find(|view| judged(view, true, |view, t, _| of_alone(view, t)), BESIDE_HOG),
+            find(|view| judged(view, true, of_alone), BESIDE_HOG),
             AtLeast(0.95);
         "weir, where all fits: the hog's work, of the CPU that remains" =>
             find(|view| judged(view, true, hogs_share), BESIDE_HOG), AtLeast(0.95);
@@ -96,31 +96,33 @@ fn fair(view: &View<'_>, offered_pps: f64) -> Option<Fair> {
     })
 }
 
-/// Both figures of each of weir's trials beside the hog, where all fits or where it does not.
+/// Pairs of figures of weir's trials beside the hog, at each load at which all fits, or does not.
 fn judged(
     view: &View<'_>,
     fits: bool,
-    figures: fn(&View<'_>, &Trial, &Fair) -> Option<(f64, f64)>,
+    pairs: fn(&View<'_>, Load, &Fair) -> Vec<Pair>,
 ) -> Vec<Found> {
     let of_load = |load: Load| {
         let fair = fair(view, view.get(WEIR, "hog", load, &m::offered_pps)?)?;
-        let trials = view.trials_of(WEIR, "hog", load);
-        let pairs = trials.filter_map(|trial| figures(view, trial, &fair));
-        compare(pairs, place(view, "hog", load)).filter(|_| fair.fits == fits)
+        let found = compare(pairs(view, load, &fair), place(view, "hog", load));
+        found.filter(|_| fair.fits == fits)
     };
     view.loads("hog").into_iter().filter_map(of_load).collect()
 }
 
-fn hogs_share(_: &View<'_>, trial: &Trial, fair: &Fair) -> Option<(f64, f64)> {
-    Some((trial.get(&m::hog_work)?, fair.hog))
+fn hogs_share(view: &View<'_>, load: Load, fair: &Fair) -> Vec<Pair> {
+    of_fair(view, load, &m::hog_work, fair.hog)
 }
 
-fn receivers_share(_: &View<'_>, trial: &Trial, fair: &Fair) -> Option<(f64, f64)> {
-    Some((trial.get(&m::delivered_pps)?, fair.pps))
+fn receivers_share(view: &View<'_>, load: Load, fair: &Fair) -> Vec<Pair> {
+    of_fair(view, load, &m::delivered_pps, fair.pps)
 }
 
-fn of_alone(view: &View<'_>, trial: &Trial) -> Option<(f64, f64)> {
-    let mut alone = view.trials_of(WEIR, "alone", trial.load);
-    let alone = alone.find(|other| other.repeat == trial.repeat)?;
-    Some((trial.get(&m::delivered_pps)?, alone.get(&m::delivered_pps)?))
+fn of_fair(view: &View<'_>, load: Load, metric: &Metric, fair: f64) -> Vec<Pair> {
+    let trials = view.trials_of(WEIR, "hog", load);
+    trials.filter_map(|trial| Some((trial.get(metric)?, fair))).collect()
+}
+
+fn of_alone(view: &View<'_>, load: Load, _: &Fair) -> Vec<Pair> {
+    view.pairs((WEIR, "hog", load), (WEIR, "alone", load), &m::delivered_pps)
 }

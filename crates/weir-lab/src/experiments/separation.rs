@@ -5,7 +5,6 @@ use weir_bpf::traffic::Flaw;
 
 use super::shared::*;
 use crate::goals::own;
-use crate::view::RING_LOSS_MAX;
 
 const WEIR: &str = "weir-native";
 const LIGHT_PPS: f64 = 20_000.0;
@@ -270,9 +269,7 @@ fn bystanders(view: &View<'_>) -> Vec<Found> {
         loads.filter_map(at).collect()
     });
     let of_kind = |kind: &str| {
-        let holds = |load: &Load| {
-            view.point(WEIR, kind, *load).is_some_and(|p| view.ring_loss(p) <= RING_LOSS_MAX)
-        };
+        let holds = |load: &Load| view.ring_holds(WEIR, kind, *load);
         let loads: Vec<Load> = view.loads(kind).into_iter().take_while(holds).collect();
         if loads.is_empty() && !view.loads(kind).is_empty() {
             return vec![Found::exact(0.0, format!("{kind}: the ring overflows at any rate"))];

@@ -170,7 +170,8 @@ pub fn beside() -> Run {
     Run { head: head("beside", &words(ARMS).collect::<Vec<_>>()), trials }
 }
 
-fn head(experiment: &str, arms: &[&str]) -> Head {
+/// What made a run that nobody made.
+pub fn head(experiment: &str, arms: &[&str]) -> Head {
     let setup = Setup {
         driver_poll: "CPU 1 at nice 19, NAPI thread".into(),
         gate: "none".into(),
