@@ -23,7 +23,7 @@
 struct ingress {
 	const __be16 *mac;
 	__u64 now;
-	bool unfinished; /* checksums may have to be filled in: a veth */
+	bool unfinished; /* only an skb tells its tag and checksum: a veth */
 };
 
 struct weir_next_hop {

@@ -45,10 +45,12 @@ static __always_inline bool has_valid_checksum(const struct iphdr *ip)
 static __always_inline bool question4(const struct iphdr *ip,
 				      struct bpf_fib_lookup *route)
 {
+	/* ICMP's errors take the way of what they are about, and neighbours
+	 * may be answered for. */
 	if (ip->version != 4 || ip->ihl != 5 || ip->ttl <= 1 ||
-	    is_special4(ip->saddr) || is_special4(ip->daddr) ||
-	    !has_valid_checksum(ip) ||
-	    addressed_to4(ip->saddr) != ADDRESSED_ELSEWHERE)
+	    ip->protocol == IPPROTO_ICMP || is_special4(ip->saddr) ||
+	    is_special4(ip->daddr) || !has_valid_checksum(ip) ||
+	    is_own_source4(ip->saddr))
 		return false;
 	route->family = AF_INET;
 	route->tos = ip->tos;
@@ -68,8 +70,8 @@ static __always_inline bool question6(const struct ipv6hdr *ip,
 
 	/* Hop-by-hop options are every router's business. */
 	if (ip->version != 6 || ip->hop_limit <= 1 ||
-	    ip->nexthdr == IPPROTO_HOPOPTS || len > 0xffff ||
-	    is_special6(source) || is_special6(destination) ||
+	    ip->nexthdr == IPPROTO_HOPOPTS || ip->nexthdr == IPPROTO_ICMPV6 ||
+	    len > 0xffff || is_special6(source) || is_special6(destination) ||
 	    addressed_to6(source) != ADDRESSED_ELSEWHERE)
 		return false;
 	route->family = AF_INET6;

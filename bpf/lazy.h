@@ -64,7 +64,7 @@ static __always_inline bool is_likely_source(const struct flow *flow)
 	}
 	first = bpf_ntohl(flow->source[0]) >> 24;
 	return first != 0 && first != 127 && first < 224 &&
-	       addressed_to4(flow->source[0]) == ADDRESSED_ELSEWHERE;
+	       !is_own_source4(flow->source[0]);
 }
 
 /*

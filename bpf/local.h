@@ -29,7 +29,7 @@ static __always_inline enum addressed addressed_to4(__be32 address_be)
 	if (first == 0xe || address_be == 0xffffffff)
 		return ADDRESSED_TO_MANY;
 	kind = bpf_map_lookup_elem(&local_ipv4, &address_be);
-	if (!kind)
+	if (!kind || *kind == WEIR_ADDRESS_UNSURE)
 		return ADDRESSED_ELSEWHERE;
 	return *kind == WEIR_ADDRESS_BROADCAST ? ADDRESSED_TO_MANY
 					       : ADDRESSED_HERE;
@@ -44,6 +44,15 @@ static __always_inline enum addressed addressed_to6(const __u32 *address)
 		return ADDRESSED_TO_MANY;
 	return bpf_map_lookup_elem(&local_ipv6, &key) ? ADDRESSED_HERE
 						      : ADDRESSED_ELSEWHERE;
+}
+
+/*
+ * May the kernel refuse it as a source? Of IPv6, routers do not ask
+ * (ip6_forward()).
+ */
+static __always_inline bool is_own_source4(__be32 address_be)
+{
+	return bpf_map_lookup_elem(&local_ipv4, &address_be);
 }
 
 #endif /* WEIR_LOCAL_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Packets whose checksums their sender has left to the device that sends them
- * on: in the driver, a veth's. */
+/* Packets of which the skb alone tells something that goes before them on a
+ * wire: in the driver, a veth's. */
 #ifndef WEIR_UNFINISHED_H
 #define WEIR_UNFINISHED_H
 
@@ -11,32 +11,35 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
 
-struct sk_buff___summed {
+struct sk_buff___sent {
 	__u8 ip_summed : 2;
+	__be16 vlan_proto;
 };
 
 /* What veth runs a program on; 6.3 and later. */
 struct veth_xdp_buff {
-	struct sk_buff___summed *skb; /* NULL: a frame of XDP's own */
+	struct sk_buff___sent *skb; /* NULL: a frame of XDP's own */
 };
 
 #pragma clang attribute pop
 
 /*
- * A veth's peer leaves the checksum of what its sockets send to whoever sends
- * the packet on to a wire. That the packet has none yet, only its skb knows.
+ * A veth's peer leaves the checksum of what its sockets send, and a VLAN's tag,
+ * to whoever sends the packet on to a wire. That it has none yet, only its skb
+ * knows.
  */
 static __always_inline bool is_unfinished(struct xdp_md *ctx)
 {
-	const struct sk_buff___summed *skb;
+	const struct sk_buff___sent *skb;
 	const struct veth_xdp_buff *buff;
 
 	if (!has_kern_ctx() || !bpf_core_type_exists(struct veth_xdp_buff))
 		return true;
 	buff = bpf_cast_to_kern_ctx(ctx);
 	skb = BPF_CORE_READ(buff, skb);
-	return skb && BPF_CORE_READ_BITFIELD_PROBED(skb, ip_summed) ==
-			      CHECKSUM_PARTIAL;
+	return skb && (BPF_CORE_READ_BITFIELD_PROBED(skb, ip_summed) ==
+			       CHECKSUM_PARTIAL ||
+		       BPF_CORE_READ(skb, vlan_proto));
 }
 
 #endif /* WEIR_UNFINISHED_H */

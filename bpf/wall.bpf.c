@@ -27,7 +27,6 @@ const volatile bool forwarding;
 /* Until then the screen is alive. It says so again and again. */
 __u64 alive_until_ns;
 __u32 generation;
-struct weir_wall_side sides[2];
 
 struct flows {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -39,6 +38,7 @@ struct flows {
 struct flows accepted SEC(".maps");
 struct flows denied SEC(".maps");
 
+MAP(sides, BPF_MAP_TYPE_ARRAY, 0, 2, __u32, struct weir_wall_side);
 MAP(rules, BPF_MAP_TYPE_PERCPU_ARRAY, 0, WEIR_WALL_RULES, __u32,
     struct weir_counter);
 MAP(outcomes, BPF_MAP_TYPE_PERCPU_ARRAY, 0, WEIR_WALL_OUTCOMES, __u32,
@@ -126,31 +126,38 @@ static __always_inline bool passes(__u32 outcome, const struct asking *asking)
 	return outcome <= WEIR_WALL_OPEN;
 }
 
+static __always_inline const struct weir_wall_side *side_at(__u32 number,
+							    __u32 ifindex)
+{
+	const struct weir_wall_side *side =
+		bpf_map_lookup_elem(&sides, &number);
+
+	return side && side->ifindex == ifindex ? side : NULL;
+}
+
 static __always_inline const struct weir_wall_side *side_of(__u32 ifindex)
 {
-	return ifindex == sides[0].ifindex ? &sides[0] : &sides[1];
+	return side_at(0, ifindex) ?: side_at(1, ifindex);
 }
 
 static __always_inline bool forwards_from(__u32 ifindex)
 {
-	return side_of(ifindex)->ifindex == ifindex;
+	return side_of(ifindex);
 }
 
 /*
- * A packet of an accepted flow. While the screen is dead, nobody looks whether
- * packets would be taken past something.
+ * A packet of an accepted flow; not if nobody has looked for too long whether
+ * it would be taken past something.
  */
 static __noinline long send_on(struct xdp_md *xdp, __u64 now)
 {
 	const struct weir_wall_side *side = side_of(xdp->ingress_ifindex);
-	const struct ingress at = {
-		.mac = side->mac,
-		.now = now,
-		.unfinished = side->unfinished,
-	};
+	struct ingress at = {.now = now};
 
-	if (!side->forwards || now > alive_until_ns)
+	if (!side || !side->forwards || now > side->fresh_until_ns)
 		return XDP_PASS;
+	at.mac = side->mac;
+	at.unfinished = side->unfinished;
 	return forward_fast(xdp, bpf_xdp_get_buff_len(xdp), &at);
 }
 

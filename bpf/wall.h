@@ -32,10 +32,13 @@ struct weir_wall_entry {
 
 /* One of the two interfaces. Written by the screen, read per packet. */
 struct weir_wall_side {
+	/* Somebody has looked at what is on the way; CLOCK_MONOTONIC. */
+	__u64 fresh_until_ns;
 	__u32 ifindex;
 	__be16 mac[3];
 	__u16 forwards;	  /* 1: what needs but routing leaves at the driver */
-	__u32 unfinished; /* 1: checksums may have to be filled in: a veth */
+	__u32 unfinished; /* 1: only an skb tells its tag and checksum: a veth
+			   */
 };
 
 /* A packet that asks, in front of what is held of it. */

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::skeleton::gate::types::weir_address_kind;
+use crate::sys::local_table::LocalAddresses;
 
 /// Most addresses of one family that are local under the gate; packets to further ones
 /// pass.
@@ -16,17 +17,21 @@ pub const LOCAL_ADDRESSES_MAX: usize = abi::LOCAL_ADDRESSES;
 
 const LOCAL: u32 = weir_address_kind::WEIR_ADDRESS_LOCAL.0;
 const BROADCAST: u32 = weir_address_kind::WEIR_ADDRESS_BROADCAST.0;
+const UNSURE: u32 = weir_address_kind::WEIR_ADDRESS_UNSURE.0;
 
 /// Addresses, and what they are.
 pub(crate) type Addresses = BTreeMap<IpAddr, u32>;
 
 /// These addresses, of each family the first [`LOCAL_ADDRESSES_MAX`].
-pub(crate) fn of(own: &[IpAddr], broadcast: &[Ipv4Addr]) -> Addresses {
+pub(crate) fn of(addresses: &LocalAddresses) -> Addresses {
+    let LocalAddresses { own, broadcast, unsure } = addresses;
     let local = own.iter().map(|ip| (*ip, LOCAL));
     let broadcast = broadcast.iter().map(|ip| (IpAddr::V4(*ip), BROADCAST));
+    // As a source of IPv6, the kernel forwards them.
+    let unsure = unsure.iter().filter(|ip| ip.is_ipv4()).map(|ip| (*ip, UNSURE));
     let mut wanted = BTreeMap::new();
     let (mut ipv4, mut ipv6) = (0, 0);
-    for (ip, kind) in local.chain(broadcast) {
+    for (ip, kind) in local.chain(broadcast).chain(unsure) {
         let kept = if ip.is_ipv4() { &mut ipv4 } else { &mut ipv6 };
         // An own address that looks like a broadcast address is an own address.
         if *kept < LOCAL_ADDRESSES_MAX

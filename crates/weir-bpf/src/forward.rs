@@ -1,17 +1,20 @@
 //! The fast path of forwarding, in front of a gate or behind a wall: `bpf/forward.h`.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
-use libbpf_rs::{Link, MapCore, MapFlags, ProgramMut};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapMut, ProgramMut};
 
+use crate::accounts::monotonic_now;
 use crate::address_table::{self, AddressTable};
 
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::shared::globals;
+use crate::skeleton::wall::types;
 use crate::sys::ethtool;
+use crate::sys::local_table::LocalAddresses;
 use crate::units::{IfIndex, MacAddr};
 use crate::wall::Wall;
 
@@ -19,7 +22,10 @@ use crate::wall::Wall;
 pub trait FastPath {
     /// Whether packets that need nothing but routing leave at the driver, by the interfaces of
     /// [`FastPath::set_egresses`]. At first they do not. Takes effect with the next packet.
-    fn set_forwarding(&mut self, forwards: bool);
+    ///
+    /// # Errors
+    /// When the kernel refuses a map update.
+    fn set_forwarding(&mut self, forwards: bool) -> Result<()>;
 
     /// The interfaces by which the fast path sends, in place of those it knew.
     ///
@@ -55,9 +61,10 @@ impl Gate {
 ///
 /// [`Reason::Forwarded`]: crate::verdict::Reason::Forwarded
 impl FastPath for Gate {
-    fn set_forwarding(&mut self, forwards: bool) {
+    fn set_forwarding(&mut self, forwards: bool) -> Result<()> {
         let forwards = u16::from(forwards && self.forwards);
         self.bss().interface.forwards = forwards;
+        Ok(())
     }
 
     fn set_egresses(&mut self, egresses: &[IfIndex]) -> Result<()> {
@@ -68,21 +75,12 @@ impl FastPath for Gate {
     }
 }
 
-/// What the fast path behind a wall knows, beside what its variables hold.
-#[derive(Debug, Default)]
-pub(crate) struct Behind {
-    addresses: AddressTable,
-    /// Of each side: whether a packet that came in there may leave by the other.
-    open: [bool; 2],
-    counting: Vec<Link>,
-}
-
 /// With [`Options::forwarding`](crate::wall::Options::forwarding) alone.
 impl Wall {
     /// Those that the fast path loses are counted.
     pub(crate) fn count_unsent(&mut self) -> Result<()> {
         let programs = &self.skel.progs;
-        self.behind.counting = attach_both(&programs.weir_unsent, &programs.weir_rejected)?;
+        self.unsent = attach_both(&programs.weir_unsent, &programs.weir_rejected)?;
         Ok(())
     }
 
@@ -91,60 +89,112 @@ impl Wall {
         globals(self.skel.maps.bss_data.as_deref()).unsent
     }
 
-    /// Tells which interface a side is, with its own MAC address.
+    /// The fast path behind it, between these interfaces.
     ///
     /// # Errors
-    /// When the kernel refuses a map update.
-    pub fn set_side(
-        &mut self,
-        side: usize,
-        ifindex: IfIndex,
-        ifname: &str,
-        mac: MacAddr,
-    ) -> Result<()> {
-        let it = &mut globals(self.skel.maps.bss_data.as_deref_mut()).sides[side];
-        it.ifindex = ifindex.0;
-        it.mac = mac.words();
-        it.unfinished = u32::from(ethtool::driver(ifname).is_ok_and(|driver| driver == "veth"));
-        let device = ifindex.0.to_ne_bytes();
-        let added = self.skel.maps.out_devices.update(&device, &device, MapFlags::ANY);
-        added.map_err(failed("give an egress to"))
+    /// For want of descriptors.
+    pub fn behind(&self, sides: [(IfIndex, &str); 2]) -> Result<Behind> {
+        let maps = &self.skel.maps;
+        let handle = |map: &MapMut<'_>| MapHandle::try_from(map).map_err(failed("open"));
+        Ok(Behind {
+            map: handle(&maps.sides)?,
+            out_devices: handle(&maps.out_devices)?,
+            local: [handle(&maps.local_ipv4)?, handle(&maps.local_ipv6)?],
+            addresses: AddressTable::default(),
+            sides: sides.map(|(ifindex, ifname)| types::weir_wall_side {
+                ifindex: ifindex.0,
+                unfinished: u32::from(is_unfinished(ifname)),
+                ..Default::default()
+            }),
+            open: [false; 2],
+        })
+    }
+}
+
+/// What forwards in the driver what a screen has accepted. It stays with the wall.
+pub struct Behind {
+    map: MapHandle,
+    out_devices: MapHandle,
+    local: [MapHandle; 2],
+    addresses: AddressTable,
+    sides: [types::weir_wall_side; 2],
+    /// Of each side: whether a packet that came in there may leave by the other.
+    open: [bool; 2],
+}
+
+impl Behind {
+    /// A side's own MAC address. In force with [`Behind::believe_for`], and so is what a [`Side`] is told.
+    pub fn set_mac(&mut self, side: usize, mac: MacAddr) {
+        self.sides[side].mac = mac.words();
     }
 
     /// Tells the host's own addresses, in place of those that it knew. What they send, the kernel forwards.
     ///
     /// # Errors
     /// When the kernel refuses a map update.
-    pub fn set_addresses(&mut self, own: &[IpAddr], broadcast: &[Ipv4Addr]) -> Result<()> {
-        let maps = &self.skel.maps;
-        let wanted = address_table::of(own, broadcast);
-        self.behind.addresses.replace(&wanted, &maps.local_ipv4, &maps.local_ipv6)
+    pub fn set_local(&mut self, addresses: &LocalAddresses) -> Result<()> {
+        let [ipv4, ipv6] = &self.local;
+        self.addresses.replace(&address_table::of(addresses), ipv4, ipv6)
+    }
+
+    /// Has what was told believed for as long from now; then the kernel forwards every packet.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map update.
+    pub fn believe_for(&mut self, time: Duration) -> Result<()> {
+        let until = monotonic_now().0.saturating_add(time.as_nanos() as u64);
+        let devices: Vec<_> = self.sides.iter().map(|side| IfIndex(side.ifindex)).collect();
+        replace_egresses(&self.out_devices, &devices)?;
+        for number in 0..self.sides.len() {
+            self.sides[number].fresh_until_ns = until;
+            self.write(number)?;
+        }
+        Ok(())
     }
 
     /// One of the two sides, to be told what is on the way of the packets that come in there.
     pub fn side(&mut self, number: usize) -> Side<'_> {
-        Side { wall: self, number }
+        Side { behind: self, number }
+    }
+
+    fn write(&self, number: usize) -> Result<()> {
+        let key = (number as u32).to_ne_bytes();
+        let it = &self.sides[number];
+        let mac = it.mac.map(u16::to_ne_bytes).concat();
+        let value = [
+            &it.fresh_until_ns.to_ne_bytes()[..],
+            &it.ifindex.to_ne_bytes(),
+            &mac,
+            &it.forwards.to_ne_bytes(),
+            &it.unfinished.to_ne_bytes(),
+        ];
+        self.map.update(&key, &value.concat(), MapFlags::ANY).map_err(failed("tell"))
     }
 }
 
-/// One side of a wall behind which what the screen has accepted may leave at the driver: by the other side alone, and
-/// not while the screen is dead.
-pub struct Side<'wall> {
-    wall: &'wall mut Wall,
+/// One side of a wall behind which what the screen has accepted may leave at the driver, by the other side alone.
+pub struct Side<'behind> {
+    behind: &'behind mut Behind,
     number: usize,
 }
 
 impl FastPath for Side<'_> {
-    fn set_forwarding(&mut self, forwards: bool) {
-        let forwards = u16::from(forwards && self.wall.behind.open[self.number]);
-        let bss = globals(self.wall.skel.maps.bss_data.as_deref_mut());
-        bss.sides[self.number].forwards = forwards;
+    fn set_forwarding(&mut self, forwards: bool) -> Result<()> {
+        let forwards = forwards && self.behind.open[self.number];
+        self.behind.sides[self.number].forwards = u16::from(forwards);
+        // What is allowed is with what else was seen; what is not, at once.
+        if forwards { Ok(()) } else { self.behind.write(self.number) }
     }
 
     fn set_egresses(&mut self, egresses: &[IfIndex]) -> Result<()> {
-        self.wall.behind.open[self.number] = !egresses.is_empty();
+        self.behind.open[self.number] = !egresses.is_empty();
         Ok(())
     }
+}
+
+/// Whether the driver hands on packets of which only their skb tells the tag and the checksum. One that is not known may.
+pub(crate) fn is_unfinished(ifname: &str) -> bool {
+    !ethtool::driver(ifname).is_ok_and(|driver| driver != "veth")
 }
 
 fn attach_both(unsent: &ProgramMut<'_>, rejected: &ProgramMut<'_>) -> Result<Vec<Link>> {

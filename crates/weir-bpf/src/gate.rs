@@ -18,12 +18,14 @@ use crate::clsact::{Filter, FilterRecord};
 use crate::counters::{self, Counters};
 use crate::error::{Error, LOAD_REMEDY, Result};
 use crate::features::asks_conntrack;
+use crate::forward::is_unfinished;
 pub use crate::probe::QueueProbe;
 use crate::shared::{globals, open_skeleton, share};
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
 use crate::sys::divert::{PortProtocol, Ports};
 use crate::sys::ethtool;
 use crate::sys::link::Links;
+use crate::sys::local_table::LocalAddresses;
 use crate::sys::netns::NetNs;
 use crate::test_run::xdp_context;
 use crate::units::{IfIndex, MacAddr, Permille};
@@ -258,8 +260,18 @@ impl Gate {
     /// # Errors
     /// When the kernel refuses a map update.
     pub fn set_addresses(&mut self, own: &[IpAddr], broadcast: &[Ipv4Addr]) -> Result<()> {
+        let (own, broadcast) = (own.to_vec(), broadcast.to_vec());
+        self.set_local(&LocalAddresses { own, broadcast, unsure: Vec::new() })
+    }
+
+    /// As [`Gate::set_addresses`]. Packets to addresses that are unsure pass, too, but are none of this host's own
+    /// senders'.
+    ///
+    /// # Errors
+    /// When the kernel refuses a map update.
+    pub fn set_local(&mut self, addresses: &LocalAddresses) -> Result<()> {
         let maps = &self.skel.maps;
-        let wanted = address_table::of(own, broadcast);
+        let wanted = address_table::of(addresses);
         let changes = wanted != *self.addresses.known();
         let done = self.addresses.replace(&wanted, &maps.local_ipv4, &maps.local_ipv6);
         if changes {
@@ -305,7 +317,7 @@ impl Gate {
         // They hand packets of this machine, or of its guests, to XDP without a word of their checksums.
         let partial = pieces || ["veth", "tun"].contains(&driver.as_str());
         bss.lazy_may_be_partial = u32::from(partial);
-        bss.interface.unfinished = u16::from(driver == "veth");
+        bss.interface.unfinished = u16::from(is_unfinished(ifname));
         Ok(())
     }
 

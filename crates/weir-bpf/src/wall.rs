@@ -5,14 +5,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{MapCore, MapFlags, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapFlags, libbpf_sys};
 use rustix::io::Errno;
 
 use crate::abi;
 use crate::accounts::monotonic_now;
 use crate::counters::Counter;
 use crate::error::{Error, LOAD_REMEDY, Result};
-use crate::forward::Behind;
 use crate::parser::Parsed;
 use crate::programs::Program;
 use crate::record::{record, records};
@@ -86,7 +85,7 @@ pub struct Asked {
 /// A loaded wall. It stays on its interfaces when this is dropped, and when the process dies.
 pub struct Wall {
     pub(crate) skel: WallSkel<'static>,
-    pub(crate) behind: Behind,
+    pub(crate) unsent: Vec<Link>,
     in_driver: bool,
 }
 
@@ -112,14 +111,12 @@ impl Wall {
         for program in [&mut progs.weir_unsent, &mut progs.weir_rejected] {
             program.set_autoload(options.forwarding);
         }
-        for map in [&mut maps.out_devices, &mut maps.next_hops] {
-            map.set_autocreate(options.forwarding).map_err(failed("open"))?;
-        }
-        for map in [&mut maps.local_ipv4, &mut maps.local_ipv6] {
+        let routes = [&mut maps.out_devices, &mut maps.next_hops, &mut maps.sides];
+        for map in routes.into_iter().chain([&mut maps.local_ipv4, &mut maps.local_ipv6]) {
             map.set_autocreate(options.forwarding).map_err(failed("open"))?;
         }
         let skel = open.load().map_err(failed("load"))?;
-        let mut wall = Self { skel, behind: Behind::default(), in_driver: options.in_driver };
+        let mut wall = Self { skel, unsent: Vec::new(), in_driver: options.in_driver };
         if options.forwarding {
             wall.count_unsent()?;
         }
@@ -271,10 +268,7 @@ pub fn clear(ifindex: IfIndex, ifname: &str) -> Result<bool> {
 }
 
 /// Whether the XDP program of an interface is a wall; none if there is none.
-///
-/// # Errors
-/// When the kernel does not answer.
-pub fn xdp_at(ifindex: IfIndex) -> Result<Option<bool>> {
+fn xdp_at(ifindex: IfIndex) -> Result<Option<bool>> {
     let attached = Links::open()?.xdp(ifindex)?;
     Ok(attached.map(|xdp| Program::of(xdp.prog_id).name.as_deref() == Some(IN_DRIVER)))
 }

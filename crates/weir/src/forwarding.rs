@@ -42,13 +42,10 @@ impl Forwarding {
         interfaces: &[IfIndex],
         path: &mut impl FastPath,
     ) -> Result<()> {
-        self.interfaces = interfaces.to_vec();
-        self.look(links, ifindex, path)?;
-        let Found { bars, closed, open } = &self.found;
-        if let Some(bar) = bars.first().or(closed.first()) {
-            let problem =
-                format!("the fast path would take packets past this, or lose them: {bar}");
-            return Err(Error::refused(problem, "change that, or leave `--forward xdp` out"));
+        self.begin_unless_barred(links, ifindex, interfaces, path)?;
+        let Found { closed, open, .. } = &self.found;
+        if let Some(why) = closed.first() {
+            return Err(refused(why));
         }
         if open.is_empty() {
             return Err(Error::refused(
@@ -57,6 +54,22 @@ impl Forwarding {
             ));
         }
         Ok(())
+    }
+
+    /// The same; what cannot be sent yet the kernel forwards.
+    ///
+    /// # Errors
+    /// Names the first thing that packets would be taken past.
+    pub fn begin_unless_barred(
+        &mut self,
+        links: &Links,
+        ifindex: IfIndex,
+        interfaces: &[IfIndex],
+        path: &mut impl FastPath,
+    ) -> Result<()> {
+        self.interfaces = interfaces.to_vec();
+        self.look(links, ifindex, path)?;
+        self.found.bars.first().map_or(Ok(()), |bar| Err(refused(bar)))
     }
 
     /// Looks what is on the packets' way, and tells the fast path.
@@ -75,7 +88,7 @@ impl Forwarding {
         let bars = self.filters.on_the_way(&interfaces);
         // At once: what follows takes time.
         if !bars.is_empty() {
-            path.set_forwarding(false);
+            path.set_forwarding(false)?;
         }
         let egresses = interfaces.iter().filter(|(each, _)| *each != ifindex);
         let (mut found, mut open) = (Found { bars, ..Found::default() }, Vec::new());
@@ -89,7 +102,7 @@ impl Forwarding {
             }
         }
         path.set_egresses(&open)?;
-        path.set_forwarding(found.bars.is_empty());
+        path.set_forwarding(found.bars.is_empty())?;
         if found != self.found {
             self.found = found;
             self.news = vec![self.summary()];
@@ -112,4 +125,10 @@ impl Forwarding {
     pub fn take_news(&mut self) -> Vec<String> {
         std::mem::take(&mut self.news)
     }
+}
+
+/// The refusal to begin.
+pub fn refused(bar: &str) -> Error {
+    let problem = format!("the fast path would take packets past this, or lose them: {bar}");
+    Error::refused(problem, "change that, or leave `--forward xdp` out")
 }

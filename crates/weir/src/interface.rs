@@ -626,8 +626,7 @@ fn softirq_mode(limit: Option<&Limit>, limited: Result<()>) -> String {
 }
 
 fn set_addresses(gate: &mut Gate, ifindex: IfIndex) -> Result<()> {
-    let local = LocalAddresses::read(ifindex)?;
-    Ok(gate.set_addresses(&local.own, &local.broadcast)?)
+    Ok(gate.set_local(&LocalAddresses::read(ifindex)?)?)
 }
 
 fn sample(

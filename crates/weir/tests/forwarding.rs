@@ -35,6 +35,7 @@ use weir_bpf::verdict::Reason;
 /// Within which the fast path stands down.
 const PROMISED: Duration = Duration::from_secs(1);
 const FORWARD_RULE: &str = "nft 'table inet t { chain forward { type filter hook forward priority 0; udp dport 5000 drop; }; }'";
+const OTHER_RULE: &str = "nft 'table inet t { chain forward { type filter hook forward priority 0; udp dport 53 drop; }; }'";
 const IPV4: [u8; 2] = [8, 0];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const CLIENT4: [u8; 4] = [198, 18, 0, 2];
@@ -366,6 +367,8 @@ const BEHIND_A_SCREEN: [&str; 4] = ["--attach", "native", "--forward", "xdp"];
 fn what_a_screen_has_accepted_is_forwarded_as_the_kernel_does_it() {
     let path = Path::new();
     the_server_is_silent(&path);
+    // Its own twice, so that packets for it may not be delivered; as a source it is its own.
+    sh(&path.router, "ip addr add 198.19.0.1/32 dev in");
     let rules = ConfigFile::new("rules", "accept\n");
     // First each flow is judged, and its packets come late.
     let of_a_screen = |options: &[&str], expected| {
@@ -390,11 +393,22 @@ fn a_screens_fast_path_stands_down_for_rules_and_without_the_screen() {
     let rules = ConfigFile::new("rules", "accept udp to any port 5000\n");
     sh(&path.router, FORWARD_RULE);
     let (name, at) = (["screen", rules.path()], ["--in", "in", "--out", "out"]);
-    let refused = path.weir(&[&name[..], &at, &BEHIND_A_SCREEN].concat());
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("chain forward has rules") && !said.contains("stays closed"), "{said}");
+    let is_refused = || {
+        let refused = path.weir(&[&name[..], &at, &BEHIND_A_SCREEN].concat());
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains("chain forward has rules"), "{said}");
+        assert!(!said.contains("stays closed"), "{said}");
+    };
+    is_refused();
     sh(&path.router, "nft delete table inet t");
     let talk = Talk::new(&path);
+    // Nor does one that is refused put itself in the place of another.
+    let plain = Screen::start(&path, &rules, &BEHIND_A_SCREEN[..2]);
+    sh(&path.router, OTHER_RULE);
+    is_refused();
+    sh(&path.router, "nft delete table inet t");
+    wait_until("the first screens on", || talk.arrives());
+    drop(plain);
     let mut screen = Screen::start(&path, &rules, &BEHIND_A_SCREEN);
     let mut is_fast = |talk: &Talk<'_>| {
         let before = forwarded_by(&mut screen);
@@ -409,7 +423,7 @@ fn a_screens_fast_path_stands_down_for_rules_and_without_the_screen() {
     is_fast(&talk);
     // Nobody looks any more, but the kernel goes on with what was accepted.
     screen.kill();
-    std::thread::sleep(PROMISED);
+    std::thread::sleep(3 * PROMISED);
     sh(&path.router, FORWARD_RULE);
     assert!(talk.is_cut_off());
     sh(&path.router, "nft delete table inet t");
@@ -478,11 +492,7 @@ fn a_packet_whose_checksum_a_veth_has_left_out_is_the_kernels() {
 fn it_refuses_to_bypass_what_the_operator_has_set() {
     let path = Path::new();
     for (set, unset, said) in [
-        (
-            "nft 'table inet t { chain forward { type filter hook forward priority 0; udp dport 53 drop; }; }'",
-            "nft delete table inet t",
-            "table inet t, chain forward has rules",
-        ),
+        (OTHER_RULE, "nft delete table inet t", "table inet t, chain forward has rules"),
         (
             "nft 'table inet t { chain post { type nat hook postrouting priority srcnat; }; }'",
             "nft delete table inet t",
@@ -517,6 +527,16 @@ fn it_refuses_to_bypass_what_the_operator_has_set() {
             "ip xfrm policy add src 198.18.0.9 dst 198.19.0.9 dir fwd action block",
             "ip xfrm policy flush",
             "IPsec policies",
+        ),
+        (
+            "echo 1 > /proc/sys/net/ipv6/conf/in/disable_ipv6",
+            "echo 0 > /proc/sys/net/ipv6/conf/in/disable_ipv6",
+            "IPv6 is off there",
+        ),
+        (
+            "ip route add local 198.19.8.0/24 dev lo",
+            "ip route del local 198.19.8.0/24 dev lo",
+            "the prefix 198.19.8.0/24",
         ),
     ] {
         sh(&path.router, set);

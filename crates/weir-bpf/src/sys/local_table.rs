@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::link::object;
 use super::netlink::{Socket, number, repeated};
+use crate::abi;
 use crate::error::{Error, Result};
 use crate::units::IfIndex;
 
@@ -37,11 +38,13 @@ pub struct LocalAddresses {
     pub own: Vec<IpAddr>,
     /// Broadcast addresses of the interface's subnets.
     pub broadcast: Vec<Ipv4Addr>,
+    /// Those of which it is not certain that all their packets are delivered.
+    pub unsure: Vec<IpAddr>,
 }
 
 impl LocalAddresses {
-    /// Asks the kernel, in the calling thread's network namespace. An address of which it is not certain that all
-    /// its packets are delivered, whatever they are, is left out; so are prefixes that are local as a whole.
+    /// Asks the kernel, in the calling thread's network namespace. Prefixes that are
+    /// local as a whole are left out.
     ///
     /// # Errors
     ///
@@ -59,12 +62,40 @@ impl LocalAddresses {
                 (End::Own, _) => addresses.own.push(ip),
                 (End::OfAnother, _) => elsewhere.push(ip),
                 (End::Broadcast, IpAddr::V4(ip)) => addresses.broadcast.push(ip),
-                (End::Broadcast | End::Uncertain, _) => {}
+                (End::Uncertain, _) => addresses.unsure.push(ip),
+                (End::Broadcast, _) => {}
             }
         }
         addresses.own.append(&mut elsewhere);
         Ok(addresses)
     }
+}
+
+/// A prefix that is this host's as a whole, but for 127.0.0.0/8, or more addresses than the gate keeps; none if neither
+/// is there. Of IPv4: what claims to come from there, the kernel drops.
+///
+/// # Errors
+///
+/// As [`LocalAddresses::read`].
+pub(crate) fn unlisted() -> Result<Option<String>> {
+    let failed = |errno| Error::system("list", "local routes", errno);
+    let mut socket = Socket::open(None).map_err(failed)?;
+    socket.check_strictly().map_err(failed)?;
+    let look = || {
+        let (mut count, mut prefix) = (0, None);
+        local_routes(&mut socket, AddressFamily::Inet, |header, attributes| {
+            count += 1;
+            let length = header.destination_prefix_length;
+            let ip = parts(header, attributes).map(|(ip, ..)| ip);
+            let known = |ip: IpAddr| length == 32 || length > 0 && ip.is_loopback();
+            if header.kind == RouteType::Local && !ip.is_some_and(known) {
+                prefix = ip.map(|ip| format!("the prefix {ip}/{length}"));
+            }
+        })?;
+        let too_many = || (count > abi::LOCAL_ADDRESSES).then(|| format!("{count} addresses"));
+        Ok(prefix.or_else(too_many))
+    };
+    repeated(look).map_err(failed)
 }
 
 /// What becomes of the packets for an address.
@@ -98,14 +129,8 @@ fn try_family(
     ifindex: IfIndex,
 ) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
     let mut all = BTreeMap::new();
-    let mut asked = RouteMessage::default();
-    (asked.header.address_family, asked.header.table) = (family, RT_TABLE_LOCAL);
-    socket.route_each(&RouteNetlinkMessage::GetRoute(asked), NLM_F_DUMP, |route| {
-        let Ok(header) = RouteHeader::parse(route) else { return };
-        if header.address_family != family || header.table != RT_TABLE_LOCAL {
-            return;
-        }
-        if let Some((ip, end)) = judge(&header, &route[HEADER_BYTES..], ifindex) {
+    local_routes(socket, family, |header, attributes| {
+        if let Some((ip, end)) = judge(header, attributes, ifindex) {
             // Which of two routes is taken depends on the packet.
             all.entry(ip).and_modify(|known| *known = End::Uncertain).or_insert(end);
         }
@@ -113,22 +138,28 @@ fn try_family(
     Ok(all)
 }
 
+fn local_routes(
+    socket: &mut Socket,
+    family: AddressFamily,
+    mut each: impl FnMut(&RouteHeader, &[u8]),
+) -> rustix::io::Result<()> {
+    let mut asked = RouteMessage::default();
+    (asked.header.address_family, asked.header.table) = (family, RT_TABLE_LOCAL);
+    socket.route_each(&RouteNetlinkMessage::GetRoute(asked), NLM_F_DUMP, |route| {
+        let Ok(header) = RouteHeader::parse(route) else { return };
+        if header.address_family == family && header.table == RT_TABLE_LOCAL {
+            each(&header, &route[HEADER_BYTES..]);
+        }
+    })
+}
+
 /// `None` for the route of a prefix.
 fn judge(header: &RouteHeader, attributes: &[u8], ifindex: IfIndex) -> Option<(IpAddr, End)> {
-    let (mut destination, mut here, mut plain) = (None, false, true);
-    // `RouteMessage` would decode every metric and next hop, and refuse the table over one that it does not know.
-    for attribute in NlasIterator::new(attributes).map_while(std::result::Result::ok) {
-        match (attribute.kind(), attribute.value()) {
-            (RTA_DST, ip) => destination = parse_ip(ip).ok(),
-            (RTA_OIF, index) => here = number(index) == Some(ifindex.0),
-            (kind, _) => plain &= !NOT_PLAIN.contains(&kind),
-        }
-    }
-    let ip = destination?;
+    let (ip, oif, plain) = parts(header, attributes)?;
+    let here = oif == Some(ifindex.0);
     if header.destination_prefix_length != if ip.is_ipv4() { 32 } else { 128 } {
         return None;
     }
-    plain &= header.source_prefix_length == 0 && header.tos == 0 && !header.flags.intersects(DOWN);
     let end = match header.kind {
         RouteType::Local if plain && here => End::Own,
         RouteType::Local if plain && crosses(ip) => End::OfAnother,
@@ -136,6 +167,21 @@ fn judge(header: &RouteHeader, attributes: &[u8], ifindex: IfIndex) -> Option<(I
         _ => End::Uncertain,
     };
     Some((ip, end))
+}
+
+/// Where it leads, by which interface, and whether it holds for every packet.
+fn parts(header: &RouteHeader, attributes: &[u8]) -> Option<(IpAddr, Option<u32>, bool)> {
+    let (mut destination, mut oif, mut plain) = (None, None, true);
+    // `RouteMessage` would decode every metric and next hop, and refuse the table over one that it does not know.
+    for attribute in NlasIterator::new(attributes).map_while(std::result::Result::ok) {
+        match (attribute.kind(), attribute.value()) {
+            (RTA_DST, ip) => destination = parse_ip(ip).ok(),
+            (RTA_OIF, index) => oif = number(index),
+            (kind, _) => plain &= !NOT_PLAIN.contains(&kind),
+        }
+    }
+    plain &= header.source_prefix_length == 0 && header.tos == 0 && !header.flags.intersects(DOWN);
+    Some((destination?, oif, plain))
 }
 
 /// Whether packets for an address of one interface are delivered that come in by another: not from a wire to the

@@ -33,6 +33,9 @@ pub static EXPERIMENT: Experiment = Experiment {
             figure("weir", Cases::All, Highest, forwarded_pps, OwnPeak), AtLeast(0.95);
         "weir: its peak, of stock's" =>
             figure("weir", Cases::All, Peak, forwarded_pps, PeakOf(&["stock"])), AtLeast(1.0);
+        "weir-screen: its peak, of the NFQUEUE screen's under stock" =>
+            figure("weir-screen", Cases::Of(&["alone"]), Peak, forwarded_pps, PeakOf(&["stock"])),
+            AtLeast(10.0);
         "weir-screen-xdp: its peak, of the NFQUEUE screen's under stock" =>
             figure("weir-screen-xdp", Cases::Of(&["alone"]), Peak, forwarded_pps, PeakOf(&["stock"])),
             AtLeast(10.0);

@@ -1,9 +1,11 @@
 //! `weir screen --forward xdp`: what the screen has accepted leaves at the driver, unless that would take it past
-//! something of the operator's.
+//! something of the operator's. A thread of its own looks: that takes long on a host with many rules or routes.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Instant;
 
-use weir_bpf::forward::FastPath;
+use weir_bpf::forward::{Behind, FastPath};
 use weir_bpf::sys::divert::Diversion;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::local_table::LocalAddresses;
@@ -11,81 +13,105 @@ use weir_bpf::units::IfIndex;
 use weir_bpf::wall::Wall;
 
 use super::BEAT;
-use crate::diverting::Diverting;
+use crate::diverting::{BELIEVED, Diverting};
 use crate::error::{Error, Result};
-use crate::forwarding::Forwarding;
-use crate::host::name_of;
+use crate::forwarding::{Forwarding, refused};
 
 /// The fast path between the two sides.
 pub struct Fast {
     links: Links,
-    followed_at: Instant,
+    behind: Behind,
     ways: [Way; 2],
 }
 
 /// The way from one side to the other.
 struct Way {
     ifindex: IfIndex,
+    name: String,
     diverting: Diverting,
     forwarding: Forwarding,
-    /// Why it could not be looked at.
-    failed: Option<String>,
     /// What was last said of it.
     said: String,
 }
 
 impl Fast {
-    /// Begins to forward between two interfaces that have their walls.
+    /// Begins to forward between two interfaces, which have no wall yet.
     ///
     /// # Errors
-    /// Names the first thing that packets would be taken past, or why they could not be sent.
-    pub fn begin(links: Links, sides: [IfIndex; 2], wall: &mut Wall) -> Result<Self> {
-        let way = |ifindex| {
+    /// Names the first thing that packets would be taken past.
+    pub fn begin(sides: [(IfIndex, &str); 2], wall: &Wall) -> Result<Self> {
+        let way = |(ifindex, name): (IfIndex, &str)| {
             let diverting = Diverting::open(ifindex, false, 0)?;
-            let forwarding = Forwarding::default();
-            let (failed, said) = (None, String::new());
-            Ok::<_, Error>(Way { ifindex, diverting, forwarding, failed, said })
+            let (forwarding, said) = (Forwarding::default(), String::new());
+            Ok::<_, Error>(Way { ifindex, name: name.to_owned(), diverting, forwarding, said })
         };
-        let mut ways = [way(sides[0])?, way(sides[1])?];
-        tell(sides, &links, wall)?;
-        for (number, way) in ways.iter_mut().enumerate() {
+        let ways = [way(sides[0])?, way(sides[1])?];
+        let mut fast = Self { links: Links::open()?, behind: wall.behind(sides)?, ways };
+        for (number, way) in fast.ways.iter_mut().enumerate() {
             if let Some(diversion) = way.passes() {
-                return Err(Error::refused(
-                    format!("the fast path would take packets past this: {diversion}"),
-                    "change that, or leave `--forward xdp` out",
-                ));
+                return Err(refused(&what(diversion)));
             }
-            way.forwarding.begin(&links, way.ifindex, &sides, &mut wall.side(number))?;
-            way.said = way.forwarding.summary();
+            let interfaces = sides.map(|(ifindex, _)| ifindex);
+            let side = &mut fast.behind.side(number);
+            way.forwarding.begin_unless_barred(&fast.links, way.ifindex, &interfaces, side)?;
         }
-        Ok(Self { links, followed_at: Instant::now(), ways })
+        fast.tell()?;
+        Ok(fast)
     }
 
-    /// Looks again at what is on the way, where that is due; says what has changed. To be called each [`BEAT`] at
-    /// least.
-    pub fn follow(&mut self, wall: &mut Wall) {
-        // A flood of new flows calls it all the time.
-        if self.followed_at.elapsed() < BEAT {
-            return;
-        }
-        self.followed_at = Instant::now();
-        let sides = self.ways.each_ref().map(|way| way.ifindex);
-        for (number, way) in self.ways.iter_mut().enumerate() {
-            let looked = way.diverting.follow();
-            if way.diverting.passes_all() {
-                wall.side(number).set_forwarding(false);
-            } else if !matches!(looked, Ok(false)) {
-                let told = tell(sides, &self.links, wall).and_then(|()| {
-                    way.forwarding.look(&self.links, way.ifindex, &mut wall.side(number))
-                });
-                // Such as that an interface is gone: the screen goes on.
-                way.failed = told.err().map(|error| error.to_string());
-                if way.failed.is_some() {
-                    wall.side(number).set_forwarding(false);
+    /// Follows what is on the way, and says what changes, until it is to stop and the thread is unparked.
+    pub fn follow(mut self, stop: &AtomicBool) {
+        let mut failed = None;
+        while !stop.load(Ordering::Relaxed) {
+            let begun = Instant::now();
+            let failure = self.look().err().map(|error| error.to_string());
+            if let Some(why) = &failure {
+                // Such as that an interface is gone.
+                self.stand_down();
+                if failed != failure {
+                    eprintln!("the kernel forwards every packet: {why}");
                 }
             }
-            way.say(&self.links);
+            failed = failure;
+            thread::park_timeout(BEAT.max(begun.elapsed()));
         }
+        self.stand_down();
+    }
+
+    /// Leaves forwarding to the kernel, which it is in any case once what was told is not believed any more.
+    fn stand_down(&mut self) {
+        for number in 0..self.ways.len() {
+            let _ = self.behind.side(number).set_forwarding(false);
+        }
+    }
+
+    fn look(&mut self) -> Result<()> {
+        let mut looked = false;
+        for (number, way) in self.ways.iter_mut().enumerate() {
+            looked |= !matches!(way.diverting.follow(), Ok(false));
+            let mut side = self.behind.side(number);
+            if way.diverting.passes_all() {
+                side.set_forwarding(false)?;
+            } else if looked {
+                way.forwarding.look(&self.links, way.ifindex, &mut side)?;
+            }
+            way.say();
+        }
+        if looked { self.tell() } else { Ok(()) }
+    }
+
+    /// Tells the wall what the interfaces and the host are, and that all of it holds.
+    fn tell(&mut self) -> Result<()> {
+        let mut local = LocalAddresses::default();
+        for (number, way) in self.ways.iter().enumerate() {
+            self.behind.set_mac(number, self.links.mac(way.ifindex)?);
+            let LocalAddresses { own, broadcast, unsure } = LocalAddresses::read(way.ifindex)?;
+            local.own.extend(own);
+            local.broadcast.extend(broadcast);
+            local.unsure.extend(unsure);
+        }
+        self.behind.set_local(&local)?;
+        Ok(self.behind.believe_for(BELIEVED)?)
     }
 }
 
@@ -95,29 +121,22 @@ impl Way {
         self.diverting.found().iter().find(|one| one.passes())
     }
 
-    fn say(&mut self, links: &Links) {
-        let bar = self.failed.clone().or_else(|| self.passes().map(Diversion::to_string));
-        let now = match bar {
-            Some(bar) => format!("the kernel forwards every packet: {bar}"),
+    fn say(&mut self) {
+        // Said here in a screen's words.
+        self.diverting.take_news();
+        let now = match self.passes() {
+            // What has changed is not read yet.
+            None if self.diverting.passes_all() => return,
+            Some(diversion) => format!("the kernel forwards every packet: {}", what(diversion)),
             None => self.forwarding.summary(),
         };
         if self.said != now {
-            let name = name_of(links, self.ifindex).ok().flatten().unwrap_or_default();
-            eprintln!("{name}: {now}");
+            eprintln!("from {}: {now}", self.name);
             self.said = now;
         }
     }
 }
 
-/// Which interfaces the sides are, and which addresses are the host's.
-fn tell(sides: [IfIndex; 2], links: &Links, wall: &mut Wall) -> Result<()> {
-    let mut local = LocalAddresses::default();
-    for (number, ifindex) in sides.into_iter().enumerate() {
-        let Some(name) = name_of(links, ifindex)? else { continue };
-        wall.set_side(number, ifindex, &name, links.mac(ifindex)?)?;
-        let LocalAddresses { own, broadcast } = LocalAddresses::read(ifindex)?;
-        local.own.extend(own);
-        local.broadcast.extend(broadcast);
-    }
-    Ok(wall.set_addresses(&local.own, &local.broadcast)?)
+fn what(diversion: &Diversion) -> String {
+    format!("{} ({})", diversion.kind.what(), diversion.detail)
 }

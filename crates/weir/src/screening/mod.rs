@@ -10,7 +10,10 @@ mod rules;
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,7 +24,7 @@ use signal_hook::consts::signal::SIGUSR1;
 use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
-use weir_bpf::wall::{self, Asked, Options, RULES_MAX, Wall};
+use weir_bpf::wall::{self, Asked, Options, RULES_MAX, Reader, Wall};
 
 use self::args::{Fail, Place, ScreenArgs};
 use self::fast::Fast;
@@ -103,70 +106,28 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
             "give `--out` the interface of the other network",
         ));
     }
-    let mut new = Vec::new();
+    let named = sides.map(|(ifindex, ifname)| (ifindex, ifname.as_str()));
+    // Refused before anything stands in the place of a wall that is there.
+    let fast = match args.forward {
+        Forward::Xdp => Some(Fast::begin(named, &screen.wall)?),
+        Forward::Kernel => None,
+    };
     for (number, (ifindex, ifname)) in sides.into_iter().enumerate() {
-        if wall::xdp_at(ifindex)? != Some(true) {
-            new.push(ifname);
-        }
         if let Err(error) = screen.wall.attach(ifindex, ifname) {
             leave(args.fail, &[inside, outside][..number])?;
             return Err(error.into());
         }
     }
-    let mut fast = None;
-    if args.forward == Forward::Xdp {
-        let sides = sides.map(|(ifindex, _)| ifindex);
-        match Fast::begin(links, sides, &mut screen.wall) {
-            Ok(begun) => fast = Some(begun),
-            Err(error) => {
-                // Nothing is closed by a screen that does not start.
-                clear(&new)?;
-                return Err(error);
-            }
-        }
-    }
     screen.printer.ready(inside, outside, screen.rules.0.len());
-    let mut next_stats = args.stats.map(|every| Instant::now() + every);
-    loop {
-        screen.wall.beat(BELIEVED);
-        if let Some(fast) = &mut fast {
-            fast.follow(&mut screen.wall);
-        }
-        let count = reader.read(BATCH).map_err(|it| Error::system("read the ring", it))?;
-        for asked in waiting.borrow_mut().drain(..) {
-            screen.judge(asked)?;
-        }
-        let wait = if count == 0 { BEAT } else { Duration::ZERO };
-        let wait = Timespec::try_from(wait).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
-        let mut fds = [
-            PollFd::new(&signals.stop, PollFlags::IN),
-            PollFd::new(&signals.hangup, PollFlags::IN),
-            PollFd::new(&asked_for_stats, PollFlags::IN),
-            PollFd::new(&reader, PollFlags::IN),
-        ];
-        match poll(&mut fds, Some(&wait)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(Error::system("wait for packets", errno)),
-        }
-        let [stop, hangup, stats] = [0, 1, 2].map(|at: usize| !fds[at].revents().is_empty());
-        if stop {
-            break;
-        }
-        if hangup {
-            signals.hear_hangups();
-            screen.reload()?;
-        }
-        let due = next_stats.is_some_and(|at| Instant::now() >= at);
-        if due {
-            next_stats = args.stats.map(|every| Instant::now() + every);
-        }
-        if stats {
-            let _ = std::io::Read::read(&mut &asked_for_stats, &mut [0; 64]);
-        }
-        if due || stats {
-            screen.print("stats")?;
-        }
-    }
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let stop = &stop;
+        let follower = fast.map(|fast| scope.spawn(move || fast.follow(stop)));
+        let served = screen.serve(&mut signals, &asked_for_stats, &reader, &waiting);
+        stop.store(true, Ordering::Relaxed);
+        follower.inspect(|it| it.thread().unpark());
+        served
+    })?;
     screen.print("summary")?;
     leave(args.fail, &[inside, outside])
 }
@@ -222,6 +183,54 @@ struct Screen<'a> {
 }
 
 impl Screen<'_> {
+    /// Judges until it is to stop.
+    fn serve(
+        &mut self,
+        signals: &mut Signals,
+        asked_for_stats: &UnixStream,
+        reader: &Reader<'_>,
+        waiting: &RefCell<Vec<Asked>>,
+    ) -> Result<()> {
+        let mut next_stats = self.args.stats.map(|every| Instant::now() + every);
+        loop {
+            self.wall.beat(BELIEVED);
+            let count = reader.read(BATCH).map_err(|it| Error::system("read the ring", it))?;
+            for asked in waiting.borrow_mut().drain(..) {
+                self.judge(asked)?;
+            }
+            let wait = if count == 0 { BEAT } else { Duration::ZERO };
+            let wait = Timespec::try_from(wait).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+            let mut fds = [
+                PollFd::new(&signals.stop, PollFlags::IN),
+                PollFd::new(&signals.hangup, PollFlags::IN),
+                PollFd::new(asked_for_stats, PollFlags::IN),
+                PollFd::new(reader, PollFlags::IN),
+            ];
+            match poll(&mut fds, Some(&wait)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(Error::system("wait for packets", errno)),
+            }
+            let [stop, hangup, stats] = [0, 1, 2].map(|at: usize| !fds[at].revents().is_empty());
+            if stop {
+                return Ok(());
+            }
+            if hangup {
+                signals.hear_hangups();
+                self.reload()?;
+            }
+            let due = next_stats.is_some_and(|at| Instant::now() >= at);
+            if due {
+                next_stats = self.args.stats.map(|every| Instant::now() + every);
+            }
+            if stats {
+                let _ = std::io::Read::read(&mut &*asked_for_stats, &mut [0; 64]);
+            }
+            if due || stats {
+                self.print("stats")?;
+            }
+        }
+    }
+
     fn judge(&mut self, mut asked: Asked) -> Result<()> {
         let Some(packet) = Packet::of(&asked.parsed) else { return Ok(()) };
         let (action, number) = self.rules.decide(&packet);

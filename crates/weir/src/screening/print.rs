@@ -88,7 +88,7 @@ impl Printer {
             }
         }
         if unsent > 0 {
-            println!("{unsent:>12}  of those forwarded were lost: the driver had no room for them");
+            println!("{unsent:>12}  of those forwarded were lost: the driver did not take them");
         }
     }
 }

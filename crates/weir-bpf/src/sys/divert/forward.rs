@@ -1,13 +1,15 @@
 //! What the kernel does to packets that it forwards, and a fast path in the driver would leave out.
 
+use std::io;
+
 use netlink_packet_core::NLM_F_ACK;
 use rustix::io::Errno;
 
 use super::filter::{ipsec, reverse_path};
 use super::{legacy, nft, proc, programs, read_proc, rules, tc};
-use crate::sys::ethtool;
 use crate::sys::netlink::{Attributes, attribute, open_generic};
 use crate::sys::procfile::ProcFile;
+use crate::sys::{ethtool, local_table};
 use crate::units::IfIndex;
 
 const NETDEV_CMD_DEV_GET: u8 = 1;
@@ -44,6 +46,8 @@ impl ForwardFilters {
         found.extend(MULTIPATH.into_iter().filter_map(multipath));
         if let Some((ifindex, name)) = interfaces.first() {
             found.extend(unfinished(name));
+            found.extend(ipv6_is_off(name));
+            found.extend(unlisted());
             found.extend(reverse_path(name, "the fast path"));
             found.extend(tc::ingress_qdisc(*ifindex, name));
             found.extend(programs::at(*ifindex, name, programs::Place::TcxIngress));
@@ -114,6 +118,32 @@ fn takes_frames(ifindex: IfIndex) -> rustix::io::Result<bool> {
 fn unfinished(name: &str) -> Option<String> {
     let driver = ethtool::driver(name).unwrap_or_default();
     (driver == "tun").then(|| format!("{name} is a tun, whose packets may lack a checksum"))
+}
+
+/// `ip6_forward()` and `ip6_rcv_core()` drop what `bpf_fib_lookup()`, which asks the interface alone, finds a way for.
+fn ipv6_is_off(name: &str) -> Option<String> {
+    let of = |name: &str, what: &str| {
+        let value = read_proc(&format!("/proc/sys/net/ipv6/conf/{name}/{what}"));
+        value.map(|value| !matches!(value.trim(), "" | "0"))
+    };
+    let read = || {
+        let forwards = of(name, "forwarding")?;
+        Ok(forwards && (of(name, "disable_ipv6")? || !of("all", "forwarding")?))
+    };
+    let knob = format!("net.ipv6.conf.{name}.forwarding");
+    match read() {
+        Ok(false) => None,
+        Ok(true) => Some(format!("{knob} is not 0, but IPv6 is off there, or not forwarded")),
+        Err::<_, io::Error>(error) => Some(format!("{knob} cannot be read: {error}")),
+    }
+}
+
+/// The kernel drops what claims to come from an own address; these the fast path does not know.
+fn unlisted() -> Option<String> {
+    match local_table::unlisted() {
+        Ok(unlisted) => unlisted.map(|what| format!("{what} of this host's own")),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 fn multipath(path: &str) -> Option<String> {
