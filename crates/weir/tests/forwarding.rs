@@ -489,6 +489,32 @@ fn a_packet_whose_checksum_a_veth_has_left_out_is_the_kernels() {
 }
 
 #[test]
+fn a_packet_whose_tag_a_veth_has_taken_off_is_the_kernels() {
+    let path = Path::new();
+    let tag = || {
+        let options =
+            ["link", "add", "link", "peer", "name", "tagged", "up", "type", "vlan", "id", "5"];
+        Command::new("ip").args(options).output().unwrap()
+    };
+    let tagged = path.client.run(tag).unwrap();
+    if String::from_utf8_lossy(&tagged.stderr).contains("Unknown device type") {
+        println!("not tried: this kernel has no VLAN interfaces (CONFIG_VLAN_8021Q)");
+        return;
+    }
+    let _weir = Daemon::start(&path, "/dev/null");
+    let talk = Talk::new(&path);
+    talk.is_fast();
+    let tap = Tap::open(&path.server);
+    let open = || FrameSender::open(Links::open().unwrap().index("tagged").unwrap()).unwrap();
+    let (sender, frame) = (path.client.run(open).unwrap(), ipv4(77, 14, |_| {}));
+    (0..20).for_each(|_| sender.send(&frame).unwrap());
+    talk.is_fast();
+    let mut seen = BTreeMap::new();
+    tap.read(&mut seen);
+    assert!(!seen.is_empty() && seen.keys().all(|frame| frame[19] != 77), "{:?}", seen.keys());
+}
+
+#[test]
 fn it_refuses_to_bypass_what_the_operator_has_set() {
     let path = Path::new();
     for (set, unset, said) in [
