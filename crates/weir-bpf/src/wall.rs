@@ -143,6 +143,23 @@ impl Wall {
         .map_err(|source| Error::system("put a wall in front of", ifname, source))
     }
 
+    /// Whether this one stands in front of an interface, and not another that has taken its place.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn stands_at(&self, ifindex: IfIndex) -> Result<bool> {
+        let progs = &self.skel.progs;
+        let (own, found) = match self.in_driver {
+            true => {
+                let found = Links::open()?.xdp(ifindex)?.map(|xdp| xdp.prog_id);
+                (progs.weir_wall_xdp.as_fd(), found)
+            }
+            false => (progs.weir_wall_tc.as_fd(), FILTER.program(ifindex)),
+        };
+        let own = libbpf_rs::Program::id_from_fd(own).map_err(failed("look up"))?;
+        Ok(found == Some(own))
+    }
+
     /// The screen lives, and does so for as long from now at least.
     pub fn beat(&mut self, time: Duration) {
         let bss = globals(self.skel.maps.bss_data.as_deref_mut());

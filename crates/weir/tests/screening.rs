@@ -236,6 +236,24 @@ fn a_screen_that_is_to_fail_open_does_so_when_it_is_stopped_and_when_it_is_kille
 }
 
 #[test]
+fn a_screen_that_another_has_replaced_takes_nothing_away() {
+    let path = Path::new();
+    let rules = ConfigFile::new("rules", RULES);
+    let (client, server) =
+        (socket(&path.client, "198.18.0.2:4000"), socket(&path.server, "198.19.0.2:5000"));
+    let closed = socket(&path.server, "198.19.0.2:5001");
+    for options in [["--attach", "tc"], ["--attach", "native"]] {
+        let options = [&options[..], &["--fail", "open"]].concat();
+        let mut first = Screen::start(&path, &rules, &options);
+        let _second = Screen::start(&path, &rules, &options);
+        first.signal(Signal::TERM);
+        first.child.wait().unwrap();
+        echoes(&client, &server, "198.19.0.2:5000");
+        assert!(!arrives(&client, &closed, "198.19.0.2:5001"));
+    }
+}
+
+#[test]
 fn mistakes_are_told_with_their_place_and_nothing_is_attached() {
     let rules = ConfigFile::new("screening-wrong", "accept tcp\naccept udp to any prot 53\n");
     let output = Command::new(WEIR).args(["screen", rules.path(), "--check"]).output().unwrap();

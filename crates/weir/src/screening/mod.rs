@@ -114,7 +114,7 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
     };
     for (number, (ifindex, ifname)) in sides.into_iter().enumerate() {
         if let Err(error) = screen.wall.attach(ifindex, ifname) {
-            leave(args.fail, &[inside, outside][..number])?;
+            leave(args.fail, &screen.wall, &sides[..number])?;
             return Err(error.into());
         }
     }
@@ -129,16 +129,19 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
         served
     })?;
     screen.print("summary")?;
-    leave(args.fail, &[inside, outside])
+    leave(args.fail, &screen.wall, &sides)
 }
 
 /// What becomes of interfaces with a wall when their screen ends.
-fn leave(fail: Fail, interfaces: &[&String]) -> Result<()> {
-    if fail == Fail::Open {
-        return clear(interfaces);
-    }
-    for ifname in interfaces {
-        eprintln!("{ifname} stays closed; `weir screen --clear {ifname}` opens it");
+fn leave(fail: Fail, wall: &Wall, interfaces: &[(IfIndex, &String)]) -> Result<()> {
+    for (ifindex, ifname) in interfaces {
+        if !wall.stands_at(*ifindex)? {
+            eprintln!("{ifname}: another has taken the wall's place");
+        } else if fail == Fail::Open {
+            clear(&[ifname])?;
+        } else {
+            eprintln!("{ifname} stays closed; `weir screen --clear {ifname}` opens it");
+        }
     }
     Ok(())
 }
