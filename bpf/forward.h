@@ -23,7 +23,7 @@
 struct ingress {
 	const __be16 *mac;
 	__u64 now;
-	bool unfinished; /* only an skb tells its tag and checksum: a veth */
+	bool unfinished; /* is_unfinished() is to be asked: a veth */
 };
 
 struct weir_next_hop {

@@ -45,8 +45,7 @@ static __always_inline bool has_valid_checksum(const struct iphdr *ip)
 static __always_inline bool question4(const struct iphdr *ip,
 				      struct bpf_fib_lookup *route)
 {
-	/* ICMP's errors take the way of what they are about, and neighbours
-	 * may be answered for. */
+	/* An error takes the way of what it is about. */
 	if (ip->version != 4 || ip->ihl != 5 || ip->ttl <= 1 ||
 	    ip->protocol == IPPROTO_ICMP || is_special4(ip->saddr) ||
 	    is_special4(ip->daddr) || !has_valid_checksum(ip) ||
@@ -68,7 +67,8 @@ static __always_inline bool question6(const struct ipv6hdr *ip,
 	const __u32 *destination = ip->daddr.in6_u.u6_addr32;
 	__u32 len = bpf_ntohs(ip->payload_len) + sizeof(*ip);
 
-	/* Hop-by-hop options are every router's business. */
+	/* Hop-by-hop options are every router's business. ICMPv6 as above, and
+	 * the router may answer for a neighbour (proxy NDP). */
 	if (ip->version != 6 || ip->hop_limit <= 1 ||
 	    ip->nexthdr == IPPROTO_HOPOPTS || ip->nexthdr == IPPROTO_ICMPV6 ||
 	    len > 0xffff || is_special6(source) || is_special6(destination) ||

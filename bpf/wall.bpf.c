@@ -38,7 +38,7 @@ struct flows {
 struct flows accepted SEC(".maps");
 struct flows denied SEC(".maps");
 
-MAP(sides, BPF_MAP_TYPE_ARRAY, 0, 2, __u32, struct weir_wall_side);
+MAP(sides, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, 2, __u32, struct weir_wall_side);
 MAP(rules, BPF_MAP_TYPE_PERCPU_ARRAY, 0, WEIR_WALL_RULES, __u32,
     struct weir_counter);
 MAP(outcomes, BPF_MAP_TYPE_PERCPU_ARRAY, 0, WEIR_WALL_OUTCOMES, __u32,
@@ -149,16 +149,17 @@ static __always_inline bool forwards_from(__u32 ifindex)
  * A packet of an accepted flow; not if nobody has looked for too long whether
  * it would be taken past something.
  */
-static __noinline long send_on(struct xdp_md *xdp, __u64 now)
+static __noinline long send_on(struct xdp_md *xdp, __u32 len, __u64 now)
 {
 	const struct weir_wall_side *side = side_of(xdp->ingress_ifindex);
 	struct ingress at = {.now = now};
 
-	if (!side || !side->forwards || now > side->fresh_until_ns)
+	if (!side || !side->forwards || !side->open ||
+	    now > side->fresh_until_ns)
 		return XDP_PASS;
 	at.mac = side->mac;
 	at.unfinished = side->unfinished;
-	return forward_fast(xdp, bpf_xdp_get_buff_len(xdp), &at);
+	return forward_fast(xdp, len, &at);
 }
 
 SEC("xdp.frags")
@@ -175,7 +176,7 @@ int weir_wall_xdp(struct xdp_md *xdp)
 	long action = XDP_PASS;
 
 	if (forwarding && outcome <= WEIR_WALL_REPLY)
-		action = send_on(xdp, asking.now);
+		action = send_on(xdp, asking.packet.len, asking.now);
 	if (action == XDP_REDIRECT)
 		outcome = WEIR_WALL_FORWARDED;
 	return passes(outcome, &asking) ? action : XDP_DROP;

@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Whether some instruction reads memory at a constant, which the verifier refuses. In one build of some hundred clang 19
+/// Whether some instruction reads memory at a constant, which the verifier refuses. In few builds clang 19
 /// loses the pointer to whose field a relocated offset (CO-RE) belongs; of the same source, the next is right.
 fn loads_through_a_constant(object: &[u8]) -> bool {
     const EXECUTABLE: u64 = 4; // SHF_EXECINSTR

@@ -1,6 +1,7 @@
 //! The fast path of forwarding, in front of a gate or behind a wall: `bpf/forward.h`.
 
 use std::collections::BTreeSet;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -8,11 +9,11 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapMut, ProgramMut};
 
 use crate::accounts::monotonic_now;
 use crate::address_table::{self, AddressTable};
-
 use crate::error::{Error, Result};
 use crate::gate::Gate;
+use crate::mapped::Mapped;
 use crate::shared::globals;
-use crate::skeleton::wall::types;
+use crate::skeleton::wall::types::weir_wall_side as Side;
 use crate::sys::ethtool;
 use crate::sys::local_table::LocalAddresses;
 use crate::units::{IfIndex, MacAddr};
@@ -22,10 +23,7 @@ use crate::wall::Wall;
 pub trait FastPath {
     /// Whether packets that need nothing but routing leave at the driver, by the interfaces of
     /// [`FastPath::set_egresses`]. At first they do not. Takes effect with the next packet.
-    ///
-    /// # Errors
-    /// When the kernel refuses a map update.
-    fn set_forwarding(&mut self, forwards: bool) -> Result<()>;
+    fn set_forwarding(&mut self, forwards: bool);
 
     /// The interfaces by which the fast path sends, in place of those it knew.
     ///
@@ -61,10 +59,9 @@ impl Gate {
 ///
 /// [`Reason::Forwarded`]: crate::verdict::Reason::Forwarded
 impl FastPath for Gate {
-    fn set_forwarding(&mut self, forwards: bool) -> Result<()> {
+    fn set_forwarding(&mut self, forwards: bool) {
         let forwards = u16::from(forwards && self.forwards);
         self.bss().interface.forwards = forwards;
-        Ok(())
     }
 
     fn set_egresses(&mut self, egresses: &[IfIndex]) -> Result<()> {
@@ -92,40 +89,36 @@ impl Wall {
     /// The fast path behind it, between these interfaces.
     ///
     /// # Errors
-    /// For want of descriptors.
-    pub fn behind(&self, sides: [(IfIndex, &str); 2]) -> Result<Behind> {
+    /// For want of descriptors or memory.
+    pub fn behind(&self, between: [(IfIndex, &str); 2]) -> Result<Behind> {
         let maps = &self.skel.maps;
         let handle = |map: &MapMut<'_>| MapHandle::try_from(map).map_err(failed("open"));
+        let sides = Mapped::of(maps.sides.as_fd(), between.len())?;
+        for (number, (ifindex, ifname)) in between.into_iter().enumerate() {
+            let unfinished = u16::from(is_unfinished(ifname));
+            let side = Side { ifindex: ifindex.0, unfinished, ..Default::default() };
+            sides.write(number as u32, side);
+        }
+        replace_egresses(&maps.out_devices, &between.map(|(ifindex, _)| ifindex))?;
         Ok(Behind {
-            map: handle(&maps.sides)?,
-            out_devices: handle(&maps.out_devices)?,
+            sides,
             local: [handle(&maps.local_ipv4)?, handle(&maps.local_ipv6)?],
             addresses: AddressTable::default(),
-            sides: sides.map(|(ifindex, ifname)| types::weir_wall_side {
-                ifindex: ifindex.0,
-                unfinished: u32::from(is_unfinished(ifname)),
-                ..Default::default()
-            }),
-            open: [false; 2],
         })
     }
 }
 
 /// What forwards in the driver what a screen has accepted. It stays with the wall.
 pub struct Behind {
-    map: MapHandle,
-    out_devices: MapHandle,
+    sides: Mapped<Side>,
     local: [MapHandle; 2],
     addresses: AddressTable,
-    sides: [types::weir_wall_side; 2],
-    /// Of each side: whether a packet that came in there may leave by the other.
-    open: [bool; 2],
 }
 
 impl Behind {
-    /// A side's own MAC address. In force with [`Behind::believe_for`], and so is what a [`Side`] is told.
+    /// A side's own MAC address.
     pub fn set_mac(&mut self, side: usize, mac: MacAddr) {
-        self.sides[side].mac = mac.words();
+        self.sides.set(side as u32, offset_of!(Side, mac), mac.words());
     }
 
     /// Tells the host's own addresses, in place of those that it knew. What they send, the kernel forwards.
@@ -137,57 +130,33 @@ impl Behind {
         self.addresses.replace(&address_table::of(addresses), ipv4, ipv6)
     }
 
-    /// Has what was told believed for as long from now; then the kernel forwards every packet.
-    ///
-    /// # Errors
-    /// When the kernel refuses a map update.
-    pub fn believe_for(&mut self, time: Duration) -> Result<()> {
+    /// Has what was told believed for as long from now; before, and then, the kernel forwards every packet.
+    pub fn believe_for(&mut self, time: Duration) {
         let until = monotonic_now().0.saturating_add(time.as_nanos() as u64);
-        let devices: Vec<_> = self.sides.iter().map(|side| IfIndex(side.ifindex)).collect();
-        replace_egresses(&self.out_devices, &devices)?;
-        for number in 0..self.sides.len() {
-            self.sides[number].fresh_until_ns = until;
-            self.write(number)?;
+        for side in 0..self.sides.len() {
+            self.sides.set(side, offset_of!(Side, fresh_until_ns), until);
         }
-        Ok(())
     }
 
-    /// One of the two sides, to be told what is on the way of the packets that come in there.
-    pub fn side(&mut self, number: usize) -> Side<'_> {
-        Side { behind: self, number }
-    }
-
-    fn write(&self, number: usize) -> Result<()> {
-        let key = (number as u32).to_ne_bytes();
-        let it = &self.sides[number];
-        let mac = it.mac.map(u16::to_ne_bytes).concat();
-        let value = [
-            &it.fresh_until_ns.to_ne_bytes()[..],
-            &it.ifindex.to_ne_bytes(),
-            &mac,
-            &it.forwards.to_ne_bytes(),
-            &it.unfinished.to_ne_bytes(),
-        ];
-        self.map.update(&key, &value.concat(), MapFlags::ANY).map_err(failed("tell"))
+    /// What is told of the way of the packets that come in at a side.
+    pub fn way_from(&mut self, side: usize) -> Way<'_> {
+        Way { behind: self, side: side as u32 }
     }
 }
 
-/// One side of a wall behind which what the screen has accepted may leave at the driver, by the other side alone.
-pub struct Side<'behind> {
+/// The way from one side of a wall to the other, by which alone what the screen has accepted may leave at the driver.
+pub struct Way<'behind> {
     behind: &'behind mut Behind,
-    number: usize,
+    side: u32,
 }
 
-impl FastPath for Side<'_> {
-    fn set_forwarding(&mut self, forwards: bool) -> Result<()> {
-        let forwards = forwards && self.behind.open[self.number];
-        self.behind.sides[self.number].forwards = u16::from(forwards);
-        // What is allowed is with what else was seen; what is not, at once.
-        if forwards { Ok(()) } else { self.behind.write(self.number) }
+impl FastPath for Way<'_> {
+    fn set_forwarding(&mut self, forwards: bool) {
+        self.behind.sides.set(self.side, offset_of!(Side, forwards), u16::from(forwards));
     }
 
     fn set_egresses(&mut self, egresses: &[IfIndex]) -> Result<()> {
-        self.behind.open[self.number] = !egresses.is_empty();
+        self.behind.sides.set(self.side, offset_of!(Side, open), u16::from(!egresses.is_empty()));
         Ok(())
     }
 }

@@ -60,6 +60,8 @@ pub struct Arm {
 /// An arm and what it is.
 type Known = (Arm, &'static str);
 
+/// The options of a screen whose accepted packets leave at the driver.
+const SCREEN_XDP: &str = "--forward xdp";
 const THREAD: Napi = Napi::Thread(Policy::Normal, Nice(0));
 const BATCH: Napi = Napi::Thread(Policy::Batch, Nice(0));
 
@@ -115,7 +117,7 @@ arms! {
     "stock-screen": Napi::Softirq, { screen: Some("") } => "weir screen, native, where softirqs poll";
     "weir-screen": THREAD, { screen: Some("") }
         => "weir screen, native, and the kernel's threaded NAPI";
-    "weir-screen-xdp": THREAD, { screen: Some("--forward xdp") }
+    "weir-screen-xdp": THREAD, { screen: Some(SCREEN_XDP) }
         => "the same, and what it has accepted is forwarded in the driver";
     "veth-stock": Napi::Rps, { wire: Wire::Veth } => "a veth as it is made, past NAPI";
     "veth-weir": Napi::Rps, { wire: Wire::Veth, daemon: weir("--attach tc") }
@@ -184,8 +186,7 @@ impl Arm {
 
     /// Whether packets are forwarded in the driver.
     pub fn forwards_in_driver(&self) -> bool {
-        let options = ["--forward", "xdp"];
-        self.has(&options) || self.screen.is_some_and(|screen| screen == options.join(" "))
+        self.has(&["--forward", "xdp"]) || self.screen == Some(SCREEN_XDP)
     }
 
     /// Whether its weir has these options, one behind the other.

@@ -34,33 +34,8 @@ impl Forwarding {
     /// Begins to forward between these interfaces, of which this is one.
     ///
     /// # Errors
-    /// Names the first thing that packets would be taken past, or why they could not be sent.
-    pub fn begin(
-        &mut self,
-        links: &Links,
-        ifindex: IfIndex,
-        interfaces: &[IfIndex],
-        path: &mut impl FastPath,
-    ) -> Result<()> {
-        self.begin_unless_barred(links, ifindex, interfaces, path)?;
-        let Found { closed, open, .. } = &self.found;
-        if let Some(why) = closed.first() {
-            return Err(refused(why));
-        }
-        if open.is_empty() {
-            return Err(Error::refused(
-                "the fast path has no other interface to send by",
-                "name the interfaces that packets leave by, too",
-            ));
-        }
-        Ok(())
-    }
-
-    /// The same; what cannot be sent yet the kernel forwards.
-    ///
-    /// # Errors
     /// Names the first thing that packets would be taken past.
-    pub fn begin_unless_barred(
+    pub fn begin(
         &mut self,
         links: &Links,
         ifindex: IfIndex,
@@ -70,6 +45,23 @@ impl Forwarding {
         self.interfaces = interfaces.to_vec();
         self.look(links, ifindex, path)?;
         self.found.bars.first().map_or(Ok(()), |bar| Err(refused(bar)))
+    }
+
+    /// For who wants to send by every interface from the start.
+    ///
+    /// # Errors
+    /// Says why one could not be sent by, or that there is none.
+    pub fn check_egresses(&self) -> Result<()> {
+        if let Some(why) = self.found.closed.first() {
+            return Err(refused(why));
+        }
+        if self.found.open.is_empty() {
+            return Err(Error::refused(
+                "the fast path has no other interface to send by",
+                "name the interfaces that packets leave by, too",
+            ));
+        }
+        Ok(())
     }
 
     /// Looks what is on the packets' way, and tells the fast path.
@@ -88,7 +80,7 @@ impl Forwarding {
         let bars = self.filters.on_the_way(&interfaces);
         // At once: what follows takes time.
         if !bars.is_empty() {
-            path.set_forwarding(false)?;
+            path.set_forwarding(false);
         }
         let egresses = interfaces.iter().filter(|(each, _)| *each != ifindex);
         let (mut found, mut open) = (Found { bars, ..Found::default() }, Vec::new());
@@ -102,7 +94,7 @@ impl Forwarding {
             }
         }
         path.set_egresses(&open)?;
-        path.set_forwarding(found.bars.is_empty())?;
+        path.set_forwarding(found.bars.is_empty());
         if found != self.found {
             self.found = found;
             self.news = vec![self.summary()];

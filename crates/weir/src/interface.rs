@@ -483,7 +483,8 @@ impl Protected {
     /// Names what it would bypass.
     pub fn forward_among(&mut self, interfaces: &[IfIndex]) -> Result<()> {
         let Some(forwarding) = &mut self.forwarding else { return Ok(()) };
-        forwarding.begin(&self.host.links, self.claim.ifindex, interfaces, &mut self.gate)
+        forwarding.begin(&self.host.links, self.claim.ifindex, interfaces, &mut self.gate)?;
+        forwarding.check_egresses()
     }
 
     fn forwarding(&self) -> Option<String> {

@@ -43,8 +43,7 @@ pub struct LocalAddresses {
 }
 
 impl LocalAddresses {
-    /// Asks the kernel, in the calling thread's network namespace. Prefixes that are
-    /// local as a whole are left out.
+    /// Asks the kernel, in the calling thread's network namespace. Prefixes that are local as a whole are left out.
     ///
     /// # Errors
     ///

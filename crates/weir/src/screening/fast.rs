@@ -52,8 +52,8 @@ impl Fast {
                 return Err(refused(&what(diversion)));
             }
             let interfaces = sides.map(|(ifindex, _)| ifindex);
-            let side = &mut fast.behind.side(number);
-            way.forwarding.begin_unless_barred(&fast.links, way.ifindex, &interfaces, side)?;
+            let path = &mut fast.behind.way_from(number);
+            way.forwarding.begin(&fast.links, way.ifindex, &interfaces, path)?;
         }
         fast.tell()?;
         Ok(fast)
@@ -81,7 +81,7 @@ impl Fast {
     /// Leaves forwarding to the kernel, which it is in any case once what was told is not believed any more.
     fn stand_down(&mut self) {
         for number in 0..self.ways.len() {
-            let _ = self.behind.side(number).set_forwarding(false);
+            self.behind.way_from(number).set_forwarding(false);
         }
     }
 
@@ -89,11 +89,11 @@ impl Fast {
         let mut looked = false;
         for (number, way) in self.ways.iter_mut().enumerate() {
             looked |= !matches!(way.diverting.follow(), Ok(false));
-            let mut side = self.behind.side(number);
+            let mut path = self.behind.way_from(number);
             if way.diverting.passes_all() {
-                side.set_forwarding(false)?;
+                path.set_forwarding(false);
             } else if looked {
-                way.forwarding.look(&self.links, way.ifindex, &mut side)?;
+                way.forwarding.look(&self.links, way.ifindex, &mut path)?;
             }
             way.say();
         }
@@ -111,7 +111,8 @@ impl Fast {
             local.unsure.extend(unsure);
         }
         self.behind.set_local(&local)?;
-        Ok(self.behind.believe_for(BELIEVED)?)
+        self.behind.believe_for(BELIEVED);
+        Ok(())
     }
 }
 

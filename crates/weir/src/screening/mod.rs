@@ -135,8 +135,9 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
 /// What becomes of interfaces with a wall when their screen ends.
 fn leave(fail: Fail, wall: &Wall, interfaces: &[(IfIndex, &String)]) -> Result<()> {
     for (ifindex, ifname) in interfaces {
-        if !wall.stands_at(*ifindex)? {
-            eprintln!("{ifname}: another has taken the wall's place");
+        // Nor where the interface is gone.
+        if !wall.stands_at(*ifindex).unwrap_or(false) {
+            eprintln!("{ifname}: the wall does not stand there any more");
         } else if fail == Fail::Open {
             clear(&[ifname])?;
         } else {
