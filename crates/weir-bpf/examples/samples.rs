@@ -30,7 +30,7 @@ const KEEP_FULL: f64 = 50_000.0;
 
 fn main() {
     let network = Network::new();
-    let (mut gate, probe) = network.gate(&[NEAR_IP4], &[]);
+    let (mut gate, probe) = network.gate(AttachMode::Native, &[NEAR_IP4], &[]);
     network.attach(&mut gate, AttachMode::Native);
     let _full = network.bind(NEAR_IP4, PORT);
     let flow = network.flow(PORT, Some(KEEP_FULL));

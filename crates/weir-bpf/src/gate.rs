@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, MapCore, MapFlags, Program, ProgramInput, libbpf_sys};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::abi;
@@ -53,6 +54,8 @@ pub struct Gate {
     charges: Option<Vec<u8>>,
     /// The ports that the kernel half takes for translated.
     translated: Vec<Ports>,
+    /// Which of its programs is loaded: that for XDP, else that for tc ingress.
+    xdp: bool,
     /// The fast path of forwarding is in front of it.
     pub(crate) forwards: bool,
     /// What counts the fast path's packets that a driver does not take.
@@ -66,13 +69,14 @@ impl Drop for Gate {
 }
 
 impl Gate {
-    /// Loads a gate that shares the probe's queue states. It sees no packet before
+    /// Loads a gate for this place, or another with the same kind of program ([`AttachMode::is_xdp`]): the verifier
+    /// needs a tenth of a second for each kind. It shares the probe's queue states, and sees no packet before
     /// [`Gate::attach`].
     ///
     /// # Errors
     /// Without the privilege, or where the kernel's verifier refuses the program.
-    pub fn load(probe: &QueueProbe) -> Result<Self> {
-        Self::load_with(probe, false, |_| ())
+    pub fn load(probe: &QueueProbe, place: AttachMode) -> Result<Self> {
+        Self::load_with(probe, place, false, |_| ())
     }
 
     /// As [`Gate::load`], with the fast path of forwarding in front of it, in the driver: see
@@ -83,7 +87,8 @@ impl Gate {
     pub fn load_forwarding(probe: &QueueProbe) -> Result<Self> {
         // The kernel's own number has 32 bits.
         let netns = NetNs::current()?.inode() as u32;
-        let mut gate = Self::load_with(probe, true, |rodata| rodata.netns = netns)?;
+        let mut gate =
+            Self::load_with(probe, AttachMode::Native, true, |rodata| rodata.netns = netns)?;
         gate.lead_on()?;
         Ok(gate)
     }
@@ -95,7 +100,7 @@ impl Gate {
     /// # Errors
     /// As [`Gate::load`].
     pub fn load_bare(probe: &QueueProbe) -> Result<Self> {
-        Self::load_with(probe, false, |rodata| rodata.no_ethernet = true)
+        Self::load_with(probe, AttachMode::Tcx, false, |rodata| rodata.no_ethernet = true)
     }
 
     /// As [`Gate::load`], for [`Gate::explain`] only: it is not to be attached, as each packet costs more.
@@ -103,7 +108,7 @@ impl Gate {
     /// # Errors
     /// As [`Gate::load`].
     pub fn load_explaining(probe: &QueueProbe) -> Result<Self> {
-        Self::load_with(probe, false, |rodata| rodata.explaining = true)
+        Self::load_with(probe, AttachMode::Native, false, |rodata| rodata.explaining = true)
     }
 
     /// As [`Gate::load`], with one of its rules broken.
@@ -111,13 +116,18 @@ impl Gate {
     /// # Errors
     /// As [`Gate::load`].
     #[cfg(feature = "seeded-defects")]
-    pub fn load_with_defect(probe: &QueueProbe, defect: crate::verdict::Defect) -> Result<Self> {
+    pub fn load_with_defect(
+        probe: &QueueProbe,
+        place: AttachMode,
+        defect: crate::verdict::Defect,
+    ) -> Result<Self> {
         // 0 is none.
-        Self::load_with(probe, false, |rodata| rodata.seeded_defect = defect as u32 + 1)
+        Self::load_with(probe, place, false, |rodata| rodata.seeded_defect = defect as u32 + 1)
     }
 
     fn load_with(
         probe: &QueueProbe,
+        place: AttachMode,
         forwards: bool,
         set: impl FnOnce(&mut types::rodata),
     ) -> Result<Self> {
@@ -127,7 +137,9 @@ impl Gate {
         let rodata = globals(open.maps.rodata_data.as_deref_mut());
         rodata.has_ct_lookup = asks_conntrack();
         set(rodata);
-        let progs = &mut open.progs;
+        let (progs, xdp) = (&mut open.progs, place.is_xdp());
+        progs.weir_gate.set_autoload(xdp);
+        progs.weir_gate_tc.set_autoload(!xdp);
         for program in [&mut progs.weir_forward, &mut progs.weir_unsent, &mut progs.weir_rejected] {
             program.set_autoload(forwards);
         }
@@ -136,6 +148,7 @@ impl Gate {
         }
         let skel = open.load().map_err(failed("load"))?;
         Ok(Self {
+            xdp,
             forwards,
             unsent: Vec::new(),
             skel,
@@ -295,12 +308,19 @@ impl Gate {
         }
         self.set_interface(ifindex, ifname, mode)?;
         let program = match mode {
-            AttachMode::Native if self.forwards => &self.skel.progs.weir_forward,
-            mode if mode.is_xdp() => &self.skel.progs.weir_gate,
-            _ => &self.skel.progs.weir_gate_tc,
+            _ if mode.is_xdp() != self.xdp => {
+                return Err(attach::failed(ifname, mode, Errno::INVAL));
+            }
+            AttachMode::Native if self.forwards => self.skel.progs.weir_forward.as_fd(),
+            _ => self.program(),
         };
-        self.attachment = Some(attach::by_link(program.as_fd(), ifindex, ifname, mode)?);
+        self.attachment = Some(attach::by_link(program, ifindex, ifname, mode)?);
         Ok(())
+    }
+
+    fn program(&self) -> BorrowedFd<'_> {
+        let progs = &self.skel.progs;
+        if self.xdp { progs.weir_gate.as_fd() } else { progs.weir_gate_tc.as_fd() }
     }
 
     /// Tells the gate where it is. A driver without NAPI has no polls that the probe could see end.
@@ -373,17 +393,16 @@ impl Gate {
     /// # Errors
     /// When the kernel does not answer.
     pub fn filter_record(&self, ifindex: IfIndex) -> Result<FilterRecord> {
-        let prog_id = self.tc_program_id()?;
+        let prog_id = self.program_id()?;
         FilterRecord::plan(&Links::open()?, ifindex, prog_id)
     }
 
-    /// The kernel's number of the gate's program for tc ingress, attached or not.
+    /// The kernel's number of the gate's program, attached or not.
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn tc_program_id(&self) -> Result<u32> {
-        Program::id_from_fd(self.skel.progs.weir_gate_tc.as_fd())
-            .map_err(Error::libbpf("look up", "the gate's program"))
+    pub fn program_id(&self) -> Result<u32> {
+        Program::id_from_fd(self.program()).map_err(Error::libbpf("look up", "the gate's program"))
     }
 
     /// Attaches the gate at [`AttachMode::Clsact`].
@@ -398,8 +417,10 @@ impl Gate {
         record: FilterRecord,
     ) -> Result<()> {
         self.set_interface(ifindex, ifname, AttachMode::Clsact)?;
-        let program = self.skel.progs.weir_gate_tc.as_fd();
-        let filter = Filter::attach(program, ifindex, ifname, record)?;
+        if self.xdp {
+            return Err(attach::failed(ifname, AttachMode::Clsact, Errno::INVAL));
+        }
+        let filter = Filter::attach(self.program(), ifindex, ifname, record)?;
         self.attachment = Some(Attachment::Filter { filter });
         Ok(())
     }

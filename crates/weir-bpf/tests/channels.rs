@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{FAR_IP4, NEAR_IP4, NEAR_IP6, Network};
 use etherparse::PacketBuilder;
+use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::{CHANNELS_MAX, Channel, Channels, ChannelsReader, Seen, is_addressed};
 use weir_bpf::counters::Counter;
 use weir_bpf::explain::{Fragment, IpHeader, TcpFlags, Transport};
@@ -214,7 +215,7 @@ fn a_packet_is_explained() {
     assert_eq!(explanation.headers, None);
     assert_eq!(explanation.channel, Channel::of_kind(Kind::Malformed));
 
-    let mute = Gate::load(&bench.probe).unwrap();
+    let mute = Gate::load(&bench.probe, AttachMode::Native).unwrap();
     let refused = bench.network.near.run(|| mute.explain(&packet, ifindex)).unwrap().unwrap_err();
     assert!(refused.to_string().contains("load_explaining"), "{refused}");
 

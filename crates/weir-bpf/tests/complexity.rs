@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::{env, fs};
 
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
+use weir_bpf::attach::AttachMode;
 use weir_bpf::egress::Egresses;
 use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::input::Inputs;
@@ -101,7 +102,9 @@ fn numbers(line: &str) -> Vec<u32> {
 #[test]
 fn the_kernel_half_has_not_grown() {
     let probe = QueueProbe::load().expect("the tests need root");
-    let _gate = Gate::load_forwarding(&probe).unwrap();
+    // One has the programs for XDP, one that for tc.
+    let _gates =
+        [Gate::load_forwarding(&probe), Gate::load(&probe, AttachMode::Tcx)].map(Result::unwrap);
     let _inputs = Inputs::load(&probe).unwrap();
     let _egresses = Egresses::load(&probe).unwrap();
     let _screens = Screens::load(&probe).unwrap();

@@ -12,6 +12,7 @@ use std::time::Duration;
 use common::{FAR_IP4, FAR_IP6, NEAR_IP4, NEAR_IP6, Network, wait_until};
 use etherparse::PacketBuilder;
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
+use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::sched;
 use weir_bpf::traffic::{FlowSpec, Lengths};
@@ -35,7 +36,8 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let network = Network::new();
-        let (mut gate, probe) = network.gate(&[NEAR_IP4, NEAR_IP6], &["198.18.0.255"]);
+        let (mut gate, probe) =
+            network.gate(AttachMode::Native, &[NEAR_IP4, NEAR_IP6], &["198.18.0.255"]);
         network.near.run(|| gate.stand_for(network.near_ifindex)).unwrap().unwrap();
         Self { network, gate, _probe: probe }
     }

@@ -101,11 +101,11 @@ struct Bench {
 
 impl Bench {
     /// A veth without GRO, as it is made: it polls by NAPI only while it has an XDP program.
-    fn new() -> Self {
+    fn new(mode: AttachMode) -> Self {
         let network = Network::new();
         network.near.run(|| ethtool::set_gro("near", false)).unwrap().unwrap();
         network.make_far_a_host();
-        let (gate, probe) = network.gate(&[NEAR_IP4], &[]);
+        let (gate, probe) = network.gate(mode, &[NEAR_IP4], &[]);
         let nothing = DoNothing::load().unwrap();
         Self { network, gate, nothing, _probe: probe }
     }
@@ -204,7 +204,7 @@ fn report(what: &str, losses: &[Loss]) -> Loss {
 
 /// Attaches and detaches the gate: nothing at all is lost.
 fn nothing_is_lost_at(mode: AttachMode) {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(mode);
     let lost = bench.lost_per_cycle(CYCLES, |bench, stream, _| {
         bench.attach(mode);
         stream.pass(PACKETS_PER_STATE);
@@ -237,7 +237,7 @@ fn clsact_loses_nothing() {
 /// See `docs/adr/0004-attach-point.md` for what a veth loses and why.
 #[test]
 fn native_loses_no_more_than_a_program_that_does_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(AttachMode::Native);
     // In turn, so that whatever else the machine does falls on both alike.
     let both = bench.lost_per_cycle(2 * CYCLES, |bench, stream, number| {
         let is_gate = number % 2 == 0;
@@ -273,7 +273,7 @@ fn native_loses_no_more_than_a_program_that_does_nothing() {
 /// What this file's other tests would say if there were something to say.
 #[test]
 fn a_loss_is_seen() {
-    let mut bench = Bench::new();
+    let mut bench = Bench::new(AttachMode::Tcx);
     let lost = bench.lost_per_cycle(3, |bench, stream, number| {
         let is_down = number == 1;
         if is_down {
@@ -294,7 +294,7 @@ fn a_loss_is_seen() {
 #[test]
 fn reconfiguring_loses_nothing() {
     for mode in [AttachMode::Native, AttachMode::Tcx] {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(mode);
         bench.attach(mode);
         let own: [IpAddr; 1] = [NEAR_IP4.parse().unwrap()];
         let many: Vec<IpAddr> = (0..200_u32)

@@ -24,7 +24,7 @@ fn a_tcp_stream_is_counted_packet_by_packet() {
     for mode in [AttachMode::Tcx, AttachMode::Clsact] {
         let network = Network::new();
         network.make_far_a_host();
-        let (mut gate, _probe) = network.gate(&[NEAR_IP4, NEAR_IP6], &[]);
+        let (mut gate, _probe) = network.gate(mode, &[NEAR_IP4, NEAR_IP6], &[]);
         let skbs = || network.near.run(|| received(&network)).unwrap();
         let listener = network.near.run(|| TcpListener::bind((NEAR_IP4, PORT)).unwrap()).unwrap();
         network.attach(&mut gate, mode);

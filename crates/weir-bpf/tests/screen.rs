@@ -6,6 +6,7 @@
 use std::fs;
 use std::sync::{Mutex, PoisonError};
 
+use weir_bpf::attach::AttachMode;
 use weir_bpf::egress::Egresses;
 use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::screen::{Admitted, Queue, Queues, Screens};
@@ -26,7 +27,7 @@ fn it_attaches_where_there_is_a_queue_and_lists_none_where_there_is_none() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let netns = NetNs::create().expect("the tests need root");
     let probe = QueueProbe::load().unwrap();
-    let _gate = Gate::load(&probe).unwrap();
+    let _gate = Gate::load(&probe, AttachMode::Tcx).unwrap();
     let mut screens = Screens::load(&probe).unwrap();
     netns
         .run(|| {

@@ -98,7 +98,7 @@ fn fill_and_drain(mode: AttachMode) {
     let tap = open_tap();
     let (ifindex, mac) = set_up();
     let probe = QueueProbe::load().expect("the tests need root");
-    let mut gate = Gate::load(&probe).unwrap();
+    let mut gate = Gate::load(&probe, mode).unwrap();
     gate.configure(mac, Policy::Off);
     gate.set_addresses(&[NEAR_IP4.parse().unwrap()], &[]).unwrap();
     gate.attach(ifindex, TAP, mode).unwrap();

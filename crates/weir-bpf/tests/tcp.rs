@@ -40,7 +40,7 @@ impl Bench {
     fn new() -> Self {
         let network = Network::new();
         network.make_far_a_host();
-        let (mut gate, probe) = network.gate(&[NEAR_IP4, NEAR_IP6], &[]);
+        let (mut gate, probe) = network.gate(AttachMode::Native, &[NEAR_IP4, NEAR_IP6], &[]);
         network.near.run(|| gate.stand_for(network.near_ifindex)).unwrap().unwrap();
         gate.set_protected_ports([PROTECTED]);
         Self { network, gate, cpu: *sched::online_cpus().unwrap().last().unwrap(), _probe: probe }

@@ -11,6 +11,7 @@ use weir_bpf::units::IfIndex;
 use crate::claim::Claim;
 use crate::cli::Attach;
 use crate::company;
+use crate::diverting::Diverting;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::journal::{Journal, TurnedKnob};
@@ -23,10 +24,6 @@ const COSTLY: [(&str, &str); 3] = [
     ("virtio_net", "native XDP makes virtio_net give up its receive offloads"),
     ("vmxnet3", "native XDP makes vmxnet3 give up LRO"),
 ];
-
-/// Drivers on which native XDP was measured to take nothing from other traffic, neither while it is attached nor as it is.
-/// Others give up LRO or hardware GRO for it, need queues, or reset their rings, and their link goes down for a while.
-const FREE: [&str; 0] = [];
 
 /// What native XDP takes from other traffic on interfaces of a driver; none where that is not known to cost anything.
 pub fn native_cost(driver: Option<&str>) -> Option<&'static str> {
@@ -43,8 +40,13 @@ pub struct Attached {
     pub filter: Option<TurnedKnob>,
 }
 
-/// Attaches a loaded gate.
-pub fn attach(host: &Host, gate: &mut Gate, claim: &Claim, request: Attach) -> Result<Attached> {
+/// Attaches a gate that `prepare` has loaded for that place and told everything.
+pub fn attach(
+    host: &Host,
+    claim: &Claim,
+    request: Attach,
+    prepare: impl Fn(AttachMode) -> Result<(Gate, Diverting)>,
+) -> Result<(Gate, Diverting, Attached)> {
     let (ifindex, journal, interface) = (claim.ifindex, &claim.journal, claim.interface());
     // Whatever has no driver to name has no native XDP either.
     let driver = ethtool::driver(&interface).ok();
@@ -54,13 +56,9 @@ pub fn attach(host: &Host, gate: &mut Gate, claim: &Claim, request: Attach) -> R
     };
     let mut refusal = None;
     for mode in places {
-        match attach_at(gate, journal, ifindex, &interface, *mode) {
-            Ok(filter) => {
-                if request == Attach::Auto && *mode == AttachMode::Native {
-                    reason += ", whose native XDP costs other traffic nothing";
-                }
-                return Ok(Attached { mode: *mode, reason, filter });
-            }
+        let (mut gate, diverting) = prepare(*mode)?;
+        match attach_at(&mut gate, journal, ifindex, &interface, *mode) {
+            Ok(filter) => return Ok((gate, diverting, Attached { mode: *mode, reason, filter })),
             Err(error) if mode.is_xdp() && is_taken(&error) => {
                 // It has come since the interface was claimed.
                 company::refuse(host, ifindex, &interface, request)?;
@@ -124,20 +122,19 @@ fn plan(request: Attach, driver: Option<&str>) -> (&'static [AttachMode], String
         Attach::Generic => (&[Generic], asked("generic")),
         Attach::Tc => (&[Tcx, Clsact], asked("tc")),
         Attach::Clsact => (&[Clsact], asked("clsact")),
-        Attach::Auto => match (native_cost(driver), driver) {
-            (Some(cost), _) => (&[Tcx, Clsact, Generic], format!("auto: {cost}")),
-            (None, Some(driver)) if FREE.contains(&driver) => {
-                (&[Native, Tcx, Clsact, Generic], format!("auto: driver {driver}"))
-            }
-            (None, Some(driver)) => (
-                &[Tcx, Clsact, Generic],
-                format!(
+        Attach::Auto => {
+            let why = match (native_cost(driver), driver) {
+                (Some(cost), _) => format!("auto: {cost}"),
+                // Drivers may give up LRO or hardware GRO for it, need queues, or reset their rings, and their
+                // link goes down for a while.
+                (None, Some(driver)) => format!(
                     "auto: nobody has measured what native XDP takes from other traffic on driver \
                      {driver}; `--attach native` discards at less cost"
                 ),
-            ),
-            (None, None) => (&[Tcx, Clsact, Generic], "auto: no driver that could run XDP".into()),
-        },
+                (None, None) => "auto: no driver that could run XDP".into(),
+            };
+            (&[Tcx, Clsact, Generic], why)
+        }
     }
 }
 

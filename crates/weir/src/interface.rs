@@ -168,20 +168,22 @@ impl Protected {
         let (ifindex, interface) = (claim.ifindex, claim.interface());
         // Opened before the addresses are read, so that no change falls between.
         let watch = InterfaceWatch::open(ifindex)?;
-        let load = match (claim.bare, settings.forward) {
-            (true, _) => Gate::load_bare,
-            (false, true) => Gate::load_forwarding,
-            (false, false) => Gate::load,
+        let prepare = |place| {
+            let mut gate = match (claim.bare, settings.forward) {
+                (true, _) => Gate::load_bare(&kernel.probe),
+                (false, true) => Gate::load_forwarding(&kernel.probe),
+                (false, false) => Gate::load(&kernel.probe, place),
+            }?;
+            let diverting = Diverting::open(ifindex, asks_conntrack(), gate.program_id()?)?;
+            gate.configure(host.links.mac(ifindex)?, settings.policy);
+            gate.set_selective(settings.selective);
+            gate.set_protected_ports(settings.protected_ports.iter().copied());
+            set_addresses(&mut gate, ifindex)?;
+            diverting.tell(&mut gate);
+            gate.believe_for(BELIEVED);
+            Ok((gate, diverting))
         };
-        let mut gate = load(&kernel.probe)?;
-        let diverting = Diverting::open(ifindex, asks_conntrack(), gate.tc_program_id()?)?;
-        gate.configure(host.links.mac(ifindex)?, settings.policy);
-        gate.set_selective(settings.selective);
-        gate.set_protected_ports(settings.protected_ports.iter().copied());
-        set_addresses(&mut gate, ifindex)?;
-        diverting.tell(&mut gate);
-        gate.believe_for(BELIEVED);
-        let attached = attach::attach(host, &mut gate, &claim, settings.attach)?;
+        let (gate, diverting, attached) = attach::attach(host, &claim, settings.attach, prepare)?;
         let mut notes = notes::at_start(ifindex, &interface, attached.mode);
         let rps = if settings.rps_off { rps::switch_off(host, &claim.journal)? } else { vec![] };
         notes.extend(rps::note(&rps::steering(&host.sysfs, &interface)));

@@ -97,9 +97,9 @@ impl Network {
     }
 
     /// A gate for the near end, which has these addresses, and the probe that it needs.
-    pub fn gate(&self, own: &[&str], broadcast: &[&str]) -> (Gate, QueueProbe) {
+    pub fn gate(&self, place: AttachMode, own: &[&str], broadcast: &[&str]) -> (Gate, QueueProbe) {
         let probe = QueueProbe::load().expect("the tests need root");
-        let mut gate = Gate::load(&probe).unwrap();
+        let mut gate = Gate::load(&probe, place).unwrap();
         gate.configure(self.near_mac, Policy::On);
         let own: Vec<IpAddr> = own.iter().map(|ip| ip.parse().unwrap()).collect();
         let broadcast: Vec<Ipv4Addr> = broadcast.iter().map(|ip| ip.parse().unwrap()).collect();
@@ -111,7 +111,7 @@ impl Network {
     pub fn gated(mode: AttachMode) -> (Self, Gate, QueueProbe) {
         let network = Self::new();
         network.make_far_a_host();
-        let (mut gate, probe) = network.gate(&[NEAR_IP4], &[]);
+        let (mut gate, probe) = network.gate(mode, &[NEAR_IP4], &[]);
         network.attach(&mut gate, mode);
         (network, gate, probe)
     }

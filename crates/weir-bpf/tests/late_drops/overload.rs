@@ -121,7 +121,8 @@ impl Bench {
     pub fn new() -> Self {
         let network = Network::new();
         network.make_far_a_host();
-        let (mut gate, probe) = network.gate(&[NEAR_IP4, NEAR_IP6], &["198.18.0.255"]);
+        let (mut gate, probe) =
+            network.gate(AttachMode::Native, &[NEAR_IP4, NEAR_IP6], &["198.18.0.255"]);
         network.attach(&mut gate, AttachMode::Native);
         let generator = network.generator();
         let cpu = *sched::online_cpus().unwrap().last().unwrap();

@@ -142,7 +142,7 @@ pub struct Bench {
 impl Bench {
     pub fn new() -> Self {
         let network = Network::new();
-        let (mut gate, probe) = network.gate(&[NEAR_IP4, NEAR_IP6], &[]);
+        let (mut gate, probe) = network.gate(AttachMode::Native, &[NEAR_IP4, NEAR_IP6], &[]);
         network.attach(&mut gate, AttachMode::Native);
         let generator = network.generator();
         Self { network, gate, generator, _probe: probe }

@@ -72,8 +72,8 @@ impl Duel {
     pub fn set_defect(&mut self, defect: Option<Defect>) {
         self.with.gate = None;
         let gate = match defect {
-            Some(defect) => Gate::load_with_defect(&self.probe, defect),
-            None => Gate::load(&self.probe),
+            Some(defect) => Gate::load_with_defect(&self.probe, self.mode, defect),
+            None => Gate::load(&self.probe, self.mode),
         };
         let mut gate = gate.unwrap();
         gate.configure(MacAddr(NEAR_MAC), Policy::On);

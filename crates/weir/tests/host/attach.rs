@@ -148,7 +148,7 @@ fn tc_programs_run_side_by_side() {
     let network = Network::new();
     let probe = QueueProbe::load().unwrap();
     // Somebody else's: it passes everything, and counts what it sees.
-    let mut other = Gate::load(&probe).unwrap();
+    let mut other = Gate::load(&probe, AttachMode::Tcx).unwrap();
     other.configure(MacAddr([0; 6]), Policy::Off);
     let attach = || other.attach(network.ifindex, NEAR, AttachMode::Tcx).unwrap();
     network.near.run(attach).unwrap();

@@ -77,7 +77,7 @@ fn the_kernel_asks_for_each_of_the_units_capabilities() {
         let act = || {
             caps::confine(set_of(&kept)).unwrap();
             let Ok(probe) = QueueProbe::load() else { return Some("load") };
-            let Ok(mut gate) = Gate::load(&probe) else { return Some("load") };
+            let Ok(mut gate) = Gate::load(&probe, AttachMode::Native) else { return Some("load") };
             if gate.attach(network.ifindex, NEAR, AttachMode::Native).is_err() {
                 return Some("attach");
             }
