@@ -192,7 +192,7 @@ int weir_wall_tc(struct __sk_buff *skb)
 		.packet = either_skb(skb),
 		.now = bpf_ktime_get_coarse_ns(),
 		.ifindex = skb->ifindex,
-		.tagged = skb->vlan_present,
+		.altered = skb->vlan_present || skb->gso_size,
 	};
 
 	bpf_skb_pull_data(skb, skb->len < HEADERS_LEN ? skb->len : HEADERS_LEN);

@@ -20,7 +20,9 @@ struct asking {
 	struct cursor cursor;
 	__u64 now;
 	__u32 ifindex;
-	__u32 tagged; /* the kernel has taken a VLAN tag off */
+	/* It could not be put back: its VLAN tag is off, or it stands for
+	 * several. */
+	__u32 altered;
 };
 
 /*
@@ -76,8 +78,7 @@ ask(const struct asking *asking, const struct flow *flow, enum weir_parse parse,
 {
 	__u32 len = asking->packet.len;
 
-	/* A tag that was taken off cannot be put back. */
-	if (len > WEIR_WALL_HELD || asking->tagged)
+	if (len > WEIR_WALL_HELD || asking->altered)
 		return ask_with(asking, flow, parse, key, 0, 8);
 	if (len <= 256)
 		return ask_with(asking, flow, parse, key, len, 256);

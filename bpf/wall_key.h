@@ -37,10 +37,11 @@ static __always_inline bool reverse_of(const struct weir_wall_key *key,
 	reverse->port_be = key->source_port_be;
 	reverse->protocol = key->protocol;
 	reverse->family = key->family;
-	reverse->fragment = key->fragment;
+	reverse->fragment = 0;
 	reverse->icmp_type = 0;
+	/* It does not say to what: it would answer every flow. */
 	if (key->fragment)
-		return true;
+		return false;
 	if (key->protocol == IPPROTO_ICMP) {
 		reverse->icmp_type = ICMP_ECHO_REQUEST;
 		return key->icmp_type == ICMP_ECHO_REPLY;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use common::path::{Path, SERVER, SERVER6};
 use common::screen::Screen;
 use common::{ConfigFile, PATIENCE, WEIR, wait_until};
+use nix::sys::socket::{setsockopt, sockopt};
 use rustix::process::Signal;
 use serde_json::Value;
 use weir_bpf::sys::link::Links;
@@ -277,5 +278,42 @@ fn where_one_side_is_not_to_be_had_the_other_stays_open() {
         let left = path.weir(&["screen", "--clear", "in"]);
         let left = String::from_utf8(left.stderr).unwrap();
         assert_eq!(left, "in: there was no wall\n", "of {outside}");
+    }
+}
+
+/// Lets both sides have what they sent: a datagram in fragments each.
+#[test]
+fn a_fragment_answers_nothing() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-fragments", "accept udp from 198.18.0.0/24\n");
+    let _screen = Screen::start(&path, &rules, &["--attach", "tc"]);
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let server = socket(&path.server, &format!("{SERVER}:5000"));
+    echoes(&client, &server, &format!("{SERVER}:5000"));
+    let mut buffer = [0; 4000];
+    client.send_to(&[1; 3000], format!("{SERVER}:5000")).unwrap();
+    assert_eq!(server.recv(&mut buffer).unwrap(), 3000);
+    server.send_to(&[1; 3000], "198.18.0.2:4000").unwrap();
+    // Nothing that is sent after it arrives before it.
+    server.send_to(b"whole", "198.18.0.2:4000").unwrap();
+    assert_eq!(client.recv(&mut buffer).unwrap(), 5);
+}
+
+/// A write of several datagrams comes to tc as one packet, which is not to become one datagram.
+#[test]
+fn datagrams_of_one_write_stay_apart() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-pieces", "accept udp\n");
+    let mut screen = Screen::start(&path, &rules, &["--attach", "tc"]);
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let server = socket(&path.server, &format!("{SERVER}:5000"));
+    setsockopt(&client, sockopt::UdpGsoSegment, &400).unwrap();
+    client.send_to(&[1; 1200], format!("{SERVER}:5000")).unwrap();
+    wait_until("it has been judged", || of_rule(&screen.stats(), "accept udp", "asked") == 1);
+    client.send_to(&[2; 1200], format!("{SERVER}:5000")).unwrap();
+    let mut buffer = [0; 2000];
+    for _ in 0..3 {
+        assert_eq!(server.recv(&mut buffer).unwrap(), 400);
+        assert_eq!(buffer[0], 2, "the first write is to be sent again");
     }
 }

@@ -73,7 +73,7 @@ fn judge(
 /// The flow that one of this flow would answer, as the kernel half has it (`reverse_of()` in `bpf/wall_key.h`).
 fn answered(flow: &Packet) -> Option<Packet> {
     let icmp_type = match (flow.protocol, flow.icmp_type) {
-        _ if flow.fragment => 0,
+        _ if flow.fragment => return None,
         (ICMP, 0) => 8,
         (ICMPV6, 129) => 128,
         (ICMP | ICMPV6, _) => return None,
