@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, Typedef};
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, num_possible_cpus};
 use rustix::process::Pid;
 
 use crate::abi;
@@ -20,7 +20,6 @@ use crate::mapped::Mapped;
 use crate::shared::{globals, open_skeleton, share};
 use crate::skeleton::input::{InputSkel, InputSkelBuilder, types};
 use crate::sync::lock;
-use crate::sys::sched;
 use crate::sys::stat::Stat;
 use crate::units::{CpuId, Nanos};
 
@@ -69,6 +68,20 @@ pub struct InputCounters {
     pub waits: u32,
     /// How often it was found to be over its share, while nobody watched.
     pub over: u32,
+    /// Where it runs, or last ran.
+    pub cpu: CpuId,
+}
+
+impl InputCounters {
+    /// As an earlier reading to compare a later one with: another CPU's times are no measure for this one's.
+    #[must_use]
+    pub fn before(self, later: &Self) -> Self {
+        if self.cpu == later.cpu {
+            return self;
+        }
+        let Self { strangers, idle, light, crowded, cpu, .. } = *later;
+        Self { strangers, idle, light, crowded, cpu, ..self }
+    }
 }
 
 /// The scheduler's tracepoints, watched for up to [`INPUTS_MAX`] NAPI threads while one of them wants that.
@@ -83,7 +96,7 @@ impl Inputs {
     /// Without the privilege, or on a kernel that lacks one of the tracepoints.
     pub fn load(probe: &QueueProbe) -> Result<Self> {
         let mut open = open_skeleton(InputSkelBuilder::default()).map_err(failed("open"))?;
-        let cpus = sched::online_cpus()?.last().map_or(0, |last| last.0) + 1;
+        let cpus = num_possible_cpus().map_err(failed("size"))? as u32;
         open.maps.cpus.set_max_entries(cpus).map_err(failed("size"))?;
         let bss = globals(open.maps.bss_data.as_deref_mut());
         bss.own_tgid = std::process::id();
@@ -306,17 +319,13 @@ impl Input {
             discard_cost: discard_cost.map(Nanos),
             waits: strain.waits,
             over: strain.over,
+            cpu: CpuId(input.cpu),
         }
     }
 
     /// What the packets of each channel cost, on every CPU.
     pub fn accounts(&self) -> &Accounts {
         &self.shared.accounts
-    }
-
-    /// Where it runs, or last ran.
-    pub fn cpu(&self) -> CpuId {
-        CpuId(self.shared.inputs.read(self.number).cpu)
     }
 }
 
@@ -399,4 +408,22 @@ fn places<const N: usize>(btf: &Btf<'_>, names: [&str; N]) -> [u32; N] {
 
 fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
     Error::bpf(operation, "the governor's tracepoints", LOAD_REMEDY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_times_of_two_cpus_are_not_compared() {
+        let seconds = |number: u64| Nanos(number * 1_000_000_000);
+        let of = |cpu, strangers| InputCounters {
+            strangers: seconds(strangers),
+            ran: seconds(1),
+            cpu: CpuId(cpu),
+            ..Default::default()
+        };
+        assert_eq!(of(0, 2).before(&of(0, 3)), of(0, 2));
+        assert_eq!(of(0, 2).before(&of(1, 5)), of(1, 5));
+    }
 }

@@ -2,9 +2,9 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use libbpf_rs::Object;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::skel::{OpenSkel, Skel};
+use libbpf_rs::{Object, num_possible_cpus};
 
 use crate::accounts::ACCOUNTS;
 use crate::error::{Error, LOAD_REMEDY, Result};
@@ -12,7 +12,6 @@ use crate::features::tracepoint_shows;
 use crate::samples::SAMPLES;
 use crate::shared::{globals, open_skeleton};
 use crate::skeleton::queue::{QueueMaps, QueueSkel, QueueSkelBuilder};
-use crate::sys::sched;
 
 /// The tracepoint programs that teach the gates what queues look like. One serves many gates.
 pub struct QueueProbe {
@@ -57,7 +56,7 @@ impl QueueProbe {
         let mut open = open_skeleton(QueueSkelBuilder::default()).map_err(failed("open"))?;
         let rodata = globals(open.maps.rodata_data.as_deref_mut());
         rodata.hash_seed = hash_seed;
-        let cpus = sched::online_cpus()?.last().map_or(0, |last| last.0) + 1;
+        let cpus = num_possible_cpus().map_err(failed("size"))? as u32;
         open.maps.accounts.set_max_entries(cpus * ACCOUNTS).map_err(failed("size"))?;
         open.maps.samples.set_max_entries(cpus * SAMPLES).map_err(failed("size"))?;
         let shown = refusals == Refusals::ShowPacket;

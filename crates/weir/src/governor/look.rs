@@ -125,9 +125,10 @@ impl Look {
         let mut fair = Fair::new(Arc::clone(&self.common.receivers));
         let number = self.input.number();
         while !self.stop.load(Ordering::Relaxed) {
-            let cpu = self.input.cpu();
-            place.follow(cpu);
             let now = self.read();
+            last.counters = last.counters.before(&now.counters);
+            let cpu = now.counters.cpu;
+            place.follow(cpu);
             let settings = Settings { awake: self.common.awake, ..*lock(&self.settings) };
             let peers = &self.common.peers;
             let settings = settings.beside(peers.used_by_others(cpu, number));
@@ -271,7 +272,7 @@ impl Look {
         let c_gate_ns = counters.discard_cost.map(|cost| cost.0 as f64);
         let observed = Observed {
             pid: self.thread.as_raw_nonzero().get(),
-            cpu: self.input.cpu(),
+            cpu: counters.cpu,
             nice: told.action.map_or(super::STATIC_WEIGHT, |action| nice_of(action.weight)),
             doing: told.action.map_or("asleep", |action| name_of(action.regime)).into(),
             used: share(counters.ran, told.counters.ran),
