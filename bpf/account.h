@@ -208,7 +208,6 @@ __noinline int destination_conclude(struct weir_destination *entry,
 		prospects->budget = account_budget(entry, poll);
 	entry->reason = decide(prospects);
 	entry->moment = poll->moment;
-	entry->generation = interface.generation;
 	entry->left = prospects->good_for;
 	if (is_share_reason(entry->reason))
 		entry->left = WEIR_REMEMBERED;

@@ -77,7 +77,7 @@ static __always_inline void contest_judge(__u64 sock, struct queue *queue,
 					  struct prospects *prospects)
 {
 	struct weir_contest *contest = contest_place(sock, now);
-	__u32 reserved;
+	__u32 reserved, room;
 
 	if (!contest)
 		return;
@@ -85,15 +85,15 @@ static __always_inline void contest_judge(__u64 sock, struct queue *queue,
 		return contest_go_on(contest, sock, queue, now);
 	if (contest->sock != sock || now > contest->until_ns)
 		return;
-	prospects->room = contest_room(contest, queue, prospects->room);
+	room = contest_room(contest, queue, prospects->room);
 	if (!queue->truesize)
 		return;
 	reserved = places_reserved(contest, queue->limit / queue->truesize);
 	/* Who sent it counts for each packet. */
 	if (reserved)
 		prospects->good_for = 0;
-	if (!reserved || !source_must_wait(contest, charge->source,
-					   prospects->room, reserved)) {
+	if (!reserved ||
+	    !source_must_wait(contest, charge->source, room, reserved)) {
 		source_admit(contest, charge->source, charge->packets);
 		return;
 	}

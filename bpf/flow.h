@@ -57,9 +57,11 @@ struct flow {
 	/* Bytes of the frame from the cursor on, as far as the headers that
 	 * have been parsed allow. */
 	__u32 left;
-	__u32 udp_len; /* as the UDP header gives it; else 0 */
+	__u32 udp_len; /* header and payload; else 0 */
 	__u32 ip_len;  /* of this packet: its IP header and what follows */
 	__u32 vlan_tags;
+	/* Of several packets: may be too long for its header's field to say. */
+	__u32 merged;
 	__be16 mac[3];	     /* destination */
 	__be16 ethertype_be; /* after the VLAN tags */
 	__u8 routed;	     /* a source route may have to be followed */

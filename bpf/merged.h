@@ -10,11 +10,12 @@
 
 /* Ethernet, IPv4 with options or IPv6, TCP with options: all that is read. */
 #define SKB_HEADERS_LEN 134
+/* struct hop_jumbo_hdr */
+#define JUMBO_LEN 8
 
 /*
  * Bytes of a packet's headers if they are UDP's or TCP's, without IP options or
- * extensions, and all there but for TCP's options; else 0. GRO merges nothing
- * with IPv6 extension headers.
+ * extensions, and all there but for TCP's options; else 0.
  */
 static __always_inline __u32 usual_headers_len(struct cursor cursor)
 {
@@ -23,7 +24,7 @@ static __always_inline __u32 usual_headers_len(struct cursor cursor)
 	struct tcphdr *tcp;
 	__be16 ethertype_be;
 	__u32 ip_len;
-	__u8 protocol;
+	__u8 protocol, *jumbo;
 
 	if (!take_link(&cursor, &ethertype_be))
 		return 0;
@@ -39,6 +40,12 @@ static __always_inline __u32 usual_headers_len(struct cursor cursor)
 			return 0;
 		ip_len = sizeof(*ip6);
 		protocol = ip6->nexthdr;
+		/* BIG TCP's own, which none of its packets has. */
+		jumbo = protocol == IPPROTO_HOPOPTS
+				? cursor_take(&cursor, JUMBO_LEN)
+				: NULL;
+		if (jumbo)
+			protocol = jumbo[0];
 	} else {
 		return 0;
 	}

@@ -101,6 +101,9 @@ static __always_inline enum weir_parse parse_ip4(struct cursor *cursor,
 		return WEIR_PARSE_MALFORMED;
 	header_len = ip->ihl * 4;
 	total_len = bpf_ntohs(ip->tot_len);
+	/* BIG TCP: iph_totlen() */
+	if (!total_len && flow->merged)
+		total_len = flow->left;
 	if (total_len < header_len || total_len > flow->left)
 		return WEIR_PARSE_MALFORMED;
 	if (usual &&

@@ -108,6 +108,9 @@ static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
 	if (!ip || ip->version != 6)
 		return WEIR_PARSE_MALFORMED;
 	payload_len = bpf_ntohs(ip->payload_len);
+	/* BIG TCP, with a jumbo option: ipv6_gro_complete() */
+	if (!payload_len && flow->merged)
+		payload_len = flow->left - sizeof(*ip);
 	if (sizeof(*ip) + payload_len > flow->left)
 		return WEIR_PARSE_MALFORMED;
 	flow->family = WEIR_FAMILY_IPV6;

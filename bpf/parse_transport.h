@@ -21,6 +21,10 @@ static __always_inline enum weir_parse parse_udp(struct cursor *cursor,
 	if (!udp || flow->left < sizeof(*udp))
 		return WEIR_PARSE_MALFORMED;
 	udp_len = bpf_ntohs(udp->len);
+	/* RFC 2675: __udp6_lib_rcv() */
+	if (!udp_len && flow->family == WEIR_FAMILY_IPV6 &&
+	    flow->fragment == WEIR_FRAGMENT_NONE)
+		udp_len = flow->left;
 	if (udp_len < sizeof(*udp) ||
 	    (udp_len > flow->left && flow->fragment == WEIR_FRAGMENT_NONE))
 		return WEIR_PARSE_MALFORMED;

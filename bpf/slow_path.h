@@ -135,9 +135,10 @@ look(struct packet *packet, const struct flow *flow, enum addressed addressed,
 	struct prospects *prospects = &workspace->prospects;
 	bool to_many = addressed == ADDRESSED_TO_MANY;
 
-	/* A frame to many, to any other address: not for certain. */
+	/* A frame to many that would be forwarded: ip_forward() drops it. */
 	prospects->pass = WEIR_REASON_OTHER_MAC;
-	if (entry->target == WEIR_TARGET_UDP_GROUP && !to_many)
+	if (entry->target == WEIR_TARGET_UDP_GROUP &&
+	    addressed == ADDRESSED_ELSEWHERE)
 		prospects->good_for = 0;
 	else if (addressed == ADDRESSED_ELSEWHERE) {
 		if (!forward(packet, flow, prospects, egress_ifindex))
@@ -169,6 +170,8 @@ destination_look(struct packet *packet, const struct flow *flow,
 		 enum weir_target target, struct weir_destination *entry,
 		 struct weir_poll *poll)
 {
+	/* Before the addresses are read: they may change meanwhile. */
+	__u32 generation = interface.generation;
 	enum addressed addressed = addressed_to(flow);
 	struct workspace *workspace = get_workspace();
 	struct prospects *prospects;
@@ -203,6 +206,7 @@ destination_look(struct packet *packet, const struct flow *flow,
 		copy_address(entry->peer, flow->source);
 	}
 	destination_set_channel(entry, prospects->pass, egress_ifindex);
+	entry->generation = generation;
 	destination_conclude(entry, prospects);
 	return entry;
 }
@@ -333,6 +337,7 @@ static __always_inline __u32 slow_path(struct packet *packet, bool on_skb)
 		return WEIR_REASON_INTERNAL;
 	flow = &workspace->flow;
 	__builtin_memset(flow, 0, sizeof(*flow));
+	flow->merged = packet->gso_size != 0;
 	parsed = parse(&packet->cursor, flow, packet->len);
 	flow_of_one(flow, packet);
 	reason = flow_reason(packet, on_skb, flow, parsed);

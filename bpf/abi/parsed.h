@@ -58,7 +58,7 @@ struct weir_parsed {
 	__u32 fragment_id; /* if a fragment; host order, as are the ports */
 	__u16 source_port; /* UDP and TCP; else 0 */
 	__u16 destination_port;
-	__u16 udp_len; /* as the UDP header gives it */
+	__u16 udp_len; /* header and payload */
 	__u8 icmp_type;
 	__u8 pad;
 	__u8 source[16]; /* IPv4: the first four bytes */

@@ -159,7 +159,12 @@ fn every_packet_has_one_reason() {
         ("SO_REUSEPORT", bench.udp4(NEAR_IP4, SHARED), Reason::UdpRoom),
         ("VXLAN", bench.udp4(NEAR_IP4, VXLAN), Reason::UdpEncap),
         ("another host's MAC", with(&v4, &[(0, &[2, 0, 0, 0, 0, 9])]), Reason::OtherMac),
-        ("broadcast MAC", with(&v4, &[(0, &[0xff; 6])]), Reason::OtherMac),
+        ("broadcast MAC", with(&v4, &[(0, &[0xff; 6])]), Reason::UdpRoom),
+        (
+            "broadcast MAC, another host's address",
+            with(&bench.udp4("198.18.0.77", OPEN), &[(0, &[0xff; 6])]),
+            Reason::OtherMac,
+        ),
         ("another host's address", bench.udp4("198.18.0.77", OPEN), Reason::NoRoute),
         ("another host's IPv6 address", bench.udp6("2001:2::77", OPEN), Reason::NoRoute),
         ("multicast", bench.udp4("224.0.0.251", OPEN), Reason::MulticastRoom),
@@ -226,7 +231,8 @@ fn every_packet_has_one_reason() {
         ("IPv4 length beyond the frame", with(&v4, &[(ip + 2, &[1, 0])]), Reason::Malformed),
         ("IPv4 length below its header", with(&v4, &[(ip + 2, &[0, 19])]), Reason::Malformed),
         ("IPv6 length beyond the frame", with(&v6, &[(ip + 4, &[1, 0])]), Reason::Malformed),
-        ("UDP in IPv6 of length 0", with(&v6, &[(ip + 44, &[0, 0])]), Reason::Malformed),
+        ("UDP in IPv6 of length 0", with(&v6, &[(ip + 44, &[0, 0])]), Reason::UdpRoom),
+        ("UDP in IPv4 of length 0", with(&v4, &[(ip + 24, &[0, 0])]), Reason::Malformed),
         ("Ethernet header alone", v4[..ETHERNET].to_vec(), Reason::Malformed),
     ];
     for (name, packet, reason) in cases {
@@ -391,4 +397,25 @@ fn while_packets_may_be_diverted_all_pass_whatever_else_is_configured() {
     assert_eq!(bench.judge(&packet), Reason::Diverted);
     bench.gate.set_diverted(false);
     assert_eq!(bench.judge(&packet), Reason::UdpRoom);
+}
+
+/// Even if it is taken away while a NAPI poll goes on, whose answers hold until its end.
+#[test]
+fn an_address_that_goes_is_forgotten() {
+    sched::pin_current_thread(*sched::online_cpus().unwrap().last().unwrap()).unwrap();
+    let mut bench = Bench::new();
+    let socket = bench.network.bind("0.0.0.0", OPEN);
+    let packet = bench.udp4(NEAR_IP4, OPEN);
+    let own: [IpAddr; 1] = [NEAR_IP4.parse().unwrap()];
+    for _ in 0..20 {
+        bench.gate.set_addresses(&own, &[]).unwrap();
+        bench.forget(&packet);
+        assert_eq!(bench.judge(&packet), Reason::UdpRoom);
+        bench.gate.set_addresses(&[], &[]).unwrap();
+        let run = || bench.gate.test_run(&packet, bench.network.near_ifindex).unwrap();
+        bench.network.near.run(|| (0..200).for_each(|_| drop(run()))).unwrap();
+        bench.forget(&packet);
+        assert_eq!(bench.judge(&packet), Reason::NoRoute);
+    }
+    drop(socket);
 }

@@ -90,6 +90,12 @@ fn udp_cases(bench: &Bench, rate: f64) -> Vec<Case> {
     vec![
         case("UDP, IPv4", UDP, vec![sockets::plain(network, NEAR_IP4, 5000)], vec![v4(5000)]),
         case(
+            "UDP, in broadcast frames",
+            UDP,
+            vec![sockets::plain(network, NEAR_IP4, 5014)],
+            vec![FlowSpec { mac: (network.far_mac, MacAddr([0xff; 6])), ..v4(5014) }],
+        ),
+        case(
             "UDP, lengths of every kind",
             UDP,
             vec![sockets::plain(network, NEAR_IP4, 5010), sockets::plain(network, NEAR_IP6, 5010)],

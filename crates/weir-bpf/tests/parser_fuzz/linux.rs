@@ -47,8 +47,8 @@ fn rows() -> Vec<Row> {
         ),
         (false, "malformed", UDP, udp(10)),
         (false, "malformed", UDP, udp(7)),
-        // Delivered, and passed by the gate without being understood.
-        (true, "malformed", UDP, udp(0)),
+        // As long as its packet: RFC 2675.
+        (true, "UDP", UDP, udp(0)),
     ]
 }
 

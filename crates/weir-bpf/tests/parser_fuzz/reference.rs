@@ -258,10 +258,14 @@ fn transport(datagram: &Datagram, parsed: &mut Parsed) -> Option<Parse> {
     let may_claim = if datagram.piece == Piece::Whole { payload.len } else { usize::MAX };
     Some(match (datagram.protocol, datagram.family) {
         (UDP, _) => {
-            // RFC 768. Linux delivers a length of 0 over IPv6 (RFC 2675), but not over IPv4; the
-            // gate passes both, as malformed.
+            // RFC 768. Over IPv6, 0 is a jumbogram's, whose length is its packet's (RFC 2675).
             let (header, _) = payload.take::<8>()?;
-            let len = u16::from_be_bytes([header[4], header[5]]);
+            let len = match (u16::from_be_bytes([header[4], header[5]]), datagram.family) {
+                (0, Family::WEIR_FAMILY_IPV6) if datagram.piece == Piece::Whole => {
+                    payload.len as u16
+                }
+                (len, _) => len,
+            };
             if !(8..=may_claim).contains(&usize::from(len)) {
                 return None;
             }

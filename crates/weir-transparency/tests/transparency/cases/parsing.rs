@@ -16,6 +16,40 @@ pub const CASES: &[Case] = &[
         run: |world| tapped(world, Frames::ForOtherHosts, |frame| to_mac(frame, frame::OTHER_MAC)),
     },
     Case {
+        name: "a broadcast frame with this host's address",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            world.udp("full", Udp { bind: "0.0.0.0:5000", buffer_bytes: SMALL, ..Udp::default() });
+            world.udp_beyond("beyond", "0.0.0.0:5000");
+            for to in ["198.18.0.1:5000", "198.18.1.2:5000"] {
+                fill(world, PEER, "198.18.0.1:5000");
+                let frames: Vec<_> =
+                    (0..3).map(|_| to_mac(&long(world, PEER, to), [0xff; 6])).collect();
+                world.send(&frames);
+                world.drain("full");
+                world.send(&frames);
+            }
+        },
+    },
+    Case {
+        name: "a UDP length of 0, over IPv6",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            let to = "[2001:2::1]:5000";
+            world.udp("full", Udp { bind: to, buffer_bytes: SMALL, ..Udp::default() });
+            for _ in 0..2 {
+                fill(world, PEER6, to);
+                let frames: Vec<_> =
+                    (0..3).map(|_| without_udp_length(&long(world, PEER6, to))).collect();
+                world.send(&frames);
+                world.drain("full");
+                world.send(&frames);
+            }
+        },
+    },
+    Case {
         name: "a tagged frame, seen by a tap",
         queues: Full,
         catches: &[Defect::VlanIgnored],
@@ -51,6 +85,17 @@ pub const CASES: &[Case] = &[
         run: extensions,
     },
 ];
+
+/// Of UDP over IPv6: as of a jumbogram (RFC 2675).
+fn without_udp_length(frame: &[u8]) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    let word = |at: usize| u32::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+    let sum = word(60) + word(58);
+    let sum = (sum + (sum >> 16)) as u16;
+    frame[58..60].fill(0);
+    frame[60..62].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
 
 fn tapped(world: &mut World, frames: Frames, change: fn(&[u8]) -> Vec<u8>) {
     world.raw("tap", || {
