@@ -69,6 +69,15 @@ impl Claim {
                  of the other interfaces",
             ));
         }
+        // Its program runs on the ports, as their interfaces: `xdp_master_redirect()`.
+        if info.kind.as_deref() == Some("bond") && attach == Attach::Native {
+            return Err(Error::refused(
+                format!(
+                    "in the drivers of {interface}'s ports, sockets bound to {interface} cannot be told"
+                ),
+                "leave `--attach` out, or say `--attach tc`",
+            ));
+        }
         let key = host.key(ifindex);
         let lock = match Lock::take(&host.dir, &key, Purpose::Protect)? {
             Attempt::Held(lock) => lock,

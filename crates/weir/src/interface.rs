@@ -11,10 +11,11 @@ use weir_bpf::counters::Counters;
 use weir_bpf::features::asks_conntrack;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::prune::Pruner;
+use weir_bpf::sys::ethtool;
 use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::snmp::{self, UdpStats};
 use weir_bpf::sys::watch::InterfaceWatch;
-use weir_bpf::units::IfIndex;
+use weir_bpf::units::{IfIndex, Nanos};
 use weir_bpf::verdict::Reason;
 
 use crate::attach::{self, Attached};
@@ -53,6 +54,11 @@ const IN_SHADOW: &str = "the policy is shadow, which turns nothing";
 /// Why it is not where none of its threads could be governed (`NAPI_STATE_NO_BUSY_POLL`: WireGuard, `gro_cells_init()`).
 const NAMELESS: &str =
     "the driver's NAPI instances have no numbers, by which the kernel would name their threads";
+/// Why they do not poll although they are there: the kernel keeps packets whose sender could have had TSO from a veth's
+/// NAPI (`veth_skb_is_eligible_for_napi()`).
+const UNPOLLED: &str = "its peer has TSO, and a veth's NAPI then gets no packets: `ethtool -K PEER tso off` changes that";
+/// So many packets in a second would have woken them.
+const WOULD_WAKE: u64 = 64;
 /// How often the gate's channels are looked at for quiet ones, in seconds.
 const PRUNE_TICKS: u32 = 10;
 
@@ -122,6 +128,9 @@ pub struct Protected {
     channel_map_ids: ChannelMapIds,
     pruner: Pruner,
     not_threaded: Option<String>,
+    /// The CPU time of its threads until the last tick.
+    threads_ran: Nanos,
+    news: Vec<String>,
     notes: Vec<String>,
     lazy: Option<String>,
     since: String,
@@ -215,6 +224,8 @@ impl Protected {
             channel_map_ids,
             pruner: Pruner::default(),
             not_threaded: None,
+            threads_ran: Nanos(0),
+            news: vec![],
             notes,
             lazy: None,
             since: clock::timestamp(SystemTime::now()),
@@ -232,9 +243,10 @@ impl Protected {
             Some(_) if settings.policy == Policy::Shadow => {}
             Some(why) if !protected.gate.is_polled() => console.say(&format!("{interface}: {why}")),
             Some(why) => {
-                let why = format!("{interface}: NAPI stays in softirq ({why})");
+                let why = why.clone();
                 let limited = protected.limit();
-                console.say(&format!("{why}; {}", softirq_mode(protected.limit.as_ref(), limited)));
+                let said = in_softirq(&why, protected.limit.as_ref(), limited);
+                console.say(&format!("{interface}: {said}"));
             }
         }
         Ok(protected)
@@ -275,6 +287,28 @@ impl Protected {
             }
             (Err(error), _) => self.not_threaded = Some(threading::refusal(&interface, &error)),
         }
+    }
+
+    /// Follows whether a veth's threads poll it, as so many packets have come meanwhile.
+    fn follow_polls(&mut self, packets: u64) -> Result<()> {
+        let ran = self.threads.ran();
+        let idle = std::mem::replace(&mut self.threads_ran, ran) == ran;
+        let unpolled = self.not_threaded.as_deref() == Some(UNPOLLED);
+        let may_change =
+            unpolled || (self.not_threaded.is_none() && !self.threads.pids().is_empty());
+        if packets < WOULD_WAKE || idle == unpolled || !may_change {
+            return Ok(());
+        }
+        if !ethtool::driver(&self.interface()).is_ok_and(|driver| driver == "veth") {
+            return Ok(());
+        }
+        self.not_threaded = idle.then(|| UNPOLLED.into());
+        self.limit()?;
+        let why = self.not_threaded.as_ref();
+        self.news.push(why.map_or("its threads poll now".into(), |why| {
+            in_softirq(why, self.limit.as_ref(), Ok(()))
+        }));
+        Ok(())
     }
 
     /// Whether threads poll it that the kernel does not name: their NAPI instances have no number.
@@ -410,6 +444,8 @@ impl Protected {
         let late_dropped = late_dropped.unwrap_or(self.last.late_dropped);
         let now = sample(&self.host, &self.claim, &self.gate, self.policy, late_dropped)?;
         let before = std::mem::replace(&mut self.last, now);
+        let packets = self.last.gate.total().packets - before.gate.total().packets;
+        let threads = threads.and(self.follow_polls(packets));
         let rates = Rates::between(&before, &self.last);
         let recorded = self.claim.journal.catch_up();
         let published = self.status(guardian_pid, sleep, rates).write(&self.host.dir);
@@ -543,7 +579,8 @@ impl Protected {
     /// What the user should know that has changed since this was last asked.
     pub fn take_news(&mut self) -> Vec<String> {
         let forwarding = self.forwarding.iter_mut().flat_map(Forwarding::take_news);
-        self.diverting.take_news().into_iter().chain(forwarding).collect()
+        let own = std::mem::take(&mut self.news);
+        own.into_iter().chain(self.diverting.take_news()).chain(forwarding).collect()
     }
 
     /// Descriptors that are readable when [`Protected::follow`] may have something to do.
@@ -613,8 +650,8 @@ pub struct Tick {
 }
 
 /// What becomes of processes beside an interface that is polled in softirqs.
-fn softirq_mode(limit: Option<&Limit>, limited: Result<()>) -> String {
-    match (limit, limited) {
+fn in_softirq(why: &str, limit: Option<&Limit>, limited: Result<()>) -> String {
+    let then = match (limit, limited) {
         (Some(limit), _) => format!(
             "of a CPU that processes want, it takes {}% at most",
             f64::from(limit.input_share().0) / 10.0
@@ -625,7 +662,8 @@ fn softirq_mode(limit: Option<&Limit>, limited: Result<()>) -> String {
         (None, Err(error)) => {
             format!("no limit, input keeps its precedence over processes: {error}")
         }
-    }
+    };
+    format!("NAPI stays in softirq ({why}); {then}")
 }
 
 fn set_addresses(gate: &mut Gate, ifindex: IfIndex) -> Result<()> {

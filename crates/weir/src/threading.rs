@@ -59,8 +59,8 @@ fn no_napi(interface: &str) -> String {
     match ethtool::driver(interface).as_deref() {
         // `veth_open()`, `veth_set_features()`
         Ok("veth") => format!(
-            "a veth has no NAPI that threads could poll unless GRO is on, `ethtool -K {interface} \
-             gro on`, or the gate is in its driver, `--attach native`"
+            "a veth has no NAPI that threads could poll unless GRO is on and its peer's TSO off, `ethtool -K {interface} \
+             gro on` and `ethtool -K PEER tso off`, or the gate is in its driver, `--attach native`"
         ),
         // `tun_get_user()`
         Ok("tun") => "packets of a tun device come in the time of the program that writes them, which has its own \

@@ -12,7 +12,7 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use weir_bpf::cpulist::CpuList;
 use weir_bpf::sys::{napi, sched};
-use weir_bpf::units::{IfIndex, Nice};
+use weir_bpf::units::{IfIndex, Nanos, Nice};
 use weir_policy::{Settings, Weight};
 
 use crate::deferral::Deferral;
@@ -190,6 +190,12 @@ impl NapiThreads {
     /// The threads' numbers.
     pub fn pids(&self) -> Vec<i32> {
         self.tasks.iter().map(|task| task.pid).collect()
+    }
+
+    /// Their CPU time, ever.
+    pub fn ran(&self) -> Nanos {
+        let pids = self.tasks.iter().filter_map(|task| Pid::from_raw(task.pid));
+        Nanos(pids.filter_map(|pid| sched::cpu_time(pid).ok()).map(|time| time.0).sum())
     }
 
     /// How they are weighed.

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use common::*;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
+use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sysfs::NetSysfs;
 
 const SOFTIRQ: [&str; 2] = ["--napi", "softirq"];
@@ -172,4 +173,30 @@ fn a_flood_past_the_limit_is_discarded_and_told_of() {
     assert!(text.contains("cpu-share"), "{text}");
     let said = daemon.interrupt();
     assert!(said.contains(" cpu-share"), "{said}");
+}
+
+/// GRO gives a veth NAPI instances, which get nothing while its peer has TSO.
+#[test]
+fn it_is_where_a_veths_threads_get_no_packets() {
+    let network = Network::new();
+    let ethtool = |netns: &NetNs, line: &str| {
+        let run = || Command::new("sh").args(["-ec", line]).status().unwrap();
+        assert!(netns.run(run).unwrap().success(), "{line}");
+    };
+    ethtool(&network.near, "ethtool -K near gro on");
+    ethtool(&network.far, "ethtool -K far tso on");
+    let _daemon = Daemon::start(&network, &["--attach", "tc"]);
+    assert_eq!(network.interface_status()["not_threaded"], Value::Null);
+    let far = network.far_socket("198.18.0.2:0");
+    let after_packets = |what: &str, says: &str| {
+        wait_until(what, || {
+            (0..100).for_each(|_| drop(far.send_to(b"x", ("198.18.0.1", CLOSED_PORT))));
+            network.interface_status()["not_threaded"].as_str().unwrap_or("threads").contains(says)
+        });
+    };
+    after_packets("it is seen that they get none", "TSO");
+    assert!(is(&limit(&network)["input_share"], 0.5));
+    ethtool(&network.far, "ethtool -K far tso off");
+    after_packets("it is seen that they poll", "threads");
+    assert_eq!(limit(&network), Value::Null);
 }
