@@ -38,6 +38,15 @@ static __always_inline bool is_own_mac(const __be16 *mac)
 	return is_same_mac(mac, interface.mac);
 }
 
+/*
+ * A tag of VLAN 0 gives a priority alone. Where no VLAN interface is, the
+ * kernel takes it off (__netif_receive_skb_core()).
+ */
+static __always_inline bool is_of_vlan(__u32 tag)
+{
+	return tag & VLAN_ID_MASK || interface.vlans;
+}
+
 /* To several stations: broadcast is multicast to all. */
 static __always_inline bool is_group_mac(const __be16 *mac)
 {

@@ -26,6 +26,8 @@ static __always_inline bool is_same_mac(const __be16 *one, const __be16 *other)
 	return one[0] == other[0] && one[1] == other[1] && one[2] == other[2];
 }
 
+#define VLAN_ID_MASK 0xfff
+
 struct vlan_tag {
 	__be16 control_be;
 	__be16 ethertype_be;
@@ -60,6 +62,7 @@ struct flow {
 	__u32 udp_len; /* header and payload; else 0 */
 	__u32 ip_len;  /* of this packet: its IP header and what follows */
 	__u32 vlan_tags;
+	__u32 vlan; /* the tags' VLANs, and priorities, one upon the other */
 	/* Of several packets: may be too long for its header's field to say. */
 	__u32 merged;
 	__be16 mac[3];	     /* destination */

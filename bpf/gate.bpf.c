@@ -160,7 +160,8 @@ int weir_gate_tc(struct __sk_buff *skb)
 		reason = standing_reason(interface.limited &&
 					 skb_is_past_limit(skb));
 	/* The kernel has taken the tag off: skb_vlan_untag(). */
-	if (reason == NO_REASON && skb->vlan_present && !DEFECT(VLAN_IGNORED))
+	if (reason == NO_REASON && skb->vlan_present &&
+	    is_of_vlan(skb->vlan_tci) && !DEFECT(VLAN_IGNORED))
 		reason = WEIR_REASON_VLAN;
 	truesize = skb_truesize(skb);
 	if (reason == NO_REASON && !explaining && !skb->gso_size)

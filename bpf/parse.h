@@ -57,6 +57,7 @@ static __always_inline bool parse_vlan_tags(struct cursor *cursor,
 		if (!tag)
 			return false;
 		flow->vlan_tags++;
+		flow->vlan |= bpf_ntohs(tag->control_be);
 		flow->ethertype_be = tag->ethertype_be;
 	}
 	return true;

@@ -280,7 +280,7 @@ static __always_inline int kind_reason(const struct flow *flow,
 {
 	if (parse == WEIR_PARSE_MALFORMED)
 		return WEIR_REASON_MALFORMED;
-	if (flow->vlan_tags && !DEFECT(VLAN_IGNORED))
+	if (flow->vlan_tags && is_of_vlan(flow->vlan) && !DEFECT(VLAN_IGNORED))
 		return WEIR_REASON_VLAN;
 	switch (parse) {
 	case WEIR_PARSE_ARP:

@@ -30,7 +30,7 @@ struct weir_interface {
 	/* With generic XDP: longer IP packets are several, in one piece, that a
 	 * local sender has not cut up. Else 0. */
 	__u32 packet_max;
-	__u32 pad;
+	__u32 vlans; /* 1: there are VLAN interfaces on top */
 	/* What is written here is believed until then, CLOCK_MONOTONIC; 0: for
 	 * ever. */
 	__u64 fresh_until_ns;

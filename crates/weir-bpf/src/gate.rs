@@ -187,6 +187,12 @@ impl Gate {
         self.bss().interface.diverted = u8::from(diverted);
     }
 
+    /// Tells the gate whether VLAN interfaces are on top of its interface, to one of which packets with a tag of VLAN 0
+    /// may go. At first there are none. Takes effect with the next packet.
+    pub fn set_vlans(&mut self, there: bool) {
+        self.bss().interface.vlans = u32::from(there);
+    }
+
     /// Tells the gate whether connections of this interface's are translated, and to which ports new ones may be.
     /// If so, it asks conntrack before it discards a packet; those of translated connections, and to these
     /// ports, it counts under [`Reason::Translated`] and passes. Takes effect with the next packet.

@@ -218,6 +218,12 @@ fn every_packet_has_one_reason() {
         ("ARP", with(&v4, &[(12, &[0x08, 0x06])]), Reason::Neighbour),
         ("LLDP", with(&v4, &[(12, &[0x88, 0xcc])]), Reason::OtherEthertype),
         ("802.1Q", tagged(&v4, &[0x81, 0, 0, 5]), Reason::Vlan),
+        ("802.1Q, a priority alone", tagged(&v4, &[0x81, 0, 0xe0, 0]), Reason::UdpRoom),
+        (
+            "802.1ad, VLAN 0, around VLAN 5",
+            tagged(&tagged(&v4, &[0x81, 0, 0, 5]), &[0x88, 0xa8, 0, 0]),
+            Reason::Vlan,
+        ),
         ("802.1ad", tagged(&tagged(&v4, &[0x81, 0, 0, 5]), &[0x88, 0xa8, 0, 6]), Reason::Vlan),
         ("IPv4 header cut short", v4[..ip + 19].to_vec(), Reason::Malformed),
         ("header length below 5 words", with(&v4, &[(ip, &[0x44])]), Reason::Malformed),

@@ -121,6 +121,7 @@ impl Diverting {
     /// Tells the gate.
     pub fn tell(&self, gate: &mut Gate) {
         let passes_all = self.passes_all();
+        gate.set_vlans(self.found.iter().any(|one| one.kind == DiversionKind::Vlan));
         // First, so that nothing is discarded in between.
         if !passes_all {
             gate.set_translation(translation(&self.found));

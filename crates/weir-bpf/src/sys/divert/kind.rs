@@ -126,7 +126,7 @@ impl DiversionKind {
                                             discards a packet, which makes discards dearer"
                 .into(),
             Self::TranslatedPorts => "packets to these ports pass".into(),
-            Self::Vlan => "costs nothing: packets with a VLAN tag pass".into(),
+            Self::Vlan => "costs nothing: packets with a VLAN tag pass, also of VLAN 0".into(),
             Self::SkLookup => "costs nothing: the gate's look-up asks them too".into(),
             Self::PacketLog => "the gate goes on discarding, and what it discards is not copied; \
                                 use `--policy off` if every copy is needed"

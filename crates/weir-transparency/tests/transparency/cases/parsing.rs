@@ -16,6 +16,22 @@ pub const CASES: &[Case] = &[
         run: |world| tapped(world, Frames::ForOtherHosts, |frame| to_mac(frame, frame::OTHER_MAC)),
     },
     Case {
+        name: "a priority tag, of VLAN 0",
+        queues: Full,
+        catches: &[],
+        run: |world| {
+            world.udp("full", Udp { bind: "0.0.0.0:5000", buffer_bytes: SMALL, ..Udp::default() });
+            for _ in 0..2 {
+                fill(world, PEER, "198.18.0.1:5000");
+                let frames: Vec<_> =
+                    (0..3).map(|_| tagged(&long(world, PEER, "198.18.0.1:5000"), 0)).collect();
+                world.send(&frames);
+                world.drain("full");
+                world.send(&frames);
+            }
+        },
+    },
+    Case {
         name: "a broadcast frame with this host's address",
         queues: Full,
         catches: &[],
