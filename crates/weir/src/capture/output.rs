@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::ENHANCED_PACKET_BLOCK;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
@@ -66,7 +67,7 @@ pub struct Output {
     opened: Instant,
     /// What is not in the file yet: whole blocks.
     blocks: PcapNgWriter<Vec<u8>>,
-    /// What is in it, in bytes.
+    /// What is in it, in bytes: whole blocks, too.
     written: u64,
     packets: u64,
     tagged: Vec<u8>,
@@ -134,17 +135,30 @@ impl Output {
         if self.blocks.get_ref().len() >= PIECE { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what has been added.
+    /// Writes what has been added, or as much of it as can be.
     pub fn flush(&mut self) -> io::Result<()> {
         let blocks = self.blocks.get_mut();
-        if let Err(error) = self.file.write_all(blocks) {
-            // Half a block makes readers complain. A pipe cannot be cut, and need not be.
-            let _ = self.file.set_len(self.written);
-            return Err(error);
+        let (mut done, mut result) = (0, Ok(()));
+        while done < blocks.len() && result.is_ok() {
+            match self.file.write(&blocks[done..]) {
+                Ok(0) => result = Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => result = Err(error),
+            }
         }
-        self.written += blocks.len() as u64;
+        if result.is_err() {
+            let (whole, missing) = divide(blocks, done);
+            (done, self.packets) = (whole, self.packets - missing);
+        }
+        self.written += done as u64;
         blocks.clear();
-        Ok(())
+        // Half a block makes readers complain. To the file behind standard output somebody else may write, too.
+        if result.is_err() && !self.files.is_empty() {
+            let _ = self.file.set_len(self.written);
+            let _ = self.file.seek(SeekFrom::Start(self.written));
+        }
+        result
     }
 
     /// Whether it is time for another file.
@@ -191,6 +205,22 @@ impl Output {
     pub fn failed(&self, source: io::Error) -> Error {
         failed(self.files.back().unwrap_or(&self.path), source)
     }
+}
+
+/// Of these blocks, if so many bytes of them are in the file: where the last whole one ends, and how many packets are
+/// behind that.
+fn divide(blocks: &[u8], bytes: usize) -> (usize, u64) {
+    let number = |at: usize| Some(u32::from_be_bytes(*blocks.get(at..)?.first_chunk()?));
+    let (mut at, mut whole, mut missing) = (0, 0, 0);
+    while let (Some(kind), Some(length)) = (number(at), number(at + 4)) {
+        at += length as usize;
+        if at <= bytes {
+            whole = at;
+        } else {
+            missing += u64::from(kind == ENHANCED_PACKET_BLOCK);
+        }
+    }
+    (whole, missing)
 }
 
 fn failed(path: &Path, source: io::Error) -> Error {
