@@ -246,11 +246,13 @@ impl Knob {
 
     /// Whether what the knob belongs to no longer exists.
     pub fn is_gone(&self, host: &Host, interface: &str) -> bool {
+        let no_interface = || host.links.index(interface).is_err();
         match self {
-            Self::Threaded { .. }
-            | Self::Rps { .. }
-            | Self::Deferral { .. }
-            | Self::TcFilter { .. } => host.links.index(interface).is_err(),
+            Self::Threaded { .. } | Self::Deferral { .. } | Self::TcFilter { .. } => no_interface(),
+            Self::Rps { queue, .. } => {
+                let exists = host.sysfs.exists(interface, &rps::attribute(queue));
+                no_interface() || matches!(exists, Ok(false))
+            }
             Self::Nice { thread, .. } | Self::Affinity { thread, .. } => living(thread).is_none(),
         }
     }

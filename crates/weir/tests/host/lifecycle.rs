@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::process::Command;
 
 use crate::common::*;
 use rustix::process::{Pid, Signal};
@@ -143,6 +144,25 @@ fn packet_steering_is_noted_and_switched_off_on_request() {
     assert_eq!(read(), steered);
     sysfs.write(NEAR, RPS, "0").unwrap();
     network.assert_untouched();
+}
+
+#[test]
+fn packet_steering_of_a_queue_that_is_gone_goes_with_it() {
+    let network = Network::new();
+    let set_queues = |count: &str| {
+        let set = || Command::new("ethtool").args(["-L", NEAR, "rx", count]).status();
+        assert!(network.near.run(set).unwrap().unwrap().success());
+    };
+    for kill in [false, true] {
+        set_queues("2");
+        let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
+        sysfs.write(NEAR, "queues/rx-1/rps_cpus", "2").unwrap();
+        let daemon = Daemon::start(&network, &["--rps-off"]);
+        set_queues("1");
+        let said = end(&network, daemon, kill).unwrap_or_default();
+        assert!(!said.contains("rx-1"), "{said}");
+        network.assert_untouched();
+    }
 }
 
 /// Politely, or by `kill -9`. What it says is known of the polite end only.
