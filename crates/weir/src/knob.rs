@@ -10,15 +10,17 @@ use serde::{Deserialize, Serialize};
 use weir_bpf::clsact::{FilterRecord, Removed};
 use weir_bpf::cpulist::CpuList;
 use weir_bpf::sys::sched::{self, Policy};
-use weir_bpf::units::{CpuId, Nice};
+use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use crate::deferral::Values;
 use crate::error::{Error, Result};
-use crate::governor::STATIC_WEIGHT;
 use crate::host::Host;
 use crate::rps;
 use crate::task::Task;
 use crate::threading::{self, THREADED};
+
+/// The weight that governed threads have while no governor beats: the kernel's default.
+pub const STATIC_WEIGHT: Nice = Nice(0);
 
 /// A setting that weir turns, on a known interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -230,16 +232,13 @@ impl Knob {
     /// Gives what the governor moves the value that it is to have while no governor lives. Other knobs
     /// stay, and so does what somebody else has changed.
     pub fn leave_to_itself(&self, host: &Host, interface: &str) -> Result<()> {
-        let is_moved = matches!(self, Self::Nice { governed: true, .. } | Self::Deferral { .. });
-        if !is_moved || self.others_value(host, interface)?.is_some() {
-            return Ok(());
-        }
         match self {
-            Self::Deferral { old } => old.write(host, interface),
-            Self::Nice { thread, .. } => match living(thread) {
-                Some(pid) => Ok(sched::set_weight(pid, Policy::Normal, STATIC_WEIGHT, None)?),
-                None => Ok(()),
-            },
+            Self::Deferral { old } if self.others_value(host, interface)?.is_none() => {
+                old.write(host, interface)
+            }
+            Self::Nice { thread, old_policy, governed: true, .. } => {
+                weigh((thread, *old_policy), Policy::Normal, STATIC_WEIGHT, None)
+            }
             _ => Ok(()),
         }
     }
@@ -297,6 +296,22 @@ impl Knob {
 impl fmt::Display for Knob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} -> {}", self.object(), self.new_value(), self.old_value())
+    }
+}
+
+/// Gives a governed thread this weight, unless it has ended or somebody else has given it another policy than the
+/// governor's and its old one.
+pub fn weigh(
+    (thread, old): (&Task, Policy),
+    policy: Policy,
+    nice: Nice,
+    slice: Option<Nanos>,
+) -> Result<()> {
+    match living(thread) {
+        Some(pid) if others_policy(pid, old)?.is_none() => {
+            Ok(sched::set_weight(pid, policy, nice, slice)?)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -405,6 +420,12 @@ mod tests {
                 assert_eq!(outcome(nice(true)), Outcome::Restored);
                 assert_eq!(present(), (Policy::RoundRobin(5), Nice(3)));
                 assert_eq!(outcome(nice(true)), Outcome::Restored);
+            }
+            // Another thread that has its number now.
+            let earlier = Task { start_ticks: task.start_ticks - 1, ..task.clone() };
+            for (whose, policy) in [(&earlier, Policy::RoundRobin(5)), (task, Policy::Batch)] {
+                weigh((whose, Policy::RoundRobin(5)), Policy::Batch, Nice(3), None).unwrap();
+                assert_eq!(present(), (policy, Nice(3)));
             }
             for policy in [Policy::Fifo(5), Policy::RoundRobin(6), Policy::Idle] {
                 sched::set_weight(pid, Policy::Normal, Nice(19), None).unwrap();

@@ -156,9 +156,9 @@ impl NapiThreads {
         if let Some(new) = self.settings.weight.at_first() {
             let old = sched::nice(pid)?;
             let is_governed = self.settings.weight == ThreadWeight::Governed;
+            let old_policy =
+                if is_governed { sched::policy(pid)? } else { sched::Policy::default() };
             if old != new || is_governed {
-                let old_policy =
-                    if is_governed { sched::policy(pid)? } else { sched::Policy::default() };
                 let thread = task.clone();
                 let knob = Knob::Nice { thread, old, old_policy, new, governed: is_governed };
                 knobs.push(journal.turn(knob)?);
@@ -172,7 +172,7 @@ impl NapiThreads {
                     self.deferral = Some((Arc::new(deferral), knob));
                 }
                 let deferral = self.deferral.as_ref().map(|(deferral, _)| Arc::clone(deferral));
-                governed = Some(governors.govern(task, deferral, self.governor)?);
+                governed = Some(governors.govern((task, old_policy), deferral, self.governor)?);
             }
         }
         if let Some(CpuList(new)) = &self.settings.cpus {

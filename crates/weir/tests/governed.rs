@@ -464,6 +464,23 @@ fn a_governed_thread_gets_its_policy_back() {
 }
 
 #[test]
+fn a_policy_that_somebody_else_has_given_a_governed_thread_outlasts_what_the_governor_does() {
+    let host = Host::new();
+    host.begin_threaded();
+    let (thread, theirs) = (host.thread(), Policy::Fifo(7));
+    let daemon = host.start(&[]);
+    host.wait_for_rest();
+    sched::set_weight(thread, theirs, Nice(0), None).unwrap();
+    host.while_flooded(|| {
+        assert!(wait(TRIES_MAX, || !host.does("asleep")), "{}", host.governed());
+    });
+    assert_eq!(sched::policy(thread).unwrap(), theirs);
+    let said = daemon.interrupt();
+    assert!(said.contains(": left as set by somebody else (SCHED_FIFO 7)"), "{said}");
+    assert_eq!(sched::policy(thread).unwrap(), theirs);
+}
+
+#[test]
 fn another_share_holds_from_the_next_look_on() {
     let host = Host::new();
     let file = ConfigFile::new("share", "user_share = \"60%\"\n");

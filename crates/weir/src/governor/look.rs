@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
 use weir_bpf::alarm::Alarm;
 use weir_bpf::channels::Channel;
@@ -22,6 +21,8 @@ use super::receivers::Receivers;
 use super::receptions::Receptions;
 use super::switch_cost::SwitchCost;
 use crate::deferral::Deferral;
+use crate::knob::{self, STATIC_WEIGHT};
+use crate::task::Task;
 
 use super::{LIVELY, LimitRow, Observed, PRIORITY, name_of, nice_of};
 
@@ -31,7 +32,8 @@ const SHORTEST_SLICE: Nanos = Nanos(100_000);
 /// What looks after one NAPI thread.
 pub(super) struct Look {
     input: Input,
-    thread: Pid,
+    /// With its policy before.
+    thread: (Task, Policy),
     common: Common,
     deferral: Option<Arc<Deferral>>,
     settings: Mutex<Settings>,
@@ -79,7 +81,7 @@ struct Told {
 impl Look {
     pub(super) fn new(
         input: Input,
-        thread: Pid,
+        thread: (Task, Policy),
         common: Common,
         deferral: Option<Arc<Deferral>>,
         settings: Settings,
@@ -197,8 +199,9 @@ impl Look {
             true => (Policy::Batch, None),
             false => (Policy::Normal, Some(SHORTEST_SLICE)),
         };
-        // It fails for a thread that has ended, which the main loop finds out.
-        let _ = sched::set_weight(self.thread, policy, nice_of(action.weight), slice);
+        let (thread, old) = &self.thread;
+        // That a thread has ended the main loop finds out.
+        let _ = knob::weigh((thread, *old), policy, nice_of(action.weight), slice);
         self.defer(action.poll_every, before.is_none());
     }
 
@@ -271,9 +274,9 @@ impl Look {
         let settings = *lock(&self.settings);
         let c_gate_ns = counters.discard_cost.map(|cost| cost.0 as f64);
         let observed = Observed {
-            pid: self.thread.as_raw_nonzero().get(),
+            pid: self.thread.0.pid,
             cpu: counters.cpu,
-            nice: told.action.map_or(super::STATIC_WEIGHT, |action| nice_of(action.weight)),
+            nice: told.action.map_or(STATIC_WEIGHT, |action| nice_of(action.weight)),
             doing: told.action.map_or("asleep", |action| name_of(action.regime)).into(),
             used: share(counters.ran, told.counters.ran),
             wasted: share(counters.wasted, told.counters.wasted),

@@ -30,7 +30,7 @@ use weir_bpf::channels::Channel;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::input::Inputs;
 use weir_bpf::sync::lock;
-use weir_bpf::sys::sched;
+use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::units::{CpuId, IfIndex, Nanos, Nice};
 use weir_policy::governor::REST;
 use weir_policy::{Regime, Settings, Weight};
@@ -76,8 +76,6 @@ impl Beat {
     }
 }
 
-/// The weight that governed threads have while no governor beats: the kernel's default.
-pub const STATIC_WEIGHT: Nice = Nice(0);
 /// A thread of the governor's that is so late does not live.
 const LIVELY: Duration = Duration::from_millis(350);
 /// The listener's real-time priority, the lowest: it preempts processes, and nobody's real-time work.
@@ -240,11 +238,11 @@ impl Governors {
         *lock(&self.shared.beats) = guardian;
     }
 
-    /// Governs a NAPI thread until the answer is dropped. Its weight is then what it was last. Where its interface's
-    /// interrupts can be deferred, they are while others want the CPU.
+    /// Governs a NAPI thread, which had this policy, until the answer is dropped. Its weight is then what it was last.
+    /// Where its interface's interrupts can be deferred, they are while others want the CPU.
     pub fn govern(
         self: &Rc<Self>,
-        task: &Task,
+        (task, old_policy): (&Task, Policy),
         deferral: Option<Arc<Deferral>>,
         settings: Settings,
     ) -> Result<Governed> {
@@ -253,7 +251,8 @@ impl Governors {
         })?;
         let input = self.inputs.add(pid)?;
         let number = input.number();
-        let look = Arc::new(Look::new(input, pid, self.common.clone(), deferral, settings));
+        let thread = (task.clone(), old_policy);
+        let look = Arc::new(Look::new(input, thread, self.common.clone(), deferral, settings));
         let looking = Arc::clone(&look);
         let thread = std::thread::Builder::new()
             .name("weir-govern".into())
