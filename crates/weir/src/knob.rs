@@ -119,20 +119,10 @@ impl Returns {
 impl Knob {
     /// Gives the knob its new value.
     pub fn turn(&self, host: &Host, interface: &str) -> Result<()> {
-        let gone = |thread: &Task| {
-            Error::refused(
-                format!("the NAPI thread {} ({}) has ended", thread.comm, thread.pid),
-                "weir looks for its successor within a second",
-            )
-        };
         match self {
             Self::Threaded { new, .. } => Ok(host.sysfs.write(interface, THREADED, new)?),
-            Self::Nice { thread, new, .. } => {
-                Ok(sched::set_nice(living(thread).ok_or_else(|| gone(thread))?, *new)?)
-            }
-            Self::Affinity { thread, new, .. } => {
-                Ok(sched::set_affinity(living(thread).ok_or_else(|| gone(thread))?, new)?)
-            }
+            Self::Nice { thread, new, .. } => Ok(sched::set_nice(living(thread)?, *new)?),
+            Self::Affinity { thread, new, .. } => Ok(sched::set_affinity(living(thread)?, new)?),
             Self::Rps { queue, .. } => {
                 Ok(host.sysfs.write(interface, &rps::attribute(queue), rps::OFF)?)
             }
@@ -150,14 +140,14 @@ impl Knob {
             Err(error) => Err(error),
         };
         match outcome {
-            // It may have vanished between our look and our write.
+            // What it belongs to may also have vanished between our look and our write.
             Err(_) if self.is_gone(host, interface) => Ok(Outcome::Gone),
             outcome => outcome,
         }
     }
 
     /// The value that somebody else has given the knob. `None` if it has the one that weir set, or the old
-    /// one, or no longer exists.
+    /// one.
     fn others_value(&self, host: &Host, interface: &str) -> Result<Option<String>> {
         let others = match self {
             Self::Threaded { old, new } => {
@@ -172,21 +162,14 @@ impl Knob {
                 let present = Values::read(host, interface)?;
                 (present != *old && !present.are_the_governors()).then(|| present.to_string())
             }
-            Self::Nice { thread, old_policy, governed: true, .. } => match living(thread) {
-                Some(pid) => others_policy(pid, *old_policy)?,
-                None => None,
-            },
-            Self::Nice { thread, old, new, .. } => match living(thread) {
-                Some(pid) => {
-                    let present = sched::nice(pid)?;
-                    (present != *new && present != *old).then(|| present.to_string())
-                }
-                None => None,
-            },
-            Self::Affinity { thread, old, new } => match living(thread) {
-                Some(pid) => others_cpus(pid, old, new)?,
-                None => None,
-            },
+            Self::Nice { thread, old_policy, governed: true, .. } => {
+                others_policy(living(thread)?, *old_policy)?
+            }
+            Self::Nice { thread, old, new, .. } => {
+                let present = sched::nice(living(thread)?)?;
+                (present != *new && present != *old).then(|| present.to_string())
+            }
+            Self::Affinity { thread, old, new } => others_cpus(living(thread)?, old, new)?,
             Self::TcFilter { .. } => None,
         };
         Ok(others)
@@ -196,37 +179,30 @@ impl Knob {
     /// policy still has the governor's nice value, which would count again with the usual policy.
     fn leave_to_others(&self) -> Result<()> {
         match self {
-            Self::Nice { thread, old, governed: true, .. } => match living(thread) {
-                Some(pid) => Ok(sched::set_nice(pid, *old)?),
-                None => Ok(()),
-            },
+            Self::Nice { thread, old, governed: true, .. } => {
+                Ok(sched::set_nice(living(thread)?, *old)?)
+            }
             _ => Ok(()),
         }
     }
 
     fn put_back(&self, host: &Host, interface: &str) -> Result<Outcome> {
-        let put_back = match self {
-            Self::Threaded { old, .. } => threading::put_back(host, interface, old),
-            Self::Rps { queue, old } => {
-                host.sysfs.write(interface, &rps::attribute(queue), old).map_err(Error::from)
+        match self {
+            Self::Threaded { old, .. } => threading::put_back(host, interface, old)?,
+            Self::Rps { queue, old } => host.sysfs.write(interface, &rps::attribute(queue), old)?,
+            Self::Deferral { old } => old.write(host, interface)?,
+            Self::Nice { thread, old, old_policy, governed, .. } => {
+                weigh_back(living(thread)?, *old, governed.then_some(*old_policy))?;
             }
-            Self::Deferral { old } => old.write(host, interface),
-            Self::Nice { thread, old, old_policy, governed, .. } => match living(thread) {
-                Some(pid) => weigh_back(pid, *old, governed.then_some(*old_policy)),
-                None => return Ok(Outcome::Gone),
-            },
-            Self::Affinity { thread, old, .. } => match living(thread) {
-                Some(pid) => sched::set_affinity(pid, old).map_err(Error::from),
-                None => return Ok(Outcome::Gone),
-            },
+            Self::Affinity { thread, old, .. } => sched::set_affinity(living(thread)?, old)?,
             Self::TcFilter { filter } => {
-                match host.links.index(interface).and_then(|at| filter.remove(at)) {
-                    Ok(Removed::Nothing) => return Ok(Outcome::Gone),
-                    removed => removed.map(drop).map_err(Error::from),
+                let removed = filter.remove(host.links.index(interface)?)?;
+                if matches!(removed, Removed::Nothing) {
+                    return Ok(Outcome::Gone);
                 }
             }
-        };
-        put_back.map(|()| Outcome::Restored)
+        }
+        Ok(Outcome::Restored)
     }
 
     /// Gives what the governor moves the value that it is to have while no governor lives. Other knobs
@@ -252,7 +228,7 @@ impl Knob {
                 let exists = host.sysfs.exists(interface, &rps::attribute(queue));
                 no_interface() || matches!(exists, Ok(false))
             }
-            Self::Nice { thread, .. } | Self::Affinity { thread, .. } => living(thread).is_none(),
+            Self::Nice { thread, .. } | Self::Affinity { thread, .. } => living(thread).is_err(),
         }
     }
 
@@ -299,20 +275,22 @@ impl fmt::Display for Knob {
     }
 }
 
-/// Gives a governed thread this weight, unless it has ended or somebody else has given it another policy than the
-/// governor's and its old one.
+/// Gives a governed thread this weight, unless somebody else has given it another policy than the governor's and its
+/// old one.
+///
+/// # Errors
+/// If the thread has ended.
 pub fn weigh(
     (thread, old): (&Task, Policy),
     policy: Policy,
     nice: Nice,
     slice: Option<Nanos>,
 ) -> Result<()> {
-    match living(thread) {
-        Some(pid) if others_policy(pid, old)?.is_none() => {
-            Ok(sched::set_weight(pid, policy, nice, slice)?)
-        }
-        _ => Ok(()),
+    let pid = living(thread)?;
+    if others_policy(pid, old)?.is_none() {
+        sched::set_weight(pid, policy, nice, slice)?;
     }
+    Ok(())
 }
 
 /// As it was; where it was governed, with its policy, and the usual slice.
@@ -346,9 +324,14 @@ fn others_cpus(pid: Pid, old: &[CpuId], new: &[CpuId]) -> Result<Option<String>>
 
 /// The thread's number, if that number still means this NAPI thread. A thread that has ended may have
 /// been followed by anybody's process.
-fn living(thread: &Task) -> Option<Pid> {
+fn living(thread: &Task) -> Result<Pid> {
     let same = Task::napi_thread(thread.pid).as_ref() == Some(thread);
-    same.then(|| Pid::from_raw(thread.pid)).flatten()
+    same.then(|| Pid::from_raw(thread.pid)).flatten().ok_or_else(|| {
+        Error::refused(
+            format!("the NAPI thread {} ({}) has ended", thread.comm, thread.pid),
+            "weir looks for its successor within a second",
+        )
+    })
 }
 
 #[cfg(test)]
@@ -424,8 +407,8 @@ mod tests {
             // Another thread that has its number now.
             let earlier = Task { start_ticks: task.start_ticks - 1, ..task.clone() };
             for (whose, policy) in [(&earlier, Policy::RoundRobin(5)), (task, Policy::Batch)] {
-                weigh((whose, Policy::RoundRobin(5)), Policy::Batch, Nice(3), None).unwrap();
-                assert_eq!(present(), (policy, Nice(3)));
+                let done = weigh((whose, Policy::RoundRobin(5)), Policy::Batch, Nice(3), None);
+                assert_eq!((done.is_ok(), present()), (whose == task, (policy, Nice(3))));
             }
             for policy in [Policy::Fifo(5), Policy::RoundRobin(6), Policy::Idle] {
                 sched::set_weight(pid, Policy::Normal, Nice(19), None).unwrap();
