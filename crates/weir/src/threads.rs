@@ -176,7 +176,7 @@ impl NapiThreads {
             }
         }
         if let Some(CpuList(new)) = &self.settings.cpus {
-            let old = sched::affinity(pid)?;
+            let old = sched::allowed_cpus(pid)?;
             if old != *new {
                 let knob = Knob::Affinity { thread: task.clone(), old, new: new.clone() };
                 knobs.push(journal.turn(knob)?);

@@ -20,6 +20,8 @@ use crate::sys::stat::Stat;
 use crate::units::{CpuId, Nanos, Nice};
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
+/// proc(5)
+const ALLOWED: &str = "Cpus_allowed_list:";
 
 /// Lets a thread run on these CPUs only.
 ///
@@ -32,7 +34,7 @@ pub fn set_affinity(pid: Pid, cpus: &[CpuId]) -> Result<()> {
     set_affinity_of(Some(pid), cpus)
 }
 
-/// CPUs that a thread may run on, in increasing order.
+/// CPUs that are online and that a thread may run on, in increasing order.
 ///
 /// # Errors
 ///
@@ -42,6 +44,27 @@ pub fn affinity(pid: Pid) -> Result<Vec<CpuId>> {
         .map_err(|errno| Error::system("read the CPUs of", object(pid), errno))?;
     let numbers = 0..u32::try_from(CpuSet::MAX_CPU).unwrap_or(u32::MAX);
     Ok(numbers.filter(|number| set.is_set(*number as usize)).map(CpuId).collect())
+}
+
+/// CPUs that a thread may run on, in increasing order, also those that are offline: what to set to have all back.
+///
+/// # Errors
+///
+/// [`Error::System`] if there is no such thread; [`Error::Refused`] if the kernel does not list them.
+pub fn allowed_cpus(pid: Pid) -> Result<Vec<CpuId>> {
+    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
+    let status = std::fs::read(&path).map_err(|source| Error::system("read", &path, source))?;
+    let CpuList(cpus) = allowed_in(&status).ok_or_else(|| {
+        Error::refused(format!("{path} has no list of CPUs in {ALLOWED}"), "please report this")
+    })?;
+    Ok(cpus)
+}
+
+/// In the text of `/proc/PID/status`.
+fn allowed_in(status: &[u8]) -> Option<CpuList> {
+    let mut lines = status.split(|byte| *byte == b'\n');
+    let list = lines.find_map(|line| line.strip_prefix(ALLOWED.as_bytes()))?;
+    str::from_utf8(list).ok()?.trim().parse().ok()
 }
 
 /// A thread's nice value.
@@ -339,9 +362,18 @@ mod tests {
             let before = affinity(target).unwrap();
             on_own_thread(|| set_affinity(target, &before[..1]).unwrap());
             assert_eq!(affinity(target).unwrap(), before[..1]);
+            assert_eq!(allowed_cpus(target).unwrap(), before[..1]);
             set_affinity(target, &before).unwrap();
             assert_eq!(affinity(target).unwrap(), before);
         });
+    }
+
+    #[test]
+    fn cpus_that_are_offline_are_allowed_all_the_same() {
+        let status =
+            b"Name:\tCpus_allowed_list: 7\nCpus_allowed:\t0000000b\nCpus_allowed_list:\t0-1,3\n";
+        assert_eq!(allowed_in(status), Some(CpuList(vec![CpuId(0), CpuId(1), CpuId(3)])));
+        assert_eq!(allowed_in(b"Name:\tx\n"), None);
     }
 
     #[test]
