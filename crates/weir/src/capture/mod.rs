@@ -247,7 +247,21 @@ impl Session<'_> {
 
     /// Reads a batch, and writes what is not to be kept back; how many packets it was.
     fn read(&mut self) -> Result<usize> {
-        let read = self.reader.read(BATCH);
+        // A file's size is looked at after each packet.
+        let at_once = if self.args.rotate_size.is_some() { 1 } else { BATCH };
+        let mut count = 0;
+        while count < BATCH {
+            let read = self.read_some(at_once)?;
+            count += read;
+            if read < at_once {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    fn read_some(&mut self, most: usize) -> Result<usize> {
+        let read = self.reader.read(most);
         let mut sink = self.sink.borrow_mut();
         if let Some(error) = sink.failed.take() {
             return Err(error);
@@ -258,7 +272,7 @@ impl Session<'_> {
             Err(error) => return Err(Error::system("read the ring of packets", error)),
         };
         let Some(output) = &mut sink.output else { return Ok(count) };
-        if count < BATCH {
+        if count < most {
             output.flush().map_err(|error| output.failed(error))?;
         }
         if output.is_due() {
