@@ -27,17 +27,18 @@ pub struct Restored {
 /// If the record cannot be read or a knob cannot be put back; the record then stays.
 pub fn leftovers(host: &Host, key: &Key, _lock: &Lock) -> Result<Option<Restored>> {
     lazy::remove_left(&host.dir)?;
-    let Some(state) = State::read(&host.dir, key)? else {
+    let restored = match State::read(&host.dir, key)? {
         // A daemon killed before it turned anything, or after it had put everything back.
-        host.dir.remove(&key.status_file())?;
-        host.dir.remove(&key.state_file())?;
-        return Ok(None);
+        None => None,
+        Some(state) => {
+            let is_ours = is_ours_to_touch(host, &state)?;
+            let knobs = if is_ours { put_back(host, &state)? } else { Returns::default() };
+            Some(Restored { interface: state.interface, owner: state.owner, knobs })
+        }
     };
-    let is_ours = is_ours_to_touch(host, &state)?;
-    let knobs = if is_ours { put_back(host, &state)? } else { Returns::default() };
     host.dir.remove(&key.status_file())?;
     host.dir.remove(&key.state_file())?;
-    Ok(Some(Restored { interface: state.interface, owner: state.owner, knobs }))
+    Ok(restored)
 }
 
 /// Whether the interface that the record is about still exists. Nothing is left to put back after a

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::softirq::{SoftirqTimes, Softirqs};
 use weir_bpf::units::{CpuId, IfIndex, Nanos, Permille};
-use weir_policy::{Settings, Share};
+use weir_policy::Settings;
 
 use crate::error::Result;
 
@@ -77,7 +77,7 @@ impl Limiter {
         let mut limit = Limit {
             limiter: Rc::clone(self),
             ifindex,
-            input_share: settings.user_share,
+            input_share: settings.user_share.rest(),
             last: RefCell::new((Instant::now(), self.times())),
         };
         limit.set(settings);
@@ -96,14 +96,14 @@ impl Limiter {
 pub struct Limit {
     limiter: Rc<Limiter>,
     ifindex: IfIndex,
-    input_share: Share,
+    input_share: f64,
     last: RefCell<(Instant, Vec<SoftirqTimes>)>,
 }
 
 impl Limit {
     /// Goes by these settings from now on; the gate has yet to be told.
     pub fn set(&mut self, settings: &Settings) {
-        self.input_share = settings.user_share;
+        self.input_share = settings.user_share.rest();
         let mut running = self.limiter.running.borrow_mut();
         running.periods.insert(self.ifindex, Nanos(settings.period.0));
         running.follow_period();
@@ -111,7 +111,7 @@ impl Limit {
 
     /// What the gate is to be told.
     pub fn input_share(&self) -> Permille {
-        Permille((self.input_share.rest() * 1000.0).round() as u32)
+        Permille((self.input_share * 1000.0).round() as u32)
     }
 
     /// What has happened since this was last asked.
@@ -129,7 +129,7 @@ impl Limit {
             used: share(before.used, after.used),
             taken: share(before.taken, after.taken),
         });
-        LimitStatus { input_share: self.input_share.rest(), discarded, cpus: cpus.collect() }
+        LimitStatus { input_share: self.input_share, discarded, cpus: cpus.collect() }
     }
 }
 
