@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed call ends the measurement")]
 
+#[allow(dead_code, reason = "the guardian uses the rest")]
+#[path = "../src/cgroup.rs"]
+mod cgroup;
 #[allow(dead_code, unused_imports, reason = "the command line and the tests use the rest")]
 #[path = "../src/owners/mod.rs"]
 mod owners;

@@ -1,4 +1,4 @@
-//! Out of a control group: what ends or freezes the group as a whole (`cgroup.kill`, `cgroup.freeze`,
+//! Control groups, as proc(5) lists them, and out of one: what ends or freezes the group as a whole (`cgroup.kill`, `cgroup.freeze`,
 //! `memory.oom.group`, a container's runtime) is for the daemon and not for the guardian, which is to see it.
 
 use std::ffi::OsString;
@@ -16,16 +16,35 @@ pub fn leave() {
     }
 }
 
-/// Where a line of `/proc/PID/mountinfo` (proc(5)) shows the root of such a hierarchy.
-fn root(line: &[u8]) -> Option<PathBuf> {
+/// Of each line of `/proc/PID/cgroup`: hierarchy, controllers, path.
+pub fn memberships(cgroup: &[u8]) -> impl Iterator<Item = [&[u8]; 3]> {
+    let lines = cgroup.split(|byte| *byte == b'\n');
+    lines.filter_map(|line| {
+        // A path may have colons.
+        let mut fields = line.splitn(3, |byte| *byte == b':');
+        Some([fields.next()?, fields.next()?, fields.next()?])
+    })
+}
+
+/// Of a line of `/proc/PID/mountinfo`: what is mounted of a file system, where, the file system's type and its options.
+pub fn mount(line: &[u8]) -> Option<[&[u8]; 4]> {
     let mut fields = line.split(|byte| *byte == b' ');
     let (root, at) = (fields.nth(3)?, fields.next()?);
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
-    let (kind, options) = (fields.next()?, fields.nth(1)?);
-    let mut options = options.split(|byte| *byte == b',');
+    Some([root, at, fields.next()?, fields.nth(1)?])
+}
+
+/// Whether a list of controllers or options, with commas between, has this one.
+pub fn has(list: &[u8], wanted: &[u8]) -> bool {
+    list.split(|byte| *byte == b',').any(|each| each == wanted)
+}
+
+/// Where a line of `/proc/PID/mountinfo` shows the root of a hierarchy by which a group can be ended or frozen.
+fn root(line: &[u8]) -> Option<PathBuf> {
+    let [root, at, kind, options] = mount(line)?;
     let ends_or_freezes = match kind {
         b"cgroup2" => true,
-        b"cgroup" => options.any(|option| option == b"freezer" || option == b"name=systemd"),
+        b"cgroup" => has(options, b"freezer") || has(options, b"name=systemd"),
         _ => false,
     };
     (ends_or_freezes && root == b"/").then(|| OsString::from_vec(at.to_vec()).into())

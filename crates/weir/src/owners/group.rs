@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::group_weight::CpuGroup;
+use crate::cgroup::memberships;
 use weir_bpf::printable::printable;
 
 /// Digits of a container's id, as every runtime makes it, and of the part that their tools print.
@@ -71,11 +72,7 @@ impl Group {
 /// The path that says most: of systemd's hierarchy, then of version 2's, then the longest of another one,
 /// as a container's runtime or a batch system makes it.
 fn path(cgroup: &[u8]) -> Option<&[u8]> {
-    let lines = cgroup.split(|byte| *byte == b'\n');
-    let entries = lines.filter_map(|line| {
-        // HIERARCHY:CONTROLLERS:PATH, and a path may have colons.
-        let mut fields = line.splitn(3, |byte| *byte == b':');
-        let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+    let entries = memberships(cgroup).filter_map(|[number, controllers, path]| {
         let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
         let rank = if controllers == b"name=systemd" {
             3

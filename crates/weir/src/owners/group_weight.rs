@@ -17,6 +17,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::cgroup::{has, memberships, mount};
+
 /// A weight may change without anybody being moved, so it is read again when it is so old.
 const KEPT: Duration = Duration::from_secs(5);
 /// Groups further down weigh as their parents.
@@ -27,7 +29,7 @@ const RANGE: (f64, f64) = (0.001, 1000.0);
 const IDLE: f64 = 3.0 / 1024.0;
 
 /// A version of control groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Version {
     One,
     Two,
@@ -63,25 +65,14 @@ pub struct CpuGroup {
 impl CpuGroup {
     /// From `/proc/PID/cgroup`; `None` of a process that is in the root.
     pub fn parse(cgroup: &[u8]) -> Option<Self> {
-        let mut found = None;
-        for line in cgroup.split(|byte| *byte == b'\n') {
-            // HIERARCHY:CONTROLLERS:PATH, and a path may have colons.
-            let mut fields = line.splitn(3, |byte| *byte == b':');
-            let (Some(number), Some(controllers), Some(path)) =
-                (fields.next(), fields.next(), fields.next())
-            else {
-                continue;
-            };
-            let path = PathBuf::from(OsString::from_vec(path.to_vec()));
-            if controllers.split(|byte| *byte == b',').any(|each| each == b"cpu") {
-                found = Some(Self { version: Version::One, path });
-                break;
-            }
-            if number == b"0" {
-                found = Some(Self { version: Version::Two, path });
-            }
-        }
-        found.filter(|group| group.path != Path::new("/"))
+        let weighing = memberships(cgroup).filter_map(|[number, controllers, path]| {
+            let is_first = has(controllers, b"cpu");
+            let version = if is_first { Version::One } else { Version::Two };
+            (is_first || number == b"0").then_some((version, path))
+        });
+        // Where version 1 has the controller, version 2 has not.
+        let (version, path) = weighing.min_by_key(|(version, _)| *version)?;
+        (path != b"/").then(|| Self { version, path: owned(path) })
     }
 }
 
@@ -94,21 +85,20 @@ struct Mount {
 }
 
 impl Mount {
-    /// From a line of `/proc/PID/mountinfo` (proc(5)).
+    /// From a line of `/proc/PID/mountinfo`.
     fn parse(line: &[u8]) -> Option<Self> {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let (root, at) = (fields.nth(3)?, fields.next()?);
-        let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
-        let (kind, options) = (fields.next()?, fields.nth(1)?);
-        let has_cpu = || options.split(|byte| *byte == b',').any(|option| option == b"cpu");
+        let [root, at, kind, options] = mount(line)?;
         let version = match kind {
             b"cgroup2" => Version::Two,
-            b"cgroup" if has_cpu() => Version::One,
+            b"cgroup" if has(options, b"cpu") => Version::One,
             _ => return None,
         };
-        let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
-        Some(Self { version, root: path(root), at: path(at) })
+        Some(Self { version, root: owned(root), at: owned(at) })
     }
+}
+
+fn owned(path: &[u8]) -> PathBuf {
+    OsString::from_vec(path.to_vec()).into()
 }
 
 /// What a group's own file says.
