@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use weir_bpf::sync::lock;
 use weir_bpf::sys::napi;
 use weir_bpf::sys::sysfs::Attribute;
-use weir_bpf::units::Nanos;
+use weir_policy::Nanos;
 use weir_policy::governor::POLL_INTERVALS;
 
 use crate::error::Result;
@@ -32,7 +32,7 @@ impl Values {
     /// Deferred by so much, until a poll has found nothing; or not at all.
     fn new(interval: Option<Nanos>) -> Self {
         let polls = if interval.is_some() { DEFERRED_POLLS } else { "0" };
-        Self { polls: polls.into(), interval_ns: interval.unwrap_or(Nanos(0)).0.to_string() }
+        Self { polls: polls.into(), interval_ns: interval.unwrap_or(Nanos::ZERO).0.to_string() }
     }
 
     /// What an interface has now.
@@ -51,10 +51,7 @@ impl Values {
 
     /// Whether the governor sets these, one attribute after the other.
     pub fn are_the_governors(&self) -> bool {
-        let set = || {
-            let intervals = POLL_INTERVALS.into_iter().map(|time| Some(Nanos(time.0)));
-            intervals.chain([None]).map(Self::new)
-        };
+        let set = || POLL_INTERVALS.map(Some).into_iter().chain([None]).map(Self::new);
         set().any(|own| own.polls == self.polls)
             && set().any(|own| own.interval_ns == self.interval_ns)
     }

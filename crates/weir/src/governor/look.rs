@@ -207,8 +207,7 @@ impl Look {
 
     fn defer(&self, poll_every: Option<weir_policy::Nanos>, anew: bool) {
         if let Some(deferral) = &self.deferral {
-            let interval = poll_every.map(|time| Nanos(time.0));
-            deferral.want(self.input.number(), interval, anew);
+            deferral.want(self.input.number(), poll_every, anew);
         }
     }
 
