@@ -98,7 +98,8 @@ of_flow(const struct asking *asking, const struct flow *flow,
 static __always_inline enum weir_wall_outcome judge(const struct asking *asking)
 {
 	struct cursor cursor = asking->cursor;
-	struct flow flow = {};
+	const struct __sk_buff *skb = asking->packet.skb;
+	struct flow flow = {.merged = skb && skb->gso_size};
 	enum weir_parse found = parse(&cursor, &flow, asking->packet.len);
 
 	switch (found) {
