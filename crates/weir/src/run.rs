@@ -5,6 +5,7 @@ use std::rc::Rc;
 use weir_bpf::alarm::Alarm;
 use weir_bpf::cpulist::CpuList;
 use weir_bpf::gate::QueueProbe;
+use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 
 use crate::ab;
@@ -140,14 +141,13 @@ fn governors(
         .ok()
 }
 
-/// Those that are named, else those that the file says to protect.
+/// Those that are named, else those that the file says to protect, by the kernel's names: paths in /sys know no other.
 fn interfaces(args: &RunArgs, config: &Config) -> Result<Vec<String>> {
-    if !args.interfaces.is_empty() {
-        return Ok(args.interfaces.clone());
-    }
-    let protected = config.protected();
-    if !protected.is_empty() {
-        return Ok(protected);
+    let named = args.interfaces.clone();
+    let named = if named.is_empty() { config.protected() } else { named };
+    if !named.is_empty() {
+        let links = Links::open()?;
+        return Ok(named.iter().map(|name| links.kernel_name(name)).collect());
     }
     let problem = match config.path() {
         Some(path) => format!("no interface is named, and {} has none to protect", path.display()),

@@ -78,6 +78,13 @@ impl Links {
         name_of(&self.get(ifindex)?)
     }
 
+    /// What the kernel calls the interface of this name, which may be an alternative one (`ip link property`); the
+    /// name itself if there is none of it.
+    pub fn kernel_name(&self, name: &str) -> String {
+        let found = self.index(name).and_then(|ifindex| self.name(ifindex));
+        found.unwrap_or_else(|_| name.to_owned())
+    }
+
     /// Ethernet address of an interface; all zero where no packet has one ([`LinkInfo::bare`]).
     ///
     /// # Errors

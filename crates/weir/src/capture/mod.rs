@@ -72,9 +72,10 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
     }
     let mut signals = Signals::catch()?;
     let ifindex = find(&args.interface)?;
-    let link = link_of(&args.interface)?;
+    let name = Links::open()?.name(ifindex)?;
+    let link = link_of(&name)?;
     let text = args.filter.join(" ");
-    let filter = (!text.trim().is_empty()).then(|| Filter::compile(&args.interface, &text));
+    let filter = (!text.trim().is_empty()).then(|| Filter::compile(&name, &text));
     let filter = filter.transpose()?;
     let options = Options {
         snaplen: args.snaplen.min(SNAPLEN_MAX),
@@ -87,7 +88,7 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
     };
     let mut tap = Tap::load(&options, filter.as_ref())?;
     let interface = Interface {
-        name: args.interface.clone(),
+        name,
         link,
         snaplen: options.snaplen,
         filter: filter.map(|filter| filter.text().to_owned()),

@@ -147,6 +147,7 @@ fn behind<'a>(
 fn running(named: Option<&str>) -> Result<Vec<InterfaceStatus>> {
     let mut running = InterfaceStatus::running()?;
     if let Some(name) = named {
+        let name = Links::open()?.kernel_name(name);
         running.retain(|interface| interface.interface == name);
     }
     if running.is_empty() {

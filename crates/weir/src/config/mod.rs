@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use weir_bpf::sys::link::Links;
 
 pub use error::ConfigError;
 pub use init::init;
@@ -78,10 +79,9 @@ impl Config {
         self.file.as_ref().map(|file| file.path.as_path())
     }
 
-    /// What holds on an interface.
+    /// What holds on an interface, by any of its names.
     pub fn of(&self, interface: &str) -> Effective {
-        let section = self.file.as_ref().and_then(|file| file.interfaces.get(interface));
-        self.effective(section)
+        self.effective(self.file.as_ref().and_then(|file| section(file, interface)))
     }
 
     /// What holds on an interface of which nothing in particular is said.
@@ -134,6 +134,16 @@ impl Config {
             Origin::Flag => "command line".into(),
         }
     }
+}
+
+/// An interface's section: of this name, else of another name of the same interface.
+fn section<'a>(file: &'a ConfigFile, interface: &str) -> Option<&'a Layer> {
+    file.interfaces.get(interface).or_else(|| {
+        let links = Links::open().ok()?;
+        let name = links.kernel_name(interface);
+        let mut sections = file.interfaces.iter();
+        sections.find(|(other, _)| links.kernel_name(other) == name).map(|(_, layer)| layer)
+    })
 }
 
 fn if_exists(path: &Path) -> Result<Option<ConfigFile>, ConfigError> {

@@ -89,12 +89,10 @@ impl Looker {
     /// For the calling thread's network namespace.
     pub fn new(named: &[String]) -> Result<Self> {
         let links = Links::open()?;
-        for name in named {
-            links.index(name)?;
-        }
-        let wanted = |link: &ListedLink| match named {
+        let named = named.iter().map(|name| Ok(links.index(name)?)).collect::<Result<Vec<_>>>()?;
+        let wanted = |link: &ListedLink| match named[..] {
             [] => link.info.up && !link.loopback,
-            _ => named.contains(&link.info.name),
+            _ => named.contains(&link.ifindex),
         };
         let interfaces = links.list()?.into_iter().filter(wanted).collect();
         let mut looker =

@@ -20,6 +20,7 @@ mod guardian;
 mod lazy;
 mod lazy_order;
 mod lifecycle;
+mod names;
 mod nat;
 mod owners;
 mod refusal;
