@@ -35,8 +35,45 @@ fn the_dashboard_the_alerts_and_the_docs_name_metrics_that_there_are() {
         let unknown: Vec<&&str> = named.difference(&there).collect();
         assert!(named.len() > 4 && unknown.is_empty(), "{path}: {unknown:?} of {there:?}");
     }
-    match Command::new("promtool").args(["check", "rules", &rules]).output() {
+    promtool(&["check", "rules", &rules]);
+}
+
+fn promtool(arguments: &[&str]) {
+    match Command::new("promtool").args(arguments).output() {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
-        Err(error) => println!("syntax not checked: promtool (Debian: prometheus): {error}"),
+        Err(error) => println!("rules not checked: promtool (Debian: prometheus): {error}"),
     }
+}
+
+/// The server dies with the daemon, and the guardian removes what the daemon has published.
+#[test]
+fn an_alert_fires_when_a_killed_daemons_metrics_are_gone() {
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus/weir.rules.yml");
+    let fires = |at: &str, samples: &str| {
+        format!(
+            "- expr: count by (interface) (ALERTS{{alertname=\"WeirNotRunning\",alertstate=\"firing\"}})
+      eval_time: {at}
+      exp_samples: [{samples}]
+    "
+        )
+    };
+    let gone = "{labels: '{interface=\"gone\"}', value: 1}";
+    let dead = "{labels: '{interface=\"dead\"}', value: 1}";
+    let test = format!(
+        "rule_files: [{rules}]
+tests:
+  - interval: 15s
+    input_series:
+    - {{series: 'weir_protected{{interface=\"well\"}}', values: '1x300'}}
+    - {{series: 'weir_protected{{interface=\"gone\"}}', values: '1x40 stale'}}
+    - {{series: 'weir_protected{{interface=\"dead\"}}', values: '1x40 0x300'}}
+    promql_expr_test:
+    {}{}{}",
+        fires("10m", ""),
+        fires("15m", &format!("{gone}, {dead}")),
+        fires("75m", dead),
+    );
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut file, test.as_bytes()).unwrap();
+    promtool(&["test", "rules", file.path().to_str().unwrap()]);
 }
