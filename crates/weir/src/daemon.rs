@@ -22,6 +22,7 @@ use crate::lazy::LazyServer;
 use crate::report::{Report, summary};
 use crate::signals::Signals;
 use crate::sleep::Sleep;
+use crate::status::InterfaceStatus;
 
 const TICK: Duration = Duration::from_secs(1);
 /// After a look for receivers, at least this many times the CPU time that it took passes before another: at
@@ -46,7 +47,7 @@ pub struct Daemon {
     hung_up: bool,
     console: Console,
     report: Report,
-    lost: Vec<String>,
+    lost: Vec<InterfaceStatus>,
     failures: Vec<String>,
 }
 
@@ -231,18 +232,20 @@ impl Daemon {
         self.tend_lazy();
         let mut gone = Vec::new();
         for (at, interface) in self.interfaces.iter_mut().enumerate() {
-            match interface.tick(guardian_pid, &sleep, udp.map(late_drops)) {
+            // One of them is enough to tell it.
+            let lost = if at == 0 { &self.lost[..] } else { &[] };
+            match interface.tick(guardian_pid, &sleep, lost, udp.map(late_drops)) {
                 Ok(tick) => {
                     self.report.tick(&mut self.console, &tick);
                     if !tick.attached {
-                        let is_gone = interface.is_gone().unwrap_or(false);
+                        let is_gone = interface.is_gone();
                         gone.push((at, if is_gone { Loss::Gone } else { Loss::Detached }));
                     }
                     if let Some(error) = tick.trouble {
                         self.console.trouble(&error);
                     }
                 }
-                Err(_) if interface.is_gone().unwrap_or(false) => gone.push((at, Loss::Gone)),
+                Err(_) if interface.is_gone() => gone.push((at, Loss::Gone)),
                 Err(error) => self.console.trouble(&error),
             }
         }
@@ -284,9 +287,7 @@ impl Daemon {
             match self.interfaces[*at].follow() {
                 Ok(Presence::Present) => {}
                 Ok(Presence::Gone) => gone.push((*at, Loss::Gone)),
-                Err(_) if self.interfaces[*at].is_gone().unwrap_or(false) => {
-                    gone.push((*at, Loss::Gone));
-                }
+                Err(_) if self.interfaces[*at].is_gone() => gone.push((*at, Loss::Gone)),
                 Err(error) => self.console.trouble(&error),
             }
         }
@@ -349,17 +350,13 @@ impl Daemon {
         for (at, loss) in gone.iter().rev() {
             let interface = self.interfaces.remove(*at);
             let name = interface.interface();
-            self.console.say(&match loss {
-                Loss::Gone => {
-                    format!("{name} has been removed or moved to another network namespace")
-                }
-                Loss::Detached => format!(
-                    "somebody has detached weir's gate from {name}, which is no longer protected; \
-                     `weir run {name}` protects it again"
-                ),
-            });
+            let why = match loss {
+                Loss::Gone => "it has been removed or moved to another network namespace",
+                Loss::Detached => "somebody has detached weir's gate",
+            };
+            self.console.say(&format!("{name} is no longer protected: {why}"));
+            self.lost.push(interface.loss(why));
             self.part(interface);
-            self.lost.push(name);
         }
     }
 
@@ -409,10 +406,14 @@ impl Daemon {
         if let Some(guardian) = self.guardian.take() {
             guardian.dismiss();
         }
-        if !self.lost.is_empty() {
+        let names: Vec<&str> = self.lost.iter().map(|lost| lost.interface.as_str()).collect();
+        if !names.is_empty() {
             return Err(Error::refused(
-                format!("no longer protected: {}", self.lost.join(", ")),
-                "start `weir run` again when the interface is back; `ip link` lists what there is",
+                format!("no longer protected: {}", names.join(", ")),
+                format!(
+                    "`weir run {}` protects it again when it is back; `ip link` lists what there is",
+                    names.join(" ")
+                ),
             ));
         }
         Ok(())

@@ -421,12 +421,13 @@ impl Protected {
         self.policy == Policy::On && self.limit.is_none()
     }
 
-    /// Reads the counters and publishes the status; `guardian_pid` and `sleep` are part of it, and `late_dropped`, if
-    /// that is known: it is the namespace's.
+    /// Reads the counters and publishes the status; `guardian_pid`, `sleep` and `lost` are part of it, and
+    /// `late_dropped`, if that is known: it is the namespace's.
     pub fn tick(
         &mut self,
         guardian_pid: i32,
         sleep: &SleepStatus,
+        lost: &[InterfaceStatus],
         late_dropped: Option<u64>,
     ) -> Result<Tick> {
         self.diverting.set_asleep(sleep.asleep && self.forwarding.is_none());
@@ -448,7 +449,8 @@ impl Protected {
         let threads = threads.and(self.follow_polls(packets));
         let rates = Rates::between(&before, &self.last);
         let recorded = self.claim.journal.catch_up();
-        let published = self.status(guardian_pid, sleep, rates).write(&self.host.dir);
+        let status = self.status(guardian_pid, sleep, rates);
+        let published = InterfaceStatus { lost: lost.to_vec(), ..status }.write(&self.host.dir);
         Ok(Tick {
             attached: self.gate.is_attached()?,
             trouble: threads.and(recorded).and(published).err(),
@@ -464,6 +466,8 @@ impl Protected {
         InterfaceStatus {
             schema: status::SCHEMA,
             running: true,
+            loss: None,
+            lost: Vec::new(),
             silent_for: None,
             pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
             guardian_pid,
@@ -545,8 +549,20 @@ impl Protected {
     }
 
     /// Whether the interface no longer exists here.
-    pub fn is_gone(&self) -> Result<bool> {
-        Ok(self.host.name_of(self.claim.ifindex)?.is_none())
+    pub fn is_gone(&self) -> bool {
+        matches!(self.host.name_of(self.claim.ifindex), Ok(None))
+    }
+
+    /// The last status of an interface that is protected no longer, and why it is not.
+    pub fn loss(&self, why: &str) -> InterfaceStatus {
+        InterfaceStatus {
+            running: false,
+            loss: Some(why.into()),
+            governed: Vec::new(),
+            napi_threads: Vec::new(),
+            knobs: Vec::new(),
+            ..self.status(0, &SleepStatus::default(), Rates::default())
+        }
     }
 
     /// One line about what was set up.

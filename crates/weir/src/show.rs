@@ -53,8 +53,12 @@ impl Standing {
     fn of(overview: &Overview) -> Self {
         let running: Vec<_> = overview.interfaces.iter().filter(|each| each.running).collect();
         let dead = overview.interfaces.iter().filter(|each| !each.running);
-        let mut wrong: Vec<String> =
-            dead.map(|each| format!("{}: its daemon has died", each.interface)).collect();
+        let mut wrong: Vec<String> = dead
+            .map(|each| match &each.loss {
+                Some(why) => format!("{} is no longer protected: {why}", each.interface),
+                None => format!("{}: its daemon has died", each.interface),
+            })
+            .collect();
         wrong.extend(overview.leftovers.iter().map(|each| {
             format!(
                 "interface number {}: knobs may still be turned, `sudo weir reset`",
@@ -129,7 +133,11 @@ fn table(out: &mut impl Write, overview: &Overview, standing: &Standing) -> io::
 }
 
 fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
-    let state = if status.running { "protected" } else { "not running any more" };
+    let state = match &status.loss {
+        Some(why) => &format!("no longer protected: {why}"),
+        None if status.running => "protected",
+        None => "not running any more",
+    };
     let policy = match status.policy {
         Policy::On => "on",
         Policy::Shadow => "shadow, so nothing is discarded",

@@ -39,6 +39,12 @@ pub struct InterfaceStatus {
     pub schema: u32,
     /// Whether the daemon that wrote this still protects the interface. Found out by the reader.
     pub running: bool,
+    /// Why its daemon, which runs, protects it no longer; `null` if it does.
+    #[serde(default)]
+    pub loss: Option<String>,
+    /// What else its daemon has protected and does no longer. Listed with the others by the reader.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<Self>,
     /// For how long a daemon that runs has published nothing, if that is long. Found out by the reader.
     #[serde(skip)]
     pub silent_for: Option<Duration>,
@@ -270,6 +276,12 @@ impl InterfaceStatus {
             // It may have gone since the directory was listed.
             all.extend(Self::read(dir, &key)?);
         }
+        let mut lost: Vec<Self> =
+            all.iter_mut().flat_map(|status| std::mem::take(&mut status.lost)).collect();
+        // Another daemon may protect it by now.
+        let place = |status: &Self| (status.netns, status.interface.clone());
+        lost.retain(|each| !all.iter().any(|one| one.running && place(one) == place(each)));
+        all.extend(lost);
         Ok(all)
     }
 

@@ -211,7 +211,7 @@ fn a_gate_that_somebody_else_detaches_is_noticed() {
     assert_eq!(near(&network, "tc", "qdisc del dev near clsact"), "");
     let (status, messages) = daemon.end();
     assert!(!status.success(), "{messages}");
-    assert!(messages.contains("somebody has detached weir's gate from near"), "{messages}");
+    assert!(messages.contains("near is no longer protected: somebody has detached"), "{messages}");
     assert!(messages.contains("`weir run near` protects it again"), "{messages}");
     network.assert_untouched();
 }

@@ -327,8 +327,42 @@ fn an_interface_that_vanishes_ends_protection() {
     network.links(|links, ifindex| links.delete(ifindex).unwrap());
     let (status, messages) = daemon.end();
     assert_eq!(status.code(), Some(1));
-    assert!(messages.contains("near has been removed or moved"), "{messages}");
+    assert!(
+        messages.contains("near is no longer protected: it has been removed or moved"),
+        "{messages}"
+    );
     assert_eq!(network.files(), [] as [&str; 0]);
+}
+
+#[test]
+fn an_interface_that_is_lost_beside_another_is_not_said_to_be_protected() {
+    let network = Network::new();
+    network.add_pair();
+    let daemon = Daemon::start(&network, &[NEAR2]);
+    network.links(|links, _| links.delete(links.index(NEAR2).unwrap()).unwrap());
+    let mut said = String::new();
+    wait_until("its loss is published", || {
+        let output = network.weir(&["status", "--check"]);
+        said = String::from_utf8(output.stdout).unwrap();
+        output.status.code() == Some(1)
+    });
+    assert!(said.starts_with("degraded: near2 is no longer protected: it has been"), "{said}");
+    let metrics = network.says(&["status", "--openmetrics"]);
+    for line in
+        ["weir_protected{interface=\"near\"} 1.0", "weir_protected{interface=\"near2\"} 0.0"]
+    {
+        assert!(metrics.lines().any(|each| each == line), "no {line} in {metrics}");
+    }
+    let text = network.says(&["status"]);
+    assert!(text.contains("\nnear2  no longer protected: it has been removed"), "{text}");
+    daemon.signal(Signal::INT);
+    let (status, messages) = daemon.end();
+    assert_eq!(status.code(), Some(1));
+    assert!(
+        messages.contains("no longer protected: near2; `weir run near2` protects it"),
+        "{messages}"
+    );
+    network.assert_untouched();
 }
 
 #[test]
