@@ -36,7 +36,8 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
     } else if args.check {
         out::print(|out| writeln!(out, "{}", standing.text))?;
     } else if args.openmetrics {
-        out::print(|out| out.write_all(metrics::openmetrics(&overview.interfaces).as_bytes()))?;
+        let text = metrics::openmetrics(&overview.interfaces, args.all_namespaces);
+        out::print(|out| out.write_all(text.as_bytes()))?;
     } else {
         out::print(|out| table(out, &overview, &standing))?;
     }

@@ -1,7 +1,7 @@
 //! What `weir status` knows, as OpenMetrics: for a node exporter's textfile collector, or over HTTP ([`serve`]).
 //!
-//! Verdicts and reasons come from the one list in `bpf/verdict.h`. Labels are bounded: interfaces, reasons, kinds of
-//! diversion and CPUs; nothing that a packet's sender chooses.
+//! Verdicts and reasons come from the one list in `bpf/verdict.h`. Labels are bounded: interfaces, their namespaces,
+//! reasons, kinds of diversion and CPUs; nothing that a packet's sender chooses.
 
 use std::sync::atomic::AtomicU64;
 
@@ -43,14 +43,7 @@ const GAUGES: [(&str, &str, Values<f64>); 9] = [
     (
         "diversion",
         "What may take packets elsewhere; 1 if the gate passes everything because of it",
-        |status| {
-            let row = |each: &DiversionStatus| {
-                let kind = serde_json::to_value(each.kind).unwrap_or_default();
-                let kind = kind.as_str().unwrap_or_default().to_owned();
-                (vec![("kind", kind)], yes(each.passes_all))
-            };
-            status.diversions.iter().map(row).collect()
-        },
+        |status| by_diversion(&status.diversions),
     ),
     ("governor_nice", "The nice value of a thread that polls the interface", |status| {
         by_thread(status, |thread| Some(thread.nice.0.into()))
@@ -117,6 +110,17 @@ fn by_thread(
     status.governed.iter().filter_map(row).collect()
 }
 
+fn by_diversion(diversions: &[DiversionStatus]) -> Vec<(Labels, f64)> {
+    let row = |each: &DiversionStatus| {
+        // Several of a kind are one series.
+        let mut alike = diversions.iter().filter(|other| other.kind == each.kind);
+        let kind = serde_json::to_value(each.kind).unwrap_or_default();
+        let kind = kind.as_str().unwrap_or_default().to_owned();
+        (vec![("kind", kind)], yes(alike.any(|other| other.passes_all)))
+    };
+    diversions.iter().map(row).collect()
+}
+
 fn by_reason(status: &InterfaceStatus, of: impl Fn(&ReasonCount) -> u64) -> Vec<(Labels, u64)> {
     let row = |each: &ReasonCount| {
         (vec![("verdict", each.verdict.clone()), ("reason", each.reason.clone())], of(each))
@@ -124,19 +128,20 @@ fn by_reason(status: &InterfaceStatus, of: impl Fn(&ReasonCount) -> u64) -> Vec<
     status.reasons.iter().map(row).collect()
 }
 
-/// Everything, with `# EOF` at the end.
-pub fn openmetrics(interfaces: &[InterfaceStatus]) -> String {
+/// Everything, with `# EOF` at the end. Interfaces of several network namespaces, which may have one name, are told
+/// apart by the inodes of those.
+pub fn openmetrics(interfaces: &[InterfaceStatus], several: bool) -> String {
     let mut registry = Registry::with_prefix("weir");
     for (name, help, values) in GAUGES {
         let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
-        each(interfaces, values, |labels, value| {
+        each(interfaces, several, values, |labels, value| {
             family.get_or_create(labels).set(value);
         });
         registry.register(name, help, family);
     }
     for (name, help, values) in COUNTERS {
         let family = Family::<Labels, Counter>::default();
-        each(interfaces, values, |labels, value| {
+        each(interfaces, several, values, |labels, value| {
             family.get_or_create(labels).inc_by(value);
         });
         registry.register(name, help, family);
@@ -147,11 +152,17 @@ pub fn openmetrics(interfaces: &[InterfaceStatus]) -> String {
     text
 }
 
-fn each<T>(interfaces: &[InterfaceStatus], values: Values<T>, mut put: impl FnMut(&Labels, T)) {
+fn each<T>(
+    interfaces: &[InterfaceStatus],
+    several: bool,
+    values: Values<T>,
+    mut put: impl FnMut(&Labels, T),
+) {
     for status in interfaces {
         for (more, value) in values(status) {
             let interface = ("interface", status.interface.clone());
-            put(&std::iter::once(interface).chain(more).collect(), value);
+            let netns = several.then(|| ("netns", status.netns.to_string()));
+            put(&std::iter::once(interface).chain(netns).chain(more).collect(), value);
         }
     }
 }

@@ -84,5 +84,5 @@ fn request(stream: &mut TcpStream, until: Instant) -> io::Result<String> {
 
 fn metrics(netns: u64) -> Result<String> {
     let dir = RunDir::open(Path::new(RUN_DIR))?;
-    Ok(openmetrics(&InterfaceStatus::read_all(dir.as_ref(), Some(netns))?))
+    Ok(openmetrics(&InterfaceStatus::read_all(dir.as_ref(), Some(netns))?, false))
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
+use weir_bpf::sys::divert::DiversionKind;
+
 use super::*;
 
 /// The names in a text.
@@ -43,6 +45,22 @@ fn promtool(arguments: &[&str]) {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
         Err(error) => println!("rules not checked: promtool (Debian: prometheus): {error}"),
     }
+}
+
+/// Two may share a kind, and the later one pass less.
+#[test]
+fn a_diversion_that_passes_everything_is_not_hidden_by_another_of_its_kind() {
+    let diversion = |passes_all| DiversionStatus {
+        kind: DiversionKind::Nat,
+        description: String::new(),
+        detail: String::new(),
+        passes_all,
+        cost: String::new(),
+        ports: Vec::new(),
+    };
+    let rows = by_diversion(&[diversion(true), diversion(false)]);
+    let labels = vec![("kind", "nat".to_owned())];
+    assert_eq!(rows.last(), Some(&(labels, 1.0)));
 }
 
 /// The server dies with the daemon, and the guardian removes what the daemon has published.

@@ -129,6 +129,21 @@ fn metrics_are_those_of_the_status() {
     daemon.interrupt();
 }
 
+#[test]
+fn interfaces_of_one_name_in_several_namespaces_are_told_apart() {
+    let networks = [Network::new(), Network::new()];
+    let daemons = networks.each_ref().map(|network| Daemon::start(network, &[]));
+    let text = networks[0].says(&["status", "--all-namespaces", "--openmetrics"]);
+    for network in &networks {
+        let netns = network.near.inode();
+        let line = format!("weir_protected{{interface=\"near\",netns=\"{netns}\"}} 1.0");
+        assert!(text.lines().any(|each| each == line), "no {line} in {text}");
+    }
+    for (network, daemon) in networks.iter().zip(daemons) {
+        network.assert_left_untouched_by(daemon);
+    }
+}
+
 /// Asks the metrics' endpoint on the near side, as Prometheus does.
 fn ask(network: &Network, address: &str, request: &str) -> std::io::Result<String> {
     network
