@@ -23,8 +23,8 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Request};
 use rustix::io::Errno;
 
 pub use super::ifname::{MAX_NAME_BYTES, check_name};
+use super::link_info::{Answer, is_bare, mac_of, name_of, stats_of, xdp_of};
 pub use super::link_info::{LinkInfo, LinkStats, XdpAttached, XdpMode};
-use super::link_info::{is_bare, mac_of, name_of, stats_of, xdp_of};
 use super::netlink::Socket;
 use crate::error::{Error, Result};
 use crate::sync::lock;
@@ -297,8 +297,9 @@ impl Links {
     }
 
     fn first(&self, asked: LinkMessage, object: impl Fn() -> String) -> Result<LinkMessage> {
-        let answers = self.ask("look up", &object, Request::GetLink(asked), NLM_F_ACK)?;
-        answers.into_iter().next().ok_or_else(|| Error::Netlink {
+        let answers: Vec<Answer> =
+            self.ask("look up", &object, Request::GetLink(asked), NLM_F_ACK)?;
+        answers.into_iter().next().map(|answer| answer.0).ok_or_else(|| Error::Netlink {
             operation: "look up",
             object: object(),
             message: "the kernel's answer is empty".into(),
@@ -312,7 +313,7 @@ impl Links {
         request: Request,
         flags: u16,
     ) -> Result<()> {
-        self.ask::<LinkMessage>(operation, object, request, flags).map(drop)
+        self.ask::<Answer>(operation, object, request, flags).map(drop)
     }
 
     pub(super) fn ask<T: Parseable<[u8]>>(

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use netlink_packet_core::{DecodeError, Parseable};
 use netlink_packet_route::link::{
     self, LinkAttribute, LinkFlags, LinkLayerType, LinkMessage, LinkXdp, State,
     XdpAttached as Attached,
@@ -9,6 +10,7 @@ use netlink_packet_route::link::{
 use netlink_packet_route::stats::{StatsAttribute, StatsMessage};
 use serde::{Deserialize, Serialize};
 
+use super::netlink::{Attributes, attribute};
 use crate::error::{Error, Result};
 use crate::units::MacAddr;
 
@@ -97,6 +99,32 @@ pub struct XdpAttached {
     pub prog_id: u32,
     /// Where it runs.
     pub mode: XdpMode,
+}
+
+/// `struct ifinfomsg`.
+const HEADER_BYTES: usize = 16;
+const IFLA_IFNAME: u16 = 3;
+/// What is read below, besides the name: `IFLA_ADDRESS`, `IFLA_MTU`, `IFLA_OPERSTATE`, `IFLA_LINKINFO` and `IFLA_XDP`.
+const READ: [u16; 5] = [1, 4, 16, 18, 43];
+
+/// What the kernel answers about an interface. Only what is read here is decoded: an alias or an alternative name need
+/// not be text in UTF-8. Nor need a name, and an interface whose name is not has none here.
+pub(super) struct Answer(pub LinkMessage);
+
+impl Parseable<[u8]> for Answer {
+    fn parse(answer: &[u8]) -> std::result::Result<Self, DecodeError> {
+        let (header, attributes) =
+            answer.split_at_checked(HEADER_BYTES).ok_or("a link's header is cut off")?;
+        let mut read = header.to_vec();
+        for each in Attributes::of(attributes).each() {
+            let (kind, value) = each.ok_or("a link's attribute is malformed")?;
+            let is_name = kind == IFLA_IFNAME && std::str::from_utf8(value).is_ok();
+            if is_name || READ.contains(&kind) {
+                read.extend(attribute(kind, value));
+            }
+        }
+        LinkMessage::parse(&read).map(Self)
+    }
 }
 
 impl LinkInfo {

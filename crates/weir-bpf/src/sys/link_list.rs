@@ -5,7 +5,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkFlags, LinkMessage};
 
 use super::link::Links;
-use super::link_info::LinkInfo;
+use super::link_info::{Answer, LinkInfo, name_of};
 use crate::error::Result;
 use crate::units::IfIndex;
 
@@ -21,7 +21,7 @@ pub struct ListedLink {
 }
 
 impl Links {
-    /// Every interface of the network namespace.
+    /// Every interface of the network namespace whose name is text in UTF-8: no other can be named.
     ///
     /// # Errors
     ///
@@ -29,9 +29,9 @@ impl Links {
     /// does not answer.
     pub fn list(&self) -> Result<Vec<ListedLink>> {
         let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
-        let messages: Vec<LinkMessage> =
-            self.ask("list", || "interfaces".into(), request, NLM_F_DUMP)?;
-        let listed = messages.iter().map(|message| {
+        let answers: Vec<Answer> = self.ask("list", || "interfaces".into(), request, NLM_F_DUMP)?;
+        let named = answers.iter().map(|answer| &answer.0).filter(|each| name_of(each).is_ok());
+        let listed = named.map(|message| {
             Ok(ListedLink {
                 ifindex: IfIndex(message.header.index),
                 info: LinkInfo::of(message)?,

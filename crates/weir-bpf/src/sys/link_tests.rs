@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::process::Command;
 
 use super::*;
 use crate::sys::ipv6::{disable_ipv6, quiet_ipv6};
@@ -28,6 +29,22 @@ fn names_and_indices_agree() {
         assert!(matches!(absent, Err(Error::NoInterface(name)) if name == "absent"));
         assert_eq!(links.name(IfIndex(0x7fff)).unwrap_err().errno(), Some(Errno::NODEV));
         assert!(matches!(links.index("sixteen-bytes-xx"), Err(Error::Refused { .. })));
+    });
+}
+
+/// The kernel takes any bytes for a name or an alias.
+#[test]
+fn what_is_no_text_hides_no_interface_but_its_own() {
+    with_pair(|links, near, far| {
+        let script = "odd=$(printf 'n\\377') && ip link add $odd type veth peer name even && \
+            ip link set near alias $odd && ip link property add dev near altname $odd-";
+        assert!(Command::new("sh").args(["-c", script]).status().unwrap().success());
+        let names: Vec<_> =
+            links.list().unwrap().into_iter().map(|link| (link.ifindex, link.info.name)).collect();
+        assert!(names.contains(&(near, "near".into())), "{names:?}");
+        assert!(names.contains(&(far, "far".into())), "{names:?}");
+        assert_eq!(names.len(), 4, "lo and even, too: {names:?}");
+        assert_eq!(links.index("near").unwrap(), near);
     });
 }
 
