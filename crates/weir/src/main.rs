@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Each message has its cause in it, and a mistaken configuration a line for each mistake.
             for line in error.to_string().lines() {
-                eprintln!("weir: {line}");
+                out::say(format_args!("weir: {line}"));
             }
             ExitCode::FAILURE
         }

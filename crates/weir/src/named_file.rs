@@ -1,7 +1,8 @@
 //! Files that users name: what is named may be a device, or a pipe, that never ends.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The file's contents, if it has at most `max` bytes.
@@ -18,4 +19,12 @@ pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
         ));
     }
     Ok(bytes)
+}
+
+/// Makes a file that is not there yet, whole or not at all.
+pub fn create(path: &Path, mode: u32, contents: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    file.write_all(contents).inspect_err(|_| {
+        let _ = fs::remove_file(path);
+    })
 }

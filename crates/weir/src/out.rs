@@ -1,5 +1,6 @@
 //! What commands print on standard output. Whoever no longer reads, as in `weir status | head`, has seen what he wanted.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
@@ -11,6 +12,16 @@ pub fn print(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Result<()> {
     let mut out = Vec::new();
     let written = write(&mut out).and_then(|()| io::stdout().lock().write_all(&out));
     or_gone(written).map(|_| ())
+}
+
+/// A line of what goes on, also when nobody reads it.
+pub fn line(text: impl Display) {
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
+/// The same, on standard error.
+pub fn say(text: impl Display) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// A value, and a line feed.

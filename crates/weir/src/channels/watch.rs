@@ -12,6 +12,7 @@ use super::sockets::Behind;
 use super::sources::Sources;
 use crate::channel_name::Namer;
 use crate::error::{Error, Result};
+use crate::out;
 use crate::owners::{Owners, Ownership};
 use crate::rundir::{RUN_DIR, RunDir};
 use crate::status::{InterfaceStatus, SCHEMA};
@@ -129,7 +130,7 @@ fn gone(interface: &str) -> Error {
 
 /// Channels can be listed without their owners.
 fn opened<T>(result: weir_bpf::Result<T>) -> Option<T> {
-    result.inspect_err(|error| eprintln!("weir: owners are not shown: {error}")).ok()
+    result.inspect_err(|error| out::say(format_args!("weir: owners are not shown: {error}"))).ok()
 }
 
 /// What is behind the channels that the gates have seen.

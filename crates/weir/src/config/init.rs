@@ -1,16 +1,22 @@
 //! `weir config init`: a first configuration file, from what `weir doctor` reads.
 
 use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
+
+use serde_json::json;
 
 use super::args::InitArgs;
 use super::file::ConfigFile;
 use crate::doctor::{self, Diagnosis, Reading};
 use crate::error::{Error, Result};
+use crate::named_file;
 use crate::out;
+
+/// As far as the umask lets it be.
+const READABLE: u32 = 0o666;
 
 /// `weir config init`. Needs no more privilege than the file's place.
 pub fn init(args: &InitArgs) -> Result<()> {
@@ -27,18 +33,12 @@ pub fn init(args: &InitArgs) -> Result<()> {
     if to_stdout {
         return out::print(|out| out.write_all(text.as_bytes()));
     }
-    let failed = |source| Error::File { operation: "create", path: args.file.clone(), source };
-    if let Some(directory) = args.file.parent() {
-        fs::create_dir_all(directory).map_err(failed)?;
-    }
-    let mut new =
-        OpenOptions::new().write(true).create_new(true).open(&args.file).map_err(failed)?;
-    new.write_all(text.as_bytes()).map_err(failed)?;
-    println!(
-        "{}: written; look at it, then `sudo systemctl enable --now weir` or `sudo weir run`",
-        args.file.display()
-    );
-    Ok(())
+    let directory = args.file.parent().map_or(Ok(()), fs::create_dir_all);
+    directory
+        .and_then(|()| named_file::create(&args.file, READABLE, text.as_bytes()))
+        .map_err(|source| Error::File { operation: "create", path: args.file.clone(), source })?;
+    let next = "look at it, then `sudo systemctl enable --now weir` or `sudo weir run`";
+    out::print(|out| writeln!(out, "{}: written; {next}", args.file.display()))
 }
 
 /// The file's text.
@@ -65,9 +65,8 @@ fn file(reading: &Reading) -> String {
     );
     let could = reading.interfaces.iter().filter(|interface| interface.takes_gate);
     for (number, interface) in could.enumerate() {
-        let name = &interface.name;
-        let _ = writeln!(text, "\n[interface.{name:?}]");
-        let _ = writeln!(text, "protect = {}", number == 0);
+        let section = json!({ "interface": { &*interface.name: { "protect": number == 0 } } });
+        let _ = write!(text, "\n{}", toml::to_string(&section).unwrap_or_default());
         if !interface.steered.is_empty() {
             text.push_str("rps_off = true            # steering takes packets to softirqs, which nothing weighs\n");
         }
@@ -96,7 +95,7 @@ mod tests {
     fn what_is_written_is_valid_and_switches_on_what_receives_most() {
         let text = r#"{"seconds": 1.0, "interfaces": [
             {"name": "eth0.7", "takes_gate": true, "receive_pps": 9.0, "steered": ["rx-0"]},
-            {"name": "eth1", "takes_gate": true}, {"name": "wg0"}]}"#;
+            {"name": "eth1", "takes_gate": true}, {"name": "q\"\u007f", "takes_gate": true}, {"name": "wg0"}]}"#;
         let text = file(&serde_json::from_str(text).unwrap());
         let parsed = ConfigFile::parse(Path::new("w.toml"), text.as_bytes()).unwrap();
         let protect: Vec<_> = parsed
@@ -104,7 +103,8 @@ mod tests {
             .iter()
             .map(|(name, layer)| (name.as_str(), layer.protect.as_ref().map(|each| each.value)))
             .collect();
-        assert_eq!(protect, [("eth0.7", Some(true)), ("eth1", Some(false))]);
+        let off = Some(false);
+        assert_eq!(protect, [("eth0.7", Some(true)), ("eth1", off), ("q\"\u{7f}", off)]);
         assert!(parsed.interfaces["eth0.7"].rps_off.as_ref().is_some_and(|off| off.value));
         // Each line that is commented out is a setting too.
         let on: String = text

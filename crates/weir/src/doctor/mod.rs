@@ -11,9 +11,7 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -120,10 +118,10 @@ pub fn read_while(interfaces: &[String], wait: impl FnOnce()) -> Result<Reading>
 
 fn record(path: &Path, reading: &Reading) -> Result<()> {
     let failed = |source| Error::File { operation: "create", path: path.into(), source };
-    let text = serde_json::to_vec_pretty(reading).map_err(|error| failed(error.into()))?;
+    let mut text = serde_json::to_vec_pretty(reading).map_err(|error| failed(error.into()))?;
+    text.push(b'\n');
     // Names of processes and addresses are not for everybody, and what was recorded before may be wanted still.
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    file.and_then(|mut file| file.write_all(&text).and_then(|()| writeln!(file))).map_err(failed)
+    named_file::create(path, 0o600, &text).map_err(failed)
 }
 
 fn recorded(path: &Path) -> Result<Reading> {

@@ -16,6 +16,7 @@ use super::BEAT;
 use crate::diverting::{BELIEVED, Diverting};
 use crate::error::{Error, Result};
 use crate::forwarding::{Forwarding, refused};
+use crate::out;
 
 /// The fast path between the two sides.
 pub struct Fast {
@@ -69,7 +70,7 @@ impl Fast {
                 // Such as that an interface is gone.
                 self.stand_down();
                 if failed != failure {
-                    eprintln!("the kernel forwards every packet: {why}");
+                    out::say(format_args!("the kernel forwards every packet: {why}"));
                 }
             }
             failed = failure;
@@ -132,7 +133,7 @@ impl Way {
             None => self.forwarding.summary(),
         };
         if self.said != now {
-            eprintln!("from {}: {now}", self.name);
+            out::say(format_args!("from {}: {now}", self.name));
             self.said = now;
         }
     }

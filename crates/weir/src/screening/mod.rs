@@ -9,7 +9,7 @@ mod print;
 mod rules;
 
 use std::cell::RefCell;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +33,7 @@ use self::rules::{Action, Packet, Rules};
 use crate::cli::Forward;
 use crate::error::{Error, Result};
 use crate::named_file;
+use crate::out;
 use crate::privilege;
 use crate::signals::{self, Signals};
 
@@ -60,8 +61,7 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
     let Some(path) = &args.rules else { return Ok(()) };
     let rules = read(path)?;
     if args.check {
-        println!("{}: {} rules", path.display(), rules.0.len());
-        return Ok(());
+        return out::print(|out| writeln!(out, "{}: {} rules", path.display(), rules.0.len()));
     }
     privilege::check_for("weir screen", &NEEDED)?;
     if let Some(capture) = &args.explain {
@@ -137,11 +137,13 @@ fn leave(fail: Fail, wall: &Wall, interfaces: &[(IfIndex, &String)]) -> Result<(
     for (ifindex, ifname) in interfaces {
         // Nor where the interface is gone.
         if !wall.stands_at(*ifindex).unwrap_or(false) {
-            eprintln!("{ifname}: the wall does not stand there any more");
+            out::say(format_args!("{ifname}: the wall does not stand there any more"));
         } else if fail == Fail::Open {
             clear(&[ifname])?;
         } else {
-            eprintln!("{ifname} stays closed; `weir screen --clear {ifname}` opens it");
+            out::say(format_args!(
+                "{ifname} stays closed; `weir screen --clear {ifname}` opens it"
+            ));
         }
     }
     Ok(())
@@ -152,7 +154,8 @@ fn clear(interfaces: &[impl AsRef<str>]) -> Result<()> {
     for ifname in interfaces {
         let ifname = ifname.as_ref();
         let found = wall::clear(links.index(ifname)?, ifname)?;
-        eprintln!("{ifname}: {}", if found { "the wall is gone" } else { "there was no wall" });
+        let found = if found { "the wall is gone" } else { "there was no wall" };
+        out::say(format_args!("{ifname}: {found}"));
     }
     Ok(())
 }
@@ -304,7 +307,7 @@ impl Screen<'_> {
                 self.wall.flush();
                 self.printer.reloaded(self.rules.0.len());
             }
-            Err(error) => eprintln!("weir: {error}; the rules stay as they are"),
+            Err(error) => out::say(format_args!("weir: {error}; the rules stay as they are")),
         }
         Ok(())
     }

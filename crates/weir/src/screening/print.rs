@@ -5,6 +5,7 @@ use weir_bpf::counters::Counter;
 use weir_bpf::wall::OUTCOMES;
 
 use super::rules::{Action, Packet};
+use crate::out;
 
 /// What a rule has done here, in user mode.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,17 +29,19 @@ pub struct Printer {
 impl Printer {
     pub fn ready(&self, inside: &str, outside: &str, rules: usize) {
         if self.json {
-            println!("{}", json!({"event": "ready", "in": inside, "out": outside, "rules": rules}));
+            out::line(json!({"event": "ready", "in": inside, "out": outside, "rules": rules}));
         } else {
-            println!("screening between {inside} and {outside} by {rules} rules; Ctrl-C ends it");
+            out::line(format_args!(
+                "screening between {inside} and {outside} by {rules} rules; Ctrl-C ends it"
+            ));
         }
     }
 
     pub fn reloaded(&self, rules: usize) {
         if self.json {
-            println!("{}", json!({"event": "reloaded", "rules": rules}));
+            out::line(json!({"event": "reloaded", "rules": rules}));
         } else {
-            println!("read again: {rules} rules");
+            out::line(format_args!("read again: {rules} rules"));
         }
     }
 
@@ -47,9 +50,9 @@ impl Printer {
         if self.json {
             let line =
                 json!({"event": "decision", "action": action, "packet": packet, "rule": rule});
-            println!("{line}");
+            out::line(line);
         } else {
-            println!("{action:6} {packet} ({rule})");
+            out::line(format_args!("{action:6} {packet} ({rule})"));
         }
     }
 
@@ -72,23 +75,23 @@ impl Printer {
                 .zip(outcomes)
                 .map(|((name, _), count)| ((*name).to_owned(), count.packets.into()))
                 .collect();
-            println!(
-                "{}",
-                json!({"event": event, "rules": rules, "outcomes": outcomes, "unsent": unsent})
+            return out::line(
+                json!({"event": event, "rules": rules, "outcomes": outcomes, "unsent": unsent}),
             );
-            return;
         }
-        println!("{:>12} {:>12}  rule", "packets", "judged here");
+        out::line(format_args!("{:>12} {:>12}  rule", "packets", "judged here"));
         for (rule, packets, tally) in rules {
-            println!("{packets:>12} {:>12}  {rule}", tally.asked);
+            out::line(format_args!("{packets:>12} {:>12}  {rule}", tally.asked));
         }
         for ((name, description), count) in OUTCOMES.iter().zip(outcomes) {
             if count.packets > 0 {
-                println!("{:>12}  {name}: {description}", count.packets);
+                out::line(format_args!("{:>12}  {name}: {description}", count.packets));
             }
         }
         if unsent > 0 {
-            println!("{unsent:>12}  of those forwarded were lost: the driver did not take them");
+            out::line(format_args!(
+                "{unsent:>12}  of those forwarded were lost: the driver did not take them"
+            ));
         }
     }
 }

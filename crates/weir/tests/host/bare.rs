@@ -278,7 +278,7 @@ fn doctor_and_a_first_file_name_it() {
         assert!(host.network.weir(&["config", "init", path]).status.success());
     });
     let text = std::fs::read_to_string(path).unwrap();
-    assert!(text.contains("[interface.\"tun0\"]\nprotect = true\n"), "{text}");
+    assert!(text.contains("[interface.tun0]\nprotect = true\n"), "{text}");
     let daemon = Daemon::start(&host.network, &["--attach", "auto", "--config", path, TUN]);
     assert_eq!(host.status()["running"], true);
     daemon.interrupt();

@@ -273,12 +273,45 @@ fn a_first_file_is_written_once_and_is_valid() {
     let output = network.weir(&["config", "init", &path]);
     assert!(output.status.success(), "{output:?}");
     let text = std::fs::read_to_string(&path).unwrap();
-    assert!(text.contains(&format!("[interface.\"{NEAR}\"]\nprotect = true\n")), "{text}");
+    assert!(text.contains(&format!("[interface.{NEAR}]\nprotect = true\n")), "{text}");
     assert!(network.weir(&["config", "check", &path]).status.success());
     let refusal = failure(&network.weir(&["config", "init", &path]), 1);
     assert!(refusal.contains("weir does not overwrite it"), "{refusal}");
     let example = format!("{PACKAGING}/weir.toml");
     assert!(network.weir(&["config", "check", &example]).status.success());
+}
+
+#[test]
+fn a_file_that_cannot_be_written_whole_is_not_left_in_part() {
+    let network = Network::new();
+    let scratch = killed::temp_dir();
+    let script = r#"mount -t tmpfs -o size=4k none "$dir" && cd "$dir" && head -c 4096 /dev/zero >full
+        $weir config init "$dir/weir.toml"; $weir doctor --record "$dir/record"; ls"#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]);
+    command.envs([("weir", WEIR), ("dir", scratch.path().to_str().unwrap())]);
+    let output = network.near.run(|| command.output().unwrap()).unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "full\n", "{output:?}");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_one_that_nobody_reads_is_none() {
+    let network = Network::new();
+    let scratch = killed::temp_dir();
+    std::fs::write(scratch.path().join("rules"), "accept udp\n").unwrap();
+    for (script, code) in [
+        ("$weir config init first >/dev/full", 1),
+        ("$weir config init second | true", 0),
+        ("$weir config check /nonexistent 2>/dev/full", 1),
+        ("$weir screen --check rules >/dev/full", 1),
+        ("$weir screen --check /nonexistent 2>/dev/full", 1),
+    ] {
+        let mut command = Command::new("bash");
+        command.args(["-o", "pipefail", "-c", script]).env("weir", WEIR);
+        command.current_dir(scratch.path());
+        let output = network.near.run(|| command.output().unwrap()).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{script}: {output:?}");
+    }
 }
 
 #[test]
