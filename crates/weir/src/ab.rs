@@ -164,8 +164,9 @@ impl Slice {
     fn start(policy: &str) -> Result<Self> {
         let failed = |source| Error::system("start a slice of `weir run`", source);
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("weir").args(arguments(std::env::args_os().skip(1)));
-        command.args(["--policy", policy, "--json", "--quiet", "--slice"]);
+        // Before what is given, in which `--` may end the options.
+        command.arg0("weir").args(["run", "--policy", policy, "--json", "--quiet", "--slice"]);
+        command.args(arguments(std::env::args_os().skip(2)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -241,7 +242,7 @@ pub fn end_with_parent() -> Result<()> {
     Err(Error::refused("whoever compares slices has ended", "start `weir run --ab` again"))
 }
 
-/// A slice's arguments: all but those that it is given otherwise.
+/// What a slice is given of the arguments of `weir run`: all but those that it has otherwise.
 fn arguments(mut given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut kept = Vec::new();
     while let Some(argument) = given.next() {
@@ -319,9 +320,9 @@ mod tests {
 
     #[test]
     fn a_slice_is_given_all_but_what_is_its_own() {
-        let given = "run eth0 --ab 60s --pairs=8 --json --attach tc --quiet --ab=1s eth1";
+        let given = "eth0 --ab 60s --pairs=8 --json --attach tc --quiet --ab=1s eth1";
         let kept = arguments(given.split(' ').map(OsString::from));
-        assert_eq!(kept, ["run", "eth0", "--attach", "tc", "eth1"]);
+        assert_eq!(kept, ["eth0", "--attach", "tc", "eth1"]);
     }
 
     #[test]

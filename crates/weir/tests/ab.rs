@@ -91,3 +91,11 @@ fn why_a_slice_fails_is_told() {
         "{failed}"
     );
 }
+
+#[test]
+fn options_may_end_before_the_interfaces() {
+    let network = Network::ipv4_only();
+    let arguments = [&["run", "--ab=1s", "--pairs=1", "--attach=tc"], NO_CONFIG, &["--", NEAR]];
+    network.says(&arguments.concat());
+    network.assert_untouched();
+}
