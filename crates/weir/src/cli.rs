@@ -205,11 +205,11 @@ impl From<PolicyArg> for Policy {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  weir status                    what is protected in this network namespace
-  weir status --all-namespaces   and in all others
-  weir status --check            for monitoring: one line and an exit code
-  weir status --openmetrics      for Prometheus
-  weir status --json | jq '.interfaces[] | {interface, rates}'")]
+  sudo weir status                    what is protected in this network namespace
+  sudo weir status --all-namespaces   and in all others
+  sudo weir status --check            for monitoring: one line and an exit code
+  sudo weir status --openmetrics      for Prometheus
+  sudo weir status --json | jq '.interfaces[] | {interface, rates}'")]
 pub struct StatusArgs {
     /// Print JSON; its shape has a version, `schema`
     #[arg(long)]
@@ -218,7 +218,7 @@ pub struct StatusArgs {
     #[arg(long)]
     pub all_namespaces: bool,
     /// Print one line, and exit with 0 if every interface is protected, with 1 if one is not or only in part, with 3
-    /// if weir does not run
+    /// if weir does not run, with 4 if that cannot be told, as to others than root
     #[arg(long, conflicts_with = "json")]
     pub check: bool,
     /// Print OpenMetrics, for a Prometheus node exporter's textfile collector

@@ -25,11 +25,18 @@ use crate::sleep::SleepStatus;
 use crate::softirq::{CpuShares, LimitStatus};
 use crate::status::{DiversionStatus, InterfaceStatus, Overview, ReasonCount};
 
-/// `weir status`. Needs no privilege.
+/// What `--check` exits with if it cannot tell how things stand.
+const UNKNOWN: u8 = 4;
+
+/// `weir status`. What daemons have published is root's alone.
 pub fn status(args: &StatusArgs) -> Result<ExitCode> {
-    let dir = RunDir::open(Path::new(RUN_DIR))?;
-    let netns = if args.all_namespaces { None } else { Some(NetNs::current()?.inode()) };
-    let overview = Overview::read(dir.as_ref(), netns)?;
+    let overview = match overview(args.all_namespaces) {
+        Err(error) if args.check => {
+            out::print(|out| writeln!(out, "unknown: {error}"))?;
+            return Ok(ExitCode::from(UNKNOWN));
+        }
+        read => read?,
+    };
     let standing = Standing::of(&overview);
     if args.json {
         out::json(&overview)?;
@@ -42,6 +49,12 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
         out::print(|out| table(out, &overview, &standing))?;
     }
     Ok(if args.check { ExitCode::from(standing.code) } else { ExitCode::SUCCESS })
+}
+
+fn overview(all_namespaces: bool) -> Result<Overview> {
+    let dir = RunDir::open(Path::new(RUN_DIR))?;
+    let netns = if all_namespaces { None } else { Some(NetNs::current()?.inode()) };
+    Overview::read(dir.as_ref(), netns)
 }
 
 /// How things stand, for monitoring.

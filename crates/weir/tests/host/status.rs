@@ -56,12 +56,17 @@ fn a_lock_is_told_from_one_on_another_file_system() {
 fn to_others_than_root_it_says_who_may_see_it() {
     let network = Network::ipv4_only();
     let daemon = Daemon::start(&network, &[]);
-    let run = || {
+    let run = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", WEIR, "status"]);
-        command.output().unwrap()
+        network.near.run(|| command.args(arguments).output().unwrap()).unwrap()
     };
-    let refused = failure(&network.near.run(run).unwrap(), 1);
+    let refused = failure(&run(&[]), 1);
     assert!(refused.contains("status.json is root's alone; run it as root"), "{refused}");
+    // It is not said of what it cannot tell that it is not protected.
+    let unknown = run(&["--check"]);
+    let said = String::from_utf8_lossy(&unknown.stdout);
+    assert_eq!((unknown.status.code(), said.lines().count()), (Some(4), 1), "{unknown:?}");
+    assert!(said.starts_with("unknown: ") && said.contains("run it as root"), "{said}");
     daemon.interrupt();
 }
