@@ -40,7 +40,6 @@ impl Claim {
     pub fn take(
         host: &Rc<Host>,
         interface: &str,
-        owner: &Task,
         attach: Attach,
         console: &mut Console,
     ) -> Result<Self> {
@@ -92,7 +91,10 @@ impl Claim {
         if !info.up {
             console.say(&format!("{interface} is down; it is protected from the moment it is up"));
         }
-        let journal = Journal::start(host, State::new(&key, interface, owner.clone()))?;
+        let owner = Task::current().ok_or_else(|| {
+            Error::refused("cannot read /proc/self/stat", "mount /proc: `mount -t proc proc /proc`")
+        })?;
+        let journal = Journal::start(host, State::new(&key, interface, owner))?;
         Ok(Self { ifindex, bare: info.bare, journal, _lock: lock })
     }
 

@@ -1,15 +1,18 @@
 //! The main loop: one thread, asleep between a signal, a change of an interface and the next second.
 
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use sd_notify::NotifyState;
+use weir_bpf::sync::lock;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::snmp::Snmp;
 use weir_bpf::units::{IfIndex, Nice};
 
+use crate::claim::Claim;
 use crate::config::Reloader;
 use crate::console::Console;
 use crate::error::{Error, Result};
@@ -22,12 +25,15 @@ use crate::lazy::LazyServer;
 use crate::report::{Report, summary};
 use crate::signals::Signals;
 use crate::sleep::Sleep;
+use crate::starter::{self, Starter};
 use crate::status::InterfaceStatus;
 
 const TICK: Duration = Duration::from_secs(1);
 /// After a look for receivers, at least this many times the CPU time that it took passes before another: at
 /// most 5 % of a CPU. Any user may open a hundred thousand sockets, and to find whose they are takes a second.
 const REST_PER_LOOK: u32 = 19;
+/// How often weir tries to protect again what it has lost. Seldom: somebody may have detached the gate on purpose.
+const REGAIN: Duration = Duration::from_secs(5);
 
 /// A running daemon.
 pub struct Daemon {
@@ -35,7 +41,8 @@ pub struct Daemon {
     interfaces: Vec<Protected>,
     keys: Vec<Key>,
     guardian: Option<Guardian>,
-    governors: Option<Rc<Governors>>,
+    starter: Starter,
+    numbers: Arc<Mutex<Vec<IfIndex>>>,
     sleep: Sleep,
     snmp: Snmp,
     lazy: Option<LazyServer>,
@@ -48,6 +55,7 @@ pub struct Daemon {
     console: Console,
     report: Report,
     lost: Vec<InterfaceStatus>,
+    regain_due: Instant,
     failures: Vec<String>,
 }
 
@@ -81,8 +89,10 @@ pub struct Wardens {
     pub guardian: Guardian,
     /// ...on these interfaces.
     pub keys: Vec<Key>,
-    /// Moves the weights of NAPI threads; none where nothing is governed.
-    pub governors: Option<Rc<Governors>>,
+    /// Protects again what was lost and is back.
+    pub starter: Starter,
+    /// The interfaces' numbers, for those who watch elsewhere.
+    pub numbers: Arc<Mutex<Vec<IfIndex>>>,
     /// Puts the gates to sleep.
     pub sleep: Sleep,
     /// Makes sockets lazy, where that is wanted.
@@ -123,7 +133,8 @@ impl Daemon {
             interfaces,
             keys: wardens.keys,
             guardian: Some(wardens.guardian),
-            governors: wardens.governors,
+            starter: wardens.starter,
+            numbers: wardens.numbers,
             sleep: wardens.sleep,
             snmp: Snmp::default(),
             lazy: wardens.lazy,
@@ -136,6 +147,7 @@ impl Daemon {
             console,
             report,
             lost: Vec::new(),
+            regain_due: Instant::now(),
             failures: Vec::new(),
         }
     }
@@ -250,6 +262,7 @@ impl Daemon {
             }
         }
         self.lose(&gone);
+        self.regain();
         self.weigh_receivers();
     }
 
@@ -272,8 +285,7 @@ impl Daemon {
         }
         let begun = sched::own_cpu_time();
         let interfaces: Vec<IfIndex> = self.interfaces.iter().map(Protected::ifindex).collect();
-        let weighed =
-            self.governors.as_ref().map(|governors| governors.weigh_receivers(&interfaces));
+        let weighed = self.governors().map(|governors| governors.weigh_receivers(&interfaces));
         if let Some(Err(error)) = weighed {
             self.console.trouble(&error);
         }
@@ -318,7 +330,7 @@ impl Daemon {
         for interface in &mut self.interfaces {
             interface.set_protected_ports(shares.protected_tcp_ports());
         }
-        if let Some(governors) = &self.governors {
+        if let Some(governors) = self.governors() {
             governors.set_shares(shares);
         }
         for news in news {
@@ -355,9 +367,63 @@ impl Daemon {
                 Loss::Detached => "somebody has detached weir's gate",
             };
             self.console.say(&format!("{name} is no longer protected: {why}"));
+            self.reloader.remove(&interface.key());
             self.lost.push(interface.loss(why));
             self.part(interface);
+            self.regain_due = Instant::now() + REGAIN;
+            self.tell_numbers();
         }
+    }
+
+    /// Protects again what was lost and is back: a driver was loaded again, or a script has made the host's queueing
+    /// disciplines anew.
+    fn regain(&mut self) {
+        if Instant::now() < self.regain_due {
+            return;
+        }
+        self.regain_due = Instant::now() + REGAIN;
+        let names = self.lost.iter().map(|lost| lost.interface.clone());
+        let back = |name: &String| self.starter.host.links.index(name).is_ok();
+        for name in names.filter(back).collect::<Vec<_>>() {
+            match self.protect_again(&name) {
+                Ok(()) => self.lost.retain(|lost| lost.interface != name),
+                Err(error) => self.console.trouble(&error),
+            }
+        }
+    }
+
+    fn protect_again(&mut self, name: &str) -> Result<()> {
+        let config = self.reloader.config().clone();
+        let host = &self.starter.host;
+        let claim = Claim::take(host, name, config.of(name).attach(), &mut self.console)?;
+        let key = claim.key(host);
+        if self.guardian.is_none() || !self.keys.contains(&key) {
+            // Before a knob is turned.
+            let there = self.interfaces.iter().map(Protected::key);
+            let lost = self.lost.iter().map(InterfaceStatus::key);
+            let keys: Vec<Key> = there.chain(lost).chain([key]).collect();
+            let guardian = Guardian::start(&keys)?;
+            self.keys = keys;
+            self.employ(guardian);
+        }
+        let (interface, running) = self.starter.protect(&config, claim, &mut self.console)?;
+        starter::describe(&interface, &mut self.console);
+        self.reloader.add(running);
+        self.interfaces.push(interface);
+        self.tell_numbers();
+        // It is protected, whoever forwards.
+        if let Err(error) = starter::forward(&mut self.interfaces) {
+            self.console.trouble(&error);
+        }
+        Ok(())
+    }
+
+    fn tell_numbers(&self) {
+        *lock(&self.numbers) = self.interfaces.iter().map(Protected::ifindex).collect();
+    }
+
+    fn governors(&self) -> Option<&Rc<Governors>> {
+        self.starter.kernel.governors.as_ref()
     }
 
     fn part(&mut self, interface: Protected) {
@@ -385,14 +451,19 @@ impl Daemon {
     fn start_guardian(&mut self) {
         self.guardian_started = Instant::now();
         match Guardian::start(&self.keys) {
-            Ok(mut guardian) => {
-                if let Some(governors) = &self.governors {
-                    governors.beat_to(guardian.take_beats());
-                }
-                self.guardian = Some(guardian);
-            }
+            Ok(guardian) => self.employ(guardian),
             // Tried again with the next tick; protection goes on meanwhile.
             Err(error) => self.console.trouble(&error),
+        }
+    }
+
+    /// In the place of another, if there is one.
+    fn employ(&mut self, mut guardian: Guardian) {
+        if let Some(governors) = self.governors() {
+            governors.beat_to(guardian.take_beats());
+        }
+        if let Some(other) = self.guardian.replace(guardian) {
+            other.dismiss();
         }
     }
 

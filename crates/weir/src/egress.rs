@@ -2,10 +2,12 @@
 //! gate can read. docs/egress.md.
 
 use std::fs;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_bpf::egress::{Egresses, any_is_read};
 use weir_bpf::gate::QueueProbe;
+use weir_bpf::sync::lock;
 use weir_bpf::sys::divert::ports_choose_no_egress;
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
@@ -20,12 +22,15 @@ struct EgressWatch {
     egresses: Egresses,
     links: Links,
     /// Where packets are forwarded from: by number, as names change.
-    interfaces: Vec<IfIndex>,
+    interfaces: Arc<Mutex<Vec<IfIndex>>>,
     looked: Option<Instant>,
 }
 
 /// Of the calling thread's network namespace.
-pub fn watcher(probe: &QueueProbe, interfaces: Vec<IfIndex>) -> Result<Box<dyn Watcher>> {
+pub fn watcher(
+    probe: &QueueProbe,
+    interfaces: Arc<Mutex<Vec<IfIndex>>>,
+) -> Result<Box<dyn Watcher>> {
     let (egresses, links) = (Egresses::load(probe)?, Links::open()?);
     Ok(Box::new(EgressWatch { egresses, links, interfaces, looked: None }))
 }
@@ -38,7 +43,8 @@ impl Watcher for EgressWatch {
     fn look(&mut self) {
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
             self.looked = Some(Instant::now());
-            let mut names = self.interfaces.iter().filter_map(|each| self.links.name(*each).ok());
+            let interfaces = lock(&self.interfaces).clone();
+            let mut names = interfaces.iter().filter_map(|each| self.links.name(*each).ok());
             let forwards = names.any(|name| forwards(&name));
             let hears = forwards && any_is_read(&self.links);
             self.egresses.set_by_address(hears && ports_choose_no_egress());

@@ -54,6 +54,7 @@ mod show;
 mod signals;
 mod sleep;
 mod softirq;
+mod starter;
 mod statefile;
 mod status;
 mod task;

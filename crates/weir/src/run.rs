@@ -1,6 +1,7 @@
 //! The daemon's life: claim, guard, protect, watch, put back.
 
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use weir_bpf::alarm::Alarm;
 use weir_bpf::cpulist::CpuList;
@@ -20,7 +21,7 @@ use crate::feedback::Feedback;
 use crate::governor::Governors;
 use crate::guardian::Guardian;
 use crate::host::Host;
-use crate::interface::{Kernel, Protected, Settings};
+use crate::interface::Kernel;
 use crate::key::Key;
 use crate::lazy::{LazyServer, Listener};
 use crate::metrics;
@@ -30,7 +31,7 @@ use crate::screen;
 use crate::signals::Signals;
 use crate::sleep::Sleep;
 use crate::softirq::Limiter;
-use crate::task::Task;
+use crate::starter::{self, Starter};
 use crate::threads::ThreadWeight;
 
 /// `weir run`: protects interfaces until told to stop.
@@ -78,10 +79,10 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let start = |at| LazyServer::start(at, &probe, names, args.lazy_memory << 20);
     let lazy = listener.map(start).transpose()?;
     let sleep = Sleep::new(alarm, !args.awake);
-    let numbers = claims.iter().map(|claim| claim.ifindex).collect();
+    let numbers = Arc::new(Mutex::new(claims.iter().map(|claim| claim.ifindex).collect()));
     let kinds = [
         ("user-mode screens", screen::watcher(&probe)),
-        ("egress interfaces", egress::watcher(&probe, numbers)),
+        ("egress interfaces", egress::watcher(&probe, Arc::clone(&numbers))),
     ];
     let heard = kinds.into_iter().filter_map(|(of, watcher)| {
         let unheard = |error| console.say(&format!("queues of {of} are not heard: {error}"));
@@ -89,31 +90,17 @@ pub fn run(args: &RunArgs) -> Result<()> {
     });
     let feedback = Feedback::start(heard.collect())?;
     let kernel = Kernel { limiter: Limiter::new(Rc::clone(&probe)), probe, governors };
-    let mut protected = Vec::new();
-    let mut running = Vec::new();
+    let starter = Starter { host, kernel };
+    let (mut protected, mut running) = (Vec::new(), Vec::new());
     for claim in claims {
-        let effective = config.of(&claim.interface());
-        let settings = Settings {
-            protected_ports: config.shares().settings().protected_tcp_ports().collect(),
-            ..effective.settings()
-        };
-        let interface = Protected::start(&host, claim, &kernel, &settings, &mut console)?;
-        running.push((interface.key(), effective));
+        let (interface, settings) = starter.protect(&config, claim, &mut console)?;
         protected.push(interface);
+        running.push(settings);
     }
-    let forwarding: Vec<_> =
-        protected.iter().filter(|each| each.forwards()).map(Protected::ifindex).collect();
-    for interface in &mut protected {
-        interface.forward_among(&forwarding)?;
-    }
-    for interface in &protected {
-        console.say(&interface.describe());
-        for note in interface.notes() {
-            console.say(&format!("{}: {note}", interface.interface()));
-        }
-    }
+    starter::forward(&mut protected)?;
+    protected.iter().for_each(|interface| starter::describe(interface, &mut console));
     let report = Report::of(args);
-    let wardens = Wardens { guardian, keys, governors: kernel.governors, sleep, lazy, feedback };
+    let wardens = Wardens { guardian, keys, starter, numbers, sleep, lazy, feedback };
     let reloader = Reloader::new(config, running);
     Daemon::new(protected, wardens, signals, reloader, console, report).run()
 }
@@ -193,15 +180,12 @@ fn claim_all(
     config: &Config,
     console: &mut Console,
 ) -> Result<Vec<Claim>> {
-    let owner = Task::current().ok_or_else(|| {
-        Error::refused("cannot read /proc/self/stat", "mount /proc: `mount -t proc proc /proc`")
-    })?;
     let mut claims: Vec<Claim> = Vec::new();
     for interface in interfaces {
         // Named twice is protected once.
         if !claims.iter().any(|claim| claim.interface() == *interface) {
             let attach = config.of(interface).attach();
-            claims.push(Claim::take(host, interface, &owner, attach, console)?);
+            claims.push(Claim::take(host, interface, attach, console)?);
         }
     }
     Ok(claims)

@@ -33,6 +33,21 @@ impl Reloader {
         Self { shares: config.shares(), metrics: config.metrics().1, config, running }
     }
 
+    /// What was last read.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// An interface is protected, too.
+    pub fn add(&mut self, running: (Key, Effective)) {
+        self.running.push(running);
+    }
+
+    /// One is protected no longer.
+    pub fn remove(&mut self, key: &Key) {
+        self.running.retain(|(each, _)| each != key);
+    }
+
     /// Reads everything again, all of it before anything is changed. In case of an error what was
     /// known stays known.
     pub fn read(&mut self) -> Result<(), ConfigError> {

@@ -216,6 +216,23 @@ fn a_gate_that_somebody_else_detaches_is_noticed() {
     network.assert_untouched();
 }
 
+#[test]
+fn a_gate_that_somebody_else_detaches_beside_another_is_attached_again() {
+    let network = Network::new();
+    network.add_pair();
+    let daemon = Daemon::start(&network, &[NEAR2, "--attach", "clsact"]);
+    assert_eq!(near(&network, "tc", "qdisc del dev near2 clsact"), "");
+    daemon.said("near2 is no longer protected: somebody has detached weir's gate");
+    wait_until("both are protected", || {
+        network.weir(&["status", "--check"]).stdout == b"protected: near, near2\n"
+    });
+    let filters = near(&network, "tc", "filter show dev near2 ingress");
+    assert!(filters.contains("weir_gate_tc"), "{filters}");
+    daemon.interrupt();
+    assert_eq!(near(&network, "tc", "qdisc show dev near2 clsact"), "");
+    network.assert_untouched();
+}
+
 /// A filter of somebody else's with weir's priority and handle is not weir's, whatever the record says.
 #[test]
 fn a_filter_with_another_program_is_not_removed() {

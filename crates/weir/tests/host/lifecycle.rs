@@ -335,7 +335,7 @@ fn an_interface_that_vanishes_ends_protection() {
 }
 
 #[test]
-fn an_interface_that_is_lost_beside_another_is_not_said_to_be_protected() {
+fn an_interface_that_is_lost_beside_another_is_said_to_be_and_protected_when_it_is_back() {
     let network = Network::new();
     network.add_pair();
     let daemon = Daemon::start(&network, &[NEAR2]);
@@ -355,13 +355,30 @@ fn an_interface_that_is_lost_beside_another_is_not_said_to_be_protected() {
     }
     let text = network.says(&["status"]);
     assert!(text.contains("\nnear2  no longer protected: it has been removed"), "{text}");
+
+    network.add_pair();
+    wait_until("both are protected", || {
+        network.weir(&["status", "--check"]).stdout == b"protected: near, near2\n"
+    });
+    assert!(network.has_xdp_on(NEAR2) && network.threaded_on(NEAR2) == "1");
+    // The guardian has been told.
+    daemon.kill();
+    wait_until("everything is put back", || {
+        network.is_untouched() && network.threaded_on(NEAR2) == "0"
+    });
+}
+
+#[test]
+fn an_interface_that_stays_lost_is_named_at_the_end() {
+    let network = Network::new();
+    network.add_pair();
+    let daemon = Daemon::start(&network, &[NEAR2]);
+    network.links(|links, _| links.delete(links.index(NEAR2).unwrap()).unwrap());
+    daemon.said("near2 is no longer protected");
     daemon.signal(Signal::INT);
     let (status, messages) = daemon.end();
     assert_eq!(status.code(), Some(1));
-    assert!(
-        messages.contains("no longer protected: near2; `weir run near2` protects it"),
-        "{messages}"
-    );
+    assert!(messages.contains("no longer protected: near2; `weir run near2` prot"), "{messages}");
     network.assert_untouched();
 }
 
