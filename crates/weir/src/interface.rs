@@ -36,7 +36,7 @@ use crate::rps;
 use crate::sample::{Rates, Sample, top_discard};
 use crate::shadow;
 use crate::sleep::SleepStatus;
-use crate::softirq::{Limit, Limiter};
+use crate::softirq::{Limit, Limiter, in_softirq};
 use crate::status::{self, Drops, InterfaceStatus};
 use crate::task;
 use crate::threading;
@@ -663,23 +663,6 @@ pub struct Tick {
     pub counters: Counters,
     /// What it does with what it decides.
     pub policy: Policy,
-}
-
-/// What becomes of processes beside an interface that is polled in softirqs.
-fn in_softirq(why: &str, limit: Option<&Limit>, limited: Result<()>) -> String {
-    let then = match (limit, limited) {
-        (Some(limit), _) => format!(
-            "of a CPU that processes want, it takes {}% at most",
-            f64::from(limit.input_share().0) / 10.0
-        ),
-        (None, Ok(())) => {
-            "the gate works alone, and input keeps its precedence over processes".into()
-        }
-        (None, Err(error)) => {
-            format!("no limit, input keeps its precedence over processes: {error}")
-        }
-    };
-    format!("NAPI stays in softirq ({why}); {then}")
 }
 
 fn set_addresses(gate: &mut Gate, ifindex: IfIndex) -> Result<()> {

@@ -140,3 +140,20 @@ impl Drop for Limit {
         running.follow_period();
     }
 }
+
+/// For a person: why an interface is polled in softirqs, and what becomes of processes beside it.
+pub fn in_softirq(why: &str, limit: Option<&Limit>, limited: Result<()>) -> String {
+    let then = match (limit, limited) {
+        (Some(limit), _) => format!(
+            "of a CPU that processes want, it takes {}% at most",
+            f64::from(limit.input_share().0) / 10.0
+        ),
+        (None, Ok(())) => {
+            "the gate works alone, and input keeps its precedence over processes".into()
+        }
+        (None, Err(error)) => {
+            format!("no limit, input keeps its precedence over processes: {error}")
+        }
+    };
+    format!("NAPI stays in softirq ({why}); {then}")
+}
