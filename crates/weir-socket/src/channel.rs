@@ -7,6 +7,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -18,7 +19,7 @@ use crate::ring::{Reader, Ring};
 use crate::sys;
 
 /// How many packets may come from the ring before the kernel's socket is looked at.
-const LOOK_EVERY: u64 = 64;
+const LOOK_EVERY: u32 = 64;
 
 /// What to do while nothing has come; asked for only then.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,7 +94,7 @@ impl Channel {
 
     /// Datagrams with a wrong checksum, which were dropped here as the kernel drops them.
     pub fn dropped(&self) -> u64 {
-        self.ring.lock().state().dropped
+        self.ring.dropped().load(Ordering::Relaxed)
     }
 
     /// Bytes of the next datagram's payload, if it is on the ring (`FIONREAD`).
@@ -235,12 +236,12 @@ fn take<T>(
 ) -> Option<T> {
     loop {
         let bytes = reader.peek()?;
-        let consumed = usize::try_from(reader.state().consumed).unwrap_or(usize::MAX);
+        let consumed = reader.state().consumed as usize;
         let found = Record::read(bytes)
             .and_then(|record| record.input())
             .and_then(|datagrams| datagrams.at(consumed));
         let Some((datagram, next)) = found else {
-            reader.state().dropped += 1;
+            reader.count_dropped();
             reader.state().consumed = 0;
             reader.pass(bytes.len());
             continue;
@@ -248,7 +249,7 @@ fn take<T>(
         let taken = lazily(&datagram);
         if !peek {
             reader.state().since_look += 1;
-            reader.state().consumed = next.unwrap_or_default() as u64;
+            reader.state().consumed = next.unwrap_or_default() as u32;
             if next.is_none() {
                 reader.pass(bytes.len());
             }

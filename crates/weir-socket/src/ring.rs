@@ -1,43 +1,40 @@
 //! A BPF ring buffer, as the kernel lays it out (`kernel/bpf/ringbuf.c`): a page that the consumer writes, a page
 //! that the producer writes, and the data, twice in a row, so that no record is cut in two.
-//!
-//! Of the consumer's page the kernel reads only the position. The rest holds what all who read this ring share:
-//! threads, and processes that have forked.
 
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 const HEADER_BYTES: usize = 8;
 
-/// What the consumer's page holds.
+/// What all who read one ring share, besides its position: threads, and processes that have forked. In memory of its
+/// own: the kernel refuses a futex that processes share in a BPF map's page (`get_futex_key()`).
 #[repr(C)]
-struct Page {
-    position: AtomicU64,
-    pad: [u64; 7],
+struct Shared {
     lock: MaybeUninit<libc::pthread_mutex_t>,
     state: SharedState,
+    /// Packets that were dropped here, as the kernel drops them: by a wrong checksum.
+    dropped: AtomicU64,
 }
 
-/// What readers of one ring share, besides its position; changed by whoever holds the lock.
+/// What is changed by whoever holds the lock, and lies in one cache line with it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SharedState {
     /// From this position on, the kernel's socket comes first, for...
     pub(crate) kernel_from: u64,
     /// ...so many packets.
-    pub(crate) kernel_left: u64,
+    pub(crate) kernel_left: u32,
     /// Packets taken since the kernel's socket was last looked at.
-    pub(crate) since_look: u64,
+    pub(crate) since_look: u32,
     /// Bytes of the first record's payload that have been read: of merged packets those before the next.
-    pub(crate) consumed: u64,
-    /// Packets that were dropped here, as the kernel drops them: by a wrong checksum.
-    pub(crate) dropped: u64,
+    pub(crate) consumed: u32,
 }
 
 impl SharedState {
@@ -49,14 +46,56 @@ impl SharedState {
     }
 }
 
+/// Memory that is mapped as long as this lives.
+#[derive(Debug)]
+struct Mapping {
+    at: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Mapping {
+    #[allow(unsafe_code)]
+    fn of(
+        fd: BorrowedFd<'_>,
+        bytes: usize,
+        protection: ProtFlags,
+        offset: u64,
+    ) -> rustix::io::Result<Self> {
+        let anywhere = std::ptr::null_mut();
+        // SAFETY: a new mapping, placed by the kernel.
+        let at = unsafe { mmap(anywhere, bytes, protection, MapFlags::SHARED, fd, offset) }?;
+        Ok(Self { at: NonNull::new(at.cast()).ok_or(Errno::NOMEM)?, bytes })
+    }
+
+    /// Zeros, which a child of fork(2) shares.
+    #[allow(unsafe_code)]
+    fn anonymous(bytes: usize) -> rustix::io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, placed by the kernel.
+        let at =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED) }?;
+        Ok(Self { at: NonNull::new(at.cast()).ok_or(Errno::NOMEM)?, bytes })
+    }
+}
+
+impl Drop for Mapping {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: mapped with this length; nothing of it is handed out any more.
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.bytes) };
+    }
+}
+
 /// A ring in this process's memory.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    page: NonNull<Page>,
-    producer: NonNull<AtomicU64>,
+    /// The consumer's page, of which the kernel reads only the position.
+    consumer: Mapping,
+    shared: Mapping,
+    /// The producer's page and the data.
+    producer: Mapping,
     data: NonNull<u8>,
     bytes: usize,
-    page_bytes: usize,
     fd: OwnedFd,
 }
 
@@ -72,31 +111,24 @@ impl Ring {
     /// Maps a ring of so many bytes of data.
     pub(crate) fn map(fd: OwnedFd, bytes: usize) -> rustix::io::Result<Self> {
         let page_bytes = rustix::param::page_size();
+        let both = ProtFlags::READ | ProtFlags::WRITE;
+        let consumer = Mapping::of(fd.as_fd(), page_bytes, both, 0)?;
         let rest = page_bytes + 2 * bytes;
-        let page = map_part(fd.as_fd(), page_bytes, ProtFlags::READ | ProtFlags::WRITE, 0)?;
-        let producer = match map_part(fd.as_fd(), rest, ProtFlags::READ, page_bytes as u64) {
-            Ok(producer) => producer,
-            Err(errno) => {
-                unmap(page, page_bytes);
-                return Err(errno);
-            }
-        };
+        let producer = Mapping::of(fd.as_fd(), rest, ProtFlags::READ, page_bytes as u64)?;
+        let shared = Mapping::anonymous(size_of::<Shared>())?;
         #[allow(unsafe_code)]
         // SAFETY: within the mapping of `rest` bytes.
-        let data = unsafe { producer.add(page_bytes) };
-        let ring =
-            Self { page: page.cast(), producer: producer.cast(), data, bytes, page_bytes, fd };
+        let data = unsafe { producer.at.add(page_bytes) };
+        let ring = Self { consumer, shared, producer, data, bytes, fd };
         ring.make_lock()?;
         Ok(ring)
     }
 
     #[allow(unsafe_code)]
     fn make_lock(&self) -> rustix::io::Result<()> {
-        const { assert!(size_of::<Page>() <= 4096 && offset_of!(Page, lock) % 64 == 0) };
-        let failed = |errno: i32| rustix::io::Errno::from_raw_os_error(errno);
         let mut attributes = MaybeUninit::uninit();
-        // SAFETY: the attributes are initialised by the first call; the lock lies in the mapped page, of which
-        // nobody else knows yet.
+        // SAFETY: the attributes are initialised by the first call; the lock lies in mapped memory, of which nobody
+        // else knows yet.
         unsafe {
             let attributes = attributes.as_mut_ptr();
             let steps = [
@@ -107,22 +139,33 @@ impl Ring {
                 libc::pthread_mutexattr_destroy(attributes),
             ];
             if let Some(errno) = steps.into_iter().find(|result| *result != 0) {
-                return Err(failed(errno));
+                return Err(Errno::from_raw_os_error(errno));
             }
         }
         Ok(())
     }
 
     #[allow(unsafe_code)]
-    fn page(&self) -> &Page {
-        // SAFETY: mapped, of that size, as long as `self`; atomics, and what is only reached by pointers.
-        unsafe { self.page.as_ref() }
+    fn position(&self) -> &AtomicU64 {
+        // SAFETY: at the beginning of the consumer's page, mapped as long as `self`.
+        unsafe { self.consumer.at.cast().as_ref() }
+    }
+
+    fn shared(&self) -> *mut Shared {
+        self.shared.at.as_ptr().cast()
     }
 
     #[allow(unsafe_code)]
     fn lock_pointer(&self) -> *mut libc::pthread_mutex_t {
-        // SAFETY: within the page.
-        unsafe { (&raw mut (*self.page.as_ptr()).lock).cast() }
+        // SAFETY: within what is shared.
+        unsafe { (&raw mut (*self.shared()).lock).cast() }
+    }
+
+    /// Packets that were dropped here, as the kernel drops them: by a wrong checksum.
+    #[allow(unsafe_code)]
+    pub(crate) fn dropped(&self) -> &AtomicU64 {
+        // SAFETY: within what is shared, mapped as long as `self`.
+        unsafe { &(*self.shared()).dropped }
     }
 
     /// Its descriptor, readable while there is a record.
@@ -137,14 +180,14 @@ impl Ring {
 
     /// Whether a record waits; without the lock, as of a moment ago.
     pub(crate) fn may_have_records(&self) -> bool {
-        self.produced() != self.page().position.load(Ordering::Relaxed)
+        self.produced() != self.position().load(Ordering::Relaxed)
     }
 
     /// How far the producer is.
     #[allow(unsafe_code)]
     pub(crate) fn produced(&self) -> u64 {
         // SAFETY: mapped as long as `self`.
-        unsafe { self.producer.as_ref() }.load(Ordering::Acquire)
+        unsafe { self.producer.at.cast::<AtomicU64>().as_ref() }.load(Ordering::Acquire)
     }
 
     /// Keeps all other readers out until it is dropped.
@@ -158,38 +201,12 @@ impl Ring {
             // SAFETY: as above; this thread has the lock.
             unsafe {
                 libc::pthread_mutex_consistent(self.lock_pointer());
-                (*self.page.as_ptr()).state.consumed = 0;
+                (*self.shared()).state.consumed = 0;
             }
         }
-        let position = self.page().position.load(Ordering::Relaxed);
+        let position = self.position().load(Ordering::Relaxed);
         Reader { ring: self, position, given_back: position }
     }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        unmap(self.producer.cast(), self.page_bytes + 2 * self.bytes);
-        unmap(self.page.cast(), self.page_bytes);
-    }
-}
-
-#[allow(unsafe_code)]
-fn map_part(
-    fd: BorrowedFd<'_>,
-    bytes: usize,
-    protection: ProtFlags,
-    offset: u64,
-) -> rustix::io::Result<NonNull<u8>> {
-    // SAFETY: a new mapping, placed by the kernel.
-    let at =
-        unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, fd, offset) }?;
-    NonNull::new(at.cast()).ok_or(rustix::io::Errno::NOMEM)
-}
-
-#[allow(unsafe_code)]
-fn unmap(at: NonNull<u8>, bytes: usize) {
-    // SAFETY: mapped by `map_part` with this length; nothing of it is handed out any more.
-    let _ = unsafe { munmap(at.as_ptr().cast(), bytes) };
 }
 
 /// The one who reads. What it has passed is given back to the kernel when it is dropped, or told to.
@@ -257,7 +274,7 @@ impl<'ring> Reader<'ring> {
     /// Gives back what has been passed.
     fn give_back(&mut self) {
         self.given_back = self.position;
-        self.ring.page().position.store(self.position, Ordering::SeqCst);
+        self.ring.position().store(self.position, Ordering::SeqCst);
     }
 
     /// Whether the kernel knows that the reader has seen all. It wakes a reader only if it sees that: so the reader
@@ -281,11 +298,16 @@ impl<'ring> Reader<'ring> {
         self.ring.produced()
     }
 
+    /// A packet is dropped, as the kernel drops it.
+    pub(crate) fn count_dropped(&self) {
+        self.ring.dropped().fetch_add(1, Ordering::Relaxed);
+    }
+
     /// What readers share.
     #[allow(unsafe_code)]
     pub(crate) fn state(&mut self) -> &mut SharedState {
-        // SAFETY: within the page; whoever has the lock is alone with it.
-        unsafe { &mut (*self.ring.page.as_ptr()).state }
+        // SAFETY: within what is shared; whoever has the lock is alone with it.
+        unsafe { &mut (*self.ring.shared()).state }
     }
 }
 

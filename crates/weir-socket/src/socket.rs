@@ -130,7 +130,8 @@ impl LazyUdpSocket {
     }
 
     /// Calls `each` with what waits, at most `most` datagrams at once; waits for the first as
-    /// [`recv_from`](LazyUdpSocket::recv_from) does. How many there were.
+    /// [`recv_from`](LazyUdpSocket::recv_from) does. How many there were. Other receivers of this socket wait
+    /// meanwhile, so `each` must not be one.
     ///
     /// # Errors
     /// As [`UdpSocket::recv_from`].

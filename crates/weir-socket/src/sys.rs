@@ -7,14 +7,14 @@ use rustix::io::Errno;
 const SO_NETNS_COOKIE: i32 = 71;
 const SO_MEMINFO: i32 = 55;
 /// Less than any packet is charged: an `sk_buff` and a `skb_shared_info` alone are more.
-const CHARGED_MIN: u64 = 512;
+const CHARGED_MIN: u32 = 512;
 
 /// At most so many datagrams wait at a socket.
-pub(crate) fn waiting_max(socket: BorrowedFd<'_>) -> rustix::io::Result<u64> {
+pub(crate) fn waiting_max(socket: BorrowedFd<'_>) -> rustix::io::Result<u32> {
     // SK_MEMINFO_RMEM_ALLOC is the first; a kernel that has more than there is room for leaves them out.
     let mut memory = [0_u32; 16];
     get(socket, SO_MEMINFO, &mut memory)?;
-    Ok(u64::from(memory[0]).div_ceil(CHARGED_MIN))
+    Ok(memory[0].div_ceil(CHARGED_MIN))
 }
 
 /// A number of the network namespace that a socket is in; since Linux 5.14.

@@ -1,6 +1,7 @@
 //! Lazy sockets of tests, and numbers that are sent to them.
 
 use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
 
 use weir_socket::LazyUdpSocket;
 
@@ -37,4 +38,23 @@ pub fn send_numbers(sender: &UdpSocket, numbers: std::ops::Range<u32>) {
             std::thread::yield_now();
         }
     }
+}
+
+/// Of this build, beside the tests.
+pub fn artifact(name: &str) -> String {
+    let path = std::env::current_exe().unwrap().with_file_name(name);
+    assert!(
+        path.exists(),
+        "{} is missing: `cargo test -p weir-preload --no-run` makes it",
+        path.display()
+    );
+    path.to_str().unwrap().to_owned()
+}
+
+/// A program that does not know of weir, made lazy.
+pub fn preloaded(network: &Network, program: &str, arguments: &[&str]) -> Child {
+    let mut command = Command::new(program);
+    command.args(arguments).env("LD_PRELOAD", artifact("libweir_preload.so"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    network.near.run(|| command.spawn().unwrap()).unwrap()
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::lazy::*;
@@ -334,25 +334,6 @@ fn hostile_clients_harm_nobody_but_themselves() {
     wait_until("no ring is left", || {
         summary(&network).starts_with("lazy sockets: 0, rings of 0 KiB")
     });
-}
-
-/// Of this build, beside the tests.
-fn artifact(name: &str) -> String {
-    let path = std::env::current_exe().unwrap().with_file_name(name);
-    assert!(
-        path.exists(),
-        "{} is missing: `cargo test -p weir-preload --no-run` makes it",
-        path.display()
-    );
-    path.to_str().unwrap().to_owned()
-}
-
-/// A program that does not know of weir, made lazy.
-fn preloaded(network: &Network, program: &str, arguments: &[&str]) -> Child {
-    let mut command = Command::new(program);
-    command.args(arguments).env("LD_PRELOAD", artifact("libweir_preload.so"));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    network.near.run(|| command.spawn().unwrap()).unwrap()
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod diversion;
 mod explain;
 mod guardian;
 mod lazy;
+mod lazy_calls;
 mod lazy_order;
 mod lifecycle;
 mod names;
