@@ -15,7 +15,7 @@ use std::ffi::{c_int, c_uint, c_ulong, c_void};
 use std::time::Duration;
 
 use libc::{iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
-use weir_socket::message::{RecvMsg, as_recvfrom, fail, receive, receive_many};
+use weir_socket::message::{RecvMsg, as_recvfrom, borrow, fail, receive, receive_many};
 
 use crate::next::next;
 
@@ -335,7 +335,8 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
     let real = next!(ioctl: unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int);
     if request == libc::FIONREAD
         && !argument.is_null()
-        && let Some(bytes) = slots::find(fd).and_then(|lazy| lazy.channel.next_bytes())
+        && let Some(lazy) = slots::find(fd)
+        && let Ok(bytes) = lazy.channel.next_bytes(borrow(fd))
     {
         // SAFETY: the caller's number.
         unsafe { *argument.cast::<c_int>() = bytes as c_int };

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionread};
 
 use crate::attach::{self, Attached, Ordinary};
 use crate::datagram::{Datagram, Record};
@@ -97,9 +97,23 @@ impl Channel {
         self.ring.dropped().load(Ordering::Relaxed)
     }
 
-    /// Bytes of the next datagram's payload, if it is on the ring (`FIONREAD`).
-    pub fn next_bytes(&self) -> Option<usize> {
-        take(&mut self.ring.lock(), true, &mut |datagram| datagram.payload.len())
+    /// Bytes of the next datagram's payload, 0 if there is none (`FIONREAD`).
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn next_bytes(&self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        let none = io::ErrorKind::WouldBlock;
+        let found = self.receive(
+            socket,
+            true,
+            || Wait { nonblocking: true, timeout: None },
+            |datagram| datagram.payload.len(),
+            || match ioctl_fionread(socket)? {
+                0 => Err(none.into()),
+                bytes => Ok(bytes as usize),
+            },
+        );
+        found.or_else(|error| if error.kind() == none { Ok(0) } else { Err(error) })
     }
 
     /// The next datagram, from wherever it waits; where it stays if it is only to be peeked at. `kernel` reads the
@@ -130,14 +144,14 @@ impl Channel {
             }
             let wait = wait();
             if wait.nonblocking {
-                return kernel();
+                return self.kept(peek, kernel());
             }
             deadline = deadline
                 .or_else(|| wait.timeout.and_then(|timeout| Instant::now().checked_add(timeout)));
             if self.wait(socket, deadline)? {
                 match kernel() {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    other => return other,
+                    other => return self.kept(peek, other),
                 }
             }
         }
@@ -177,6 +191,22 @@ impl Channel {
             return Next::Kernel;
         }
         take(&mut reader, peek, lazily).map_or(Next::Empty, Next::Taken)
+    }
+
+    /// What the kernel's socket gave while the ring was empty; if it was only peeked at, it is the next one, whatever
+    /// comes to the ring.
+    fn kept<T>(&self, peek: bool, given: io::Result<T>) -> io::Result<T> {
+        if peek && given.is_ok() {
+            self.begin_turn();
+        }
+        given
+    }
+
+    fn begin_turn(&self) {
+        let mut reader = self.ring.lock();
+        reader.state().kernel_from = reader.position();
+        let state = reader.state();
+        state.kernel_left = state.kernel_left.max(1);
     }
 
     fn end_turn(&self) {

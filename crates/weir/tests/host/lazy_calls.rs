@@ -1,11 +1,75 @@
 //! Lazy sockets: several readers at once, and calls that answer as those of an ordinary socket do.
 
 use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 
 use crate::common::lazy::*;
 use crate::common::*;
 use rustix::process::Pid;
+
+/// `send(N, ...)` has the peer send datagrams of so many bytes, and returns when they are there: the last comes by an
+/// ordinary socket, of the same queue.
+const PRELUDE: &str = r"
+import fcntl,os,select,socket,struct,sys,termios,threading
+s=socket.socket(2,2); s.bind(('198.18.0.1',9995))
+last=socket.socket(2,2); last.bind(('198.18.0.1',9996))
+def send(*lengths):
+    print('send',*lengths,flush=True)
+    last.recv(9)
+";
+
+/// What a program prints, whose socket is lazy or ordinary.
+fn printed(network: &Network, lazy: bool, script: &str) -> String {
+    let script = format!("{PRELUDE}{script}");
+    let mut command = Command::new("timeout");
+    command.args(["30", "python3", "-c", &script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if lazy {
+        command.env("LD_PRELOAD", artifact("libweir_preload.so")).env("WEIR_PORTS", "9995");
+    }
+    let mut python = network.near.run(|| command.spawn().unwrap()).unwrap();
+    let sender = network.far_socket("198.18.0.2:0");
+    let mut printed = String::new();
+    for line in BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap) {
+        let Some(lengths) = line.strip_prefix("send") else {
+            printed += &format!("{line}\n");
+            continue;
+        };
+        for length in lengths.split_whitespace() {
+            sender.send_to(&vec![b'x'; length.parse().unwrap()], LAZY).unwrap();
+        }
+        sender.send_to(b"last", "198.18.0.1:9996").unwrap();
+    }
+    let output = python.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.is_empty(), "{said}{printed}");
+    printed
+}
+
+/// Datagrams of 3,000 bytes come in fragments, by the kernel's socket; others by the ring.
+fn assert_printed(script: &str, wanted: &str) {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    for lazy in [false, true] {
+        assert_eq!(printed(&network, lazy, script), wanted, "lazy: {lazy}");
+    }
+    wait_until("some came by the ring", || network.count("lazy") > 0);
+}
+
+#[test]
+fn what_was_peeked_at_is_what_is_received() {
+    let script = r"
+def waits(): return struct.unpack('i',fcntl.ioctl(s,termios.FIONREAD,b'....'))[0]
+for look in (lambda: len(s.recv(9999,socket.MSG_PEEK)), waits):
+    for first,second in ((3000,100),(100,3000)):
+        send(first)
+        looked=look()
+        send(second)
+        print(looked,len(s.recv(9999)),len(s.recv(9999)),waits())
+";
+    let wanted = "3000 3000 100 0\n100 100 3000 0\n";
+    assert_printed(script, &wanted.repeat(2));
+}
 
 /// Whether a thread of this process is in futex(2).
 fn waits_for_a_lock(thread: Pid) -> bool {
