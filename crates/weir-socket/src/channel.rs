@@ -6,12 +6,13 @@
 //! mid-flow, nothing is overtaken.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
-use rustix::io::{Errno, ioctl_fionread};
+use rustix::io::ioctl_fionread;
 
 use crate::attach::{self, Attached, Ordinary};
 use crate::datagram::{Datagram, Record};
@@ -20,6 +21,8 @@ use crate::sys;
 
 /// How many packets may come from the ring before the kernel's socket is looked at.
 const LOOK_EVERY: u32 = 64;
+
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// What to do while nothing has come; asked for only then.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,7 +111,7 @@ impl Channel {
             true,
             || Wait { nonblocking: true, timeout: None },
             |datagram| datagram.payload.len(),
-            || match ioctl_fionread(socket)? {
+            |_| match ioctl_fionread(socket)? {
                 0 => Err(none.into()),
                 bytes => Ok(bytes as usize),
             },
@@ -117,7 +120,8 @@ impl Channel {
     }
 
     /// The next datagram, from wherever it waits; where it stays if it is only to be peeked at. `kernel` reads the
-    /// kernel's socket, and must not block: if it fails with `WouldBlock`, nothing waits there.
+    /// kernel's socket; unless it is told that it may, it must not block: if it fails with `WouldBlock`, nothing waits
+    /// there.
     ///
     /// # Errors
     /// With `WouldBlock` if there is none in time; else whatever `kernel` fails with.
@@ -127,13 +131,13 @@ impl Channel {
         peek: bool,
         wait: impl Fn() -> Wait,
         mut lazily: impl FnMut(&Datagram<'_>) -> T,
-        mut kernel: impl FnMut() -> io::Result<T>,
+        mut kernel: impl FnMut(bool) -> io::Result<T>,
     ) -> io::Result<T> {
-        let mut deadline = None;
+        let (mut deadline, mut arrivals) = (None, None);
         loop {
             match self.next(socket, peek, &mut lazily) {
                 Next::Taken(taken) => return Ok(taken),
-                Next::Kernel => match kernel() {
+                Next::Kernel => match kernel(false) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.end_turn();
                         continue;
@@ -144,15 +148,24 @@ impl Channel {
             }
             let wait = wait();
             if wait.nonblocking {
-                return self.kept(peek, kernel());
+                return self.kept(peek, kernel(false));
             }
             deadline = deadline
                 .or_else(|| wait.timeout.and_then(|timeout| Instant::now().checked_add(timeout)));
-            if self.wait(socket, deadline)? {
-                match kernel() {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    other => return self.kept(peek, other),
-                }
+            if !self.wait(socket, arrivals.as_ref(), deadline)? {
+                continue;
+            }
+            match kernel(false) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return self.kept(peek, other),
+            }
+            // Shut down: the kernel says so to who would wait.
+            if polled(socket, PollFlags::RDHUP).contains(PollFlags::RDHUP) {
+                return kernel(true);
+            }
+            // There may be errors that are not for this call (`IP_RECVERR`), of which poll(2) tells until they are read.
+            if arrivals.is_none() {
+                arrivals = Some(arrivals_at(socket)?);
             }
         }
     }
@@ -213,8 +226,13 @@ impl Channel {
         self.ring.lock().state().kernel_left = 0;
     }
 
-    /// Whether the kernel's socket has something; if not, the ring may.
-    fn wait(&self, socket: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<bool> {
+    /// Whether the kernel's socket may have something; if not, the ring may.
+    fn wait(
+        &self,
+        socket: BorrowedFd<'_>,
+        arrivals: Option<&OwnedFd>,
+        deadline: Option<Instant>,
+    ) -> io::Result<bool> {
         let timeout = match deadline {
             None => None,
             Some(deadline) => {
@@ -227,14 +245,28 @@ impl Channel {
         };
         let mut fds = [
             PollFd::from_borrowed_fd(self.ring.fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(socket, PollFlags::IN),
+            PollFd::from_borrowed_fd(arrivals.map_or(socket, AsFd::as_fd), PollFlags::IN),
         ];
         if poll(&mut fds, timeout.as_ref())? == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         // What the ring has may be older.
-        Ok(fds[0].revents().is_empty() && !fds[1].revents().is_empty())
+        if !fds[0].revents().is_empty() {
+            return Ok(false);
+        }
+        if let Some(arrivals) = arrivals {
+            epoll::wait(arrivals, &mut [MaybeUninit::uninit()], Some(&NOW))?;
+        }
+        Ok(true)
     }
+}
+
+/// A descriptor that is readable while something has come to the socket since it was last asked.
+fn arrivals_at(socket: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    let arrivals = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    epoll::add(&arrivals, socket, epoll::EventData::new_u64(0), flags)?;
+    Ok(arrivals)
 }
 
 /// Whether the kernel's socket is to be read before the ring.
@@ -248,7 +280,7 @@ fn is_kernels_turn(reader: &mut Reader<'_>, socket: BorrowedFd<'_>) -> bool {
         return false;
     }
     reader.state().since_look = 0;
-    let waiting = is_readable(socket);
+    let waiting = !polled(socket, PollFlags::IN).is_empty();
     let produced = reader.produced();
     if waiting {
         let state = reader.state();
@@ -288,8 +320,11 @@ fn take<T>(
     }
 }
 
-fn is_readable(socket: BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    !matches!(poll(&mut fds, Some(&now)), Ok(0) | Err(Errno::INTR))
+/// What a socket is ready for, of this and of what poll(2) tells unasked.
+fn polled(socket: BorrowedFd<'_>, events: PollFlags) -> PollFlags {
+    let mut fds = [PollFd::from_borrowed_fd(socket, events)];
+    match poll(&mut fds, Some(&NOW)) {
+        Ok(_) => fds[0].revents(),
+        Err(_) => PollFlags::empty(),
+    }
 }

@@ -64,9 +64,10 @@ pub unsafe fn receive(
         || wait(fd, flags),
         // SAFETY: as the caller promises.
         |datagram| unsafe { fill(&mut *header, datagram, options, flags) },
-        || {
+        |may_block| {
+            let flags = if may_block { flags } else { flags | libc::MSG_DONTWAIT };
             // SAFETY: as the caller promises.
-            let received = unsafe { kernel(fd, header, flags | libc::MSG_DONTWAIT) };
+            let received = unsafe { kernel(fd, header, flags) };
             if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received) }
         },
     );

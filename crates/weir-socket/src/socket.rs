@@ -71,7 +71,8 @@ impl LazyUdpSocket {
     /// # Errors
     /// As [`UdpSocket::recv_from`].
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.receive(buffer, false)
+        let (length, from) = self.receive(buffer, false)?;
+        Ok((length, from.ok_or(io::ErrorKind::InvalidInput)?))
     }
 
     /// As [`UdpSocket::peek_from`].
@@ -79,7 +80,8 @@ impl LazyUdpSocket {
     /// # Errors
     /// As [`UdpSocket::peek_from`].
     pub fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.receive(buffer, true)
+        let (length, from) = self.receive(buffer, true)?;
+        Ok((length, from.ok_or(io::ErrorKind::InvalidInput)?))
     }
 
     /// As [`UdpSocket::recv`].
@@ -98,13 +100,10 @@ impl LazyUdpSocket {
         self.receive(buffer, true).map(|(length, _)| length)
     }
 
-    fn receive(&self, buffer: &mut [u8], peek: bool) -> io::Result<(usize, SocketAddr)> {
+    /// No sender: the socket is shut down.
+    fn receive(&self, buffer: &mut [u8], peek: bool) -> io::Result<(usize, Option<SocketAddr>)> {
         let Ok(channel) = &self.channel else {
-            return if peek {
-                self.socket.peek_from(buffer)
-            } else {
-                self.socket.recv_from(buffer)
-            };
+            return self.read_kernel(buffer, peek, true);
         };
         let buffer = std::cell::RefCell::new(buffer);
         let v6 = self.v6;
@@ -116,21 +115,27 @@ impl LazyUdpSocket {
                 let mut buffer = buffer.borrow_mut();
                 let length = datagram.payload.len().min(buffer.len());
                 buffer[..length].copy_from_slice(&datagram.payload[..length]);
-                (length, as_seen_by(v6, datagram.source))
+                (length, Some(as_seen_by(v6, datagram.source)))
             },
-            || self.read_kernel(&mut buffer.borrow_mut(), peek),
+            |may_block| self.read_kernel(&mut buffer.borrow_mut(), peek, may_block),
         )
     }
 
-    fn read_kernel(&self, buffer: &mut [u8], peek: bool) -> io::Result<(usize, SocketAddr)> {
-        let flags = RecvFlags::DONTWAIT | if peek { RecvFlags::PEEK } else { RecvFlags::empty() };
+    fn read_kernel(
+        &self,
+        buffer: &mut [u8],
+        peek: bool,
+        may_block: bool,
+    ) -> io::Result<(usize, Option<SocketAddr>)> {
+        let mut flags = RecvFlags::empty();
+        flags.set(RecvFlags::PEEK, peek);
+        flags.set(RecvFlags::DONTWAIT, !may_block);
         let (length, _, from) = recvfrom(&self.socket, &mut *buffer, flags)?;
-        let from = from.and_then(|from| SocketAddr::try_from(from).ok());
-        Ok((length, from.ok_or(io::ErrorKind::InvalidData)?))
+        Ok((length, from.and_then(|from| SocketAddr::try_from(from).ok())))
     }
 
     /// Calls `each` with what waits, at most `most` datagrams at once; waits for the first as
-    /// [`recv_from`](LazyUdpSocket::recv_from) does. How many there were. Other receivers of this socket wait
+    /// [`recv_from`](LazyUdpSocket::recv_from) does. How many there were; 0 if it is shut down. Other receivers of this socket wait
     /// meanwhile, so `each` must not be one.
     ///
     /// # Errors
@@ -144,7 +149,7 @@ impl LazyUdpSocket {
             return Ok(0);
         }
         let Ok(channel) = &self.channel else {
-            return self.read_kernel_batch(&mut each, !self.is_nonblocking());
+            return self.read_kernel_batch(&mut each, true);
         };
         let v6 = self.v6;
         let mut lazily = |datagram: &Datagram<'_>| {
@@ -163,20 +168,18 @@ impl LazyUdpSocket {
                 (each.borrow_mut())(datagram);
                 1
             },
-            || self.read_kernel_batch(&mut *each.borrow_mut(), false),
+            |may_block| self.read_kernel_batch(&mut *each.borrow_mut(), may_block),
         )
     }
 
     fn read_kernel_batch(
         &self,
         each: &mut impl FnMut(&Datagram<'_>),
-        wait: bool,
+        may_block: bool,
     ) -> io::Result<usize> {
         let mut buffer = vec![0; usize::from(u16::MAX)];
-        let (length, source) = match wait {
-            true => self.socket.recv_from(&mut buffer)?,
-            false => self.read_kernel(&mut buffer, false)?,
-        };
+        let (length, source) = self.read_kernel(&mut buffer, false, may_block)?;
+        let Some(source) = source else { return Ok(0) };
         each(&Datagram { payload: &buffer[..length], source, arrival: None });
         Ok(1)
     }

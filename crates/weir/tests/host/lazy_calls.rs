@@ -1,11 +1,12 @@
 //! Lazy sockets: several readers at once, and calls that answer as those of an ordinary socket do.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 
 use crate::common::lazy::*;
 use crate::common::*;
+use rustix::net::Shutdown;
 use rustix::process::Pid;
 
 /// `send(N, ...)` has the peer send datagrams of so many bytes, and returns when they are there: the last comes by an
@@ -69,6 +70,67 @@ for look in (lambda: len(s.recv(9999,socket.MSG_PEEK)), waits):
 ";
     let wanted = "3000 3000 100 0\n100 100 3000 0\n";
     assert_printed(script, &wanted.repeat(2));
+}
+
+/// Another thread that receives has slept for a while: it does not ask again and again.
+const ASLEEP: &str = r"
+def asleep(thread):
+    with open('/proc/self/task/%d/stat'%thread.native_id) as stat:
+        return stat.read().rsplit(')')[1].split()[0]=='S'
+def receiving():
+    thread=threading.Thread(target=receive); thread.start()
+    while not all(asleep(thread) for _ in range(100)): pass
+    return thread
+def receive():
+    try: print(s.recv(9999)[:1])
+    except OSError as error: print(error.strerror)
+";
+
+#[test]
+fn a_blocked_receive_returns_when_the_socket_is_shut_down() {
+    let script = r"
+send(1)
+receive()
+receiver=receiving()
+try: s.shutdown(socket.SHUT_RDWR)
+except OSError: pass
+receiver.join()
+receive()
+";
+    assert_printed(&format!("{ASLEEP}{script}"), "b'x'\nb''\nb''\n");
+}
+
+#[test]
+fn the_crates_receive_returns_when_the_socket_is_shut_down() {
+    let network = Network::ipv4_only();
+    let ordinary = lazy_socket(&network, "198.18.0.1:9996");
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let lazy = lazy_socket(&network, LAZY);
+    assert_lazy(&lazy);
+    for socket in [ordinary, lazy] {
+        // It says that nothing is connected, and shuts down.
+        let _ = rustix::net::shutdown(&*socket, Shutdown::Both);
+        assert_eq!(socket.recv(&mut [0; 9]).unwrap(), 0);
+        assert_eq!(socket.recv_batch(9, |_| panic!("nothing was sent")).unwrap(), 0);
+        assert_eq!(socket.recv_from(&mut [0; 9]).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+}
+
+#[test]
+fn a_receive_sleeps_while_errors_wait_in_their_queue() {
+    let script = r"
+s.setsockopt(socket.IPPROTO_IP,11,1)
+s.sendto(b'nobody',('198.18.0.2',1))
+poll=select.poll(); poll.register(s,0); poll.poll()
+receive()
+for length in (1,3000,1):
+    receiver=receiving()
+    send(length)
+    receiver.join()
+print(poll.poll()==[(s.fileno(),select.POLLERR)])
+";
+    let wanted = "Connection refused\nb'x'\nb'x'\nb'x'\nTrue\n";
+    assert_printed(&format!("{ASLEEP}{script}"), wanted);
 }
 
 /// Whether a thread of this process is in futex(2).
