@@ -39,6 +39,8 @@ enum Next<T> {
     Taken(T),
     /// The kernel's socket is to be read first.
     Kernel,
+    /// The call fails, with this of errno(3).
+    Failed(i32),
     /// The ring is empty.
     Empty,
 }
@@ -137,6 +139,7 @@ impl Channel {
         loop {
             match self.next(socket, peek, &mut lazily) {
                 Next::Taken(taken) => return Ok(taken),
+                Next::Failed(errno) => return Err(io::Error::from_raw_os_error(errno)),
                 Next::Kernel => match kernel(false) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.end_turn();
@@ -200,8 +203,12 @@ impl Channel {
     ) -> Next<T> {
         let mut reader = self.ring.lock();
         if is_kernels_turn(&mut reader, socket) {
-            reader.state().spend_turn(peek);
-            return Next::Kernel;
+            let state = reader.state();
+            state.spend_turn(peek);
+            return match std::mem::take(&mut state.errno) {
+                0 => Next::Kernel,
+                errno => Next::Failed(errno),
+            };
         }
         take(&mut reader, peek, lazily).map_or(Next::Empty, Next::Taken)
     }
@@ -215,11 +222,17 @@ impl Channel {
         given
     }
 
-    fn begin_turn(&self) {
+    /// The next call fails with this of errno(3), which had come behind what this call has received.
+    pub(crate) fn fail_next(&self, errno: i32) {
+        self.begin_turn().state().errno = errno;
+    }
+
+    fn begin_turn(&self) -> Reader<'_> {
         let mut reader = self.ring.lock();
         reader.state().kernel_from = reader.position();
         let state = reader.state();
         state.kernel_left = state.kernel_left.max(1);
+        reader
     }
 
     fn end_turn(&self) {

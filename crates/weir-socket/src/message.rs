@@ -144,7 +144,14 @@ pub unsafe fn receive_many(
         let header = &raw mut messages[taken].msg_hdr;
         // SAFETY: as the caller promises.
         let length = unsafe { receive(channel, options, fd, header, flags, kernel) };
-        let Ok(length) = u32::try_from(length) else { break };
+        let Ok(length) = u32::try_from(length) else {
+            // do_recvmmsg() leaves it in the socket.
+            let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+            if taken > 0 && errno != libc::EAGAIN {
+                channel.fail_next(errno);
+            }
+            break;
+        };
         messages[taken].msg_len = length;
         taken += 1;
         // As the kernel does it: the time is looked at after each datagram alone.

@@ -35,6 +35,8 @@ pub(crate) struct SharedState {
     pub(crate) since_look: u32,
     /// Bytes of the first record's payload that have been read: of merged packets those before the next.
     pub(crate) consumed: u32,
+    /// With what the kernel's turn begins, if it is not 0.
+    pub(crate) errno: i32,
 }
 
 impl SharedState {

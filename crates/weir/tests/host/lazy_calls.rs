@@ -133,6 +133,32 @@ print(poll.poll()==[(s.fileno(),select.POLLERR)])
     assert_printed(&format!("{ASLEEP}{script}"), wanted);
 }
 
+#[test]
+fn an_error_behind_a_datagram_is_the_next_calls() {
+    let script = r"
+import ctypes
+s.setsockopt(socket.IPPROTO_IP,11,1)
+class Part(ctypes.Structure): _fields_=[('at',ctypes.c_char_p),('length',ctypes.c_size_t)]
+class Message(ctypes.Structure):
+    _fields_=[('name',ctypes.c_void_p),('name_length',ctypes.c_uint),('parts',ctypes.POINTER(Part)),
+        ('count',ctypes.c_size_t),('control',ctypes.c_size_t*2),('flags',ctypes.c_size_t),('length',ctypes.c_size_t)]
+part=Part(b' '*9,9)
+messages=(Message*2)(*[Message(parts=ctypes.pointer(part),count=1) for _ in range(2)])
+def waits(): return struct.unpack('i',fcntl.ioctl(s,termios.FIONREAD,b'....'))[0]
+def fail():
+    while waits()!=0: pass
+    s.sendto(b'nobody',('198.18.0.2',1))
+send(1)
+threading.Thread(target=fail).start()
+print(ctypes.CDLL(None).recvmmsg(s.fileno(),messages,2,0,None))
+send(2)
+for _ in range(2):
+    try: print(len(s.recv(9)))
+    except OSError as error: print(error.strerror)
+";
+    assert_printed(script, "1\nConnection refused\n2\n");
+}
+
 /// Whether a thread of this process is in futex(2).
 fn waits_for_a_lock(thread: Pid) -> bool {
     let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap();
