@@ -2,6 +2,7 @@
 //! that only drop, count or log, IPsec policies, reverse path filters, programs of control groups.
 
 use std::fs::File;
+use std::io;
 
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::route::{RouteHeader, RouteMessage, RouteType};
@@ -20,6 +21,9 @@ const RP_FILTER_STRICT: &str = "1";
 /// ...or by any.
 const RP_FILTER_LOOSE: &str = "2";
 
+/// The scope of `::1` and of link-local addresses, which packets from other links do not reach (`if6_seq_show()`).
+const NEARBY: [&str; 2] = ["10", "20"];
+
 /// What is applied to packets of some interfaces, in one network namespace. What stays the same is not read again
 /// where the kernel tells of changes.
 #[derive(Debug, Default)]
@@ -37,6 +41,7 @@ impl Filters {
         found.extend(
             interfaces.iter().filter_map(|interface| reverse_path(interface, "lazy sockets")),
         );
+        found.extend(interfaces.iter().filter_map(|interface| ipv6_is_off(interface)));
         found
     }
 
@@ -71,6 +76,28 @@ pub(super) fn ipsec() -> Option<String> {
         // A kernel without IPsec.
         Err(Errno::PROTONOSUPPORT | Errno::INVAL) => None,
         Err(errno) => Some(format!("IPsec policies cannot be read: {errno}")),
+    }
+}
+
+/// `ip6_rcv_core()` drops what comes in there, also what is for another interface's address.
+fn ipv6_is_off(interface: &str) -> Option<String> {
+    let knob = format!("net.ipv6.conf.{interface}.disable_ipv6");
+    let read = || {
+        // Without such a file the interface has no IPv6, for which an MTU can be too small.
+        let off = read_proc(&format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"))?;
+        let addresses = read_proc("/proc/thread-self/net/if_inet6")?;
+        let is_reached = |line: &str| {
+            line.split_whitespace().nth(3).is_some_and(|scope| !NEARBY.contains(&scope))
+        };
+        Ok(off.trim() != "0" && addresses.lines().any(is_reached))
+    };
+    match read() {
+        Ok(false) => None,
+        Ok(true) => Some(format!(
+            "IPv6 is off on {interface}, but other interfaces have IPv6 addresses: 0 in {knob}, and an MTU of 1280 or \
+             more, allow lazy sockets"
+        )),
+        Err::<_, io::Error>(error) => Some(format!("{knob} cannot be read: {error}")),
     }
 }
 
@@ -114,22 +141,22 @@ fn leads_everywhere() -> bool {
     looked.unwrap_or(false)
 }
 
-/// BPF programs that may drop what the sockets of a process's control group receive; a line if there are any.
+/// Where control groups of version 2 are: also beside those of version 1.
+const GROUPS: [&str; 2] = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+
+/// BPF programs that may drop or change what the sockets of a process's control group receive; a line if there are any.
 pub fn cgroup_programs(pid: i32) -> Option<String> {
     let groups = match read_proc(&format!("/proc/{pid}/cgroup")) {
         Ok(groups) => groups,
         Err(error) => return Some(format!("its control group cannot be read: {error}")),
     };
     let unified = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let path = format!("/sys/fs/cgroup{unified}");
-    let Ok(group) = File::open(&path) else {
-        // Without a mounted hierarchy nobody has attached a program to it by its path.
-        return None;
-    };
-    match programs::cgroup_ingress(&group) {
+    // Without a mounted hierarchy nobody has attached a program to it by its path.
+    let group = GROUPS.iter().find_map(|root| File::open(format!("{root}{unified}")).ok())?;
+    match programs::cgroup_received(&group) {
         Ok(programs) if programs.is_empty() => None,
         Ok(programs) => Some(format!(
-            "BPF program {} filters what control group {unified} receives (`bpftool cgroup tree`; \
+            "BPF program {} is given what control group {unified} receives (`bpftool cgroup tree`; \
              systemd's IPAddressAllow=, IPAddressDeny= and IPAccounting= attach such)",
             programs[0]
         )),
@@ -137,6 +164,6 @@ pub fn cgroup_programs(pid: i32) -> Option<String> {
         Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::BADF)) => {
             None
         }
-        Err(error) => Some(format!("the programs of {path} cannot be listed: {error}")),
+        Err(error) => Some(format!("the programs of {unified} cannot be listed: {error}")),
     }
 }

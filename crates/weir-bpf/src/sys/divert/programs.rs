@@ -72,10 +72,15 @@ fn unless_absent(what: &str, error: &io::Error) -> Option<Diversion> {
     (!absent).then(|| Diversion::unknown(what, error))
 }
 
-/// Programs that see what sockets of this control group receive: its own and those of the groups above.
-pub(super) fn cgroup_ingress(group: &std::fs::File) -> io::Result<Vec<u32>> {
-    let effective = libbpf_sys::BPF_F_QUERY_EFFECTIVE;
-    query_with(group.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET_INGRESS, effective)
+/// Programs that see what sockets of this control group receive, or from whom: its own and those of the groups above.
+pub(super) fn cgroup_received(group: &std::fs::File) -> io::Result<Vec<u32>> {
+    let places = [
+        libbpf_sys::BPF_CGROUP_INET_INGRESS,
+        libbpf_sys::BPF_CGROUP_UDP4_RECVMSG,
+        libbpf_sys::BPF_CGROUP_UDP6_RECVMSG,
+    ];
+    let at = |place| query_with(group.as_raw_fd(), place, libbpf_sys::BPF_F_QUERY_EFFECTIVE);
+    Ok(places.into_iter().map(at).collect::<io::Result<Vec<_>>>()?.concat())
 }
 
 fn query(target: i32, attach_type: libbpf_sys::bpf_attach_type) -> io::Result<Vec<u32>> {

@@ -171,7 +171,9 @@ fn multicast_forwarding_is_found() {
 #[test]
 fn programs_that_choose_sockets_are_told_and_stop_nothing() {
     with_watch(|watch| {
-        let attached = choose_sockets();
+        let netns = File::open("/proc/thread-self/ns/net").unwrap();
+        let attached =
+            attach(libbpf_sys::BPF_PROG_TYPE_SK_LOOKUP, libbpf_sys::BPF_SK_LOOKUP, &netns);
         let found = watch.read(&[]);
         assert_eq!(found.iter().map(|one| one.kind).collect::<Vec<_>>(), [SkLookup], "{found:?}");
         assert!(!found[0].passes());
@@ -179,50 +181,6 @@ fn programs_that_choose_sockets_are_told_and_stop_nothing() {
         // A child of another test's may hold it until it has become another program.
         wait_until("it is detached", || watch.read(&[]).is_empty());
     });
-}
-
-/// Attaches a program that leaves the choice to the kernel (`return SK_PASS`).
-#[allow(unsafe_code)]
-fn choose_sockets() -> std::os::fd::OwnedFd {
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-
-    use libbpf_rs::libbpf_sys;
-    const MOV64_IMM_R0: u8 = 0xb7;
-    const EXIT: u8 = 0x95;
-    let instruction = |code, imm| libbpf_sys::bpf_insn { code, imm, ..Default::default() };
-    let instructions = [instruction(MOV64_IMM_R0, 1), instruction(EXIT, 0)];
-    let options = libbpf_sys::bpf_prog_load_opts {
-        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
-        expected_attach_type: libbpf_sys::BPF_SK_LOOKUP,
-        ..Default::default()
-    };
-    // SAFETY: strings end in NUL, the instructions are as many as said, and all outlive the call.
-    let program = unsafe {
-        libbpf_sys::bpf_prog_load(
-            libbpf_sys::BPF_PROG_TYPE_SK_LOOKUP,
-            c"choose".as_ptr(),
-            c"GPL".as_ptr(),
-            instructions.as_ptr(),
-            instructions.len() as libbpf_sys::size_t,
-            (&raw const options).cast_mut(),
-        )
-    };
-    assert!(program >= 0, "{program}");
-    // SAFETY: the kernel has just given us this descriptor, and nothing else owns it.
-    let program = unsafe { OwnedFd::from_raw_fd(program) };
-    let netns = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
-    // SAFETY: both descriptors are open; without options.
-    let link = unsafe {
-        libbpf_sys::bpf_link_create(
-            program.as_raw_fd(),
-            netns.as_raw_fd(),
-            libbpf_sys::BPF_SK_LOOKUP,
-            std::ptr::null(),
-        )
-    };
-    assert!(link >= 0, "{link}");
-    // SAFETY: as above.
-    unsafe { OwnedFd::from_raw_fd(link) }
 }
 
 /// What a multicast routing daemon does at its start.

@@ -1,14 +1,20 @@
 //! Each kind of diversion is found, and gone again once removed: with the real tools, in namespaces.
 
 mod device;
+mod filter;
 mod rules;
 mod translation;
 mod watch;
 
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
+
+use libbpf_rs::libbpf_sys;
 
 use super::DiversionWatch;
 use super::kind::DiversionKind;
+use crate::shared::{load_program, owned};
 use crate::sys::link::Links;
 use crate::sys::test_support::Sandbox;
 
@@ -73,4 +79,24 @@ fn comes_and_goes_if_present(
         return;
     }
     comes_and_goes(watch, kind, part_of_detail, ["true", commands[1]]);
+}
+
+/// Attaches a program that leaves everything to the kernel (`return 1`).
+#[allow(unsafe_code)]
+fn attach(
+    kind: libbpf_sys::bpf_prog_type,
+    place: libbpf_sys::bpf_attach_type,
+    target: &File,
+) -> OwnedFd {
+    const MOV64_IMM_R0: u8 = 0xb7;
+    const EXIT: u8 = 0x95;
+    let instruction = |code, imm| libbpf_sys::bpf_insn { code, imm, ..Default::default() };
+    let instructions = [instruction(MOV64_IMM_R0, 1), instruction(EXIT, 0)];
+    let options =
+        libbpf_sys::bpf_prog_load_opts { expected_attach_type: place, ..Default::default() };
+    let program = load_program(kind, c"nothing", &instructions, options).unwrap();
+    let (program, target) = (program.as_raw_fd(), target.as_raw_fd());
+    // SAFETY: both descriptors are open; without options.
+    let link = unsafe { libbpf_sys::bpf_link_create(program, target, place, std::ptr::null()) };
+    owned(link).unwrap()
 }

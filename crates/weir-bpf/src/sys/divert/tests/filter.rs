@@ -1,0 +1,76 @@
+//! What lazy sockets would be given past.
+
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+use super::super::{Filters, cgroup_programs};
+use super::*;
+use crate::sys::test_support::wait_until;
+
+#[test]
+fn ipv6_that_is_off_drops_what_is_for_other_interfaces_addresses() {
+    Sandbox::new().run(|| {
+        let links = Links::open().unwrap();
+        links.create_veth("near", "far", None).unwrap();
+        for name in ["near", "far"] {
+            links.set_up(links.index(name).unwrap()).unwrap();
+        }
+        let told = || {
+            let found = Filters::default().read(&["near".to_owned()]);
+            found.into_iter().filter(|line| line.contains("IPv6")).collect::<Vec<_>>()
+        };
+        assert_eq!(told(), [] as [&str; 0]);
+        sh("ip link set lo up; sysctl -qw net.ipv6.conf.near.disable_ipv6=1");
+        assert_eq!(told(), [] as [&str; 0], "there are ::1 and another link's");
+        sh("ip address add 2001:2::1/64 dev far");
+        let found = told();
+        assert!(found.len() == 1 && found[0].contains("near.disable_ipv6"), "{found:?}");
+        sh("sysctl -qw net.ipv6.conf.near.disable_ipv6=0; ip link set near mtu 1000");
+        assert_eq!(told(), found, "nor is IPv6 on where the MTU is too small for it");
+        sh("ip link set near mtu 1500");
+        assert_eq!(told(), [] as [&str; 0]);
+    });
+}
+
+/// A control group with a process in it.
+struct Group(PathBuf, Child);
+
+impl Group {
+    fn new() -> Self {
+        let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
+        let root = roots.into_iter().find(|root| root.join("cgroup.controllers").exists());
+        let root = root.expect("the test needs control groups of version 2");
+        let path = root.join(format!("weir-test-{}-filter", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let group = Self(path, Command::new("sleep").arg("60").spawn().unwrap());
+        std::fs::write(group.0.join("cgroup.procs"), group.1.id().to_string()).unwrap();
+        group
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = self.1.kill();
+        let _ = self.1.wait();
+        std::fs::remove_dir(&self.0).unwrap();
+    }
+}
+
+#[test]
+fn programs_of_the_control_group_are_found() {
+    let group = Group::new();
+    let told = || cgroup_programs(group.1.id().cast_signed());
+    assert_eq!(told(), None);
+    let target = File::open(&group.0).unwrap();
+    for (kind, place) in [
+        (libbpf_sys::BPF_PROG_TYPE_CGROUP_SKB, libbpf_sys::BPF_CGROUP_INET_INGRESS),
+        (libbpf_sys::BPF_PROG_TYPE_CGROUP_SOCK_ADDR, libbpf_sys::BPF_CGROUP_UDP4_RECVMSG),
+        (libbpf_sys::BPF_PROG_TYPE_CGROUP_SOCK_ADDR, libbpf_sys::BPF_CGROUP_UDP6_RECVMSG),
+    ] {
+        let attached = attach(kind, place, &target);
+        assert!(told().is_some_and(|line| line.contains("BPF program")), "{place}: {:?}", told());
+        drop(attached);
+        // A child of another test's may hold it until it has become another program.
+        wait_until("it is detached", || told().is_none());
+    }
+}
