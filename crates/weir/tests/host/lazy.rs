@@ -139,6 +139,28 @@ fn a_lazy_socket_gets_what_an_ordinary_one_gets() {
 }
 
 #[test]
+fn a_socket_may_take_ipv6_datagrams_without_a_checksum() {
+    let network = Network::new();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    // UDP_NO_CHECK6_RX
+    let script = "import socket\n\
+        s=socket.socket(10,2);s.setsockopt(17,102,1);s.bind(('::',9995));print('bound',flush=True)\n\
+        print(*sorted(s.recv(9).decode() for _ in range(2)))\n";
+    let mut python = preloaded(&network, "timeout", &["20", "python3", "-c", script]);
+    let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "bound");
+    let index = || Links::open().unwrap().index("far").unwrap();
+    let sender = network.far.run(|| FrameSender::open(index()).unwrap()).unwrap();
+    let mut bare = frame(&network, true, LAZY_PORT, b"bare");
+    bare[60..62].fill(0);
+    send_frame(&sender, &bare);
+    send_frame(&sender, &frame(&network, true, LAZY_PORT, b"summed"));
+    assert_eq!(lines.next().as_deref(), Some("bare summed"));
+    assert!(python.wait().unwrap().success());
+    wait_until("one came by the ring", || network.count("lazy") == 1);
+}
+
+#[test]
 fn fragments_and_options_come_by_the_kernels_socket() {
     let network = Network::new();
     let _daemon = Daemon::start(&network, &["--lazy"]);
