@@ -136,20 +136,15 @@ static __always_inline bool lazy_fits(const struct weir_lazy_record *head,
 static __always_inline bool lazy_put_any(void *ctx, bool on_skb, void *ring,
 					 const struct weir_lazy_record *head)
 {
-	if (lazy_fits(head, 96))
-		return lazy_put(ctx, on_skb, ring, head, 96);
-	if (lazy_fits(head, 192))
-		return lazy_put(ctx, on_skb, ring, head, 192);
-	if (lazy_fits(head, 384))
-		return lazy_put(ctx, on_skb, ring, head, 384);
-	if (lazy_fits(head, 768))
-		return lazy_put(ctx, on_skb, ring, head, 768);
-	if (lazy_fits(head, 1536))
-		return lazy_put(ctx, on_skb, ring, head, 1536);
-	if (lazy_fits(head, 4096))
-		return lazy_put(ctx, on_skb, ring, head, 4096);
-	if (lazy_fits(head, LAZY_USUAL))
-		return lazy_put(ctx, on_skb, ring, head, LAZY_USUAL);
+	static const __u32 sizes[] = {96,   192,  384,	     768,
+				      1536, 4096, LAZY_USUAL};
+	unsigned int i;
+
+#pragma unroll
+	for (i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		if (lazy_fits(head, sizes[i]))
+			return lazy_put(ctx, on_skb, ring, head, sizes[i]);
+	}
 	return lazy_put(ctx, on_skb, ring, head, 66048);
 }
 
