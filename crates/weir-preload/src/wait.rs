@@ -1,6 +1,6 @@
 //! Waiting: where the program waits for a lazy socket, its ring is waited for as well.
 
-use std::ffi::{c_int, c_long};
+use std::ffi::{c_int, c_ulong};
 use std::os::fd::AsRawFd;
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn pselect(
     }
 }
 
-/// Waits with sets of its own, as long as there are descriptors: a program's are as long as it needs.
+/// Waits with sets of its own, as long as the rings' descriptors need: a program's end where its own do.
 ///
 /// # Safety
 /// Each set has a bit for as many descriptors, rounded up to whole words, or is null.
@@ -163,60 +163,48 @@ unsafe fn with_ring_bits(
     sets: [*mut fd_set; 3],
     wait: impl FnOnce(c_int, [*mut fd_set; 3]) -> c_int,
 ) -> c_int {
-    let readable = sets[0];
-    if readable.is_null() || !(0..=libc::FD_SETSIZE as c_int).contains(&count) {
+    const WORD: usize = c_ulong::BITS as usize;
+    if sets[0].is_null() || !(0..=libc::FD_SETSIZE as c_int).contains(&count) {
         return wait(count, sets);
     }
+    let words = (count as usize).div_ceil(WORD);
+    let bit = |fd: c_int| (fd as usize / WORD, 1 << (fd as usize % WORD));
+    let has = |set: &[c_ulong], fd| set[bit(fd).0] & bit(fd).1 != 0;
     // SAFETY: as the caller promises.
-    let asked = |fd: &c_int| unsafe { libc::FD_ISSET(*fd, readable) };
+    let asked = unsafe { std::slice::from_raw_parts(sets[0].cast(), words) };
     let rings: Vec<(c_int, c_int)> = (0..count)
-        .filter(asked)
+        .filter(|fd| has(asked, *fd))
         .filter_map(|fd| Some((fd, slots::find(fd)?.channel.ring_fd().as_raw_fd())))
-        .filter(|(_, ring)| *ring < libc::FD_SETSIZE as c_int)
         .collect();
     if rings.is_empty() {
         return wait(count, sets);
     }
-    let bytes = (count as usize).div_ceil(c_long::BITS as usize) * size_of::<c_long>();
-    let present = |set: &*mut fd_set| !set.is_null();
-    // SAFETY: a set of zeros is an empty one.
-    let mut own: [fd_set; 3] = unsafe { std::mem::zeroed() };
-    for (own, set) in own.iter_mut().zip(sets).filter(|(_, set)| present(set)) {
-        // SAFETY: as the caller promises; a whole set is not shorter.
-        unsafe { std::ptr::copy_nonoverlapping(set.cast::<u8>(), (&raw mut *own).cast(), bytes) };
+    let count = rings.iter().map(|(_, ring)| *ring + 1).fold(count, c_int::max);
+    let mut own: [Vec<c_ulong>; 3] = [const { Vec::new() }; 3];
+    let mut at = sets;
+    for ((own, at), set) in own.iter_mut().zip(&mut at).zip(sets).filter(|(_, set)| !set.is_null())
+    {
+        // SAFETY: as the caller promises.
+        own.extend_from_slice(unsafe { std::slice::from_raw_parts(set.cast(), words) });
+        own.resize((count as usize).div_ceil(WORD), 0);
+        *at = own.as_mut_ptr().cast();
     }
-    for (_, ring) in &rings {
-        // SAFETY: below FD_SETSIZE.
-        unsafe { libc::FD_SET(*ring, &raw mut own[0]) };
-    }
-    let last = rings.iter().map(|(_, ring)| *ring + 1).max().unwrap_or(0);
-    let mut at = own.each_mut().map(|own| &raw mut *own);
-    for (at, set) in at.iter_mut().zip(sets).filter(|(_, set)| !present(set)) {
-        *at = set;
-    }
-    let mut result = wait(count.max(last), at);
+    rings.iter().for_each(|(_, ring)| own[0][bit(*ring).0] |= bit(*ring).1);
+    let result = wait(count, at);
     if result < 0 {
         return result;
     }
-    for (fd, ring) in rings {
-        // SAFETY: both are below FD_SETSIZE.
-        unsafe {
-            if !libc::FD_ISSET(ring, &raw const own[0]) {
-                continue;
-            }
-            libc::FD_CLR(ring, &raw mut own[0]);
-            if libc::FD_ISSET(fd, &raw const own[0]) {
-                result -= 1;
-            } else {
-                libc::FD_SET(fd, &raw mut own[0]);
-            }
+    for (fd, ring) in &rings {
+        if has(&own[0], *ring) {
+            own[0][bit(*fd).0] |= bit(*fd).1;
         }
     }
-    for (own, set) in own.iter().zip(sets).filter(|(_, set)| present(set)) {
-        // SAFETY: as above.
-        unsafe { std::ptr::copy_nonoverlapping((&raw const *own).cast(), set.cast::<u8>(), bytes) };
+    rings.iter().for_each(|(_, ring)| own[0][bit(*ring).0] &= !bit(*ring).1);
+    for (own, set) in own.iter().zip(sets).filter(|(_, set)| !set.is_null()) {
+        // SAFETY: as the caller promises, and a copy is not shorter.
+        unsafe { std::ptr::copy_nonoverlapping(own.as_ptr(), set.cast(), words) };
     }
-    result
+    own.iter().flatten().map(|word| word.count_ones() as c_int).sum()
 }
 
 /// epoll_ctl(2): the ring is added beside the socket, under the program's own name for it, so that epoll_wait(2)

@@ -159,6 +159,25 @@ for _ in range(2):
     assert_printed(script, "1\nConnection refused\n2\n");
 }
 
+#[test]
+fn select_sees_a_socket_whatever_number_its_ring_has() {
+    let script = r"
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE,(2048,2048))
+null=os.open('/dev/null',0)
+s.close()
+while os.dup(null)<1100: pass
+os.closerange(null+1,500)
+s=socket.socket(2,2); s.bind(('198.18.0.1',9995))
+same=s.dup()
+print(select.select([s],[s],[],0)==([],[s],[]))
+for length in (10,3000):
+    send(length)
+    print(select.select([s,same,last],[],[s])==([s,same],[],[]),len(s.recv(9999)))
+";
+    assert_printed(script, "True\nTrue 10\nTrue 3000\n");
+}
+
 /// Whether a thread of this process is in futex(2).
 fn waits_for_a_lock(thread: Pid) -> bool {
     let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap();
