@@ -278,6 +278,7 @@ pub extern "C" fn dup(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
     let real = next!(dup2: unsafe extern "C" fn(c_int, c_int) -> c_int);
+    slots::give_way(to);
     // SAFETY: a system call.
     duplicated(fd, unsafe { real(fd, to) })
 }
@@ -286,6 +287,7 @@ pub extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     let real = next!(dup3: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int);
+    slots::give_way(to);
     // SAFETY: a system call.
     duplicated(fd, unsafe { real(fd, to, flags) })
 }

@@ -135,6 +135,14 @@ pub(crate) fn forget(fd: c_int) {
     }
 }
 
+/// A number is going to be another descriptor's. If it is a lazy socket's own, that socket is an ordinary one from now
+/// on.
+pub(crate) fn give_way(to: c_int) {
+    if to >= 0 && OWN.has(to) {
+        forget_range(to as u32, to as u32);
+    }
+}
+
 /// All descriptors of this range are being closed, perhaps those of rings among them.
 pub(crate) fn forget_range(first: u32, last: u32) {
     let closed = |fd: c_int| (first..=last).contains(&(fd as u32));

@@ -178,6 +178,20 @@ for length in (10,3000):
     assert_printed(script, "True\nTrue 10\nTrue 3000\n");
 }
 
+#[test]
+fn a_ring_whose_number_is_taken_gives_way() {
+    let script = r"
+send(1)
+print(len(s.recv(9)))
+null=os.open('/dev/null',0)
+for number in range(512,515): os.dup2(null,number)
+poll=select.poll(); poll.register(s,select.POLLIN); send(2)
+while not poll.poll(0): send(2)
+print(len(s.recv(9)),os.fstat(512)==os.fstat(null))
+";
+    assert_printed(script, "1\n2 True\n");
+}
+
 /// Whether a thread of this process is in futex(2).
 fn waits_for_a_lock(thread: Pid) -> bool {
     let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap();
