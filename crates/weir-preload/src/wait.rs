@@ -9,6 +9,10 @@ use crate::next::next;
 use crate::slots;
 
 const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
+const EPOLL_READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+/// A channel has nothing to write, and no errors; EPOLLEXCLUSIVE is not for what is an epoll set itself.
+const EPOLL_OF_CHANNEL: u32 =
+    EPOLL_READABLE | (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP) as u32;
 
 /// poll(2).
 ///
@@ -207,8 +211,8 @@ unsafe fn with_ring_bits(
     own.iter().flatten().map(|word| word.count_ones() as c_int).sum()
 }
 
-/// epoll_ctl(2): the ring is added beside the socket, under the program's own name for it, so that epoll_wait(2)
-/// tells the program that the socket is readable.
+/// epoll_ctl(2): what is readable beside the socket, under the program's own name for it, is the channel; the socket
+/// itself is for all else. So epoll_wait(2) tells once what comes by either.
 ///
 /// # Safety
 /// As epoll_ctl(2).
@@ -221,26 +225,31 @@ pub unsafe extern "C" fn epoll_ctl(
 ) -> c_int {
     let real =
         next!(epoll_ctl: unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int);
-    // SAFETY: as the caller promises.
-    let result = unsafe { real(epoll, operation, fd, event) };
-    if result != 0 {
-        return result;
-    }
-    if let Some(lazy) = slots::find(fd) {
-        let ring = lazy.channel.ring_fd().as_raw_fd();
+    let Some(lazy) = slots::find(fd) else {
         // SAFETY: as the caller promises.
-        let mut of_ring =
-            unsafe { event.as_ref() }.copied().unwrap_or(epoll_event { events: 0, u64: 0 });
-        // It has nothing to write, and no errors.
-        of_ring.events &= !(libc::EPOLLOUT as u32);
-        // SAFETY: as above; what fails leaves the socket as it is without a ring.
-        unsafe { real(epoll, operation, ring, &raw mut of_ring) };
-    } else {
+        let result = unsafe { real(epoll, operation, fd, event) };
         match operation {
+            _ if result != 0 => {}
             libc::EPOLL_CTL_ADD => slots::WATCHED.set(fd, true),
             libc::EPOLL_CTL_DEL => slots::WATCHED.set(fd, false),
             _ => {}
         }
+        return result;
+    };
+    // SAFETY: as the caller promises.
+    let asked = unsafe { event.as_ref() }.copied().unwrap_or(epoll_event { events: 0, u64: 0 });
+    let mut rest = epoll_event { events: asked.events & !EPOLL_READABLE, ..asked };
+    let mut readable = epoll_event { events: asked.events & EPOLL_OF_CHANNEL, ..asked };
+    // To remove it, a program may name no event.
+    let rest = if event.is_null() { event } else { &raw mut rest };
+    let ready = lazy.channel.ready_fd().as_raw_fd();
+    // SAFETY: as the caller promises, and events of our own.
+    unsafe {
+        let result = real(epoll, operation, fd, rest);
+        if result == 0 && real(epoll, operation, ready, &raw mut readable) != 0 {
+            // A duplicate's is in the set.
+            real(epoll, libc::EPOLL_CTL_MOD, fd, event);
+        }
+        result
     }
-    result
 }

@@ -192,6 +192,33 @@ print(len(s.recv(9)),os.fstat(512)==os.fstat(null))
     assert_printed(script, "1\n2 True\n");
 }
 
+#[test]
+fn epoll_tells_of_a_socket_once() {
+    let script = r"
+epoll=select.epoll(); epoll.register(s,select.EPOLLIN)
+send(3000,10)
+print(epoll.poll()==[(s.fileno(),select.EPOLLIN)])
+print(len(s.recv(9999))+len(s.recv(9999)),epoll.poll(0))
+epoll.modify(s,select.EPOLLIN|select.EPOLLET)
+for length in (3000,10):
+    send(length)
+    print(len(epoll.poll()),epoll.poll(0),len(s.recv(9999)))
+for length in (3000,10):
+    epoll.modify(s,select.EPOLLIN|select.EPOLLONESHOT)
+    send(length,100)
+    print(len(epoll.poll()),epoll.poll(0),len(s.recv(9999))+len(s.recv(9999)))
+epoll.modify(s,select.EPOLLOUT)
+send(10)
+print(epoll.poll()==[(s.fileno(),select.EPOLLOUT)])
+epoll.unregister(s)
+print(epoll.poll(0))
+epoll.register(s,select.EPOLLIN)
+print(epoll.poll()==[(s.fileno(),select.EPOLLIN)],len(s.recv(99)))
+";
+    let wanted = "True\n3010 []\n1 [] 3000\n1 [] 10\n1 [] 3100\n1 [] 110\nTrue\n[]\nTrue 10\n";
+    assert_printed(script, wanted);
+}
+
 /// Whether a thread of this process is in futex(2).
 fn waits_for_a_lock(thread: Pid) -> bool {
     let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap();
