@@ -12,10 +12,9 @@ mod slots;
 mod wait;
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
-use std::time::Duration;
 
 use libc::{iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
-use weir_socket::message::{RecvMsg, as_recvfrom, borrow, fail, receive, receive_many};
+use weir_socket::message::{RecvMsg, as_recvfrom, borrow, duration, fail, receive, receive_many};
 
 use crate::next::next;
 
@@ -89,12 +88,7 @@ pub unsafe extern "C" fn recvmmsg(
     // SAFETY: as the caller promises.
     unsafe {
         let messages = std::slice::from_raw_parts_mut(messages, count as usize);
-        let timeout = timeout.as_ref().map(|time| {
-            Duration::new(
-                time.tv_sec.try_into().unwrap_or_default(),
-                time.tv_nsec.try_into().unwrap_or_default(),
-            )
-        });
+        let timeout = timeout.as_ref().map(duration);
         receive_many(&lazy.channel, &lazy.options(), fd, messages, flags, timeout, real_recvmsg())
     }
 }
@@ -299,34 +293,27 @@ fn duplicated(fd: c_int, to: c_int) -> c_int {
     to
 }
 
-/// fcntl(2). Its third argument is a number or a pointer, or there is none.
-///
-/// # Safety
-/// As fcntl(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
-    let real = next!(fcntl: unsafe extern "C" fn(c_int, c_int, ...) -> c_int);
-    // SAFETY: as the caller promises.
-    duplicated_by(fd, command, unsafe { real(fd, command, argument) })
+/// fcntl(2), by either of its names. Its third argument is a number or a pointer, or there is none.
+macro_rules! fcntl {
+    ($name:ident) => {
+        /// fcntl(2).
+        ///
+        /// # Safety
+        /// As fcntl(2).
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+            let real = next!($name: unsafe extern "C" fn(c_int, c_int, ...) -> c_int);
+            // SAFETY: as the caller promises.
+            let result = unsafe { real(fd, command, argument) };
+            match command {
+                libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
+                _ => result,
+            }
+        }
+    };
 }
-
-/// fcntl(2), as programs with large files call it.
-///
-/// # Safety
-/// As fcntl(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
-    let real = next!(fcntl64: unsafe extern "C" fn(c_int, c_int, ...) -> c_int);
-    // SAFETY: as the caller promises.
-    duplicated_by(fd, command, unsafe { real(fd, command, argument) })
-}
-
-fn duplicated_by(fd: c_int, command: c_int, result: c_int) -> c_int {
-    match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
-        _ => result,
-    }
-}
+fcntl!(fcntl);
+fcntl!(fcntl64);
 
 /// ioctl(2).
 ///

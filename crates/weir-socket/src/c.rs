@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
 
 use crate::attach::Ordinary;
 use crate::channel::Channel;
-use crate::message::{Options, borrow, fail, receive, receive_many};
+use crate::message::{Options, borrow, duration, fail, receive, receive_many};
 use crate::socket::DEFAULT_RING_BYTES;
 
 type Table = RwLock<BTreeMap<RawFd, Arc<(Channel, Options)>>>;
@@ -124,12 +123,4 @@ pub unsafe extern "C" fn weir_recvmmsg(
         let timeout = timeout.as_ref().map(duration);
         receive_many(&entry.0, &entry.1, fd, messages, flags, timeout, libc::recvmsg)
     }
-}
-
-/// A time that C has given; one that is not valid is none.
-pub(crate) fn duration(time: &libc::timespec) -> Duration {
-    Duration::new(
-        time.tv_sec.try_into().unwrap_or_default(),
-        time.tv_nsec.try_into().unwrap_or_default(),
-    )
 }

@@ -34,8 +34,7 @@ impl<'a> Record<'a> {
         let head: &[u8; RECORD_BYTES] = record.first_chunk()?;
         let word =
             |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        let at = u64::from(word(if cfg!(target_endian = "little") { 4 } else { 0 })) << 32
-            | u64::from(word(if cfg!(target_endian = "little") { 0 } else { 4 }));
+        let at = u64::from_ne_bytes(*head.first_chunk()?);
         let length = word(8) as usize;
         let packet = record.get(RECORD_BYTES..)?.get(..length)?;
         (head[19] == VERSION).then_some(Self {

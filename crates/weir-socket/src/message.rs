@@ -32,6 +32,14 @@ pub fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
     unsafe { BorrowedFd::borrow_raw(fd.max(0)) }
 }
 
+/// A time that C has given; one that is not valid is none.
+pub fn duration(time: &libc::timespec) -> Duration {
+    Duration::new(
+        time.tv_sec.try_into().unwrap_or_default(),
+        time.tv_nsec.try_into().unwrap_or_default(),
+    )
+}
+
 /// How long a call with these flags may wait.
 fn wait(fd: RawFd, flags: c_int) -> Wait {
     let socket = borrow(fd);
