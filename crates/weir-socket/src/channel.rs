@@ -166,7 +166,7 @@ impl Channel {
             if polled(socket, PollFlags::RDHUP).contains(PollFlags::RDHUP) {
                 return kernel(true);
             }
-            // There may be errors that are not for this call (`IP_RECVERR`), of which poll(2) tells until they are read.
+            // Errors that only MSG_ERRQUEUE reads (`IP_RECVERR`): poll(2) tells of them until then.
             if arrivals.is_none() {
                 arrivals = Some(arrivals_at(socket)?);
             }
