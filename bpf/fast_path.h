@@ -162,7 +162,7 @@ static __always_inline void charge_packet(const struct flow *flow,
 static __always_inline bool udp_is_known(struct weir_destination *entry,
 					 const struct weir_poll *poll)
 {
-	if (!entry->sock || entry->generation != interface.generation)
+	if (!entry->sock)
 		return false;
 	if (entry->alone_left && entry->moment == poll->moment &&
 	    !entry->connected)
