@@ -148,16 +148,13 @@ static __always_inline bool lazy_put_any(void *ctx, bool on_skb, void *ring,
 	return lazy_put(ctx, on_skb, ring, head, 66048);
 }
 
-/*
- * Only the socket knows whether it takes those (UDP_NO_CHECK6_RX). A length of
- * 0 is a jumbogram's.
- */
-static __always_inline bool is_ipv6_for_kernel(const struct cursor *behind,
-					       const struct flow *flow)
+/* Only the socket knows whether it takes those (UDP_NO_CHECK6_RX). */
+static __always_inline bool
+is_ipv6_without_checksum(const struct cursor *behind, const struct flow *flow)
 {
 	const struct udphdr *udp = behind->pos - sizeof(*udp);
 
-	return flow->family == WEIR_FAMILY_IPV6 && (!udp->check || !udp->len);
+	return flow->family == WEIR_FAMILY_IPV6 && !udp->check;
 }
 
 /* The ring that a packet is for; NULL: it goes the usual way. */
@@ -169,7 +166,7 @@ static __always_inline void *lazy_ring_of(void *ctx, struct cursor cursor,
 	if (parse_usual(&cursor, flow, len) != WEIR_PARSE_UDP ||
 	    !is_lazy_port(flow->port_be) || !is_own_mac(flow->mac))
 		return NULL;
-	if (is_ipv6_for_kernel(&cursor, flow))
+	if (is_ipv6_without_checksum(&cursor, flow))
 		return NULL;
 	if (!lazy_may_deliver() || !is_likely_source(flow) ||
 	    addressed_to(flow) != ADDRESSED_HERE)

@@ -12,12 +12,12 @@
 #include "parse_ip6.h"
 #include "parse_transport.h"
 
-static __always_inline enum weir_parse parse_transport(struct cursor *cursor,
-						       struct flow *flow)
+static __always_inline enum weir_parse
+parse_transport(struct cursor *cursor, struct flow *flow, bool usual)
 {
 	switch (flow->protocol) {
 	case IPPROTO_UDP:
-		return parse_udp(cursor, flow);
+		return parse_udp(cursor, flow, usual);
 	case IPPROTO_TCP:
 		return parse_tcp(cursor, flow);
 	case IPPROTO_ICMP:
@@ -101,7 +101,7 @@ static __always_inline enum weir_parse parse_frame(struct cursor *cursor,
 	}
 	if (network != WEIR_PARSE_TRANSPORT)
 		return network;
-	return parse_transport(cursor, flow);
+	return parse_transport(cursor, flow, usual);
 }
 
 static __always_inline enum weir_parse parse(struct cursor *cursor,

@@ -13,7 +13,7 @@
  * way to the socket (__udp4_lib_rcv()); a first fragment is shorter.
  */
 static __always_inline enum weir_parse parse_udp(struct cursor *cursor,
-						 struct flow *flow)
+						 struct flow *flow, bool usual)
 {
 	struct udphdr *udp = cursor_take(cursor, sizeof(*udp));
 	__u32 udp_len;
@@ -21,12 +21,16 @@ static __always_inline enum weir_parse parse_udp(struct cursor *cursor,
 	if (!udp || flow->left < sizeof(*udp))
 		return WEIR_PARSE_MALFORMED;
 	udp_len = bpf_ntohs(udp->len);
-	/* RFC 2675: __udp6_lib_rcv() */
-	if (!udp_len && flow->family == WEIR_FAMILY_IPV6 &&
-	    flow->fragment == WEIR_FRAGMENT_NONE)
+	if (udp_len < sizeof(*udp)) {
+		if (usual)
+			return WEIR_PARSE_UNUSUAL;
+		/* A jumbogram's, RFC 2675: __udp6_lib_rcv() */
+		if (udp_len || flow->family != WEIR_FAMILY_IPV6 ||
+		    flow->fragment != WEIR_FRAGMENT_NONE)
+			return WEIR_PARSE_MALFORMED;
 		udp_len = flow->left;
-	if (udp_len < sizeof(*udp) ||
-	    (udp_len > flow->left && flow->fragment == WEIR_FRAGMENT_NONE))
+	}
+	if (udp_len > flow->left && flow->fragment == WEIR_FRAGMENT_NONE)
 		return WEIR_PARSE_MALFORMED;
 	flow->source_port_be = udp->source;
 	flow->port_be = udp->dest;

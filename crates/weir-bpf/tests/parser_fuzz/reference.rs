@@ -87,7 +87,8 @@ pub fn is_usual(frame: &[u8], parsed: &Parsed) -> bool {
         && parsed.vlan_tags == 0
         && match parsed.ethertype {
             ETHERTYPE_IPV4 => frame[14] == 0x45 && parsed.fragment == 0,
-            _ => frame[20] == parsed.protocol,
+            // A jumbogram's UDP length is 0.
+            _ => frame[20] == parsed.protocol && (frame[20] != UDP || frame[58..60] != [0, 0]),
         }
 }
 
