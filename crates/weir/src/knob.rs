@@ -213,7 +213,7 @@ impl Knob {
                 old.write(host, interface)
             }
             Self::Nice { thread, old_policy, governed: true, .. } => {
-                weigh((thread, *old_policy), Policy::Normal, STATIC_WEIGHT, None)
+                weigh((living(thread)?, *old_policy), Policy::Normal, STATIC_WEIGHT, None)
             }
             _ => Ok(()),
         }
@@ -277,16 +277,12 @@ impl fmt::Display for Knob {
 
 /// Gives a governed thread this weight, unless somebody else has given it another policy than the governor's and its
 /// old one.
-///
-/// # Errors
-/// If the thread has ended.
 pub fn weigh(
-    (thread, old): (&Task, Policy),
+    (pid, old): (Pid, Policy),
     policy: Policy,
     nice: Nice,
     slice: Option<Nanos>,
 ) -> Result<()> {
-    let pid = living(thread)?;
     if others_policy(pid, old)?.is_none() {
         sched::set_weight(pid, policy, nice, slice)?;
     }
@@ -326,12 +322,15 @@ fn others_cpus(pid: Pid, old: &[CpuId], new: &[CpuId]) -> Result<Option<String>>
 /// been followed by anybody's process.
 fn living(thread: &Task) -> Result<Pid> {
     let same = Task::napi_thread(thread.pid).as_ref() == Some(thread);
-    same.then(|| Pid::from_raw(thread.pid)).flatten().ok_or_else(|| {
-        Error::refused(
-            format!("the NAPI thread {} ({}) has ended", thread.comm, thread.pid),
-            "weir looks for its successor within a second",
-        )
-    })
+    same.then(|| Pid::from_raw(thread.pid)).flatten().ok_or_else(|| ended(thread))
+}
+
+/// Why nothing is turned of a thread.
+pub fn ended(thread: &Task) -> Error {
+    Error::refused(
+        format!("the NAPI thread {} ({}) has ended", thread.comm, thread.pid),
+        "weir looks for its successor within a second",
+    )
 }
 
 #[cfg(test)]
@@ -407,7 +406,8 @@ mod tests {
             // Another thread that has its number now.
             let earlier = Task { start_ticks: task.start_ticks - 1, ..task.clone() };
             for (whose, policy) in [(&earlier, Policy::RoundRobin(5)), (task, Policy::Batch)] {
-                let done = weigh((whose, Policy::RoundRobin(5)), Policy::Batch, Nice(3), None);
+                let weigh = |pid| weigh((pid, Policy::RoundRobin(5)), Policy::Batch, Nice(3), None);
+                let done = living(whose).and_then(weigh);
                 assert_eq!((done.is_ok(), present()), (whose == task, (policy, Nice(3))));
             }
             for policy in [Policy::Fifo(5), Policy::RoundRobin(6), Policy::Idle] {

@@ -1,5 +1,9 @@
 //! Who a process number belongs to: numbers are reused, so a number alone names nobody.
 
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use weir_bpf::sys::stat::Stat;
 
@@ -34,6 +38,31 @@ impl Task {
     fn of(pid: i32, stat: &Stat) -> Option<Self> {
         let comm = String::from_utf8_lossy(&stat.comm).into_owned();
         Some(Self { pid, comm, start_ticks: stat.start_ticks()? })
+    }
+}
+
+/// A task by a descriptor: so that whether it lives is one cheap question, and nobody who has its number later is taken
+/// for it.
+#[derive(Debug)]
+pub struct Held {
+    /// Its number.
+    pub pid: Pid,
+    pidfd: OwnedFd,
+}
+
+impl Held {
+    /// `None` if it has ended.
+    pub fn of(task: &Task) -> Option<Self> {
+        let pid = Pid::from_raw(task.pid)?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        (Task::with_pid(task.pid).as_ref() == Some(task)).then_some(Self { pid, pidfd })
+    }
+
+    /// Its number, while it lives.
+    pub fn living(&self) -> Option<Pid> {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ended = poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now));
+        (ended == Ok(0)).then_some(self.pid)
     }
 }
 

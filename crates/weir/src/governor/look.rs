@@ -22,7 +22,7 @@ use super::receptions::Receptions;
 use super::switch_cost::SwitchCost;
 use crate::deferral::Deferral;
 use crate::knob::{self, STATIC_WEIGHT};
-use crate::task::Task;
+use crate::task::Held;
 
 use super::{LIVELY, LimitRow, Observed, PRIORITY, name_of, nice_of};
 
@@ -32,8 +32,9 @@ const SHORTEST_SLICE: Nanos = Nanos(100_000);
 /// What looks after one NAPI thread.
 pub(super) struct Look {
     input: Input,
-    /// With its policy before.
-    thread: (Task, Policy),
+    thread: Held,
+    /// Its policy before.
+    old_policy: Policy,
     common: Common,
     deferral: Option<Arc<Deferral>>,
     settings: Mutex<Settings>,
@@ -81,7 +82,7 @@ struct Told {
 impl Look {
     pub(super) fn new(
         input: Input,
-        thread: (Task, Policy),
+        (thread, old_policy): (Held, Policy),
         common: Common,
         deferral: Option<Arc<Deferral>>,
         settings: Settings,
@@ -98,6 +99,7 @@ impl Look {
         Self {
             input,
             thread,
+            old_policy,
             common,
             deferral,
             settings: Mutex::new(settings),
@@ -199,9 +201,10 @@ impl Look {
             true => (Policy::Batch, None),
             false => (Policy::Normal, Some(SHORTEST_SLICE)),
         };
-        let (thread, old) = &self.thread;
         // That a thread has ended the main loop finds out.
-        let _ = knob::weigh((thread, *old), policy, nice_of(action.weight), slice);
+        if let Some(pid) = self.thread.living() {
+            let _ = knob::weigh((pid, self.old_policy), policy, nice_of(action.weight), slice);
+        }
         self.defer(action.poll_every, before.is_none());
     }
 
@@ -273,7 +276,7 @@ impl Look {
         let settings = *lock(&self.settings);
         let c_gate_ns = counters.discard_cost.map(|cost| cost.0 as f64);
         let observed = Observed {
-            pid: self.thread.0.pid,
+            pid: self.thread.pid.as_raw_nonzero().get(),
             cpu: counters.cpu,
             nice: told.action.map_or(STATIC_WEIGHT, |action| nice_of(action.weight)),
             doing: told.action.map_or("asleep", |action| name_of(action.regime)).into(),

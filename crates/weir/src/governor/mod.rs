@@ -23,7 +23,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use weir_bpf::alarm::{Alarm, Rings};
 use weir_bpf::channels::Channel;
@@ -37,9 +36,10 @@ use weir_policy::{Regime, Settings, Weight};
 
 use crate::deferral::Deferral;
 use crate::error::{Error, Result};
+use crate::knob;
 use crate::owners::{self, Owner, Owners};
 use crate::shares::ShareSettings;
-use crate::task::Task;
+use crate::task::{Held, Task};
 use look::{Common, Look};
 use receivers::Receivers;
 use switch_cost::SwitchCost;
@@ -246,13 +246,16 @@ impl Governors {
         deferral: Option<Arc<Deferral>>,
         settings: Settings,
     ) -> Result<Governed> {
-        let pid = Pid::from_raw(task.pid).ok_or_else(|| {
-            Error::refused("a NAPI thread has no number", "this is a defect of weir")
-        })?;
-        let input = self.inputs.add(pid)?;
+        let thread = Held::of(task).ok_or_else(|| knob::ended(task))?;
+        let input = self.inputs.add(thread.pid)?;
         let number = input.number();
-        let thread = (task.clone(), old_policy);
-        let look = Arc::new(Look::new(input, thread, self.common.clone(), deferral, settings));
+        let look = Arc::new(Look::new(
+            input,
+            (thread, old_policy),
+            self.common.clone(),
+            deferral,
+            settings,
+        ));
         let looking = Arc::clone(&look);
         let thread = std::thread::Builder::new()
             .name("weir-govern".into())
