@@ -8,7 +8,6 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use rustix::io::Errno;
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
@@ -16,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::cpulist::CpuList;
 use crate::error::{Error, Result};
-use crate::sys::stat::Stat;
 use crate::units::{CpuId, Nanos, Nice};
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
@@ -123,11 +121,21 @@ impl fmt::Display for Policy {
 /// # Errors
 ///
 /// [`Error::System`] if there is no such thread; [`Error::Refused`] for another policy, which weir could not set again.
+#[allow(unsafe_code)]
 pub fn policy(pid: Pid) -> Result<Policy> {
-    let stat = Stat::of(pid.as_raw_nonzero().get())
-        .ok_or_else(|| Error::system("read the policy of", object(pid), Errno::SRCH))?;
-    let policy = stat.field::<i32>(41).unwrap_or(-1);
-    let priority = stat.field(40).unwrap_or_default();
+    const SIZE: u32 = size_of::<libc::sched_attr>() as u32;
+    let mut attr = std::mem::MaybeUninit::<libc::sched_attr>::zeroed();
+    let pid_raw = pid.as_raw_nonzero().get();
+    // SAFETY: `attr` has as much room as is said, and outlives the call, which only writes it.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_sched_getattr, pid_raw, attr.as_mut_ptr(), SIZE, 0) };
+    if answer != 0 {
+        let source = std::io::Error::last_os_error();
+        return Err(Error::system("read the policy of", object(pid), source));
+    }
+    // SAFETY: numbers, of which zeros are some, too.
+    let attr = unsafe { attr.assume_init() };
+    let (policy, priority) = (attr.sched_policy.cast_signed(), attr.sched_priority);
     match policy {
         libc::SCHED_OTHER => Ok(Policy::Normal),
         libc::SCHED_BATCH => Ok(Policy::Batch),
