@@ -346,6 +346,7 @@ mod tests {
     use rustix::thread::{gettid, sched_getcpu};
 
     use super::*;
+    use crate::sys::stat::Stat;
 
     /// What is set here must not stay with a thread of the test runner's.
     fn on_own_thread<T: Send>(test: impl FnOnce() -> T + Send) -> T {
