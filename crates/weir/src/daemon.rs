@@ -34,6 +34,8 @@ const TICK: Duration = Duration::from_secs(1);
 const REST_PER_LOOK: u32 = 19;
 /// How often weir tries to protect again what it has lost. Seldom: somebody may have detached the gate on purpose.
 const REGAIN: Duration = Duration::from_secs(5);
+/// After failures each time half as often, to this.
+const REGAIN_MAX: Duration = Duration::from_secs(80);
 
 /// A running daemon.
 pub struct Daemon {
@@ -55,8 +57,10 @@ pub struct Daemon {
     console: Console,
     report: Report,
     lost: Vec<InterfaceStatus>,
+    regain_in: Duration,
     regain_due: Instant,
-    failures: Vec<String>,
+    /// What could not be put back, by interface.
+    failures: Vec<(String, String)>,
 }
 
 /// The daemon's weight while it only watches. The applications that it protects may share its CPU,
@@ -147,6 +151,7 @@ impl Daemon {
             console,
             report,
             lost: Vec::new(),
+            regain_in: REGAIN,
             regain_due: Instant::now(),
             failures: Vec::new(),
         }
@@ -367,9 +372,10 @@ impl Daemon {
                 Loss::Detached => "somebody has detached weir's gate",
             };
             self.console.say(&format!("{name} is no longer protected: {why}"));
-            self.reloader.remove(&interface.key());
+            self.reloader.lose(&interface.key(), &name);
             self.lost.push(interface.loss(why));
             self.part(interface);
+            self.regain_in = REGAIN;
             self.regain_due = Instant::now() + REGAIN;
             self.tell_numbers();
         }
@@ -381,21 +387,32 @@ impl Daemon {
         if Instant::now() < self.regain_due {
             return;
         }
-        self.regain_due = Instant::now() + REGAIN;
         let names = self.lost.iter().map(|lost| lost.interface.clone());
-        let back = |name: &String| self.starter.host.links.index(name).is_ok();
-        for name in names.filter(back).collect::<Vec<_>>() {
+        // One that is down has no threads yet, which would be waited for.
+        let links = &self.starter.host.links;
+        let is_up =
+            |name: &str| links.index(name).and_then(|at| links.info(at)).is_ok_and(|link| link.up);
+        for name in names.filter(|name| is_up(name)).collect::<Vec<_>>() {
+            // What the others' gates have been told is to hold meanwhile.
+            self.follow(&(0..self.interfaces.len()).collect::<Vec<_>>());
             match self.protect_again(&name) {
-                Ok(()) => self.lost.retain(|lost| lost.interface != name),
-                Err(error) => self.console.trouble(&error),
+                Ok(()) => {
+                    self.lost.retain(|lost| lost.interface != name);
+                    self.failures.retain(|(interface, _)| *interface != name);
+                }
+                Err(error) => {
+                    self.console.trouble(&error);
+                    self.regain_in = REGAIN_MAX.min(self.regain_in * 2);
+                }
             }
         }
+        self.regain_due = Instant::now() + self.regain_in;
     }
 
     fn protect_again(&mut self, name: &str) -> Result<()> {
-        let config = self.reloader.config().clone();
+        let Some(effective) = self.reloader.of_lost(name).cloned() else { return Ok(()) };
         let host = &self.starter.host;
-        let claim = Claim::take(host, name, config.of(name).attach(), &mut self.console)?;
+        let claim = Claim::take(host, name, effective.attach(), &mut self.console)?;
         let key = claim.key(host);
         if self.guardian.is_none() || !self.keys.contains(&key) {
             // Before a knob is turned.
@@ -406,9 +423,10 @@ impl Daemon {
             self.keys = keys;
             self.employ(guardian);
         }
-        let (interface, running) = self.starter.protect(&config, claim, &mut self.console)?;
+        let settings = (self.reloader.config(), &effective);
+        let interface = self.starter.protect(claim, settings, &mut self.console)?;
         starter::describe(&interface, &mut self.console);
-        self.reloader.add(running);
+        self.reloader.regain(name, interface.key());
         self.interfaces.push(interface);
         self.tell_numbers();
         // It is protected, whoever forwards.
@@ -433,7 +451,8 @@ impl Daemon {
             self.console.say(&format!("{}: {line}", farewell.interface));
         }
         let failures = farewell.knobs.failures.iter();
-        self.failures.extend(failures.map(|failure| format!("{}: {failure}", farewell.interface)));
+        let named = failures.map(|failure| (farewell.interface.clone(), failure.clone()));
+        self.failures.extend(named);
     }
 
     fn bury_guardian(&mut self) {
@@ -472,7 +491,9 @@ impl Daemon {
             self.part(interface);
         }
         if !self.failures.is_empty() {
-            return Err(Error::NotRestored(self.failures));
+            let failures = self.failures.into_iter();
+            let told = failures.map(|(interface, failure)| format!("{interface}: {failure}"));
+            return Err(Error::NotRestored(told.collect()));
         }
         if let Some(guardian) = self.guardian.take() {
             guardian.dismiss();

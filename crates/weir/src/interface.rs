@@ -255,8 +255,8 @@ impl Protected {
     /// Switches NAPI to threads, or to softirq, where that is possible and not done yet.
     fn switch_napi(&mut self) {
         let interface = self.claim.interface();
-        // Asked once: each time, threads poll for as long as it is looked for them.
-        if self.not_threaded.as_deref() == Some(NAMELESS) {
+        // Asked once: each time, threads poll for as long as it is looked for them. Others are known by what they do.
+        if matches!(self.not_threaded.as_deref(), Some(NAMELESS | UNPOLLED)) {
             return;
         }
         if self.policy == Policy::Shadow {

@@ -93,9 +93,10 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let starter = Starter { host, kernel };
     let (mut protected, mut running) = (Vec::new(), Vec::new());
     for claim in claims {
-        let (interface, settings) = starter.protect(&config, claim, &mut console)?;
+        let effective = config.of(&claim.interface());
+        let interface = starter.protect(claim, (&config, &effective), &mut console)?;
+        running.push((interface.key(), effective));
         protected.push(interface);
-        running.push(settings);
     }
     starter::forward(&mut protected)?;
     protected.iter().for_each(|interface| starter::describe(interface, &mut console));

@@ -8,7 +8,6 @@ use crate::console::Console;
 use crate::error::Result;
 use crate::host::Host;
 use crate::interface::{Kernel, Protected, Settings};
-use crate::key::Key;
 
 /// Starts to protect interfaces.
 pub struct Starter {
@@ -19,21 +18,18 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// Protects a claimed interface; what holds on it, too.
+    /// Protects a claimed interface, as this says.
     pub fn protect(
         &self,
-        config: &Config,
         claim: Claim,
+        (config, effective): (&Config, &Effective),
         console: &mut Console,
-    ) -> Result<(Protected, (Key, Effective))> {
-        let effective = config.of(&claim.interface());
+    ) -> Result<Protected> {
         let settings = Settings {
             protected_ports: config.shares().settings().protected_tcp_ports().collect(),
             ..effective.settings()
         };
-        let interface = Protected::start(&self.host, claim, &self.kernel, &settings, console)?;
-        let running = (interface.key(), effective);
-        Ok((interface, running))
+        Protected::start(&self.host, claim, &self.kernel, &settings, console)
     }
 }
 

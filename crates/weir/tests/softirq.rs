@@ -185,7 +185,7 @@ fn it_is_where_a_veths_threads_get_no_packets() {
     };
     ethtool(&network.near, "ethtool -K near gro on");
     ethtool(&network.far, "ethtool -K far tso on");
-    let _daemon = Daemon::start(&network, &["--attach", "tc"]);
+    let daemon = Daemon::start(&network, &["--attach", "tc"]);
     assert_eq!(network.interface_status()["not_threaded"], Value::Null);
     let far = network.far_socket("198.18.0.2:0");
     let after_packets = |what: &str, says: &str| {
@@ -196,7 +196,11 @@ fn it_is_where_a_veths_threads_get_no_packets() {
     };
     after_packets("it is seen that they get none", "TSO");
     assert!(is(&limit(&network)["input_share"], 0.5));
+    // Whatever else changes.
+    ethtool(&network.near, "ip addr add 198.18.0.9/32 dev near");
+    after_packets("they get none then", "TSO");
     ethtool(&network.far, "ethtool -K far tso off");
     after_packets("it is seen that they poll", "threads");
     assert_eq!(limit(&network), Value::Null);
+    assert_eq!(daemon.interrupt().matches("peer has TSO").count(), 1);
 }

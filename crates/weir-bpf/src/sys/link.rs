@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Mutex;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, Parseable,
+    DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, Parseable,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
 use netlink_packet_route::link::{
@@ -30,6 +30,8 @@ use crate::error::{Error, Result};
 use crate::sync::lock;
 use crate::units::{IfIndex, MacAddr};
 
+/// Linux 5.5.
+const IFLA_ALT_IFNAME: u16 = 53;
 const MAKE: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 
 /// The interfaces of one network namespace.
@@ -56,10 +58,11 @@ impl Links {
     ///
     /// [`Error::NoInterface`] if there is none; [`Error::Refused`] for an impossible name.
     pub fn index(&self, name: &str) -> Result<IfIndex> {
-        check_name(name)?;
-        let mut asked = LinkMessage::default();
-        asked.attributes.push(LinkAttribute::IfName(name.to_owned()));
-        match self.first(asked, || name.to_owned()) {
+        // Alternative ones may be longer.
+        if name.len() <= MAX_NAME_BYTES {
+            check_name(name)?;
+        }
+        match self.named(name) {
             Ok(message) => Ok(IfIndex(message.header.index)),
             Err(error) if error.errno() == Some(Errno::NODEV) => {
                 Err(Error::NoInterface(name.to_owned()))
@@ -81,7 +84,7 @@ impl Links {
     /// What the kernel calls the interface of this name, which may be an alternative one (`ip link property`); the
     /// name itself if there is none of it.
     pub fn kernel_name(&self, name: &str) -> String {
-        let found = self.index(name).and_then(|ifindex| self.name(ifindex));
+        let found = self.named(name).and_then(|message| name_of(&message));
         found.unwrap_or_else(|_| name.to_owned())
     }
 
@@ -294,6 +297,14 @@ impl Links {
 
     fn get(&self, ifindex: IfIndex) -> Result<LinkMessage> {
         self.first(numbered(ifindex), || object(ifindex))
+    }
+
+    /// By the usual name or an alternative one.
+    fn named(&self, name: &str) -> Result<LinkMessage> {
+        let mut asked = LinkMessage::default();
+        let bytes = [name.as_bytes(), b"\0"].concat();
+        asked.attributes.push(LinkAttribute::Other(DefaultNla::new(IFLA_ALT_IFNAME, bytes)));
+        self.first(asked, || name.to_owned())
     }
 
     fn first(&self, asked: LinkMessage, object: impl Fn() -> String) -> Result<LinkMessage> {

@@ -13,6 +13,8 @@ pub struct Reloader {
     pub(super) config: Config,
     /// What holds on each interface, as far as this daemon can make it hold.
     running: Vec<(Key, Effective)>,
+    /// The same of interfaces that are lost, by name, for when they are back.
+    lost: Vec<(String, Effective)>,
     shares: EffectiveShares,
     metrics: Row,
 }
@@ -30,7 +32,8 @@ pub struct Change {
 impl Reloader {
     /// A daemon that was started with this configuration, and has these interfaces.
     pub fn new(config: Config, running: Vec<(Key, Effective)>) -> Self {
-        Self { shares: config.shares(), metrics: config.metrics().1, config, running }
+        let (shares, metrics) = (config.shares(), config.metrics().1);
+        Self { config, running, lost: Vec::new(), shares, metrics }
     }
 
     /// What was last read.
@@ -38,20 +41,30 @@ impl Reloader {
         &self.config
     }
 
-    /// An interface is protected, too.
-    pub fn add(&mut self, running: (Key, Effective)) {
-        self.running.push(running);
+    /// An interface of this name is protected no longer.
+    pub fn lose(&mut self, key: &Key, name: &str) {
+        let lost = self.running.extract_if(.., |(each, _)| each == key);
+        self.lost.extend(lost.map(|(_, effective)| (name.to_owned(), effective)));
     }
 
-    /// One is protected no longer.
-    pub fn remove(&mut self, key: &Key) {
-        self.running.retain(|(each, _)| each != key);
+    /// What is to hold on a lost interface when it is back: what held, as nothing that takes a restart changes.
+    pub fn of_lost(&self, name: &str) -> Option<&Effective> {
+        self.lost.iter().find(|(each, _)| each == name).map(|(_, effective)| effective)
+    }
+
+    /// It is back.
+    pub fn regain(&mut self, name: &str, key: Key) {
+        let back = self.lost.extract_if(.., |(each, _)| each == name);
+        self.running.extend(back.map(|(_, effective)| (key, effective)));
     }
 
     /// Reads everything again, all of it before anything is changed. In case of an error what was
     /// known stays known.
     pub fn read(&mut self) -> Result<(), ConfigError> {
         self.config = self.config.again()?;
+        for (name, effective) in &mut self.lost {
+            effective.adopt(&self.config.of(name));
+        }
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use weir_bpf::sys::sched;
 use weir_bpf::units::Nice;
 
-const OTHER: &str = "ens77";
+const OTHER: &str = "enx020000000001-uplink";
 
 /// A network whose protected interface has an alternative name.
 fn network() -> Network {
@@ -51,6 +51,7 @@ fn an_interface_that_is_named_by_two_names_is_protected_once() {
 #[test]
 fn a_section_holds_by_whichever_name_it_has() {
     let network = network();
+    ip(&network, &["link", "property", "add", "dev", NEAR, "altname", "ens77"]);
     let file = ConfigFile::new("altname-section", "[interface.ens77]\nnice = 7\n");
     for name in [NEAR, OTHER] {
         let shown = network.says(&["config", "show", name, "--config", file.path()]);
