@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use libc::epoll_event;
 use weir_socket::Channel;
 use weir_socket::message::Options;
+
+use crate::wait::epoll_ctl;
 
 /// Descriptors beyond this are left to the kernel.
 const SLOTS: usize = 1 << 16;
@@ -61,6 +64,8 @@ pub(crate) struct Lazy {
     pub(crate) channel: Channel,
     /// Of setsockopt(2).
     options: ArcSwap<Options>,
+    /// What the program waits for by epoll(7): the set, the descriptor, the event.
+    watches: ArcSwap<Vec<(c_int, c_int, epoll_event)>>,
 }
 
 impl Drop for Lazy {
@@ -71,7 +76,8 @@ impl Drop for Lazy {
 
 impl Lazy {
     pub(crate) fn new(channel: Channel, fd: c_int) -> Self {
-        let lazy = Self { channel, options: ArcSwap::from_pointee(Options::of(fd)) };
+        let options = ArcSwap::from_pointee(Options::of(fd));
+        let lazy = Self { channel, options, watches: ArcSwap::default() };
         lazy.mark(true);
         lazy
     }
@@ -87,6 +93,28 @@ impl Lazy {
     /// Something was set.
     pub(crate) fn look_again(&self, fd: c_int) {
         self.options.store(Arc::new(Options::of(fd)));
+    }
+
+    /// The program waits for an event from now on, or for none any more.
+    pub(crate) fn watch(&self, epoll: c_int, fd: c_int, event: Option<epoll_event>) {
+        self.watches.rcu(|watches| {
+            let others = watches.iter().filter(|one| (one.0, one.1) != (epoll, fd)).copied();
+            others.chain(event.map(|event| (epoll, fd, event))).collect::<Vec<_>>()
+        });
+    }
+
+    /// A descriptor is an ordinary socket from now on, also for the sets that it is in.
+    fn leave(&self, fd: c_int) {
+        forget(fd);
+        for &(epoll, _, mut event) in self.watches.load().iter().filter(|one| one.1 == fd) {
+            // Not modified: it may be one of EPOLLEXCLUSIVE.
+            // SAFETY: an event of our own.
+            unsafe {
+                if epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &raw mut event) == 0 {
+                    epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event);
+                }
+            }
+        }
     }
 }
 
@@ -146,11 +174,16 @@ pub(crate) fn give_way(to: c_int) {
 /// All descriptors of this range are being closed, perhaps those of rings among them.
 pub(crate) fn forget_range(first: u32, last: u32) {
     let closed = |fd: c_int| (first..=last).contains(&(fd as u32));
+    let lost =
+        |lazy: &Arc<Lazy>| lazy.channel.descriptors().iter().any(|own| closed(own.as_raw_fd()));
+    if !is_this_process() {
+        return;
+    }
     for fd in 0..SLOTS as c_int {
-        let lost =
-            |lazy: Arc<Lazy>| lazy.channel.descriptors().iter().any(|own| closed(own.as_raw_fd()));
-        if closed(fd) || find(fd).is_some_and(lost) {
+        if closed(fd) {
             forget(fd);
+        } else if let Some(lazy) = find(fd).filter(lost) {
+            lazy.leave(fd);
         }
     }
 }

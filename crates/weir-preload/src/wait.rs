@@ -250,6 +250,9 @@ pub unsafe extern "C" fn epoll_ctl(
             // A duplicate's is in the set.
             real(epoll, libc::EPOLL_CTL_MOD, fd, event);
         }
+        if result == 0 {
+            lazy.watch(epoll, fd, (operation != libc::EPOLL_CTL_DEL).then_some(asked));
+        }
         result
     }
 }

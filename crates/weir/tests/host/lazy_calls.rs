@@ -184,12 +184,19 @@ fn a_ring_whose_number_is_taken_gives_way() {
 send(1)
 print(len(s.recv(9)))
 null=os.open('/dev/null',0)
+epolls=[select.epoll() for _ in range(3)]
+for epoll,flags in zip(epolls,(0,select.EPOLLET,select.EPOLLEXCLUSIVE)): epoll.register(s,select.EPOLLIN|flags)
 for number in range(512,515): os.dup2(null,number)
 poll=select.poll(); poll.register(s,select.POLLIN); send(2)
 while not poll.poll(0): send(2)
+print([epoll.poll()==[(s.fileno(),select.EPOLLIN)] for epoll in epolls])
 print(len(s.recv(9)),os.fstat(512)==os.fstat(null))
+for epoll in epolls: epoll.unregister(s)
+send(2)
+print([epoll.poll(0) for epoll in epolls])
 ";
-    assert_printed(script, "1\n2 True\n");
+    let wanted = "1\n[True, True, True]\n2 True\n[[], [], []]\n";
+    assert_printed(script, wanted);
 }
 
 #[test]
