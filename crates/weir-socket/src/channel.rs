@@ -107,18 +107,17 @@ impl Channel {
     /// # Errors
     /// If the kernel refuses.
     pub fn next_bytes(&self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        let none = io::ErrorKind::WouldBlock;
-        let found = self.receive(
-            socket,
-            true,
-            || Wait { nonblocking: true, timeout: None },
-            |datagram| datagram.payload.len(),
-            |_| match ioctl_fionread(socket)? {
-                0 => Err(none.into()),
-                bytes => Ok(bytes as usize),
-            },
-        );
-        found.or_else(|error| if error.kind() == none { Ok(0) } else { Err(error) })
+        let mut reader = self.ring.lock();
+        let is_kernels = is_kernels_turn(&mut reader, socket);
+        let on_ring = take(&mut reader, true, &mut |datagram| datagram.payload.len());
+        drop(reader);
+        if let Some(bytes) = on_ring.filter(|_| !is_kernels) {
+            return Ok(bytes);
+        }
+        match ioctl_fionread(socket)? {
+            0 => Ok(on_ring.unwrap_or_default()),
+            bytes => self.kept(true, Ok(bytes as usize)),
+        }
     }
 
     /// The next datagram, from wherever it waits; where it stays if it is only to be peeked at. `kernel` reads the
