@@ -161,13 +161,15 @@ impl Channel {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 other => return self.kept(peek, other),
             }
+            let state = polled(socket, PollFlags::RDHUP);
             // Shut down: the kernel says so to who would wait.
-            if polled(socket, PollFlags::RDHUP).contains(PollFlags::RDHUP) {
+            if state.contains(PollFlags::RDHUP) {
                 return kernel(true);
             }
-            // Errors that only MSG_ERRQUEUE reads (`IP_RECVERR`): poll(2) tells of them until then.
-            if arrivals.is_none() {
-                arrivals = Some(arrivals_at(socket)?);
+            // Errors that only MSG_ERRQUEUE reads (`IP_RECVERR`): poll(2) tells of them until then,
+            // and without a descriptor for this, the call does not sleep meanwhile.
+            if state.contains(PollFlags::ERR) && arrivals.is_none() {
+                arrivals = arrivals_at(socket).ok();
             }
         }
     }

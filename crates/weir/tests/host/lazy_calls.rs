@@ -134,6 +134,26 @@ print(poll.poll()==[(s.fileno(),select.POLLERR)])
 }
 
 #[test]
+fn a_receive_needs_no_descriptor() {
+    let script = r"
+import resource
+s.setsockopt(socket.IPPROTO_IP,11,1)
+s.sendto(b'nobody',('198.18.0.2',1))
+poll=select.poll(); poll.register(s,0); poll.poll()
+receive()
+s.setsockopt(socket.SOL_SOCKET,socket.SO_RCVTIMEO,struct.pack('qq',0,50000))
+resource.setrlimit(resource.RLIMIT_NOFILE,(9,9))
+try:
+    while True: os.dup(0)
+except OSError: receive()
+send(1)
+receive()
+";
+    let wanted = "Connection refused\nResource temporarily unavailable\nb'x'\n";
+    assert_printed(&format!("{ASLEEP}{script}"), wanted);
+}
+
+#[test]
 fn an_error_behind_a_datagram_is_the_next_calls() {
     let script = r"
 import ctypes
