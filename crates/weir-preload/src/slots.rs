@@ -55,6 +55,16 @@ extern "C" fn note_pid() {
     PID.store(rustix::process::getpid().as_raw_nonzero().get(), Ordering::Relaxed);
 }
 
+/// Before anything is kept of a descriptor.
+fn remember_process() {
+    static FORKS: Once = Once::new();
+    FORKS.call_once(|| {
+        note_pid();
+        // SAFETY: the function lives as long as this library, which nothing unloads; vfork(2) does not call it.
+        unsafe { libc::pthread_atfork(None, None, Some(note_pid)) };
+    });
+}
+
 fn is_this_process() -> bool {
     PID.load(Ordering::Relaxed) == rustix::process::getpid().as_raw_nonzero().get()
 }
@@ -128,14 +138,15 @@ pub(crate) fn has_place(fd: c_int) -> bool {
     usize::try_from(fd).is_ok_and(|fd| fd < SLOTS)
 }
 
+/// A descriptor that is not a lazy socket is in an epoll set from now on.
+pub(crate) fn watched(fd: c_int) {
+    remember_process();
+    WATCHED.set(fd, true);
+}
+
 /// A descriptor is a lazy socket from now on.
 pub(crate) fn put(fd: c_int, lazy: Arc<Lazy>) {
-    static FORKS: Once = Once::new();
-    FORKS.call_once(|| {
-        note_pid();
-        // SAFETY: the function lives as long as this library, which nothing unloads; vfork(2) does not call it.
-        unsafe { libc::pthread_atfork(None, None, Some(note_pid)) };
-    });
+    remember_process();
     let Some(place) = TABLE.get(fd as usize).filter(|_| is_this_process()) else { return };
     place.store(Some(lazy));
     LAZY.set(fd, true);

@@ -230,7 +230,7 @@ pub unsafe extern "C" fn epoll_ctl(
         let result = unsafe { real(epoll, operation, fd, event) };
         match operation {
             _ if result != 0 => {}
-            libc::EPOLL_CTL_ADD => slots::WATCHED.set(fd, true),
+            libc::EPOLL_CTL_ADD => slots::watched(fd),
             libc::EPOLL_CTL_DEL => slots::WATCHED.set(fd, false),
             _ => {}
         }

@@ -221,6 +221,22 @@ print([epoll.poll(0) for epoll in epolls])
 }
 
 #[test]
+fn a_number_that_was_in_an_epoll_set_may_become_a_lazy_socket() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let script = "import select,socket\n\
+        first=socket.socket(2,2);epoll=select.epoll();epoll.register(first,select.EPOLLIN)\n\
+        number=first.fileno();first.close()\n\
+        s=socket.socket(2,2);s.bind(('198.18.0.1',9995));print(s.fileno()==number)\n";
+    let output = preloaded(&network, "timeout", &["30", "python3", "-c", script]);
+    let output = output.wait_with_output().unwrap();
+    assert_eq!(
+        [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()),
+        ["True\n", ""]
+    );
+}
+
+#[test]
 fn epoll_tells_of_a_socket_once() {
     let script = r"
 epoll=select.epoll(); epoll.register(s,select.EPOLLIN)
