@@ -170,9 +170,7 @@ destination_look(struct packet *packet, const struct flow *flow,
 		 enum weir_target target, struct weir_destination *entry,
 		 struct weir_poll *poll)
 {
-	/* Before the addresses are read: they may change meanwhile. */
-	__u32 generation = interface.generation;
-	enum addressed addressed = addressed_to(flow);
+	enum addressed addressed;
 	struct workspace *workspace = get_workspace();
 	struct prospects *prospects;
 	__u32 egress_ifindex = 0;
@@ -190,6 +188,9 @@ destination_look(struct packet *packet, const struct flow *flow,
 		judge_known(entry, &workspace->charge, prospects);
 		return entry;
 	}
+	/* Before the addresses are read: they may change meanwhile. */
+	entry->generation = interface.generation;
+	addressed = addressed_to(flow);
 	if (target == WEIR_TARGET_TCP && addressed == ADDRESSED_HERE &&
 	    !DEFECT(SEGMENT_AS_SYN)) {
 		entry = look_at_segment(packet, flow, entry, poll, prospects);
@@ -206,7 +207,6 @@ destination_look(struct packet *packet, const struct flow *flow,
 		copy_address(entry->peer, flow->source);
 	}
 	destination_set_channel(entry, prospects->pass, egress_ifindex);
-	entry->generation = generation;
 	destination_conclude(entry, prospects);
 	return entry;
 }
