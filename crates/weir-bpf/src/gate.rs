@@ -314,7 +314,7 @@ impl Gate {
         }
         self.set_interface(ifindex, ifname, mode)?;
         let program = match mode {
-            _ if mode.is_xdp() != self.xdp => {
+            _ if !self.is_for(mode) => {
                 return Err(attach::failed(ifname, mode, Errno::INVAL));
             }
             AttachMode::Native if self.forwards => self.skel.progs.weir_forward.as_fd(),
@@ -322,6 +322,11 @@ impl Gate {
         };
         self.attachment = Some(attach::by_link(program, ifindex, ifname, mode)?);
         Ok(())
+    }
+
+    /// Whether its program is of the kind that this place takes.
+    pub fn is_for(&self, place: AttachMode) -> bool {
+        self.xdp == place.is_xdp()
     }
 
     fn program(&self) -> BorrowedFd<'_> {
@@ -423,7 +428,7 @@ impl Gate {
         record: FilterRecord,
     ) -> Result<()> {
         self.set_interface(ifindex, ifname, AttachMode::Clsact)?;
-        if self.xdp {
+        if !self.is_for(AttachMode::Clsact) {
             return Err(attach::failed(ifname, AttachMode::Clsact, Errno::INVAL));
         }
         let filter = Filter::attach(self.program(), ifindex, ifname, record)?;

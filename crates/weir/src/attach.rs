@@ -40,7 +40,7 @@ pub struct Attached {
     pub filter: Option<TurnedKnob>,
 }
 
-/// Attaches a gate that `prepare` has loaded for that place and told everything.
+/// Attaches a gate that `prepare` has loaded for such a place and told everything.
 pub fn attach(
     host: &Host,
     claim: &Claim,
@@ -54,9 +54,11 @@ pub fn attach(
         Attach::Auto if claim.bare => bare_plan(),
         _ => plan(request, driver.as_deref()),
     };
-    let mut refusal = None;
+    let (mut refusal, mut prepared) = (None, None);
     for mode in places {
-        let (mut gate, diverting) = prepare(*mode)?;
+        let is_for_it = |(gate, _): &(Gate, _)| gate.is_for(*mode);
+        let (mut gate, diverting) =
+            prepared.take().filter(is_for_it).map_or_else(|| prepare(*mode), Ok)?;
         match attach_at(&mut gate, journal, ifindex, &interface, *mode) {
             Ok(filter) => return Ok((gate, diverting, Attached { mode: *mode, reason, filter })),
             Err(error) if mode.is_xdp() && is_taken(&error) => {
@@ -67,6 +69,7 @@ pub fn attach(
             Err(error) => {
                 reason += &format!("; {} was refused ({})", mode.description(), why(&error));
                 refusal.get_or_insert(error);
+                prepared = Some((gate, diverting));
             }
         }
     }

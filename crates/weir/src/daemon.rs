@@ -34,8 +34,6 @@ const TICK: Duration = Duration::from_secs(1);
 const REST_PER_LOOK: u32 = 19;
 /// How often weir tries to protect again what it has lost. Seldom: somebody may have detached the gate on purpose.
 const REGAIN: Duration = Duration::from_secs(5);
-/// After failures each time half as often, to this.
-const REGAIN_MAX: Duration = Duration::from_secs(80);
 
 /// A running daemon.
 pub struct Daemon {
@@ -402,7 +400,8 @@ impl Daemon {
                 }
                 Err(error) => {
                     self.console.trouble(&error);
-                    self.regain_in = REGAIN_MAX.min(self.regain_in * 2);
+                    // Attaching to a driver may stop its link: ever less often.
+                    self.regain_in = self.regain_in.saturating_mul(2);
                 }
             }
         }

@@ -57,8 +57,6 @@ const NAMELESS: &str =
 /// Why they do not poll although they are there: the kernel keeps packets whose sender could have had TSO from a veth's
 /// NAPI (`veth_skb_is_eligible_for_napi()`).
 const UNPOLLED: &str = "its peer has TSO, and a veth's NAPI then gets no packets: `ethtool -K PEER tso off` changes that";
-/// So many packets in a second would have woken them.
-const WOULD_WAKE: u64 = 64;
 /// How often the gate's channels are looked at for quiet ones, in seconds.
 const PRUNE_TICKS: u32 = 10;
 
@@ -130,6 +128,8 @@ pub struct Protected {
     not_threaded: Option<String>,
     /// The CPU time of its threads until the last tick.
     threads_ran: Nanos,
+    /// Packets had come by then, and that time had not changed.
+    came_for_nothing: bool,
     news: Vec<String>,
     notes: Vec<String>,
     lazy: Option<String>,
@@ -225,6 +225,7 @@ impl Protected {
             pruner: Pruner::default(),
             not_threaded: None,
             threads_ran: Nanos(0),
+            came_for_nothing: false,
             news: vec![],
             notes,
             lazy: None,
@@ -289,20 +290,19 @@ impl Protected {
         }
     }
 
-    /// Follows whether a veth's threads poll it, as so many packets have come meanwhile.
-    fn follow_polls(&mut self, packets: u64) -> Result<()> {
+    /// Follows whether a veth's threads poll it; `came`: packets have, since the last tick. A thread's time tells of
+    /// them with the next one, at the latest.
+    fn follow_polls(&mut self, came: bool) -> Result<()> {
         let ran = self.threads.ran();
-        let idle = std::mem::replace(&mut self.threads_ran, ran) == ran;
-        let unpolled = self.not_threaded.as_deref() == Some(UNPOLLED);
-        let may_change =
-            unpolled || (self.not_threaded.is_none() && !self.threads.pids().is_empty());
-        if packets < WOULD_WAKE || idle == unpolled || !may_change {
-            return Ok(());
-        }
-        if !ethtool::driver(&self.interface()).is_ok_and(|driver| driver == "veth") {
-            return Ok(());
-        }
-        self.not_threaded = idle.then(|| UNPOLLED.into());
+        let still = std::mem::replace(&mut self.threads_ran, ran) == ran;
+        let for_nothing = std::mem::replace(&mut self.came_for_nothing, still && came) && still;
+        let is_veth = || ethtool::driver(&self.interface()).is_ok_and(|driver| driver == "veth");
+        let unpolled = match self.not_threaded.as_deref() {
+            None if for_nothing && !self.threads.pids().is_empty() && is_veth() => true,
+            Some(UNPOLLED) if !still => false,
+            _ => return Ok(()),
+        };
+        self.not_threaded = unpolled.then(|| UNPOLLED.into());
         self.limit()?;
         let why = self.not_threaded.as_ref();
         self.news.push(why.map_or("its threads poll now".into(), |why| {
@@ -445,8 +445,8 @@ impl Protected {
         let late_dropped = late_dropped.unwrap_or(self.last.late_dropped);
         let now = sample(&self.host, &self.claim, &self.gate, self.policy, late_dropped)?;
         let before = std::mem::replace(&mut self.last, now);
-        let packets = self.last.gate.total().packets - before.gate.total().packets;
-        let threads = threads.and(self.follow_polls(packets));
+        let came = self.last.gate.total().packets > before.gate.total().packets;
+        let threads = threads.and(self.follow_polls(came));
         let rates = Rates::between(&before, &self.last);
         let recorded = self.claim.journal.catch_up();
         let status = self.status(guardian_pid, sleep, rates);
