@@ -375,7 +375,17 @@ fn a_full_queue_is_discarded_and_a_drained_one_is_not() {
 /// A packet of a class of shorter lengths than any that the kernel refused may be charged less, and fit.
 #[test]
 fn a_shorter_packet_is_left_to_the_kernel() {
-    let bench = Bench::new();
+    shorter_packets_are_the_kernels(false);
+}
+
+#[test]
+fn so_it_is_where_heavy_sources_are_shed() {
+    shorter_packets_are_the_kernels(true);
+}
+
+fn shorter_packets_are_the_kernels(selective: bool) {
+    let mut bench = Bench::new();
+    bench.gate.set_selective(selective);
     let cpu = *sched::online_cpus().unwrap().last().unwrap();
     sched::pin_current_thread(cpu).unwrap();
     let _full = bench.network.bind(NEAR_IP4, OPEN);
