@@ -80,6 +80,20 @@ if ((${#missing[@]})); then
   fi
 fi
 
+# Checks the alerts, in the tests: one program of a package whose server nobody here wants.
+promtool=target/promtool
+if [[ ! -x $promtool ]] && ! command -v promtool >/dev/null; then
+  mkdir -p target
+  package=$(mktemp -d)
+  if ! { (cd "$package" && apt-get download -qq prometheus) &&
+    dpkg-deb --fsys-tarfile "$package"/*.deb | tar --extract --to-stdout ./usr/bin/promtool >"$promtool" &&
+    chmod 755 "$promtool"; } 2>/dev/null; then
+    rm -f "$promtool"
+    echo "setup.sh: no promtool (Debian: prometheus): the alerts are not checked" >&2
+  fi
+  rm -r "$package"
+fi
+
 # Debian 12's own cargo is 1.63; weir needs the version that Cargo.toml names.
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 found=$(cargo --version 2>/dev/null | cut -d ' ' -f 2 || true)

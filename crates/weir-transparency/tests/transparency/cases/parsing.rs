@@ -19,51 +19,22 @@ pub const CASES: &[Case] = &[
         name: "a priority tag, of VLAN 0",
         queues: Full,
         catches: &[],
-        run: |world| {
-            world.udp("full", Udp { bind: "0.0.0.0:5000", buffer_bytes: SMALL, ..Udp::default() });
-            for _ in 0..2 {
-                fill(world, PEER, "198.18.0.1:5000");
-                let frames: Vec<_> =
-                    (0..3).map(|_| tagged(&long(world, PEER, "198.18.0.1:5000"), 0)).collect();
-                world.send(&frames);
-                world.drain("full");
-                world.send(&frames);
-            }
-        },
+        run: |world| changed(world, PEER, ANY, &[HERE], |frame| tagged(frame, 0)),
     },
     Case {
-        name: "a broadcast frame with this host's address",
+        name: "a broadcast frame with this host's address, or another's",
         queues: Full,
         catches: &[],
         run: |world| {
-            world.udp("full", Udp { bind: "0.0.0.0:5000", buffer_bytes: SMALL, ..Udp::default() });
             world.udp_beyond("beyond", "0.0.0.0:5000");
-            for to in ["198.18.0.1:5000", "198.18.1.2:5000"] {
-                fill(world, PEER, "198.18.0.1:5000");
-                let frames: Vec<_> =
-                    (0..3).map(|_| to_mac(&long(world, PEER, to), [0xff; 6])).collect();
-                world.send(&frames);
-                world.drain("full");
-                world.send(&frames);
-            }
+            changed(world, PEER, ANY, &[HERE, "198.18.1.2:5000"], |frame| to_mac(frame, [0xff; 6]));
         },
     },
     Case {
         name: "a UDP length of 0, over IPv6",
         queues: Full,
         catches: &[],
-        run: |world| {
-            let to = "[2001:2::1]:5000";
-            world.udp("full", Udp { bind: to, buffer_bytes: SMALL, ..Udp::default() });
-            for _ in 0..2 {
-                fill(world, PEER6, to);
-                let frames: Vec<_> =
-                    (0..3).map(|_| without_udp_length(&long(world, PEER6, to))).collect();
-                world.send(&frames);
-                world.drain("full");
-                world.send(&frames);
-            }
-        },
+        run: |world| changed(world, PEER6, HERE6, &[HERE6], without_udp_length),
     },
     Case {
         name: "a tagged frame, seen by a tap",
@@ -101,6 +72,23 @@ pub const CASES: &[Case] = &[
         run: extensions,
     },
 ];
+
+const ANY: &str = "0.0.0.0:5000";
+const HERE: &str = "198.18.0.1:5000";
+const HERE6: &str = "[2001:2::1]:5000";
+
+/// Frames that a change makes unusual, to a full queue and to one that has been read: the first of these addresses'.
+fn changed(world: &mut World, from: &str, bind: &str, to: &[&str], change: fn(&[u8]) -> Vec<u8>) {
+    world.udp("full", Udp { bind, buffer_bytes: SMALL, ..Udp::default() });
+    // Twice, so that the gate knows of them.
+    for to_one in to.iter().cycle().take(2) {
+        fill(world, from, to[0]);
+        let frames: Vec<_> = (0..3).map(|_| change(&long(world, from, to_one))).collect();
+        world.send(&frames);
+        world.drain("full");
+        world.send(&frames);
+    }
+}
 
 /// Of UDP over IPv6: as of a jumbogram (RFC 2675).
 fn without_udp_length(frame: &[u8]) -> Vec<u8> {
