@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::saturated::*;
 use common::*;
@@ -79,6 +79,39 @@ fn a_flood_of_connection_requests_hurts_nobody() {
     let _listener = listen(&host);
     let flood = host.tcp_flow(Transport::TcpSyn, LISTENER_PORT, FLOOD_PPS);
     assert_no_harm(&host, host.start(), (flood, "tcp-request-share"), || ());
+}
+
+/// A flood that stock answers by cookies beside its clients costs none of them an answer.
+#[test]
+fn a_listener_that_has_clients_goes_on_answering_requests_past_its_queue() {
+    const REQUESTS_PPS: f64 = 50_000.0;
+    let host = Host::new();
+    let listener = listen(&host);
+    let daemon = host.start();
+    let flood = host.tcp_flow(Transport::TcpSyn, LISTENER_PORT, REQUESTS_PPS);
+    let connect = || TcpStream::connect((NEAR_IP, LISTENER_PORT)).unwrap();
+    host.while_sent(&[flood], || {
+        let counts =
+            || ["tcp-request", "tcp-request-share"].map(|reason| host.network.count(reason));
+        let serve = || {
+            drop(host.network.far.run(connect).unwrap());
+            drop(listener.accept().unwrap());
+        };
+        wait_long("the flood is past the listener's queue", || {
+            serve();
+            counts()[0] > REQUESTS_PPS as u64 / 10
+        });
+        let before = counts();
+        let from = Instant::now();
+        while from.elapsed() < LONG {
+            serve();
+            std::thread::sleep(ONE_TRY / 10);
+        }
+        let [answered, discarded] = [0, 1].map(|at| counts()[at] - before[at]);
+        // By the weight of packets that nobody waits for it would be half of them.
+        assert!(discarded < answered / 10, "{discarded} discarded, {answered} answered");
+    });
+    daemon.interrupt();
 }
 
 /// Not even a connection of the listener whose port it is sent to, which is protected: strays are not.

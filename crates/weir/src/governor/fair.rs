@@ -8,11 +8,10 @@ use weir_bpf::accounts::{Account, Accounts, monotonic_now};
 use weir_bpf::channels::Channel;
 use weir_bpf::input::InputCounters;
 use weir_bpf::units::{CpuId, Nanos, Permille};
-use weir_bpf::verdict::Kind;
 use weir_policy::{Claim, Load, Settings, Shares};
 
-use super::receivers::Receivers;
-use crate::shares::{self, ShareSettings};
+use super::receivers::{Receivers, received};
+use crate::shares;
 
 /// How long a limit holds if nobody sets it again. Whoever looks does so each few milliseconds; if it cannot,
 /// nobody is to be limited for long.
@@ -54,15 +53,16 @@ impl Fair {
         }
         let now: BTreeMap<u32, Account> =
             accounts.read(cpu).into_iter().map(|account| (account.place, account)).collect();
-        let claims: Vec<Claim> = now
-            .values()
-            .map(|account| {
-                let (protected, weight) =
-                    (rules.protects(&account.channel), self.weight(&rules, &account.channel));
-                let claim = claim(account, self.last.get(&account.place));
-                Claim { protected, weight, ..claim }
-            })
-            .collect();
+        let mut claims: Vec<Claim> =
+            now.values().map(|account| claim(account, self.last.get(&account.place))).collect();
+        let came = claims.iter().filter(|claim| claim.used > weir_policy::Nanos::ZERO);
+        let came = came.map(|claim| now[&claim.channel].channel);
+        self.receivers.came(came, monotonic_now());
+        for claim in &mut claims {
+            let channel = &now[&claim.channel].channel;
+            claim.protected = rules.protects(channel);
+            claim.weight = self.receivers.weigh(channel);
+        }
         let limits = self.shares.decide(settings, rules.control, &seen.load(), &claims);
         if self.shares.saturated() {
             self.receivers.want(now.values().map(|account| received(&account.channel)));
@@ -78,18 +78,6 @@ impl Fair {
             accounts.unlimit(cpu, *place);
         }
         self.limited = limits;
-    }
-
-    fn weight(&self, rules: &ShareSettings, channel: &Channel) -> f64 {
-        let (_, usual) = shares::usual(channel.kind);
-        let receiver = self.receivers.weight(&received(channel));
-        if is_of_listener(channel.kind) {
-            // Of the listener's.
-            rules.weight(&Channel::of_kind(channel.kind), &[]).unwrap_or(usual)
-                * receiver.unwrap_or(1.0)
-        } else {
-            receiver.unwrap_or(usual)
-        }
     }
 
     /// Who is held to which share of the CPU.
@@ -124,17 +112,6 @@ impl Seen<'_> {
             overrun: self.now.overruns != self.last.overruns,
         }
     }
-}
-
-/// Whether it is what a listener is sent beside its connections.
-fn is_of_listener(kind: Kind) -> bool {
-    matches!(kind, Kind::TcpRequest | Kind::TcpStray)
-}
-
-/// The channel by which its receiver is known: of what a listener is sent besides, the listener's.
-fn received(channel: &Channel) -> Channel {
-    let kind = if is_of_listener(channel.kind) { Kind::Tcp } else { channel.kind };
-    Channel { kind, ..*channel }
 }
 
 /// What a channel has used since it was last looked at. A place may have become another channel's.
