@@ -11,11 +11,10 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::key::Key;
-use crate::rundir::RunDir;
+use crate::rundir::{RETRY_EVERY, RunDir, stays_locked};
 
 /// How long a restoration by a guardian or `weir reset` may keep others waiting.
 const RESTORATION_MAX: Duration = Duration::from_secs(5);
-const RETRY_EVERY: Duration = Duration::from_millis(10);
 
 /// Why a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,12 +72,7 @@ impl Lock {
                     Some((pid, Purpose::Protect)) => return Ok(Attempt::Protected { pid }),
                     // A restoration, or somebody who has not signed yet.
                     _ if Instant::now() < deadline => std::thread::sleep(RETRY_EVERY),
-                    _ => {
-                        return Err(Error::refused(
-                            format!("{} stays locked", dir.path_of(&name).display()),
-                            "see who holds it with `fuser -v` on that file, and stop that process",
-                        ));
-                    }
+                    _ => return Err(stays_locked(&dir.path_of(&name))),
                 },
                 Err(errno) => {
                     return Err(Error::File {

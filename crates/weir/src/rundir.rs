@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatxFlags,
@@ -26,6 +26,10 @@ pub const PRIVATE: Mode = Mode::from_raw_mode(0o600);
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
 /// Far more than weir ever writes into one file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// How long a reader waits for whoever holds a file's lock. A writer needs less than a millisecond.
+const LOCKED_MAX: Duration = Duration::from_secs(1);
+/// How often a lock is tried.
+pub(crate) const RETRY_EVERY: Duration = Duration::from_millis(10);
 
 /// The open, checked directory.
 #[derive(Debug)]
@@ -76,8 +80,30 @@ impl RunDir {
     /// A file's contents; `None` if there is no such file.
     ///
     /// # Errors
-    /// If it is not a plain file that root alone can change, or is too long to be weir's.
+    /// If it is not a plain file that root alone can change, is too long to be weir's, or stays locked.
     pub fn read(&self, name: &str) -> Result<Option<String>> {
+        let path = self.path_of(name);
+        let deadline = Instant::now() + LOCKED_MAX;
+        let file = loop {
+            let Some(fd) = self.open_to_read(name)? else { return Ok(None) };
+            // A locked file has been replaced since it was opened, and its writer writes the next one there.
+            match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
+                Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(RETRY_EVERY),
+                Err(Errno::AGAIN) => return Err(stays_locked(&path)),
+                // Not every file system has locks.
+                _ => break File::from(fd),
+            }
+        };
+        let mut text = String::new();
+        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|source| Error::File {
+            operation: "read",
+            path,
+            source,
+        })?;
+        Ok(Some(text))
+    }
+
+    fn open_to_read(&self, name: &str) -> Result<Option<OwnedFd>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path_of(name);
         let fd = match rustix::fs::openat(&self.fd, name, flags, Mode::empty()) {
@@ -94,16 +120,7 @@ impl RunDir {
         };
         let stat = rustix::fs::fstat(&fd).map_err(|errno| file_error("examine", &path, errno))?;
         check_file(&path, &stat)?;
-        // It is not the file any more: its writer writes the next one there.
-        if rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) == Err(Errno::AGAIN) {
-            return self.read(name);
-        }
-        let mut text = String::new();
-        File::from(fd)
-            .take(FILE_BYTES_MAX)
-            .read_to_string(&mut text)
-            .map_err(|source| Error::File { operation: "read", path, source })?;
-        Ok(Some(text))
+        Ok(Some(fd))
     }
 
     /// How long ago a file was written; `None` if there is none, or the clock has been set back since.
@@ -272,6 +289,14 @@ fn untrusted(path: &Path, problem: &str) -> Error {
     Error::refused(
         format!("{} {problem}, so weir does not trust it", path.display()),
         "find out who made it, then remove it",
+    )
+}
+
+/// Whoever locks one of weir's files does so for a moment, but for a daemon its interface's lock file.
+pub(crate) fn stays_locked(path: &Path) -> Error {
+    Error::refused(
+        format!("{} stays locked", path.display()),
+        "see who holds it with `fuser -v` on that file, and stop that process",
     )
 }
 

@@ -96,6 +96,22 @@ fn a_file_that_is_rewritten_is_whole_whoever_reads_it() {
 }
 
 #[test]
+fn a_reader_waits_for_a_lock_but_not_for_ever() {
+    let scratch = TempDir::new().unwrap();
+    let dir = RunDir::create(scratch.path()).unwrap();
+    dir.write("a", PRIVATE, b"text").unwrap();
+    let holder = File::open(scratch.path().join("a")).unwrap();
+    rustix::fs::flock(&holder, FlockOperation::LockExclusive).unwrap();
+    let error = dir.read("a").unwrap_err().to_string();
+    assert!(error.contains("a stays locked; see who holds it"), "{error}");
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| dir.read("a").unwrap());
+        drop(holder);
+        assert_eq!(reader.join().unwrap().as_deref(), Some("text"));
+    });
+}
+
+#[test]
 fn a_write_replaces_the_file_and_leaves_nothing_else() {
     let scratch = TempDir::new().unwrap();
     let dir = RunDir::create(scratch.path()).unwrap();
