@@ -39,14 +39,8 @@ const REGAIN: Duration = Duration::from_secs(5);
 pub struct Daemon {
     // First: put back before the guardian's handle and the console go.
     interfaces: Vec<Protected>,
-    keys: Vec<Key>,
-    guardian: Option<Guardian>,
-    starter: Starter,
-    numbers: Arc<Mutex<Vec<IfIndex>>>,
-    sleep: Sleep,
+    wardens: Wardens,
     snmp: Snmp,
-    lazy: Option<LazyServer>,
-    _feedback: Feedback,
     guardian_started: Instant,
     receivers_due: Instant,
     signals: Signals,
@@ -87,8 +81,8 @@ impl Drop for Light {
 
 /// Who works beside the loop.
 pub struct Wardens {
-    /// Puts back what a killed daemon had turned...
-    pub guardian: Guardian,
+    /// Puts back what a killed daemon had turned; `None` while there is none to be had...
+    pub guardian: Option<Guardian>,
     /// ...on these interfaces.
     pub keys: Vec<Key>,
     /// Protects again what was lost and is back.
@@ -100,7 +94,7 @@ pub struct Wardens {
     /// Makes sockets lazy, where that is wanted.
     pub lazy: Option<LazyServer>,
     /// Watches queues that are no socket's.
-    pub feedback: Feedback,
+    pub _feedback: Feedback,
 }
 
 /// Why an interface is protected no longer.
@@ -133,14 +127,8 @@ impl Daemon {
     ) -> Self {
         Self {
             interfaces,
-            keys: wardens.keys,
-            guardian: Some(wardens.guardian),
-            starter: wardens.starter,
-            numbers: wardens.numbers,
-            sleep: wardens.sleep,
+            wardens,
             snmp: Snmp::default(),
-            lazy: wardens.lazy,
-            _feedback: wardens.feedback,
             guardian_started: Instant::now(),
             receivers_due: Instant::now(),
             signals,
@@ -204,7 +192,9 @@ impl Daemon {
                 owners.push(at);
             }
         }
-        fds.extend(self.guardian.iter().map(|each| PollFd::new(&each.pidfd, PollFlags::IN)));
+        fds.extend(
+            self.wardens.guardian.iter().map(|each| PollFd::new(&each.pidfd, PollFlags::IN)),
+        );
         let until = self.interfaces.iter().map(Protected::due).fold(until, Instant::min);
         let left = until.saturating_duration_since(Instant::now());
         let timeout = Timespec {
@@ -230,20 +220,20 @@ impl Daemon {
     }
 
     fn tick(&mut self) {
-        if self.guardian.is_none() {
+        if self.wardens.guardian.is_none() {
             self.start_guardian();
         }
-        let guardian_pid = self.guardian.as_ref().map_or(0, Guardian::pid);
+        let guardian_pid = self.wardens.guardian.as_ref().map_or(0, Guardian::pid);
         let counts = self.snmp.read().map_err(Error::from);
         if let Err(error) = &counts {
             self.console.trouble(error);
         }
         let (udp, tcp) = counts.ok().unzip();
         let may_sleep = self.interfaces.iter().all(Protected::may_sleep);
-        if let Some(news) = self.sleep.tick(may_sleep, tcp) {
+        if let Some(news) = self.wardens.sleep.tick(may_sleep, tcp) {
             self.console.say(&news);
         }
-        let sleep = self.sleep.status();
+        let sleep = self.wardens.sleep.status();
         self.tend_lazy();
         let mut gone = Vec::new();
         for (at, interface) in self.interfaces.iter_mut().enumerate() {
@@ -271,7 +261,7 @@ impl Daemon {
 
     /// Where all interfaces are diverted, no packet would be put on a ring.
     fn tend_lazy(&mut self) {
-        let Some(lazy) = &self.lazy else { return };
+        let Some(lazy) = &self.wardens.lazy else { return };
         let diverted = self.interfaces.iter().map(Protected::diverted).collect::<Option<Vec<_>>>();
         lazy.set_diverted(diverted.and_then(|all| all.into_iter().next()));
         for interface in &mut self.interfaces {
@@ -387,7 +377,7 @@ impl Daemon {
         }
         let names = self.lost.iter().map(|lost| lost.interface.clone());
         // One that is down has no threads yet, which would be waited for.
-        let links = &self.starter.host.links;
+        let links = &self.wardens.starter.host.links;
         let is_up =
             |name: &str| links.index(name).and_then(|at| links.info(at)).is_ok_and(|link| link.up);
         for name in names.filter(|name| is_up(name)).collect::<Vec<_>>() {
@@ -410,20 +400,20 @@ impl Daemon {
 
     fn protect_again(&mut self, name: &str) -> Result<()> {
         let Some(effective) = self.reloader.of_lost(name).cloned() else { return Ok(()) };
-        let host = &self.starter.host;
+        let host = &self.wardens.starter.host;
         let claim = Claim::take(host, name, effective.attach(), &mut self.console)?;
         let key = claim.key(host);
-        if self.guardian.is_none() || !self.keys.contains(&key) {
+        if self.wardens.guardian.is_none() || !self.wardens.keys.contains(&key) {
             // Before a knob is turned.
             let there = self.interfaces.iter().map(Protected::key);
             let lost = self.lost.iter().map(InterfaceStatus::key);
             let keys: Vec<Key> = there.chain(lost).chain([key]).collect();
             let guardian = Guardian::start(&keys)?;
-            self.keys = keys;
+            self.wardens.keys = keys;
             self.employ(guardian);
         }
         let settings = (self.reloader.config(), &effective);
-        let interface = self.starter.protect(claim, settings, &mut self.console)?;
+        let interface = self.wardens.starter.protect(claim, settings, &mut self.console)?;
         starter::describe(&interface, &mut self.console);
         self.reloader.regain(name, interface.key());
         self.interfaces.push(interface);
@@ -436,11 +426,11 @@ impl Daemon {
     }
 
     fn tell_numbers(&self) {
-        *lock(&self.numbers) = self.interfaces.iter().map(Protected::ifindex).collect();
+        *lock(&self.wardens.numbers) = self.interfaces.iter().map(Protected::ifindex).collect();
     }
 
     fn governors(&self) -> Option<&Rc<Governors>> {
-        self.starter.kernel.governors.as_ref()
+        self.wardens.starter.kernel.governors.as_ref()
     }
 
     fn part(&mut self, interface: Protected) {
@@ -455,7 +445,7 @@ impl Daemon {
     }
 
     fn bury_guardian(&mut self) {
-        if let Some(dead) = self.guardian.take() {
+        if let Some(dead) = self.wardens.guardian.take() {
             let pid = dead.pid();
             dead.reap();
             self.console.say(&format!("the guardian (pid {pid}) has died; starting another"));
@@ -468,7 +458,7 @@ impl Daemon {
 
     fn start_guardian(&mut self) {
         self.guardian_started = Instant::now();
-        match Guardian::start(&self.keys) {
+        match Guardian::start(&self.wardens.keys) {
             Ok(guardian) => self.employ(guardian),
             // Tried again with the next tick; protection goes on meanwhile.
             Err(error) => self.console.trouble(&error),
@@ -480,7 +470,7 @@ impl Daemon {
         if let Some(governors) = self.governors() {
             governors.beat_to(guardian.take_beats());
         }
-        if let Some(other) = self.guardian.replace(guardian) {
+        if let Some(other) = self.wardens.guardian.replace(guardian) {
             other.dismiss();
         }
     }
@@ -494,7 +484,7 @@ impl Daemon {
             let told = failures.map(|(interface, failure)| format!("{interface}: {failure}"));
             return Err(Error::NotRestored(told.collect()));
         }
-        if let Some(guardian) = self.guardian.take() {
+        if let Some(guardian) = self.wardens.guardian.take() {
             guardian.dismiss();
         }
         let names: Vec<&str> = self.lost.iter().map(|lost| lost.interface.as_str()).collect();

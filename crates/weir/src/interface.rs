@@ -118,9 +118,7 @@ pub struct Protected {
     diverting: Diverting,
     forwarding: Option<Forwarding>,
     host: Rc<Host>,
-    policy: Policy,
-    governor: weir_policy::Settings,
-    napi: Napi,
+    settings: Settings,
     limiter: Rc<Limiter>,
     counters_map_id: u32,
     channel_map_ids: ChannelMapIds,
@@ -171,7 +169,7 @@ impl Protected {
         host: &Rc<Host>,
         claim: Claim,
         kernel: &Kernel,
-        settings: &Settings,
+        settings: Settings,
         console: &mut Console,
     ) -> Result<Self> {
         let (ifindex, interface) = (claim.ifindex, claim.interface());
@@ -215,9 +213,7 @@ impl Protected {
             diverting,
             forwarding: settings.forward.then(Forwarding::default),
             host: Rc::clone(host),
-            policy: settings.policy,
-            governor: settings.governor,
-            napi: settings.napi,
+            settings,
             limiter: Rc::clone(&kernel.limiter),
             attached,
             counters_map_id,
@@ -241,7 +237,7 @@ impl Protected {
             None => {
                 protected.threads.appear(&protected.claim.journal, ifindex)?;
             }
-            Some(_) if settings.policy == Policy::Shadow => {}
+            Some(_) if protected.settings.policy == Policy::Shadow => {}
             Some(why) if !protected.gate.is_polled() => console.say(&format!("{interface}: {why}")),
             Some(why) => {
                 let why = why.clone();
@@ -260,14 +256,14 @@ impl Protected {
         if matches!(self.not_threaded.as_deref(), Some(NAMELESS | UNPOLLED)) {
             return;
         }
-        if self.policy == Policy::Shadow {
+        if self.settings.policy == Policy::Shadow {
             let threaded = threading::read(&self.host, &interface).is_ok_and(|old| old != "0");
             self.not_threaded = (!threaded).then(|| IN_SHADOW.into());
             return;
         }
         let turn = || {
             let old = threading::read(&self.host, &interface)?;
-            let new = match self.napi {
+            let new = match self.settings.napi {
                 Napi::Threads if old == "0" && !task::sees_kernel_threads() => return Err(unseen()),
                 Napi::Threads if old == "0" => "1",
                 Napi::Softirq if old != "0" => "0",
@@ -276,7 +272,7 @@ impl Protected {
             let knob = Knob::Threaded { old, new: new.into() };
             self.claim.journal.turn(knob).map(Some)
         };
-        match (turn(), self.napi) {
+        match (turn(), self.settings.napi) {
             (Ok(Some(turned)), Napi::Threads) if self.has_nameless_threads() => {
                 drop(turned);
                 self.not_threaded = Some(NAMELESS.into());
@@ -321,15 +317,15 @@ impl Protected {
     /// Limits what receive softirqs take from processes, as long as they poll this interface.
     fn limit(&mut self) -> Result<()> {
         let in_softirq = self.not_threaded.is_some() && self.gate.is_polled();
-        if !in_softirq || self.policy != Policy::On {
+        if !in_softirq || self.settings.policy != Policy::On {
             self.gate.limit_input(None);
             self.limit = None;
             return Ok(());
         }
         match &mut self.limit {
-            Some(limit) => limit.set(&self.governor),
+            Some(limit) => limit.set(&self.settings.governor),
             None => {
-                let limited = self.limiter.limit(self.claim.ifindex, &self.governor)?;
+                let limited = self.limiter.limit(self.claim.ifindex, &self.settings.governor)?;
                 self.limit = Some(limited);
             }
         }
@@ -354,19 +350,21 @@ impl Protected {
 
     /// Goes by other settings from now on.
     pub fn set_governor(&mut self, settings: weir_policy::Settings) -> Result<()> {
-        self.governor = settings;
+        self.settings.governor = settings;
         self.threads.set_governor(settings);
         self.limit()
     }
 
     /// Sheds heavy sources before light ones from now on, or no more.
     pub fn set_selective(&mut self, selective: bool) {
+        self.settings.selective = selective;
         self.gate.set_selective(selective);
     }
 
     /// These TCP ports are of the protected class from now on.
     pub fn set_protected_ports(&mut self, ports: impl IntoIterator<Item = u16>) {
-        self.gate.set_protected_ports(ports);
+        self.settings.protected_ports = ports.into_iter().collect();
+        self.gate.set_protected_ports(self.settings.protected_ports.iter().copied());
     }
 
     /// Reacts to a change of the interface (its addresses, name, state) or of what diverts its packets.
@@ -398,7 +396,7 @@ impl Protected {
             true => self.claim.journal.rename(&name),
             false => Ok(()),
         };
-        self.gate.configure(self.host.links.mac(ifindex)?, self.policy);
+        self.gate.configure(self.host.links.mac(ifindex)?, self.settings.policy);
         self.gate.follow_mtu(self.host.links.info(ifindex)?.mtu);
         set_addresses(&mut self.gate, ifindex)?;
         // What follows is tried again by the tick.
@@ -418,7 +416,7 @@ impl Protected {
 
     /// Whether its gate may sleep: not where it limits softirqs, nor where it is asked to count alone.
     pub fn may_sleep(&self) -> bool {
-        self.policy == Policy::On && self.limit.is_none()
+        self.settings.policy == Policy::On && self.limit.is_none()
     }
 
     /// Reads the counters and publishes the status; `guardian_pid`, `sleep` and `lost` are part of it, and
@@ -443,7 +441,7 @@ impl Protected {
             self.gate.prune_channels(&mut self.pruner, Instant::now())?;
         }
         let late_dropped = late_dropped.unwrap_or(self.last.late_dropped);
-        let now = sample(&self.host, &self.claim, &self.gate, self.policy, late_dropped)?;
+        let now = sample(&self.host, &self.claim, &self.gate, self.settings.policy, late_dropped)?;
         let before = std::mem::replace(&mut self.last, now);
         let came = self.last.gate.total().packets > before.gate.total().packets;
         let threads = threads.and(self.follow_polls(came));
@@ -458,7 +456,7 @@ impl Protected {
             rates,
             top_discard: top_discard(&before.gate, &self.last.gate),
             counters: self.last.gate.clone(),
-            policy: self.policy,
+            policy: self.settings.policy,
         })
     }
 
@@ -479,13 +477,13 @@ impl Protected {
             counters_map_id: self.counters_map_id,
             channel_map_ids: self.channel_map_ids,
             retired: self.pruner.retired(),
-            policy: self.policy,
+            policy: self.settings.policy,
             sleep: sleep.clone(),
             nice: self.threads.weight().fixed(),
             governed: self.threads.observed(),
             shares_enforced: self.threads.shares_are_enforced(),
-            user_share: self.governor.user_share,
-            prefer: self.governor.prefer,
+            user_share: self.settings.governor.user_share,
+            prefer: self.settings.governor.prefer,
             not_threaded: self.not_threaded.clone(),
             softirq_limit: self
                 .limit
@@ -496,8 +494,8 @@ impl Protected {
             notes: self.notes.iter().chain(&self.lazy).cloned().chain(self.forwarding()).collect(),
             since: self.since.clone(),
             updated: clock::timestamp(SystemTime::now()),
-            verdicts: status::by_verdict(&self.last.gate, self.policy),
-            reasons: status::by_reason(&self.last.gate, self.policy),
+            verdicts: status::by_verdict(&self.last.gate, self.settings.policy),
+            reasons: status::by_reason(&self.last.gate, self.settings.policy),
             rates,
             drops: Drops {
                 ring: self.last.ring_dropped,
@@ -567,7 +565,7 @@ impl Protected {
 
     /// One line about what was set up.
     pub fn describe(&self) -> String {
-        let policy = match self.policy {
+        let policy = match self.settings.policy {
             Policy::On => "",
             Policy::Shadow => ", policy shadow: nothing is discarded",
             Policy::Off => ", policy off",
@@ -581,7 +579,7 @@ impl Protected {
         };
         format!(
             "{} {} ({}{policy}; {threads})",
-            if self.policy == Policy::On { "protecting" } else { "watching" },
+            if self.settings.policy == Policy::On { "protecting" } else { "watching" },
             self.interface(),
             self.attached.mode.description()
         )
@@ -624,7 +622,7 @@ impl Protected {
         self.attached.filter = None;
         // After detaching, no packet is missing.
         let counters = self.gate.counters().unwrap_or_else(|_| self.last.gate.clone());
-        let would_have = match self.policy {
+        let would_have = match self.settings.policy {
             Policy::Shadow => {
                 shadow::would_have(&self.gate, &self.host, self.claim.ifindex, self.late_dropped())
             }
@@ -634,7 +632,7 @@ impl Protected {
             interface: self.interface(),
             counters,
             knobs: self.claim.journal.report(),
-            policy: self.policy,
+            policy: self.settings.policy,
             would_have,
         }
     }

@@ -101,7 +101,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
     starter::forward(&mut protected)?;
     protected.iter().for_each(|interface| starter::describe(interface, &mut console));
     let report = Report::of(args);
-    let wardens = Wardens { guardian, keys, starter, numbers, sleep, lazy, feedback };
+    let guardian = Some(guardian);
+    let wardens = Wardens { guardian, keys, starter, numbers, sleep, lazy, _feedback: feedback };
     let reloader = Reloader::new(config, running);
     Daemon::new(protected, wardens, signals, reloader, console, report).run()
 }
@@ -115,7 +116,7 @@ fn governors(
     console: &mut Console,
 ) -> Option<Rc<Governors>> {
     let governed = |interface: &String| {
-        let settings = config.of(interface).settings();
+        let settings = config.settings(interface);
         settings.napi == Napi::Threads && settings.threads.weight == ThreadWeight::Governed
     };
     if !interfaces.iter().any(governed) {
@@ -163,7 +164,7 @@ fn check_cpus(config: &Config, interface: &str) -> Result<()> {
 }
 
 fn check_forward(config: &Config, interface: &str) -> Result<()> {
-    let settings = config.of(interface).settings();
+    let settings = config.settings(interface);
     if !settings.forward || settings.attach == Attach::Native {
         return Ok(());
     }

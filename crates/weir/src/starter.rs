@@ -7,7 +7,7 @@ use crate::config::{Config, Effective};
 use crate::console::Console;
 use crate::error::Result;
 use crate::host::Host;
-use crate::interface::{Kernel, Protected, Settings};
+use crate::interface::{Kernel, Protected};
 
 /// Starts to protect interfaces.
 pub struct Starter {
@@ -25,11 +25,8 @@ impl Starter {
         (config, effective): (&Config, &Effective),
         console: &mut Console,
     ) -> Result<Protected> {
-        let settings = Settings {
-            protected_ports: config.shares().settings().protected_tcp_ports().collect(),
-            ..effective.settings()
-        };
-        Protected::start(&self.host, claim, &self.kernel, &settings, console)
+        let settings = effective.settings(&config.shares().settings());
+        Protected::start(&self.host, claim, &self.kernel, settings, console)
     }
 }
 

@@ -8,6 +8,7 @@ use super::layer::{Origin, Sourced};
 use super::settings::Effective;
 use crate::cli::{Attach, Forward};
 use crate::interface::Settings;
+use crate::shares::ShareSettings;
 use crate::threads::{ThreadSettings, ThreadWeight};
 
 /// One setting, for a person or a program.
@@ -48,8 +49,8 @@ impl Effective {
         }
     }
 
-    /// What to do on the interface.
-    pub fn settings(&self) -> Settings {
+    /// What to do on the interface, with this of fair shares.
+    pub fn settings(&self, shares: &ShareSettings) -> Settings {
         let policy = Policy::from(self.policy.value);
         // In shadow nothing is turned but the gate's own place.
         let turns = policy != Policy::Shadow;
@@ -65,7 +66,7 @@ impl Effective {
             rps_off: self.rps_off.value && turns,
             governor: self.governor(),
             selective: self.selective.value,
-            protected_ports: vec![],
+            protected_ports: shares.protected_tcp_ports().collect(),
             napi: self.napi.value,
             forward: self.forwards(),
             threads: ThreadSettings { weight, cpus: self.cpus.value.clone().filter(|_| turns) },

@@ -33,6 +33,8 @@ use file::ConfigFile;
 use settings::Layer;
 use shares::{EffectiveShares, ShareLayer};
 
+use crate::interface::Settings;
+
 /// The file that is read if no other is named and it exists.
 pub const DEFAULT_FILE: &str = "/etc/weir/weir.toml";
 
@@ -82,6 +84,11 @@ impl Config {
     /// What holds on an interface, by any of its names.
     pub fn of(&self, interface: &str) -> Effective {
         self.effective(self.file.as_ref().and_then(|file| section(file, interface)))
+    }
+
+    /// What to do on an interface, by any of its names.
+    pub fn settings(&self, interface: &str) -> Settings {
+        self.of(interface).settings(&self.shares().settings())
     }
 
     /// What holds on an interface of which nothing in particular is said.

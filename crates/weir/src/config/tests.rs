@@ -36,7 +36,7 @@ fn the_defaults_are_the_governors() {
     let effective = config.of("eth0");
     assert_eq!(effective.governor(), weir_policy::Settings::default());
     assert!(origins(&config, "eth0").iter().all(|origin| origin == "default"));
-    let settings = effective.settings();
+    let settings = config.settings("eth0");
     assert_eq!(settings.threads.weight, ThreadWeight::Governed);
     assert_eq!((settings.attach, settings.threads.cpus), (crate::cli::Attach::Auto, None));
 }
@@ -79,7 +79,7 @@ fn flags_come_before_the_interface_and_that_before_the_rest() {
 
 #[test]
 fn a_weight_is_the_policys_the_users_or_the_governors() {
-    let weight = |options| config(options, "").of("eth0").settings().threads.weight;
+    let weight = |options| config(options, "").settings("eth0").threads.weight;
     assert_eq!(weight(""), ThreadWeight::Governed);
     assert_eq!(weight("--nice -5"), ThreadWeight::Fixed(Nice(-5)));
     assert_eq!(weight("--nice -5 --policy off"), ThreadWeight::Untouched);
@@ -93,7 +93,7 @@ fn a_service_gets_everything_from_the_file() {
     let service = config("", file);
     assert_eq!(service.protected(), ["eth0", "eth1"]);
     let settings = |config: &Config, name| {
-        let settings = config.of(name).settings();
+        let settings = config.settings(name);
         (settings.policy, settings.rps_off)
     };
     assert_eq!(settings(&service, "eth0"), (Policy::On, true));
