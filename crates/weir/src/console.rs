@@ -1,8 +1,10 @@
 //! What the daemon prints. A reader that has stopped reading must never stop the daemon: it would no
 //! longer answer to signals, and nothing would be put back.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -11,6 +13,9 @@ use weir_bpf::printable::printable;
 use crate::error::Error;
 use crate::status::SCHEMA;
 
+/// What goes wrong is tried again each second, or every few; not heard of for so long, it is over.
+const OVER_AFTER: Duration = Duration::from_secs(60);
+
 /// Standard output for status, standard error for messages.
 #[derive(Debug, Default)]
 pub struct Console {
@@ -18,8 +23,8 @@ pub struct Console {
     deaf: bool,
     /// What he has not taken yet of the last line that was begun.
     rest: Vec<u8>,
-    /// What went wrong last.
-    trouble: String,
+    /// What goes wrong, and when it was last heard of.
+    troubles: HashMap<String, Instant>,
 }
 
 /// What happened, for programs: a line of JSON.
@@ -38,13 +43,17 @@ impl Console {
         let _ = write_in_pieces(&mut io::stderr(), as_said(message).as_bytes());
     }
 
-    /// What goes wrong, once as long as it is the same.
+    /// What goes wrong, once as long as it goes on. Several interfaces may fail in turn.
     pub fn trouble(&mut self, error: &Error) {
         let message = error.to_string();
-        if message != self.trouble {
+        if self.is_new(&message, Instant::now()) {
             self.say(&message);
-            self.trouble = message;
         }
+    }
+
+    fn is_new(&mut self, trouble: &str, now: Instant) -> bool {
+        self.troubles.retain(|_, heard| now.duration_since(*heard) < OVER_AFTER);
+        self.troubles.insert(trouble.into(), now).is_none()
     }
 
     /// An event, as a line of status.
@@ -121,6 +130,15 @@ mod tests {
     #[test]
     fn what_is_said_moves_no_cursor() {
         assert_eq!(as_said("table \x1b[2J\r\nmore"), "weir: table \\x1b[2J\nmore\n");
+    }
+
+    #[test]
+    fn what_goes_wrong_is_said_once_while_it_goes_on() {
+        let (mut console, begin) = (Console::default(), Instant::now());
+        let mut said = |trouble, secs| console.is_new(trouble, begin + Duration::from_secs(secs));
+        assert!(said("a", 0) && said("b", 0));
+        assert!((1..90).all(|secs| !said("a", secs) && (secs >= 60 || !said("b", secs))));
+        assert!(said("b", 120) && !said("a", 120) && said("a", 180));
     }
 
     #[test]

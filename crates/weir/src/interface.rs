@@ -13,7 +13,7 @@ use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::prune::Pruner;
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::local_table::LocalAddresses;
-use weir_bpf::sys::snmp::{self, UdpStats};
+use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
 use weir_bpf::units::{IfIndex, Nanos};
 use weir_bpf::verdict::Reason;
@@ -33,7 +33,7 @@ use crate::key::Key;
 use crate::knob::{Knob, Returns};
 use crate::notes;
 use crate::rps;
-use crate::sample::{Rates, Sample, top_discard};
+use crate::sample::{Rates, Sample, late_drops, top_discard};
 use crate::shadow;
 use crate::sleep::SleepStatus;
 use crate::softirq::{Limit, Limiter, in_softirq};
@@ -133,6 +133,8 @@ pub struct Protected {
     lazy: Option<String>,
     since: String,
     last: Sample,
+    /// Between the last sample and the one before.
+    rates: Rates,
     late_dropped_before: u64,
     /// The interface has changed, and has not been looked at since.
     stale: bool,
@@ -195,7 +197,7 @@ impl Protected {
         let rps = if settings.rps_off { rps::switch_off(host, &claim.journal)? } else { vec![] };
         notes.extend(rps::note(&rps::steering(&host.sysfs, &interface)));
         let late_dropped = late_drops(snmp::udp_stats()?);
-        let last = sample(host, &claim, &gate, settings.policy, late_dropped)?;
+        let last = Sample::read(&host.links, ifindex, &gate, settings.policy, late_dropped)?;
         let counters_map_id = gate.counters_map_id()?;
         let channel_map_ids = gate.channel_map_ids()?;
         let mut protected = Self {
@@ -228,6 +230,7 @@ impl Protected {
             since: clock::timestamp(SystemTime::now()),
             late_dropped_before: late_dropped,
             last,
+            rates: Rates::default(),
             stale: false,
             ticks_since_change: 0,
             ticks: 0,
@@ -421,6 +424,10 @@ impl Protected {
 
     /// Reads the counters and publishes the status; `guardian_pid`, `sleep` and `lost` are part of it, and
     /// `late_dropped`, if that is known: it is the namespace's.
+    ///
+    /// # Errors
+    /// If the counters cannot be read, which the status then says, or if the kernel does not tell whether the gate is
+    /// attached. The status is published in either case.
     pub fn tick(
         &mut self,
         guardian_pid: i32,
@@ -431,36 +438,52 @@ impl Protected {
         self.diverting.set_asleep(sleep.asleep && self.forwarding.is_none());
         self.ticks_since_change = self.ticks_since_change.saturating_add(1);
         let ticks = self.ticks_since_change;
-        // What goes wrong with the threads, or with the files, is no reason not to count.
+        // Whatever goes wrong, the status is published.
         let mut threads = Ok(());
         if ticks <= FOLLOW_UP_TICKS || ticks.is_multiple_of(LOOK_ANYWAY_TICKS) {
             threads = self.threads.refresh(&self.claim.journal, self.claim.ifindex);
         }
         self.ticks = self.ticks.wrapping_add(1);
+        let mut pruned = Ok(());
         if self.ticks.is_multiple_of(PRUNE_TICKS) {
-            self.gate.prune_channels(&mut self.pruner, Instant::now())?;
+            pruned = self.gate.prune_channels(&mut self.pruner, Instant::now());
         }
-        let late_dropped = late_dropped.unwrap_or(self.last.late_dropped);
-        let now = sample(&self.host, &self.claim, &self.gate, self.settings.policy, late_dropped)?;
-        let before = std::mem::replace(&mut self.last, now);
-        let came = self.last.gate.total().packets > before.gate.total().packets;
+        let counted = self.count(late_dropped);
+        let packets = self.last.gate.total().packets;
+        let came = counted.as_ref().is_ok_and(|before| packets > before.total().packets);
         let threads = threads.and(self.follow_polls(came));
-        let rates = Rates::between(&before, &self.last);
         let recorded = self.claim.journal.catch_up();
-        let status = self.status(guardian_pid, sleep, rates);
-        let published = InterfaceStatus { lost: lost.to_vec(), ..status }.write(&self.host.dir);
+        let mut status = self.status(guardian_pid, sleep);
+        status.lost = lost.to_vec();
+        if let Err(error) = &counted {
+            let secs = self.last.at.elapsed().as_secs();
+            status.notes.push(format!("its packet counts are {secs} s old: {error}"));
+        }
+        let published = status.write(&self.host.dir);
+        let before = counted?;
         Ok(Tick {
             attached: self.gate.is_attached()?,
-            trouble: threads.and(recorded).and(published).err(),
+            trouble: threads.and(pruned.map_err(Error::from)).and(recorded).and(published).err(),
             interface: self.interface(),
-            rates,
-            top_discard: top_discard(&before.gate, &self.last.gate),
+            rates: self.rates,
+            top_discard: top_discard(&before, &self.last.gate),
             counters: self.last.gate.clone(),
             policy: self.settings.policy,
         })
     }
 
-    fn status(&self, guardian_pid: i32, sleep: &SleepStatus, rates: Rates) -> InterfaceStatus {
+    /// Reads the counters; returns what the gate's were before. Where they cannot be read, the last ones stand.
+    fn count(&mut self, late_dropped: Option<u64>) -> Result<Counters> {
+        let late_dropped = late_dropped.unwrap_or(self.last.late_dropped);
+        let policy = self.settings.policy;
+        let now =
+            Sample::read(&self.host.links, self.claim.ifindex, &self.gate, policy, late_dropped)?;
+        let before = std::mem::replace(&mut self.last, now);
+        self.rates = Rates::between(&before, &self.last);
+        Ok(before.gate)
+    }
+
+    fn status(&self, guardian_pid: i32, sleep: &SleepStatus) -> InterfaceStatus {
         InterfaceStatus {
             schema: status::SCHEMA,
             running: true,
@@ -496,7 +519,7 @@ impl Protected {
             updated: clock::timestamp(SystemTime::now()),
             verdicts: status::by_verdict(&self.last.gate, self.settings.policy),
             reasons: status::by_reason(&self.last.gate, self.settings.policy),
-            rates,
+            rates: self.rates,
             drops: Drops {
                 ring: self.last.ring_dropped,
                 interface: self.last.interface_dropped,
@@ -559,7 +582,8 @@ impl Protected {
             governed: Vec::new(),
             napi_threads: Vec::new(),
             knobs: Vec::new(),
-            ..self.status(0, &SleepStatus::default(), Rates::default())
+            rates: Rates::default(),
+            ..self.status(0, &SleepStatus::default())
         }
     }
 
@@ -665,29 +689,4 @@ pub struct Tick {
 
 fn set_addresses(gate: &mut Gate, ifindex: IfIndex) -> Result<()> {
     Ok(gate.set_local(&LocalAddresses::read(ifindex)?)?)
-}
-
-fn sample(
-    host: &Host,
-    claim: &Claim,
-    gate: &Gate,
-    policy: Policy,
-    late_dropped: u64,
-) -> Result<Sample> {
-    let link = host.links.stats(claim.ifindex)?;
-    Ok(Sample {
-        at: Instant::now(),
-        gate: gate.counters()?,
-        policy,
-        ring_dropped: link.ring_dropped(),
-        interface_dropped: link.rx_dropped,
-        late_dropped,
-        unsent: gate.unsent(),
-    })
-}
-
-/// UDP packets dropped at a full socket or for want of memory, of both families.
-pub fn late_drops((ipv4, ipv6): (UdpStats, UdpStats)) -> u64 {
-    let late = |udp: UdpStats| udp.rcvbuf_errors + udp.mem_errors;
-    late(ipv4) + late(ipv6)
 }

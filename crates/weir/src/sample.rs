@@ -4,8 +4,10 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use weir_bpf::counters::{Counter, Counters};
-use weir_bpf::gate::Policy;
-use weir_bpf::units::PacketsPerSec;
+use weir_bpf::gate::{Gate, Policy};
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::snmp::UdpStats;
+use weir_bpf::units::{IfIndex, PacketsPerSec};
 use weir_bpf::verdict::{Reason, Verdict};
 
 /// What became of packets. With the policy `shadow`, what is decided to be discarded passes.
@@ -53,6 +55,37 @@ pub struct Sample {
     pub late_dropped: u64,
     /// Packets that the fast path of forwarding sent and no driver took.
     pub unsent: u64,
+}
+
+impl Sample {
+    /// Reads everything but the late drops, which are the namespace's.
+    ///
+    /// # Errors
+    /// If the interface is gone, or the kernel does not answer.
+    pub fn read(
+        links: &Links,
+        ifindex: IfIndex,
+        gate: &Gate,
+        policy: Policy,
+        late_dropped: u64,
+    ) -> weir_bpf::Result<Self> {
+        let link = links.stats(ifindex)?;
+        Ok(Self {
+            at: Instant::now(),
+            gate: gate.counters()?,
+            policy,
+            ring_dropped: link.ring_dropped(),
+            interface_dropped: link.rx_dropped,
+            late_dropped,
+            unsent: gate.unsent(),
+        })
+    }
+}
+
+/// UDP packets dropped at a full socket or for want of memory, of both families.
+pub fn late_drops((ipv4, ipv6): (UdpStats, UdpStats)) -> u64 {
+    let late = |udp: UdpStats| udp.rcvbuf_errors + udp.mem_errors;
+    late(ipv4) + late(ipv6)
 }
 
 /// What happened per second.
