@@ -3,35 +3,24 @@
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::udp::{AT, FULL};
-use super::{Case, PEER, fill, flood, long};
-use crate::duel::Queues::Full;
+use super::{Case, PEER, fill, flood, full, long};
 use crate::frame::udp_fragments;
 
 pub const CASES: &[Case] = &[
-    Case {
-        name: "a raw socket sees what a full socket does not get",
-        queues: Full,
-        catches: &[],
-        run: |world| {
-            world.raw("raw", || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)).unwrap());
-            world.udp("full", FULL);
-            fill(world, PEER, AT);
-            flood(world, PEER, AT, 5);
-        },
-    },
-    Case {
-        name: "the application reads between a discarded head and its tail",
-        queues: Full,
-        catches: &[],
-        run: |world| {
-            world.udp("drained", FULL);
-            fill(world, PEER, AT);
-            let payload = world.payload(2 * 1448 - 8);
-            let parts = udp_fragments(PEER, AT, world.fragment_id(1), &payload, &[0, 1448]);
-            let busy = long(world, PEER, AT);
-            world.send(&[busy, parts[0].clone()]);
-            world.drain("drained");
-            world.send(&parts[1..]);
-        },
-    },
+    full("a raw socket sees what a full socket does not get", &[], |world| {
+        world.raw("raw", || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)).unwrap());
+        world.udp("full", FULL);
+        fill(world, PEER, AT);
+        flood(world, PEER, AT, 5);
+    }),
+    full("the application reads between a discarded head and its tail", &[], |world| {
+        world.udp("drained", FULL);
+        fill(world, PEER, AT);
+        let payload = world.payload(2 * 1448 - 8);
+        let parts = udp_fragments(PEER, AT, world.fragment_id(1), &payload, &[0, 1448]);
+        let busy = long(world, PEER, AT);
+        world.send(&[busy, parts[0].clone()]);
+        world.drain("drained");
+        world.send(&parts[1..]);
+    }),
 ];

@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_bpf::verdict::Defect;
 
-use super::{Case, LONG, PEER, PEER6, SMALL, fill, flood, long};
-use crate::duel::Queues::{Free, Full};
+use super::{Case, LONG, PEER, PEER6, SMALL, fill, flood, free, full, long};
 use crate::frame::{self, Ip4, address, udp_fragments};
 use crate::socket::Udp;
 use crate::world::World;
@@ -14,111 +13,79 @@ const AT: &str = "198.18.0.1:5000";
 const AT6: &str = "[2001:2::1]:5000";
 
 pub const CASES: &[Case] = &[
-    Case {
-        name: "fragments in order",
-        queues: Free,
-        catches: &[Defect::FragmentTailDiscarded],
-        run: |world| ordered(world, &[0, 1, 2]),
-    },
-    Case {
-        name: "the tail first",
-        queues: Free,
-        catches: &[Defect::FragmentEarlyDiscarded],
-        run: |world| ordered(world, &[2, 1, 0]),
-    },
-    Case {
-        name: "fragments in other orders, and repeated",
-        queues: Free,
-        catches: &[],
-        run: |world| {
-            ordered(world, &[1, 0, 2]);
-            ordered(world, &[2, 0, 1]);
-            ordered(world, &[0, 0, 1, 1, 2]);
-        },
-    },
-    Case {
-        name: "one number, several datagrams",
-        queues: Free,
-        catches: &[],
-        run: |world| {
-            open(world);
-            // From two hosts, and to two: told apart.
-            let id = world.fragment_id(7);
-            let mut all = Vec::new();
-            for (from, to) in
-                [(PEER, AT), ("198.18.0.201:40000", AT), (PEER, "198.18.0.2:5000"), (PEER6, AT6)]
-            {
-                let payload = world.payload(3000);
-                all.push(udp_fragments(from, to, id, &payload, &[0, 1400, 2800]));
-            }
-            for part in [2, 0, 1] {
-                let frames: Vec<_> = all.iter().map(|fragments| fragments[part].clone()).collect();
-                world.send(&frames);
-            }
-        },
-    },
-    Case {
-        name: "a head between its tail and room for it",
-        queues: Full,
-        catches: &[Defect::FragmentHeadAfterTail],
-        run: |world| {
-            world.udp("drained", Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() });
+    free("fragments in order", &[Defect::FragmentTailDiscarded], |world| {
+        ordered(world, &[0, 1, 2])
+    }),
+    free("the tail first", &[Defect::FragmentEarlyDiscarded], |world| ordered(world, &[2, 1, 0])),
+    free("fragments in other orders, and repeated", &[], |world| {
+        ordered(world, &[1, 0, 2]);
+        ordered(world, &[2, 0, 1]);
+        ordered(world, &[0, 0, 1, 1, 2]);
+    }),
+    free("one number, several datagrams", &[], |world| {
+        open(world);
+        // From two hosts, and to two: told apart.
+        let id = world.fragment_id(7);
+        let mut all = Vec::new();
+        for (from, to) in
+            [(PEER, AT), ("198.18.0.201:40000", AT), (PEER, "198.18.0.2:5000"), (PEER6, AT6)]
+        {
+            let payload = world.payload(3000);
+            all.push(udp_fragments(from, to, id, &payload, &[0, 1400, 2800]));
+        }
+        for part in [2, 0, 1] {
+            let frames: Vec<_> = all.iter().map(|fragments| fragments[part].clone()).collect();
+            world.send(&frames);
+        }
+    }),
+    full("a head between its tail and room for it", &[Defect::FragmentHeadAfterTail], |world| {
+        world.udp("drained", Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() });
+        fill(world, PEER, AT);
+        let parts = fragments(world, 7);
+        let busy = long(world, PEER, AT);
+        let start = Instant::now();
+        world.send(&[parts[2].clone(), busy]);
+        world.send(&parts[..1]);
+        // What is known of a datagram is believed for 100 ms.
+        let in_time = start.elapsed() < Duration::from_millis(90);
+        world.drain("drained");
+        world.send(&parts[1..2]);
+        if !in_time {
+            world.disregard("drained");
+        }
+    }),
+    full("to a full socket", &[], |world| {
+        world.udp("full", Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() });
+        for id in 0..3 {
             fill(world, PEER, AT);
-            let parts = fragments(world, 7);
-            let busy = long(world, PEER, AT);
-            let start = Instant::now();
-            world.send(&[parts[2].clone(), busy]);
-            world.send(&parts[..1]);
-            // What is known of a datagram is believed for 100 ms.
-            let in_time = start.elapsed() < Duration::from_millis(90);
-            world.drain("drained");
-            world.send(&parts[1..2]);
-            if !in_time {
-                world.disregard("drained");
-            }
-        },
-    },
-    Case {
-        name: "to a full socket",
-        queues: Full,
-        catches: &[],
-        run: |world| {
-            world.udp("full", Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() });
-            for id in 0..3 {
-                fill(world, PEER, AT);
-                let parts = fragments(world, id);
-                world.send(&parts);
-                let parts = fragments(world, id + 10);
-                world.send(&[parts[1].clone(), parts[0].clone(), parts[2].clone()]);
-                world.drain("full");
-                let parts = fragments(world, id + 20);
-                world.send(&parts);
-            }
-        },
-    },
-    Case {
-        name: "datagrams beside one that is discarded, of the same host",
-        queues: Full,
-        catches: &[Defect::DatagramIdForgotten],
-        run: |world| beside_discarded(world, PEER, 2),
-    },
-    Case {
-        name: "datagrams beside one that is discarded, of another host",
-        queues: Full,
-        catches: &[Defect::DatagramSourceForgotten],
-        run: |world| beside_discarded(world, "198.18.0.201:40000", 1),
-    },
-    Case {
-        name: "pings in fragments beside a datagram that is discarded",
-        queues: Full,
-        catches: &[Defect::DatagramProtocolForgotten],
-        run: pings,
-    },
-    Case {
-        name: "a head that waits for its tail takes nobody's place",
-        queues: Full,
-        catches: &[Defect::FragmentExpected],
-        run: |world| {
+            let parts = fragments(world, id);
+            world.send(&parts);
+            let parts = fragments(world, id + 10);
+            world.send(&[parts[1].clone(), parts[0].clone(), parts[2].clone()]);
+            world.drain("full");
+            let parts = fragments(world, id + 20);
+            world.send(&parts);
+        }
+    }),
+    full(
+        "datagrams beside one that is discarded, of the same host",
+        &[Defect::DatagramIdForgotten],
+        |world| beside_discarded(world, PEER, 2),
+    ),
+    full(
+        "datagrams beside one that is discarded, of another host",
+        &[Defect::DatagramSourceForgotten],
+        |world| beside_discarded(world, "198.18.0.201:40000", 1),
+    ),
+    full(
+        "pings in fragments beside a datagram that is discarded",
+        &[Defect::DatagramProtocolForgotten],
+        pings,
+    ),
+    full(
+        "a head that waits for its tail takes nobody's place",
+        &[Defect::FragmentExpected],
+        |world| {
             world.udp("brim", Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() });
             fill(world, PEER, AT);
             world.drain("brim");
@@ -134,33 +101,27 @@ pub const CASES: &[Case] = &[
             let tails: Vec<_> = parts.iter().flat_map(|parts| parts[1..].to_vec()).collect();
             world.send(&tails);
         },
-    },
-    Case {
-        name: "a datagram beside one of very unlike fragments, which is refused",
-        queues: Full,
-        catches: &[],
-        run: |world| {
-            let small = Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() };
-            world.udp("full", small);
-            world.udp("other", Udp { bind: "198.18.0.1:5001", ..small });
-            for id in 0..3 {
-                let starts: Vec<_> =
-                    std::iter::once(0).chain((1448..UNLIKE).step_by(160)).collect();
-                let payload = world.payload(UNLIKE - 8);
-                let mut unlike = udp_fragments(PEER, AT, world.fragment_id(id), &payload, &starts);
-                // Behind its tail the head passes.
-                unlike.reverse();
-                let payload = world.payload(3 * 1448 - 8);
-                let (to, number) = ("198.18.0.1:5001", world.fragment_id(id + 10));
-                let parts = udp_fragments(PEER, to, number, &payload, &[0, 1448, 2 * 1448]);
-                fill(world, PEER, AT);
-                flood(world, PEER, to, 1);
-                world.send(&unlike);
-                world.send(&parts);
-                world.drain("other");
-            }
-        },
-    },
+    ),
+    full("a datagram beside one of very unlike fragments, which is refused", &[], |world| {
+        let small = Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() };
+        world.udp("full", small);
+        world.udp("other", Udp { bind: "198.18.0.1:5001", ..small });
+        for id in 0..3 {
+            let starts: Vec<_> = std::iter::once(0).chain((1448..UNLIKE).step_by(160)).collect();
+            let payload = world.payload(UNLIKE - 8);
+            let mut unlike = udp_fragments(PEER, AT, world.fragment_id(id), &payload, &starts);
+            // Behind its tail the head passes.
+            unlike.reverse();
+            let payload = world.payload(3 * 1448 - 8);
+            let (to, number) = ("198.18.0.1:5001", world.fragment_id(id + 10));
+            let parts = udp_fragments(PEER, to, number, &payload, &[0, 1448, 2 * 1448]);
+            fill(world, PEER, AT);
+            flood(world, PEER, to, 1);
+            world.send(&unlike);
+            world.send(&parts);
+            world.drain("other");
+        }
+    }),
 ];
 
 /// Bytes of a datagram of one long fragment and some 390 short ones.

@@ -2,8 +2,7 @@
 
 use weir_bpf::verdict::Defect;
 
-use super::{Case, LONG, PEER, SMALL, STRANGER, fill, long};
-use crate::duel::Queues::Full;
+use super::{Case, LONG, PEER, SMALL, STRANGER, fill, full, long};
 use crate::frame::udp_packet;
 use crate::socket::{Udp, pick_by_fifth_byte};
 use crate::world::World;
@@ -12,23 +11,14 @@ const AT: &str = "198.18.0.1:5000";
 const GROUP: &str = "239.18.0.1";
 
 pub const CASES: &[Case] = &[
-    Case {
-        name: "a program picks the socket that has room",
-        queues: Full,
-        catches: &[Defect::GroupProgramIgnored],
-        run: program,
-    },
-    Case {
-        name: "a program picks the second, which has room",
-        queues: Full,
-        catches: &[Defect::GroupFirstFull],
-        run: |world| program_of(world, ["full", "reads"]),
-    },
-    Case {
-        name: "a connected socket beside a full group with a program",
-        queues: Full,
-        catches: &[Defect::GroupAlwaysAlone],
-        run: |world| {
+    full("a program picks the socket that has room", &[Defect::GroupProgramIgnored], program),
+    full("a program picks the second, which has room", &[Defect::GroupFirstFull], |world| {
+        program_of(world, ["full", "reads"])
+    }),
+    full(
+        "a connected socket beside a full group with a program",
+        &[Defect::GroupAlwaysAlone],
+        |world| {
             let member = Udp {
                 bind: AT,
                 reuse_port: true,
@@ -53,24 +43,17 @@ pub const CASES: &[Case] = &[
             let frames = [picked(world, STRANGER, 0), long(world, PEER, AT)];
             world.send(&frames);
         },
-    },
-    Case {
-        name: "a program picks the last of many, which has room",
-        queues: Full,
-        catches: &[Defect::LargeGroupFull],
-        run: large_group,
-    },
-    Case {
-        name: "the first of many on a port has room",
-        queues: Full,
-        catches: &[Defect::BucketCutShort],
-        run: crowded,
-    },
-    Case {
-        name: "the first or the last receiver of a broadcast is full",
-        queues: Full,
-        catches: &[Defect::ToManyAsOne],
-        run: |world| {
+    ),
+    full(
+        "a program picks the last of many, which has room",
+        &[Defect::LargeGroupFull],
+        large_group,
+    ),
+    full("the first of many on a port has room", &[Defect::BucketCutShort], crowded),
+    full(
+        "the first or the last receiver of a broadcast is full",
+        &[Defect::ToManyAsOne],
+        |world| {
             for (port, sizes) in [(5001, [SMALL, 0]), (5002, [0, SMALL])] {
                 let (bind, to) = (format!("0.0.0.0:{port}"), format!("198.18.0.255:{port}"));
                 for (name, buffer_bytes) in ["first", "last"].into_iter().zip(sizes) {
@@ -85,59 +68,33 @@ pub const CASES: &[Case] = &[
                 world.close("last");
             }
         },
-    },
-    Case {
-        name: "one member of each of two groups",
-        queues: Full,
-        catches: &[Defect::GroupsAreOne],
-        run: two_groups,
-    },
-    Case {
-        name: "a hash picks the full socket, or the other",
-        queues: Full,
-        catches: &[],
-        run: hashed,
-    },
-    Case {
-        name: "one member of a group is full",
-        queues: Full,
-        catches: &[Defect::MulticastFirstFull],
-        run: |world| many(world, "239.18.0.1:5000"),
-    },
-    Case {
-        name: "one receiver of a broadcast is full",
-        queues: Full,
-        catches: &[Defect::MulticastFirstFull],
-        run: |world| many(world, "198.18.0.255:5000"),
-    },
-    Case {
-        name: "the only member of a group is full",
-        queues: Full,
-        catches: &[],
-        run: |world| {
-            world.udp("member", Udp { join: &[GROUP], buffer_bytes: SMALL, ..any() });
-            for _ in 0..3 {
-                fill(world, PEER, "239.18.0.1:5000");
-                fill(world, PEER, "239.18.0.1:5000");
-                world.drain("member");
-            }
-        },
-    },
-    Case {
-        name: "every member of a group is full",
-        queues: Full,
-        catches: &[],
-        run: |world| {
-            for name in ["first", "second", "third"] {
-                world.udp(name, Udp { join: &[GROUP], buffer_bytes: SMALL, ..any() });
-            }
-            for _ in 0..3 {
-                fill(world, PEER, "239.18.0.1:5000");
-                fill(world, PEER, "239.18.0.1:5000");
-                world.drain("second");
-            }
-        },
-    },
+    ),
+    full("one member of each of two groups", &[Defect::GroupsAreOne], two_groups),
+    full("a hash picks the full socket, or the other", &[], hashed),
+    full("one member of a group is full", &[Defect::MulticastFirstFull], |world| {
+        many(world, "239.18.0.1:5000")
+    }),
+    full("one receiver of a broadcast is full", &[Defect::MulticastFirstFull], |world| {
+        many(world, "198.18.0.255:5000")
+    }),
+    full("the only member of a group is full", &[], |world| {
+        world.udp("member", Udp { join: &[GROUP], buffer_bytes: SMALL, ..any() });
+        for _ in 0..3 {
+            fill(world, PEER, "239.18.0.1:5000");
+            fill(world, PEER, "239.18.0.1:5000");
+            world.drain("member");
+        }
+    }),
+    full("every member of a group is full", &[], |world| {
+        for name in ["first", "second", "third"] {
+            world.udp(name, Udp { join: &[GROUP], buffer_bytes: SMALL, ..any() });
+        }
+        for _ in 0..3 {
+            fill(world, PEER, "239.18.0.1:5000");
+            fill(world, PEER, "239.18.0.1:5000");
+            world.drain("second");
+        }
+    }),
 ];
 
 fn any() -> Udp<'static> {

@@ -24,6 +24,16 @@ pub struct Case {
     pub run: fn(&mut World),
 }
 
+/// A case in which no queue is ever full.
+const fn free(name: &'static str, catches: &'static [Defect], run: fn(&mut World)) -> Case {
+    Case { name, queues: Queues::Free, catches, run }
+}
+
+/// A case in which some queues are.
+const fn full(name: &'static str, catches: &'static [Defect], run: fn(&mut World)) -> Case {
+    Case { name, queues: Queues::Full, catches, run }
+}
+
 pub fn all() -> Vec<&'static Case> {
     [
         plain::CASES,

@@ -2,8 +2,7 @@
 
 use weir_bpf::verdict::Defect;
 
-use super::{Case, PEER, PEER6, SMALL, fill, flood};
-use crate::duel::Queues::Full;
+use super::{Case, PEER, PEER6, SMALL, fill, flood, full};
 use crate::socket::Udp;
 use crate::world::World;
 
@@ -39,18 +38,8 @@ table ip6 weir {
 ";
 
 pub const CASES: &[Case] = &[
-    Case {
-        name: "NAT past a full socket",
-        queues: Full,
-        catches: &[Defect::DivertedIgnored],
-        run: translated,
-    },
-    Case {
-        name: "NAT of some ports and connections",
-        queues: Full,
-        catches: &[Defect::TranslationIgnored],
-        run: translated_in_part,
-    },
+    full("NAT past a full socket", &[Defect::DivertedIgnored], translated),
+    full("NAT of some ports and connections", &[Defect::TranslationIgnored], translated_in_part),
 ];
 
 /// The client has the port of a full socket here, and masquerading leaves it to it.

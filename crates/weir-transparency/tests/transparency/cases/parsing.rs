@@ -2,75 +2,45 @@
 
 use weir_bpf::verdict::Defect;
 
-use super::{Case, LONG, PEER, PEER6, SMALL, fill, flood, long};
-use crate::duel::Queues::Full;
+use super::{Case, LONG, PEER, PEER6, SMALL, fill, flood, full, long};
 use crate::frame::{self, Ip4, address, ip6, tagged, to_mac, udp, udp_packet};
 use crate::socket::{Frames, Udp, only_frames_with, packet};
 use crate::world::World;
 
 pub const CASES: &[Case] = &[
-    Case {
-        name: "another host's MAC address, seen by a tap",
-        queues: Full,
-        catches: &[Defect::MacUnchecked],
-        run: |world| tapped(world, Frames::ForOtherHosts, |frame| to_mac(frame, frame::OTHER_MAC)),
-    },
-    Case {
-        name: "a priority tag, of VLAN 0",
-        queues: Full,
-        catches: &[],
-        run: |world| changed(world, PEER, ANY, &[HERE], |frame| tagged(frame, 0)),
-    },
-    Case {
-        name: "a broadcast frame with this host's address, or another's",
-        queues: Full,
-        catches: &[],
-        run: |world| {
-            world.udp_beyond("beyond", "0.0.0.0:5000");
-            changed(world, PEER, ANY, &[HERE, "198.18.1.2:5000"], |frame| to_mac(frame, [0xff; 6]));
-        },
-    },
-    Case {
-        name: "a UDP length of 0, over IPv6",
-        queues: Full,
-        catches: &[],
-        run: |world| changed(world, PEER6, HERE6, &[HERE6], without_udp_length),
-    },
-    Case {
-        name: "a tagged frame, seen by a tap",
-        queues: Full,
-        catches: &[Defect::VlanIgnored],
-        run: |world| tapped(world, Frames::Tagged, |frame| tagged(frame, 5)),
-    },
-    Case {
-        name: "to another host, by way of this one",
-        queues: Full,
-        catches: &[Defect::AddressUnchecked],
-        run: |world| {
-            world.udp("full", Udp { bind: "0.0.0.0:5000", buffer_bytes: SMALL, ..Udp::default() });
-            world.udp_beyond("beyond", "0.0.0.0:5000");
-            fill(world, PEER, "198.18.0.1:5000");
-            flood(world, PEER, "198.18.1.2:5000", 3);
-        },
-    },
-    Case {
-        name: "a source route through this host",
-        queues: Full,
-        catches: &[Defect::SourceRouteIgnored],
-        run: source_route,
-    },
-    Case {
-        name: "IPv4 options that look like a full socket's port",
-        queues: Full,
-        catches: &[Defect::Ipv4OptionsIgnored],
-        run: options,
-    },
-    Case {
-        name: "an IPv6 extension that looks like a full socket's port",
-        queues: Full,
-        catches: &[Defect::Ipv6ExtensionsIgnored],
-        run: extensions,
-    },
+    full("another host's MAC address, seen by a tap", &[Defect::MacUnchecked], |world| {
+        tapped(world, Frames::ForOtherHosts, |frame| to_mac(frame, frame::OTHER_MAC))
+    }),
+    full("a priority tag, of VLAN 0", &[], |world| {
+        changed(world, PEER, ANY, &[HERE], |frame| tagged(frame, 0))
+    }),
+    full("a broadcast frame with this host's address, or another's", &[], |world| {
+        world.udp_beyond("beyond", "0.0.0.0:5000");
+        changed(world, PEER, ANY, &[HERE, "198.18.1.2:5000"], |frame| to_mac(frame, [0xff; 6]));
+    }),
+    full("a UDP length of 0, over IPv6", &[], |world| {
+        changed(world, PEER6, HERE6, &[HERE6], without_udp_length)
+    }),
+    full("a tagged frame, seen by a tap", &[Defect::VlanIgnored], |world| {
+        tapped(world, Frames::Tagged, |frame| tagged(frame, 5))
+    }),
+    full("to another host, by way of this one", &[Defect::AddressUnchecked], |world| {
+        world.udp("full", Udp { bind: "0.0.0.0:5000", buffer_bytes: SMALL, ..Udp::default() });
+        world.udp_beyond("beyond", "0.0.0.0:5000");
+        fill(world, PEER, "198.18.0.1:5000");
+        flood(world, PEER, "198.18.1.2:5000", 3);
+    }),
+    full("a source route through this host", &[Defect::SourceRouteIgnored], source_route),
+    full(
+        "IPv4 options that look like a full socket's port",
+        &[Defect::Ipv4OptionsIgnored],
+        options,
+    ),
+    full(
+        "an IPv6 extension that looks like a full socket's port",
+        &[Defect::Ipv6ExtensionsIgnored],
+        extensions,
+    ),
 ];
 
 const ANY: &str = "0.0.0.0:5000";

@@ -3,35 +3,26 @@
 use socket2::{Domain, Protocol, Socket, Type};
 use weir_bpf::verdict::Defect;
 
-use super::{Case, LONG, PEER, PEER6, SMALL, STRANGER, flood, long};
-use crate::duel::Queues::Free;
+use super::{Case, LONG, PEER, PEER6, SMALL, STRANGER, flood, free, long};
 use crate::frame::{self, echo, ip, tagged, to_mac, udp_packet};
 use crate::peer::{ACK, FIN, Peer};
 use crate::socket::{Frames, Udp, only_frames_with, packet};
 use crate::world::World;
 
 pub const CASES: &[Case] = &[
-    Case {
-        name: "a small buffer, before anything was refused",
-        queues: Free,
-        catches: &[Defect::TruesizeGuessed],
-        run: |world| {
-            world.udp(
-                "small",
-                Udp { bind: "198.18.0.1:5000", buffer_bytes: SMALL, ..Udp::default() },
-            );
-            flood(world, PEER, "198.18.0.1:5000", 3);
-        },
-    },
-    Case { name: "sockets of every kind", queues: Free, catches: &[], run: every_kind },
-    Case { name: "one of two devices", queues: Free, catches: &[], run: devices },
-    Case { name: "ICMP", queues: Free, catches: &[], run: icmp },
-    Case { name: "taps and raw sockets", queues: Free, catches: &[], run: taps },
-    Case { name: "forwarded packets", queues: Free, catches: &[], run: forwarded },
-    Case { name: "VXLAN", queues: Free, catches: &[], run: vxlan },
-    Case { name: "malformed packets", queues: Free, catches: &[], run: malformed },
-    Case { name: "TCP streams, in trains", queues: Free, catches: &[], run: streams },
-    Case { name: "TIME_WAIT, and its port's new life", queues: Free, catches: &[], run: time_wait },
+    free("a small buffer, before anything was refused", &[Defect::TruesizeGuessed], |world| {
+        world.udp("small", Udp { bind: "198.18.0.1:5000", buffer_bytes: SMALL, ..Udp::default() });
+        flood(world, PEER, "198.18.0.1:5000", 3);
+    }),
+    free("sockets of every kind", &[], every_kind),
+    free("one of two devices", &[], devices),
+    free("ICMP", &[], icmp),
+    free("taps and raw sockets", &[], taps),
+    free("forwarded packets", &[], forwarded),
+    free("VXLAN", &[], vxlan),
+    free("malformed packets", &[], malformed),
+    free("TCP streams, in trains", &[], streams),
+    free("TIME_WAIT, and its port's new life", &[], time_wait),
 ];
 
 fn every_kind(world: &mut World) {

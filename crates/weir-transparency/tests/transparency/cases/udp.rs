@@ -5,8 +5,7 @@ use std::time::Duration;
 use weir_bpf::sys::encap::receive_esp_in_udp;
 use weir_bpf::verdict::Defect;
 
-use super::{Case, LONG, PEER, PEER6, SMALL, STRANGER, fill, flood, long};
-use crate::duel::Queues::Full;
+use super::{Case, LONG, PEER, PEER6, SMALL, STRANGER, fill, flood, full, long};
 use crate::frame::udp_packet;
 use crate::socket::Udp;
 use crate::world::World;
@@ -29,60 +28,43 @@ pub(super) const FULL: Udp<'_> = Udp {
 const MERGED_BUFFER: usize = 33_000;
 
 pub const CASES: &[Case] = &[
-    Case {
-        name: "a stranger, to a full connected socket",
-        queues: Full,
-        catches: &[Defect::PeerIgnored],
-        run: |world| {
-            world.udp("full", Udp { connect: Some(PEER), ..FULL });
-            fill(world, PEER, AT);
-            // In one poll: the peer's packet, the stranger's, who must be told that nobody listens.
-            let frames = [long(world, PEER, AT), long(world, STRANGER, AT)];
-            world.send(&frames);
-        },
-    },
-    Case {
-        name: "a connected socket beside a full one",
-        queues: Full,
-        catches: &[Defect::PortSharedIgnored],
-        run: |world| {
-            let any = Udp { reuse_address: true, ..FULL };
-            world.udp("full", any);
-            world.udp("connected", Udp { connect: Some(PEER), buffer_bytes: 0, ..any });
-            fill(world, STRANGER, AT);
-            let frames = [long(world, STRANGER, AT), long(world, PEER, AT)];
-            world.send(&frames);
-        },
-    },
-    Case {
-        name: "a connected socket that joins a full one",
-        queues: Full,
-        catches: &[Defect::AloneForever],
-        run: |world| {
-            let any = Udp { reuse_address: true, ..FULL };
-            world.udp("full", any);
-            fill(world, PEER, AT);
-            world.udp("connected", Udp { connect: Some(PEER), buffer_bytes: 0, ..any });
-            flood(world, PEER, AT, 3);
-        },
-    },
-    Case {
-        name: "a socket of one address that joins a full one of any",
-        queues: Full,
-        catches: &[Defect::BoundAddressIgnored],
-        run: |world| {
+    full("a stranger, to a full connected socket", &[Defect::PeerIgnored], |world| {
+        world.udp("full", Udp { connect: Some(PEER), ..FULL });
+        fill(world, PEER, AT);
+        // In one poll: the peer's packet, the stranger's, who must be told that nobody listens.
+        let frames = [long(world, PEER, AT), long(world, STRANGER, AT)];
+        world.send(&frames);
+    }),
+    full("a connected socket beside a full one", &[Defect::PortSharedIgnored], |world| {
+        let any = Udp { reuse_address: true, ..FULL };
+        world.udp("full", any);
+        world.udp("connected", Udp { connect: Some(PEER), buffer_bytes: 0, ..any });
+        fill(world, STRANGER, AT);
+        let frames = [long(world, STRANGER, AT), long(world, PEER, AT)];
+        world.send(&frames);
+    }),
+    full("a connected socket that joins a full one", &[Defect::AloneForever], |world| {
+        let any = Udp { reuse_address: true, ..FULL };
+        world.udp("full", any);
+        fill(world, PEER, AT);
+        world.udp("connected", Udp { connect: Some(PEER), buffer_bytes: 0, ..any });
+        flood(world, PEER, AT, 3);
+    }),
+    full(
+        "a socket of one address that joins a full one of any",
+        &[Defect::BoundAddressIgnored],
+        |world| {
             let any = Udp { reuse_address: true, ..FULL };
             world.udp("full", Udp { bind: "0.0.0.0:5000", ..any });
             fill(world, PEER, AT);
             world.udp("of one address", Udp { buffer_bytes: 0, ..any });
             flood(world, PEER, AT, 3);
         },
-    },
-    Case {
-        name: "a full socket is closed, and its successor has room",
-        queues: Full,
-        catches: &[Defect::NoSocketDiscarded],
-        run: |world| {
+    ),
+    full(
+        "a full socket is closed, and its successor has room",
+        &[Defect::NoSocketDiscarded],
+        |world| {
             world.udp("first", FULL);
             fill(world, PEER, AT);
             world.drain("first");
@@ -93,62 +75,37 @@ pub const CASES: &[Case] = &[
             // Nobody: the peer is told.
             flood(world, PEER, AT, 1);
         },
-    },
-    Case {
-        name: "a full socket in another's place, for another address",
-        queues: Full,
-        catches: &[Defect::PlaceIsEnough],
-        run: successors,
-    },
-    Case {
-        name: "two addresses, one port, one of them full",
-        queues: Full,
-        catches: &[Defect::AddressForgotten],
-        run: |world| {
-            world.udp("full", FULL);
-            world.udp("other", Udp { bind: "198.18.0.2:5000", ..Udp::default() });
-            fill(world, PEER, AT);
-            let frames = [long(world, PEER, AT), long(world, PEER, "198.18.0.2:5000")];
+    ),
+    full(
+        "a full socket in another's place, for another address",
+        &[Defect::PlaceIsEnough],
+        successors,
+    ),
+    full("two addresses, one port, one of them full", &[Defect::AddressForgotten], |world| {
+        beside_full(world, Udp { bind: "198.18.0.2:5000", ..Udp::default() }, PEER);
+    }),
+    full("one address, two ports, one of them full", &[Defect::PortForgotten], |world| {
+        beside_full(world, Udp { bind: "198.18.0.1:5001", ..Udp::default() }, PEER);
+    }),
+    full("packets of which none arrives, and one that does", &[Defect::FlightBelieved], |world| {
+        world.udp("brim", FULL);
+        fill(world, PEER, AT);
+        world.drain("brim");
+        flood(world, PEER, AT, 3);
+        // They are seen not to arrive: two that would have fitted.
+        let dead = [dead(world), dead(world)];
+        world.send(&dead);
+        flood(world, PEER, AT, 1);
+        for _ in 0..3 {
+            let mut frames: Vec<_> = (0..20).map(|_| self::dead(world)).collect();
+            frames.push(long(world, PEER, AT));
             world.send(&frames);
-        },
-    },
-    Case {
-        name: "one address, two ports, one of them full",
-        queues: Full,
-        catches: &[Defect::PortForgotten],
-        run: |world| {
-            world.udp("full", FULL);
-            world.udp("other", Udp { bind: "198.18.0.1:5001", ..Udp::default() });
-            fill(world, PEER, AT);
-            let frames = [long(world, PEER, AT), long(world, PEER, "198.18.0.1:5001")];
-            world.send(&frames);
-        },
-    },
-    Case {
-        name: "packets of which none arrives, and one that does",
-        queues: Full,
-        catches: &[Defect::FlightBelieved],
-        run: |world| {
-            world.udp("brim", FULL);
-            fill(world, PEER, AT);
-            world.drain("brim");
-            flood(world, PEER, AT, 3);
-            // They are seen not to arrive: two that would have fitted.
-            let dead = [dead(world), dead(world)];
-            world.send(&dead);
-            flood(world, PEER, AT, 1);
-            for _ in 0..3 {
-                let mut frames: Vec<_> = (0..20).map(|_| self::dead(world)).collect();
-                frames.push(long(world, PEER, AT));
-                world.send(&frames);
-            }
-        },
-    },
-    Case {
-        name: "packets of which all but the last die, to a socket that is read",
-        queues: Full,
-        catches: &[Defect::FlightBelieved],
-        run: |world| {
+        }
+    }),
+    full(
+        "packets of which all but the last die, to a socket that is read",
+        &[Defect::FlightBelieved],
+        |world| {
             // Made before, as what is known of a charge is believed for 10 ms.
             let rounds: Vec<_> = (0..4)
                 .map(|_| {
@@ -166,188 +123,140 @@ pub const CASES: &[Case] = &[
                 world.drain("read");
             }
         },
-    },
-    Case {
-        name: "a filter that drops all but the last",
-        queues: Full,
-        catches: &[Defect::FilterExpected],
-        run: |world| {
-            world.udp("picky", Udp { even_only: true, ..FULL });
-            let first = |world: &mut World, first| {
-                let mut payload = world.payload(LONG);
-                payload[0] = first;
-                udp_packet(PEER, AT, &payload)
-            };
-            for packets in [40, 2] {
-                let frames: Vec<_> = (0..packets).map(|_| first(world, 0)).collect();
-                world.send(&frames);
-            }
-            world.drain("picky");
-            let mut frames: Vec<_> = (0..20).map(|_| first(world, 1)).collect();
-            frames.push(first(world, 0));
+    ),
+    full("a filter that drops all but the last", &[Defect::FilterExpected], |world| {
+        world.udp("picky", Udp { even_only: true, ..FULL });
+        let first = |world: &mut World, first| {
+            let mut payload = world.payload(LONG);
+            payload[0] = first;
+            udp_packet(PEER, AT, &payload)
+        };
+        for packets in [40, 2] {
+            let frames: Vec<_> = (0..packets).map(|_| first(world, 0)).collect();
             world.send(&frames);
-        },
-    },
-    Case {
-        name: "two families, one port, one of them full",
-        queues: Full,
-        catches: &[Defect::FamilyIgnored],
-        run: |world| {
-            world.udp("full", FULL);
-            world.udp("other", Udp { bind: "[2001:2::1]:5000", only_v6: true, ..Udp::default() });
+        }
+        world.drain("picky");
+        let mut frames: Vec<_> = (0..20).map(|_| first(world, 1)).collect();
+        frames.push(first(world, 0));
+        world.send(&frames);
+    }),
+    full("two families, one port, one of them full", &[Defect::FamilyIgnored], |world| {
+        beside_full(
+            world,
+            Udp { bind: "[2001:2::1]:5000", only_v6: true, ..Udp::default() },
+            PEER6,
+        );
+    }),
+    full("two IPv6 addresses, one port, one of them full", &[Defect::NetworkIsOne], |world| {
+        const FIRST: &str = "[2001:2::1]:5000";
+        const SECOND: &str = "[2001:2::2]:5000";
+        world.udp("full", Udp { bind: FIRST, ..FULL });
+        world.udp("other", Udp { bind: SECOND, ..Udp::default() });
+        fill(world, PEER6, FIRST);
+        let frames = [long(world, PEER6, FIRST), long(world, PEER6, SECOND)];
+        world.send(&frames);
+    }),
+    full("packets that are merged, and fit as they are", &[Defect::MergedExpected], |world| {
+        // 16 of them, where they are charged one by one, do not.
+        world.udp("merging", Udp { buffer_bytes: MERGED_BUFFER, merged: true, ..FULL });
+        for _ in 0..3 {
             fill(world, PEER, AT);
-            let frames = [long(world, PEER, AT), long(world, PEER6, "[2001:2::1]:5000")];
-            world.send(&frames);
-        },
-    },
-    Case {
-        name: "two IPv6 addresses, one port, one of them full",
-        queues: Full,
-        catches: &[Defect::NetworkIsOne],
-        run: |world| {
-            const FIRST: &str = "[2001:2::1]:5000";
-            const SECOND: &str = "[2001:2::2]:5000";
-            world.udp("full", Udp { bind: FIRST, ..FULL });
-            world.udp("other", Udp { bind: SECOND, ..Udp::default() });
-            fill(world, PEER6, FIRST);
-            let frames = [long(world, PEER6, FIRST), long(world, PEER6, SECOND)];
-            world.send(&frames);
-        },
-    },
-    Case {
-        name: "packets that are merged, and fit as they are",
-        queues: Full,
-        catches: &[Defect::MergedExpected],
-        run: |world| {
-            // 16 of them, where they are charged one by one, do not.
-            world.udp("merging", Udp { buffer_bytes: MERGED_BUFFER, merged: true, ..FULL });
-            for _ in 0..3 {
-                fill(world, PEER, AT);
-                world.drain("merging");
-                flood(world, PEER, AT, 16);
-                world.drain("merging");
+            world.drain("merging");
+            flood(world, PEER, AT, 16);
+            world.drain("merging");
+        }
+    }),
+    full(
+        "two lengths in one poll, to queues with little room",
+        &[Defect::LentToAnyLength],
+        two_lengths,
+    ),
+    full("segments in one piece, the last one short", &[], |world| {
+        world.udp("full", FULL);
+        for tail in [1, 700, 1439] {
+            for _ in 0..4 {
+                let payload = world.payload(8 * LONG + tail);
+                world.send_segments(AT, &payload, LONG as u16);
+                world.send(&[]);
             }
-        },
-    },
-    Case {
-        name: "two lengths in one poll, to queues with little room",
-        queues: Full,
-        catches: &[Defect::LentToAnyLength],
-        run: two_lengths,
-    },
-    Case {
-        name: "segments in one piece, the last one short",
-        queues: Full,
-        catches: &[],
-        run: |world| {
-            world.udp("full", FULL);
-            for tail in [1, 700, 1439] {
-                for _ in 0..4 {
-                    let payload = world.payload(8 * LONG + tail);
-                    world.send_segments(AT, &payload, LONG as u16);
-                    world.send(&[]);
-                }
-                world.drain("full");
+            world.drain("full");
+        }
+    }),
+    full("ESP for the kernel, behind a full socket", &[Defect::EncapIgnored], esp),
+    full("a packet larger than the buffer", &[Defect::EmptyQueueFull], |world| {
+        world.udp("tiny", Udp { buffer_bytes: 1, ..FULL });
+        for _ in 0..6 {
+            flood(world, PEER, AT, 3);
+            world.drain("tiny");
+        }
+    }),
+    full("to the brim again", &[Defect::QueueHalved], |world| {
+        world.udp("brim", FULL);
+        for _ in 0..3 {
+            fill(world, PEER, AT);
+            world.drain("brim");
+            for _ in 0..15 {
+                flood(world, PEER, AT, 1);
             }
-        },
-    },
-    Case {
-        name: "ESP for the kernel, behind a full socket",
-        queues: Full,
-        catches: &[Defect::EncapIgnored],
-        run: esp,
-    },
-    Case {
-        name: "a packet larger than the buffer",
-        queues: Full,
-        catches: &[Defect::EmptyQueueFull],
-        run: |world| {
-            world.udp("tiny", Udp { buffer_bytes: 1, ..FULL });
-            for _ in 0..6 {
-                flood(world, PEER, AT, 3);
-                world.drain("tiny");
-            }
-        },
-    },
-    Case {
-        name: "to the brim again",
-        queues: Full,
-        catches: &[Defect::QueueHalved],
-        run: |world| {
-            world.udp("brim", FULL);
-            for _ in 0..3 {
-                fill(world, PEER, AT);
-                world.drain("brim");
-                for _ in 0..15 {
-                    flood(world, PEER, AT, 1);
-                }
-                world.drain("brim");
-            }
-        },
-    },
-    Case {
-        name: "a short packet where a long one does not fit",
-        queues: Full,
-        catches: &[Defect::ShortPacketJudged, Defect::ChargeOfAnyLength],
-        run: |world| {
+            world.drain("brim");
+        }
+    }),
+    full(
+        "a short packet where a long one does not fit",
+        &[Defect::ShortPacketJudged, Defect::ChargeOfAnyLength],
+        |world| {
             world.udp("full", FULL);
             fill(world, PEER, AT);
             let short = udp_packet(PEER, AT, &world.payload(20));
             let frames = [long(world, PEER, AT), short];
             world.send(&frames);
         },
-    },
-    Case {
-        name: "a full queue that is read",
-        queues: Full,
-        catches: &[Defect::FullForever],
-        run: |world| {
-            world.udp("read at last", FULL);
-            for _ in 0..3 {
-                fill(world, PEER, AT);
-                world.drain("read at last");
-                flood(world, PEER, AT, 2);
-                world.drain("read at last");
+    ),
+    full("a full queue that is read", &[Defect::FullForever], |world| {
+        world.udp("read at last", FULL);
+        for _ in 0..3 {
+            fill(world, PEER, AT);
+            world.drain("read at last");
+            flood(world, PEER, AT, 2);
+            world.drain("read at last");
+        }
+    }),
+    full("one queue, two ways into it", &[Defect::RoomReserved], |world| {
+        world.udp("both", Udp { bind: "[::]:5000", ..FULL });
+        for _ in 0..3 {
+            fill(world, PEER, AT);
+            world.drain("both");
+            for _ in 0..8 {
+                let frames = [long(world, PEER, AT), long(world, PEER6, "[2001:2::1]:5000")];
+                world.send(&frames);
             }
-        },
-    },
-    Case {
-        name: "one queue, two ways into it",
-        queues: Full,
-        catches: &[Defect::RoomReserved],
-        run: |world| {
-            world.udp("both", Udp { bind: "[::]:5000", ..FULL });
-            for _ in 0..3 {
-                fill(world, PEER, AT);
-                world.drain("both");
-                for _ in 0..8 {
-                    let frames = [long(world, PEER, AT), long(world, PEER6, "[2001:2::1]:5000")];
-                    world.send(&frames);
-                }
-                world.drain("both");
-            }
-        },
-    },
-    Case {
-        name: "a filter that drops half",
-        queues: Full,
-        catches: &[],
-        run: |world| {
-            world.udp("picky", Udp { even_only: true, ..FULL });
+            world.drain("both");
+        }
+    }),
+    full("a filter that drops half", &[], |world| {
+        world.udp("picky", Udp { even_only: true, ..FULL });
+        for _ in 0..4 {
             for _ in 0..4 {
-                for _ in 0..4 {
-                    let frames = [0, 1, 1, 1, 0, 1].map(|first| {
-                        let mut payload = world.payload(LONG);
-                        payload[0] = first;
-                        udp_packet(PEER, AT, &payload)
-                    });
-                    world.send(&frames);
-                }
-                world.drain("picky");
+                let frames = [0, 1, 1, 1, 0, 1].map(|first| {
+                    let mut payload = world.payload(LONG);
+                    payload[0] = first;
+                    udp_packet(PEER, AT, &payload)
+                });
+                world.send(&frames);
             }
-        },
-    },
+            world.drain("picky");
+        }
+    }),
 ];
+
+/// A full socket, another, and a packet to each in one poll.
+fn beside_full(world: &mut World, other: Udp<'static>, from: &str) {
+    world.udp("full", FULL);
+    world.udp("other", other);
+    fill(world, PEER, AT);
+    let frames = [long(world, PEER, AT), long(world, from, other.bind)];
+    world.send(&frames);
+}
 
 /// What an XDP program on a veth has a long packet charged: a page, and what describes it.
 const CHARGE: usize = 4096 + 256;
