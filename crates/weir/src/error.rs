@@ -9,7 +9,7 @@ use crate::explain::CaptureError;
 /// What went wrong in the daemon or the command line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel boundary's answer.
+    /// The kernel boundary's answer, or something about the machine or the request that has a remedy.
     #[error(transparent)]
     Kernel(#[from] weir_bpf::Error),
     /// A file could not be used.
@@ -28,14 +28,6 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        problem: String,
-        /// What to do about it.
-        remedy: String,
-    },
-    /// Something about the machine or the request that has a remedy.
-    #[error("{problem}; {remedy}")]
-    Refused {
-        /// What is in the way.
         problem: String,
         /// What to do about it.
         remedy: String,
@@ -78,7 +70,16 @@ impl Error {
 
     /// A request that cannot be met, and what to do instead.
     pub fn refused(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::Refused { problem: problem.into(), remedy: remedy.into() }
+        weir_bpf::Error::refused(problem, remedy).into()
+    }
+
+    /// A file that could not be used; `operation` is a verb.
+    pub fn file(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self::File { operation, path: path.into(), source: source.into() }
     }
 }
 

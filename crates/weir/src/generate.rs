@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 /// Writes them.
 pub fn run(dir: &Path) -> Result<()> {
-    let failed = |source| Error::File { operation: "write into", path: dir.into(), source };
+    let failed = |source| Error::file("write into", dir, source);
     clap_mangen::generate_to(Cli::command(), dir).map_err(failed)?;
     for shell in Shell::value_variants() {
         clap_complete::generate_to(*shell, &mut Cli::command(), "weir", dir).map_err(failed)?;

@@ -75,11 +75,7 @@ impl Lock {
                     _ => return Err(stays_locked(&dir.path_of(&name))),
                 },
                 Err(errno) => {
-                    return Err(Error::File {
-                        operation: "lock",
-                        path: dir.path_of(&name),
-                        source: errno.into(),
-                    });
+                    return Err(Error::file("lock", dir.path_of(&name), errno));
                 }
             }
         }
@@ -134,7 +130,7 @@ fn sign(dir: &RunDir, name: &str, fd: OwnedFd, purpose: Purpose) -> Result<Owned
     file.rewind()
         .and_then(|()| file.write_all(line.as_bytes()))
         .and_then(|()| file.set_len(line.len() as u64))
-        .map_err(|source| Error::File { operation: "write", path: dir.path_of(name), source })?;
+        .map_err(|source| Error::file("write", dir.path_of(name), source))?;
     Ok(file.into())
 }
 

@@ -47,13 +47,13 @@ impl RunDir {
         let made = match rustix::fs::mkdirat(CWD, path, DIRECTORY_MODE) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
-            Err(errno) => return Err(file_error("create", path, errno)),
+            Err(errno) => return Err(Error::file("create", path, errno)),
         };
-        let dir = Self::open(path)?.ok_or_else(|| file_error("open", path, Errno::NOENT))?;
+        let dir = Self::open(path)?.ok_or_else(|| Error::file("open", path, Errno::NOENT))?;
         if made {
             // The umask may have taken bits that readers of the status need.
             rustix::fs::fchmod(&dir.fd, DIRECTORY_MODE)
-                .map_err(|errno| file_error("set the mode of", path, errno))?;
+                .map_err(|errno| Error::file("set the mode of", path, errno))?;
         }
         Ok(dir)
     }
@@ -70,9 +70,9 @@ impl RunDir {
             Err(Errno::LOOP | Errno::NOTDIR) => {
                 return Err(untrusted(path, "is not a directory"));
             }
-            Err(errno) => return Err(file_error("open", path, errno)),
+            Err(errno) => return Err(Error::file("open", path, errno)),
         };
-        let stat = rustix::fs::fstat(&fd).map_err(|errno| file_error("examine", path, errno))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::file("examine", path, errno))?;
         check_owner(path, &stat)?;
         Ok(Some(Self { fd, path: path.into() }))
     }
@@ -95,11 +95,9 @@ impl RunDir {
             }
         };
         let mut text = String::new();
-        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|source| Error::File {
-            operation: "read",
-            path,
-            source,
-        })?;
+        file.take(FILE_BYTES_MAX)
+            .read_to_string(&mut text)
+            .map_err(|source| Error::file("read", path, source))?;
         Ok(Some(text))
     }
 
@@ -116,9 +114,9 @@ impl RunDir {
                     "run it as root",
                 ));
             }
-            Err(errno) => return Err(file_error("open", &path, errno)),
+            Err(errno) => return Err(Error::file("open", &path, errno)),
         };
-        let stat = rustix::fs::fstat(&fd).map_err(|errno| file_error("examine", &path, errno))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::file("examine", &path, errno))?;
         check_file(&path, &stat)?;
         Ok(Some(fd))
     }
@@ -151,15 +149,15 @@ impl RunDir {
             }
             other => other,
         };
-        let fd = fd.map_err(|errno| file_error("create", &path, errno))?;
+        let fd = fd.map_err(|errno| Error::file("create", &path, errno))?;
         rustix::fs::fchmod(&fd, mode)
-            .map_err(|errno| file_error("set the mode of", &path, errno))?;
+            .map_err(|errno| Error::file("set the mode of", &path, errno))?;
         let written = File::from(fd)
             .write_all(contents)
-            .map_err(|source| Error::File { operation: "write", path, source })
+            .map_err(|source| Error::file("write", path, source))
             .and_then(|()| {
                 rustix::fs::renameat(&self.fd, temporary.as_str(), &self.fd, name)
-                    .map_err(|errno| file_error("replace", &self.path_of(name), errno))
+                    .map_err(|errno| Error::file("replace", self.path_of(name), errno))
             });
         if written.is_err() {
             self.unlink(&temporary)?;
@@ -197,13 +195,13 @@ impl RunDir {
     fn unlink(&self, name: &str) -> Result<()> {
         match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(file_error("remove", &self.path_of(name), errno)),
+            Err(errno) => Err(Error::file("remove", self.path_of(name), errno)),
         }
     }
 
     /// Names of the files in the directory, without hidden ones, sorted.
     pub fn names(&self) -> Result<Vec<String>> {
-        let failed = |errno| file_error("list", &self.path, errno);
+        let failed = |errno| Error::file("list", &self.path, errno);
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.fd).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -221,8 +219,8 @@ impl RunDir {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = self.path_of(name);
         let fd = rustix::fs::openat(&self.fd, name, flags, PRIVATE)
-            .map_err(|errno| file_error("open", &path, errno))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|errno| file_error("examine", &path, errno))?;
+            .map_err(|errno| Error::file("open", &path, errno))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::file("examine", &path, errno))?;
         check_file(&path, &stat)?;
         Ok(fd)
     }
@@ -298,10 +296,6 @@ pub(crate) fn stays_locked(path: &Path) -> Error {
         format!("{} stays locked", path.display()),
         "see who holds it with `fuser -v` on that file, and stop that process",
     )
-}
-
-fn file_error(operation: &'static str, path: &Path, errno: Errno) -> Error {
-    Error::File { operation, path: path.into(), source: errno.into() }
 }
 
 #[cfg(test)]

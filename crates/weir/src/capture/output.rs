@@ -227,7 +227,7 @@ fn failed(path: &Path, source: io::Error) -> Error {
     if path == Path::new("-") {
         return Error::system("write to standard output", source);
     }
-    Error::File { operation: "write", path: path.into(), source }
+    Error::file("write", path, source)
 }
 
 fn since_epoch() -> Duration {
@@ -255,7 +255,7 @@ fn open(
             && let Err(source) = std::fs::remove_file(&old)
             && source.kind() != io::ErrorKind::NotFound
         {
-            return Err(Error::File { operation: "remove", path: old, source });
+            return Err(Error::file("remove", old, source));
         }
     }
     Ok(file)

@@ -36,7 +36,7 @@ pub fn init(args: &InitArgs) -> Result<()> {
     let directory = args.file.parent().map_or(Ok(()), fs::create_dir_all);
     directory
         .and_then(|()| named_file::create(&args.file, READABLE, text.as_bytes()))
-        .map_err(|source| Error::File { operation: "create", path: args.file.clone(), source })?;
+        .map_err(|source| Error::file("create", &args.file, source))?;
     let next = "look at it, then `sudo systemctl enable --now weir` or `sudo weir run`";
     out::print(|out| writeln!(out, "{}: written; {next}", args.file.display()))
 }

@@ -22,7 +22,7 @@ use crate::status::SCHEMA;
 pub fn check(args: &CheckArgs) -> Result<()> {
     ConfigFile::read(&args.file).map_err(|error| match error {
         // Here a file is no option, of which there could be another.
-        ConfigError::Unreadable { path, source } => Error::File { operation: "read", path, source },
+        ConfigError::Unreadable { path, source } => Error::file("read", path, source),
         error => error.into(),
     })?;
     out::print(|out| writeln!(out, "{}: valid", args.file.display()))

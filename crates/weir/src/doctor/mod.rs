@@ -117,7 +117,7 @@ pub fn read_while(interfaces: &[String], wait: impl FnOnce()) -> Result<Reading>
 }
 
 fn record(path: &Path, reading: &Reading) -> Result<()> {
-    let failed = |source| Error::File { operation: "create", path: path.into(), source };
+    let failed = |source| Error::file("create", path, source);
     let mut text = serde_json::to_vec_pretty(reading).map_err(|error| failed(error.into()))?;
     text.push(b'\n');
     // Names of processes and addresses are not for everybody, and what was recorded before may be wanted still.
@@ -125,7 +125,7 @@ fn record(path: &Path, reading: &Reading) -> Result<()> {
 }
 
 fn recorded(path: &Path) -> Result<Reading> {
-    let failed = |source| Error::File { operation: "read", path: path.into(), source };
+    let failed = |source| Error::file("read", path, source);
     let text = named_file::read(path, RECORD_BYTES_MAX).map_err(failed)?;
     serde_json::from_slice(&text).map_err(|error| Error::Malformed {
         path: path.into(),

@@ -161,7 +161,7 @@ fn clear(interfaces: &[impl AsRef<str>]) -> Result<()> {
 }
 
 fn read(path: &Path) -> Result<Rules> {
-    let failed = |source| Error::File { operation: "read", path: path.to_owned(), source };
+    let failed = |source| Error::file("read", path, source);
     let bytes = named_file::read(path, FILE_BYTES_MAX).map_err(failed)?;
     let text = String::from_utf8(bytes)
         .map_err(|error| failed(std::io::Error::new(ErrorKind::InvalidData, error)))?;
