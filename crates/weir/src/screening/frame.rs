@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use etherparse::checksum::Sum16BitWords;
 use weir_bpf::parser::Parsed;
 
 use super::rules::{ICMP, ICMPV6, Packet, TCP, UDP};
@@ -21,21 +22,6 @@ fn ip<'a>(frame: &'a mut [u8], parsed: &Parsed, packet: &Packet) -> Option<&'a m
     ip.get_mut(..if packet.source.is_ipv4() { len } else { 40 + len })
 }
 
-/// The sum of RFC 1071, not complemented.
-fn sum(bytes: &[u8], initial: u32) -> u16 {
-    let pairs = bytes
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or_default()));
-    let mut sum = pairs.fold(initial, |sum, pair| {
-        let sum = sum.wrapping_add(pair);
-        (sum & 0xffff) + (sum >> 16)
-    });
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
 /// Computes a transport checksum that the sender has left to its device (`CHECKSUM_PARTIAL`): on virtual links no device
 /// has done so. It is known by the sum of the addresses that stands in its place.
 pub fn complete_checksum(frame: &mut [u8], parsed: &Parsed, packet: &Packet) -> Option<()> {
@@ -47,24 +33,27 @@ pub fn complete_checksum(frame: &mut [u8], parsed: &Parsed, packet: &Packet) -> 
     let ip = ip(frame, parsed, packet)?;
     let start = ip.len().checked_sub(parsed.left as usize)?;
     let transport = ip.get_mut(start..)?;
-    let addresses = |address: IpAddr| match address {
-        IpAddr::V4(it) => sum(&it.octets(), 0),
-        IpAddr::V6(it) => sum(&it.octets(), 0),
-    };
-    let head = u32::from(addresses(packet.source))
-        + u32::from(addresses(packet.destination))
-        + u32::from(packet.protocol)
-        + transport.len() as u32;
-    let field = u16::from_be_bytes(transport.get(at..at + 2)?.try_into().ok()?);
-    if field != sum(&[], head) {
+    let mut head = Sum16BitWords::new();
+    for address in [packet.source, packet.destination] {
+        head = match address {
+            IpAddr::V4(it) => head.add_4bytes(it.octets()),
+            IpAddr::V6(it) => head.add_16bytes(it.octets()),
+        };
+    }
+    let head = head
+        .add_2bytes([0, packet.protocol])
+        .add_2bytes((transport.len() as u16).to_be_bytes())
+        .ones_complement();
+    if *transport.get(at..at + 2)? != (!head).to_ne_bytes() {
         return None;
     }
+    let whole = Sum16BitWords::new().add_slice(transport);
     // UDP's 0 means none (RFC 768).
-    let whole = match !sum(transport, 0) {
-        0 if packet.protocol == UDP => 0xffff,
-        sum => sum,
+    let whole = match packet.protocol {
+        UDP => whole.to_ones_complement_with_no_zero(),
+        _ => whole.ones_complement(),
     };
-    transport.get_mut(at..at + 2)?.copy_from_slice(&whole.to_be_bytes());
+    transport.get_mut(at..at + 2)?.copy_from_slice(&whole.to_ne_bytes());
     Some(())
 }
 
@@ -84,8 +73,8 @@ pub fn prohibited(frame: &mut [u8], parsed: &Parsed, packet: &Packet) -> Option<
     let mut message = [&[kind, code, 0, 0, 0, 0, 0, 0], quoted].concat();
     if packet.source.is_ipv4() {
         // The kernel computes ICMPv6's.
-        let sum = !sum(&message, 0);
-        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        let sum = Sum16BitWords::new().add_slice(&message).ones_complement();
+        message[2..4].copy_from_slice(&sum.to_ne_bytes());
     }
     Some(message)
 }
@@ -98,6 +87,10 @@ mod tests {
 
     fn parsed(left: usize) -> Parsed {
         Parsed { left: left as u32, ..Parsed::default() }
+    }
+
+    fn checksum(bytes: &[u8]) -> u16 {
+        Sum16BitWords::new().add_slice(bytes).ones_complement()
     }
 
     #[test]
@@ -122,13 +115,13 @@ mod tests {
             assert_eq!(complete_checksum(&mut frame, &parsed, &packet), None);
             assert_eq!(frame, good);
             let head = [198, 18, 0, 2, 198, 19, 0, 2, 0, UDP, 0, 8 + payload.len() as u8];
-            frame[40..42].copy_from_slice(&sum(&head, 0).to_be_bytes());
+            frame[40..42].copy_from_slice(&(!checksum(&head)).to_ne_bytes());
             // Padding is no part of it.
             frame.extend([0xff; 8]);
             complete_checksum(&mut frame, &parsed, &packet).unwrap();
             assert_eq!(frame[..good.len()], good);
             let message = prohibited(&mut frame, &parsed, &packet).unwrap();
-            assert_eq!((message[0], message[1], sum(&message, 0)), (3, 13, 0xffff));
+            assert_eq!((message[0], message[1], checksum(&message)), (3, 13, 0));
             assert_eq!(message[8..], good[14..]);
         }
     }
