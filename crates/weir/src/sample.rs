@@ -98,7 +98,6 @@ pub struct Rates {
     /// Packets dropped at the gate.
     pub discarded_pps: PacketsPerSec,
     /// Of the packets handed to the kernel: those that would be dropped with the policy `on`.
-    #[serde(default)]
     pub would_discard_pps: PacketsPerSec,
     /// Packets for which the NIC's receive ring had no room: `rx_missed_errors` and
     /// `rx_fifo_errors` of the interface. A veth has no such counters: what does not fit into its
@@ -110,7 +109,6 @@ pub struct Rates {
     /// UDP packets that the kernel dropped at a full socket, in the whole network namespace.
     pub late_drop_pps: PacketsPerSec,
     /// Of the packets that are counted as `forwarded`: those that the egress's driver did not take.
-    #[serde(default)]
     pub unsent_pps: PacketsPerSec,
 }
 

@@ -40,7 +40,6 @@ pub struct InterfaceStatus {
     /// Whether the daemon that wrote this still protects the interface. Found out by the reader.
     pub running: bool,
     /// Why its daemon, which runs, protects it no longer; `null` if it does.
-    #[serde(default)]
     pub loss: Option<String>,
     /// What else its daemon has protected and does no longer. Listed with the others by the reader.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -71,7 +70,6 @@ pub struct InterfaceStatus {
     /// Whether the gate discards anything.
     pub policy: Policy,
     /// Whether the gate sleeps, as nothing is wrong.
-    #[serde(default)]
     pub sleep: SleepStatus,
     /// The nice value that NAPI threads keep; `null` if weir leaves it alone or the governor moves it.
     pub nice: Option<Nice>,
@@ -79,7 +77,6 @@ pub struct InterfaceStatus {
     pub governed: Vec<Observed>,
     /// Whether channels are held to their share of a saturated CPU; they are not where the governor is off, nor
     /// with `enforce = false`.
-    #[serde(default)]
     pub shares_enforced: bool,
     /// What processes get of a CPU that they want, at least; a part of 1.
     pub user_share: Share,
@@ -107,7 +104,6 @@ pub struct InterfaceStatus {
     /// What happened in the last second.
     pub rates: Rates,
     /// What was dropped outside the gate.
-    #[serde(default)]
     pub drops: Drops,
     /// What weir has turned, in that order.
     pub knobs: Vec<KnobStatus>,
@@ -123,7 +119,6 @@ pub struct Drops {
     /// UDP, at sockets, in the whole network namespace.
     pub udp_late: u64,
     /// Counted as `forwarded`, and not taken by the egress's driver; since protection began.
-    #[serde(default)]
     pub unsent: u64,
 }
 

@@ -104,14 +104,12 @@ pub struct Observed {
     /// What discarding one packet costs, driver included, in nanoseconds.
     pub c_gate_ns: Option<f64>,
     /// What discarding has taken since the thread is governed, nanoseconds.
-    #[serde(default)]
     pub discarding_ns: u64,
     /// The rate of packets up to which the ring should not overflow: input's share / `c_gate_ns`.
     pub r_ring_pps: Option<f64>,
     /// The share of its CPU that the governor itself uses.
     pub own_cpu: f64,
     /// Channels that are held to a share of that CPU, as it is saturated.
-    #[serde(default)]
     pub limits: Vec<LimitRow>,
 }
 
