@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use weir_socket::LazyUdpSocket;
 
-use super::{Network, PATIENCE};
+use super::{Daemon, Network, PATIENCE};
 
 pub const LAZY: &str = "198.18.0.1:9995";
 
@@ -13,6 +13,16 @@ pub fn lazy_socket(network: &Network, address: &str) -> LazyUdpSocket {
     let socket = network.near.run(|| LazyUdpSocket::bind(address).unwrap()).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket
+}
+
+/// A network with a weir that offers lazy sockets, one of those, and who sends to it.
+pub fn with_lazy_socket() -> (Network, Daemon, LazyUdpSocket, UdpSocket) {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, &["--lazy"]);
+    let lazy = lazy_socket(&network, LAZY);
+    assert_lazy(&lazy);
+    let sender = network.far_socket("198.18.0.2:0");
+    (network, daemon, lazy, sender)
 }
 
 pub fn assert_lazy(socket: &LazyUdpSocket) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -93,6 +93,20 @@ fn send_frame(sender: &FrameSender, frame: &[u8]) {
     wait_until("there is room for a frame", || sender.send(frame).is_ok());
 }
 
+/// How often each datagram comes from whom, before the last.
+fn up_to_the_last(
+    recv_from: impl Fn(&mut [u8]) -> std::io::Result<(usize, SocketAddr)>,
+) -> BTreeMap<(Vec<u8>, SocketAddr), u32> {
+    let (mut received, mut buffer) = (BTreeMap::new(), [0; 512]);
+    loop {
+        let (length, from) = recv_from(&mut buffer).unwrap();
+        if &buffer[..length] == LAST {
+            return received;
+        }
+        *received.entry((buffer[..length].to_vec(), from)).or_insert(0) += 1;
+    }
+}
+
 #[test]
 fn a_lazy_socket_gets_what_an_ordinary_one_gets() {
     for attach in ["native", "tc"] {
@@ -105,7 +119,6 @@ fn a_lazy_socket_gets_what_an_ordinary_one_gets() {
         sockopt::set_socket_recv_buffer_size_force(&ordinary, 8 << 20).unwrap();
         let index = || Links::open().unwrap().index("far").unwrap();
         let sender = network.far.run(|| FrameSender::open(index()).unwrap()).unwrap();
-        let (mut of_lazy, mut of_ordinary) = (BTreeMap::new(), BTreeMap::new());
         let lazies = cases(&network, LAZY_PORT);
         let ordinaries = cases(&network, ORDINARY_PORT);
         for (lazy_frame, ordinary_frame) in lazies.iter().zip(&ordinaries) {
@@ -115,21 +128,8 @@ fn a_lazy_socket_gets_what_an_ordinary_one_gets() {
         for port in [LAZY_PORT, ORDINARY_PORT] {
             send_frame(&sender, &frame(&network, false, port, LAST));
         }
-        let mut buffer = [0; 512];
-        loop {
-            let (length, from) = lazy.recv_from(&mut buffer).unwrap();
-            if &buffer[..length] == LAST {
-                break;
-            }
-            *of_lazy.entry((buffer[..length].to_vec(), from)).or_insert(0) += 1;
-        }
-        loop {
-            let (length, from) = ordinary.recv_from(&mut buffer).unwrap();
-            if &buffer[..length] == LAST {
-                break;
-            }
-            *of_ordinary.entry((buffer[..length].to_vec(), from)).or_insert(0) += 1;
-        }
+        let of_lazy = up_to_the_last(|buffer| lazy.recv_from(buffer));
+        let of_ordinary = up_to_the_last(|buffer| ordinary.recv_from(buffer));
         assert_eq!(of_lazy, of_ordinary, "{attach}");
         // Both kinds of outcome were there, and lazily.
         assert!((200..590).contains(&of_lazy.len()), "{attach}: {}", of_lazy.len());
@@ -162,11 +162,7 @@ fn a_socket_may_take_ipv6_datagrams_without_a_checksum() {
 
 #[test]
 fn fragments_and_options_come_by_the_kernels_socket() {
-    let network = Network::new();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
-    let lazy = lazy_socket(&network, LAZY);
-    assert_lazy(&lazy);
-    let sender = network.far_socket("198.18.0.2:0");
+    let (network, _daemon, lazy, sender) = with_lazy_socket();
     let large = vec![7; 4000];
     sender.send_to(&large, LAZY).unwrap();
     let mut buffer = vec![0; 5000];
@@ -228,11 +224,7 @@ fn a_full_ring_discards_early_and_a_connected_socket_hears_its_peer_alone() {
 
 #[test]
 fn rules_of_the_kernel_are_not_bypassed() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &["--lazy"]);
-    let lazy = lazy_socket(&network, LAZY);
-    assert_lazy(&lazy);
-    let sender = network.far_socket("198.18.0.2:0");
+    let (network, daemon, lazy, sender) = with_lazy_socket();
     send_numbers(&sender, 0..1);
     assert_eq!(receive_numbers(&lazy, 0), [0]);
     wait_until("it came by the ring", || network.count("lazy") == 1);
@@ -260,10 +252,7 @@ fn rules_of_the_kernel_are_not_bypassed() {
 
 #[test]
 fn what_tc_drops_is_not_bypassed_nor_output_rules_that_ask_for_connections() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &["--lazy"]);
-    let lazy = lazy_socket(&network, LAZY);
-    assert_lazy(&lazy);
+    let (network, daemon, lazy, sender) = with_lazy_socket();
     for (add, remove, said) in [
         (
             "tc qdisc add dev near clsact; \
@@ -290,7 +279,6 @@ fn what_tc_drops_is_not_bypassed_nor_output_rules_that_ask_for_connections() {
             lazy_socket(&network, "198.18.0.1:9998").ordinary().is_none()
         });
     }
-    let sender = network.far_socket("198.18.0.2:0");
     send_numbers(&sender, 0..1);
     assert_eq!(receive_numbers(&lazy, 0), [0]);
 }

@@ -271,11 +271,8 @@ fn waits_for_a_lock(thread: Pid) -> bool {
 
 #[test]
 fn a_thread_waits_for_another_that_reads() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
-    let lazy = lazy_socket(&network, LAZY);
-    assert_lazy(&lazy);
-    send_numbers(&network.far_socket("198.18.0.2:0"), 0..2);
+    let (_network, _daemon, lazy, sender) = with_lazy_socket();
+    send_numbers(&sender, 0..2);
     let (tell, told) = channel();
     std::thread::scope(|scope| {
         let (lazy, tell) = (&lazy, &tell);

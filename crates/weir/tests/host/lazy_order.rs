@@ -40,11 +40,7 @@ fn a_kernels_socket_that_is_never_empty_does_not_keep_the_ring_waiting() {
 /// Those of the ring in their order, those of the kernel's socket in theirs, and none is lost or comes twice.
 #[test]
 fn fragmented_datagrams_between_whole_ones_keep_their_order() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
-    let lazy = lazy_socket(&network, LAZY);
-    assert_lazy(&lazy);
-    let sender = network.far_socket("198.18.0.2:0");
+    let (network, _daemon, lazy, sender) = with_lazy_socket();
     let (mut whole, mut fragmented) = (Vec::new(), Vec::new());
     let mut buffer = [0; 4000];
     for round in 0..20_u32 {
@@ -68,11 +64,7 @@ fn fragmented_datagrams_between_whole_ones_keep_their_order() {
 /// Its tasks sleep between two datagrams, whether those come by the ring or by the kernel's socket.
 #[test]
 fn tokio_waits_for_both() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &["--lazy"]);
-    let lazy = lazy_socket(&network, LAZY);
-    assert_lazy(&lazy);
-    let sender = network.far_socket("198.18.0.2:0");
+    let (network, daemon, lazy, sender) = with_lazy_socket();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let lazy = AsyncLazyUdpSocket::new(lazy).unwrap();
