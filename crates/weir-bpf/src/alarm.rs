@@ -9,7 +9,7 @@ use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::abi;
 use crate::accounts::monotonic_now;
-use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
 use crate::skeleton::queue::types;
@@ -17,6 +17,7 @@ use crate::sync::lock;
 use crate::units::Nanos;
 pub use crate::verdict::Cause;
 
+const ALARM: &str = "what wakes the gate";
 /// For how long gates look whether there is something to discard, where CPU time alone is short.
 pub const TRIAL: Nanos = Nanos(abi::TRIAL_NS as u64);
 
@@ -42,7 +43,7 @@ impl Alarm {
     /// When the kernel refuses to map it.
     pub fn of(probe: &QueueProbe) -> Result<Self> {
         let map = &probe.maps().alarm;
-        let map_id = map.info().map_err(failed("look up"))?.info.id;
+        let map_id = map.info().map_err(Error::bpf("look up", ALARM))?.info.id;
         Self::over(map.as_fd(), map_id)
     }
 
@@ -55,7 +56,7 @@ impl Alarm {
     /// # Errors
     /// When it is not there, or without the privilege.
     pub fn open(map_id: u32) -> Result<Self> {
-        let map = MapHandle::from_map_id(map_id).map_err(failed("open"))?;
+        let map = MapHandle::from_map_id(map_id).map_err(Error::bpf("open", ALARM))?;
         Self::over(map.as_fd(), map_id)
     }
 
@@ -189,9 +190,10 @@ impl Rings {
             lock(&into).extend(cause);
             0
         };
-        let map = MapHandle::try_from(&probe.maps().rings).map_err(failed("listen to"))?;
-        builder.add(&map, heard).map_err(failed("listen to"))?;
-        let ring = builder.build().map_err(failed("listen to"))?;
+        let map =
+            MapHandle::try_from(&probe.maps().rings).map_err(Error::bpf("listen to", ALARM))?;
+        builder.add(&map, heard).map_err(Error::bpf("listen to", ALARM))?;
+        let ring = builder.build().map_err(Error::bpf("listen to", ALARM))?;
         Ok(Self { map, ring, causes })
     }
 
@@ -200,7 +202,7 @@ impl Rings {
     /// # Errors
     /// When the library finds the ring in disorder.
     pub fn heard(&mut self) -> Result<Vec<Cause>> {
-        self.ring.consume().map_err(failed("listen to"))?;
+        self.ring.consume().map_err(Error::bpf("listen to", ALARM))?;
         Ok(std::mem::take(&mut *lock(&self.causes)))
     }
 }
@@ -210,8 +212,4 @@ impl AsFd for Rings {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }
-}
-
-fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    Error::bpf(operation, "what wakes the gate", LOAD_REMEDY)
 }

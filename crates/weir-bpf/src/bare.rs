@@ -2,11 +2,9 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use libbpf_rs::skel::OpenSkel;
-
 use crate::attach::{self, AttachMode, Attachment};
-use crate::error::{Error, Result};
-use crate::shared::open_skeleton;
+use crate::error::Result;
+use crate::shared::load;
 use crate::skeleton::bare::{BareSkel, BareSkelBuilder};
 use crate::test_run::{self, TimedRun};
 use crate::units::IfIndex;
@@ -36,9 +34,7 @@ impl BarePrograms {
     /// # Errors
     /// Without the privilege.
     pub fn load() -> Result<Self> {
-        let failed = |operation| Error::bpf(operation, "the bare XDP programs", "they need root");
-        let open = open_skeleton(BareSkelBuilder::default()).map_err(failed("open"))?;
-        Ok(Self { skel: open.load().map_err(failed("load"))? })
+        Ok(Self { skel: load::<BareSkelBuilder>("the bare XDP programs", |_| Ok(()))? })
     }
 
     fn program(&self, bare: Bare) -> BorrowedFd<'_> {

@@ -4,15 +4,16 @@
 use libbpf_rs::Link;
 use libbpf_rs::skel::OpenSkel;
 
-use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
-use crate::shared::{globals, open_skeleton, share};
+use crate::shared::{globals, load, share};
 use crate::skeleton::egress::{EgressSkel, EgressSkelBuilder};
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
 
 /// Queueing disciplines whose fill the gate reads: `bpf/egress_queue.h`.
 const READ: [&str; 3] = ["pfifo", "bfifo", "tbf"];
+const HEARER: &str = "what hears the queues of egress interfaces";
 
 /// Whether some interface sends by a queue that the gate can read. So it is taken to be where that cannot be told.
 pub fn any_is_read(links: &Links) -> bool {
@@ -31,11 +32,13 @@ impl Egresses {
     /// # Errors
     /// Without the privilege, or on a kernel that lacks what it takes.
     pub fn load(probe: &QueueProbe) -> Result<Self> {
-        let mut open = open_skeleton(EgressSkelBuilder::default()).map_err(failed("open"))?;
-        share!(open, probe, failed);
-        // The kernel's own number has 32 bits.
-        globals(open.maps.rodata_data.as_deref_mut()).netns = NetNs::current()?.inode() as u32;
-        let skel = open.load().map_err(failed("load"))?;
+        let netns = NetNs::current()?.inode();
+        let skel = load::<EgressSkelBuilder>(HEARER, |open| {
+            share!(open, probe);
+            // The kernel's own number has 32 bits.
+            globals(open.maps.rodata_data.as_deref_mut()).netns = netns as u32;
+            Ok(())
+        })?;
         Ok(Self { skel, refused: None })
     }
 
@@ -56,12 +59,8 @@ impl Egresses {
             self.refused = None;
         } else if self.refused.is_none() {
             let attached = self.skel.progs.weir_overfull.attach();
-            self.refused = Some(attached.map_err(failed("attach"))?);
+            self.refused = Some(attached.map_err(Error::bpf("attach", HEARER))?);
         }
         Ok(())
     }
-}
-
-fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    Error::bpf(operation, "what hears the queues of egress interfaces", LOAD_REMEDY)
 }

@@ -5,7 +5,7 @@ use std::io;
 use rustix::io::Errno;
 
 /// What to do when the kernel refuses a program.
-pub(crate) const LOAD_REMEDY: &str = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN) and a \
+const LOAD_REMEDY: &str = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN) and a \
      kernel with BTF, 6.1 or later (/sys/kernel/btf/vmlinux)";
 
 /// The same where the process has the capabilities: a container runtime's filter may not know them.
@@ -87,8 +87,16 @@ impl Error {
         }
     }
 
-    /// What libbpf's answer to an operation becomes.
+    /// What libbpf's answer to an operation on what weir loads becomes.
     pub(crate) fn bpf(
+        operation: &'static str,
+        object: &'static str,
+    ) -> impl Fn(libbpf_rs::Error) -> Self {
+        Self::bpf_remedied(operation, object, LOAD_REMEDY)
+    }
+
+    /// The same, with another remedy.
+    pub(crate) fn bpf_remedied(
         operation: &'static str,
         object: impl AsRef<str>,
         remedy: &'static str,

@@ -19,6 +19,8 @@ use crate::sys::local_table::LocalAddresses;
 use crate::units::{IfIndex, MacAddr};
 use crate::wall::Wall;
 
+const FAST_PATH: &str = "the fast path";
+
 /// What forwards an interface's packets in the driver.
 pub trait FastPath {
     /// Whether packets that need nothing but routing leave at the driver, by the interfaces of
@@ -39,7 +41,7 @@ impl Gate {
         let behind = &self.skel().maps.behind;
         behind
             .update(&0_u32.to_ne_bytes(), &gate, MapFlags::ANY)
-            .map_err(failed("put the gate behind"))?;
+            .map_err(Error::libbpf("put the gate behind", FAST_PATH))?;
         let programs = &self.skel().progs;
         self.unsent = attach_both(&programs.weir_unsent, &programs.weir_rejected)?;
         Ok(())
@@ -92,7 +94,8 @@ impl Wall {
     /// For want of descriptors or memory.
     pub fn behind(&self, between: [(IfIndex, &str); 2]) -> Result<Behind> {
         let maps = &self.skel.maps;
-        let handle = |map: &MapMut<'_>| MapHandle::try_from(map).map_err(failed("open"));
+        let handle =
+            |map: &MapMut<'_>| MapHandle::try_from(map).map_err(Error::libbpf("open", FAST_PATH));
         let sides = Mapped::of(maps.sides.as_fd(), between.len())?;
         for (number, (ifindex, ifname)) in between.into_iter().enumerate() {
             let unfinished = u16::from(is_unfinished(ifname));
@@ -169,21 +172,18 @@ pub(crate) fn is_unfinished(ifname: &str) -> bool {
 fn attach_both(unsent: &ProgramMut<'_>, rejected: &ProgramMut<'_>) -> Result<Vec<Link>> {
     let links: libbpf_rs::Result<_> =
         [unsent, rejected].map(|it| it.attach()).into_iter().collect();
-    links.map_err(failed("count what is lost behind"))
+    links.map_err(Error::libbpf("count what is lost behind", FAST_PATH))
 }
 
 fn replace_egresses(map: &impl MapCore, egresses: &[IfIndex]) -> Result<()> {
     let wanted: BTreeSet<_> = egresses.iter().map(|egress| egress.0.to_ne_bytes()).collect();
     let known: Vec<Vec<u8>> = map.keys().collect();
     for gone in known.iter().filter(|key| !wanted.iter().any(|wanted| *key == wanted)) {
-        map.delete(gone).map_err(failed("take an egress from"))?;
+        map.delete(gone).map_err(Error::libbpf("take an egress from", FAST_PATH))?;
     }
     for egress in wanted.iter().filter(|egress| !known.iter().any(|key| key == *egress)) {
-        map.update(egress, egress, MapFlags::ANY).map_err(failed("give an egress to"))?;
+        map.update(egress, egress, MapFlags::ANY)
+            .map_err(Error::libbpf("give an egress to", FAST_PATH))?;
     }
     Ok(())
-}
-
-fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    Error::libbpf(operation, "the fast path")
 }

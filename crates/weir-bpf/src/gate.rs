@@ -17,11 +17,11 @@ use crate::attach::{self, AttachMode, Attachment};
 use crate::channels::{self, Channels};
 use crate::clsact::{Filter, FilterRecord};
 use crate::counters::{self, Counters};
-use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::error::{Error, Result};
 use crate::features::asks_conntrack;
 use crate::forward::is_unfinished;
 pub use crate::probe::QueueProbe;
-use crate::shared::{globals, open_skeleton, share};
+use crate::shared::{globals, load, share};
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
 use crate::sys::divert::{PortProtocol, Ports};
 use crate::sys::ethtool;
@@ -131,22 +131,24 @@ impl Gate {
         forwards: bool,
         set: impl FnOnce(&mut types::rodata),
     ) -> Result<Self> {
-        let failed = |operation| Error::bpf(operation, "the gate", LOAD_REMEDY);
-        let mut open = open_skeleton(GateSkelBuilder::default()).map_err(failed("open"))?;
-        share!(open, probe, failed);
-        let rodata = globals(open.maps.rodata_data.as_deref_mut());
-        rodata.has_ct_lookup = asks_conntrack();
-        set(rodata);
-        let (progs, xdp) = (&mut open.progs, place.is_xdp());
-        progs.weir_gate.set_autoload(xdp);
-        progs.weir_gate_tc.set_autoload(!xdp);
-        for program in [&mut progs.weir_forward, &mut progs.weir_unsent, &mut progs.weir_rejected] {
-            program.set_autoload(forwards);
-        }
-        for map in [&mut open.maps.out_devices, &mut open.maps.next_hops, &mut open.maps.behind] {
-            map.set_autocreate(forwards).map_err(failed("open"))?;
-        }
-        let skel = open.load().map_err(failed("load"))?;
+        let xdp = place.is_xdp();
+        let skel = load::<GateSkelBuilder>("the gate", |open| {
+            share!(open, probe);
+            let (progs, maps) = (&mut open.progs, &mut open.maps);
+            let rodata = globals(maps.rodata_data.as_deref_mut());
+            rodata.has_ct_lookup = asks_conntrack();
+            set(rodata);
+            progs.weir_gate.set_autoload(xdp);
+            progs.weir_gate_tc.set_autoload(!xdp);
+            for each in [&mut progs.weir_forward, &mut progs.weir_unsent, &mut progs.weir_rejected]
+            {
+                each.set_autoload(forwards);
+            }
+            for map in [&mut maps.out_devices, &mut maps.next_hops, &mut maps.behind] {
+                map.set_autocreate(forwards)?;
+            }
+            Ok(())
+        })?;
         Ok(Self {
             xdp,
             forwards,

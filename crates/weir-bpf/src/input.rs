@@ -14,10 +14,10 @@ use rustix::process::Pid;
 
 use crate::abi;
 use crate::accounts::Accounts;
-use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
-use crate::shared::{globals, open_skeleton, share};
+use crate::shared::{globals, load, share};
 use crate::skeleton::input::{InputSkel, InputSkelBuilder, types};
 use crate::sync::lock;
 use crate::sys::stat::Stat;
@@ -27,6 +27,7 @@ use crate::units::{CpuId, Nanos};
 pub const INPUTS_MAX: usize = abi::INPUTS;
 /// The CPU that a thread last ran on, in `/proc/PID/stat` (proc_pid_stat(5)).
 const PROCESSOR: usize = 39;
+const TRACEPOINTS: &str = "the governor's tracepoints";
 
 /// What is known of one NAPI thread since it is watched. Times only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,29 +96,31 @@ impl Inputs {
     /// # Errors
     /// Without the privilege, or on a kernel that lacks one of the tracepoints.
     pub fn load(probe: &QueueProbe) -> Result<Self> {
-        let mut open = open_skeleton(InputSkelBuilder::default()).map_err(failed("open"))?;
-        let cpus = num_possible_cpus().map_err(failed("size"))? as u32;
-        open.maps.cpus.set_max_entries(cpus).map_err(failed("size"))?;
-        let bss = globals(open.maps.bss_data.as_deref_mut());
-        bss.own_tgid = std::process::id();
-        let rodata = globals(open.maps.rodata_data.as_deref_mut());
-        let btf = Btf::from_vmlinux().map_err(failed("read the kernel's types for"))?;
-        // Before Linux 6.3 nothing tells who takes packets from sockets.
-        let tells_receptions =
-            btf.type_by_name::<Typedef<'_>>("btf_trace_sock_recv_length").is_some();
-        open.progs.weir_received.set_autoload(tells_receptions);
-        [rodata.syn_cookies_sent, rodata.listen_drops, rodata.backlog_drops] = places(
-            &btf,
-            ["LINUX_MIB_SYNCOOKIESSENT", "LINUX_MIB_LISTENDROPS", "LINUX_MIB_TCPBACKLOGDROP"],
-        );
-        share!(open, probe, failed);
-        let skel = open.load().map_err(failed("load"))?;
-        let numbers = MapHandle::try_from(&skel.maps.input_of_thread).map_err(failed("share"))?;
+        let cpus =
+            num_possible_cpus().map_err(Error::bpf("count the CPUs for", TRACEPOINTS))? as u32;
+        let skel = load::<InputSkelBuilder>(TRACEPOINTS, |open| {
+            open.maps.cpus.set_max_entries(cpus)?;
+            globals(open.maps.bss_data.as_deref_mut()).own_tgid = std::process::id();
+            let rodata = globals(open.maps.rodata_data.as_deref_mut());
+            let btf = Btf::from_vmlinux()?;
+            // Before Linux 6.3 nothing tells who takes packets from sockets.
+            let tells_receptions =
+                btf.type_by_name::<Typedef<'_>>("btf_trace_sock_recv_length").is_some();
+            open.progs.weir_received.set_autoload(tells_receptions);
+            [rodata.syn_cookies_sent, rodata.listen_drops, rodata.backlog_drops] = places(
+                &btf,
+                ["LINUX_MIB_SYNCOOKIESSENT", "LINUX_MIB_LISTENDROPS", "LINUX_MIB_TCPBACKLOGDROP"],
+            );
+            share!(open, probe);
+            Ok(())
+        })?;
+        let numbers = MapHandle::try_from(&skel.maps.input_of_thread)
+            .map_err(Error::bpf("share", TRACEPOINTS))?;
         let shared = Shared {
             cpus: Mapped::of(skel.maps.cpus.as_fd(), cpus as usize)?,
             inputs: Mapped::of(skel.maps.inputs.as_fd(), INPUTS_MAX)?,
             strains: Mapped::of(skel.maps.strains.as_fd(), INPUTS_MAX)?,
-            _strain: skel.progs.weir_strain.attach().map_err(failed("attach"))?,
+            _strain: skel.progs.weir_strain.attach().map_err(Error::bpf("attach", TRACEPOINTS))?,
             accounts: Accounts::of(skel.maps.accounts.as_fd(), cpus)?,
             numbers,
             free: Mutex::new((0..INPUTS_MAX as u32).rev().collect()),
@@ -154,7 +157,7 @@ impl Inputs {
         self.shared
             .numbers
             .update(&key, &number.to_ne_bytes(), MapFlags::ANY)
-            .map_err(failed("watch a NAPI thread with"))?;
+            .map_err(Error::bpf("watch a NAPI thread with", TRACEPOINTS))?;
         Ok(input)
     }
 }
@@ -185,7 +188,7 @@ impl Watch {
             &progs.weir_switch,
         ];
         for program in all {
-            self.links.push(program.attach().map_err(failed("attach"))?);
+            self.links.push(program.attach().map_err(Error::bpf("attach", TRACEPOINTS))?);
         }
         Ok(())
     }
@@ -194,7 +197,9 @@ impl Watch {
         if self.receptions.is_some() || !self.skel.progs.weir_received.autoload() {
             return Ok(());
         }
-        self.receptions = Some(self.skel.progs.weir_received.attach().map_err(failed("attach"))?);
+        self.receptions = Some(
+            self.skel.progs.weir_received.attach().map_err(Error::bpf("attach", TRACEPOINTS))?,
+        );
         let bss = globals(self.skel.maps.bss_data.as_deref_mut());
         bss.receptions = bss.receptions.wrapping_add(1);
         bss.receptions_unseen = 0;
@@ -405,11 +410,6 @@ fn places<const N: usize>(btf: &Btf<'_>, names: [&str; N]) -> [u32; N] {
     }
     places
 }
-
-fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    Error::bpf(operation, "the governor's tracepoints", LOAD_REMEDY)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,19 +1,19 @@
 //! Rings of lazy sockets, filled by the gates: `bpf/lazy.h`.
 
 use std::collections::{BTreeMap, HashSet};
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use serde::{Deserialize, Serialize};
 
 use crate::abi;
-use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
 use crate::record::each;
+use crate::shared::load;
 use crate::skeleton::queue::types;
 use crate::skeleton::rings::RingsSkelBuilder;
 use crate::sys::netns;
@@ -90,12 +90,10 @@ impl LazyRings {
     pub fn of(probe: &QueueProbe) -> Result<Self> {
         let maps = probe.maps();
         let shared = Mapped::of(maps.lazy.as_fd(), 1)?;
-        let rings =
-            MapHandle::try_from(&maps.lazy_rings).map_err(failed("open", "lazy sockets' rings"))?;
-        let mut storage = MaybeUninit::uninit();
-        let open = RingsSkelBuilder::default().open(&mut storage).map_err(failed("open", ALL))?;
-        let skel = open.load().map_err(failed("load", ALL))?;
-        let all = skel.progs.weir_rings.attach().map_err(failed("attach", ALL))?;
+        let rings = MapHandle::try_from(&maps.lazy_rings)
+            .map_err(Error::bpf("open", "lazy sockets' rings"))?;
+        let skel = load::<RingsSkelBuilder>(ALL, |_| Ok(()))?;
+        let all = skel.progs.weir_rings.attach().map_err(Error::bpf("attach", ALL))?;
         Ok(Self { all, shared, rings, sockets: BTreeMap::new() })
     }
 
@@ -139,8 +137,8 @@ impl LazyRings {
             ..Default::default()
         };
         let ring = MapHandle::create(MapType::RingBuf, Some("weir_lazy"), 0, 0, bytes, &options)
-            .map_err(failed("make", "a lazy socket's ring"))?;
-        let id = ring.info().map_err(failed("examine", "a lazy socket's ring"))?.info.id;
+            .map_err(Error::bpf("make", "a lazy socket's ring"))?;
+        let id = ring.info().map_err(Error::bpf("examine", "a lazy socket's ring"))?.info.id;
         let fd = ring
             .as_fd()
             .try_clone_to_owned()
@@ -151,7 +149,7 @@ impl LazyRings {
                 &ring.as_fd().as_raw_fd().to_ne_bytes(),
                 MapFlags::NO_EXIST,
             )
-            .map_err(failed("add", "a lazy socket's ring"))?;
+            .map_err(Error::bpf("add", "a lazy socket's ring"))?;
         self.sockets.insert(socket.cookie, socket.port);
         self.publish(socket.port);
         Ok((fd, RingId(id)))
@@ -168,7 +166,7 @@ impl LazyRings {
         self.publish(socket.port);
         self.rings
             .delete(&socket.cookie.to_ne_bytes())
-            .map_err(failed("remove", "a lazy socket's ring"))
+            .map_err(Error::bpf("remove", "a lazy socket's ring"))
     }
 
     /// While they are held, all packets go to the kernel's sockets.
@@ -186,8 +184,4 @@ impl LazyRings {
         let count = u32::try_from(self.sockets.len()).unwrap_or(u32::MAX);
         self.shared.set(0, offset_of!(types::weir_lazy, sockets), count);
     }
-}
-
-fn failed(operation: &'static str, object: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    Error::bpf(operation, object, LOAD_REMEDY)
 }

@@ -7,10 +7,9 @@ use std::os::fd::AsFd;
 use std::ptr;
 
 use libbpf_rs::libbpf_sys;
-use libbpf_rs::skel::OpenSkel;
 
 use crate::error::{Error, Result};
-use crate::shared::{globals, open_skeleton};
+use crate::shared::{globals, load};
 use crate::skeleton::parser::{ParserSkel, ParserSkelBuilder, types};
 use crate::test_run;
 use crate::units::IfIndex;
@@ -51,11 +50,7 @@ impl Parser {
     /// # Errors
     /// Without the privilege.
     pub fn load() -> Result<Self> {
-        let failed = |operation| {
-            Error::bpf(operation, "the parser", "it needs root (CAP_BPF, CAP_NET_ADMIN)")
-        };
-        let open = open_skeleton(ParserSkelBuilder::default()).map_err(failed("open"))?;
-        Ok(Self { skel: open.load().map_err(failed("load"))? })
+        Ok(Self { skel: load::<ParserSkelBuilder>("the parser", |_| Ok(()))? })
     }
 
     /// Runs the parser on a frame of at least [`SHORTEST_FRAME`] bytes, of which the first

@@ -2,10 +2,10 @@
 
 use std::ptr;
 
-use libbpf_rs::skel::{OpenSkel, Skel};
+use libbpf_rs::skel::Skel;
 
 use crate::error::{Error, Result};
-use crate::shared::{globals, open_skeleton};
+use crate::shared::{globals, load};
 use crate::skeleton::poll_cost::{PollCostSkel, PollCostSkelBuilder, types};
 use crate::units::Nanos;
 
@@ -58,12 +58,9 @@ impl PollClock {
     /// # Errors
     /// Without the privilege.
     pub fn load() -> Result<Self> {
-        let failed = |operation| {
-            Error::bpf(operation, "the clock of NAPI polls", "it needs root and a kernel with BTF")
-        };
-        let open = open_skeleton(PollCostSkelBuilder::default()).map_err(failed("open"))?;
-        let mut skel = open.load().map_err(failed("load"))?;
-        skel.attach().map_err(failed("attach"))?;
+        let what = "the clock of NAPI polls";
+        let mut skel = load::<PollCostSkelBuilder>(what, |_| Ok(()))?;
+        skel.attach().map_err(Error::bpf("attach", what))?;
         Ok(Self { skel })
     }
 

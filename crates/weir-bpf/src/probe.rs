@@ -3,15 +3,17 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use libbpf_rs::btf::Btf;
-use libbpf_rs::skel::{OpenSkel, Skel};
+use libbpf_rs::skel::Skel;
 use libbpf_rs::{Object, num_possible_cpus};
 
 use crate::accounts::ACCOUNTS;
-use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::error::{Error, Result};
 use crate::features::tracepoint_shows;
 use crate::samples::SAMPLES;
-use crate::shared::{globals, open_skeleton};
+use crate::shared::{globals, load};
 use crate::skeleton::queue::{QueueMaps, QueueSkel, QueueSkelBuilder};
+
+const PROBE: &str = "the queue probe";
 
 /// The tracepoint programs that teach the gates what queues look like. One serves many gates.
 pub struct QueueProbe {
@@ -43,7 +45,7 @@ impl QueueProbe {
     pub fn load() -> Result<Self> {
         // Random for each process: std seeds its hash maps from the kernel.
         let hash_seed = RandomState::new().build_hasher().finish();
-        let btf = Btf::from_vmlinux().map_err(failed("read the kernel's types for"))?;
+        let btf = Btf::from_vmlinux().map_err(Error::bpf("read the kernel's types for", PROBE))?;
         if tracepoint_shows(&btf, "udp_fail_queue_rcv_skb", "sk_buff") {
             return Self::load_with(hash_seed, Refusals::ShowPacket);
         }
@@ -53,20 +55,20 @@ impl QueueProbe {
     }
 
     fn load_with(hash_seed: u64, refusals: Refusals) -> Result<Self> {
-        let mut open = open_skeleton(QueueSkelBuilder::default()).map_err(failed("open"))?;
-        let rodata = globals(open.maps.rodata_data.as_deref_mut());
-        rodata.hash_seed = hash_seed;
-        let cpus = num_possible_cpus().map_err(failed("size"))? as u32;
-        open.maps.accounts.set_max_entries(cpus * ACCOUNTS).map_err(failed("size"))?;
-        open.maps.samples.set_max_entries(cpus * SAMPLES).map_err(failed("size"))?;
         let shown = refusals == Refusals::ShowPacket;
         let ipv6 = refusals == Refusals::HidePacket { ipv6: true };
-        open.progs.weir_refused.set_autoload(shown);
-        open.progs.weir_refused_by.set_autoload(!shown);
-        open.progs.weir_freed.set_autoload(!shown);
-        open.progs.weir_refused6.set_autoload(ipv6);
-        let mut skel = open.load().map_err(failed("load"))?;
-        skel.attach().map_err(failed("attach"))?;
+        let mut skel = load::<QueueSkelBuilder>(PROBE, |open| {
+            globals(open.maps.rodata_data.as_deref_mut()).hash_seed = hash_seed;
+            let cpus = num_possible_cpus()? as u32;
+            open.maps.accounts.set_max_entries(cpus * ACCOUNTS)?;
+            open.maps.samples.set_max_entries(cpus * SAMPLES)?;
+            open.progs.weir_refused.set_autoload(shown);
+            open.progs.weir_refused_by.set_autoload(!shown);
+            open.progs.weir_freed.set_autoload(!shown);
+            open.progs.weir_refused6.set_autoload(ipv6);
+            Ok(())
+        })?;
+        skel.attach().map_err(Error::bpf("attach", PROBE))?;
         Ok(Self { skel, hash_seed, learns_ipv6: shown || ipv6 })
     }
 
@@ -89,8 +91,4 @@ impl QueueProbe {
     pub(crate) fn hash_seed(&self) -> u64 {
         self.hash_seed
     }
-}
-
-fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    Error::bpf(operation, "the queue probe", LOAD_REMEDY)
 }

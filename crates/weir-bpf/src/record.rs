@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 
 use libbpf_rs::{Iter, Link, MapCore, MapFlags};
 
-use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::error::{Error, Result};
 
 /// What the kernel hands over at once: its own buffer's size (`bpf_seq_read()`).
 const BUFFER_BYTES: usize = 8 * 4096;
@@ -32,7 +32,7 @@ pub(crate) fn each<T: Copy>(
     object: &'static str,
     mut with: impl FnMut(T),
 ) -> Result<()> {
-    let mut iterator = Iter::new(link).map_err(Error::bpf("run", object, LOAD_REMEDY))?;
+    let mut iterator = Iter::new(link).map_err(Error::bpf("run", object))?;
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         match iterator.read(&mut buffer) {

@@ -2,12 +2,10 @@
 
 use std::os::fd::AsFd;
 
-use libbpf_rs::skel::OpenSkel;
-
 use crate::attach::{self, Attachment};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::mapped::Mapped;
-use crate::shared::{globals, open_skeleton};
+use crate::shared::{globals, load};
 use crate::skeleton::replies::{RepliesSkel, RepliesSkelBuilder};
 use crate::units::{IfIndex, Nanos};
 
@@ -29,14 +27,11 @@ impl Replies {
     /// # Errors
     /// Without the privilege.
     pub fn load(port: u16) -> Result<Self> {
-        let failed = |operation| {
-            Error::bpf(operation, "the program that sees an echo server's replies", "it needs root")
-        };
-        let mut open = open_skeleton(RepliesSkelBuilder::default()).map_err(failed("open"))?;
-        open.maps.ages.set_max_entries(QUESTIONS).map_err(failed("size"))?;
-        let constants = globals(open.maps.rodata_data.as_deref_mut());
-        constants.port = port;
-        let skel = open.load().map_err(failed("load"))?;
+        let what = "the program that sees an echo server's replies";
+        let skel = load::<RepliesSkelBuilder>(what, |open| {
+            globals(open.maps.rodata_data.as_deref_mut()).port = port;
+            open.maps.ages.set_max_entries(QUESTIONS)
+        })?;
         let ages = Mapped::of(skel.maps.ages.as_fd(), QUESTIONS as usize)?;
         Ok(Self { skel, ages })
     }

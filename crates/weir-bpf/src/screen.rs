@@ -10,11 +10,11 @@ use libbpf_rs::{Link, MapHandle};
 
 use crate::abi;
 use crate::accounts::monotonic_now;
-use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
 use crate::record::{each, records};
-use crate::shared::{open_skeleton, share};
+use crate::shared::{load, share};
 use crate::skeleton::screen::{ScreenSkel, ScreenSkelBuilder, types};
 use crate::sys::netns::NetNs;
 use crate::sys::procfile::ProcFile;
@@ -23,6 +23,7 @@ use crate::sys::procfile::ProcFile;
 pub const QUEUES_MAX: usize = abi::SCREEN_QUEUES;
 
 const QUEUES: &str = "/proc/thread-self/net/netfilter/nfnetlink_queue";
+const HEARER: &str = "what hears the queues of user-mode screens";
 
 /// One NFQUEUE that a program reads, as the kernel tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,14 +93,15 @@ impl Screens {
     /// # Errors
     /// Without the privilege, or on a kernel that lacks what it takes.
     pub fn load(probe: &QueueProbe) -> Result<Self> {
-        let mut open = open_skeleton(ScreenSkelBuilder::default()).map_err(failed("open"))?;
-        share!(open, probe, failed);
         let maps = probe.maps();
-        let skel = open.load().map_err(failed("load"))?;
+        let skel = load::<ScreenSkelBuilder>(HEARER, |open| {
+            share!(open, probe);
+            Ok(())
+        })?;
         Ok(Self {
-            polls: MapHandle::try_from(&maps.napi_polls).map_err(failed("share"))?,
+            polls: MapHandle::try_from(&maps.napi_polls).map_err(Error::bpf("share", HEARER))?,
             shared: Mapped::of(maps.screen.as_fd(), 1)?,
-            sockets: skel.progs.weir_netlink.attach().map_err(failed("attach"))?,
+            sockets: skel.progs.weir_netlink.attach().map_err(Error::bpf("attach", HEARER))?,
             refused: None,
             skel,
         })
@@ -114,7 +116,7 @@ impl Screens {
             self.refused = None;
         } else if self.refused.is_none() {
             let attached = self.skel.progs.weir_screened.attach();
-            self.refused = Some(attached.map_err(failed("attach"))?);
+            self.refused = Some(attached.map_err(Error::bpf("attach", HEARER))?);
         }
         let netns = NetNs::current()?.inode();
         let before = self.shared.read(0);
@@ -158,7 +160,8 @@ impl Screens {
     /// # Errors
     /// When the kernel refuses a map lookup.
     pub fn admitted(&self) -> Result<Admitted> {
-        let polls: Vec<types::weir_poll> = records(&self.polls, 0).map_err(failed("read"))?;
+        let polls: Vec<types::weir_poll> =
+            records(&self.polls, 0).map_err(Error::bpf("read", HEARER))?;
         Ok(polls.iter().fold(Admitted::default(), |sum, poll| Admitted {
             screened: sum.screened + poll.forwarded[1],
             all: sum.all + poll.forwarded[0] + poll.forwarded[1],
@@ -177,10 +180,6 @@ impl Drop for Screens {
         self.believe_for(Duration::ZERO);
         self.shared.set(0, offset_of!(types::weir_screen, queues), 0_u32);
     }
-}
-
-fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    Error::bpf(operation, "what hears the queues of user-mode screens", LOAD_REMEDY)
 }
 
 #[cfg(test)]

@@ -6,15 +6,23 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
-use libbpf_rs::skel::SkelBuilder;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, OpenObject, libbpf_sys};
 
 use crate::error::{Error, Result};
 use crate::probe::QueueProbe;
 
+/// Loads an object, once `prepare` has set what the kernel is to be given.
+///
 /// A skeleton borrows its storage: a few bytes per object ever loaded are not given back.
-pub(crate) fn open_skeleton<B: SkelBuilder<'static>>(builder: B) -> libbpf_rs::Result<B::Output> {
-    builder.open(Box::leak(Box::new(MaybeUninit::uninit())))
+pub(crate) fn load<B: SkelBuilder<'static> + Default>(
+    what: &'static str,
+    prepare: impl FnOnce(&mut B::Output) -> libbpf_rs::Result<()>,
+) -> Result<<B::Output as OpenSkel<'static>>::Output> {
+    let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = B::default().open(storage).map_err(Error::bpf("open", what))?;
+    prepare(&mut open).map_err(Error::bpf("prepare", what))?;
+    open.load().map_err(Error::bpf("load", what))
 }
 
 /// An object's global variables, which libbpf maps into this process when it opens or loads an object that has any.
@@ -26,7 +34,7 @@ pub(crate) fn globals<T>(mapped: Option<T>) -> T {
 pub(crate) fn open_map(map_id: u32, what: &str) -> Result<MapHandle> {
     let remedy = "it needs root (CAP_SYS_ADMIN), and a `weir run` that still runs";
     let object = format!("{what}, BPF map {map_id}");
-    MapHandle::from_map_id(map_id).map_err(Error::bpf("open", object, remedy))
+    MapHandle::from_map_id(map_id).map_err(Error::bpf_remedied("open", object, remedy))
 }
 
 /// Has an object's maps be the probe's, where that has one of the name.
@@ -41,10 +49,10 @@ pub(crate) fn share_maps(open: &mut OpenObject, probe: &QueueProbe) -> libbpf_rs
 
 /// Opens an object with the probe's maps in place of its own, and the seed of their hash.
 macro_rules! share {
-    ($open:expr, $probe:expr, $failed:expr) => {{
+    ($open:expr, $probe:expr) => {{
         crate::shared::globals($open.maps.rodata_data.as_deref_mut()).hash_seed =
             $probe.hash_seed();
-        crate::shared::share_maps($open.open_object_mut(), $probe).map_err($failed("share"))?;
+        crate::shared::share_maps($open.open_object_mut(), $probe)?;
     }};
 }
 pub(crate) use share;

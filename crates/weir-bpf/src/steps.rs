@@ -2,14 +2,14 @@
 
 use std::os::fd::AsFd;
 
-use libbpf_rs::skel::{OpenSkel, Skel};
+use libbpf_rs::skel::Skel;
 use rustix::process::Pid;
 
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
 use crate::replies::QUESTIONS;
-use crate::shared::{globals, open_skeleton};
+use crate::shared::{globals, load};
 use crate::skeleton::steps::{StepsSkel, StepsSkelBuilder};
 use crate::units::{CpuId, Nanos};
 
@@ -31,19 +31,17 @@ impl StepTrace {
     /// # Errors
     /// Without the privilege.
     pub fn begin((receiver, port): (Pid, u16), cpu: CpuId, poller: Option<Pid>) -> Result<Self> {
-        let failed = |operation| {
-            Error::bpf(operation, "the trace of packets", "it needs root and a kernel with BTF")
-        };
-        let mut open = open_skeleton(StepsSkelBuilder::default()).map_err(failed("open"))?;
-        open.maps.packets.set_max_entries(QUESTIONS).map_err(failed("size"))?;
-        let constants = globals(open.maps.rodata_data.as_deref_mut());
-        constants.port = port;
-        constants.cpu = cpu.0;
-        constants.receiver = receiver.as_raw_nonzero().get();
-        constants.poller = poller.map_or(0, |pid| pid.as_raw_nonzero().get());
-        let mut skel = open.load().map_err(failed("load"))?;
+        let what = "the trace of packets";
+        let mut skel = load::<StepsSkelBuilder>(what, |open| {
+            let constants = globals(open.maps.rodata_data.as_deref_mut());
+            constants.port = port;
+            constants.cpu = cpu.0;
+            constants.receiver = receiver.as_raw_nonzero().get();
+            constants.poller = poller.map_or(0, |pid| pid.as_raw_nonzero().get());
+            open.maps.packets.set_max_entries(QUESTIONS)
+        })?;
         let packets = Mapped::of(skel.maps.packets.as_fd(), QUESTIONS as usize)?;
-        skel.attach().map_err(failed("attach"))?;
+        skel.attach().map_err(Error::bpf("attach", what))?;
         Ok(Self { _skel: skel, packets })
     }
 

@@ -4,18 +4,17 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{MapCore, MapFlags};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::abi;
 use crate::accounts::monotonic_now;
 use crate::attach::{self, AttachMode, Attachment};
-use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::record::{record, records};
 pub use crate::ring::Reader;
-use crate::shared::{globals, open_skeleton};
+use crate::shared::{globals, load};
 use crate::skeleton::tap::{TapSkel, TapSkelBuilder, types};
 use crate::sys::packet::PacketSocket;
 use crate::units::{IfIndex, MacAddr};
@@ -26,6 +25,7 @@ pub const SNAPLEN_MAX: u32 = abi::TAP_SNAPLEN as u32;
 /// How long a circuit breaker stays open (Mogul & Ramakrishnan, section 8.1).
 pub const PAUSE: Duration = Duration::from_millis(1);
 
+const TAP: &str = "the tap";
 const STAGE_FILTER: u32 = types::weir_tap_stage::WEIR_TAP_FILTER.0;
 const STAGE_COPY: u32 = types::weir_tap_stage::WEIR_TAP_COPY.0;
 const STAGE_END: u32 = types::weir_tap_stage::WEIR_TAP_END.0;
@@ -94,28 +94,29 @@ impl Tap {
     /// # Errors
     /// Without the privilege, for want of memory for the ring, or if the kernel refuses the filter.
     pub fn load(options: &Options, filter: Option<&Filter>) -> Result<Self> {
-        let mut open = open_skeleton(TapSkelBuilder::default()).map_err(failed("open"))?;
-        open.maps.tapped.set_max_entries(options.ring_bytes).map_err(failed("size"))?;
-        let constants = globals(open.maps.rodata_data.as_deref_mut());
-        constants.snaplen = options.snaplen.clamp(1, SNAPLEN_MAX);
-        constants.filtered = filter.is_some();
-        constants.breaker_batch = options.breaker_batch;
-        constants.breaker_pause_ns = PAUSE.as_nanos() as u64;
-        constants.count_only = options.count_only;
-        constants.ignore_received = !options.received;
-        constants.ignore_sent = !options.sent;
         let in_driver = options.in_driver;
-        // An array holds programs of one type.
-        open.progs.weir_tap.set_autoload(!in_driver);
-        open.progs.weir_tap_copy.set_autoload(!in_driver);
-        open.progs.weir_tap_xdp.set_autoload(in_driver);
-        open.progs.weir_tap_copy_x.set_autoload(in_driver);
-        open.progs.weir_tap_end.set_autoload(in_driver);
-        let skel = open.load().map_err(failed("load"))?;
+        let skel = load::<TapSkelBuilder>(TAP, |open| {
+            open.maps.tapped.set_max_entries(options.ring_bytes)?;
+            let constants = globals(open.maps.rodata_data.as_deref_mut());
+            constants.snaplen = options.snaplen.clamp(1, SNAPLEN_MAX);
+            constants.filtered = filter.is_some();
+            constants.breaker_batch = options.breaker_batch;
+            constants.breaker_pause_ns = PAUSE.as_nanos() as u64;
+            constants.count_only = options.count_only;
+            constants.ignore_received = !options.received;
+            constants.ignore_sent = !options.sent;
+            // An array holds programs of one type.
+            open.progs.weir_tap.set_autoload(!in_driver);
+            open.progs.weir_tap_copy.set_autoload(!in_driver);
+            open.progs.weir_tap_xdp.set_autoload(in_driver);
+            open.progs.weir_tap_copy_x.set_autoload(in_driver);
+            open.progs.weir_tap_end.set_autoload(in_driver);
+            Ok(())
+        })?;
         let set = |stage: u32, program: BorrowedFd<'_>| {
             let program = program.as_raw_fd().to_ne_bytes();
             let done = skel.maps.stages.update(&stage.to_ne_bytes(), &program, MapFlags::ANY);
-            done.map_err(failed("put together"))
+            done.map_err(Error::bpf("put together", TAP))
         };
         let after = if in_driver {
             set(STAGE_COPY, skel.progs.weir_tap_copy_x.as_fd())?;
@@ -183,7 +184,7 @@ impl Tap {
     /// When the kernel does not tell.
     pub fn counts(&self) -> Result<Counts> {
         let mut total = Counts::default();
-        let cpus = records(&self.skel.maps.counts, 0).map_err(failed("ask"))?;
+        let cpus = records(&self.skel.maps.counts, 0).map_err(Error::bpf("ask", TAP))?;
         for cpu in cpus as Vec<types::weir_tap_counts> {
             total.seen += cpu.seen;
             total.matched += cpu.matched;
@@ -207,7 +208,7 @@ impl Tap {
             Some(ControlFlow::Break(())) => -libc::ECANCELED,
             Some(ControlFlow::Continue(())) | None => 0,
         };
-        Reader::of(&self.skel.maps.tapped, told).map_err(failed("read"))
+        Reader::of(&self.skel.maps.tapped, told).map_err(Error::bpf("read", TAP))
     }
 }
 
@@ -244,8 +245,4 @@ fn parse<'a>(bytes: &'a [u8], clock: &mut Clock) -> Option<Tapped<'a>> {
         vlan: (about.vlan_present != 0).then_some([a, b, c, d]),
         data: bytes.get(size_of_val(&about)..)?.get(..about.captured_len as usize)?,
     })
-}
-
-fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    Error::bpf(operation, "the tap", LOAD_REMEDY)
 }

@@ -13,13 +13,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
 
-use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, libbpf_sys};
 
 use crate::abi;
 use crate::attach::{AttachMode, Attachment, by_link};
 use crate::error::{Error, Result};
-use crate::shared::{globals, open_skeleton};
+use crate::shared::{globals, load};
 use crate::skeleton::traffic::{TrafficSkelBuilder, types};
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
@@ -37,6 +36,7 @@ const RUNS_PER_CALL: i32 = 1 << 17;
 /// Packets between two flushes of redirected frames: what is due waits for at most as many.
 const RUNS_PER_BATCH: u32 = 64;
 
+const GENERATOR: &str = "the traffic generator";
 const ETHERNET_LEN: usize = 14;
 /// Longest frame that an Ethernet interface takes, without its checksum.
 const FRAME_LEN_MAX: usize = 1514;
@@ -111,20 +111,13 @@ impl Generator {
     /// program.
     pub fn load(output: IfIndex) -> Result<Self> {
         let spare = make_spare()?;
-        let failed = |operation| {
-            Error::bpf(
-                operation,
-                "the traffic generator",
-                "it needs root and a kernel with live-frame test runs (5.18)",
-            )
-        };
-        let open = open_skeleton(TrafficSkelBuilder::default()).map_err(failed("open"))?;
-        let mut skel = open.load().map_err(failed("load"))?;
+        let mut skel = load::<TrafficSkelBuilder>(GENERATOR, |_| Ok(()))?;
         let bss = globals(skel.maps.bss_data.as_deref_mut());
         bss.output_ifindex = output.0;
         bss.output_netns = NetNs::current()?.inode() as u32;
         let skel = Box::leak(Box::new(skel));
-        let handed_link = skel.progs.weir_handed.attach().map_err(failed("attach"))?;
+        let handed_link =
+            skel.progs.weir_handed.attach().map_err(Error::bpf("attach", GENERATOR))?;
         let program = skel.progs.weir_traffic.as_fd();
         let spare_link =
             by_link(program, spare, "the generator's spare interface", AttachMode::Native)?;

@@ -4,19 +4,18 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, MapCore, MapFlags, libbpf_sys};
 use rustix::io::Errno;
 
 use crate::abi;
 use crate::accounts::monotonic_now;
 use crate::counters::Counter;
-use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::error::{Error, Result};
 use crate::parser::Parsed;
 use crate::programs::Program;
 use crate::record::{record, records};
 pub use crate::ring::Reader;
-use crate::shared::{globals, open_skeleton};
+use crate::shared::{globals, load};
 use crate::skeleton::wall::{WallSkel, WallSkelBuilder, types};
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
@@ -28,6 +27,7 @@ use crate::units::IfIndex;
 /// Most rules, the default included.
 pub const RULES_MAX: usize = abi::WALL_RULES;
 
+const WALL: &str = "the wall";
 /// As the kernel shows the programs' names: how a wall that outlived its screen is found.
 const IN_DRIVER: &str = "weir_wall_xdp";
 /// After the filters of others, before the gate's; "wall", in ASCII.
@@ -95,27 +95,29 @@ impl Wall {
     /// # Errors
     /// Without the privilege, or for want of memory.
     pub fn load(options: &Options) -> Result<Self> {
-        let mut open = open_skeleton(WallSkelBuilder::default()).map_err(failed("open"))?;
-        open.maps.asked.set_max_entries(options.ring_bytes).map_err(failed("size"))?;
-        open.maps.accepted.set_max_entries(options.flows).map_err(failed("size"))?;
-        open.maps.denied.set_max_entries(options.flows).map_err(failed("size"))?;
-        let constants = globals(open.maps.rodata_data.as_deref_mut());
-        constants.fail_open = options.fail_open;
-        constants.idle_ns = options.idle.as_nanos() as u64;
-        constants.forwarding = options.forwarding;
-        // The kernel's own number has 32 bits.
-        constants.netns = NetNs::current()?.inode() as u32;
-        let (progs, maps) = (&mut open.progs, &mut open.maps);
-        progs.weir_wall_xdp.set_autoload(options.in_driver);
-        progs.weir_wall_tc.set_autoload(!options.in_driver);
-        for program in [&mut progs.weir_unsent, &mut progs.weir_rejected] {
-            program.set_autoload(options.forwarding);
-        }
-        let routes = [&mut maps.out_devices, &mut maps.next_hops, &mut maps.sides];
-        for map in routes.into_iter().chain([&mut maps.local_ipv4, &mut maps.local_ipv6]) {
-            map.set_autocreate(options.forwarding).map_err(failed("open"))?;
-        }
-        let skel = open.load().map_err(failed("load"))?;
+        let netns = NetNs::current()?.inode();
+        let skel = load::<WallSkelBuilder>(WALL, |open| {
+            let (progs, maps) = (&mut open.progs, &mut open.maps);
+            maps.asked.set_max_entries(options.ring_bytes)?;
+            maps.accepted.set_max_entries(options.flows)?;
+            maps.denied.set_max_entries(options.flows)?;
+            let constants = globals(maps.rodata_data.as_deref_mut());
+            constants.fail_open = options.fail_open;
+            constants.idle_ns = options.idle.as_nanos() as u64;
+            constants.forwarding = options.forwarding;
+            // The kernel's own number has 32 bits.
+            constants.netns = netns as u32;
+            progs.weir_wall_xdp.set_autoload(options.in_driver);
+            progs.weir_wall_tc.set_autoload(!options.in_driver);
+            for program in [&mut progs.weir_unsent, &mut progs.weir_rejected] {
+                program.set_autoload(options.forwarding);
+            }
+            let routes = [&mut maps.out_devices, &mut maps.next_hops, &mut maps.sides];
+            for map in routes.into_iter().chain([&mut maps.local_ipv4, &mut maps.local_ipv6]) {
+                map.set_autocreate(options.forwarding)?;
+            }
+            Ok(())
+        })?;
         let mut wall = Self { skel, unsent: Vec::new(), in_driver: options.in_driver };
         if options.forwarding {
             wall.count_unsent()?;
@@ -156,7 +158,7 @@ impl Wall {
             }
             false => (progs.weir_wall_tc.as_fd(), FILTER.program(ifindex)),
         };
-        let own = libbpf_rs::Program::id_from_fd(own).map_err(failed("look up"))?;
+        let own = libbpf_rs::Program::id_from_fd(own).map_err(Error::bpf("look up", WALL))?;
         Ok(found == Some(own))
     }
 
@@ -188,7 +190,7 @@ impl Wall {
         } else {
             maps.denied.update(&key.0, &entry, MapFlags::ANY)
         };
-        done.map_err(failed("tell"))
+        done.map_err(Error::bpf("tell", WALL))
     }
 
     /// Lets the interface receive a packet that was held.
@@ -236,7 +238,7 @@ impl Wall {
             parse(bytes).into_iter().for_each(&mut each);
             0
         };
-        Reader::of(&self.skel.maps.asked, told).map_err(failed("read"))
+        Reader::of(&self.skel.maps.asked, told).map_err(Error::bpf("read", WALL))
     }
 }
 
@@ -253,7 +255,7 @@ fn parse(bytes: &[u8]) -> Option<Asked> {
 
 fn total(map: &impl MapCore, number: usize) -> Result<Counter> {
     let mut total = Counter::default();
-    let cpus = records(map, number as u32).map_err(failed("ask"))?;
+    let cpus = records(map, number as u32).map_err(Error::bpf("ask", WALL))?;
     for types::weir_counter { packets, bytes, .. } in cpus {
         total += Counter { packets, bytes };
     }
@@ -306,8 +308,4 @@ fn stand_at_tc(program: BorrowedFd<'_>, ifindex: IfIndex, has_qdisc: bool) -> io
         tc_bpf::create_hook(ifindex)?;
     }
     FILTER.attach(program, ifindex, libbpf_sys::BPF_TC_F_REPLACE)
-}
-
-fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    Error::bpf(operation, "the wall", LOAD_REMEDY)
 }

@@ -2,14 +2,13 @@
 //! no such socket.
 
 use std::collections::{HashMap, HashSet};
-use std::mem::MaybeUninit;
 
 use libbpf_rs::Link;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::{Found, GroupMark, Policy, Process, ProcessId, Started};
-use crate::error::{Error, LOAD_REMEDY, Result};
+use crate::error::{Error, Result};
 use crate::record::each;
+use crate::shared::load;
 use crate::skeleton::holders::{HoldersSkelBuilder, types};
 use crate::units::{Nice, SocketInode, Uid};
 
@@ -24,13 +23,11 @@ pub(super) struct Iterators {
 impl Iterators {
     /// Fails without the privilege, or where the kernel lacks them.
     pub(super) fn load() -> Result<Self> {
-        let mut storage = MaybeUninit::uninit();
-        let open = HoldersSkelBuilder::default().open(&mut storage).map_err(failed("open"))?;
-        let skel = open.load().map_err(failed("load"))?;
+        let skel = load::<HoldersSkelBuilder>(FILES, |_| Ok(()))?;
         // The links hold the programs.
         Ok(Self {
-            holders: skel.progs.weir_holders.attach().map_err(failed("attach"))?,
-            processes: skel.progs.weir_processes.attach().map_err(failed("attach"))?,
+            holders: skel.progs.weir_holders.attach().map_err(Error::bpf("attach", FILES))?,
+            processes: skel.progs.weir_processes.attach().map_err(Error::bpf("attach", FILES))?,
         })
     }
 
@@ -75,8 +72,4 @@ fn process(id: ProcessId, seen: &types::weir_process) -> Process {
 
 fn id(id: &types::weir_process_id) -> ProcessId {
     ProcessId { started: Started(id.started), pid: id.pid.cast_signed() }
-}
-
-fn failed(operation: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    Error::bpf(operation, FILES, LOAD_REMEDY)
 }

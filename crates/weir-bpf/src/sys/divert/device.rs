@@ -1,10 +1,9 @@
 //! The kernel's own record of what takes an interface's packets: `bpf/device.bpf.c`, run once.
 
 use libbpf_rs::ProgramInput;
-use libbpf_rs::skel::OpenSkel;
 
 use crate::error::{Error, Result};
-use crate::shared::open_skeleton;
+use crate::shared::load;
 use crate::skeleton::device::{DeviceSkel, DeviceSkelBuilder};
 use crate::units::IfIndex;
 
@@ -29,10 +28,7 @@ pub(super) struct DeviceProbe {
 
 impl DeviceProbe {
     pub(super) fn load() -> Result<Self> {
-        let remedy = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN)";
-        let failed = |operation| Error::bpf(operation, "the device probe", remedy);
-        let open = open_skeleton(DeviceSkelBuilder::default()).map_err(failed("open"))?;
-        Ok(Self { skel: open.load().map_err(failed("load"))? })
+        Ok(Self { skel: load::<DeviceSkelBuilder>("the device probe", |_| Ok(()))? })
     }
 
     /// Looks at an interface of the calling thread's network namespace.
