@@ -5,13 +5,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::abi;
 use crate::accounts::monotonic_now;
 use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
+use crate::shared::{id_of, open_map};
 use crate::skeleton::queue::types;
 use crate::sync::lock;
 use crate::units::Nanos;
@@ -43,8 +44,7 @@ impl Alarm {
     /// When the kernel refuses to map it.
     pub fn of(probe: &QueueProbe) -> Result<Self> {
         let map = &probe.maps().alarm;
-        let map_id = map.info().map_err(Error::bpf("look up", ALARM))?.info.id;
-        Self::over(map.as_fd(), map_id)
+        Self::over(map.as_fd(), id_of(map, ALARM)?)
     }
 
     fn over(map: BorrowedFd<'_>, map_id: u32) -> Result<Self> {
@@ -56,8 +56,7 @@ impl Alarm {
     /// # Errors
     /// When it is not there, or without the privilege.
     pub fn open(map_id: u32) -> Result<Self> {
-        let map = MapHandle::from_map_id(map_id).map_err(Error::bpf("open", ALARM))?;
-        Self::over(map.as_fd(), map_id)
+        Self::over(open_map(map_id, ALARM)?.as_fd(), map_id)
     }
 
     /// The kernel's number of the map.

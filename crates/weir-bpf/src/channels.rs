@@ -14,11 +14,12 @@ use crate::counters::Counter;
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::record::record;
-use crate::shared::open_map;
+use crate::shared::{id_of, open_map};
 use crate::skeleton::gate::types;
 use crate::units::IfIndex;
 use crate::verdict::Kind;
 
+pub(crate) const CHANNELS: &str = "the gate's channels";
 /// How many channels with an address of their own are counted one by one.
 pub const CHANNELS_MAX: usize = abi::CHANNELS;
 
@@ -123,19 +124,15 @@ impl Gate {
     /// When the kernel refuses to tell.
     pub fn channel_map_ids(&self) -> Result<ChannelMapIds> {
         let maps = &self.skel().maps;
+        let id = |map: &MapMut<'_>| id_of(map, CHANNELS);
         Ok(ChannelMapIds {
-            channels: id_of(&maps.channels)?,
-            overflow: id_of(&maps.overflow_channel)?,
-            destinations: id_of(&maps.destinations)?,
-            accounts: id_of(&maps.accounts)?,
-            samples: id_of(&maps.samples)?,
+            channels: id(&maps.channels)?,
+            overflow: id(&maps.overflow_channel)?,
+            destinations: id(&maps.destinations)?,
+            accounts: id(&maps.accounts)?,
+            samples: id(&maps.samples)?,
         })
     }
-}
-
-fn id_of(map: &MapMut<'_>) -> Result<u32> {
-    let info = map.info().map_err(Error::libbpf("look up", "the gate's channels"))?;
-    Ok(info.info.id)
 }
 
 /// Another process's gate's channels, read where the kernel keeps them. They stay readable after the
@@ -152,7 +149,7 @@ impl ChannelsReader {
     /// # Errors
     /// Without CAP_SYS_ADMIN, or where there are no such maps any more.
     pub fn open(ids: ChannelMapIds) -> Result<Self> {
-        let open = |id| open_map(id, "the gate's channels");
+        let open = |id| open_map(id, CHANNELS);
         Ok(Self {
             channels: open(ids.channels)?,
             overflow: open(ids.overflow)?,
@@ -209,9 +206,7 @@ pub(crate) fn read(
 }
 
 fn per_cpu(map: &impl MapCore, key: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let values = map
-        .lookup_percpu(key, MapFlags::ANY)
-        .map_err(Error::libbpf("read", "the gate's channels"))?;
+    let values = map.lookup_percpu(key, MapFlags::ANY).map_err(Error::libbpf("read", CHANNELS))?;
     // Deleted since its key was listed.
     Ok(values.unwrap_or_default())
 }

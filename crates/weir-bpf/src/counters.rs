@@ -8,8 +8,11 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::shared::open_map;
 use crate::skeleton::gate::types;
 use crate::verdict::{Reason, Verdict};
+
+pub(crate) const COUNTERS: &str = "the gate's counters";
 
 /// Packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,9 +82,7 @@ impl CountersReader {
     /// # Errors
     /// Without CAP_SYS_ADMIN, or where there is no such map any more.
     pub fn open(map_id: u32) -> Result<Self> {
-        let map = MapHandle::from_map_id(map_id)
-            .map_err(Error::libbpf("open", format!("the gate's counters, BPF map {map_id}")))?;
-        Ok(Self { map })
+        Ok(Self { map: open_map(map_id, COUNTERS)? })
     }
 
     /// As [`Gate::counters`](crate::gate::Gate::counters).
@@ -100,7 +101,7 @@ pub(crate) fn read(map: &impl MapCore) -> Result<Counters> {
     const LEN: usize = size_of::<types::weir_counter>();
     // The kernel rounds each CPU's value up to 8 bytes.
     const { assert!(LEN.is_multiple_of(8)) };
-    let failed = Error::libbpf("read", "the gate's counters");
+    let failed = Error::libbpf("read", COUNTERS);
     if map.map_type() != MapType::PercpuArray || map.value_size() as usize != LEN {
         return Err(failed(io::Error::from(io::ErrorKind::InvalidData).into()));
     }

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::features::asks_conntrack;
 use crate::forward::is_unfinished;
 pub use crate::probe::QueueProbe;
-use crate::shared::{globals, load, share};
+use crate::shared::{globals, id_of, load, share};
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
 use crate::sys::divert::{PortProtocol, Ports};
 use crate::sys::ethtool;
@@ -476,13 +476,7 @@ impl Gate {
     /// # Errors
     /// When the kernel refuses to tell.
     pub fn counters_map_id(&self) -> Result<u32> {
-        let info = self
-            .skel
-            .maps
-            .counters
-            .info()
-            .map_err(Error::libbpf("look up", "the gate's counters"))?;
-        Ok(info.info.id)
+        id_of(&self.skel.maps.counters, counters::COUNTERS)
     }
 
     /// Runs the loaded gate once on a packet without attaching it, in the calling thread's network

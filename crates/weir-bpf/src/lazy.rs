@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
 use crate::record::each;
-use crate::shared::load;
+use crate::shared::{id_of, load};
 use crate::skeleton::queue::types;
 use crate::skeleton::rings::RingsSkelBuilder;
 use crate::sys::netns;
@@ -22,6 +22,7 @@ use crate::sys::netns;
 pub const LAZY_SOCKETS_MAX: usize = abi::LAZY_SOCKETS;
 
 const PORT_BITS: usize = 64;
+const RING: &str = "a lazy socket's ring";
 const ALL: &str = "the iterator of rings";
 
 /// A UDP socket that may be lazy: in this network namespace, and bound to a port.
@@ -137,19 +138,19 @@ impl LazyRings {
             ..Default::default()
         };
         let ring = MapHandle::create(MapType::RingBuf, Some("weir_lazy"), 0, 0, bytes, &options)
-            .map_err(Error::bpf("make", "a lazy socket's ring"))?;
-        let id = ring.info().map_err(Error::bpf("examine", "a lazy socket's ring"))?.info.id;
+            .map_err(Error::bpf("make", RING))?;
+        let id = id_of(&ring, RING)?;
         let fd = ring
             .as_fd()
             .try_clone_to_owned()
-            .map_err(|errno| Error::system("duplicate", "a lazy socket's ring", errno))?;
+            .map_err(|errno| Error::system("duplicate", RING, errno))?;
         self.rings
             .update(
                 &socket.cookie.to_ne_bytes(),
                 &ring.as_fd().as_raw_fd().to_ne_bytes(),
                 MapFlags::NO_EXIST,
             )
-            .map_err(Error::bpf("add", "a lazy socket's ring"))?;
+            .map_err(Error::bpf("add", RING))?;
         self.sockets.insert(socket.cookie, socket.port);
         self.publish(socket.port);
         Ok((fd, RingId(id)))
@@ -164,9 +165,7 @@ impl LazyRings {
             return Ok(());
         }
         self.publish(socket.port);
-        self.rings
-            .delete(&socket.cookie.to_ne_bytes())
-            .map_err(Error::bpf("remove", "a lazy socket's ring"))
+        self.rings.delete(&socket.cookie.to_ne_bytes()).map_err(Error::bpf("remove", RING))
     }
 
     /// While they are held, all packets go to the kernel's sockets.

@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore, MapMut, libbpf_sys, num_possible_cpus};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::channels::{self, CHANNELS_MAX, Channel, Seen};
+use crate::channels::{self, CHANNELS, CHANNELS_MAX, Channel, Seen};
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::skeleton::gate::types;
@@ -102,7 +102,7 @@ fn take(map: &MapMut<'_>, key: &[u8], sum: &mut Seen) -> Result<bool> {
     const ENTRY_LEN: usize = size_of::<types::weir_channel>();
     // The kernel rounds each CPU's value up to 8 bytes.
     const { assert!(ENTRY_LEN.is_multiple_of(8)) };
-    let failed = Error::libbpf("delete from", "the gate's channels");
+    let failed = Error::libbpf("delete from", CHANNELS);
     debug_assert_eq!(key.len(), size_of::<types::weir_channel_key>());
     let cpus = num_possible_cpus().map_err(&failed)?;
     let mut entries = vec![0_u8; ENTRY_LEN * cpus];

@@ -30,6 +30,11 @@ pub(crate) fn globals<T>(mapped: Option<T>) -> T {
     mapped.unwrap_or_else(|| unreachable!("libbpf has not mapped an object's variables"))
 }
 
+/// The kernel's number of a map, for [`open_map`] in another process.
+pub(crate) fn id_of(map: &impl MapCore, what: &'static str) -> Result<u32> {
+    Ok(map.info().map_err(Error::libbpf("look up", what))?.info.id)
+}
+
 /// Another process's map, by the kernel's number of it.
 pub(crate) fn open_map(map_id: u32, what: &str) -> Result<MapHandle> {
     let remedy = "it needs root (CAP_SYS_ADMIN), and a `weir run` that still runs";
