@@ -16,7 +16,6 @@ use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::test_run::XdpProgram;
 use weir_bpf::traffic::Generator;
-use weir_bpf::units::Nanos;
 use weir_bpf::verdict::Reason;
 
 const PORT: u16 = 5000;
@@ -53,7 +52,7 @@ fn main() {
             for round in 0..2 * ROUNDS {
                 let sampled = round % 2 == 1;
                 if sampled {
-                    alarm.sample(Nanos(PAUSE.as_nanos() as u64 * 4));
+                    alarm.sample((PAUSE * 4).into());
                 } else {
                     std::thread::sleep(PAUSE * 5);
                 }

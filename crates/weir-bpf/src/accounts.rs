@@ -128,3 +128,8 @@ pub fn monotonic_now() -> Nanos {
     let now = clock_gettime(ClockId::Monotonic);
     Nanos(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs())
 }
+
+/// The point on it that is so far from now.
+pub fn until(time: impl Into<Nanos>) -> Nanos {
+    monotonic_now() + time.into()
+}

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::abi;
-use crate::accounts::monotonic_now;
+use crate::accounts::{monotonic_now, until};
 use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
@@ -106,16 +106,14 @@ impl Alarm {
 
     /// Wakes the gates' counters, for so long at least: somebody is going to read them.
     pub fn watch(&self, time: Nanos) {
-        let until = monotonic_now().0.saturating_add(time.0);
-        self.shared.set(0, offset_of!(types::weir_alarm, watched_until_ns), until);
+        self.shared.set(0, offset_of!(types::weir_alarm, watched_until_ns), until(time).0);
         self.set_asleep(false);
     }
 
     /// Has the gates sample what they discard ([`crate::samples`]), for so long from now or as long as another asks
     /// for. It ends by itself.
     pub fn sample(&self, time: Nanos) {
-        let until = monotonic_now().0.saturating_add(time.0);
-        let until = until.max(self.shared.read(0).sampled_until_ns);
+        let until = until(time).0.max(self.shared.read(0).sampled_until_ns);
         self.shared.set(0, offset_of!(types::weir_alarm, sampled_until_ns), until);
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapMut, ProgramMut};
 
-use crate::accounts::monotonic_now;
+use crate::accounts::until;
 use crate::address_table::{self, AddressTable};
 use crate::error::{Error, Result};
 use crate::gate::Gate;
@@ -135,9 +135,9 @@ impl Behind {
 
     /// Has what was told believed for as long from now; before, and then, the kernel forwards every packet.
     pub fn believe_for(&mut self, time: Duration) {
-        let until = monotonic_now().0.saturating_add(time.as_nanos() as u64);
+        let until = until(time);
         for side in 0..self.sides.len() {
-            self.sides.set(side, offset_of!(Side, fresh_until_ns), until);
+            self.sides.set(side, offset_of!(Side, fresh_until_ns), until.0);
         }
     }
 

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::abi;
+use crate::accounts::until;
 pub use crate::address_table::LOCAL_ADDRESSES_MAX;
 use crate::address_table::{self, AddressTable};
 use crate::attach::{self, AttachMode, Attachment};
@@ -224,10 +225,7 @@ impl Gate {
     ///
     /// [`Reason::Stale`]: crate::verdict::Reason::Stale
     pub fn believe_for(&mut self, time: Duration) {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let now = Duration::try_from(now).unwrap_or_default();
-        self.bss().interface.fresh_until_ns =
-            u64::try_from((now + time).as_nanos()).unwrap_or(u64::MAX);
+        self.bss().interface.fresh_until_ns = until(time).0;
     }
 
     /// Whether the gate is where it was attached: not if somebody else has detached it.

@@ -9,7 +9,7 @@ use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, MapHandle};
 
 use crate::abi;
-use crate::accounts::monotonic_now;
+use crate::accounts::until;
 use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
@@ -141,10 +141,7 @@ impl Screens {
     /// Has the gates believe for so long that what is known to go to a queue does: they discard what it has no room
     /// for. At first they do not.
     pub fn believe_for(&self, time: Duration) {
-        let until = match u64::try_from(time.as_nanos()) {
-            Ok(0) => 0,
-            time => monotonic_now().0.saturating_add(time.unwrap_or(u64::MAX)),
-        };
+        let until = if time.is_zero() { 0 } else { until(time).0 };
         self.shared.set(0, offset_of!(types::weir_screen, believed_until_ns), until);
     }
 

@@ -8,7 +8,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::abi;
-use crate::accounts::monotonic_now;
+use crate::accounts::until;
 use crate::attach::{self, AttachMode, Attachment};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
@@ -159,9 +159,8 @@ impl Tap {
     /// to be said again and again, while nobody else wants them. At first they do not.
     pub fn end_others(&mut self, own: MacAddr, time: Duration) {
         let bss = globals(self.skel.maps.bss_data.as_deref_mut());
-        let until = monotonic_now().0.saturating_add(time.as_nanos() as u64);
         bss.own_mac = own.0;
-        bss.end_others_until_ns = if time.is_zero() { 0 } else { until };
+        bss.end_others_until_ns = if time.is_zero() { 0 } else { until(time).0 };
     }
 
     /// Takes no more packets; those that are in the ring stay.

@@ -16,6 +16,7 @@ use std::ptr;
 use libbpf_rs::{Link, libbpf_sys};
 
 use crate::abi;
+use crate::accounts::monotonic_now;
 use crate::attach::{AttachMode, Attachment, by_link};
 use crate::error::{Error, Result};
 use crate::shared::{globals, load};
@@ -175,11 +176,9 @@ impl Generator {
     /// Starts every flow that was set, its schedule beginning now.
     #[allow(unsafe_code)]
     pub fn start(&self) {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
         // SAFETY: the mapping is valid; each store is one aligned scalar, the flags last.
         unsafe {
-            ptr::write_volatile(&raw mut (*self.globals).start_ns, now_ns);
+            ptr::write_volatile(&raw mut (*self.globals).start_ns, monotonic_now().0);
             for index in 0..FLOWS {
                 let flow = &raw mut (*self.globals).flows[index];
                 if self.configured[index] {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+pub use weir_policy::Nanos;
 
 /// Number of a logical CPU, as in `/proc/cpuinfo`.
 #[derive(
@@ -46,11 +47,6 @@ impl fmt::Display for MacAddr {
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PacketsPerSec(pub f64);
-
-/// A duration or a point on `CLOCK_MONOTONIC`, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Nanos(pub u64);
 
 /// A share, in thousandths ([`abi::SHARE_ONE`](crate::abi::SHARE_ONE)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, libbpf_sys};
 use rustix::io::Errno;
 
 use crate::abi;
-use crate::accounts::monotonic_now;
+use crate::accounts::{monotonic_now, until};
 use crate::counters::Counter;
 use crate::error::{Error, Result};
 use crate::parser::Parsed;
@@ -164,8 +164,7 @@ impl Wall {
 
     /// The screen lives, and does so for as long from now at least.
     pub fn beat(&mut self, time: Duration) {
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
-        bss.alive_until_ns = monotonic_now().0.saturating_add(time.as_nanos() as u64);
+        globals(self.skel.maps.bss_data.as_deref_mut()).alive_until_ns = until(time).0;
     }
 
     /// Forgets what has been decided: the rules are other ones.

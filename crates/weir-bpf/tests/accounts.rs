@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::threaded::{Bench, MS, PORT};
 use common::{FAR_IP4, NEAR_IP4, wait_until};
-use weir_bpf::accounts::{Account, monotonic_now};
+use weir_bpf::accounts::{Account, monotonic_now, until};
 use weir_bpf::channels::Channel;
 use weir_bpf::input::Input;
 use weir_bpf::traffic::FlowSpec;
@@ -115,7 +115,7 @@ fn a_limit_is_kept_and_ends() {
 
     let place = closed().unwrap().place;
     let limit = |until| input.accounts().limit(bench.cpu, place, Permille(50), until);
-    limit(Nanos(monotonic_now().0 + LASTING.0));
+    limit(until(LASTING));
     let (from, then) = (closed().unwrap(), monotonic_now());
     bench.send(&mut generator, &flood, || {
         count(&bench, Reason::ClosedShare) > 100_000 && monotonic_now().0 - then.0 > 500 * MS
@@ -145,7 +145,7 @@ fn a_limit_begins_without_a_debt() {
     // What takes a minute at the limit.
     bench.send(&mut generator, &flood, || charged() > 300 * MS);
     let from = closed().unwrap();
-    let until = Nanos(monotonic_now().0 + LASTING.0);
+    let until = until(LASTING);
     input.accounts().limit(bench.cpu, from.place, Permille(5), until);
     bench.send(&mut generator, &flood, || closed().unwrap().packets > from.packets + 1000);
     assert!(count(&bench, Reason::ClosedShare) > 0);
@@ -165,7 +165,7 @@ fn a_limit_on_one_channel_is_no_other_s() {
     let closed = || account_of(&bench, &input, Channel::of_kind(Kind::Closed));
     let mut generator = bench.generator();
     bench.send(&mut generator, &flood, || closed().is_some());
-    let until = Nanos(monotonic_now().0 + LASTING.0);
+    let until = until(LASTING);
     input.accounts().limit(bench.cpu, closed().unwrap().place, Permille(1), until);
     near.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     while near.recv(&mut [0; 64]).is_ok() {}
@@ -188,7 +188,7 @@ fn a_connected_socket_is_not_in_the_share_of_strangers_to_its_port() {
     let mut generator = bench.generator();
     let flood = [bench.flow(PORT, 20_000.0)];
     bench.send(&mut generator, &flood, || closed().is_some());
-    let until = Nanos(monotonic_now().0 + LASTING.0);
+    let until = until(LASTING);
     input.accounts().limit(bench.cpu, closed().unwrap().place, Permille(1), until);
     let (mut sent, mut received) = (0, 0);
     let read = || {

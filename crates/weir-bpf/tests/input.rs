@@ -70,9 +70,9 @@ fn while_it_works(input: &Input, process: &Process, time: Nanos) -> InputCounter
     wait_until("the process has worked", || had() >= from + time.0);
     let after = input.read();
     InputCounters {
-        taken: Nanos(after.taken.0 - before.taken.0),
-        held: Nanos(after.held.0 - before.held.0),
-        strangers: Nanos(after.strangers.0 - before.strangers.0),
+        taken: after.taken - before.taken,
+        held: after.held - before.held,
+        strangers: after.strangers - before.strangers,
         ..after
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A span of time in nanoseconds.
+/// A span of time, or a point on `CLOCK_MONOTONIC`, in nanoseconds. Sums and differences stop at the ends of the range.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -35,7 +35,7 @@ const LEVEL: f64 = 0.05;
 /// A slice begins with so much of its time that is not measured: threads move, queues fill or drain.
 const SETTLING_PART: u32 = 10;
 /// What the tracepoints' programs average a limit over that nobody sets here.
-const PERIOD: Nanos = Nanos(10_000_000);
+const PERIOD: Nanos = Nanos::from_millis(10);
 /// Options that a slice is not given.
 const OWN: [&str; 2] = ["--ab", "--pairs"];
 const OWN_FLAGS: [&str; 2] = ["--json", "--quiet"];

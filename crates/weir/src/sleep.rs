@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use weir_bpf::alarm::{Alarm, Cause};
 use weir_bpf::sys::snmp::TcpStats;
-use weir_bpf::units::Nanos;
 use weir_policy::governor::REST;
 
 /// Of waking is told so seldom: a flood that comes and goes is not to fill a log.
@@ -56,7 +55,7 @@ impl Sleep {
     pub fn tick(&mut self, allowed: bool, tcp: Option<TcpStats>) -> Option<String> {
         self.compare(tcp);
         self.alarm.keep_awake(!(self.allowed && allowed));
-        self.alarm.rest(Nanos(REST.0));
+        self.alarm.rest(REST);
         let (mut times, mut last) = (0, None);
         for (cause, woken) in self.alarm.woken().filter(|(_, woken)| *woken > 0) {
             // At its limit a router tries it each second.

@@ -71,7 +71,7 @@ impl Limiter {
     pub fn limit(self: &Rc<Self>, ifindex: IfIndex, settings: &Settings) -> Result<Limit> {
         let mut running = self.running.borrow_mut();
         if running.softirqs.is_none() {
-            running.softirqs = Some(Softirqs::load(&self.probe, Nanos(settings.period.0))?);
+            running.softirqs = Some(Softirqs::load(&self.probe, settings.period)?);
         }
         drop(running);
         let mut limit = Limit {
@@ -105,7 +105,7 @@ impl Limit {
     pub fn set(&mut self, settings: &Settings) {
         self.input_share = settings.user_share.rest();
         let mut running = self.limiter.running.borrow_mut();
-        running.periods.insert(self.ifindex, Nanos(settings.period.0));
+        running.periods.insert(self.ifindex, settings.period);
         running.follow_period();
     }
 
@@ -118,11 +118,9 @@ impl Limit {
     pub fn observed(&self, discarded: u64) -> LimitStatus {
         let now = (Instant::now(), self.limiter.times());
         let (at, before) = self.last.replace(now.clone());
-        let elapsed_ns = now.0.duration_since(at).as_nanos().max(1) as f64;
-        let share = |before: Nanos, after: Nanos| {
-            // A softirq's time is counted as its polls end.
-            (after.0.saturating_sub(before.0) as f64 / elapsed_ns).min(1.0)
-        };
+        let elapsed = Nanos::from(now.0.duration_since(at));
+        // A softirq's time is counted as its polls end.
+        let share = |before: Nanos, after: Nanos| (after - before).share_of(elapsed).min(1.0);
         let pairs = now.1.iter().zip(&before).filter(|(after, before)| after != before);
         let cpus = pairs.map(|(after, before)| CpuShares {
             cpu: after.cpu,

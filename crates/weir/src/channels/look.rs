@@ -8,7 +8,6 @@ use weir_bpf::alarm::Alarm;
 use weir_bpf::channels::{Channel, Channels, ChannelsReader, Seen, is_addressed};
 use weir_bpf::counters::{Counter, Counters, CountersReader};
 use weir_bpf::prune::Retired;
-use weir_bpf::units::Nanos;
 use weir_bpf::verdict::{Kind, Reason, Verdict};
 
 use crate::error::{Error, Result};
@@ -60,12 +59,12 @@ impl Gate {
 
     /// Has it count for so long, if it sleeps. What it discards does not depend on it.
     pub fn watch(&self, time: Duration) {
-        self.alarm.watch(nanos(time));
+        self.alarm.watch(time.into());
     }
 
     /// Has it sample what it discards for a second, and no longer unless it is told again.
     pub fn sample(&self) {
-        self.alarm.sample(nanos(SAMPLED_FOR));
+        self.alarm.sample(SAMPLED_FOR.into());
     }
 
     /// Reads the maps, and with them what the daemon has published of the channels that are in no map any
@@ -96,10 +95,6 @@ impl Gate {
             "try again",
         ))
     }
-}
-
-fn nanos(time: Duration) -> Nanos {
-    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 impl Look {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_bpf::accounts::{Account, Accounts, monotonic_now};
+use weir_bpf::accounts::{Account, Accounts, monotonic_now, until};
 use weir_bpf::channels::Channel;
 use weir_bpf::input::InputCounters;
 use weir_bpf::units::{CpuId, Nanos, Permille};
@@ -15,7 +15,7 @@ use crate::shares;
 
 /// How long a limit holds if nobody sets it again. Whoever looks does so each few milliseconds; if it cannot,
 /// nobody is to be limited for long.
-const HOLDS: Nanos = Nanos(50_000_000);
+const HOLDS: Nanos = Nanos::from_millis(50);
 
 /// One CPU's division, as far as the NAPI thread sees it that it is kept for.
 pub(super) struct Fair {
@@ -55,7 +55,7 @@ impl Fair {
             accounts.read(cpu).into_iter().map(|account| (account.place, account)).collect();
         let mut claims: Vec<Claim> =
             now.values().map(|account| claim(account, self.last.get(&account.place))).collect();
-        let came = claims.iter().filter(|claim| claim.used > weir_policy::Nanos::ZERO);
+        let came = claims.iter().filter(|claim| claim.used > Nanos::ZERO);
         let came = came.map(|claim| now[&claim.channel].channel);
         self.receivers.came(came, monotonic_now());
         for claim in &mut claims {
@@ -68,7 +68,7 @@ impl Fair {
             self.receivers.want(now.values().map(|account| received(&account.channel)));
         }
         self.last = now;
-        let until = Nanos(monotonic_now().0 + HOLDS.0);
+        let until = until(HOLDS);
         for (place, limit) in &limits {
             // At least a thousandth, as less would be nothing.
             let share = Permille((limit * 1000.0).round().clamp(1.0, 1000.0) as u32);
@@ -97,18 +97,17 @@ impl Fair {
 
 /// Two readings of a thread's counters, and the time between them.
 pub(super) struct Seen<'a> {
-    pub(super) elapsed: weir_policy::Nanos,
+    pub(super) elapsed: Nanos,
     pub(super) last: &'a InputCounters,
     pub(super) now: &'a InputCounters,
 }
 
 impl Seen<'_> {
     fn load(&self) -> Load {
-        let since = |now: Nanos, last: Nanos| weir_policy::Nanos(now.0.saturating_sub(last.0));
         Load {
             elapsed: self.elapsed,
-            idle: since(self.now.idle, self.last.idle),
-            waited: since(self.now.crowded, self.last.crowded),
+            idle: self.now.idle - self.last.idle,
+            waited: self.now.crowded - self.last.crowded,
             overrun: self.now.overruns != self.last.overruns,
         }
     }
@@ -123,7 +122,7 @@ fn claim(now: &Account, last: Option<&Account>) -> Claim {
         bound,
         protected: false,
         weight,
-        used: weir_policy::Nanos(now.charged.0 - last.map_or(now.charged.0, |last| last.charged.0)),
+        used: now.charged - last.map_or(now.charged, |last| last.charged),
         shed: last.is_some_and(|last| last.shed != now.shed),
     }
 }

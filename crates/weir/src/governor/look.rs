@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use weir_bpf::alarm::Alarm;
 use weir_bpf::channels::Channel;
 use weir_bpf::input::{Input, InputCounters};
@@ -27,7 +26,7 @@ use crate::task::Held;
 use super::{LIVELY, LimitRow, Observed, PRIORITY, name_of, nice_of};
 
 /// The shortest that the scheduler has (`__setparam_fair()`).
-const SHORTEST_SLICE: Nanos = Nanos(100_000);
+const SHORTEST_SLICE: Nanos = Nanos::from_micros(100);
 
 /// What looks after one NAPI thread.
 pub(super) struct Look {
@@ -73,8 +72,8 @@ struct Reading {
 struct Told {
     at: Instant,
     counters: InputCounters,
-    own_cpu_ns: u64,
-    switches_ns: u64,
+    own_cpu: Nanos,
+    switches: Nanos,
     action: Option<Action>,
     limits: Vec<(Channel, f64)>,
 }
@@ -91,8 +90,8 @@ impl Look {
         let told = Told {
             at: Instant::now(),
             counters,
-            own_cpu_ns: 0,
-            switches_ns: 0,
+            own_cpu: Nanos::ZERO,
+            switches: Nanos::ZERO,
             action: None,
             limits: vec![],
         };
@@ -181,8 +180,7 @@ impl Look {
     fn watch(&self, before: Option<Action>, action: Action, settings: &Settings) {
         let sleeps = |action: Action| action.look_in.is_none();
         if sleeps(action) {
-            let bounds = (Nanos(settings.timeout.0), settings.user_share.rest());
-            self.input.alarm(Some(bounds));
+            self.input.alarm(Some((settings.timeout, settings.user_share.rest())));
         } else if before.is_none_or(sleeps) {
             self.input.alarm(None);
         }
@@ -208,7 +206,7 @@ impl Look {
         self.defer(action.poll_every, before.is_none());
     }
 
-    fn defer(&self, poll_every: Option<weir_policy::Nanos>, anew: bool) {
+    fn defer(&self, poll_every: Option<Nanos>, anew: bool) {
         if let Some(deferral) = &self.deferral {
             deferral.want(self.input.number(), poll_every, anew);
         }
@@ -228,9 +226,7 @@ impl Look {
         let ms = due.and_then(|due| u64::try_from(due.as_millis()).ok()).unwrap_or(u64::MAX);
         self.late_ms.store(ms, Ordering::Relaxed);
         lock(&self.told).action = Some(action);
-        let own = clock_gettime(ClockId::ThreadCPUTime);
-        let own_ns = own.tv_sec.unsigned_abs() * 1_000_000_000 + own.tv_nsec.unsigned_abs();
-        self.own_cpu_ns.store(own_ns, Ordering::Relaxed);
+        self.own_cpu_ns.store(Nanos::from(sched::own_cpu_time()).0, Ordering::Relaxed);
     }
 
     /// There is news.
@@ -269,10 +265,10 @@ impl Look {
     pub(super) fn observed(&self) -> Observed {
         let mut told = lock(&self.told);
         let (at, counters) = (Instant::now(), self.input.read());
-        let own_cpu_ns = self.own_cpu_ns.load(Ordering::Relaxed);
-        let switches_ns = self.switches_ns.load(Ordering::Relaxed);
-        let whole = at.duration_since(told.at).as_nanos() as f64;
-        let share = |now: Nanos, then: Nanos| share(now.0.saturating_sub(then.0), whole);
+        let own_cpu = Nanos(self.own_cpu_ns.load(Ordering::Relaxed));
+        let switches = Nanos(self.switches_ns.load(Ordering::Relaxed));
+        let whole = Nanos::from(at.duration_since(told.at));
+        let share = |now: Nanos, then: Nanos| (now - then).share_of(whole);
         let settings = *lock(&self.settings);
         let c_gate_ns = counters.discard_cost.map(|cost| cost.0 as f64);
         let observed = Observed {
@@ -282,25 +278,18 @@ impl Look {
             doing: told.action.map_or("asleep", |action| name_of(action.regime)).into(),
             used: share(counters.ran, told.counters.ran),
             wasted: share(counters.wasted, told.counters.wasted),
-            taken: share(
-                Nanos(counters.taken.0 + switches_ns),
-                Nanos(told.counters.taken.0 + told.switches_ns),
-            ),
+            taken: share(counters.taken + switches, told.counters.taken + told.switches),
             held: share(counters.held, told.counters.held),
             c_gate_ns,
             discarding_ns: counters.wasted.0,
             r_ring_pps: c_gate_ns.map(|ns| settings.user_share.rest() * 1e9 / ns),
-            own_cpu: share(Nanos(own_cpu_ns), Nanos(told.own_cpu_ns)),
+            own_cpu: share(own_cpu, told.own_cpu),
             limits: told.limits.iter().map(LimitRow::of).collect(),
         };
         let limits = std::mem::take(&mut told.limits);
-        *told = Told { at, counters, own_cpu_ns, switches_ns, action: told.action, limits };
+        *told = Told { at, counters, own_cpu, switches, action: told.action, limits };
         observed
     }
-}
-
-fn share(part_ns: u64, whole_ns: f64) -> f64 {
-    if whole_ns > 0.0 { part_ns as f64 / whole_ns } else { 0.0 }
 }
 
 /// What strangers lost to switches between two readings: to input, and to this look.
@@ -313,23 +302,22 @@ fn interruptions(
     let woken = now.woken.saturating_sub(last.woken);
     let picked = now.intruded.saturating_sub(last.intruded).saturating_sub(woken);
     let looked = before.is_some_and(|before| before.watch);
-    let by_look = if looked && now.strangers > last.strangers { cost.by_timer } else { Nanos(0) };
-    Nanos(woken * cost.by_cpu.0 + picked * cost.by_turn.0 + by_look.0)
+    let by_look =
+        if looked && now.strangers > last.strangers { cost.by_timer } else { Nanos::ZERO };
+    cost.by_cpu * woken + cost.by_turn * picked + by_look
 }
 
 impl Reading {
     /// For the division among channels.
     fn until<'a>(&'a self, now: &'a Self) -> Seen<'a> {
-        let elapsed = weir_policy::Nanos::from(now.at.duration_since(self.at));
+        let elapsed = now.at.duration_since(self.at).into();
         Seen { elapsed, last: &self.counters, now: &now.counters }
     }
 }
 
 /// What happened between two readings, with what switches cost besides; `joins`: an input beside tells channels apart.
 fn observation(last: &Reading, now: &Reading, switches: Nanos, joins: bool) -> Observation {
-    let since = |field: fn(&InputCounters) -> Nanos| {
-        weir_policy::Nanos(field(&now.counters).0.saturating_sub(field(&last.counters).0))
-    };
+    let since = |field: fn(&InputCounters) -> Nanos| field(&now.counters) - field(&last.counters);
     let moved = |field: fn(&InputCounters) -> u64| field(&now.counters) != field(&last.counters);
     let beside = moved(|seen| seen.beside) && moved(|seen| seen.discarded);
     Observation {
@@ -340,7 +328,7 @@ fn observation(last: &Reading, now: &Reading, switches: Nanos, joins: bool) -> O
         alarm: now.rung != last.rung,
         wasted: since(|seen| seen.wasted),
         idle: since(|seen| seen.idle),
-        taken: since(|seen| seen.taken) + weir_policy::Nanos(switches.0),
+        taken: since(|seen| seen.taken) + switches,
         held: since(|seen| seen.held),
         strangers: since(|seen| seen.strangers),
         light: since(|seen| seen.light),

@@ -30,7 +30,7 @@ use weir_bpf::gate::QueueProbe;
 use weir_bpf::input::Inputs;
 use weir_bpf::sync::lock;
 use weir_bpf::sys::sched::{self, Policy};
-use weir_bpf::units::{CpuId, IfIndex, Nanos, Nice};
+use weir_bpf::units::{CpuId, IfIndex, Nice};
 use weir_policy::governor::REST;
 use weir_policy::{Regime, Settings, Weight};
 
@@ -369,7 +369,7 @@ impl Pulse {
         let beat = if rests { Beat::Resting } else { Beat::Governing };
         self.next = now + beat.every();
         // A trial of the gates is over sooner than the main loop looks, which may still ring for what it finds then.
-        shared.alarm.rest(Nanos(2 * REST.0));
+        shared.alarm.rest(REST * 2);
         if !looks.values().all(|look| look.is_lively()) {
             return;
         }

@@ -13,7 +13,7 @@ use crate::shares::{self, ShareSettings};
 
 /// How long it is remembered that a listener's clients were there: as the kernel remembers a connection that it
 /// has closed (`TCP_TIMEWAIT_LEN`).
-const REMEMBERED: Nanos = Nanos(60_000_000_000);
+const REMEMBERED: Nanos = Nanos::from_millis(60_000);
 
 /// Asked for by the threads that look after a saturated CPU; answered by the daemon's main loop, as finding owners
 /// takes milliseconds.
@@ -61,7 +61,7 @@ impl Receivers {
     /// These channels have had packets. Those of listeners are remembered.
     pub(super) fn came(&self, channels: impl Iterator<Item = Channel>, now: Nanos) {
         let mut last = lock(&self.last);
-        last.retain(|_, last| now.0.saturating_sub(last.0) < REMEMBERED.0);
+        last.retain(|_, last| now - *last < REMEMBERED);
         let theirs =
             channels.filter(|channel| matches!(channel.kind, Kind::Tcp | Kind::TcpRequest));
         last.extend(theirs.map(|channel| ((channel.kind, channel.local_port()), now)));

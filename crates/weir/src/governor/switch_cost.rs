@@ -105,7 +105,7 @@ fn median_gap(on: CpuId, waker: Waker) -> Option<Nanos> {
         return None;
     }
     gaps.sort_unstable();
-    gaps.get(gaps.len() / 2).map(|gap| Nanos(gap.as_nanos() as u64))
+    gaps.get(gaps.len() / 2).map(|gap| Nanos::from(*gap))
 }
 
 fn place(cpu: CpuId, priority: u8) -> bool {
