@@ -15,8 +15,6 @@ static __always_inline void explain(const struct flow *flow,
 {
 	__builtin_memset(&explanation.parsed, 0, sizeof(explanation.parsed));
 	parsed_from(flow, parse, &explanation.parsed);
-	explanation.parse = parse;
-	explanation.fragment = explanation.parsed.fragment;
 	explanation.reason = reason;
 }
 

@@ -70,9 +70,6 @@ struct weir_explanation {
 	struct weir_parsed parsed;
 	__u32 reason;	      /* enum weir_reason */
 	__u32 egress_ifindex; /* of a forwarded packet; else void */
-	/* As in parsed, with the types that give Rust the names. */
-	enum weir_parse parse;
-	enum weir_fragment fragment;
 };
 
 #endif /* WEIR_ABI_PARSED_H */

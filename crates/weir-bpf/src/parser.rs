@@ -3,6 +3,7 @@
 //! `bpf/parser.bpf.c` is never attached; it says what `bpf/parse.h` makes of the bytes that it is run
 //! on (`BPF_PROG_TEST_RUN`).
 
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::ptr;
 
@@ -22,6 +23,34 @@ pub use types::weir_fragment as Fragment;
 pub use types::weir_parse as Parse;
 /// What the parser made of one frame: `struct weir_parsed` of `bpf/abi/`, which documents it.
 pub use types::weir_parsed as Parsed;
+
+impl Parsed {
+    /// How far the parser got.
+    pub fn reached(&self) -> Parse {
+        Parse(self.parse)
+    }
+
+    /// Which part of a datagram it is.
+    pub fn part(&self) -> Fragment {
+        Fragment(self.fragment.into())
+    }
+
+    /// The IP addresses, source first; none of what is not IP.
+    pub fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
+        let address: fn([u8; 16]) -> IpAddr = match Family(self.family.into()) {
+            Family::WEIR_FAMILY_IPV4 => |[a, b, c, d, ..]| [a, b, c, d].into(),
+            Family::WEIR_FAMILY_IPV6 => IpAddr::from,
+            _ => return None,
+        };
+        Some((address(self.source), address(self.destination)))
+    }
+
+    /// UDP's or TCP's ports, source first.
+    pub fn ports(&self) -> Option<(u16, u16)> {
+        let has_ports = matches!(self.reached(), Parse::WEIR_PARSE_UDP | Parse::WEIR_PARSE_TCP);
+        has_ports.then_some((self.source_port, self.destination_port))
+    }
+}
 
 /// Shortest frame that the kernel runs a program on, bytes: an Ethernet header.
 pub const SHORTEST_FRAME: usize = 14;

@@ -13,8 +13,8 @@ use etherparse::PacketBuilder;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::{CHANNELS_MAX, Channel, Channels, ChannelsReader, Seen, is_addressed};
 use weir_bpf::counters::Counter;
-use weir_bpf::explain::{Fragment, IpHeader, TcpFlags, Transport};
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::parser::{Fragment, Parse};
 use weir_bpf::prune::Pruner;
 use weir_bpf::sys::sched;
 use weir_bpf::verdict::{Kind, Reason};
@@ -185,17 +185,12 @@ fn a_packet_is_explained() {
     let explanation = explain(&packet);
     assert_eq!(explanation.reason, Reason::UdpRoom);
     assert_eq!(explanation.channel, udp(near, 5000));
-    let headers = explanation.headers.unwrap();
-    assert_eq!((headers.ethertype, headers.vlan_tags), (0x800, 0));
-    let expected = IpHeader {
-        source: far.into(),
-        destination: near.into(),
-        protocol: 17,
-        source_routed: false,
-        fragment: Fragment::Whole,
-        transport: Transport::Udp { source: 40_000, destination: 5000, len: 22 },
-    };
-    assert_eq!(headers.ip, Some(expected));
+    let parsed = explanation.parsed.unwrap();
+    assert_eq!((parsed.ethertype, parsed.vlan_tags, parsed.protocol), (0x800, 0, 17));
+    assert_eq!((parsed.reached(), parsed.udp_len), (Parse::WEIR_PARSE_UDP, 22));
+    assert_eq!((parsed.part(), parsed.routed), (Fragment::WEIR_FRAGMENT_NONE, 0));
+    assert_eq!(parsed.addresses(), Some((far.into(), near.into())));
+    assert_eq!(parsed.ports(), Some((40_000, 5000)));
 
     let mut syn = Vec::new();
     let macs = (bench.network.far_mac.0, bench.network.near_mac.0);
@@ -204,15 +199,13 @@ fn a_packet_is_explained() {
     let explanation = explain(&syn);
     assert_eq!(explanation.reason, Reason::TcpSyn);
     assert_eq!(explanation.channel.local, Some((near.into(), 80)));
-    let ip = explanation.headers.unwrap().ip.unwrap();
-    assert_eq!(
-        ip.transport,
-        Transport::Tcp { source: 40_001, destination: 80, flags: TcpFlags(2) }
-    );
+    let parsed = explanation.parsed.unwrap();
+    assert_eq!((parsed.reached(), parsed.tcp_flags), (Parse::WEIR_PARSE_TCP, 2));
+    assert_eq!(parsed.ports(), Some((40_001, 80)));
 
     let explanation = explain(&packet[..20]);
     assert_eq!(explanation.reason, Reason::Malformed);
-    assert_eq!(explanation.headers, None);
+    assert!(explanation.parsed.is_none());
     assert_eq!(explanation.channel, Channel::of_kind(Kind::Malformed));
 
     let mute = Gate::load(&bench.probe, AttachMode::Native).unwrap();

@@ -1,7 +1,10 @@
 //! What the parser saw of a packet, for programs and for people.
 
+use std::net::{IpAddr, SocketAddr};
+
 use serde::Serialize;
-use weir_bpf::explain::{Explanation, Fragment, Headers, IpHeader, Transport};
+use weir_bpf::explain::Explanation;
+use weir_bpf::parser::{Fragment, Parse, Parsed};
 use weir_bpf::units::MacAddr;
 use weir_bpf::verdict::Kind;
 
@@ -49,67 +52,65 @@ pub fn macs(frame: &[u8]) -> Option<(MacAddr, MacAddr)> {
 /// What was seen of a frame; `None` if it is too short for Ethernet addresses.
 pub fn seen(frame: &[u8], explanation: &Explanation) -> Option<Seen> {
     let (destination_mac, source_mac) = macs(frame)?;
-    let headers = explanation.headers;
-    let ip = headers.and_then(|headers| headers.ip);
-    let transport = ip.map(|ip| ip.transport);
-    let (source_port, destination_port) = match transport {
-        Some(
-            Transport::Udp { source, destination, .. } | Transport::Tcp { source, destination, .. },
-        ) => (Some(source), Some(destination)),
-        _ => (None, None),
-    };
-    let (fragment, fragment_id) = match ip.map(|ip| ip.fragment) {
-        Some(Fragment::First(id)) => (Some("first"), Some(id)),
-        Some(Fragment::Later(id)) => (Some("later"), Some(id)),
-        Some(Fragment::Whole) | None => (None, None),
-    };
+    let parsed = explanation.parsed;
+    let addresses = parsed.and_then(|parsed| parsed.addresses());
+    let ports = parsed.and_then(|parsed| parsed.ports());
+    let ip = parsed.filter(|_| addresses.is_some());
+    let of = |kinds: &[Parse]| ip.filter(|ip| kinds.contains(&ip.reached()));
+    let fragment = ip.and_then(|ip| fragment(&ip));
     Some(Seen {
         destination_mac: destination_mac.to_string(),
         source_mac: source_mac.to_string(),
-        ethertype: headers.map(|headers| headers.ethertype),
-        vlan_tags: headers.map(|headers| headers.vlan_tags),
-        source: ip.map(|ip| ip.source.to_string()),
-        destination: ip.map(|ip| ip.destination.to_string()),
+        ethertype: parsed.map(|parsed| parsed.ethertype),
+        vlan_tags: parsed.map(|parsed| parsed.vlan_tags),
+        source: addresses.map(|(source, _)| source.to_string()),
+        destination: addresses.map(|(_, destination)| destination.to_string()),
         protocol: ip.map(|ip| ip.protocol),
-        source_port,
-        destination_port,
-        udp_len: match transport {
-            Some(Transport::Udp { len, .. }) => Some(len),
-            _ => None,
-        },
-        tcp_flags: match transport {
-            Some(Transport::Tcp { flags, .. }) => Some(flags.names()),
-            _ => None,
-        },
-        icmp_type: match transport {
-            Some(Transport::Icmp { kind } | Transport::Icmpv6 { kind }) => Some(kind),
-            _ => None,
-        },
+        source_port: ports.map(|(source, _)| source),
+        destination_port: ports.map(|(_, destination)| destination),
+        udp_len: of(&[Parse::WEIR_PARSE_UDP]).map(|udp| udp.udp_len),
+        tcp_flags: of(&[Parse::WEIR_PARSE_TCP]).map(|tcp| flags(tcp.tcp_flags)),
+        icmp_type: of(&[Parse::WEIR_PARSE_ICMP, Parse::WEIR_PARSE_ICMPV6])
+            .map(|icmp| icmp.icmp_type),
         fragment,
-        fragment_id,
-        source_routed: ip.map(|ip| ip.source_routed),
+        fragment_id: ip.filter(|_| fragment.is_some()).map(|ip| ip.fragment_id),
+        source_routed: ip.map(|ip| ip.routed != 0),
     })
+}
+
+fn fragment(ip: &Parsed) -> Option<&'static str> {
+    match ip.part() {
+        Fragment::WEIR_FRAGMENT_FIRST => Some("first"),
+        Fragment::WEIR_FRAGMENT_LATER => Some("later"),
+        _ => None,
+    }
+}
+
+/// Names of the TCP flags that are set, such as `SYN` and `ACK` (RFC 9293, RFC 3168).
+fn flags(set: u8) -> Vec<&'static str> {
+    let all = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
+    (0..all.len()).filter(|bit| set >> bit & 1 == 1).map(|bit| all[bit]).collect()
 }
 
 /// For people: `198.18.0.2:4000 > 198.18.0.1:53 UDP`.
 pub fn text(frame: &[u8], explanation: &Explanation) -> String {
     let mut parts = Vec::new();
-    let ip = explanation.headers.and_then(|headers| headers.ip);
+    let addresses = explanation.parsed.and_then(|parsed| parsed.addresses());
     // Where the addresses say nothing, or the Ethernet address is what decided.
-    if ip.is_none() || explanation.channel.kind == Kind::Tap {
+    if addresses.is_none() || explanation.channel.kind == Kind::Tap {
         parts.extend(macs(frame).map(|(to, from)| format!("{from} > {to}")));
     }
-    if let Some(headers) = &explanation.headers {
-        if headers.vlan_tags > 0 {
-            parts.push(format!("VLAN x{}", headers.vlan_tags));
+    if let Some(parsed) = &explanation.parsed {
+        if parsed.vlan_tags > 0 {
+            parts.push(format!("VLAN x{}", parsed.vlan_tags));
         }
-        parts.push(headers.ip.map_or_else(|| ethertype(headers), |ip| ip_text(&ip)));
+        parts.push(addresses.map_or_else(|| ethertype(parsed), |ends| ip_text(parsed, ends)));
     }
     parts.join(", ")
 }
 
-fn ethertype(headers: &Headers) -> String {
-    match headers.ethertype {
+fn ethertype(parsed: &Parsed) -> String {
+    match parsed.ethertype {
         0x0806 => "ARP".into(),
         // The parser stopped before the header.
         0x0800 => "IPv4".into(),
@@ -120,32 +121,26 @@ fn ethertype(headers: &Headers) -> String {
     }
 }
 
-fn ip_text(ip: &IpHeader) -> String {
-    let (source, destination) = (ip.source, ip.destination);
-    let ends = |from: u16, to: u16| {
-        let end = |ip, port| std::net::SocketAddr::new(ip, port);
-        format!("{} > {}", end(source, from), end(destination, to))
-    };
-    let hosts = format!("{source} > {destination}");
-    let mut text = match ip.transport {
-        Transport::Udp { source, destination, len } => {
-            format!("{} UDP {len} B", ends(source, destination))
+fn ip_text(ip: &Parsed, (source, destination): (IpAddr, IpAddr)) -> String {
+    let mut text = match ip.ports() {
+        Some((from, to)) => {
+            format!("{} > {}", SocketAddr::new(source, from), SocketAddr::new(destination, to))
         }
-        Transport::Tcp { source, destination, flags } => {
-            format!("{} TCP {}", ends(source, destination), flags.names().join("+"))
-        }
-        Transport::Icmp { kind } => format!("{hosts} ICMP type {kind}"),
-        Transport::Icmpv6 { kind } => format!("{hosts} ICMPv6 type {kind}"),
-        Transport::Igmp => format!("{hosts} IGMP"),
-        Transport::Other | Transport::Absent => format!("{hosts} protocol {}", ip.protocol),
-        Transport::BehindChain => format!("{hosts} protocol behind too many headers"),
+        None => format!("{source} > {destination}"),
     };
-    match ip.fragment {
-        Fragment::Whole => {}
-        Fragment::First(id) => text += &format!(", first fragment of {id}"),
-        Fragment::Later(id) => text += &format!(", later fragment of {id}"),
+    text += &match ip.reached() {
+        Parse::WEIR_PARSE_UDP => format!(" UDP {} B", ip.udp_len),
+        Parse::WEIR_PARSE_TCP => format!(" TCP {}", flags(ip.tcp_flags).join("+")),
+        Parse::WEIR_PARSE_ICMP => format!(" ICMP type {}", ip.icmp_type),
+        Parse::WEIR_PARSE_ICMPV6 => format!(" ICMPv6 type {}", ip.icmp_type),
+        Parse::WEIR_PARSE_IGMP => " IGMP".into(),
+        Parse::WEIR_PARSE_IPV6_CHAIN => " protocol behind too many headers".into(),
+        _ => format!(" protocol {}", ip.protocol),
+    };
+    if let Some(part) = fragment(ip) {
+        text += &format!(", {part} fragment of {}", ip.fragment_id);
     }
-    if ip.source_routed {
+    if ip.routed != 0 {
         text += ", source-routed";
     }
     text

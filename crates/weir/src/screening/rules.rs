@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use weir_bpf::parser::{Family, Fragment, Parse, Parsed};
+use weir_bpf::parser::{Fragment, Parse, Parsed};
 
 /// IP protocols that rules know by name.
 pub const ICMP: u8 = 1;
@@ -138,25 +138,19 @@ impl Packet {
     /// From what the gate's parser says; none of what is not IP, or cannot be read.
     pub fn of(parsed: &Parsed) -> Option<Self> {
         let unread = [Parse::WEIR_PARSE_MALFORMED, Parse::WEIR_PARSE_IPV6_CHAIN];
-        if unread.iter().any(|parse| parse.0 == parsed.parse) {
+        if unread.contains(&parsed.reached()) {
             return None;
         }
-        let address = |bytes: &[u8; 16]| match u32::from(parsed.family) {
-            family if family == Family::WEIR_FAMILY_IPV4.0 => {
-                Some(IpAddr::from([bytes[0], bytes[1], bytes[2], bytes[3]]))
-            }
-            family if family == Family::WEIR_FAMILY_IPV6.0 => Some(IpAddr::from(*bytes)),
-            _ => None,
-        };
+        let (source, destination) = parsed.addresses()?;
         Some(Self {
-            source: address(&parsed.source)?,
-            destination: address(&parsed.destination)?,
+            source,
+            destination,
             protocol: parsed.protocol,
             source_port: parsed.source_port,
             destination_port: parsed.destination_port,
             tcp_flags: parsed.tcp_flags,
             icmp_type: parsed.icmp_type,
-            fragment: u32::from(parsed.fragment) != Fragment::WEIR_FRAGMENT_NONE.0,
+            fragment: parsed.part() != Fragment::WEIR_FRAGMENT_NONE,
         })
     }
 }
