@@ -1,7 +1,6 @@
 //! The gate: loading, configuring, attaching.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -272,19 +271,10 @@ impl Gate {
         self.bss().protected_ports = words;
     }
 
-    /// Tells the gate the addresses for which its interface's packets are delivered, and IPv4 broadcast
-    /// addresses, in place of those it knew. Packets to any other address pass. Addresses that stay are never
-    /// missing meanwhile. At most [`LOCAL_ADDRESSES_MAX`] of a family are kept, the first ones.
-    ///
-    /// # Errors
-    /// When the kernel refuses a map update.
-    pub fn set_addresses(&mut self, own: &[IpAddr], broadcast: &[Ipv4Addr]) -> Result<()> {
-        let (own, broadcast) = (own.to_vec(), broadcast.to_vec());
-        self.set_local(&LocalAddresses { own, broadcast, unsure: Vec::new() })
-    }
-
-    /// As [`Gate::set_addresses`]. Packets to addresses that are unsure pass, too, but are none of this host's own
-    /// senders'.
+    /// Tells the gate the addresses for which its interface's packets are delivered, in place of those that it
+    /// knew. Packets to any other address pass, and to those that are unsure, which count as this host's in a
+    /// packet's source. Addresses that stay are never missing meanwhile. At most [`LOCAL_ADDRESSES_MAX`] of a family
+    /// are kept, the first ones.
     ///
     /// # Errors
     /// When the kernel refuses a map update.

@@ -16,6 +16,7 @@ use weir_bpf::counters::Counter;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::parser::{Fragment, Parse};
 use weir_bpf::prune::Pruner;
+use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::sched;
 use weir_bpf::verdict::{Kind, Reason};
 
@@ -26,13 +27,13 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(own: &[IpAddr]) -> Self {
+    fn new(own: Vec<IpAddr>) -> Self {
         let network = Network::new();
         let probe = QueueProbe::load().expect("the tests need root");
         let mut gate = Gate::load_explaining(&probe).unwrap();
         gate.configure(network.near_mac, Policy::On);
         network.near.run(|| gate.stand_for(network.near_ifindex)).unwrap().unwrap();
-        gate.set_addresses(own, &[]).unwrap();
+        gate.set_local(&LocalAddresses { own, ..Default::default() }).unwrap();
         // What a packet is remembered for, it is per CPU.
         let cpu = sched::online_cpus().unwrap()[0];
         sched::pin_current_thread(cpu).unwrap();
@@ -93,8 +94,7 @@ fn udp(address: Ipv4Addr, port: u16) -> Channel {
 fn channels_beyond_the_bound_are_counted_together() {
     // One socket on every address is as many channels as there are addresses.
     let addresses = many_addresses(1000);
-    let own: Vec<IpAddr> = addresses.iter().map(|ip| IpAddr::V4(*ip)).collect();
-    let bench = Bench::new(&own);
+    let bench = Bench::new(addresses.iter().map(|ip| IpAddr::V4(*ip)).collect());
     let ports: Vec<u16> = (5000..5006).collect();
     let _sockets: Vec<_> = ports.iter().map(|port| bench.network.bind("0.0.0.0", *port)).collect();
     let packets: Vec<Vec<u8>> =
@@ -122,8 +122,7 @@ fn channels_beyond_the_bound_are_counted_together() {
 #[test]
 fn quiet_channels_make_room_and_stay_counted() {
     let addresses = many_addresses(400);
-    let own: Vec<IpAddr> = addresses.iter().map(|ip| IpAddr::V4(*ip)).collect();
-    let bench = Bench::new(&own);
+    let bench = Bench::new(addresses.iter().map(|ip| IpAddr::V4(*ip)).collect());
     let ports = [5000, 5001, 5002, 5003, 5004];
     let _sockets = ports.map(|port| bench.network.bind("0.0.0.0", port));
     let packets: Vec<Vec<u8>> =
@@ -170,7 +169,7 @@ fn quiet_channels_make_room_and_stay_counted() {
 fn a_packet_is_explained() {
     let near: Ipv4Addr = NEAR_IP4.parse().unwrap();
     let far: Ipv4Addr = FAR_IP4.parse().unwrap();
-    let mut bench = Bench::new(&[near.into(), NEAR_IP6.parse().unwrap()]);
+    let mut bench = Bench::new(vec![near.into(), NEAR_IP6.parse().unwrap()]);
     let _socket = bench.network.bind("0.0.0.0", 5000);
     let listen = || TcpListener::bind((near, 80)).unwrap();
     let _listener = bench.network.near.run(listen).unwrap();

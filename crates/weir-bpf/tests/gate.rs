@@ -5,15 +5,16 @@
 
 mod common;
 
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use common::{FAR_IP4, FAR_IP6, NEAR_IP4, NEAR_IP6, Network, wait_until};
+use common::{FAR_IP4, FAR_IP6, NEAR_IP4, NEAR_IP6, Network, local, wait_until};
 use etherparse::PacketBuilder;
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::sched;
 use weir_bpf::traffic::{FlowSpec, Lengths};
 use weir_bpf::units::{CpuId, MacAddr, Permille};
@@ -135,7 +136,7 @@ fn shared_socket(address: &str, port: u16) -> UdpSocket {
 
 #[test]
 fn every_packet_has_one_reason() {
-    let bench = Bench::new();
+    let mut bench = Bench::new();
     let near = &bench.network.near;
     // A dual-stack socket on every address, as most servers have.
     let _open = bench.network.bind("::", OPEN);
@@ -244,6 +245,9 @@ fn every_packet_has_one_reason() {
     for (name, packet, reason) in cases {
         assert_eq!(bench.judge(&packet), reason, "{name}");
     }
+    bench.gate.set_vlans(true);
+    let priority = tagged(&v4, &[0x81, 0, 0xe0, 0]);
+    assert_eq!(bench.judge(&priority), Reason::Vlan, "a VLAN interface may be of VLAN 0");
 }
 
 #[test]
@@ -324,10 +328,10 @@ fn addresses_come_and_go() {
     let mut bench = Bench::new();
     let _open = bench.network.bind("0.0.0.0", OPEN);
     let packet = bench.udp4(NEAR_IP4, OPEN);
-    bench.gate.set_addresses(&[], &[]).unwrap();
+    bench.gate.set_local(&local(&[])).unwrap();
     bench.forget(&packet);
     assert_eq!(bench.judge(&packet), Reason::NoRoute);
-    bench.gate.set_addresses(&[NEAR_IP4.parse().unwrap()], &[]).unwrap();
+    bench.gate.set_local(&local(&[NEAR_IP4])).unwrap();
     bench.forget(&packet);
     assert_eq!(bench.judge(&packet), Reason::UdpRoom);
     bench.gate.configure(MacAddr([2, 0, 0, 0, 0, 1]), Policy::On);
@@ -337,10 +341,9 @@ fn addresses_come_and_go() {
 #[test]
 fn too_many_addresses_are_cut_off_not_refused() {
     let mut bench = Bench::new();
-    let many: Vec<IpAddr> =
-        (0..2000_u32).map(|n| IpAddr::from(std::net::Ipv4Addr::from(0xc613_0000 + n))).collect();
-    bench.gate.set_addresses(&many, &[]).unwrap();
-    bench.gate.set_addresses(&[NEAR_IP4.parse().unwrap()], &[]).unwrap();
+    let own = (0..2000_u32).map(|n| Ipv4Addr::from(0xc613_0000 + n).into()).collect();
+    bench.gate.set_local(&LocalAddresses { own, ..Default::default() }).unwrap();
+    bench.gate.set_local(&local(&[NEAR_IP4])).unwrap();
     let _open = bench.network.bind("0.0.0.0", OPEN);
     assert_eq!(bench.judge(&bench.udp4(NEAR_IP4, OPEN)), Reason::UdpRoom);
 }
@@ -422,12 +425,11 @@ fn an_address_that_goes_is_forgotten() {
     let mut bench = Bench::new();
     let socket = bench.network.bind("0.0.0.0", OPEN);
     let packet = bench.udp4(NEAR_IP4, OPEN);
-    let own: [IpAddr; 1] = [NEAR_IP4.parse().unwrap()];
     for _ in 0..20 {
-        bench.gate.set_addresses(&own, &[]).unwrap();
+        bench.gate.set_local(&local(&[NEAR_IP4])).unwrap();
         bench.forget(&packet);
         assert_eq!(bench.judge(&packet), Reason::UdpRoom);
-        bench.gate.set_addresses(&[], &[]).unwrap();
+        bench.gate.set_local(&local(&[])).unwrap();
         let run = || bench.gate.test_run(&packet, bench.network.near_ifindex).unwrap();
         bench.network.near.run(|| assert!((0..200).all(|_| run() == Verdict::Pass))).unwrap();
         bench.forget(&packet);

@@ -5,11 +5,11 @@
 
 mod common;
 
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{FAR_IP4, NEAR_IP4, Network, wait_until};
+use common::{FAR_IP4, NEAR_IP4, Network, local, wait_until};
 use rustix::net::sockopt;
 use weir_bpf::attach::{AttachMode, DoNothing};
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
@@ -296,16 +296,14 @@ fn reconfiguring_loses_nothing() {
     for mode in [AttachMode::Native, AttachMode::Tcx] {
         let mut bench = Bench::new(mode);
         bench.attach(mode);
-        let own: [IpAddr; 1] = [NEAR_IP4.parse().unwrap()];
-        let many: Vec<IpAddr> = (0..200_u32)
-            .map(|n| IpAddr::from(Ipv4Addr::from(0xc613_0000 + n)))
-            .chain(own)
-            .collect();
+        let own = local(&[NEAR_IP4]);
+        let mut many = own.clone();
+        many.own.splice(..0, (0..200_u32).map(|n| Ipv4Addr::from(0xc613_0000 + n).into()));
         let mac = bench.network.near_mac;
         let lost = bench.lost_per_cycle(CYCLES, |bench, stream, number| {
             let policy = if number % 2 == 0 { Policy::Off } else { Policy::On };
             bench.gate.configure(mac, policy);
-            bench.gate.set_addresses(if number % 2 == 0 { &many } else { &own }, &[]).unwrap();
+            bench.gate.set_local(if number % 2 == 0 { &many } else { &own }).unwrap();
             stream.pass(PACKETS_PER_STATE / 2);
         });
         assert_eq!(

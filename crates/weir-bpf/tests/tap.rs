@@ -100,7 +100,7 @@ fn fill_and_drain(mode: AttachMode) {
     let probe = QueueProbe::load().expect("the tests need root");
     let mut gate = Gate::load(&probe, mode).unwrap();
     gate.configure(mac, Policy::Off);
-    gate.set_addresses(&[NEAR_IP4.parse().unwrap()], &[]).unwrap();
+    gate.set_local(&common::local(&[NEAR_IP4])).unwrap();
     gate.attach(ifindex, TAP, mode).unwrap();
     let socket = UdpSocket::bind((NEAR_IP4, PORT)).unwrap();
     socket.set_nonblocking(true).unwrap();

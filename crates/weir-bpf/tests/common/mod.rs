@@ -4,7 +4,7 @@
 
 pub mod threaded;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,6 +29,12 @@ pub const FAR_IP6: &str = "2001:2::100";
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A host's own addresses.
+pub fn local(own: &[&str]) -> LocalAddresses {
+    let own = own.iter().map(|ip| ip.parse().unwrap()).collect();
+    LocalAddresses { own, ..Default::default() }
 }
 
 /// A host under test (`near`) and its peer (`far`), joined by a veth pair.
@@ -101,9 +107,8 @@ impl Network {
         let probe = QueueProbe::load().expect("the tests need root");
         let mut gate = Gate::load(&probe, place).unwrap();
         gate.configure(self.near_mac, Policy::On);
-        let own: Vec<IpAddr> = own.iter().map(|ip| ip.parse().unwrap()).collect();
-        let broadcast: Vec<Ipv4Addr> = broadcast.iter().map(|ip| ip.parse().unwrap()).collect();
-        gate.set_addresses(&own, &broadcast).unwrap();
+        let broadcast = broadcast.iter().map(|ip| ip.parse().unwrap()).collect();
+        gate.set_local(&LocalAddresses { broadcast, ..local(own) }).unwrap();
         (gate, probe)
     }
 

@@ -1,7 +1,7 @@
 //! The interface that the packets are judged for.
 
 use weir_bpf::features::asks_conntrack;
-use weir_bpf::sys::divert::{self, Ports};
+use weir_bpf::sys::divert::{self, DiversionKind, Ports};
 use weir_bpf::sys::link::{LinkInfo, Links};
 use weir_bpf::units::{IfIndex, MacAddr};
 
@@ -19,6 +19,8 @@ pub struct Target {
     pub mac: MacAddr,
     /// What may divert its packets, so that the gate passes them all; each a sentence.
     pub diversions: Vec<String>,
+    /// Whether VLAN interfaces lie on top of it.
+    pub vlans: bool,
     /// If connections may be translated: the ports to which new ones may be.
     pub translation: Option<Vec<Ports>>,
 }
@@ -49,6 +51,7 @@ impl Target {
             name,
             mac: links.mac(ifindex)?,
             diversions: diversions.collect(),
+            vlans: found.iter().any(|each| each.kind == DiversionKind::Vlan),
             translation: translates
                 .then(|| found.iter().flat_map(|each| &each.ports).copied().collect()),
         })
