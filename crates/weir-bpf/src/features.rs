@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Struct, Typedef};
+use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType};
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ const NO_TYPES: Lack = Lack {
 };
 
 /// Whether each is there, and what is lacking if not.
-fn looked_for(btf: &Btf<'_>) -> [(bool, Lack); 6] {
+fn looked_for(btf: &Btf<'_>) -> [(bool, Lack); 4] {
     let has_function = |name: &str| btf.type_by_name::<Func<'_>>(name).is_some();
     let lack = |feature, cost| Lack { feature, cost };
     [
@@ -63,11 +63,6 @@ fn looked_for(btf: &Btf<'_>) -> [(bool, Lack); 6] {
             ),
         ),
         (
-            // XDP on frames of several buffers, Linux 5.18.
-            struct_has(btf, "bpf_prog_aux", "xdp_has_frags"),
-            lack("XDP frags", "an interface whose MTU is larger than a page takes no native XDP"),
-        ),
-        (
             // Linux 6.8.
             has_function("netdev_nl_napi_get_dumpit"),
             lack(
@@ -76,18 +71,10 @@ fn looked_for(btf: &Btf<'_>) -> [(bool, Lack); 6] {
                  has an interface of that name",
             ),
         ),
-        (
-            // Linux 5.12; renamed in 6.17.
-            has_function("netif_set_threaded") || has_function("dev_set_threaded"),
-            lack(
-                "threaded NAPI",
-                "the gate works alone: network input keeps its precedence over processes",
-            ),
-        ),
     ]
 }
 
-/// Whether this process's gates can ask conntrack for connections (Linux 5.18). Where that is a module, it may be
+/// Whether this process's gates can ask conntrack for connections (`bpf_xdp_ct_lookup()`). Where that is a module, it may be
 /// loaded later, and they cannot.
 pub fn asks_conntrack() -> bool {
     const LOOKUP: &str = "bpf_xdp_ct_lookup";
@@ -99,11 +86,6 @@ pub fn asks_conntrack() -> bool {
         built_in || std::fs::read("/sys/kernel/btf/nf_conntrack").is_ok_and(names_it)
     });
     *ASKS
-}
-
-fn struct_has(btf: &Btf<'_>, name: &str, member: &str) -> bool {
-    let Some(found) = btf.type_by_name::<Struct<'_>>(name) else { return false };
-    found.iter().any(|each| each.name.is_some_and(|name| name == member))
 }
 
 /// Whether a tracepoint shows a pointer to such a structure. Its type is a pointer to a function,
@@ -128,11 +110,10 @@ mod tests {
     #[test]
     fn what_is_there_is_found_and_what_is_not_is_told() {
         let Ok(btf) = Btf::from_path("/sys/kernel/btf/vmlinux") else { panic!("no BTF") };
-        assert!(!struct_has(&btf, "bpf_prog_aux", "weir"));
         assert!(tracepoint_shows(&btf, "udp_fail_queue_rcv_skb", "sock"));
         assert!(!tracepoint_shows(&btf, "udp_fail_queue_rcv_skb", "task_struct"));
         assert!(!tracepoint_shows(&btf, "weir", "sk_buff"));
         let names: Vec<&str> = lacks().iter().map(|lack| lack.feature).collect();
-        assert!(!names.contains(&"threaded NAPI") && !names.contains(&"XDP frags"), "{names:?}");
+        assert!(!names.contains(&"tcx") && !names.contains(&"bpf_rdonly_cast"), "{names:?}");
     }
 }

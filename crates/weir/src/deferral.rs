@@ -38,7 +38,7 @@ impl Values {
     /// What an interface has now.
     ///
     /// # Errors
-    /// Before Linux 5.8, or when the interface is gone.
+    /// When the interface is gone.
     pub fn read(host: &Host, interface: &str) -> Result<Self> {
         let read = |attribute| host.sysfs.read(interface, attribute);
         Ok(Self { polls: read(POLLS)?, interval_ns: read(INTERVAL)? })

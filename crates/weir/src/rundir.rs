@@ -237,12 +237,8 @@ impl RunDir {
     /// lower layer's: the mount table names the device of the superblock (`show_mountinfo()`), and so
     /// does `/proc/locks` (`lock_get_status()`).
     pub(crate) fn device(&self) -> Option<(u32, u32)> {
-        let wanted = StatxFlags::MNT_ID;
-        let stat = rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, wanted).ok()?;
-        // A kernel before 5.8 does not tell the mount.
-        if stat.stx_mask & wanted.bits() == 0 {
-            return None;
-        }
+        let (flags, wanted) = (AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
+        let stat = rustix::fs::statx(&self.fd, "", flags, wanted).ok()?;
         let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
         mounts.lines().find_map(|line| mount_device(line, stat.stx_mnt_id))
     }

@@ -13,7 +13,7 @@ pub const THREADED: &str = "threaded";
 /// The attribute's value now.
 ///
 /// # Errors
-/// On a kernel before 5.12, or when the interface is gone.
+/// When the interface is gone.
 pub fn read(host: &Host, interface: &str) -> Result<String> {
     Ok(host.sysfs.read(interface, THREADED)?.trim().to_owned())
 }

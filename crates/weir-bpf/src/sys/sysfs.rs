@@ -156,7 +156,7 @@ impl NetSysfs {
         }
         Err(Error::refused(
             format!("/sys does not show this network namespace's {ifname}"),
-            "run with CAP_SYS_ADMIN on Linux 5.2 or later, or in a mount namespace whose \
+            "run with CAP_SYS_ADMIN, or in a mount namespace whose \
                      /sys was mounted in this network namespace",
         ))
     }

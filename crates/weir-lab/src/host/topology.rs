@@ -177,7 +177,7 @@ impl Host {
             Ok((!threads.is_empty()).then_some(()))
         };
         let problem = "no NAPI thread appeared after threaded NAPI was switched on";
-        let remedy = "this kernel may lack threaded NAPI for veth (5.12 has it)";
+        let remedy = "is the machine overloaded? try again";
         wait_for(NAPI_DEADLINE, threads, (problem, remedy))
     }
 }

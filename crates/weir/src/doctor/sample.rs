@@ -275,17 +275,16 @@ fn cpu_times(text: &str) -> BTreeMap<u32, CpuTimes> {
     text.lines().filter(|line| !line.starts_with("cpu ")).filter_map(line).collect()
 }
 
-/// A line of hexadecimal numbers for each CPU that is online; its number is the 13th from Linux 5.14 on.
+/// A line of hexadecimal numbers for each CPU that is online; its number is the 13th.
 fn softnets(text: &str) -> BTreeMap<u32, Softnet> {
-    let line = |(row, line): (usize, &str)| {
+    let line = |line: &str| {
         let hex = |word| u64::from_str_radix(word, 16).ok();
         let words: Vec<u64> = line.split_ascii_whitespace().map(hex).collect::<Option<_>>()?;
-        let cpu =
-            words.get(12).map_or_else(|| u32::try_from(row), |cpu| u32::try_from(*cpu)).ok()?;
-        let (&processed, &dropped, &squeezed) = (words.first()?, words.get(1)?, words.get(2)?);
+        let &[processed, dropped, squeezed, ..] = words.as_slice() else { return None };
+        let cpu = u32::try_from(*words.get(12)?).ok()?;
         Some((cpu, Softnet { processed, dropped, squeezed }))
     };
-    text.lines().enumerate().filter_map(line).collect()
+    text.lines().filter_map(line).collect()
 }
 
 fn cpus(earlier: &Sample, later: &Sample, seconds: f64) -> Vec<CpuReading> {
@@ -458,11 +457,6 @@ mod tests {
         let row = |cpu: &str| format!("0000000a 00000002 00000001 {}{cpu}\n", "0 ".repeat(9));
         let new = softnets(&(row("0") + &row("5")));
         assert_eq!(new[&5], Softnet { processed: 10, dropped: 2, squeezed: 1 });
-        // Before Linux 5.14 the row is the number.
-        assert_eq!(
-            softnets("1 2 3\n4 5 6\n")[&1],
-            Softnet { processed: 4, dropped: 5, squeezed: 6 }
-        );
         assert!(softnets("x y z\n1\n").is_empty());
     }
 }
