@@ -9,7 +9,6 @@ pub mod divert;
 #[cfg(feature = "seeded-defects")]
 pub mod encap;
 pub mod ethtool;
-pub mod frames;
 mod ifname;
 pub mod ipv6;
 pub mod link;
@@ -19,7 +18,7 @@ pub mod local_table;
 pub mod napi;
 mod netlink;
 pub mod netns;
-pub(crate) mod packet;
+pub mod packet;
 pub mod procfile;
 pub mod sched;
 pub mod shared;

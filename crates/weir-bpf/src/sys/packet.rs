@@ -1,4 +1,4 @@
-//! Packet sockets (`AF_PACKET`), by which captures see an interface's packets.
+//! Packet sockets (`AF_PACKET`), by which captures see an interface's packets and tests send frames.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -38,11 +38,12 @@ fn is_tap(line: &str, ifindex: IfIndex) -> bool {
         && interface.parse().is_ok_and(|bound: u32| bound == 0 || bound == ifindex.0)
 }
 
-/// A packet socket that a BPF program sees all packets of.
-pub(crate) struct PacketSocket(OwnedFd);
+/// A packet socket.
+#[derive(Debug)]
+pub struct PacketSocket(OwnedFd);
 
 impl PacketSocket {
-    /// Opens one on an interface of the calling thread's network namespace.
+    /// Opens one on an interface of the calling thread's network namespace, all packets of which the program sees.
     pub(crate) fn open(
         program: BorrowedFd<'_>,
         ifindex: IfIndex,
@@ -51,7 +52,7 @@ impl PacketSocket {
         // Until it is bound, no packet comes by.
         let socket = Self::silent(ifindex, promiscuous)?;
         option::set(&socket.0, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program.as_raw_fd())?;
-        socket.bind(ifindex)?;
+        socket.bind(ifindex, ETH_P_ALL)?;
         Ok(socket)
     }
 
@@ -65,6 +66,25 @@ impl PacketSocket {
         Ok(socket)
     }
 
+    /// One that sends by an interface of the calling thread's network namespace: for tests.
+    ///
+    /// # Errors
+    /// Without the privilege, or if there is no such interface.
+    pub fn sender(ifindex: IfIndex) -> io::Result<Self> {
+        let socket = Self::silent(ifindex, false)?;
+        // Of no protocol, it receives nothing.
+        socket.bind(ifindex, 0)?;
+        Ok(socket)
+    }
+
+    /// Sends a frame from its Ethernet header on, byte for byte, however broken it is.
+    ///
+    /// # Errors
+    /// When the kernel refuses, such as for want of room in the device's queue.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        Ok(rustix::io::write(&self.0, frame).map(drop)?)
+    }
+
     /// As long as the socket is open.
     fn set_promiscuous(&self, ifindex: IfIndex) -> io::Result<()> {
         let request = libc::packet_mreq {
@@ -76,12 +96,11 @@ impl PacketSocket {
         Ok(option::set(&self.0, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, request)?)
     }
 
-    /// To every protocol.
     #[allow(unsafe_code)]
-    fn bind(&self, ifindex: IfIndex) -> io::Result<()> {
+    fn bind(&self, ifindex: IfIndex, protocol: u16) -> io::Result<()> {
         let address = libc::sockaddr_ll {
             sll_family: libc::AF_PACKET as u16,
-            sll_protocol: ETH_P_ALL.to_be(),
+            sll_protocol: protocol.to_be(),
             sll_ifindex: ifindex.0.cast_signed(),
             sll_hatype: 0,
             sll_pkttype: 0,

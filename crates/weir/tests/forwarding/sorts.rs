@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, recv, socket_with, sockopt,
 };
-use weir_bpf::sys::frames::FrameSender;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::sys::packet::PacketSocket;
 
 use crate::common::path::Path;
 use crate::common::{PATIENCE, wait};
@@ -198,7 +198,7 @@ pub fn outcome(path: &Path, expected: Option<u32>) -> [BTreeMap<Vec<u8>, u32>; 2
     let (packets, _) = packets();
     let sender = path.client.run(|| {
         let index = Links::open().unwrap().index("peer").unwrap();
-        FrameSender::open(index).unwrap()
+        PacketSocket::sender(index).unwrap()
     });
     let sender = sender.unwrap();
     for packet in &packets {

@@ -15,9 +15,9 @@ use etherparse::PacketBuilder;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
 };
-use weir_bpf::sys::frames::FrameSender;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns;
+use weir_bpf::sys::packet::PacketSocket;
 use weir_socket::protocol::socket_path;
 use weir_socket::{LazyUdpSocket, Ordinary};
 
@@ -89,7 +89,7 @@ fn cases(network: &Network, port: u16) -> Vec<Vec<u8>> {
 }
 
 /// A veth whose ring is full says so.
-fn send_frame(sender: &FrameSender, frame: &[u8]) {
+fn send_frame(sender: &PacketSocket, frame: &[u8]) {
     wait_until("there is room for a frame", || sender.send(frame).is_ok());
 }
 
@@ -118,7 +118,7 @@ fn a_lazy_socket_gets_what_an_ordinary_one_gets() {
         let ordinary = network.near_socket("[::]:9996");
         sockopt::set_socket_recv_buffer_size_force(&ordinary, 8 << 20).unwrap();
         let index = || Links::open().unwrap().index("far").unwrap();
-        let sender = network.far.run(|| FrameSender::open(index()).unwrap()).unwrap();
+        let sender = network.far.run(|| PacketSocket::sender(index()).unwrap()).unwrap();
         let lazies = cases(&network, LAZY_PORT);
         let ordinaries = cases(&network, ORDINARY_PORT);
         for (lazy_frame, ordinary_frame) in lazies.iter().zip(&ordinaries) {
@@ -150,7 +150,7 @@ fn a_socket_may_take_ipv6_datagrams_without_a_checksum() {
     let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "bound");
     let index = || Links::open().unwrap().index("far").unwrap();
-    let sender = network.far.run(|| FrameSender::open(index()).unwrap()).unwrap();
+    let sender = network.far.run(|| PacketSocket::sender(index()).unwrap()).unwrap();
     let mut bare = frame(&network, true, LAZY_PORT, b"bare");
     bare[60..62].fill(0);
     send_frame(&sender, &bare);
