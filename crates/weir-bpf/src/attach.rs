@@ -82,6 +82,9 @@ impl Attachment {
     }
 }
 
+/// A program that stays attached as long as this is there.
+pub struct Attached(#[expect(dead_code, reason = "held, not used")] pub(crate) Attachment);
+
 /// Whether a link to XDP or tcx has not been detached.
 fn has_device(link: BorrowedFd<'_>) -> libbpf_rs::Result<bool> {
     Ok(match LinkInfo::from_fd(link)?.info {

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::attach::{self, AttachMode, Attachment};
+use crate::attach::{self, AttachMode, Attached};
 use crate::error::Result;
 use crate::shared::load;
 use crate::skeleton::bare::{BareSkel, BareSkelBuilder};
@@ -24,9 +24,6 @@ pub enum Bare {
 pub struct BarePrograms {
     skel: BareSkel<'static>,
 }
-
-/// An attached program. Dropping it detaches it.
-pub struct Attached(#[expect(dead_code, reason = "held, not used")] Attachment);
 
 impl BarePrograms {
     /// Loads them.

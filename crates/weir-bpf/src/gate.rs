@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{Link, MapCore, MapFlags, Program, ProgramInput, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapFlags, Program, libbpf_sys};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ use crate::sys::ethtool;
 use crate::sys::link::Links;
 use crate::sys::local_table::LocalAddresses;
 use crate::sys::netns::NetNs;
-use crate::test_run::xdp_context;
+use crate::test_run::{self, xdp_context};
 use crate::units::{IfIndex, MacAddr, Permille};
 use crate::verdict::Verdict;
 
@@ -473,24 +473,11 @@ impl Gate {
     /// # Errors
     /// When the kernel refuses the run, such as for a packet shorter than 14 bytes.
     pub fn test_run(&self, packet: &[u8], ifindex: IfIndex) -> Result<Verdict> {
-        let len = packet.len();
-        let mut context = xdp_context(len, ifindex);
-        let mut out = vec![0; packet.len() + 256];
-        let output = self
-            .skel
-            .progs
-            .weir_gate
-            .test_run(ProgramInput {
-                context_in: Some(&mut context),
-                data_in: Some(packet),
-                data_out: Some(&mut out),
-                ..Default::default()
-            })
-            .map_err(Error::libbpf("run the gate on", format!("a packet of {len} bytes")))?;
-        Ok(if output.return_value == libbpf_sys::XDP_DROP {
-            Verdict::Discard
-        } else {
-            Verdict::Pass
-        })
+        let (program, len) = (self.skel.progs.weir_gate.as_fd(), packet.len());
+        let run = test_run::run(program, packet, &xdp_context(len, ifindex), Default::default());
+        let failed =
+            |source| Error::system("run the gate on", format!("a packet of {len} bytes"), source);
+        let discarded = run.map_err(failed)?.retval == libbpf_sys::XDP_DROP;
+        Ok(if discarded { Verdict::Discard } else { Verdict::Pass })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use crate::attach::{self, Attachment};
+use crate::attach::{self, Attached};
 use crate::error::Result;
 use crate::mapped::Mapped;
 use crate::shared::{globals, load};
@@ -17,9 +17,6 @@ pub struct Replies {
     skel: RepliesSkel<'static>,
     ages: Mapped<u64>,
 }
-
-/// An attached program. Dropping it detaches it.
-pub struct Attached(#[expect(dead_code, reason = "held, not used")] Attachment);
 
 impl Replies {
     /// Loads it, for a server at this port.

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use rustix::process::Pid;
-use weir_bpf::bare::{Attached, Bare, BarePrograms};
+use weir_bpf::attach::Attached;
+use weir_bpf::bare::{Bare, BarePrograms};
 use weir_bpf::sys::napi;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;

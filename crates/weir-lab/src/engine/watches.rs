@@ -1,7 +1,8 @@
 //! What a trial watches beside the counters: NAPI polls, replies, packets on their way.
 
+use weir_bpf::attach::Attached;
 use weir_bpf::poll_cost::{PollClock, PollCost};
-use weir_bpf::replies::{Attached, Replies};
+use weir_bpf::replies::Replies;
 use weir_bpf::steps::{StepTrace, Steps};
 use weir_bpf::sys::napi::NapiThread;
 

@@ -1,10 +1,12 @@
 //! The kernel's own record of what takes an interface's packets: `bpf/device.bpf.c`, run once.
 
-use libbpf_rs::ProgramInput;
+use std::os::fd::AsFd;
 
 use crate::error::{Error, Result};
 use crate::shared::load;
 use crate::skeleton::device::{DeviceSkel, DeviceSkelBuilder};
+use crate::sys::link::object;
+use crate::test_run;
 use crate::units::IfIndex;
 
 /// Where `struct __sk_buff` has the interface; the kernel takes what is left out for zeros.
@@ -35,17 +37,9 @@ impl DeviceProbe {
     pub(super) fn look(&self, ifindex: IfIndex) -> Result<Device> {
         let mut context = [0; CONTEXT_BYTES];
         context[IFINDEX_OFFSET..].copy_from_slice(&ifindex.0.to_ne_bytes());
-        let failed =
-            Error::libbpf("run the device probe on", format!("interface number {}", ifindex.0));
-        self.skel
-            .progs
-            .weir_device
-            .test_run(ProgramInput {
-                context_in: Some(&mut context),
-                data_in: Some(&[0; ETHERNET_HEADER_BYTES]),
-                ..Default::default()
-            })
-            .map_err(failed)?;
+        let program = self.skel.progs.weir_device.as_fd();
+        test_run::run(program, &[0; ETHERNET_HEADER_BYTES], &context, Default::default())
+            .map_err(|source| Error::system("run the device probe on", object(ifindex), source))?;
         let seen = self.skel.maps.bss_data.as_deref().map(|bss| bss.seen);
         // Reads that fail leave zeros.
         match seen {
@@ -53,7 +47,7 @@ impl DeviceProbe {
                 Ok(Device { rx_handler: seen.rx_handler, vlan_devices: seen.vlan_devices })
             }
             _ => Err(Error::refused(
-                format!("the kernel's record of interface number {} is unreadable", ifindex.0),
+                format!("the kernel's record of {} is unreadable", object(ifindex)),
                 "use a kernel with BTF (/sys/kernel/btf/vmlinux)",
             )),
         }
@@ -64,7 +58,6 @@ impl DeviceProbe {
 use {
     crate::attach::{self, AttachMode, Attachment},
     libbpf_rs::Program,
-    std::os::fd::AsFd,
 };
 
 /// Attaching a program of one's own, for tests: this one, which lets every packet pass.
