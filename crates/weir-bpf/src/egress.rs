@@ -32,11 +32,10 @@ impl Egresses {
     /// # Errors
     /// Without the privilege, or on a kernel that lacks what it takes.
     pub fn load(probe: &QueueProbe) -> Result<Self> {
-        let netns = NetNs::current()?.inode();
+        let netns = NetNs::current()?.number();
         let skel = load::<EgressSkelBuilder>(HEARER, |open| {
             share!(open, probe);
-            // The kernel's own number has 32 bits.
-            globals(open.maps.rodata_data.as_deref_mut()).netns = netns as u32;
+            globals(open.maps.rodata_data.as_deref_mut()).netns = netns;
             Ok(())
         })?;
         Ok(Self { skel, refused: None })

@@ -85,8 +85,7 @@ impl Gate {
     /// # Errors
     /// As [`Gate::load`].
     pub fn load_forwarding(probe: &QueueProbe) -> Result<Self> {
-        // The kernel's own number has 32 bits.
-        let netns = NetNs::current()?.inode() as u32;
+        let netns = NetNs::current()?.number();
         let mut gate =
             Self::load_with(probe, AttachMode::Native, true, |rodata| rodata.netns = netns)?;
         gate.lead_on()?;
@@ -359,9 +358,8 @@ impl Gate {
     /// `WEIR_CHARGE_ROWS` interfaces there is none: natively, UDP then passes.
     fn set_charges(&mut self, ifindex: IfIndex) -> Result<()> {
         self.forget_charges();
-        // The namespace that the interface is in is this thread's. The kernel's own number has 32 bits.
-        let netns = NetNs::current()?.inode();
-        let key = [(netns as u32).to_ne_bytes(), ifindex.0.to_ne_bytes()].concat();
+        // The namespace that the interface is in is this thread's.
+        let key = [NetNs::current()?.number().to_ne_bytes(), ifindex.0.to_ne_bytes()].concat();
         let rows = &self.skel.maps.charge_rows;
         let taken: BTreeSet<Vec<u8>> =
             rows.keys().filter_map(|key| rows.lookup(&key, MapFlags::ANY).ok().flatten()).collect();

@@ -5,6 +5,7 @@ use rustix::process::Pid;
 
 use crate::error::{Error, Result};
 use crate::sys::divert;
+use crate::sys::link::object;
 use crate::units::IfIndex;
 
 /// An attached program, as far as the kernel tells. Without `CAP_SYS_ADMIN` it tells nothing.
@@ -67,10 +68,8 @@ pub fn gates_at_tc() -> Vec<u32> {
 /// # Errors
 /// [`Error::System`] where the kernel has no tcx, or without `CAP_NET_ADMIN`.
 pub fn at_tcx(ifindex: IfIndex) -> Result<Vec<String>> {
-    let ids = divert::programs::at_tcx(ifindex).map_err(|source| {
-        let object = format!("interface number {}", ifindex.0);
-        Error::system("list the tc programs of", object, source)
-    })?;
+    let ids = divert::programs::at_tcx(ifindex)
+        .map_err(|source| Error::system("list the tc programs of", object(ifindex), source))?;
     let name = |id| Program::of(id).name.unwrap_or_else(|| format!("program {id}"));
     Ok(ids.into_iter().map(name).collect())
 }

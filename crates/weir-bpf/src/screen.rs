@@ -118,7 +118,7 @@ impl Screens {
             let attached = self.skel.progs.weir_screened.attach();
             self.refused = Some(attached.map_err(Error::bpf("attach", HEARER))?);
         }
-        let netns = NetNs::current()?.inode();
+        let netns = NetNs::current()?.number();
         let before = self.shared.read(0);
         let sockets = self.sockets()?;
         let mut followed = [types::weir_screen_queue::default(); QUEUES_MAX];
@@ -130,8 +130,7 @@ impl Screens {
             let known = before.queue.iter().find(|known| known.sock == place.sock);
             place.limit = known.map_or(0, |known| known.limit);
         }
-        // The kernel's own number has 32 bits.
-        self.shared.set(0, offset_of!(types::weir_screen, netns), netns as u32);
+        self.shared.set(0, offset_of!(types::weir_screen, netns), netns);
         self.shared.set(0, offset_of!(types::weir_screen, queue), followed);
         let count = if fits { queues.len() as u32 } else { 0 };
         self.shared.set(0, offset_of!(types::weir_screen, queues), count);

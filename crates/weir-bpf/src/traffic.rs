@@ -115,7 +115,7 @@ impl Generator {
         let mut skel = load::<TrafficSkelBuilder>(GENERATOR, |_| Ok(()))?;
         let bss = globals(skel.maps.bss_data.as_deref_mut());
         bss.output_ifindex = output.0;
-        bss.output_netns = NetNs::current()?.inode() as u32;
+        bss.output_netns = NetNs::current()?.number();
         let skel = Box::leak(Box::new(skel));
         let handed_link =
             skel.progs.weir_handed.attach().map_err(Error::bpf("attach", GENERATOR))?;

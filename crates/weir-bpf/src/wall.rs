@@ -95,7 +95,7 @@ impl Wall {
     /// # Errors
     /// Without the privilege, or for want of memory.
     pub fn load(options: &Options) -> Result<Self> {
-        let netns = NetNs::current()?.inode();
+        let netns = NetNs::current()?.number();
         let skel = load::<WallSkelBuilder>(WALL, |open| {
             let (progs, maps) = (&mut open.progs, &mut open.maps);
             maps.asked.set_max_entries(options.ring_bytes)?;
@@ -105,8 +105,7 @@ impl Wall {
             constants.fail_open = options.fail_open;
             constants.idle_ns = options.idle.as_nanos() as u64;
             constants.forwarding = options.forwarding;
-            // The kernel's own number has 32 bits.
-            constants.netns = netns as u32;
+            constants.netns = netns;
             progs.weir_wall_xdp.set_autoload(options.in_driver);
             progs.weir_wall_tc.set_autoload(!options.in_driver);
             for program in [&mut progs.weir_unsent, &mut progs.weir_rejected] {

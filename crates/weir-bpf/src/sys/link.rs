@@ -351,7 +351,7 @@ fn family(ip: IpAddr) -> AddressFamily {
     if ip.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
-pub(super) fn object(ifindex: IfIndex) -> String {
+pub(crate) fn object(ifindex: IfIndex) -> String {
     format!("interface number {}", ifindex.0)
 }
 

@@ -72,6 +72,11 @@ impl NetNs {
         self.inode
     }
 
+    /// The same, as the kernel half has it (`struct ns_common`): in 32 bits.
+    pub(crate) fn number(&self) -> u32 {
+        self.inode as u32
+    }
+
     /// Runs `f` on a thread of its own inside this namespace and returns its value; a panic of
     /// `f` goes on in the caller.
     ///

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use super::link::object;
 use super::netlink::{Message, Socket, number};
 use crate::error::{Error, Result};
 use crate::units::IfIndex;
@@ -65,10 +66,6 @@ fn concerns(message: &Message<'_>, ifindex: IfIndex) -> bool {
         [RTM_NEWLINK, RTM_DELLINK, RTM_NEWADDR, RTM_DELADDR].contains(&message.message_type());
     let index = message.payload().get(4..).and_then(number);
     about_links && index.is_none_or(|index| index == ifindex.0)
-}
-
-fn object(ifindex: IfIndex) -> String {
-    format!("interface number {}", ifindex.0)
 }
 
 #[cfg(test)]

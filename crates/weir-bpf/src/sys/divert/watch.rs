@@ -15,6 +15,7 @@ use super::nft::{self, NFNL_SUBSYS_NFTABLES, Rules};
 use super::translation::Translation;
 use super::{Diversion, legacy, proc, programs, rules, tc};
 use crate::error::{Error, Result};
+use crate::sys::link::object;
 use crate::sys::netlink::{Message, Socket};
 use crate::sys::netns::NetNs;
 use crate::sys::packet;
@@ -102,8 +103,7 @@ impl DiversionWatch {
     /// [`Error::System`] if there is no netlink socket to be had; [`Error::Bpf`] without the
     /// privilege.
     pub fn open(ifindex: IfIndex, asks_conntrack: bool) -> Result<Self> {
-        let failed =
-            |errno| Error::system("watch", format!("interface number {}", ifindex.0), errno);
+        let failed = |errno| Error::system("watch", object(ifindex), errno);
         let netfilter = match Socket::watch(Some(netlink::NETFILTER), NFTABLES_GROUP) {
             Ok(socket) => Some(socket),
             // A kernel without netfilter's netlink has no nftables.
