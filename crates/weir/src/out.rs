@@ -4,14 +4,26 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
+use weir_bpf::printable::printable;
 
 use crate::error::{Error, Result};
 
-/// What is written into memory, which takes everything.
+/// Lines for a person, in which no name moves the cursor. They are written into memory, which takes everything.
 pub fn print(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Result<()> {
     let mut out = Vec::new();
-    let written = write(&mut out).and_then(|()| io::stdout().lock().write_all(&out));
-    or_gone(written).map(|_| ())
+    write(&mut out).map_err(|source| Error::system("write to standard output", source))?;
+    raw(safe(&out).as_bytes())
+}
+
+/// The same, for a program.
+pub fn raw(text: &[u8]) -> Result<()> {
+    or_gone(io::stdout().lock().write_all(text)).map(|_| ())
+}
+
+/// Each line made safe for a terminal.
+pub fn safe(text: &[u8]) -> String {
+    let lines: Vec<String> = text.split(|byte| *byte == b'\n').map(printable).collect();
+    lines.join("\n")
 }
 
 /// A line of what goes on, also when nobody reads it.
@@ -19,17 +31,16 @@ pub fn line(text: impl Display) {
     let _ = writeln!(io::stdout(), "{text}");
 }
 
-/// The same, on standard error.
+/// The same for a person, on standard error.
 pub fn say(text: impl Display) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", safe(text.to_string().as_bytes()));
 }
 
 /// A value, and a line feed.
 pub fn json(value: &impl Serialize) -> Result<()> {
-    print(|out| {
-        serde_json::to_writer_pretty(&mut *out, value)?;
-        writeln!(out)
-    })
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Error::system("write to standard output", io::Error::from(error)))?;
+    raw(format!("{text}\n").as_bytes())
 }
 
 /// Whether somebody still reads.

@@ -44,7 +44,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
         out::print(|out| writeln!(out, "{}", standing.text))?;
     } else if args.openmetrics {
         let text = metrics::openmetrics(&overview.interfaces, args.all_namespaces);
-        out::print(|out| out.write_all(text.as_bytes()))?;
+        out::raw(text.as_bytes())?;
     } else {
         out::print(|out| table(out, &overview, &standing))?;
     }
@@ -109,14 +109,13 @@ fn shortcoming(status: &InterfaceStatus) -> Option<String> {
 pub fn reset(args: &ResetArgs) -> Result<ExitCode> {
     privilege::check("weir reset")?;
     let done = restore::reset(&Host::open()?, &args.interfaces)?;
-    let mut out: Vec<String> = done.restored.iter().map(|each| format!("{each}\n")).collect();
     if done.restored.is_empty() && done.errors.is_empty() {
-        out.push("nothing to put back in this network namespace\n".into());
+        out::line("nothing to put back in this network namespace");
     }
     // Whoever no longer reads does not keep the exit code from being true.
-    let _ = io::stdout().lock().write_all(out.concat().as_bytes());
+    let _ = out::print(|out| done.restored.iter().try_for_each(|each| writeln!(out, "{each}")));
     for error in &done.errors {
-        let _ = writeln!(io::stderr().lock(), "weir: {error}");
+        out::say(format_args!("weir: {error}"));
     }
     Ok(if done.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use rustix::termios::{isatty, tcgetwinsize};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use weir_bpf::gate::Policy;
-use weir_bpf::printable::printable;
 
 use super::rows::{ChannelRow, Report};
 use super::watch::Watch;
@@ -127,19 +126,19 @@ impl Screen {
     }
 
     fn show(&mut self, view: &[u8]) -> io::Result<()> {
-        let lines = view.split(|byte| *byte == b'\n').map(printable);
+        let view = out::safe(view);
         let mut out = String::new();
         if self.is_terminal {
             let (rows, columns) = size();
             out.push_str(HOME);
             // The last row stays empty: a line feed there would scroll.
-            for line in lines.take(rows.saturating_sub(1)) {
+            for line in view.split('\n').take(rows.saturating_sub(1)) {
                 out.push_str(CLEAR_LINE);
                 out.extend(line.chars().take(columns).chain(['\n']));
             }
             out.push_str(CLEAR_BELOW);
         } else {
-            lines.for_each(|line| out.extend([line.as_str(), "\n"]));
+            out.extend([view.as_str(), "\n"]);
         }
         let mut stdout = io::stdout().lock();
         stdout.write_all(out.as_bytes())?;

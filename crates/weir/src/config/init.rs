@@ -31,7 +31,7 @@ pub fn init(args: &InitArgs) -> Result<()> {
     // What is written is what is read: nobody is to start with a file that is refused.
     ConfigFile::parse(&args.file, text.as_bytes())?;
     if to_stdout {
-        return out::print(|out| out.write_all(text.as_bytes()));
+        return out::raw(text.as_bytes());
     }
     let directory = args.file.parent().map_or(Ok(()), fs::create_dir_all);
     directory

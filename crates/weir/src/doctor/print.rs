@@ -1,6 +1,7 @@
 //! The diagnosis for a person: twelve lines at most, the worst first.
 
 use indicatif::HumanCount;
+use weir_bpf::printable::printable;
 
 use super::diagnosis::finding::{Finding, Help, Sureness};
 use super::diagnosis::{Diagnosis, Verdict};
@@ -39,7 +40,8 @@ pub fn lines(reading: &Reading, diagnosis: &Diagnosis) -> Vec<String> {
         [one, more @ ..] => last.push(format!("not seen: {one}, and {} more (--json)", more.len())),
     }
     lines.extend((!last.is_empty()).then(|| last.join("; ")));
-    lines
+    // A recording may hold anything.
+    lines.iter().map(|line| printable(line.as_bytes())).collect()
 }
 
 fn headline(reading: &Reading, diagnosis: &Diagnosis) -> String {

@@ -1,11 +1,13 @@
 //! What `weir explain` prints: a line for each packet, then what they add up to.
 
+use std::fmt::Arguments;
 use std::io::{self, Write};
 
 use serde::Serialize;
 use weir_bpf::counters::Counters;
 use weir_bpf::explain::Explanation;
 use weir_bpf::gate::Policy;
+use weir_bpf::printable::printable;
 use weir_bpf::verdict::Reason;
 
 use super::capture::{Capture, Packet};
@@ -96,12 +98,14 @@ impl<W: Write> Printer<'_, W> {
                 mac: mac.to_string(),
             });
         }
-        writeln!(self.out, "{name} ({format}), as if it came in on {} ({mac}) now", target.name)?;
-        writeln!(
-            self.out,
+        self.text(format_args!(
+            "{name} ({format}), as if it came in on {} ({mac}) now",
+            target.name
+        ))?;
+        self.text(format_args!(
             "{:>6}  {:<30} {:>6}  {:<8} {:<28} PACKET: REASON",
             "NUMBER", "TIME", "BYTES", "VERDICT", "CHANNEL"
-        )
+        ))
     }
 
     /// The line of a packet, and of what the gate was given of it.
@@ -129,11 +133,10 @@ impl<W: Write> Printer<'_, W> {
                 (reason.verdict().name(), self.namer.name(&explanation.channel).name, why)
             }
         };
-        writeln!(
-            self.out,
+        self.text(format_args!(
             "{number:>6}  {time:<30} {:>6}  {verdict:<8} {channel:<28} {why}{truncated}",
             packet.wire_len
-        )
+        ))
     }
 
     fn packet_json(
@@ -181,23 +184,27 @@ impl<W: Write> Printer<'_, W> {
             return self.line(&SummaryLine { event, totals, verdicts, reasons, notes, error });
         }
         let Totals { packets, judged, truncated } = totals;
-        writeln!(
-            self.out,
+        self.text(format_args!(
             "{packets} packets: {judged} judged, {} not, {truncated} truncated by the capture",
             packets - judged
-        )?;
+        ))?;
         let reasons: Vec<ReasonCount> = reasons.collect();
         for verdict in verdicts {
-            writeln!(self.out, "  {:<8} {:>12}", verdict.verdict, verdict.packets)?;
+            self.text(format_args!("  {:<8} {:>12}", verdict.verdict, verdict.packets))?;
             for reason in reasons.iter().filter(|reason| reason.verdict == verdict.verdict) {
                 let ReasonCount { reason, packets, description, .. } = reason;
-                writeln!(self.out, "    {packets:>17}  {reason:<18} {description}")?;
+                self.text(format_args!("    {packets:>17}  {reason:<18} {description}"))?;
             }
         }
         for note in notes {
-            writeln!(self.out, "note: {note}")?;
+            self.text(format_args!("note: {note}"))?;
         }
         Ok(())
+    }
+
+    /// A line for a person: names of files and interfaces move no cursor.
+    fn text(&mut self, line: Arguments<'_>) -> io::Result<()> {
+        writeln!(self.out, "{}", printable(line.to_string().as_bytes()))
     }
 
     fn line(&mut self, line: &impl Serialize) -> io::Result<()> {

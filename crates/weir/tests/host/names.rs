@@ -2,7 +2,9 @@
 
 use std::process::{Command, Stdio};
 
+use crate::captures::{self, whole};
 use crate::common::*;
+use pcap_file::pcap::PcapHeader;
 use serde_json::Value;
 use weir_bpf::sys::sched;
 use weir_bpf::units::Nice;
@@ -80,4 +82,42 @@ fn what_looks_at_an_interface_takes_an_alternative_name() {
         ended.is_some()
     });
     assert!(ended.unwrap().success());
+}
+
+/// The kernel allows almost anything, and so does a file system.
+#[test]
+fn no_name_moves_the_cursor() {
+    const NAME: &str = "e\x1b[31m\"\\";
+    let network = Network::ipv4_only();
+    for change in [["set", NEAR, "down"], ["set", NAME, "up"]] {
+        ip(&network, &[&["link"], &change[..]].concat());
+        if change[1] == NEAR {
+            ip(&network, &["link", "set", NEAR, "name", NAME]);
+        }
+    }
+    let mut command = Command::new(WEIR);
+    command.args(["run", NAME, "--quiet"]).args(NO_CONFIG).stderr(Stdio::null());
+    let mut daemon = network.near.run(|| Owned::start(&mut command)).unwrap();
+    wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+    let packets = [whole(captures::udp(NEAR_IP, 5000))];
+    let bytes = captures::pcap(PcapHeader::default(), &packets);
+    let capture = captures::File::new("c\x1b[2J.pcap", &bytes);
+    let ticket = captures::File::new("ticket.json", br#"{"kernel": "\u001b[2J\n1. nothing"}"#);
+    let explain = [&["explain", capture.path()], NO_CONFIG].concat();
+    for arguments in [
+        &["status"][..],
+        &["status", "--check"],
+        &["channels", "--interval", "0"],
+        &["top", "--count", "1"],
+        &["doctor", "--from", ticket.path()],
+        &["explain", "/nonexistent\x1b[2J"],
+        &explain,
+        &["reset"],
+    ] {
+        let output = network.weir(arguments);
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(said.contains("\\x1b[") && !said.contains('\x1b'), "{arguments:?}: {said:?}");
+    }
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
 }
