@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use pcap_file::pcap::PcapReader;
-use pcap_file::pcapng::PcapNgReader;
 use pcap_file::{DataLink, TsResolution};
 use weir_bpf::units::MacAddr;
 
@@ -79,7 +78,7 @@ pub(super) enum Step {
 
 enum Reader {
     Pcap(PcapReader<Source>, Link),
-    PcapNg(PcapNgReader<Source>),
+    PcapNg(pcapng::Reader),
 }
 
 /// A capture that is being read.
@@ -107,13 +106,13 @@ impl Capture {
 
     fn new(name: String, source: Source) -> Result<Self, CaptureError> {
         let failed = |source| CaptureError::Open { name: name.clone(), source };
-        let (first, source) = source.peek::<12>().map_err(failed)?;
+        let (first, source) = source.peek::<4>().map_err(failed)?;
         let (progress, len) = (source.progress(), source.len);
         let broken = |why| CaptureError::Header { name: name.clone(), why };
-        let (reader, offset) = if let Some(block_len) = pcapng::first_block_len(&first) {
-            let reader = PcapNgReader::new(source)
-                .map_err(|error| broken(explain(&error, progress.ended.get())))?;
-            (Reader::PcapNg(reader), block_len)
+        let (reader, offset) = if pcapng::is_pcapng(&first) {
+            let (mut reader, mut offset) = (pcapng::Reader::new(source), 0);
+            reader.step(&mut offset).map_err(broken)?;
+            (Reader::PcapNg(reader), offset)
         } else if is_pcap(&first) {
             let reader = PcapReader::new(source)
                 .map_err(|error| broken(explain(&error, progress.ended.get())))?;
@@ -152,7 +151,7 @@ impl Capture {
             let ended = Rc::clone(&self.progress);
             let step = match &mut self.reader {
                 Reader::Pcap(reader, link) => pcap_step((reader, *link), &mut self.offset, &ended),
-                Reader::PcapNg(reader) => pcapng::step(reader, &mut self.offset, &ended),
+                Reader::PcapNg(reader) => reader.step(&mut self.offset),
             };
             match step {
                 Ok(Step::Packet(packet)) => {
@@ -272,6 +271,28 @@ mod tests {
             writer.write_pcapng_block(packet).unwrap();
         }
         writer.into_inner()
+    }
+
+    /// A little-endian block.
+    fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+        let len = (body.len() as u32 + 12).to_le_bytes();
+        [&kind.to_le_bytes(), &len[..], body, &len].concat()
+    }
+
+    #[test]
+    fn what_the_format_leaves_open_is_no_damage() {
+        let section =
+            block(0x0a0d_0d0a, b"\x4d\x3c\x2b\x1a\x01\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff");
+        let packet = block(6, &[&[0; 12][..], &[14, 0, 0, 0, 14, 0, 0, 0], &[0x5a; 16]].concat());
+        let ethernet = [1, 0, 0, 0, 0, 0, 0, 0];
+        let unended = b"\x09\0\x01\0\x06\0\0\0";
+        let latin = b"\x03\0\x06\0R\xe9seau\0\0\0\0\0\0";
+        let custom = block(0xbad, &vec![0; 9 << 20]);
+        for (options, between) in [(&unended[..], vec![]), (latin, vec![]), (b"", custom)] {
+            let interface = block(1, &[&ethernet[..], options].concat());
+            let file = [section.clone(), interface, between, packet.clone()].concat();
+            assert_eq!(read(&file).unwrap(), 1, "{options:?}");
+        }
     }
 
     #[test]

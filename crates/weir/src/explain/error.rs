@@ -37,24 +37,27 @@ pub enum CaptureError {
     },
 }
 
-/// What a parser's error means; `ended`: whether the file has been read to its end.
+/// Bytes are missing.
+pub const CUT_SHORT: &str =
+    "the file ends in the middle of it: it was cut short, or a length in it is wrong";
+/// There are others than it says.
+pub const WRONG_LENGTH: &str = "a length in it is wrong: the file is damaged here";
+
+/// What the pcap parser's error means; `ended`: whether the file has been read to its end.
 pub fn explain(error: &PcapError, ended: bool) -> String {
     match error {
         PcapError::IoError(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
             if ended {
-                "the file ends in the middle of it: it was cut short, or a length in it is wrong"
-                    .into()
+                CUT_SHORT.into()
             } else {
                 "its length is larger than any packet's: the file is damaged here".into()
             }
         }
         PcapError::IoError(source) => source.to_string(),
-        PcapError::IncompleteBuffer => "a length in it is wrong: the file is damaged here".into(),
+        PcapError::IncompleteBuffer => WRONG_LENGTH.into(),
         PcapError::InvalidField(field) => format!("the file is damaged here ({field})"),
-        PcapError::InvalidInterfaceId(id) => no_interface(*id),
-        PcapError::Utf8Error(_) | PcapError::FromUtf8Error(_) => {
-            "a text in it is not UTF-8: the file is damaged here".into()
-        }
+        // Of pcapng files alone.
+        other => other.to_string(),
     }
 }
 

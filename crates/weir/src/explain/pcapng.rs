@@ -1,71 +1,163 @@
-//! The blocks of a pcapng file that hold packets (draft-ietf-opsawg-pcapng, section 4).
+//! A pcapng file's packets (draft-ietf-opsawg-pcapng, section 4).
 //!
-//! Sections and interfaces are the library's work. A packet's own few fields are read here: the library
-//! takes every timestamp for nanoseconds, whatever the interface's resolution is, and refuses packets
-//! whose comments are not UTF-8.
+//! Of interfaces what packets need is read, and blocks of other kinds are skipped, whatever is in them: pcap-file
+//! refuses options that no `opt_endofopt` ends, texts that are not UTF-8, and blocks of more than 8 MB.
 
+use std::io::{self, BufReader, Read};
 use std::time::Duration;
 
-use pcap_file::Endianness;
-use pcap_file::pcapng::PcapNgReader;
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
-use pcap_file::pcapng::blocks::{ENHANCED_PACKET_BLOCK, PACKET_BLOCK, SIMPLE_PACKET_BLOCK};
+use pcap_file::{DataLink, Endianness};
 
 use super::capture::{Link, Packet, Step};
-use super::error::{explain, no_interface};
-use super::source::{Progress, Source};
+use super::error::{CUT_SHORT, WRONG_LENGTH, no_interface};
+use super::source::Source;
 
-const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const OBSOLETE_PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+const IF_TSRESOL: u16 = 9;
+const IF_TSOFFSET: u16 = 14;
 /// Microseconds.
 const RESOLUTION_DEFAULT: u8 = 6;
+/// libpcap's bound on a block that is read, in bytes (`MAX_BLOCKSIZE`).
+const BLOCK_LEN_MAX: u64 = 16 << 20;
 
-/// How long the first block is, if the file begins as a pcapng file does.
-pub fn first_block_len(first: &[u8]) -> Option<u64> {
-    let word = |at: usize| first.get(at..at + 4)?.try_into().ok();
-    if word(0)? != SECTION_HEADER {
-        return None;
-    }
-    let (len, magic) = (word(4)?, word(8)?);
-    let len = if u32::from_be_bytes(magic) == BYTE_ORDER_MAGIC {
-        u32::from_be_bytes(len)
-    } else {
-        u32::from_le_bytes(len)
-    };
-    Some(len.into())
+/// Whether a file begins as a pcapng file does.
+pub fn is_pcapng(first: &[u8]) -> bool {
+    first.starts_with(&SECTION_HEADER.to_be_bytes())
 }
 
-/// Reads one block; `offset` moves behind it.
-pub fn step(
-    reader: &mut PcapNgReader<Source>,
-    offset: &mut u64,
-    progress: &Progress,
-) -> Result<Step, String> {
-    let endianness = reader.section().endianness;
-    let block = match reader.next_raw_block() {
-        None => return Ok(Step::End),
-        Some(block) => block.map_err(|error| explain(&error, progress.ended.get()))?,
-    };
-    let len = u64::from(block.initial_len);
-    let mut body = Body { bytes: &block.body, endianness };
-    let found = match block.type_ {
-        ENHANCED_PACKET_BLOCK => enhanced(&mut body),
-        PACKET_BLOCK => obsolete(&mut body),
-        SIMPLE_PACKET_BLOCK => simple(&mut body),
-        _ => {
-            *offset += len;
-            return Ok(Step::Other);
+/// Reads blocks.
+pub struct Reader {
+    source: BufReader<Source>,
+    endianness: Endianness,
+    interfaces: Vec<Interface>,
+}
+
+/// What is said of an interface.
+struct Interface {
+    link: DataLink,
+    snaplen: u32,
+    resolution: u8,
+    offset_secs: i64,
+}
+
+impl Reader {
+    pub fn new(source: Source) -> Self {
+        let (source, interfaces) = (BufReader::new(source), Vec::new());
+        Self { source, endianness: Endianness::Little, interfaces }
+    }
+
+    /// Reads one block; `offset` moves behind it.
+    pub fn step(&mut self, offset: &mut u64) -> Result<Step, String> {
+        let Some((kind, len, body)) = self.block()? else { return Ok(Step::End) };
+        let mut body = Body { bytes: &body, endianness: self.endianness };
+        let found = match kind {
+            SECTION_HEADER => {
+                self.interfaces.clear();
+                None
+            }
+            INTERFACE_DESCRIPTION => {
+                self.interfaces.push(interface(&mut body).ok_or(TOO_SHORT)?);
+                None
+            }
+            ENHANCED_PACKET => Some(enhanced(&mut body).ok_or(TOO_SHORT)?),
+            OBSOLETE_PACKET => Some(obsolete(&mut body).ok_or(TOO_SHORT)?),
+            SIMPLE_PACKET => Some(simple(&mut body).ok_or(TOO_SHORT)?),
+            _ => None,
+        };
+        let step = match found {
+            None => Step::Other,
+            Some(found) => {
+                let id = found.interface;
+                let interface = usize::try_from(id).ok().and_then(|id| self.interfaces.get(id));
+                let interface = interface.ok_or_else(|| no_interface(id))?;
+                Step::Packet(found.into_packet(interface, Link::of(interface.link)?))
+            }
+        };
+        *offset += len;
+        Ok(step)
+    }
+
+    /// The next block's kind, length and body, which is empty where it is not wanted; `None` at the end.
+    fn block(&mut self) -> Result<Option<(u32, u64, Vec<u8>)>, String> {
+        let head = self.take(8)?;
+        if head.is_empty() {
+            return Ok(None);
         }
-    };
-    let found = found.ok_or("it is too short for what it says: the file is damaged here")?;
-    let id = found.interface;
-    let interface = usize::try_from(id).ok().and_then(|id| reader.interfaces().get(id));
-    let interface = interface.ok_or_else(|| no_interface(id))?;
-    let link = Link::of(interface.linktype)?;
-    *offset += len;
-    Ok(Step::Packet(found.into_packet(interface, link)))
+        // The section header's kind is the same in either byte order.
+        let is_section = is_pcapng(&head);
+        let magic = self.take(if is_section { 4 } else { 0 })?;
+        if is_section {
+            self.endianness = match magic.first_chunk() {
+                Some(magic) if u32::from_be_bytes(*magic) == BYTE_ORDER_MAGIC => Endianness::Big,
+                Some(magic) if u32::from_le_bytes(*magic) == BYTE_ORDER_MAGIC => Endianness::Little,
+                Some(_) => return Err("its byte order is neither: the file is damaged here".into()),
+                None => return Err(CUT_SHORT.into()),
+            };
+        }
+        let mut head = Body { bytes: &head, endianness: self.endianness };
+        let (kind, len) = head.word().zip(head.word()).ok_or(CUT_SHORT)?;
+        let rest = u64::from(len).checked_sub(12 + magic.len() as u64).filter(|rest| rest % 4 == 0);
+        let rest = rest.ok_or(WRONG_LENGTH)?;
+        let wanted = [
+            SECTION_HEADER,
+            INTERFACE_DESCRIPTION,
+            OBSOLETE_PACKET,
+            SIMPLE_PACKET,
+            ENHANCED_PACKET,
+        ];
+        let body = if wanted.contains(&kind) {
+            if rest > BLOCK_LEN_MAX {
+                return Err(WRONG_LENGTH.into());
+            }
+            self.take(rest)?
+        } else {
+            let skipped = io::copy(&mut self.source.by_ref().take(rest), &mut io::sink());
+            if skipped.map_err(|error| error.to_string())? < rest {
+                return Err(CUT_SHORT.into());
+            }
+            Vec::new()
+        };
+        let again = self.take(4)?;
+        let again = Body { bytes: &again, endianness: self.endianness }.word().ok_or(CUT_SHORT)?;
+        if again == len { Ok(Some((kind, len.into(), body))) } else { Err(WRONG_LENGTH.into()) }
+    }
+
+    /// So many bytes, or none at the end of the file.
+    fn take(&mut self, len: u64) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        let read = self.source.by_ref().take(len).read_to_end(&mut bytes);
+        match read.map_err(|error| error.to_string())? as u64 {
+            0 => Ok(bytes),
+            read if read == len => Ok(bytes),
+            _ => Err(CUT_SHORT.into()),
+        }
+    }
+}
+
+const TOO_SHORT: &str = "it is too short for what it says: the file is damaged here";
+
+fn interface(body: &mut Body<'_>) -> Option<Interface> {
+    let (link, _reserved, snaplen) = (body.half()?, body.half()?, body.word()?);
+    let link = DataLink::from(u32::from(link));
+    let mut interface = Interface { link, snaplen, resolution: RESOLUTION_DEFAULT, offset_secs: 0 };
+    // The last one need not be `opt_endofopt`.
+    while let Some((code, len)) = body.half().zip(body.half()) {
+        let Some((value, _)) = body.bytes.split_at_checked(len.into()) else { break };
+        let mut value = Body { bytes: value, endianness: body.endianness };
+        match code {
+            IF_TSRESOL => interface.resolution = *value.bytes.first()?,
+            IF_TSOFFSET => interface.offset_secs = value.long()?.cast_signed(),
+            _ => {}
+        }
+        let padded = usize::from(len).next_multiple_of(4).min(body.bytes.len());
+        body.bytes = &body.bytes[padded..];
+    }
+    Some(interface)
 }
 
 /// A packet as its block has it.
@@ -77,7 +169,7 @@ struct Found {
 }
 
 impl Found {
-    fn into_packet(mut self, interface: &InterfaceDescriptionBlock<'_>, link: Link) -> Packet {
+    fn into_packet(mut self, interface: &Interface, link: Link) -> Packet {
         // A simple packet's block does not say how much of it is padding.
         if self.ticks.is_none() {
             let snapped = if interface.snaplen == 0 { u32::MAX } else { interface.snaplen };
@@ -85,7 +177,7 @@ impl Found {
         }
         let captured = u32::try_from(self.data.len()).unwrap_or(u32::MAX);
         Packet {
-            time: self.ticks.and_then(|ticks| time_of(ticks, interface)),
+            time: self.ticks.and_then(|ticks| interface.time_of(ticks)),
             wire_len: self.wire_len.max(captured),
             data: self.data,
             link,
@@ -133,6 +225,15 @@ impl Body<'_> {
         })
     }
 
+    /// Eight bytes, for which the file's byte order holds, too.
+    fn long(&mut self) -> Option<u64> {
+        let (one, other) = (u64::from(self.word()?), u64::from(self.word()?));
+        Some(match self.endianness {
+            Endianness::Big => one << 32 | other,
+            Endianness::Little => other << 32 | one,
+        })
+    }
+
     fn half(&mut self) -> Option<u16> {
         let (half, rest) = self.bytes.split_first_chunk::<2>()?;
         self.bytes = rest;
@@ -143,47 +244,34 @@ impl Body<'_> {
     }
 }
 
-/// A timestamp, by the interface's resolution and offset.
-fn time_of(ticks: u64, interface: &InterfaceDescriptionBlock<'_>) -> Option<Duration> {
-    let mut resolution = RESOLUTION_DEFAULT;
-    let mut offset_secs = 0;
-    for option in &interface.options {
-        match option {
-            InterfaceDescriptionOption::IfTsResol(value) => resolution = *value,
-            InterfaceDescriptionOption::IfTsOffset(secs) => offset_secs = secs.cast_signed(),
-            _ => {}
-        }
+impl Interface {
+    /// A timestamp, by the interface's resolution and offset.
+    fn time_of(&self, ticks: u64) -> Option<Duration> {
+        // The highest bit: a power of two, else of ten.
+        let base: u128 = if self.resolution & 0x80 == 0 { 10 } else { 2 };
+        let per_sec = base.checked_pow(u32::from(self.resolution & 0x7f))?;
+        let ticks = u128::from(ticks);
+        let secs = u64::try_from(ticks / per_sec).ok()?.checked_add_signed(self.offset_secs)?;
+        let nanos = (ticks % per_sec).checked_mul(1_000_000_000)? / per_sec;
+        Some(Duration::new(secs, u32::try_from(nanos).ok()?))
     }
-    // The highest bit: a power of two, else of ten.
-    let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };
-    let per_sec = base.checked_pow(u32::from(resolution & 0x7f))?;
-    let ticks = u128::from(ticks);
-    let secs = u64::try_from(ticks / per_sec).ok()?.checked_add_signed(offset_secs)?;
-    let nanos = (ticks % per_sec).checked_mul(1_000_000_000)? / per_sec;
-    Some(Duration::new(secs, u32::try_from(nanos).ok()?))
 }
 
 #[cfg(test)]
 mod tests {
-    use pcap_file::DataLink;
-
     use super::*;
 
     #[test]
     fn timestamps_have_the_interfaces_resolution() {
-        let time = |options: &[InterfaceDescriptionOption<'static>], ticks| {
-            let mut interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
-            interface.options = options.to_vec();
-            time_of(ticks, &interface)
+        let time = |resolution, offset_secs, ticks| {
+            Interface { link: DataLink::ETHERNET, snaplen: 0, resolution, offset_secs }
+                .time_of(ticks)
         };
-        let resolution = InterfaceDescriptionOption::IfTsResol;
-        assert_eq!(time(&[], 1_500_000), Some(Duration::from_millis(1500)));
-        assert_eq!(time(&[resolution(9)], 1_500_000_001), Some(Duration::new(1, 500_000_001)));
-        assert_eq!(time(&[resolution(0x81)], 3), Some(Duration::from_millis(1500)));
-        assert_eq!(time(&[resolution(127)], 3), None);
-        let offset = InterfaceDescriptionOption::IfTsOffset(2);
-        assert_eq!(time(&[offset], 1_000_000), Some(Duration::from_secs(3)));
-        let before = InterfaceDescriptionOption::IfTsOffset((-2_i64).cast_unsigned());
-        assert_eq!(time(&[before], 1_000_000), None);
+        assert_eq!(time(6, 0, 1_500_000), Some(Duration::from_millis(1500)));
+        assert_eq!(time(9, 0, 1_500_000_001), Some(Duration::new(1, 500_000_001)));
+        assert_eq!(time(0x81, 0, 3), Some(Duration::from_millis(1500)));
+        assert_eq!(time(127, 0, 3), None);
+        assert_eq!(time(6, 2, 1_000_000), Some(Duration::from_secs(3)));
+        assert_eq!(time(6, -2, 1_000_000), None);
     }
 }
