@@ -647,9 +647,13 @@ impl Protected {
         // After detaching, no packet is missing.
         let counters = self.gate.counters().unwrap_or_else(|_| self.last.gate.clone());
         let would_have = match self.settings.policy {
-            Policy::Shadow => {
-                shadow::would_have(&self.gate, &self.host, self.claim.ifindex, self.late_dropped())
-            }
+            Policy::Shadow => shadow::would_have(
+                &self.gate,
+                &counters,
+                &self.host,
+                self.claim.ifindex,
+                self.late_dropped(),
+            ),
             Policy::On | Policy::Off => Vec::new(),
         };
         Farewell {

@@ -55,7 +55,7 @@ fn one_interface(out: &mut impl Write, interface: &InterfaceChannels) -> io::Res
         }
     }
     if interface.overflow.offered.packets > 0 {
-        writeln!(out, "  4,096 channels are counted one by one; further ones together")?;
+        writeln!(out, "  4,096 channels at least are counted one by one; further ones together")?;
     }
     Ok(())
 }
