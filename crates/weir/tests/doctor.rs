@@ -6,7 +6,7 @@
 mod common;
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -209,6 +209,10 @@ fn a_flood_of_connection_requests_is_found_with_its_listener() {
         sources: Sources::Random { address_bits: 6, port_bits: 12 },
         ..flow
     };
+    // Of the same port, and nobody asks it.
+    host.sh("ip address add 198.18.0.9/32 dev near");
+    let bind = || TcpListener::bind(("198.18.0.9", PORT)).unwrap();
+    let _other = host.network.near.run(bind).unwrap();
     let finding = host.finds("syn-flood", &[flood]);
     says(&finding, "whose", &format!("tcp {NEAR_IP}:{PORT}, memcached"));
 }

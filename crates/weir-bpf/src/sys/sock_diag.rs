@@ -96,22 +96,22 @@ impl SocketDiag {
         Ok(found)
     }
 
-    /// How many connections are half open, waiting for the last segment of their handshake, by local port.
+    /// How many connections are half open, waiting for the last segment of their handshake, by local address, port, and
+    /// the interface that their listener is bound to (0: none).
     ///
     /// # Errors
     ///
     /// As [`SocketDiag::sockets`].
-    pub fn half_open(&mut self) -> Result<BTreeMap<u16, u32>> {
-        let mut by_port = BTreeMap::new();
+    pub fn half_open(&mut self) -> Result<BTreeMap<(IpAddr, u16, IfIndex), u32>> {
+        let mut by_local = BTreeMap::new();
         for family in [AF_INET, AF_INET6] {
             self.dump(family, IPPROTO_TCP, 1 << TCP_SYN_RECV, |answer| {
-                let port = answer.get(4..).and_then(|rest| rest.first_chunk());
-                if let Some(port) = port {
-                    *by_port.entry(u16::from_be_bytes(*port)).or_default() += 1;
+                if let Some(local) = local(answer) {
+                    *by_local.entry(local).or_default() += 1;
                 }
             })?;
         }
-        Ok(by_port)
+        Ok(by_local)
     }
 
     fn dump(
@@ -143,21 +143,26 @@ impl SocketDiag {
     }
 }
 
+/// Address, port and interface of a `struct inet_diag_msg`.
+fn local(answer: &[u8]) -> Option<(IpAddr, u16, IfIndex)> {
+    let port = u16::from_be_bytes(*answer.get(4..)?.first_chunk()?);
+    let octets: [u8; 16] = *answer.get(8..)?.first_chunk()?;
+    let address = match *answer.first()? {
+        AF_INET => IpAddr::V4(Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3])),
+        _ => IpAddr::V6(Ipv6Addr::from(octets)).to_canonical(),
+    };
+    Some((address, port, IfIndex(number(answer.get(40..)?)?)))
+}
+
 /// From a `struct inet_diag_msg` and its attributes; `None` if it is malformed, or bound to no port.
 fn local_socket(protocol: u8, answer: &[u8]) -> Option<LocalSocket> {
     let (&family, &state) = (answer.first()?, answer.get(1)?);
-    let port = u16::from_be_bytes(*answer.get(4..)?.first_chunk()?);
-    let octets: [u8; 16] = *answer.get(8..)?.first_chunk()?;
-    let interface = number(answer.get(40..)?)?;
+    let (address, port, interface) = local(answer)?;
     let inode = number(answer.get(68..)?)?;
     let attributes = Attributes::of(answer.get(ATTRIBUTES..)?);
     let memory = attributes.value(INET_DIAG_SKMEMINFO)?;
     // SK_MEMINFO_*
     let memory = |at: usize| memory.get(4 * at..).and_then(number);
-    let address = match family {
-        AF_INET => IpAddr::V4(Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3])),
-        _ => IpAddr::V6(Ipv6Addr::from(octets)).to_canonical(),
-    };
     let v6_only =
         attributes.value(INET_DIAG_SKV6ONLY).is_some_and(|value| value.first() != Some(&0));
     let listener = protocol == IPPROTO_TCP;
@@ -173,7 +178,7 @@ fn local_socket(protocol: u8, answer: &[u8]) -> Option<LocalSocket> {
         port,
         dual_stack: family == AF_INET6 && address.is_unspecified() && !v6_only,
         connected: state == TCP_ESTABLISHED,
-        interface: (interface != 0).then_some(IfIndex(interface)),
+        interface: (interface.0 != 0).then_some(interface),
         inode: (inode != 0).then_some(SocketInode(inode)),
         queued,
         limit,

@@ -6,9 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
 use std::fs;
+use std::net::IpAddr;
 use std::time::Instant;
 
 use rustix::process::Pid;
+use weir_bpf::channels::Channel;
 use weir_bpf::features::{self, asks_conntrack};
 use weir_bpf::gate::Policy;
 use weir_bpf::holders::Holders;
@@ -25,13 +27,14 @@ use weir_bpf::sys::sock_diag::{LocalSocket, SocketDiag, SocketKind};
 use weir_bpf::sys::stat::Stat;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::IfIndex;
+use weir_bpf::verdict::Kind;
 
 use super::reading::{
     CpuReading, InterfaceReading, OwnerReading, Reading, SocketReading, TcpReading, UdpReading,
 };
 use crate::attach;
 use crate::error::Result;
-use crate::owners::{OwnedSocket, Owners, Ownership, Process};
+use crate::owners::{OwnedSocket, Owner, Owners, Ownership, Process};
 use crate::rps;
 use crate::status::InterfaceStatus;
 use crate::threading::THREADED;
@@ -61,7 +64,7 @@ pub struct Sample {
     tcp: Option<TcpStats>,
     links: HashMap<IfIndex, LinkStats>,
     ownership: Option<Ownership>,
-    half_open: BTreeMap<u16, u32>,
+    half_open: BTreeMap<(IpAddr, u16, IfIndex), u32>,
     /// Of those that have sockets open, by process and thread.
     threads: HashMap<(i32, i32), SchedStat>,
     /// Of those that poll NAPI.
@@ -364,6 +367,13 @@ fn tcp_reading(earlier: &Sample, later: &Sample, seconds: f64) -> Option<TcpRead
 
 fn sockets(earlier: &Sample, later: &Sample, seconds: f64) -> Option<Vec<SocketReading>> {
     let (before, after) = (earlier.ownership.as_ref()?, later.ownership.as_ref()?);
+    let mut half_open: HashMap<_, u32> = HashMap::new();
+    for (&(address, port, interface), count) in &later.half_open {
+        let channel = Channel { local: Some((address, port)), ..Channel::of_kind(Kind::Tcp) };
+        for socket in after.of(&channel, interface).iter().flat_map(Owner::local) {
+            *half_open.entry(socket.inode).or_default() += count;
+        }
+    }
     let reading = |OwnedSocket { socket, holders }: &OwnedSocket| {
         let dropped = socket.drops.wrapping_sub(before.drops(socket).unwrap_or(0));
         let listener = socket.kind == SocketKind::TcpListener;
@@ -374,11 +384,7 @@ fn sockets(earlier: &Sample, later: &Sample, seconds: f64) -> Option<Vec<SocketR
             queued: socket.queued,
             limit: socket.limit,
             drop_pps: rate(0, dropped.into(), seconds),
-            half_open: if listener {
-                later.half_open.get(&socket.port).copied().unwrap_or(0)
-            } else {
-                0
-            },
+            half_open: half_open.get(&socket.inode).filter(|_| listener).copied().unwrap_or(0),
             owners: holders.iter().map(|process| owner(process, earlier, later, seconds)).collect(),
         }
     };
