@@ -198,9 +198,14 @@ impl Looker {
             ));
         }
         readings.sort_by(|(_, one), (_, other)| other.receive_pps.total_cmp(&one.receive_pps));
+        let names: Vec<String> =
+            readings.iter().take(ASKED_MAX).map(|(_, reading)| reading.name.clone()).collect();
         for (ifindex, reading) in readings.iter_mut().take(ASKED_MAX) {
             self.ask(*ifindex, sysfs.as_ref(), reading, running);
+            let below = |name| sysfs.as_ref()?.list(&reading.name, &format!("lower_{name}")).ok();
+            reading.stacked = names.iter().any(|name| below(name).is_some());
         }
+        readings.sort_by_key(|(_, reading)| reading.stacked);
         readings.into_iter().map(|(_, reading)| reading).collect()
     }
 

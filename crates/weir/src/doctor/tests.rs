@@ -136,10 +136,10 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         (
             change(|host| {
                 *host = livelock(0.0);
-                host.cpus[1].napi_threads = 0.98;
+                host.cpus[1].napi_threads = 1.04;
                 (host.interfaces[0].queues, host.interfaces[0].queues_max) = (Some(1), Some(1));
             }),
-            vec![((OneCpuReceives, Likely, No), ["CPU 1 spends 98%", "eth0", "echo d | sudo tee"])],
+            vec![((OneCpuReceives, Likely, No), ["CPU 1 spends 100%", "eth0", "echo d | sudo tee"])],
         ),
         // Half of a CPU is too much only if something is lost.
         (livelock(0.6), vec![]),
@@ -351,6 +351,17 @@ fn what_keeps_weir_from_helping_is_said() {
     host.interfaces[0].takes_gate = false;
     let diagnosis = Diagnosis::of(&host);
     assert!(diagnosis.notes[0].contains("packets of eth0 begin with neither"), "{diagnosis:#?}");
+}
+
+#[test]
+fn what_a_bridge_hands_up_is_counted_once_and_weir_goes_below_it() {
+    let mut host = livelock(0.97);
+    let bridge =
+        InterfaceReading { name: "br0".into(), stacked: true, ..host.interfaces[0].clone() };
+    host.interfaces.push(bridge);
+    assert_eq!(host.receive_pps(), 800_000.0);
+    let diagnosis = Diagnosis::of(&host);
+    assert!(diagnosis.findings[0].advice[0].contains("weir run eth0"), "{diagnosis:#?}");
 }
 
 #[test]

@@ -80,13 +80,13 @@ pub struct Finding {
 }
 
 impl Reading {
-    /// What comes in by all interfaces.
+    /// What comes in by all interfaces, each packet once.
     pub fn receive_pps(&self) -> f64 {
-        self.interfaces.iter().map(|each| each.receive_pps).sum()
+        self.interfaces.iter().filter(|each| !each.stacked).map(|each| each.receive_pps).sum()
     }
 
     pub(super) fn busiest(&self) -> Option<&InterfaceReading> {
-        self.interfaces.iter().max_by(|one, other| one.receive_pps.total_cmp(&other.receive_pps))
+        self.interfaces.first()
     }
 
     /// Packets that were lost here after the NIC had them.

@@ -26,7 +26,7 @@ pub(super) fn notes(reading: &Reading) -> Vec<String> {
     }
     notes.extend(reading.hindrance());
     let of_interface = |name: &String, text: &str| format!("{name}: {text}");
-    for interface in reading.interfaces.iter().take(1) {
+    if let Some(interface) = reading.busiest() {
         let name = &interface.name;
         notes.extend(interface.xdp.as_ref().map(|xdp| {
             of_interface(

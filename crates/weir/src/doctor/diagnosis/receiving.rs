@@ -179,7 +179,7 @@ pub(super) fn one_cpu_receives(reading: &Reading) -> Option<Finding> {
             "One CPU receives for all: CPU {} spends {} of its time on it, the other {} hardly any; {name} has {queues} \
              receive queue{}",
             one.cpu,
-            percent(receives(one)),
+            percent(receives(one).min(1.0)),
             others.len(),
             if queues == 1 { "" } else { "s" }
         ),
