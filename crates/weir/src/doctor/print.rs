@@ -47,7 +47,8 @@ pub fn lines(reading: &Reading, diagnosis: &Diagnosis) -> Vec<String> {
 fn headline(reading: &Reading, diagnosis: &Diagnosis) -> String {
     let verdict = match (diagnosis.verdict, diagnosis.findings.len()) {
         (Verdict::Well, _) => {
-            "well: nothing is lost, and receiving leaves time for everything else".into()
+            "well: nothing is lost for want of room, and receiving leaves time for everything else"
+                .into()
         }
         (Verdict::Wrong, 1) => "wrong: one finding".into(),
         (Verdict::Wrong, findings) => format!("wrong: {findings} findings"),

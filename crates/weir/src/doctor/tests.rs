@@ -56,6 +56,11 @@ fn server() -> SocketReading {
     }
 }
 
+/// Whose own filter drops what it is sent.
+fn filtered() -> SocketReading {
+    SocketReading { local: "198.18.0.1:99".into(), drop_pps: 20_000.0, queued: 0, ..server() }
+}
+
 fn listener() -> SocketReading {
     SocketReading {
         listener: true,
@@ -139,7 +144,10 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
                 host.cpus[1].napi_threads = 1.04;
                 (host.interfaces[0].queues, host.interfaces[0].queues_max) = (Some(1), Some(1));
             }),
-            vec![((OneCpuReceives, Likely, No), ["CPU 1 spends 100%", "eth0", "echo d | sudo tee"])],
+            vec![(
+                (OneCpuReceives, Likely, No),
+                ["CPU 1 spends 100%", "eth0", "echo d | sudo tee"],
+            )],
         ),
         // Half of a CPU is too much only if something is lost.
         (livelock(0.6), vec![]),
@@ -213,11 +221,12 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             change(|host| {
                 *host = losing(owner(0.3, 0.0));
                 let udp = host.udp.as_mut().unwrap();
-                (udp.queue_full_pps, udp.memory_pages) = (0.0, Some(1000));
+                (udp.queue_full_pps, udp.memory_pages) = (0.0, Some(u64::MAX));
+                udp.memory_limit_pages = Some([100, 200, u64::MAX]);
             }),
             vec![(
                 (UdpMemory, Likely, No),
-                ["9,000 datagrams/s", "198.18.0.1:53", "udp_mem='200 400 800'"],
+                ["9,000 datagrams/s", "198.18.0.1:53", "udp_mem='200 400 18446744073709551615'"],
             )],
         ),
         (
@@ -233,6 +242,45 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             change(|host| {
                 *host = losing(owner(0.3, 0.0));
                 host.udp.as_mut().unwrap().queue_full_pps = 0.0;
+            }),
+            vec![],
+        ),
+        // Which hides nobody's full queue.
+        (
+            change(|host| {
+                *host = losing(owner(0.0, 0.0));
+                host.sockets.as_mut().unwrap().push(filtered());
+            }),
+            vec![((SocketFull, Likely, Contains), ["9,000 packets/s", "named", "/proc/812/stack"])],
+        ),
+        // By sockets that were closed meanwhile.
+        (
+            change(|host| host.udp.as_mut().unwrap().queue_full_pps = 4_060.0),
+            vec![((SocketFull, Measured, Contains), ["4,060 packets/s", "", "weir run eth0"])],
+        ),
+        // Told in a note.
+        (
+            change(|host| {
+                *host = losing(owner(0.3, 0.0));
+                let udp = host.udp.as_mut().unwrap();
+                (udp.queue_full_pps, udp.checksum_pps) = (0.0, 9_000.0);
+            }),
+            vec![],
+        ),
+        // It waits while its CPU is idle.
+        (
+            losing(owner(0.1, 0.9)),
+            vec![((SocketFull, Likely, Contains), ["CPU quota", "named", "CPUQuota="])],
+        ),
+        (
+            losing(|socket| socket.owners[0].ran = None),
+            vec![((SocketFull, Possible, Contains), ["just begun", "named", "again"])],
+        ),
+        // Once in four seconds.
+        (
+            change(|host| {
+                *host = losing(|socket| socket.drop_pps = 0.25);
+                host.udp.as_mut().unwrap().queue_full_pps = 0.25;
             }),
             vec![],
         ),
@@ -264,12 +312,20 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         (
             change(|host| {
                 host.tcp.as_mut().unwrap().accept_queue_full_per_sec = 40.0;
-                host.sockets.as_mut().unwrap()[1].queued = 512;
+                let sockets = host.sockets.as_mut().unwrap();
+                (sockets[1].queued, sockets[1].drop_pps) = (512, 40.0);
+                // As full, and nobody connects to it.
+                sockets.push(SocketReading { queued: 512, local: "[::]:80".into(), ..listener() });
             }),
             vec![(
                 (AcceptQueueFull, Measured, Contains),
-                ["512 connections", "nginx (pid 900)", "somaxconn=4096"],
+                ["512 connections", "443, nginx (pid 900)", "somaxconn=4096"],
             )],
+        ),
+        // By a listener that has closed since.
+        (
+            change(|host| host.tcp.as_mut().unwrap().accept_queue_full_per_sec = 40.0),
+            vec![((AcceptQueueFull, Measured, Contains), ["40 connections/s", "", "not accept"])],
         ),
         (
             change(|host| host.interfaces[0].ring_drop_pps = 77.0),
@@ -354,6 +410,27 @@ fn what_keeps_weir_from_helping_is_said() {
 }
 
 #[test]
+fn what_is_lost_but_not_for_want_of_room_is_told_with_its_cause() {
+    let mut host = losing(|_| ());
+    host.sockets.as_mut().unwrap().push(filtered());
+    let [note] = &Diagnosis::of(&host).notes[..] else { panic!("one note") };
+    assert!(note.contains("1:99, named") && note.contains("a filter of its own"), "{note}");
+    // Where the limit cannot be seen it may be memory; the full queue is told all the same.
+    host.udp.as_mut().unwrap().memory_limit_pages = None;
+    let found = Diagnosis::of(&host).findings;
+    assert_eq!(
+        found.iter().map(|each| each.cause).collect::<Vec<_>>(),
+        [Cause::UdpMemory, Cause::SocketFull]
+    );
+    assert!(found[0].whose.as_ref().unwrap().contains("198.18.0.1:99"), "{found:#?}");
+    let mut host = losing(|_| ());
+    let udp = host.udp.as_mut().unwrap();
+    (udp.queue_full_pps, udp.checksum_pps) = (0.0, 9_000.0);
+    let [note] = &Diagnosis::of(&host).notes[..] else { panic!("one note") };
+    assert!(note.contains("checksums are wrong"), "{note}");
+}
+
+#[test]
 fn what_a_bridge_hands_up_is_counted_once_and_weir_goes_below_it() {
     let mut host = livelock(0.97);
     let bridge =
@@ -383,6 +460,7 @@ fn without_the_counters_nothing_is_well() {
 #[test]
 fn twelve_lines_hold_the_worst_and_count_the_rest() {
     let mut host = losing(|_| ());
+    host.udp.as_mut().unwrap().queue_full_pps = 45.0;
     let sockets = (0..9).map(|port| SocketReading {
         local: format!("198.18.0.1:{port}"),
         drop_pps: f64::from(port + 1),

@@ -11,7 +11,7 @@ use serde::Serialize;
 use self::finding::Finding;
 use self::notes::notes;
 use self::receiving::{backlog_full, livelock, one_cpu_receives, ring_full, syn_flood};
-use self::sockets::{accept_queues_full, sockets_full, udp_memory};
+use self::sockets::{Losses, accept_queues_full, sockets_full, udp_memory};
 use super::reading::Reading;
 
 /// What is wrong, and what else its reader should know.
@@ -43,10 +43,11 @@ impl Diagnosis {
     /// What a reading means.
     pub fn of(reading: &Reading) -> Self {
         let mut findings: Vec<Finding> = Vec::new();
-        findings.extend(udp_memory(reading));
+        let losses = Losses::of_udp(reading);
+        findings.extend(udp_memory(reading, &losses));
         findings.extend(syn_flood(reading));
         findings.extend(livelock(reading));
-        findings.extend(sockets_full(reading));
+        findings.extend(sockets_full(reading, &losses));
         findings.extend(accept_queues_full(reading));
         findings.extend(reading.interfaces.iter().filter_map(ring_full));
         findings.extend(backlog_full(reading));
@@ -57,6 +58,7 @@ impl Diagnosis {
             (true, true) => Verdict::Well,
             (true, false) => Verdict::Unknown,
         };
-        Self { verdict, findings, notes: notes(reading), unseen: reading.unseen.clone() }
+        let notes = notes(reading, &losses, &findings);
+        Self { verdict, findings, notes, unseen: reading.unseen.clone() }
     }
 }

@@ -3,20 +3,23 @@
 use weir_policy::Settings;
 
 use super::super::reading::Reading;
-use super::finding::BUSY_PPS;
-use super::sockets::{udp_memory, uncounted_pps, worst_socket};
+use super::finding::{BUSY_PPS, Cause, Finding};
+use super::sockets::Losses;
 use super::words::{count, percent};
 
-pub(super) fn notes(reading: &Reading) -> Vec<String> {
+pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) -> Vec<String> {
     let mut notes = Vec::new();
-    if uncounted_pps(reading) > 0.0 && udp_memory(reading).is_none() {
-        notes.extend(worst_socket(reading).map(|socket| {
-            format!(
-                "{} loses {} packets/s, and not for want of room: a filter of its own or IPsec's policy refuses them",
-                socket.whose,
-                count(socket.drop_pps)
-            )
-        }));
+    let of_memory = findings.iter().any(|finding| finding.cause == Cause::UdpMemory);
+    if let (false, Some(socket), Some(udp)) = (of_memory, losses.refused.first(), &reading.udp) {
+        let why = match losses.is_most(udp.checksum_pps) {
+            true => "their checksums are wrong",
+            false => "a filter of its own or IPsec's policy refuses them",
+        };
+        notes.push(format!(
+            "{} loses {} packets/s, and not for want of room: {why}",
+            socket.whose,
+            count(socket.drop_pps)
+        ));
     }
     if !reading.protected.is_empty() {
         notes.push(format!(

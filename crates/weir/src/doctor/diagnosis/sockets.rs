@@ -1,6 +1,6 @@
 //! Sockets that lose what comes, and why.
 
-use super::super::reading::{OwnerReading, Reading, SocketReading};
+use super::super::reading::{OwnerReading, Reading, SocketReading, UdpReading};
 use super::finding::{Cause, FULL, Finding, Help, Sureness, hindered};
 use super::words::{count, socket_of};
 
@@ -11,22 +11,9 @@ const ASLEEP: f64 = 0.005;
 /// A thread that wanted to run for longer than this and did not is kept from its work by others.
 const KEPT_WAITING: f64 = 0.25;
 
-/// Datagrams that sockets lost and that neither counter of UDP's has. Linux 6.18 drops for want of memory without
-/// counting that anywhere but at the socket.
-pub(super) fn uncounted_pps(reading: &Reading) -> f64 {
-    let lost: f64 = losing(reading).iter().map(|socket| socket.drop_pps).sum();
-    let counted = reading
-        .udp
-        .as_ref()
-        .map_or(0.0, |udp| udp.queue_full_pps + udp.memory_pps + udp.checksum_pps);
-    // Sockets and counters are not read in the same instant.
-    if lost - counted > lost / 2.0 { lost - counted } else { 0.0 }
-}
-
-pub(super) fn udp_memory(reading: &Reading) -> Option<Finding> {
+pub(super) fn udp_memory(reading: &Reading, losses: &Losses) -> Option<Finding> {
     let udp = reading.udp.as_ref()?;
-    let uncounted = uncounted_pps(reading);
-    let rate = udp.memory_pps.max(uncounted);
+    let rate = udp.memory_pps.max(losses.uncounted_pps(udp));
     // The kernel gives memory out in portions, so that it may refuse a little below the limit.
     let exhausted = |(used, limit): (u64, [u64; 3])| used as f64 >= FULL * limit[2] as f64;
     let memory = udp.memory_pages.zip(udp.memory_limit_pages);
@@ -44,7 +31,7 @@ pub(super) fn udp_memory(reading: &Reading) -> Option<Finding> {
     let rate = count(rate);
     let (what, advice) = match memory.filter(|memory| exhausted(*memory)) {
         Some((used, limit)) => {
-            let [low, pressure, high] = limit.map(|pages| pages * 2);
+            let [low, pressure, high] = limit.map(|pages| pages.saturating_mul(2));
             (
                 format!(
                     "UDP is out of memory: {rate} datagrams/s are lost although queues have room; {used} of {} pages \
@@ -58,7 +45,8 @@ pub(super) fn udp_memory(reading: &Reading) -> Option<Finding> {
             let known = match memory {
                 Some(_) => "net.ipv4.udp_mem is not used up, so a control group's limit must be",
                 None => {
-                    "the host's net.ipv4.udp_mem, which is not seen from here, or a control group's limit is used up"
+                    "the host's net.ipv4.udp_mem, which is not seen from here, or a control group's limit is used up, or \
+                     a filter of the socket's own drops them"
                 }
             };
             (
@@ -74,7 +62,10 @@ pub(super) fn udp_memory(reading: &Reading) -> Option<Finding> {
         cause: Cause::UdpMemory,
         sureness,
         what,
-        whose: fullest.map(|socket| format!("most of it waits at {}", socket_of(socket))),
+        whose: match sureness {
+            Sureness::Possible => losses.refused.first().map(|socket| socket.whose.clone()),
+            _ => fullest.map(|socket| format!("most of it waits at {}", socket_of(socket))),
+        },
         weir: Help::None,
         weir_does: "nothing: it discards for full queues, and these are not".into(),
         advice: vec![advice],
@@ -91,12 +82,18 @@ pub(super) struct Losing {
     owners: Vec<OwnerReading>,
 }
 
-/// Those that lose packets, most first.
-fn losing(reading: &Reading) -> Vec<Losing> {
+impl Losing {
+    /// How full the queue is.
+    fn fill(&self) -> f64 {
+        self.queued as f64 / self.limit.max(1) as f64
+    }
+}
+
+/// UDP sockets, or else listeners, that lose packets.
+fn losing(reading: &Reading, listeners: bool) -> Vec<Losing> {
     let mut groups: Vec<(&str, Vec<&SocketReading>)> = Vec::new();
-    for socket in
-        reading.sockets.iter().flatten().filter(|socket| !socket.listener && socket.drop_pps > 0.0)
-    {
+    let loses = |each: &&SocketReading| each.listener == listeners && each.drop_pps >= 1.0;
+    for socket in reading.sockets.iter().flatten().filter(loses) {
         match groups.iter_mut().find(|(local, _)| *local == socket.local) {
             Some((_, group)) => group.push(socket),
             None => groups.push((&socket.local, vec![socket])),
@@ -113,13 +110,59 @@ fn losing(reading: &Reading) -> Vec<Losing> {
             owners: group.iter().flat_map(|each| each.owners.clone()).collect(),
         })
     };
-    let mut found: Vec<Losing> = groups.into_iter().filter_map(losing).collect();
-    found.sort_by(|one, other| other.drop_pps.total_cmp(&one.drop_pps));
-    found
+    groups.into_iter().filter_map(losing).collect()
 }
 
 pub(super) fn worst_socket(reading: &Reading) -> Option<Losing> {
-    losing(reading).into_iter().next()
+    losing(reading, false).into_iter().max_by(|one, other| one.drop_pps.total_cmp(&other.drop_pps))
+}
+
+/// Sockets that lose packets, by why; most first.
+pub(super) struct Losses {
+    /// Their queues are full.
+    full: Vec<Losing>,
+    /// Something else: memory, a wrong checksum, a filter of the socket's own.
+    pub(super) refused: Vec<Losing>,
+    /// Lost at full queues of sockets that are not among them.
+    unseen_pps: f64,
+}
+
+impl Losses {
+    pub(super) fn of_udp(reading: &Reading) -> Self {
+        Self::of(losing(reading, false), reading.udp.as_ref().map_or(0.0, |udp| udp.queue_full_pps))
+    }
+
+    /// The kernel counts full queues of all sockets together, and at each socket what it loses for whatever reason. What
+    /// is counted is the fullest ones' first.
+    fn of(mut losing: Vec<Losing>, queue_full_pps: f64) -> Self {
+        losing.sort_by(|one, other| other.fill().total_cmp(&one.fill()));
+        // Sockets and counters are not read in the same instant.
+        let mut left = queue_full_pps * 1.1;
+        let (mut full, mut refused): (Vec<_>, Vec<_>) = losing.into_iter().partition(|socket| {
+            let counted = socket.drop_pps <= 2.0 * left;
+            left -= if counted { socket.drop_pps } else { 0.0 };
+            counted
+        });
+        for part in [&mut full, &mut refused] {
+            part.sort_by(|one, other| other.drop_pps.total_cmp(&one.drop_pps));
+        }
+        let unseen = queue_full_pps - full.iter().map(|socket| socket.drop_pps).sum::<f64>();
+        let is_much = unseen >= 1.0 && unseen > queue_full_pps / 2.0;
+        Self { full, refused, unseen_pps: if is_much { unseen } else { 0.0 } }
+    }
+
+    /// Whether this is most of what is not lost at full queues.
+    pub(super) fn is_most(&self, pps: f64) -> bool {
+        pps >= self.refused.iter().map(|socket| socket.drop_pps).sum::<f64>() / 2.0
+    }
+
+    /// What no counter of UDP's has. Linux 6.18 drops for want of memory without counting that anywhere but at the
+    /// socket.
+    fn uncounted_pps(&self, udp: &UdpReading) -> f64 {
+        let counted = udp.memory_pps + udp.checksum_pps;
+        let lost: f64 = self.refused.iter().map(|socket| socket.drop_pps).sum();
+        if self.is_most(counted) { 0.0 } else { lost - counted }
+    }
 }
 
 /// Why a queue is full.
@@ -127,6 +170,8 @@ pub(super) fn worst_socket(reading: &Reading) -> Option<Losing> {
 enum Reader {
     /// Others have the CPU that it wants.
     KeptWaiting,
+    /// It may not run, though its CPU is idle.
+    HeldBack,
     /// It is busy all the time.
     AtLimit,
     /// It does not read.
@@ -135,18 +180,30 @@ enum Reader {
     HeldUp,
     /// It reads, has time to spare, and loses what comes at once.
     Bursts,
+    /// It was there at the second look only.
+    New,
     /// It cannot be seen.
     Unseen,
 }
 
-pub(super) fn sockets_full(reading: &Reading) -> Vec<Finding> {
-    // What is dropped for want of memory counts as dropped at the socket, too.
-    let udp = reading.udp.as_ref();
-    let for_memory = udp.is_some_and(|udp| udp.memory_pps > udp.queue_full_pps);
-    if for_memory || uncounted_pps(reading) > 0.0 {
-        return Vec::new();
+pub(super) fn sockets_full(reading: &Reading, losses: &Losses) -> Vec<Finding> {
+    let mut found: Vec<Finding> =
+        losses.full.iter().map(|socket| socket_full(reading, socket)).collect();
+    if losses.unseen_pps > 0.0 {
+        found.push(Finding {
+            cause: Cause::SocketFull,
+            sureness: Sureness::Measured,
+            what: format!(
+                "UDP sockets that are not open any more, or cannot be seen, lose {} packets/s: their queues are full",
+                count(losses.unseen_pps)
+            ),
+            whose: None,
+            weir: Help::Contains,
+            weir_does: hindered(reading, "makes what is lost cheap, and names the ports"),
+            advice: vec![reading.try_weir()],
+        });
     }
-    losing(reading).iter().map(|socket| socket_full(reading, socket)).collect()
+    found
 }
 
 fn reader(reading: &Reading, socket: &Losing) -> Reader {
@@ -154,16 +211,23 @@ fn reader(reading: &Reading, socket: &Losing) -> Reader {
         socket.owners.iter().filter_map(of).max_by(f64::total_cmp)
     };
     let (Some(ran), Some(waited)) = (total(|owner| owner.ran), total(|owner| owner.waited)) else {
-        return Reader::Unseen;
+        return if socket.owners.is_empty() { Reader::Unseen } else { Reader::New };
     };
     let starved = reading.starved();
     let on_starved = |owner: &OwnerReading| starved.iter().any(|cpu| Some(cpu.cpu) == owner.cpu);
-    let full = socket.queued as f64 >= FULL * socket.limit as f64;
-    if waited >= KEPT_WAITING || (ran >= ASLEEP && socket.owners.iter().any(on_starved)) {
+    // A thread that is held back by its group's quota waits (`run_delay`) while nobody has its CPU.
+    let on_idle = |owner: &OwnerReading| {
+        let idle =
+            reading.cpus.iter().find(|cpu| Some(cpu.cpu) == owner.cpu).map_or(0.0, |cpu| cpu.idle);
+        owner.waited.unwrap_or(0.0) >= KEPT_WAITING && owner.waited.unwrap_or(0.0) + idle > 1.1
+    };
+    if socket.owners.iter().any(on_idle) {
+        Reader::HeldBack
+    } else if waited >= KEPT_WAITING || (ran >= ASLEEP && socket.owners.iter().any(on_starved)) {
         Reader::KeptWaiting
     } else if ran >= AT_LIMIT {
         Reader::AtLimit
-    } else if full {
+    } else if socket.fill() >= FULL {
         if ran < ASLEEP { Reader::Asleep } else { Reader::HeldUp }
     } else {
         Reader::Bursts
@@ -177,6 +241,11 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
             "its reader waits for a CPU",
             Help::Cures,
             "discards what this queue has no room for before that costs CPU time, and keeps time for the reader",
+        ),
+        Reader::HeldBack => (
+            "its reader waits while its CPU is idle, as a CPU quota makes it",
+            Help::Contains,
+            "makes what is lost cheap, and keeps it from harming others; it lifts no quota",
         ),
         Reader::AtLimit => (
             "its reader is busy all the time",
@@ -198,8 +267,12 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
             Help::None,
             "nothing: a burst needs room",
         ),
-        Reader::Unseen => (
-            "its reader cannot be seen",
+        Reader::New | Reader::Unseen => (
+            if reader == Reader::New {
+                "its reader has just begun"
+            } else {
+                "its reader cannot be seen"
+            },
             Help::Contains,
             "makes what is lost cheap, and keeps it from harming others",
         ),
@@ -208,6 +281,10 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
     let mut advice = Vec::new();
     match reader {
         Reader::KeptWaiting => advice.push(reading.try_weir()),
+        Reader::HeldBack => advice.push(
+            "a larger quota for the reader's control group (systemd: CPUQuota=, docker: --cpus)"
+                .into(),
+        ),
         Reader::AtLimit => {
             advice.push(
                 "more readers: one socket for each CPU with SO_REUSEPORT, and recvmmsg(2)".into(),
@@ -224,11 +301,15 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
             "a larger SO_RCVBUF in the program, and: sudo sysctl -w net.core.rmem_max={}",
             (buffer * 2).next_power_of_two()
         )),
+        Reader::New => advice.push("weir doctor again".into()),
         Reader::Unseen => advice.push("sudo weir doctor    (to see whose it is)".into()),
     }
     Finding {
         cause: Cause::SocketFull,
-        sureness: if reader == Reader::Unseen { Sureness::Possible } else { Sureness::Likely },
+        sureness: match reader {
+            Reader::New | Reader::Unseen => Sureness::Possible,
+            _ => Sureness::Likely,
+        },
         what: format!(
             "A UDP socket loses {} packets/s: its queue of {} KiB is full, as {why}",
             count(socket.drop_pps),
@@ -243,20 +324,12 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
 
 pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
     let full = reading.tcp.as_ref().map_or(0.0, |tcp| tcp.accept_queue_full_per_sec);
-    if full <= 0.0 {
-        return Vec::new();
-    }
-    // One more than its limit is let in (`sk_acceptq_is_full()`).
-    let is_full = |socket: &&SocketReading| socket.listener && socket.queued > socket.limit;
-    let finding = |socket: &SocketReading| Finding {
+    let losses = Losses::of(losing(reading, true), full);
+    let finding = |what: String, whose: Option<String>, limit: u64| Finding {
         cause: Cause::AcceptQueueFull,
         sureness: Sureness::Measured,
-        what: format!(
-            "A listener's accept queue is full: {} connections wait in it, and {}/s more are turned away",
-            socket.queued,
-            count(full)
-        ),
-        whose: Some(socket_of(socket)),
+        what,
+        whose,
         weir: Help::Contains,
         weir_does: hindered(
             reading,
@@ -265,8 +338,25 @@ pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
         advice: vec![format!(
             "find out why the program does not accept; for bursts, a larger backlog in it, and: sudo sysctl -w \
              net.core.somaxconn={}",
-            (u64::from(socket.limit) * 2).max(4096)
+            (limit * 2).max(4096)
         )],
     };
-    reading.sockets.iter().flatten().filter(is_full).map(finding).collect()
+    let of_listener = |listener: &Losing| {
+        let what = format!(
+            "A listener's accept queue overflows: {} connections/s are turned away, and {} connections wait in it now",
+            count(listener.drop_pps),
+            listener.queued
+        );
+        finding(what, Some(listener.whose.clone()), listener.limit)
+    };
+    let mut found: Vec<Finding> = losses.full.iter().map(of_listener).collect();
+    if losses.unseen_pps > 0.0 {
+        let what = format!(
+            "Accept queues overflow: {} connections/s are turned away by listeners that are not open any more, or \
+             cannot be seen",
+            count(losses.unseen_pps)
+        );
+        found.push(finding(what, None, 0));
+    }
+    found
 }
