@@ -5,9 +5,9 @@
 //! interrupts, and in a virtual machine, where setting a timer leaves the guest, more than on bare metal.
 
 use std::fs;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::Thread;
+use std::sync::mpsc::channel;
+use std::thread::{Builder, Thread};
 use std::time::{Duration, Instant};
 
 use weir_bpf::cpulist::CpuList;
@@ -74,33 +74,35 @@ fn shared(mut cpus: Vec<CpuId>, set_apart: &[CpuId]) -> Vec<CpuId> {
 }
 
 /// The time that a thread is kept from running by another's wake-up. `None` where real-time threads are
-/// refused, or were disturbed for too long.
+/// refused, cannot be started, or were disturbed for too long.
 fn median_gap(on: CpuId, waker: Waker) -> Option<Nanos> {
-    let (woken, end, ended) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
-    // Nobody keeps the CPU busy before the other has its place there.
-    let ready = Barrier::new(2);
+    let (woken, end, ended) =
+        (&AtomicU64::new(0), &AtomicBool::new(false), &AtomicBool::new(false));
+    // Nobody keeps the CPU busy before the other has its place there. One that could not be started leaves its end of
+    // both channels.
+    let ((here, other_there), (there, other_here)) = (channel(), channel());
     let mut gaps = std::thread::scope(|scope| {
-        let interrupted = scope.spawn(|| {
+        let interrupted = Builder::new().spawn_scoped(scope, move || {
             let placed = place(on, PRIORITY);
-            ready.wait();
-            if placed { gaps(waker, &woken, &end) } else { Vec::new() }
+            let both = here.send(()).is_ok() && other_here.recv().is_ok();
+            if placed && both { gaps(waker, woken, end) } else { Vec::new() }
         });
-        let interrupts = scope.spawn(|| {
+        let interrupts = Builder::new().spawn_scoped(scope, move || {
             let placed = place(on, PRIORITY + u8::from(waker != Waker::Turn));
-            ready.wait();
-            if placed {
-                run_again_and_again(waker, &woken, &end);
+            let both = there.send(()).is_ok() && other_there.recv().is_ok();
+            if placed && both {
+                run_again_and_again(waker, woken, end);
             }
             end.store(true, Ordering::Relaxed);
             ended.store(true, Ordering::Relaxed);
         });
-        if let Waker::Cpu(from) = waker {
+        if let (Waker::Cpu(from), Ok(interrupts)) = (waker, &interrupts) {
             let interrupts = interrupts.thread().clone();
-            let ended = &ended;
-            scope.spawn(move || wake(&interrupts, from, ended));
+            // Without it, there are no wake-ups.
+            let _ = Builder::new().spawn_scoped(scope, move || wake(&interrupts, from, ended));
         }
-        interrupted.join().unwrap_or_default()
-    });
+        interrupted.ok()?.join().ok()
+    })?;
     if gaps.len() < WAKES / 2 {
         return None;
     }
@@ -117,7 +119,7 @@ fn run_again_and_again(waker: Waker, woken: &AtomicU64, end: &AtomicBool) {
     while !end.load(Ordering::Relaxed) && begun.elapsed() < AT_MOST {
         match waker {
             Waker::Timer => std::thread::sleep(PAUSE),
-            Waker::Cpu(_) => std::thread::park(),
+            Waker::Cpu(_) => std::thread::park_timeout(AT_MOST),
             Waker::Turn => std::thread::yield_now(),
         }
         woken.fetch_add(1, Ordering::Relaxed);

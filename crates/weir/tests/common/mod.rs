@@ -19,7 +19,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -421,13 +421,18 @@ impl Daemon {
 
     /// The same, in a control group.
     pub fn start_in(group: &Path, network: &Network, options: &[&str]) -> Self {
+        let daemon = Self::spawn_in(group, network, options);
+        assert_eq!(daemon.line()["event"], "ready");
+        daemon
+    }
+
+    /// The same, without waiting for anything.
+    pub fn spawn_in(group: &Path, network: &Network, options: &[&str]) -> Self {
         let procs = group.join("cgroup.procs");
         let script = format!("echo 0 > {} && exec {WEIR} \"$@\"", procs.display());
         let mut command = Command::new("sh");
         command.args(["-c", &script, "sh"]);
-        let daemon = Self::spawn_by(command, network, options);
-        assert_eq!(daemon.line()["event"], "ready");
-        daemon
+        Self::spawn_by(command, network, options)
     }
 
     fn spawn(network: &Network, options: &[&str]) -> Self {
@@ -464,6 +469,11 @@ impl Daemon {
 
     pub fn signal(&self, signal: Signal) {
         self.child.signal(signal);
+    }
+
+    /// Waits until it is ready, or ends; whether it does in time.
+    pub fn has_begun(&self) -> bool {
+        self.lines.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout)
     }
 
     /// The next status line.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::common::*;
+use rustix::process::Signal;
 use weir_bpf::sys::stat::Stat;
 
 /// What `docs` promise for a daemon that is stopped or killed.
@@ -15,17 +16,24 @@ const PROMISED_AT_REST: Duration = Duration::from_secs(4);
 const SCHED_OTHER: u32 = 0;
 const SCHED_BATCH: u32 = 3;
 
-/// One of version 2, with nobody in it.
+/// One with nobody in it.
 struct Group(PathBuf);
 
 impl Group {
+    /// Of version 2.
     fn new(name: &str) -> Self {
-        let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
-        let root = roots.into_iter().find(|root| root.join("cgroup.controllers").exists());
-        let root = root.expect("the test needs control groups of version 2");
-        let group = root.join(format!("weir-test-{}-{name}", std::process::id()));
-        fs::create_dir(&group).unwrap();
-        Self(group)
+        Self::with("cgroup.kill", name)
+    }
+
+    /// One that has this file.
+    fn with(file: &str, name: &str) -> Self {
+        let name = format!("weir-test-{}-{name}", std::process::id());
+        let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/pids"];
+        let mut groups = roots.iter().map(|root| Path::new(root).join(&name)).filter(|group| {
+            fs::create_dir(group).is_ok()
+                && (group.join(file).exists() || fs::remove_dir(group).is_err())
+        });
+        Self(groups.next().unwrap_or_else(|| panic!("the test needs a control group with {file}")))
     }
 
     fn write(&self, file: &str, text: &str) {
@@ -35,8 +43,10 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.write("cgroup.freeze", "0");
-        self.write("cgroup.kill", "1");
+        // Only version 2 has them.
+        for (file, text) in [("cgroup.freeze", "0"), ("cgroup.kill", "1")] {
+            let _ = fs::write(self.0.join(file), text);
+        }
         wait_until("the group is empty", || fs::remove_dir(&self.0).is_ok());
     }
 }
@@ -68,4 +78,24 @@ fn a_daemon_whose_group_is_frozen_leaves_threads_at_the_kernels_own_weight() {
     group.write("cgroup.freeze", "0");
     wait_until("it governs again", || policy() == Some(SCHED_BATCH));
     network.assert_left_untouched_by(daemon);
+}
+
+/// Where a thread is refused, a start neither waits for it nor panics.
+#[test]
+fn a_start_in_a_group_of_few_threads_protects_or_ends() {
+    let network = Network::new();
+    let group = Group::with("pids.max", "few");
+    for count in 2..=9 {
+        group.write("pids.max", &count.to_string());
+        let daemon = Daemon::spawn_in(&group.0, &network, &[]);
+        assert!(daemon.has_begun(), "with {count} threads");
+        daemon.signal(Signal::TERM);
+        let (status, messages) = daemon.end();
+        println!("{count} threads: {status}: {messages}");
+        assert!(
+            status.code().is_some_and(|code| code < 2),
+            "{count} threads: {status}: {messages}"
+        );
+        wait_until("everything is put back", || network.is_untouched());
+    }
 }
