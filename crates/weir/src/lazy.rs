@@ -22,7 +22,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, accept_with, bind, listen,
     socket_with, sockopt,
 };
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit, test_kill_process};
+use rustix::process::{Pid, Resource, getrlimit, test_kill_process};
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::lazy::{LAZY_SOCKETS_MAX, LazyRings, LazySocket, RingId};
 use weir_bpf::sync::lock;
@@ -545,10 +545,8 @@ impl Server {
 
 /// How many may have connected: each takes a descriptor, and the daemon has use for others.
 fn clients_max() -> usize {
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    let half =
-        maximum.map_or(usize::MAX, |maximum| usize::try_from(maximum / 2).unwrap_or(usize::MAX));
+    let limit = getrlimit(Resource::Nofile).current;
+    let half = limit.map_or(usize::MAX, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
     half.min(LAZY_SOCKETS_MAX)
 }
 

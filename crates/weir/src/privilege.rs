@@ -1,5 +1,6 @@
 //! What `weir run` and `weir reset` must be allowed to do.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_bpf::sys::caps::{self, Capability, CapabilitySet};
 
 use crate::error::{Error, Result};
@@ -42,8 +43,12 @@ const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::SYS_PTRACE)
     .union(CapabilitySet::DAC_READ_SEARCH);
 
-/// Gives up what a daemon does not need, before it starts threads and its guardian: they inherit what is left.
+/// Gives up what a daemon does not need, before it starts threads and its guardian: they inherit what is left. What it
+/// needs is descriptors, some 50 for each interface: as many as the hard limit allows, since the usual soft one is for
+/// users of select(2).
 pub fn confine() -> Result<()> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     Ok(caps::confine(KEPT)?)
 }
 

@@ -77,6 +77,21 @@ fn the_file_names_the_interfaces_or_the_error_says_how() {
     network.assert_untouched();
 }
 
+/// A shell's usual one is 1,024, which lasts for some 18 interfaces.
+#[test]
+fn the_soft_limit_on_open_files_is_raised() {
+    let network = Network::new();
+    let mut command = Command::new("sh");
+    let script = "ulimit -Sn 100 && exec \"$0\" \"$@\"";
+    command
+        .args(["-c", script, WEIR, "run", NEAR, "--quiet", "--attach", "native"])
+        .args(NO_CONFIG);
+    let child = network.near.run(|| command.stderr(Stdio::null()).spawn().unwrap()).unwrap();
+    wait_until("it protects", || !network.status()["interfaces"][0].is_null());
+    ends_well(child);
+    network.assert_untouched();
+}
+
 #[test]
 fn monitoring_gets_an_exit_code() {
     let network = Network::new();
