@@ -1,6 +1,6 @@
 //! The signals that the daemon obeys: to stop, and to read its configuration again.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -23,10 +23,11 @@ impl Signals {
     /// From now on a signal ends the loop, not the process.
     pub fn catch() -> Result<Self> {
         let failed = |source| Error::system("catch signals", source);
+        let from_terminal = has_terminal() && !ignores_hangups();
         let stop = catch(&[SIGINT, SIGTERM, SIGQUIT])?;
-        let hangup = catch(&[SIGHUP])?;
+        let hangup = register(&[SIGHUP])?;
         hangup.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { stop, hangup, from_terminal: has_terminal() })
+        Ok(Self { stop, hangup, from_terminal })
     }
 
     /// Hears every SIGHUP that has come so far.
@@ -36,14 +37,20 @@ impl Signals {
     }
 
     /// Whether a SIGHUP means that the terminal from which the daemon was started is gone, and with it
-    /// whoever could stop the daemon there.
+    /// whoever could stop the daemon there. Never if it was to outlive the terminal.
     pub fn terminal_is_gone(&self) -> bool {
         self.from_terminal && !has_terminal()
     }
 }
 
-/// Readable once one of them has come, which then has no other effect.
+/// Readable once one of them has come, which then has no other effect. A SIGHUP that is ignored stays so.
 pub fn catch(signals: &[i32]) -> Result<UnixStream> {
+    let ignored = ignores_hangups();
+    let heard = signals.iter().copied().filter(|signal| *signal != SIGHUP || !ignored);
+    register(&heard.collect::<Vec<_>>())
+}
+
+fn register(signals: &[i32]) -> Result<UnixStream> {
     let failed = |source| Error::system("catch signals", source);
     let (receiver, sender) = UnixStream::pair().map_err(failed)?;
     for signal in signals {
@@ -58,6 +65,14 @@ pub fn comes(caught: &UnixStream, time: Duration) -> bool {
     let timeout = Timespec::try_from(time).ok();
     // Interrupted: by a signal that is in the stream now.
     !matches!(poll(&mut [PollFd::new(caught, PollFlags::IN)], timeout.as_ref()), Ok(0))
+}
+
+/// Whether it was started by nohup(1) or the like. `SigIgn` in proc(5) has a bit for each signal from 1.
+fn ignores_hangups() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (SIGHUP - 1) & 1 == 1)
 }
 
 /// The kernel opens this for processes with a controlling terminal alone.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::common::*;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 fn config(arguments: &[&str]) -> Output {
@@ -95,27 +95,45 @@ fn a_bad_file_protects_nothing() {
     network.assert_untouched();
 }
 
-#[test]
-fn a_terminal_that_is_closed_stops_the_daemon() {
-    let network = Network::new();
-    // script(1) makes a terminal, and closes it when it is killed.
-    let run = format!("exec {WEIR} run {NEAR} --config /dev/null --quiet");
-    let spawn = || {
-        let mut command = Command::new("script");
-        command.args(["--quiet", "--return", "--command", &run, "/dev/null"]);
-        command.stdin(Stdio::null()).stdout(File::create("/dev/null").unwrap()).spawn().unwrap()
-    };
-    let mut terminal = network.near.run(spawn).unwrap();
+/// A daemon that is started by this command in a terminal, and that terminal. script(1) makes one, and closes it when it
+/// is killed.
+fn start_in_terminal(network: &Network, starter: &str) -> (Owned, Pid) {
+    let run = format!("{starter} {WEIR} run {NEAR} --config /dev/null --quiet");
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", &run, "/dev/null"]);
+    command.stdin(Stdio::null()).stdout(File::create("/dev/null").unwrap());
+    let terminal = network.near.run(|| Owned::start(&mut command)).unwrap();
     wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
     let daemon = pid(&network.interface_status()["pid"]);
     // With its terminal, it reads its configuration again.
     let started = network.interface_status()["since"].clone();
+    hang_up(network, daemon);
+    assert_eq!(network.interface_status()["since"], started);
+    (terminal, daemon)
+}
+
+/// Sends a SIGHUP, and waits until it has been obeyed.
+fn hang_up(network: &Network, daemon: Pid) {
     rustix::process::kill_process(daemon, Signal::HUP).unwrap();
     let updated = network.interface_status()["updated"].clone();
     wait_until("the next status", || network.interface_status()["updated"] != updated);
-    assert_eq!(network.interface_status()["since"], started);
-    terminal.kill().unwrap();
-    terminal.wait().unwrap();
+}
+
+#[test]
+fn a_terminal_that_is_closed_stops_the_daemon() {
+    let network = Network::new();
+    drop(start_in_terminal(&network, "exec"));
+    wait_until("everything is put back", || network.is_untouched());
+}
+
+#[test]
+fn a_daemon_that_is_started_by_nohup_outlives_its_terminal() {
+    let network = Network::new();
+    let (terminal, daemon) = start_in_terminal(&network, "exec >/dev/null 2>&1 nohup");
+    drop(terminal);
+    hang_up(&network, daemon);
+    assert_eq!(pid(&network.interface_status()["pid"]), daemon);
+    rustix::process::kill_process(daemon, Signal::TERM).unwrap();
     wait_until("everything is put back", || network.is_untouched());
 }
 
