@@ -43,7 +43,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     if args.slice {
         ab::end_with_parent()?;
     }
-    let config = Config::load(&args.settings)?;
+    let config = Config::load(&args.settings, &args.interfaces)?;
     let interfaces = interfaces(args, &config)?;
     for interface in &interfaces {
         check_cpus(&config, interface)?;

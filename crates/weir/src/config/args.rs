@@ -73,8 +73,8 @@ pub struct SettingArgs {
 }
 
 impl SettingArgs {
-    /// What the command line says.
-    pub(super) fn layer(&self) -> Layer {
+    /// What the command line says, which names these interfaces.
+    pub(super) fn layer(&self, interfaces: &[String]) -> Layer {
         Layer {
             user_share: said(self.user_share),
             prefer: said(self.prefer.map(Into::into)),
@@ -88,7 +88,7 @@ impl SettingArgs {
             cpus: said(self.cpus.clone().map(Some)),
             policy: said(self.policy),
             rps_off: said(self.rps_off.then_some(true)),
-            protect: None,
+            protect: said((!interfaces.is_empty()).then_some(true)),
         }
     }
 }

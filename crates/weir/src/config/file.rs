@@ -176,14 +176,13 @@ impl<'a> Walk<'a> {
                 let what = "metrics belongs above the first section, because it is the host's";
                 return self.problem(key, what.into());
             }
-            "protect" => text.bare(value::boolean).put(&mut layer.protect, origin),
             name => match layer.read(name, &text, origin) {
                 Some(read) => read,
                 None => {
                     let keys = KEYS.join(", ");
                     let what = format!(
-                        "there is no setting {name:?}; the settings are {keys}, protect of an interface, and metrics \
-                         of the host"
+                        "there is no setting {name:?}; the settings are {keys} of an interface, and metrics of the \
+                         host"
                     );
                     return self.problem(key, what);
                 }

@@ -48,14 +48,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the file that the command line names, or the usual one if there is one.
-    pub fn load(args: &SettingArgs) -> Result<Self, ConfigError> {
+    /// Reads the file that the command line names, or the usual one if there is one. `interfaces` are those that the
+    /// command line names.
+    pub fn load(args: &SettingArgs, interfaces: &[String]) -> Result<Self, ConfigError> {
         let named = args.config.clone();
         let file = match &named {
             Some(path) => Some(ConfigFile::read(path)?),
             None => if_exists(Path::new(DEFAULT_FILE))?,
         };
-        Ok(Self { flags: args.layer(), named, file })
+        Ok(Self { flags: args.layer(interfaces), named, file })
     }
 
     /// What the same command line means by now.
@@ -116,9 +117,10 @@ impl Config {
         self.file.iter().flat_map(|file| file.interfaces.keys().map(String::as_str))
     }
 
-    /// The interfaces that it says to protect.
+    /// The interfaces that it says to protect; none where the command line names them.
     pub fn protected(&self) -> Vec<String> {
-        let sections = self.file.iter().flat_map(|file| &file.interfaces);
+        let file = self.file.iter().filter(|_| self.flags.protect.is_none());
+        let sections = file.flat_map(|file| &file.interfaces);
         let protected = sections
             .filter(|(_, layer)| layer.protect.as_ref().is_some_and(|protect| protect.value));
         protected.map(|(name, _)| name.clone()).collect()

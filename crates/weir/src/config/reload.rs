@@ -17,6 +17,8 @@ pub struct Reloader {
     lost: Vec<(String, Effective)>,
     shares: EffectiveShares,
     metrics: Row,
+    /// What the file said to protect when the daemon was started.
+    protected: Vec<String>,
 }
 
 /// What a valid configuration means to an interface.
@@ -33,7 +35,8 @@ impl Reloader {
     /// A daemon that was started with this configuration, and has these interfaces.
     pub fn new(config: Config, running: Vec<(Key, Effective)>) -> Self {
         let (shares, metrics) = (config.shares(), config.metrics().1);
-        Self { config, running, lost: Vec::new(), shares, metrics }
+        let protected = config.protected();
+        Self { config, running, lost: Vec::new(), shares, metrics, protected }
     }
 
     /// What was last read.
@@ -90,6 +93,9 @@ impl Reloader {
         if metrics.value != self.metrics.value {
             news.push(self.config.tell(&self.metrics, &metrics));
         }
+        let protected = self.config.protected().into_iter();
+        let new = protected.filter(|name| !self.protected.contains(name));
+        news.extend(new.map(|name| format!("{name}: protect takes effect when weir is restarted")));
         (self.shares.settings(), news)
     }
 

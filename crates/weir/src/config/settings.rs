@@ -26,8 +26,6 @@ macro_rules! settings {
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Layer {
             $($(#[$doc])* pub $name: Option<Sourced<$type>>,)*
-            /// Of an interface: whether it is protected where the command line names none.
-            pub protect: Option<Sourced<bool>>,
         }
 
         impl Layer {
@@ -120,6 +118,9 @@ settings! {
     /// Whether receive packet steering is switched off.
     rps_off: bool = false,
         bare(value::boolean), is_off => is_off, live: false;
+    /// Whether it is protected: in the file, of an interface's section.
+    protect: bool = false,
+        bare(value::boolean), is_on => is_on, live: false;
 }
 
 fn usual() -> weir_policy::Settings {

@@ -77,7 +77,7 @@ struct ShownSetting {
 
 /// `weir config show`. Needs no privilege.
 pub fn show(args: &ShowArgs) -> Result<()> {
-    let config = Config::load(&args.settings)?;
+    let config = Config::load(&args.settings, &args.interfaces)?;
     let mut effective: Vec<(Option<String>, Effective)> = Vec::new();
     if args.interfaces.is_empty() {
         effective.push((None, config.of_any()));

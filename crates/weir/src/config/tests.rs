@@ -23,7 +23,7 @@ fn flags(flags: &str) -> SettingArgs {
 
 fn config(options: &str, file: &str) -> Config {
     let file = ConfigFile::parse(Path::new("w.toml"), file.as_bytes()).unwrap();
-    Config { flags: flags(options).layer(), named: Some("w.toml".into()), file: Some(file) }
+    Config { flags: flags(options).layer(&[]), named: Some("w.toml".into()), file: Some(file) }
 }
 
 fn origins(config: &Config, interface: &str) -> Vec<String> {
@@ -64,6 +64,7 @@ fn flags_come_before_the_interface_and_that_before_the_rest() {
             "w.toml:3",
             "default",
             "w.toml:4",
+            "default",
             "default",
             "default",
             "default",
@@ -162,10 +163,31 @@ fn what_changes_of_shares_is_told() {
 }
 
 #[test]
+fn what_is_to_be_protected_from_the_next_start_on_is_told() {
+    let read = |interfaces: &[&str], file: &str| {
+        let named: Vec<String> = interfaces.iter().map(|&name| name.into()).collect();
+        Config { flags: flags("").layer(&named), ..config("", file) }
+    };
+    let news = |named: &[&str]| {
+        let started = read(named, "[interface.eth0]\nprotect = true\n");
+        let mut reloader = Reloader::new(started.clone(), vec![(KEY, started.of("eth0"))]);
+        let file = "[interface.eth0]\nprotect = false\n[interface.eth1]\nprotect = true\n";
+        reloader.config = read(named, file);
+        [reloader.change_shares().1, reloader.change(&KEY, "eth0").news].concat()
+    };
+    let expected = [
+        "eth1: protect takes effect when weir is restarted",
+        "protect stays true: false (w.toml:2, for this interface) takes effect when weir is restarted",
+    ];
+    assert_eq!(news(&[]), expected);
+    assert_eq!(news(&["eth0"]), [] as [&str; 0]);
+}
+
+#[test]
 fn reading_again_takes_a_whole_file_or_nothing() {
     let path = std::env::temp_dir().join(format!("weir-config-{}.toml", std::process::id()));
     fs::write(&path, "user_share = \"60%\"\n").unwrap();
-    let first = Config::load(&flags(&format!("--config {}", path.display()))).unwrap();
+    let first = Config::load(&flags(&format!("--config {}", path.display())), &[]).unwrap();
     let share = |reloader: &Reloader| reloader.config.of("eth0").governor().user_share;
     let percent = |percent| Share::percent(percent).unwrap();
     let mut reloader = Reloader::new(first, Vec::new());
@@ -178,6 +200,6 @@ fn reading_again_takes_a_whole_file_or_nothing() {
     fs::remove_file(&path).unwrap();
     assert!(matches!(reloader.read(), Err(ConfigError::Gone(gone)) if gone == path));
     assert_eq!(share(&reloader), percent(70.0));
-    let null = Config::load(&flags("--config /dev/null")).unwrap();
+    let null = Config::load(&flags("--config /dev/null"), &[]).unwrap();
     assert!(matches!(null.again(), Err(ConfigError::NotAgain(_))));
 }

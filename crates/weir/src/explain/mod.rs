@@ -66,7 +66,7 @@ pub fn run(args: &ExplainArgs) -> Result<()> {
 
 fn explain(args: &ExplainArgs) -> std::result::Result<(), Failure> {
     let settings = SettingArgs { config: args.config.clone(), ..SettingArgs::default() };
-    let config = Config::load(&settings)?;
+    let config = Config::load(&settings, &[])?;
     let links = Links::open()?;
     let target = Target::choose(&links, args.interface.as_deref())?;
     let mut capture = Capture::open(&args.file)?;

@@ -178,6 +178,7 @@ fn show_names_the_source_of_every_setting() {
     is(eth0, "nice", (-3).into(), "flag", Value::Null);
     is(eth0, "prefer", "separation".into(), "default", Value::Null);
     is(eth0, "selective", false.into(), "default", Value::Null);
+    is(eth0, "protect", false.into(), "default", Value::Null);
     is(eth0, "cpus", Value::Null, "default", Value::Null);
 
     let table = stdout(&config(&[&options[..], &["eth0"]].concat()));
@@ -192,6 +193,7 @@ fn show_names_the_source_of_every_setting() {
         "  selective   false       default".into(),
         "  napi        threads     default".into(),
         "  cpus        left alone  default".into(),
+        "  protect     true        command line".into(),
     ] {
         assert!(table.lines().any(|each| each == line), "{line}: {table}");
     }
