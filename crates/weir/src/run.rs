@@ -11,7 +11,7 @@ use weir_bpf::sys::sched;
 
 use crate::ab;
 use crate::claim::Claim;
-use crate::cli::{Attach, Napi, RunArgs};
+use crate::cli::{Napi, RunArgs};
 use crate::config::{Config, Reloader};
 use crate::console::Console;
 use crate::daemon::{Daemon, Wardens};
@@ -47,7 +47,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let interfaces = interfaces(args, &config)?;
     for interface in &interfaces {
         check_cpus(&config, interface)?;
-        check_forward(&config, interface)?;
+        config.check_forward(interface)?;
     }
     let host = Rc::new(Host::open()?);
     // A file that is a group's takes a capability that nothing else does.
@@ -161,19 +161,6 @@ fn check_cpus(config: &Config, interface: &str) -> Result<()> {
             format!("choose from {}", CpuList(online.clone())),
         )),
     }
-}
-
-fn check_forward(config: &Config, interface: &str) -> Result<()> {
-    let settings = config.settings(interface);
-    if !settings.forward || settings.attach == Attach::Native {
-        return Ok(());
-    }
-    Err(Error::refused(
-        format!(
-            "the fast path forwards in the driver, and the gate of {interface} is to be elsewhere"
-        ),
-        "leave `attach` out, or `forward`",
-    ))
 }
 
 fn claim_all(

@@ -33,6 +33,8 @@ use file::ConfigFile;
 use settings::Layer;
 use shares::{EffectiveShares, ShareLayer};
 
+use crate::cli::Attach;
+use crate::error::Error;
 use crate::interface::Settings;
 
 /// The file that is read if no other is named and it exists.
@@ -124,6 +126,20 @@ impl Config {
         let protected = sections
             .filter(|(_, layer)| layer.protect.as_ref().is_some_and(|protect| protect.value));
         protected.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether an interface's gate is where the fast path is, if it has one.
+    pub fn check_forward(&self, interface: &str) -> Result<(), Error> {
+        let settings = self.settings(interface);
+        if !settings.forward || settings.attach == Attach::Native {
+            return Ok(());
+        }
+        Err(Error::refused(
+            format!(
+                "the fast path forwards in the driver, and the gate of {interface} is to be elsewhere"
+            ),
+            "leave `attach` out, or `forward`",
+        ))
     }
 
     fn effective(&self, section: Option<&Layer>) -> Effective {

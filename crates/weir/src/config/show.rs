@@ -10,7 +10,7 @@ use super::args::{CheckArgs, ShowArgs};
 use super::error::ConfigError;
 use super::file::ConfigFile;
 use super::layer::{Origin, Sourced};
-use super::settings::Effective;
+use super::settings::{Effective, Layer};
 use super::{Config, DEFAULT_FILE};
 use crate::error::{Error, Result};
 use crate::out;
@@ -20,11 +20,13 @@ use crate::status::SCHEMA;
 
 /// `weir config check`. Needs no privilege.
 pub fn check(args: &CheckArgs) -> Result<()> {
-    ConfigFile::read(&args.file).map_err(|error| match error {
+    let file = ConfigFile::read(&args.file).map_err(|error| match error {
         // Here a file is no option, of which there could be another.
         ConfigError::Unreadable { path, source } => Error::file("read", path, source),
         error => error.into(),
     })?;
+    let config = Config { flags: Layer::default(), named: None, file: Some(file) };
+    config.protected().iter().try_for_each(|interface| config.check_forward(interface))?;
     out::print(|out| writeln!(out, "{}: valid", args.file.display()))
 }
 
