@@ -17,8 +17,9 @@ use super::shares::ShareLayer;
 use super::value;
 use crate::named_file;
 
-/// What a configuration may have, in bytes. A host's hundred interfaces take a tenth of it.
-const SIZE_MAX: u64 = 1 << 20;
+/// What a configuration may have, in bytes. A host's hundred interfaces take a tenth of it. With its length grows the
+/// time for each line that is told, and a daemon reads it again in its main loop.
+const SIZE_MAX: u64 = 1 << 16;
 /// How much of a wrong value is shown, in characters.
 const SHOWN_MAX: usize = 40;
 /// `IFNAMSIZ` less its terminating zero.

@@ -321,5 +321,5 @@ fn a_file_that_cannot_be_one_is_refused() {
     let unreadable = ConfigFile::read(Path::new("/nonexistent/weir.toml")).unwrap_err().to_string();
     assert!(unreadable.contains("cannot read the configuration /nonexistent/weir.toml: No such"));
     let large = ConfigFile::read(Path::new("/dev/zero")).unwrap_err().to_string();
-    assert!(large.contains("/dev/zero: it is larger than 1048576 bytes"), "{large}");
+    assert!(large.contains("/dev/zero: it is larger than 65536 bytes"), "{large}");
 }
