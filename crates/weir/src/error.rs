@@ -39,15 +39,12 @@ pub enum Error {
     #[error(transparent)]
     Capture(#[from] CaptureError),
     /// Another daemon protects the interface.
-    #[error(
-        "weir already protects {interface} (pid {pid}); look at it with `weir status`, or stop it \
-         with `kill {pid}`"
-    )]
+    #[error("weir already protects {interface}{}", or_where_it_is(.pid))]
     Running {
         /// The interface.
         interface: String,
-        /// The other daemon.
-        pid: i32,
+        /// The other daemon; `None` if it is not seen from this PID namespace.
+        pid: Option<i32>,
     },
     /// Some knobs could not be put back.
     #[error("{}; weir keeps a record of them: `weir reset` tries again", .0.join("; "))]
@@ -60,6 +57,13 @@ pub enum Error {
         /// The kernel's answer.
         source: io::Error,
     },
+}
+
+fn or_where_it_is(pid: &Option<i32>) -> String {
+    pid.map_or_else(
+        || " in a PID namespace that is not seen from here; stop it there".into(),
+        |pid| format!(" (pid {pid}); look at it with `weir status`, or stop it with `kill {pid}`"),
+    )
 }
 
 impl Error {

@@ -41,8 +41,8 @@ pub enum Attempt {
     Held(Lock),
     /// A daemon has it.
     Protected {
-        /// The daemon.
-        pid: i32,
+        /// The daemon, if it is seen from here.
+        pid: Option<i32>,
     },
 }
 
@@ -69,7 +69,9 @@ impl Lock {
                 // Its last holder has removed the file between our opening and our locking it.
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => match holder(fd) {
-                    Some((pid, Purpose::Protect)) => return Ok(Attempt::Protected { pid }),
+                    Some((pid, Purpose::Protect)) => {
+                        return Ok(Attempt::Protected { pid: holder_of(dir, key, pid) });
+                    }
                     // A restoration, or somebody who has not signed yet.
                     _ if Instant::now() < deadline => std::thread::sleep(RETRY_EVERY),
                     _ => return Err(stays_locked(&dir.path_of(&name))),
@@ -93,12 +95,24 @@ impl Drop for Lock {
 /// that locked, were it for a moment, would be in the daemon's way.
 ///
 /// More than one only where the lock file's device cannot be told: anybody can hold a lock on a file
-/// with the same inode number elsewhere, so the caller looks for the process that it knows of.
+/// with the same inode number elsewhere, so [`holder_of`] looks for the process that is known.
 pub fn holders_of(dir: &RunDir, key: &Key) -> Vec<i32> {
     let Some(inode) = dir.inode(&key.lock_file()) else { return Vec::new() };
     let device = dir.device();
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     locks.lines().filter_map(|line| whole_file_holder(line, device, inode)).collect()
+}
+
+/// The holder that calls itself by this number, by its number here: it may be in a PID namespace of its own. `None` if
+/// there is no such holder, or it is not seen from this PID namespace.
+pub fn holder_of(dir: &RunDir, key: &Key, own: i32) -> Option<i32> {
+    let calls_itself_so = |pid: &i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        let innermost = numbers.and_then(|numbers| numbers.split_ascii_whitespace().last());
+        innermost.is_some_and(|number| number.parse() == Ok(own))
+    };
+    holders_of(dir, key).into_iter().find(calls_itself_so)
 }
 
 /// From a line of `/proc/locks`: `1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF`, with the device in
@@ -165,7 +179,7 @@ mod tests {
         let Attempt::Protected { pid } = Lock::take(&dir, &key, Purpose::Restore).unwrap() else {
             panic!("held twice");
         };
-        assert_eq!(pid, me);
+        assert_eq!(pid, Some(me));
 
         drop(lock);
         assert_eq!(holders_of(&dir, &key), [] as [i32; 0]);

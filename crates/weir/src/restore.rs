@@ -131,10 +131,7 @@ fn reset_one(host: &Host, key: &Key) -> Result<Option<Restored>> {
         Attempt::Held(lock) => leftovers(host, key, &lock),
         Attempt::Protected { pid } => {
             let interface = host.name_of(key.ifindex)?.unwrap_or_else(|| key.to_string());
-            Err(Error::refused(
-                format!("weir is protecting {interface} (pid {pid})"),
-                format!("stop it with `kill {pid}`, and it puts everything back itself"),
-            ))
+            Err(Error::Running { interface, pid })
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::governor::Observed;
 use crate::key::{Key, STATE_SUFFIX, STATUS_SUFFIX};
 use crate::knob::Knob;
-use crate::lock::holders_of;
+use crate::lock::{holder_of, holders_of};
 use crate::rundir::{PRIVATE, RUN_DIR, RunDir};
 use crate::sample::Rates;
 use crate::sleep::SleepStatus;
@@ -299,7 +299,8 @@ impl InterfaceStatus {
         if status.schema != SCHEMA {
             return Err(malformed(dir, &name, format!("schema {}", status.schema)));
         }
-        status.running = holders_of(dir, key).contains(&status.pid);
+        let holder = holder_of(dir, key, status.pid);
+        (status.running, status.pid) = (holder.is_some(), holder.unwrap_or(status.pid));
         status.silent_for = age.filter(|age| status.running && *age >= SILENT);
         Ok(Some(status))
     }

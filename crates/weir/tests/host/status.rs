@@ -70,3 +70,38 @@ fn to_others_than_root_it_says_who_may_see_it() {
     assert!(said.starts_with("unknown: ") && said.contains("run it as root"), "{said}");
     daemon.interrupt();
 }
+
+/// As a container without the host's has it.
+#[test]
+fn a_daemon_in_a_pid_namespace_of_its_own_is_known_by_its_number_here() {
+    let network = Network::new();
+    let file = ConfigFile::new("pidns", "");
+    let mut command = Command::new("unshare");
+    // Its mount of /proc hides the threads of NAPI, which are the host's.
+    let run = [
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        WEIR,
+        "run",
+        NEAR,
+        "--quiet",
+        "--config",
+    ];
+    command.args(run).arg(file.path()).stderr(std::process::Stdio::null());
+    let _unshare = network.near.run(|| Owned::start(&mut command)).unwrap();
+    wait_until("it protects", || !network.status()["interfaces"][0].is_null());
+    let status = network.interface_status();
+    assert_eq!(status["running"], true, "{status}");
+    let daemon = pid(&status["pid"]);
+    let comm = std::fs::read_to_string(format!("/proc/{}/comm", daemon.as_raw_nonzero()));
+    assert_eq!(comm.unwrap(), "weir\n");
+    let stop = format!("`kill {}`", daemon.as_raw_nonzero());
+    for command in ["reset", "run"] {
+        let refusal = failure(&network.weir(&[command, NEAR]), 1);
+        assert!(refusal.contains(&stop), "{refusal}");
+    }
+    rustix::process::kill_process(daemon, rustix::process::Signal::TERM).unwrap();
+    wait_until("everything is put back", || network.is_untouched());
+}
