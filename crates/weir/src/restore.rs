@@ -31,8 +31,10 @@ pub fn leftovers(host: &Host, key: &Key, _lock: &Lock) -> Result<Option<Restored
         // A daemon killed before it turned anything, or after it had put everything back.
         None => None,
         Some(state) => {
-            let is_ours = is_ours_to_touch(host, &state)?;
-            let knobs = if is_ours { put_back(host, &state)? } else { Returns::default() };
+            let knobs = match present_name(host, &state)? {
+                Some(name) => put_back(host, &state, &name)?,
+                None => Returns::default(),
+            };
             Some(Restored { interface: state.interface, owner: state.owner, knobs })
         }
     };
@@ -41,41 +43,28 @@ pub fn leftovers(host: &Host, key: &Key, _lock: &Lock) -> Result<Option<Restored
     Ok(restored)
 }
 
-/// Whether the interface that the record is about still exists. Nothing is left to put back after a
-/// reboot, or when the interface is gone or its network namespace.
-fn is_ours_to_touch(host: &Host, state: &State) -> Result<bool> {
+/// What the interface that the record is about is called now. Nothing is left to put back after a reboot, or when the
+/// interface is gone or its network namespace; with a record that does not tell its namespace from a later one, another
+/// name is another interface.
+fn present_name(host: &Host, state: &State) -> Result<Option<String>> {
     if !state.is_of_this_namespace() {
-        return Ok(false);
+        return Ok(None);
     }
-    match host.name_of(state.ifindex)? {
-        Some(name) if name == state.interface => Ok(true),
-        Some(name) => Err(Error::refused(
-            format!(
-                "interface {} was called {} when weir turned its knobs and is called {name} now",
-                state.ifindex.0, state.interface
-            ),
-            format!(
-                "if it was renamed, name it {} again and run `weir reset`; if it is another \
-                 interface, remove {}",
-                state.interface,
-                host.dir.path_of(&state.key().state_file()).display()
-            ),
-        )),
-        None => Ok(false),
-    }
+    let name = host.name_of(state.ifindex)?;
+    Ok(name.filter(|name| state.netns_cookie.is_some() || *name == state.interface))
 }
 
 /// In the reverse of the order in which they were turned: threads before threading.
-fn put_back(host: &Host, state: &State) -> Result<Returns> {
+fn put_back(host: &Host, state: &State, interface: &str) -> Result<Returns> {
     let mut returns = Returns::default();
     for knob in state.knobs.iter().rev() {
-        returns.note(knob, knob.turn_back(host, &state.interface));
+        returns.note(knob, knob.turn_back(host, interface));
     }
     let failures = &returns.failures;
     if failures.is_empty() {
         return Ok(returns);
     }
-    let named = failures.iter().map(|failure| format!("{}: {failure}", state.interface));
+    let named = failures.iter().map(|failure| format!("{interface}: {failure}"));
     Err(Error::NotRestored(named.collect()))
 }
 

@@ -174,6 +174,33 @@ fn reset_tolerates_an_interface_that_is_gone() {
 }
 
 #[test]
+fn an_interface_that_was_renamed_meanwhile_is_put_back_all_the_same() {
+    const RENAMED: &str = "renamed";
+    let network = Network::new();
+    for guarded in [true, false] {
+        let daemon = Daemon::start(&network, &[]);
+        daemon.signal(Signal::STOP);
+        let rename = |from: &str, to: &str| {
+            let rename = || {
+                std::process::Command::new("ip").args(["link", "set", from, "name", to]).status()
+            };
+            assert!(network.near.run(rename).unwrap().unwrap().success());
+        };
+        if guarded {
+            rename(NEAR, RENAMED);
+            daemon.kill();
+            wait_until("the guardian has put it back", || network.threaded_on(RENAMED) == "0");
+        } else {
+            kill_both(&network, daemon);
+            rename(NEAR, RENAMED);
+            network.says(&["reset", RENAMED]);
+        }
+        rename(RENAMED, NEAR);
+        wait_until("everything is put back", || network.is_untouched());
+    }
+}
+
+#[test]
 fn reset_leaves_a_running_daemon_alone() {
     let network = Network::new();
     let daemon = Daemon::start(&network, &[]);
