@@ -135,7 +135,8 @@ fn table(out: &mut impl Write, overview: &Overview, standing: &Standing) -> io::
     for leftover in &overview.leftovers {
         writeln!(
             out,
-            "not running, but knobs may still be turned ({}); `sudo weir reset` puts them back",
+            "not running, but knobs may still be turned ({}); `sudo weir reset` in its network namespace puts \
+             them back; if that is gone, remove the file",
             leftover.state_file
         )?;
     }
