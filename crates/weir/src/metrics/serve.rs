@@ -1,14 +1,15 @@
 //! The metrics over HTTP, on loopback: for a Prometheus of this host, or its agent.
 //!
-//! One thread answers one request at a time. It reads the files that `weir status` reads, so nothing that a client does
-//! keeps the daemon from its work.
+//! One thread answers one request at a time, once all of it has come. It reads the files that `weir status` reads, so
+//! nothing that a client does keeps the daemon from its work.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use weir_bpf::sys::netns::NetNs;
 
 use super::openmetrics;
@@ -16,8 +17,10 @@ use crate::error::{Error, Result};
 use crate::rundir::{RUN_DIR, RunDir};
 use crate::status::InterfaceStatus;
 
-/// How long a client may take to ask, and to take the answer; others wait meanwhile.
+/// How long a client may take to take the answer; others wait meanwhile.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Clients that have not asked yet. Any user may connect: of more, the first one goes.
+const CLIENTS_MAX: usize = 64;
 /// Of a request. Prometheus sends 300 bytes.
 const REQUEST_MAX: usize = 4096;
 /// `prometheus_client` writes this version.
@@ -29,13 +32,10 @@ pub fn serve(address: SocketAddr) -> Result<SocketAddr> {
     let listen = || {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        let answer_all = move || {
-            for stream in listener.incoming() {
-                // What a client does wrong is its own loss.
-                let _ = stream.and_then(|stream| answer(stream, netns));
-            }
-        };
-        thread::Builder::new().name("metrics".into()).spawn(answer_all)?;
+        listener.set_nonblocking(true)?;
+        thread::Builder::new()
+            .name("metrics".into())
+            .spawn(move || answer_all(&listener, netns))?;
         Ok(address)
     };
     listen().map_err(|source: io::Error| {
@@ -46,9 +46,48 @@ pub fn serve(address: SocketAddr) -> Result<SocketAddr> {
     })
 }
 
-fn answer(mut stream: TcpStream, netns: u64) -> io::Result<()> {
-    let until = Instant::now() + PATIENCE;
-    let request = request(&mut stream, until)?;
+fn answer_all(listener: &TcpListener, netns: u64) {
+    let mut clients: Vec<Client> = Vec::new();
+    loop {
+        let streams = clients.iter().map(|client| PollFd::new(&client.stream, PollFlags::IN));
+        let mut fds: Vec<PollFd<'_>> = streams.collect();
+        fds.push(PollFd::new(listener, PollFlags::IN));
+        // Interrupted: nothing has come.
+        let _ = poll(&mut fds, None);
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let mut each = ready.into_iter();
+        clients.retain_mut(|client| each.next() != Some(true) || client.is_to_go_on(netns));
+        if each.next() == Some(true)
+            && let Ok((stream, _)) = listener.accept()
+        {
+            clients.push(Client { stream, asked: Vec::new() });
+            clients.drain(..clients.len().saturating_sub(CLIENTS_MAX));
+        }
+    }
+}
+
+/// One that has not asked yet, or not to the end.
+struct Client {
+    stream: TcpStream,
+    asked: Vec<u8>,
+}
+
+impl Client {
+    /// Hears what has come, and answers if that is all; whether more is to come.
+    fn is_to_go_on(&mut self, netns: u64) -> bool {
+        let mut piece = [0; 512];
+        let length = self.stream.read(&mut piece).unwrap_or(0);
+        self.asked.extend_from_slice(&piece[..length]);
+        if self.asked.windows(4).any(|four| four == b"\r\n\r\n") {
+            // What a client does wrong is its own loss.
+            let _ = answer(&mut self.stream, &String::from_utf8_lossy(&self.asked), netns);
+            return false;
+        }
+        length > 0 && self.asked.len() < REQUEST_MAX
+    }
+}
+
+fn answer(stream: &mut TcpStream, request: &str, netns: u64) -> io::Result<()> {
     let mut words = request.split(' ');
     let (status, kind, body) = match (words.next(), words.next()) {
         (Some("GET"), Some("/metrics")) => match metrics(netns) {
@@ -62,24 +101,6 @@ fn answer(mut stream: TcpStream, netns: u64) -> io::Result<()> {
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}");
     stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n{body}").as_bytes())
-}
-
-/// The request's first line, once its end has come.
-fn request(stream: &mut TcpStream, until: Instant) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    let mut piece = [0; 512];
-    while !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
-        let left = until.saturating_duration_since(Instant::now());
-        // Zero would mean for ever.
-        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        let length = stream.read(&mut piece)?;
-        if length == 0 || bytes.len() + length > REQUEST_MAX || left.is_zero() {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        bytes.extend_from_slice(&piece[..length]);
-    }
-    let text = String::from_utf8_lossy(&bytes);
-    Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
 fn metrics(netns: u64) -> Result<String> {
