@@ -1,7 +1,7 @@
 #!/bin/sh
 # ./install.sh [PREFIX]: copies weir below PREFIX (default /usr/local). Starts nothing.
 set -eu
-prefix=${1:-/usr/local}
+prefix=$(realpath -m "${1:-/usr/local}")
 cd "$(dirname "$0")"
 
 for file in $(find bin lib share -type f); do
@@ -12,4 +12,8 @@ for file in $(find bin lib share -type f); do
 done
 sed -i "s|/usr/bin/weir|$prefix/bin/weir|" "$prefix/lib/systemd/system/weir.service"
 if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
-echo "weir is in $prefix; to begin: weir doctor"
+case $prefix in
+/usr | /usr/local) ;;
+*) echo "before \`systemctl enable\`: systemctl link $prefix/lib/systemd/system/weir.service" ;;
+esac
+echo "weir is in $prefix; to begin: $prefix/bin/weir doctor"

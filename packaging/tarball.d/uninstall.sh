@@ -2,7 +2,7 @@
 # ./uninstall.sh [PREFIX]: stops the service, puts back what weir has turned, and removes what install.sh copied.
 # /etc/weir stays.
 set -eu
-prefix=${1:-/usr/local}
+prefix=$(realpath -m "${1:-/usr/local}")
 cd "$(dirname "$0")"
 
 if [ -d /run/systemd/system ]; then systemctl disable --now weir.service || :; fi
@@ -10,5 +10,6 @@ if [ -d /run/systemd/system ]; then systemctl disable --now weir.service || :; f
 ./bin/weir reset || :
 for file in $(find bin lib share -type f); do rm -f "$prefix/$file"; done
 rmdir "$prefix/share/doc/weir/examples" "$prefix/share/doc/weir" 2>/dev/null || :
-rm -rf /run/weir
+# What a weir needs that runs, or could not be put back, stays.
+rmdir /run/weir 2>/dev/null || :
 if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
