@@ -341,6 +341,9 @@ impl Daemon {
                 self.console.say(&format!("{name}: {news}"));
             }
         }
+        for lost in &self.lost {
+            self.reloader.change(&lost.key(), &lost.interface);
+        }
     }
 
     fn tell_news(&mut self) {
@@ -361,7 +364,6 @@ impl Daemon {
                 Loss::Detached => "somebody has detached weir's gate",
             };
             self.console.say(&format!("{name} is no longer protected: {why}"));
-            self.reloader.lose(&interface.key(), &name);
             self.lost.push(interface.loss(why));
             self.part(interface);
             self.regain_in = REGAIN;
@@ -376,15 +378,15 @@ impl Daemon {
         if Instant::now() < self.regain_due {
             return;
         }
-        let names = self.lost.iter().map(|lost| lost.interface.clone());
+        let lost = self.lost.iter().map(|lost| (lost.key(), lost.interface.clone()));
         // One that is down has no threads yet, which would be waited for.
         let links = &self.wardens.starter.host.links;
         let is_up =
             |name: &str| links.index(name).and_then(|at| links.info(at)).is_ok_and(|link| link.up);
-        for name in names.filter(|name| is_up(name)).collect::<Vec<_>>() {
+        for (key, name) in lost.filter(|(_, name)| is_up(name)).collect::<Vec<_>>() {
             // What the others' gates have been told is to hold meanwhile.
             self.follow(&(0..self.interfaces.len()).collect::<Vec<_>>());
-            match self.protect_again(&name) {
+            match self.protect_again(&key, &name) {
                 Ok(()) => {
                     self.lost.retain(|lost| lost.interface != name);
                     self.failures.retain(|(interface, _)| *interface != name);
@@ -399,8 +401,8 @@ impl Daemon {
         self.regain_due = Instant::now() + self.regain_in;
     }
 
-    fn protect_again(&mut self, name: &str) -> Result<()> {
-        let Some(effective) = self.reloader.of_lost(name).cloned() else { return Ok(()) };
+    fn protect_again(&mut self, lost: &Key, name: &str) -> Result<()> {
+        let Some(effective) = self.reloader.of(lost).cloned() else { return Ok(()) };
         let host = &self.wardens.starter.host;
         let claim = Claim::take(host, name, effective.attach(), &mut self.console)?;
         let key = claim.key(host);
@@ -416,7 +418,7 @@ impl Daemon {
         let settings = (self.reloader.config(), &effective);
         let interface = self.wardens.starter.protect(claim, settings, &mut self.console)?;
         starter::describe(&interface, &mut self.console);
-        self.reloader.regain(name, interface.key());
+        self.reloader.regain(lost, interface.key());
         self.interfaces.push(interface);
         self.tell_numbers();
         // It is protected, whoever forwards.

@@ -11,10 +11,8 @@ use crate::shares::ShareSettings;
 /// The configuration of a running daemon.
 pub struct Reloader {
     pub(super) config: Config,
-    /// What holds on each interface, as far as this daemon can make it hold.
+    /// What holds on each interface, as far as this daemon can make it hold; on those that are lost, when they are back.
     running: Vec<(Key, Effective)>,
-    /// The same of interfaces that are lost, by name, for when they are back.
-    lost: Vec<(String, Effective)>,
     shares: EffectiveShares,
     metrics: Row,
     /// What the file said to protect when the daemon was started.
@@ -36,7 +34,7 @@ impl Reloader {
     pub fn new(config: Config, running: Vec<(Key, Effective)>) -> Self {
         let (shares, metrics) = (config.shares(), config.metrics().1);
         let protected = config.protected();
-        Self { config, running, lost: Vec::new(), shares, metrics, protected }
+        Self { config, running, shares, metrics, protected }
     }
 
     /// What was last read.
@@ -44,30 +42,20 @@ impl Reloader {
         &self.config
     }
 
-    /// An interface of this name is protected no longer.
-    pub fn lose(&mut self, key: &Key, name: &str) {
-        let lost = self.running.extract_if(.., |(each, _)| each == key);
-        self.lost.extend(lost.map(|(_, effective)| (name.to_owned(), effective)));
+    /// What holds on an interface, or is to hold when it is back: nothing that takes a restart changes meanwhile.
+    pub fn of(&self, key: &Key) -> Option<&Effective> {
+        self.running.iter().find(|(each, _)| each == key).map(|(_, effective)| effective)
     }
 
-    /// What is to hold on a lost interface when it is back: what held, as nothing that takes a restart changes.
-    pub fn of_lost(&self, name: &str) -> Option<&Effective> {
-        self.lost.iter().find(|(each, _)| each == name).map(|(_, effective)| effective)
-    }
-
-    /// It is back.
-    pub fn regain(&mut self, name: &str, key: Key) {
-        let back = self.lost.extract_if(.., |(each, _)| each == name);
-        self.running.extend(back.map(|(_, effective)| (key, effective)));
+    /// It is back, with a number of its own.
+    pub fn regain(&mut self, lost: &Key, key: Key) {
+        self.running.iter_mut().filter(|(each, _)| each == lost).for_each(|(each, _)| *each = key);
     }
 
     /// Reads everything again, all of it before anything is changed. In case of an error what was
     /// known stays known.
     pub fn read(&mut self) -> Result<(), ConfigError> {
         self.config = self.config.again()?;
-        for (name, effective) in &mut self.lost {
-            effective.adopt(&self.config.of(name));
-        }
         Ok(())
     }
 
