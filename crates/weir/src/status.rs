@@ -288,7 +288,7 @@ impl InterfaceStatus {
         Ok(all)
     }
 
-    /// Reads what the daemon has published last; `None` if there is no such file.
+    /// Reads what the daemon has published last; `None` if there is no such file, or its daemon takes it away meanwhile.
     pub fn read(dir: &RunDir, key: &Key) -> Result<Option<Self>> {
         let name = key.status_file();
         // Asked first: of an older file if a newer one has just taken its place.
@@ -300,6 +300,9 @@ impl InterfaceStatus {
             return Err(malformed(dir, &name, format!("schema {}", status.schema)));
         }
         let holder = holder_of(dir, key, status.pid);
+        if holder.is_none() && dir.inode(&name).is_none() {
+            return Ok(None);
+        }
         (status.running, status.pid) = (holder.is_some(), holder.unwrap_or(status.pid));
         status.silent_for = age.filter(|age| status.running && *age >= SILENT);
         Ok(Some(status))
@@ -353,8 +356,10 @@ impl Overview {
         let mut overview = Self { schema: SCHEMA, interfaces, leftovers: vec![], kernel_lacks };
         let Some(dir) = dir else { return Ok(overview) };
         for key in keys(dir, STATE_SUFFIX, netns)? {
-            // Between its first knob and its first status, a daemon is running but not yet listed.
-            if holders_of(dir, &key).is_empty() {
+            // Between its first knob and its first status, a daemon is running but not yet listed. One that has ended
+            // since the directory was listed has taken its record away.
+            let is_there = || dir.inode(&key.state_file()).is_some();
+            if holders_of(dir, &key).is_empty() && is_there() {
                 overview.leftovers.push(Leftover {
                     ifindex: key.ifindex,
                     netns: key.netns,
