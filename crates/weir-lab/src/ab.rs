@@ -5,12 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use crate::arm::{Arm, DaemonSpec};
-use crate::difference::{Part, Row, metrics, speed_warning};
+use crate::difference::{Part, Row, logarithm, metrics, speed_warning};
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
 use crate::lab::{Plan, Wish};
 use crate::metric::Metric;
-use crate::stats::rank::Design;
 use crate::view::View;
 
 /// Pairs of trials at each point, unless asked otherwise: enough for ten figures of merit
@@ -121,7 +120,7 @@ fn row(view: &View<'_>, [a, b]: [&str; 2], metric: (&'static Metric, bool)) -> O
     let mut points = vec![];
     for (case, load) in view.points.iter().filter(|p| p.arm == a).map(|p| (&p.case, p.load)) {
         let pairs = view.repeats((a, case, load), (b, case, load), metric.0);
-        for (repeat, pair) in pairs.iter().filter(|(_, (a, b))| *a > 0.0 && *b > 0.0) {
+        for (repeat, pair) in &pairs {
             repeats.entry(*repeat).or_default().push(*pair);
         }
         let (a, b): (Vec<f64>, Vec<f64>) = pairs.into_iter().map(|(_, pair)| pair).unzip();
@@ -129,13 +128,13 @@ fn row(view: &View<'_>, [a, b]: [&str; 2], metric: (&'static Metric, bool)) -> O
     }
     points.retain(|(_, a, _)| !a.is_empty());
     if let [(at, a, b)] = points.as_slice() {
-        return Row::new(Design::Pairs, metric, at.clone(), [a, b]);
+        return Row::new(metric, at.clone(), [a, b]);
     }
     let points = points.into_iter();
-    let points =
-        points.filter_map(|(at, a, b)| Row::new(Design::Pairs, (metric.0, false), at, [&a, &b]));
+    let points = points.filter_map(|(at, a, b)| Row::new((metric.0, false), at, [&a, &b]));
     let mean = |pairs: &Vec<(f64, f64)>| {
-        let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().map(|(a, b)| (a.ln(), b.ln())).unzip();
+        let (a, b): (Vec<f64>, Vec<f64>) =
+            pairs.iter().map(|(a, b)| (logarithm(*a), logarithm(*b))).unzip();
         let of = |all: Vec<f64>| (all.iter().sum::<f64>() / all.len() as f64).exp();
         (of(a), of(b))
     };

@@ -48,7 +48,7 @@ fn part(runs: [&Run; 2], sides: [String; 2]) -> Result<Part> {
                 trials.filter_map(|trial| trial.get(metric.0)).collect()
             };
             let at = format!("{}, {}, {}", point.arm, point.case, point.load);
-            rows.extend(Row::new(Design::Runs, metric, at, [&of(&a), &of(&b)]));
+            rows.extend(Row::new(metric, at, [&of(&a), &of(&b)]));
         }
     }
     Ok(Part { experiment: experiment.name, sides, seed: None, warnings, rows })

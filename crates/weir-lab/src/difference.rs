@@ -16,6 +16,10 @@ use crate::view::SPEED_TOLERANCE;
 /// Equals are called different in at most this share of commands, however many figures each judges.
 pub const FALSE_POSITIVES_MAX: f64 = 0.02;
 
+/// Stands for 0, and for what is below, where logarithms are compared: below every figure, so that it has its
+/// rank, and a mean of many of its logarithms with one other is still a number.
+const ZERO: f64 = 1e-250;
+
 /// The conclusion names up to so many differences; the table has them all.
 const NAMED_MAX: usize = 3;
 
@@ -39,7 +43,7 @@ pub struct Row {
     at: String,
     a: f64,
     b: f64,
-    /// The Hodges-Lehmann estimate.
+    /// The Hodges-Lehmann estimate; none where a figure is not above 0.
     pub(crate) ratio: Option<f64>,
     interval: Option<(f64, f64)>,
     /// Of this ratio alone; `p_adjusted` is times the number of figures judged.
@@ -47,8 +51,9 @@ pub struct Row {
     p_adjusted: f64,
     /// Of A and B; of pairs these are the same.
     pub(crate) counts: [usize; 2],
-    /// Figures, or pairs, without a ratio: one is not above 0.
-    left_out: usize,
+    /// Whether B's figures are the higher ones.
+    #[serde(skip)]
+    is_more: bool,
     pub verdict: Verdict,
     /// The points that it is the mean of, if there are several.
     points: Vec<Row>,
@@ -105,20 +110,11 @@ pub fn speed_warning<'a>(trials: [impl Iterator<Item = &'a Trial>; 2]) -> Option
 impl Row {
     /// A metric's figures of A and B; nothing is judged yet. `None` where one has none.
     pub fn new(
-        design: Design,
         (metric, judged): (&'static Metric, bool),
         at: String,
         [a, b]: [&[f64]; 2],
     ) -> Option<Self> {
-        let above_0 = |other: &[f64], at: usize, value: f64| {
-            value > 0.0 && (design == Design::Runs || other[at] > 0.0)
-        };
-        let logarithms = [(a, b), (b, a)].map(|(own, other)| {
-            let own = own.iter().copied().enumerate();
-            own.filter(|(at, value)| above_0(other, *at, *value)).map(|(_, v)| v.ln()).collect()
-        });
-        let counts = logarithms.each_ref().map(Vec::len);
-        let [left_of_a, left_of_b] = [a.len() - counts[0], b.len() - counts[1]];
+        let logarithms = [a, b].map(|figures| figures.iter().copied().map(logarithm).collect());
         let row = Self {
             metric,
             at,
@@ -128,8 +124,8 @@ impl Row {
             interval: None,
             p: 1.0,
             p_adjusted: 1.0,
-            counts,
-            left_out: left_of_a + if design == Design::Runs { left_of_b } else { 0 },
+            counts: [a.len(), b.len()],
+            is_more: false,
             verdict: if judged { Verdict::TooFew } else { Verdict::Information },
             points: vec![],
             logarithms,
@@ -137,15 +133,14 @@ impl Row {
         (!a.is_empty() && !b.is_empty()).then_some(row)
     }
 
-    /// The mean of points: of each repeat that has figures above 0, the geometric mean of those.
+    /// The mean of points: of each repeat the geometric mean.
     pub fn mean(
         metric: (&'static Metric, bool),
         points: Vec<Row>,
         repeats: [&[f64]; 2],
     ) -> Option<Self> {
         let at = format!("{} points", points.len());
-        let left_out = points.iter().map(|point| point.left_out).sum();
-        Some(Self { left_out, points, ..Self::new(Design::Pairs, metric, at, repeats)? })
+        Some(Self { points, ..Self::new(metric, at, repeats)? })
     }
 
     /// The level of each is the whole divided by the number judged (Bonferroni), so that a difference is
@@ -154,11 +149,15 @@ impl Row {
     fn judge(&mut self, design: Design, judged: f64) {
         let [a, b] = &self.logarithms;
         let Some(shift) = design.shift(a, b, FALSE_POSITIVES_MAX / judged) else { return };
-        self.ratio = Some(shift.estimate.exp());
-        self.interval = shift.interval.map(|(low, high)| (low.exp(), high.exp()));
+        let has_zero = |row: &Row| row.logarithms.iter().flatten().any(|log| *log <= ZERO.ln());
+        if !has_zero(self) && !self.points.iter().any(has_zero) {
+            self.ratio = Some(shift.estimate.exp());
+            self.interval = shift.interval.map(|(low, high)| (low.exp(), high.exp()));
+        }
+        self.is_more = shift.interval.is_some_and(|(low, high)| low + high > 0.0);
         self.p = shift.p;
         self.p_adjusted = (shift.p * judged).min(1.0);
-        if self.verdict != Verdict::Information && self.interval.is_some() {
+        if self.verdict != Verdict::Information && shift.interval.is_some() {
             let differs = self.p_adjusted <= FALSE_POSITIVES_MAX;
             self.verdict = if differs { Verdict::Difference } else { Verdict::NoDifference };
         }
@@ -168,8 +167,7 @@ impl Row {
     fn cells(&self, design: Design) -> [String; 8] {
         let [a, b] = self.counts;
         let count = if design == Design::Pairs { a.to_string() } else { format!("{a}, {b}") };
-        let out = self.left_out;
-        let better = self.ratio.is_some_and(|r| (r > 1.0) == (self.metric.better == Better::More));
+        let better = self.is_more == (self.metric.better == Better::More);
         let verdict = match self.verdict {
             Verdict::Information => "(information)",
             Verdict::NoDifference => "no difference seen",
@@ -178,18 +176,26 @@ impl Row {
             Verdict::Difference if better => "difference: B is better",
             Verdict::Difference => "difference: B is worse",
         };
-        let figure = |value| units::figure(self.metric.unit, value);
         [
             self.metric.id.to_owned(),
             self.at.clone(),
             verdict.to_owned(),
-            figure(self.a),
-            figure(self.b),
+            figure(self.metric, self.a),
+            figure(self.metric, self.b),
             self.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}")),
             self.interval.map_or("-".into(), |(low, high)| format!("{low:.3} to {high:.3}")),
-            if out > 0 { format!("{count} ({out} left out)") } else { count },
+            count,
         ]
     }
+}
+
+fn figure(metric: &Metric, value: f64) -> String {
+    units::figure(metric.unit, value)
+}
+
+/// Of a figure, as it is compared.
+pub fn logarithm(figure: f64) -> f64 {
+    figure.max(ZERO).ln()
 }
 
 /// Judges the figures of all experiments together.
@@ -216,13 +222,14 @@ fn conclude(design: Design, parts: &[Part], needed: usize) -> String {
     let fewest = judged().flat_map(|row| row.counts).min().unwrap_or(0);
     let say = |(part, row): (&Part, &Row)| {
         let at = if design == Design::Runs { format!(" at {}", row.at) } else { String::new() };
-        let (ratio, (low, high)) = (row.ratio?, row.interval?);
         let (name, id) = (part.experiment, row.metric.id);
-        Some(format!(
-            "a difference in {name} {id}{at}: B has {ratio:.3} of A ({low:.3} to {high:.3})"
-        ))
+        let figures = match (row.ratio, row.interval) {
+            (Some(ratio), Some((low, high))) => format!("{ratio:.3} of A ({low:.3} to {high:.3})"),
+            _ => format!("{}, A {}", figure(row.metric, row.b), figure(row.metric, row.a)),
+        };
+        format!("a difference in {name} {id}{at}: B has {figures}")
     };
-    let mut said: Vec<String> = of(Verdict::Difference).filter_map(say).collect();
+    let mut said: Vec<String> = of(Verdict::Difference).map(say).collect();
     let (few, unseen) = (of(Verdict::TooFew).count(), of(Verdict::NoDifference).count());
     if said.len() > NAMED_MAX {
         said = vec![format!("{} differences in {} figures", said.len(), judged().count())];
@@ -303,7 +310,7 @@ mod tests {
         normal * if random.u8(..) < 26 { 0.1 } else { 0.02 }
     }
 
-    fn simulated(design: Design, random: &mut fastrand::Rng, pairs: usize, shift: f64) -> Vec<Row> {
+    fn simulated(random: &mut fastrand::Rng, pairs: usize, shift: f64) -> Vec<Row> {
         METRICS_OF_MERIT
             .iter()
             .map(|metric| {
@@ -311,7 +318,7 @@ mod tests {
                     (0..pairs).map(|_| (10.0 + shift + noise(random)).exp()).collect()
                 };
                 let (a, b) = (figures(0.0), figures(shift));
-                Row::new(design, (metric, true), "recv, top".into(), [&a, &b]).unwrap()
+                Row::new((metric, true), "recv, top".into(), [&a, &b]).unwrap()
             })
             .collect()
     }
@@ -324,9 +331,7 @@ mod tests {
     fn share(design: Design, commands: u32, shift: f64, of: fn(&Compared) -> bool) -> f64 {
         let mut random = fastrand::Rng::with_seed(20_261_123);
         let hits = (0..commands)
-            .filter(|_| {
-                of(&together(design, vec![part(simulated(design, &mut random, 10, shift))]))
-            })
+            .filter(|_| of(&together(design, vec![part(simulated(&mut random, 10, shift))])))
             .count();
         hits as f64 / f64::from(commands)
     }
@@ -352,8 +357,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(5);
         for shift in [0.0, 0.02, 0.04, 0.06] {
             for design in [Design::Pairs, Design::Runs] {
-                let compared =
-                    together(design, vec![part(simulated(design, &mut random, 10, shift))]);
+                let compared = together(design, vec![part(simulated(&mut random, 10, shift))]);
                 for row in &compared.parts[0].rows {
                     let (low, high) = row.interval.unwrap();
                     assert_eq!(is_found(row), low > 1.0 || high < 1.0, "{row:?}");
@@ -367,7 +371,34 @@ mod tests {
         let a: Vec<f64> = (1..=pairs).map(|at| 1000.0 + at as f64).collect();
         let b = a.iter().enumerate().map(|(at, a)| a * ratio * (1.0 + 1e-3 * at as f64));
         let b: Vec<f64> = b.collect();
-        Row::new(Design::Pairs, (metric, judged), "recv, top".into(), [&a, &b]).unwrap()
+        Row::new((metric, judged), "recv, top".into(), [&a, &b]).unwrap()
+    }
+
+    /// Twelve trials, as many of them 0 as told, and a twelfth each a little more than the one before.
+    fn with_zeros(zeros: usize) -> Vec<f64> {
+        (0..12).map(|at| if at < zeros { 0.0 } else { 3e5 + at as f64 }).collect()
+    }
+
+    #[test]
+    fn what_is_zero_has_a_rank_and_no_ratio() {
+        for design in [Design::Pairs, Design::Runs] {
+            let of = |a: usize, b: usize| {
+                let figures = [with_zeros(a), with_zeros(b)];
+                let row =
+                    Row::new((&m::late_drop_pps, true), "one".into(), [&figures[0], &figures[1]]);
+                together(design, vec![part(vec![row.unwrap()])])
+            };
+            let verdict = |a, b| of(a, b).parts[0].rows[0].verdict;
+            assert_eq!([verdict(12, 12), verdict(3, 3)], [Verdict::NoDifference; 2], "{design:?}");
+            assert_eq!([verdict(12, 0), verdict(0, 10)], [Verdict::Difference; 2], "{design:?}");
+            let text = of(12, 0).text();
+            assert!(
+                text.contains("B is worse") && text.ends_with(": B has 300 k, A 0\n"),
+                "{text}"
+            );
+            assert!(of(0, 10).text().contains("B is better"), "{design:?}");
+            assert_eq!(of(6, 0).parts[0].rows[0].ratio, None);
+        }
     }
 
     #[test]
@@ -401,8 +432,7 @@ mod tests {
         let merit = (&m::delivered_pps, true);
         let points = vec![
             exact(merit.0, false, 1.0, 10),
-            Row::new(Design::Pairs, (merit.0, false), "echo, top".into(), [&[0.0], &[1.0]])
-                .unwrap(),
+            Row::new((merit.0, false), "echo, top".into(), [&[0.0], &[1.0]]).unwrap(),
         ];
         let repeats: Vec<f64> = points[0].logarithms[0].iter().map(|log| log.exp()).collect();
         let several = Row::mean(merit, points, [&repeats, &repeats]).unwrap();
@@ -418,12 +448,12 @@ mod tests {
         warning: something
 
         udp-overload: A is weir, B is weir --nice 0; random order, seed 7
-          metric         at           verdict                        A        B    B/A        interval            pairs
-          delivered_pps  2 points     no difference seen        1.01 k   1.01 k  1.000  1.000 to 1.000  10 (1 left out)
-                           recv, top                            1.01 k   1.01 k  1.004  1.001 to 1.008               10
-                           echo, top                                 0        1      -               -   0 (1 left out)
-          age_p99_us     recv, top    difference: B is worse    1.0 ms   1.1 ms  1.065  1.061 to 1.068               10
-          daemon_cpu     recv, top    (information)           100000 %  98300 %  0.981               -                3
+          metric         at           verdict                        A        B    B/A        interval  pairs
+          delivered_pps  2 points     no difference seen        1.01 k   1.01 k      -               -     10
+                           recv, top                            1.01 k   1.01 k  1.004  1.001 to 1.008     10
+                           echo, top                                 0        1      -               -      1
+          age_p99_us     recv, top    difference: B is worse    1.0 ms   1.1 ms  1.065  1.061 to 1.068     10
+          daemon_cpu     recv, top    (information)           100000 %  98300 %  0.981               -      3
 
         Each interval is at 99 %, so that all that are judged hold with 98 %. They are exact: the order within each pair is random.
         ab: a difference in udp-overload age_p99_us: B has 1.065 of A (1.061 to 1.068)
