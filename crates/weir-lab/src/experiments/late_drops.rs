@@ -34,7 +34,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     figure: bars("Late drops, packets/s", &m::late_drop_pps),
     goals: goals! {
-        "weir: late drops, of discards, in each mix" =>
+        "weir: late drops, of these and discards, in each mix" =>
             find(|view| late_of_discards(view, "weir")), AtMost(0.01);
         "weir in the driver: the same" =>
             find(|view| late_of_discards(view, "weir-native")), AtMost(0.01);

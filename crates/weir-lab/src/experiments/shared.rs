@@ -100,13 +100,13 @@ pub(super) fn in_each<F: IntoIterator<Item = Found>>(
     cases.flat_map(|case| find(&case.name)).collect()
 }
 
-/// An arm's late drops, of its discards, at each point at which it discards anything to speak of.
+/// An arm's late drops, of all that it drops or discards, at each point at which that is anything to speak of.
 pub(super) fn late_of_discards(view: &View<'_>, arm: &str) -> Vec<Found> {
     let late = |point: &Point| {
         let (late, discarded) = (point.get(&m::late_drop_pps)?, point.get(&m::discarded_pps)?);
-        let much = discarded > 0.01 * point.get(&m::offered_pps)?;
+        let much = late + discarded > 0.01 * point.get(&m::offered_pps)?;
         let place = place(view, &point.case, point.load);
-        much.then(|| Found::exact(late / discarded, place))
+        much.then(|| Found::exact(late / (late + discarded), place))
     };
     view.points.iter().filter(|point| point.arm == arm).filter_map(late).collect()
 }
@@ -216,6 +216,21 @@ pub(super) fn hog_work(trials: &mut [Trial]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::made_up;
+
+    #[test]
+    fn a_gate_that_discards_nothing_drops_all_late() {
+        let mut run = made_up::overload(&[]);
+        for (case, late, discarded) in [("recv", 3e5, 0.0), ("echo", 1.0, 3e5), ("mixed", 9.0, 0.0)]
+        {
+            let values =
+                [(&m::offered_pps, 4e5), (&m::late_drop_pps, late), (&m::discarded_pps, discarded)];
+            run.trials.push(made_up::trial(("weir", case, Load::Top), 0, &values));
+        }
+        let found = late_of_discards(&View::new(&made_up::OVERLOAD, &run), "weir");
+        let shares: Vec<f64> = found.iter().map(|found| found.value).collect();
+        assert_eq!(shares, [1.0, 1.0 / 300_001.0]);
+    }
 
     #[test]
     fn sorts_share_a_rate_and_the_last_has_the_rest_of_the_top() {

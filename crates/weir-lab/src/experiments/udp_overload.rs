@@ -74,7 +74,7 @@ pub static EXPERIMENT: Experiment = Experiment {
             figure("weir-native", ECHO, Every, echo_pps, BEST), AtLeast(0.97);
         "weir: maximum loss-free rate (0.5 %), of the best baseline's" =>
             find(mlfrr), AtLeast(0.97);
-        "weir: late drops, of discards, at any mix of lengths" =>
+        "weir: late drops, of these and discards, at any mix" =>
             find(|view| late_of_discards(view, "weir-native")), AtMost(0.01);
     },
     notes: "Everything of a threaded arm runs on the tested CPU; stock's softirqs do too. The ring is a \
