@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::metric::{Metric, m};
 use crate::run::{Load, Trial};
 use crate::scene::{Flow, Scene};
-use crate::stats::{Bisection, Spread};
-use crate::view::{Point, View};
+use crate::stats::Bisection;
+use crate::view::View;
 
 /// Arms or loads, separated by commas as on the command line.
 pub type List = &'static str;
@@ -268,23 +268,16 @@ pub struct Found {
     pub value: f64,
     pub low: f64,
     pub high: f64,
-    /// Pairs, or trials, that it rests on.
+    /// Pairs, or trials, that the interval rests on; 0: it is none.
     pub pairs: u32,
     /// Such as `1.2 M, recv, of niced`.
     pub place: String,
 }
 
 impl Found {
-    /// What is made of a point's median and range.
-    pub fn of(point: &Point, spread: Spread, make: impl Fn(f64) -> f64, place: String) -> Self {
-        let Spread { median, min, max } = spread;
-        let (value, low, high) = (make(median), make(min), make(max));
-        Self { value, low, high, pairs: point.repeats, place }
-    }
-
-    /// A value that has no interval.
+    /// A value that has no interval, such as a count of the whole run.
     pub fn exact(value: f64, place: impl Into<String>) -> Self {
-        Self { value, low: value, high: value, pairs: 1, place: place.into() }
+        Self { value, low: value, high: value, pairs: 0, place: place.into() }
     }
 }
 

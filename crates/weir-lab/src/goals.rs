@@ -5,11 +5,18 @@ use serde::Serialize;
 use crate::experiment::{Against, At, Bound, Cases, Found, Goal};
 use crate::metric::{Merge, Metric, m};
 use crate::run::{Load, Trial};
-use crate::stats::median;
-use crate::view::View;
+use crate::stats::rank::Design;
+use crate::stats::{median, t_interval};
+use crate::view::{Spot, View};
+
+/// The chance that an interval does not hold the true ratio.
+const LEVEL: f64 = 0.05;
+/// Fewer pairs than these decide nothing within this share of a bound, where that is itself so near 1 (experiments.md).
+const CLOSE_PAIRS: u32 = 10;
+const CLOSE: f64 = 0.03;
 
 /// What a run says of a goal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// At every point the whole interval lies within the bound.
@@ -53,18 +60,20 @@ impl Goal {
         let found = (self.find)(view);
         let (least, most) = self.want.range();
         let beyond = |found: &Found| (least - found.value).max(found.value - most);
-        let worst = found.iter().rev().max_by(|a, b| beyond(a).total_cmp(&beyond(b)));
-        let verdicts = found.iter().map(|Found { low, high, .. }| match () {
-            () if *low >= least && *high <= most => Verdict::Met,
-            () if *low <= most && *high >= least => Verdict::Undecided,
-            () => Verdict::Unmet,
+        let worst = found.iter().rev().max_by(|a, b| {
+            let verdicts = verdict(self.want, a).cmp(&verdict(self.want, b));
+            verdicts.then(beyond(a).total_cmp(&beyond(b)))
         });
-        let verdict = verdicts.max_by_key(|verdict| *verdict as u8).unwrap_or(Verdict::Undecided);
+        let verdict = worst.map_or(Verdict::Undecided, |worst| verdict(self.want, worst));
         let got = worst.map_or("not measured in this run".into(), |worst| {
             let Found { value, low, high, pairs, place } = worst;
+            let needed = if is_close(self.want) { CLOSE_PAIRS } else { 2 };
+            let few = verdict == Verdict::Undecided && *pairs < needed;
+            let more = if few { format!("; needs {needed}") } else { String::new() };
             let interval = match pairs {
-                0 | 1 => String::new(),
-                pairs => format!(" ({low:.3} to {high:.3}, {pairs} pairs)"),
+                0 => String::new(),
+                1 => format!(" (1 pair{more})"),
+                pairs => format!(" ({low:.3} to {high:.3}, {pairs} pairs{more})"),
             };
             let most = if found.len() > 1 { " at worst" } else { "" };
             format!("{value:.3}{interval}{most}, {place}")
@@ -74,11 +83,25 @@ impl Goal {
     }
 }
 
+fn is_close(want: Bound) -> bool {
+    let (least, most) = want.range();
+    [least, most].iter().any(|bound| (bound - 1.0).abs() < CLOSE + 1e-9)
+}
+
+fn verdict(want: Bound, Found { low, high, pairs, .. }: &Found) -> Verdict {
+    let (least, most) = want.range();
+    let few = is_close(want) && (1..CLOSE_PAIRS).contains(pairs);
+    let (less, more) = if few { (1.0 - CLOSE, 1.0 + CLOSE) } else { (1.0, 1.0) };
+    match () {
+        () if *low >= least * more && *high <= most * less => Verdict::Met,
+        () if *high < least * less || *low > most * more => Verdict::Unmet,
+        () => Verdict::Undecided,
+    }
+}
+
 fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) -> Vec<Load> {
     let all = view.loads(case);
-    let with_figure = |load: &Load| Some((load.pps(), view.get(arm, case, *load, figure)?));
-    let peak = all.iter().filter_map(with_figure).max_by(|a, b| a.1.total_cmp(&b.1));
-    let peak = peak.map_or(f64::INFINITY, |(pps, _)| pps);
+    let peak = view.peak(&[arm], case, figure).map_or(f64::INFINITY, |(_, load)| load.pps());
     let is_flooded = |load: &&Load| **load != Load::Off;
     let holds = |load: &&Load| view.ring_holds(arm, case, **load);
     let held: Vec<&Load> = all.iter().filter(is_flooded).take_while(holds).collect();
@@ -109,23 +132,24 @@ pub fn find(
     for case in view.cases().iter().filter(|case| cases.has(&case.name)) {
         let case = case.name.as_str();
         for load in wanted_at(view, arm, case, at, figure) {
-            let place = place(view, case, load);
+            let (spot, mut place) = ((arm, case, load), place(view, case, load));
             let whole = match against {
-                Against::Best(arms) => {
-                    all.extend(view.best(arms, case, load, figure).and_then(|(best, _)| {
-                        let pairs = view.pairs((arm, case, load), (best, case, load), figure);
-                        compare(pairs, format!("{place}, of {best}"))
-                    }));
+                Against::Nothing => {
+                    all.extend(own(view, spot, figure, place));
                     continue;
                 }
-                Against::Nothing => Some(1.0),
-                Against::Unloaded => view.get(arm, case, Load::Off, figure),
-                Against::OwnPeak => view.peak(arm, case, figure),
-                Against::PeakOf(arms) => {
-                    arms.iter().filter_map(|arm| view.peak(arm, case, figure)).reduce(f64::max)
+                Against::Best(arms) => {
+                    view.best(arms, case, load, figure).map(|best| (best.0, load))
                 }
+                Against::Unloaded => Some((arm, Load::Off)),
+                Against::OwnPeak => view.peak(&[arm], case, figure),
+                Against::PeakOf(arms) => view.peak(arms, case, figure),
             };
-            all.extend(whole.and_then(|whole| own(view, (arm, case, load), figure, whole, place)));
+            let Some((other, at)) = whole else { continue };
+            if other != arm {
+                place += &format!(", of {other}");
+            }
+            all.extend(compare(view.pairs(spot, (other, case, at), figure), place));
         }
     }
     all
@@ -144,52 +168,32 @@ pub fn place(view: &View<'_>, case: &str, load: Load) -> String {
 /// What pairs of figures say of the first divided by the second: the median of the ratios. `None` without a
 /// pair whose second is above 0.
 ///
-/// The interval lies between the two ratios, counted from either end, that hold the true median with 95 %
-/// probability whatever the distribution (the binomial distribution's quantile); of eight pairs or fewer that is
-/// their range.
+/// The interval holds the true ratio with 95 %: Tukey's of the signed-rank test, which takes six pairs at least
+/// ([`Design::Pairs`]); of two to five Student's; one pair has none.
 pub fn compare(
     pairs: impl IntoIterator<Item = (f64, f64)>,
     place: impl Into<String>,
 ) -> Option<Found> {
     let pairs = pairs.into_iter().filter(|(_, other)| *other > 0.0);
-    let mut ratios: Vec<f64> = pairs.map(|(own, other)| own / other).collect();
-    ratios.sort_by(f64::total_cmp);
-    let left_out = beyond(ratios.len());
-    let (low, high) = (*ratios.get(left_out)?, ratios[ratios.len() - 1 - left_out]);
+    let ratios: Vec<f64> = pairs.map(|(own, other)| own / other).collect();
+    let shift = Design::Pairs.shift(&vec![0.0; ratios.len()], &ratios, LEVEL)?;
+    let (low, high) = shift.interval.unwrap_or_else(|| t_interval(&ratios));
     let pairs = ratios.len() as u32;
     Some(Found { value: median(ratios), low, high, pairs, place: place.into() })
 }
 
-/// How many of `count` values may be left out at each end.
-fn beyond(count: usize) -> usize {
-    let mut chance = 0.5_f64.powi(count as i32);
-    let (mut sum, mut left_out) = (0.0, 0_usize);
-    loop {
-        // The chance that at most `left_out` of the values lie on one side of the median.
-        sum += chance;
-        if sum > 0.025 {
-            return left_out.saturating_sub(1);
-        }
-        chance *= (count - left_out) as f64 / (left_out + 1) as f64;
-        left_out += 1;
-    }
-}
-
-/// An arm's figure of a point, divided by a whole.
-pub fn own(
+/// An arm's figure of a point. A sum, or a maximum, is one of the whole run, and has no interval.
+fn own(
     view: &View<'_>,
-    (arm, case, load): (&str, &str, Load),
+    (arm, case, load): Spot<'_>,
     figure: &'static Metric,
-    whole: f64,
     place: String,
 ) -> Option<Found> {
-    // By trials, so that noise is told; sums and maxima have none.
-    let has_noise = figure.merge == Merge::Median && whole > 0.0;
-    let trials = view.trials_of(arm, case, load).filter(|_| has_noise);
-    let merged = view.get(arm, case, load, figure)? / whole;
-    let exact = || merged.is_finite().then(|| Found::exact(merged, place.clone()));
-    let pairs = trials.filter_map(|trial| Some((trial.get(figure)?, whole)));
-    compare(pairs, place.clone()).or_else(exact)
+    if figure.merge != Merge::Median {
+        return Some(Found::exact(view.get(arm, case, load, figure)?, place));
+    }
+    let trials = view.trials_of(arm, case, load);
+    compare(trials.filter_map(|trial| Some((trial.get(figure)?, 1.0))), place)
 }
 
 /// That no packet is in no counter: every experiment's.
@@ -241,24 +245,38 @@ mod tests {
     }
 
     #[test]
-    fn few_pairs_tell_their_range_and_of_ten_one_at_each_end_is_left_out() {
+    fn an_interval_of_few_pairs_is_students_and_one_pair_decides_nothing() {
+        // Of 3: the mean, and 4.303 standard errors of it.
         let few = of(&[0.96, 1.02, 1.01]);
-        assert_eq!((few.value, few.low, few.high, few.pairs), (1.01, 0.96, 1.02, 3));
+        assert_eq!((few.value, few.pairs), (1.01, 3));
+        assert!((few.low - 0.9168).abs() < 1e-4 && (few.high - 1.0765).abs() < 1e-4, "{few:?}");
+        let six = of(&[0.96, 1.02, 1.01, 1.0, 1.0, 1.0]);
+        assert_eq!((six.low, six.high), (0.96, 1.02));
         let mut ratios = [1.0; 10];
         ratios[4] = 0.5;
-        assert_eq!(of(&ratios).low, 1.0);
-        ratios[5] = 0.9;
-        assert_eq!(of(&ratios).low, 0.9);
+        assert_eq!(of(&ratios).low, 0.75);
         assert_eq!(compare([(1.0, 0.0)], ""), None);
+        for want in [Bound::AtLeast(0.97), Bound::AtMost(2.0), Bound::Within(1.0, 0.5)] {
+            for ratio in [0.38, 1.0, 6.27] {
+                assert_eq!(verdict(want, &of(&[ratio])), Verdict::Undecided);
+            }
+        }
+        assert_eq!(verdict(Bound::AtMost(0.0), &Found::exact(0.0, "a count")), Verdict::Met);
     }
 
     #[test]
-    fn the_quantiles_are_the_binomial_tables() {
-        // Conover, Practical Nonparametric Statistics: order statistics for the median, 95 %.
-        for (count, left_out) in
-            [(3, 0), (8, 0), (9, 1), (10, 1), (15, 3), (20, 5), (25, 7), (50, 17)]
-        {
-            assert_eq!(beyond(count), left_out, "{count}");
-        }
+    fn nothing_is_decided_within_three_percent_by_fewer_than_ten_pairs() {
+        let of_pairs = |ratio, pairs, want| verdict(want, &of(&vec![ratio; pairs]));
+        let (at_least, at_most) = (Bound::AtLeast(0.97), Bound::AtMost(1.03));
+        assert_eq!(of_pairs(0.975, 3, at_least), Verdict::Undecided);
+        assert_eq!(of_pairs(1.05, 9, at_most), Verdict::Undecided);
+        assert_eq!(of_pairs(1.0, 3, at_least), Verdict::Met);
+        assert_eq!(of_pairs(0.99, 3, at_most), Verdict::Met);
+        assert_eq!(
+            [of_pairs(0.96, 3, at_least), of_pairs(0.96, 10, at_least)],
+            [Verdict::Undecided, Verdict::Unmet]
+        );
+        assert_eq!(of_pairs(0.93, 3, at_least), Verdict::Unmet);
+        assert_eq!(of_pairs(0.39, 3, Bound::AtLeast(0.38)), Verdict::Met);
     }
 }

@@ -34,6 +34,18 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     spread(values).median
 }
 
+/// Where the mean of values lies with 95 %, by Student's t; anywhere if they are one, or more than five.
+pub fn t_interval(values: &[f64]) -> (f64, f64) {
+    /// Of 1 to 4 degrees of freedom.
+    const T: [f64; 4] = [12.706, 4.303, 3.182, 2.776];
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    let t = values.len().checked_sub(2).and_then(|freedom| T.get(freedom));
+    let half = t.map_or(f64::INFINITY, |t| t * (variance / count).sqrt());
+    (mean - half, mean + half)
+}
+
 /// The smallest of these, which are sorted, that at least so many in a thousand do not exceed.
 pub fn nearest_rank(sorted: &[f64], permille: usize) -> Option<f64> {
     sorted.get((sorted.len() * permille).div_ceil(1000).saturating_sub(1)).copied()

@@ -140,10 +140,19 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Highest figure of an arm over a case's loads.
-    pub fn peak(&self, arm: &str, case: &str, metric: &Metric) -> Option<f64> {
-        let points = self.points.iter().filter(|p| p.arm == arm && p.case == case);
-        points.filter_map(|point| point.get(metric)).reduce(f64::max)
+    /// The arm of these, and the load of a case, at which a figure is highest.
+    pub fn peak<'b>(
+        &self,
+        arms: &[&'b str],
+        case: &str,
+        metric: &Metric,
+    ) -> Option<(&'b str, Load)> {
+        let of = |point: &Point| {
+            let arm = arms.iter().find(|arm| **arm == point.arm && point.case == case)?;
+            Some((point.get(metric)?, (*arm, point.load)))
+        };
+        let all = self.points.iter().filter_map(of);
+        all.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, at)| at)
     }
 
     /// Whether a point was measured, and its ring did not overflow.

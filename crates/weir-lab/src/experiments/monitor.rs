@@ -94,14 +94,14 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 
 /// The peak of `weir capture --attach native` in its best arm, of tcpdump's in its best, for each sort of capture.
 fn peaks(view: &View<'_>) -> Vec<Found> {
-    let peak = |case: &str| {
-        let points = view.points.iter().filter(|point| point.case == case);
-        points.filter_map(|point| point.get(&m::captured_pps)).max_by(f64::total_cmp)
-    };
+    let arms = view.arms();
     let found = |case: &Case| {
         let rest = case.name.strip_prefix("native-")?;
-        let ratio = peak(&case.name)? / peak(&format!("tcpdump-{rest}"))?;
-        Some(Found::exact(ratio, rest))
+        let tcpdump = format!("tcpdump-{rest}");
+        let peak = |case| view.peak(&arms, case, &m::captured_pps);
+        let ((arm, load), (other, at)) = (peak(&case.name)?, peak(&tcpdump)?);
+        let pairs = view.pairs((arm, &case.name, load), (other, &tcpdump, at), &m::captured_pps);
+        compare(pairs, rest)
     };
     view.cases().iter().filter_map(found).collect()
 }

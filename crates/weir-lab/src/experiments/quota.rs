@@ -61,9 +61,10 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 fn each(view: &View<'_>, arm: &str, case: &str) -> Vec<(f64, Found)> {
     let figure = if case == "recv" { &m::delivered_pps } else { &m::forwarded_pps };
     let found = |with: &str| {
-        let top = view.get(with, case, *view.loads(case).last()?, figure)?;
-        let place = format!("{case}, {with}");
-        Some((top, Found::exact(top / view.peak(with, case, figure)?, place)))
+        let top = *view.loads(case).last()?;
+        let (_, peak) = view.peak(&[with], case, figure)?;
+        let pairs = view.pairs((with, case, top), (with, case, peak), figure);
+        Some((view.get(with, case, top, figure)?, compare(pairs, format!("{case}, {with}"))?))
     };
     let with = view.arms().into_iter().filter(|with| with.split('+').next() == Some(arm));
     with.filter_map(found).collect()

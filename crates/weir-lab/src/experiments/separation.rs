@@ -4,7 +4,6 @@
 use weir_bpf::traffic::Flaw;
 
 use super::shared::*;
-use crate::goals::own;
 
 const WEIR: &str = "weir-native";
 const LIGHT_PPS: f64 = 20_000.0;
@@ -254,18 +253,17 @@ fn of_udp(view: &View<'_>, found: impl Fn(&str, f64) -> Vec<Found>) -> Vec<Found
 
 /// What both bystanders keep at every flood up to R_ring.
 fn bystanders(view: &View<'_>) -> Vec<Found> {
-    let kept = |case: &str, load: Load, (figure, whole): (&'static Metric, Option<f64>)| {
-        let place = format!("{}, {}", place(view, case, load), figure.id);
-        own(view, (WEIR, case, load), figure, whole?, place)
+    let kept = |case: &str, load: Load, calm: &str, figure: &'static Metric| {
+        let pairs = view.pairs((WEIR, case, load), (WEIR, calm, Load::Off), figure);
+        compare(pairs, format!("{}, {}", place(view, case, load), figure.id))
     };
-    let calm = view.get(WEIR, "udp", Load::Off, &m::light_goodput);
     let udp = of_udp(view, |case, r_ring| {
         let up_to = |load: &Load| {
             let sent = view.get(WEIR, case, *load, &m::offered_pps);
             *load != Load::Off && sent.is_some_and(|sent| sent <= r_ring)
         };
         let loads = view.loads(case).into_iter().filter(up_to);
-        let at = |load| kept(case, load, (&m::light_goodput, calm));
+        let at = |load| kept(case, load, "udp", &m::light_goodput);
         loads.filter_map(at).collect()
     });
     let of_kind = |kind: &str| {
@@ -274,9 +272,8 @@ fn bystanders(view: &View<'_>) -> Vec<Found> {
         if loads.is_empty() && !view.loads(kind).is_empty() {
             return vec![Found::exact(0.0, format!("{kind}: the ring overflows at any rate"))];
         }
-        let calm = |figure| view.get(WEIR, "unflooded", Load::Off, figure);
-        let figures = [&m::light_goodput, &m::per_s].map(|figure| (figure, calm(figure)));
-        let both = |load| figures.map(|figure| kept(kind, load, figure));
+        let figures = [&m::light_goodput, &m::per_s];
+        let both = |load| figures.map(|figure| kept(kind, load, "unflooded", figure));
         loads.into_iter().flat_map(both).flatten().collect()
     };
     udp.into_iter().chain(words(KINDS).flat_map(of_kind)).collect()
@@ -310,15 +307,14 @@ fn of_frontier(view: &View<'_>) -> Vec<Found> {
     of_udp(view, |case, r_ring| {
         let of_case = view.points.iter().filter(|point| point.case == case);
         let peak = of_case.filter_map(|point| point.get(&m::delivered_pps)).fold(0.0, f64::max);
-        let searched = EXPERIMENT.searches.iter().find(|s| s.of == case).map_or("", |s| s.case);
-        let points = view.points.iter().filter(|p| p.arm == WEIR && p.load != Load::Off);
-        let up_to = points.filter(|p| p.case == case || p.case == searched).filter_map(|point| {
-            let sent = point.get(&m::offered_pps).filter(|sent| *sent <= r_ring)?;
+        let up_to = |load: Load| {
+            let sent = view.get(WEIR, case, load, &m::offered_pps);
+            let sent = sent.filter(|sent| load != Load::Off && *sent <= r_ring)?;
             let most = (peak * (1.0 - sent * c_gate)).min(sent);
-            let delivered = point.spread(&m::delivered_pps).filter(|_| most > 0.0)?;
-            let place = place(view, case, point.load);
-            Some(Found::of(point, delivered, |delivered| delivered / most, place))
-        });
-        up_to.collect()
+            let trials = view.trials_of(WEIR, case, load);
+            let pairs = trials.filter_map(|trial| Some((trial.get(&m::delivered_pps)?, most)));
+            compare(pairs, place(view, case, load))
+        };
+        view.loads(case).into_iter().filter_map(up_to).collect()
     })
 }

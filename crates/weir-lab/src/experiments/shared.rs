@@ -100,15 +100,20 @@ pub(super) fn in_each<F: IntoIterator<Item = Found>>(
     cases.flat_map(|case| find(&case.name)).collect()
 }
 
-/// An arm's late drops, of all that it drops or discards, at each point at which that is anything to speak of.
+/// An arm's late drops, of all that it drops or discards, at each point of the grid at which that is anything to speak
+/// of.
 pub(super) fn late_of_discards(view: &View<'_>, arm: &str) -> Vec<Found> {
+    let lost = |late: f64, discarded: f64| (late, late + discarded);
     let late = |point: &Point| {
         let (late, discarded) = (point.get(&m::late_drop_pps)?, point.get(&m::discarded_pps)?);
         let much = late + discarded > 0.01 * point.get(&m::offered_pps)?;
-        let place = place(view, &point.case, point.load);
-        much.then(|| Found::exact(late / (late + discarded), place))
+        let trials = view.trials_of(arm, &point.case, point.load).filter(|_| much);
+        let of = |t: &Trial| Some(lost(t.get(&m::late_drop_pps)?, t.get(&m::discarded_pps)?));
+        compare(trials.filter_map(of), place(view, &point.case, point.load))
     };
-    view.points.iter().filter(|point| point.arm == arm).filter_map(late).collect()
+    let cases = view.cases();
+    let of_arm = |point: &&Point| point.arm == arm && cases.iter().any(|c| c.name == point.case);
+    view.points.iter().filter(of_arm).filter_map(late).collect()
 }
 
 /// The application that is flooded, and a second one that stands by, asleep, as on any host.

@@ -108,7 +108,8 @@ fn loss(trial: &Trial) -> f64 {
 
 /// The loss-free rate lies between two fifths of what an arm delivered at most and a little above that.
 fn around_peak(view: &View<'_>, arm: &str, case: &str) -> Option<(f64, f64)> {
-    view.peak(arm, case, &m::delivered_pps).map(|peak| (peak * 0.4, peak * 1.1))
+    let (_, load) = view.peak(&[arm], case, &m::delivered_pps)?;
+    view.get(arm, case, load, &m::delivered_pps).map(|peak| (peak * 0.4, peak * 1.1))
 }
 
 fn mlfrr(view: &View<'_>) -> Vec<Found> {

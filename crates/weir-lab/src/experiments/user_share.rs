@@ -96,9 +96,9 @@ fn points<'a>(view: &'a View<'_>, arm: &'a str) -> impl Iterator<Item = (&'a Poi
 
 fn above_setting(view: &View<'_>, arm: &str) -> Vec<Found> {
     let found = |(point, setting): (&Point, f64)| {
-        let work = point.spread(&m::user_work)?;
-        let place = format!("{} at {}", point.arm, point.load);
-        Some(Found::of(point, work, |work| work - setting, place))
+        let trials = view.trials_of(&point.arm, &point.case, point.load);
+        let pairs = trials.filter_map(|t| Some((t.get(&m::user_work)? - setting, 1.0)));
+        compare(pairs, format!("{} at {}", point.arm, point.load))
     };
     points(view, arm).filter_map(found).collect()
 }
