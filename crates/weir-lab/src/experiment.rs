@@ -275,6 +275,12 @@ pub struct Found {
 }
 
 impl Found {
+    /// What was not measured, and why.
+    pub fn unknown(why: impl Into<String>) -> Self {
+        let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
+        Self { low, high, ..Self::exact(f64::NAN, why) }
+    }
+
     /// A value that has no interval, such as a count of the whole run.
     pub fn exact(value: f64, place: impl Into<String>) -> Self {
         Self { value, low: value, high: value, pairs: 0, place: place.into() }
@@ -290,6 +296,8 @@ pub struct Goal {
     pub want: Bound,
     /// Cases that it is about: a run without any of them is not judged by it.
     pub about: Cases,
+    /// The arm that it is about, if it is one: a run without it is not judged by it.
+    pub arm: Option<&'static str>,
 }
 
 /// What looks for a goal's points.

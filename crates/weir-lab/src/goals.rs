@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::experiment::{Against, At, Bound, Cases, Found, Goal};
+use crate::experiment::{Against, At, Bound, Cases, Found, Goal, List, words};
 use crate::metric::{Merge, Metric, m};
 use crate::run::{Load, Trial};
 use crate::stats::rank::Design;
@@ -53,7 +53,23 @@ impl Goal {
         want: Bound,
         find: impl Fn(&View<'_>) -> Vec<Found> + 'static,
     ) -> Self {
-        Self { text: text.into(), find: Box::new(find), want, about }
+        Self { text: text.into(), find: Box::new(find), want, about, arm: None }
+    }
+
+    /// One for each of these arms, named by it.
+    pub fn of_arms(
+        arms: List,
+        text: &str,
+        about: Cases,
+        want: Bound,
+        find: fn(&View<'_>, &'static str) -> Vec<Found>,
+    ) -> Vec<Self> {
+        let of = |arm| {
+            let goal =
+                Self::new(format!("{arm}: {text}"), about, want, move |view| find(view, arm));
+            Self { arm: Some(arm), ..goal }
+        };
+        words(arms).map(of).collect()
     }
 
     pub fn judge(&self, view: &View<'_>) -> Outcome {
@@ -67,6 +83,9 @@ impl Goal {
         let verdict = worst.map_or(Verdict::Undecided, |worst| verdict(self.want, worst));
         let got = worst.map_or("not measured in this run".into(), |worst| {
             let Found { value, low, high, pairs, place } = worst;
+            if value.is_nan() {
+                return format!("not measured: {place}");
+            }
             let needed = if is_close(self.want) { CLOSE_PAIRS } else { 2 };
             let few = verdict == Verdict::Undecided && *pairs < needed;
             let more = if few { format!("; needs {needed}") } else { String::new() };
@@ -225,8 +244,11 @@ pub fn nothing_discarded() -> Goal {
 
 /// What a run says of everything that is wanted of its experiment.
 pub fn judge(view: &View<'_>) -> Vec<Outcome> {
-    let cases = view.cases();
-    let asked = |goal: &&Goal| cases.iter().any(|case| goal.about.has(&case.name));
+    let (cases, arms) = (view.cases(), view.arms());
+    let asked = |goal: &&Goal| {
+        let has_arm = goal.arm.is_none_or(|arm| arms.contains(&arm));
+        has_arm && cases.iter().any(|case| goal.about.has(&case.name))
+    };
     let mut goals: Vec<Outcome> =
         (view.experiment.goals)().iter().filter(asked).map(|goal| goal.judge(view)).collect();
     if view.trials.iter().any(|trial| trial.ledger.is_some()) {

@@ -38,12 +38,12 @@ pub static EXPERIMENT: Experiment = Experiment {
         &m::mischarged,
     ),
     goals: goals! {
-        "stock: the hog is charged for others' work at the highest rate" =>
+        "the hog is charged for others' work at the highest rate" =>
             figure("stock", Cases::All, Highest, mischarged, Nothing), AtLeast(0.1);
-        "weir: the same, at every rate" =>
-            figure("weir-native --awake", Cases::All, Flooded, mischarged, Nothing), AtMost(0.05);
-        "weir: what the meter charged, and discarding, of input's time by perf" =>
-            figure("weir-native --awake", Cases::Of(&["mixed"]), Flooded, meter_sum, Nothing),
+        "the hog is charged for others' work at every rate" =>
+            figure("weir-native --awake,weir --awake", Cases::All, Flooded, mischarged, Nothing), AtMost(0.05);
+        "what the meter charged, and discarding, of input's time by perf" =>
+            figure("weir-native --awake,weir --awake", Cases::Of(&["mixed"]), Flooded, meter_sum, Nothing),
             Within(1.0, 0.05);
     },
     notes: "A third of the mixed flood goes to the server, a third are pings, a third go to a closed port. \

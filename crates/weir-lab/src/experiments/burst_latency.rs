@@ -33,9 +33,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         &m::age_p50_us,
     ),
     goals: goals! {
-        "weir: age of the first packet of 64, of the age of one alone" =>
-            find(|view| of_one_alone(view, "weir")), AtMost(1.5);
-        "weir-native: the same" => find(|view| of_one_alone(view, "weir-native")), AtMost(1.5);
+        "age of the first packet of 64, of the age of one alone" => of(WEIRS, of_one_alone), AtMost(1.5);
     },
     notes: "Bursts come 1,000 times a second, so a load of 64 k is bursts of 64. A packet's age counts from when \
             the generator made it, and waits there for up to 63 others. Without a packet a process computes when \

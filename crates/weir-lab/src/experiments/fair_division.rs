@@ -5,8 +5,6 @@
 
 use super::shared::*;
 
-/// The arm that is judged, and whose costs the division is computed with.
-const WEIR: &str = "weir-native";
 /// What weir keeps for processes by default.
 const USER_SHARE: f64 = 0.5;
 /// Costs are taken at the highest rate at which this share is delivered without the hog: there nearly
@@ -46,18 +44,17 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     figure: lines("The hog's work by offered rate", "hog", &m::hog_work),
     goals: goals! {
-        "weir, where all fits: delivered, of that without the hog" =>
-            find(|view| judged(view, true, of_alone), BESIDE_HOG),
-            AtLeast(0.95);
-        "weir, where all fits: the hog's work, of the CPU that remains" =>
-            find(|view| judged(view, true, hogs_share), BESIDE_HOG), AtLeast(0.95);
-        "weir, past that: the hog's work, of its half of the user share" =>
-            find(|view| judged(view, false, hogs_share), BESIDE_HOG), AtLeast(0.9);
-        "weir, past that: delivered, of what the receiver's half can consume" =>
-            find(|view| judged(view, false, receivers_share), BESIDE_HOG), AtLeast(0.9);
+        "delivered where all fits, of that without the hog" =>
+            of(WEIRS, |view, arm| judged(view, arm, true, of_alone), BESIDE_HOG), AtLeast(0.95);
+        "the hog's work where all fits, of the CPU that remains" =>
+            of(WEIRS, |view, arm| judged(view, arm, true, hogs_share), BESIDE_HOG), AtLeast(0.95);
+        "the hog's work past that, of its half of the user share" =>
+            of(WEIRS, |view, arm| judged(view, arm, false, hogs_share), BESIDE_HOG), AtLeast(0.9);
+        "delivered past that, of what the receiver's half can consume" =>
+            of(WEIRS, |view, arm| judged(view, arm, false, receivers_share), BESIDE_HOG), AtLeast(0.9);
     },
     notes: "All fits while input needs no more than half of the CPU and the receiver no more than a \
-            quarter, by weir-native's own costs per packet without the hog.",
+            quarter, by the arm's own costs per packet without the hog.",
     ..USUAL
 };
 
@@ -77,15 +74,15 @@ struct Fair {
     hog: f64,
 }
 
-fn fair(view: &View<'_>, offered_pps: f64) -> Option<Fair> {
-    let of_weir = |point: &&Point| point.arm == WEIR && point.case == "alone";
+fn fair(view: &View<'_>, arm: &str, offered_pps: f64) -> Option<Fair> {
+    let of_arm = |point: &&Point| point.arm == arm && point.case == "alone";
     let costs = |point: &Point| {
         let offered = point.get(&m::offered_pps)?;
         let fits = point.get(&m::delivered_pps)? >= DELIVERED_MIN * offered;
         let costs = (point.get(&m::cpu_ns_per_packet)?, point.get(&m::app_ns_per_packet)?);
         fits.then_some((offered, costs))
     };
-    let costs = view.points.iter().filter(of_weir).filter_map(costs);
+    let costs = view.points.iter().filter(of_arm).filter_map(costs);
     let (_, (c_input, c_app)) = costs.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let (input, app) = (offered_pps * c_input / 1e9, offered_pps * c_app / 1e9);
     let half = USER_SHARE / 2.0;
@@ -96,33 +93,34 @@ fn fair(view: &View<'_>, offered_pps: f64) -> Option<Fair> {
     })
 }
 
-/// Pairs of figures of weir's trials beside the hog, at each load at which all fits, or does not.
+/// Pairs of figures of an arm's trials beside the hog, at each load at which all fits, or does not.
 fn judged(
     view: &View<'_>,
+    arm: &str,
     fits: bool,
-    pairs: fn(&View<'_>, Load, &Fair) -> Vec<Pair>,
+    pairs: fn(&View<'_>, &str, Load, &Fair) -> Vec<Pair>,
 ) -> Vec<Found> {
     let of_load = |load: Load| {
-        let fair = fair(view, view.get(WEIR, "hog", load, &m::offered_pps)?)?;
-        let found = compare(pairs(view, load, &fair), place(view, "hog", load));
+        let fair = fair(view, arm, view.get(arm, "hog", load, &m::offered_pps)?)?;
+        let found = compare(pairs(view, arm, load, &fair), place(view, "hog", load));
         found.filter(|_| fair.fits == fits)
     };
     view.loads("hog").into_iter().filter_map(of_load).collect()
 }
 
-fn hogs_share(view: &View<'_>, load: Load, fair: &Fair) -> Vec<Pair> {
-    of_fair(view, load, &m::hog_work, fair.hog)
+fn hogs_share(view: &View<'_>, arm: &str, load: Load, fair: &Fair) -> Vec<Pair> {
+    of_fair(view, arm, load, &m::hog_work, fair.hog)
 }
 
-fn receivers_share(view: &View<'_>, load: Load, fair: &Fair) -> Vec<Pair> {
-    of_fair(view, load, &m::delivered_pps, fair.pps)
+fn receivers_share(view: &View<'_>, arm: &str, load: Load, fair: &Fair) -> Vec<Pair> {
+    of_fair(view, arm, load, &m::delivered_pps, fair.pps)
 }
 
-fn of_fair(view: &View<'_>, load: Load, metric: &Metric, fair: f64) -> Vec<Pair> {
-    let trials = view.trials_of(WEIR, "hog", load);
+fn of_fair(view: &View<'_>, arm: &str, load: Load, metric: &Metric, fair: f64) -> Vec<Pair> {
+    let trials = view.trials_of(arm, "hog", load);
     trials.filter_map(|trial| Some((trial.get(metric)?, fair))).collect()
 }
 
-fn of_alone(view: &View<'_>, load: Load, _: &Fair) -> Vec<Pair> {
-    view.pairs((WEIR, "hog", load), (WEIR, "alone", load), &m::delivered_pps)
+fn of_alone(view: &View<'_>, arm: &str, load: Load, _: &Fair) -> Vec<Pair> {
+    view.pairs((arm, "hog", load), (arm, "alone", load), &m::delivered_pps)
 }

@@ -29,15 +29,12 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     figure: lines("Forwarded by packets offered", "alone", &m::forwarded_pps),
     goals: goals! {
-        "weir: forwarded at the top rate, of its peak" =>
-            figure("weir", Cases::All, Highest, forwarded_pps, OwnPeak), AtLeast(0.95);
-        "weir: its peak, of stock's" =>
-            figure("weir", Cases::All, Peak, forwarded_pps, PeakOf(&["stock"])), AtLeast(1.0);
-        "weir-screen: its peak, of the NFQUEUE screen's under stock" =>
-            figure("weir-screen", Cases::Of(&["alone"]), Peak, forwarded_pps, PeakOf(&["stock"])),
-            AtLeast(10.0);
-        "weir-screen-xdp: its peak, of the NFQUEUE screen's under stock" =>
-            figure("weir-screen-xdp", Cases::Of(&["alone"]), Peak, forwarded_pps, PeakOf(&["stock"])),
+        "forwarded at the top rate, of its peak" =>
+            figure(WEIRS, Cases::All, Highest, forwarded_pps, OwnPeak), AtLeast(0.95);
+        "its peak, of stock's" =>
+            figure(WEIRS, Cases::All, Peak, forwarded_pps, PeakOf(&["stock"])), AtLeast(1.0);
+        "its peak, of the NFQUEUE screen's under stock" =>
+            figure("weir-screen,weir-screen-xdp", Cases::Of(&["alone"]), Peak, forwarded_pps, PeakOf(&["stock"])),
             AtLeast(10.0);
     },
     notes: "As in forward, with a rule (iptables, `NFQUEUE`) for what leaves by the egress; a program on the tested CPU takes \

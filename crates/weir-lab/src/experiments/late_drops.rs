@@ -34,10 +34,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     figure: bars("Late drops, packets/s", &m::late_drop_pps),
     goals: goals! {
-        "weir: late drops, of these and discards, in each mix" =>
-            find(|view| late_of_discards(view, "weir")), AtMost(0.01);
-        "weir in the driver: the same" =>
-            find(|view| late_of_discards(view, "weir-native")), AtMost(0.01);
+        "late drops, of these and discards, in each mix" => of(WEIRS, late_of_discards), AtMost(0.01);
     },
     notes: "Each receiver computes for 5 us per packet. The gate is asleep when the first packet comes: what \
             is late until it is awake counts.",

@@ -45,8 +45,11 @@ pub fn by_name(name: &str) -> Option<&'static Experiment> {
 mod tests {
     use super::*;
     use crate::experiment::{Ask, words};
+    use crate::goals::judge;
+    use crate::report::made_up;
     use crate::run::Load;
     use crate::scene::Scene;
+    use crate::view::View;
 
     #[test]
     fn names_are_unique_and_every_declared_arm_and_load_can_be_read() {
@@ -67,6 +70,19 @@ mod tests {
 
     fn known(experiment: &Experiment, case: &str) -> bool {
         (experiment.cases)().iter().any(|known| known.name == case)
+    }
+
+    #[test]
+    fn a_goal_is_for_each_arm_that_ran_and_named_by_it() {
+        let experiment = by_name("udp-overload").unwrap();
+        let names = |arms: &[&str]| -> Vec<String> {
+            let run = made_up::overload(arms);
+            judge(&View::new(experiment, &run)).into_iter().map(|goal| goal.name).collect()
+        };
+        let of = |arm: &str| format!("{arm}: delivered at every rate, of the best baseline's");
+        assert!(names(&["niced", "weir"]).contains(&of("weir")));
+        assert!(!names(&["niced", "weir"]).iter().any(|name| name.starts_with("weir-native:")));
+        assert!(names(&["niced", "weir", "weir-native"]).contains(&of("weir-native")));
     }
 
     #[test]

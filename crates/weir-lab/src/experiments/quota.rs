@@ -31,13 +31,13 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     figure: lines("Delivered packets by offered rate", "recv", &m::delivered_pps),
     goals: goals! {
-        "stock-rps: without a quota it livelocks (delivered at the top, of its peak)" =>
+        "it livelocks (delivered at the top, of its peak)" =>
             figure(NONE, RECV, Highest, delivered_pps, OwnPeak), AtMost(0.2);
-        "stock-rps: delivered at the top with a quota of 5, of that without one" =>
+        "delivered at the top, of that without a quota" =>
             figure(FEW, RECV, Highest, delivered_pps, Best(&[NONE])), AtLeast(1.0);
         "stock-rps: its best quota at the top, of its peak with that quota" =>
             find(|view| best(view, STOCK)), AtLeast(0.97);
-        "weir: delivered at the top with its worst quota, of its peak with that quota" =>
+        "weir-native: delivered at the top with its worst quota, of its peak with that quota" =>
             find(weir, RECV), AtLeast(0.97);
     },
     notes: "A quota is what net.core.dev_weight and netdev_budget are set to, machine-wide, for a trial; `unlimited` is \

@@ -43,8 +43,8 @@ pub static EXPERIMENT: Experiment = Experiment {
         &m::delivered_ratio,
     ),
     goals: goals! {
-        "weir: packets of the heavier receiver for each of the lighter, where both are overloaded" =>
-            figure("weir-native", Cases::All, Flooded, delivered_ratio, Nothing),
+        "packets of the heavier receiver for each of the lighter, where both are overloaded" =>
+            figure(WEIRS, Cases::All, Flooded, delivered_ratio, Nothing),
             Within(WEIGHTS_RATIO, 0.2);
     },
     notes: "Rates are those of either flood. Each receiver computes for 5 us per packet. Their weights \

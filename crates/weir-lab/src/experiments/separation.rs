@@ -4,6 +4,7 @@
 use weir_bpf::traffic::Flaw;
 
 use super::shared::*;
+use crate::stats::Bracket;
 
 const WEIR: &str = "weir-native";
 const LIGHT_PPS: f64 = 20_000.0;
@@ -81,13 +82,13 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     figure: lines("Goodput of the bystander by the flood's rate", "udp", &m::light_goodput),
     goals: goals! {
-        "weir: the bystanders' goodput at every flood up to R_ring, of the unflooded one" =>
-            find(bystanders, Cases::Where(|case| UDP.has(case) || OTHERS.has(case))),
+        "the bystanders' goodput at every flood up to R_ring, of the unflooded one" =>
+            of(WEIRS, bystanders, Cases::Where(|case| UDP.has(case) || OTHERS.has(case))),
             AtLeast(WELL);
-        "weir: R_ring, of a bare XDP_DROP's rate" => find(of_bare, UDP), AtLeast(0.38);
-        "weir: delivered to the flooded application up to R_ring, of peak x (1 - R x c_gate)" =>
-            find(of_frontier, UDP), AtLeast(0.8);
-        "weir: the bystander's goodput on a host with NAT rules, of that without" =>
+        "R_ring, of a bare XDP_DROP's rate" => of(WEIRS, of_bare, UDP), AtLeast(0.38);
+        "delivered to the flooded application up to R_ring, of peak x (1 - R x c_gate)" =>
+            of(WEIRS, of_frontier, UDP), AtLeast(0.8);
+        "the bystander's goodput, of that without NAT rules" =>
             figure("weir-native+nat", UDP, Every, light_goodput, Best(&["weir-native"])),
             AtLeast(0.95);
     },
@@ -235,31 +236,35 @@ fn between(view: &View<'_>, arm: &str, case: &str) -> Option<(f64, f64)> {
     Some((last.map_or(0.0, |last| swept[last].0).max(LOWEST_PPS), *high))
 }
 
-/// weir's R_ring: the highest flood, swept or searched, that left the bystander well.
-fn found_r_ring(view: &View<'_>, case: &str) -> Option<f64> {
-    let swept = swept(view, WEIR, case).into_iter();
-    let search = EXPERIMENT.searches.iter().find(|search| search.of == case)?;
+/// An arm's R_ring: the highest flood, swept or searched, that left the bystander well.
+fn found_r_ring(view: &View<'_>, arm: &str, case: &str) -> Option<f64> {
+    let swept = swept(view, arm, case).into_iter();
     let well = swept.filter(|(_, well)| *well).map(|(rate, _)| rate);
-    well.chain(view.found(search, WEIR).and_then(|found| found.passed)).reduce(f64::max)
+    well.chain(searched(view, arm, case).and_then(|found| found.passed)).reduce(f64::max)
+}
+
+fn searched(view: &View<'_>, arm: &str, case: &str) -> Option<Bracket> {
+    view.found(EXPERIMENT.searches.iter().find(|search| search.of == case)?, arm)
 }
 
 /// The UDP cases of a run, each with what is found at it.
-fn of_udp(view: &View<'_>, found: impl Fn(&str, f64) -> Vec<Found>) -> Vec<Found> {
-    in_each(view, UDP, |case| match found_r_ring(view, case) {
+fn of_udp(view: &View<'_>, arm: &str, found: impl Fn(&str, f64) -> Vec<Found>) -> Vec<Found> {
+    in_each(view, UDP, |case| match found_r_ring(view, arm, case) {
         Some(r_ring) => found(case, r_ring),
+        None if swept(view, arm, case).is_empty() => vec![],
         None => vec![Found::exact(0.0, format!("{case}: no flood leaves it well"))],
     })
 }
 
 /// What both bystanders keep at every flood up to R_ring.
-fn bystanders(view: &View<'_>) -> Vec<Found> {
+fn bystanders(view: &View<'_>, arm: &str) -> Vec<Found> {
     let kept = |case: &str, load: Load, calm: &str, figure: &'static Metric| {
-        let pairs = view.pairs((WEIR, case, load), (WEIR, calm, Load::Off), figure);
+        let pairs = view.pairs((arm, case, load), (arm, calm, Load::Off), figure);
         compare(pairs, format!("{}, {}", place(view, case, load), figure.id))
     };
-    let udp = of_udp(view, |case, r_ring| {
+    let udp = of_udp(view, arm, |case, r_ring| {
         let up_to = |load: &Load| {
-            let sent = view.get(WEIR, case, *load, &m::offered_pps);
+            let sent = view.get(arm, case, *load, &m::offered_pps);
             *load != Load::Off && sent.is_some_and(|sent| sent <= r_ring)
         };
         let loads = view.loads(case).into_iter().filter(up_to);
@@ -267,9 +272,10 @@ fn bystanders(view: &View<'_>) -> Vec<Found> {
         loads.filter_map(at).collect()
     });
     let of_kind = |kind: &str| {
-        let holds = |load: &Load| view.ring_holds(WEIR, kind, *load);
+        let holds = |load: &Load| view.ring_holds(arm, kind, *load);
         let loads: Vec<Load> = view.loads(kind).into_iter().take_while(holds).collect();
-        if loads.is_empty() && !view.loads(kind).is_empty() {
+        let first = view.loads(kind).first().and_then(|load| view.point(arm, kind, *load));
+        if loads.is_empty() && first.is_some() {
             return vec![Found::exact(0.0, format!("{kind}: the ring overflows at any rate"))];
         }
         let figures = [&m::light_goodput, &m::per_s];
@@ -280,14 +286,13 @@ fn bystanders(view: &View<'_>) -> Vec<Found> {
 }
 
 /// R_ring of each mix, of what a bare `XDP_DROP` takes.
-fn of_bare(view: &View<'_>) -> Vec<Found> {
+fn of_bare(view: &View<'_>, arm: &str) -> Vec<Found> {
     let Some(ns) = view.get("bare-drop", "bare", Load::Top, &m::ns_per_packet) else {
         return vec![];
     };
-    of_udp(view, |case, r_ring| {
-        let search = EXPERIMENT.searches.iter().find(|search| search.of == case);
-        let failed = search.and_then(|search| view.found(search, WEIR)?.failed);
-        let swept = || Some(between(view, WEIR, case)?.1);
+    of_udp(view, arm, |case, r_ring| {
+        let failed = searched(view, arm, case).and_then(|found| found.failed);
+        let swept = || Some(between(view, arm, case)?.1);
         let beyond = failed.or_else(swept).unwrap_or(r_ring);
         let [least, most, bare] = [r_ring, beyond.max(r_ring), 1e9 / ns].map(|pps| pps / 1e6);
         let place = format!("{case}: {least:.2} to {most:.2} of {bare:.2} M packets/s");
@@ -297,21 +302,21 @@ fn of_bare(view: &View<'_>) -> Vec<Found> {
 
 /// The most that the flooded application can have while nobody else loses anything is peak x (1 - R x
 /// c_gate), and no more than it is sent.
-fn of_frontier(view: &View<'_>) -> Vec<Found> {
-    let full = view.trials_of(WEIR, "full-socket", Load::Top);
+fn of_frontier(view: &View<'_>, arm: &str) -> Vec<Found> {
+    let full = view.trials_of(arm, "full-socket", Load::Top);
     let full = full.filter(|t| t.get(&m::discarded_share) >= Some(DISCARDED_MIN));
     let c_gate = median(full.filter_map(|trial| trial.get(&m::cpu_ns_per_packet))) / 1e9;
     if c_gate == 0.0 {
         return vec![];
     }
-    of_udp(view, |case, r_ring| {
+    of_udp(view, arm, |case, r_ring| {
         let of_case = view.points.iter().filter(|point| point.case == case);
         let peak = of_case.filter_map(|point| point.get(&m::delivered_pps)).fold(0.0, f64::max);
         let up_to = |load: Load| {
-            let sent = view.get(WEIR, case, load, &m::offered_pps);
+            let sent = view.get(arm, case, load, &m::offered_pps);
             let sent = sent.filter(|sent| load != Load::Off && *sent <= r_ring)?;
             let most = (peak * (1.0 - sent * c_gate)).min(sent);
-            let trials = view.trials_of(WEIR, case, load);
+            let trials = view.trials_of(arm, case, load);
             let pairs = trials.filter_map(|trial| Some((trial.get(&m::delivered_pps)?, most)));
             compare(pairs, place(view, case, load))
         };

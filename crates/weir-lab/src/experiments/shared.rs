@@ -10,8 +10,7 @@ pub(super) use crate::apps::{tcp, udp};
 pub(super) use crate::arm::BASELINES;
 pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
-    Against, Ask, At, BEST, Bound, Case, Cases, Choice, Experiment, Found, Goal, List, Search,
-    words,
+    Against, Ask, At, BEST, Case, Cases, Choice, Experiment, Found, Goal, List, Search, words,
 };
 pub(super) use crate::goals::{compare, find, nothing_discarded, place};
 pub(super) use crate::metric::{Metric, m};
@@ -62,21 +61,30 @@ macro_rules! tables {
 }
 pub(super) use tables;
 
-/// Goals: of each its text and its bound, and an arm's figure in these cases, at these loads, against this;
-/// or what finds its points, and the cases that it is about.
+/// weir without options, and with its gate in the driver: goals are for both.
+pub(super) const WEIRS: List = "weir-native,weir";
+
+/// Goals: of each its text and its bound, and for each of these arms its figure in these cases, at these loads, against
+/// this; or for each of these arms what finds its points, and the cases that it is about; or that without arms.
 macro_rules! goals {
     ($($text:literal => $kind:ident $what:tt, $bound:expr;)* $(also $goal:expr;)*) => {
         || {
             #[allow(unused_imports, reason = "not every experiment needs each")]
             use crate::experiment::{Against::*, At::*, Bound::*};
-            vec![$(goals!(@$kind $text, $what, $bound),)* $($goal),*]
+            let goals = [$(goals!(@$kind $text, $what, $bound),)* $(vec![$goal]),*];
+            goals.into_iter().flatten().collect()
         }
     };
-    (@figure $text:expr, ($arm:expr, $cases:expr, $at:expr, $metric:ident, $against:expr), $bound:expr) => {
-        Goal::new($text, $cases, $bound, |view| find(view, $arm, $cases, $at, &m::$metric, $against))
+    (@figure $text:expr, ($arms:expr, $cases:expr, $at:expr, $metric:ident, $against:expr), $bound:expr) => {
+        Goal::of_arms($arms, $text, $cases, $bound, |view, arm| {
+            find(view, arm, $cases, $at, &m::$metric, $against)
+        })
+    };
+    (@of $text:expr, ($arms:expr, $find:expr $(, $about:expr)?), $bound:expr) => {
+        Goal::of_arms($arms, $text, [$($about,)? Cases::All][0], $bound, $find)
     };
     (@find $text:expr, ($find:expr $(, $about:expr)?), $bound:expr) => {
-        Goal::new($text, [$($about,)? Cases::All][0], $bound, $find)
+        vec![Goal::new($text, [$($about,)? Cases::All][0], $bound, $find)]
     };
 }
 pub(super) use goals;

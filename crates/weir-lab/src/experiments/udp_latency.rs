@@ -38,10 +38,10 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     figure: lines("99th percentile of the round trip by offered rate", "pings", &m::rtt_p99_us),
     goals: goals! {
-        "weir: 99th percentile of the round trip up to R_ring, of the unloaded one" =>
-            figure("weir-native", Cases::All, WhileRingHolds, rtt_p99_us, Unloaded), AtMost(2.0);
-        "weir: pings lost up to R_ring" =>
-            figure("weir-native", Cases::All, WhileRingHolds, pings_lost, Nothing), AtMost(0.0);
+        "99th percentile of the round trip up to R_ring, of the unloaded one" =>
+            figure(WEIRS, Cases::All, WhileRingHolds, rtt_p99_us, Unloaded), AtMost(2.0);
+        "pings lost up to R_ring" =>
+            figure(WEIRS, Cases::All, WhileRingHolds, pings_lost, Nothing), AtMost(0.0);
     },
     notes: "Without a flood a process computes when nobody else wants the CPU, so that leaving idle is not \
             measured. Percentiles are of the pings that were replied to.",

@@ -42,11 +42,11 @@ pub static EXPERIMENT: Experiment = Experiment {
     },
     figure: lines("Work of user processes by offered rate", "flooded", &m::user_work),
     goals: goals! {
-        "weir: work of user processes less the setting, at every setting and rate" =>
+        "weir-native: work of user processes less the setting, at every setting and rate" =>
             find(|view| above_setting(view, "weir-native"), FLOODED), AtLeast(-0.03);
-        "weir where softirqs poll: the same" =>
+        "softirq: work of user processes less the setting, at every setting and rate" =>
             find(|view| above_setting(view, "softirq"), FLOODED), AtLeast(-0.03);
-        "weir: work of user processes, of what input leaves, where input fits its share" =>
+        "weir-native: work of user processes, of what input leaves, where input fits its share" =>
             find(unused_share, FLOODED), AtLeast(0.95);
     },
     notes: "User processes are the hog and the second receiver, whose work is its packets at their CPU \
