@@ -31,6 +31,12 @@ pub fn snapshot(shared: &SharedCounters, base: usize) -> Vec<u64> {
     (base..base + SLOTS).map(|index| shared.get(index).load(Ordering::Relaxed)).collect()
 }
 
+/// A snapshot with one value more, such as of what has not ended yet.
+pub fn with(mut snapshot: Vec<u64>, value: u64) -> Vec<u64> {
+    snapshot[slot(value)] += 1;
+    snapshot
+}
+
 /// Value that this share of the samples between two snapshots do not exceed, or `None` without samples.
 pub fn quantile(before: &[u64], after: &[u64], share: f64) -> Option<f64> {
     let counts = || before.iter().zip(after).map(|(before, after)| after.saturating_sub(*before));
@@ -67,5 +73,7 @@ mod tests {
         assert!(near(quantile(&before, &after, 0.5), 50_000.0));
         assert!(near(quantile(&before, &after, 0.99), 99_000.0));
         assert_eq!(quantile(&before, &before, 0.5), None);
+        let open = with(after, 2_000_000_000);
+        assert!(near(quantile(&with(before, 1000), &open, 1.0), 2e9));
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use rustix::process::Pid;
+use weir_bpf::accounts::monotonic_now;
 use weir_bpf::counters::Counters;
 use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::sys::{sched, snmp};
@@ -12,6 +13,7 @@ use crate::apps::udp::Answer;
 use crate::apps::{slots, tcp, udp};
 use crate::bench::{Bench, Running};
 use crate::error::{Error, Result, cannot};
+use crate::histogram;
 use crate::host::companions::Companions;
 use crate::host::process::Worker;
 use crate::host::topology::Host;
@@ -95,7 +97,8 @@ impl Probe<'_> {
             reading.add(Counter::WorkCpu, hog.count(slots::CPU_NS));
         }
         if let Some(interactive) = self.beside.interactive() {
-            reading.note(Histogram::Wake, interactive.histogram());
+            let open_ns = monotonic_now().0.saturating_sub(interactive.count(slots::DUE_NS));
+            reading.note(Histogram::Wake, histogram::with(interactive.histogram(), open_ns));
         }
         reading.note(Histogram::Loop, self.bench.speed.histogram());
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use weir_bpf::accounts::monotonic_now;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 
@@ -72,13 +73,14 @@ pub fn speed_probe(shared: &SharedCounters) -> io::Result<()> {
     }
 }
 
-/// Sleeps, and notes how much later than wanted it runs, without end.
+/// Sleeps, and notes how much later than wanted it runs, without end; and before, when it is to run.
 pub fn interactive(shared: &SharedCounters) -> io::Result<()> {
-    slots::ready(shared);
     loop {
-        let due = Instant::now() + LOOP_PAUSE;
+        let due_ns = monotonic_now().0 + LOOP_PAUSE.as_nanos() as u64;
+        shared.get(slots::DUE_NS).store(due_ns, Ordering::Relaxed);
+        slots::ready(shared);
         std::thread::sleep(LOOP_PAUSE);
-        slots::took(shared, due.elapsed());
+        slots::took(shared, Duration::from_nanos(monotonic_now().0.saturating_sub(due_ns)));
     }
 }
 

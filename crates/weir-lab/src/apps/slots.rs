@@ -29,8 +29,10 @@ pub const CPU_NS: usize = 8;
 pub const CALLS: usize = 9;
 /// When the last was, nanoseconds of `CLOCK_MONOTONIC`.
 pub const LAST_CALL_NS: usize = 10;
+/// When a process that sleeps is to wake, nanoseconds of `CLOCK_MONOTONIC`.
+pub const DUE_NS: usize = 11;
 /// Histogram of packets' ages, of the time that requests took, or of the calibrated loop, nanoseconds.
-pub const HISTOGRAM: usize = 11;
+pub const HISTOGRAM: usize = 12;
 /// Slots in all.
 pub const LEN: usize = HISTOGRAM + histogram::SLOTS;
 
