@@ -1,6 +1,7 @@
 //! Everything that stays up over a run: a host for each arm, its applications, the generator.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -76,12 +77,12 @@ fn is_own(arm: &Arm, app: &App) -> bool {
 }
 
 impl Bench {
-    /// Makes the generator's namespace; hosts are made as they are wanted.
-    pub fn set_up((sut_cpu, generator_cpu): (CpuId, CpuId)) -> Result<Self> {
+    /// Makes the generator's namespace, when it is this lab's turn; hosts are made as they are wanted.
+    pub fn set_up((sut_cpu, generator_cpu): (CpuId, CpuId), turn: File) -> Result<Self> {
         sched::pin_current_thread(generator_cpu)?;
         // This thread sleeps nearly always; when it wakes it must not wait for the generator.
         sched::set_nice(rustix::thread::gettid(), Nice(-10))?;
-        let topology = Topology::create()?;
+        let topology = Topology::create(turn)?;
         let speed = Worker::start(&topology.generator, sut_cpu, Nice(0), Job::SpeedProbe)?;
         let before = speed.histogram();
         std::thread::sleep(WATCH);
@@ -214,7 +215,7 @@ impl Bench {
     /// returned is dropped.
     pub fn begin(&mut self, arm: &Arm, apps: &[App]) -> Result<Begun> {
         if arm.quota.is_some() && self.quotas.is_none() {
-            self.quotas = Some(Quotas::open(&self.topology.generator, self.generator_cpu)?);
+            self.quotas = Some(Quotas::open(&self.topology, self.generator_cpu)?);
         }
         let quota = self.quotas.as_ref().zip(arm.quota);
         let quota = quota.map(|(quotas, packets)| quotas.set(packets)).transpose()?;

@@ -10,6 +10,7 @@ use crate::bench::Bench;
 use crate::engine;
 use crate::error::{Error, Result};
 use crate::experiment::{Ask, Case, Experiment, Search, Times, words};
+use crate::host::topology::take_turn;
 use crate::progress::Progress;
 use crate::run::{Head, Load, Run, SCHEMA, Trial};
 use crate::stop::Stop;
@@ -228,6 +229,7 @@ struct Going<'a> {
 pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress) -> Result<Run> {
     let experiment = plan.experiment;
     let programs = programs::versions(experiment.needs)?;
+    let turn = take_turn(stop, progress)?;
     let began = Instant::now();
     let trials = store.begin(&plan.identity())?;
     if !trials.is_empty() {
@@ -252,7 +254,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
         setup: BTreeMap::new(),
     };
     progress.say(format!("{}: {}", experiment.name, experiment.question));
-    let bench = Bench::set_up(cpus)?;
+    let bench = Bench::set_up(cpus, turn)?;
     let whole = plan.one_repeat(0).len() * plan.times.repeats as usize;
     progress.say(format!("{whole} trials"));
     progress.bar.set_length(whole as u64);

@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::error::{Error, Result, cannot};
 
-const STEP: Duration = Duration::from_millis(20);
+pub const STEP: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Whether the user has asked to stop.

@@ -278,19 +278,18 @@ fn after_a_kill_the_machine_has_its_quota_back() {
 }
 
 #[test]
-fn two_labs_at_once_leave_each_other_alone() {
+fn a_second_lab_waits_for_the_first() {
     let _alone = alone();
     let mut first = start_long("threaded", &[]);
-    let namespaces = first.inodes();
     let mut second = Lab::start(&[&TINY[..], &["weir"]].concat());
-    second.assert_succeeds();
-    assert!(first.is_running(), "the first was to outlast the second");
-    assert_eq!(first.inodes(), namespaces);
-    assert!(first.files_path().exists());
-    second.assert_nothing_left();
-    assert_sound(&kept(&parse(&second.stdout())));
+    let waits = format!("waits until another lab has ended, process {}", first.id());
+    wait_until("it waits", || second.stderr().contains(&waits) || !second.is_running());
+    assert!(second.is_running() && first.is_running(), "{}", second.stderr());
     first.signal(Signal::TERM);
     first.assert_interrupted();
+    second.assert_succeeds();
+    second.assert_nothing_left();
+    assert_sound(&kept(&parse(&second.stdout())));
 }
 
 #[test]

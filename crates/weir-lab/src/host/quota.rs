@@ -1,16 +1,14 @@
 //! The quota of receive work, which is not a namespace's but the whole machine's, and so put back however the lab ends.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::process::{Child, Stdio};
 
-use rustix::fs::{FlockOperation, flock};
-use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::CpuId;
 
 use crate::apps::{Job, Order};
 use crate::error::{Result, cannot};
-use crate::host::topology::LABS_DIR;
+use crate::host::topology::Topology;
 use crate::stop::Undo;
 
 const NET_CORE: &str = "/proc/sys/net/core";
@@ -29,18 +27,17 @@ pub struct Quotas {
 }
 
 impl Quotas {
-    pub fn open(netns: &NetNs, cpu: CpuId) -> Result<Self> {
+    pub fn open(topology: &Topology, cpu: CpuId) -> Result<Self> {
         let read = |(name, _): (String, String)| {
             let value = fs::read_to_string(path(&name)).map_err(cannot("read", path(&name)))?;
             Ok((name, value.trim().to_owned()))
         };
-        // Of two labs that did this at once, one would take the other's quota for the machine's.
-        let lock = File::open(LABS_DIR).map_err(cannot("open", LABS_DIR))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(cannot("lock, as another lab sets quotas now,", LABS_DIR))?;
+        // Or the next lab would take this one's quota for the machine's.
+        let turn = topology.turn.try_clone().map_err(cannot("hand over", "the lab's turn"))?;
         let old: Values = values(UNLIMITED).into_iter().map(read).collect::<Result<_>>()?;
-        let mut command = Order::new(netns, cpu, Job::PutBack(old.clone())).command()?;
-        command.stdin(Stdio::piped()).stdout(Stdio::from(lock));
+        let mut command =
+            Order::new(&topology.generator, cpu, Job::PutBack(old.clone())).command()?;
+        command.stdin(Stdio::piped()).stdout(Stdio::from(turn));
         let guardian = command.spawn().map_err(cannot("start", "what puts sysctls back"))?;
         Ok(Self { old, guardian })
     }

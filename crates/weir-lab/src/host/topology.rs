@@ -6,12 +6,13 @@
 //!
 //! The namespaces have no names: they go with the lab and its processes, however these end.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 use weir_bpf::sys::link::{LinkStats, Links};
 use weir_bpf::sys::netns::NetNs;
@@ -21,10 +22,11 @@ use weir_bpf::sys::{ethtool, ipv6, napi, sched};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
 
 use crate::error::{Result, cannot};
-use crate::stop::wait_for;
+use crate::progress::Progress;
+use crate::stop::{STEP, Stop, wait_for};
 
 /// Where each lab has a directory, named by its process.
-pub(super) const LABS_DIR: &str = "/run/weir-lab";
+const LABS_DIR: &str = "/run/weir-lab";
 /// Ethernet address of an echo server's client: no interface's, so that the generator's namespace drops
 /// what comes for it at the first test of IP (`PACKET_OTHERHOST`, `ip_rcv_core()`). A veth receives on the
 /// CPU that sent, so each reply's end costs the SUT; this is the least that it can.
@@ -40,6 +42,8 @@ pub struct Topology {
     pub(crate) generator: NetNs,
     pub(crate) generator_links: Links,
     pub(crate) generator_sysfs: NetSysfs,
+    /// Of [`take_turn`].
+    pub(crate) turn: File,
     hosts: u8,
     files: TempDir,
 }
@@ -62,9 +66,26 @@ pub struct Host {
     pub client: Ipv4Addr,
 }
 
+/// Waits until no other lab of this machine measures: two that loaded the same CPUs would measure each other.
+pub fn take_turn(stop: &Stop, progress: &Progress) -> Result<File> {
+    fs::create_dir_all(LABS_DIR).map_err(cannot("create", LABS_DIR))?;
+    let turn = File::open(LABS_DIR).map_err(cannot("open", LABS_DIR))?;
+    let is_taken = || flock(&turn, FlockOperation::NonBlockingLockExclusive).is_err();
+    if is_taken() {
+        let is_there = |pid: &String| Path::new("/proc").join(pid).exists();
+        let names = fs::read_dir(LABS_DIR).into_iter().flatten().flatten();
+        let pids = names.filter_map(|lab| lab.file_name().into_string().ok()).filter(is_there);
+        let pids: Vec<String> = pids.collect();
+        progress.say(format!("waits until another lab has ended, process {}", pids.join(" or ")));
+        while is_taken() {
+            stop.sleep(STEP)?;
+        }
+    }
+    Ok(turn)
+}
+
 impl Topology {
-    pub fn create() -> Result<Self> {
-        fs::create_dir_all(LABS_DIR).map_err(cannot("create", LABS_DIR))?;
+    pub fn create(turn: File) -> Result<Self> {
         // Labs that were killed leave theirs behind.
         let own = std::process::id().to_string();
         for lab in fs::read_dir(LABS_DIR).into_iter().flatten().flatten() {
@@ -80,7 +101,7 @@ impl Topology {
             Ok((Links::open()?, NetSysfs::open()?))
         });
         let (generator_links, generator_sysfs) = made??;
-        Ok(Self { generator, generator_links, generator_sysfs, hosts: 0, files })
+        Ok(Self { generator, generator_links, generator_sysfs, turn, hosts: 0, files })
     }
 
     /// A directory for the files of one host's applications, which goes with the lab.

@@ -69,6 +69,10 @@ impl Lab {
         self.child.try_wait().unwrap().is_none()
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
@@ -125,10 +129,6 @@ impl Lab {
         let own = NetNs::current().unwrap().inode();
         all.retain(|netns| netns.inode() != own);
         all
-    }
-
-    pub fn inodes(&self) -> Vec<u64> {
-        self.namespaces().iter().map(NetNs::inode).collect()
     }
 
     /// What its daemons keep in `/run/weir`.
