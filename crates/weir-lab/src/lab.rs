@@ -1,14 +1,18 @@
 //! Runs an experiment: which trials, in which order, and where they are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 
+use crate::apps::OWN;
 use crate::arm::Arm;
 use crate::bench::Bench;
 use crate::engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cannot};
 use crate::experiment::{Ask, Case, Experiment, Search, Times, words};
 use crate::host::topology::take_turn;
 use crate::progress::Progress;
@@ -205,14 +209,26 @@ impl<'a> Plan<'a> {
         self.arms.iter().filter(move |arm| there && is_named(arm))
     }
 
-    /// What tells this plan from another, so that a run that was stopped goes on only as it began.
-    fn identity(&self) -> String {
+    /// What tells a run of this plan from another, so that a run that was stopped goes on only as it began.
+    fn identity(&self, head: &Head) -> Result<String> {
+        let binary = |arm: &Arm| arm.daemon.as_ref().and_then(|daemon| daemon.binary.clone());
+        let paths = self.arms.iter().filter_map(binary).chain([OWN.into()]);
+        let paths: BTreeSet<PathBuf> = paths.collect();
+        let executables = paths.iter().map(|path| contents(path)).collect::<Result<Vec<_>>>()?;
         let arms: Vec<_> = self.arms.iter().map(|arm| (&arm.name, &arm.daemon)).collect();
         let points: Vec<_> = self.points.iter().map(|(case, load)| (&case.name, load)).collect();
         let Self { times, random, quick, .. } = self;
-        let (commit, name) = (env!("WEIR_COMMIT"), self.experiment.name);
-        format!("{name} {commit} {arms:?} {points:?} {times:?} {random:?} {quick}")
+        let Head { experiment, programs, machine, .. } = head;
+        let made = format!("{experiment} {executables:?} {programs:?} {machine:?}");
+        Ok(format!("{made} {arms:?} {points:?} {times:?} {random:?} {quick}"))
     }
+}
+
+/// A number that tells a file's contents from another's.
+fn contents(path: &Path) -> Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&fs::read(path).map_err(cannot("read", path.display()))?);
+    Ok(hasher.finish())
 }
 
 /// A plan under way.
@@ -230,13 +246,8 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
     let experiment = plan.experiment;
     let programs = programs::versions(experiment.needs)?;
     let turn = take_turn(stop, progress)?;
-    let began = Instant::now();
-    let trials = store.begin(&plan.identity())?;
-    if !trials.is_empty() {
-        progress.say(format!("{}: going on after {} trials", experiment.name, trials.len()));
-    }
     let cpus = machine::choose_cpus()?;
-    let head = Head {
+    let mut head = Head {
         schema: SCHEMA,
         experiment: experiment.name.to_owned(),
         weir_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -244,7 +255,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
         uncommitted: env!("WEIR_UNCOMMITTED") == "true",
         // Without the path of the executable.
         command: std::iter::once("weir".to_owned()).chain(std::env::args().skip(1)).collect(),
-        started_at: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        started_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
         duration_s: 0.0,
         quick: plan.quick,
         window_s: plan.times.window.as_secs_f64(),
@@ -253,6 +264,11 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
         machine: machine::describe(cpus.0, cpus.1),
         setup: BTreeMap::new(),
     };
+    let (trials, started_at) = store.begin(&plan.identity(&head)?, &head.started_at)?;
+    head.started_at = started_at;
+    if !trials.is_empty() {
+        progress.say(format!("{}: going on after {} trials", experiment.name, trials.len()));
+    }
     progress.say(format!("{}: {}", experiment.name, experiment.question));
     let bench = Bench::set_up(cpus, turn)?;
     let whole = plan.one_repeat(0).len() * plan.times.repeats as usize;
@@ -265,7 +281,9 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
     progress.bar.finish_and_clear();
     let Going { bench, mut run, .. } = going;
     run.head.setup = bench.setups;
-    run.head.duration_s = (began.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+    let started = humantime::parse_rfc3339(&run.head.started_at).ok();
+    let lasted = started.and_then(|started| started.elapsed().ok()).unwrap_or_default();
+    run.head.duration_s = (lasted.as_secs_f64() * 10.0).round() / 10.0;
     Ok(run)
 }
 
@@ -335,6 +353,7 @@ impl Going<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::made_up;
 
     fn wish(quick: bool) -> Wish {
         Wish { quick, ..Wish::default() }
@@ -357,6 +376,33 @@ mod tests {
         }
         let first: Vec<&str> = repeats.iter().map(|order| order[0].0.name.as_str()).collect();
         assert!(first.iter().any(|name| *name != first[0]), "{first:?}");
+    }
+
+    #[test]
+    fn a_run_of_another_build_or_machine_is_another_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let binary = dir.path().join("weir");
+        let experiment = experiments::by_name("udp-overload").unwrap();
+        let mut plan = Plan::new(experiment, &wish(true)).unwrap();
+        plan.arms.retain(|arm| arm.name == "weir");
+        plan.arms[0].daemon.as_mut().unwrap().binary = Some(binary.clone());
+        let mut head = made_up::head("udp-overload", &[]);
+        let mut identities = vec![];
+        for (build, kernel, nginx) in [
+            ("one", "6.1", "1.22"),
+            ("two", "6.1", "1.22"),
+            ("two", "6.2", "1.22"),
+            ("two", "6.2", "1.23"),
+        ] {
+            fs::write(&binary, build).unwrap();
+            head.machine.kernel = kernel.into();
+            head.programs.insert("nginx".into(), nginx.into());
+            let identity = plan.identity(&head).unwrap();
+            assert!(!identity.contains('\n') && !identities.contains(&identity), "{identity}");
+            identities.push(identity);
+        }
+        head.started_at = "later".into();
+        assert_eq!(plan.identity(&head).unwrap(), identities[3]);
     }
 
     #[test]

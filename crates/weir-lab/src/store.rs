@@ -1,7 +1,7 @@
 //! Where a run is kept while it lasts, so that one that was stopped goes on: a line for each trial.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, cannot};
@@ -19,30 +19,44 @@ impl Store {
         Self { path: dir.map(|dir| dir.join(name)), partial: None }
     }
 
-    /// Begins, or goes on where a run of the same plan was stopped: returns its trials.
-    pub fn begin(&mut self, identity: &str) -> Result<Vec<Trial>> {
+    /// Begins, or goes on where a run of the same identity was stopped: returns its trials, and when it was started
+    /// first. Trials of another run are not lost by this one.
+    pub fn begin(&mut self, identity: &str, started_at: &str) -> Result<(Vec<Trial>, String)> {
         let Some(path) = self.path.as_ref().map(|path| path.with_extension("partial")) else {
-            return Ok(vec![]);
+            return Ok((vec![], started_at.to_owned()));
         };
+        let object = path.display().to_string();
         let dir = path.parent().unwrap_or(&path);
         fs::create_dir_all(dir).map_err(cannot("create", dir.display()))?;
-        let failed = cannot("write", path.display());
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let mut lines = text.lines();
-        let trials = match lines.next() {
-            // The last line may be cut short.
-            Some(first) if first == identity => {
-                lines.map_while(|l| serde_json::from_str(l).ok()).collect()
-            }
-            _ => vec![],
+        let kept = match fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => vec![],
+            kept => kept.map_err(cannot("read", &object))?,
         };
-        let mut file = File::create(&path).map_err(&failed)?;
-        writeln!(file, "{identity}").map_err(&failed)?;
-        self.partial = Some(file);
-        for trial in &trials {
-            self.keep(trial)?;
+        // The last line may be cut short.
+        let end = kept.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let text = String::from_utf8_lossy(&kept[..end]);
+        let (first, lines) = text.split_once('\n').unwrap_or_default();
+        let refused = |problem: String| {
+            let remedy = "name another directory, or move the file away";
+            Err(Error::refused(format!("{object} {problem}"), remedy))
+        };
+        let started_at = match first.split_once(' ') {
+            Some((started_at, known)) if known == identity => started_at,
+            _ if lines.is_empty() => started_at,
+            _ => return refused("keeps trials of another plan, build, kernel or program".into()),
         }
-        Ok(trials)
+        .to_owned();
+        let mut trials = vec![];
+        for (at, line) in lines.lines().enumerate() {
+            match serde_json::from_str(line) {
+                Ok(trial) => trials.push(trial),
+                Err(wrong) => return refused(format!("is damaged in line {}: {wrong}", at + 2)),
+            }
+        }
+        write_whole(&path, &format!("{started_at} {identity}\n{lines}"))?;
+        let file = File::options().append(true).open(&path).map_err(cannot("open", &object))?;
+        self.partial = Some(file);
+        Ok((trials, started_at))
     }
 
     pub fn keep(&mut self, trial: &Trial) -> Result<()> {
@@ -104,8 +118,14 @@ mod tests {
     fn a_run_that_was_stopped_goes_on_only_as_it_began() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
+        let begin = |plan| {
+            let mut store = Store::new(Some(dir), "made-up");
+            store.begin(plan, "now").map(|(trials, started_at)| (store, trials, started_at))
+        };
+        let (_, trials, started_at) = begin("another plan").unwrap();
+        assert_eq!((trials, started_at.as_str()), (vec![], "now"));
         let mut store = Store::new(Some(dir), "made-up");
-        assert!(store.begin("one plan").unwrap().is_empty());
+        assert!(store.begin("one plan", "then").unwrap().0.is_empty());
         store.keep(&trial(0)).unwrap();
         store.keep(&trial(1)).unwrap();
         drop(store);
@@ -114,10 +134,16 @@ mod tests {
         let mut text = fs::read_to_string(&path).unwrap();
         text.push_str("{\"arm\": \"we");
         fs::write(&path, text).unwrap();
-        let mut store = Store::new(Some(dir), "made-up");
-        assert_eq!(store.begin("one plan").unwrap(), [trial(0), trial(1)]);
+        let (mut store, trials, started_at) = begin("one plan").unwrap();
+        assert_eq!((trials, started_at.as_str()), (vec![trial(0), trial(1)], "then"));
+        store.keep(&trial(2)).unwrap();
         drop(store);
-        let mut store = Store::new(Some(dir), "made-up");
-        assert!(store.begin("another plan").unwrap().is_empty());
+        let refused = |plan| begin(plan).err().unwrap().to_string();
+        assert!(refused("another plan").contains("made-up.partial keeps trials of another plan"));
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 4);
+        fs::write(&path, [text.replace("\"repeat\":1", "\"rep").as_bytes(), b"\xff\n"].concat())
+            .unwrap();
+        assert!(refused("one plan").contains("is damaged in line 3: "));
     }
 }
