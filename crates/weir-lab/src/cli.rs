@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
 use crate::arm::{self, Arm};
-use crate::error::{Result, cannot};
+use crate::error::{Error, Result, cannot};
 use crate::experiment::Experiment;
 use crate::lab::{self, Plan, Wish};
 use crate::progress::Progress;
@@ -118,7 +118,7 @@ struct WhichArgs {
     /// Print results as JSON instead of tables.
     #[arg(long)]
     json: bool,
-    /// Write JSON, plots and report.html to this directory.
+    /// Write JSON to this directory; `run` writes plots and report.html, too.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -142,6 +142,12 @@ pub fn run(args: LabArgs) -> Result<ExitCode> {
         }
         LabCommand::Report { dir, markdown, into } => {
             let runs = store::read_all(&dir)?;
+            if runs.is_empty() {
+                return Err(Error::refused(
+                    format!("there is no result in {}", dir.display()),
+                    "name a directory that `weir lab run --out` wrote",
+                ));
+            }
             if !into.is_empty() {
                 for path in report::markdown::refresh(&into, &dir)? {
                     print(&format!("wrote {}\n", path.display()))?;
@@ -212,6 +218,9 @@ fn run_experiments(mut args: RunArgs) -> Result<ExitCode> {
     // Before the measurements, not after an hour of them.
     let plan = |experiment: &&'static Experiment| Plan::new(experiment, &args.which.wish);
     let plans = named.iter().map(plan).collect::<Result<Vec<_>>>()?;
+    // Its report is of everything there.
+    let out = args.which.out.as_deref().filter(|dir| dir.exists());
+    out.map(store::read_all).transpose()?;
     let mut outcomes = vec![];
     for plan in &plans {
         let run = run_plan(plan, plan.experiment.name, &args.which, &stop)?;

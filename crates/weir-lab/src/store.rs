@@ -80,8 +80,7 @@ impl Store {
 pub fn write_whole(path: &Path, text: &str) -> Result<()> {
     let failed = cannot("write", path.display());
     let beside = path.with_extension(format!("tmp{}", std::process::id()));
-    fs::write(&beside, text).map_err(&failed)?;
-    fs::rename(&beside, path).map_err(|source| {
+    fs::write(&beside, text).and_then(|()| fs::rename(&beside, path)).map_err(|source| {
         let _ = fs::remove_file(&beside);
         failed(source)
     })
@@ -89,18 +88,11 @@ pub fn write_whole(path: &Path, text: &str) -> Result<()> {
 
 /// Every result in a directory and its path, by name.
 pub fn read_all(dir: &Path) -> Result<Vec<(PathBuf, Run)>> {
-    let object = dir.display().to_string();
-    let entries = fs::read_dir(dir).map_err(cannot("list", &object))?;
+    let entries = fs::read_dir(dir).map_err(cannot("list", dir.display()))?;
     let paths = entries.flatten().map(|entry| entry.path());
     let mut paths: Vec<PathBuf> =
         paths.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
     paths.sort();
-    if paths.is_empty() {
-        return Err(Error::refused(
-            format!("there is no result in {object}"),
-            "name a directory that `weir lab run --out` wrote",
-        ));
-    }
     paths.into_iter().map(|path| Run::read(&path).map(|run| (path, run))).collect()
 }
 

@@ -377,7 +377,7 @@ fn experiments_and_arms_are_listed() {
 }
 
 #[test]
-fn a_report_of_nothing_or_of_a_broken_file_is_refused() {
+fn a_report_of_nothing_or_of_a_broken_file_is_refused_and_before_a_run() {
     let scratch = killed::temp_dir();
     let dir = scratch.path().to_str().unwrap();
     let refusal = failure(&lab(&["report", dir]), 1);
@@ -386,7 +386,9 @@ fn a_report_of_nothing_or_of_a_broken_file_is_refused() {
     fs::write(scratch.path().join("cut.json"), "{\"head\": {},\n  \"exper").unwrap();
     let refusal = failure(&lab(&["report", dir]), 1);
     assert!(refusal.contains("cut.json"), "{refusal}");
-    assert!(!scratch.path().join("report.html").exists());
+    let refusal = failure(&lab(&["run", "burst-latency", "--quick", "--out", dir]), 1);
+    assert!(refusal.contains("cut.json"), "{refusal}");
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
 
     let refusal = failure(&lab(&["report", &format!("{dir}/absent")]), 1);
     assert!(refusal.contains("cannot list") && refusal.contains("absent"), "{refusal}");
