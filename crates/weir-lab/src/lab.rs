@@ -32,7 +32,7 @@ const OVERHEAD: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Points")]
 pub struct Wish {
-    /// Short windows and few points: ends within 45 s for each experiment.
+    /// Short windows and few points; `run` without --repeats ends within 45 s for each experiment.
     #[arg(long, help_heading = None::<&str>)]
     pub quick: bool,
     #[arg(skip)]
@@ -43,7 +43,7 @@ pub struct Wish {
     /// Length of each measured window, 0.05 to 3600 seconds [default: the experiment's].
     #[arg(long = "seconds", value_name = "SECONDS", value_parser = parse_seconds)]
     pub window: Option<Duration>,
-    /// Trials per point, 1 to 1000 [default: the experiment's].
+    /// Trials per point, 1 to 1000 [default: the experiment's; of `ab` 10].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
     #[arg(long, aliases = ["kinds", "rows"], value_delimiter = ',', help = about_cases())]

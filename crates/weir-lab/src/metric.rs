@@ -18,6 +18,7 @@ pub enum Unit {
     Share,
     /// One figure divided by another.
     Ratio,
+    Seconds,
     Micros,
     Millis,
     Nanos,
@@ -34,6 +35,7 @@ impl Unit {
             Self::Mbit => "Mbit/s",
             Self::Share => "share, 0 to 1",
             Self::Ratio => "ratio",
+            Self::Seconds => "s",
             Self::Micros => "us",
             Self::Millis => "ms",
             Self::Nanos => "ns",
@@ -216,7 +218,7 @@ metrics! {
     loop_ns: Nanos, Quantile(Loop, 0.1, 1.0), Median, Neither,
         "Time of the calibrated loop on the tested CPU: how fast the machine was.";
     steal: Share, Rate(StealNs, CPU), Max, Neither, "Tested CPU's time that the hypervisor took.";
-    window_s: Ratio, Given, Median, Neither, "Length of the measured window, seconds.";
+    window_s: Seconds, Given, Median, Neither, "Length of the measured window.";
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub fn figure(unit: Unit, value: f64) -> String {
         Unit::Pps | Unit::PerSecond | Unit::Count => scaled(value, RATES),
         Unit::Mbit | Unit::Ratio => scaled(value, PLAIN),
         Unit::Share => percent(value * 100.0),
+        Unit::Seconds => scaled(value * 1e9, TIMES),
         Unit::Micros => scaled(value * 1e3, TIMES),
         Unit::Millis => scaled(value * 1e6, TIMES),
         Unit::Nanos => scaled(value, TIMES),
