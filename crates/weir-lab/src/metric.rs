@@ -165,6 +165,7 @@ metrics! {
     per_s: PerSecond, Rate(Done, 1.0), Median, More,
         "Requests answered in full, as the client counts them.";
     took_p50_us: Micros, Quantile(Took, 0.5, US), Median, Less, "Time that a request took, median.";
+    took_mean_us: Micros, Given, Median, Less, "Time that a request took, mean, where the client reports no median.";
     took_p99_us: Micros, Quantile(Took, 0.99, US), Median, Less, "The same, 99th percentile.";
     trip_us: Micros, Period(Done, 1e6), Median, Less, "Time per round trip, mean over the window.";
     failed: Count, Growth(ClientLost), Sum, Less, "Requests without a whole and right answer, in the window.";

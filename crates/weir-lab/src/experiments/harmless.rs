@@ -84,6 +84,8 @@ pub static EXPERIMENT: Experiment = Experiment {
             in Cases::Where(|case| case.starts_with("nsd") || case.starts_with("udp")) => loss;
         "Time of a request, us: median, 99th percentile"
             in Cases::Where(|case| !is_stream(case)) => took_p50_us, took_p99_us;
+        "Mean time of a request, us, where the client reports no median"
+            in Cases::Where(|case| !is_stream(case)) => took_mean_us;
         "Passes of the calibrated loop per second by the process beside it"
             in ACCOMPANIED => hog_per_s;
     },
