@@ -124,7 +124,7 @@ fn discarding(view: &View<'_>) -> Vec<Found> {
         let share = view.get("gate", case, Load::Top, &m::discarded_share)?;
         let place = format!("{case}: {:.1} % discarded", share * 100.0);
         if share < DISCARDED_MIN {
-            return Some(Found::exact(0.0, place));
+            return Some(Found::unknown(place));
         }
         compare(times(view, ["bare-drop", "gate"], case), place)
     })
