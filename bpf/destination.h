@@ -69,7 +69,10 @@ destination_has_peer(const struct weir_destination *entry,
 {
 	return !entry->connected || DEFECT(PEER_IGNORED) ||
 	       (entry->peer_port_be == flow->source_port_be &&
-		same_address(entry->peer, flow->source, flow->family));
+		same_address(entry->peer, flow->source, flow->family) &&
+		/* Which chooses a route, but no socket. */
+		(entry->flowinfo == flow->flowinfo ||
+		 entry->reason != WEIR_REASON_FORWARD_FULL));
 }
 
 /* Does its answer still hold? */

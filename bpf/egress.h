@@ -91,7 +91,7 @@ __noinline int egress_judge(struct weir_destination *entry, __u32 ifindex,
 	}
 	ring(WEIR_CAUSE_EGRESS_QUEUE, poll->now_ns);
 	prospects->room = 0;
-	/* Of another sender the route may be another. */
+	/* Of another sender, TOS or label the route may be another. */
 	entry->connected = true;
 	entry->full_from = egress->in_bytes ? ip_len : 0;
 	return 0;

@@ -208,22 +208,18 @@ static __noinline bool udp_look_again(struct weir_destination *entry,
 }
 
 /*
- * Where the egress queue to its destination is full for another sender's
- * packets: so it is for this one if it is sent the same way.
+ * Where the egress queue to its destination is full for packets of another
+ * sender, TOS or flow label: so it is for this one if it is sent the same way.
  */
 static __always_inline bool goes_there_too(void *ctx,
 					   const struct weir_destination *entry,
 					   const struct flow *flow)
 {
 	struct workspace *workspace = get_workspace();
-	long found;
 
-	if (!workspace || entry->reason != WEIR_REASON_FORWARD_FULL)
-		return false;
-	found = route_of(ctx, flow, interface.ifindex, flow->ip_len,
-			 &workspace->route);
-	return (found == BPF_FIB_LKUP_RET_SUCCESS ||
-		found == BPF_FIB_LKUP_RET_NO_NEIGH) &&
+	return workspace && entry->reason == WEIR_REASON_FORWARD_FULL &&
+	       leads_on(route_of(ctx, flow, interface.ifindex, flow->ip_len,
+				 &workspace->route)) &&
 	       workspace->route.ifindex == entry->egress_ifindex;
 }
 

@@ -61,6 +61,9 @@ struct flow {
 	__u32 left;
 	__u32 udp_len; /* header and payload; else 0 */
 	__u32 ip_len;  /* of this packet: its IP header and what follows */
+	/* What else chooses a route: IPv4's TOS; IPv6's traffic class and flow
+	 * label, network order. */
+	__u32 flowinfo;
 	__u32 vlan_tags;
 	__u32 vlan; /* the tags' VLANs, and priorities, one upon the other */
 	/* Of several packets: may be too long for its header's field to say. */

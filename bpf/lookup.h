@@ -36,6 +36,10 @@ static __always_inline long route_of(void *ctx, const struct flow *flow,
 
 	__builtin_memset(route, 0, sizeof(*route));
 	route->family = is_ip6 ? AF_INET6 : AF_INET;
+	if (is_ip6)
+		route->flowinfo = flow->flowinfo;
+	else
+		route->tos = flow->flowinfo;
 	route->l4_protocol = flow->protocol;
 	route->tot_len = length;
 	route->sport = flow->source_port_be;
@@ -45,6 +49,13 @@ static __always_inline long route_of(void *ctx, const struct flow *flow,
 	copy_address(route->ipv6_src, flow->source);
 	copy_address(route->ipv6_dst, flow->destination);
 	return bpf_fib_lookup(ctx, route, sizeof(*route), 0);
+}
+
+/* Does such a decision lead on, by route->ifindex? */
+static __always_inline bool leads_on(long decision)
+{
+	return decision == BPF_FIB_LKUP_RET_SUCCESS ||
+	       decision == BPF_FIB_LKUP_RET_NO_NEIGH;
 }
 
 #endif /* WEIR_LOOKUP_H */

@@ -117,6 +117,7 @@ static __always_inline enum weir_parse parse_ip4(struct cursor *cursor,
 	flow->source[0] = ip->saddr;
 	flow->destination[0] = ip->daddr;
 	flow->protocol = ip->protocol;
+	flow->flowinfo = ip->tos;
 	flow->ttl = ip->ttl;
 	flow->ip_len = total_len;
 	flow->left = total_len - header_len;

@@ -118,6 +118,7 @@ static __always_inline enum weir_parse parse_ip6(struct cursor *cursor,
 	__builtin_memcpy(flow->destination, &ip->daddr,
 			 sizeof(flow->destination));
 	flow->protocol = ip->nexthdr;
+	flow->flowinfo = *(const __be32 *)ip & bpf_htonl(0x0fffffff);
 	flow->ttl = ip->hop_limit;
 	flow->ip_len = sizeof(*ip) + payload_len;
 	flow->left = payload_len;

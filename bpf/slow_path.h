@@ -87,8 +87,7 @@ static __noinline bool forward(struct packet *packet, const struct flow *flow,
 		goes_on = false;
 		found = route_of(packet->ctx, flow, packet->ifindex, 0, &route);
 	}
-	if (found == BPF_FIB_LKUP_RET_SUCCESS ||
-	    found == BPF_FIB_LKUP_RET_NO_NEIGH) {
+	if (leads_on(found)) {
 		prospects->pass = WEIR_REASON_FORWARD;
 		*egress_ifindex = route.ifindex;
 	} else {
@@ -205,6 +204,7 @@ destination_look(struct packet *packet, const struct flow *flow,
 	if (entry->connected) {
 		entry->peer_port_be = flow->source_port_be;
 		copy_address(entry->peer, flow->source);
+		entry->flowinfo = flow->flowinfo;
 	}
 	destination_set_channel(entry, prospects->pass, egress_ifindex);
 	destination_conclude(entry, prospects);

@@ -77,7 +77,8 @@ struct weir_destination {
 	 * of them; and how long (IP), so that all are charged the same. */
 	__u32 lent;
 	__u32 lent_len;
-	__u32 peer[4]; /* as peer_port_be */
+	__u32 peer[4];	/* as peer_port_be... */
+	__u32 flowinfo; /* ...and of what is forwarded, as struct flow's */
 	/*
 	 * Of TCP: until when each segment is looked for, as one of no
 	 * connection has come (CLOCK_MONOTONIC), and until which poll no

@@ -6,13 +6,15 @@
 
 mod common;
 
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use common::router::{BEHIND, BEHIND_OUT, OUT, Router, discarded, run_in, sh, statistic};
 use common::*;
 use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, socket, sockopt};
 use serde_json::Value;
+use weir_bpf::sys::link::Links;
+use weir_bpf::sys::packet::PacketSocket;
 use weir_bpf::traffic::{FlowSpec, Lengths};
 
 const PORT: u16 = 5000;
@@ -20,6 +22,9 @@ const FLOOD_PPS: f64 = 100_000.0;
 const LIGHT_PPS: f64 = 500.0;
 /// Some 10,000 of the flood's packets a second; the queue holds some hundred.
 const TBF: &str = "tc qdisc add dev near2 root handle 1: tbf rate 5mbit burst 5k limit 6k";
+/// Full of a flood that the ring holds on a busy machine, too.
+const SLOW: &str = "tc qdisc add dev near2 root handle 1: tbf rate 1mbit burst 5k limit 6k";
+const OVERFULL_PPS: f64 = 20_000.0;
 
 /// A router with these queues at [`NEAR2`].
 fn router(queues: &str) -> Router {
@@ -217,16 +222,20 @@ fn what_the_host_drops_is_looked_at_only_while_there_is_a_queue_to_read() {
 
 /// What a rule of the operator's sends another way than the full queue arrives there.
 fn passes_another_way(rule: &str, of: impl FnOnce(FlowSpec) -> FlowSpec) {
-    let router = router(TBF);
+    let router = router(SLOW);
     sh(&router.network, rule);
-    let (daemon, counters) = router.start(&[]);
-    // A flood that the ring holds on a busy machine, too.
     let other = of(flow(&router, BEHIND, PORT, LIGHT_PPS));
-    let flows = [other, flow(&router, BEHIND, PORT, 20_000.0)];
+    passes_beside(&router, other, flow(&router, BEHIND, PORT, OVERFULL_PPS));
+}
+
+/// What leaves by [`OUT`] arrives there while the other queue is full.
+fn passes_beside(router: &Router, other: FlowSpec, flood: FlowSpec) {
+    let (daemon, counters) = router.start(&[]);
+    let refused = || egress(router).1 + discarded(&counters);
     let out = || statistic(&router.network, OUT, "tx_packets");
-    let (before, ring) = (out(), router.network.ring_drops("far"));
-    let sent = router.while_sent(&flows, || {
-        wait_until("the queue is full", || egress(&router).1 + discarded(&counters) > 20_000);
+    let (before, refused_before, ring) = (out(), refused(), router.network.ring_drops("far"));
+    let sent = router.while_sent(&[other, flood], || {
+        wait_until("the queue is full", || refused() > refused_before + 5_000);
     });
     let lost = || sent[0].saturating_sub(out() - before);
     let most = router.network.ring_drops("far") - ring;
@@ -256,6 +265,78 @@ fn what_goes_another_way_by_its_sender_passes() {
         address: (SENDER.parse().unwrap(), flow.address.1),
         ..flow
     });
+}
+
+/// The same UDP packets, behind this IP header.
+fn behind(flow: &FlowSpec, ethertype: u16, header: &[u8]) -> FlowSpec {
+    let udp = [flow.port.0, flow.port.1, 26, 0].map(u16::to_be_bytes).concat();
+    let frame =
+        [&flow.mac.1.0[..], &flow.mac.0.0, &ethertype.to_be_bytes(), header, &udp, &[0; 18]]
+            .concat();
+    FlowSpec { rate: flow.rate, ..FlowSpec::raw(frame) }
+}
+
+/// To the same port, from the same sender.
+#[test]
+fn what_goes_another_way_by_its_type_of_service_passes() {
+    const TOS: u8 = 0x10;
+    let rule = format!("ip route add {BEHIND} tos {TOS:#x} via {BEHIND_OUT}");
+    passes_another_way(&rule, |flow| {
+        let (IpAddr::V4(from), IpAddr::V4(to)) = flow.address else { unreachable!() };
+        let mut header =
+            [&[0x45, TOS, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0][..], &from.octets(), &to.octets()]
+                .concat();
+        let words = header.chunks(2).map(|it| u32::from(u16::from_be_bytes([it[0], it[1]])));
+        let sum: u32 = words.sum();
+        header[10..12].copy_from_slice(&(!((sum >> 16) + (sum & 0xffff)) as u16).to_be_bytes());
+        behind(&flow, 0x0800, &header)
+    });
+}
+
+/// Senders label their flows, and the label chooses among several routes.
+#[test]
+fn what_goes_another_way_by_its_flow_label_passes() {
+    const SENT: u64 = 8;
+    let router = router(SLOW);
+    let mac = |name| {
+        let links = Links::open().unwrap();
+        links.mac(links.index(name).unwrap()).unwrap()
+    };
+    let [far2, far3] = router.network.far.run(|| [FAR2, "far3"].map(mac)).unwrap();
+    sh(
+        &router.network,
+        &format!(
+            "cd /proc/sys/net/ipv6/conf
+             for it in near near2 out; do echo 0 >$it/disable_ipv6; echo 1 >$it/forwarding; done
+             echo 1 >all/forwarding
+             ip addr add 2001:2:0:1::1/64 dev near2 nodad; ip addr add 2001:2:0:2::1/64 dev out nodad
+             ip neigh replace 2001:2:0:1::2 lladdr {far2} dev near2
+             ip neigh replace 2001:2:0:2::2 lladdr {far3} dev out
+             ip route add 2001:2:0:5::/64 nexthop via 2001:2:0:1::2 nexthop via 2001:2:0:2::2"
+        ),
+    );
+    let labelled = |host: u8, label: u8, pps| {
+        let address = |network, host| [0x20, 1, 0, 2, 0, 0, 0, network, 0, 0, 0, 0, 0, 0, 0, host];
+        let first = [&[0x60, 0, 0, label, 0, 26, 17, 64][..], &address(0, 2)].concat();
+        behind(&flow(&router, BEHIND, PORT, pps), 0x86dd, &[&first, &address(5, host)[..]].concat())
+    };
+    let open = || PacketSocket::sender(Links::open().unwrap().index("far").unwrap()).unwrap();
+    let sender = router.network.far.run(open).unwrap();
+    let leaves_by_out = |host, label| {
+        let sent = || [NEAR2, OUT].map(|it| statistic(&router.network, it, "tx_packets"));
+        let before = sent();
+        for _ in 0..SENT {
+            sender.send(&labelled(host, label, LIGHT_PPS).frame).unwrap();
+        }
+        wait_until("they are forwarded", || {
+            sent().iter().sum::<u64>() >= before.iter().sum::<u64>() + SENT
+        });
+        sent()[1] >= before[1] + SENT
+    };
+    // Without a label it is the full queue's.
+    let host = (2..).find(|host| !leaves_by_out(*host, 0)).unwrap();
+    let label = (1..).find(|label| leaves_by_out(host, *label)).unwrap();
+    passes_beside(&router, labelled(host, label, LIGHT_PPS), labelled(host, 0, OVERFULL_PPS));
 }
 
 /// A program or a filter at the egress sees packets before the queue does.

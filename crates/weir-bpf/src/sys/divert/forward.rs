@@ -17,7 +17,7 @@ const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 /// `NETDEV_XDP_ACT_NDO_XMIT`.
 const TAKES_FRAMES: u64 = 1 << 2;
-/// 0: the route among several goes by the addresses alone.
+/// 0: the route among several goes by the addresses, and by the flow label of IPv6.
 const MULTIPATH: [&str; 2] = [
     "/proc/sys/net/ipv4/fib_multipath_hash_policy",
     "/proc/sys/net/ipv6/fib_multipath_hash_policy",
