@@ -3,8 +3,8 @@
  * The kernel half of `weir screen`: a wall in front of forwarding.
  *
  * Packets of a flow that the screen has accepted pass, and so do their replies.
- * Those of a denied flow are dropped. Any other packet that would be forwarded
- * is copied into the screen's ring and dropped; when the screen accepts the
+ * Those of a denied flow are dropped. Any other packet that is not the router's
+ * own is copied into the screen's ring and dropped; when the screen accepts the
  * flow, weir_wall_again lets the interface receive the copy.
  *
  * Accepted and denied flows have a table each, so that a flood of flows that
@@ -88,10 +88,11 @@ of_flow(const struct asking *asking, const struct flow *flow,
 		return WEIR_WALL_REPLY;
 	if (fail_open && asking->now > alive_until_ns)
 		return WEIR_WALL_OPEN;
+	/* Whatever was decided before an address came to be the router's. */
+	if (is_own(flow))
+		return WEIR_WALL_OWN;
 	if (is_decided(&denied, &key, asking, false))
 		return WEIR_WALL_DENIED;
-	if (!is_forwarded(asking, flow))
-		return WEIR_WALL_OWN;
 	return ask(asking, flow, parse, &key);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A packet at the wall: whether it is forwarded, and its question. */
+/* A packet at the wall: whether it is the router's own, and its question. */
 #ifndef WEIR_WALL_ASK_H
 #define WEIR_WALL_ASK_H
 
 #include "either.h"
-#include "lookup.h"
+#include "local.h"
 #include "parse.h"
 #include "parsed.h"
 #include "wall_key.h"
@@ -26,28 +26,17 @@ struct asking {
 };
 
 /*
- * Would the kernel forward it, to whatever interface? What it refuses to
- * forward, it answers itself.
+ * Is it for the router itself, or for all on a link? Whether anything else has
+ * a route, the wall cannot know: a mark may give it one later.
  */
-static __always_inline bool is_forwarded(const struct asking *asking,
-					 const struct flow *flow)
+static __always_inline bool is_own(const struct flow *flow)
 {
-	const struct either *packet = &asking->packet;
-	void *ctx = packet->skb ? (void *)packet->skb : (void *)packet->xdp;
-	struct bpf_fib_lookup route;
+	const __u32 *to = flow->destination;
 
-	if (stays_on_link(flow))
-		return false;
-	switch (route_of(ctx, flow, asking->ifindex, 0, &route)) {
-	case BPF_FIB_LKUP_RET_BLACKHOLE:
-	case BPF_FIB_LKUP_RET_UNREACHABLE:
-	case BPF_FIB_LKUP_RET_PROHIBIT:
-	case BPF_FIB_LKUP_RET_NOT_FWDED:
-	case BPF_FIB_LKUP_RET_FWD_DISABLED:
-		return false;
-	default: /* also where the lookup itself fails */
-		return true;
-	}
+	return stays_on_link(flow) ||
+	       (flow->family == WEIR_FAMILY_IPV6
+			? addressed_to6(to)
+			: addressed_to4(to[0])) != ADDRESSED_ELSEWHERE;
 }
 
 static __always_inline enum weir_wall_outcome

@@ -74,7 +74,6 @@ impl FastPath for Gate {
     }
 }
 
-/// With [`Options::forwarding`](crate::wall::Options::forwarding) alone.
 impl Wall {
     /// Those that the fast path loses are counted.
     pub(crate) fn count_unsent(&mut self) -> Result<()> {
@@ -88,7 +87,8 @@ impl Wall {
         globals(self.skel.maps.bss_data.as_deref()).unsent
     }
 
-    /// The fast path behind it, between these interfaces.
+    /// What it is told of its sides, these interfaces; and the fast path between them, with
+    /// [`Options::forwarding`](crate::wall::Options::forwarding).
     ///
     /// # Errors
     /// For want of descriptors or memory.
@@ -111,7 +111,7 @@ impl Wall {
     }
 }
 
-/// What forwards in the driver what a screen has accepted. It stays with the wall.
+/// What passes as the host's own, and what forwards in the driver what a screen has accepted. It stays with the wall.
 pub struct Behind {
     sides: Mapped<Side>,
     local: [MapHandle; 2],
@@ -124,7 +124,8 @@ impl Behind {
         self.sides.set(side as u32, offset_of!(Side, mac), mac.words());
     }
 
-    /// Tells the host's own addresses, in place of those that it knew. What they send, the kernel forwards.
+    /// Tells the host's own addresses, in place of those that it knew. What is for them passes; what they send, the
+    /// kernel forwards.
     ///
     /// # Errors
     /// When the kernel refuses a map update.

@@ -55,7 +55,7 @@ pub const OUTCOMES: [(&str, &str); 10] = [
     ("accepted", "of an accepted flow"),
     ("reply", "in answer to an accepted flow"),
     ("forwarded", "of an accepted flow or in answer to one, and sent on in the driver"),
-    ("own", "not forwarded: for the router itself, or without a route"),
+    ("own", "for the router itself, or for all on the link"),
     ("open", "passed because the screen did not answer"),
     ("asked", "held while the screen judged the flow"),
     ("not-held", "judged by the screen and dropped: too long to be held, or tagged"),
@@ -110,10 +110,6 @@ impl Wall {
             progs.weir_wall_tc.set_autoload(!options.in_driver);
             for program in [&mut progs.weir_unsent, &mut progs.weir_rejected] {
                 program.set_autoload(options.forwarding);
-            }
-            let routes = [&mut maps.out_devices, &mut maps.next_hops, &mut maps.sides];
-            for map in routes.into_iter().chain([&mut maps.local_ipv4, &mut maps.local_ipv6]) {
-                map.set_autocreate(options.forwarding)?;
             }
             Ok(())
         })?;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::path::{Path, SERVER, SERVER6};
+use common::router::run_in as sh;
 use common::screen::Screen;
 use common::{ConfigFile, PATIENCE, WEIR, wait_until};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -279,6 +280,46 @@ fn where_one_side_is_not_to_be_had_the_other_stays_open() {
         let left = String::from_utf8(left.stderr).unwrap();
         assert_eq!(left, "in: there was no wall\n", "of {outside}");
     }
+}
+
+/// Only what is for the router's own addresses passes unasked: that a packet's route is not found at the wall does not
+/// say that it has none.
+fn what_the_rules_drop_crosses_by_no_route(place: &str) {
+    const BY_TOS: &str = "198.19.5.2:5000";
+    const BY_MARK: &str = "198.19.6.2:5000";
+    const LATER: &str = "198.19.7.1:5000";
+    let path = Path::new();
+    sh(&path.server, "ip addr add 198.19.5.2/32 dev peer; ip addr add 198.19.6.2/32 dev peer");
+    sh(
+        &path.router,
+        &format!(
+            "ip route add 198.19.5.2 tos 0x10 via {SERVER}
+             ip rule add fwmark 1 table 100; ip route add 198.19.6.2 via {SERVER} table 100
+             iptables -t mangle -A PREROUTING -d 198.19.6.2 -j MARK --set-mark 1"
+        ),
+    );
+    let client = socket(&path.client, "198.18.0.2:4000");
+    rustix::net::sockopt::set_ip_tos(&client, 0x10).unwrap();
+    let server = socket(&path.server, "0.0.0.0:5000");
+    let crosses = |to: &str| (0..3).any(|_| arrives(&client, &server, to));
+    assert!(crosses(BY_TOS) && crosses(BY_MARK));
+    let rules = ConfigFile::new("screening-routes", "drop\n");
+    let _screen = Screen::start(&path, &rules, &["--attach", place]);
+    assert!(!crosses(BY_TOS) && !crosses(BY_MARK));
+    let own = socket(&path.router, "0.0.0.0:5000");
+    assert!(!arrives(&client, &own, LATER));
+    sh(&path.router, "ip addr add 198.19.7.1/32 dev out");
+    wait_until("it is the router's own", || arrives(&client, &own, LATER));
+}
+
+#[test]
+fn at_tc_what_the_rules_drop_crosses_by_no_route() {
+    what_the_rules_drop_crosses_by_no_route("tc");
+}
+
+#[test]
+fn in_the_driver_what_the_rules_drop_crosses_by_no_route() {
+    what_the_rules_drop_crosses_by_no_route("native");
 }
 
 /// Lets both sides have what they sent: a datagram in fragments each.

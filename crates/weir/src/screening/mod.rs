@@ -2,11 +2,11 @@
 
 pub mod args;
 mod explain;
-mod fast;
 mod frame;
 mod parse;
 mod print;
 mod rules;
+mod sides;
 
 use std::cell::RefCell;
 use std::io::{ErrorKind, Write};
@@ -27,9 +27,9 @@ use weir_bpf::units::IfIndex;
 use weir_bpf::wall::{self, Asked, Options, RULES_MAX, Reader, Wall};
 
 use self::args::{Fail, Place, ScreenArgs};
-use self::fast::Fast;
 use self::print::{Printer, Tally};
 use self::rules::{Action, Packet, Rules};
+use self::sides::Sides;
 use crate::cli::Forward;
 use crate::error::{Error, Result};
 use crate::named_file;
@@ -108,10 +108,7 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
     }
     let named = sides.map(|(ifindex, ifname)| (ifindex, ifname.as_str()));
     // Refused before anything stands in the place of a wall that is there.
-    let fast = match args.forward {
-        Forward::Xdp => Some(Fast::begin(named, &screen.wall)?),
-        Forward::Kernel => None,
-    };
+    let told = Sides::begin(named, &screen.wall, args.forward)?;
     for (number, (ifindex, ifname)) in sides.into_iter().enumerate() {
         if let Err(error) = screen.wall.attach(ifindex, ifname) {
             leave(args.fail, &screen.wall, &sides[..number])?;
@@ -122,10 +119,10 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let stop = &stop;
-        let follower = fast.map(|fast| scope.spawn(move || fast.follow(stop)));
+        let follower = scope.spawn(move || told.follow(stop));
         let served = screen.serve(&mut signals, &asked_for_stats, &reader, &waiting);
         stop.store(true, Ordering::Relaxed);
-        follower.inspect(|it| it.thread().unpark());
+        follower.thread().unpark();
         served
     })?;
     screen.print("summary")?;

@@ -1,9 +1,10 @@
-//! `weir screen --forward xdp`: what the screen has accepted leaves at the driver, unless that would take it past
-//! something of the operator's. A thread of its own looks: that takes long on a host with many rules or routes.
+//! What a wall is told of its sides: the router's own addresses, whose packets pass; and with `--forward xdp`, whether
+//! what the screen has accepted may leave at the driver, or that would take it past something of the operator's. A
+//! thread of its own looks: that takes long on a host with many rules or routes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_bpf::forward::{Behind, FastPath};
 use weir_bpf::sys::divert::Diversion;
@@ -13,16 +14,22 @@ use weir_bpf::units::IfIndex;
 use weir_bpf::wall::Wall;
 
 use super::BEAT;
+use crate::cli::Forward;
 use crate::diverting::{BELIEVED, Diverting};
 use crate::error::{Error, Result};
 use crate::forwarding::{Forwarding, refused};
 use crate::out;
 
-/// The fast path between the two sides.
-pub struct Fast {
+/// How often addresses are read, where nothing else is.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The two sides.
+pub struct Sides {
     links: Links,
     behind: Behind,
-    ways: [Way; 2],
+    interfaces: [IfIndex; 2],
+    /// From each to the other; none where the kernel forwards.
+    ways: Vec<Way>,
 }
 
 /// The way from one side to the other.
@@ -35,33 +42,38 @@ struct Way {
     said: String,
 }
 
-impl Fast {
-    /// Begins to forward between two interfaces, which have no wall yet.
+impl Sides {
+    /// Begins with two interfaces, which have no wall yet, and to forward between them if the fast path is asked for.
     ///
     /// # Errors
     /// Names the first thing that packets would be taken past.
-    pub fn begin(sides: [(IfIndex, &str); 2], wall: &Wall) -> Result<Self> {
+    pub fn begin(sides: [(IfIndex, &str); 2], wall: &Wall, forward: Forward) -> Result<Self> {
         let way = |(ifindex, name): (IfIndex, &str)| {
             let diverting = Diverting::open(ifindex, false, 0)?;
             let (forwarding, said) = (Forwarding::default(), String::new());
             Ok::<_, Error>(Way { ifindex, name: name.to_owned(), diverting, forwarding, said })
         };
-        let ways = [way(sides[0])?, way(sides[1])?];
-        let mut fast = Self { links: Links::open()?, behind: wall.behind(sides)?, ways };
-        for (number, way) in fast.ways.iter_mut().enumerate() {
+        let ways = match forward {
+            Forward::Xdp => sides.into_iter().map(way).collect::<Result<_>>()?,
+            Forward::Kernel => Vec::new(),
+        };
+        let interfaces = sides.map(|(ifindex, _)| ifindex);
+        let mut told =
+            Self { links: Links::open()?, behind: wall.behind(sides)?, interfaces, ways };
+        for (number, way) in told.ways.iter_mut().enumerate() {
             if let Some(diversion) = way.passes() {
                 return Err(refused(&what(diversion)));
             }
-            let interfaces = sides.map(|(ifindex, _)| ifindex);
-            let path = &mut fast.behind.way_from(number);
-            way.forwarding.begin(&fast.links, way.ifindex, &interfaces, path)?;
+            let path = &mut told.behind.way_from(number);
+            way.forwarding.begin(&told.links, way.ifindex, &interfaces, path)?;
         }
-        fast.tell()?;
-        Ok(fast)
+        told.tell()?;
+        Ok(told)
     }
 
-    /// Follows what is on the way, and says what changes, until it is to stop and the thread is unparked.
+    /// Follows what is told, and says what changes, until it is to stop and the thread is unparked.
     pub fn follow(mut self, stop: &AtomicBool) {
+        let rest = if self.ways.is_empty() { LOOK } else { BEAT };
         let mut failed = None;
         while !stop.load(Ordering::Relaxed) {
             let begun = Instant::now();
@@ -70,11 +82,13 @@ impl Fast {
                 // Such as that an interface is gone.
                 self.stand_down();
                 if failed != failure {
-                    out::say(format_args!("the kernel forwards every packet: {why}"));
+                    out::say(format_args!(
+                        "own addresses are not followed, and the kernel forwards every packet: {why}"
+                    ));
                 }
             }
             failed = failure;
-            thread::park_timeout(BEAT.max(begun.elapsed()));
+            thread::park_timeout(rest.max(begun.elapsed()));
         }
         self.stand_down();
     }
@@ -87,7 +101,7 @@ impl Fast {
     }
 
     fn look(&mut self) -> Result<()> {
-        let mut looked = false;
+        let mut looked = self.ways.is_empty();
         for (number, way) in self.ways.iter_mut().enumerate() {
             looked |= !matches!(way.diverting.follow(), Ok(false));
             let mut path = self.behind.way_from(number);
@@ -106,7 +120,9 @@ impl Fast {
         let mut local = LocalAddresses::default();
         for (number, way) in self.ways.iter().enumerate() {
             self.behind.set_mac(number, self.links.mac(way.ifindex)?);
-            let LocalAddresses { own, broadcast, unsure } = LocalAddresses::read(way.ifindex)?;
+        }
+        for ifindex in self.interfaces {
+            let LocalAddresses { own, broadcast, unsure } = LocalAddresses::read(ifindex)?;
             local.own.extend(own);
             local.broadcast.extend(broadcast);
             local.unsure.extend(unsure);
