@@ -83,7 +83,6 @@ int BPF_PROG(weir_screened, struct sk_buff *skb, void *location)
 	now = bpf_ktime_get_ns();
 	ring(WEIR_CAUSE_SCREEN_QUEUE, now);
 	bpf_map_update_elem(&screened, &key, &now, BPF_ANY);
-	screen_learn_limit(screen);
 	return 0;
 }
 

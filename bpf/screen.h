@@ -19,12 +19,12 @@
 #define SCREEN_ASKED_NS 1000000ULL
 
 /* Which queue a packet is for cannot be told: one that has room is enough. */
-static __always_inline __u32 screen_room_now(struct weir_screen *screen)
+static __always_inline __u32 screen_room_now(const struct weir_screen *screen)
 {
 	__u32 i, room, most = 0;
 
 	for (i = 0; i < WEIR_SCREEN_QUEUES && i < screen->queues; i++) {
-		room = screen_queue_room(screen, &screen->queue[i]);
+		room = screen_queue_room(&screen->queue[i]);
 		if (room > most)
 			most = room;
 	}

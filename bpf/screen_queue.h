@@ -2,11 +2,9 @@
 /*
  * For how many packets has an NFQUEUE room? It refuses one if its program's
  * netlink socket does (netlink_attachskb()), or if too many wait for a verdict
- * (__nfqnl_enqueue_packet()). The socket is read; the other limit is learned
- * from refusals while the socket has room, in packets that the program has not
- * read yet. Those that it has read and not decided on are taken to stay as
- * many; where they do not, the queue is seen to hold more than that, or to
- * refuse again, and either corrects what was learned.
+ * (__nfqnl_enqueue_packet()). The socket is read; how many may wait, user space
+ * has seen. Those that the program has read and not decided on do not show, so
+ * they count as decided on: it may decide on all of them at once.
  */
 #ifndef WEIR_SCREEN_QUEUE_H
 #define WEIR_SCREEN_QUEUE_H
@@ -53,36 +51,16 @@ screen_socket(const struct weir_screen_queue *queue)
 	return state;
 }
 
-static __always_inline __u32 screen_queue_room(struct weir_screen *screen,
-					       struct weir_screen_queue *queue)
+static __always_inline __u32
+screen_queue_room(const struct weir_screen_queue *queue)
 {
 	struct screen_state state = screen_socket(queue);
 	__u32 left;
 
-	if (!queue->limit || !screen->too_long)
+	if (!queue->limit)
 		return state.room;
-	/* The program had read more than now that it had not decided on. */
-	if (state.waiting > queue->limit)
-		queue->limit = state.waiting;
-	left = queue->limit - state.waiting;
+	left = queue->limit > state.waiting ? queue->limit - state.waiting : 0;
 	return left < state.room ? left : state.room;
-}
-
-/*
- * A packet was refused though the socket has room. There are rarer reasons than
- * the length, so that is believed while the kernel counts such refusals.
- */
-static __always_inline void screen_learn_limit(struct weir_screen *screen)
-{
-	struct weir_screen_queue *queue = &screen->queue[0];
-	struct screen_state state;
-
-	/* Of several, it cannot be told which. */
-	if (screen->queues != 1)
-		return;
-	state = screen_socket(queue);
-	if (state.waiting && state.room)
-		queue->limit = state.waiting;
 }
 
 #endif /* WEIR_SCREEN_QUEUE_H */

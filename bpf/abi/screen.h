@@ -15,8 +15,8 @@
 struct weir_screen_queue {
 	__u64 sock;    /* the kernel's struct netlink_sock * */
 	__u32 port_id; /* by which it is known to be that program's still */
-	/* How many packets waited in it as the queue refused one that it had
-	 * room for; 0: not known. */
+	/* How many packets the queue has held while it refused others for
+	 * their number; 0: it does not. */
 	__u32 limit;
 };
 
@@ -28,9 +28,6 @@ struct weir_screen {
 	 * queue is believed to. */
 	__u64 believed_until_ns;
 	__u64 asked_ns; /* when a packet was last admitted to full queues */
-	/* 1: queues refuse packets for their length, by the kernel's count. */
-	__u32 too_long;
-	__u32 pad;
 	struct weir_screen_queue queue[WEIR_SCREEN_QUEUES];
 };
 

@@ -32,6 +32,8 @@ pub struct Queue {
     pub number: u16,
     /// The program's netlink address.
     pub port_id: u32,
+    /// Packets that wait for a verdict.
+    pub waiting: u32,
     /// Packets that it has refused because too many waited.
     pub dropped: u32,
     /// Packets that it has taken, and those that the program's socket had no room for. Wraps.
@@ -65,7 +67,8 @@ impl Queues {
 fn queue(line: &str) -> Option<Queue> {
     let field = |at: usize| line.split_ascii_whitespace().nth(at)?.parse::<u32>().ok();
     let number = field(0)?.try_into().ok()?;
-    Some(Queue { number, port_id: field(1)?, dropped: field(5)?, sequence: field(7)? })
+    let (port_id, waiting) = (field(1)?, field(2)?);
+    Some(Queue { number, port_id, waiting, dropped: field(5)?, sequence: field(7)? })
 }
 
 /// Packets that gates have admitted to be forwarded, since they were loaded.
@@ -144,11 +147,15 @@ impl Screens {
         self.shared.set(0, offset_of!(types::weir_screen, believed_until_ns), until);
     }
 
-    /// Tells the gates whether queues refuse packets because too many wait, so that what was learned of their length is
-    /// right.
-    pub fn set_too_long(&self, too_long: bool) {
-        let value = u32::from(too_long);
-        self.shared.set(0, offset_of!(types::weir_screen, too_long), value);
+    /// Tells the gates how many packets may wait in the queue at this place of those that are followed; none where it
+    /// refuses none for their number.
+    pub fn set_limit(&self, place: usize, limit: Option<u32>) {
+        if place < QUEUES_MAX {
+            let at = offset_of!(types::weir_screen, queue)
+                + place * size_of::<types::weir_screen_queue>()
+                + offset_of!(types::weir_screen_queue, limit);
+            self.shared.set(0, at, limit.unwrap_or(0));
+        }
     }
 
     /// What the gates have admitted. Not one instant: packets arrive meanwhile.
@@ -186,7 +193,7 @@ mod tests {
     fn the_kernels_list_is_understood() {
         let line = "    3  41234    17 2 65531     5     6      400  1";
         let queue = queue(line);
-        let wanted = Queue { number: 3, port_id: 41_234, dropped: 5, sequence: 400 };
+        let wanted = Queue { number: 3, port_id: 41_234, waiting: 17, dropped: 5, sequence: 400 };
         assert_eq!(queue, Some(wanted));
         assert_eq!(super::queue("3 41234 17"), None);
     }

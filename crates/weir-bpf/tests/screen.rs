@@ -37,7 +37,7 @@ fn it_attaches_where_there_is_a_queue_and_lists_none_where_there_is_none() {
             screens.follow(&[]).unwrap();
             assert_eq!(hearing(), others);
             // Whose program has just ended.
-            let gone = Queue { number: 0, port_id: u32::MAX, dropped: 0, sequence: 0 };
+            let gone = Queue { number: 0, port_id: u32::MAX, waiting: 0, dropped: 0, sequence: 0 };
             screens.follow(&[gone]).unwrap();
             assert_eq!(hearing(), others + 1);
             assert_eq!(screens.admitted().unwrap(), Admitted::default());

@@ -30,7 +30,7 @@ pub fn watcher(probe: &QueueProbe) -> Result<Box<dyn Watcher>> {
         looked: None,
         ledger: None,
         doubted: None,
-        dropped: 0,
+        seen: Vec::new(),
     }))
 }
 
@@ -43,8 +43,8 @@ struct ScreenWatch {
     /// While the gates count.
     ledger: Option<Ledger>,
     doubted: Option<Instant>,
-    /// Packets refused because too many waited, as last counted.
-    dropped: u32,
+    /// Of each queue: the most packets that have waited, and how many it had refused for that when last counted.
+    seen: Vec<(u32, u32)>,
 }
 
 impl Watcher for ScreenWatch {
@@ -62,6 +62,9 @@ impl Watcher for ScreenWatch {
             }
             if self.screens.follow(&queues).is_err() {
                 return;
+            }
+            if !are_same(&queues, &self.queues) {
+                self.seen = queues.iter().map(|queue| (0, queue.dropped)).collect();
             }
             self.queues = queues;
         }
@@ -94,17 +97,19 @@ impl ScreenWatch {
         let queued_before = self.queued()?;
         let admitted = self.screens.admitted().ok()?;
         let queued_after = self.queued()?;
-        let dropped = self.queues.iter().fold(0, |sum: u32, queue| sum.wrapping_add(queue.dropped));
-        self.screens.set_too_long(dropped != self.dropped);
-        self.dropped = dropped;
+        for (place, (queue, (most, dropped))) in self.queues.iter().zip(&mut self.seen).enumerate()
+        {
+            *most = queue.waiting.max(*most);
+            self.screens.set_limit(place, (queue.dropped != *dropped).then_some(*most));
+            *dropped = queue.dropped;
+        }
         let Admitted { screened, all: forwarded } = admitted;
         Some(Counts { queued_before, screened, forwarded, queued_after })
     }
 
     fn queued(&mut self) -> Option<u64> {
         let queues = self.list.read().ok()?;
-        let id = |queue: &Queue| (queue.number, queue.port_id);
-        if !queues.iter().map(id).eq(self.queues.iter().map(id)) {
+        if !are_same(&queues, &self.queues) {
             (self.ledger, self.looked) = (None, None);
             return None;
         }
@@ -113,4 +118,10 @@ impl ScreenWatch {
         self.queues = queues;
         Some(sum)
     }
+}
+
+/// Whether these are the same queues of the same programs.
+fn are_same(queues: &[Queue], known: &[Queue]) -> bool {
+    let id = |queue: &Queue| (queue.number, queue.port_id);
+    queues.iter().map(id).eq(known.iter().map(id))
 }

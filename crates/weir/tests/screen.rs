@@ -31,10 +31,47 @@ const WORK: Duration = Duration::from_micros(25);
 /// Within which a daemon that is stopped discards nothing any more.
 const PROMISED: Duration = Duration::from_secs(3);
 
+/// How often a screen that decides on many packets at once reads them, and decides.
+const READS: Duration = Duration::from_millis(5);
+const DECIDES: Duration = Duration::from_millis(50);
+
 /// What the queue has, besides the kernel's defaults.
 #[derive(Clone, Copy)]
 struct Room {
     packets: Option<u32>,
+}
+
+/// A screen that decides on each packet as it reads it.
+fn one_by_one(queue: &mut Queue, accepted: &AtomicU64) {
+    loop {
+        let mut packet = queue.recv().unwrap();
+        let began = Instant::now();
+        while began.elapsed() < WORK {}
+        packet.set_verdict(Verdict::Accept);
+        queue.verdict(packet).unwrap();
+        accepted.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A screen that decides on all that it has read at once, and counts how often.
+fn in_batches(queue: &mut Queue, accepted: &AtomicU64, batches: &AtomicU64) {
+    queue.set_nonblocking(true);
+    let (mut read, mut decided) = (Vec::new(), Instant::now());
+    loop {
+        std::thread::sleep(READS);
+        while let Ok(packet) = queue.recv() {
+            read.push(packet);
+        }
+        if decided.elapsed() >= DECIDES && !read.is_empty() {
+            decided = Instant::now();
+            accepted.fetch_add(read.len() as u64, Ordering::Relaxed);
+            batches.fetch_add(1, Ordering::Relaxed);
+            for mut packet in read.drain(..) {
+                packet.set_verdict(Verdict::Accept);
+                queue.verdict(packet).unwrap();
+            }
+        }
+    }
 }
 
 /// A router behind a screen.
@@ -47,6 +84,14 @@ struct Screened {
 impl Screened {
     /// With a rule for what leaves by [`NEAR2`], and a program that accepts it.
     fn new(rule: &str, room: Room) -> Self {
+        Self::by(rule, room, one_by_one)
+    }
+
+    fn by(
+        rule: &str,
+        room: Room,
+        program: impl FnOnce(&mut Queue, &AtomicU64) + Send + 'static,
+    ) -> Self {
         let router = Router::new();
         let (network, cpu) = (&router.network, router.cpus.cpu);
         sh(network, &format!("iptables -A FORWARD -o {NEAR2} {rule} -j NFQUEUE --queue-num 0"));
@@ -65,14 +110,7 @@ impl Screened {
                 queue.set_queue_max_len(0, packets).unwrap();
             }
             ready.send(()).unwrap();
-            loop {
-                let mut packet = queue.recv().unwrap();
-                let began = Instant::now();
-                while began.elapsed() < WORK {}
-                packet.set_verdict(Verdict::Accept);
-                queue.verdict(packet).unwrap();
-                count.fetch_add(1, Ordering::Relaxed);
-            }
+            program(&mut queue, &count);
         });
         is_ready.recv_timeout(PATIENCE).unwrap();
         let local = network.near_socket(&format!("{NEAR_IP}:8000"));
@@ -194,6 +232,46 @@ fn what_would_overflow_a_screens_socket_is_discarded_early() {
 #[test]
 fn what_would_overflow_a_short_queue_is_discarded_early() {
     a_screen_keeps_its_rate(Room { packets: Some(100) }, &[]);
+}
+
+/// Packets that it has read and not decided on are not in its socket, and make room all at once.
+#[test]
+fn a_screen_that_decides_on_many_at_once_gets_as_many() {
+    const LEN: u32 = 500;
+    const BATCHES: u64 = 40;
+    let batches = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&batches);
+    let rule = format!("-p udp --dport {SCREENED_PORT}");
+    let program =
+        move |queue: &mut Queue, accepted: &AtomicU64| in_batches(queue, accepted, &count);
+    let screened = Screened::by(&rule, Room { packets: Some(LEN) }, program);
+    let router = &screened.router;
+    let read = || (screened.accepted.load(Ordering::Relaxed), batches.load(Ordering::Relaxed));
+    let each = || {
+        let before = read();
+        wait_until("it decides", || read().1 >= before.1 + BATCHES);
+        let after = read();
+        (after.0 - before.0) as f64 / (after.1 - before.1) as f64
+    };
+    let flood = [router.flow(BEHIND, (4096, SCREENED_PORT), 25_000.0)];
+    let mut without = 0.0;
+    router.while_sent(&flood, || without = each());
+    assert!(screened.refused() > 1000);
+    let (daemon, counters) = router.start(&["--awake"]);
+    router.while_sent(&flood, || {
+        // In which it learns what it may discard.
+        each();
+        let mut last = (0.0, 0);
+        let as_many = wait(TRIES_MAX, || {
+            let lost = || screened.refused() + discarded(&counters);
+            let before = lost();
+            last = (each(), lost().saturating_sub(before));
+            // More came than it could take.
+            last.0 > 0.97 * without && last.1 > u64::from(LEN) * BATCHES / 4
+        });
+        assert!(as_many, "packets at once, lost: {last:?}; without weir {without}");
+    });
+    daemon.interrupt();
 }
 
 #[test]
