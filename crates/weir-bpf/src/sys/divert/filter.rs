@@ -36,6 +36,7 @@ impl Filters {
     pub fn read(&mut self, interfaces: &[String]) -> Vec<String> {
         let mut found = self.nft(interfaces);
         found.extend(legacy::anything(&legacy::HOOKS_ELSEWHERE));
+        found.extend(programs::at_netfilter(&legacy::HOOKS_ELSEWHERE));
         found.extend(ipsec());
         found.extend(interfaces.iter().flat_map(|interface| tc::anything(interface)));
         found.extend(

@@ -40,6 +40,7 @@ impl ForwardFilters {
     pub fn on_the_way(&mut self, interfaces: &[Interface]) -> Vec<String> {
         let mut found = self.nft(interfaces);
         found.extend(legacy::anything(&legacy::LOCAL_HOOKS));
+        found.extend(programs::at_netfilter(&legacy::LOCAL_HOOKS));
         found.extend(ipsec());
         found.extend(proc::ipvs(&mut ProcFile::new(proc::IP_VS)).map(|ipvs| ipvs.to_string()));
         found.extend(rules::beyond_default());

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::libbpf_sys;
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
 use rustix::io::Errno;
 
 use super::Diversion;
@@ -60,6 +61,16 @@ pub(super) fn at(ifindex: IfIndex, name: &str, place: Place) -> Option<String> {
         Ok(programs) => Some(format!("{name} has BPF program {} at tcx {end}", listed(&programs))),
         Err(error) => unless_absent("tcx programs cannot be listed", &error).map(|it| it.detail),
     }
+}
+
+/// Programs at netfilter's hooks (Linux 6.4), a line if there are any that are not elsewhere. Their links do not tell in
+/// which network namespace, so any counts.
+pub(super) fn at_netfilter(elsewhere: &[usize]) -> Option<String> {
+    let found = LinkInfoIter::default().find(|link| match &link.info {
+        LinkTypeInfo::Netfilter(at) => !elsewhere.contains(&(at.hooknum as usize)),
+        _ => false,
+    })?;
+    Some(format!("BPF program {} is at a netfilter hook (`bpftool link`)", found.prog_id))
 }
 
 fn listed(programs: &[u32]) -> String {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
-use super::super::{Filters, cgroup_programs};
+use super::super::{Filters, ForwardFilters, cgroup_programs};
 use super::*;
 use crate::sys::test_support::wait_until;
 
@@ -73,4 +73,32 @@ fn programs_of_the_control_group_are_found() {
         // A child of another test's may hold it until it has become another program.
         wait_until("it is detached", || told().is_none());
     }
+}
+
+#[test]
+fn programs_at_netfilters_hooks_are_found_on_the_way_of_what_they_see() {
+    const NF_INET_LOCAL_IN: u32 = 1;
+    const NF_INET_FORWARD: u32 = 2;
+    let found = || {
+        let read = [ForwardFilters::default().on_the_way(&[]), Filters::default().read(&[])];
+        read.map(|lines| lines.iter().any(|line| line.contains("netfilter hook")))
+    };
+    Sandbox::new().run(|| {
+        for (hooknum, is_there) in
+            [(NF_INET_LOCAL_IN, [false, true]), (NF_INET_FORWARD, [true, false])]
+        {
+            let mut options = libbpf_sys::bpf_link_create_opts {
+                sz: size_of::<libbpf_sys::bpf_link_create_opts>() as u64,
+                ..Default::default()
+            };
+            options.__bindgen_anon_1.netfilter.pf = libc::AF_INET as u32;
+            options.__bindgen_anon_1.netfilter.hooknum = hooknum;
+            options.__bindgen_anon_1.netfilter.priority = 10;
+            let kind = libbpf_sys::BPF_PROG_TYPE_NETFILTER;
+            let link = attach_with(kind, libbpf_sys::BPF_NETFILTER, 0, Some(&options));
+            assert_eq!(found(), is_there);
+            drop(link);
+            wait_until("it is gone", || found() == [false; 2]);
+        }
+    });
 }

@@ -7,7 +7,7 @@ mod translation;
 mod watch;
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::process::Command;
 
 use libbpf_rs::libbpf_sys;
@@ -82,11 +82,20 @@ fn comes_and_goes_if_present(
 }
 
 /// Attaches a program that leaves everything to the kernel (`return 1`).
-#[allow(unsafe_code)]
 fn attach(
     kind: libbpf_sys::bpf_prog_type,
     place: libbpf_sys::bpf_attach_type,
     target: &File,
+) -> OwnedFd {
+    attach_with(kind, place, target.as_raw_fd(), None)
+}
+
+#[allow(unsafe_code)]
+fn attach_with(
+    kind: libbpf_sys::bpf_prog_type,
+    place: libbpf_sys::bpf_attach_type,
+    target: RawFd,
+    how: Option<&libbpf_sys::bpf_link_create_opts>,
 ) -> OwnedFd {
     const MOV64_IMM_R0: u8 = 0xb7;
     const EXIT: u8 = 0x95;
@@ -95,8 +104,8 @@ fn attach(
     let options =
         libbpf_sys::bpf_prog_load_opts { expected_attach_type: place, ..Default::default() };
     let program = load_program(kind, c"nothing", &instructions, options).unwrap();
-    let (program, target) = (program.as_raw_fd(), target.as_raw_fd());
-    // SAFETY: both descriptors are open; without options.
-    let link = unsafe { libbpf_sys::bpf_link_create(program, target, place, std::ptr::null()) };
+    let how = how.map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the program is open, as is the target if there is one; the options outlive the call.
+    let link = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, place, how) };
     owned(link).unwrap()
 }
