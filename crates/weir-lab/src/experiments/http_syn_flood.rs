@@ -6,6 +6,8 @@ use crate::programs::NGINX;
 
 /// LRP's eight clients.
 const CONNECTIONS: u32 = 8;
+/// Enough that the server has no time to spare.
+const MANY: u32 = 64;
 /// The case whose flood is sent to the server's own port.
 const OWN: &str = "own-port";
 /// The flood at which the goal is asked, SYN/s.
@@ -76,7 +78,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         ],
         flows: if ask.load == Load::Off { vec![] } else { vec![flood] },
         client: Some(Client::Http {
-            connections: CONNECTIONS,
+            connections: if ask.case == OWN { MANY } else { CONNECTIONS },
             keep_alive: ask.case == "keep-alive",
             port,
         }),

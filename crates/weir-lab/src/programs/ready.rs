@@ -114,12 +114,14 @@ pub struct Daemon {
 impl Daemon {
     /// Protects a host's interface, with everything on one CPU, and waits until it is protected.
     pub fn start(spec: &DaemonSpec, place: &Place<'_>) -> Result<Self> {
-        // What the machine's own configuration says is nothing to the experiment.
         let cpus = place.cpu.to_string();
-        let before = ["run", "--config", "/dev/null", "--json", "--quiet", "--cpus", &cpus];
-        let options = spec.options.iter().map(String::as_str);
-        let arguments: Vec<&str> =
-            before.into_iter().chain(options).chain([SUT_INTERFACE]).collect();
+        let mut arguments = vec!["run", "--json", "--quiet", "--cpus", &cpus];
+        // What the machine's own configuration says is nothing to the experiment.
+        if !spec.options.iter().any(|option| option.starts_with("--config")) {
+            arguments.extend(["--config", "/dev/null"]);
+        }
+        arguments.extend(spec.options.iter().map(String::as_str));
+        arguments.push(SUT_INTERFACE);
         let order = weir(place.netns, place.cpu, spec, &arguments);
         let (object, log) = (format!("weir {}", arguments.join(" ")), place.directory.join("log"));
         let mut running = Running::spawn(order, Signal::TERM, object, log)?;
