@@ -237,7 +237,7 @@ pub fn write_nft<'a>(
     )?;
     writeln!(out, "table inet weir_sources {{")?;
     for family in ["ipv4", "ipv6"] {
-        writeln!(out, "\tset {family} {{\n\t\ttype {family}_addr\n\t\tflags interval\n\t}}")?;
+        writeln!(out, "  set {family} {{\n    type {family}_addr\n    flags interval\n  }}")?;
     }
     writeln!(out, "}}")?;
     for (family, is_ipv4) in [("ipv4", true), ("ipv6", false)] {
