@@ -48,8 +48,9 @@ pub static EXPERIMENT: Experiment = Experiment {
     figure: lines("Requests per second by SYNs per second", "keep-alive", &m::per_s),
     goals: goals! {
         "requests/s at 400 k SYN/s, of those without a flood" => of(WEIRS, kept), AtLeast(0.9);
-        "requests/s of a server whose own port is flooded, of the best" =>
-            figure(WEIRS, Cases::Of(&[OWN]), Every, per_s, BEST), AtLeast(0.97);
+        "requests/s of a server whose own port is flooded, of the best that a thread polls for" =>
+            figure(WEIRS, Cases::Of(&[OWN]), Every, per_s, Best(&["threaded", "niced", "batch"])),
+            AtLeast(0.97);
         "requests/s, of those without NAT rules" =>
             figure("weir-native+nat", Cases::All, Every, per_s, Best(&["weir-native"])),
             AtLeast(0.95);
@@ -57,7 +58,8 @@ pub static EXPERIMENT: Experiment = Experiment {
     notes: "The flooded listener's queue is full at once, so the kernel answers each SYN by a cookie: that \
             costs CPU and fills no queue. The client's packets share the receive ring with the flood. In \
             own-port the flooded listener is the server's, with a connection per request, so that its clients' \
-            SYNs are answered by cookie, too.",
+            SYNs are answered by cookie, too. To wake a thread costs the clients' CPU more than to wait for \
+            stock's timer, and 64 clients need all of that CPU.",
     ..USUAL
 };
 
