@@ -55,8 +55,14 @@ impl Fair {
             accounts.read(cpu).into_iter().map(|account| (account.place, account)).collect();
         let mut claims: Vec<Claim> =
             now.values().map(|account| claim(account, self.last.get(&account.place))).collect();
-        let came = claims.iter().filter(|claim| claim.used > Nanos::ZERO);
-        let came = came.map(|claim| now[&claim.channel].channel);
+        // A claim is of an account that was there before; who has come is also whose account is new.
+        let has_come = |account: &&Account| {
+            let last = self.last.get(&account.place);
+            last.is_none_or(|last| {
+                (last.channel, last.charged) != (account.channel, account.charged)
+            })
+        };
+        let came = now.values().filter(has_come).map(|account| account.channel);
         self.receivers.came(came, monotonic_now());
         for claim in &mut claims {
             let channel = &now[&claim.channel].channel;
