@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::saturated::*;
 use common::*;
@@ -93,23 +93,17 @@ fn a_listener_that_has_clients_goes_on_answering_requests_past_its_queue() {
     host.while_sent(&[flood], || {
         let counts =
             || ["tcp-request", "tcp-request-share"].map(|reason| host.network.count(reason));
-        let serve = || {
-            drop(host.network.far.run(connect).unwrap());
-            drop(listener.accept().unwrap());
-        };
-        wait_long("the flood is past the listener's queue", || {
-            serve();
-            counts()[0] > REQUESTS_PPS as u64 / 10
+        // One that stays.
+        let client = host.network.far.run(connect).unwrap();
+        let _kept = (client, listener.accept().unwrap());
+        // By then the CPU is saturated, and its receivers are known.
+        std::thread::sleep(LONG);
+        wait_long("requests past the queue are answered, and none is discarded", || {
+            let before = counts();
+            std::thread::sleep(2 * ONE_TRY);
+            let now = counts();
+            now[0] > before[0] + REQUESTS_PPS as u64 / 4 && now[1] == before[1]
         });
-        let before = counts();
-        let from = Instant::now();
-        while from.elapsed() < LONG {
-            serve();
-            std::thread::sleep(ONE_TRY / 10);
-        }
-        let [answered, discarded] = [0, 1].map(|at| counts()[at] - before[at]);
-        // By the weight of packets that nobody waits for it would be half of them.
-        assert!(discarded < answered / 10, "{discarded} discarded, {answered} answered");
     });
     daemon.interrupt();
 }

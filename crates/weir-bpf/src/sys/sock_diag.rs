@@ -1,6 +1,6 @@
 //! Sockets that receive, and what waits in their queues (sock_diag(7)).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::NLM_F_DUMP;
@@ -24,7 +24,9 @@ const IPPROTO_UDP: u8 = 17;
 /// Of a UDP socket: connected.
 const TCP_ESTABLISHED: u8 = 1;
 /// Of a connection: a SYN has been answered. Listeners' requests are dumped with it (`inet_csk_reqsk_queue`).
+const TCP_SYN_SENT: u8 = 2;
 const TCP_SYN_RECV: u8 = 3;
+const TCP_CLOSE: u8 = 7;
 const TCP_LISTEN: u8 = 10;
 
 /// What a socket is.
@@ -112,6 +114,22 @@ impl SocketDiag {
             })?;
         }
         Ok(by_local)
+    }
+
+    /// Local ports that have connections, also such as are being closed, and in TIME_WAIT.
+    ///
+    /// # Errors
+    ///
+    /// As [`SocketDiag::sockets`].
+    pub fn connected_ports(&mut self) -> Result<BTreeSet<u16>> {
+        let not_yet = 1 << TCP_LISTEN | 1 << TCP_SYN_SENT | 1 << TCP_SYN_RECV | 1 << TCP_CLOSE;
+        let mut ports = BTreeSet::new();
+        for family in [AF_INET, AF_INET6] {
+            self.dump(family, IPPROTO_TCP, !not_yet, |answer| {
+                ports.extend(local(answer).map(|(_, port, _)| port));
+            })?;
+        }
+        Ok(ports)
     }
 
     fn dump(

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_bpf::accounts::{Account, Accounts, monotonic_now, until};
+use weir_bpf::accounts::{Account, Accounts, until};
 use weir_bpf::channels::Channel;
 use weir_bpf::input::InputCounters;
 use weir_bpf::units::{CpuId, Nanos, Permille};
@@ -55,19 +55,11 @@ impl Fair {
             accounts.read(cpu).into_iter().map(|account| (account.place, account)).collect();
         let mut claims: Vec<Claim> =
             now.values().map(|account| claim(account, self.last.get(&account.place))).collect();
-        // A claim is of an account that was there before; who has come is also whose account is new.
-        let has_come = |account: &&Account| {
-            let last = self.last.get(&account.place);
-            last.is_none_or(|last| {
-                (last.channel, last.charged) != (account.channel, account.charged)
-            })
-        };
-        let came = now.values().filter(has_come).map(|account| account.channel);
-        self.receivers.came(came, monotonic_now());
+        let channels: Vec<Channel> = now.values().map(|account| account.channel).collect();
         for claim in &mut claims {
             let channel = &now[&claim.channel].channel;
             claim.protected = rules.protects(channel);
-            claim.weight = self.receivers.weigh(channel);
+            claim.weight = self.receivers.weigh(channel, &channels);
         }
         let limits = self.shares.decide(settings, rules.control, &seen.load(), &claims);
         if self.shares.saturated() {

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
+use weir_bpf::accounts::monotonic_now;
 use weir_bpf::alarm::{Alarm, Rings};
 use weir_bpf::channels::Channel;
 use weir_bpf::gate::QueueProbe;
@@ -31,6 +32,7 @@ use weir_bpf::input::Inputs;
 use weir_bpf::sync::lock;
 use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::units::{CpuId, IfIndex, Nice};
+use weir_bpf::verdict::Kind;
 use weir_policy::governor::REST;
 use weir_policy::{Regime, Settings, Weight};
 
@@ -204,6 +206,10 @@ impl Governors {
             return Ok(());
         }
         let ownership = self.owners.borrow_mut().look()?;
+        if wanted.iter().any(|channel| channel.kind == Kind::Tcp) {
+            let ports = self.owners.borrow_mut().connected_ports()?;
+            self.common.receivers.serve(ports, monotonic_now());
+        }
         let settings = self.common.receivers.settings();
         let weight = |channel: &Channel| {
             let receivers: Vec<Owner<'_>> =

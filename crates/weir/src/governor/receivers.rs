@@ -22,8 +22,8 @@ pub(super) struct Receivers {
     settings: Mutex<Arc<ShareSettings>>,
     wanted: Mutex<BTreeSet<Channel>>,
     weights: Mutex<BTreeMap<Channel, f64>>,
-    /// When these kinds, at these local ports, last had a packet; without a port, those whose port is not known.
-    last: Mutex<BTreeMap<(Kind, Option<u16>), Nanos>>,
+    /// When these local ports were last seen to have connections.
+    served: Mutex<BTreeMap<u16, Nanos>>,
 }
 
 impl Receivers {
@@ -58,20 +58,19 @@ impl Receivers {
         *lock(&self.weights) = weights;
     }
 
-    /// These channels have had packets. Those of listeners are remembered.
-    pub(super) fn came(&self, channels: impl Iterator<Item = Channel>, now: Nanos) {
-        let mut last = lock(&self.last);
-        last.retain(|_, last| now - *last < REMEMBERED);
-        let theirs =
-            channels.filter(|channel| matches!(channel.kind, Kind::Tcp | Kind::TcpRequest));
-        last.extend(theirs.map(|channel| ((channel.kind, channel.local_port()), now)));
+    /// These local ports have connections now.
+    pub(super) fn serve(&self, ports: impl IntoIterator<Item = u16>, now: Nanos) {
+        let mut served = lock(&self.served);
+        served.retain(|_, last| now - *last < REMEMBERED);
+        served.extend(ports.into_iter().map(|port| (port, now)));
     }
 
     /// What a channel's packets weigh.
     ///
     /// Requests past a listener's queue weigh what it weighs if it has clients, or must be in reach; then strays, which
     /// may answer a cookie, do so as long as there are such requests. Else nobody is known to wait for either.
-    pub(super) fn weigh(&self, channel: &Channel) -> f64 {
+    /// `besides`: the channels that there are.
+    pub(super) fn weigh(&self, channel: &Channel, besides: &[Channel]) -> f64 {
         let (_, usual) = shares::usual(channel.kind);
         let received = received(channel);
         let receiver = self.weight(&received);
@@ -80,16 +79,11 @@ impl Receivers {
         }
         let settings = self.settings();
         let said = settings.weight(&Channel::of_kind(channel.kind), &[]);
+        let requests = Channel { kind: Kind::TcpRequest, ..*channel };
         let port = received.local_port();
-        let serves = settings.protects(&received) || self.has_come(Kind::Tcp, port);
-        let awaited =
-            serves && (channel.kind == Kind::TcpRequest || self.has_come(Kind::TcpRequest, port));
+        let served = port.is_some_and(|port| lock(&self.served).contains_key(&port));
+        let awaited = (served || settings.protects(&received)) && besides.contains(&requests);
         said.unwrap_or(if awaited { 1.0 } else { usual }) * receiver.unwrap_or(1.0)
-    }
-
-    fn has_come(&self, kind: Kind, port: Option<u16>) -> bool {
-        let last = lock(&self.last);
-        [port, None].into_iter().any(|port| last.contains_key(&(kind, port)))
     }
 
     /// A channel's; as far as the user has said, if its receivers are not known.
@@ -120,30 +114,29 @@ mod tests {
     #[test]
     fn what_a_listener_is_sent_weighs_what_it_weighs_while_it_has_clients() {
         let (_, unawaited) = shares::usual(TcpRequest);
-        for (came, port, [request, stray]) in [
-            (vec![], 80, [unawaited, unawaited]),
-            (vec![at(TcpRequest, 80)], 80, [unawaited, unawaited]),
-            (vec![at(Tcp, 80)], 80, [1.0, unawaited]),
-            (vec![at(Tcp, 80)], 81, [unawaited, unawaited]),
-            (vec![at(Tcp, 80), at(TcpRequest, 80)], 80, [1.0, 1.0]),
-            (vec![at(Tcp, 80), at(TcpRequest, 81)], 81, [unawaited, unawaited]),
-            // For more channels than there are accounts, one that has no port.
-            (vec![Channel::of_kind(Tcp)], 80, [1.0, unawaited]),
+        for (served, requests, port, [request, stray]) in [
+            (None, true, 80, [unawaited, unawaited]),
+            (Some(80), true, 80, [1.0, 1.0]),
+            (Some(80), true, 81, [unawaited, unawaited]),
+            (Some(80), false, 80, [unawaited, unawaited]),
             // It must be in reach.
-            (vec![at(TcpRequest, 22)], 22, [1.0, 1.0]),
+            (None, true, 22, [1.0, 1.0]),
         ] {
             let receivers = Receivers::new(ShareSettings::default());
-            receivers.came(came.iter().copied(), Nanos(0));
-            receivers.came([].into_iter(), LATER);
-            let weigh = |kind| receivers.weigh(&at(kind, port));
-            assert_eq!([weigh(TcpRequest), weigh(TcpStray)], [request, stray], "{came:?} {port}");
+            receivers.serve(served, Nanos(0));
+            receivers.serve(None, LATER);
+            let besides = if requests { vec![at(TcpRequest, port)] } else { vec![] };
+            let weigh = |kind| receivers.weigh(&at(kind, port), &besides);
+            let weights = [weigh(TcpRequest), weigh(TcpStray)];
+            assert_eq!(weights, [request, stray], "{served:?} {requests} {port}");
         }
         let receivers = Receivers::new(ShareSettings::default());
-        receivers.came([at(Tcp, 80)].into_iter(), Nanos(0));
-        receivers.came([].into_iter(), REMEMBERED);
-        assert_eq!(receivers.weigh(&at(TcpRequest, 80)), unawaited);
-        receivers.came([at(Tcp, 80)].into_iter(), REMEMBERED);
+        let weigh = || receivers.weigh(&at(TcpRequest, 80), &[at(TcpRequest, 80)]);
+        receivers.serve([80], Nanos(0));
+        receivers.serve(None, REMEMBERED);
+        assert_eq!(weigh(), unawaited);
+        receivers.serve([80], REMEMBERED);
         receivers.set([(at(Tcp, 80), 0.5)].into());
-        assert_eq!(receivers.weigh(&at(TcpRequest, 80)), 0.5);
+        assert_eq!(weigh(), 0.5);
     }
 }
