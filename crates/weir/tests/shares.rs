@@ -104,6 +104,11 @@ fn a_listener_that_has_clients_goes_on_answering_requests_past_its_queue() {
             let now = counts();
             now[0] > before[0] + REQUESTS_PPS as u64 / 4 && now[1] == before[1]
         });
+        let before = counts();
+        std::thread::sleep(LONG);
+        let [answered, discarded] = [0, 1].map(|at| counts()[at] - before[at]);
+        // By the weight of packets that nobody waits for it would be half of them.
+        assert!(discarded < answered / 10, "{discarded} discarded, {answered} answered");
     });
     daemon.interrupt();
 }

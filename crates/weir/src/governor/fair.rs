@@ -10,7 +10,7 @@ use weir_bpf::input::InputCounters;
 use weir_bpf::units::{CpuId, Nanos, Permille};
 use weir_policy::{Claim, Load, Settings, Shares};
 
-use super::receivers::{Receivers, received};
+use super::receivers::Receivers;
 use crate::shares;
 
 /// How long a limit holds if nobody sets it again. Whoever looks does so each few milliseconds; if it cannot,
@@ -63,7 +63,7 @@ impl Fair {
         }
         let limits = self.shares.decide(settings, rules.control, &seen.load(), &claims);
         if self.shares.saturated() {
-            self.receivers.want(now.values().map(|account| received(&account.channel)));
+            self.receivers.want(channels.iter().copied());
         }
         self.last = now;
         let until = until(HOLDS);

@@ -13,7 +13,7 @@ mod receptions;
 mod switch_cost;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{PipeReader, PipeWriter, Write};
 use std::net::IpAddr;
 use std::process::ChildStdin;
@@ -24,7 +24,6 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
-use weir_bpf::accounts::monotonic_now;
 use weir_bpf::alarm::{Alarm, Rings};
 use weir_bpf::channels::Channel;
 use weir_bpf::gate::QueueProbe;
@@ -206,9 +205,11 @@ impl Governors {
             return Ok(());
         }
         let ownership = self.owners.borrow_mut().look()?;
-        if wanted.iter().any(|channel| channel.kind == Kind::Tcp) {
-            let ports = self.owners.borrow_mut().connected_ports()?;
-            self.common.receivers.serve(ports, monotonic_now());
+        let requests = wanted.iter().filter(|channel| channel.kind == Kind::TcpRequest);
+        let asked: BTreeSet<u16> = requests.filter_map(Channel::local_port).collect();
+        if !asked.is_empty() {
+            let connected = self.owners.borrow_mut().connected_ports()?;
+            self.common.receivers.serve(&asked & &connected);
         }
         let settings = self.common.receivers.settings();
         let weight = |channel: &Channel| {
@@ -220,7 +221,8 @@ impl Governors {
                 Some(f64::from(weight.0) / f64::from(owners::Weight::NORMAL.0))
             })
         };
-        let known = wanted.iter().filter_map(|channel| Some((*channel, weight(channel)?)));
+        let received = wanted.iter().map(receivers::received);
+        let known = received.filter_map(|channel| Some((channel, weight(&channel)?)));
         self.common.receivers.set(known.collect());
         Ok(())
     }

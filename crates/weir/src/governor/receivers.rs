@@ -6,14 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use weir_bpf::channels::Channel;
 use weir_bpf::sync::lock;
-use weir_bpf::units::Nanos;
 use weir_bpf::verdict::Kind;
 
 use crate::shares::{self, ShareSettings};
-
-/// How long it is remembered that a listener's clients were there: as the kernel remembers a connection that it
-/// has closed (`TCP_TIMEWAIT_LEN`).
-const REMEMBERED: Nanos = Nanos::from_millis(60_000);
 
 /// Asked for by the threads that look after a saturated CPU; answered by the daemon's main loop, as finding owners
 /// takes milliseconds.
@@ -22,8 +17,8 @@ pub(super) struct Receivers {
     settings: Mutex<Arc<ShareSettings>>,
     wanted: Mutex<BTreeSet<Channel>>,
     weights: Mutex<BTreeMap<Channel, f64>>,
-    /// When these local ports were last seen to have connections.
-    served: Mutex<BTreeMap<u16, Nanos>>,
+    /// Ports of listeners that have been seen to have connections.
+    served: Mutex<BTreeSet<u16>>,
 }
 
 impl Receivers {
@@ -58,11 +53,9 @@ impl Receivers {
         *lock(&self.weights) = weights;
     }
 
-    /// These local ports have connections now.
-    pub(super) fn serve(&self, ports: impl IntoIterator<Item = u16>, now: Nanos) {
-        let mut served = lock(&self.served);
-        served.retain(|_, last| now - *last < REMEMBERED);
-        served.extend(ports.into_iter().map(|port| (port, now)));
+    /// These listeners' ports have connections. Whoever has had clients may have some again.
+    pub(super) fn serve(&self, ports: impl IntoIterator<Item = u16>) {
+        lock(&self.served).extend(ports);
     }
 
     /// What a channel's packets weigh.
@@ -81,7 +74,7 @@ impl Receivers {
         let said = settings.weight(&Channel::of_kind(channel.kind), &[]);
         let requests = Channel { kind: Kind::TcpRequest, ..*channel };
         let port = received.local_port();
-        let served = port.is_some_and(|port| lock(&self.served).contains_key(&port));
+        let served = port.is_some_and(|port| lock(&self.served).contains(&port));
         let awaited = (served || settings.protects(&received)) && besides.contains(&requests);
         said.unwrap_or(if awaited { 1.0 } else { usual }) * receiver.unwrap_or(1.0)
     }
@@ -105,8 +98,6 @@ mod tests {
 
     use super::*;
 
-    const LATER: Nanos = Nanos(REMEMBERED.0 - 1);
-
     fn at(kind: Kind, port: u16) -> Channel {
         Channel { local: Some(([198, 18, 0, 1].into(), port)), ..Channel::of_kind(kind) }
     }
@@ -123,20 +114,15 @@ mod tests {
             (None, true, 22, [1.0, 1.0]),
         ] {
             let receivers = Receivers::new(ShareSettings::default());
-            receivers.serve(served, Nanos(0));
-            receivers.serve(None, LATER);
+            receivers.serve(served);
             let besides = if requests { vec![at(TcpRequest, port)] } else { vec![] };
             let weigh = |kind| receivers.weigh(&at(kind, port), &besides);
             let weights = [weigh(TcpRequest), weigh(TcpStray)];
             assert_eq!(weights, [request, stray], "{served:?} {requests} {port}");
         }
         let receivers = Receivers::new(ShareSettings::default());
-        let weigh = || receivers.weigh(&at(TcpRequest, 80), &[at(TcpRequest, 80)]);
-        receivers.serve([80], Nanos(0));
-        receivers.serve(None, REMEMBERED);
-        assert_eq!(weigh(), unawaited);
-        receivers.serve([80], REMEMBERED);
+        receivers.serve([80]);
         receivers.set([(at(Tcp, 80), 0.5)].into());
-        assert_eq!(weigh(), 0.5);
+        assert_eq!(receivers.weigh(&at(TcpRequest, 80), &[at(TcpRequest, 80)]), 0.5);
     }
 }
