@@ -35,6 +35,8 @@ const TICK: Duration = Duration::from_secs(1);
 const REST_PER_LOOK: u32 = 19;
 /// How often weir tries to protect again what it has lost. Seldom: somebody may have detached the gate on purpose.
 const REGAIN: Duration = Duration::from_secs(5);
+/// The same after a failure. A try takes the main loop a tenth of a second, and attaching may stop the driver's link.
+const REGAIN_FAILED: Duration = Duration::from_secs(60);
 
 /// A running daemon.
 pub struct Daemon {
@@ -50,7 +52,6 @@ pub struct Daemon {
     console: Console,
     report: Report,
     lost: Vec<InterfaceStatus>,
-    regain_in: Duration,
     regain_due: Instant,
     /// What could not be put back, by interface.
     failures: Vec<(String, String)>,
@@ -138,7 +139,6 @@ impl Daemon {
             console,
             report,
             lost: Vec::new(),
-            regain_in: REGAIN,
             regain_due: Instant::now(),
             failures: Vec::new(),
         }
@@ -366,7 +366,6 @@ impl Daemon {
             self.console.say(&format!("{name} is no longer protected: {why}"));
             self.lost.push(interface.loss(why));
             self.part(interface);
-            self.regain_in = REGAIN;
             self.regain_due = Instant::now() + REGAIN;
             self.tell_numbers();
         }
@@ -378,6 +377,7 @@ impl Daemon {
         if Instant::now() < self.regain_due {
             return;
         }
+        let mut rest = REGAIN;
         let lost = self.lost.iter().map(|lost| (lost.key(), lost.interface.clone()));
         // One that is down has no threads yet, which would be waited for.
         let links = &self.wardens.starter.host.links;
@@ -393,12 +393,11 @@ impl Daemon {
                 }
                 Err(error) => {
                     self.console.trouble(&error);
-                    // Attaching to a driver may stop its link: ever less often.
-                    self.regain_in = self.regain_in.saturating_mul(2);
+                    rest = REGAIN_FAILED;
                 }
             }
         }
-        self.regain_due = Instant::now() + self.regain_in;
+        self.regain_due = Instant::now() + rest;
     }
 
     fn protect_again(&mut self, lost: &Key, name: &str) -> Result<()> {
