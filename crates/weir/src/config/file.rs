@@ -17,8 +17,8 @@ use super::shares::ShareLayer;
 use super::value;
 use crate::named_file;
 
-/// What a configuration may have, in bytes. A host's hundred interfaces take a tenth of it. With its length grows the
-/// time for each line that is told, and a daemon reads it again in its main loop.
+/// What a configuration may have, in bytes. Each weight is compared with those before it, so the time grows with the
+/// square of their number, and a daemon reads the file again in its main loop.
 const SIZE_MAX: u64 = 1 << 16;
 /// How much of a wrong value is shown, in characters.
 const SHOWN_MAX: usize = 40;
@@ -58,12 +58,14 @@ impl ConfigFile {
     /// # Errors
     /// If anything is wrong: everything that is, by line.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ConfigError> {
+        let newlines = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+        let newlines: Vec<usize> = newlines.map(|(at, _)| at).collect();
         let text = std::str::from_utf8(bytes).map_err(|error| {
-            let line = Line::of(bytes, error.valid_up_to());
+            let line = Line::of(&newlines, error.valid_up_to());
             let what = "this is not text in UTF-8, which TOML is".into();
             ConfigError::Wrong(vec![Problem { path: path.into(), line, what }])
         })?;
-        let mut walk = Walk { path, text, problems: Vec::new() };
+        let mut walk = Walk { path, text, newlines, problems: Vec::new() };
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in errors {
             // What follows a syntax error may be misread: nothing else is said of the file.
@@ -84,6 +86,7 @@ impl ConfigFile {
 struct Walk<'a> {
     path: &'a Path,
     text: &'a str,
+    newlines: Vec<usize>,
     problems: Vec<Problem>,
 }
 
@@ -202,7 +205,7 @@ impl<'a> Walk<'a> {
 
     fn syntax(&mut self, error: &toml::de::Error) {
         let offset = error.span().map_or(0, |span| span.start);
-        let line = Line::of(self.text.as_bytes(), offset);
+        let line = Line::of(&self.newlines, offset);
         let mut what = error.message().replace('\n', ", ");
         if self.is_bare_value(offset) {
             what.push_str("; a percentage, a time or a word is a string, such as \"50%\"");
@@ -232,7 +235,7 @@ impl<'a> Walk<'a> {
     }
 
     fn line(&self, key: &Key<'_>) -> Line {
-        Line::of(self.text.as_bytes(), key.span().start)
+        Line::of(&self.newlines, key.span().start)
     }
 
     fn problem(&mut self, key: &Key<'_>, what: String) {

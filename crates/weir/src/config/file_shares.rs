@@ -55,7 +55,7 @@ impl Walk<'_> {
             return weights;
         };
         for entry in entries.iter() {
-            let line = Line::of(self.text.as_bytes(), entry.span().start);
+            let line = Line::of(&self.newlines, entry.span().start);
             let Some(settings) = entry.get_ref().as_table() else {
                 self.problem_at(line, what.into());
                 continue;

@@ -18,10 +18,9 @@ pub enum Origin {
 pub struct Line(pub usize);
 
 impl Line {
-    /// The line in which a byte is.
-    pub fn of(text: &[u8], offset: usize) -> Self {
-        let before = &text[..offset.min(text.len())];
-        Self(1 + before.iter().filter(|byte| **byte == b'\n').count())
+    /// The line in which a byte is, of a text with newlines at these offsets.
+    pub fn of(newlines: &[usize], offset: usize) -> Self {
+        Self(1 + newlines.partition_point(|at| *at < offset))
     }
 }
 
