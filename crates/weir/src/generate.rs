@@ -26,7 +26,8 @@ fn shown(command: &Command) -> Command {
     let about = command.get_about().cloned().unwrap_or_default();
     let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
     let subcommands = command.get_subcommands().filter(|command| !command.is_hide_set());
-    Command::new(name).about(about).args(arguments).subcommands(subcommands.map(shown))
+    let shown = Command::new(name).about(about).args(arguments).subcommands(subcommands.map(shown));
+    shown.version(env!("CARGO_PKG_VERSION")).propagate_version(true)
 }
 
 #[cfg(test)]
@@ -41,9 +42,9 @@ mod tests {
         run(scratch.path()).unwrap();
         for file in ["weir.bash", "_weir", "weir.fish"] {
             let text = std::fs::read_to_string(scratch.path().join(file)).unwrap();
-            assert!(
-                ["lazy-group", "init", "doctor", "help"].iter().all(|each| text.contains(each))
-            );
+            for wanted in ["lazy-group", "init", "doctor", "help", "version"] {
+                assert!(text.contains(wanted), "no {wanted} in {file}");
+            }
             for hidden in
                 ["guardian", "lazy-clerk", "lab-worker", "generate", "--slice", "-l slice"]
             {
