@@ -253,6 +253,15 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             }),
             vec![((SocketFull, Likely, Contains), ["9,000 packets/s", "named", "/proc/812/stack"])],
         ),
+        // Nor is its own queue one, if it drops less.
+        (
+            change(|host| {
+                *host = losing(owner(0.0, 0.0));
+                let filtered = SocketReading { drop_pps: 1_500.0, ..filtered() };
+                host.sockets.as_mut().unwrap().push(filtered);
+            }),
+            vec![((SocketFull, Likely, Contains), ["9,000 packets/s", "named", "/proc/812/stack"])],
+        ),
         // By sockets that were closed meanwhile.
         (
             change(|host| host.udp.as_mut().unwrap().queue_full_pps = 4_060.0),

@@ -10,6 +10,8 @@ const AT_LIMIT: f64 = 0.9;
 const ASLEEP: f64 = 0.005;
 /// A thread that wanted to run for longer than this and did not is kept from its work by others.
 const KEPT_WAITING: f64 = 0.25;
+/// What of an amount may be missing elsewhere, as sockets, counters, threads and CPUs are not read in the same instant.
+const SKEW: f64 = 0.1;
 
 pub(super) fn udp_memory(reading: &Reading, losses: &Losses) -> Option<Finding> {
     let udp = reading.udp.as_ref()?;
@@ -136,10 +138,11 @@ impl Losses {
     /// is counted is the fullest ones' first.
     fn of(mut losing: Vec<Losing>, queue_full_pps: f64) -> Self {
         losing.sort_by(|one, other| other.fill().total_cmp(&one.fill()));
-        // Sockets and counters are not read in the same instant.
-        let mut left = queue_full_pps * 1.1;
+        let mut left = queue_full_pps;
         let (mut full, mut refused): (Vec<_>, Vec<_>) = losing.into_iter().partition(|socket| {
-            let counted = socket.drop_pps <= 2.0 * left;
+            let skew = if socket.fill() >= FULL { SKEW * queue_full_pps } else { 0.0 };
+            // Most of it is.
+            let counted = socket.drop_pps <= 2.0 * (left + skew);
             left -= if counted { socket.drop_pps } else { 0.0 };
             counted
         });
@@ -219,7 +222,8 @@ fn reader(reading: &Reading, socket: &Losing) -> Reader {
     let on_idle = |owner: &OwnerReading| {
         let idle =
             reading.cpus.iter().find(|cpu| Some(cpu.cpu) == owner.cpu).map_or(0.0, |cpu| cpu.idle);
-        owner.waited.unwrap_or(0.0) >= KEPT_WAITING && owner.waited.unwrap_or(0.0) + idle > 1.1
+        owner.waited.unwrap_or(0.0) >= KEPT_WAITING
+            && owner.waited.unwrap_or(0.0) + idle > 1.0 + SKEW
     };
     if socket.owners.iter().any(on_idle) {
         Reader::HeldBack
