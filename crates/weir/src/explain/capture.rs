@@ -288,7 +288,10 @@ mod tests {
         let unended = b"\x09\0\x01\0\x06\0\0\0";
         let latin = b"\x03\0\x06\0R\xe9seau\0\0\0\0\0\0";
         let custom = block(0xbad, &vec![0; 9 << 20]);
-        for (options, between) in [(&unended[..], vec![]), (latin, vec![]), (b"", custom)] {
+        let short = b"\x09\0\0\0\x0e\0\x04\0\0\0\0\0";
+        for (options, between) in
+            [(&unended[..], vec![]), (latin, vec![]), (short, vec![]), (b"", custom)]
+        {
             let interface = block(1, &[&ethernet[..], options].concat());
             let file = [section.clone(), interface, between, packet.clone()].concat();
             assert_eq!(read(&file).unwrap(), 1, "{options:?}");

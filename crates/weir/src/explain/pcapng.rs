@@ -18,6 +18,7 @@ const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+const END_OF_OPTIONS: u16 = 0;
 const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 /// Microseconds.
@@ -150,8 +151,11 @@ fn interface(body: &mut Body<'_>) -> Option<Interface> {
         let Some((value, _)) = body.bytes.split_at_checked(len.into()) else { break };
         let mut value = Body { bytes: value, endianness: body.endianness };
         match code {
-            IF_TSRESOL => interface.resolution = *value.bytes.first()?,
-            IF_TSOFFSET => interface.offset_secs = value.long()?.cast_signed(),
+            END_OF_OPTIONS => break,
+            IF_TSRESOL => {
+                interface.resolution = *value.bytes.first().unwrap_or(&RESOLUTION_DEFAULT)
+            }
+            IF_TSOFFSET => interface.offset_secs = value.long().unwrap_or(0).cast_signed(),
             _ => {}
         }
         let padded = usize::from(len).next_multiple_of(4).min(body.bytes.len());
@@ -273,5 +277,12 @@ mod tests {
         assert_eq!(time(127, 0, 3), None);
         assert_eq!(time(6, 2, 1_000_000), Some(Duration::from_secs(3)));
         assert_eq!(time(6, -2, 1_000_000), None);
+    }
+
+    #[test]
+    fn nothing_is_an_option_behind_the_last_one() {
+        let bytes = b"\x01\0\0\0\0\0\0\0\x09\0\x01\0\x09\0\0\0\0\0\0\0\x09\0\x01\0\x03\0\0\0";
+        let interface = interface(&mut Body { bytes, endianness: Endianness::Little });
+        assert_eq!(interface.unwrap().resolution, 9);
     }
 }
