@@ -29,11 +29,16 @@ impl Group {
     fn with(file: &str, name: &str) -> Self {
         let name = format!("weir-test-{}-{name}", std::process::id());
         let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/pids"];
-        let mut groups = roots.iter().map(|root| Path::new(root).join(&name)).filter(|group| {
+        let mut groups = roots.iter().map(|root| Path::new(root).join(&name));
+        let has_file = |group: &PathBuf| {
             fs::create_dir(group).is_ok()
-                && (group.join(file).exists() || fs::remove_dir(group).is_err())
-        });
-        Self(groups.next().unwrap_or_else(|| panic!("the test needs a control group with {file}")))
+                && (group.join(file).exists() || {
+                    let _ = fs::remove_dir(group);
+                    false
+                })
+        };
+        let group = groups.find(has_file);
+        Self(group.unwrap_or_else(|| panic!("the test needs a control group with {file}")))
     }
 
     fn write(&self, file: &str, text: &str) {
