@@ -10,13 +10,14 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 17] = [
+const OBJECTS: [&str; 18] = [
     "bare",
     "device",
     "egress",
     "gate",
     "holders",
     "input",
+    "netfilter",
     "parser",
     "poll_cost",
     "queue",

@@ -87,7 +87,7 @@ mod skeleton {
         };
     }
     skeletons! {
-        bare device egress gate holders input parser poll_cost queue
+        bare device egress gate holders input netfilter parser poll_cost queue
         replies rings screen softirq steps tap traffic wall
     }
 }

@@ -1,19 +1,24 @@
-//! BPF programs beside the interface's packets: tcx at ingress, and `sk_lookup` in the namespace.
+//! BPF programs beside the interface's packets: tcx at ingress, `sk_lookup` and netfilter's in the namespace.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::OnceLock;
 
-use libbpf_rs::libbpf_sys;
-use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
+use libbpf_rs::{Link, libbpf_sys};
 use rustix::io::Errno;
 
 use super::Diversion;
 use super::kind::DiversionKind;
+use crate::error::{Error, Result};
+use crate::record::each;
+use crate::shared::load;
+use crate::skeleton::netfilter::{NetfilterSkelBuilder, types};
 use crate::sys::netns::NetNs;
 use crate::units::IfIndex;
 
 /// More than the kernel allows at one place (`BPF_MPROG_MAX`, 64 per list).
 const PROGRAMS_MAX: usize = 64;
+const NETFILTER: &str = "the iterator of netfilter's programs";
 
 /// Programs at tcx ingress, but for the caller's own.
 pub(super) fn tcx(ifindex: IfIndex, own: &[u32]) -> Option<Diversion> {
@@ -63,14 +68,33 @@ pub(super) fn at(ifindex: IfIndex, name: &str, place: Place) -> Option<String> {
     }
 }
 
-/// Programs at netfilter's hooks (Linux 6.4), a line if there are any that are not elsewhere. Their links do not tell in
-/// which network namespace, so any counts.
+/// Programs at netfilter's hooks, a line if there are any that are not elsewhere.
 pub(super) fn at_netfilter(elsewhere: &[usize]) -> Option<String> {
-    let found = LinkInfoIter::default().find(|link| match &link.info {
-        LinkTypeInfo::Netfilter(at) => !elsewhere.contains(&(at.hooknum as usize)),
-        _ => false,
-    })?;
-    Some(format!("BPF program {} is at a netfilter hook (`bpftool link`)", found.prog_id))
+    let mut found = None;
+    let read = netfilter_links().and_then(|links| {
+        each(links, NETFILTER, |link: types::weir_netfilter_link| {
+            if !elsewhere.contains(&(link.hooknum as usize)) {
+                found = Some(link.prog_id);
+            }
+        })
+    });
+    match read {
+        Err(error) => Some(format!("programs at netfilter's hooks cannot be listed: {error}")),
+        Ok(()) => {
+            found.map(|id| format!("BPF program {id} is at a netfilter hook (`bpftool link`)"))
+        }
+    }
+}
+
+/// Loaded once.
+fn netfilter_links() -> Result<&'static Link> {
+    static LINKS: OnceLock<Link> = OnceLock::new();
+    if let Some(links) = LINKS.get() {
+        return Ok(links);
+    }
+    let skel = load::<NetfilterSkelBuilder>(NETFILTER, |_| Ok(()))?;
+    let links = skel.progs.weir_netfilter.attach().map_err(Error::bpf("attach", NETFILTER))?;
+    Ok(LINKS.get_or_init(|| links))
 }
 
 fn listed(programs: &[u32]) -> String {

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::thread;
 
 use super::super::{Filters, ForwardFilters, cgroup_programs};
 use super::*;
+use crate::sys::caps::{self, CapabilitySet};
 use crate::sys::test_support::wait_until;
 
 #[test]
@@ -79,10 +81,14 @@ fn programs_of_the_control_group_are_found() {
 fn programs_at_netfilters_hooks_are_found_on_the_way_of_what_they_see() {
     const NF_INET_LOCAL_IN: u32 = 1;
     const NF_INET_FORWARD: u32 = 2;
-    let found = || {
+    // As the packaged service.
+    let kept = CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::PERFMON;
+    let look = || {
+        caps::confine(kept).unwrap();
         let read = [ForwardFilters::default().on_the_way(&[]), Filters::default().read(&[])];
         read.map(|lines| lines.iter().any(|line| line.contains("netfilter hook")))
     };
+    let found = || thread::scope(|scope| scope.spawn(look).join().unwrap());
     Sandbox::new().run(|| {
         for (hooknum, is_there) in
             [(NF_INET_LOCAL_IN, [false, true]), (NF_INET_FORWARD, [true, false])]
@@ -97,6 +103,7 @@ fn programs_at_netfilters_hooks_are_found_on_the_way_of_what_they_see() {
             let kind = libbpf_sys::BPF_PROG_TYPE_NETFILTER;
             let link = attach_with(kind, libbpf_sys::BPF_NETFILTER, 0, Some(&options));
             assert_eq!(found(), is_there);
+            Sandbox::new().run(|| assert_eq!(found(), [false; 2], "another namespace"));
             drop(link);
             wait_until("it is gone", || found() == [false; 2]);
         }
