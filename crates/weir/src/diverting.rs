@@ -13,7 +13,7 @@ use crate::error::Result;
 
 /// Legacy iptables, IPVS, BPF programs and local routes come and go without a word. A change takes
 /// effect within a second, also where the daemon has to wait for its CPU.
-const LOOK_ANYWAY: Duration = Duration::from_millis(500);
+pub const LOOK_ANYWAY: Duration = Duration::from_millis(500);
 /// The same where looks take long, and while the gate sleeps, which discards nothing; but lazy sockets get their
 /// packets then, too, and it may wake at any time: what it was told must still hold.
 const LOOK_ANYWAY_SLOWLY: Duration = Duration::from_secs(2);

@@ -692,5 +692,5 @@ pub struct Tick {
 }
 
 fn set_addresses(gate: &mut Gate, ifindex: IfIndex) -> Result<()> {
-    Ok(gate.set_local(&LocalAddresses::read(ifindex)?)?)
+    Ok(gate.set_local(&LocalAddresses::read(&[ifindex])?)?)
 }

@@ -1,4 +1,4 @@
-//! Which addresses a packet that comes in by an interface is delivered for: the kernel's table of local routes.
+//! Which addresses the packets that come in by some interfaces are delivered for: the kernel's table of local routes.
 //!
 //! An interface's list of addresses does not say it. An address that was handed to a virtual machine is still
 //! listed, while its route has gone; an address of a dummy device is delivered whatever it comes in by.
@@ -11,7 +11,6 @@ use netlink_packet_route::route::{RouteFlags, RouteHeader, RouteMessage, RouteTy
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 
-use super::link::object;
 use super::netlink::{Socket, number, repeated};
 use crate::abi;
 use crate::error::{Error, Result};
@@ -31,12 +30,14 @@ const RTA_ENCAP_TYPE: u16 = 21;
 const RTA_ENCAP: u16 = 22;
 const RTA_NH_ID: u16 = 30;
 
-/// The addresses that an interface's packets are delivered for.
+const LOCAL_ROUTES: &str = "local routes";
+
+/// The addresses that the packets of some interfaces are delivered for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalAddresses {
-    /// Those of any interface of the namespace, this one's first.
+    /// Those of any interface of the namespace, these interfaces' first.
     pub own: Vec<IpAddr>,
-    /// Broadcast addresses of the interface's subnets.
+    /// Broadcast addresses of these interfaces' subnets.
     pub broadcast: Vec<Ipv4Addr>,
     /// Those of which it is not certain that all their packets are delivered.
     pub unsure: Vec<IpAddr>,
@@ -48,13 +49,13 @@ impl LocalAddresses {
     /// # Errors
     ///
     /// [`Error::System`] if the kernel does not answer, or the table changes all the time.
-    pub fn read(ifindex: IfIndex) -> Result<Self> {
-        let failed = |errno| Error::system("list local routes for", object(ifindex), errno);
+    pub fn read(interfaces: &[IfIndex]) -> Result<Self> {
+        let failed = |errno| Error::system("list", LOCAL_ROUTES, errno);
         let mut socket = Socket::open(None).map_err(failed)?;
         // Else the kernel lists every table: a router's has a million routes.
         socket.check_strictly().map_err(failed)?;
         let [ipv4, ipv6] = [AddressFamily::Inet, AddressFamily::Inet6]
-            .map(|family| of_family(&mut socket, family, ifindex));
+            .map(|family| of_family(&mut socket, family, interfaces));
         let (mut addresses, mut elsewhere) = (Self::default(), Vec::new());
         for (ip, end) in ipv4.map_err(failed)?.into_iter().chain(ipv6.map_err(failed)?) {
             match (end, ip) {
@@ -77,7 +78,7 @@ impl LocalAddresses {
 ///
 /// As [`LocalAddresses::read`].
 pub(crate) fn unlisted() -> Result<Option<String>> {
-    let failed = |errno| Error::system("list", "local routes", errno);
+    let failed = |errno| Error::system("list", LOCAL_ROUTES, errno);
     let mut socket = Socket::open(None).map_err(failed)?;
     socket.check_strictly().map_err(failed)?;
     let look = || {
@@ -100,7 +101,7 @@ pub(crate) fn unlisted() -> Result<Option<String>> {
 /// What becomes of the packets for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// They are delivered; the address is the interface's.
+    /// They are delivered; the address is one of the interfaces'.
     Own,
     /// They are delivered; the address is another interface's.
     OfAnother,
@@ -113,9 +114,9 @@ enum End {
 fn of_family(
     socket: &mut Socket,
     family: AddressFamily,
-    ifindex: IfIndex,
+    interfaces: &[IfIndex],
 ) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
-    match repeated(|| try_family(socket, family, ifindex)) {
+    match repeated(|| try_family(socket, family, interfaces)) {
         // A kernel, or a namespace, without this family.
         Err(Errno::OPNOTSUPP | Errno::AFNOSUPPORT | Errno::NOENT) => Ok(BTreeMap::new()),
         read => read,
@@ -125,11 +126,11 @@ fn of_family(
 fn try_family(
     socket: &mut Socket,
     family: AddressFamily,
-    ifindex: IfIndex,
+    interfaces: &[IfIndex],
 ) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
     let mut all = BTreeMap::new();
     local_routes(socket, family, |header, attributes| {
-        if let Some((ip, end)) = judge(header, attributes, ifindex) {
+        if let Some((ip, end)) = judge(header, attributes, interfaces) {
             // Which of two routes is taken depends on the packet.
             all.entry(ip).and_modify(|known| *known = End::Uncertain).or_insert(end);
         }
@@ -153,9 +154,9 @@ fn local_routes(
 }
 
 /// `None` for the route of a prefix.
-fn judge(header: &RouteHeader, attributes: &[u8], ifindex: IfIndex) -> Option<(IpAddr, End)> {
+fn judge(header: &RouteHeader, attributes: &[u8], interfaces: &[IfIndex]) -> Option<(IpAddr, End)> {
     let (ip, oif, plain) = parts(header, attributes)?;
-    let here = oif == Some(ifindex.0);
+    let here = oif.is_some_and(|it| interfaces.contains(&IfIndex(it)));
     if header.destination_prefix_length != if ip.is_ipv4() { 32 } else { 128 } {
         return None;
     }
@@ -229,7 +230,7 @@ mod tests {
     }
 
     fn own(near: IfIndex) -> Vec<String> {
-        LocalAddresses::read(near).unwrap().own.iter().map(IpAddr::to_string).collect()
+        LocalAddresses::read(&[near]).unwrap().own.iter().map(IpAddr::to_string).collect()
     }
 
     const BOTH: [&str; 2] = ["198.18.0.1", "2001:2::1"];
@@ -238,7 +239,7 @@ mod tests {
     fn an_interfaces_own_addresses_and_its_broadcasts_are_local() {
         with_near(|near| {
             assert_eq!(own(near), BOTH);
-            let broadcast = || LocalAddresses::read(near).unwrap().broadcast;
+            let broadcast = || LocalAddresses::read(&[near]).unwrap().broadcast;
             assert_eq!(broadcast(), [Ipv4Addr::new(198, 18, 0, 255)]);
             sh("ip addr add 198.18.1.1/24 broadcast 198.18.1.9 dev near");
             let all = [[198, 18, 0, 255], [198, 18, 1, 9], [198, 18, 1, 255]];
@@ -301,6 +302,24 @@ mod tests {
             assert_eq!(all[..3], ["198.18.0.1", "2001:2::1", "fe80::1"]);
             all.retain(|ip| !ip.starts_with("fe80::") && !BOTH.contains(&ip.as_str()));
             assert_eq!(all, ["198.19.7.1", "198.19.7.2", "2001:2:7::1"]);
+        });
+    }
+
+    /// What either of two links has is certain for both together.
+    #[test]
+    fn two_links_are_read_at_once() {
+        with_near(|near| {
+            let far = Links::open().unwrap().index("far").unwrap();
+            sh("ip addr add fe80::1/64 dev near nodad; ip addr add fe80::2/64 dev far nodad;
+                ip addr add 198.19.7.1/24 dev far");
+            wait_until_own(near, &["fe80::1"]);
+            wait_until_own(far, &["fe80::2"]);
+            let both = LocalAddresses::read(&[near, far]).unwrap();
+            let own = ["198.18.0.1", "198.19.7.1", "2001:2::1", "fe80::1", "fe80::2"];
+            assert_eq!(both.own, own.map(|ip| ip.parse::<IpAddr>().unwrap()));
+            assert_eq!(both.broadcast, [[198, 18, 0, 255], [198, 19, 7, 255]].map(Ipv4Addr::from));
+            let unsure = |ip: &&IpAddr| !ip.is_multicast() && !ip.is_loopback();
+            assert_eq!(both.unsure.iter().find(unsure), None);
         });
     }
 

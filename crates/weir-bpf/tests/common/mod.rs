@@ -83,7 +83,7 @@ impl Network {
             wait_until("the link is up", || links.info(near_ifindex).unwrap().oper_up);
             // An IPv6 address gets its route from a work queue, `addrconf_dad_work()`.
             wait_until("the addresses have routes", || {
-                let own = LocalAddresses::read(near_ifindex).unwrap().own;
+                let own = LocalAddresses::read(&[near_ifindex]).unwrap().own;
                 [NEAR_IP4, NEAR_IP6].iter().all(|ip| own.contains(&ip.parse().unwrap()))
             });
         })

@@ -75,7 +75,7 @@ fn explain(args: &ExplainArgs) -> std::result::Result<(), Failure> {
     gate.configure(target.mac, Policy::On);
     gate.stand_for(target.ifindex)?;
     gate.set_protected_ports(config.shares().settings().protected_tcp_ports());
-    gate.set_local(&LocalAddresses::read(target.ifindex)?)?;
+    gate.set_local(&LocalAddresses::read(&[target.ifindex])?)?;
     gate.set_vlans(target.vlans);
     gate.set_translation(target.translation.clone());
     stay_on_one_cpu()?;

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weir_bpf::forward::{Behind, FastPath};
 use weir_bpf::sys::divert::Diversion;
@@ -15,13 +15,10 @@ use weir_bpf::wall::Wall;
 
 use super::BEAT;
 use crate::cli::Forward;
-use crate::diverting::{BELIEVED, Diverting};
+use crate::diverting::{BELIEVED, Diverting, LOOK_ANYWAY};
 use crate::error::{Error, Result};
 use crate::forwarding::{Forwarding, refused};
 use crate::out;
-
-/// How often addresses are read, where nothing else is.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// The two sides.
 pub struct Sides {
@@ -73,7 +70,7 @@ impl Sides {
 
     /// Follows what is told, and says what changes, until it is to stop and the thread is unparked.
     pub fn follow(mut self, stop: &AtomicBool) {
-        let rest = if self.ways.is_empty() { LOOK } else { BEAT };
+        let rest = if self.ways.is_empty() { LOOK_ANYWAY } else { BEAT };
         let mut failed = None;
         while !stop.load(Ordering::Relaxed) {
             let begun = Instant::now();
@@ -82,9 +79,12 @@ impl Sides {
                 // Such as that an interface is gone.
                 self.stand_down();
                 if failed != failure {
-                    out::say(format_args!(
-                        "own addresses are not followed, and the kernel forwards every packet: {why}"
-                    ));
+                    let forwards = if self.ways.is_empty() {
+                        ""
+                    } else {
+                        ", and the kernel forwards every packet"
+                    };
+                    out::say(format_args!("own addresses are not followed{forwards}: {why}"));
                 }
             }
             failed = failure;
@@ -117,17 +117,10 @@ impl Sides {
 
     /// Tells the wall what the interfaces and the host are, and that all of it holds.
     fn tell(&mut self) -> Result<()> {
-        let mut local = LocalAddresses::default();
         for (number, way) in self.ways.iter().enumerate() {
             self.behind.set_mac(number, self.links.mac(way.ifindex)?);
         }
-        for ifindex in self.interfaces {
-            let LocalAddresses { own, broadcast, unsure } = LocalAddresses::read(ifindex)?;
-            local.own.extend(own);
-            local.broadcast.extend(broadcast);
-            local.unsure.extend(unsure);
-        }
-        self.behind.set_local(&local)?;
+        self.behind.set_local(&LocalAddresses::read(&self.interfaces)?)?;
         self.behind.believe_for(BELIEVED);
         Ok(())
     }

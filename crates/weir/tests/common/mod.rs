@@ -351,7 +351,7 @@ fn wait_until_local(name: &str, addresses: &[&str]) {
     let ifindex = Links::open().unwrap().index(name).unwrap();
     let addresses: Vec<IpAddr> = addresses.iter().map(|ip| ip.parse().unwrap()).collect();
     wait_until("the addresses have routes", || {
-        let own = LocalAddresses::read(ifindex).unwrap().own;
+        let own = LocalAddresses::read(&[ifindex]).unwrap().own;
         addresses.iter().all(|ip| own.contains(ip))
     });
 }
