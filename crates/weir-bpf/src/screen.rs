@@ -122,7 +122,6 @@ impl Screens {
             self.refused = Some(attached.map_err(Error::bpf("attach", HEARER))?);
         }
         let netns = NetNs::current()?.number();
-        let before = self.shared.read(0);
         let sockets = self.sockets()?;
         let mut followed = [types::weir_screen_queue::default(); QUEUES_MAX];
         let fits = queues.len() <= QUEUES_MAX;
@@ -130,8 +129,6 @@ impl Screens {
             let socket = sockets.iter().find(|socket| socket.port_id == queue.port_id);
             place.sock = socket.map_or(0, |socket| socket.sock);
             place.port_id = queue.port_id;
-            let known = before.queue.iter().find(|known| known.sock == place.sock);
-            place.limit = known.map_or(0, |known| known.limit);
         }
         self.shared.set(0, offset_of!(types::weir_screen, netns), netns);
         self.shared.set(0, offset_of!(types::weir_screen, queue), followed);

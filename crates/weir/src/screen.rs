@@ -97,11 +97,8 @@ impl ScreenWatch {
         let queued_before = self.queued()?;
         let admitted = self.screens.admitted().ok()?;
         let queued_after = self.queued()?;
-        for (place, (queue, (most, dropped))) in self.queues.iter().zip(&mut self.seen).enumerate()
-        {
-            *most = queue.waiting.max(*most);
-            self.screens.set_limit(place, (queue.dropped != *dropped).then_some(*most));
-            *dropped = queue.dropped;
+        for (place, limit) in limits(&self.queues, &mut self.seen).enumerate() {
+            self.screens.set_limit(place, limit);
         }
         let Admitted { screened, all: forwarded } = admitted;
         Some(Counts { queued_before, screened, forwarded, queued_after })
@@ -120,8 +117,40 @@ impl ScreenWatch {
     }
 }
 
+/// How many packets may wait in each queue; `seen` as of [`ScreenWatch`]. None where that refuses none, or where what
+/// waits in the program's socket, which the gates see, is several queues'.
+fn limits(queues: &[Queue], seen: &mut [(u32, u32)]) -> impl Iterator<Item = Option<u32>> {
+    queues.iter().zip(seen).map(|(queue, (most, dropped))| {
+        let refuses = queue.dropped != std::mem::replace(dropped, queue.dropped);
+        *most = queue.waiting.max(*most);
+        let of_socket = queues.iter().filter(|one| one.port_id == queue.port_id).count();
+        (refuses && of_socket == 1).then_some(*most)
+    })
+}
+
 /// Whether these are the same queues of the same programs.
 fn are_same(queues: &[Queue], known: &[Queue]) -> bool {
     let id = |queue: &Queue| (queue.number, queue.port_id);
     queues.iter().map(id).eq(known.iter().map(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_shares_its_socket_has_no_limit_of_its_own() {
+        let queue = |number, port_id, dropped| Queue {
+            number,
+            port_id,
+            waiting: 50,
+            dropped,
+            sequence: 100,
+        };
+        let of = |queues: [Queue; 3]| limits(&queues, &mut [(100, 7); 3]).collect::<Vec<_>>();
+        let alone = of([queue(0, 1, 7), queue(1, 2, 8), queue(2, 3, 9)]);
+        assert_eq!(alone, [None, Some(100), Some(100)]);
+        let shared = of([queue(0, 1, 7), queue(1, 2, 8), queue(2, 2, 9)]);
+        assert_eq!(shared, [None; 3]);
+    }
 }
