@@ -2,10 +2,10 @@
 /*
  * The kernel half of `weir screen`: a wall in front of forwarding.
  *
- * Packets of a flow that the screen has accepted pass, and so do their replies.
- * Those of a denied flow are dropped. Any other packet that is not the router's
- * own is copied into the screen's ring and dropped; when the screen accepts the
- * flow, weir_wall_again lets the interface receive the copy.
+ * Packets of a flow that the screen has accepted pass, and so do their replies,
+ * and whatever is the router's own. Those of a denied flow are dropped. Any
+ * other packet is copied into the screen's ring and dropped; when the screen
+ * accepts the flow, weir_wall_again lets the interface receive the copy.
  *
  * Accepted and denied flows have a table each, so that a flood of flows that
  * are denied evicts none that is accepted.

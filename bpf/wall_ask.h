@@ -26,6 +26,15 @@ struct asking {
 };
 
 /*
+ * Routers do not forward to it (RFC 4291, 2.5.6), such as a neighbour's answer
+ * while the router's own address is tentative.
+ */
+static __always_inline bool is_link_local6(const __u32 *to)
+{
+	return (to[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
+}
+
+/*
  * Is it for the router itself, or for all on a link? Whether anything else has
  * a route, the wall cannot know: a mark may give it one later.
  */
@@ -33,10 +42,10 @@ static __always_inline bool is_own(const struct flow *flow)
 {
 	const __u32 *to = flow->destination;
 
-	return stays_on_link(flow) ||
-	       (flow->family == WEIR_FAMILY_IPV6
-			? addressed_to6(to)
-			: addressed_to4(to[0])) != ADDRESSED_ELSEWHERE;
+	if (flow->family == WEIR_FAMILY_IPV6)
+		return is_link_local6(to) ||
+		       addressed_to6(to) != ADDRESSED_ELSEWHERE;
+	return addressed_to4(to[0]) != ADDRESSED_ELSEWHERE;
 }
 
 static __always_inline enum weir_wall_outcome

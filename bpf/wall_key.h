@@ -53,18 +53,4 @@ static __always_inline bool reverse_of(const struct weir_wall_key *key,
 	return true;
 }
 
-/*
- * For a group, or for a link that routers do not forward to (RFC 4291, 2.5.6),
- * such as a neighbour's answer while the router's own address is tentative.
- */
-static __always_inline bool stays_on_link(const struct flow *flow)
-{
-	const __u8 *to = (const __u8 *)flow->destination;
-
-	if (flow->family == WEIR_FAMILY_IPV6)
-		return to[0] == 0xff ||
-		       (to[0] == 0xfe && (to[1] & 0xc0) == 0x80);
-	return (to[0] & 0xf0) == 0xe0 || flow->destination[0] == ~0u;
-}
-
 #endif /* WEIR_WALL_KEY_H */

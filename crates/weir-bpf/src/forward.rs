@@ -17,7 +17,7 @@ use crate::skeleton::wall::types::weir_wall_side as Side;
 use crate::sys::ethtool;
 use crate::sys::local_table::LocalAddresses;
 use crate::units::{IfIndex, MacAddr};
-use crate::wall::Wall;
+use crate::wall::{WALL, Wall};
 
 const FAST_PATH: &str = "the fast path";
 
@@ -95,14 +95,16 @@ impl Wall {
     pub fn behind(&self, between: [(IfIndex, &str); 2]) -> Result<Behind> {
         let maps = &self.skel.maps;
         let handle =
-            |map: &MapMut<'_>| MapHandle::try_from(map).map_err(Error::libbpf("open", FAST_PATH));
+            |map: &MapMut<'_>| MapHandle::try_from(map).map_err(Error::libbpf("open", WALL));
         let sides = Mapped::of(maps.sides.as_fd(), between.len())?;
         for (number, (ifindex, ifname)) in between.into_iter().enumerate() {
             let unfinished = u16::from(is_unfinished(ifname));
             let side = Side { ifindex: ifindex.0, unfinished, ..Default::default() };
             sides.write(number as u32, side);
         }
-        replace_egresses(&maps.out_devices, &between.map(|(ifindex, _)| ifindex))?;
+        if globals(maps.rodata_data).forwarding {
+            replace_egresses(&maps.out_devices, &between.map(|(ifindex, _)| ifindex))?;
+        }
         Ok(Behind {
             sides,
             local: [handle(&maps.local_ipv4)?, handle(&maps.local_ipv6)?],

@@ -27,7 +27,7 @@ use crate::units::IfIndex;
 /// Most rules, the default included.
 pub const RULES_MAX: usize = abi::WALL_RULES;
 
-const WALL: &str = "the wall";
+pub(crate) const WALL: &str = "the wall";
 /// As the kernel shows the programs' names: how a wall that outlived its screen is found.
 const IN_DRIVER: &str = "weir_wall_xdp";
 /// After the filters of others, before the gate's; "wall", in ASCII.
@@ -110,6 +110,9 @@ impl Wall {
             progs.weir_wall_tc.set_autoload(!options.in_driver);
             for program in [&mut progs.weir_unsent, &mut progs.weir_rejected] {
                 program.set_autoload(options.forwarding);
+            }
+            for map in [&mut maps.out_devices, &mut maps.next_hops] {
+                map.set_autocreate(options.forwarding)?;
             }
             Ok(())
         })?;
