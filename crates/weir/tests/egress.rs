@@ -6,11 +6,12 @@
 
 mod common;
 
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use common::router::{BEHIND, BEHIND_OUT, OUT, Router, discarded, run_in, sh, statistic};
 use common::*;
+use etherparse::{IpDscp, IpHeaders, Ipv4Header, Ipv6FlowLabel, Ipv6Header, PacketBuilder};
 use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, socket, sockopt};
 use serde_json::Value;
 use weir_bpf::sys::link::Links;
@@ -268,11 +269,11 @@ fn what_goes_another_way_by_its_sender_passes() {
 }
 
 /// The same UDP packets, behind this IP header.
-fn behind(flow: &FlowSpec, ethertype: u16, header: &[u8]) -> FlowSpec {
-    let udp = [flow.port.0, flow.port.1, 26, 0].map(u16::to_be_bytes).concat();
-    let frame =
-        [&flow.mac.1.0[..], &flow.mac.0.0, &ethertype.to_be_bytes(), header, &udp, &[0; 18]]
-            .concat();
+fn behind(flow: &FlowSpec, header: IpHeaders) -> FlowSpec {
+    let (mac, port) = (flow.mac, flow.port);
+    let builder = PacketBuilder::ethernet2(mac.0.0, mac.1.0).ip(header).udp(port.0, port.1);
+    let mut frame = Vec::new();
+    builder.write(&mut frame, &[0; 18]).unwrap();
     FlowSpec { rate: flow.rate, ..FlowSpec::raw(frame) }
 }
 
@@ -283,13 +284,14 @@ fn what_goes_another_way_by_its_type_of_service_passes() {
     let rule = format!("ip route add {BEHIND} tos {TOS:#x} via {BEHIND_OUT}");
     passes_another_way(&rule, |flow| {
         let (IpAddr::V4(from), IpAddr::V4(to)) = flow.address else { unreachable!() };
-        let mut header =
-            [&[0x45, TOS, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0][..], &from.octets(), &to.octets()]
-                .concat();
-        let words = header.chunks(2).map(|it| u32::from(u16::from_be_bytes([it[0], it[1]])));
-        let sum: u32 = words.sum();
-        header[10..12].copy_from_slice(&(!((sum >> 16) + (sum & 0xffff)) as u16).to_be_bytes());
-        behind(&flow, 0x0800, &header)
+        let header = Ipv4Header {
+            dscp: IpDscp::try_new(TOS >> 2).unwrap(),
+            time_to_live: 64,
+            source: from.octets(),
+            destination: to.octets(),
+            ..Default::default()
+        };
+        behind(&flow, IpHeaders::Ipv4(header, Default::default()))
     });
 }
 
@@ -315,10 +317,17 @@ fn what_goes_another_way_by_its_flow_label_passes() {
              ip route add 2001:2:0:5::/64 nexthop via 2001:2:0:1::2 nexthop via 2001:2:0:2::2"
         ),
     );
-    let labelled = |host: u8, label: u8, pps| {
-        let address = |network, host| [0x20, 1, 0, 2, 0, 0, 0, network, 0, 0, 0, 0, 0, 0, 0, host];
-        let first = [&[0x60, 0, 0, label, 0, 26, 17, 64][..], &address(0, 2)].concat();
-        behind(&flow(&router, BEHIND, PORT, pps), 0x86dd, &[&first, &address(5, host)[..]].concat())
+    let labelled = |host: u16, label: u32, pps| {
+        let address = |network, host| Ipv6Addr::new(0x2001, 2, 0, network, 0, 0, 0, host).octets();
+        let header = Ipv6Header {
+            flow_label: Ipv6FlowLabel::try_new(label).unwrap(),
+            hop_limit: 64,
+            source: address(0, 2),
+            destination: address(5, host),
+            ..Default::default()
+        };
+        let header = IpHeaders::Ipv6(header, Default::default());
+        behind(&flow(&router, BEHIND, PORT, pps), header)
     };
     let open = || PacketSocket::sender(Links::open().unwrap().index("far").unwrap()).unwrap();
     let sender = router.network.far.run(open).unwrap();

@@ -261,13 +261,15 @@ fn a_screen_that_decides_on_many_at_once_gets_as_many() {
     router.while_sent(&flood, || {
         // In which it learns what it may discard.
         each();
-        let mut last = (0.0, 0);
+        let (mut last, mut in_a_row) = ((0.0, 0), 0);
         let as_many = wait(TRIES_MAX, || {
             let lost = || screened.refused() + discarded(&counters);
             let before = lost();
             last = (each(), lost().saturating_sub(before));
             // More came than it could take.
-            last.0 > 0.97 * without && last.1 > u64::from(LEN) * BATCHES / 4
+            let good = last.0 > 0.97 * without && last.1 > u64::from(LEN) * BATCHES / 4;
+            in_a_row = if good { in_a_row + 1 } else { 0 };
+            in_a_row == 2
         });
         assert!(as_many, "packets at once, lost: {last:?}; without weir {without}");
     });
