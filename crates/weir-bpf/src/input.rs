@@ -410,6 +410,7 @@ fn places<const N: usize>(btf: &Btf<'_>, names: [&str; N]) -> [u32; N] {
     }
     places
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

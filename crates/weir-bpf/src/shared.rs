@@ -52,7 +52,7 @@ pub(crate) fn share_maps(open: &mut OpenObject, probe: &QueueProbe) -> libbpf_rs
     Ok(())
 }
 
-/// Opens an object with the probe's maps in place of its own, and the seed of their hash.
+/// Gives an object that is open the probe's maps in place of its own, and the seed of their hash.
 macro_rules! share {
     ($open:expr, $probe:expr) => {{
         crate::shared::globals($open.maps.rodata_data.as_deref_mut()).hash_seed =

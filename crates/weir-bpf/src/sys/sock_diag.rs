@@ -23,8 +23,8 @@ const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
 /// Of a UDP socket: connected.
 const TCP_ESTABLISHED: u8 = 1;
-/// Of a connection: a SYN has been answered. Listeners' requests are dumped with it (`inet_csk_reqsk_queue`).
 const TCP_SYN_SENT: u8 = 2;
+/// Of a connection: a SYN has been answered. Listeners' requests are dumped with it (`inet_csk_reqsk_queue`).
 const TCP_SYN_RECV: u8 = 3;
 const TCP_CLOSE: u8 = 7;
 const TCP_LISTEN: u8 = 10;
