@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use tempfile::TempDir;
 use weir_bpf::sys::link::{LinkStats, Links};
 use weir_bpf::sys::netns::NetNs;
@@ -42,10 +43,10 @@ pub struct Topology {
     pub(crate) generator: NetNs,
     pub(crate) generator_links: Links,
     pub(crate) generator_sysfs: NetSysfs,
-    /// Of [`take_turn`].
-    pub(crate) turn: File,
     hosts: u8,
     files: TempDir,
+    /// Of [`take_turn`]; the last that goes.
+    pub(crate) turn: File,
 }
 
 pub struct Host {
@@ -70,38 +71,46 @@ pub struct Host {
 pub fn take_turn(stop: &Stop, progress: &Progress) -> Result<File> {
     fs::create_dir_all(LABS_DIR).map_err(cannot("create", LABS_DIR))?;
     let turn = File::open(LABS_DIR).map_err(cannot("open", LABS_DIR))?;
-    let is_taken = || flock(&turn, FlockOperation::NonBlockingLockExclusive).is_err();
-    if is_taken() {
+    if is_taken(&turn)? {
         let is_there = |pid: &String| Path::new("/proc").join(pid).exists();
         let names = fs::read_dir(LABS_DIR).into_iter().flatten().flatten();
         let pids = names.filter_map(|lab| lab.file_name().into_string().ok()).filter(is_there);
-        let pids: Vec<String> = pids.collect();
-        progress.say(format!("waits until another lab has ended, process {}", pids.join(" or ")));
-        while is_taken() {
+        let process = pids.map(|pid| format!(", process {pid}")).collect::<String>();
+        progress.say(format!("waits until another lab has ended{process}"));
+        while is_taken(&turn)? {
             stop.sleep(STEP)?;
         }
     }
     Ok(turn)
 }
 
+fn is_taken(turn: &File) -> Result<bool> {
+    match flock(turn, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Ok(true),
+        taken => taken.map(|()| false).map_err(cannot("lock", LABS_DIR)),
+    }
+}
+
+/// A directory for the lab whose turn it is. Any other is left of a lab that was killed.
+fn own_directory(labs: &Path) -> Result<TempDir> {
+    for lab in fs::read_dir(labs).into_iter().flatten().flatten() {
+        let _ = fs::remove_dir_all(lab.path());
+    }
+    let own = std::process::id().to_string();
+    let own = tempfile::Builder::new().prefix(&own).rand_bytes(0).tempdir_in(labs);
+    own.map_err(cannot("create a directory in", labs.display()))
+}
+
 impl Topology {
     pub fn create(turn: File) -> Result<Self> {
-        // Labs that were killed leave theirs behind.
-        let own = std::process::id().to_string();
-        for lab in fs::read_dir(LABS_DIR).into_iter().flatten().flatten() {
-            if lab.file_name() == *own || !Path::new("/proc").join(lab.file_name()).exists() {
-                let _ = fs::remove_dir_all(lab.path());
-            }
-        }
-        let files = tempfile::Builder::new().prefix(&own).rand_bytes(0).tempdir_in(LABS_DIR);
-        let files = files.map_err(cannot("create a directory in", LABS_DIR))?;
+        let files = own_directory(Path::new(LABS_DIR))?;
         let generator = NetNs::create()?;
         let made = generator.run(|| -> Result<_> {
             set_congestion_control()?;
             Ok((Links::open()?, NetSysfs::open()?))
         });
         let (generator_links, generator_sysfs) = made??;
-        Ok(Self { generator, generator_links, generator_sysfs, turn, hosts: 0, files })
+        Ok(Self { generator, generator_links, generator_sysfs, hosts: 0, files, turn })
     }
 
     /// A directory for the files of one host's applications, which goes with the lab.
@@ -209,4 +218,35 @@ impl Host {
 /// (`tcp_set_default_congestion_control()`).
 fn set_congestion_control() -> Result<()> {
     fs::write(CONGESTION_CONTROL, "reno").map_err(cannot("write", CONGESTION_CONTROL))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{Mode, OFlags};
+
+    use super::*;
+
+    #[test]
+    fn only_another_labs_lock_is_waited_for() {
+        let labs = tempfile::tempdir().unwrap();
+        let [first, second] = [(); 2].map(|()| File::open(labs.path()).unwrap());
+        assert!(!is_taken(&first).unwrap());
+        assert!(is_taken(&second).unwrap());
+        // Which cannot be locked.
+        let path = rustix::fs::open(labs.path(), OFlags::PATH, Mode::empty()).unwrap();
+        assert!(is_taken(&path.into()).is_err());
+    }
+
+    #[test]
+    fn what_a_killed_lab_left_goes_whoever_has_its_number_now() {
+        let labs = tempfile::tempdir().unwrap();
+        for left in [1, std::process::id()] {
+            fs::create_dir_all(labs.path().join(left.to_string()).join("host")).unwrap();
+        }
+        let own = own_directory(labs.path()).unwrap();
+        let left: Vec<_> =
+            fs::read_dir(labs.path()).unwrap().flatten().map(|lab| lab.path()).collect();
+        assert_eq!(left, [own.path()]);
+        assert_eq!(fs::read_dir(own.path()).unwrap().count(), 0);
+    }
 }
