@@ -14,6 +14,8 @@ const LEVEL: f64 = 0.05;
 /// Fewer pairs than these decide nothing within this share of a bound, where that is itself so near 1 (experiments.md).
 const CLOSE_PAIRS: u32 = 10;
 const CLOSE: f64 = 0.03;
+/// A rate was sent if this share of it was.
+const SENT_MIN: f64 = 0.95;
 
 /// What a run says of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -168,7 +170,7 @@ pub fn find(
             if other != arm {
                 place += &format!(", of {other}");
             }
-            all.extend(compare(view.pairs(spot, (other, case, at), figure), place));
+            all.extend(ratio(view, spot, (other, case, at), figure, place));
         }
     }
     all
@@ -182,6 +184,31 @@ pub fn place(view: &View<'_>, case: &str, load: Load) -> String {
         (true, load) => format!("{case} at {load}"),
         (false, load) => format!("at {load}"),
     }
+}
+
+/// That at one of these points less than its rate was sent; a top has none.
+pub fn unsent(view: &View<'_>, spots: &[Spot<'_>], place: &str, unit: &str) -> Option<Found> {
+    let sent = spots.iter().find_map(|(arm, case, load)| {
+        let sent = view.get(arm, case, *load, &m::offered_pps)?;
+        (load.pps().is_finite() && sent < SENT_MIN * load.pps()).then_some(Load::Rate(sent))
+    })?;
+    Some(Found::unknown(format!("{place}: {sent} {unit} were sent")))
+}
+
+/// A figure at a point, divided by that at another.
+pub fn ratio(
+    view: &View<'_>,
+    spot: Spot<'_>,
+    other: Spot<'_>,
+    figure: &Metric,
+    place: String,
+) -> Option<Found> {
+    unsent(view, &[spot, other], &place, "packets/s").or_else(|| {
+        let found = compare(view.pairs(spot, other, figure), place)?;
+        // Each trial by itself: there is no interval.
+        let is_peak = || Found::exact(found.value, format!("{}, its peak", found.place));
+        Some(if spot == other { is_peak() } else { found })
+    })
 }
 
 /// What pairs of figures say of the first divided by the second: the median of the ratios. `None` without a
@@ -208,11 +235,13 @@ fn own(
     figure: &'static Metric,
     place: String,
 ) -> Option<Found> {
-    if figure.merge != Merge::Median {
-        return Some(Found::exact(view.get(arm, case, load, figure)?, place));
-    }
-    let trials = view.trials_of(arm, case, load);
-    compare(trials.filter_map(|trial| Some((trial.get(figure)?, 1.0))), place)
+    unsent(view, &[(arm, case, load)], &place, "packets/s").or_else(|| {
+        if figure.merge != Merge::Median {
+            return Some(Found::exact(view.get(arm, case, load, figure)?, place));
+        }
+        let trials = view.trials_of(arm, case, load);
+        compare(trials.filter_map(|trial| Some((trial.get(figure)?, 1.0))), place)
+    })
 }
 
 /// That no packet is in no counter: every experiment's.
@@ -261,6 +290,7 @@ pub fn judge(view: &View<'_>) -> Vec<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::made_up;
 
     fn of(ratios: &[f64]) -> Found {
         compare(ratios.iter().map(|ratio| (ratio * 8.0, 8.0)), "").unwrap()
@@ -300,5 +330,18 @@ mod tests {
         );
         assert_eq!(of_pairs(0.93, 3, at_least), Verdict::Unmet);
         assert_eq!(of_pairs(0.39, 3, Bound::AtLeast(0.38)), Verdict::Met);
+    }
+
+    #[test]
+    fn a_peak_divided_by_itself_has_no_interval() {
+        let run = made_up::overload(&["stock", "weir"]);
+        let view = View::new(&made_up::OVERLOAD, &run);
+        let found = |arm, figure| {
+            let (recv, top) = (Cases::Of(&["recv"]), At::Only(Load::Top));
+            find(&view, arm, recv, top, figure, Against::OwnPeak).pop()
+        };
+        let itself = Found::exact(1.0, "recv at top, its peak");
+        assert_eq!(found("weir", &m::delivered_pps), Some(itself));
+        assert_eq!(found("stock", &m::delivered_pps).unwrap().pairs, 3);
     }
 }

@@ -63,8 +63,8 @@ fn each(view: &View<'_>, arm: &str, case: &str) -> Vec<(f64, Found)> {
     let found = |with: &str| {
         let top = *view.loads(case).last()?;
         let (_, peak) = view.peak(&[with], case, figure)?;
-        let pairs = view.pairs((with, case, top), (with, case, peak), figure);
-        Some((view.get(with, case, top, figure)?, compare(pairs, format!("{case}, {with}"))?))
+        let (at, place) = (|load| (with, case, load), format!("{case}, {with}"));
+        Some((view.get(with, case, top, figure)?, ratio(view, at(top), at(peak), figure, place)?))
     };
     let with = view.arms().into_iter().filter(|with| with.split('+').next() == Some(arm));
     with.filter_map(found).collect()

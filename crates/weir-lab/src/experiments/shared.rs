@@ -12,7 +12,7 @@ pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
     Against, Ask, At, BEST, Case, Cases, Choice, Experiment, Found, Goal, List, Search, words,
 };
-pub(super) use crate::goals::{compare, find, nothing_discarded, place};
+pub(super) use crate::goals::{compare, find, nothing_discarded, place, ratio, unsent};
 pub(super) use crate::metric::{Metric, m};
 pub(super) use crate::run::{Load, Trial};
 pub(super) use crate::scene::{
