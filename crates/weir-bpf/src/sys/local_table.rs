@@ -193,13 +193,12 @@ fn crosses(ip: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
     use std::time::Duration;
 
     use super::*;
     use crate::sys::link::Links;
     use crate::sys::sched::own_cpu_time;
-    use crate::sys::test_support::{Sandbox, wait_until};
+    use crate::sys::test_support::{Sandbox, sh, wait_until};
 
     /// In a namespace with `near`, which has 198.18.0.1/24 and 2001:2::1/64.
     fn with_near(test: impl FnOnce(IfIndex) + Send) {
@@ -222,11 +221,6 @@ mod tests {
             let own = own(near);
             all.iter().all(|ip| own.iter().any(|it| it == ip))
         });
-    }
-
-    fn sh(script: &str) {
-        let output = Command::new("sh").args(["-e", "-c", script]).output().unwrap();
-        assert!(output.status.success(), "{script}: {output:?}");
     }
 
     fn own(near: IfIndex) -> Vec<String> {

@@ -23,11 +23,25 @@ const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
 /// Of a UDP socket: connected.
 const TCP_ESTABLISHED: u8 = 1;
-const TCP_SYN_SENT: u8 = 2;
 /// Of a connection: a SYN has been answered. Listeners' requests are dumped with it (`inet_csk_reqsk_queue`).
 const TCP_SYN_RECV: u8 = 3;
-const TCP_CLOSE: u8 = 7;
+const TCP_FIN_WAIT1: u8 = 4;
+const TCP_FIN_WAIT2: u8 = 5;
+const TCP_TIME_WAIT: u8 = 6;
+const TCP_CLOSE_WAIT: u8 = 8;
+const TCP_LAST_ACK: u8 = 9;
 const TCP_LISTEN: u8 = 10;
+const TCP_CLOSING: u8 = 11;
+/// Those of a connection whose handshake is over.
+const CONNECTED: [u8; 7] = [
+    TCP_ESTABLISHED,
+    TCP_FIN_WAIT1,
+    TCP_FIN_WAIT2,
+    TCP_TIME_WAIT,
+    TCP_CLOSE_WAIT,
+    TCP_LAST_ACK,
+    TCP_CLOSING,
+];
 
 /// What a socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,10 +136,10 @@ impl SocketDiag {
     ///
     /// As [`SocketDiag::sockets`].
     pub fn connected_ports(&mut self) -> Result<BTreeSet<u16>> {
-        let not_yet = 1 << TCP_LISTEN | 1 << TCP_SYN_SENT | 1 << TCP_SYN_RECV | 1 << TCP_CLOSE;
+        let states = CONNECTED.iter().map(|state| 1 << state).sum();
         let mut ports = BTreeSet::new();
         for family in [AF_INET, AF_INET6] {
-            self.dump(family, IPPROTO_TCP, !not_yet, |answer| {
+            self.dump(family, IPPROTO_TCP, states, |answer| {
                 ports.extend(local(answer).map(|(_, port, _)| port));
             })?;
         }
@@ -212,7 +226,7 @@ mod tests {
     use super::*;
     use crate::sys::link::Links;
     use crate::sys::sockopt;
-    use crate::sys::test_support::Sandbox;
+    use crate::sys::test_support::{Sandbox, sh, wait_until};
 
     fn inode(socket: &impl AsFd) -> SocketInode {
         let path = format!("/proc/self/fd/{}", socket.as_fd().as_raw_fd());
@@ -283,6 +297,25 @@ mod tests {
             let found = found.iter().find(|each| each.port == 5000).unwrap();
             assert_eq!(found.limit, 8192);
             assert!(found.queued > 4096 && (1..50).contains(&found.drops), "{found:?}");
+        });
+    }
+
+    #[test]
+    fn a_request_is_no_connection_before_its_handshake_is_over() {
+        in_sandbox(|| {
+            let _listener = TcpListener::bind("127.0.0.1:5000").unwrap();
+            sh("nft 'add table t; add chain t c { type filter hook input priority 0; };
+                     add rule t c tcp sport 5000 drop'");
+            let client = std::thread::spawn(|| TcpStream::connect("127.0.0.1:5000").unwrap());
+            let mut sockets = SocketDiag::open().unwrap();
+            wait_until("it is half open", || !sockets.half_open().unwrap().is_empty());
+            assert_eq!(sockets.connected_ports().unwrap(), [].into());
+            sh("nft delete table t");
+            let client = client.join().unwrap();
+            let both = [5000, client.local_addr().unwrap().port()].into();
+            wait_until("it is a connection", || sockets.connected_ports().unwrap() == both);
+            drop(client);
+            assert!(sockets.connected_ports().unwrap().contains(&5000), "being closed");
         });
     }
 

@@ -1,5 +1,6 @@
 //! A network namespace for one test, removed with it.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::netns::NetNs;
@@ -26,4 +27,18 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "still waiting until {what}");
         std::thread::yield_now();
     }
+}
+
+/// Runs a shell's script.
+pub(crate) fn sh(script: &str) {
+    try_sh(script).unwrap();
+}
+
+/// The same, where it may fail: with what it said.
+pub(crate) fn try_sh(script: &str) -> Result<(), String> {
+    let output = Command::new("sh").args(["-e", "-c", script]).output().unwrap();
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{script}: {}", String::from_utf8_lossy(&output.stderr)))
 }

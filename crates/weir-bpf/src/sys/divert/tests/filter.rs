@@ -1,7 +1,7 @@
 //! What lazy sockets would be given past.
 
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::thread;
 
 use super::super::{Filters, ForwardFilters, cgroup_programs};

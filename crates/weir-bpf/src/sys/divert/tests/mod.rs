@@ -8,7 +8,6 @@ mod watch;
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::process::Command;
 
 use libbpf_rs::libbpf_sys;
 
@@ -16,7 +15,7 @@ use super::DiversionWatch;
 use super::kind::DiversionKind;
 use crate::shared::{load_program, owned};
 use crate::sys::link::Links;
-use crate::sys::test_support::Sandbox;
+use crate::sys::test_support::{Sandbox, sh, try_sh};
 
 /// A namespace with a veth pair `near` and `far`, both up, in the thread that runs the test.
 fn with_watch(test: impl FnOnce(&mut DiversionWatch) + Send) {
@@ -35,18 +34,6 @@ fn with_watch_of(asks_conntrack: bool, test: impl FnOnce(&mut DiversionWatch) + 
         assert_eq!(watch.read(&[]), [], "nothing diverts in an empty namespace");
         test(&mut watch);
     });
-}
-
-fn try_sh(script: &str) -> std::result::Result<(), String> {
-    let output = Command::new("sh").args(["-e", "-c", script]).output().unwrap();
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("{script}: {}", String::from_utf8_lossy(&output.stderr)))
-}
-
-fn sh(script: &str) {
-    try_sh(script).unwrap();
 }
 
 /// After `add`, exactly this is found; after `remove`, nothing.
