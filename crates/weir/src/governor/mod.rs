@@ -209,7 +209,7 @@ impl Governors {
         let asked: BTreeSet<u16> = requests.filter_map(Channel::local_port).collect();
         if !asked.is_empty() {
             let connected = self.owners.borrow_mut().connected_ports()?;
-            self.common.receivers.serve(&asked & &connected);
+            self.common.receivers.serve(asked, &connected);
         }
         let settings = self.common.receivers.settings();
         let weight = |channel: &Channel| {

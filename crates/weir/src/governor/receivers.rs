@@ -17,8 +17,8 @@ pub(super) struct Receivers {
     settings: Mutex<Arc<ShareSettings>>,
     wanted: Mutex<BTreeSet<Channel>>,
     weights: Mutex<BTreeMap<Channel, f64>>,
-    /// Ports of listeners that have been seen to have connections.
-    served: Mutex<BTreeSet<u16>>,
+    /// Ports of flooded listeners, and whether they have been seen to have connections.
+    served: Mutex<BTreeMap<u16, bool>>,
 }
 
 impl Receivers {
@@ -53,15 +53,18 @@ impl Receivers {
         *lock(&self.weights) = weights;
     }
 
-    /// These listeners' ports have connections. Whoever has had clients may have some again.
-    pub(super) fn serve(&self, ports: impl IntoIterator<Item = u16>) {
-        lock(&self.served).extend(ports);
+    /// Of these listeners' ports, those have connections now. Whoever has had clients may have some again.
+    pub(super) fn serve(&self, listening: BTreeSet<u16>, connected: &BTreeSet<u16>) {
+        let mut served = lock(&self.served);
+        for port in listening {
+            *served.entry(port).or_default() |= connected.contains(&port);
+        }
     }
 
     /// What a channel's packets weigh.
     ///
-    /// Requests past a listener's queue weigh what it weighs if it has clients, or must be in reach; then strays, which
-    /// may answer a cookie, do so as long as there are such requests. Else nobody is known to wait for either.
+    /// Requests past a listener's queue weigh what it weighs, unless it is known to have no clients, and need not be in
+    /// reach; so do strays, which may answer a cookie, as long as there are such requests.
     /// `besides`: the channels that there are.
     pub(super) fn weigh(&self, channel: &Channel, besides: &[Channel]) -> f64 {
         let (_, usual) = shares::usual(channel.kind);
@@ -73,8 +76,8 @@ impl Receivers {
         let settings = self.settings();
         let said = settings.weight(&Channel::of_kind(channel.kind), &[]);
         let requests = Channel { kind: Kind::TcpRequest, ..*channel };
-        let port = received.local_port();
-        let served = port.is_some_and(|port| lock(&self.served).contains(&port));
+        let is_served = |port| lock(&self.served).get(&port).copied().unwrap_or(true);
+        let served = received.local_port().is_some_and(is_served);
         let awaited = (served || settings.protects(&received)) && besides.contains(&requests);
         said.unwrap_or(if awaited { 1.0 } else { usual }) * receiver.unwrap_or(1.0)
     }
@@ -106,22 +109,26 @@ mod tests {
     fn what_a_listener_is_sent_weighs_what_it_weighs_while_it_has_clients() {
         let (_, unawaited) = shares::usual(TcpRequest);
         for (served, requests, port, [request, stray]) in [
-            (None, true, 80, [unawaited, unawaited]),
-            (Some(80), true, 80, [1.0, 1.0]),
-            (Some(80), true, 81, [unawaited, unawaited]),
-            (Some(80), false, 80, [unawaited, unawaited]),
+            (&[][..], true, 80, [unawaited, unawaited]),
+            (&[80], true, 80, [1.0, 1.0]),
+            (&[80], true, 81, [unawaited, unawaited]),
+            (&[80], false, 80, [unawaited, unawaited]),
             // It must be in reach.
-            (None, true, 22, [1.0, 1.0]),
+            (&[], true, 22, [1.0, 1.0]),
+            // Nobody has looked yet.
+            (&[], true, 82, [1.0, 1.0]),
+            (&[], false, 82, [unawaited, unawaited]),
         ] {
             let receivers = Receivers::new(ShareSettings::default());
-            receivers.serve(served);
+            receivers.serve([22, 80, 81].into(), &served.iter().copied().collect());
+            // Its clients are gone.
+            receivers.serve([22, 80, 81].into(), &BTreeSet::new());
             let besides = if requests { vec![at(TcpRequest, port)] } else { vec![] };
             let weigh = |kind| receivers.weigh(&at(kind, port), &besides);
             let weights = [weigh(TcpRequest), weigh(TcpStray)];
             assert_eq!(weights, [request, stray], "{served:?} {requests} {port}");
         }
         let receivers = Receivers::new(ShareSettings::default());
-        receivers.serve([80]);
         receivers.set([(at(Tcp, 80), 0.5)].into());
         assert_eq!(receivers.weigh(&at(TcpRequest, 80), &[at(TcpRequest, 80)]), 0.5);
     }
