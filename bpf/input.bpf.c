@@ -179,10 +179,9 @@ static __always_inline enum weir_running kind_of(const struct task_struct *next,
 	}
 	if (role == WEIR_COUNTED_CONSUMER)
 		return WEIR_RUNNING_CONSUMER;
-	if (is_leftover(next))
-		return WEIR_RUNNING_LEFTOVER;
-	return role == WEIR_COUNTED_LIGHT ? WEIR_RUNNING_LIGHT
-					  : WEIR_RUNNING_STRANGER;
+	return role == WEIR_COUNTED_LIGHT || is_leftover(next)
+		       ? WEIR_RUNNING_LIGHT
+		       : WEIR_RUNNING_STRANGER;
 }
 
 SEC("tp_btf/sched_switch")

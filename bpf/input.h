@@ -121,8 +121,7 @@ static __always_inline void settle(struct weir_cpu *cpu, __u64 now)
 	if (cpu->running == WEIR_RUNNING_LIGHT)
 		cpu->light_ns += ran;
 	if (cpu->running == WEIR_RUNNING_IDLE ||
-	    cpu->running == WEIR_RUNNING_LIGHT ||
-	    cpu->running == WEIR_RUNNING_LEFTOVER) {
+	    cpu->running == WEIR_RUNNING_LIGHT) {
 		cpu->idle_ns += ran;
 	} else if (cpu->running == WEIR_RUNNING_STRANGER) {
 		cpu->stranger_ns += ran;

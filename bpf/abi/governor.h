@@ -76,8 +76,8 @@ enum weir_running {
 	WEIR_RUNNING_CONSUMER, /* a process that input wakes */
 	WEIR_RUNNING_STRANGER, /* any other, or a thread of the kernel's */
 	WEIR_RUNNING_HOST,     /* its real-time threads, and weir itself */
-	WEIR_RUNNING_LIGHT,    /* a process that hardly weighs anything */
-	WEIR_RUNNING_LEFTOVER, /* whoever is to run when nobody else wants to */
+	WEIR_RUNNING_LIGHT, /* a process that hardly weighs anything, or is to
+			     * run when nobody else wants to */
 };
 
 /*
