@@ -12,7 +12,7 @@ use weir_bpf::sync::lock;
 use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::units::{CpuId, Nanos};
 use weir_policy::governor::LOOK_AWAKE;
-use weir_policy::{Action, Governor, Observation, Regime, Settings};
+use weir_policy::{Action, Governor, Observation, Preempts, Regime, Settings};
 
 use super::fair::{Fair, Seen};
 use super::peers::Peers;
@@ -191,13 +191,14 @@ impl Look {
     }
 
     fn act(&self, before: Option<Action>, action: Action) {
-        let setting = |action: Action| (action.weight, action.batch, action.poll_every);
+        let setting = |action: Action| (action.weight, action.preempts, action.poll_every);
         if before.is_some_and(|before| setting(before) == setting(action)) {
             return;
         }
-        let (policy, slice) = match action.batch {
-            true => (Policy::Batch, None),
-            false => (Policy::Normal, Some(SHORTEST_SLICE)),
+        let (policy, slice) = match action.preempts {
+            Preempts::Nobody => (Policy::Batch, None),
+            Preempts::ByWeight => (Policy::Normal, Some(SHORTEST_SLICE)),
+            Preempts::Everybody => (knob::FIRST, None),
         };
         // That a thread has ended the main loop finds out.
         if let Some(pid) = self.thread.living() {
