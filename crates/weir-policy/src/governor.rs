@@ -41,8 +41,7 @@ pub const WARM_UP: Nanos = Nanos::from_millis(20);
 const CROWDED_FROM: f64 = 0.1;
 /// ...on an average with this time constant: a task that runs for a moment does not.
 const CROWDED_OVER: Nanos = Nanos::from_millis(10);
-/// The time between two polls beside other tasks: the first, and while packets are lost the first in which no more than
-/// [`POLL_PACKETS`] come.
+/// The time between two polls beside other tasks: the first in which no more than [`POLL_PACKETS`] come.
 pub const POLL_INTERVALS: [Nanos; 4] =
     [Nanos(150_000), Nanos(100_000), Nanos(50_000), Nanos(25_000)];
 /// Half of what a poll takes at most, and less than the 50 small packets that a socket's queue holds at first
@@ -286,14 +285,10 @@ impl Governor {
         }
     }
 
-    /// Each poll interrupts whoever runs, and should bring no more than a queue has room for. How much that is shows where
-    /// it was too much.
+    /// Each poll interrupts whoever runs, and should bring no more than a queue has room for.
     fn interval(&self) -> Nanos {
         let fits = |every: &Nanos| self.rate * every.as_millis() <= POLL_PACKETS;
-        let [longest, .., shortest] = POLL_INTERVALS;
-        if self.calm_for >= REST {
-            return longest;
-        }
+        let [.., shortest] = POLL_INTERVALS;
         POLL_INTERVALS.into_iter().find(fits).unwrap_or(shortest)
     }
 

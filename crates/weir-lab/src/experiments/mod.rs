@@ -18,6 +18,7 @@ experiments! {
     separation,
     user_share,
     http_syn_flood,
+    moderate_flood,
     udp_latency,
     burst_latency,
     poll_latency,

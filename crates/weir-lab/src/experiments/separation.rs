@@ -170,12 +170,6 @@ fn sorts(kind: &str, flood: &Flow) -> Vec<Flow> {
         port,
         ..of(transport)
     };
-    // Two sorts share the upper half of a subnet.
-    let fragment = |from, transport| Flow {
-        from: From::Last(from),
-        sources: Sources::Random { address_bits: 6, port_bits: 0 },
-        ..of(transport)
-    };
     let to_many = |to| Flow { to, port: MANY_PORT, ..flood.clone() };
     match kind {
         "closed" => vec![to_closed_port(flood)],
@@ -183,16 +177,13 @@ fn sorts(kind: &str, flood: &Flow) -> Vec<Flow> {
         "syn" => vec![segment(Transport::TcpSyn, LISTENER_PORT)],
         "ack" => vec![segment(Transport::TcpAck, SERVICE_PORT)],
         "icmp" => vec![pings(flood)],
-        "fragments" => {
-            vec![fragment(128, Transport::FirstFragment), fragment(192, Transport::LastFragment)]
-        }
+        "fragments" => fragments(flood).to_vec(),
         "broadcast" => vec![to_many(To::Broadcast)],
         "multicast" => vec![to_many(To::Group), to_many(To::NobodysGroup)],
         "malformed" => [Flaw::IpLength, Flaw::IpHeader, Flaw::UdpLength]
             .map(|flaw| of(Transport::Malformed(flaw)))
             .to_vec(),
-        // A type that nobody knows, with a byte like a source route's.
-        "options" => vec![Flow { options: vec![0x1e, 4, 131, 0], ..flood.clone() }],
+        "options" => vec![unknown_option(flood)],
         "protocol" => vec![of(Transport::OtherProtocol)],
         // Forwarded, which the kernel ignores; and as if from the link, by a source that is not on it.
         "off-link-nd" => [64, 255].map(|hop_limit| solicitations(hop_limit, flood)).to_vec(),

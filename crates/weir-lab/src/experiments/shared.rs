@@ -192,6 +192,23 @@ pub(super) fn pings(flow: &Flow) -> Flow {
     Flow { transport: Transport::Echo, from_port: 1, port: 1, ..flow.clone() }
 }
 
+/// First and last ones, from many: the two sorts share the upper half of a subnet.
+pub(super) fn fragments(flow: &Flow) -> [Flow; 2] {
+    [(128, Transport::FirstFragment), (192, Transport::LastFragment)].map(|(last, transport)| {
+        Flow {
+            from: From::Last(last),
+            sources: Sources::Random { address_bits: 6, port_bits: 0 },
+            transport,
+            ..flow.clone()
+        }
+    })
+}
+
+/// With an IPv4 option of a type that nobody knows, and a byte like a source route's.
+pub(super) fn unknown_option(flow: &Flow) -> Flow {
+    Flow { options: vec![0x1e, 4, 131, 0], ..flow.clone() }
+}
+
 /// The same to a port without a socket.
 pub(super) fn to_closed_port(flow: &Flow) -> Flow {
     Flow { port: CLOSED_PORT, ..flow.clone() }

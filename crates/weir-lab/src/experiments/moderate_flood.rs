@@ -1,0 +1,117 @@
+//! `moderate-flood`: a web server and a light flow beside a flood that the CPU has time for, and beside a process.
+
+use super::shared::*;
+use crate::apps::http::PATIENCE;
+use crate::programs::NGINX;
+
+const CONNECTIONS: u32 = 8;
+const LIGHT_PPS: f64 = 5000.0;
+/// As in `http-syn-flood`: a connection whose SYN was lost stands still for so long.
+const SETTLE: Duration = PATIENCE.saturating_add(Duration::from_millis(300));
+/// Whether a connection has one request or all.
+const CLIENTS: [&str; 2] = ["conn", "keep"];
+const FLOODS: [&str; 8] = ["syn", "ack", "closed", "icmp", "udp", "mixed", "fragments", "options"];
+const BESIDE: [(&str, Option<Beside>); 4] = [
+    ("", None),
+    ("+hog", Some(Beside::Hog(0))),
+    ("+nice-19", Some(Beside::Hog(19))),
+    ("+idle", Some(Beside::IdleHog)),
+];
+const QUICK: [&str; 3] = ["conn-closed", "conn-closed+hog", "keep-udp+idle"];
+const ALONE: Cases = Cases::Where(|case| !case.contains('+'));
+const ACCOMPANIED: Cases = Cases::Where(|case| case.contains('+'));
+
+pub static EXPERIMENT: Experiment = Experiment {
+    name: "moderate-flood",
+    paper: "MR 5, LRP 4.2",
+    question: "what do a web server and a light flow keep beside a flood that the CPU has time for?",
+    found: "argued, not plotted: input must neither wait for others nor starve them",
+    needs: &["nginx"],
+    arms: Choice {
+        full: "stock,threaded,niced,batch,weir,weir-native",
+        quick: "stock,weir,weir-native",
+    },
+    cases: || {
+        let case = |client: &str, flood: &str, beside: &str| {
+            let name = format!("{client}-{flood}{beside}");
+            Case { quick: QUICK.contains(&&*name), ..Case::full(name) }
+        };
+        let of = |client| {
+            FLOODS
+                .into_iter()
+                .flat_map(move |flood| BESIDE.map(|(with, _)| case(client, flood, with)))
+        };
+        CLIENTS.into_iter().flat_map(of).collect()
+    },
+    loads: Choice::both("0,30k,150k"),
+    times: Choice::times((300, 1000, 10), (50, 300, 2)),
+    scene,
+    says: "answers {} requests/s",
+    merits: &[&m::per_s, &m::light_goodput],
+    tables: tables! {
+        "Requests/s" in Cases::All => per_s;
+        "Goodput of the light flow; refused by the ring, packets/s"
+            in Cases::All => light_goodput, nic_drop_pps;
+        "Passes of the calibrated loop per second by the process beside it"
+            in ACCOMPANIED => hog_per_s;
+    },
+    figure: lines("Requests per second by the flood's rate", "conn-closed+hog", &m::per_s),
+    goals: goals! {
+        "the light flow's goodput, of the best baseline's" =>
+            figure(WEIRS, Cases::All, Every, light_goodput, BEST), AtLeast(0.99);
+        "requests/s, of the best baseline's" =>
+            figure(WEIRS, ALONE, Every, per_s, BEST), AtLeast(0.97);
+        "requests/s beside a process, of the best baseline's" =>
+            figure(WEIRS, ACCOMPANIED, Every, per_s, BEST), AtLeast(0.97);
+        "work of a process beside it, of what stock leaves it" =>
+            figure(WEIRS, ACCOMPANIED, Every, hog_per_s, Best(&["stock"])), AtLeast(1.0);
+    },
+    notes: "Eight clients, of one request per connection (conn) or of one connection each (keep); their SYNs and \
+            the light flow share the ring with the flood: of requests and ACKs to the server's own port, of \
+            datagrams to a closed port, echo requests, datagrams to a receiver that can take them, of one length \
+            or mixed, fragments, or datagrams with an IP option. +hog is a process that computes at nice 0, \
+            +nice-19 one at nice 19, +idle one of SCHED_IDLE, each in a session of its own.",
+    ..USUAL
+};
+
+fn scene(ask: &Ask<'_>) -> Result<Scene> {
+    let (name, beside) = ask.case.split_at(ask.case.find('+').unwrap_or(ask.case.len()));
+    let (client, flood) = name.split_once('-').unwrap_or((name, ""));
+    let port = NGINX.port;
+    let mut apps = receivers();
+    apps.push(App::new(AppKind::Real(&NGINX), port, Role::Other));
+    let sorts = ask.flood(FLOODED_PORT).map_or(vec![], |flow| sorts(flood, &flow, port));
+    let beside = BESIDE.into_iter().find(|(name, _)| *name == beside);
+    Ok(Scene {
+        apps,
+        flows: std::iter::once(Flow::light(LIGHT_PORT, LIGHT_PPS))
+            .chain(share_out(sorts, ask.load))
+            .collect(),
+        client: Some(Client::Http { connections: CONNECTIONS, keep_alive: client == "keep", port }),
+        needs: vec![Need::FarEnd, Need::AnswersDropped],
+        beside: beside.and_then(|(_, beside)| beside).into_iter().collect(),
+        books: Books::None,
+        settle: SETTLE,
+        ..Scene::default()
+    })
+}
+
+fn sorts(kind: &str, flood: &Flow, port: u16) -> Vec<Flow> {
+    let segment = |transport| Flow {
+        transport,
+        sources: Sources::Random { address_bits: 16, port_bits: 15 },
+        from: From::FloodNet,
+        from_port: RANDOM_PORTS,
+        port,
+        ..flood.clone()
+    };
+    match kind {
+        "syn" => vec![segment(Transport::TcpSyn)],
+        "ack" => vec![segment(Transport::TcpAck)],
+        "closed" => vec![to_closed_port(flood)],
+        "icmp" => vec![pings(flood)],
+        "fragments" => fragments(flood).to_vec(),
+        "options" => vec![unknown_option(flood)],
+        _ => vec![mixed(flood.clone(), kind)],
+    }
+}
