@@ -127,9 +127,8 @@ static __always_inline void enter_input(const struct task_struct *task,
 {
 	struct weir_input *input = input_at(number);
 	struct weir_poll *poll = current_poll();
-	/* Itself is among those that are runnable unless it is real-time. */
-	__u32 runnable, own = !is_real_time(task);
 	struct weir_cpu *before;
+	__u32 runnable;
 
 	if (!input)
 		return;
@@ -150,8 +149,8 @@ static __always_inline void enter_input(const struct task_struct *task,
 	input->polled_ns = now;
 	cpu->input = number;
 	runnable = runnable_beside(task);
-	cpu->crowded = runnable > own + (cpu->light > 0 ? cpu->light : 0);
-	cpu->wanted = strangers_of(cpu, runnable, own);
+	cpu->crowded = runnable > 1 + (cpu->light > 0 ? cpu->light : 0);
+	cpu->wanted = strangers_of(cpu, runnable, 1);
 	if (cpu->wanted) {
 		input->intruded++;
 		input->woken += input->wakes;

@@ -335,17 +335,6 @@ fn a_stranger_holds_input_up() {
     send_until(&far, "input takes time", || input.read().taken > taken);
 }
 
-/// A real-time thread is not among those that the scheduler weighs.
-#[test]
-fn input_that_preempts_everybody_takes_that_from_a_stranger() {
-    let bench = Bench::new();
-    let input = bench.watch();
-    let (_near, far) = bench.sockets();
-    sched::set_weight(bench.thread, Policy::Fifo(1), Nice(0), None).unwrap();
-    let stranger = bench.stranger();
-    while_input_comes(&far, || it_is_a_stranger(&input, &stranger));
-}
-
 /// What runs only when nobody else wants to leaves the CPU idle.
 #[test]
 fn a_process_of_the_idle_policy_is_nobody() {

@@ -4,16 +4,16 @@
 //! |---|---|---|---|---|---|
 //! | asleep | nothing has been wrong for [`REST`], and no other task wants the CPU | | `SCHED_BATCH` | 0 | as usual |
 //! | isolating | packets are discarded; a queue was full, or input is over its share | none for [`REST`]; nothing of the rest for [`TRIAL`] | `SCHED_BATCH` | 19 after discards, else 0; beside another channel -10 to 19, or from -3 | as usual |
-//! | shared | other tasks than receivers want the CPU | they do not, or no packets come for [`REST`] | `SCHED_FIFO`; past its share `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
+//! | shared | other tasks than receivers want the CPU | they do not, or no packets come for [`REST`] | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
 //!
 //! A batch thread interrupts nobody when it wakes, and is not interrupted by the receivers that it wakes: NAPI empties
 //! the ring, then the receiver empties its queue, without a timer and with two switches. Beside a task that computes it
 //! would wait for the end of that task's slice each time, and so would its receivers, whose queues hold less than comes
-//! meanwhile. There it preempts whoever runs, as a softirq does, with interrupts deferred, so that it does so seldom. No
-//! weight is enough for that: a thread that has just run is not eligible, and if the scheduler chooses then, the other runs
-//! up to its next tick while the ring overflows. Past its share it is weighed: with the shortest slice, as the scheduler
-//! chooses by deadlines. That input waits for long does not tell one case from the other, so the scheduler is watched for a
-//! moment before anything is changed.
+//! meanwhile. There it is an ordinary thread that preempts: with the shortest slice, as the scheduler chooses by deadlines;
+//! heavy, so that its deadline comes first up to the end of the other's slice, within its share; and with interrupts
+//! deferred, as one that comes right after it has run does not preempt, and nothing asks the scheduler again before its
+//! tick. That input waits for long does not tell one case from the other, so the scheduler is watched for a moment before
+//! anything is changed.
 //!
 //! A full queue says that its receiver lacks CPU time, so input yields to it (Mogul & Ramakrishnan, *Eliminating Receive
 //! Livelock*, section 6.6). But while another channel has to be told from the flooded one (Druschel & Banga, *Lazy Receiver
@@ -41,9 +41,10 @@ pub const WARM_UP: Nanos = Nanos::from_millis(20);
 const CROWDED_FROM: f64 = 0.1;
 /// ...on an average with this time constant: a task that runs for a moment does not.
 const CROWDED_OVER: Nanos = Nanos::from_millis(10);
-/// The time between two polls beside other tasks: the first in which no more than [`POLL_PACKETS`] come.
+/// The time between two polls beside other tasks: the first, and while packets are lost the first in which no more than
+/// [`POLL_PACKETS`] come.
 pub const POLL_INTERVALS: [Nanos; 4] =
-    [Nanos(150_000), Nanos(100_000), Nanos(50_000), Nanos(25_000)];
+    [Nanos(200_000), Nanos(100_000), Nanos(50_000), Nanos(25_000)];
 /// Half of what a poll takes at most, and less than the 50 small packets that a socket's queue holds at first
 /// (`net.core.rmem_default`).
 const POLL_PACKETS: f64 = 32.0;
@@ -104,17 +105,6 @@ pub enum Regime {
     Shared,
 }
 
-/// Whom a thread preempts when it wakes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preempts {
-    /// Nobody (`SCHED_BATCH`).
-    Nobody,
-    /// Whomever its weight lets it, with the shortest slice (`SCHED_OTHER`).
-    ByWeight,
-    /// Every process that is not real-time (`SCHED_FIFO`).
-    Everybody,
-}
-
 /// What is to be done until the next look.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Action {
@@ -122,8 +112,8 @@ pub struct Action {
     pub regime: Regime,
     /// The thread's weight.
     pub weight: Weight,
-    /// Its policy.
-    pub preempts: Preempts,
+    /// Whether it is `SCHED_BATCH`, which preempts nobody. Else it is `SCHED_OTHER`, with the shortest slice.
+    pub batch: bool,
     /// The time between two polls, if not the next packet is to start one.
     pub poll_every: Option<Nanos>,
     /// Whether input is over its share, which no queue tells: gates are to try whether there is something to discard.
@@ -190,15 +180,10 @@ impl Governor {
             Regime::Shared if self.silent_for < LOOK_ALONE => Some(LOOK_AWAKE),
             Regime::Isolating | Regime::Shared => Some(LOOK_ALONE),
         };
-        let weight = if yields { Weight::LIGHTEST } else { Weight::nearest(self.nice) };
         let action = Action {
             regime,
-            weight,
-            preempts: match regime {
-                Regime::Asleep | Regime::Isolating => Preempts::Nobody,
-                Regime::Shared if weight == Weight::HEAVIEST => Preempts::Everybody,
-                Regime::Shared => Preempts::ByWeight,
-            },
+            weight: if yields { Weight::LIGHTEST } else { Weight::nearest(self.nice) },
+            batch: regime != Regime::Shared,
             poll_every: (regime == Regime::Shared).then(|| self.interval()),
             over_share,
             watch: self.watched_for.is_some(),
@@ -285,10 +270,14 @@ impl Governor {
         }
     }
 
-    /// Each poll interrupts whoever runs, and should bring no more than a queue has room for.
+    /// Each poll interrupts whoever runs, and should bring no more than a queue has room for. How much that is shows where
+    /// it was too much.
     fn interval(&self) -> Nanos {
         let fits = |every: &Nanos| self.rate * every.as_millis() <= POLL_PACKETS;
-        let [.., shortest] = POLL_INTERVALS;
+        let [longest, .., shortest] = POLL_INTERVALS;
+        if self.calm_for >= REST {
+            return longest;
+        }
         POLL_INTERVALS.into_iter().find(fits).unwrap_or(shortest)
     }
 
@@ -317,7 +306,6 @@ impl Governor {
 
 #[cfg(test)]
 mod tests {
-    use super::Preempts::{ByWeight, Everybody, Nobody};
     use super::*;
 
     const MS: Nanos = Nanos::from_millis(1);
@@ -333,16 +321,16 @@ mod tests {
         shown(Governor::default(), looks, seen).1
     }
 
-    fn is(action: Action, regime: Regime, nice: i32, preempts: Preempts) {
-        let is = (action.regime, action.weight.nice(), action.preempts);
-        assert_eq!(is, (regime, nice, preempts));
+    fn is(action: Action, regime: Regime, nice: i32, batch: bool) {
+        let is = (action.regime, action.weight.nice(), action.batch);
+        assert_eq!(is, (regime, nice, batch));
     }
 
     #[test]
     fn busy_input_sleeps_while_nothing_is_wrong() {
         let ran = Observation { elapsed: MS, ran: MS, ..Default::default() };
         let action = after(9, &ran);
-        is(action, Regime::Asleep, 0, Nobody);
+        is(action, Regime::Asleep, 0, true);
         assert_eq!((action.look_in, action.watch), (None, false));
     }
 
@@ -350,33 +338,33 @@ mod tests {
     fn an_alarm_wakes_it_at_once_and_a_second_of_calm_ends_it() {
         let alarm = Observation { elapsed: MS, alarm: true, ..Default::default() };
         let (governor, action) = shown(Governor::default(), 1, &alarm);
-        is(action, Regime::Isolating, 0, Nobody);
+        is(action, Regime::Isolating, 0, true);
         let calm = Observation { elapsed: MS, ..Default::default() };
         // The queue may be one that another thread fills.
-        is(shown(governor, 199, &calm).1, Regime::Isolating, 0, Nobody);
-        is(shown(governor, 201, &calm).1, Regime::Asleep, 0, Nobody);
+        is(shown(governor, 199, &calm).1, Regime::Isolating, 0, true);
+        is(shown(governor, 201, &calm).1, Regime::Asleep, 0, true);
         let discards = Observation { wasted: Nanos(1000), ..calm };
         let (governor, action) = shown(governor, 1, &discards);
-        is(action, Regime::Isolating, 0, Nobody);
+        is(action, Regime::Isolating, 0, true);
         // To whom it yields is known then.
-        is(shown(governor, 30, &calm).1, Regime::Isolating, 19, Nobody);
+        is(shown(governor, 30, &calm).1, Regime::Isolating, 19, true);
         let (governor, action) = shown(governor, 999, &calm);
-        is(action, Regime::Isolating, 0, Nobody);
-        is(shown(governor, 2, &calm).1, Regime::Asleep, 0, Nobody);
+        is(action, Regime::Isolating, 0, true);
+        is(shown(governor, 2, &calm).1, Regime::Asleep, 0, true);
     }
 
     #[test]
     fn who_is_flooded_alone_gets_the_cpu_and_beside_another_channel_input_does() {
         let flooded =
             Observation { elapsed: MS, ran: MS, wasted: Nanos(300_000), ..Default::default() };
-        is(after(40, &flooded), Regime::Isolating, 19, Nobody);
+        is(after(40, &flooded), Regime::Isolating, 19, true);
         let beside = Observation { beside: true, ..flooded };
-        is(after(40, &beside), Regime::Isolating, -10, Nobody);
+        is(after(40, &beside), Regime::Isolating, -10, true);
         // Where the CPU has time left, receivers need it more.
         let idle = Observation { idle: Nanos(60_000), ..beside };
-        is(after(40, &idle), Regime::Isolating, -3, Nobody);
+        is(after(40, &idle), Regime::Isolating, -3, true);
         // But no more than its share.
-        is(after(60, &Observation { wasted: MS, ..beside }), Regime::Isolating, 19, Nobody);
+        is(after(60, &Observation { wasted: MS, ..beside }), Regime::Isolating, 19, true);
         let settings = Settings { prefer: Prefer::Throughput, ..Settings::default() };
         let (_, action) = (0..40)
             .fold(Governor::default().decide(&settings, &beside), |last, _| {
@@ -391,9 +379,9 @@ mod tests {
         let shared = Observation { ran: MS, strangers: MS, ..alarm };
         // Who is a receiver is not known at once.
         let (governor, action) = shown(Governor::default(), 20, &shared);
-        is(action, Regime::Isolating, 0, Nobody);
+        is(action, Regime::Isolating, 0, true);
         let (governor, action) = shown(governor, 9, &shared);
-        is(action, Regime::Shared, -14, ByWeight);
+        is(action, Regime::Shared, -14, false);
         assert_eq!(action.poll_every, Some(POLL_INTERVALS[0]));
         // Where packets are lost, no more come with a poll than a queue holds.
         let fast = Observation { packets: 600, ..shared };
@@ -401,10 +389,10 @@ mod tests {
         assert_eq!(action.poll_every, Some(POLL_INTERVALS[2]));
         let over = Observation { taken: Nanos(900_000), alarm: false, ..shared };
         let (governor, action) = shown(governor, 60, &over);
-        is(action, Regime::Shared, 19, ByWeight);
+        is(action, Regime::Shared, 19, false);
         // Once that task pauses, nobody is to be yielded to.
         let alone = Observation { elapsed: MS, ran: MS, ..Default::default() };
-        is(shown(governor, 100, &alone).1, Regime::Isolating, 0, Nobody);
+        is(shown(governor, 100, &alone).1, Regime::Isolating, 0, true);
     }
 
     #[test]
@@ -414,12 +402,12 @@ mod tests {
         let (governor, _) = shown(Governor::default(), 40, &awake);
         let pause = Observation { elapsed: MS, strangers: MS, ..Default::default() };
         let (paused, action) = shown(governor, 999, &pause);
-        is(action, Regime::Shared, -20, Everybody);
+        is(action, Regime::Shared, -20, false);
         assert_eq!(action.look_in, Some(LOOK_ALONE));
         assert_eq!(shown(paused, 2, &pause).1.regime, Regime::Asleep);
         // Packets that wait for the task's turn to end have come.
         let waiting = Observation { held: MS, ..pause };
-        is(shown(governor, 5000, &waiting).1, Regime::Shared, -20, Everybody);
+        is(shown(governor, 5000, &waiting).1, Regime::Shared, -20, false);
     }
 
     #[test]
@@ -428,10 +416,10 @@ mod tests {
         let pause = Observation { elapsed: WARM_UP, strangers: WARM_UP, ..Default::default() };
         let (watching, _) = shown(Governor::default(), 1, &waits);
         let (watching, action) = shown(watching, 20, &pause);
-        is(action, Regime::Asleep, 0, Nobody);
+        is(action, Regime::Asleep, 0, true);
         assert_eq!((action.look_in, action.watch), (Some(WARM_UP), true));
         let packet = Observation { ran: MS, ..pause };
-        is(shown(watching, 1, &packet).1, Regime::Shared, -20, Everybody);
+        is(shown(watching, 1, &packet).1, Regime::Shared, -20, false);
         // But not for ever.
         let (_, action) = shown(watching, 40, &pause);
         assert_eq!((action.look_in, action.watch), (None, false));
@@ -443,32 +431,32 @@ mod tests {
         let late = MS * 20 + Nanos(90_000);
         let waits = Observation { elapsed: late, waits: true, ..Default::default() };
         let (watching, action) = shown(Governor::default(), 1, &waits);
-        is(action, Regime::Asleep, 0, Nobody);
+        is(action, Regime::Asleep, 0, true);
         assert_eq!((action.look_in, action.watch), (Some(WARM_UP), true));
         // For its receivers: it goes on sleeping.
         let behind = Observation { elapsed: late, ran: MS, ..Default::default() };
         let (_, action) = shown(watching, 1, &behind);
         assert_eq!((action.look_in, action.watch), (Some(WARM_UP), true));
         let (_, action) = shown(watching, 2, &behind);
-        is(action, Regime::Asleep, 0, Nobody);
+        is(action, Regime::Asleep, 0, true);
         assert_eq!((action.look_in, action.watch), (None, false));
         // For others, of whom nothing is believed at first.
         let others = Observation { strangers: MS * 15, ..behind };
-        is(shown(watching, 1, &others).1, Regime::Asleep, 0, Nobody);
+        is(shown(watching, 1, &others).1, Regime::Asleep, 0, true);
         let (_, action) = shown(watching, 2, &others);
-        is(action, Regime::Shared, -20, Everybody);
+        is(action, Regime::Shared, -20, false);
         assert_eq!(action.poll_every, Some(POLL_INTERVALS[0]));
         // A batch thread waits for those, too, that are entitled to nothing.
         let light = Observation { light: MS * 15, ..behind };
-        is(shown(watching, 2, &light).1, Regime::Shared, -20, Everybody);
+        is(shown(watching, 2, &light).1, Regime::Shared, -20, false);
         let over = Observation { elapsed: MS * 20, over: true, ..Default::default() };
         let (governor, action) = shown(Governor::default(), 1, &over);
-        is(action, Regime::Isolating, 0, Nobody);
+        is(action, Regime::Isolating, 0, true);
         assert!(action.watch && !action.over_share);
         // Nobody else wants the CPU: that was all.
         let calm = Observation { elapsed: MS, ran: MS, ..Default::default() };
-        is(shown(governor, 199, &calm).1, Regime::Isolating, 0, Nobody);
-        is(shown(governor, 201, &calm).1, Regime::Asleep, 0, Nobody);
+        is(shown(governor, 199, &calm).1, Regime::Isolating, 0, true);
+        is(shown(governor, 201, &calm).1, Regime::Asleep, 0, true);
         // Another task does.
         let taken = Observation { strangers: MS, taken: MS, ..calm };
         assert!(shown(governor, 40, &taken).1.over_share);

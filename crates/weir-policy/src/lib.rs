@@ -8,7 +8,7 @@ pub mod settings;
 pub mod shares;
 pub mod units;
 
-pub use governor::{Action, Governor, Observation, Preempts, Regime};
+pub use governor::{Action, Governor, Observation, Regime};
 pub use settings::{Prefer, Settings};
 pub use shares::{Bound, Claim, Load, Shares};
 pub use units::{Nanos, Share, Weight};

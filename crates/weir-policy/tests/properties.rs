@@ -7,9 +7,7 @@ mod common;
 use common::cases;
 use proptest::prelude::*;
 use weir_policy::governor::{LOOK_AWAKE, REST, WARM_UP};
-use weir_policy::{
-    Action, Governor, Nanos, Observation, Preempts, Prefer, Regime, Settings, Share, Weight,
-};
+use weir_policy::{Action, Governor, Nanos, Observation, Prefer, Regime, Settings, Share, Weight};
 
 fn ns(ms: f64) -> Nanos {
     Nanos((ms * 1e6) as u64)
@@ -173,7 +171,7 @@ proptest! {
             };
             prop_assert!((heaviest..=19).contains(&action.weight.nice()), "{:?}", action);
             prop_assert!(action.regime != Regime::Asleep || action.weight == Weight::NORMAL);
-            prop_assert_eq!(action.preempts == Preempts::Nobody, action.regime != Regime::Shared);
+            prop_assert_eq!(action.batch, action.regime != Regime::Shared);
             prop_assert!((0.0..=1.0).contains(&governor.used()));
         }
     }

@@ -21,8 +21,6 @@ use crate::threading::{self, THREADED};
 
 /// The weight that governed threads have while no governor beats: the kernel's default.
 pub const STATIC_WEIGHT: Nice = Nice(0);
-/// Of a governed thread that preempts every process that is not real-time: the lowest such priority.
-pub const FIRST: Policy = Policy::Fifo(1);
 
 /// A setting that weir turns, on a known interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -304,7 +302,7 @@ fn weigh_back(pid: Pid, nice: Nice, governed: Option<Policy>) -> Result<()> {
 /// A governed thread's policy, if it is neither one of the governor's nor the old one.
 fn others_policy(pid: Pid, old: Policy) -> Result<Option<String>> {
     match sched::policy(pid) {
-        Ok(Policy::Normal | Policy::Batch | FIRST) => Ok(None),
+        Ok(Policy::Normal | Policy::Batch) => Ok(None),
         Ok(policy) if policy == old => Ok(None),
         Ok(policy) => Ok(Some(policy.to_string())),
         Err(weir_bpf::Error::Refused { .. }) => Ok(Some("another policy".into())),
@@ -398,7 +396,7 @@ mod tests {
             }
 
             // The governor moves all but the policies that it does not use.
-            let governors = [Policy::Normal, Policy::Batch, FIRST];
+            let governors = [Policy::Normal, Policy::Batch];
             for policy in governors {
                 sched::set_weight(pid, policy, Nice(-7), None).unwrap();
                 assert_eq!(outcome(nice(true)), Outcome::Restored);

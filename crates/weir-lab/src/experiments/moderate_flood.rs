@@ -43,7 +43,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         };
         CLIENTS.into_iter().flat_map(of).collect()
     },
-    loads: Choice::both("0,30k,150k"),
+    loads: Choice { full: "0,30k,150k", quick: "0,150k" },
     times: Choice::times((300, 1000, 10), (50, 300, 2)),
     scene,
     says: "answers {} requests/s",

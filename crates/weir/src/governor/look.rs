@@ -12,7 +12,7 @@ use weir_bpf::sync::lock;
 use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::units::{CpuId, Nanos};
 use weir_policy::governor::LOOK_AWAKE;
-use weir_policy::{Action, Governor, Observation, Preempts, Regime, Settings};
+use weir_policy::{Action, Governor, Observation, Regime, Settings};
 
 use super::fair::{Fair, Seen};
 use super::peers::Peers;
@@ -27,6 +27,8 @@ use super::{LIVELY, LimitRow, Observed, PRIORITY, name_of, nice_of};
 
 /// The shortest that the scheduler has (`__setparam_fair()`).
 const SHORTEST_SLICE: Nanos = Nanos::from_micros(100);
+/// How often the scheduler is made to choose again between two looks, beside tasks that compute.
+const CHOICES: u32 = 4;
 
 /// What looks after one NAPI thread.
 pub(super) struct Look {
@@ -191,14 +193,13 @@ impl Look {
     }
 
     fn act(&self, before: Option<Action>, action: Action) {
-        let setting = |action: Action| (action.weight, action.preempts, action.poll_every);
+        let setting = |action: Action| (action.weight, action.batch, action.poll_every);
         if before.is_some_and(|before| setting(before) == setting(action)) {
             return;
         }
-        let (policy, slice) = match action.preempts {
-            Preempts::Nobody => (Policy::Batch, None),
-            Preempts::ByWeight => (Policy::Normal, Some(SHORTEST_SLICE)),
-            Preempts::Everybody => (knob::FIRST, None),
+        let (policy, slice) = match action.batch {
+            true => (Policy::Batch, None),
+            false => (Policy::Normal, Some(SHORTEST_SLICE)),
         };
         // That a thread has ended the main loop finds out.
         if let Some(pid) = self.thread.living() {
@@ -218,6 +219,10 @@ impl Look {
         match (action.look_in, action.regime) {
             (None, _) => std::thread::park(),
             (Some(time), Regime::Asleep) => std::thread::park_timeout(time.into()),
+            // A NAPI thread that is not eligible when the scheduler chooses would wait for its tick.
+            (Some(LOOK_AWAKE), Regime::Shared) => {
+                (0..CHOICES).for_each(|_| std::thread::sleep(Duration::from(LOOK_AWAKE) / CHOICES));
+            }
             (Some(time), _) => std::thread::sleep(time.into()),
         }
     }

@@ -79,8 +79,8 @@ impl Beat {
 
 /// A thread of the governor's that is so late does not live.
 const LIVELY: Duration = Duration::from_millis(350);
-/// The governor's own real-time priority, next to the lowest: it preempts processes and the threads that it governs.
-const PRIORITY: u8 = 2;
+/// The listener's real-time priority, the lowest: it preempts processes, and nobody's real-time work.
+const PRIORITY: u8 = 1;
 
 /// What the governor does with one NAPI thread: for `weir status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
