@@ -27,8 +27,6 @@ use super::{LIVELY, LimitRow, Observed, PRIORITY, name_of, nice_of};
 
 /// The shortest that the scheduler has (`__setparam_fair()`).
 const SHORTEST_SLICE: Nanos = Nanos::from_micros(100);
-/// How often the scheduler is made to choose again between two looks, beside tasks that compute.
-const CHOICES: u32 = 4;
 
 /// What looks after one NAPI thread.
 pub(super) struct Look {
@@ -219,11 +217,10 @@ impl Look {
         match (action.look_in, action.regime) {
             (None, _) => std::thread::park(),
             (Some(time), Regime::Asleep) => std::thread::park_timeout(time.into()),
-            // A NAPI thread that is not eligible when the scheduler chooses would wait for its tick.
-            (Some(LOOK_AWAKE), Regime::Shared) => {
-                (0..CHOICES).for_each(|_| std::thread::sleep(Duration::from(LOOK_AWAKE) / CHOICES));
+            (Some(time), _) => {
+                let turn = Duration::from(time) / action.turns;
+                (0..action.turns).for_each(|_| std::thread::sleep(turn));
             }
-            (Some(time), _) => std::thread::sleep(time.into()),
         }
     }
 
