@@ -21,17 +21,7 @@ const PROGRAMS: [(&str, &ClientKind, How); 11] = [
     ("tcp", &IPERF3_CLIENT, How::Options("-P 1")),
     ("memcached", &MEMCASLAP, How::Options("")),
 ];
-/// What computes on the tested CPU meanwhile.
-const BESIDE: [(&str, Option<Beside>); 5] = [
-    ("", None),
-    ("+hog", Some(Beside::Hog(0))),
-    ("+nice-19", Some(Beside::Hog(19))),
-    ("+idle", Some(Beside::IdleHog)),
-    ("+group", Some(Beside::GroupHog)),
-];
 const QUICK: [&str; 2] = ["nginx", "udp-8000+nice-19"];
-const ALONE: Cases = Cases::Where(|case| !case.contains('+'));
-const ACCOMPANIED: Cases = Cases::Where(|case| case.contains('+'));
 /// Programs that a full run has beside a process unasked, too.
 const ACCOMPANIED_FULL: [&str; 3] = ["nginx", "nsd", "udp-8000"];
 /// What weir is held against: without a flood, stock's interrupts cost an idle host more than RPS does.
@@ -127,17 +117,16 @@ fn is_paced(case: &str) -> bool {
 }
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let (program, beside) = ask.case.split_at(ask.case.find('+').unwrap_or(ask.case.len()));
+    let (program, beside) = accompanied(ask.case);
     let (_, kind, how) = *PROGRAMS.iter().find(|of| of.0 == program).unwrap_or(&PROGRAMS[0]);
     let more = match how {
         How::Options(more) => more.to_owned(),
         How::Rate(share) => in_flight(share.map(|share| (share * capacity(ask.done)).round())),
     };
-    let beside = BESIDE.into_iter().find(|(name, _)| *name == beside);
     Ok(Scene {
         apps: vec![App::new(AppKind::Real(kind.server), kind.server.port, Role::Flooded)],
         program: Some((kind, more)),
-        beside: beside.and_then(|(_, beside)| beside).into_iter().collect(),
+        beside,
         needs: vec![Need::FarEndRps],
         books: Books::None,
         without_generator: true,

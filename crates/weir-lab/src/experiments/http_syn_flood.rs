@@ -5,14 +5,14 @@ use crate::apps::http::PATIENCE;
 use crate::programs::NGINX;
 
 /// LRP's eight clients.
-const CONNECTIONS: u32 = 8;
+pub(super) const CONNECTIONS: u32 = 8;
 /// The case whose flood is sent to the server's own port, beside a process that computes.
 const OWN: &str = "own-port";
 /// The flood at which the goal is asked, SYN/s.
 const ASKED: Load = Load::Rate(400e3);
 /// A connection whose SYN the ring lost as the flood began stands still for the client's patience. The
 /// window opens when that is over.
-const SETTLE: Duration = PATIENCE.saturating_add(Duration::from_millis(200));
+pub(super) const SETTLE: Duration = PATIENCE.saturating_add(Duration::from_millis(200));
 
 pub static EXPERIMENT: Experiment = Experiment {
     name: "http-syn-flood",
@@ -60,19 +60,13 @@ pub static EXPERIMENT: Experiment = Experiment {
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let port = NGINX.port;
     let flooded = if ask.case == OWN { port } else { FLOODED_PORT };
-    let flood = Flow {
-        transport: Transport::TcpSyn,
-        sources: Sources::Random { address_bits: 16, port_bits: 15 },
-        from: From::FloodNet,
-        from_port: RANDOM_PORTS,
-        ..Flow::udp(flooded, ask.load)
-    };
+    let flood = ask.flood(flooded).map(|flow| segments(Transport::TcpSyn, flooded, &flow));
     Ok(Scene {
         apps: vec![
             App::new(AppKind::Real(&NGINX), port, Role::Flooded),
             App::new(AppKind::Tcp(tcp::Server::default()), FLOODED_PORT, Role::Other),
         ],
-        flows: if ask.load == Load::Off { vec![] } else { vec![flood] },
+        flows: flood.into_iter().collect(),
         client: Some(Client::Http {
             connections: CONNECTIONS,
             keep_alive: ask.case == "keep-alive",

@@ -1,25 +1,14 @@
 //! `moderate-flood`: a web server and a light flow beside a flood that the CPU has time for, and beside a process.
 
+use super::http_syn_flood::{CONNECTIONS, SETTLE};
 use super::shared::*;
-use crate::apps::http::PATIENCE;
 use crate::programs::NGINX;
 
-const CONNECTIONS: u32 = 8;
 const LIGHT_PPS: f64 = 5000.0;
-/// As in `http-syn-flood`: a connection whose SYN was lost stands still for so long.
-const SETTLE: Duration = PATIENCE.saturating_add(Duration::from_millis(300));
 /// Whether a connection has one request or all.
 const CLIENTS: [&str; 2] = ["conn", "keep"];
 const FLOODS: [&str; 8] = ["syn", "ack", "closed", "icmp", "udp", "mixed", "fragments", "options"];
-const BESIDE: [(&str, Option<Beside>); 4] = [
-    ("", None),
-    ("+hog", Some(Beside::Hog(0))),
-    ("+nice-19", Some(Beside::Hog(19))),
-    ("+idle", Some(Beside::IdleHog)),
-];
 const QUICK: [&str; 3] = ["conn-closed", "conn-closed+hog", "keep-udp+idle"];
-const ALONE: Cases = Cases::Where(|case| !case.contains('+'));
-const ACCOMPANIED: Cases = Cases::Where(|case| case.contains('+'));
 
 pub static EXPERIMENT: Experiment = Experiment {
     name: "moderate-flood",
@@ -70,18 +59,18 @@ pub static EXPERIMENT: Experiment = Experiment {
             the light flow share the ring with the flood: of requests and ACKs to the server's own port, of \
             datagrams to a closed port, echo requests, datagrams to a receiver that can take them, of one length \
             or mixed, fragments, or datagrams with an IP option. +hog is a process that computes at nice 0, \
-            +nice-19 one at nice 19, +idle one of SCHED_IDLE, each in a session of its own.",
+            +nice-19 one at nice 19, +idle one of SCHED_IDLE, each in a session of its own, and +group one at nice 0 in \
+            a control group.",
     ..USUAL
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let (name, beside) = ask.case.split_at(ask.case.find('+').unwrap_or(ask.case.len()));
+    let (name, beside) = accompanied(ask.case);
     let (client, flood) = name.split_once('-').unwrap_or((name, ""));
     let port = NGINX.port;
     let mut apps = receivers();
     apps.push(App::new(AppKind::Real(&NGINX), port, Role::Other));
     let sorts = ask.flood(FLOODED_PORT).map_or(vec![], |flow| sorts(flood, &flow, port));
-    let beside = BESIDE.into_iter().find(|(name, _)| *name == beside);
     Ok(Scene {
         apps,
         flows: std::iter::once(Flow::light(LIGHT_PORT, LIGHT_PPS))
@@ -89,7 +78,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
             .collect(),
         client: Some(Client::Http { connections: CONNECTIONS, keep_alive: client == "keep", port }),
         needs: vec![Need::FarEnd, Need::AnswersDropped],
-        beside: beside.and_then(|(_, beside)| beside).into_iter().collect(),
+        beside,
         books: Books::None,
         settle: SETTLE,
         ..Scene::default()
@@ -97,17 +86,9 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 }
 
 fn sorts(kind: &str, flood: &Flow, port: u16) -> Vec<Flow> {
-    let segment = |transport| Flow {
-        transport,
-        sources: Sources::Random { address_bits: 16, port_bits: 15 },
-        from: From::FloodNet,
-        from_port: RANDOM_PORTS,
-        port,
-        ..flood.clone()
-    };
     match kind {
-        "syn" => vec![segment(Transport::TcpSyn)],
-        "ack" => vec![segment(Transport::TcpAck)],
+        "syn" => vec![segments(Transport::TcpSyn, port, flood)],
+        "ack" => vec![segments(Transport::TcpAck, port, flood)],
         "closed" => vec![to_closed_port(flood)],
         "icmp" => vec![pings(flood)],
         "fragments" => fragments(flood).to_vec(),

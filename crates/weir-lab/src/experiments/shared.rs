@@ -64,6 +64,24 @@ pub(super) use tables;
 /// weir without options, and with its gate in the driver: goals are for both.
 pub(super) const WEIRS: List = "weir-native,weir";
 
+/// What computes on the tested CPU meanwhile: the end of a case's name.
+pub(super) const BESIDE: [(&str, Option<Beside>); 5] = [
+    ("", None),
+    ("+hog", Some(Beside::Hog(0))),
+    ("+nice-19", Some(Beside::Hog(19))),
+    ("+idle", Some(Beside::IdleHog)),
+    ("+group", Some(Beside::GroupHog)),
+];
+pub(super) const ALONE: Cases = Cases::Where(|case| !case.contains('+'));
+pub(super) const ACCOMPANIED: Cases = Cases::Where(|case| case.contains('+'));
+
+/// The rest of a case's name, and what its end says.
+pub(super) fn accompanied(case: &str) -> (&str, Vec<Beside>) {
+    let (rest, end) = case.split_at(case.find('+').unwrap_or(case.len()));
+    let beside = BESIDE.into_iter().filter(|(name, _)| *name == end);
+    (rest, beside.filter_map(|(_, beside)| beside).collect())
+}
+
 /// Goals: of each its text and its bound, and for each of these arms its figure in these cases, at these loads, against
 /// this; or for each of these arms what finds its points, and the cases that it is about; or that without arms.
 macro_rules! goals {
@@ -190,6 +208,18 @@ pub(super) fn share_out(mut sorts: Vec<Flow>, load: Load) -> Vec<Flow> {
 
 pub(super) fn pings(flow: &Flow) -> Flow {
     Flow { transport: Transport::Echo, from_port: 1, port: 1, ..flow.clone() }
+}
+
+/// TCP segments of this kind from everywhere; what answers them is dropped ([`Need::AnswersDropped`]).
+pub(super) fn segments(transport: Transport, port: u16, flow: &Flow) -> Flow {
+    Flow {
+        transport,
+        sources: Sources::Random { address_bits: 16, port_bits: 15 },
+        from: From::FloodNet,
+        from_port: RANDOM_PORTS,
+        port,
+        ..flow.clone()
+    }
 }
 
 /// First and last ones, from many: the two sorts share the upper half of a subnet.
