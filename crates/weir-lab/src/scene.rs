@@ -157,6 +157,8 @@ impl Flow {
 pub enum Beside {
     /// Computes without pause, at this nice value.
     Hog(i32),
+    /// The same for 4 ms of each 100.
+    Bursts,
     /// The same of `SCHED_IDLE`.
     IdleHog,
     /// The same in a CPU control group of its own.

@@ -18,6 +18,10 @@ const LOOP_PAUSE: Duration = Duration::from_millis(5);
 const LOOPS_PER_PAUSE: u32 = 2;
 /// The hog asks for its CPU time once in this many passes, 80 us, so that asking costs it nothing.
 const LOOPS_PER_LOOK: u64 = 16;
+/// How long one that sleeps computes, and sleeps: not enough for a competing task, longer than a ring of 256 packets lasts
+/// at 150,000 packets/s.
+const BURST: Duration = Duration::from_millis(4);
+const BURST_PAUSE: Duration = Duration::from_millis(96);
 /// What is walked through: a good part of a second-level cache, as in LRP.
 const WALK_BYTES: usize = 512 << 10;
 /// Steps of a walk: a cache line each.
@@ -32,6 +36,15 @@ pub struct Work {
     pub(crate) walks: u64,
     /// Steps that depend on one another, without memory.
     pub(crate) steps: u64,
+}
+
+/// What a process that computes does beside.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Pauses {
+    Never,
+    /// It yields after each pass.
+    Yields,
+    Sleeps,
 }
 
 impl Work {
@@ -85,22 +98,28 @@ pub fn interactive(shared: &SharedCounters) -> io::Result<()> {
 }
 
 /// Counts passes of the same loop without end: work done, which the kernel's accounting has no say in. Idle,
-/// it is LRP's low-priority, compute-bound process (section 4.1); it may let others run after each pass.
-pub fn hog(idle: bool, yields: bool, shared: &SharedCounters) -> io::Result<()> {
+/// it is LRP's low-priority, compute-bound process (section 4.1); it may let others run after each pass, or sleep most
+/// of the time.
+pub fn hog(idle: bool, pauses: Pauses, shared: &SharedCounters) -> io::Result<()> {
     if idle {
         sched::set_idle_current_thread().map_err(io::Error::other)?;
     }
     slots::ready(shared);
+    let mut rested = Duration::ZERO;
     loop {
         for _ in 0..LOOPS_PER_LOOK {
             black_box(calibrated_loop(black_box(1)));
             slots::add(shared, slots::WORK, 1);
-            if yields {
+            if pauses == Pauses::Yields {
                 std::thread::yield_now();
             }
         }
-        let ns = sched::own_cpu_time().as_nanos() as u64;
-        shared.get(slots::CPU_NS).store(ns, Ordering::Relaxed);
+        let ran = sched::own_cpu_time();
+        shared.get(slots::CPU_NS).store(ran.as_nanos() as u64, Ordering::Relaxed);
+        if pauses == Pauses::Sleeps && ran - rested >= BURST {
+            std::thread::sleep(BURST_PAUSE);
+            rested = ran;
+        }
     }
 }
 

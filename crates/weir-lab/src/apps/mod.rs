@@ -27,6 +27,7 @@ use weir_bpf::sys::sched;
 use weir_bpf::sys::shared::SharedCounters;
 use weir_bpf::units::{CpuId, Nice};
 
+pub use self::compute::Pauses;
 use crate::error::{Error, Result, cannot};
 use crate::host::quota;
 
@@ -51,8 +52,7 @@ pub enum Job {
     Compute {
         /// Of `SCHED_IDLE`.
         idle: bool,
-        /// Lets others run after each pass.
-        yields: bool,
+        pauses: Pauses,
     },
     /// Writes these sysctls of net.core when the lab has ended.
     PutBack(Vec<(String, String)>),
@@ -173,7 +173,7 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
         Job::Client(host, client) => client.run(host, shared),
         Job::SpeedProbe => compute::speed_probe(shared),
         Job::Interactive => compute::interactive(shared),
-        Job::Compute { idle, yields } => compute::hog(idle, yields, shared),
+        Job::Compute { idle, pauses } => compute::hog(idle, pauses, shared),
         Job::Program(..) | Job::PutBack(_) => Ok(()),
     }
     .map_err(failed)

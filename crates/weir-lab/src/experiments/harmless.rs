@@ -104,7 +104,7 @@ pub static EXPERIMENT: Experiment = Experiment {
             flight, nsd-30 to nsd-90 are asked at that share of what stock answered in this run; UDP is \
             sent at up to 1 Gbit/s, of 8,000 bytes in fragments. +hog is a process that computes at \
             nice 0, +nice-19 one at nice 19, +idle one of SCHED_IDLE, +group one at nice 0 in a control \
-            group of its own. Native arms are to be held against bare-pass.",
+            group of its own, +bursts one at nice 0 that sleeps for 96 ms after each 4. Native arms are to be held against bare-pass.",
     ..USUAL
 };
 

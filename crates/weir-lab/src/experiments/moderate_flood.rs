@@ -59,8 +59,8 @@ pub static EXPERIMENT: Experiment = Experiment {
             the light flow share the ring with the flood: of requests and ACKs to the server's own port, of \
             datagrams to a closed port, echo requests, datagrams to a receiver that can take them, of one length \
             or mixed, fragments, or datagrams with an IP option. +hog is a process that computes at nice 0, \
-            +nice-19 one at nice 19, +idle one of SCHED_IDLE, each in a session of its own, and +group one at nice 0 in \
-            a control group.",
+            +nice-19 one at nice 19, +idle one of SCHED_IDLE, each in a session of its own, +group one at nice 0 in a \
+            control group, and +bursts one at nice 0 that has computed for 4 ms and then sleeps for 96.",
     ..USUAL
 };
 

@@ -65,12 +65,13 @@ pub(super) use tables;
 pub(super) const WEIRS: List = "weir-native,weir";
 
 /// What computes on the tested CPU meanwhile: the end of a case's name.
-pub(super) const BESIDE: [(&str, Option<Beside>); 5] = [
+pub(super) const BESIDE: [(&str, Option<Beside>); 6] = [
     ("", None),
     ("+hog", Some(Beside::Hog(0))),
     ("+nice-19", Some(Beside::Hog(19))),
     ("+idle", Some(Beside::IdleHog)),
     ("+group", Some(Beside::GroupHog)),
+    ("+bursts", Some(Beside::Bursts)),
 ];
 pub(super) const ALONE: Cases = Cases::Where(|case| !case.contains('+'));
 pub(super) const ACCOMPANIED: Cases = Cases::Where(|case| case.contains('+'));

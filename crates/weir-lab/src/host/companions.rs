@@ -7,7 +7,7 @@ use weir_bpf::units::{CpuId, Nice};
 
 use super::group::group_of;
 use super::process::Worker;
-use crate::apps::Job;
+use crate::apps::{Job, Pauses};
 use crate::error::{Result, cannot};
 use crate::scene::Beside;
 use crate::stop::Undo;
@@ -26,9 +26,12 @@ impl Companions {
     pub fn start(netns: &NetNs, cpu: CpuId, beside: &[Beside]) -> Result<Self> {
         let start = |one: &Beside| {
             let job = match one {
-                Beside::Hog(_) | Beside::GroupHog => Job::Compute { idle: false, yields: false },
-                Beside::IdleHog => Job::Compute { idle: true, yields: false },
-                Beside::Spinner => Job::Compute { idle: true, yields: true },
+                Beside::Hog(_) | Beside::GroupHog => {
+                    Job::Compute { idle: false, pauses: Pauses::Never }
+                }
+                Beside::Bursts => Job::Compute { idle: false, pauses: Pauses::Sleeps },
+                Beside::IdleHog => Job::Compute { idle: true, pauses: Pauses::Never },
+                Beside::Spinner => Job::Compute { idle: true, pauses: Pauses::Yields },
                 Beside::Interactive => Job::Interactive,
             };
             let worker = Worker::start(netns, cpu, Nice(0), job)?;
