@@ -17,6 +17,7 @@ use crate::accounts::Accounts;
 use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
+use crate::ring::Reader;
 use crate::shared::{globals, load, share};
 use crate::skeleton::input::{InputSkel, InputSkelBuilder, types};
 use crate::sync::lock;
@@ -133,6 +134,20 @@ impl Inputs {
             }),
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Tells of each input ([`Input::number`]) that waits for its turn while its ring fills: where somebody runs for a moment
+    /// who precedes all normal processes, the scheduler chooses anew.
+    ///
+    /// # Errors
+    /// For want of memory.
+    pub fn turns(&self, mut due: impl FnMut(u32) + 'static) -> Result<Reader<'static>> {
+        let each = move |bytes: &[u8]| {
+            bytes.try_into().map(u32::from_ne_bytes).into_iter().for_each(&mut due);
+            0
+        };
+        Reader::of(&lock(&self.shared.watch).skel.maps.due, each)
+            .map_err(Error::bpf("listen to", TRACEPOINTS))
     }
 
     /// A NAPI thread, until the answer is dropped. It is not watched yet ([`Input::watch`]).
