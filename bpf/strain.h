@@ -83,7 +83,7 @@ int BPF_PROG(weir_strain, struct napi_struct *napi, int work, int budget)
 	if (!strain)
 		return 0;
 	now.seen_ns = bpf_ktime_get_ns();
-	expect_turn(*number, task, work, now.seen_ns);
+	expect_turn(*number, task, work, budget, now.seen_ns);
 	if (!strain->wait_ns ||
 	    !bpf_core_field_exists(runs->sched_info.run_delay))
 		return 0;
