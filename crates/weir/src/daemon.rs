@@ -114,6 +114,7 @@ struct Events {
     stop: bool,
     hangup: bool,
     guardian_died: bool,
+    called: bool,
     changed: Vec<usize>,
 }
 
@@ -171,6 +172,9 @@ impl Daemon {
             if events.guardian_died {
                 self.bury_guardian();
             }
+            if events.called {
+                self.weigh_receivers();
+            }
             self.follow(&events.changed);
             self.tell_news();
         }
@@ -196,6 +200,15 @@ impl Daemon {
         fds.extend(
             self.wardens.guardian.iter().map(|each| PollFd::new(&each.pidfd, PollFlags::IN)),
         );
+        let calls = fds.len();
+        // It rests after a look, and hears later what called meanwhile.
+        let rests = Instant::now() < self.receivers_due;
+        let until = if rests { until.min(self.receivers_due) } else { until };
+        fds.extend(
+            self.governors()
+                .filter(|_| !rests)
+                .map(|all| PollFd::from_borrowed_fd(all.called(), PollFlags::IN)),
+        );
         let until = self.interfaces.iter().map(Protected::due).fold(until, Instant::min);
         let left = until.saturating_duration_since(Instant::now());
         let timeout = Timespec {
@@ -208,8 +221,8 @@ impl Daemon {
             Err(errno) => return Err(Error::system("wait for events", errno)),
         }
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        // In the order in which they were put in: signals, interfaces, guardian.
-        let (interfaces, guardian) = ready[2..].split_at(owners.len());
+        // In the order in which they were put in: signals, interfaces, guardian, governors.
+        let (interfaces, guardian) = ready[2..calls].split_at(owners.len());
         let now = Instant::now();
         let has_news = |at: &usize| {
             self.interfaces[*at].due() <= now
@@ -217,7 +230,8 @@ impl Daemon {
         };
         let changed = (0..self.interfaces.len()).filter(has_news).collect();
         let guardian_died = guardian.contains(&true);
-        Ok(Events { stop: ready[0], hangup: ready[1], changed, guardian_died })
+        let called = ready[calls..].contains(&true);
+        Ok(Events { stop: ready[0], hangup: ready[1], changed, guardian_died, called })
     }
 
     fn tick(&mut self) {

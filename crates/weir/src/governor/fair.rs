@@ -63,7 +63,7 @@ impl Fair {
         }
         let limits = self.shares.decide(settings, rules.control, &seen.load(), &claims);
         if self.shares.saturated() {
-            self.receivers.want(channels.iter().copied());
+            self.receivers.want(&channels);
         }
         self.last = now;
         let until = until(HOLDS);

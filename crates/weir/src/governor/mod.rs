@@ -16,6 +16,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{PipeReader, PipeWriter, Write};
 use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
 use std::process::ChildStdin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -190,7 +191,7 @@ impl Governors {
             common: Common {
                 switch_cost: SwitchCost::measure(),
                 peers: Arc::default(),
-                receivers: Arc::new(Receivers::new(shares)),
+                receivers: Arc::new(Receivers::new(shares)?),
                 alarm,
                 awake,
             },
@@ -198,6 +199,11 @@ impl Governors {
             listening: Some(listening),
             listener: Some(listener),
         }))
+    }
+
+    /// Readable once [`Governors::weigh_receivers`] is to be called at once.
+    pub fn called(&self) -> BorrowedFd<'_> {
+        self.common.receivers.called()
     }
 
     /// Finds out what those weigh who receive the packets of saturated CPUs, if there are any; on these interfaces.

@@ -2,29 +2,53 @@
 //! & Banga, section 3: processing at the receiver's priority).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
+use rustix::event::{EventfdFlags, eventfd};
 use weir_bpf::channels::Channel;
 use weir_bpf::sync::lock;
 use weir_bpf::verdict::Kind;
 
+use crate::error::{Error, Result};
 use crate::shares::{self, ShareSettings};
 
 /// Asked for by the threads that look after a saturated CPU; answered by the daemon's main loop, as finding owners
 /// takes milliseconds.
-#[derive(Default)]
 pub(super) struct Receivers {
     settings: Mutex<Arc<ShareSettings>>,
-    wanted: Mutex<BTreeSet<Channel>>,
+    wanted: Mutex<Wanted>,
+    /// Readable once channels are wanted of which nothing is known.
+    called: OwnedFd,
     weights: Mutex<BTreeMap<Channel, f64>>,
     /// Ports of flooded listeners, and whether they have been seen to have connections.
     served: Mutex<BTreeMap<u16, bool>>,
 }
 
+#[derive(Default)]
+struct Wanted {
+    now: BTreeSet<Channel>,
+    /// What was wanted when this was last answered.
+    before: BTreeSet<Channel>,
+}
+
 impl Receivers {
     /// Who weighs what, if the user says so.
-    pub(super) fn new(settings: ShareSettings) -> Self {
-        Self { settings: Mutex::new(Arc::new(settings)), ..Self::default() }
+    pub(super) fn new(settings: ShareSettings) -> Result<Self> {
+        let called = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| Error::system("make an event for the governor", errno))?;
+        Ok(Self {
+            settings: Mutex::new(Arc::new(settings)),
+            wanted: Mutex::default(),
+            called,
+            weights: Mutex::default(),
+            served: Mutex::default(),
+        })
+    }
+
+    /// Readable once somebody is to find out at once what is wanted: at a flood's start, who has clients.
+    pub(super) fn called(&self) -> BorrowedFd<'_> {
+        self.called.as_fd()
     }
 
     /// What the user has decided.
@@ -39,13 +63,23 @@ impl Receivers {
     }
 
     /// Weights of these channels are wanted.
-    pub(super) fn want(&self, channels: impl Iterator<Item = Channel>) {
-        lock(&self.wanted).extend(channels);
+    pub(super) fn want(&self, channels: &[Channel]) {
+        let mut wanted = lock(&self.wanted);
+        let mut calls = false;
+        for channel in channels {
+            calls |= wanted.now.insert(*channel) && !wanted.before.contains(channel);
+        }
+        if calls {
+            let _ = rustix::io::write(&self.called, &1_u64.to_ne_bytes());
+        }
     }
 
     /// Those that have been asked for since this was last called.
     pub(super) fn take_wanted(&self) -> BTreeSet<Channel> {
-        std::mem::take(&mut *lock(&self.wanted))
+        let _ = rustix::io::read(&self.called, &mut [0; 8]);
+        let mut wanted = lock(&self.wanted);
+        wanted.before = std::mem::take(&mut wanted.now);
+        wanted.before.clone()
     }
 
     /// What is known from now on; 1 is a process of nice 0.
@@ -97,12 +131,29 @@ pub(super) fn received(channel: &Channel) -> Channel {
 
 #[cfg(test)]
 mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use weir_bpf::verdict::Kind::{Tcp, TcpRequest, TcpStray};
 
     use super::*;
 
     fn at(kind: Kind, port: u16) -> Channel {
         Channel { local: Some(([198, 18, 0, 1].into(), port)), ..Channel::of_kind(kind) }
+    }
+
+    #[test]
+    fn who_is_new_calls_at_once_and_nobody_calls_twice() {
+        let receivers = Receivers::new(ShareSettings::default()).unwrap();
+        let called = || {
+            let mut fds = [PollFd::from_borrowed_fd(receivers.called(), PollFlags::IN)];
+            poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
+        };
+        receivers.want(&[at(Tcp, 80)]);
+        assert!(called());
+        assert_eq!(receivers.take_wanted(), [at(Tcp, 80)].into());
+        receivers.want(&[at(Tcp, 80)]);
+        assert!(!called());
+        receivers.want(&[at(Tcp, 80), at(TcpRequest, 81)]);
+        assert!(called());
     }
 
     #[test]
@@ -119,7 +170,7 @@ mod tests {
             (&[], true, 82, [1.0, 1.0]),
             (&[], false, 82, [unawaited, unawaited]),
         ] {
-            let receivers = Receivers::new(ShareSettings::default());
+            let receivers = Receivers::new(ShareSettings::default()).unwrap();
             receivers.serve([22, 80, 81].into(), &served.iter().copied().collect());
             // Its clients are gone.
             receivers.serve([22, 80, 81].into(), &BTreeSet::new());
@@ -128,7 +179,7 @@ mod tests {
             let weights = [weigh(TcpRequest), weigh(TcpStray)];
             assert_eq!(weights, [request, stray], "{served:?} {requests} {port}");
         }
-        let receivers = Receivers::new(ShareSettings::default());
+        let receivers = Receivers::new(ShareSettings::default()).unwrap();
         receivers.set([(at(Tcp, 80), 0.5)].into());
         assert_eq!(receivers.weigh(&at(TcpRequest, 80), &[at(TcpRequest, 80)]), 0.5);
     }
