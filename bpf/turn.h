@@ -6,9 +6,9 @@
  * processes, and be it for a moment, it chooses anew.
  *
  * So where packets come at a rate that could fill a ring in that time, a timer
- * asks whether the thread waits for as long as half a ring takes. If fewer have
- * come by then than half of what one poll takes, their senders wait for
- * answers, and the ring will not fill.
+ * asks whether the thread waits for as long as half a ring takes. As its
+ * interrupts cost a busy host several percent, it runs only for some time after
+ * a ring may have overflowed.
  */
 #ifndef WEIR_TURN_H
 #define WEIR_TURN_H
@@ -27,8 +27,8 @@
 #define TURN_NS_MAX 4000000ULL
 /* ...and a ring that fills sooner than this does not for want of a turn. */
 #define TURN_NS_MIN 333000ULL
-/* How long senders that wait for answers are believed to. */
-#define TURN_VAIN_NS 100000000ULL
+/* For so long after a ring may have overflowed, the next one is expected. */
+#define TURN_WANTED_NS 10000000000ULL
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
@@ -43,14 +43,14 @@ struct task_struct___state {
 /* Of each input. */
 struct turn {
 	struct bpf_timer timer;
-	__u64 task;	 /* a pointer to its thread */
-	__u64 polled_ns; /* when its last poll ended */
-	__u64 since_ns;	 /* when the window began */
-	__u64 fills_ns;	 /* in which so many packets come; 0: no matter */
-	__u64 vain_ns;	 /* when a turn last brought few packets */
-	__u32 packets;	 /* in the window */
+	__u64 task;	  /* a pointer to its thread */
+	__u64 polled_ns;  /* when its last poll ended */
+	__u64 since_ns;	  /* when the window began */
+	__u64 fills_ns;	  /* in which so many packets come; 0: no matter */
+	__u64 overrun_ns; /* when its ring may have overflowed; 0: never */
+	__u32 packets;	  /* in the window */
 	__u32 armed;
-	__u32 asked; /* for a turn, since the last poll */
+	__u32 full_polls; /* in a row */
 };
 
 MAP(turns, BPF_MAP_TYPE_ARRAY, 0, WEIR_INPUTS, __u32, struct turn);
@@ -83,8 +83,8 @@ static int ask_for_turn(void *map, __u32 *number, struct turn *turn)
 	if (waited < (__s64)fills)
 		again = fills - waited;
 	else if (waits(turn))
-		turn->asked = !bpf_ringbuf_output(&due, number, sizeof(*number),
-						  BPF_RB_FORCE_WAKEUP);
+		bpf_ringbuf_output(&due, number, sizeof(*number),
+				   BPF_RB_FORCE_WAKEUP);
 	else if (waited > (__s64)TURN_NS_MAX)
 		again = 0;
 	turn->armed = again > 0;
@@ -103,17 +103,17 @@ static __always_inline void expect_turn(__u32 number,
 
 	if (!turn)
 		return;
-	if (turn->asked && 2 * work < budget)
-		turn->vain_ns = now;
-	turn->asked = 0;
+	turn->full_polls = work < budget ? 0 : turn->full_polls + 1;
+	if (turn->full_polls >= WEIR_OVERRUN_POLLS)
+		turn->overrun_ns = now;
 	turn->polled_ns = now;
 	turn->packets += work;
 	elapsed = now - turn->since_ns;
 	if (elapsed < TURN_WINDOW_NS)
 		return;
 	fills = turn->packets ? elapsed * TURN_PACKETS / turn->packets : 0;
-	if (fills < TURN_NS_MIN || fills > TURN_NS_MAX ||
-	    now - turn->vain_ns < TURN_VAIN_NS)
+	if (fills < TURN_NS_MIN || fills > TURN_NS_MAX || !turn->overrun_ns ||
+	    now - turn->overrun_ns > TURN_WANTED_NS)
 		fills = 0;
 	turn->since_ns = now;
 	turn->packets = 0;
