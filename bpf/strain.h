@@ -4,7 +4,7 @@
  * long for each turn, finds a ring that may have overflowed meanwhile, or takes
  * more than input's share while others want the CPU. The scheduler keeps the
  * times anyway; they are compared where a NAPI poll ends, so that nothing runs
- * while no packet comes, and no timer at all.
+ * while no packet comes.
  */
 #ifndef WEIR_STRAIN_H
 #define WEIR_STRAIN_H

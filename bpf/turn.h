@@ -19,6 +19,10 @@
 
 #define CLOCK_MONOTONIC 1 /* include/uapi/linux/time.h */
 
+/* Set by user space: whether there may be timers, which a kernel with
+ * PREEMPT_RT refuses. */
+const volatile bool has_timers;
+
 /* Half of the smallest usual ring, a veth's. */
 #define TURN_PACKETS 128
 /* Their rate is that of so long. */
@@ -27,6 +31,8 @@
 #define TURN_NS_MAX 4000000ULL
 /* ...and a ring that fills sooner than this does not for want of a turn. */
 #define TURN_NS_MIN 333000ULL
+/* Who has polled nothing for so long may be gone. */
+#define TURN_LEFT_NS 100000000LL
 /* For so long after a ring may have overflowed, the next one is expected. */
 #define TURN_WANTED_NS 10000000000ULL
 
@@ -51,6 +57,7 @@ struct turn {
 	__u32 packets;	  /* in the window */
 	__u32 armed;
 	__u32 full_polls; /* in a row */
+	__u32 made;
 };
 
 MAP(turns, BPF_MAP_TYPE_ARRAY, 0, WEIR_INPUTS, __u32, struct turn);
@@ -67,7 +74,7 @@ static __always_inline bool waits(const struct turn *turn)
 	unsigned int state = 1;
 	int on_cpu = 1;
 
-	/* One that has ended may be anything by now, and that does no harm. */
+	/* One that has ended may be anything by now, but not for long. */
 	bpf_core_read(&state, sizeof(state), &task->__state);
 	bpf_core_read(&on_cpu, sizeof(on_cpu), &task->on_cpu);
 	return !state && !on_cpu;
@@ -80,6 +87,10 @@ static int ask_for_turn(void *map, __u32 *number, struct turn *turn)
 	__s64 waited = bpf_ktime_get_ns() - polled;
 	__u64 again = fills;
 
+	if (!fills || waited > TURN_LEFT_NS) {
+		turn->armed = 0;
+		return 0;
+	}
 	if (waited < (__s64)fills)
 		again = fills - waited;
 	else if (waits(turn))
@@ -101,7 +112,7 @@ static __always_inline void expect_turn(__u32 number,
 	struct turn *turn = bpf_map_lookup_elem(&turns, &number);
 	__u64 elapsed, fills;
 
-	if (!turn)
+	if (!turn || !has_timers)
 		return;
 	turn->full_polls = work < budget ? 0 : turn->full_polls + 1;
 	if (turn->full_polls >= WEIR_OVERRUN_POLLS)
@@ -112,19 +123,22 @@ static __always_inline void expect_turn(__u32 number,
 	if (elapsed < TURN_WINDOW_NS)
 		return;
 	fills = turn->packets ? elapsed * TURN_PACKETS / turn->packets : 0;
-	if (fills < TURN_NS_MIN || fills > TURN_NS_MAX || !turn->overrun_ns ||
+	/* One that is to yield waits on purpose. */
+	if (fills < TURN_NS_MIN || fills > TURN_NS_MAX ||
+	    task->static_prio > DEFAULT_PRIO || !turn->overrun_ns ||
 	    now - turn->overrun_ns > TURN_WANTED_NS)
 		fills = 0;
 	turn->since_ns = now;
 	turn->packets = 0;
 	turn->fills_ns = fills;
+	turn->task = (__u64)task;
 	if (!fills || turn->armed)
 		return;
-	if (!turn->task) {
+	if (!turn->made) {
 		bpf_timer_init(&turn->timer, &turns, CLOCK_MONOTONIC);
 		bpf_timer_set_callback(&turn->timer, ask_for_turn);
+		turn->made = 1;
 	}
-	turn->task = (__u64)task;
 	turn->armed = 1;
 	bpf_timer_start(&turn->timer, fills, 0);
 }

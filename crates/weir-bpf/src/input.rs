@@ -103,6 +103,8 @@ impl Inputs {
             open.maps.cpus.set_max_entries(cpus)?;
             globals(open.maps.bss_data.as_deref_mut()).own_tgid = std::process::id();
             let rodata = globals(open.maps.rodata_data.as_deref_mut());
+            // `CONFIG_PREEMPT_RT`, which has no timers for BPF.
+            rodata.has_timers = std::fs::read("/sys/kernel/realtime").is_err().into();
             let btf = Btf::from_vmlinux()?;
             // Before Linux 6.3 nothing tells who takes packets from sockets.
             let tells_receptions =
