@@ -104,7 +104,7 @@ impl Inputs {
             globals(open.maps.bss_data.as_deref_mut()).own_tgid = std::process::id();
             let rodata = globals(open.maps.rodata_data.as_deref_mut());
             // `CONFIG_PREEMPT_RT`, which has no timers for BPF.
-            rodata.has_timers = std::fs::read("/sys/kernel/realtime").is_err().into();
+            rodata.has_timers = std::fs::read("/sys/kernel/realtime").is_err();
             let btf = Btf::from_vmlinux()?;
             // Before Linux 6.3 nothing tells who takes packets from sockets.
             let tells_receptions =
