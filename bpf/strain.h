@@ -4,7 +4,7 @@
  * long for each turn, finds a ring that may have overflowed meanwhile, or takes
  * more than input's share while others want the CPU. The scheduler keeps the
  * times anyway; they are compared where a NAPI poll ends, so that nothing runs
- * while no packet comes.
+ * while no packet comes, and no timer at all.
  */
 #ifndef WEIR_STRAIN_H
 #define WEIR_STRAIN_H
@@ -13,7 +13,6 @@
 #include "alarm.h"
 #include "input.h"
 #include "refusals.h"
-#include "turn.h"
 #include <bpf/bpf_tracing.h>
 
 /* Over how long times are compared. */
@@ -80,15 +79,12 @@ int BPF_PROG(weir_strain, struct napi_struct *napi, int work, int budget)
 	__u32 *number = number_of(task);
 
 	strain = number ? bpf_map_lookup_elem(&strains, number) : NULL;
-	if (!strain)
-		return 0;
-	now.seen_ns = bpf_ktime_get_ns();
-	expect_turn(*number, task, work, budget, now.seen_ns);
-	if (!strain->wait_ns ||
+	if (!strain || !strain->wait_ns ||
 	    !bpf_core_field_exists(runs->sched_info.run_delay))
 		return 0;
 	strain->full_polls = work < budget ? 0 : strain->full_polls + 1;
 	strain->overruns += strain->full_polls == WEIR_OVERRUN_POLLS;
+	now.seen_ns = bpf_ktime_get_ns();
 	compare_refusals(napi, now.seen_ns);
 	if (now.seen_ns - strain->seen_ns < STRAIN_WINDOW_NS)
 		return 0;

@@ -17,7 +17,6 @@ use crate::accounts::Accounts;
 use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
-use crate::ring::Reader;
 use crate::shared::{globals, load, share};
 use crate::skeleton::input::{InputSkel, InputSkelBuilder, types};
 use crate::sync::lock;
@@ -103,8 +102,6 @@ impl Inputs {
             open.maps.cpus.set_max_entries(cpus)?;
             globals(open.maps.bss_data.as_deref_mut()).own_tgid = std::process::id();
             let rodata = globals(open.maps.rodata_data.as_deref_mut());
-            // `CONFIG_PREEMPT_RT`, which has no timers for BPF.
-            rodata.has_timers = std::fs::read("/sys/kernel/realtime").is_err();
             let btf = Btf::from_vmlinux()?;
             // Before Linux 6.3 nothing tells who takes packets from sockets.
             let tells_receptions =
@@ -136,20 +133,6 @@ impl Inputs {
             }),
         };
         Ok(Self { shared: Arc::new(shared) })
-    }
-
-    /// Tells of each input ([`Input::number`]) that waits for its turn while its ring fills: where somebody runs for a moment
-    /// who precedes all normal processes, the scheduler chooses anew.
-    ///
-    /// # Errors
-    /// For want of memory.
-    pub fn turns(&self, mut due: impl FnMut(u32) + 'static) -> Result<Reader<'static>> {
-        let each = move |bytes: &[u8]| {
-            bytes.try_into().map(u32::from_ne_bytes).into_iter().for_each(&mut due);
-            0
-        };
-        Reader::of(&lock(&self.shared.watch).skel.maps.due, each)
-            .map_err(Error::bpf("listen to", TRACEPOINTS))
     }
 
     /// A NAPI thread, until the answer is dropped. It is not watched yet ([`Input::watch`]).

@@ -51,7 +51,7 @@ pub mod programs;
 pub mod prune;
 mod record;
 pub mod replies;
-pub mod ring;
+mod ring;
 pub mod samples;
 pub mod screen;
 mod shared;

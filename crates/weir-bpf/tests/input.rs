@@ -316,29 +316,6 @@ fn input_that_waits_long_is_told_of_only_where_that_is_asked_for() {
     });
 }
 
-/// Whoever hears it has the scheduler choose again.
-#[test]
-fn input_whose_turn_does_not_come_while_its_ring_fills_is_told_of() {
-    let bench = Bench::new();
-    let input = bench.inputs.add(bench.thread).unwrap();
-    let number = input.number();
-    let turns = bench.inputs.turns(move |due| assert_eq!(due, number)).unwrap();
-    let told = || turns.read(8).unwrap() > 0;
-    sched::set_weight(bench.thread, Policy::Batch, Nice(0), None).unwrap();
-    let socket = bench.network.bind(NEAR_IP4, PORT);
-    sockopt::set_socket_recv_buffer_size_force(&socket, 1 << 30).unwrap();
-    let _stranger = bench.stranger();
-    let mut generator = bench.generator();
-    // So few that the scheduler's own tick comes in time.
-    let began = Instant::now();
-    bench.send(&mut generator, &[bench.flow(PORT, 10_000.0)], || {
-        assert!(!told());
-        began.elapsed() > Duration::from_millis(500)
-    });
-    bench.send(&mut generator, &[bench.flow(PORT, 100_000.0)], told);
-    wait_until("the last has been told of", || !told());
-}
-
 #[test]
 fn a_stranger_holds_input_up() {
     let bench = Bench::new();

@@ -39,8 +39,6 @@ pub(super) struct Look {
     settings: Mutex<Settings>,
     stop: AtomicBool,
     anew: AtomicBool,
-    /// Since it last looked.
-    news: AtomicBool,
     own: OnceLock<Thread>,
     started: Instant,
     /// When it is late, in milliseconds since the start: never while it sleeps until something rings.
@@ -106,7 +104,6 @@ impl Look {
             settings: Mutex::new(settings),
             stop: AtomicBool::new(false),
             anew: AtomicBool::new(false),
-            news: AtomicBool::new(false),
             own: OnceLock::new(),
             started: Instant::now(),
             late_ms: AtomicU64::new(u64::MAX),
@@ -217,20 +214,12 @@ impl Look {
 
     /// Until the next look is due. While it is asleep an alarm ends that.
     fn rest(&self, action: Action) {
-        let asleep = action.regime == Regime::Asleep;
-        let news = || self.news.swap(false, Ordering::Relaxed) && asleep;
-        let Some(time) = action.look_in else {
-            while !news() {
-                std::thread::park();
-            }
-            return;
-        };
-        let turn = Duration::from(time) / action.turns;
-        let due = Instant::now() + time.into();
-        while !news() {
-            match due.saturating_duration_since(Instant::now()) {
-                Duration::ZERO => return,
-                left => std::thread::park_timeout(left.min(turn)),
+        match (action.look_in, action.regime) {
+            (None, _) => std::thread::park(),
+            (Some(time), Regime::Asleep) => std::thread::park_timeout(time.into()),
+            (Some(time), _) => {
+                let turn = Duration::from(time) / action.turns;
+                (0..action.turns).for_each(|_| std::thread::sleep(turn));
             }
         }
     }
@@ -245,12 +234,6 @@ impl Look {
 
     /// There is news.
     pub(super) fn wake(&self) {
-        self.news.store(true, Ordering::Relaxed);
-        self.take_turn();
-    }
-
-    /// Runs for a moment, so that the scheduler chooses again who runs on this CPU.
-    pub(super) fn take_turn(&self) {
         if let Some(own) = self.own.get() {
             own.unpark();
         }

@@ -28,8 +28,7 @@ use serde::{Deserialize, Serialize};
 use weir_bpf::alarm::{Alarm, Rings};
 use weir_bpf::channels::Channel;
 use weir_bpf::gate::QueueProbe;
-use weir_bpf::input::{INPUTS_MAX, Inputs};
-use weir_bpf::ring::Reader;
+use weir_bpf::input::Inputs;
 use weir_bpf::sync::lock;
 use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::units::{CpuId, IfIndex, Nice};
@@ -177,13 +176,9 @@ impl Governors {
         let failed = |source| Error::system("start the governor's thread", source);
         let (ended, listening) = std::io::pipe().map_err(failed)?;
         let (rings, shares_with) = (Rings::listen(probe)?, Arc::clone(&shared));
-        let turns_of = Arc::clone(&shared);
-        let turns = inputs.turns(move |number| {
-            lock(&turns_of.looks).get(&number).into_iter().for_each(|look| look.take_turn());
-        })?;
         let listener = std::thread::Builder::new()
             .name("weir-listen".into())
-            .spawn(move || listen(rings, &turns, &ended, &shares_with))
+            .spawn(move || listen(rings, &ended, &shares_with))
             .map_err(failed)?;
         Ok(Rc::new(Self {
             inputs,
@@ -323,24 +318,18 @@ impl Drop for Governed {
     }
 }
 
-/// Wakes all looks when something rings, and one whose thread waits for its turn; and beats.
-fn listen(mut rings: Rings, turns: &Reader<'_>, ended: &PipeReader, shared: &Shared) {
+/// Wakes all looks when something rings, and beats.
+fn listen(mut rings: Rings, ended: &PipeReader, shared: &Shared) {
     // Where that is refused, it hears when it gets to.
     let _ = sched::set_fifo_current_thread(PRIORITY);
     let mut pulse = Pulse::begin();
     loop {
-        let mut fds = [
-            PollFd::new(&rings, PollFlags::IN),
-            PollFd::new(ended, PollFlags::IN),
-            PollFd::new(turns, PollFlags::IN),
-        ];
+        let mut fds = [PollFd::new(&rings, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
         let timeout = Timespec::try_from(pulse.due()).ok();
         let polled = poll(&mut fds, timeout.as_ref());
         if !fds[1].revents().is_empty() {
             return;
         }
-        // What cannot be read is asked again.
-        let _ = turns.read(INPUTS_MAX);
         let looks = lock(&shared.looks);
         match rings.heard() {
             Ok(causes) if causes.is_empty() => {}
