@@ -93,7 +93,7 @@ struct Differences {
 /// If a slice cannot protect, or a signal comes before the first pair is complete.
 pub fn run(args: &RunArgs, slice: Duration) -> Result<()> {
     let stop = signals::catch(&[SIGINT, SIGTERM, SIGQUIT, SIGHUP])?;
-    let mut console = Console::default();
+    let mut console = Console::open();
     let probe = QueueProbe::load()?;
     let softirqs = Softirqs::load(&probe, PERIOD)?;
     let mut pairs: Vec<Pair> = Vec::new();

@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use weir_bpf::printable::printable;
 
@@ -15,14 +15,17 @@ use crate::status::SCHEMA;
 
 /// What goes wrong is tried again each second, or every few; not heard of for so long, it is over.
 const OVER_AFTER: Duration = Duration::from_secs(60);
+/// How many lines wait for a reader: a status line for each of a hundred interfaces, and then some.
+const WAITING_MAX: usize = 256;
+/// How long the end waits for a reader who is behind.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
-/// Standard output for status, standard error for messages.
-#[derive(Debug, Default)]
+/// Standard output for status, standard error for messages. Dropping it waits a second at most for each of the two to
+/// be read.
+#[derive(Debug)]
 pub struct Console {
-    /// The reader of standard output has gone.
-    deaf: bool,
-    /// What he has not taken yet of the last line that was begun.
-    rest: Vec<u8>,
+    status: Printer,
+    messages: Printer,
     /// What goes wrong, and when it was last heard of.
     troubles: HashMap<String, Instant>,
 }
@@ -37,10 +40,18 @@ struct Event<'a, T> {
 }
 
 impl Console {
-    /// A message about what happens, on standard error.
+    /// This process's.
+    pub fn open() -> Self {
+        Self {
+            status: Printer::start(io::stdout()),
+            messages: Printer::start(io::stderr()),
+            troubles: HashMap::new(),
+        }
+    }
+
+    /// A message about what happens, on standard error. Skipped while its reader is behind.
     pub fn say(&mut self, message: &str) {
-        // There is no place left to report that the place to report to is gone.
-        let _ = write_in_pieces(&mut io::stderr(), as_said(message).as_bytes());
+        self.messages.print(as_said(message));
     }
 
     /// What goes wrong, once as long as it goes on. Several interfaces may fail in turn.
@@ -64,61 +75,55 @@ impl Console {
         }
     }
 
-    /// A line of status, on standard output. Skipped while its reader is behind; none follow once the
-    /// reader has gone.
+    /// A line of status, on standard output. Skipped while its reader is behind.
     pub fn line(&mut self, line: &str) {
-        if !self.deaf {
-            self.deaf = write_line(&mut io::stdout(), &mut self.rest, line).is_err();
-        }
+        self.status.print(format!("{line}\n"));
     }
 }
 
 /// Names of tables, interfaces and processes are in messages: no such name moves the cursor.
 fn as_said(message: &str) -> String {
     let lines: Vec<String> = message.lines().map(|line| printable(line.as_bytes())).collect();
-    format!("weir: {}\n", lines.join("\n"))
+    format!("weir: {}\n", lines.join("\nweir: "))
 }
 
-/// A line whole, or nothing of it: what could not be written goes before the next one, which is skipped if that
-/// cannot, either.
-fn write_line(stream: &mut (impl Write + AsFd), rest: &mut Vec<u8>, line: &str) -> io::Result<()> {
-    let written = write_in_pieces(stream, rest)?;
-    rest.drain(..written);
-    if rest.is_empty() {
-        rest.extend_from_slice(line.as_bytes());
-        rest.push(b'\n');
-        let written = write_in_pieces(stream, rest)?;
-        rest.drain(..written);
-        if written == 0 {
-            rest.clear();
-        }
+/// A thread that prints, because nothing else may wait for a reader: a terminal that says it is writable need not have
+/// room for a line, nor need a pipe that others write to, too.
+#[derive(Debug)]
+struct Printer {
+    /// `None` at the end.
+    lines: Option<SyncSender<String>>,
+    /// Disconnected once everything is printed.
+    printing: Receiver<()>,
+}
+
+impl Printer {
+    fn start(mut stream: impl Write + Send + 'static) -> Self {
+        let (lines, waiting) = sync_channel::<String>(WAITING_MAX);
+        let (prints, printing) = channel::<()>();
+        let print = move || {
+            let _prints = prints;
+            for line in waiting {
+                // There is no place left to report that the place to report to is gone.
+                let _ = stream.write_all(line.as_bytes()).and_then(|()| stream.flush());
+            }
+        };
+        // Without it nothing is said, and everything done.
+        let _ = thread::Builder::new().name("weir-console".into()).spawn(print);
+        Self { lines: Some(lines), printing }
     }
-    Ok(())
-}
 
-/// What a pipe that is writable has room for: `PIPE_BUF`, linux/limits.h.
-const PIECE_BYTES: usize = 4096;
-
-/// As much of it as can be written without waiting, in pieces; how many bytes that were.
-fn write_in_pieces(stream: &mut (impl Write + AsFd), text: &[u8]) -> io::Result<usize> {
-    let mut written = 0;
-    for piece in text.chunks(PIECE_BYTES) {
-        if !takes_more(stream) {
-            break;
-        }
-        stream.write_all(piece)?;
-        stream.flush()?;
-        written += piece.len();
+    fn print(&self, line: String) {
+        // Full: the reader is behind.
+        let _ = self.lines.as_ref().map(|lines| lines.try_send(line));
     }
-    Ok(written)
 }
 
-/// Whether a write of a line would not block: a pipe is writable while it has room for `PIPE_BUF`
-/// bytes, a terminal while its output is not stopped.
-fn takes_more(stream: &impl AsFd) -> bool {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut fds = [PollFd::new(stream, PollFlags::OUT)];
-    poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+impl Drop for Printer {
+    fn drop(&mut self) {
+        self.lines = None;
+        let _ = self.printing.recv_timeout(LAST_WORDS_MAX);
+    }
 }
 
 #[cfg(test)]
@@ -129,12 +134,12 @@ mod tests {
 
     #[test]
     fn what_is_said_moves_no_cursor() {
-        assert_eq!(as_said("table \x1b[2J\r\nmore"), "weir: table \\x1b[2J\nmore\n");
+        assert_eq!(as_said("table \x1b[2J\r\nmore"), "weir: table \\x1b[2J\nweir: more\n");
     }
 
     #[test]
     fn what_goes_wrong_is_said_once_while_it_goes_on() {
-        let (mut console, begin) = (Console::default(), Instant::now());
+        let (mut console, begin) = (Console::open(), Instant::now());
         let mut said = |trouble, secs| console.is_new(trouble, begin + Duration::from_secs(secs));
         assert!(said("a", 0) && said("b", 0));
         assert!((1..90).all(|secs| !said("a", secs) && (secs >= 60 || !said("b", secs))));
@@ -143,35 +148,37 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_a_reader_who_does_not_read() {
-        let (mut reader, mut writer) = io::pipe().unwrap();
-        let long = "x".repeat(1 << 20);
-        // Twice: the pipe is full by then.
-        write_in_pieces(&mut writer, long.as_bytes()).unwrap();
-        assert_eq!(write_in_pieces(&mut writer, long.as_bytes()).unwrap(), 0);
-        drop(writer);
-        let mut read = String::new();
-        reader.read_to_string(&mut read).unwrap();
-        assert!(read.len() >= PIECE_BYTES && long.starts_with(&read), "{}", read.len());
+        let (mut reader, writer) = io::pipe().unwrap();
+        let printer = Printer::start(writer);
+        let line = format!("{}\n", "x".repeat(9_999));
+        for _ in 0..2 * WAITING_MAX {
+            printer.print(line.clone());
+        }
+        drop(printer);
+        let mut read = vec![0; 40_000];
+        reader.read_exact(&mut read).unwrap();
+        assert_eq!(String::from_utf8(read).unwrap(), line.repeat(4));
 
-        let (reader, mut writer) = io::pipe().unwrap();
+        let (reader, writer) = io::pipe().unwrap();
         drop(reader);
-        write_in_pieces(&mut writer, b"x").unwrap_err();
+        let begun = Instant::now();
+        let printer = Printer::start(writer);
+        (0..3).for_each(|_| printer.print("x".into()));
+        drop(printer);
+        assert!(begun.elapsed() < LAST_WORDS_MAX);
     }
 
     #[test]
-    fn a_line_that_its_reader_takes_late_is_whole() {
-        let (mut reader, mut writer) = io::pipe().unwrap();
-        let mut rest = vec![];
-        let (long, other) = ("x".repeat(100_000), "y".repeat(10_000));
-        write_line(&mut writer, &mut rest, &long).unwrap();
-        assert!(!rest.is_empty(), "a pipe takes 65,536 bytes");
-        write_line(&mut writer, &mut rest, "skipped").unwrap();
-        let mut read = vec![0; 65_536];
-        reader.read_exact(&mut read).unwrap();
-        write_line(&mut writer, &mut rest, &other).unwrap();
-        assert!(rest.is_empty());
-        drop(writer);
-        reader.read_to_end(&mut read).unwrap();
-        assert_eq!(String::from_utf8(read).unwrap(), format!("{long}\n{other}\n"));
+    fn a_reader_who_is_late_gets_whole_lines_and_the_last_ones() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let printer = Printer::start(writer);
+        let lines: Vec<String> = (0..20).map(|number| format!("{number:9999}\n")).collect();
+        lines.iter().for_each(|line| printer.print(line.clone()));
+        let late = thread::spawn(move || {
+            let mut read = String::new();
+            reader.read_to_string(&mut read).map(|_| read)
+        });
+        drop(printer);
+        assert_eq!(late.join().unwrap().unwrap(), lines.concat());
     }
 }

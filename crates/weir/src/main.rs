@@ -68,15 +68,15 @@ use weir_bpf::sys::caps::Capability;
 
 use crate::cli::{Cli, Command};
 use crate::config::args::ConfigCommand;
+use crate::console::Console;
 
 fn main() -> ExitCode {
     match dispatch(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            // Each message has its cause in it, and a mistaken configuration a line for each mistake.
-            for line in error.to_string().lines() {
-                out::say(format_args!("weir: {line}"));
-            }
+            // Each message has its cause in it, and a mistaken configuration a line for each mistake. The daemon ends
+            // whether it is read or not.
+            Console::open().say(&error.to_string());
             ExitCode::FAILURE
         }
     }

@@ -33,7 +33,7 @@ struct ReadyInterface {
     counters_map_id: u32,
 }
 
-/// A later line of `weir run --json`. Short: a line must fit into a pipe at once.
+/// A later line of `weir run --json`.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     time: String,

@@ -56,7 +56,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     privilege::confine()?;
     // Before anything is changed: from here on a signal ends the loop, not the process.
     let signals = Signals::catch()?;
-    let mut console = Console::default();
+    let mut console = Console::open();
     let claims = claim_all(&host, &interfaces, &config, &mut console)?;
     let keys: Vec<Key> = claims.iter().map(|claim| claim.key(&host)).collect();
     if let (Some(address), _) = config.metrics() {

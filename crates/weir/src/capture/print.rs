@@ -65,7 +65,7 @@ impl Printer {
     /// Prints nothing yet.
     pub fn new(args: &CaptureArgs) -> Self {
         let last = (Instant::now(), Counts::default());
-        Self { json: args.json, lines: args.count, console: Console::default(), last }
+        Self { json: args.json, lines: args.count, console: Console::open(), last }
     }
 
     /// The tap sees packets from now on.

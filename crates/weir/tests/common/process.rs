@@ -1,10 +1,13 @@
 //! Processes of tests, and the CPUs that a test has for itself.
 
 use std::ops::{Deref, DerefMut};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use weir_bpf::sys::sched;
 use weir_bpf::units::CpuId;
 
@@ -56,6 +59,16 @@ impl Drop for Owned {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A terminal: who reads it, and the end that programs write to.
+pub fn terminal() -> (OwnedFd, OwnedFd) {
+    let reader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&reader).unwrap();
+    unlockpt(&reader).unwrap();
+    let name = ptsname(&reader, Vec::new()).unwrap();
+    let end = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    (reader, end)
 }
 
 /// The machine's CPUs, of one test at a time.

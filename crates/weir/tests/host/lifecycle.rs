@@ -2,9 +2,11 @@
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::common::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal};
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sched::Policy;
@@ -396,6 +398,38 @@ fn the_interface_delivers_after_weir_as_before() {
     delivers();
     daemon.interrupt();
     delivers();
+    network.assert_untouched();
+}
+
+/// It says that it is writable, and has room for a part of a line.
+#[test]
+fn a_terminal_that_nobody_reads_is_not_waited_for() {
+    let network = Network::new();
+    let (reader, end) = process::terminal();
+    ioctl_fionbio(&end, true).unwrap();
+    while rustix::io::write(&end, &[b'x'; 100]).is_ok() {}
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let is_writable = || poll(&mut [PollFd::new(&end, PollFlags::OUT)], Some(&now)).unwrap() == 1;
+    while !is_writable() {
+        rustix::io::read(&reader, &mut [0; 10]).unwrap();
+    }
+    ioctl_fionbio(&end, false).unwrap();
+    let stdio = || Stdio::from(end.try_clone().unwrap());
+    let mut command = Command::new(WEIR);
+    command.args(["run", NEAR, "--json"]).args(NO_CONFIG).stdout(stdio()).stderr(stdio());
+    let mut daemon = network.near.run(|| Owned::start(&mut command)).unwrap();
+    let updated = || network.status()["interfaces"][0]["updated"].clone();
+    for _ in 0..4 {
+        let before = updated();
+        wait_until("the next status", || updated() != before);
+    }
+    daemon.signal(Signal::TERM);
+    let mut status = None;
+    wait_until("weir has ended", || {
+        status = daemon.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success());
     network.assert_untouched();
 }
 

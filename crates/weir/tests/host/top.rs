@@ -7,9 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use crate::common::*;
-use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 
 const ENTER: &str = "\x1b[?1049h";
@@ -25,11 +23,7 @@ struct Terminal {
 
 impl Terminal {
     fn new() -> Self {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&controller).unwrap();
-        unlockpt(&controller).unwrap();
-        let name = ptsname(&controller, Vec::new()).unwrap();
-        let end = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        let (controller, end) = process::terminal();
         let size = Winsize { ws_row: 20, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&controller, size).unwrap();
         let written = Arc::new(Mutex::new(Vec::new()));
