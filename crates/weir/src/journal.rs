@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use crate::error::Result;
 use crate::host::Host;
-use crate::knob::{Knob, Returns};
+use crate::knob::{Knob, Outcome, Returns};
 use crate::statefile::State;
 
 /// One interface's turned knobs.
@@ -103,7 +103,13 @@ impl Journal {
     }
 
     fn turn_back(&self, knob: &Knob) {
-        let outcome = knob.turn_back(&self.host, &self.interface());
+        // By its present name: that it was renamed may not have been heard yet.
+        let outcome = match self.host.name_of(self.state.borrow().ifindex) {
+            // What its threads have goes back wherever the interface has been moved to.
+            Ok(None) if !knob.is_of_a_thread() => Ok(Outcome::Gone),
+            Ok(name) => knob.turn_back(&self.host, &name.unwrap_or_default()),
+            Err(error) => Err(error),
+        };
         // Else it stays in the file: the guardian and `weir reset` try again.
         if self.returns.borrow_mut().note(knob, outcome) {
             self.forget(knob);

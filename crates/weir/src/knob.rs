@@ -219,6 +219,11 @@ impl Knob {
         }
     }
 
+    /// Whether it is a thread's, not the interface's own.
+    pub fn is_of_a_thread(&self) -> bool {
+        matches!(self, Self::Nice { .. } | Self::Affinity { .. })
+    }
+
     /// Whether what the knob belongs to no longer exists.
     pub fn is_gone(&self, host: &Host, interface: &str) -> bool {
         let no_interface = || host.links.index(interface).is_err();

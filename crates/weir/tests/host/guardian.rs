@@ -177,7 +177,7 @@ fn reset_tolerates_an_interface_that_is_gone() {
 fn an_interface_that_was_renamed_meanwhile_is_put_back_all_the_same() {
     const RENAMED: &str = "renamed";
     let network = Network::new();
-    for guarded in [true, false] {
+    for by in ["daemon", "guardian", "reset"] {
         let daemon = Daemon::start(&network, &[]);
         daemon.signal(Signal::STOP);
         let rename = |from: &str, to: &str| {
@@ -186,14 +186,21 @@ fn an_interface_that_was_renamed_meanwhile_is_put_back_all_the_same() {
             };
             assert!(network.near.run(rename).unwrap().unwrap().success());
         };
-        if guarded {
-            rename(NEAR, RENAMED);
-            daemon.kill();
-            wait_until("the guardian has put it back", || network.threaded_on(RENAMED) == "0");
-        } else {
+        if by == "reset" {
             kill_both(&network, daemon);
             rename(NEAR, RENAMED);
             network.says(&["reset", RENAMED]);
+        } else {
+            rename(NEAR, RENAMED);
+            if by == "daemon" {
+                // Before it hears of the other name.
+                daemon.signal(Signal::TERM);
+                daemon.signal(Signal::CONT);
+                assert!(daemon.end().0.success());
+            } else {
+                daemon.kill();
+            }
+            wait_until("it is put back", || network.threaded_on(RENAMED) == "0");
         }
         rename(RENAMED, NEAR);
         wait_until("everything is put back", || network.is_untouched());
