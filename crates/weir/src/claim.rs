@@ -94,7 +94,7 @@ impl Claim {
         let owner = Task::current().ok_or_else(|| {
             Error::refused("cannot read /proc/self/stat", "mount /proc: `mount -t proc proc /proc`")
         })?;
-        let journal = Journal::start(host, State::new(&key, interface, owner))?;
+        let journal = Journal::start(host, State::new(&key, interface, owner)?)?;
         Ok(Self { ifindex, bare: info.bare, journal, _lock: lock })
     }
 

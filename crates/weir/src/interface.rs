@@ -157,14 +157,6 @@ pub struct Farewell {
     pub would_have: Vec<String>,
 }
 
-/// Threads that nobody can weigh are no better than softirqs.
-fn unseen() -> Error {
-    Error::refused(
-        "NAPI threads cannot be seen from this PID namespace",
-        "run weir in the host's (`docker run --pid=host`)",
-    )
-}
-
 impl Protected {
     /// Protects a claimed interface. On failure everything is as before.
     pub fn start(
@@ -267,7 +259,10 @@ impl Protected {
         let turn = || {
             let old = threading::read(&self.host, &interface)?;
             let new = match self.settings.napi {
-                Napi::Threads if old == "0" && !task::sees_kernel_threads() => return Err(unseen()),
+                Napi::Threads if old == "0" && !task::sees_kernel_threads() => {
+                    // Threads that nobody can weigh are no better than softirqs.
+                    return Err(task::unseen());
+                }
                 Napi::Threads if old == "0" => "1",
                 Napi::Softirq if old != "0" => "0",
                 Napi::Threads | Napi::Softirq => return Ok(None),

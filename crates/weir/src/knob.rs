@@ -16,7 +16,7 @@ use crate::deferral::Values;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::rps;
-use crate::task::Task;
+use crate::task::{self, Task};
 use crate::threading::{self, THREADED};
 
 /// The weight that governed threads have while no governor beats: the kernel's default.
@@ -224,16 +224,19 @@ impl Knob {
         matches!(self, Self::Nice { .. } | Self::Affinity { .. })
     }
 
-    /// Whether what the knob belongs to no longer exists.
+    /// Whether what the knob belongs to no longer exists; not if that cannot be told.
     pub fn is_gone(&self, host: &Host, interface: &str) -> bool {
-        let no_interface = || host.links.index(interface).is_err();
+        use weir_bpf::Error::NoInterface;
+        let no_interface = || matches!(host.links.index(interface), Err(NoInterface(_)));
         match self {
             Self::Threaded { .. } | Self::Deferral { .. } | Self::TcFilter { .. } => no_interface(),
             Self::Rps { queue, .. } => {
                 let exists = host.sysfs.exists(interface, &rps::attribute(queue));
                 no_interface() || matches!(exists, Ok(false))
             }
-            Self::Nice { thread, .. } | Self::Affinity { thread, .. } => living(thread).is_err(),
+            Self::Nice { thread, .. } | Self::Affinity { thread, .. } => {
+                living(thread).is_err() && task::sees_kernel_threads()
+            }
         }
     }
 
@@ -327,7 +330,9 @@ fn others_cpus(pid: Pid, old: &[CpuId], new: &[CpuId]) -> Result<Option<String>>
 /// been followed by anybody's process.
 fn living(thread: &Task) -> Result<Pid> {
     let same = Task::napi_thread(thread.pid).as_ref() == Some(thread);
-    same.then(|| Pid::from_raw(thread.pid)).flatten().ok_or_else(|| ended(thread))
+    same.then(|| Pid::from_raw(thread.pid))
+        .flatten()
+        .ok_or_else(|| if task::sees_kernel_threads() { ended(thread) } else { task::unseen() })
 }
 
 /// Why nothing is turned of a thread.

@@ -47,7 +47,7 @@ pub fn leftovers(host: &Host, key: &Key, _lock: &Lock) -> Result<Option<Restored
 /// interface is gone or its network namespace; with a record that does not tell its namespace from a later one, another
 /// name is another interface.
 fn present_name(host: &Host, state: &State) -> Result<Option<String>> {
-    if !state.is_of_this_namespace() {
+    if !state.is_of_this_namespace()? {
         return Ok(None);
     }
     let name = host.name_of(state.ifindex)?;

@@ -38,24 +38,30 @@ pub struct State {
 
 impl State {
     /// A record of nothing turned yet, in the calling thread's network namespace.
-    pub fn new(key: &Key, interface: &str, owner: Task) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// When the boot or the namespace cannot be told from others.
+    pub fn new(key: &Key, interface: &str, owner: Task) -> Result<Self> {
+        Ok(Self {
             schema: SCHEMA,
-            boot_id: boot_id(),
+            boot_id: boot_id()?,
             owner,
             netns: key.netns,
-            netns_cookie: netns::cookie().ok(),
+            netns_cookie: Some(netns::cookie()?),
             ifindex: key.ifindex,
             interface: interface.into(),
             knobs: Vec::new(),
-        }
+        })
     }
 
     /// Whether it was written in the calling thread's network namespace, not before a boot, nor in one that is
     /// gone and had the same inode.
-    pub fn is_of_this_namespace(&self) -> bool {
-        let present = netns::cookie().ok();
-        self.boot_id == boot_id() && (self.netns_cookie.is_none() || self.netns_cookie == present)
+    ///
+    /// # Errors
+    /// As [`State::new`].
+    pub fn is_of_this_namespace(&self) -> Result<bool> {
+        let present = netns::cookie()?;
+        Ok(self.boot_id == boot_id()? && self.netns_cookie.is_none_or(|own| own == present))
     }
 
     /// The name of its files.
@@ -100,9 +106,10 @@ impl State {
     }
 }
 
-fn boot_id() -> String {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    id.trim_end().into()
+fn boot_id() -> Result<String> {
+    const PATH: &str = "/proc/sys/kernel/random/boot_id";
+    let id = std::fs::read_to_string(PATH).map_err(|source| Error::file("read", PATH, source))?;
+    Ok(id.trim_end().into())
 }
 
 #[cfg(test)]
@@ -116,7 +123,7 @@ mod tests {
     fn example() -> State {
         let thread = Task { pid: 77, comm: "napi/eth1-5".into(), start_ticks: 12 };
         let key = Key { netns: 4_026_531_840, ifindex: IfIndex(3) };
-        let mut state = State::new(&key, "eth1", Task::current().unwrap());
+        let mut state = State::new(&key, "eth1", Task::current().unwrap()).unwrap();
         state.knobs = vec![
             Knob::Threaded { old: "0".into(), new: "1".into() },
             Knob::Nice {
@@ -140,10 +147,10 @@ mod tests {
         state.write(&dir).unwrap();
         let read = State::read(&dir, &state.key()).unwrap().unwrap();
         assert_eq!(read, state);
-        assert!(read.is_of_this_namespace());
-        assert!(State { netns_cookie: None, ..read.clone() }.is_of_this_namespace());
-        assert!(!State { boot_id: "another".into(), ..read.clone() }.is_of_this_namespace());
-        assert!(!State { netns_cookie: Some(0), ..read }.is_of_this_namespace());
+        let is_ours = |state: State| state.is_of_this_namespace().unwrap();
+        assert!(is_ours(State { netns_cookie: None, ..read.clone() }) && is_ours(read.clone()));
+        assert!(!is_ours(State { boot_id: "another".into(), ..read.clone() }));
+        assert!(!is_ours(State { netns_cookie: Some(0), ..read }));
     }
 
     #[test]

@@ -7,6 +7,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use weir_bpf::sys::stat::Stat;
 
+use crate::error::Error;
+
 /// A process or kernel thread that cannot be mistaken for a later one with the same number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,6 +72,14 @@ impl Held {
 pub fn sees_kernel_threads() -> bool {
     // kthreadd, whose children they are.
     Stat::of(2).is_some_and(|stat| stat.is_kernel_thread())
+}
+
+/// Why nothing can be done about NAPI threads from another PID namespace.
+pub fn unseen() -> Error {
+    Error::refused(
+        "NAPI threads cannot be seen from this PID namespace",
+        "run weir in the host's (`docker run --pid=host`)",
+    )
 }
 
 /// The kernel names NAPI threads `napi/<interface>-<id>`. Any process can give itself such a name,

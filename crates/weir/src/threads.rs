@@ -258,7 +258,8 @@ mod tests {
     #[test]
     fn a_thread_that_cannot_be_set_up_is_as_before_however_often_it_is_tried() {
         with_threads(|host, ifindex| {
-            let state = State::new(&host.key(ifindex), "wt-threads", Task::current().unwrap());
+            let state =
+                State::new(&host.key(ifindex), "wt-threads", Task::current().unwrap()).unwrap();
             let journal = Journal::start(host, state).unwrap();
             // Its weight can be set, and its CPU is not there.
             let settings = ThreadSettings {

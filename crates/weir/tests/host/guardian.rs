@@ -6,7 +6,9 @@ use crate::common::*;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::netns::cookie;
+use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::units::Nice;
 
 /// What `docs` promise for `kill -9`.
 const PROMISED: Duration = Duration::from_secs(1);
@@ -120,6 +122,31 @@ fn reset_restores_when_both_were_killed() {
     let again = network.weir(&["reset"]);
     assert!(again.status.success(), "{again:?}");
     assert!(String::from_utf8(again.stdout).unwrap().contains("nothing to put back"));
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_not_taken_for_gone() {
+    let network = Network::new();
+    network.poll_by_napi();
+    let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
+    sysfs.write(NEAR, "threaded", "1").unwrap();
+    let daemon = Daemon::start(&network, &["--attach", "tc", "--nice", "3"]);
+    let nice = || sched::nice(network.napi_threads()[0]).unwrap();
+    kill_both(&network, daemon);
+    for (apart, prepare, why) in [
+        (&["--mount"][..], "mount -t tmpfs none /proc/sys/kernel/random &&", "random/boot_id"),
+        (&["--pid", "--fork", "--mount-proc"], "", "cannot be seen from this PID namespace"),
+    ] {
+        let mut command = std::process::Command::new("unshare");
+        command.args(apart).args(["sh", "-c", &format!("{prepare} {WEIR} reset")]);
+        let refusal = failure(&network.near.run(|| command.output().unwrap()).unwrap(), 1);
+        assert!(refusal.contains(why), "{refusal}");
+        assert_eq!(nice(), Nice(3));
+    }
+    network.says(&["reset"]);
+    assert_eq!(nice(), Nice(0));
+    sysfs.write(NEAR, "threaded", "0").unwrap();
+    network.assert_untouched();
 }
 
 #[test]
