@@ -103,14 +103,16 @@ fn keys_to_reset(host: &Host, interfaces: &[String]) -> Result<Vec<Key>> {
     }
     let mut wanted = Vec::new();
     for interface in interfaces {
-        // By the name in the record, since the interface itself may be gone.
-        let recorded = keys.iter().find(|key| {
-            matches!(State::read(&host.dir, key), Ok(Some(state)) if state.interface == *interface)
-        });
-        wanted.push(match recorded {
-            Some(key) => *key,
-            None => host.key(host.links.index(interface)?),
-        });
+        // By the names in the records too: one that is gone has left a record, another of its name is there now.
+        let name_of = |key: &Key| Some(State::read(&host.dir, key).ok()??.interface);
+        let is_named = |key: &&Key| name_of(key).as_ref() == Some(interface);
+        let mut found: Vec<Key> = keys.iter().filter(is_named).copied().collect();
+        match host.links.index(interface).map(|ifindex| host.key(ifindex)) {
+            Ok(present) if !found.contains(&present) => found.push(present),
+            Err(error) if found.is_empty() => return Err(error.into()),
+            _ => {}
+        }
+        wanted.append(&mut found);
     }
     Ok(wanted)
 }

@@ -69,12 +69,14 @@ fn a_killed_guardian_is_replaced_and_its_successor_does_the_same() {
     assert!(wait(PROMISED, || network.is_untouched()), "not restored: {:?}", network.files());
 }
 
+fn record(network: &Network, ifindex: u32) -> String {
+    format!("/run/weir/{}-{ifindex}.state.json", network.near.inode())
+}
+
 /// The kernel gives a namespace's number to a later one, whose interfaces are often named and numbered alike.
 #[test]
 fn what_a_namespace_that_is_gone_has_left_is_not_put_into_its_successor() {
-    let record = |network: &Network| {
-        format!("/run/weir/{}-{}.state.json", network.near.inode(), network.ifindex.0)
-    };
+    let record = |network: &Network| record(network, network.ifindex.0);
     let gone = Network::new();
     let daemon = Daemon::start(&gone, &["--napi", "threads"]);
     kill_both(&gone, daemon);
@@ -198,6 +200,23 @@ fn reset_tolerates_an_interface_that_is_gone() {
     let output = network.weir(&["reset", NEAR]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(network.files(), [] as [&str; 0]);
+}
+
+#[test]
+fn reset_puts_back_an_interface_that_was_made_anew_and_what_is_there_of_its_name() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    kill_both(&network, daemon);
+    let present = network.ifindex.0;
+    // The first by name.
+    let gone = format!("1{:09}", present).parse().unwrap();
+    let text = std::fs::read_to_string(record(&network, present)).unwrap();
+    let [present, gone] =
+        [present, gone].map(|ifindex: u32| (ifindex, format!("\"ifindex\": {ifindex}")));
+    std::fs::write(record(&network, gone.0), text.replace(&present.1, &gone.1)).unwrap();
+    let said = network.says(&["reset", NEAR]);
+    assert_eq!(said.lines().count(), 2, "{said}");
+    network.assert_untouched();
 }
 
 #[test]
