@@ -28,7 +28,7 @@ pub struct Claim {
     /// The record of its turned knobs.
     pub journal: Rc<Journal>,
     // Last: whoever gets the lock finds the record complete.
-    _lock: Lock,
+    lock: Lock,
 }
 
 impl Claim {
@@ -95,7 +95,22 @@ impl Claim {
             Error::refused("cannot read /proc/self/stat", "mount /proc: `mount -t proc proc /proc`")
         })?;
         let journal = Journal::start(host, State::new(&key, interface, owner)?)?;
-        Ok(Self { ifindex, bare: info.bare, journal, _lock: lock })
+        Ok(Self { ifindex, bare: info.bare, journal, lock })
+    }
+
+    /// Sees to it that its files are there, whatever has become of them.
+    ///
+    /// # Errors
+    /// When they cannot be written, or another daemon has taken the lock meanwhile.
+    pub fn keep(&mut self) -> Result<()> {
+        if !self.lock.keep()? {
+            let interface = self.interface();
+            return Err(Error::refused(
+                format!("another weir protects {interface}, too: the lock file was removed"),
+                "stop one of them, and leave the files in /run/weir alone",
+            ));
+        }
+        self.journal.catch_up()
     }
 
     /// The name of its files.

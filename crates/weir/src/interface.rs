@@ -447,7 +447,7 @@ impl Protected {
         let packets = self.last.gate.total().packets;
         let came = counted.as_ref().is_ok_and(|before| packets > before.total().packets);
         let threads = threads.and(self.follow_polls(came));
-        let recorded = self.claim.journal.catch_up();
+        let recorded = self.claim.keep();
         let mut status = self.status(guardian_pid, sleep);
         status.lost = lost.to_vec();
         if let Err(error) = &counted {

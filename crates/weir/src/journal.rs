@@ -80,9 +80,11 @@ impl Journal {
         self.returns.borrow().clone()
     }
 
-    /// Writes what could not be written when it changed.
+    /// Writes what could not be written when it changed, or what somebody has removed.
     pub fn catch_up(&self) -> Result<()> {
-        if self.unwritten.get() { self.write() } else { Ok(()) }
+        let file = self.state.borrow().key().state_file();
+        let is_there = || self.host.dir.inode(&file).is_some();
+        if self.unwritten.get() || !is_there() { self.write() } else { Ok(()) }
     }
 
     fn edit(&self, change: impl FnOnce(&mut State)) -> Result<()> {

@@ -49,9 +49,9 @@ pub enum Attempt {
 /// The exclusive lock of an interface; its file is removed with it.
 #[derive(Debug)]
 pub struct Lock {
-    _locked: OwnedFd,
+    locked: OwnedFd,
     dir: Rc<RunDir>,
-    name: String,
+    key: Key,
 }
 
 impl Lock {
@@ -64,7 +64,7 @@ impl Lock {
             match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) if is_current(dir, &name, &fd) => {
                     let locked = sign(dir, &name, fd, purpose)?;
-                    return Ok(Attempt::Held(Self { _locked: locked, dir: Rc::clone(dir), name }));
+                    return Ok(Attempt::Held(Self { locked, dir: Rc::clone(dir), key: *key }));
                 }
                 // Its last holder has removed the file between our opening and our locking it.
                 Ok(()) => {}
@@ -84,10 +84,28 @@ impl Lock {
     }
 }
 
+impl Lock {
+    /// Locks again for a daemon whose lock file somebody has removed; whether the lock is ours.
+    pub fn keep(&mut self) -> Result<bool> {
+        if is_current(&self.dir, &self.key.lock_file(), &self.locked) {
+            return Ok(true);
+        }
+        match Self::take(&self.dir, &self.key, Purpose::Protect)? {
+            Attempt::Held(again) => *self = again,
+            Attempt::Protected { .. } => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While still locked: whoever opened the file meanwhile sees that it is not current.
-        let _ = self.dir.remove(&self.name);
+        let name = self.key.lock_file();
+        // Another file of its name is another holder's.
+        if is_current(&self.dir, &name, &self.locked) {
+            // While still locked: whoever opened the file meanwhile sees that it is not current.
+            let _ = self.dir.remove(&name);
+        }
     }
 }
 

@@ -220,6 +220,21 @@ fn reset_puts_back_an_interface_that_was_made_anew_and_what_is_there_of_its_name
 }
 
 #[test]
+fn the_files_of_a_running_daemon_come_back() {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, &[]);
+    let files = network.files();
+    for file in &files {
+        let _ = std::fs::remove_file(format!("/run/weir/{file}"));
+    }
+    wait_until("they are back", || files.iter().all(|file| network.files().contains(file)));
+    let refusal = failure(&network.weir(&["reset"]), 1);
+    assert!(refusal.contains("weir already protects near"), "{refusal}");
+    daemon.kill();
+    assert!(wait(PROMISED, || network.is_untouched()), "not restored: {:?}", network.files());
+}
+
+#[test]
 fn an_interface_that_was_renamed_meanwhile_is_put_back_all_the_same() {
     const RENAMED: &str = "renamed";
     let network = Network::new();
