@@ -112,6 +112,8 @@ pub struct Protected {
     counters_map_id: u32,
     channel_map_ids: ChannelMapIds,
     pruner: Pruner,
+    /// NAPI is polled as the settings say, or was.
+    switched: bool,
     not_threaded: Option<String>,
     /// The CPU time of its threads until the last tick.
     threads_ran: Nanos,
@@ -202,6 +204,7 @@ impl Protected {
             counters_map_id,
             channel_map_ids,
             pruner: Pruner::default(),
+            switched: false,
             not_threaded: None,
             threads_ran: Nanos(0),
             came_for_nothing: false,
@@ -302,7 +305,7 @@ impl Protected {
         // What follows is tried again by the tick.
         self.stale = false;
         self.ticks_since_change = 0;
-        self.look_for_threads()?;
+        self.follow_napi()?;
         renamed.map(|()| Presence::Present)
     }
 
@@ -330,7 +333,7 @@ impl Protected {
         // Whatever goes wrong, the status is published.
         let mut threads = Ok(());
         if ticks <= FOLLOW_UP_TICKS || ticks.is_multiple_of(LOOK_ANYWAY_TICKS) {
-            threads = self.threads.refresh(&self.claim.journal, self.claim.ifindex);
+            threads = self.look_for_threads();
         }
         self.ticks = self.ticks.wrapping_add(1);
         let mut pruned = Ok(());
@@ -340,7 +343,7 @@ impl Protected {
         let counted = self.count(late_dropped);
         let packets = self.last.gate.total().packets;
         let came = counted.as_ref().is_ok_and(|before| packets > before.total().packets);
-        let threads = threads.and(self.follow_polls(came));
+        self.follow_polls(came);
         let recorded = self.claim.journal.catch_up();
         let mut status = self.status(guardian_pid, sleep);
         status.lost = lost.to_vec();

@@ -3,13 +3,13 @@
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::ethtool;
 
-use super::Protected;
+use super::{FOLLOW_UP_TICKS, Protected};
 use crate::cli::Napi;
 use crate::error::{Error, Result};
 use crate::knob::Knob;
 use crate::softirq::{Limit, in_softirq};
 use crate::task;
-use crate::threading;
+use crate::threading::{self, SET_BACK, THREADED};
 
 /// Why NAPI is in softirq where nothing refuses threads.
 const CHOSEN: &str = "as `napi` says";
@@ -31,14 +31,14 @@ fn unseen() -> Error {
 }
 
 impl Protected {
-    /// Switches NAPI to threads, or to softirq, where that is possible and not done yet.
+    /// Switches NAPI to threads, or to softirq, as soon as that is possible. From then on the setting is others' to change.
     pub(super) fn switch_napi(&mut self) {
-        let interface = self.claim.interface();
-        // Asked once: each time, threads poll for as long as it is looked for them. Others are known by what they do.
-        if matches!(self.not_threaded.as_deref(), Some(NAMELESS | UNPOLLED)) {
+        if self.switched {
             return;
         }
+        let interface = self.claim.interface();
         if self.settings.policy == Policy::Shadow {
+            self.switched = true;
             let threaded = threading::read(&self.host, &interface).is_ok_and(|old| old != "0");
             self.not_threaded = (!threaded).then(|| IN_SHADOW.into());
             return;
@@ -54,46 +54,100 @@ impl Protected {
             let knob = Knob::Threaded { old, new: new.into() };
             self.claim.journal.turn(knob).map(Some)
         };
-        match (turn(), self.settings.napi) {
-            (Ok(Some(turned)), Napi::Threads) if self.has_nameless_threads() => {
-                drop(turned);
-                self.not_threaded = Some(NAMELESS.into());
+        self.not_threaded = match turn() {
+            Ok(turned) => {
+                (self.switched, self.threaded) = (true, turned);
+                match self.settings.napi {
+                    Napi::Softirq => Some(CHOSEN.into()),
+                    Napi::Threads => self.no_thread_appears().then(|| self.go_without_threads()),
+                }
             }
-            (Ok(turned), napi) => {
-                // Already switched by us: the guard stays.
-                self.threaded = self.threaded.take().or(turned);
-                self.not_threaded = (napi == Napi::Softirq).then(|| CHOSEN.into());
-            }
-            (Err(error), _) => self.not_threaded = Some(threading::refusal(&interface, &error)),
+            Err(error) => Some(threading::refusal(&interface, &error)),
+        };
+    }
+
+    /// Waits for threads, where there could be some.
+    fn no_thread_appears(&mut self) -> bool {
+        let looked =
+            self.is_up() && self.threads.appear(&self.claim.journal, self.claim.ifindex).is_ok();
+        looked && self.threads.pids().is_empty()
+    }
+
+    fn is_up(&self) -> bool {
+        self.host.links.info(self.claim.ifindex).is_ok_and(|link| link.up)
+    }
+
+    /// Lets softirqs poll where threads do that cannot be found; why.
+    fn go_without_threads(&mut self) -> String {
+        let interface = self.claim.interface();
+        let read = || threading::read(&self.host, &interface);
+        // What it is already is refused, too, where there is no NAPI (`modify_napi_threaded()`).
+        let again = || Ok(self.host.sysfs.write(&interface, THREADED, &read()?)?);
+        if let Err(error) = again() {
+            return threading::refusal(&interface, &error);
         }
+        self.threaded = None;
+        let old = read().ok().filter(|old| old != "0");
+        let knob = old.map(|old| Knob::Threaded { old, new: "0".into() });
+        self.threaded = knob.and_then(|knob| self.claim.journal.turn(knob).ok());
+        if task::sees_kernel_threads() { NAMELESS.into() } else { unseen().to_string() }
+    }
+
+    /// After a change of the interface.
+    pub(super) fn follow_napi(&mut self) -> Result<()> {
+        if self.not_threaded.is_some() {
+            self.switch_napi();
+            self.limit()?;
+        }
+        self.look_for_threads()
+    }
+
+    /// Follows which threads there are, and whether they poll as far as `threaded` says it: of that the kernel does not
+    /// tell.
+    pub(super) fn look_for_threads(&mut self) -> Result<()> {
+        self.threads.refresh(&self.claim.journal, self.claim.ifindex)?;
+        let threaded = threading::read(&self.host, &self.interface())? != "0";
+        let none = self.threads.pids().is_empty();
+        let why = match self.not_threaded.as_deref() {
+            None if !threaded && self.settings.napi == Napi::Softirq => Some(CHOSEN.into()),
+            None if !threaded => Some(SET_BACK.into()),
+            None if none && self.awaits_threads_no_more() => Some(self.go_without_threads()),
+            Some(why) if why != UNPOLLED && threaded && !none => None,
+            _ => return Ok(()),
+        };
+        self.be_polled_by(why);
+        Ok(())
+    }
+
+    fn awaits_threads_no_more(&self) -> bool {
+        let follows_up = self.ticks_since_change < FOLLOW_UP_TICKS;
+        !follows_up && self.settings.policy != Policy::Shadow && self.is_up()
     }
 
     /// Follows whether a veth's threads poll it; `came`: packets have, since the last tick. A thread's time tells of
     /// them with the next one, at the latest.
-    pub(super) fn follow_polls(&mut self, came: bool) -> Result<()> {
+    pub(super) fn follow_polls(&mut self, came: bool) {
         let ran = self.threads.ran();
         let still = std::mem::replace(&mut self.threads_ran, ran) == ran;
         let for_nothing = std::mem::replace(&mut self.came_for_nothing, still && came) && still;
         let is_veth = || ethtool::driver(&self.interface()).is_ok_and(|driver| driver == "veth");
-        let unpolled = match self.not_threaded.as_deref() {
-            None if for_nothing && !self.threads.pids().is_empty() && is_veth() => true,
-            Some(UNPOLLED) if !still => false,
-            _ => return Ok(()),
-        };
-        self.not_threaded = unpolled.then(|| UNPOLLED.into());
-        self.limit()?;
-        let why = self.not_threaded.as_ref();
-        self.news.push(why.map_or("its threads poll now".into(), |why| {
-            in_softirq(why, self.limit.as_ref(), Ok(()))
-        }));
-        Ok(())
+        match self.not_threaded.as_deref() {
+            None if for_nothing && !self.threads.pids().is_empty() && is_veth() => {
+                self.be_polled_by(Some(UNPOLLED.into()));
+            }
+            Some(UNPOLLED) if !still => self.be_polled_by(None),
+            _ => {}
+        }
     }
 
-    /// Whether threads poll it that the kernel does not name: their NAPI instances have no number.
-    fn has_nameless_threads(&mut self) -> bool {
-        let is_up = self.host.links.info(self.claim.ifindex).is_ok_and(|link| link.up);
-        let looked = is_up && self.threads.appear(&self.claim.journal, self.claim.ifindex).is_ok();
-        looked && self.threads.pids().is_empty()
+    /// By threads from now on, or by softirqs, and why.
+    fn be_polled_by(&mut self, not_threaded: Option<String>) {
+        self.not_threaded = not_threaded;
+        let limited = self.limit();
+        self.news.push(match &self.not_threaded {
+            Some(why) => in_softirq(why, self.limit.as_ref(), limited),
+            None => "its threads poll now".into(),
+        });
     }
 
     /// Limits what receive softirqs take from processes, as long as they poll this interface.
@@ -113,13 +167,5 @@ impl Protected {
         }
         self.gate.limit_input(self.limit.as_ref().map(Limit::input_share));
         Ok(())
-    }
-
-    pub(super) fn look_for_threads(&mut self) -> Result<()> {
-        if self.not_threaded.is_some() {
-            self.switch_napi();
-            self.limit()?;
-        }
-        self.threads.refresh(&self.claim.journal, self.claim.ifindex)
     }
 }
