@@ -332,7 +332,11 @@ impl Protected {
         let ticks = self.ticks_since_change;
         // Whatever goes wrong, the status is published.
         let mut threads = Ok(());
-        if ticks <= FOLLOW_UP_TICKS || ticks.is_multiple_of(LOOK_ANYWAY_TICKS) {
+        let ungoverned = self.threads.drop_ungoverned();
+        if ungoverned {
+            self.news.push("a thread of the governor has panicked; another takes its place".into());
+        }
+        if ungoverned || ticks <= FOLLOW_UP_TICKS || ticks.is_multiple_of(LOOK_ANYWAY_TICKS) {
             threads = self.look_for_threads();
         }
         self.ticks = self.ticks.wrapping_add(1);

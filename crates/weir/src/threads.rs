@@ -143,6 +143,13 @@ impl NapiThreads {
         Ok(())
     }
 
+    /// Lets go of those that the governor no longer looks after; whether there are such.
+    pub fn drop_ungoverned(&mut self) -> bool {
+        let before = self.threads.len();
+        self.threads.retain(|thread| !thread.governed.as_ref().is_some_and(Governed::has_ended));
+        self.threads.len() != before
+    }
+
     /// All of it or, if anything is refused, nothing: it is tried again, and what a first try had set would then
     /// be taken for what was there before weir.
     fn set_up(&mut self, journal: &Rc<Journal>, task: Task) -> Result<NapiThread> {
@@ -228,6 +235,8 @@ impl NapiThreads {
 
 #[cfg(test)]
 mod tests {
+    use weir_bpf::alarm::Alarm;
+    use weir_bpf::gate::QueueProbe;
     use weir_bpf::sys::ethtool;
     use weir_bpf::sys::link::Links;
     use weir_bpf::sys::netns::NetNs;
@@ -235,6 +244,7 @@ mod tests {
 
     use super::*;
     use crate::host::Host;
+    use crate::shares::ShareSettings;
     use crate::statefile::State;
 
     /// In a network namespace of its own, with an interface that is polled by threads.
@@ -294,6 +304,31 @@ mod tests {
                 assert_eq!((is(), journal.knobs()), ((sched::Policy::Normal, Nice(5)), vec![]));
             }
             assert_eq!(journal.report().restored.len(), 1, "told once");
+        });
+    }
+
+    #[test]
+    fn a_thread_whose_governor_has_ended_is_governed_anew() {
+        with_threads(|host, ifindex| {
+            let probe = QueueProbe::load().unwrap();
+            let alarm = Alarm::of(&probe).unwrap();
+            let governors = Governors::start(&probe, &alarm, ShareSettings::default(), false);
+            let state = State::new(&host.key(ifindex), "wt-threads", Task::current().unwrap());
+            let journal = Journal::start(host, state).unwrap();
+            let settings = ThreadSettings { weight: ThreadWeight::Governed, cpus: None };
+            let mut threads = NapiThreads::new(settings, governors.ok(), Settings::default());
+            threads.refresh(&journal, ifindex).unwrap();
+            let (before, knobs) = (threads.observed().len(), journal.knobs().len());
+            threads.governed().next().unwrap().end();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while !threads.drop_ungoverned() {
+                assert!(Instant::now() < deadline);
+                std::thread::sleep(LOOK_EVERY);
+            }
+            assert_eq!(threads.observed().len(), before - 1);
+            threads.refresh(&journal, ifindex).unwrap();
+            assert!(!threads.drop_ungoverned());
+            assert_eq!((threads.observed().len(), journal.knobs().len()), (before, knobs));
         });
     }
 }
