@@ -1,5 +1,7 @@
 //! One protected interface: the gate on it, its NAPI threads, and what is published about it.
 
+mod napi;
+
 use std::iter::once;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
@@ -11,7 +13,6 @@ use weir_bpf::counters::Counters;
 use weir_bpf::features::asks_conntrack;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::prune::Pruner;
-use weir_bpf::sys::ethtool;
 use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
@@ -30,7 +31,7 @@ use crate::governor::Governors;
 use crate::host::Host;
 use crate::journal::TurnedKnob;
 use crate::key::Key;
-use crate::knob::{Knob, Returns};
+use crate::knob::Returns;
 use crate::notes;
 use crate::rps;
 use crate::sample::{Rates, Sample, late_drops, top_discard};
@@ -38,8 +39,6 @@ use crate::shadow;
 use crate::sleep::SleepStatus;
 use crate::softirq::{Limit, Limiter, in_softirq};
 use crate::status::{self, Drops, InterfaceStatus};
-use crate::task;
-use crate::threading;
 use crate::threads::{NapiThreads, ThreadSettings};
 
 /// New NAPI threads may follow a change of the interface for this many seconds.
@@ -47,16 +46,6 @@ const FOLLOW_UP_TICKS: u32 = 3;
 /// How often NAPI threads are looked for without any change, in seconds: a driver may make new ones
 /// without a word.
 const LOOK_ANYWAY_TICKS: u32 = 10;
-/// Why NAPI is in softirq where nothing refuses threads.
-const CHOSEN: &str = "as `napi` says";
-/// Why it is not switched in shadow.
-const IN_SHADOW: &str = "the policy is shadow, which turns nothing";
-/// Why it is not where none of its threads could be governed (`NAPI_STATE_NO_BUSY_POLL`: WireGuard, `gro_cells_init()`).
-const NAMELESS: &str =
-    "the driver's NAPI instances have no numbers, by which the kernel would name their threads";
-/// Why they do not poll although they are there: the kernel keeps packets whose sender could have had TSO from a veth's
-/// NAPI (`veth_skb_is_eligible_for_napi()`).
-const UNPOLLED: &str = "its peer has TSO, and a veth's NAPI then gets no packets: `ethtool -K PEER tso off` changes that";
 /// How often the gate's channels are looked at for quiet ones, in seconds.
 const PRUNE_TICKS: u32 = 10;
 
@@ -123,6 +112,8 @@ pub struct Protected {
     counters_map_id: u32,
     channel_map_ids: ChannelMapIds,
     pruner: Pruner,
+    /// NAPI is polled as the settings say, or was.
+    switched: bool,
     not_threaded: Option<String>,
     /// The CPU time of its threads until the last tick.
     threads_ran: Nanos,
@@ -213,6 +204,7 @@ impl Protected {
             counters_map_id,
             channel_map_ids,
             pruner: Pruner::default(),
+            switched: false,
             not_threaded: None,
             threads_ran: Nanos(0),
             came_for_nothing: false,
@@ -242,93 +234,6 @@ impl Protected {
             }
         }
         Ok(protected)
-    }
-
-    /// Switches NAPI to threads, or to softirq, where that is possible and not done yet.
-    fn switch_napi(&mut self) {
-        let interface = self.claim.interface();
-        // Asked once: each time, threads poll for as long as it is looked for them. Others are known by what they do.
-        if matches!(self.not_threaded.as_deref(), Some(NAMELESS | UNPOLLED)) {
-            return;
-        }
-        if self.settings.policy == Policy::Shadow {
-            let threaded = threading::read(&self.host, &interface).is_ok_and(|old| old != "0");
-            self.not_threaded = (!threaded).then(|| IN_SHADOW.into());
-            return;
-        }
-        let turn = || {
-            let old = threading::read(&self.host, &interface)?;
-            let new = match self.settings.napi {
-                Napi::Threads if old == "0" && !task::sees_kernel_threads() => {
-                    // Threads that nobody can weigh are no better than softirqs.
-                    return Err(task::unseen());
-                }
-                Napi::Threads if old == "0" => "1",
-                Napi::Softirq if old != "0" => "0",
-                Napi::Threads | Napi::Softirq => return Ok(None),
-            };
-            let knob = Knob::Threaded { old, new: new.into() };
-            self.claim.journal.turn(knob).map(Some)
-        };
-        match (turn(), self.settings.napi) {
-            (Ok(Some(turned)), Napi::Threads) if self.has_nameless_threads() => {
-                drop(turned);
-                self.not_threaded = Some(NAMELESS.into());
-            }
-            (Ok(turned), napi) => {
-                // Already switched by us: the guard stays.
-                self.threaded = self.threaded.take().or(turned);
-                self.not_threaded = (napi == Napi::Softirq).then(|| CHOSEN.into());
-            }
-            (Err(error), _) => self.not_threaded = Some(threading::refusal(&interface, &error)),
-        }
-    }
-
-    /// Follows whether a veth's threads poll it; `came`: packets have, since the last tick. A thread's time tells of
-    /// them with the next one, at the latest.
-    fn follow_polls(&mut self, came: bool) -> Result<()> {
-        let ran = self.threads.ran();
-        let still = std::mem::replace(&mut self.threads_ran, ran) == ran;
-        let for_nothing = std::mem::replace(&mut self.came_for_nothing, still && came) && still;
-        let is_veth = || ethtool::driver(&self.interface()).is_ok_and(|driver| driver == "veth");
-        let unpolled = match self.not_threaded.as_deref() {
-            None if for_nothing && !self.threads.pids().is_empty() && is_veth() => true,
-            Some(UNPOLLED) if !still => false,
-            _ => return Ok(()),
-        };
-        self.not_threaded = unpolled.then(|| UNPOLLED.into());
-        self.limit()?;
-        let why = self.not_threaded.as_ref();
-        self.news.push(why.map_or("its threads poll now".into(), |why| {
-            in_softirq(why, self.limit.as_ref(), Ok(()))
-        }));
-        Ok(())
-    }
-
-    /// Whether threads poll it that the kernel does not name: their NAPI instances have no number.
-    fn has_nameless_threads(&mut self) -> bool {
-        let is_up = self.host.links.info(self.claim.ifindex).is_ok_and(|link| link.up);
-        let looked = is_up && self.threads.appear(&self.claim.journal, self.claim.ifindex).is_ok();
-        looked && self.threads.pids().is_empty()
-    }
-
-    /// Limits what receive softirqs take from processes, as long as they poll this interface.
-    fn limit(&mut self) -> Result<()> {
-        let in_softirq = self.not_threaded.is_some() && self.gate.is_polled();
-        if !in_softirq || self.settings.policy != Policy::On {
-            self.gate.limit_input(None);
-            self.limit = None;
-            return Ok(());
-        }
-        match &mut self.limit {
-            Some(limit) => limit.set(&self.settings.governor),
-            None => {
-                let limited = self.limiter.limit(self.claim.ifindex, &self.settings.governor)?;
-                self.limit = Some(limited);
-            }
-        }
-        self.gate.limit_input(self.limit.as_ref().map(Limit::input_share));
-        Ok(())
     }
 
     /// The interface's name.
@@ -400,16 +305,8 @@ impl Protected {
         // What follows is tried again by the tick.
         self.stale = false;
         self.ticks_since_change = 0;
-        self.look_for_threads()?;
+        self.follow_napi()?;
         renamed.map(|()| Presence::Present)
-    }
-
-    fn look_for_threads(&mut self) -> Result<()> {
-        if self.not_threaded.is_some() {
-            self.switch_napi();
-            self.limit()?;
-        }
-        self.threads.refresh(&self.claim.journal, self.claim.ifindex)
     }
 
     /// Whether its gate may sleep: not where it limits softirqs, nor where it is asked to count alone.
@@ -435,8 +332,12 @@ impl Protected {
         let ticks = self.ticks_since_change;
         // Whatever goes wrong, the status is published.
         let mut threads = Ok(());
-        if ticks <= FOLLOW_UP_TICKS || ticks.is_multiple_of(LOOK_ANYWAY_TICKS) {
-            threads = self.threads.refresh(&self.claim.journal, self.claim.ifindex);
+        let ungoverned = self.threads.drop_ungoverned();
+        if ungoverned {
+            self.news.push("a thread of the governor has panicked; another takes its place".into());
+        }
+        if ungoverned || ticks <= FOLLOW_UP_TICKS || ticks.is_multiple_of(LOOK_ANYWAY_TICKS) {
+            threads = self.look_for_threads();
         }
         self.ticks = self.ticks.wrapping_add(1);
         let mut pruned = Ok(());
@@ -446,7 +347,7 @@ impl Protected {
         let counted = self.count(late_dropped);
         let packets = self.last.gate.total().packets;
         let came = counted.as_ref().is_ok_and(|before| packets > before.total().packets);
-        let threads = threads.and(self.follow_polls(came));
+        self.follow_polls(came);
         let recorded = self.claim.keep();
         let mut status = self.status(guardian_pid, sleep);
         status.lost = lost.to_vec();

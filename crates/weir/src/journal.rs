@@ -134,13 +134,6 @@ pub struct TurnedKnob {
     journal: Rc<Journal>,
 }
 
-impl TurnedKnob {
-    /// Whether what it belonged to no longer exists.
-    pub fn is_gone(&self) -> bool {
-        self.knob.is_gone(&self.journal.host, &self.journal.interface())
-    }
-}
-
 impl Drop for TurnedKnob {
     fn drop(&mut self) {
         self.journal.turn_back(&self.knob);

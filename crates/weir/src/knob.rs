@@ -102,6 +102,8 @@ impl Returns {
     /// Takes note of one; whether that is all there is to do about it.
     pub fn note(&mut self, knob: &Knob, outcome: Result<Outcome>) -> bool {
         match outcome {
+            // An interface that goes down and up has the same ones put back each time.
+            Ok(Outcome::Restored) if self.restored.contains(&knob.to_string()) => {}
             Ok(Outcome::Restored) => self.restored.push(knob.to_string()),
             Ok(Outcome::Theirs(value)) => {
                 self.left.push(format!("{}: left as set by somebody else ({value})", knob.object()))

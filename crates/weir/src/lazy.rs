@@ -27,11 +27,13 @@ use weir_bpf::gate::QueueProbe;
 use weir_bpf::lazy::{LAZY_SOCKETS_MAX, LazyRings, LazySocket, RingId};
 use weir_bpf::sync::lock;
 use weir_bpf::sys::divert::{Filters, cgroup_programs};
+use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns;
+use weir_bpf::units::IfIndex;
 use weir_socket::protocol::{Reply, is_socket_name, socket_name};
 
 use crate::error::{Error, Result};
-use crate::host::Host;
+use crate::host::{Host, name_of};
 use crate::rundir::RunDir;
 
 pub use clerk::run as run_clerk;
@@ -79,7 +81,7 @@ impl LazyServer {
     pub fn start(
         listener: Listener,
         probe: &QueueProbe,
-        interfaces: Vec<String>,
+        interfaces: Arc<Mutex<Vec<IfIndex>>>,
         bytes_per_user: u64,
     ) -> Result<Self> {
         let failed = |source| Error::system("start the thread of lazy sockets", source);
@@ -90,6 +92,7 @@ impl LazyServer {
             stop: Arc::clone(&stop),
             rings: LazyRings::of(probe)?,
             filters: Filters::default(),
+            links: Links::open()?,
             interfaces,
             bytes_per_user,
             users: BTreeMap::new(),
@@ -291,7 +294,9 @@ struct Server {
     stop: Arc<OwnedFd>,
     rings: LazyRings,
     filters: Filters,
-    interfaces: Vec<String>,
+    links: Links,
+    /// By number, as names change.
+    interfaces: Arc<Mutex<Vec<IfIndex>>>,
     bytes_per_user: u64,
     users: BTreeMap<u32, User>,
     /// Those that have a ring, and those that have not asked.
@@ -503,7 +508,13 @@ impl Server {
 
     /// What the kernel would do to packets first.
     fn bypassed(&mut self) -> Option<String> {
-        let found = self.filters.read(&self.interfaces);
+        let interfaces = lock(&self.interfaces).clone();
+        let names = interfaces.iter().filter_map(|each| name_of(&self.links, *each).transpose());
+        let names = match names.collect::<Result<Vec<_>>>() {
+            Ok(names) => names,
+            Err(error) => return Some(error.to_string()),
+        };
+        let found = self.filters.read(&names);
         let first = found.first()?;
         let others = match found.len() {
             1 => String::new(),

@@ -75,11 +75,10 @@ pub fn run(args: &RunArgs) -> Result<()> {
     if let Some(governors) = &governors {
         governors.beat_to(guardian.take_beats());
     }
-    let names = claims.iter().map(Claim::interface).collect();
-    let start = |at| LazyServer::start(at, &probe, names, args.lazy_memory << 20);
+    let numbers = Arc::new(Mutex::new(claims.iter().map(|claim| claim.ifindex).collect()));
+    let start = |at| LazyServer::start(at, &probe, Arc::clone(&numbers), args.lazy_memory << 20);
     let lazy = listener.map(start).transpose()?;
     let sleep = Sleep::new(alarm, !args.awake);
-    let numbers = Arc::new(Mutex::new(claims.iter().map(|claim| claim.ifindex).collect()));
     let kinds = [
         ("user-mode screens", screen::watcher(&probe)),
         ("egress interfaces", egress::watcher(&probe, Arc::clone(&numbers))),

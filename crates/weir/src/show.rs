@@ -24,6 +24,7 @@ use crate::rundir::{RUN_DIR, RunDir};
 use crate::sleep::SleepStatus;
 use crate::softirq::{CpuShares, LimitStatus};
 use crate::status::{DiversionStatus, InterfaceStatus, Overview, ReasonCount};
+use crate::threading::SET_BACK;
 
 /// What `--check` exits with if it cannot tell how things stand.
 const UNKNOWN: u8 = 4;
@@ -100,6 +101,9 @@ fn shortcoming(status: &InterfaceStatus) -> Option<String> {
     }
     if status.policy != Policy::On {
         return Some("its policy discards nothing".into());
+    }
+    if status.not_threaded.as_deref() == Some(SET_BACK) {
+        return Some(format!("{SET_BACK}, so NAPI is in softirq"));
     }
     let diversion = status.diversions.iter().find(|each| each.passes_all)?;
     Some(format!("{} ({}), so everything passes", diversion.description, diversion.detail))

@@ -9,6 +9,8 @@ use crate::host::Host;
 
 /// The attribute below `/sys/class/net/IFACE/`.
 pub const THREADED: &str = "threaded";
+/// Why the interface is polled by threads no longer.
+pub const SET_BACK: &str = "somebody has set `threaded` to 0";
 
 /// The attribute's value now.
 ///

@@ -19,7 +19,7 @@ use crate::deferral::Deferral;
 use crate::error::Result;
 use crate::governor::{Governed, Governors, Observed};
 use crate::journal::{Journal, TurnedKnob};
-use crate::knob::Knob;
+use crate::knob::{self, Knob};
 use crate::task::Task;
 
 /// How long threads may take to appear after threading was switched on. The kernel makes them before
@@ -82,11 +82,16 @@ pub struct NapiThreads {
     settings: ThreadSettings,
     governors: Option<Rc<Governors>>,
     governor: Settings,
-    tasks: Vec<Task>,
-    // Before the knobs: what goes back is not to be moved again.
-    governed: Vec<(Task, Governed)>,
+    threads: Vec<NapiThread>,
     /// Of the interface, once one of them is governed.
     deferral: Option<(Arc<Deferral>, TurnedKnob)>,
+}
+
+/// One that is set up. Dropping it turns its knobs back, in the order of the fields.
+struct NapiThread {
+    task: Task,
+    // Before the knobs: what goes back is not to be moved again.
+    governed: Option<Governed>,
     knobs: Vec<TurnedKnob>,
 }
 
@@ -97,15 +102,7 @@ impl NapiThreads {
         governors: Option<Rc<Governors>>,
         governor: Settings,
     ) -> Self {
-        Self {
-            settings,
-            governors,
-            governor,
-            tasks: Vec::new(),
-            deferral: None,
-            governed: Vec::new(),
-            knobs: Vec::new(),
-        }
+        Self { settings, governors, governor, threads: Vec::new(), deferral: None }
     }
 
     /// Waits until there are threads, and sets them up.
@@ -116,14 +113,14 @@ impl NapiThreads {
         let deadline = Instant::now() + APPEAR_MAX;
         loop {
             self.refresh(journal, ifindex)?;
-            if !self.tasks.is_empty() || Instant::now() >= deadline {
+            if !self.threads.is_empty() || Instant::now() >= deadline {
                 return Ok(());
             }
             std::thread::sleep(LOOK_EVERY);
         }
     }
 
-    /// Finds the threads that run now; sets up the new ones and forgets those that have ended.
+    /// Finds the threads that run now; sets up the new ones and lets the others go.
     pub fn refresh(&mut self, journal: &Rc<Journal>, ifindex: IfIndex) -> Result<()> {
         let mut tasks = Vec::new();
         for thread in napi::napi_threads(ifindex, &journal.interface())? {
@@ -131,37 +128,43 @@ impl NapiThreads {
             // One that has just ended, or a number from another pid namespace, is not ours to touch.
             tasks.extend(task.filter(|task| !tasks.contains(task)));
         }
-        if tasks == self.tasks {
-            return Ok(());
-        }
-        self.governed.retain(|(task, _)| tasks.contains(task));
-        self.knobs.retain(|knob| !knob.is_gone());
-        self.tasks.retain(|task| tasks.contains(task));
+        self.follow(journal, tasks)
+    }
+
+    /// Those that are not listed are put back at once: they may live on, while the interface is down, and be listed again.
+    fn follow(&mut self, journal: &Rc<Journal>, tasks: Vec<Task>) -> Result<()> {
+        self.threads.retain(|thread| tasks.contains(&thread.task));
         for task in tasks {
-            if !self.tasks.contains(&task) {
-                self.set_up(journal, &task)?;
-                self.tasks.push(task);
+            if !self.threads.iter().any(|thread| thread.task == task) {
+                let thread = self.set_up(journal, task)?;
+                self.threads.push(thread);
             }
         }
         Ok(())
     }
 
+    /// Lets go of those that the governor no longer looks after; whether there are such.
+    pub fn drop_ungoverned(&mut self) -> bool {
+        let before = self.threads.len();
+        self.threads.retain(|thread| !thread.governed.as_ref().is_some_and(Governed::has_ended));
+        self.threads.len() != before
+    }
+
     /// All of it or, if anything is refused, nothing: it is tried again, and what a first try had set would then
     /// be taken for what was there before weir.
-    fn set_up(&mut self, journal: &Rc<Journal>, task: &Task) -> Result<()> {
-        let Some(pid) = Pid::from_raw(task.pid) else { return Ok(()) };
-        // Dropped in the reverse of this order.
-        let mut knobs = Vec::new();
-        let mut governed = None;
+    fn set_up(&mut self, journal: &Rc<Journal>, task: Task) -> Result<NapiThread> {
+        let pid = Pid::from_raw(task.pid).ok_or_else(|| knob::ended(&task))?;
+        let mut thread = NapiThread { task, governed: None, knobs: Vec::new() };
+        let task = &thread.task;
         if let Some(new) = self.settings.weight.at_first() {
             let old = sched::nice(pid)?;
             let is_governed = self.settings.weight == ThreadWeight::Governed;
             let old_policy =
                 if is_governed { sched::policy(pid)? } else { sched::Policy::default() };
             if old != new || is_governed {
-                let thread = task.clone();
-                let knob = Knob::Nice { thread, old, old_policy, new, governed: is_governed };
-                knobs.push(journal.turn(knob)?);
+                let governed = is_governed;
+                let knob = Knob::Nice { thread: task.clone(), old, old_policy, new, governed };
+                thread.knobs.push(journal.turn(knob)?);
             }
             if let Some(governors) = self.governors.as_ref().filter(|_| is_governed) {
                 if self.deferral.is_none()
@@ -172,29 +175,28 @@ impl NapiThreads {
                     self.deferral = Some((Arc::new(deferral), knob));
                 }
                 let deferral = self.deferral.as_ref().map(|(deferral, _)| Arc::clone(deferral));
-                governed = Some(governors.govern((task, old_policy), deferral, self.governor)?);
+                let governed = governors.govern((task, old_policy), deferral, self.governor)?;
+                thread.governed = Some(governed);
             }
         }
         if let Some(CpuList(new)) = &self.settings.cpus {
             let old = sched::allowed_cpus(pid)?;
             if old != *new {
                 let knob = Knob::Affinity { thread: task.clone(), old, new: new.clone() };
-                knobs.push(journal.turn(knob)?);
+                thread.knobs.push(journal.turn(knob)?);
             }
         }
-        self.knobs.extend(knobs);
-        self.governed.extend(governed.map(|governed| (task.clone(), governed)));
-        Ok(())
+        Ok(thread)
     }
 
     /// The threads' numbers.
     pub fn pids(&self) -> Vec<i32> {
-        self.tasks.iter().map(|task| task.pid).collect()
+        self.threads.iter().map(|thread| thread.task.pid).collect()
     }
 
     /// Their CPU time, ever.
     pub fn ran(&self) -> Nanos {
-        let pids = self.tasks.iter().filter_map(|task| Pid::from_raw(task.pid));
+        let pids = self.threads.iter().filter_map(|thread| Pid::from_raw(thread.task.pid));
         Nanos(pids.filter_map(|pid| sched::cpu_time(pid).ok()).map(|time| time.0).sum())
     }
 
@@ -206,31 +208,35 @@ impl NapiThreads {
     /// Governs them by these settings from now on.
     pub fn set_governor(&mut self, settings: Settings) {
         self.governor = settings;
-        self.governed.iter().for_each(|(_, governed)| governed.set(settings));
+        self.governed().for_each(|governed| governed.set(settings));
     }
 
     /// What the governor has done with each since this was last asked.
     pub fn observed(&self) -> Vec<Observed> {
-        self.governed.iter().map(|(_, governed)| governed.observed()).collect()
+        self.governed().map(Governed::observed).collect()
+    }
+
+    fn governed(&self) -> impl Iterator<Item = &Governed> {
+        self.threads.iter().filter_map(|thread| thread.governed.as_ref())
     }
 
     /// Whether channels are held to their share of the threads' CPUs while those are saturated.
     pub fn shares_are_enforced(&self) -> bool {
-        let governors = self.governors.as_ref().filter(|_| !self.governed.is_empty());
+        let governors = self.governors.as_ref().filter(|_| self.governed().next().is_some());
         governors.is_some_and(|governors| governors.enforces_shares())
     }
 
     /// Turns every knob back.
     pub fn put_back(&mut self) {
-        self.governed.clear();
+        self.threads.clear();
         self.deferral = None;
-        self.knobs.clear();
-        self.tasks.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use weir_bpf::alarm::Alarm;
+    use weir_bpf::gate::QueueProbe;
     use weir_bpf::sys::ethtool;
     use weir_bpf::sys::link::Links;
     use weir_bpf::sys::netns::NetNs;
@@ -238,6 +244,7 @@ mod tests {
 
     use super::*;
     use crate::host::Host;
+    use crate::shares::ShareSettings;
     use crate::statefile::State;
 
     /// In a network namespace of its own, with an interface that is polled by threads.
@@ -275,6 +282,54 @@ mod tests {
             }
             threads.put_back();
             assert_eq!(sched::nice(pid).unwrap(), Nice(0));
+        });
+    }
+
+    /// The threads of most drivers live on while the interface is down, though the kernel lists none.
+    #[test]
+    fn a_thread_that_is_not_listed_for_a_while_is_as_before_meanwhile_and_in_the_end() {
+        with_threads(|host, ifindex| {
+            let state = State::new(&host.key(ifindex), "wt-threads", Task::current().unwrap());
+            let journal = Journal::start(host, state).unwrap();
+            let settings = ThreadSettings { weight: ThreadWeight::Governed, cpus: None };
+            let mut threads = NapiThreads::new(settings, None, Settings::default());
+            let pid = napi::napi_threads(ifindex, "wt-threads").unwrap()[0].pid;
+            let is = || (sched::policy(pid).unwrap(), sched::nice(pid).unwrap());
+            let set = |policy, nice| sched::set_weight(pid, policy, Nice(nice), None).unwrap();
+            set(sched::Policy::Normal, 5);
+            for _ in 0..2 {
+                threads.refresh(&journal, ifindex).unwrap();
+                // As a governor would.
+                set(sched::Policy::Batch, 19);
+                threads.follow(&journal, Vec::new()).unwrap();
+                assert_eq!((is(), journal.knobs()), ((sched::Policy::Normal, Nice(5)), vec![]));
+            }
+            assert_eq!(journal.report().restored.len(), 1, "told once");
+        });
+    }
+
+    #[test]
+    fn a_thread_whose_governor_has_ended_is_governed_anew() {
+        with_threads(|host, ifindex| {
+            let probe = QueueProbe::load().unwrap();
+            let alarm = Alarm::of(&probe).unwrap();
+            let governors = Governors::start(&probe, &alarm, ShareSettings::default(), false);
+            let state = State::new(&host.key(ifindex), "wt-threads", Task::current().unwrap());
+            let journal = Journal::start(host, state).unwrap();
+            let settings = ThreadSettings { weight: ThreadWeight::Governed, cpus: None };
+            let mut threads = NapiThreads::new(settings, governors.ok(), Settings::default());
+            threads.refresh(&journal, ifindex).unwrap();
+            let (before, knobs) = (threads.observed().len(), journal.knobs().len());
+            threads.governed().next().unwrap().end();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while !threads.drop_ungoverned() {
+                assert!(Instant::now() < deadline);
+                std::thread::sleep(LOOK_EVERY);
+            }
+            assert_eq!(threads.observed().len(), before - 1);
+            threads.refresh(&journal, ifindex).unwrap();
+            assert!(!threads.drop_ungoverned());
+            assert_eq!((threads.observed().len(), journal.knobs().len()), (before, knobs));
         });
     }
 }

@@ -45,19 +45,69 @@ fn it_is_chosen_and_limited() {
 #[test]
 fn it_is_where_the_kernel_names_no_thread() {
     let network = Network::new();
-    let add = "ip link add tunnel type vxlan id 7 dev near remote 198.18.0.2 dstport 4789
-               ip link set tunnel up";
-    let sh = || Command::new("sh").args(["-ec", add]).status().unwrap();
-    assert!(network.near.run(sh).unwrap().success());
-    let read = || NetSysfs::open().unwrap().read("tunnel", "threaded").unwrap();
-    let threaded = || network.near.run(read).unwrap();
-    let daemon = Daemon::start(&network, &["tunnel", "--attach", "tc"]);
-    let status = network.status()["interfaces"].as_array().unwrap().clone();
-    let status = status.into_iter().find(|each| each["interface"] == "tunnel").unwrap();
-    assert!(status["not_threaded"].as_str().unwrap().contains("have no numbers"), "{status}");
-    assert!(is(&status["softirq_limit"]["input_share"], 0.5), "{status}");
-    assert_eq!(threaded().trim(), "0");
-    daemon.interrupt();
+    let ip = |line: &str| {
+        let run = || Command::new("ip").args(line.split(' ')).status().unwrap();
+        assert!(network.near.run(run).unwrap().success(), "{line}");
+    };
+    let threaded = || network.threaded_on("tunnel");
+    let tunnel = || {
+        let status = network.status()["interfaces"].as_array().unwrap().clone();
+        status.into_iter().find(|each| each["interface"] == "tunnel").unwrap()
+    };
+    ip("link add tunnel type vxlan id 7 dev near remote 198.18.0.2 dstport 4789");
+    // Up from the start or later, and threaded by weir or before.
+    for (up_before, old) in [(true, "0"), (false, "0"), (true, "1"), (false, "1")] {
+        ip(&format!("link set tunnel {}", if up_before { "up" } else { "down" }));
+        let set = || NetSysfs::open().unwrap().write("tunnel", "threaded", old).unwrap();
+        network.near.run(set).unwrap();
+        let daemon = Daemon::start(&network, &["tunnel", "--attach", "tc"]);
+        ip("link set tunnel up");
+        wait_until("it is seen that there are none", || {
+            tunnel()["not_threaded"].as_str().is_some_and(|why| why.contains("have no numbers"))
+        });
+        let status = tunnel();
+        assert!(is(&status["softirq_limit"]["input_share"], 0.5), "{status}");
+        assert_eq!(threaded(), "0");
+        daemon.interrupt();
+        assert_eq!(threaded(), old);
+    }
+    network.assert_untouched();
+}
+
+/// Whoever sets `threaded` while weir runs has it so, whether or not weir had turned it.
+#[test]
+fn what_somebody_sets_stays() {
+    let network = Network::ipv4_only();
+    network.poll_by_napi();
+    let set = |value: &str| {
+        let write = || NetSysfs::open().unwrap().write(NEAR, "threaded", value);
+        network.near.run(write).unwrap().unwrap();
+        let change = "ip address add 198.18.0.9/32 dev near; ip address del 198.18.0.9/32 dev near";
+        let change = || Command::new("sh").args(["-ec", change]).status().unwrap();
+        assert!(network.near.run(change).unwrap().success());
+    };
+    let check = || String::from_utf8(network.weir(&["status", "--check"]).stdout).unwrap();
+    for (options, old, left) in
+        [(&[][..], "0", "0"), (&[], "1", "1"), (&SOFTIRQ, "0", "1"), (&SOFTIRQ, "1", "1")]
+    {
+        set(old);
+        let daemon = Daemon::start(&network, options);
+        if options.is_empty() {
+            set("0");
+            wait_until("softirqs are limited", || limit(&network).is_object());
+            assert!(check().contains("somebody has set"), "{}", check());
+        }
+        set("1");
+        wait_until("its threads poll", || {
+            let status = network.interface_status();
+            status["not_threaded"].is_null() && status["napi_threads"][0].is_number()
+        });
+        assert_eq!((network.threaded().as_str(), limit(&network)), ("1", Value::Null));
+        assert!(check().starts_with("protected"), "{}", check());
+        assert!(daemon.interrupt().contains("its threads poll now"));
+        assert_eq!(network.threaded(), left);
+    }
+    set("0");
     network.assert_untouched();
 }
 

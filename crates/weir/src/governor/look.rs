@@ -168,7 +168,11 @@ impl Look {
             self.rest(action);
         }
         fair.end(self.input.accounts());
-        self.common.peers.forget(number);
+    }
+
+    /// What others go by no longer holds. For whoever has seen it end, by a panic, too.
+    pub(super) fn forget(&self) {
+        self.common.peers.forget(self.input.number());
         self.defer(None, false);
     }
 

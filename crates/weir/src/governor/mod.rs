@@ -306,6 +306,17 @@ impl Governed {
     pub fn set(&self, settings: Settings) {
         self.look.set(settings);
     }
+
+    /// Whether nobody looks after it any more: what did has panicked.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// As a panic would.
+    #[cfg(test)]
+    pub fn end(&self) {
+        self.look.stop();
+    }
 }
 
 impl Drop for Governed {
@@ -315,6 +326,7 @@ impl Drop for Governed {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        self.look.forget();
     }
 }
 

@@ -283,6 +283,28 @@ fn what_tc_drops_is_not_bypassed_nor_output_rules_that_ask_for_connections() {
     assert_eq!(receive_numbers(&lazy, 0), [0]);
 }
 
+/// What counts is what the protected interface meets, whatever it is called.
+#[test]
+fn an_interface_that_is_renamed_is_looked_at_by_its_new_name() {
+    let (network, daemon, lazy, sender) = with_lazy_socket();
+    let filter = |name: &str| {
+        let filter = "ingress protocol ip u32 match ip dport 53 0xffff flowid 1:1";
+        sh(&network, &format!("tc qdisc add dev {name} clsact; tc filter add dev {name} {filter}"));
+    };
+    sh(
+        &network,
+        "ip link add spare type veth; ip link set near name renamed; ip link set spare name near",
+    );
+    filter("near");
+    wait_until("it is told", || network.interface_status()["interface"] == "renamed");
+    assert_lazy(&lazy_socket(&network, "198.18.0.1:9997"));
+    send_numbers(&sender, 0..1);
+    assert_eq!(receive_numbers(&lazy, 0), [0]);
+    wait_until("it came by the ring", || network.count_on("renamed", "lazy") == 1);
+    filter("renamed");
+    daemon.said("renamed has tc filters at ingress");
+}
+
 /// What others say to the daemon: nobody else notices.
 #[test]
 fn hostile_clients_harm_nobody_but_themselves() {

@@ -28,7 +28,15 @@ const NEARBY: [&str; 2] = ["10", "20"];
 /// where the kernel tells of changes.
 #[derive(Debug, Default)]
 pub struct Filters {
-    nft: Option<(u32, Vec<String>)>,
+    nft: Option<Nft>,
+}
+
+/// What was found in the rules of nftables of this generation.
+#[derive(Debug)]
+struct Nft {
+    generation: u32,
+    interfaces: Vec<String>,
+    found: Vec<String>,
 }
 
 impl Filters {
@@ -52,10 +60,11 @@ impl Filters {
             Ok(None) => return Vec::new(),
             Err(errno) => return vec![format!("the rules of nftables cannot be read: {errno}")],
         };
-        if let Some((of, known)) = &self.nft
-            && *of == generation
+        if let Some(known) = &self.nft
+            && known.generation == generation
+            && known.interfaces == interfaces
         {
-            return known.clone();
+            return known.found.clone();
         }
         let read = interfaces.iter().map(|interface| nft::anything(interface));
         let mut found: Vec<String> = match read.collect::<rustix::io::Result<Vec<_>>>() {
@@ -65,7 +74,8 @@ impl Filters {
         };
         found.sort();
         found.dedup();
-        self.nft = Some((generation, found.clone()));
+        let interfaces = interfaces.to_vec();
+        self.nft = Some(Nft { generation, interfaces, found: found.clone() });
         found
     }
 }

@@ -34,6 +34,19 @@ fn ipv6_that_is_off_drops_what_is_for_other_interfaces_addresses() {
     });
 }
 
+#[test]
+fn rules_of_another_interface_are_those_of_its_own() {
+    Sandbox::new().run(|| {
+        Links::open().unwrap().create_veth("near", "far", None).unwrap();
+        sh("nft 'table netdev n { chain c { type filter hook ingress device far priority 0; drop; }; }'");
+        let mut filters = Filters::default();
+        let mut told = |name: &str| {
+            filters.read(&[name.to_owned()]).iter().any(|line| line.contains("table netdev n"))
+        };
+        assert_eq!(["near", "far", "near"].map(&mut told), [false, true, false]);
+    });
+}
+
 /// A control group with a process in it.
 struct Group(PathBuf, Child);
 

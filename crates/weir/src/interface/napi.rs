@@ -1,0 +1,166 @@
+//! Who polls an interface: threads, or softirqs, which are then limited.
+
+use weir_bpf::gate::Policy;
+use weir_bpf::sys::ethtool;
+
+use super::{FOLLOW_UP_TICKS, Protected};
+use crate::cli::Napi;
+use crate::error::Result;
+use crate::knob::Knob;
+use crate::softirq::{Limit, in_softirq};
+use crate::task;
+use crate::threading::{self, SET_BACK, THREADED};
+
+/// Why NAPI is in softirq where nothing refuses threads.
+const CHOSEN: &str = "as `napi` says";
+/// Why it is not switched in shadow.
+const IN_SHADOW: &str = "the policy is shadow, which turns nothing";
+/// Why it is not where none of its threads could be governed (`NAPI_STATE_NO_BUSY_POLL`: WireGuard, `gro_cells_init()`).
+const NAMELESS: &str =
+    "the driver's NAPI instances have no numbers, by which the kernel would name their threads";
+/// Why they do not poll although they are there: the kernel keeps packets whose sender could have had TSO from a veth's
+/// NAPI (`veth_skb_is_eligible_for_napi()`).
+const UNPOLLED: &str = "its peer has TSO, and a veth's NAPI then gets no packets: `ethtool -K PEER tso off` changes that";
+
+impl Protected {
+    /// Switches NAPI to threads, or to softirq, as soon as that is possible. From then on the setting is others' to change.
+    pub(super) fn switch_napi(&mut self) {
+        if self.switched {
+            return;
+        }
+        let interface = self.claim.interface();
+        if self.settings.policy == Policy::Shadow {
+            self.switched = true;
+            let threaded = threading::read(&self.host, &interface).is_ok_and(|old| old != "0");
+            self.not_threaded = (!threaded).then(|| IN_SHADOW.into());
+            return;
+        }
+        let turn = || {
+            let old = threading::read(&self.host, &interface)?;
+            let new = match self.settings.napi {
+                Napi::Threads if old == "0" && !task::sees_kernel_threads() => {
+                    // Threads that nobody can weigh are no better than softirqs.
+                    return Err(task::unseen());
+                }
+                Napi::Threads if old == "0" => "1",
+                Napi::Softirq if old != "0" => "0",
+                Napi::Threads | Napi::Softirq => return Ok(None),
+            };
+            let knob = Knob::Threaded { old, new: new.into() };
+            self.claim.journal.turn(knob).map(Some)
+        };
+        self.not_threaded = match turn() {
+            Ok(turned) => {
+                (self.switched, self.threaded) = (true, turned);
+                match self.settings.napi {
+                    Napi::Softirq => Some(CHOSEN.into()),
+                    Napi::Threads => self.no_thread_appears().then(|| self.go_without_threads()),
+                }
+            }
+            Err(error) => Some(threading::refusal(&interface, &error)),
+        };
+    }
+
+    /// Waits for threads, where there could be some.
+    fn no_thread_appears(&mut self) -> bool {
+        let looked =
+            self.is_up() && self.threads.appear(&self.claim.journal, self.claim.ifindex).is_ok();
+        looked && self.threads.pids().is_empty()
+    }
+
+    fn is_up(&self) -> bool {
+        self.host.links.info(self.claim.ifindex).is_ok_and(|link| link.up)
+    }
+
+    /// Lets softirqs poll where threads do that cannot be found; why.
+    fn go_without_threads(&mut self) -> String {
+        let interface = self.claim.interface();
+        let read = || threading::read(&self.host, &interface);
+        // What it is already is refused, too, where there is no NAPI (`modify_napi_threaded()`).
+        let again = || Ok(self.host.sysfs.write(&interface, THREADED, &read()?)?);
+        if let Err(error) = again() {
+            return threading::refusal(&interface, &error);
+        }
+        self.threaded = None;
+        let old = read().ok().filter(|old| old != "0");
+        let knob = old.map(|old| Knob::Threaded { old, new: "0".into() });
+        self.threaded = knob.and_then(|knob| self.claim.journal.turn(knob).ok());
+        if task::sees_kernel_threads() { NAMELESS.into() } else { unseen().to_string() }
+    }
+
+    /// After a change of the interface.
+    pub(super) fn follow_napi(&mut self) -> Result<()> {
+        if self.not_threaded.is_some() {
+            self.switch_napi();
+            self.limit()?;
+        }
+        self.look_for_threads()
+    }
+
+    /// Follows which threads there are, and whether they poll as far as `threaded` says it: of that the kernel does not
+    /// tell.
+    pub(super) fn look_for_threads(&mut self) -> Result<()> {
+        self.threads.refresh(&self.claim.journal, self.claim.ifindex)?;
+        let threaded = threading::read(&self.host, &self.interface())? != "0";
+        let none = self.threads.pids().is_empty();
+        let why = match self.not_threaded.as_deref() {
+            None if !threaded && self.settings.napi == Napi::Softirq => Some(CHOSEN.into()),
+            None if !threaded => Some(SET_BACK.into()),
+            None if none && self.awaits_threads_no_more() => Some(self.go_without_threads()),
+            Some(why) if why != UNPOLLED && threaded && !none => None,
+            _ => return Ok(()),
+        };
+        self.be_polled_by(why);
+        Ok(())
+    }
+
+    fn awaits_threads_no_more(&self) -> bool {
+        let follows_up = self.ticks_since_change < FOLLOW_UP_TICKS;
+        !follows_up && self.settings.policy != Policy::Shadow && self.is_up()
+    }
+
+    /// Follows whether a veth's threads poll it; `came`: packets have, since the last tick. A thread's time tells of
+    /// them with the next one, at the latest.
+    pub(super) fn follow_polls(&mut self, came: bool) {
+        let ran = self.threads.ran();
+        let still = std::mem::replace(&mut self.threads_ran, ran) == ran;
+        let for_nothing = std::mem::replace(&mut self.came_for_nothing, still && came) && still;
+        let is_veth = || ethtool::driver(&self.interface()).is_ok_and(|driver| driver == "veth");
+        match self.not_threaded.as_deref() {
+            None if for_nothing && !self.threads.pids().is_empty() && is_veth() => {
+                self.be_polled_by(Some(UNPOLLED.into()));
+            }
+            Some(UNPOLLED) if !still => self.be_polled_by(None),
+            _ => {}
+        }
+    }
+
+    /// By threads from now on, or by softirqs, and why.
+    fn be_polled_by(&mut self, not_threaded: Option<String>) {
+        self.not_threaded = not_threaded;
+        let limited = self.limit();
+        self.news.push(match &self.not_threaded {
+            Some(why) => in_softirq(why, self.limit.as_ref(), limited),
+            None => "its threads poll now".into(),
+        });
+    }
+
+    /// Limits what receive softirqs take from processes, as long as they poll this interface.
+    pub(super) fn limit(&mut self) -> Result<()> {
+        let in_softirq = self.not_threaded.is_some() && self.gate.is_polled();
+        if !in_softirq || self.settings.policy != Policy::On {
+            self.gate.limit_input(None);
+            self.limit = None;
+            return Ok(());
+        }
+        match &mut self.limit {
+            Some(limit) => limit.set(&self.settings.governor),
+            None => {
+                let limited = self.limiter.limit(self.claim.ifindex, &self.settings.governor)?;
+                self.limit = Some(limited);
+            }
+        }
+        self.gate.limit_input(self.limit.as_ref().map(Limit::input_share));
+        Ok(())
+    }
+}
