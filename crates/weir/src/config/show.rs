@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::iter::once;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -26,7 +27,8 @@ pub fn check(args: &CheckArgs) -> Result<()> {
         error => error.into(),
     })?;
     let config = Config { flags: Layer::default(), named: None, file: Some(file) };
-    config.protected().iter().try_for_each(|interface| config.check_forward(interface))?;
+    let sections = once(None).chain(config.sections().map(Some));
+    sections.into_iter().try_for_each(|section| config.check_forward(section))?;
     out::print(|out| writeln!(out, "{}: valid", args.file.display()))
 }
 

@@ -151,9 +151,14 @@ fn check_says_everything_that_is_wrong() {
     let second =
         format!("weir: {}:4: timeout = \"1s\": write a time from 100us to 100ms", file.path());
     assert!(lines[1].starts_with(&second), "{wrong}");
-    file.write("attach = \"tc\"\n[interface.eth0]\nprotect = true\nforward = \"xdp\"\n");
-    let wrong = failure(&config(&["check", file.path()]), 1);
-    assert!(wrong.contains("the gate of eth0 is to be elsewhere"), "{wrong}");
+    for (contradicts, whose) in [
+        ("forward = \"xdp\"\nattach = \"tc\"\n", "interfaces without a section"),
+        ("attach = \"tc\"\n[interface.eth0]\nforward = \"xdp\"\n", "eth0"),
+    ] {
+        file.write(contradicts);
+        let wrong = failure(&config(&["check", file.path()]), 1);
+        assert!(wrong.contains(&format!("the gate of {whose} is to be elsewhere")), "{wrong}");
+    }
     let missing = failure(&config(&["check", "/nonexistent"]), 1);
     assert!(missing.contains("cannot read /nonexistent: No such file"), "{missing}");
     assert!(!missing.contains("--config"), "{missing}");
