@@ -77,6 +77,16 @@ pub struct ThreadSettings {
     pub cpus: Option<CpuList>,
 }
 
+impl ThreadSettings {
+    /// What there is to say about them where no thread polls.
+    pub fn unused(&self) -> impl Iterator<Item = String> {
+        let nice = self.weight.fixed().map(|_| "--nice");
+        let cpus = self.cpus.as_ref().map(|_| "--cpus");
+        let options = nice.into_iter().chain(cpus);
+        options.map(|option| format!("`{option}` has no effect: no thread polls this interface"))
+    }
+}
+
 /// The NAPI threads of one interface.
 pub struct NapiThreads {
     settings: ThreadSettings,

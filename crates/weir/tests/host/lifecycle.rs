@@ -76,6 +76,11 @@ fn what_the_user_should_know_is_noted_with_its_remedy() {
     let [offload] = &notes(&[])[..] else { panic!("not one note") };
     assert!(offload.contains("TSO") && offload.contains("without `--attach native`"), "{offload}");
     assert_eq!(notes(&["--attach", "generic"]), [] as [String; 0]);
+    let unused = notes(&["--attach", "tc", "--napi", "softirq", "--nice", "5", "--cpus", "0"]);
+    for (note, option) in unused.iter().zip(["`--nice`", "`--cpus`"]) {
+        assert!(note.starts_with(&format!("{option} has no effect: ")), "{note}");
+    }
+    assert_eq!(unused.len(), 2);
     network.assert_untouched();
 }
 
