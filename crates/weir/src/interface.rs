@@ -382,6 +382,10 @@ impl Protected {
         let followed = self.diverting.follow();
         self.diverting.tell(&mut self.gate);
         if !matches!(followed, Ok(false)) {
+            // Of one that has gone meanwhile nothing can be read.
+            if self.is_gone() {
+                return Ok(Presence::Gone);
+            }
             if let Some(forwarding) = &mut self.forwarding {
                 forwarding.look(&self.host.links, self.claim.ifindex, &mut self.gate)?;
             }

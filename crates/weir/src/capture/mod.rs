@@ -5,6 +5,7 @@ mod output;
 mod print;
 
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -220,7 +221,8 @@ impl Session<'_> {
                 && now >= next_look
             {
                 next_look = now + LOOK;
-                others.look(&mut self.tap)?;
+                let look = others.look(&mut self.tap);
+                look.map_err(|error| lost(&self.args.interface, &error))?;
             }
             let over = self.args.duration.map(|duration| begun + duration);
             if over.is_some_and(|over| now >= over) {
@@ -289,10 +291,7 @@ impl Session<'_> {
             // It was down for a moment; the socket goes on.
             return Ok(());
         }
-        Err(Error::refused(
-            format!("{name} is down or gone ({error})"),
-            "what was captured until then is kept; start again when it is back",
-        ))
+        Err(lost(name, &error))
     }
 
     /// Reads what is left in the ring, ends the file, and says what there was.
@@ -323,6 +322,13 @@ impl Session<'_> {
         while self.read()? > 0 {}
         Ok(())
     }
+}
+
+fn lost(ifname: &str, why: &dyn Display) -> Error {
+    Error::refused(
+        format!("{ifname} is down or gone ({why})"),
+        "what was captured until then is kept; start again when it is back",
+    )
 }
 
 /// Waits, so long at most, for a signal or a packet; whether there was a signal.

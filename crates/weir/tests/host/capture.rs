@@ -526,6 +526,17 @@ fn what_ends_it_early_costs_no_packet_that_was_written() {
 }
 
 #[test]
+fn in_the_driver_it_ends_with_the_interface() {
+    let network = Network::ipv4_only();
+    let mut gone = Running::weir(&network, &["--count", "--attach", "native"]);
+    network.links(|links, ifindex| links.delete(ifindex).unwrap());
+    let mut said = String::new();
+    gone.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(gone.0.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("near is down or gone"), "{said}");
+}
+
+#[test]
 fn what_is_asked_for_wrongly_is_refused_with_a_remedy() {
     let network = Network::ipv4_only();
     let refusal = |arguments: &[&str]| {

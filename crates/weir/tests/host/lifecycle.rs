@@ -336,6 +336,7 @@ fn an_interface_that_vanishes_ends_protection() {
         messages.contains("near is no longer protected: it has been removed or moved"),
         "{messages}"
     );
+    assert!(!messages.contains("not known in full"), "{messages}");
     assert_eq!(network.files(), [] as [&str; 0]);
 }
 
