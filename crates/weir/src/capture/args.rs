@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use weir_bpf::tap::SNAPLEN_MAX;
 
 /// Arguments of `weir capture`.
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(group(ArgGroup::new("what").required(true).args(["write", "count"])), after_help = "\
 FILTER is an expression as of tcpdump (`man pcap-filter`); it runs in the kernel, before anything is copied. Ctrl-C ends
 the capture; the file is complete then.
 
@@ -24,10 +24,10 @@ pub struct CaptureArgs {
     #[arg(short, long, value_name = "IFACE")]
     pub interface: String,
     /// Write the packets to this file, in pcapng; `-` for standard output
-    #[arg(short, long, value_name = "FILE", required_unless_present = "count")]
+    #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
     /// Write no packets; print each second how many there were
-    #[arg(long, conflicts_with_all = ["write", "packets", "rotate_size", "rotate_time"])]
+    #[arg(long, conflicts_with_all = ["packets", "rotate_size", "rotate_time"])]
     pub count: bool,
     /// How many bytes of each packet to copy, at most
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAPLEN_MAX,

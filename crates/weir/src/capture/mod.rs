@@ -77,7 +77,14 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
     let link = link_of(&name)?;
     let text = args.filter.join(" ");
     let filter = (!text.trim().is_empty()).then(|| Filter::compile(&name, &text));
-    let filter = filter.transpose()?;
+    let filter =
+        filter.transpose().map_err(|error| match (args.circuit_breaker, &args.filter[0]) {
+            (Some(_), first) if first.parse::<u32>().is_ok() => Error::refused(
+                format!("{first} is taken for a filter"),
+                format!("write `--circuit-breaker={first}` if it is the number of packets"),
+            ),
+            _ => error.into(),
+        })?;
     let options = Options {
         snaplen: args.snaplen.min(SNAPLEN_MAX),
         ring_bytes: args.buffer,
@@ -119,7 +126,13 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
 
 fn find(ifname: &str) -> Result<IfIndex> {
     let links = Links::open()?;
-    let ifindex = links.index(ifname)?;
+    let ifindex = links.index(ifname).map_err(|error| match ifname {
+        "any" => Error::refused(
+            "`any` is no interface, and `weir capture` takes the packets of one",
+            "name it, or use `tcpdump -i any`",
+        ),
+        _ => error.into(),
+    })?;
     if links.info(ifindex)?.up {
         return Ok(ifindex);
     }
