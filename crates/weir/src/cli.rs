@@ -201,6 +201,16 @@ impl From<PolicyArg> for Policy {
     }
 }
 
+/// What is wrong with options of `weir run`, in a line.
+pub fn check_run_options(options: &[String]) -> Result<(), String> {
+    let line = ["weir", "run"].into_iter().chain(options.iter().map(String::as_str));
+    Cli::try_parse_from(line).map(drop).map_err(|error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        first.trim_start_matches("error: ").into()
+    })
+}
+
 /// Arguments of `weir status`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -415,5 +425,15 @@ mod tests {
             panic!("not run");
         };
         assert_eq!((args.settings.nice, args.interfaces.len()), (Some(-5), 2));
+    }
+
+    #[test]
+    fn options_of_an_arm_are_checked() {
+        let check = |line: &str| {
+            check_run_options(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(check("--attach native --nice -3"), Ok(()));
+        let said = check("--nice 100").unwrap_err();
+        assert!(said.starts_with("invalid value '100' for '--nice <N>': write a"), "{said}");
     }
 }
