@@ -403,6 +403,7 @@ mod tests {
             "weir config",
             "weir config show --timeout 1h",
             "weir explain",
+            "weir doctor --from x --seconds 5",
             "weir capture -i eth1",
             "weir capture -w x.pcapng",
             "weir capture -i eth1 --count -w x.pcapng",
