@@ -34,7 +34,8 @@ pub struct CaptureArgs {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(SNAPLEN_MAX)))]
     pub snaplen: u32,
     /// End after so many packets
-    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'c', long, value_name = "N",
+        value_parser = clap::builder::RangedI64ValueParser::<u64>::from(1..))]
     pub packets: Option<u64>,
     /// End after so long
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -103,9 +104,8 @@ const RING_MAX: u64 = 1 << 31;
 const FILE_MIN: u64 = 100_000;
 
 fn time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; such as 10s, 5min or 1h"))?;
-    if time < Duration::from_secs(1) { Err("a second at least".into()) } else { Ok(time) }
+    let time = humantime::parse_duration(text).ok().filter(|time| *time >= Duration::from_secs(1));
+    time.ok_or_else(|| "write a time of 1s or more, such as 10s, 5min or 1h".into())
 }
 
 fn ring_size(text: &str) -> Result<u32, String> {

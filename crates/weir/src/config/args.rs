@@ -44,7 +44,6 @@ pub struct SettingArgs {
     /// its shares off; no effect where softirqs poll [default: the governor moves it]
     #[arg(
         long,
-        allow_negative_numbers = true,
         value_parser = value::nice,
         overrides_with = "nice",
         value_name = "N",
