@@ -6,6 +6,7 @@ use std::iter::once;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use weir_bpf::sys::link::Links;
 
 use super::args::{CheckArgs, ShowArgs};
 use super::error::ConfigError;
@@ -88,6 +89,10 @@ pub fn show(args: &ShowArgs) -> Result<()> {
         effective.extend(config.sections().map(|name| (Some(name.into()), config.of(name))));
     } else {
         let named = args.interfaces.iter();
+        let links = Links::open()?;
+        for error in named.clone().filter_map(|name| links.index(name).err()) {
+            out::say(format_args!("weir: {error}"));
+        }
         effective.extend(named.map(|name| (Some(name.clone()), config.of(name))));
     }
     if args.json {

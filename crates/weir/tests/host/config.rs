@@ -189,7 +189,10 @@ fn show_names_the_source_of_every_setting() {
     is(eth0, "protect", false.into(), "default", Value::Null);
     is(eth0, "cpus", Value::Null, "default", Value::Null);
 
-    let table = stdout(&config(&[&options[..], &["eth0"]].concat()));
+    let named = config(&[&options[..], &["eth0", "nowhere0"]].concat());
+    let hint = String::from_utf8_lossy(&named.stderr);
+    assert!(hint.contains("no interface named \"nowhere0\""), "{hint}");
+    let table = stdout(&named);
     let path = file.path();
     for line in [
         format!("file: {path}"),
