@@ -361,6 +361,9 @@ fn an_interface_that_is_lost_beside_another_is_said_to_be_and_protected_when_it_
     }
     let text = network.says(&["status"]);
     assert!(text.contains("\nnear2  no longer protected: it has been removed"), "{text}");
+    for of_the_living in ["guardian ", "gate at ", "the gate is "] {
+        assert_eq!(text.matches(of_the_living).count(), 1, "{text}");
+    }
 
     network.add_pair();
     wait_until("both are protected", || {
