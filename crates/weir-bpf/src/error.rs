@@ -48,7 +48,7 @@ pub enum Error {
         remedy: Option<String>,
     },
     /// No such interface in this network namespace.
-    #[error("no interface named {0:?} in this network namespace; `ip link` lists them")]
+    #[error("no interface named {:?} in this network namespace; {}", .0, what_it_could_be(.0))]
     NoInterface(String),
     /// Something about the machine or the request that has a remedy.
     #[error("{problem}; {remedy}")]
@@ -62,6 +62,14 @@ pub enum Error {
 
 fn or_nothing(remedy: &Option<String>) -> String {
     remedy.as_ref().map(|text| format!("; {text}")).unwrap_or_default()
+}
+
+/// `ip link` shows `NAME@LOWER`.
+fn what_it_could_be(name: &str) -> &'static str {
+    match name.contains('@') {
+        true => "leave out @ and what follows, which names another interface",
+        false => "`ip link` lists them",
+    }
 }
 
 impl Error {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
-use crate::arm::{self, Arm};
+use crate::arm::{self, Arm, DaemonSpec};
 use crate::error::{Error, Result, cannot};
 use crate::experiment::Experiment;
 use crate::lab::{self, Plan, Wish};
@@ -130,12 +130,15 @@ fn one_experiment() -> impl TypedValueParser<Value = &'static Experiment> {
     names.try_map(|name| experiments::by_name(&name).ok_or("there is no such experiment"))
 }
 
+/// Says what is wrong with options of this executable's `weir run`.
+pub type CheckOptions = fn(&[String]) -> std::result::Result<(), String>;
+
 /// Runs a `weir lab` command.
-pub fn run(args: LabArgs) -> Result<ExitCode> {
+pub fn run(args: LabArgs, check: CheckOptions) -> Result<ExitCode> {
     match args.command {
         LabCommand::List => print(&list()?)?,
-        LabCommand::Run(args) => return run_experiments(args),
-        LabCommand::Ab(args) => compare_builds(&args)?,
+        LabCommand::Run(args) => return run_experiments(args, check),
+        LabCommand::Ab(args) => compare_builds(&args, check)?,
         LabCommand::Compare { a, b, json } => {
             let compared = compare::files(&a, &b)?;
             print(&if json { compared.json()? } else { compared.text() })?;
@@ -199,6 +202,19 @@ fn list() -> Result<String> {
     Ok(text)
 }
 
+/// Before the lab is set up, as far as it is this executable that takes them.
+fn check_options(plans: &[Plan<'_>], check: CheckOptions) -> Result<()> {
+    for arm in plans.iter().flat_map(|plan| &plan.arms) {
+        if let Some(DaemonSpec { binary: None, options }) = &arm.daemon {
+            check(options).map_err(|why| {
+                let problem = format!("arm {:?}: {why}", arm.name);
+                Error::refused(problem, "`weir run --help` lists what it takes")
+            })?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs a plan, and keeps what it measured where that is wanted.
 fn run_plan(plan: &Plan<'_>, name: &str, which: &WhichArgs, stop: &Stop) -> Result<Run> {
     let mut store = Store::new(which.out.as_deref(), name);
@@ -211,13 +227,14 @@ fn run_plan(plan: &Plan<'_>, name: &str, which: &WhichArgs, stop: &Stop) -> Resu
     Ok(run)
 }
 
-fn run_experiments(mut args: RunArgs) -> Result<ExitCode> {
+fn run_experiments(mut args: RunArgs, check: CheckOptions) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     args.which.wish.arms = args.arms;
     let named = args.which.experiments();
     // Before the measurements, not after an hour of them.
     let plan = |experiment: &&'static Experiment| Plan::new(experiment, &args.which.wish);
     let plans = named.iter().map(plan).collect::<Result<Vec<_>>>()?;
+    check_options(&plans, check)?;
     // Its report is of everything there.
     let out = args.which.out.as_deref().filter(|dir| dir.exists());
     out.map(store::read_all).transpose()?;
@@ -252,7 +269,7 @@ fn run_experiments(mut args: RunArgs) -> Result<ExitCode> {
     Ok(if unmet > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn compare_builds(args: &AbArgs) -> Result<()> {
+fn compare_builds(args: &AbArgs, check: CheckOptions) -> Result<()> {
     let stop = Stop::on_signals()?;
     let sides = [ab::Side::parse("A", &args.a)?, ab::Side::parse("B", &args.b)?];
     let seed = args.seed.unwrap_or_else(|| u64::from(fastrand::u32(..)));
@@ -263,6 +280,7 @@ fn compare_builds(args: &AbArgs) -> Result<()> {
     let wish = &args.which.wish;
     let plan = |experiment: &&'static Experiment| ab::plan(experiment, &sides, wish, seed);
     let plans = named.iter().map(plan).collect::<Result<Vec<_>>>()?;
+    check_options(&plans, check)?;
     let mut parts = vec![];
     for plan in &plans {
         let name = format!("ab-{}", plan.experiment.name);

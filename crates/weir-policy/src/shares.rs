@@ -127,11 +127,6 @@ impl Shares {
         limits.collect()
     }
 
-    /// Whether any channel has a limit.
-    pub fn limits_any(&self) -> bool {
-        self.known.values().any(|known| known.limit.is_some())
-    }
-
     /// Whether the CPU was saturated in the last period.
     pub fn saturated(&self) -> bool {
         self.saturated
@@ -371,7 +366,8 @@ mod tests {
             let limit = limits.get(&FLOOD).copied().unwrap_or(1.0);
             claims[1].used = Nanos((limit * 1e6) as u64);
         }
-        assert!(!shares.limits_any());
+        let limits = shares.decide(&Settings::default(), control(), &spare, &claims);
+        assert!(limits.is_empty(), "{limits:?}");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The command line.
 
+use std::any::TypeId;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::RangedI64ValueParser;
+use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
 use weir_bpf::gate::Policy;
 
 use crate::capture::args::CaptureArgs;
@@ -22,6 +24,7 @@ use crate::screening::args::ScreenArgs;
 #[command(
     version,
     propagate_version = true,
+    mut_subcommands = answered_with_ranges,
     after_help = "\
 To begin:
   weir doctor                          what is wrong with how this host receives? changes nothing
@@ -34,6 +37,17 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// A value that is no text may begin with a hyphen, so that `-1` is answered with what it may be, not as an option.
+fn answered_with_ranges(command: clap::Command) -> clap::Command {
+    let answer = |arg: Arg| {
+        let kind = arg.get_value_parser().type_id();
+        let is_text = kind == TypeId::of::<String>() || kind == TypeId::of::<PathBuf>();
+        let has_value = !arg.is_positional() && arg.get_action().takes_values();
+        if has_value && !is_text { arg.allow_hyphen_values(true) } else { arg }
+    };
+    command.mut_args(answer).mut_subcommands(answered_with_ranges)
 }
 
 /// What to do.
@@ -115,7 +129,7 @@ pub struct RunArgs {
     pub lazy_group: Option<Group>,
     /// How much memory the rings of one user may take, in MiB; root's may take any
     #[arg(long, value_name = "MIB", default_value_t = 256, requires = "lazy", help_heading = "Lazy sockets",
-        value_parser = clap::value_parser!(u64).range(1..1 << 20))]
+        value_parser = RangedI64ValueParser::<u64>::from(1..1 << 20))]
     pub lazy_memory: u64,
     /// Compare, on the traffic that there is: slices of this length in which weir protects, and as many in shadow, in
     /// pairs. Says by how much late drops, delivery and the CPU time of receiving differ, and ends without protection;
@@ -201,6 +215,16 @@ impl From<PolicyArg> for Policy {
     }
 }
 
+/// What is wrong with options of `weir run`, in a line.
+pub fn check_run_options(options: &[String]) -> Result<(), String> {
+    let line = ["weir", "run"].into_iter().chain(options.iter().map(String::as_str));
+    Cli::try_parse_from(line).map(drop).map_err(|error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        first.trim_start_matches("error: ").into()
+    })
+}
+
 /// Arguments of `weir status`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -275,30 +299,22 @@ pub struct TopArgs {
     #[arg(long, default_value = "1s", value_parser = interval, value_name = "TIME")]
     pub interval: Duration,
     /// End after N views [default: until Ctrl-C]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = RangedI64ValueParser::<u64>::from(0..))]
     pub count: Option<u64>,
 }
 
 /// `0`, or a duration as humantime has it, an hour at most.
 fn interval(text: &str) -> Result<Duration, String> {
-    let interval = if text == "0" {
-        Duration::ZERO
-    } else {
-        humantime::parse_duration(text).map_err(|error| format!("{error}; such as 1s or 500ms"))?
-    };
-    if interval > Duration::from_secs(3600) {
-        return Err("an hour at most".into());
-    }
-    Ok(interval)
+    let interval =
+        if text == "0" { Some(Duration::ZERO) } else { humantime::parse_duration(text).ok() };
+    let interval = interval.filter(|interval| *interval <= Duration::from_secs(3600));
+    interval.ok_or_else(|| "write a time of up to 1h, such as 1s or 500ms".into())
 }
 
 /// A duration as humantime has it, of 1 s to an hour.
 fn slice(text: &str) -> Result<Duration, String> {
-    let slice = interval(text)?;
-    if slice < Duration::from_secs(1) {
-        return Err("a second at least".into());
-    }
-    Ok(slice)
+    let slice = interval(text).ok().filter(|slice| *slice >= Duration::from_secs(1));
+    slice.ok_or_else(|| "write a time of 1s to 1h".into())
 }
 
 /// Arguments of `weir explain`.
@@ -374,6 +390,25 @@ mod tests {
     }
 
     #[test]
+    fn a_negative_value_is_answered_with_the_range() {
+        for (line, range) in [
+            ("weir doctor --seconds -1", "1..=3600"),
+            ("weir channels --interval -1", "up to 1h"),
+            ("weir run eth1 --ab -1s", "1s to 1h"),
+            ("weir config show --period -5ms", "from 1ms to 1s"),
+            ("weir run eth1 --user-share -5%", "from 1% to 99%"),
+            ("weir capture -i eth1 -w x -c -5", "1.."),
+            ("weir capture -i eth1 -w x --duration -5s", "1s or more"),
+            ("weir lab run udp-overload --rates -5", "packets/s"),
+        ] {
+            let error = Cli::try_parse_from(line.split(' ')).unwrap_err().to_string();
+            assert!(error.contains(range) && !error.contains("-- -"), "{error}");
+        }
+        let forgotten = Cli::try_parse_from(["weir", "run", "--config", "--quiet"]).unwrap_err();
+        assert!(forgotten.to_string().contains("a value is required"), "{forgotten}");
+    }
+
+    #[test]
     fn usage_errors_are_told_from_failures() {
         for bad in [
             "weir run eth1 --policy maybe",
@@ -393,6 +428,7 @@ mod tests {
             "weir config",
             "weir config show --timeout 1h",
             "weir explain",
+            "weir doctor --from x --seconds 5",
             "weir capture -i eth1",
             "weir capture -w x.pcapng",
             "weir capture -i eth1 --count -w x.pcapng",
@@ -415,5 +451,15 @@ mod tests {
             panic!("not run");
         };
         assert_eq!((args.settings.nice, args.interfaces.len()), (Some(-5), 2));
+    }
+
+    #[test]
+    fn options_of_an_arm_are_checked() {
+        let check = |line: &str| {
+            check_run_options(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(check("--attach native --nice -3"), Ok(()));
+        let said = check("--nice 100").unwrap_err();
+        assert!(said.starts_with("invalid value '100' for '--nice <N>': write a"), "{said}");
     }
 }

@@ -282,6 +282,10 @@ impl Protected {
         let followed = self.diverting.follow();
         self.diverting.tell(&mut self.gate);
         if !matches!(followed, Ok(false)) {
+            // Of one that has gone meanwhile nothing can be read.
+            if self.is_gone() {
+                return Ok(Presence::Gone);
+            }
             if let Some(forwarding) = &mut self.forwarding {
                 forwarding.look(&self.host.links, self.claim.ifindex, &mut self.gate)?;
             }
@@ -410,7 +414,7 @@ impl Protected {
                 .map(|limit| limit.observed(self.last.gate.get(Reason::CpuShare).packets)),
             napi_threads: self.threads.pids(),
             diversions: self.diverting.found().iter().map(Into::into).collect(),
-            notes: self.notes.iter().chain(&self.lazy).cloned().chain(self.forwarding()).collect(),
+            notes: self.notes().chain(self.lazy.clone()).chain(self.forwarding()).collect(),
             since: self.since.clone(),
             updated: clock::timestamp(SystemTime::now()),
             verdicts: status::by_verdict(&self.last.gate, self.settings.policy),
@@ -505,9 +509,10 @@ impl Protected {
         )
     }
 
-    /// What its user should know besides, found out when protection began.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    /// What its user should know besides.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        let unused = self.not_threaded.iter().flat_map(|_| self.settings.threads.unused());
+        self.notes.iter().cloned().chain(unused)
     }
 
     /// What the user should know that has changed since this was last asked.

@@ -105,7 +105,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             if args.measures() {
                 privilege::check_for("weir lab", &Capability::ALL)?;
             }
-            return Ok(weir_lab::cli::run(args)?);
+            return Ok(weir_lab::cli::run(args, cli::check_run_options)?);
         }
         Command::LabWorker(args) => weir_lab::apps::run(args)?,
     }

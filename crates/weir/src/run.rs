@@ -47,7 +47,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let interfaces = interfaces(args, &config)?;
     for interface in &interfaces {
         check_cpus(&config, interface)?;
-        config.check_forward(interface)?;
+        config.check_forward(Some(interface))?;
     }
     let host = Rc::new(Host::open()?);
     // A file that is a group's takes a capability that nothing else does.

@@ -75,10 +75,11 @@ impl Standing {
             })
             .collect();
         wrong.extend(overview.leftovers.iter().map(|each| {
-            format!(
-                "interface number {}: knobs may still be turned, `sudo weir reset`",
-                each.ifindex.0
-            )
+            let known =
+                |one: &&InterfaceStatus| (one.ifindex, one.netns) == (each.ifindex, each.netns);
+            let name = overview.interfaces.iter().find(known).map(|one| one.interface.clone());
+            let name = name.unwrap_or_else(|| format!("interface number {}", each.ifindex.0));
+            format!("{name}: knobs may still be turned, `sudo weir reset`")
         }));
         for status in &running {
             wrong.extend(shortcoming(status).map(|what| format!("{}: {what}", status.interface)));
@@ -156,11 +157,6 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         None if status.running => "protected",
         None => "not running any more",
     };
-    let policy = match status.policy {
-        Policy::On => "on",
-        Policy::Shadow => "shadow, so nothing is discarded",
-        Policy::Off => "off",
-    };
     writeln!(out, "{}  {state}", status.interface)?;
     if let Some(silent) = status.silent_for {
         writeln!(
@@ -170,11 +166,31 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
             silent.as_secs()
         )?;
     }
+    let guardian = match status.running {
+        true => format!(" (guardian {})", status.guardian_pid),
+        false => String::new(),
+    };
     writeln!(
         out,
-        "  pid {} (guardian {}), since {}, network namespace {}",
-        status.pid, status.guardian_pid, status.since, status.netns
+        "  pid {}{guardian}, since {}, network namespace {}",
+        status.pid, status.since, status.netns
     )?;
+    if status.running {
+        protection(out, status)?;
+    }
+    for knob in &status.knobs {
+        writeln!(out, "  turned {}: {} -> {}", knob.knob, knob.old, knob.new)?;
+    }
+    counts(out, status)
+}
+
+/// What its daemon does.
+fn protection(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
+    let policy = match status.policy {
+        Policy::On => "on",
+        Policy::Shadow => "shadow, so nothing is discarded",
+        Policy::Off => "off",
+    };
     let diverted = match status.diversions.iter().any(|each| each.passes_all) {
         true if status.softirq_limit.is_some() => {
             ", everything within the softirq limit passes: see the diversions"
@@ -210,9 +226,11 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
     for note in &status.notes {
         writeln!(out, "  note: {note}")?;
     }
-    for knob in &status.knobs {
-        writeln!(out, "  turned {}: {} -> {}", knob.knob, knob.old, knob.new)?;
-    }
+    Ok(())
+}
+
+/// What has happened.
+fn counts(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
     let rates = status.rates;
     let would = match status.policy {
         Policy::Shadow => format!(", would discard {}", per_second(rates.would_discard_pps)),

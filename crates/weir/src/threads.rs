@@ -77,6 +77,16 @@ pub struct ThreadSettings {
     pub cpus: Option<CpuList>,
 }
 
+impl ThreadSettings {
+    /// What there is to say about them where no thread polls.
+    pub fn unused(&self) -> impl Iterator<Item = String> {
+        let nice = self.weight.fixed().map(|_| "--nice");
+        let cpus = self.cpus.as_ref().map(|_| "--cpus");
+        let options = nice.into_iter().chain(cpus);
+        options.map(|option| format!("`{option}` has no effect: no thread polls this interface"))
+    }
+}
+
 /// The NAPI threads of one interface.
 pub struct NapiThreads {
     settings: ThreadSettings,
@@ -267,7 +277,7 @@ mod tests {
         with_threads(|host, ifindex| {
             let state =
                 State::new(&host.key(ifindex), "wt-threads", Task::current().unwrap()).unwrap();
-            let journal = Journal::start(host, state).unwrap();
+            let journal = Journal::start(host, state.unwrap()).unwrap();
             // Its weight can be set, and its CPU is not there.
             let settings = ThreadSettings {
                 weight: ThreadWeight::Governed,
@@ -290,7 +300,7 @@ mod tests {
     fn a_thread_that_is_not_listed_for_a_while_is_as_before_meanwhile_and_in_the_end() {
         with_threads(|host, ifindex| {
             let state = State::new(&host.key(ifindex), "wt-threads", Task::current().unwrap());
-            let journal = Journal::start(host, state).unwrap();
+            let journal = Journal::start(host, state.unwrap()).unwrap();
             let settings = ThreadSettings { weight: ThreadWeight::Governed, cpus: None };
             let mut threads = NapiThreads::new(settings, None, Settings::default());
             let pid = napi::napi_threads(ifindex, "wt-threads").unwrap()[0].pid;
@@ -315,7 +325,7 @@ mod tests {
             let alarm = Alarm::of(&probe).unwrap();
             let governors = Governors::start(&probe, &alarm, ShareSettings::default(), false);
             let state = State::new(&host.key(ifindex), "wt-threads", Task::current().unwrap());
-            let journal = Journal::start(host, state).unwrap();
+            let journal = Journal::start(host, state.unwrap()).unwrap();
             let settings = ThreadSettings { weight: ThreadWeight::Governed, cpus: None };
             let mut threads = NapiThreads::new(settings, governors.ok(), Settings::default());
             threads.refresh(&journal, ifindex).unwrap();

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use weir_bpf::tap::SNAPLEN_MAX;
 
 /// Arguments of `weir capture`.
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(group(ArgGroup::new("what").required(true).args(["write", "count"])), after_help = "\
 FILTER is an expression as of tcpdump (`man pcap-filter`); it runs in the kernel, before anything is copied. Ctrl-C ends
 the capture; the file is complete then.
 
@@ -24,17 +24,18 @@ pub struct CaptureArgs {
     #[arg(short, long, value_name = "IFACE")]
     pub interface: String,
     /// Write the packets to this file, in pcapng; `-` for standard output
-    #[arg(short, long, value_name = "FILE", required_unless_present = "count")]
+    #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
     /// Write no packets; print each second how many there were
-    #[arg(long, conflicts_with_all = ["write", "packets", "rotate_size", "rotate_time"])]
+    #[arg(long, conflicts_with_all = ["packets", "rotate_size", "rotate_time"])]
     pub count: bool,
     /// How many bytes of each packet to copy, at most
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAPLEN_MAX,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(SNAPLEN_MAX)))]
     pub snaplen: u32,
     /// End after so many packets
-    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'c', long, value_name = "N",
+        value_parser = clap::builder::RangedI64ValueParser::<u64>::from(1..))]
     pub packets: Option<u64>,
     /// End after so long
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -103,9 +104,8 @@ const RING_MAX: u64 = 1 << 31;
 const FILE_MIN: u64 = 100_000;
 
 fn time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; such as 10s, 5min or 1h"))?;
-    if time < Duration::from_secs(1) { Err("a second at least".into()) } else { Ok(time) }
+    let time = humantime::parse_duration(text).ok().filter(|time| *time >= Duration::from_secs(1));
+    time.ok_or_else(|| "write a time of 1s or more, such as 10s, 5min or 1h".into())
 }
 
 fn ring_size(text: &str) -> Result<u32, String> {

@@ -5,6 +5,7 @@ mod output;
 mod print;
 
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -76,7 +77,14 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
     let link = link_of(&name)?;
     let text = args.filter.join(" ");
     let filter = (!text.trim().is_empty()).then(|| Filter::compile(&name, &text));
-    let filter = filter.transpose()?;
+    let filter =
+        filter.transpose().map_err(|error| match (args.circuit_breaker, &args.filter[0]) {
+            (Some(_), first) if first.parse::<u32>().is_ok() => Error::refused(
+                format!("{first} is taken for a filter"),
+                format!("write `--circuit-breaker={first}` if it is the number of packets"),
+            ),
+            _ => error.into(),
+        })?;
     let options = Options {
         snaplen: args.snaplen.min(SNAPLEN_MAX),
         ring_bytes: args.buffer,
@@ -118,7 +126,13 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
 
 fn find(ifname: &str) -> Result<IfIndex> {
     let links = Links::open()?;
-    let ifindex = links.index(ifname)?;
+    let ifindex = links.index(ifname).map_err(|error| match ifname {
+        "any" => Error::refused(
+            "`any` is no interface, and `weir capture` takes the packets of one",
+            "name it, or use `tcpdump -i any`",
+        ),
+        _ => error.into(),
+    })?;
     if links.info(ifindex)?.up {
         return Ok(ifindex);
     }
@@ -220,7 +234,8 @@ impl Session<'_> {
                 && now >= next_look
             {
                 next_look = now + LOOK;
-                others.look(&mut self.tap)?;
+                let look = others.look(&mut self.tap);
+                look.map_err(|error| lost(&self.args.interface, &error))?;
             }
             let over = self.args.duration.map(|duration| begun + duration);
             if over.is_some_and(|over| now >= over) {
@@ -289,10 +304,7 @@ impl Session<'_> {
             // It was down for a moment; the socket goes on.
             return Ok(());
         }
-        Err(Error::refused(
-            format!("{name} is down or gone ({error})"),
-            "what was captured until then is kept; start again when it is back",
-        ))
+        Err(lost(name, &error))
     }
 
     /// Reads what is left in the ring, ends the file, and says what there was.
@@ -323,6 +335,13 @@ impl Session<'_> {
         while self.read()? > 0 {}
         Ok(())
     }
+}
+
+fn lost(ifname: &str, why: &dyn Display) -> Error {
+    Error::refused(
+        format!("{ifname} is down or gone ({why})"),
+        "what was captured until then is kept; start again when it is back",
+    )
 }
 
 /// Waits, so long at most, for a signal or a packet; whether there was a signal.

@@ -148,8 +148,12 @@ fn behind<'a>(
 fn running(named: Option<&str>) -> Result<Vec<InterfaceStatus>> {
     let mut running = InterfaceStatus::running()?;
     if let Some(name) = named {
-        let name = Links::open()?.kernel_name(name);
+        let links = Links::open()?;
+        let name = links.kernel_name(name);
         running.retain(|interface| interface.interface == name);
+        if running.is_empty() {
+            links.index(&name)?;
+        }
     }
     if running.is_empty() {
         let what = named.unwrap_or("no interface of this network namespace");

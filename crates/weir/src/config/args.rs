@@ -41,10 +41,9 @@ pub struct SettingArgs {
     #[arg(long, value_parser = value::boolean, value_name = "BOOL", help_heading = SETTINGS)]
     pub selective: Option<bool>,
     /// Give the threads that receive this fixed nice value, from -20 (first) to 19 (last), and leave the governor and
-    /// its shares off [default: the governor moves it]
+    /// its shares off; no effect where softirqs poll [default: the governor moves it]
     #[arg(
         long,
-        allow_negative_numbers = true,
         value_parser = value::nice,
         overrides_with = "nice",
         value_name = "N",
@@ -60,7 +59,8 @@ pub struct SettingArgs {
     /// Who forwards packets, of a router, between the interfaces that weir protects so [default: kernel]
     #[arg(long, value_enum, value_name = "WHO", help_heading = SETTINGS)]
     pub forward: Option<Forward>,
-    /// Keep the threads that receive on these CPUs, such as 0-3,8 [default: leave them where they are]
+    /// Keep the threads that receive on these CPUs, such as 0-3,8; no effect where softirqs poll [default: leave them
+    /// where they are]
     #[arg(long, value_name = "LIST", help_heading = SETTINGS)]
     pub cpus: Option<CpuList>,
     /// Whether packets are discarded [default: on]

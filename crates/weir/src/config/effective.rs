@@ -87,7 +87,7 @@ impl Effective {
     }
 
     /// Whether packets are sent on from the driver: not in shadow, which turns nothing.
-    fn forwards(&self) -> bool {
+    pub fn forwards(&self) -> bool {
         self.forward.value == Forward::Xdp && Policy::from(self.policy.value) != Policy::Shadow
     }
 

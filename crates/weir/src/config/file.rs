@@ -132,12 +132,9 @@ impl<'a> Walk<'a> {
                 let layer = self.section(name, settings);
                 interfaces.insert(name.get_ref().to_string(), layer);
             } else {
-                let what = format!(
-                    "a setting of {0} belongs under the section [interface.{0}], one of every \
-                     interface above the first section",
-                    name.get_ref()
-                );
-                self.problem(name, what);
+                let what = "settings belong under an interface's section, such as [interface.eth0], those of every \
+                            interface above the first section";
+                self.problem(name, what.into());
             }
         }
         interfaces

@@ -274,7 +274,10 @@ fn a_wrong_value_is_named_with_its_line_and_what_is_allowed() {
         ("usershare = \"50%\"", "there is no setting \"usershare\"; the settings are user_share, "),
         ("Nice = 1", "there is no setting \"Nice\"; the settings are "),
         ("interface = 3", "write a section, such as [interface.eth0]"),
-        ("interface.eth0 = 3", "belongs under the section [interface.eth0]"),
+        (
+            "interface.protect = true",
+            "belong under an interface's section, such as [interface.eth0]",
+        ),
         ("[nice]", "nice is no section: write a whole number"),
         ("[nonsense]", "there is no setting \"nonsense\""),
         ("[interface.eth0.5]", "write it in quotes: [interface.\"eth0.5\"]"),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::DEFAULT_FILE;
 use super::args::InitArgs;
 use super::file::ConfigFile;
 use crate::doctor::{self, Diagnosis, Reading};
@@ -33,12 +34,17 @@ pub fn init(args: &InitArgs) -> Result<()> {
     if to_stdout {
         return out::raw(text.as_bytes());
     }
-    let directory = args.file.parent().map_or(Ok(()), fs::create_dir_all);
-    directory
+    // weir's own directory alone: elsewhere a missing one is a mistake.
+    let own = Path::new(DEFAULT_FILE).parent().filter(|own| args.file.parent() == Some(own));
+    own.map_or(Ok(()), fs::create_dir_all)
         .and_then(|()| named_file::create(&args.file, READABLE, text.as_bytes()))
         .map_err(|source| Error::file("create", &args.file, source))?;
-    let next = "look at it, then `sudo systemctl enable --now weir` or `sudo weir run`";
-    out::print(|out| writeln!(out, "{}: written; {next}", args.file.display()))
+    let path = args.file.display();
+    let next = match args.file == Path::new(DEFAULT_FILE) {
+        true => "`sudo systemctl enable --now weir` or `sudo weir run`".into(),
+        false => format!("`sudo weir run --config {path}`"),
+    };
+    out::print(|out| writeln!(out, "{path}: written; look at it, then {next}"))
 }
 
 /// The file's text.

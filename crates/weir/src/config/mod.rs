@@ -128,15 +128,16 @@ impl Config {
         protected.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether an interface's gate is where the fast path is, if it has one.
-    pub fn check_forward(&self, interface: &str) -> Result<(), Error> {
-        let settings = self.settings(interface);
-        if !settings.forward || settings.attach == Attach::Native {
+    /// Whether an interface's gate is where the fast path is, if it has one; `None`: one without a section.
+    pub fn check_forward(&self, interface: Option<&str>) -> Result<(), Error> {
+        let effective = interface.map_or_else(|| self.of_any(), |name| self.of(name));
+        if !effective.forwards() || effective.attach() == Attach::Native {
             return Ok(());
         }
+        let whose = interface.unwrap_or("interfaces without a section");
         Err(Error::refused(
             format!(
-                "the fast path forwards in the driver, and the gate of {interface} is to be elsewhere"
+                "the fast path forwards in the driver, and the gate of {whose} is to be elsewhere"
             ),
             "leave `attach` out, or `forward`",
         ))

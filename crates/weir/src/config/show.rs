@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::iter::once;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use weir_bpf::sys::link::Links;
 
 use super::args::{CheckArgs, ShowArgs};
 use super::error::ConfigError;
@@ -26,7 +28,8 @@ pub fn check(args: &CheckArgs) -> Result<()> {
         error => error.into(),
     })?;
     let config = Config { flags: Layer::default(), named: None, file: Some(file) };
-    config.protected().iter().try_for_each(|interface| config.check_forward(interface))?;
+    let sections = once(None).chain(config.sections().map(Some));
+    sections.into_iter().try_for_each(|section| config.check_forward(section))?;
     out::print(|out| writeln!(out, "{}: valid", args.file.display()))
 }
 
@@ -86,6 +89,10 @@ pub fn show(args: &ShowArgs) -> Result<()> {
         effective.extend(config.sections().map(|name| (Some(name.into()), config.of(name))));
     } else {
         let named = args.interfaces.iter();
+        let links = Links::open()?;
+        for error in named.clone().filter_map(|name| links.index(name).err()) {
+            out::say(format_args!("weir: {error}"));
+        }
         effective.extend(named.map(|name| (Some(name.clone()), config.of(name))));
     }
     if args.json {

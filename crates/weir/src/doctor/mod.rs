@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::RangedI64ValueParser;
 use serde::Serialize;
 
 pub use self::diagnosis::{Diagnosis, Verdict};
@@ -50,7 +51,8 @@ pub struct DoctorArgs {
     #[arg(value_name = "IFACE", conflicts_with = "from")]
     pub interfaces: Vec<String>,
     /// The time between the two looks, in seconds; 1 to 3600
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "from",
+        value_parser = RangedI64ValueParser::<u64>::from(1..=3600))]
     pub seconds: u64,
     /// Print JSON; its shape has a version, `schema`
     #[arg(long)]

@@ -85,7 +85,7 @@ impl Protected {
         let old = read().ok().filter(|old| old != "0");
         let knob = old.map(|old| Knob::Threaded { old, new: "0".into() });
         self.threaded = knob.and_then(|knob| self.claim.journal.turn(knob).ok());
-        if task::sees_kernel_threads() { NAMELESS.into() } else { unseen().to_string() }
+        if task::sees_kernel_threads() { NAMELESS.into() } else { task::unseen().to_string() }
     }
 
     /// After a change of the interface.

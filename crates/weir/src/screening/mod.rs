@@ -9,7 +9,7 @@ mod rules;
 mod sides;
 
 use std::cell::RefCell;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -160,8 +160,10 @@ fn clear(interfaces: &[impl AsRef<str>]) -> Result<()> {
 fn read(path: &Path) -> Result<Rules> {
     let failed = |source| Error::file("read", path, source);
     let bytes = named_file::read(path, FILE_BYTES_MAX).map_err(failed)?;
-    let text = String::from_utf8(bytes)
-        .map_err(|error| failed(std::io::Error::new(ErrorKind::InvalidData, error)))?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        let problem = format!("{} is not text in UTF-8", path.display());
+        Error::refused(problem, "name a file of rules, as `weir screen --help` shows")
+    })?;
     let rules = parse::parse(&text).map_err(|mistakes| {
         let lines: Vec<String> =
             mistakes.iter().map(|mistake| format!("{}: {mistake}", path.display())).collect();

@@ -526,6 +526,17 @@ fn what_ends_it_early_costs_no_packet_that_was_written() {
 }
 
 #[test]
+fn in_the_driver_it_ends_with_the_interface() {
+    let network = Network::ipv4_only();
+    let mut gone = Running::weir(&network, &["--count", "--attach", "native"]);
+    network.links(|links, ifindex| links.delete(ifindex).unwrap());
+    let mut said = String::new();
+    gone.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(gone.0.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("near is down or gone"), "{said}");
+}
+
+#[test]
 fn what_is_asked_for_wrongly_is_refused_with_a_remedy() {
     let network = Network::ipv4_only();
     let refusal = |arguments: &[&str]| {
@@ -537,11 +548,17 @@ fn what_is_asked_for_wrongly_is_refused_with_a_remedy() {
     let said = refusal(&["-w", "/nonexistent/x"]);
     assert!(said.contains("cannot write /nonexistent/x: No such file"), "{said}");
     assert!(refusal(&["-w", "x", "--keep", "3"]).contains("--rotate-size"));
+    let said = refusal(&["--count", "--circuit-breaker", "250"]);
+    assert!(said.contains("write `--circuit-breaker=250`"), "{said}");
     assert!(refusal(&["-w", "-", "--json"]).contains("write to a file"));
     network.links(|links: &Links, ifindex| links.set_down(ifindex).unwrap());
     assert!(refusal(&["--count"]).contains("`ip link set near up`"));
     let said = failure(&network.weir(&["capture", "-i", "eth99", "--count"]), 1);
     assert!(said.contains("no interface named \"eth99\""), "{said}");
+    let said = failure(&network.weir(&["capture", "-i", "any", "--count"]), 1);
+    assert!(said.contains("`tcpdump -i any`"), "{said}");
+    let said = failure(&network.weir(&["capture", "-i", NEAR]), 2);
+    assert!(said.contains("--count"), "{said}");
 }
 
 #[test]

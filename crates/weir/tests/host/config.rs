@@ -151,9 +151,14 @@ fn check_says_everything_that_is_wrong() {
     let second =
         format!("weir: {}:4: timeout = \"1s\": write a time from 100us to 100ms", file.path());
     assert!(lines[1].starts_with(&second), "{wrong}");
-    file.write("attach = \"tc\"\n[interface.eth0]\nprotect = true\nforward = \"xdp\"\n");
-    let wrong = failure(&config(&["check", file.path()]), 1);
-    assert!(wrong.contains("the gate of eth0 is to be elsewhere"), "{wrong}");
+    for (contradicts, whose) in [
+        ("forward = \"xdp\"\nattach = \"tc\"\n", "interfaces without a section"),
+        ("attach = \"tc\"\n[interface.eth0]\nforward = \"xdp\"\n", "eth0"),
+    ] {
+        file.write(contradicts);
+        let wrong = failure(&config(&["check", file.path()]), 1);
+        assert!(wrong.contains(&format!("the gate of {whose} is to be elsewhere")), "{wrong}");
+    }
     let missing = failure(&config(&["check", "/nonexistent"]), 1);
     assert!(missing.contains("cannot read /nonexistent: No such file"), "{missing}");
     assert!(!missing.contains("--config"), "{missing}");
@@ -184,7 +189,10 @@ fn show_names_the_source_of_every_setting() {
     is(eth0, "protect", false.into(), "default", Value::Null);
     is(eth0, "cpus", Value::Null, "default", Value::Null);
 
-    let table = stdout(&config(&[&options[..], &["eth0"]].concat()));
+    let named = config(&[&options[..], &["eth0", "nowhere0"]].concat());
+    let hint = String::from_utf8_lossy(&named.stderr);
+    assert!(hint.contains("no interface named \"nowhere0\""), "{hint}");
+    let table = stdout(&named);
     let path = file.path();
     for line in [
         format!("file: {path}"),

@@ -78,6 +78,11 @@ fn what_the_user_should_know_is_noted_with_its_remedy() {
     let [offload] = &notes(&[])[..] else { panic!("not one note") };
     assert!(offload.contains("TSO") && offload.contains("without `--attach native`"), "{offload}");
     assert_eq!(notes(&["--attach", "generic"]), [] as [String; 0]);
+    let unused = notes(&["--attach", "tc", "--napi", "softirq", "--nice", "5", "--cpus", "0"]);
+    for (note, option) in unused.iter().zip(["`--nice`", "`--cpus`"]) {
+        assert!(note.starts_with(&format!("{option} has no effect: ")), "{note}");
+    }
+    assert_eq!(unused.len(), 2);
     network.assert_untouched();
 }
 
@@ -333,6 +338,7 @@ fn an_interface_that_vanishes_ends_protection() {
         messages.contains("near is no longer protected: it has been removed or moved"),
         "{messages}"
     );
+    assert!(!messages.contains("not known in full"), "{messages}");
     assert_eq!(network.files(), [] as [&str; 0]);
 }
 
@@ -357,6 +363,9 @@ fn an_interface_that_is_lost_beside_another_is_said_to_be_and_protected_when_it_
     }
     let text = network.says(&["status"]);
     assert!(text.contains("\nnear2  no longer protected: it has been removed"), "{text}");
+    for of_the_living in ["guardian ", "gate at ", "the gate is "] {
+        assert_eq!(text.matches(of_the_living).count(), 1, "{text}");
+    }
 
     network.add_pair();
     wait_until("both are protected", || {

@@ -85,6 +85,11 @@ fn an_unknown_interface_is_named() {
     let network = Network::new();
     let refusal = failure(&network.weir(&["run", NEAR, "nowhere0"]), 1);
     assert!(refusal.contains("nowhere0") && refusal.contains("ip link"), "{refusal}");
+    // As `ip link` shows a VLAN's or a veth's.
+    let refusal = failure(&network.weir(&["run", "near@far"]), 1);
+    assert!(refusal.contains("leave out @ and what follows"), "{refusal}");
+    let refusal = failure(&network.weir(&["channels", "nowhere0"]), 1);
+    assert!(refusal.contains("no interface named \"nowhere0\""), "{refusal}");
     network.assert_untouched();
 }
 

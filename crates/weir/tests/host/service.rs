@@ -289,9 +289,12 @@ fn the_units_privileges_are_enough_and_none_is_more_than_that() {
 fn a_first_file_is_written_once_and_is_valid() {
     let network = Network::new();
     let scratch = killed::temp_dir();
-    let path = format!("{}/new/weir.toml", scratch.path().display());
-    let output = network.weir(&["config", "init", &path]);
-    assert!(output.status.success(), "{output:?}");
+    let missing = format!("{}/new/weir.toml", scratch.path().display());
+    let refusal = failure(&network.weir(&["config", "init", &missing]), 1);
+    assert!(refusal.contains("No such file or directory"), "{refusal}");
+    let path = format!("{}/weir.toml", scratch.path().display());
+    let said = network.says(&["config", "init", &path]);
+    assert!(said.contains(&format!("`sudo weir run --config {path}`")), "{said}");
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains(&format!("[interface.{NEAR}]\nprotect = true\n")), "{text}");
     assert!(network.weir(&["config", "check", &path]).status.success());

@@ -1,4 +1,4 @@
-//! A place for sockets, and processes that have them open. `examples/owners.rs` uses it, too.
+//! A place for sockets, and processes that have them open.
 
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
