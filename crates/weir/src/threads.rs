@@ -277,7 +277,7 @@ mod tests {
         with_threads(|host, ifindex| {
             let state =
                 State::new(&host.key(ifindex), "wt-threads", Task::current().unwrap()).unwrap();
-            let journal = Journal::start(host, state.unwrap()).unwrap();
+            let journal = Journal::start(host, state).unwrap();
             // Its weight can be set, and its CPU is not there.
             let settings = ThreadSettings {
                 weight: ThreadWeight::Governed,
