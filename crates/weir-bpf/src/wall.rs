@@ -123,11 +123,13 @@ impl Wall {
         Ok(wall)
     }
 
-    /// Stands in front of an interface of the calling thread's network namespace, in the place of a wall that is there.
+    /// Stands in front of an interface of the calling thread's network namespace, in the place of a wall that is there,
+    /// in the driver or at tc.
     ///
     /// # Errors
     /// If somebody else's XDP program is there, or the driver takes none.
     pub fn attach(&self, ifindex: IfIndex, ifname: &str) -> Result<()> {
+        let failed = |source| Error::system("put a wall in front of", ifname, source);
         if self.in_driver {
             if xdp_at(ifindex)?.is_some_and(|is_wall| !is_wall) {
                 return Err(Error::refused(
@@ -135,12 +137,16 @@ impl Wall {
                     "remove it, or use `--attach tc`",
                 ));
             }
-            set_xdp(self.skel.progs.weir_wall_xdp.as_fd().as_raw_fd(), ifindex)
+            let program = self.skel.progs.weir_wall_xdp.as_fd().as_raw_fd();
+            set_xdp(program, ifindex).map_err(failed)?;
+            clear_tc(ifindex, ifname)?;
         } else {
             let has_qdisc = Links::open()?.has_ingress_qdisc(ifindex)?;
             stand_at_tc(self.skel.progs.weir_wall_tc.as_fd(), ifindex, has_qdisc)
+                .map_err(failed)?;
+            clear_driver(ifindex, ifname)?;
         }
-        .map_err(|source| Error::system("put a wall in front of", ifname, source))
+        Ok(())
     }
 
     /// Whether this one stands in front of an interface, and not another that has taken its place.
@@ -264,23 +270,33 @@ fn total(map: &impl MapCore, number: usize) -> Result<Counter> {
 /// # Errors
 /// The kernel's refusal.
 pub fn clear(ifindex: IfIndex, ifname: &str) -> Result<bool> {
-    let failed = |source| Error::system("take the wall away from", ifname, source);
-    let mut found = false;
-    if xdp_at(ifindex)? == Some(true) {
-        set_xdp(-1, ifindex).map_err(failed)?;
-        found = true;
+    Ok(clear_driver(ifindex, ifname)? | clear_tc(ifindex, ifname)?)
+}
+
+fn clear_driver(ifindex: IfIndex, ifname: &str) -> Result<bool> {
+    let found = xdp_at(ifindex)? == Some(true);
+    if found {
+        set_xdp(-1, ifindex).map_err(|source| not_cleared(ifname, source))?;
     }
+    Ok(found)
+}
+
+fn clear_tc(ifindex: IfIndex, ifname: &str) -> Result<bool> {
     if !Links::open()?.has_ingress_qdisc(ifindex)? {
-        return Ok(found);
+        return Ok(false);
     }
     match FILTER.detach(ifindex) {
         Ok(()) => Ok(true),
         // No such filter.
         Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::INVAL)) => {
-            Ok(found)
+            Ok(false)
         }
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(not_cleared(ifname, error)),
     }
+}
+
+fn not_cleared(ifname: &str, source: io::Error) -> Error {
+    Error::system("take the wall away from", ifname, source)
 }
 
 /// Whether the XDP program of an interface is a wall; none if there is none.

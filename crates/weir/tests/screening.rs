@@ -358,3 +358,21 @@ fn datagrams_of_one_write_stay_apart() {
         assert_eq!(buffer[0], 2, "the first write is to be sent again");
     }
 }
+
+#[test]
+fn a_screen_at_another_place_takes_over_what_stands_there() {
+    for (place, other) in [("tc", "native"), ("native", "tc")] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-from-{place}"), RULES);
+        Screen::start(&path, &rules, &["--attach", place]).kill();
+        let mut screen = Screen::start(&path, &rules, &["--attach", other]);
+        let client = socket(&path.client, "198.18.0.2:4000");
+        let server = socket(&path.server, &format!("{SERVER}:5000"));
+        let closed = socket(&path.server, &format!("{SERVER}:5001"));
+        echoes(&client, &server, &format!("{SERVER}:5000"));
+        assert!(!arrives(&client, &closed, &format!("{SERVER}:5001")), "from {place}");
+        screen.kill();
+        clear(&path);
+        echoes(&client, &closed, &format!("{SERVER}:5001"));
+    }
+}
