@@ -34,6 +34,11 @@ impl Program {
         let name = info.map(|program| program.name.to_string_lossy().into_owned());
         Self { name: name.filter(|name| !name.is_empty()), xdp_link: xdp_link_of(prog_id) }
     }
+
+    /// Whether it is a wall in the driver, which may have outlived its screen.
+    pub fn is_wall(&self) -> bool {
+        self.name.as_deref() == Some("weir_wall_xdp")
+    }
 }
 
 fn xdp_link_of(prog_id: u32) -> Option<XdpLink> {

@@ -1,11 +1,10 @@
 //! The kernel half of a user-mode screen: `bpf/wall.bpf.c`.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore, MapFlags, libbpf_sys};
-use rustix::io::Errno;
 
 use crate::abi;
 use crate::accounts::{monotonic_now, until};
@@ -19,7 +18,7 @@ use crate::shared::{globals, load};
 use crate::skeleton::wall::{WallSkel, WallSkelBuilder, types};
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
-use crate::sys::tc::FilterId;
+use crate::sys::tc::{FilterId, Hook};
 use crate::tc_bpf;
 use crate::test_run;
 use crate::units::IfIndex;
@@ -28,10 +27,10 @@ use crate::units::IfIndex;
 pub const RULES_MAX: usize = abi::WALL_RULES;
 
 pub(crate) const WALL: &str = "the wall";
-/// As the kernel shows the programs' names: how a wall that outlived its screen is found.
-const IN_DRIVER: &str = "weir_wall_xdp";
 /// After the filters of others, before the gate's; "wall", in ASCII.
 const FILTER: FilterId = FilterId { priority: 0xfffe, handle: 0x7761_6c6c };
+/// The same where the wall came with a `clsact`, which goes with it; "WALL".
+const FILTER_AND_QDISC: FilterId = FilterId { handle: 0x5741_4c4c, ..FILTER };
 
 /// What a wall is to do.
 #[derive(Clone, Copy, Debug)]
@@ -141,9 +140,18 @@ impl Wall {
             set_xdp(program, ifindex).map_err(failed)?;
             clear_tc(ifindex, ifname)?;
         } else {
-            let has_qdisc = Links::open()?.has_ingress_qdisc(ifindex)?;
-            stand_at_tc(self.skel.progs.weir_wall_tc.as_fd(), ifindex, has_qdisc)
-                .map_err(failed)?;
+            let links = Links::open()?;
+            let filter = match at_tc(&links, ifindex)? {
+                Some(filter) => filter,
+                None if links.has_ingress_qdisc(ifindex)? => FILTER,
+                None => {
+                    tc_bpf::create_hook(ifindex).map_err(failed)?;
+                    FILTER_AND_QDISC
+                }
+            };
+            let program = self.skel.progs.weir_wall_tc.as_fd();
+            // In one step, in the place of a filter of the same handle.
+            filter.attach(program, ifindex, libbpf_sys::BPF_TC_F_REPLACE).map_err(failed)?;
             clear_driver(ifindex, ifname)?;
         }
         Ok(())
@@ -155,12 +163,13 @@ impl Wall {
     /// When the kernel does not answer.
     pub fn stands_at(&self, ifindex: IfIndex) -> Result<bool> {
         let progs = &self.skel.progs;
+        let links = Links::open()?;
         let (own, found) = match self.in_driver {
-            true => {
-                let found = Links::open()?.xdp(ifindex)?.map(|xdp| xdp.prog_id);
-                (progs.weir_wall_xdp.as_fd(), found)
+            true => (progs.weir_wall_xdp.as_fd(), links.xdp(ifindex)?.map(|xdp| xdp.prog_id)),
+            false => {
+                let found = at_tc(&links, ifindex)?.and_then(|filter| filter.program(ifindex));
+                (progs.weir_wall_tc.as_fd(), found)
             }
-            false => (progs.weir_wall_tc.as_fd(), FILTER.program(ifindex)),
         };
         let own = libbpf_rs::Program::id_from_fd(own).map_err(Error::bpf("look up", WALL))?;
         Ok(found == Some(own))
@@ -282,17 +291,13 @@ fn clear_driver(ifindex: IfIndex, ifname: &str) -> Result<bool> {
 }
 
 fn clear_tc(ifindex: IfIndex, ifname: &str) -> Result<bool> {
-    if !Links::open()?.has_ingress_qdisc(ifindex)? {
-        return Ok(false);
+    let links = Links::open()?;
+    let Some(filter) = at_tc(&links, ifindex)? else { return Ok(false) };
+    filter.detach(ifindex).map_err(|source| not_cleared(ifname, source))?;
+    if filter == FILTER_AND_QDISC && !links.has_filters(ifindex)? {
+        tc_bpf::destroy_hook(ifindex).map_err(|source| not_cleared(ifname, source))?;
     }
-    match FILTER.detach(ifindex) {
-        Ok(()) => Ok(true),
-        // No such filter.
-        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::INVAL)) => {
-            Ok(false)
-        }
-        Err(error) => Err(not_cleared(ifname, error)),
-    }
+    Ok(true)
 }
 
 fn not_cleared(ifname: &str, source: io::Error) -> Error {
@@ -302,7 +307,7 @@ fn not_cleared(ifname: &str, source: io::Error) -> Error {
 /// Whether the XDP program of an interface is a wall; none if there is none.
 fn xdp_at(ifindex: IfIndex) -> Result<Option<bool>> {
     let attached = Links::open()?.xdp(ifindex)?;
-    Ok(attached.map(|xdp| Program::of(xdp.prog_id).name.as_deref() == Some(IN_DRIVER)))
+    Ok(attached.map(|xdp| Program::of(xdp.prog_id).is_wall()))
 }
 
 /// By netlink, so that it stays; -1 takes it away.
@@ -315,10 +320,8 @@ fn set_xdp(program: i32, ifindex: IfIndex) -> io::Result<()> {
     })
 }
 
-/// In one step, in the place of a filter of the same handle.
-fn stand_at_tc(program: BorrowedFd<'_>, ifindex: IfIndex, has_qdisc: bool) -> io::Result<()> {
-    if !has_qdisc {
-        tc_bpf::create_hook(ifindex)?;
-    }
-    FILTER.attach(program, ifindex, libbpf_sys::BPF_TC_F_REPLACE)
+/// A wall's filter, if there is one: libbpf complains on standard error of one that it does not find.
+fn at_tc(links: &Links, ifindex: IfIndex) -> Result<Option<FilterId>> {
+    let filters = links.filters(ifindex, Hook::Ingress)?;
+    Ok(filters.into_iter().find(|id| [FILTER, FILTER_AND_QDISC].contains(id)))
 }

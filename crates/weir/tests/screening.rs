@@ -376,3 +376,20 @@ fn a_screen_at_another_place_takes_over_what_stands_there() {
         echoes(&client, &closed, &format!("{SERVER}:5001"));
     }
 }
+
+#[test]
+fn a_wall_that_is_gone_leaves_no_queueing_discipline_of_its_own() {
+    let path = Path::new();
+    sh(&path.router, "tc qdisc add dev out clsact");
+    let rules = ConfigFile::new("screening-clsact", RULES);
+    // The second finds the first one's.
+    for _ in 0..2 {
+        Screen::start(&path, &rules, &[]).kill();
+    }
+    let cleared = path.weir(&["screen", "--clear", "in", "--clear", "out", "--clear", "out"]);
+    let said = String::from_utf8(cleared.stderr).unwrap();
+    let expected = "in: the wall is gone\nout: the wall is gone\nout: there was no wall\n";
+    assert_eq!(said, expected);
+    assert_eq!(sh(&path.router, "tc qdisc show dev in clsact"), "");
+    assert!(sh(&path.router, "tc qdisc show dev out clsact").contains("clsact"));
+}
