@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -116,17 +116,15 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
         }
     }
     screen.printer.ready(inside, outside, screen.rules.0.len());
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let stop = &stop;
-        let follower = scope.spawn(move || told.follow(stop));
-        let served = screen.serve(&mut signals, &asked_for_stats, &reader, &waiting);
-        stop.store(true, Ordering::Relaxed);
-        follower.thread().unpark();
-        served
-    })?;
-    screen.print("summary")?;
-    leave(args.fail, &screen.wall, &sides)
+    let served = thread::scope(|scope| {
+        // That it is dropped stops the other thread, also after a panic.
+        let (_stops, serving) = channel();
+        scope.spawn(move || told.follow(&serving));
+        screen.serve(&mut signals, &asked_for_stats, &reader, &waiting)
+    });
+    let printed = screen.print("summary");
+    let left = leave(args.fail, &screen.wall, &sides);
+    served.and(printed).and(left)
 }
 
 /// What becomes of interfaces with a wall when their screen ends.
