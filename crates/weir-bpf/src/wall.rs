@@ -5,13 +5,14 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore, MapFlags, libbpf_sys};
+use rustix::process::Pid;
 
 use crate::abi;
 use crate::accounts::{monotonic_now, until};
 use crate::counters::Counter;
 use crate::error::{Error, Result};
 use crate::parser::Parsed;
-use crate::programs::Program;
+use crate::programs::{Program, holders_of_program};
 use crate::record::{record, records};
 pub use crate::ring::Reader;
 use crate::shared::{globals, load};
@@ -272,6 +273,22 @@ fn total(map: &impl MapCore, number: usize) -> Result<Counter> {
         total += Counter { packets, bytes };
     }
     Ok(total)
+}
+
+/// The screen whose wall stands in front of an interface, if it runs and may be seen.
+///
+/// # Errors
+/// When the kernel does not answer.
+pub fn screen_of(ifindex: IfIndex) -> Result<Option<Pid>> {
+    let links = Links::open()?;
+    let in_driver = links.xdp(ifindex)?.map(|xdp| xdp.prog_id);
+    let in_driver = in_driver.filter(|prog_id| Program::of(*prog_id).is_wall());
+    let at_tc = at_tc(&links, ifindex)?.and_then(|filter| filter.program(ifindex));
+    // Others may hold the program, too: to watch it.
+    let is_screen = |pid: &Pid| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "weir\n")
+    };
+    Ok([in_driver, at_tc].into_iter().flatten().flat_map(holders_of_program).find(is_screen))
 }
 
 /// Takes a wall away that stands in front of an interface, whoever put it there; whether there was one.

@@ -393,3 +393,44 @@ fn a_wall_that_is_gone_leaves_no_queueing_discipline_of_its_own() {
     assert_eq!(sh(&path.router, "tc qdisc show dev in clsact"), "");
     assert!(sh(&path.router, "tc qdisc show dev out clsact").contains("clsact"));
 }
+
+/// What a screen says that ends of its own accord, and fails.
+fn last_words(screen: &mut Screen) -> String {
+    wait_until("it ends", || screen.child.try_wait().unwrap().is_some());
+    assert_eq!(screen.child.wait().unwrap().code(), Some(1));
+    let mut said = String::new();
+    screen.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    said
+}
+
+#[test]
+fn a_screen_without_its_wall_fails() {
+    for (place, remove) in [
+        ("native", "ip link set in xdpdrv off"),
+        ("tc", "tc qdisc del dev in clsact"),
+        ("tc", "ip link del in"),
+    ] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-without-{place}"), RULES);
+        let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+        sh(&path.router, remove);
+        let said = last_words(&mut screen);
+        assert!(said.contains("the wall of in is gone"), "{remove}: {said}");
+        assert!(said.contains("out stays closed"), "{remove}: {said}");
+        assert!(!said.contains("Kernel"), "{remove}: {said}");
+    }
+}
+
+#[test]
+fn a_screen_that_another_has_replaced_fails_and_a_wall_in_use_is_not_cleared() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-in-use", RULES);
+    let mut first = Screen::start(&path, &rules, &[]);
+    let mut second = Screen::start(&path, &rules, &["--attach", "native"]);
+    assert!(last_words(&mut first).contains("the wall of in is gone"));
+    let refused = path.weir(&["screen", "--clear", "in"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said.contains(&format!("process {}", second.child.pid())), "{said}");
+    second.stats();
+}
