@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -279,26 +280,35 @@ pub struct TopArgs {
     pub count: Option<u64>,
 }
 
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+/// As humantime has it.
+const YEAR: Duration = Duration::from_secs(31_557_600);
+
 /// `0`, or a duration as humantime has it, an hour at most.
 fn interval(text: &str) -> Result<Duration, String> {
-    let interval = if text == "0" {
-        Duration::ZERO
-    } else {
-        humantime::parse_duration(text).map_err(|error| format!("{error}; such as 1s or 500ms"))?
-    };
-    if interval > Duration::from_secs(3600) {
-        return Err("an hour at most".into());
-    }
-    Ok(interval)
+    if text == "0" { Ok(Duration::ZERO) } else { time(text, Duration::ZERO..=HOUR) }
 }
 
 /// A duration as humantime has it, of 1 s to an hour.
 fn slice(text: &str) -> Result<Duration, String> {
-    let slice = interval(text)?;
-    if slice < Duration::from_secs(1) {
-        return Err("a second at least".into());
+    time(text, SECOND..=HOUR)
+}
+
+/// A duration as humantime has it, of 1 s to a year.
+pub fn to_a_year(text: &str) -> Result<Duration, String> {
+    time(text, SECOND..=YEAR)
+}
+
+fn time(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, String> {
+    let time =
+        humantime::parse_duration(text).map_err(|error| format!("{error}; such as 1s or 5min"))?;
+    let [least, most] = [range.start(), range.end()].map(|it| humantime::format_duration(*it));
+    if range.contains(&time) {
+        Ok(time)
+    } else {
+        Err(format!("write a time from {least} to {most}"))
     }
-    Ok(slice)
 }
 
 /// Arguments of `weir explain`.

@@ -434,3 +434,21 @@ fn a_screen_that_another_has_replaced_fails_and_a_wall_in_use_is_not_cleared() {
     assert!(said.contains(&format!("process {}", second.child.pid())), "{said}");
     second.stats();
 }
+
+#[test]
+fn times_have_bounds_that_are_told() {
+    let check = ["screen", "/dev/null", "--check"];
+    let capture = ["capture", "-i", "nosuch0", "--count"];
+    for (command, option) in [
+        (&check[..], ["--idle", "300y"]),
+        (&check, ["--idle", "0s"]),
+        (&check, ["--stats", "400000000000y"]),
+        (&check, ["--stats", "0s"]),
+        (&capture, ["--duration", "400000000000y"]),
+    ] {
+        let output = Command::new(WEIR).args(command).args(option).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{option:?}: {said}");
+        assert!(said.contains("from 1s to 1year"), "{option:?}: {said}");
+    }
+}
