@@ -91,6 +91,7 @@ of_flow(const struct asking *asking, const struct flow *flow,
 	/* Whatever was decided before an address came to be the router's. */
 	if (is_own(flow))
 		return WEIR_WALL_OWN;
+	key.tcp_flags = key.fragment ? 0 : flow->tcp_flags;
 	if (is_decided(&denied, &key, asking, false))
 		return WEIR_WALL_DENIED;
 	return ask(asking, flow, parse, &key);

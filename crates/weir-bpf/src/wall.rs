@@ -187,7 +187,7 @@ impl Wall {
         bss.generation = bss.generation.wrapping_add(1);
     }
 
-    /// Remembers what a rule says of a flow.
+    /// Remembers what a rule says of a flow; a denial is of packets with the same TCP flags.
     ///
     /// # Errors
     /// The kernel's.
@@ -197,11 +197,12 @@ impl Wall {
         entry[..8].copy_from_slice(&monotonic_now().0.to_ne_bytes());
         entry[8..12].copy_from_slice(&(rule as u32).to_ne_bytes());
         entry[12..].copy_from_slice(&generation.to_ne_bytes());
-        let maps = &self.skel.maps;
+        let (maps, mut key) = (&self.skel.maps, key.0);
         let done = if accept {
-            maps.accepted.update(&key.0, &entry, MapFlags::ANY)
+            key[std::mem::offset_of!(types::weir_wall_key, tcp_flags)] = 0;
+            maps.accepted.update(&key, &entry, MapFlags::ANY)
         } else {
-            maps.denied.update(&key.0, &entry, MapFlags::ANY)
+            maps.denied.update(&key, &entry, MapFlags::ANY)
         };
         done.map_err(Error::bpf("tell", WALL))
     }

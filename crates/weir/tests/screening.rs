@@ -5,7 +5,7 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,6 +15,10 @@ use common::router::run_in as sh;
 use common::screen::Screen;
 use common::{ConfigFile, PATIENCE, WEIR, wait_until};
 use nix::sys::socket::{setsockopt, sockopt};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketType, bind, connect as connect_to, ipproto, sendto,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use weir_bpf::sys::link::Links;
@@ -450,5 +454,40 @@ fn times_have_bounds_that_are_told() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{option:?}: {said}");
         assert!(said.contains("from 1s to 1year"), "{option:?}: {said}");
+    }
+}
+
+/// A segment that no rule accepts, of a connection that is to come, denies that nothing.
+#[test]
+fn a_denied_segment_denies_no_handshake() {
+    for place in ["tc", "native"] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-flags-{place}"), RULES);
+        let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+        let listener = path.server.run(|| TcpListener::bind(format!("{SERVER}:8000")).unwrap());
+        let (from, to) = (SocketAddrV4::new([198, 18, 0, 2].into(), 4100), (SERVER, 8000));
+        let to = SocketAddrV4::new(to.0.parse().unwrap(), to.1);
+        let open = |kind, protocol| {
+            let open = || rustix::net::socket(AddressFamily::INET, kind, protocol).unwrap();
+            path.client.run(open).unwrap()
+        };
+        let mut ack = [0; 20];
+        ack[..2].copy_from_slice(&from.port().to_be_bytes());
+        ack[2..4].copy_from_slice(&to.port().to_be_bytes());
+        (ack[12], ack[13]) = (0x50, 0x10);
+        let raw = open(SocketType::RAW, Some(ipproto::TCP));
+        sendto(&raw, &ack, SendFlags::empty(), &to).unwrap();
+        wait_until("it is denied", || of_rule(&screen.stats(), "default", "asked") == 1);
+        sendto(&raw, &ack, SendFlags::empty(), &to).unwrap();
+        wait_until("it stays denied", || screen.stats()["outcomes"]["denied"] == 1);
+        let client = open(SocketType::STREAM, None);
+        set_socket_timeout(&client, Timeout::Send, Some(PATIENCE)).unwrap();
+        bind(&client, &from).unwrap();
+        connect_to(&client, &to).expect("the handshake passes");
+        TcpStream::from(client).write_all(b"there").unwrap();
+        let mut received = [0; 5];
+        listener.as_ref().unwrap().accept().unwrap().0.read_exact(&mut received).unwrap();
+        let stats = screen.stats();
+        assert_eq!(of_rule(&stats, "port 8000", "asked"), 1, "once for all flags: {stats}");
     }
 }
