@@ -24,7 +24,8 @@ struct weir_wall_key {
 	/* Of a denial: rules may be about them, and what one denies of a flow
 	 * says nothing about its other segments. */
 	__u8 tcp_flags;
-	__u8 pad[3];
+	__u8 side; /* where it comes in */
+	__u8 pad[2];
 };
 
 /* What the screen has decided of a flow. */

@@ -38,6 +38,8 @@ static __always_inline bool reverse_of(const struct weir_wall_key *key,
 	reverse->port_be = key->source_port_be;
 	reverse->protocol = key->protocol;
 	reverse->family = key->family;
+	/* Else whoever forges an inside address would be answered. */
+	reverse->side = !key->side;
 	/* It does not say to what: it would answer every flow. */
 	if (key->fragment)
 		return false;

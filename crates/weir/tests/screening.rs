@@ -24,7 +24,7 @@ use serde_json::Value;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::traffic::{FlowSpec, Generator, Sources};
-use weir_bpf::units::PacketsPerSec;
+use weir_bpf::units::{MacAddr, PacketsPerSec};
 
 const RULES: &str = "\
     # what the test needs\n\
@@ -172,18 +172,22 @@ fn passes(client: &UdpSocket, server: &UdpSocket, to: &str) -> bool {
     (0..3).any(|_| arrives(client, server, to))
 }
 
+fn generator(netns: &NetNs) -> Generator {
+    let load = || Generator::load(Links::open().unwrap().index("peer").unwrap()).unwrap();
+    netns.run(load).unwrap()
+}
+
+fn mac(netns: &NetNs, name: &str) -> MacAddr {
+    let of = || Links::open().unwrap().mac(Links::open().unwrap().index(name).unwrap()).unwrap();
+    netns.run(of).unwrap()
+}
+
 #[test]
 fn rules_are_reloaded_and_the_screen_is_killed_under_a_flood_of_new_flows() {
     let path = Path::new();
     let rules = ConfigFile::new("screening-flood", FIRST);
     let mut screen = Screen::start(&path, &rules, &["--attach", "native"]);
-    let load = || Generator::load(Links::open().unwrap().index("peer").unwrap()).unwrap();
-    let mut generator = path.client.run(load).unwrap();
-    let mac = |netns: &NetNs, name: &'static str| {
-        let of =
-            || Links::open().unwrap().mac(Links::open().unwrap().index(name).unwrap()).unwrap();
-        netns.run(of).unwrap()
-    };
+    let mut generator = generator(&path.client);
     let macs = (mac(&path.client, "peer"), mac(&path.router, "in"));
     let addresses = ("198.18.0.64".parse().unwrap(), SERVER.parse().unwrap());
     generator
@@ -490,4 +494,30 @@ fn a_denied_segment_denies_no_handshake() {
         let stats = screen.stats();
         assert_eq!(of_rule(&stats, "port 8000", "asked"), 1, "once for all flags: {stats}");
     }
+}
+
+/// A packet from outside with an inside source is no reason to let in what would answer it.
+#[test]
+fn a_reply_comes_in_at_the_other_side() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-forged", "accept udp from 198.18.0.0/24\n");
+    let mut screen = Screen::start(&path, &rules, &["--attach", "native"]);
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let server = socket(&path.server, &format!("{SERVER}:5000"));
+    let mut forger = generator(&path.server);
+    let macs = (mac(&path.server, "peer"), mac(&path.router, "out"));
+    let addresses = ("198.18.0.2".parse().unwrap(), SERVER.parse().unwrap());
+    let rate = Some(PacketsPerSec(100.0));
+    let flow = FlowSpec { rate, ..FlowSpec::udp(macs, addresses, (4000, 5000)) };
+    forger.set_flows(&[flow]).unwrap();
+    let sent = &forger;
+    let forge = || {
+        sent.start();
+        wait_until("it is accepted", || of_rule(&screen.stats(), "udp", "asked") > 0);
+        assert!(!arrives(&server, &client, "198.18.0.2:4000"), "in answer to a forged one");
+    };
+    forger.run_while(&path.server, None, forge).unwrap();
+    // What was forged may have come here.
+    let again = socket(&path.server, &format!("{SERVER}:5002"));
+    echoes(&client, &again, &format!("{SERVER}:5002"));
 }
