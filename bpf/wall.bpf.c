@@ -74,6 +74,15 @@ static __always_inline bool is_decided(struct flows *flows,
 	return true;
 }
 
+static __always_inline const struct weir_wall_side *side_at(__u32 number,
+							    __u32 ifindex)
+{
+	const struct weir_wall_side *side =
+		bpf_map_lookup_elem(&sides, &number);
+
+	return side && side->ifindex == ifindex ? side : NULL;
+}
+
 static __always_inline enum weir_wall_outcome
 of_flow(const struct asking *asking, const struct flow *flow,
 	enum weir_parse parse)
@@ -81,6 +90,7 @@ of_flow(const struct asking *asking, const struct flow *flow,
 	struct weir_wall_key key, reverse;
 
 	key_of(flow, &key);
+	key.side = side_at(1, asking->ifindex) ? 1 : 0;
 	if (is_decided(&accepted, &key, asking, true))
 		return WEIR_WALL_ACCEPTED;
 	if (reverse_of(&key, &reverse) &&
@@ -91,6 +101,7 @@ of_flow(const struct asking *asking, const struct flow *flow,
 	/* Whatever was decided before an address came to be the router's. */
 	if (is_own(flow))
 		return WEIR_WALL_OWN;
+	key.tcp_flags = key.fragment ? 0 : flow->tcp_flags;
 	if (is_decided(&denied, &key, asking, false))
 		return WEIR_WALL_DENIED;
 	return ask(asking, flow, parse, &key);
@@ -126,15 +137,6 @@ static __always_inline bool passes(__u32 outcome, const struct asking *asking)
 {
 	add(bpf_map_lookup_elem(&outcomes, &outcome), asking->packet.len);
 	return outcome <= WEIR_WALL_OPEN;
-}
-
-static __always_inline const struct weir_wall_side *side_at(__u32 number,
-							    __u32 ifindex)
-{
-	const struct weir_wall_side *side =
-		bpf_map_lookup_elem(&sides, &number);
-
-	return side && side->ifindex == ifindex ? side : NULL;
 }
 
 static __always_inline const struct weir_wall_side *side_of(__u32 ifindex)

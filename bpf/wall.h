@@ -21,6 +21,11 @@ struct weir_wall_key {
 	__u8 family; /* enum weir_family */
 	__u8 fragment;
 	__u8 icmp_type;
+	/* Of a denial: rules may be about them, and what one denies of a flow
+	 * says nothing about its other segments. */
+	__u8 tcp_flags;
+	__u8 side; /* where it comes in */
+	__u8 pad[2];
 };
 
 /* What the screen has decided of a flow. */

@@ -31,14 +31,15 @@ static __always_inline void key_of(const struct flow *flow,
 static __always_inline bool reverse_of(const struct weir_wall_key *key,
 				       struct weir_wall_key *reverse)
 {
+	__builtin_memset(reverse, 0, sizeof(*reverse));
 	copy_address(reverse->source, key->destination);
 	copy_address(reverse->destination, key->source);
 	reverse->source_port_be = key->port_be;
 	reverse->port_be = key->source_port_be;
 	reverse->protocol = key->protocol;
 	reverse->family = key->family;
-	reverse->fragment = 0;
-	reverse->icmp_type = 0;
+	/* Else whoever forges an inside address would be answered. */
+	reverse->side = !key->side;
 	/* It does not say to what: it would answer every flow. */
 	if (key->fragment)
 		return false;

@@ -58,9 +58,8 @@ impl FilterRecord {
             }?;
             removed = Removed::Filter;
         }
-        let is_empty = |hook| links.filters(ifindex, hook).map(|filters| filters.is_empty());
         // A list that cannot be read may have somebody's filter in it.
-        if self.made_qdisc && is_empty(Hook::Ingress)? && is_empty(Hook::Egress)? {
+        if self.made_qdisc && !links.has_filters(ifindex)? {
             tc_bpf::destroy_hook(ifindex)
                 .map_err(|source| refused("remove weir's clsact from", source))?;
             removed = Removed::Filter;

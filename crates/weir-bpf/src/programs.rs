@@ -34,6 +34,11 @@ impl Program {
         let name = info.map(|program| program.name.to_string_lossy().into_owned());
         Self { name: name.filter(|name| !name.is_empty()), xdp_link: xdp_link_of(prog_id) }
     }
+
+    /// Whether it is a wall in the driver, which may have outlived its screen.
+    pub fn is_wall(&self) -> bool {
+        self.name.as_deref() == Some("weir_wall_xdp")
+    }
 }
 
 fn xdp_link_of(prog_id: u32) -> Option<XdpLink> {
@@ -41,13 +46,17 @@ fn xdp_link_of(prog_id: u32) -> Option<XdpLink> {
         link.prog_id == prog_id && matches!(link.info, LinkTypeInfo::Xdp(_))
     };
     let id = LinkInfoIter::default().find(of_program)?.id;
-    Some(XdpLink { id, holders: holders_of_link(id) })
+    Some(XdpLink { id, holders: holders(&format!("link_id:\t{id}")) })
 }
 
-/// The processes with a descriptor of this link, by `/proc/PID/fdinfo`.
-fn holders_of_link(id: u32) -> Vec<Pid> {
+/// The processes with a descriptor of this program.
+pub(crate) fn holders_of_program(id: u32) -> Vec<Pid> {
+    holders(&format!("prog_id:\t{id}"))
+}
+
+/// The processes with a descriptor that `/proc/PID/fdinfo` tells this line of.
+fn holders(line: &str) -> Vec<Pid> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let line = format!("link_id:\t{id}");
     let holds = |pid: &Pid| {
         let Ok(fds) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
         let mut texts = fds.flatten().map(|fd| std::fs::read_to_string(fd.path()));

@@ -1,25 +1,25 @@
 //! The kernel half of a user-mode screen: `bpf/wall.bpf.c`.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore, MapFlags, libbpf_sys};
-use rustix::io::Errno;
+use rustix::process::Pid;
 
 use crate::abi;
 use crate::accounts::{monotonic_now, until};
 use crate::counters::Counter;
 use crate::error::{Error, Result};
 use crate::parser::Parsed;
-use crate::programs::Program;
+use crate::programs::{Program, holders_of_program};
 use crate::record::{record, records};
 pub use crate::ring::Reader;
 use crate::shared::{globals, load};
 use crate::skeleton::wall::{WallSkel, WallSkelBuilder, types};
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
-use crate::sys::tc::FilterId;
+use crate::sys::tc::{FilterId, Hook};
 use crate::tc_bpf;
 use crate::test_run;
 use crate::units::IfIndex;
@@ -28,10 +28,10 @@ use crate::units::IfIndex;
 pub const RULES_MAX: usize = abi::WALL_RULES;
 
 pub(crate) const WALL: &str = "the wall";
-/// As the kernel shows the programs' names: how a wall that outlived its screen is found.
-const IN_DRIVER: &str = "weir_wall_xdp";
 /// After the filters of others, before the gate's; "wall", in ASCII.
 const FILTER: FilterId = FilterId { priority: 0xfffe, handle: 0x7761_6c6c };
+/// The same where the wall came with a `clsact`, which goes with it; "WALL".
+const FILTER_AND_QDISC: FilterId = FilterId { handle: 0x5741_4c4c, ..FILTER };
 
 /// What a wall is to do.
 #[derive(Clone, Copy, Debug)]
@@ -123,11 +123,13 @@ impl Wall {
         Ok(wall)
     }
 
-    /// Stands in front of an interface of the calling thread's network namespace, in the place of a wall that is there.
+    /// Stands in front of an interface of the calling thread's network namespace, in the place of a wall that is there,
+    /// in the driver or at tc.
     ///
     /// # Errors
     /// If somebody else's XDP program is there, or the driver takes none.
     pub fn attach(&self, ifindex: IfIndex, ifname: &str) -> Result<()> {
+        let failed = |source| Error::system("put a wall in front of", ifname, source);
         if self.in_driver {
             if xdp_at(ifindex)?.is_some_and(|is_wall| !is_wall) {
                 return Err(Error::refused(
@@ -135,12 +137,25 @@ impl Wall {
                     "remove it, or use `--attach tc`",
                 ));
             }
-            set_xdp(self.skel.progs.weir_wall_xdp.as_fd().as_raw_fd(), ifindex)
+            let program = self.skel.progs.weir_wall_xdp.as_fd().as_raw_fd();
+            set_xdp(program, ifindex).map_err(failed)?;
+            clear_tc(ifindex, ifname)?;
         } else {
-            let has_qdisc = Links::open()?.has_ingress_qdisc(ifindex)?;
-            stand_at_tc(self.skel.progs.weir_wall_tc.as_fd(), ifindex, has_qdisc)
+            let links = Links::open()?;
+            let filter = match at_tc(&links, ifindex)? {
+                Some(filter) => filter,
+                None if links.has_ingress_qdisc(ifindex)? => FILTER,
+                None => {
+                    tc_bpf::create_hook(ifindex).map_err(failed)?;
+                    FILTER_AND_QDISC
+                }
+            };
+            let program = self.skel.progs.weir_wall_tc.as_fd();
+            // In one step, in the place of a filter of the same handle.
+            filter.attach(program, ifindex, libbpf_sys::BPF_TC_F_REPLACE).map_err(failed)?;
+            clear_driver(ifindex, ifname)?;
         }
-        .map_err(|source| Error::system("put a wall in front of", ifname, source))
+        Ok(())
     }
 
     /// Whether this one stands in front of an interface, and not another that has taken its place.
@@ -149,12 +164,13 @@ impl Wall {
     /// When the kernel does not answer.
     pub fn stands_at(&self, ifindex: IfIndex) -> Result<bool> {
         let progs = &self.skel.progs;
+        let links = Links::open()?;
         let (own, found) = match self.in_driver {
-            true => {
-                let found = Links::open()?.xdp(ifindex)?.map(|xdp| xdp.prog_id);
-                (progs.weir_wall_xdp.as_fd(), found)
+            true => (progs.weir_wall_xdp.as_fd(), links.xdp(ifindex)?.map(|xdp| xdp.prog_id)),
+            false => {
+                let found = at_tc(&links, ifindex)?.and_then(|filter| filter.program(ifindex));
+                (progs.weir_wall_tc.as_fd(), found)
             }
-            false => (progs.weir_wall_tc.as_fd(), FILTER.program(ifindex)),
         };
         let own = libbpf_rs::Program::id_from_fd(own).map_err(Error::bpf("look up", WALL))?;
         Ok(found == Some(own))
@@ -171,7 +187,7 @@ impl Wall {
         bss.generation = bss.generation.wrapping_add(1);
     }
 
-    /// Remembers what a rule says of a flow.
+    /// Remembers what a rule says of a flow; a denial is of packets with the same TCP flags.
     ///
     /// # Errors
     /// The kernel's.
@@ -181,11 +197,12 @@ impl Wall {
         entry[..8].copy_from_slice(&monotonic_now().0.to_ne_bytes());
         entry[8..12].copy_from_slice(&(rule as u32).to_ne_bytes());
         entry[12..].copy_from_slice(&generation.to_ne_bytes());
-        let maps = &self.skel.maps;
+        let (maps, mut key) = (&self.skel.maps, key.0);
         let done = if accept {
-            maps.accepted.update(&key.0, &entry, MapFlags::ANY)
+            key[std::mem::offset_of!(types::weir_wall_key, tcp_flags)] = 0;
+            maps.accepted.update(&key, &entry, MapFlags::ANY)
         } else {
-            maps.denied.update(&key.0, &entry, MapFlags::ANY)
+            maps.denied.update(&key, &entry, MapFlags::ANY)
         };
         done.map_err(Error::bpf("tell", WALL))
     }
@@ -259,34 +276,56 @@ fn total(map: &impl MapCore, number: usize) -> Result<Counter> {
     Ok(total)
 }
 
+/// The screen whose wall stands in front of an interface, if it runs and may be seen.
+///
+/// # Errors
+/// When the kernel does not answer.
+pub fn screen_of(ifindex: IfIndex) -> Result<Option<Pid>> {
+    let links = Links::open()?;
+    let in_driver = links.xdp(ifindex)?.map(|xdp| xdp.prog_id);
+    let in_driver = in_driver.filter(|prog_id| Program::of(*prog_id).is_wall());
+    let at_tc = at_tc(&links, ifindex)?.and_then(|filter| filter.program(ifindex));
+    // Others may hold the program, too: to watch it.
+    let is_screen = |pid: &Pid| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "weir\n")
+    };
+    Ok([in_driver, at_tc].into_iter().flatten().flat_map(holders_of_program).find(is_screen))
+}
+
 /// Takes a wall away that stands in front of an interface, whoever put it there; whether there was one.
 ///
 /// # Errors
 /// The kernel's refusal.
 pub fn clear(ifindex: IfIndex, ifname: &str) -> Result<bool> {
-    let failed = |source| Error::system("take the wall away from", ifname, source);
-    let mut found = false;
-    if xdp_at(ifindex)? == Some(true) {
-        set_xdp(-1, ifindex).map_err(failed)?;
-        found = true;
+    Ok(clear_driver(ifindex, ifname)? | clear_tc(ifindex, ifname)?)
+}
+
+fn clear_driver(ifindex: IfIndex, ifname: &str) -> Result<bool> {
+    let found = xdp_at(ifindex)? == Some(true);
+    if found {
+        set_xdp(-1, ifindex).map_err(|source| not_cleared(ifname, source))?;
     }
-    if !Links::open()?.has_ingress_qdisc(ifindex)? {
-        return Ok(found);
+    Ok(found)
+}
+
+fn clear_tc(ifindex: IfIndex, ifname: &str) -> Result<bool> {
+    let links = Links::open()?;
+    let Some(filter) = at_tc(&links, ifindex)? else { return Ok(false) };
+    filter.detach(ifindex).map_err(|source| not_cleared(ifname, source))?;
+    if filter == FILTER_AND_QDISC && !links.has_filters(ifindex)? {
+        tc_bpf::destroy_hook(ifindex).map_err(|source| not_cleared(ifname, source))?;
     }
-    match FILTER.detach(ifindex) {
-        Ok(()) => Ok(true),
-        // No such filter.
-        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::INVAL)) => {
-            Ok(found)
-        }
-        Err(error) => Err(failed(error)),
-    }
+    Ok(true)
+}
+
+fn not_cleared(ifname: &str, source: io::Error) -> Error {
+    Error::system("take the wall away from", ifname, source)
 }
 
 /// Whether the XDP program of an interface is a wall; none if there is none.
 fn xdp_at(ifindex: IfIndex) -> Result<Option<bool>> {
     let attached = Links::open()?.xdp(ifindex)?;
-    Ok(attached.map(|xdp| Program::of(xdp.prog_id).name.as_deref() == Some(IN_DRIVER)))
+    Ok(attached.map(|xdp| Program::of(xdp.prog_id).is_wall()))
 }
 
 /// By netlink, so that it stays; -1 takes it away.
@@ -299,10 +338,8 @@ fn set_xdp(program: i32, ifindex: IfIndex) -> io::Result<()> {
     })
 }
 
-/// In one step, in the place of a filter of the same handle.
-fn stand_at_tc(program: BorrowedFd<'_>, ifindex: IfIndex, has_qdisc: bool) -> io::Result<()> {
-    if !has_qdisc {
-        tc_bpf::create_hook(ifindex)?;
-    }
-    FILTER.attach(program, ifindex, libbpf_sys::BPF_TC_F_REPLACE)
+/// A wall's filter, if there is one: libbpf complains on standard error of one that it does not find.
+fn at_tc(links: &Links, ifindex: IfIndex) -> Result<Option<FilterId>> {
+    let filters = links.filters(ifindex, Hook::Ingress)?;
+    Ok(filters.into_iter().find(|id| [FILTER, FILTER_AND_QDISC].contains(id)))
 }

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::any::TypeId;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -303,18 +304,30 @@ pub struct TopArgs {
     pub count: Option<u64>,
 }
 
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+/// As humantime has it.
+const YEAR: Duration = Duration::from_secs(31_557_600);
+
 /// `0`, or a duration as humantime has it, an hour at most.
 fn interval(text: &str) -> Result<Duration, String> {
-    let interval =
-        if text == "0" { Some(Duration::ZERO) } else { humantime::parse_duration(text).ok() };
-    let interval = interval.filter(|interval| *interval <= Duration::from_secs(3600));
-    interval.ok_or_else(|| "write a time of up to 1h, such as 1s or 500ms".into())
+    if text == "0" { Ok(Duration::ZERO) } else { time(text, Duration::ZERO..=HOUR) }
 }
 
 /// A duration as humantime has it, of 1 s to an hour.
 fn slice(text: &str) -> Result<Duration, String> {
-    let slice = interval(text).ok().filter(|slice| *slice >= Duration::from_secs(1));
-    slice.ok_or_else(|| "write a time of 1s to 1h".into())
+    time(text, SECOND..=HOUR)
+}
+
+/// A duration as humantime has it, of 1 s to a year.
+pub fn to_a_year(text: &str) -> Result<Duration, String> {
+    time(text, SECOND..=YEAR)
+}
+
+fn time(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).ok().filter(|time| range.contains(time));
+    let [least, most] = [range.start(), range.end()].map(|it| humantime::format_duration(*it));
+    time.ok_or_else(|| format!("write a time from {least} to {most}, such as 1s or 5min"))
 }
 
 /// Arguments of `weir explain`.

@@ -27,13 +27,14 @@ fn refusal(interface: &str, other: XdpAttached, program: &Program) -> Error {
         None if program.name.is_none() => {
             (String::new(), format!("`bpftool prog show id {id}` as root tells whose it is"))
         }
-        None => (
-            ", attached by netlink".into(),
-            format!(
-                "if it is yours to remove: `ip link set dev {interface} {} off`",
-                keyword(other.mode)
-            ),
-        ),
+        None => {
+            let command = if program.is_wall() {
+                format!("weir screen --clear {interface}")
+            } else {
+                format!("ip link set dev {interface} {} off", keyword(other.mode))
+            };
+            (", attached by netlink".into(), format!("if it is yours to remove: `{command}`"))
+        }
         Some(link) if link.holders.is_empty() => (
             format!(", attached by link {}", link.id),
             format!("`bpftool link show id {}` tells where it is pinned", link.id),
@@ -86,6 +87,8 @@ mod tests {
         let netlink = told(Program { name: name.clone(), xdp_link: None });
         assert!(netlink.contains("firewall (id 7, generic, attached by netlink)"), "{netlink}");
         assert!(netlink.contains("`ip link set dev eth1 xdpgeneric off`"), "{netlink}");
+        let wall = told(Program { name: Some("weir_wall_xdp".into()), xdp_link: None });
+        assert!(wall.contains("`weir screen --clear eth1`"), "{wall}");
         let pinned = told(Program { name: name.clone(), xdp_link: link(vec![]) });
         assert!(pinned.contains("attached by link 3)"), "{pinned}");
         assert!(pinned.contains("bpftool link show id 3"), "{pinned}");

@@ -5,7 +5,7 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,12 +15,16 @@ use common::router::run_in as sh;
 use common::screen::Screen;
 use common::{ConfigFile, PATIENCE, WEIR, wait_until};
 use nix::sys::socket::{setsockopt, sockopt};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketType, bind, connect as connect_to, ipproto, sendto,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::traffic::{FlowSpec, Generator, Sources};
-use weir_bpf::units::PacketsPerSec;
+use weir_bpf::units::{MacAddr, PacketsPerSec};
 
 const RULES: &str = "\
     # what the test needs\n\
@@ -168,18 +172,22 @@ fn passes(client: &UdpSocket, server: &UdpSocket, to: &str) -> bool {
     (0..3).any(|_| arrives(client, server, to))
 }
 
+fn generator(netns: &NetNs) -> Generator {
+    let load = || Generator::load(Links::open().unwrap().index("peer").unwrap()).unwrap();
+    netns.run(load).unwrap()
+}
+
+fn mac(netns: &NetNs, name: &str) -> MacAddr {
+    let of = || Links::open().unwrap().mac(Links::open().unwrap().index(name).unwrap()).unwrap();
+    netns.run(of).unwrap()
+}
+
 #[test]
 fn rules_are_reloaded_and_the_screen_is_killed_under_a_flood_of_new_flows() {
     let path = Path::new();
     let rules = ConfigFile::new("screening-flood", FIRST);
     let mut screen = Screen::start(&path, &rules, &["--attach", "native"]);
-    let load = || Generator::load(Links::open().unwrap().index("peer").unwrap()).unwrap();
-    let mut generator = path.client.run(load).unwrap();
-    let mac = |netns: &NetNs, name: &'static str| {
-        let of =
-            || Links::open().unwrap().mac(Links::open().unwrap().index(name).unwrap()).unwrap();
-        netns.run(of).unwrap()
-    };
+    let mut generator = generator(&path.client);
     let macs = (mac(&path.client, "peer"), mac(&path.router, "in"));
     let addresses = ("198.18.0.64".parse().unwrap(), SERVER.parse().unwrap());
     generator
@@ -357,4 +365,159 @@ fn datagrams_of_one_write_stay_apart() {
         assert_eq!(server.recv(&mut buffer).unwrap(), 400);
         assert_eq!(buffer[0], 2, "the first write is to be sent again");
     }
+}
+
+#[test]
+fn a_screen_at_another_place_takes_over_what_stands_there() {
+    for (place, other) in [("tc", "native"), ("native", "tc")] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-from-{place}"), RULES);
+        Screen::start(&path, &rules, &["--attach", place]).kill();
+        let mut screen = Screen::start(&path, &rules, &["--attach", other]);
+        let client = socket(&path.client, "198.18.0.2:4000");
+        let server = socket(&path.server, &format!("{SERVER}:5000"));
+        let closed = socket(&path.server, &format!("{SERVER}:5001"));
+        echoes(&client, &server, &format!("{SERVER}:5000"));
+        assert!(!arrives(&client, &closed, &format!("{SERVER}:5001")), "from {place}");
+        screen.kill();
+        clear(&path);
+        echoes(&client, &closed, &format!("{SERVER}:5001"));
+    }
+}
+
+#[test]
+fn a_wall_that_is_gone_leaves_no_queueing_discipline_of_its_own() {
+    let path = Path::new();
+    sh(&path.router, "tc qdisc add dev out clsact");
+    let rules = ConfigFile::new("screening-clsact", RULES);
+    // The second finds the first one's.
+    for _ in 0..2 {
+        Screen::start(&path, &rules, &[]).kill();
+    }
+    let cleared = path.weir(&["screen", "--clear", "in", "--clear", "out", "--clear", "out"]);
+    let said = String::from_utf8(cleared.stderr).unwrap();
+    let expected = "in: the wall is gone\nout: the wall is gone\nout: there was no wall\n";
+    assert_eq!(said, expected);
+    assert_eq!(sh(&path.router, "tc qdisc show dev in clsact"), "");
+    assert!(sh(&path.router, "tc qdisc show dev out clsact").contains("clsact"));
+}
+
+/// What a screen says that ends of its own accord, and fails.
+fn last_words(screen: &mut Screen) -> String {
+    wait_until("it ends", || screen.child.try_wait().unwrap().is_some());
+    assert_eq!(screen.child.wait().unwrap().code(), Some(1));
+    let mut said = String::new();
+    screen.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    said
+}
+
+#[test]
+fn a_screen_without_its_wall_fails() {
+    for (place, remove) in [
+        ("native", "ip link set in xdpdrv off"),
+        ("tc", "tc qdisc del dev in clsact"),
+        ("tc", "ip link del in"),
+    ] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-without-{place}"), RULES);
+        let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+        sh(&path.router, remove);
+        let said = last_words(&mut screen);
+        assert!(said.contains("the wall of in is gone"), "{remove}: {said}");
+        assert!(said.contains("out stays closed"), "{remove}: {said}");
+        assert!(!said.contains("Kernel"), "{remove}: {said}");
+    }
+}
+
+#[test]
+fn a_screen_that_another_has_replaced_fails_and_a_wall_in_use_is_not_cleared() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-in-use", RULES);
+    let mut first = Screen::start(&path, &rules, &[]);
+    let mut second = Screen::start(&path, &rules, &["--attach", "native"]);
+    assert!(last_words(&mut first).contains("the wall of in is gone"));
+    let refused = path.weir(&["screen", "--clear", "in"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said.contains(&format!("process {}", second.child.pid())), "{said}");
+    second.stats();
+}
+
+#[test]
+fn times_have_bounds_that_are_told() {
+    let check = ["screen", "/dev/null", "--check"];
+    let capture = ["capture", "-i", "nosuch0", "--count"];
+    for (command, option) in [
+        (&check[..], ["--idle", "300y"]),
+        (&check, ["--idle", "0s"]),
+        (&check, ["--stats", "400000000000y"]),
+        (&check, ["--stats", "0s"]),
+        (&capture, ["--duration", "400000000000y"]),
+    ] {
+        let output = Command::new(WEIR).args(command).args(option).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{option:?}: {said}");
+        assert!(said.contains("from 1s to 1year"), "{option:?}: {said}");
+    }
+}
+
+/// A segment that no rule accepts, of a connection that is to come, denies that nothing.
+#[test]
+fn a_denied_segment_denies_no_handshake() {
+    for place in ["tc", "native"] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-flags-{place}"), RULES);
+        let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+        let listener = path.server.run(|| TcpListener::bind(format!("{SERVER}:8000")).unwrap());
+        let (from, to) = (SocketAddrV4::new([198, 18, 0, 2].into(), 4100), (SERVER, 8000));
+        let to = SocketAddrV4::new(to.0.parse().unwrap(), to.1);
+        let open = |kind, protocol| {
+            let open = || rustix::net::socket(AddressFamily::INET, kind, protocol).unwrap();
+            path.client.run(open).unwrap()
+        };
+        let mut ack = [0; 20];
+        ack[..2].copy_from_slice(&from.port().to_be_bytes());
+        ack[2..4].copy_from_slice(&to.port().to_be_bytes());
+        (ack[12], ack[13]) = (0x50, 0x10);
+        let raw = open(SocketType::RAW, Some(ipproto::TCP));
+        sendto(&raw, &ack, SendFlags::empty(), &to).unwrap();
+        wait_until("it is denied", || of_rule(&screen.stats(), "default", "asked") == 1);
+        sendto(&raw, &ack, SendFlags::empty(), &to).unwrap();
+        wait_until("it stays denied", || screen.stats()["outcomes"]["denied"] == 1);
+        let client = open(SocketType::STREAM, None);
+        set_socket_timeout(&client, Timeout::Send, Some(PATIENCE)).unwrap();
+        bind(&client, &from).unwrap();
+        connect_to(&client, &to).expect("the handshake passes");
+        TcpStream::from(client).write_all(b"there").unwrap();
+        let mut received = [0; 5];
+        listener.as_ref().unwrap().accept().unwrap().0.read_exact(&mut received).unwrap();
+        let stats = screen.stats();
+        assert_eq!(of_rule(&stats, "port 8000", "asked"), 1, "once for all flags: {stats}");
+    }
+}
+
+/// A packet from outside with an inside source is no reason to let in what would answer it.
+#[test]
+fn a_reply_comes_in_at_the_other_side() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-forged", "accept udp from 198.18.0.0/24\n");
+    let mut screen = Screen::start(&path, &rules, &["--attach", "native"]);
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let server = socket(&path.server, &format!("{SERVER}:5000"));
+    let mut forger = generator(&path.server);
+    let macs = (mac(&path.server, "peer"), mac(&path.router, "out"));
+    let addresses = ("198.18.0.2".parse().unwrap(), SERVER.parse().unwrap());
+    let rate = Some(PacketsPerSec(100.0));
+    let flow = FlowSpec { rate, ..FlowSpec::udp(macs, addresses, (4000, 5000)) };
+    forger.set_flows(&[flow]).unwrap();
+    let sent = &forger;
+    let forge = || {
+        sent.start();
+        wait_until("it is accepted", || of_rule(&screen.stats(), "udp", "asked") > 0);
+        assert!(!arrives(&server, &client, "198.18.0.2:4000"), "in answer to a forged one");
+    };
+    forger.run_while(&path.server, None, forge).unwrap();
+    // What was forged may have come here.
+    let again = socket(&path.server, &format!("{SERVER}:5002"));
+    echoes(&client, &again, &format!("{SERVER}:5002"));
 }

@@ -112,4 +112,14 @@ impl Links {
         // The kernel also names each chain's classifier, without a filter.
         Ok(ids.filter(|id| id.handle != 0).collect())
     }
+
+    /// Whether a filter is at one of the interface's tc hooks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Links::name`].
+    pub(crate) fn has_filters(&self, ifindex: IfIndex) -> Result<bool> {
+        let has = |hook| self.filters(ifindex, hook).map(|filters| !filters.is_empty());
+        Ok(has(Hook::Ingress)? || has(Hook::Egress)?)
+    }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, ValueEnum};
 use weir_bpf::tap::SNAPLEN_MAX;
 
+use crate::cli::to_a_year;
+
 /// Arguments of `weir capture`.
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("what").required(true).args(["write", "count"])), after_help = "\
@@ -38,7 +40,7 @@ pub struct CaptureArgs {
         value_parser = clap::builder::RangedI64ValueParser::<u64>::from(1..))]
     pub packets: Option<u64>,
     /// End after so long
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = to_a_year)]
     pub duration: Option<Duration>,
     /// Which packets: those that the interface receives, those that it sends, or both
     #[arg(long, value_enum, default_value_t = Direction::Both)]
@@ -64,7 +66,7 @@ pub struct CaptureArgs {
     #[arg(long, value_name = "BYTES", value_parser = file_size, requires = "write")]
     pub rotate_size: Option<u64>,
     /// Begin another file after so long, such as 1h
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "write")]
+    #[arg(long, value_name = "TIME", value_parser = to_a_year, requires = "write")]
     pub rotate_time: Option<Duration>,
     /// Of the files of this capture, keep the newest N, and remove the others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -102,11 +104,6 @@ const RING_MIN: u64 = 4096;
 const RING_MAX: u64 = 1 << 31;
 /// Room for a file's headers and one long packet.
 const FILE_MIN: u64 = 100_000;
-
-fn time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).ok().filter(|time| *time >= Duration::from_secs(1));
-    time.ok_or_else(|| "write a time of 1s or more, such as 10s, 5min or 1h".into())
-}
 
 fn ring_size(text: &str) -> Result<u32, String> {
     let bytes = bytes(text)?.next_power_of_two();
@@ -149,6 +146,6 @@ mod tests {
             assert!(bytes(bad).is_err(), "{bad}");
         }
         assert!(file_size("99k").is_err() && ring_size("1k").is_err() && ring_size("3G").is_err());
-        assert!(time("0s").is_err() && time("1").is_err() && time("1s").is_ok());
+        assert!(to_a_year("0s").is_err() && to_a_year("1").is_err() && to_a_year("1s").is_ok());
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::Forward;
+use crate::cli::{Forward, to_a_year};
 
 /// Arguments of `weir screen`.
 #[derive(Args, Debug)]
@@ -57,14 +57,14 @@ pub struct ScreenArgs {
     /// Who forwards packets of accepted flows; `xdp` needs `--attach native`
     #[arg(long, value_enum, default_value_t = Forward::Kernel)]
     pub forward: Forward,
-    /// How long a flow is remembered without a packet
-    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = humantime::parse_duration)]
+    /// How long a flow is remembered without a packet, 1s to 1year
+    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = to_a_year)]
     pub idle: Duration,
     /// How many accepted flows are remembered, and as many denied ones
     #[arg(long, value_name = "N", default_value_t = 1 << 16, value_parser = clap::value_parser!(u32).range(16..=1 << 24))]
     pub flows: u32,
-    /// Print counters this often
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    /// Print counters this often, 1s to 1year
+    #[arg(long, value_name = "TIME", value_parser = to_a_year)]
     pub stats: Option<Duration>,
     /// Print each decision, not only those of rules that end in `log`
     #[arg(long)]

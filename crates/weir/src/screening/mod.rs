@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,8 @@ const NEEDED: [Capability; 4] =
 /// How often the screen says that it lives, and how long that is believed.
 const BEAT: Duration = Duration::from_millis(100);
 const BELIEVED: Duration = Duration::from_secs(1);
+/// How often it looks whether its walls still stand.
+const LOOK: Duration = Duration::from_secs(1);
 /// How many packets are judged before anything else is looked at.
 const BATCH: usize = 1024;
 /// Far more than [`RULES_MAX`] rules take.
@@ -74,6 +76,16 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
         ));
     }
     let (Some(inside), Some(outside)) = (&args.inside, &args.outside) else { return Ok(()) };
+    let links = Links::open()?;
+    // Both are there before a wall closes one of them.
+    let sides =
+        [(links.index(inside)?, inside.as_str()), (links.index(outside)?, outside.as_str())];
+    if sides[0].0 == sides[1].0 {
+        return Err(Error::refused(
+            format!("{inside} cannot be both sides"),
+            "give `--out` the interface of the other network",
+        ));
+    }
     let mut signals = Signals::catch()?;
     let asked_for_stats = signals::catch(&[SIGUSR1])?;
     asked_for_stats.set_nonblocking(true).map_err(|it| Error::system("catch signals", it))?;
@@ -90,6 +102,7 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
     let mut screen = Screen {
         args,
         path,
+        sides,
         tally: vec![Tally::default(); rules.0.len() + 1],
         rules,
         wall,
@@ -97,18 +110,8 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
         printer: Printer { json: args.json },
     };
     screen.wall.beat(BELIEVED);
-    let links = Links::open()?;
-    // Both are there before a wall closes one of them.
-    let sides = [(links.index(inside)?, inside), (links.index(outside)?, outside)];
-    if sides[0].0 == sides[1].0 {
-        return Err(Error::refused(
-            format!("{inside} cannot be both sides"),
-            "give `--out` the interface of the other network",
-        ));
-    }
-    let named = sides.map(|(ifindex, ifname)| (ifindex, ifname.as_str()));
     // Refused before anything stands in the place of a wall that is there.
-    let told = Sides::begin(named, &screen.wall, args.forward)?;
+    let told = Sides::begin(sides, &screen.wall, args.forward)?;
     for (number, (ifindex, ifname)) in sides.into_iter().enumerate() {
         if let Err(error) = screen.wall.attach(ifindex, ifname) {
             leave(args.fail, &screen.wall, &sides[..number])?;
@@ -116,27 +119,25 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
         }
     }
     screen.printer.ready(inside, outside, screen.rules.0.len());
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let stop = &stop;
-        let follower = scope.spawn(move || told.follow(stop));
-        let served = screen.serve(&mut signals, &asked_for_stats, &reader, &waiting);
-        stop.store(true, Ordering::Relaxed);
-        follower.thread().unpark();
-        served
-    })?;
-    screen.print("summary")?;
-    leave(args.fail, &screen.wall, &sides)
+    let served = thread::scope(|scope| {
+        // That it is dropped stops the other thread, also after a panic.
+        let (_stops, serving) = channel();
+        scope.spawn(move || told.follow(&serving));
+        screen.serve(&mut signals, &asked_for_stats, &reader, &waiting)
+    });
+    let printed = screen.print("summary");
+    let left = leave(args.fail, &screen.wall, &sides);
+    served.and(printed).and(left)
 }
 
 /// What becomes of interfaces with a wall when their screen ends.
-fn leave(fail: Fail, wall: &Wall, interfaces: &[(IfIndex, &String)]) -> Result<()> {
+fn leave(fail: Fail, wall: &Wall, interfaces: &[(IfIndex, &str)]) -> Result<()> {
     for (ifindex, ifname) in interfaces {
         // Nor where the interface is gone.
         if !wall.stands_at(*ifindex).unwrap_or(false) {
             out::say(format_args!("{ifname}: the wall does not stand there any more"));
         } else if fail == Fail::Open {
-            clear(&[ifname])?;
+            open(*ifindex, ifname)?;
         } else {
             out::say(format_args!(
                 "{ifname} stays closed; `weir screen --clear {ifname}` opens it"
@@ -146,14 +147,25 @@ fn leave(fail: Fail, wall: &Wall, interfaces: &[(IfIndex, &String)]) -> Result<(
     Ok(())
 }
 
-fn clear(interfaces: &[impl AsRef<str>]) -> Result<()> {
+fn clear(interfaces: &[String]) -> Result<()> {
     let links = Links::open()?;
     for ifname in interfaces {
-        let ifname = ifname.as_ref();
-        let found = wall::clear(links.index(ifname)?, ifname)?;
-        let found = if found { "the wall is gone" } else { "there was no wall" };
-        out::say(format_args!("{ifname}: {found}"));
+        let ifindex = links.index(ifname)?;
+        if let Some(pid) = wall::screen_of(ifindex)? {
+            return Err(Error::refused(
+                format!("the screen of {ifname} runs, process {pid}"),
+                "end it first",
+            ));
+        }
+        open(ifindex, ifname)?;
     }
+    Ok(())
+}
+
+fn open(ifindex: IfIndex, ifname: &str) -> Result<()> {
+    let found = wall::clear(ifindex, ifname)?;
+    let found = if found { "the wall is gone" } else { "there was no wall" };
+    out::say(format_args!("{ifname}: {found}"));
     Ok(())
 }
 
@@ -179,6 +191,7 @@ fn read(path: &Path) -> Result<Rules> {
 struct Screen<'a> {
     args: &'a ScreenArgs,
     path: &'a Path,
+    sides: [(IfIndex, &'a str); 2],
     rules: Rules,
     wall: Wall,
     /// By rule, the default last.
@@ -198,6 +211,7 @@ impl Screen<'_> {
         waiting: &RefCell<Vec<Asked>>,
     ) -> Result<()> {
         let mut next_stats = self.args.stats.map(|every| Instant::now() + every);
+        let mut looked = Instant::now();
         loop {
             self.wall.beat(BELIEVED);
             let count = reader.read(BATCH).map_err(|it| Error::system("read the ring", it))?;
@@ -234,7 +248,28 @@ impl Screen<'_> {
             if due || stats {
                 self.print("stats")?;
             }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                self.look()?;
+            }
         }
+    }
+
+    /// Fails where a wall is known to be gone, or its interface.
+    fn look(&self) -> Result<()> {
+        for (ifindex, ifname) in self.sides {
+            let is_gone = match self.wall.stands_at(ifindex) {
+                Ok(stands) => !stands,
+                Err(error) => error.errno() == Some(Errno::NODEV),
+            };
+            if is_gone {
+                return Err(Error::refused(
+                    format!("the wall of {ifname} is gone, or another screen's is in its place"),
+                    "where no other screen runs, start this one again",
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn judge(&mut self, mut asked: Asked) -> Result<()> {

@@ -2,8 +2,7 @@
 //! what the screen has accepted may leave at the driver, or that would take it past something of the operator's. A
 //! thread of its own looks: that takes long on a host with many rules or routes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
 
 use weir_bpf::forward::{Behind, FastPath};
@@ -68,11 +67,11 @@ impl Sides {
         Ok(told)
     }
 
-    /// Follows what is told, and says what changes, until it is to stop and the thread is unparked.
-    pub fn follow(mut self, stop: &AtomicBool) {
+    /// Follows what is told, and says what changes, while the other end of the channel is there.
+    pub fn follow(mut self, serving: &Receiver<()>) {
         let rest = if self.ways.is_empty() { LOOK_ANYWAY } else { BEAT };
         let mut failed = None;
-        while !stop.load(Ordering::Relaxed) {
+        loop {
             let begun = Instant::now();
             let failure = self.look().err().map(|error| error.to_string());
             if let Some(why) = &failure {
@@ -88,7 +87,10 @@ impl Sides {
                 }
             }
             failed = failure;
-            thread::park_timeout(rest.max(begun.elapsed()));
+            let rest = rest.max(begun.elapsed());
+            if serving.recv_timeout(rest) == Err(RecvTimeoutError::Disconnected) {
+                break;
+            }
         }
         self.stand_down();
     }
