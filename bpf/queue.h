@@ -119,8 +119,9 @@ static __always_inline bool charge_asks(const struct charge *charge,
 struct queue {
 	__u32 charged; /* bytes, also of what is on its way to it */
 	__u32 limit;
-	__u32 truesize; /* bytes charged for a packet; 0: not known */
-	__u32 lent;	/* bytes of packets admitted since the last look */
+	__u32 truesize;	 /* bytes charged for a packet; 0: not known */
+	__u32 lent;	 /* bytes of packets admitted since the last look */
+	__u32 in_flight; /* bytes of charged that are on their way */
 	bool takes_one_more;
 };
 

@@ -89,7 +89,7 @@ pub const CASES: &[Case] = &[
             world.udp("brim", Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() });
             fill(world, PEER, AT);
             world.drain("brim");
-            for _ in 0..3 {
+            for _ in 0..5 {
                 let whole = long(world, PEER, AT);
                 world.send(&[whole]);
             }
