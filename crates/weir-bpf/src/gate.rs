@@ -23,7 +23,7 @@ use crate::forward::is_unfinished;
 pub use crate::probe::QueueProbe;
 use crate::shared::{globals, id_of, load, share};
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
-use crate::sys::divert::{PortProtocol, Ports};
+use crate::sys::divert::{CHECKSUMS_UNTOLD, PortProtocol, Ports};
 use crate::sys::ethtool;
 use crate::sys::link::Links;
 use crate::sys::local_table::LocalAddresses;
@@ -337,8 +337,7 @@ impl Gate {
         bss.interface.ifindex = ifindex.0;
         bss.interface.packet_max = packet_max;
         bss.interface.no_polls = u32::from(no_polls);
-        // They hand packets of this machine, or of its guests, to XDP without a word of their checksums.
-        let partial = pieces || ["veth", "tun"].contains(&driver.as_str());
+        let partial = pieces || driver == "veth" || CHECKSUMS_UNTOLD.contains(&driver.as_str());
         bss.lazy_may_be_partial = u32::from(partial);
         let native = mode == AttachMode::Native;
         bss.interface.unfinished = u16::from(native && is_unfinished(ifname));
