@@ -28,6 +28,10 @@
 #define CHARGE_COARSE_SHIFT 11
 #define CHARGE_FINE_CLASSES (CHARGE_FINE_LEN >> CHARGE_FINE_SHIFT)
 
+/* More than a datagram has whose fragments fill a link's packets: of what has
+ * as many nothing is learned, nor known. */
+#define FRAGMENTS_COUNTED 64
+
 /* A row, by 1 + its number. */
 static __always_inline struct weir_charges *charges_at(__u32 row)
 {

@@ -49,6 +49,7 @@
 	X(GROUP_FIRST_FULL, "a program may pick any socket, not the first")    \
 	X(CHARGE_OF_ANY_LENGTH, "what longer ones are charged says nothing")   \
 	X(FLIGHT_BELIEVED, "what does not arrive takes no room")               \
+	X(FLIGHT_UNBOUNDED, "nor is more on its way than GRO keeps back")      \
 	X(GROUP_ALWAYS_ALONE, "a full group says nothing of sockets beside "   \
 			      "it")                                            \
 	X(LARGE_GROUP_FULL, "of a large group not all sockets are looked at")  \

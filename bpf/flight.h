@@ -6,9 +6,9 @@
  *
  * Not every packet that is admitted arrives: a filter, a firewall, a bad
  * checksum or a group's membership may end it on its way. Once a packet is seen
- * not to arrive, in the same poll or in the next one, nothing is believed to be
- * in flight to that socket for DOUBTED_NS, and until others are seen to arrive;
- * of a multicast group's packets, from the beginning.
+ * not to arrive, in the next poll, nothing is believed to be in flight to that
+ * socket for DOUBTED_NS, and until others are seen to arrive; of a multicast
+ * group's packets, from the beginning.
  */
 #ifndef WEIR_FLIGHT_H
 #define WEIR_FLIGHT_H
@@ -17,9 +17,15 @@
 
 #define UDP_FLAGS_GRO_ENABLED 3 /* include/linux/udp.h */
 #define DOUBTED_NS 1000000000ULL
-/* More are not on their way at a time: a veth's batch is 16, and GRO keeps 8
- * back (gro_normal_batch). */
-#define FLIGHT_PACKETS 32
+/* More are not on their way at a time: GRO keeps 8 back (gro_normal_batch), and
+ * a veth takes 16 at once from its ring (VETH_XDP_BATCH). */
+#define FLIGHT_PACKETS 8
+#define FLIGHT_PACKETS_OF_VETH (FLIGHT_PACKETS + 16)
+
+static __always_inline __u32 flight_packets(void)
+{
+	return interface.unfinished ? FLIGHT_PACKETS_OF_VETH : FLIGHT_PACKETS;
+}
 
 /* UDP_GRO: several packets in one skb, charged as one. */
 static __always_inline bool udp_takes_merged(__u64 sock)
@@ -93,6 +99,23 @@ flight_is_believed(const struct weir_queue_slot *slot, __u64 now)
 }
 
 /*
+ * A reader on another CPU may have taken what arrived before it was looked for:
+ * so what is missing is not on its way if it is more than can be, or if the
+ * queue is seen to be empty time and again.
+ */
+static __always_inline __u32 flight_bound(const struct weir_queue_slot *slot,
+					  __u32 left, __u32 charged)
+{
+	__u32 most = flight_packets() * slot->largest;
+
+	if (DEFECT(FLIGHT_UNBOUNDED))
+		return left;
+	if (!charged && !slot->charged_seen)
+		return 0;
+	return left < most ? left : most;
+}
+
+/*
  * Bytes in flight to a queue that has been charged so many. What was charged
  * since the last look has arrived; memory given back means that the reader ran
  * (in steps of a quarter of the buffer, udp_rmem_release()), and what arrived
@@ -136,12 +159,7 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 		slot->largest = 0;
 	} else {
 		left -= arrived < left ? arrived : left;
-		/* A reader on another CPU has not taken them, either. */
-		if (left > FLIGHT_PACKETS * slot->largest &&
-		    (!slot->head || slot->head == flight_head(sock))) {
-			flight_doubt(slot, poll->now_ns);
-			left = 0;
-		}
+		left = flight_bound(slot, left, charged);
 	}
 	slot->poll = poll_id;
 	slot->charged_seen = charged;
@@ -193,10 +211,11 @@ static __always_inline __u32 queue_room_left(__u64 sock, __u64 group,
 		return 0;
 	}
 	/* So much room that what is on its way makes no difference. */
-	if (room >= QUEUE_ROOM_FOR_ANY_POLL + FLIGHT_PACKETS)
+	if (room >= QUEUE_ROOM_FOR_ANY_POLL + FLIGHT_PACKETS_OF_VETH)
 		return room;
-	queue->charged += flight_bytes(sock, group, queue->charged,
-				       queue->limit, queue->lent);
+	queue->in_flight = flight_bytes(sock, group, queue->charged,
+					queue->limit, queue->lent);
+	queue->charged += queue->in_flight;
 	return queue_room(queue);
 }
 

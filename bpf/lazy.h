@@ -17,6 +17,7 @@
 #include "merged.h"
 #include "parse.h"
 #include "udp.h"
+#include "unfinished.h"
 
 /* Set by user space: packets of this driver may have a partial checksum. */
 __u32 lazy_may_be_partial;
@@ -216,6 +217,8 @@ static __noinline bool xdp_is_lazy(struct xdp_md *ctx)
 		.flags = lazy_may_be_partial ? WEIR_LAZY_MAY_BE_PARTIAL : 0,
 	};
 
+	if (interface.unfinished && is_tagged_aside(ctx))
+		return false;
 	return is_lazy(ctx, false,
 		       cursor_over((void *)(long)ctx->data,
 				   (void *)(long)ctx->data_end),

@@ -25,9 +25,7 @@
 #define IPV6_PAYLOAD_LEN_AT 4
 #define IPV6_HEADER_LEN 40
 #define FRAGMENT_UNIT 8 /* RFC 791 */
-/* More than a datagram has whose fragments fill a link's packets. */
-#define FRAGMENTS_COUNTED 64
-#define ENOMEM 12 /* over the socket's own limit; ENOBUFS is the host's */
+#define ENOMEM 12	/* over the socket's own limit; ENOBUFS is the host's */
 
 enum skb_drop_reason {
 	/* Relocated: kernels insert before it. */

@@ -50,6 +50,12 @@ static __always_inline bool is_piece(const struct flow *flow)
 	return interface.packet_max && flow->ip_len > interface.packet_max;
 }
 
+/* So many is a datagram if all are as long as the first one. */
+static __always_inline __u32 fragments_of(const struct flow *flow)
+{
+	return flow->left ? (flow->udp_len + flow->left - 1) / flow->left : 1;
+}
+
 /*
  * What a packet is charged. The first fragment of a datagram stands for all:
  * they are taken to be as many as if all were of its length. Where that is not
@@ -60,6 +66,7 @@ static __always_inline void charge_of(const struct flow *flow, __u32 truesize,
 				      __u64 now, struct charge *charge)
 {
 	bool whole = flow->fragment == WEIR_FRAGMENT_NONE, of_fragment = false;
+	__u32 fragments = fragments_of(flow);
 	const struct weir_charge *known = NULL;
 	const struct weir_charges *charges;
 
@@ -71,7 +78,7 @@ static __always_inline void charge_of(const struct flow *flow, __u32 truesize,
 	if (truesize && whole)
 		return;
 	charges = is_piece(flow) ? NULL : charges_at(interface.charges);
-	if (charges && !whole)
+	if (charges && !whole && fragments <= FRAGMENTS_COUNTED)
 		known = charge_known(charges, 1, flow->ip_len, now);
 	of_fragment = known;
 	if (!known && truesize)
@@ -84,9 +91,8 @@ static __always_inline void charge_of(const struct flow *flow, __u32 truesize,
 	if (!known)
 		return;
 	charge->from = known->from;
-	if (of_fragment && flow->left) {
-		charge->truesize *=
-			(flow->udp_len + flow->left - 1) / flow->left;
+	if (of_fragment) {
+		charge->truesize *= fragments;
 		charge->from = ~0U;
 	}
 }
@@ -119,8 +125,9 @@ static __always_inline bool charge_asks(const struct charge *charge,
 struct queue {
 	__u32 charged; /* bytes, also of what is on its way to it */
 	__u32 limit;
-	__u32 truesize; /* bytes charged for a packet; 0: not known */
-	__u32 lent;	/* bytes of packets admitted since the last look */
+	__u32 truesize;	 /* bytes charged for a packet; 0: not known */
+	__u32 lent;	 /* bytes of packets admitted since the last look */
+	__u32 in_flight; /* bytes of charged that are on their way */
 	bool takes_one_more;
 };
 

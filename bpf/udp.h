@@ -73,6 +73,10 @@ static __always_inline void udp_socket(struct weir_destination *entry,
 
 	queue.lent = lent;
 	prospects->room = queue_room_left(sock, 0, &queue);
+	/* Full by what is on its way: not for longer than that can be. */
+	if (!prospects->room && queue.in_flight &&
+	    prospects->good_for > flight_packets())
+		prospects->good_for = flight_packets();
 	if (!prospects->room && charge_asks(charge, poll, poll->now_ns)) {
 		queue.truesize = 0;
 		prospects->room = ROOM_UNKNOWN;

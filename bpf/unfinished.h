@@ -23,6 +23,17 @@ struct veth_xdp_buff {
 
 #pragma clang attribute pop
 
+#define sees_skb_of_veth() \
+	(has_kern_ctx() && bpf_core_type_exists(struct veth_xdp_buff))
+
+static __always_inline const struct sk_buff___sent *
+skb_of_veth(struct xdp_md *ctx)
+{
+	const struct veth_xdp_buff *buff = bpf_cast_to_kern_ctx(ctx);
+
+	return BPF_CORE_READ(buff, skb);
+}
+
 /*
  * A veth's peer leaves the checksum of what its sockets send, and a VLAN's tag,
  * to whoever sends the packet on to a wire. That it has none yet, only its skb
@@ -31,15 +42,24 @@ struct veth_xdp_buff {
 static __always_inline bool is_unfinished(struct xdp_md *ctx)
 {
 	const struct sk_buff___sent *skb;
-	const struct veth_xdp_buff *buff;
 
-	if (!has_kern_ctx() || !bpf_core_type_exists(struct veth_xdp_buff))
+	if (!sees_skb_of_veth())
 		return true;
-	buff = bpf_cast_to_kern_ctx(ctx);
-	skb = BPF_CORE_READ(buff, skb);
+	skb = skb_of_veth(ctx);
 	return skb && (BPF_CORE_READ_BITFIELD_PROBED(skb, ip_summed) ==
 			       CHECKSUM_PARTIAL ||
 		       BPF_CORE_READ(skb, vlan_proto));
+}
+
+/* Is its VLAN's tag in its skb alone, as far as can be seen? */
+static __always_inline bool is_tagged_aside(struct xdp_md *ctx)
+{
+	const struct sk_buff___sent *skb;
+
+	if (!sees_skb_of_veth())
+		return false;
+	skb = skb_of_veth(ctx);
+	return skb && BPF_CORE_READ(skb, vlan_proto);
 }
 
 #endif /* WEIR_UNFINISHED_H */

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
+use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType};
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ const NO_TYPES: Lack = Lack {
 };
 
 /// Whether each is there, and what is lacking if not.
-fn looked_for(btf: &Btf<'_>) -> [(bool, Lack); 4] {
+fn looked_for(btf: &Btf<'_>) -> [(bool, Lack); 5] {
     let has_function = |name: &str| btf.type_by_name::<Func<'_>>(name).is_some();
     let lack = |feature, cost| Lack { feature, cost };
     [
@@ -71,7 +71,27 @@ fn looked_for(btf: &Btf<'_>) -> [(bool, Lack); 4] {
                  has an interface of that name",
             ),
         ),
+        (
+            bounds_reservations(btf),
+            lack(
+                "bpf_ringbuf.pending_pos",
+                "only root's programs get lazy sockets: a ring's reader could overwrite the kernel's \
+                 memory (CVE-2024-41009)",
+            ),
+        ),
     ]
+}
+
+/// Whether a BPF ring's reader cannot make the kernel write beyond the ring. Since 6.10 Linux
+/// bounds what is reserved on it by a position that the reader cannot write.
+pub fn rings_are_safe() -> bool {
+    Btf::from_path("/sys/kernel/btf/vmlinux").is_ok_and(|btf| bounds_reservations(&btf))
+}
+
+fn bounds_reservations(btf: &Btf<'_>) -> bool {
+    let ring = btf.type_by_name::<Struct<'_>>("bpf_ringbuf");
+    let is_it = |name: &std::ffi::OsStr| name == "pending_pos";
+    ring.is_some_and(|ring| ring.iter().any(|member| member.name.is_some_and(is_it)))
 }
 
 /// Whether this process's gates can ask conntrack for connections (`bpf_xdp_ct_lookup()`). Where that is a module, it may be
@@ -114,6 +134,8 @@ mod tests {
         assert!(!tracepoint_shows(&btf, "udp_fail_queue_rcv_skb", "task_struct"));
         assert!(!tracepoint_shows(&btf, "weir", "sk_buff"));
         let names: Vec<&str> = lacks().iter().map(|lack| lack.feature).collect();
-        assert!(!names.contains(&"tcx") && !names.contains(&"bpf_rdonly_cast"), "{names:?}");
+        for there in ["tcx", "bpf_rdonly_cast", "bpf_ringbuf.pending_pos"] {
+            assert!(!names.contains(&there), "{names:?}");
+        }
     }
 }

@@ -23,12 +23,12 @@ use crate::forward::is_unfinished;
 pub use crate::probe::QueueProbe;
 use crate::shared::{globals, id_of, load, share};
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
-use crate::sys::divert::{PortProtocol, Ports};
+use crate::sys::divert::{CHECKSUMS_UNTOLD, PortProtocol, Ports};
 use crate::sys::ethtool;
 use crate::sys::link::Links;
 use crate::sys::local_table::LocalAddresses;
 use crate::sys::netns::NetNs;
-use crate::test_run::{self, xdp_context};
+use crate::test_run::{self, skb_context, xdp_context};
 use crate::units::{IfIndex, MacAddr, Permille};
 use crate::verdict::Verdict;
 
@@ -43,6 +43,9 @@ pub enum Policy {
     /// Count every packet under [`Reason::PolicyOff`] and pass it.
     Off,
 }
+
+/// `include/uapi/linux/pkt_cls.h`
+const TC_ACT_SHOT: u32 = 2;
 
 /// One interface's gate. Dropping it detaches it.
 pub struct Gate {
@@ -334,10 +337,10 @@ impl Gate {
         bss.interface.ifindex = ifindex.0;
         bss.interface.packet_max = packet_max;
         bss.interface.no_polls = u32::from(no_polls);
-        // They hand packets of this machine, or of its guests, to XDP without a word of their checksums.
-        let partial = pieces || ["veth", "tun"].contains(&driver.as_str());
+        let partial = pieces || driver == "veth" || CHECKSUMS_UNTOLD.contains(&driver.as_str());
         bss.lazy_may_be_partial = u32::from(partial);
-        bss.interface.unfinished = u16::from(is_unfinished(ifname));
+        let native = mode == AttachMode::Native;
+        bss.interface.unfinished = u16::from(native && is_unfinished(ifname));
         Ok(())
     }
 
@@ -471,11 +474,14 @@ impl Gate {
     /// # Errors
     /// When the kernel refuses the run, such as for a packet shorter than 14 bytes.
     pub fn test_run(&self, packet: &[u8], ifindex: IfIndex) -> Result<Verdict> {
-        let (program, len) = (self.skel.progs.weir_gate.as_fd(), packet.len());
-        let run = test_run::run(program, packet, &xdp_context(len, ifindex), Default::default());
+        let len = packet.len();
+        let (xdp, skb) = (xdp_context(len, ifindex), skb_context(ifindex));
+        let (context, drop): (&[u8], _) =
+            if self.xdp { (&xdp, libbpf_sys::XDP_DROP) } else { (&skb, TC_ACT_SHOT) };
+        let run = test_run::run(self.program(), packet, context, Default::default());
         let failed =
             |source| Error::system("run the gate on", format!("a packet of {len} bytes"), source);
-        let discarded = run.map_err(failed)?.retval == libbpf_sys::XDP_DROP;
+        let discarded = run.map_err(failed)?.retval == drop;
         Ok(if discarded { Verdict::Discard } else { Verdict::Pass })
     }
 }

@@ -72,6 +72,14 @@ pub(crate) fn xdp_context(data_end: usize, ifindex: IfIndex) -> [u8; 24] {
     context
 }
 
+/// The same of `struct __sk_buff`, as far as `ifindex`: what is read of it is `ingress_ifindex`.
+pub(crate) fn skb_context(ifindex: IfIndex) -> [u8; 44] {
+    let mut context = [0; 44];
+    context[36..40].copy_from_slice(&ifindex.0.to_ne_bytes());
+    context[40..].copy_from_slice(&ifindex.0.to_ne_bytes());
+    context
+}
+
 /// Runs a program on a packet, in a context that may be empty, with the rest of the options as they are given.
 #[allow(unsafe_code)]
 pub(crate) fn run(

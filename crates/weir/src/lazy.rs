@@ -23,6 +23,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 use rustix::process::{Pid, Resource, getrlimit, test_kill_process};
+use weir_bpf::features::rings_are_safe;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::lazy::{LAZY_SOCKETS_MAX, LazyRings, LazySocket, RingId};
 use weir_bpf::sync::lock;
@@ -49,6 +50,8 @@ const BACKLOG: i32 = 128;
 const ROOT: Mode = Mode::from_raw_mode(0o600);
 const ROOT_AND_GROUP: Mode = Mode::from_raw_mode(0o660);
 const GROUPS: &str = "/etc/group";
+const UNSAFE_RINGS: &str = "on this kernel a ring's reader can overwrite the kernel's memory (CVE-2024-41009), so only \
+                            root gets one: Linux 6.10, and stable kernels since July 2024, have that cured";
 
 /// What the thread and the daemon tell each other.
 #[derive(Default)]
@@ -98,6 +101,7 @@ impl LazyServer {
             users: BTreeMap::new(),
             clients: Vec::new(),
             clients_max: clients_max(),
+            rings_are_safe: rings_are_safe(),
             held: None,
             shared: Arc::clone(&shared),
         };
@@ -302,6 +306,8 @@ struct Server {
     /// Those that have a ring, and those that have not asked.
     clients: Vec<Client>,
     clients_max: usize,
+    /// A reader of one cannot harm the kernel.
+    rings_are_safe: bool,
     held: Option<String>,
     shared: Arc<Mutex<Shared>>,
 }
@@ -371,7 +377,9 @@ impl Server {
             let user = self.users.entry(who.uid.as_raw()).or_default();
             user.connections += 1;
             let own = user.connections + user.kept.len();
-            let refusal = if own > RINGS_PER_USER && !who.uid.is_root() {
+            let refusal = if !self.rings_are_safe && !who.uid.is_root() {
+                Some(UNSAFE_RINGS.to_owned())
+            } else if own > RINGS_PER_USER && !who.uid.is_root() {
                 Some(format!("uid {} has {RINGS_PER_USER} already; close some", who.uid.as_raw()))
             } else if self.clients.len() + kept >= self.clients_max {
                 Some(format!(

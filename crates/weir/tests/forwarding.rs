@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::path::Path;
-use common::router::run_in as sh;
+use common::router::{run_in as sh, tag_what_leaves};
 use common::screen::Screen;
 use common::{ConfigFile, Owned, WEIR, wait, wait_until};
 use serde_json::Value;
@@ -284,36 +284,13 @@ fn a_packet_whose_checksum_a_veth_has_left_out_is_the_kernels() {
     talk.is_fast();
 }
 
-/// At tc egress: gives each packet a tag that the device is to write, as a VLAN interface does.
-const TAGS: &str = r#"
-#include <linux/bpf.h>
-static long (*push)(struct __sk_buff *, __be16, __u16) = (void *)BPF_FUNC_skb_vlan_push;
-__attribute__((section("tc"), used)) int tags(struct __sk_buff *skb)
-{
-	push(skb, __builtin_bswap16(0x8100), 5);
-	return -1;
-}
-char terms[] __attribute__((section("license"), used)) = "GPL";
-"#;
-
 #[test]
 fn a_packet_whose_tag_a_veth_has_taken_off_is_the_kernels() {
     let path = Path::new();
     let _weir = Daemon::start(&path, "/dev/null");
     let talk = Talk::new(&path);
     talk.is_fast();
-    let directory = tempfile::tempdir().unwrap();
-    let (source, object) = (directory.path().join("tags.c"), directory.path().join("tags.o"));
-    std::fs::write(&source, TAGS).unwrap();
-    let (source, object) = (source.display(), object.display());
-    sh(
-        &path.client,
-        &format!(
-            "clang-19 -target bpf -O2 -idirafter /usr/include/$(uname -m)-linux-gnu -c {source} -o {object}
-             tc qdisc add dev peer clsact
-             tc filter add dev peer egress bpf direct-action object-file {object} section tc"
-        ),
-    );
+    tag_what_leaves(&path.client, "peer");
     assert!(
         (0..5).all(|_| !talk.arrives()),
         "the kernel drops what is of a VLAN that it does not know"

@@ -30,6 +30,34 @@ pub fn run_in(netns: &NetNs, script: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// At tc egress: gives each packet a tag that the device is to write, as a VLAN interface does.
+const TAGS: &str = r#"
+#include <linux/bpf.h>
+static long (*push)(struct __sk_buff *, __be16, __u16) = (void *)BPF_FUNC_skb_vlan_push;
+__attribute__((section("tc"), used)) int tags(struct __sk_buff *skb)
+{
+	push(skb, __builtin_bswap16(0x8100), 5);
+	return -1;
+}
+char terms[] __attribute__((section("license"), used)) = "GPL";
+"#;
+
+/// Has every packet that leaves by an interface be of VLAN 5, until its `clsact` is removed.
+pub fn tag_what_leaves(netns: &NetNs, interface: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, object) = (directory.path().join("tags.c"), directory.path().join("tags.o"));
+    std::fs::write(&source, TAGS).unwrap();
+    let (source, object) = (source.display(), object.display());
+    run_in(
+        netns,
+        &format!(
+            "clang-19 -target bpf -O2 -idirafter /usr/include/$(uname -m)-linux-gnu -c {source} -o {object}
+             tc qdisc add dev {interface} clsact
+             tc filter add dev {interface} egress bpf direct-action object-file {object} section tc"
+        ),
+    );
+}
+
 /// A router whose CPU is every test's.
 pub struct Router {
     pub network: Network,

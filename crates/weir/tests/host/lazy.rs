@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::lazy::*;
-use crate::common::router::sh;
+use crate::common::router::{run_in, sh, tag_what_leaves};
 use crate::common::*;
 use etherparse::PacketBuilder;
 use rustix::net::{
@@ -182,6 +182,24 @@ fn fragments_and_options_come_by_the_kernels_socket() {
     );
     let age = arrival.time().elapsed().unwrap_or_default();
     assert!(age < Duration::from_secs(5), "{age:?}");
+}
+
+/// A veth hands over beside the packet what its peer leaves to the device to write: a tag.
+#[test]
+fn what_is_of_a_vlan_that_the_kernel_does_not_know_is_delivered_to_nobody() {
+    for attach in ["native", "tc"] {
+        let network = Network::ipv4_only();
+        let _daemon = Daemon::start(&network, &["--lazy", "--attach", attach]);
+        let lazy = lazy_socket(&network, LAZY);
+        assert_lazy(&lazy);
+        let index = || Links::open().unwrap().index("far").unwrap();
+        let sender = network.far.run(|| PacketSocket::sender(index()).unwrap()).unwrap();
+        tag_what_leaves(&network.far, "far");
+        send_frame(&sender, &frame(&network, false, LAZY_PORT, b"of VLAN 5"));
+        run_in(&network.far, "tc qdisc del dev far clsact");
+        send_frame(&sender, &frame(&network, false, LAZY_PORT, LAST));
+        assert_eq!(up_to_the_last(|buffer| lazy.recv_from(buffer)), BTreeMap::new(), "{attach}");
+    }
 }
 
 #[test]

@@ -115,10 +115,15 @@ fn takes_frames(ifindex: IfIndex) -> rustix::io::Result<bool> {
     features.map(|features| features & TAKES_FRAMES != 0).ok_or(Errno::BADMSG)
 }
 
-/// A tun hands over a guest's packets without checksums, and does not tell which.
+/// Drivers that hand packets of this machine, or of its guests, to XDP without checksums, and do not tell which: tun, and
+/// xen-netfront (`XEN_NETRXF_csum_blank` is looked at only behind XDP).
+pub(crate) const CHECKSUMS_UNTOLD: [&str; 2] = ["tun", "vif"];
+
 fn unfinished(name: &str) -> Option<String> {
     let driver = ethtool::driver(name).unwrap_or_default();
-    (driver == "tun").then(|| format!("{name} is a tun, whose packets may lack a checksum"))
+    CHECKSUMS_UNTOLD
+        .contains(&driver.as_str())
+        .then(|| format!("{name} is a {driver}, whose packets may lack a checksum"))
 }
 
 /// `ip6_forward()` and `ip6_rcv_core()` drop what `bpf_fib_lookup()`, which asks the interface alone, finds a way for.

@@ -46,6 +46,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use rustix::net::Protocol;
 
 pub use self::filter::{Filters, cgroup_programs};
+pub(crate) use self::forward::CHECKSUMS_UNTOLD;
 pub use self::forward::{ForwardFilters, Interface, at_egress, ports_choose_no_egress};
 pub use self::kind::DiversionKind;
 pub use self::ports::{PortProtocol, Ports};

@@ -89,7 +89,7 @@ pub const CASES: &[Case] = &[
             world.udp("brim", Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() });
             fill(world, PEER, AT);
             world.drain("brim");
-            for _ in 0..3 {
+            for _ in 0..5 {
                 let whole = long(world, PEER, AT);
                 world.send(&[whole]);
             }
@@ -122,6 +122,28 @@ pub const CASES: &[Case] = &[
             world.drain("other");
         }
     }),
+    full(
+        "a datagram with a short head beside one of short fragments, which is refused",
+        &[],
+        |world| {
+            let small = Udp { bind: AT, buffer_bytes: SMALL, ..Udp::default() };
+            world.udp("full", small);
+            world.udp("other", Udp { bind: "198.18.0.1:5001", ..small });
+            for id in 0..3 {
+                let starts: Vec<_> = (0..20 * 8).step_by(8).collect();
+                let payload = world.payload(20 * 8 - 8);
+                let short = udp_fragments(PEER, AT, world.fragment_id(id), &payload, &starts);
+                let payload = world.payload(2 * 1448);
+                let (to, number) = ("198.18.0.1:5001", world.fragment_id(id + 10));
+                let parts = udp_fragments(PEER, to, number, &payload, &[0, 8, 1456]);
+                fill(world, PEER, AT);
+                flood(world, PEER, to, 1);
+                world.send(&short);
+                world.send(&parts);
+                world.drain("other");
+            }
+        },
+    ),
 ];
 
 /// Bytes of a datagram of one long fragment and some 390 short ones.

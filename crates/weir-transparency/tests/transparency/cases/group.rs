@@ -135,7 +135,7 @@ fn two_groups(world: &mut World) {
     fill(world, PEER, &own);
     fill(world, PEER, &other);
     world.drain("nearly full");
-    for _ in 0..3 {
+    for _ in 0..5 {
         let frame = long(world, PEER, &own);
         world.send(&[frame]);
     }
