@@ -406,12 +406,12 @@ mod tests {
     fn a_negative_value_is_answered_with_the_range() {
         for (line, range) in [
             ("weir doctor --seconds -1", "1..=3600"),
-            ("weir channels --interval -1", "up to 1h"),
-            ("weir run eth1 --ab -1s", "1s to 1h"),
+            ("weir channels --interval -1", "from 0s to 1h"),
+            ("weir run eth1 --ab -1s", "from 1s to 1h"),
             ("weir config show --period -5ms", "from 1ms to 1s"),
             ("weir run eth1 --user-share -5%", "from 1% to 99%"),
             ("weir capture -i eth1 -w x -c -5", "1.."),
-            ("weir capture -i eth1 -w x --duration -5s", "1s or more"),
+            ("weir capture -i eth1 -w x --duration -5s", "from 1s to 1year"),
             ("weir lab run udp-overload --rates -5", "packets/s"),
         ] {
             let error = Cli::try_parse_from(line.split(' ')).unwrap_err().to_string();
