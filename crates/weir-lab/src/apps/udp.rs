@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use serde::{Deserialize, Serialize};
 use weir_bpf::accounts::monotonic_now;
 use weir_bpf::sys::shared::SharedCounters;
@@ -52,6 +53,8 @@ pub enum Answer {
 pub struct Server {
     /// Sockets beside the first, at the ports that follow.
     pub(crate) further: u16,
+    /// `SO_RCVBUF` of each, in bytes, if not the default: half of what the kernel then counts.
+    pub(crate) buffer: Option<usize>,
     /// Joins the lab's multicast group, and is bound to any address.
     pub(crate) joined: bool,
     /// The generator's packets, which say when they were made: the ages of these are taken.
@@ -109,6 +112,9 @@ impl Server {
         };
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, bind.port()));
         let socket = UdpSocket::bind(if group.is_some() { any } else { bind })?;
+        if let Some(bytes) = self.buffer {
+            set_socket_recv_buffer_size_force(&socket, bytes)?;
+        }
         if let Some(on) = group {
             socket.join_multicast_v4(&GROUP, &on)?;
         }

@@ -1,6 +1,8 @@
 //! `separation` (LRP 2.2 and 3): what a bystander, a receiver that is not overloaded, keeps beside floods
 //! to others on the same host: to another UDP socket, and of every other kind.
 
+use std::ops::Range;
+
 use weir_bpf::traffic::Flaw;
 
 use super::shared::*;
@@ -16,6 +18,10 @@ const UDP: Cases = Cases::Of(&["udp", "udp-mixed", "udp-dns", "udp-sources"]);
 const DISCARDED_MIN: f64 = 0.9;
 /// R_ring is looked for above this rate.
 const LOWEST_PPS: f64 = 50_000.0;
+/// Beside receivers that have no time left even without the flood's excess: so few that a bystander's queue holds what
+/// comes until it has its turn.
+const RARE_PPS: f64 = 500.0;
+const BUSY: Cases = Cases::Where(|case| busy(case).is_some());
 const SERVICE_PORT: u16 = 5002;
 const LISTENER_PORT: u16 = 5003;
 /// Of the socket that receives broadcasts and a multicast group.
@@ -71,12 +77,12 @@ pub static EXPERIMENT: Experiment = Experiment {
         "Goodput of the bystander, of what it was sent"
             in Cases::Where(|case| case != "bare" && case != "full-socket") => light_goodput;
         "Requests of the TCP bystander answered, 1/s"
-            in Cases::Where(|case| !UDP.has(case) && case != "bare" && case != "full-socket")
-            => per_s;
+            in OTHERS => per_s;
         "Age at the bystander, us: median, 99th percentile"
-            in UDP => light_age_p50_us, light_age_p99_us;
+            in Cases::Where(|case| UDP.has(case) || BUSY.has(case))
+            => light_age_p50_us, light_age_p99_us;
         "Delivered to the flooded application, and refused by the ring, packets/s"
-            in UDP => delivered_pps, nic_drop_pps;
+            in Cases::Where(|case| UDP.has(case) || BUSY.has(case)) => delivered_pps, nic_drop_pps;
         "CPU time of input per packet, ns, where nearly all are discarded"
             in Cases::Of(&["full-socket", "bare"]) => cpu_ns_per_packet;
     },
@@ -88,11 +94,15 @@ pub static EXPERIMENT: Experiment = Experiment {
         "R_ring, of a bare XDP_DROP's rate" => of(WEIRS, of_bare, UDP), AtLeast(0.38);
         "delivered to the flooded application up to R_ring, of peak x (1 - R x c_gate)" =>
             of(WEIRS, of_frontier, UDP), AtLeast(0.8);
+        "the bystander's goodput beside busy receivers, of the best baseline's" =>
+            figure(WEIRS, BUSY, Every, light_goodput, BEST), AtLeast(WELL);
         "the bystander's goodput, of that without NAT rules" =>
             figure("weir-native+nat", UDP, Every, light_goodput, Best(&["weir-native"])),
             AtLeast(0.95);
     },
-    notes: "R_ring is the highest flood at which the bystander keeps 0.95 of its unflooded goodput; beside \
+    notes: "slow is a receiver that computes for 50 us per packet, buffered one with a buffer of 4 MiB that \
+            computes for 5 us, block 16 of the usual buffer that do; their bystander is sent 500 packets/s. \
+            R_ring is the highest flood at which the bystander keeps 0.95 of its unflooded goodput; beside \
             floods of other kinds, the highest at which the ring does not overflow. Beyond it the ring \
             refuses everybody's packets alike.",
     ..USUAL
@@ -107,6 +117,9 @@ fn cases() -> Vec<Case> {
         Case::always("bare").at("top", "top"),
     ];
     cases.extend(["udp-mixed", "udp-dns", "udp-sources"].map(mix));
+    cases.extend(
+        ["slow", "buffered", "block"].map(|name| Case::full(name).at("50k,150k,400k", "150k")),
+    );
     cases.push(Case::asked("unflooded").at("0", "0"));
     cases.extend(words(KINDS).map(kind));
     cases
@@ -128,8 +141,40 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         case if UDP.has(case) => {
             Scene { apps, flows: std::iter::once(light).chain(flood).collect(), ..Scene::default() }
         }
-        kind => beside_services(kind, apps, (light, flood), ask),
+        kind => match busy(kind) {
+            Some(receivers) => beside_busy(receivers, ask),
+            None => beside_services(kind, apps, (light, flood), ask),
+        },
     })
+}
+
+/// Ports of receivers, a power of two; what each computes for a packet; and its buffer, in bytes.
+type Busy = (Range<u16>, Duration, Option<usize>);
+
+/// Receivers that compute for long, or have much to do when their turn comes: by packets, by their buffer, by number.
+fn busy(case: &str) -> Option<Busy> {
+    let work = Duration::from_micros;
+    Some(match case {
+        "slow" => (5100..5101, work(50), None),
+        "buffered" => (5101..5102, work(5), Some(4 << 20)),
+        "block" => (5120..5136, work(5), None),
+        _ => return None,
+    })
+}
+
+/// A flood to receivers that are busy, and a bystander.
+fn beside_busy((ports, work, buffer): Busy, ask: &Ask<'_>) -> Scene {
+    let server = udp::Server { buffer, ..udp::Server::sink(work) };
+    let role = |port| if port == ports.start { Role::Flooded } else { Role::Other };
+    let apps = ports.clone().map(|port| App::new(AppKind::Udp(server), port, role(port)));
+    let light = Flow::light(LIGHT_PORT, RARE_PPS);
+    let flood = ask.flood(ports.start);
+    let flood = flood.map(|flow| Flow { port_bits: ports.len().ilog2() as u8, ..flow });
+    Scene {
+        apps: apps.chain([App::sink(Duration::ZERO, LIGHT_PORT, Role::Light)]).collect(),
+        flows: std::iter::once(light).chain(flood).collect(),
+        ..Scene::default()
+    }
 }
 
 /// A UDP and a TCP service, and a flood of this kind to something else.
