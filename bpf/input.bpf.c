@@ -206,6 +206,8 @@ int BPF_PROG(weir_switch, bool preempt, struct task_struct *prev,
 	leave_cpu(prev, cpu, cpu_number, !preempt && prev_state, now);
 	cpu->crowded = cpu->waiting > 0;
 	cpu->receives = 0;
+	if (cpu->consumers <= 0)
+		cpu->busy_since_ns = 0;
 	if (number) {
 		enter_input(next, cpu, cpu_number, *number, now);
 		cpu->running = WEIR_RUNNING_INPUT;
@@ -219,6 +221,8 @@ int BPF_PROG(weir_switch, bool preempt, struct task_struct *prev,
 		cpu->light = 0;
 	} else if (cpu->running == WEIR_RUNNING_CONSUMER) {
 		cpu->wanted = strangers_of(cpu, runnable_beside(next), 0);
+		if (!cpu->busy_since_ns)
+			cpu->busy_since_ns = now;
 	} else if (cpu->running == WEIR_RUNNING_STRANGER) {
 		cpu->wanted = strangers_of(cpu, runnable_beside(next), 0);
 		if (!cpu->wanted)

@@ -18,6 +18,9 @@
 #define CONSUMER_SCORE_MIN 2
 /* One that has run for so long since it slept or took a packet computes. */
 #define COMPUTING_NS 5000000ULL
+/* From then on consumers of which one or another is always runnable keep input
+ * waiting: a small ring has filled. */
+#define BUSY_NS 1000000ULL
 /* How long a channel counts as full after its last discarded packet. */
 #define FULL_NS 20000000ULL
 
@@ -112,7 +115,7 @@ consumer_made(const struct task_struct *task)
 /* The CPU's time until now goes to what it was at. On that CPU only. */
 static __always_inline void settle(struct weir_cpu *cpu, __u64 now)
 {
-	__u64 ran = now - cpu->since_ns;
+	__u64 ran = now - cpu->since_ns, busy;
 	struct weir_input *input;
 
 	cpu->since_ns = now;
@@ -125,6 +128,12 @@ static __always_inline void settle(struct weir_cpu *cpu, __u64 now)
 		cpu->idle_ns += ran;
 	} else if (cpu->running == WEIR_RUNNING_STRANGER) {
 		cpu->stranger_ns += ran;
+	} else if (cpu->running == WEIR_RUNNING_CONSUMER) {
+		busy = now - cpu->busy_since_ns;
+		if (busy > BUSY_NS + ran)
+			cpu->busy_ns += ran;
+		else if (busy > BUSY_NS)
+			cpu->busy_ns += busy - BUSY_NS;
 	} else if (cpu->running == WEIR_RUNNING_INPUT) {
 		input = input_at(cpu->input);
 		if (!input)

@@ -50,6 +50,8 @@ pub struct InputCounters {
     pub idle: Nanos,
     /// Of it, how long processes ran that hardly weigh anything.
     pub light: Nanos,
+    /// How long processes that input wakes ran, where for more than a millisecond one or another was runnable.
+    pub busy: Nanos,
     /// How long somebody has waited for it.
     pub crowded: Nanos,
     /// Packets that it has taken from the ring.
@@ -80,8 +82,8 @@ impl InputCounters {
         if self.cpu == later.cpu {
             return self;
         }
-        let Self { strangers, idle, light, crowded, cpu, .. } = *later;
-        Self { strangers, idle, light, crowded, cpu, ..self }
+        let Self { strangers, idle, light, busy, crowded, cpu, .. } = *later;
+        Self { strangers, idle, light, busy, crowded, cpu, ..self }
     }
 }
 
@@ -315,6 +317,7 @@ impl Input {
             strangers: Nanos(cpu.stranger_ns),
             idle: Nanos(cpu.idle_ns),
             light: Nanos(cpu.light_ns),
+            busy: Nanos(cpu.busy_ns),
             crowded: Nanos(cpu.crowded_ns),
             packets: input.packets,
             discarded: input.discarded,
@@ -372,13 +375,14 @@ impl Shared {
             self.inputs.write(number, forgotten);
         }
         for number in 0..self.cpus.len() {
-            let types::weir_cpu { stranger_ns, crowded_ns, idle_ns, light_ns, .. } =
+            let types::weir_cpu { stranger_ns, crowded_ns, idle_ns, light_ns, busy_ns, .. } =
                 self.cpus.read(number);
             let forgotten = types::weir_cpu {
                 stranger_ns,
                 crowded_ns,
                 idle_ns,
                 light_ns,
+                busy_ns,
                 ..Default::default()
             };
             self.cpus.write(number, forgotten);

@@ -4,7 +4,7 @@
 //! |---|---|---|---|---|---|
 //! | asleep | nothing has been wrong for [`REST`], and no other task wants the CPU | | `SCHED_BATCH` | 0 | as usual |
 //! | isolating | packets are discarded; a queue was full, or input is over its share | none for [`REST`]; nothing of the rest for [`TRIAL`] | `SCHED_BATCH` | 19 after discards, else 0; beside another channel -10 to 19, or from -3 | as usual |
-//! | shared | other tasks than receivers want the CPU | they do not, or no packets come for [`REST`] | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
+//! | shared | other tasks than receivers want the CPU, or receivers keep a ring waiting until it overflows | they do not, or no packets come for [`REST`] | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
 //!
 //! A batch thread interrupts nobody when it wakes, and is not interrupted by the receivers that it wakes: NAPI empties
 //! the ring, then the receiver empties its queue, without a timer and with two switches. Beside a task that computes it
@@ -12,7 +12,8 @@
 //! meanwhile. There it is an ordinary thread that preempts: with the shortest slice, as the scheduler chooses by deadlines;
 //! heavy, so that its deadline comes first up to the end of the other's slice, within its share; and with interrupts
 //! deferred, as one that comes right after it has run does not preempt, and nothing asks the scheduler again before its
-//! tick. That input waits for long does not tell one case from the other, so the scheduler is watched for a moment before
+//! tick. Receivers that have much to do when their turn comes, by their number, their buffers or what they do for a packet,
+//! are such tasks as well, where packets are lost meanwhile. That input waits for long does not tell one case from the other, so the scheduler is watched for a moment before
 //! anything is changed.
 //!
 //! A full queue says that its receiver lacks CPU time, so input yields to it (Mogul & Ramakrishnan, *Eliminating Receive
@@ -89,6 +90,10 @@ pub struct Observation {
     pub strangers: Nanos,
     /// Time of tasks that hardly weigh anything. They are entitled to nothing, and a batch thread waits for them.
     pub light: Nanos,
+    /// Receivers' own time, where one or another has been runnable for long. A batch thread waits for them, too.
+    pub busy: Nanos,
+    /// Whether the ring may have overflowed.
+    pub overran: bool,
     /// Packets that it took from the ring.
     pub packets: u64,
     /// Whether packets of one channel were admitted beside another's that were discarded, or the ring may have
@@ -96,6 +101,13 @@ pub struct Observation {
     pub beside: bool,
     /// How long the CPU was idle.
     pub idle: Nanos,
+}
+
+impl Observation {
+    /// What tasks that are no receivers had of the CPU, or were kept from.
+    fn others(&self) -> Nanos {
+        self.strangers + self.taken + self.light
+    }
 }
 
 /// What the law is about.
@@ -225,15 +237,19 @@ impl Governor {
             if again { Nanos::ZERO } else { before + seen.elapsed }
         };
         let over = self.used > settings.user_share.rest();
-        self.calm_for = since(self.calm_for, seen.wasted > Nanos::ZERO);
+        let known = self.knows_receivers();
+        let apart = known && settings.prefer == Prefer::Separation;
+        let busy = if apart { seen.busy } else { Nanos::ZERO };
+        let overran = seen.overran && share(busy) > CROWDED_FROM;
+        self.calm_for = since(self.calm_for, seen.wasted > Nanos::ZERO || overran);
         if seen.alarm || seen.over || over {
             self.calm_for = self.calm_for.min(REST - TRIAL);
         }
-        let known = self.knows_receivers();
         self.silent_for = since(self.silent_for, seen.ran + seen.held > Nanos::ZERO);
         if self.silent_for == Nanos::ZERO {
-            let others = if known { seen.strangers + seen.taken + seen.light } else { Nanos::ZERO };
-            self.others = average(self.others, share(others), CROWDED_OVER);
+            let busy = if self.discards() { busy } else { Nanos::ZERO };
+            let others = if known { seen.others() } else { Nanos::ZERO };
+            self.others = average(self.others, share(others + busy), CROWDED_OVER);
         } else if self.silent_for >= REST {
             // Whoever runs while no packets come is nobody's affair; but a sender that pauses is to find a thread that
             // still preempts.
@@ -402,6 +418,30 @@ mod tests {
         // Once that task pauses, nobody is to be yielded to.
         let alone = Observation { elapsed: MS, ran: MS, ..Default::default() };
         is(shown(governor, 100, &alone).1, Regime::Isolating, 0, true);
+    }
+
+    #[test]
+    fn receivers_that_keep_a_ring_waiting_are_preempted_too() {
+        let busy =
+            Observation { elapsed: MS, ran: MS, busy: MS, packets: 600, ..Default::default() };
+        let settings = Settings { awake: true, ..Settings::default() };
+        let looks = |governor: Governor, looks: u32, settings: &Settings, seen: &Observation| {
+            let first = governor.decide(settings, seen);
+            (1..looks).fold(first, |(governor, _), _| governor.decide(settings, seen))
+        };
+        // Nothing is lost by it.
+        let (governor, action) = looks(Governor::default(), 40, &settings, &busy);
+        is(action, Regime::Asleep, 0, true);
+        let overran = Observation { overran: true, ..busy };
+        let (_, action) = looks(governor, 20, &settings, &overran);
+        is(action, Regime::Shared, -20, false);
+        let discards = Observation { wasted: Nanos(100_000), ..busy };
+        is(looks(governor, 20, &settings, &discards).1, Regime::Shared, -20, false);
+        // They are short of CPU time, and that is all.
+        let rests = Observation { busy: Nanos(50_000), ..discards };
+        is(looks(governor, 40, &settings, &rests).1, Regime::Isolating, 19, true);
+        let settings = Settings { prefer: Prefer::Throughput, ..settings };
+        is(looks(governor, 40, &settings, &discards).1, Regime::Isolating, 19, true);
     }
 
     #[test]

@@ -25,10 +25,13 @@ fn settings() -> impl Strategy<Value = Settings> {
 
 /// Any observation that a CPU can give.
 fn observation() -> impl Strategy<Value = Observation> {
-    let parts = [0.0..=1.0f64, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0, 0.0..=1.0];
-    (0.1..100.0f64, parts, any::<[bool; 4]>()).prop_map(
-        |(elapsed, [ran, wasted, taken, strangers, light, held], [waits, over, alarm, beside])| {
+    let part = || 0.0..=1.0f64;
+    let parts = [part(), part(), part(), part(), part(), part(), part()];
+    (0.1..100.0f64, parts, any::<[bool; 5]>()).prop_map(
+        |(elapsed, parts, [waits, over, alarm, beside, overran])| {
+            let [ran, wasted, taken, strangers, light, held, busy] = parts;
             let rest = 1.0 - ran;
+            let left = rest * (1.0 - strangers) * (1.0 - light);
             Observation {
                 elapsed: ns(elapsed),
                 ran: ns(elapsed * ran),
@@ -40,9 +43,11 @@ fn observation() -> impl Strategy<Value = Observation> {
                 held: ns(elapsed * rest * strangers * held),
                 strangers: ns(elapsed * rest * strangers),
                 light: ns(elapsed * rest * (1.0 - strangers) * light),
+                busy: ns(elapsed * left * busy),
+                overran,
                 packets: (1000.0 * elapsed * ran) as u64,
                 beside,
-                idle: ns(elapsed * rest * (1.0 - strangers) * (1.0 - light)),
+                idle: ns(elapsed * left * (1.0 - busy)),
             }
         },
     )

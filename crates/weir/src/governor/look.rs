@@ -339,6 +339,8 @@ fn observation(last: &Reading, now: &Reading, switches: Nanos, joins: bool) -> O
         held: since(|seen| seen.held),
         strangers: since(|seen| seen.strangers),
         light: since(|seen| seen.light),
+        busy: since(|seen| seen.busy),
+        overran: moved(|seen| seen.overruns.into()),
         packets: now.counters.packets.saturating_sub(last.counters.packets),
         beside: beside || moved(|seen| seen.contended.into()) || joins,
     }
