@@ -49,6 +49,8 @@ pub const POLL_INTERVALS: [Nanos; 4] =
 /// Half of what a poll takes at most, and less than the 50 small packets that a socket's queue holds at first
 /// (`net.core.rmem_default`).
 const POLL_PACKETS: f64 = 32.0;
+/// The same where receivers alone want the CPU, whose queues are full anyway: half of the smallest usual ring, a veth's.
+const POLL_PACKETS_ALONE: f64 = 128.0;
 /// A thread that is not eligible when the scheduler chooses, as one that has just run is not, waits for the other's tick. So
 /// the scheduler is made to choose this often between two looks...
 const TURNS: u32 = 4;
@@ -204,7 +206,7 @@ impl Governor {
             regime,
             weight: if yields { Weight::LIGHTEST } else { Weight::nearest(self.nice) },
             batch: regime != Regime::Shared,
-            poll_every: (regime == Regime::Shared).then(|| self.interval()),
+            poll_every: (regime == Regime::Shared).then(|| self.interval(seen)),
             over_share,
             watch: self.watched_for.is_some(),
             look_in,
@@ -297,8 +299,10 @@ impl Governor {
 
     /// Each poll interrupts whoever runs, and should bring no more than a queue has room for. How much that is shows where
     /// it was too much.
-    fn interval(&self) -> Nanos {
-        let fits = |every: &Nanos| self.rate * every.as_millis() <= POLL_PACKETS;
+    fn interval(&self, seen: &Observation) -> Nanos {
+        let others = seen.others().share_of(seen.elapsed);
+        let most = if others > CROWDED_FROM { POLL_PACKETS } else { POLL_PACKETS_ALONE };
+        let fits = |every: &Nanos| self.rate * every.as_millis() <= most;
         let [longest, .., shortest] = POLL_INTERVALS;
         if self.calm_for >= REST {
             return longest;
@@ -435,6 +439,8 @@ mod tests {
         let overran = Observation { overran: true, ..busy };
         let (_, action) = looks(governor, 20, &settings, &overran);
         is(action, Regime::Shared, -20, false);
+        // Their queues are full anyway.
+        assert_eq!(action.poll_every, Some(POLL_INTERVALS[0]));
         let discards = Observation { wasted: Nanos(100_000), ..busy };
         is(looks(governor, 20, &settings, &discards).1, Regime::Shared, -20, false);
         // They are short of CPU time, and that is all.
