@@ -4,7 +4,8 @@
  * netlink socket does (netlink_attachskb()), or if too many wait for a verdict
  * (__nfqnl_enqueue_packet()). The socket is read; how many may wait, user space
  * has seen. Those that the program has read and not decided on do not show, so
- * they count as decided on: it may decide on all of them at once.
+ * they count as decided on, since it may decide on all of them at once; but for
+ * one, while it has more to read.
  */
 #ifndef WEIR_SCREEN_QUEUE_H
 #define WEIR_SCREEN_QUEUE_H
@@ -55,11 +56,12 @@ static __always_inline __u32
 screen_queue_room(const struct weir_screen_queue *queue)
 {
 	struct screen_state state = screen_socket(queue);
-	__u32 left;
+	__u32 left, held = state.waiting;
 
 	if (!queue->limit)
 		return state.room;
-	left = queue->limit > state.waiting ? queue->limit - state.waiting : 0;
+	held += held > 0;
+	left = queue->limit > held ? queue->limit - held : 0;
 	return left < state.room ? left : state.room;
 }
 
