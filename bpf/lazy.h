@@ -196,6 +196,8 @@ static __always_inline bool is_lazy(void *ctx, bool on_skb,
 	ring = lazy_ring_of(ctx, cursor, len, &flow);
 	if (!ring)
 		return false;
+	if (!on_skb && interface.unfinished && is_tagged_aside(ctx))
+		return false;
 	head->at_ns = poll->now_ns;
 	head->len = flow.ip_len;
 	head->version = WEIR_LAZY_VERSION;
@@ -217,8 +219,6 @@ static __noinline bool xdp_is_lazy(struct xdp_md *ctx)
 		.flags = lazy_may_be_partial ? WEIR_LAZY_MAY_BE_PARTIAL : 0,
 	};
 
-	if (interface.unfinished && is_tagged_aside(ctx))
-		return false;
 	return is_lazy(ctx, false,
 		       cursor_over((void *)(long)ctx->data,
 				   (void *)(long)ctx->data_end),

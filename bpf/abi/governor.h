@@ -100,8 +100,7 @@ struct weir_cpu {
 	__u64 light_ns; /* of it, of light processes */
 	__u32 receives; /* who runs has taken packets from a socket */
 	__u32 pad;
-	__u64 busy_ns; /* of consumers, where some have been runnable for long
-			*/
+	__u64 busy_ns;	     /* of consumers that keep input waiting */
 	__u64 busy_since_ns; /* when one ran after none was runnable; or 0 */
 	__u64 pad_line[3];
 };

@@ -13,8 +13,8 @@
 //! heavy, so that its deadline comes first up to the end of the other's slice, within its share; and with interrupts
 //! deferred, as one that comes right after it has run does not preempt, and nothing asks the scheduler again before its
 //! tick. Receivers that have much to do when their turn comes, by their number, their buffers or what they do for a packet,
-//! are such tasks as well, where packets are lost meanwhile. That input waits for long does not tell one case from the other, so the scheduler is watched for a moment before
-//! anything is changed.
+//! are such tasks as well, where packets are lost meanwhile. That input waits for long does not tell one case from the
+//! other, so the scheduler is watched for a moment before anything is changed.
 //!
 //! A full queue says that its receiver lacks CPU time, so input yields to it (Mogul & Ramakrishnan, *Eliminating Receive
 //! Livelock*, section 6.6). But while another channel has to be told from the flooded one (Druschel & Banga, *Lazy Receiver
@@ -240,8 +240,8 @@ impl Governor {
         };
         let over = self.used > settings.user_share.rest();
         let known = self.knows_receivers();
-        let apart = known && settings.prefer == Prefer::Separation;
-        let busy = if apart { seen.busy } else { Nanos::ZERO };
+        let separates = known && settings.prefer == Prefer::Separation;
+        let busy = if separates { seen.busy } else { Nanos::ZERO };
         let overran = seen.overran && share(busy) > CROWDED_FROM;
         self.calm_for = since(self.calm_for, seen.wasted > Nanos::ZERO || overran);
         if seen.alarm || seen.over || over {
