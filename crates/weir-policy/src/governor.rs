@@ -106,6 +106,11 @@ pub struct Observation {
 }
 
 impl Observation {
+    /// Whether no packets have come: the thread has neither run nor waited for strangers.
+    fn silent(&self) -> bool {
+        self.ran + self.held == Nanos::ZERO
+    }
+
     /// What tasks that are no receivers had of the CPU, or were kept from.
     fn others(&self) -> Nanos {
         self.strangers + self.taken + self.light
@@ -156,8 +161,8 @@ pub struct Governor {
     calm_for: Nanos,
     /// The share of the CPU that others have, or are kept from, while input runs: averaged over [`CROWDED_OVER`].
     others: f64,
-    /// Since the thread last ran, or waited for strangers: for so long no packets have come.
-    silent_for: Nanos,
+    /// The share of the time in which receivers have work left of earlier packets: rises as fast, falls in [`REST`].
+    busy: f64,
     /// Packets that come in a millisecond, averaged likewise.
     rate: f64,
     /// Since another channel was last seen beside a flooded one.
@@ -173,7 +178,7 @@ impl Default for Governor {
             used: 0.0,
             calm_for: REST,
             others: 0.0,
-            silent_for: REST,
+            busy: 0.0,
             rate: 0.0,
             apart_for: REST,
             watched_for: None,
@@ -198,7 +203,7 @@ impl Governor {
         self.watched_for = self.next_watch(settings, regime, seen);
         let look_in = match regime {
             Regime::Asleep => self.watched_for.map(|_| WARM_UP),
-            Regime::Shared if self.silent_for < LOOK_ALONE => Some(LOOK_AWAKE),
+            Regime::Shared if !seen.silent() => Some(LOOK_AWAKE),
             Regime::Isolating | Regime::Shared => Some(LOOK_ALONE),
         };
         let fills = self.rate * LOOK_AWAKE.as_millis() > TURNS_FROM;
@@ -247,16 +252,17 @@ impl Governor {
         if seen.alarm || seen.over || over {
             self.calm_for = self.calm_for.min(REST - TRIAL);
         }
-        self.silent_for = since(self.silent_for, seen.ran + seen.held > Nanos::ZERO);
-        if self.silent_for == Nanos::ZERO {
+        if seen.silent() {
+            // Whoever runs while no packets come is nobody's affair; but a sender that pauses is to find a thread that
+            // still preempts.
+            self.others = average(self.others, 0.0, REST);
+        } else {
             let busy = if self.discards() { busy } else { Nanos::ZERO };
             let others = if known { seen.others() } else { Nanos::ZERO };
             self.others = average(self.others, share(others + busy), CROWDED_OVER);
-        } else if self.silent_for >= REST {
-            // Whoever runs while no packets come is nobody's affair; but a sender that pauses is to find a thread that
-            // still preempts.
-            self.others = 0.0;
         }
+        let busy = if known { share(seen.busy) } else { 0.0 };
+        self.busy = average(self.busy, busy, if busy > self.busy { CROWDED_OVER } else { REST });
         let per_ms = seen.packets as f64 * share(Nanos::from_millis(1));
         self.rate = average(self.rate, per_ms, CROWDED_OVER);
         self.apart_for = since(self.apart_for, seen.beside);
@@ -291,21 +297,22 @@ impl Governor {
             None => (awake || seen.waits).then_some(Nanos::ZERO),
             Some(before) => {
                 // One look more, once receivers are known.
-                let learning = self.silent_for > Nanos::ZERO && before < REST;
+                let learning = seen.silent() && before < REST;
                 (awake || before < WARM_UP || learning).then_some(before + seen.elapsed)
             }
         }
     }
 
-    /// Each poll interrupts whoever runs, and should bring no more than a queue has room for. How much that is shows where
-    /// it was too much.
+    /// Each poll interrupts whoever runs, and should bring no more than a queue has room for; how much that is shows where
+    /// it was too much. Receivers that have work left lose nothing by the longest, and save switches; those that have
+    /// done all wait for packets, and whoever sends these for them.
     fn interval(&self, seen: &Observation) -> Nanos {
         let others = seen.others().share_of(seen.elapsed);
         let most = if others > CROWDED_FROM { POLL_PACKETS } else { POLL_PACKETS_ALONE };
         let fits = |every: &Nanos| self.rate * every.as_millis() <= most;
-        let [longest, .., shortest] = POLL_INTERVALS;
+        let [longest, shorter, .., shortest] = POLL_INTERVALS;
         if self.calm_for >= REST {
-            return longest;
+            return if self.busy > CROWDED_FROM { longest } else { shorter };
         }
         POLL_INTERVALS.into_iter().find(fits).unwrap_or(shortest)
     }
@@ -459,7 +466,7 @@ mod tests {
         let (paused, action) = shown(governor, 999, &pause);
         is(action, Regime::Shared, -20, false);
         assert_eq!(action.look_in, Some(LOOK_ALONE));
-        assert_eq!(shown(paused, 2, &pause).1.regime, Regime::Asleep);
+        assert_eq!(shown(paused, 1500, &pause).1.regime, Regime::Asleep);
         // Packets that wait for the task's turn to end have come.
         let waiting = Observation { held: MS, ..pause };
         is(shown(governor, 5000, &waiting).1, Regime::Shared, -20, false);
@@ -500,7 +507,14 @@ mod tests {
         is(shown(watching, 1, &others).1, Regime::Asleep, 0, true);
         let (_, action) = shown(watching, 2, &others);
         is(action, Regime::Shared, -20, false);
+        // Its receivers wait for packets...
+        assert_eq!(action.poll_every, Some(POLL_INTERVALS[1]));
+        // ...or packets for them, which is remembered.
+        let behind = Observation { busy: MS * 15, ..others };
+        let (governor, action) = shown(watching, 2, &behind);
         assert_eq!(action.poll_every, Some(POLL_INTERVALS[0]));
+        assert_eq!(shown(governor, 20, &others).1.poll_every, Some(POLL_INTERVALS[0]));
+        assert_eq!(shown(governor, 200, &others).1.poll_every, Some(POLL_INTERVALS[1]));
         // A batch thread waits for those, too, that are entitled to nothing.
         let light = Observation { light: MS * 15, ..behind };
         is(shown(watching, 2, &light).1, Regime::Shared, -20, false);

@@ -5,8 +5,8 @@ use super::shared::*;
 use crate::programs::NGINX;
 
 const LIGHT_PPS: f64 = 5000.0;
-/// Whether a connection has one request or all.
-const CLIENTS: [&str; 2] = ["conn", "keep"];
+/// Eight with a connection for each request, eight with one for all, and one alone.
+const CLIENTS: [&str; 3] = ["conn", "keep", "one"];
 const FLOODS: [&str; 8] = ["syn", "ack", "closed", "icmp", "udp", "mixed", "fragments", "options"];
 const QUICK: [&str; 3] = ["conn-closed", "conn-closed+hog", "keep-udp+idle"];
 
@@ -55,12 +55,12 @@ pub static EXPERIMENT: Experiment = Experiment {
         "work of a process beside it, of what stock leaves it" =>
             figure(WEIRS, ACCOMPANIED, Every, hog_per_s, Best(&["stock"])), AtLeast(1.0);
     },
-    notes: "Eight clients, of one request per connection (conn) or of one connection each (keep); their SYNs and \
-            the light flow share the ring with the flood: of requests and ACKs to the server's own port, of \
-            datagrams to a closed port, echo requests, datagrams to a receiver that can take them, of one length \
-            or mixed, fragments, or datagrams with an IP option. +hog is a process that computes at nice 0, \
-            +nice-19 one at nice 19, +idle one of SCHED_IDLE, each in a session of its own, +group one at nice 0 in a \
-            control group, and +bursts one at nice 0 that has computed for 4 ms and then sleeps for 96.",
+    notes: "Eight clients, of one request per connection (conn) or of one connection each (keep), or a single one with \
+            one connection (one); their SYNs and the light flow share the ring with the flood: of requests and ACKs to \
+            the server's own port, of datagrams to a closed port, echo requests, datagrams to a receiver that can take \
+            them, of one length or mixed, fragments, or datagrams with an IP option. +hog is a process that computes \
+            at nice 0, +nice-19 one at nice 19, +idle one of SCHED_IDLE, each in a session of its own, +group one at \
+            nice 0 in a control group, and +bursts one at nice 0 that has computed for 4 ms and then sleeps for 96.",
     ..USUAL
 };
 
@@ -76,7 +76,11 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         flows: std::iter::once(Flow::light(LIGHT_PORT, LIGHT_PPS))
             .chain(share_out(sorts, ask.load))
             .collect(),
-        client: Some(Client::Http { connections: CONNECTIONS, keep_alive: client == "keep", port }),
+        client: Some(Client::Http {
+            connections: if client == "one" { 1 } else { CONNECTIONS },
+            keep_alive: client != "conn",
+            port,
+        }),
         needs: vec![Need::FarEnd, Need::AnswersDropped],
         beside,
         books: Books::None,
