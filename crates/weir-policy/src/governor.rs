@@ -4,7 +4,7 @@
 //! |---|---|---|---|---|---|
 //! | asleep | nothing has been wrong for [`REST`], and no other task wants the CPU | | `SCHED_BATCH` | 0 | as usual |
 //! | isolating | packets are discarded; a queue was full, or input is over its share | none for [`REST`]; nothing of the rest for [`TRIAL`] | `SCHED_BATCH` | 19 after discards, else 0; beside another channel -10 to 19, or from -3 | as usual |
-//! | shared | other tasks than receivers want the CPU, or receivers keep a ring waiting until it overflows | they do not, or no packets come for [`REST`] | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
+//! | shared | other tasks than receivers want the CPU, or receivers keep a ring waiting until it overflows | they do not, or no packets come for about [`REST`] | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
 //!
 //! A batch thread interrupts nobody when it wakes, and is not interrupted by the receivers that it wakes: NAPI empties
 //! the ring, then the receiver empties its queue, without a timer and with two switches. Beside a task that computes it
@@ -255,7 +255,7 @@ impl Governor {
         if seen.silent() {
             // Whoever runs while no packets come is nobody's affair; but a sender that pauses is to find a thread that
             // still preempts.
-            self.others = average(self.others, 0.0, REST);
+            self.others = average(self.others, 0.0, Nanos(REST.0 / 2));
         } else {
             let busy = if self.discards() { busy } else { Nanos::ZERO };
             let others = if known { seen.others() } else { Nanos::ZERO };

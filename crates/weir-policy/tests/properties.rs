@@ -192,7 +192,8 @@ proptest! {
         let forgotten = settings.period.as_millis() * (1.0 / settings.user_share.rest()).ln();
         let calm = Observation { elapsed: LOOK_AWAKE, ..Default::default() };
         // Others, all of the CPU at most, are forgotten down to a tenth of it.
-        let until = REST.as_millis() * 10.0_f64.ln() + forgotten;
+        let others = REST.as_millis() / 2.0 * 10.0_f64.ln();
+        let until = others.max(REST.as_millis()) + forgotten;
         let mut asleep = false;
         for _ in 0..(until / LOOK_AWAKE.as_millis()).ceil() as u32 + 1 {
             let (next, action) = governor.decide(&settings, &calm);
