@@ -8,8 +8,8 @@ use weir_bpf::gate::Gate;
 use weir_bpf::sys::ethtool;
 use weir_bpf::units::IfIndex;
 
+use crate::choice::Attach;
 use crate::claim::Claim;
-use crate::cli::Attach;
 use crate::company;
 use crate::diverting::Diverting;
 use crate::error::{Error, Result};

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weir_bpf::units::{IfIndex, MacAddr};
 
-use crate::cli::Attach;
+use crate::choice::Attach;
 use crate::company;
 use crate::console::Console;
 use crate::error::{Error, Result};

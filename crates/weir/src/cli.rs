@@ -1,15 +1,14 @@
 //! The command line.
 
 use std::any::TypeId;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::RangedI64ValueParser;
-use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
-use weir_bpf::gate::Policy;
+use clap::{Arg, Args, Parser, Subcommand};
 
 use crate::capture::args::CaptureArgs;
+use crate::choice::{interval, slice};
 use crate::config::args::{ConfigArgs, SettingArgs};
 use crate::doctor::DoctorArgs;
 use crate::key::Key;
@@ -153,69 +152,6 @@ pub struct RunArgs {
     pub json: bool,
 }
 
-/// Where the gate goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Attach {
-    /// In the driver if that was measured to cost other traffic nothing, else at tc; `weir status` says which, and why
-    Auto,
-    /// XDP in the driver: discards cost least. Slows other traffic on veth, virtio_net and vmxnet3
-    Native,
-    /// XDP in the stack
-    Generic,
-    /// At tc ingress, where other programs can be too: tcx, or a clsact filter on a kernel without it
-    Tc,
-    /// A clsact filter
-    #[value(hide = true)]
-    Clsact,
-}
-
-impl Attach {
-    /// Whether this is surely not one of XDP's places.
-    pub fn is_tc(self) -> bool {
-        matches!(self, Self::Tc | Self::Clsact)
-    }
-}
-
-/// Who polls NAPI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Napi {
-    /// Threads (threaded NAPI), whose priority the governor moves; softirqs where the driver refuses
-    Threads,
-    /// Softirqs, as without weir: the gate limits them to receiving's share of a CPU that processes want
-    Softirq,
-}
-
-/// Who forwards packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Forward {
-    /// The kernel
-    Kernel,
-    /// The driver, where a packet needs nothing but routing; the kernel all others
-    Xdp,
-}
-
-/// What becomes of what the gate decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PolicyArg {
-    /// Discard what the kernel would drop anyway
-    On,
-    /// Pass everything, count what would be discarded, and say at the end whose it was; change nothing on the host
-    Shadow,
-    /// Pass everything and count nothing by destination; to watch, use shadow. Threads still poll, unless
-    /// `--napi softirq`
-    Off,
-}
-
-impl From<PolicyArg> for Policy {
-    fn from(policy: PolicyArg) -> Self {
-        match policy {
-            PolicyArg::On => Self::On,
-            PolicyArg::Shadow => Self::Shadow,
-            PolicyArg::Off => Self::Off,
-        }
-    }
-}
-
 /// What is wrong with options of `weir run`, in a line.
 pub fn check_run_options(options: &[String]) -> Result<(), String> {
     let line = ["weir", "run"].into_iter().chain(options.iter().map(String::as_str));
@@ -302,32 +238,6 @@ pub struct TopArgs {
     /// End after N views [default: until Ctrl-C]
     #[arg(long, value_name = "N", value_parser = RangedI64ValueParser::<u64>::from(0..))]
     pub count: Option<u64>,
-}
-
-const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_secs(3600);
-/// As humantime has it.
-const YEAR: Duration = Duration::from_secs(31_557_600);
-
-/// `0`, or a duration as humantime has it, an hour at most.
-fn interval(text: &str) -> Result<Duration, String> {
-    if text == "0" { Ok(Duration::ZERO) } else { time(text, Duration::ZERO..=HOUR) }
-}
-
-/// A duration as humantime has it, of 1 s to an hour.
-fn slice(text: &str) -> Result<Duration, String> {
-    time(text, SECOND..=HOUR)
-}
-
-/// A duration as humantime has it, of 1 s to a year.
-pub fn to_a_year(text: &str) -> Result<Duration, String> {
-    time(text, SECOND..=YEAR)
-}
-
-fn time(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).ok().filter(|time| range.contains(time));
-    let [least, most] = [range.start(), range.end()].map(|it| humantime::format_duration(*it));
-    time.ok_or_else(|| format!("write a time from {least} to {most}, such as 1s or 5min"))
 }
 
 /// Arguments of `weir explain`.

@@ -4,7 +4,7 @@ use weir_bpf::programs::Program;
 use weir_bpf::sys::link::{XdpAttached, XdpMode};
 use weir_bpf::units::IfIndex;
 
-use crate::cli::Attach;
+use crate::choice::Attach;
 use crate::error::{Error, Result};
 use crate::host::Host;
 

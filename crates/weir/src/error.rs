@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::config::ConfigError;
-use crate::explain::CaptureError;
+use crate::config::error::ConfigError;
+use crate::explain::error::CaptureError;
 
 /// What went wrong in the daemon or the command line.
 #[derive(Debug, thiserror::Error)]

@@ -21,17 +21,17 @@ use weir_bpf::verdict::Reason;
 
 use crate::attach::{self, Attached};
 use crate::claim::Claim;
-use crate::cli::{Attach, Napi};
 use crate::clock;
+use crate::config::wanted::Settings;
 use crate::console::Console;
 use crate::diverting::{BELIEVED, Diverting};
 use crate::error::{Error, Result};
 use crate::forwarding::Forwarding;
 use crate::governor::Governors;
 use crate::host::Host;
-use crate::journal::TurnedKnob;
+use crate::journal::{Journal, TurnedKnob};
 use crate::key::Key;
-use crate::knob::Returns;
+use crate::knob::{Knob, Returns};
 use crate::notes;
 use crate::rps;
 use crate::sample::{Rates, Sample, late_drops, top_discard};
@@ -39,7 +39,7 @@ use crate::shadow;
 use crate::sleep::SleepStatus;
 use crate::softirq::{Limit, Limiter, in_softirq};
 use crate::status::{self, Drops, InterfaceStatus};
-use crate::threads::{NapiThreads, ThreadSettings};
+use crate::threads::NapiThreads;
 
 /// New NAPI threads may follow a change of the interface for this many seconds.
 const FOLLOW_UP_TICKS: u32 = 3;
@@ -48,29 +48,6 @@ const FOLLOW_UP_TICKS: u32 = 3;
 const LOOK_ANYWAY_TICKS: u32 = 10;
 /// How often the gate's channels are looked at for quiet ones, in seconds.
 const PRUNE_TICKS: u32 = 10;
-
-/// What to do on an interface.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where the gate goes.
-    pub attach: Attach,
-    /// Whether it discards.
-    pub policy: Policy,
-    /// Whether receive packet steering is switched off.
-    pub rps_off: bool,
-    /// What the governor goes by.
-    pub governor: weir_policy::Settings,
-    /// Whether heavy sources are shed before light ones.
-    pub selective: bool,
-    /// TCP ports of the protected class.
-    pub protected_ports: Vec<u16>,
-    /// Who is to poll NAPI.
-    pub napi: Napi,
-    /// Whether the fast path forwards.
-    pub forward: bool,
-    /// What NAPI threads are to be like.
-    pub threads: ThreadSettings,
-}
 
 /// What all interfaces share of the kernel half.
 pub struct Kernel {
@@ -177,7 +154,7 @@ impl Protected {
         };
         let (gate, diverting, attached) = attach::attach(host, &claim, settings.attach, prepare)?;
         let mut notes = notes::at_start(ifindex, &interface, attached.mode);
-        let rps = if settings.rps_off { rps::switch_off(host, &claim.journal)? } else { vec![] };
+        let rps = if settings.rps_off { steer_nowhere(host, &claim.journal)? } else { vec![] };
         notes.extend(rps::note(&rps::steering(&host.sysfs, &interface)));
         let late_dropped = late_drops(snmp::udp_stats()?);
         let last = Sample::read(&host.links, ifindex, &gate, settings.policy, late_dropped)?;
@@ -594,4 +571,10 @@ pub struct Tick {
 
 fn set_addresses(gate: &mut Gate, ifindex: IfIndex) -> Result<()> {
     Ok(gate.set_local(&LocalAddresses::read(&[ifindex])?)?)
+}
+
+/// Switches receive packet steering off on every queue, until the knobs are dropped.
+fn steer_nowhere(host: &Host, journal: &Rc<Journal>) -> Result<Vec<TurnedKnob>> {
+    let steering = rps::steering(&host.sysfs, &journal.interface());
+    steering.into_iter().map(|(queue, old)| journal.turn(Knob::Rps { queue, old })).collect()
 }

@@ -6,6 +6,7 @@ mod capture;
 mod cgroup;
 mod channel_name;
 mod channels;
+mod choice;
 mod claim;
 mod cli;
 mod clock;

@@ -2,14 +2,7 @@
 //! softirqs (`net.core.netdev_max_backlog`), where nothing weighs them: today's ipintrq (Mogul &
 //! Ramakrishnan, section 4.2).
 
-use std::rc::Rc;
-
 use weir_bpf::sys::sysfs::NetSysfs;
-
-use crate::error::Result;
-use crate::host::Host;
-use crate::journal::{Journal, TurnedKnob};
-use crate::knob::Knob;
 
 /// A receive queue's CPUs, as a mask; of no CPU: off.
 pub const OFF: &str = "0";
@@ -32,14 +25,6 @@ pub fn steering(sysfs: &NetSysfs, interface: &str) -> Vec<(String, String)> {
 /// Whether a mask names a CPU: groups of hexadecimal digits with commas between.
 pub fn is_on(mask: &str) -> bool {
     mask.chars().any(|digit| digit.is_ascii_hexdigit() && digit != '0')
-}
-
-/// Switches it off on every receive queue, until the knobs are dropped.
-pub fn switch_off(host: &Host, journal: &Rc<Journal>) -> Result<Vec<TurnedKnob>> {
-    steering(&host.sysfs, &journal.interface())
-        .into_iter()
-        .map(|(queue, old)| journal.turn(Knob::Rps { queue, old }))
-        .collect()
 }
 
 /// What to tell the user about queues that steer; none if there is none.

@@ -10,8 +10,10 @@ use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 
 use crate::ab;
+use crate::choice::Napi;
 use crate::claim::Claim;
-use crate::cli::{Napi, RunArgs};
+use crate::cli::RunArgs;
+use crate::config::wanted::ThreadWeight;
 use crate::config::{Config, Reloader};
 use crate::console::Console;
 use crate::daemon::{Daemon, Wardens};
@@ -32,7 +34,6 @@ use crate::signals::Signals;
 use crate::sleep::Sleep;
 use crate::softirq::Limiter;
 use crate::starter::{self, Starter};
-use crate::threads::ThreadWeight;
 
 /// `weir run`: protects interfaces until told to stop.
 pub fn run(args: &RunArgs) -> Result<()> {

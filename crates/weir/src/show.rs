@@ -11,10 +11,10 @@ use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::PacketsPerSec;
 use weir_bpf::verdict::Reason;
 
+use crate::choice::{PreferArg, choice_text};
 use crate::cli::{ResetArgs, StatusArgs};
-use crate::config::value::{PreferArg, choice_text};
 use crate::error::Result;
-use crate::governor::{LimitRow, Observed};
+use crate::governor::observed::{LimitRow, Observed};
 use crate::host::Host;
 use crate::metrics;
 use crate::out;

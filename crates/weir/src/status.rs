@@ -17,7 +17,7 @@ use weir_bpf::verdict::{Reason, Verdict};
 use weir_policy::{Prefer, Share};
 
 use crate::error::{Error, Result};
-use crate::governor::Observed;
+use crate::governor::observed::Observed;
 use crate::key::{Key, STATE_SUFFIX, STATUS_SUFFIX};
 use crate::knob::Knob;
 use crate::lock::{holder_of, holders_of};

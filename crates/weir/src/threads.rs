@@ -3,21 +3,21 @@
 //! They come and go: attaching XDP, taking the interface down and up, or changing its number of
 //! queues makes new NAPI instances, with new threads at nice 0.
 
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
-use serde::{Deserialize, Serialize};
 use weir_bpf::cpulist::CpuList;
 use weir_bpf::sys::{napi, sched};
-use weir_bpf::units::{IfIndex, Nanos, Nice};
-use weir_policy::{Settings, Weight};
+use weir_bpf::units::{IfIndex, Nanos};
+use weir_policy::Settings;
 
+use crate::config::wanted::{ThreadSettings, ThreadWeight};
 use crate::deferral::Deferral;
 use crate::error::Result;
-use crate::governor::{Governed, Governors, Observed};
+use crate::governor::observed::Observed;
+use crate::governor::{Governed, Governors};
 use crate::journal::{Journal, TurnedKnob};
 use crate::knob::{self, Knob};
 use crate::task::Task;
@@ -26,66 +26,6 @@ use crate::task::Task;
 /// the write returns, but those of an interface that is just coming up may follow.
 const APPEAR_MAX: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-
-/// What weight NAPI threads are given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ThreadWeight {
-    /// None: it is left alone.
-    Untouched,
-    /// The same at all times.
-    Fixed(Nice),
-    /// What the governor decides.
-    Governed,
-}
-
-impl ThreadWeight {
-    /// The weight that threads keep, if that is weir's to say.
-    pub fn fixed(self) -> Option<Nice> {
-        match self {
-            Self::Fixed(nice) => Some(nice),
-            Self::Untouched | Self::Governed => None,
-        }
-    }
-
-    /// What a new thread is set to.
-    fn at_first(self) -> Option<Nice> {
-        match self {
-            Self::Untouched => None,
-            Self::Fixed(nice) => Some(nice),
-            Self::Governed => Some(Nice(Weight::NORMAL.nice())),
-        }
-    }
-}
-
-impl fmt::Display for ThreadWeight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Untouched => f.write_str("weight left alone"),
-            Self::Fixed(nice) => write!(f, "nice {nice}"),
-            Self::Governed => f.write_str("governed"),
-        }
-    }
-}
-
-/// What NAPI threads are to be like.
-#[derive(Clone, Debug)]
-pub struct ThreadSettings {
-    /// Their weight.
-    pub weight: ThreadWeight,
-    /// Where they may run; `None` leaves alone.
-    pub cpus: Option<CpuList>,
-}
-
-impl ThreadSettings {
-    /// What there is to say about them where no thread polls.
-    pub fn unused(&self) -> impl Iterator<Item = String> {
-        let nice = self.weight.fixed().map(|_| "--nice");
-        let cpus = self.cpus.as_ref().map(|_| "--cpus");
-        let options = nice.into_iter().chain(cpus);
-        options.map(|option| format!("`{option}` has no effect: no thread polls this interface"))
-    }
-}
 
 /// The NAPI threads of one interface.
 pub struct NapiThreads {
@@ -253,6 +193,8 @@ mod tests {
     use weir_bpf::units::CpuId;
 
     use super::*;
+    use weir_bpf::units::Nice;
+
     use crate::host::Host;
     use crate::shares::ShareSettings;
     use crate::statefile::State;

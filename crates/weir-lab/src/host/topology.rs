@@ -34,6 +34,8 @@ const LABS_DIR: &str = "/run/weir-lab";
 const CLIENT_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x01]);
 /// The receiving interface's name in its namespace.
 pub const SUT_INTERFACE: &str = "sut0";
+/// Where a router sends on, in the same namespace.
+pub const EGRESS: &str = "out0";
 const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const NAPI_DEADLINE: Duration = Duration::from_secs(5);
 const UP_DEADLINE: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::CpuId;
 
-use super::topology::{Host, SUT_INTERFACE, Topology};
+use super::topology::{EGRESS, Host, SUT_INTERFACE, Topology};
 use crate::apps::screen;
 use crate::arm::Wire;
 use crate::error::{Error, Result, cannot};
@@ -30,7 +30,6 @@ use crate::stop::Undo;
 pub const FLOOD_NET: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 19, 0, 0), 16);
 /// Where solicitations from off the link say they come from: no host's part of IPv6's benchmarking range.
 pub const OFF_LINK: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0xffff, 0, 0, 0, 0);
-pub const EGRESS: &str = "out0";
 const FORWARDING: &str = "/proc/sys/net/ipv4/conf";
 /// Time between two interrupts of the host under test when packets arrive without pause: a NIC's
 /// `rx-usecs`.

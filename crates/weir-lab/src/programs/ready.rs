@@ -14,8 +14,7 @@ use crate::apps::{Job, OWN, Order};
 use crate::arm::DaemonSpec;
 use crate::error::{Error, Result, cannot};
 use crate::host::process::{cpu_time, weir};
-use crate::host::topology::SUT_INTERFACE;
-use crate::host::wire::EGRESS;
+use crate::host::topology::{EGRESS, SUT_INTERFACE};
 
 /// What `weir` says once it captures, or its walls stand.
 const WEIR_IS_READY: &str = "Ctrl-C ends it";

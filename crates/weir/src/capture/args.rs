@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, ValueEnum};
 use weir_bpf::tap::SNAPLEN_MAX;
 
-use crate::cli::to_a_year;
+use crate::choice::to_a_year;
 
 /// Arguments of `weir capture`.
 #[derive(Args, Debug)]

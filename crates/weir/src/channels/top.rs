@@ -11,7 +11,7 @@ use super::watch::Watch;
 use super::{NEEDED, table};
 use crate::cli::TopArgs;
 use crate::error::{Error, Result};
-use crate::governor::Observed;
+use crate::governor::observed::Observed;
 use crate::out;
 use crate::privilege;
 use crate::signals;

@@ -9,8 +9,8 @@ use weir_policy::{Nanos, Share};
 
 use super::layer::{Origin, Sourced};
 use super::settings::Layer;
-use super::value::{self, PreferArg};
-use crate::cli::{Attach, Forward, Napi, PolicyArg};
+use super::value;
+use crate::choice::{Attach, Forward, Napi, PolicyArg, PreferArg};
 
 const SETTINGS: &str = "Settings, also in the configuration file";
 
@@ -128,7 +128,7 @@ Examples:
   sudo weir config init && sudo systemctl enable --now weir")]
 pub struct InitArgs {
     /// The new file; `-` for standard output
-    #[arg(value_name = "FILE", default_value = super::DEFAULT_FILE)]
+    #[arg(value_name = "FILE", default_value = super::layer::DEFAULT_FILE)]
     pub file: PathBuf,
 }
 
@@ -142,7 +142,7 @@ Examples:
   weir config check new.toml && sudo cp new.toml /etc/weir/weir.toml && sudo kill -HUP PID")]
 pub struct CheckArgs {
     /// The file
-    #[arg(value_name = "FILE", default_value = super::DEFAULT_FILE)]
+    #[arg(value_name = "FILE", default_value = super::layer::DEFAULT_FILE)]
     pub file: PathBuf,
 }
 

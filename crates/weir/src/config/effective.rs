@@ -1,41 +1,13 @@
 //! What holds on one interface, when everything that was said is laid over each other.
 
-use serde_json::Value;
 use weir_bpf::cpulist::CpuList;
 use weir_bpf::gate::Policy;
 
-use super::layer::{Origin, Sourced};
+use super::layer::Sourced;
 use super::settings::Effective;
-use crate::cli::{Attach, Forward};
-use crate::interface::Settings;
+use super::wanted::{Settings, ThreadSettings, ThreadWeight};
+use crate::choice::{Attach, Forward};
 use crate::shares::ShareSettings;
-use crate::threads::{ThreadSettings, ThreadWeight};
-
-/// One setting, for a person or a program.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// What it is called in the file.
-    pub key: &'static str,
-    /// Its value as the file has it; `null` for what only the absence of a value says.
-    pub value: Value,
-    /// What that absence says.
-    pub unset: &'static str,
-    /// Where it comes from.
-    pub origin: Origin,
-    /// Whether it changes while weir runs.
-    pub live: bool,
-}
-
-impl Row {
-    /// The value, for a person.
-    pub fn text(&self) -> String {
-        match &self.value {
-            Value::Null => self.unset.into(),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        }
-    }
-}
 
 impl Effective {
     /// What the governor goes by.

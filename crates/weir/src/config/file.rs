@@ -8,20 +8,19 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 use super::error::{ConfigError, Problem};
 use super::layer::{Line, Origin, Sourced};
 use super::settings::{KEYS, Layer};
 use super::shares::ShareLayer;
+use super::text::{Put, Text, Value};
 use super::value;
 use crate::named_file;
 
 /// What a configuration may have, in bytes. Each weight is compared with those before it, so the time grows with the
 /// square of their number, and a daemon reads the file again in its main loop.
 const SIZE_MAX: u64 = 1 << 16;
-/// How much of a wrong value is shown, in characters.
-const SHOWN_MAX: usize = 40;
 /// `IFNAMSIZ` less its terminating zero.
 const NAME_MAX: usize = 15;
 
@@ -29,7 +28,6 @@ const NAME_MAX: usize = 15;
 mod shares;
 
 type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
-type Value<'a> = Spanned<DeValue<'a>>;
 
 /// A valid configuration file.
 #[derive(Clone, Debug, PartialEq)]
@@ -223,7 +221,7 @@ impl<'a> Walk<'a> {
     where
         'a: 'b,
     {
-        Text { value, raw: self.raw(value) }
+        Text::new(value, self.raw(value))
     }
 
     /// A value as it is written.
@@ -248,53 +246,6 @@ impl<'a> Walk<'a> {
         // One mistake may make the parser stumble several times.
         self.problems.dedup();
         ConfigError::Wrong(self.problems)
-    }
-}
-
-/// A value as it stands in the file.
-pub struct Text<'a> {
-    value: &'a Value<'a>,
-    raw: &'a str,
-}
-
-impl Text<'_> {
-    /// Reads a string.
-    pub fn quoted<T>(&self, read: fn(&str) -> Result<T, String>) -> Result<T, String> {
-        match self.value.get_ref().as_str() {
-            Some(text) => read(text),
-            None => read(self.raw).and(Err("write it in quotes".into())),
-        }
-    }
-
-    /// Reads what is no string.
-    pub fn bare<T>(&self, read: fn(&str) -> Result<T, String>) -> Result<T, String> {
-        match self.value.get_ref().as_str() {
-            None => read(self.raw),
-            Some(text) => read(text).and(Err("write it without quotes".into())),
-        }
-    }
-
-    fn shown(&self, key: &str) -> String {
-        if self.value.get_ref().is_table() {
-            return format!("{key} is no section");
-        }
-        let line = self.raw.lines().next().unwrap_or_default();
-        let short: String = line.chars().take(SHOWN_MAX).collect();
-        let rest = if short.len() < self.raw.len() { "..." } else { "" };
-        format!("{key} = {short}{rest}")
-    }
-}
-
-/// Puts a value where it belongs, with its origin.
-pub trait Put<T> {
-    /// If it is one.
-    fn put(self, place: &mut Option<Sourced<T>>, origin: Origin) -> Result<(), String>;
-}
-
-impl<T> Put<T> for Result<T, String> {
-    fn put(self, place: &mut Option<Sourced<T>>, origin: Origin) -> Result<(), String> {
-        *place = Some(Sourced { value: self?, origin });
-        Ok(())
     }
 }
 

@@ -6,8 +6,9 @@ use toml::de::DeTable;
 
 use super::super::layer::{Line, Origin, Sourced};
 use super::super::shares::ShareLayer;
+use super::super::text::{Put, Text, Value};
 use super::super::value;
-use super::{Key, Put, Text, Value, Walk};
+use super::{Key, Walk};
 use crate::preset::{self, Preset};
 use crate::shares::{Selector, WeightRule};
 

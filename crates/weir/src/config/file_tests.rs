@@ -6,7 +6,7 @@ use weir_bpf::verdict::Kind;
 use weir_policy::{Nanos, Prefer, Share};
 
 use super::*;
-use crate::cli::{Attach, Forward, Napi};
+use crate::choice::{Attach, Forward, Napi};
 use crate::shares::{Selector, WeightRule};
 
 fn parse(text: &str) -> Result<ConfigFile, ConfigError> {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::DEFAULT_FILE;
 use super::args::InitArgs;
 use super::file::ConfigFile;
+use super::layer::DEFAULT_FILE;
 use crate::doctor::{self, Diagnosis, Reading};
 use crate::error::{Error, Result};
 use crate::named_file;

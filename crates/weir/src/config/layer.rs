@@ -1,5 +1,10 @@
 //! Values of settings, and where each comes from.
 
+use serde_json::Value;
+
+/// The file that is read if no other is named and it exists.
+pub const DEFAULT_FILE: &str = "/etc/weir/weir.toml";
+
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -31,4 +36,30 @@ pub struct Sourced<T> {
     pub value: T,
     /// Where it comes from.
     pub origin: Origin,
+}
+
+/// One setting, for a person or a program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What it is called in the file.
+    pub key: &'static str,
+    /// Its value as the file has it; `null` for what only the absence of a value says.
+    pub value: Value,
+    /// What that absence says.
+    pub unset: &'static str,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Whether it changes while weir runs.
+    pub live: bool,
+}
+
+impl Row {
+    /// The value, for a person.
+    pub fn text(&self) -> String {
+        match &self.value {
+            Value::Null => self.unset.into(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 pub mod args;
 mod effective;
-mod error;
+pub mod error;
 mod file;
 mod init;
 mod layer;
@@ -10,176 +10,13 @@ mod reload;
 mod settings;
 mod shares;
 mod show;
+mod text;
 pub mod value;
+pub mod wanted;
+mod whole;
 
-use std::fs;
-use std::io;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-
-use serde_json::json;
-use weir_bpf::sys::link::Links;
-
-pub use error::ConfigError;
 pub use init::init;
-pub use layer::Origin;
 pub use reload::Reloader;
 pub use settings::Effective;
 pub use show::{check, show};
-
-use args::SettingArgs;
-use effective::Row;
-use file::ConfigFile;
-use settings::Layer;
-use shares::{EffectiveShares, ShareLayer};
-
-use crate::cli::Attach;
-use crate::error::Error;
-use crate::interface::Settings;
-
-/// The file that is read if no other is named and it exists.
-pub const DEFAULT_FILE: &str = "/etc/weir/weir.toml";
-
-/// Everything that was said, valid as a whole.
-#[derive(Clone, Debug)]
-pub struct Config {
-    flags: Layer,
-    /// The file that was named.
-    named: Option<PathBuf>,
-    file: Option<ConfigFile>,
-}
-
-impl Config {
-    /// Reads the file that the command line names, or the usual one if there is one. `interfaces` are those that the
-    /// command line names.
-    pub fn load(args: &SettingArgs, interfaces: &[String]) -> Result<Self, ConfigError> {
-        let named = args.config.clone();
-        let file = match &named {
-            Some(path) => Some(ConfigFile::read(path)?),
-            None => if_exists(Path::new(DEFAULT_FILE))?,
-        };
-        Ok(Self { flags: args.layer(interfaces), named, file })
-    }
-
-    /// What the same command line means by now.
-    ///
-    /// # Errors
-    /// As [`Config::load`]; also if the file is gone, or is nothing that can be read twice.
-    pub fn again(&self) -> Result<Self, ConfigError> {
-        let path = self.named.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
-        let file = match (fs::metadata(path), self.named.is_some() || self.file.is_some()) {
-            // An empty answer from a pipe would be taken for an empty file, and a full one may never end.
-            (Ok(found), _) if !found.is_file() => return Err(ConfigError::NotAgain(path.into())),
-            (Err(error), true) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(ConfigError::Gone(path.into()));
-            }
-            (_, true) => Some(ConfigFile::read(path)?),
-            (_, false) => if_exists(path)?,
-        };
-        Ok(Self { flags: self.flags.clone(), named: self.named.clone(), file })
-    }
-
-    /// The file that was read.
-    pub fn path(&self) -> Option<&Path> {
-        self.file.as_ref().map(|file| file.path.as_path())
-    }
-
-    /// What holds on an interface, by any of its names.
-    pub fn of(&self, interface: &str) -> Effective {
-        self.effective(self.file.as_ref().and_then(|file| section(file, interface)))
-    }
-
-    /// What to do on an interface, by any of its names.
-    pub fn settings(&self, interface: &str) -> Settings {
-        self.of(interface).settings(&self.shares().settings())
-    }
-
-    /// What holds on an interface of which nothing in particular is said.
-    pub fn of_any(&self) -> Effective {
-        self.effective(None)
-    }
-
-    /// What holds of fair shares.
-    pub fn shares(&self) -> EffectiveShares {
-        let said = self.file.as_ref().map(|file| &file.shares);
-        EffectiveShares::of(said.unwrap_or(&ShareLayer::default()))
-    }
-
-    /// Where metrics are served; a row of it too.
-    pub fn metrics(&self) -> (Option<SocketAddr>, Row) {
-        let said = self.file.as_ref().and_then(|file| file.metrics.as_ref());
-        let origin = said.map_or(Origin::Default, |said| said.origin);
-        let address = said.map(|said| said.value);
-        let value = json!(address.map(|address| address.to_string()));
-        (address, Row { key: "metrics", value, unset: "off", origin, live: false })
-    }
-
-    /// The interfaces of which something in particular is said.
-    pub fn sections(&self) -> impl Iterator<Item = &str> {
-        self.file.iter().flat_map(|file| file.interfaces.keys().map(String::as_str))
-    }
-
-    /// The interfaces that it says to protect; none where the command line names them.
-    pub fn protected(&self) -> Vec<String> {
-        let file = self.file.iter().filter(|_| self.flags.protect.is_none());
-        let sections = file.flat_map(|file| &file.interfaces);
-        let protected = sections
-            .filter(|(_, layer)| layer.protect.as_ref().is_some_and(|protect| protect.value));
-        protected.map(|(name, _)| name.clone()).collect()
-    }
-
-    /// Whether an interface's gate is where the fast path is, if it has one; `None`: one without a section.
-    pub fn check_forward(&self, interface: Option<&str>) -> Result<(), Error> {
-        let effective = interface.map_or_else(|| self.of_any(), |name| self.of(name));
-        if !effective.forwards() || effective.attach() == Attach::Native {
-            return Ok(());
-        }
-        let whose = interface.unwrap_or("interfaces without a section");
-        Err(Error::refused(
-            format!(
-                "the fast path forwards in the driver, and the gate of {whose} is to be elsewhere"
-            ),
-            "leave `attach` out, or `forward`",
-        ))
-    }
-
-    fn effective(&self, section: Option<&Layer>) -> Effective {
-        let everywhere = self.file.as_ref().map(|file| &file.everywhere);
-        let layers: Vec<&Layer> =
-            std::iter::once(&self.flags).chain(section).chain(everywhere).collect();
-        Effective::of(&layers)
-    }
-
-    /// An origin, for a person.
-    pub fn origin_text(&self, origin: Origin) -> String {
-        let path = || self.path().map(|path| path.display().to_string()).unwrap_or_default();
-        match origin {
-            Origin::Default => "default".into(),
-            Origin::File(line) => format!("{}:{}", path(), line.0),
-            Origin::Interface(line) => format!("{}:{}, for this interface", path(), line.0),
-            Origin::Flag => "command line".into(),
-        }
-    }
-}
-
-/// An interface's section: of this name, else of another name of the same interface.
-fn section<'a>(file: &'a ConfigFile, interface: &str) -> Option<&'a Layer> {
-    file.interfaces.get(interface).or_else(|| {
-        let links = Links::open().ok()?;
-        let name = links.kernel_name(interface);
-        let mut sections = file.interfaces.iter();
-        sections.find(|(other, _)| links.kernel_name(other) == name).map(|(_, layer)| layer)
-    })
-}
-
-fn if_exists(path: &Path) -> Result<Option<ConfigFile>, ConfigError> {
-    match ConfigFile::read(path) {
-        Err(ConfigError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            Ok(None)
-        }
-        read => read.map(Some),
-    }
-}
-
-#[cfg(test)]
-mod tests;
+pub use whole::Config;

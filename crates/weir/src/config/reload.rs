@@ -1,10 +1,10 @@
 //! Reading the configuration again while weir runs.
 
-use super::effective::Row;
 use super::error::ConfigError;
+use super::layer::{DEFAULT_FILE, Row};
 use super::settings::Effective;
 use super::shares::EffectiveShares;
-use super::{Config, DEFAULT_FILE};
+use super::whole::Config;
 use crate::key::Key;
 use crate::shares::ShareSettings;
 

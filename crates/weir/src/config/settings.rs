@@ -5,11 +5,10 @@ use weir_bpf::cpulist::CpuList;
 use weir_bpf::units::Nice;
 use weir_policy::{Nanos, Prefer, Share};
 
-use super::effective::Row;
-use super::file::{Put, Text};
-use super::layer::{Origin, Sourced};
-use super::value::{self, PreferArg, choice_text, time_text};
-use crate::cli::{Attach, Forward, Napi, PolicyArg};
+use super::layer::{Origin, Row, Sourced};
+use super::text::{Put, Text};
+use super::value::{self, time_text};
+use crate::choice::{self, Attach, Forward, Napi, PolicyArg, PreferArg, choice_text};
 
 /// Of each: its name in the file, its type, and what holds if nobody says anything; how the file has it, and how it is
 /// shown; whether it changes while weir runs, and what the absence of a value is called.
@@ -101,20 +100,20 @@ settings! {
         live: false, unset: "governed";
     /// Where the gate goes.
     attach: Attach = Attach::Auto,
-        quoted(value::choice), place => choice_text(place), live: false;
+        quoted(choice::choice), place => choice_text(place), live: false;
     /// Who polls NAPI.
     napi: Napi = Napi::Threads,
-        quoted(value::choice), who => choice_text(who), live: false;
+        quoted(choice::choice), who => choice_text(who), live: false;
     /// Who forwards packets.
     forward: Forward = Forward::Kernel,
-        quoted(value::choice), who => choice_text(who), live: false;
+        quoted(choice::choice), who => choice_text(who), live: false;
     /// Where NAPI threads may run.
     cpus: Option<CpuList> = None,
         quoted(|text| text.parse().map(Some)), cpus => cpus.as_ref().map(CpuList::to_string),
         live: false, unset: "left alone";
     /// What becomes of what the gate decides.
     policy: PolicyArg = PolicyArg::On,
-        quoted(value::choice), policy => choice_text(policy), live: false;
+        quoted(choice::choice), policy => choice_text(policy), live: false;
     /// Whether receive packet steering is switched off.
     rps_off: bool = false,
         bare(value::boolean), is_off => is_off, live: false;

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use weir_policy::Share;
 
-use super::effective::Row;
-use super::layer::{Origin, Sourced};
+use super::layer::{Origin, Row, Sourced};
 use crate::preset::Preset;
 use crate::shares::{ShareSettings, WeightRule};
 

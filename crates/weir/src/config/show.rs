@@ -11,9 +11,9 @@ use weir_bpf::sys::link::Links;
 use super::args::{CheckArgs, ShowArgs};
 use super::error::ConfigError;
 use super::file::ConfigFile;
-use super::layer::{Origin, Sourced};
-use super::settings::{Effective, Layer};
-use super::{Config, DEFAULT_FILE};
+use super::layer::{DEFAULT_FILE, Origin, Sourced};
+use super::settings::Effective;
+use super::whole::Config;
 use crate::error::{Error, Result};
 use crate::out;
 use crate::preset::Preset;
@@ -27,7 +27,7 @@ pub fn check(args: &CheckArgs) -> Result<()> {
         ConfigError::Unreadable { path, source } => Error::file("read", path, source),
         error => error.into(),
     })?;
-    let config = Config { flags: Layer::default(), named: None, file: Some(file) };
+    let config = Config::of_file(file);
     let sections = once(None).chain(config.sections().map(Some));
     sections.into_iter().try_for_each(|section| config.check_forward(section))?;
     out::print(|out| writeln!(out, "{}: valid", args.file.display()))

@@ -4,10 +4,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use weir_bpf::verdict::Kind;
 use weir_policy::{Bound, Nanos, Prefer, Settings, Share, Shares};
 
+use crate::choice::{PreferArg, choice};
 use crate::owners;
 use crate::shares::{self, WeightRule};
 
@@ -142,51 +142,10 @@ pub fn prefer(text: &str) -> Result<Prefer, String> {
     choice::<PreferArg>(text).map(Prefer::from)
 }
 
-/// One of a list of words.
-pub fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
-    T::from_str(text, false).map_err(|_| {
-        let values = T::value_variants().iter().filter_map(T::to_possible_value);
-        let shown = values.filter(|value| !value.is_hide_set());
-        let names: Vec<String> = shown.map(|value| format!("\"{}\"", value.get_name())).collect();
-        format!("write {}", names.join(" or "))
-    })
-}
-
-/// As [`choice`] reads it.
-pub fn choice_text(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().into()).unwrap_or_default()
-}
-
-/// [`Prefer`] on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PreferArg {
-    /// Looking at every packet, so that one destination's flood costs the others nothing, as far as the share reaches
-    Separation,
-    /// Delivering as many packets as possible, whatever their destination
-    Throughput,
-}
-
-impl From<PreferArg> for Prefer {
-    fn from(prefer: PreferArg) -> Self {
-        match prefer {
-            PreferArg::Separation => Self::Separation,
-            PreferArg::Throughput => Self::Throughput,
-        }
-    }
-}
-
-impl From<Prefer> for PreferArg {
-    fn from(prefer: Prefer) -> Self {
-        match prefer {
-            Prefer::Separation => Self::Separation,
-            Prefer::Throughput => Self::Throughput,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::choice::{Attach, choice_text};
 
     #[test]
     fn shares_have_their_sign_and_range() {
@@ -273,7 +232,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused_with_what_there_is() {
         assert_eq!(prefer("both"), Err("write \"separation\" or \"throughput\"".into()));
-        let places = choice::<crate::cli::Attach>("tcx").unwrap_err();
+        let places = choice::<Attach>("tcx").unwrap_err();
         assert_eq!(places, "write \"auto\" or \"native\" or \"generic\" or \"tc\"");
         for text in ["20", "-21", "1.5", "", "x"] {
             assert!(nice(text).unwrap_err().contains("from -20"), "{text}");

@@ -1,7 +1,7 @@
 //! `weir explain`: what the gate makes of each packet of a capture, and why.
 
 pub mod capture;
-mod error;
+pub mod error;
 mod pcapng;
 mod print;
 mod progress;

@@ -15,6 +15,7 @@ use weir_policy::governor::LOOK_AWAKE;
 use weir_policy::{Action, Governor, Observation, Regime, Settings};
 
 use super::fair::{Fair, Seen};
+use super::observed::{LIVELY, LimitRow, Observed, PRIORITY, name_of, nice_of};
 use super::peers::Peers;
 use super::receivers::Receivers;
 use super::receptions::Receptions;
@@ -22,8 +23,6 @@ use super::switch_cost::SwitchCost;
 use crate::deferral::Deferral;
 use crate::knob::{self, STATIC_WEIGHT};
 use crate::task::Held;
-
-use super::{LIVELY, LimitRow, Observed, PRIORITY, name_of, nice_of};
 
 /// The shortest that the scheduler has (`__setparam_fair()`).
 const SHORTEST_SLICE: Nanos = Nanos::from_micros(100);

@@ -7,6 +7,7 @@
 
 mod fair;
 mod look;
+pub mod observed;
 mod peers;
 mod receivers;
 mod receptions;
@@ -15,7 +16,6 @@ mod switch_cost;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{PipeReader, PipeWriter, Write};
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::process::ChildStdin;
 use std::rc::Rc;
@@ -24,17 +24,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde::{Deserialize, Serialize};
 use weir_bpf::alarm::{Alarm, Rings};
 use weir_bpf::channels::Channel;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::input::Inputs;
 use weir_bpf::sync::lock;
 use weir_bpf::sys::sched::{self, Policy};
-use weir_bpf::units::{CpuId, IfIndex, Nice};
+use weir_bpf::units::IfIndex;
 use weir_bpf::verdict::Kind;
+use weir_policy::Settings;
 use weir_policy::governor::REST;
-use weir_policy::{Regime, Settings, Weight};
 
 use crate::deferral::Deferral;
 use crate::error::{Error, Result};
@@ -43,6 +42,7 @@ use crate::owners::{self, Owner, Owners};
 use crate::shares::ShareSettings;
 use crate::task::{Held, Task};
 use look::{Common, Look};
+use observed::{Observed, PRIORITY};
 use receivers::Receivers;
 use switch_cost::SwitchCost;
 
@@ -74,67 +74,6 @@ impl Beat {
         match self {
             Self::Resting => Duration::from_secs(3),
             Self::Governing => Duration::from_millis(500),
-        }
-    }
-}
-
-/// A thread of the governor's that is so late does not live.
-const LIVELY: Duration = Duration::from_millis(350);
-/// The listener's real-time priority, the lowest: it preempts processes, and nobody's real-time work.
-const PRIORITY: u8 = 1;
-
-/// What the governor does with one NAPI thread: for `weir status`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Observed {
-    /// The NAPI thread.
-    pub pid: i32,
-    /// Where it runs.
-    pub cpu: CpuId,
-    /// Its weight now.
-    pub nice: Nice,
-    /// What is being done.
-    pub doing: String,
-    /// The share of its CPU that input used, 0 to 1, since the last status.
-    pub used: f64,
-    /// Of that CPU, for packets that were discarded.
-    pub wasted: f64,
-    /// Of that CPU, while other processes than consumers waited for it.
-    pub taken: f64,
-    /// How long it waited while such a process ran, as a share of the time.
-    pub held: f64,
-    /// What discarding one packet costs, driver included, in nanoseconds.
-    pub c_gate_ns: Option<f64>,
-    /// What discarding has taken since the thread is governed, nanoseconds.
-    pub discarding_ns: u64,
-    /// The rate of packets up to which the ring should not overflow: input's share / `c_gate_ns`.
-    pub r_ring_pps: Option<f64>,
-    /// The share of its CPU that the governor itself uses.
-    pub own_cpu: f64,
-    /// Channels that are held to a share of that CPU, as it is saturated.
-    pub limits: Vec<LimitRow>,
-}
-
-/// A channel that is held to its share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LimitRow {
-    /// What kind of channel it is.
-    pub kind: String,
-    /// Its local address; `null` of a kind that has none.
-    pub address: Option<IpAddr>,
-    /// Its local port; `null` of a kind that has none.
-    pub port: Option<u16>,
-    /// What it may take of the CPU, 0 to 1.
-    pub share: f64,
-}
-
-impl LimitRow {
-    fn of((channel, share): &(Channel, f64)) -> Self {
-        Self {
-            kind: channel.kind.name().into(),
-            address: channel.local.map(|(address, _)| address),
-            port: channel.local.map(|(_, port)| port),
-            share: *share,
         }
     }
 }
@@ -412,17 +351,4 @@ impl Pulse {
             looks.values().for_each(|look| look.set_anew());
         }
     }
-}
-
-/// For a person.
-const fn name_of(regime: Regime) -> &'static str {
-    match regime {
-        Regime::Asleep => "asleep",
-        Regime::Isolating => "isolating",
-        Regime::Shared => "shared",
-    }
-}
-
-fn nice_of(weight: Weight) -> Nice {
-    Nice(weight.nice())
 }

@@ -14,7 +14,7 @@ use weir_bpf::cpulist::CpuList;
 use weir_bpf::sys::sched;
 use weir_bpf::units::{CpuId, Nanos};
 
-use super::PRIORITY;
+use super::observed::PRIORITY;
 
 /// How often each is measured; the middle one counts, as others may be the hypervisor's.
 const WAKES: usize = 51;

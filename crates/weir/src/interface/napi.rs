@@ -4,7 +4,7 @@ use weir_bpf::gate::Policy;
 use weir_bpf::sys::ethtool;
 
 use super::{FOLLOW_UP_TICKS, Protected};
-use crate::cli::Napi;
+use crate::choice::Napi;
 use crate::error::Result;
 use crate::knob::Knob;
 use crate::softirq::{Limit, in_softirq};

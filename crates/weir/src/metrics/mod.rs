@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 
 mod serve;
 
-use crate::governor::Observed;
+use crate::governor::observed::Observed;
 use crate::status::{DiversionStatus, InterfaceStatus, ReasonCount};
 
 pub use serve::serve;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::{Forward, to_a_year};
+use crate::choice::{Forward, to_a_year};
 
 /// Arguments of `weir screen`.
 #[derive(Args, Debug)]

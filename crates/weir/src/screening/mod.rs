@@ -30,7 +30,7 @@ use self::args::{Fail, Place, ScreenArgs};
 use self::print::{Printer, Tally};
 use self::rules::{Action, Packet, Rules};
 use self::sides::Sides;
-use crate::cli::Forward;
+use crate::choice::Forward;
 use crate::error::{Error, Result};
 use crate::named_file;
 use crate::out;

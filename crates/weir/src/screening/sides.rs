@@ -13,7 +13,7 @@ use weir_bpf::units::IfIndex;
 use weir_bpf::wall::Wall;
 
 use super::BEAT;
-use crate::cli::Forward;
+use crate::choice::Forward;
 use crate::diverting::{BELIEVED, Diverting, LOOK_ANYWAY};
 use crate::error::{Error, Result};
 use crate::forwarding::{Forwarding, refused};

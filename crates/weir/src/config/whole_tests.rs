@@ -5,11 +5,12 @@ use weir_bpf::gate::Policy;
 use weir_bpf::units::{IfIndex, Nice};
 use weir_policy::{Nanos, Prefer, Share};
 
+use super::super::reload::Reloader;
+use super::super::wanted::ThreadWeight;
 use super::*;
 use crate::cli::{Cli, Command};
 use crate::key::Key;
 use crate::shares::ShareSettings;
-use crate::threads::ThreadWeight;
 
 const KEY: Key = Key { netns: 1, ifindex: IfIndex(2) };
 
@@ -38,7 +39,7 @@ fn the_defaults_are_the_governors() {
     assert!(origins(&config, "eth0").iter().all(|origin| origin == "default"));
     let settings = config.settings("eth0");
     assert_eq!(settings.threads.weight, ThreadWeight::Governed);
-    assert_eq!((settings.attach, settings.threads.cpus), (crate::cli::Attach::Auto, None));
+    assert_eq!((settings.attach, settings.threads.cpus), (crate::choice::Attach::Auto, None));
 }
 
 #[test]

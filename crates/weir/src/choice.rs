@@ -1,0 +1,139 @@
+//! Values that the command line and the configuration file share: words of a list, and times.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use weir_bpf::gate::Policy;
+use weir_policy::Prefer;
+
+/// Where the gate goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Attach {
+    /// In the driver if that was measured to cost other traffic nothing, else at tc; `weir status` says which, and why
+    Auto,
+    /// XDP in the driver: discards cost least. Slows other traffic on veth, virtio_net and vmxnet3
+    Native,
+    /// XDP in the stack
+    Generic,
+    /// At tc ingress, where other programs can be too: tcx, or a clsact filter on a kernel without it
+    Tc,
+    /// A clsact filter
+    #[value(hide = true)]
+    Clsact,
+}
+
+impl Attach {
+    /// Whether this is surely not one of XDP's places.
+    pub fn is_tc(self) -> bool {
+        matches!(self, Self::Tc | Self::Clsact)
+    }
+}
+
+/// Who polls NAPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Napi {
+    /// Threads (threaded NAPI), whose priority the governor moves; softirqs where the driver refuses
+    Threads,
+    /// Softirqs, as without weir: the gate limits them to receiving's share of a CPU that processes want
+    Softirq,
+}
+
+/// Who forwards packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Forward {
+    /// The kernel
+    Kernel,
+    /// The driver, where a packet needs nothing but routing; the kernel all others
+    Xdp,
+}
+
+/// What becomes of what the gate decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyArg {
+    /// Discard what the kernel would drop anyway
+    On,
+    /// Pass everything, count what would be discarded, and say at the end whose it was; change nothing on the host
+    Shadow,
+    /// Pass everything and count nothing by destination; to watch, use shadow. Threads still poll, unless
+    /// `--napi softirq`
+    Off,
+}
+
+impl From<PolicyArg> for Policy {
+    fn from(policy: PolicyArg) -> Self {
+        match policy {
+            PolicyArg::On => Self::On,
+            PolicyArg::Shadow => Self::Shadow,
+            PolicyArg::Off => Self::Off,
+        }
+    }
+}
+
+/// [`Prefer`] on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PreferArg {
+    /// Looking at every packet, so that one destination's flood costs the others nothing, as far as the share reaches
+    Separation,
+    /// Delivering as many packets as possible, whatever their destination
+    Throughput,
+}
+
+impl From<PreferArg> for Prefer {
+    fn from(prefer: PreferArg) -> Self {
+        match prefer {
+            PreferArg::Separation => Self::Separation,
+            PreferArg::Throughput => Self::Throughput,
+        }
+    }
+}
+
+impl From<Prefer> for PreferArg {
+    fn from(prefer: Prefer) -> Self {
+        match prefer {
+            Prefer::Separation => Self::Separation,
+            Prefer::Throughput => Self::Throughput,
+        }
+    }
+}
+
+/// One of a list of words.
+pub fn choice<T: ValueEnum>(text: &str) -> Result<T, String> {
+    T::from_str(text, false).map_err(|_| {
+        let values = T::value_variants().iter().filter_map(T::to_possible_value);
+        let shown = values.filter(|value| !value.is_hide_set());
+        let names: Vec<String> = shown.map(|value| format!("\"{}\"", value.get_name())).collect();
+        format!("write {}", names.join(" or "))
+    })
+}
+
+/// As [`choice`] reads it.
+pub fn choice_text(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().into()).unwrap_or_default()
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+/// As humantime has it.
+const YEAR: Duration = Duration::from_secs(31_557_600);
+
+/// `0`, or a duration as humantime has it, an hour at most.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { time(text, Duration::ZERO..=HOUR) }
+}
+
+/// A duration as humantime has it, of 1 s to an hour.
+pub fn slice(text: &str) -> Result<Duration, String> {
+    time(text, SECOND..=HOUR)
+}
+
+/// A duration as humantime has it, of 1 s to a year.
+pub fn to_a_year(text: &str) -> Result<Duration, String> {
+    time(text, SECOND..=YEAR)
+}
+
+fn time(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).ok().filter(|time| range.contains(time));
+    let [least, most] = [range.start(), range.end()].map(|it| humantime::format_duration(*it));
+    time.ok_or_else(|| format!("write a time from {least} to {most}, such as 1s or 5min"))
+}

@@ -1,0 +1,85 @@
+//! What the governor says of each NAPI thread.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weir_bpf::channels::Channel;
+use weir_bpf::units::{CpuId, Nice};
+use weir_policy::{Regime, Weight};
+
+/// A thread of the governor's that is so late does not live.
+pub const LIVELY: Duration = Duration::from_millis(350);
+/// The listener's real-time priority, the lowest: it preempts processes, and nobody's real-time work.
+pub const PRIORITY: u8 = 1;
+
+/// What the governor does with one NAPI thread: for `weir status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Observed {
+    /// The NAPI thread.
+    pub pid: i32,
+    /// Where it runs.
+    pub cpu: CpuId,
+    /// Its weight now.
+    pub nice: Nice,
+    /// What is being done.
+    pub doing: String,
+    /// The share of its CPU that input used, 0 to 1, since the last status.
+    pub used: f64,
+    /// Of that CPU, for packets that were discarded.
+    pub wasted: f64,
+    /// Of that CPU, while other processes than consumers waited for it.
+    pub taken: f64,
+    /// How long it waited while such a process ran, as a share of the time.
+    pub held: f64,
+    /// What discarding one packet costs, driver included, in nanoseconds.
+    pub c_gate_ns: Option<f64>,
+    /// What discarding has taken since the thread is governed, nanoseconds.
+    pub discarding_ns: u64,
+    /// The rate of packets up to which the ring should not overflow: input's share / `c_gate_ns`.
+    pub r_ring_pps: Option<f64>,
+    /// The share of its CPU that the governor itself uses.
+    pub own_cpu: f64,
+    /// Channels that are held to a share of that CPU, as it is saturated.
+    pub limits: Vec<LimitRow>,
+}
+
+/// A channel that is held to its share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LimitRow {
+    /// What kind of channel it is.
+    pub kind: String,
+    /// Its local address; `null` of a kind that has none.
+    pub address: Option<IpAddr>,
+    /// Its local port; `null` of a kind that has none.
+    pub port: Option<u16>,
+    /// What it may take of the CPU, 0 to 1.
+    pub share: f64,
+}
+
+impl LimitRow {
+    /// A channel and its share.
+    pub fn of((channel, share): &(Channel, f64)) -> Self {
+        Self {
+            kind: channel.kind.name().into(),
+            address: channel.local.map(|(address, _)| address),
+            port: channel.local.map(|(_, port)| port),
+            share: *share,
+        }
+    }
+}
+
+/// For a person.
+pub const fn name_of(regime: Regime) -> &'static str {
+    match regime {
+        Regime::Asleep => "asleep",
+        Regime::Isolating => "isolating",
+        Regime::Shared => "shared",
+    }
+}
+
+/// As the kernel has it.
+pub fn nice_of(weight: Weight) -> Nice {
+    Nice(weight.nice())
+}
