@@ -220,6 +220,34 @@ print([epoll.poll(0) for epoll in epolls])
     assert_printed(script, wanted);
 }
 
+/// As libuv closes.
+#[test]
+fn a_number_that_was_closed_past_libc_is_its_next_owners() {
+    let script = r"
+import ctypes
+epoll=select.epoll()
+def by_epoll(fd):
+    try: epoll.register(fd,select.EPOLLIN)
+    except FileExistsError: pass
+    return epoll.poll(0)
+def by_poll(fd):
+    poll=select.poll(); poll.register(fd,select.POLLIN)
+    return poll.poll(0)
+def by_select(fd): return select.select([fd],[],[],0)[0]
+def by_duplicate(fd): return by_select(os.dup(fd))
+for by in (lambda fd: [],by_epoll,by_poll,by_select,by_duplicate):
+    send(1)
+    number=s.detach()
+    ctypes.CDLL(None).syscall(3,number)
+    read,write=os.pipe()
+    print(read==number,bool(by(read)),os.write(write,b'piped'),bool(by(read)),os.read(read,9))
+    os.close(read); os.close(write)
+    s=socket.socket(2,2); s.bind(('198.18.0.1',9995))
+";
+    let waited = "True False 5 True b'piped'\n".repeat(4);
+    assert_printed(script, &format!("True False 5 False b'piped'\n{waited}"));
+}
+
 #[test]
 fn a_number_that_was_in_an_epoll_set_may_become_a_lazy_socket() {
     let network = Network::ipv4_only();
