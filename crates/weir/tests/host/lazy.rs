@@ -436,6 +436,32 @@ fn unmodified_programs_receive_lazily() {
     wait_until("they came by the ring", || network.count("lazy") == 8);
 }
 
+/// A resolver binds to a random port for each query.
+#[test]
+fn a_clients_port_is_lazy_only_if_it_is_named() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    sh(&network, "echo 20000 60999 > /proc/sys/net/ipv4/ip_local_port_range");
+    // The first descriptor of a ring.
+    let script = "import os,socket,sys\n\
+        s=socket.socket(2,2);s.bind(('0.0.0.0',int(sys.argv[1])));print(os.path.exists('/proc/self/fd/512'))\n";
+    for (ports, port, lazy) in
+        [(None, "20000", false), (None, "19999", true), (Some("53,20000"), "20000", true)]
+    {
+        let mut python = Command::new("python3");
+        python.args(["-c", script, port]).env("LD_PRELOAD", artifact("libweir_preload.so"));
+        python.envs(ports.map(|ports| ("WEIR_PORTS", ports)));
+        let output = network.near.run(|| python.output().unwrap()).unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let wanted = if lazy { "True\n" } else { "False\n" };
+        assert_eq!(
+            (said.as_str(), output.stderr.as_slice()),
+            (wanted, &b""[..]),
+            "{ports:?} {port}"
+        );
+    }
+}
+
 /// A child of vfork(2) closes all descriptors in the parent's memory; a ring cannot be added to an epoll set that has
 /// the socket already.
 #[test]
