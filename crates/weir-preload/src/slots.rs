@@ -117,6 +117,14 @@ impl Lazy {
         });
     }
 
+    /// It is an ordinary socket from now on, by whatever number.
+    pub(crate) fn leave_all(&self) {
+        let is_its = |other: &Arc<Self>| std::ptr::eq(&raw const **other, self);
+        (0..SLOTS as c_int)
+            .filter(|fd| known(*fd).as_ref().is_some_and(is_its))
+            .for_each(|fd| self.leave(fd));
+    }
+
     /// A descriptor is an ordinary socket from now on, also for the sets that it is in.
     fn leave(&self, fd: c_int) {
         forget(fd);

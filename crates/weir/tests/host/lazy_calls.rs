@@ -291,6 +291,32 @@ print(epoll.poll()==[(s.fileno(),select.EPOLLIN)],len(s.recv(99)))
     assert_printed(script, wanted);
 }
 
+/// The ring's own epoll set, in the program's, would be one level too deep.
+#[test]
+fn a_socket_whose_ring_cannot_be_waited_for_is_an_ordinary_one() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let script = "import os,select,socket\n\
+        def nested(fd,depth):\n\
+        \x20sets=[select.epoll() for _ in range(depth)]\n\
+        \x20for inner,outer in zip(sets,sets[1:]): outer.register(inner,select.EPOLLIN)\n\
+        \x20sets[0].register(fd,select.EPOLLIN)\n\
+        \x20return sets\n\
+        s=socket.socket(2,2);s.bind(('198.18.0.1',9995));depth=1;pipe=os.pipe()[0]\n\
+        try:\n\
+        \x20while nested(pipe,depth+1): depth+=1\n\
+        except OSError: pass\n\
+        same=s.dup();sets=nested(s,depth);print('waits',flush=True)\n\
+        print(len(sets[-1].poll(9)),same.recv(9).decode())\n";
+    let mut python = preloaded(&network, "timeout", &["30", "python3", "-c", script]);
+    let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("waits"));
+    network.far_socket("198.18.0.2:0").send_to(b"here", LAZY).unwrap();
+    assert_eq!(lines.next().as_deref(), Some("1 here"));
+    let said = String::from_utf8(python.wait_with_output().unwrap().stderr).unwrap();
+    assert!(said.contains("its ring cannot be added to an epoll set"), "{said}");
+}
+
 /// Whether a thread of this process is in futex(2).
 fn waits_for_a_lock(thread: Pid) -> bool {
     let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap();
