@@ -7,7 +7,7 @@
 
 mod clerk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -348,9 +348,14 @@ impl Server {
                 return;
             }
             let (of_clients, of_clerks) = ready[2..].split_at(self.clients.len());
+            // The kernel waits for all CPUs at the end of each ring. So one of each user's ends in a round: in between
+            // others are served, and the rules are looked at.
+            let mut ended = BTreeSet::new();
             // From the last to the first, as they may go.
             for at in (0..self.clients.len()).rev() {
-                if of_clients[at] || self.clients[at].is_late() {
+                let client = &self.clients[at];
+                let is_due = of_clients[at] || client.is_late();
+                if is_due && (client.ring.is_none() || ended.insert(client.uid())) {
                     self.tend(at);
                 }
             }
