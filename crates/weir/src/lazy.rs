@@ -495,6 +495,9 @@ impl Server {
             if let Err(error) = self.rings.remove(ring.socket) {
                 lock(&self.shared).news.push(error.to_string());
             }
+            if self.rings.is_empty() && self.held.take().is_some() {
+                self.rings.hold(false);
+            }
         }
         drop(ManuallyDrop::into_inner(client.connection));
     }

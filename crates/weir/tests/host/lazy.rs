@@ -269,6 +269,20 @@ fn rules_of_the_kernel_are_not_bypassed() {
 }
 
 #[test]
+fn what_held_lazy_sockets_is_forgotten_with_the_last_of_them() {
+    let (network, daemon, lazy, _sender) = with_lazy_socket();
+    sh(&network, "nft 'table inet t { chain c { type filter hook input priority 0; counter; }; }'");
+    wait_until("it is held", || summary(&network).contains("; held: packets would get past"));
+    drop(lazy);
+    let none = "lazy sockets: 0, rings of 0 KiB";
+    wait_until("nothing is held", || summary(&network) == none);
+    sh(&network, "nft flush ruleset");
+    assert_lazy(&lazy_socket(&network, LAZY));
+    let said = daemon.interrupt();
+    assert!(!said.contains("lazy sockets are lazy again"), "{said}");
+}
+
+#[test]
 fn what_tc_drops_is_not_bypassed_nor_output_rules_that_ask_for_connections() {
     let (network, daemon, lazy, sender) = with_lazy_socket();
     for (add, remove, said) in [
