@@ -1,4 +1,4 @@
-//! Which sockets become lazy: UDP sockets that are bound to a port, but not on the loopback interface.
+//! Which sockets become lazy: UDP sockets that are bound to a server's port, but not on the loopback interface.
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
@@ -12,8 +12,12 @@ use weir_socket::{Channel, DEFAULT_RING_BYTES};
 
 use crate::slots::{self, Lazy};
 
-/// Ports whose sockets may become lazy, such as `53,8125`; all if it is not set.
+/// Ports whose sockets may become lazy, such as `53,8125`; if it is not set, all below those of clients.
 const PORTS: &str = "WEIR_PORTS";
+/// The first and the last port that the kernel gives to clients.
+const CLIENT_PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+/// The first of them, where a program has no /proc: the kernel's default.
+const CLIENT_PORTS_FROM: u16 = 32768;
 /// Bytes of a ring.
 const RING: &str = "WEIR_RING_BYTES";
 
@@ -43,8 +47,7 @@ fn ring_bytes(fd: c_int) -> u64 {
     })
 }
 
-/// The port that a UDP socket is bound to by number: a client's own port is chosen by the kernel at bind(2) or
-/// later, and answers are few.
+/// The port that a UDP socket is bound to.
 fn port_of(fd: c_int) -> Option<u16> {
     let socket = borrow(fd);
     let family = sockopt::socket_domain(socket).ok()?;
@@ -59,12 +62,19 @@ fn port_of(fd: c_int) -> Option<u16> {
 }
 
 fn is_wanted(port: u16) -> bool {
-    let Ok(ports) = std::env::var(PORTS) else { return true };
-    ports.split(',').any(|wanted| wanted.trim().parse() == Ok(port))
+    match std::env::var(PORTS) {
+        Ok(ports) => ports.split(',').any(|wanted| wanted.trim().parse() == Ok(port)),
+        Err(_) => port < client_ports_from().unwrap_or(CLIENT_PORTS_FROM),
+    }
+}
+
+/// A resolver binds to another port at random for each query that it sends, and gets one answer there.
+fn client_ports_from() -> Option<u16> {
+    std::fs::read_to_string(CLIENT_PORTS).ok()?.split_whitespace().next()?.parse().ok()
 }
 
 /// A program may have a thousand sockets.
-fn say_once(what: &str) {
+pub(crate) fn say_once(what: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
         let _ = rustix::io::write(borrow(2), what.as_bytes());

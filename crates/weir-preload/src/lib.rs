@@ -58,7 +58,7 @@ unsafe fn port_at(address: *const sockaddr) -> u16 {
 /// As recvmsg(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn recvmsg(fd: c_int, header: *mut msghdr, flags: c_int) -> ssize_t {
-    match slots::find(fd) {
+    match slots::find_to_receive(fd) {
         // SAFETY: as the caller promises.
         Some(lazy) => unsafe {
             receive(&lazy.channel, &lazy.options(), fd, header, flags, real_recvmsg())
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn recvmmsg(
     timeout: *mut timespec,
 ) -> c_int {
     let real = next!(recvmmsg: unsafe extern "C" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int);
-    let Some(lazy) = slots::find(fd).filter(|_| !messages.is_null()) else {
+    let Some(lazy) = slots::find_to_receive(fd).filter(|_| !messages.is_null()) else {
         // SAFETY: as the caller promises.
         return unsafe { real(fd, messages, count, flags, timeout) };
     };
@@ -107,13 +107,15 @@ pub unsafe extern "C" fn recvfrom(
     address_length: *mut socklen_t,
 ) -> ssize_t {
     let real = next!(recvfrom: unsafe extern "C" fn(c_int, *mut c_void, usize, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t);
-    if slots::find(fd).is_none() {
+    let Some(lazy) = slots::find_to_receive(fd) else {
         // SAFETY: as the caller promises.
         return unsafe { real(fd, buffer, length, flags, address, address_length) };
-    }
+    };
     // SAFETY: as the caller promises.
     unsafe {
-        as_recvfrom(buffer, length, address, address_length, |header| recvmsg(fd, header, flags))
+        as_recvfrom(buffer, length, address, address_length, |header| {
+            receive(&lazy.channel, &lazy.options(), fd, header, flags, real_recvmsg())
+        })
     }
 }
 

@@ -8,8 +8,9 @@ use std::sync::{Arc, Once};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use libc::epoll_event;
+use rustix::net::sockopt;
 use weir_socket::Channel;
-use weir_socket::message::Options;
+use weir_socket::message::{Options, borrow};
 
 use crate::wait::epoll_ctl;
 
@@ -72,6 +73,8 @@ fn is_this_process() -> bool {
 /// A lazy socket. Its duplicates share it, and whoever receives from it keeps it while it is closed.
 pub(crate) struct Lazy {
     pub(crate) channel: Channel,
+    /// The kernel's number of the socket, which it never gives twice.
+    cookie: u64,
     /// Of setsockopt(2).
     options: ArcSwap<Options>,
     /// What the program waits for by epoll(7): the set, the descriptor, the event.
@@ -87,7 +90,8 @@ impl Drop for Lazy {
 impl Lazy {
     pub(crate) fn new(channel: Channel, fd: c_int) -> Self {
         let options = ArcSwap::from_pointee(Options::of(fd));
-        let lazy = Self { channel, options, watches: ArcSwap::default() };
+        let cookie = cookie_of(fd).unwrap_or_default();
+        let lazy = Self { channel, cookie, options, watches: ArcSwap::default() };
         lazy.mark(true);
         lazy
     }
@@ -113,6 +117,14 @@ impl Lazy {
         });
     }
 
+    /// It is an ordinary socket from now on, by whatever number.
+    pub(crate) fn leave_all(&self) {
+        let is_its = |other: &Arc<Self>| std::ptr::eq(&raw const **other, self);
+        (0..SLOTS as c_int)
+            .filter(|fd| known(*fd).as_ref().is_some_and(is_its))
+            .for_each(|fd| self.leave(fd));
+    }
+
     /// A descriptor is an ordinary socket from now on, also for the sets that it is in.
     fn leave(&self, fd: c_int) {
         forget(fd);
@@ -128,9 +140,33 @@ impl Lazy {
     }
 }
 
-/// The lazy socket of a descriptor.
-pub(crate) fn find(fd: c_int) -> Option<Arc<Lazy>> {
+fn cookie_of(fd: c_int) -> Option<u64> {
+    sockopt::socket_cookie(borrow(fd)).ok()
+}
+
+/// What the table has for a descriptor.
+fn known(fd: c_int) -> Option<Arc<Lazy>> {
     LAZY.has(fd).then(|| TABLE.get(fd as usize)?.load_full()).flatten()
+}
+
+/// The lazy socket of a descriptor. One that was closed past the C library (libuv closes by a system call of its own)
+/// is forgotten: the number may be anything's by now.
+pub(crate) fn find(fd: c_int) -> Option<Arc<Lazy>> {
+    let found = known(fd);
+    let cookie = found.as_ref()?.cookie;
+    if cookie_of(fd) == Some(cookie) {
+        return found;
+    }
+    if is_this_process() {
+        // But not what another thread has put there meanwhile.
+        TABLE[fd as usize].compare_and_swap(&found, None);
+    }
+    None
+}
+
+/// The same for a call that receives. One that finds a datagram on the ring makes no system call, this one neither.
+pub(crate) fn find_to_receive(fd: c_int) -> Option<Arc<Lazy>> {
+    known(fd).filter(|lazy| lazy.channel.may_have_datagrams()).or_else(|| find(fd))
 }
 
 /// Whether the table has a place for a descriptor.
@@ -193,7 +229,7 @@ pub(crate) fn forget_range(first: u32, last: u32) {
     for fd in 0..SLOTS as c_int {
         if closed(fd) {
             forget(fd);
-        } else if let Some(lazy) = find(fd).filter(lost) {
+        } else if let Some(lazy) = known(fd).filter(lost) {
             lazy.leave(fd);
         }
     }

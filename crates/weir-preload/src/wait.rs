@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
+use crate::attach::say_once;
 use crate::next::next;
 use crate::slots;
 
@@ -244,15 +245,27 @@ pub unsafe extern "C" fn epoll_ctl(
     let rest = if event.is_null() { event } else { &raw mut rest };
     let ready = lazy.channel.ready_fd().as_raw_fd();
     // SAFETY: as the caller promises, and events of our own.
-    unsafe {
+    let (result, told) = unsafe {
         let result = real(epoll, operation, fd, rest);
-        if result == 0 && real(epoll, operation, ready, &raw mut readable) != 0 {
-            // A duplicate's is in the set.
-            real(epoll, libc::EPOLL_CTL_MOD, fd, event);
-        }
-        if result == 0 {
-            lazy.watch(epoll, fd, (operation != libc::EPOLL_CTL_DEL).then_some(asked));
-        }
-        result
+        (result, result != 0 || real(epoll, operation, ready, &raw mut readable) == 0)
+    };
+    let why = std::io::Error::last_os_error();
+    if result == 0 {
+        lazy.watch(epoll, fd, (operation != libc::EPOLL_CTL_DEL).then_some(asked));
     }
+    match why.raw_os_error() {
+        _ if told => {}
+        // A duplicate's is in the set.
+        Some(libc::EEXIST | libc::ENOENT) => {
+            // SAFETY: as above.
+            unsafe { real(epoll, libc::EPOLL_CTL_MOD, fd, event) };
+        }
+        _ => {
+            lazy.leave_all();
+            say_once(&format!(
+                "weir: a UDP port has an ordinary socket: its ring cannot be added to an epoll set: {why}\n"
+            ));
+        }
+    }
+    result
 }

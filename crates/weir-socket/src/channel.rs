@@ -102,6 +102,11 @@ impl Channel {
         self.ring.dropped().load(Ordering::Relaxed)
     }
 
+    /// Whether something is on the ring; as of a moment ago, if others receive as well.
+    pub fn may_have_datagrams(&self) -> bool {
+        self.ring.may_have_records()
+    }
+
     /// Bytes of the next datagram's payload, 0 if there is none (`FIONREAD`).
     ///
     /// # Errors

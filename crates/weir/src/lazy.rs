@@ -7,7 +7,7 @@
 
 mod clerk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -44,7 +44,7 @@ use clerk::{Clerk, Said};
 const RINGS_PER_USER: usize = 1024;
 /// A program asks at once; one that does not is no program of ours. A clerk answers at once, too.
 const ASK_WITHIN: Duration = Duration::from_secs(5);
-/// How often firewall rules are looked for while there are lazy sockets: they would be bypassed so long.
+/// How often firewall rules are looked for at most while there are lazy sockets: they would be bypassed so long.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const BACKLOG: i32 = 128;
 const ROOT: Mode = Mode::from_raw_mode(0o600);
@@ -103,6 +103,7 @@ impl LazyServer {
             clients_max: clients_max(),
             rings_are_safe: rings_are_safe(),
             held: None,
+            look_at: Instant::now(),
             shared: Arc::clone(&shared),
         };
         let thread = std::thread::Builder::new()
@@ -309,6 +310,8 @@ struct Server {
     /// A reader of one cannot harm the kernel.
     rings_are_safe: bool,
     held: Option<String>,
+    /// When the rules are looked at next, if there is a ring.
+    look_at: Instant,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -337,10 +340,13 @@ impl Server {
             let clerks = self.users.iter().filter_map(|(uid, user)| Some((*uid, user.clerk.fd()?)));
             let (uids, clerks): (Vec<u32>, Vec<_>) = clerks.unzip();
             fds.extend(clerks.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-            let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
+            let timeout = match self.rings.is_empty() {
+                true => LOOK_EVERY,
+                false => self.look_at.saturating_duration_since(Instant::now()).min(LOOK_EVERY),
+            };
             // Without users there is nothing to look for.
-            let timeout = (!self.users.is_empty()).then_some(&timeout);
-            if !matches!(poll(&mut fds, timeout), Ok(_) | Err(Errno::INTR)) {
+            let timeout = Timespec::try_from(timeout).ok().filter(|_| !self.users.is_empty());
+            if !matches!(poll(&mut fds, timeout.as_ref()), Ok(_) | Err(Errno::INTR)) {
                 return;
             }
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
@@ -348,9 +354,14 @@ impl Server {
                 return;
             }
             let (of_clients, of_clerks) = ready[2..].split_at(self.clients.len());
+            // The kernel waits for all CPUs at the end of each ring. So one of each user's ends in a round: in between
+            // others are served, and the rules are looked at.
+            let mut ended = BTreeSet::new();
             // From the last to the first, as they may go.
             for at in (0..self.clients.len()).rev() {
-                if of_clients[at] || self.clients[at].is_late() {
+                let client = &self.clients[at];
+                let is_due = of_clients[at] || client.is_late();
+                if is_due && (client.ring.is_none() || ended.insert(client.uid())) {
                     self.tend(at);
                 }
             }
@@ -361,7 +372,9 @@ impl Server {
                 self.accept();
             }
             self.sweep();
-            self.look();
+            if !self.rings.is_empty() && Instant::now() >= self.look_at {
+                self.look();
+            }
             self.publish();
         }
     }
@@ -449,7 +462,7 @@ impl Server {
         if let Some(why) = lock(&self.shared).diverted.clone() {
             return Err(why);
         }
-        if let Some(why) = self.bypassed() {
+        if let Some(why) = self.look() {
             return Err(why);
         }
         if let Some(why) = cgroup_programs(who.pid.as_raw_nonzero().get()) {
@@ -489,6 +502,9 @@ impl Server {
             user.kept.push(ring);
             if let Err(error) = self.rings.remove(ring.socket) {
                 lock(&self.shared).news.push(error.to_string());
+            }
+            if self.rings.is_empty() && self.held.take().is_some() {
+                self.rings.hold(false);
             }
         }
         drop(ManuallyDrop::into_inner(client.connection));
@@ -531,21 +547,23 @@ impl Server {
         Some(format!("packets would get past the kernel's rules: {first}{others}"))
     }
 
-    /// Holds all rings while there is something that they would bypass.
-    fn look(&mut self) {
+    /// Looks at the rules, and holds all rings while there is something that they would bypass.
+    fn look(&mut self) -> Option<String> {
+        let found = self.bypassed();
+        self.look_at = Instant::now() + self.filters.rest().max(LOOK_EVERY);
         if self.rings.is_empty() {
-            return;
+            return found;
         }
-        let held = self.bypassed();
-        if held.is_some() != self.held.is_some() {
-            self.rings.hold(held.is_some());
-            let news = match &held {
+        if found.is_some() != self.held.is_some() {
+            self.rings.hold(found.is_some());
+            let news = match &found {
                 Some(why) => format!("lazy sockets are ordinary ones for now: {why}"),
                 None => "lazy sockets are lazy again".into(),
             };
             lock(&self.shared).news.push(news);
         }
-        self.held = held;
+        self.held.clone_from(&found);
+        found
     }
 
     fn publish(&self) {

@@ -262,6 +262,18 @@ fn connections_are_bounded_and_do_not_use_up_the_daemons_descriptors() {
     drop((stuck, crowd));
 }
 
+/// The kernel waits for all CPUs at the end of each ring.
+#[test]
+fn the_end_of_many_rings_delays_nobody_else() {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    let path = path(&network);
+    let rings: Vec<_> =
+        as_nobody(&network, || (0..500).map(|_| ask(&path, 64 << 10).unwrap()).collect());
+    drop(rings);
+    assert_others_are_served(&network, &daemon, "ended");
+}
+
 fn descriptors(daemon: &Daemon) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count()
 }

@@ -269,6 +269,20 @@ fn rules_of_the_kernel_are_not_bypassed() {
 }
 
 #[test]
+fn what_held_lazy_sockets_is_forgotten_with_the_last_of_them() {
+    let (network, daemon, lazy, _sender) = with_lazy_socket();
+    sh(&network, "nft 'table inet t { chain c { type filter hook input priority 0; counter; }; }'");
+    wait_until("it is held", || summary(&network).contains("; held: packets would get past"));
+    drop(lazy);
+    let none = "lazy sockets: 0, rings of 0 KiB";
+    wait_until("nothing is held", || summary(&network) == none);
+    sh(&network, "nft flush ruleset");
+    assert_lazy(&lazy_socket(&network, LAZY));
+    let said = daemon.interrupt();
+    assert!(!said.contains("lazy sockets are lazy again"), "{said}");
+}
+
+#[test]
 fn what_tc_drops_is_not_bypassed_nor_output_rules_that_ask_for_connections() {
     let (network, daemon, lazy, sender) = with_lazy_socket();
     for (add, remove, said) in [
@@ -434,6 +448,32 @@ fn unmodified_programs_receive_lazily() {
     let wanted = "1\n1\n1\n5\nfirst\nfirst [8] 0 198.18.0.2\nse\nthird\nEAGAIN\ntimeout\n";
     assert_eq!(said, wanted, "{}", String::from_utf8_lossy(&output.stderr));
     wait_until("they came by the ring", || network.count("lazy") == 8);
+}
+
+/// A resolver binds to a random port for each query.
+#[test]
+fn a_clients_port_is_lazy_only_if_it_is_named() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    sh(&network, "echo 20000 60999 > /proc/sys/net/ipv4/ip_local_port_range");
+    // The first descriptor of a ring.
+    let script = "import os,socket,sys\n\
+        s=socket.socket(2,2);s.bind(('0.0.0.0',int(sys.argv[1])));print(os.path.exists('/proc/self/fd/512'))\n";
+    for (ports, port, lazy) in
+        [(None, "20000", false), (None, "19999", true), (Some("53,20000"), "20000", true)]
+    {
+        let mut python = Command::new("python3");
+        python.args(["-c", script, port]).env("LD_PRELOAD", artifact("libweir_preload.so"));
+        python.envs(ports.map(|ports| ("WEIR_PORTS", ports)));
+        let output = network.near.run(|| python.output().unwrap()).unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let wanted = if lazy { "True\n" } else { "False\n" };
+        assert_eq!(
+            (said.as_str(), output.stderr.as_slice()),
+            (wanted, &b""[..]),
+            "{ports:?} {port}"
+        );
+    }
 }
 
 /// A child of vfork(2) closes all descriptors in the parent's memory; a ring cannot be added to an epoll set that has

@@ -220,6 +220,34 @@ print([epoll.poll(0) for epoll in epolls])
     assert_printed(script, wanted);
 }
 
+/// As libuv closes.
+#[test]
+fn a_number_that_was_closed_past_libc_is_its_next_owners() {
+    let script = r"
+import ctypes
+epoll=select.epoll()
+def by_epoll(fd):
+    try: epoll.register(fd,select.EPOLLIN)
+    except FileExistsError: pass
+    return epoll.poll(0)
+def by_poll(fd):
+    poll=select.poll(); poll.register(fd,select.POLLIN)
+    return poll.poll(0)
+def by_select(fd): return select.select([fd],[],[],0)[0]
+def by_duplicate(fd): return by_select(os.dup(fd))
+for by in (lambda fd: [],by_epoll,by_poll,by_select,by_duplicate):
+    send(1)
+    number=s.detach()
+    ctypes.CDLL(None).syscall(3,number)
+    read,write=os.pipe()
+    print(read==number,bool(by(read)),os.write(write,b'piped'),bool(by(read)),os.read(read,9))
+    os.close(read); os.close(write)
+    s=socket.socket(2,2); s.bind(('198.18.0.1',9995))
+";
+    let waited = "True False 5 True b'piped'\n".repeat(4);
+    assert_printed(script, &format!("True False 5 False b'piped'\n{waited}"));
+}
+
 #[test]
 fn a_number_that_was_in_an_epoll_set_may_become_a_lazy_socket() {
     let network = Network::ipv4_only();
@@ -261,6 +289,32 @@ print(epoll.poll()==[(s.fileno(),select.EPOLLIN)],len(s.recv(99)))
 ";
     let wanted = "True\n3010 []\n1 [] 3000\n1 [] 10\n1 [] 3100\n1 [] 110\nTrue\n[]\nTrue 10\n";
     assert_printed(script, wanted);
+}
+
+/// The ring's own epoll set, in the program's, would be one level too deep.
+#[test]
+fn a_socket_whose_ring_cannot_be_waited_for_is_an_ordinary_one() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let script = "import os,select,socket\n\
+        def nested(fd,depth):\n\
+        \x20sets=[select.epoll() for _ in range(depth)]\n\
+        \x20for inner,outer in zip(sets,sets[1:]): outer.register(inner,select.EPOLLIN)\n\
+        \x20sets[0].register(fd,select.EPOLLIN)\n\
+        \x20return sets\n\
+        s=socket.socket(2,2);s.bind(('198.18.0.1',9995));depth=1;pipe=os.pipe()[0]\n\
+        try:\n\
+        \x20while nested(pipe,depth+1): depth+=1\n\
+        except OSError: pass\n\
+        same=s.dup();sets=nested(s,depth);print('waits',flush=True)\n\
+        print(len(sets[-1].poll(9)),same.recv(9).decode())\n";
+    let mut python = preloaded(&network, "timeout", &["30", "python3", "-c", script]);
+    let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("waits"));
+    network.far_socket("198.18.0.2:0").send_to(b"here", LAZY).unwrap();
+    assert_eq!(lines.next().as_deref(), Some("1 here"));
+    let said = String::from_utf8(python.wait_with_output().unwrap().stderr).unwrap();
+    assert!(said.contains("its ring cannot be added to an epoll set"), "{said}");
 }
 
 /// Whether a thread of this process is in futex(2).

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::time::Duration;
 
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::route::{RouteHeader, RouteMessage, RouteType};
@@ -10,8 +11,10 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 use rustix::net::netlink;
 
+use super::watch::rest_since;
 use super::{ask, legacy, nft, programs, read_proc, tc};
 use crate::sys::netlink::{Socket, repeated};
+use crate::sys::sched::own_cpu_time;
 
 /// `XFRM_MSG_GETPOLICY`, and the bytes of its `struct xfrm_userpolicy_id`.
 const XFRM_GETPOLICY: u16 = 0x15;
@@ -29,6 +32,7 @@ const NEARBY: [&str; 2] = ["10", "20"];
 #[derive(Debug, Default)]
 pub struct Filters {
     nft: Option<Nft>,
+    rest: Duration,
 }
 
 /// What was found in the rules of nftables of this generation.
@@ -42,6 +46,7 @@ struct Nft {
 impl Filters {
     /// One line for each, in the calling thread's network namespace; what cannot be read counts.
     pub fn read(&mut self, interfaces: &[String]) -> Vec<String> {
+        let begun = own_cpu_time();
         let mut found = self.nft(interfaces);
         found.extend(legacy::anything(&legacy::HOOKS_ELSEWHERE));
         found.extend(programs::at_netfilter(&legacy::HOOKS_ELSEWHERE));
@@ -51,7 +56,13 @@ impl Filters {
             interfaces.iter().filter_map(|interface| reverse_path(interface, "lazy sockets")),
         );
         found.extend(interfaces.iter().filter_map(|interface| ipv6_is_off(interface)));
+        self.rest = rest_since(begun);
         found
+    }
+
+    /// How long to wait until the next look, as it may take long: a router has a million routes.
+    pub fn rest(&self) -> Duration {
+        self.rest
     }
 
     fn nft(&mut self, interfaces: &[String]) -> Vec<String> {

@@ -51,6 +51,11 @@ const REST_PER_LOOK: u32 = 50;
 /// ...a fiftieth of this.
 const REST_MAX: Duration = Duration::from_secs(60);
 
+/// How long to rest after a look that began at this CPU time of the calling thread.
+pub(super) fn rest_since(begun: Duration) -> Duration {
+    (own_cpu_time().saturating_sub(begun) * REST_PER_LOOK).min(REST_MAX)
+}
+
 /// Tells what diverts an interface's packets, and when that may have changed.
 ///
 /// Poll both descriptors for input, then ask [`DiversionWatch::changed`], then
@@ -177,8 +182,7 @@ impl DiversionWatch {
         let mut found = self.look(own_programs);
         found.sort();
         found.dedup();
-        let rest = own_cpu_time().saturating_sub(begun) * REST_PER_LOOK;
-        self.rested_at = Instant::now() + rest.min(REST_MAX);
+        self.rested_at = Instant::now() + rest_since(begun);
         found
     }
 
