@@ -256,6 +256,21 @@ fn nat_is_nothing_wrong_but_told() {
 }
 
 #[test]
+fn a_bridge_is_to_be_protected_and_not_its_port() {
+    let host = Host::new();
+    host.sh("ip link add br0 type bridge; ip link set near master br0; ip address del 198.18.0.1/24 dev near; \
+             ip address add 198.18.0.1/24 dev br0; ip link set br0 up");
+    let _socket = host.network.near_socket(&format!("{NEAR_IP}:{PORT}"));
+    let file = host.while_sent(&[host.flow(Some(TRICKLE))], || {
+        wait_until("the bridge hands packets up", || host.has(|socket| socket.drops > 0));
+        host.network.says(&["config", "init", "-"])
+    });
+    for section in ["[interface.br0]\nprotect = true\n", "[interface.near]\nprotect = false\n"] {
+        assert!(file.contains(section), "{file}");
+    }
+}
+
+#[test]
 fn another_users_look_says_what_it_did_not_see() {
     let host = Host::new();
     let server = host.memcached(&["-U", &PORT.to_string()]);

@@ -191,6 +191,7 @@ impl Looker {
                 InterfaceReading {
                     name: link.info.name.clone(),
                     takes_gate: link.info.takes_gate(),
+                    master: link.master.and_then(|master| self.links.name(master).ok()),
                     receive_pps: rate(before.rx_packets, after.rx_packets, seconds),
                     ring_drop_pps: rate(before.ring_dropped(), after.ring_dropped(), seconds),
                     ..InterfaceReading::default()
@@ -202,10 +203,23 @@ impl Looker {
             readings.iter().take(ASKED_MAX).map(|(_, reading)| reading.name.clone()).collect();
         for (ifindex, reading) in readings.iter_mut().take(ASKED_MAX) {
             self.ask(*ifindex, sysfs.as_ref(), reading, running);
-            let below = |name| sysfs.as_ref()?.list(&reading.name, &format!("lower_{name}")).ok();
-            reading.stacked = names.iter().any(|name| below(name).is_some());
+            let has = |attribute: &str| {
+                let exists = |sysfs: &NetSysfs| sysfs.exists(&reading.name, attribute);
+                sysfs.as_ref().map(exists).is_some_and(|exists| exists.unwrap_or(false))
+            };
+            reading.outside = has("device");
+            let below = names.iter().filter(|name| has(&format!("lower_{name}")));
+            reading.lower = below.cloned().collect();
         }
-        readings.sort_by_key(|(_, reading)| reading.stacked);
+        // They are not nested deeper than there are any.
+        for _ in &names {
+            let outside = readings.iter().filter(|(_, reading)| reading.outside);
+            let outside: Vec<String> = outside.map(|(_, reading)| reading.name.clone()).collect();
+            for (_, reading) in &mut readings {
+                reading.outside |= reading.lower.iter().any(|name| outside.contains(name));
+            }
+        }
+        readings.sort_by_key(|(_, reading)| !reading.lower.is_empty());
         readings.into_iter().map(|(_, reading)| reading).collect()
     }
 

@@ -439,15 +439,69 @@ fn what_is_lost_but_not_for_want_of_room_is_told_with_its_cause() {
     assert!(note.contains("checksums are wrong"), "{note}");
 }
 
+/// A port's packets go to its master; what VLANs take is not the interface's own; and at what containers are connected
+/// to, only they send.
 #[test]
-fn what_a_bridge_hands_up_is_counted_once_and_weir_goes_below_it() {
+fn each_packet_is_counted_once_and_weir_runs_where_most_go_to_sockets() {
+    let interface = |name: &str, receive_pps, lower: &[&str], master: Option<&str>| InterfaceReading {
+        name: name.into(),
+        takes_gate: true,
+        receive_pps,
+        lower: lower.iter().map(|&name| name.into()).collect(),
+        master: master.map(Into::into),
+        outside: !name.starts_with("veth") && name != "docker0",
+        ..InterfaceReading::default()
+    };
+    let hosts = [
+        (
+            "bond0",
+            vec![
+                interface("eth0", 500e3, &[], Some("bond0")),
+                interface("eth1", 300e3, &[], Some("bond0")),
+                interface("bond0", 800e3, &["eth0", "eth1"], None),
+            ],
+        ),
+        (
+            "br0",
+            vec![
+                interface("eth0", 500e3, &[], Some("br0")),
+                interface("eth1", 300e3, &[], None),
+                interface("br0", 500e3, &["eth0"], None),
+            ],
+        ),
+        (
+            "eth0.7",
+            vec![interface("eth0", 800e3, &[], None), interface("eth0.7", 700e3, &["eth0"], None)],
+        ),
+        (
+            "eth0",
+            vec![interface("eth0", 800e3, &[], None), interface("eth0.7", 100e3, &["eth0"], None)],
+        ),
+        (
+            "eth0",
+            vec![
+                interface("veth1", 600e3, &[], Some("docker0")),
+                interface("eth0", 200e3, &[], None),
+                interface("docker0", 600e3, &["veth1"], None),
+            ],
+        ),
+    ];
+    for (best, interfaces) in hosts {
+        let mut host = livelock(0.97);
+        host.interfaces = interfaces;
+        assert_eq!(host.receive_pps(), 800e3);
+        let diagnosis = Diagnosis::of(&host);
+        let advice = &diagnosis.findings[0].advice[0];
+        assert!(advice.starts_with(&format!("sudo weir run {best} ")), "{advice}");
+        let threads = diagnosis.findings[0].weir_does.starts_with("has threads");
+        assert_eq!(threads, best == "eth0", "{diagnosis:#?}");
+    }
     let mut host = livelock(0.97);
-    let bridge =
-        InterfaceReading { name: "br0".into(), stacked: true, ..host.interfaces[0].clone() };
-    host.interfaces.push(bridge);
-    assert_eq!(host.receive_pps(), 800_000.0);
-    let diagnosis = Diagnosis::of(&host);
-    assert!(diagnosis.findings[0].advice[0].contains("weir run eth0"), "{diagnosis:#?}");
+    host.interfaces[0].master = Some("br0".into());
+    let finding = &Diagnosis::of(&host).findings[0];
+    assert_eq!(finding.weir, Help::Contains);
+    assert!(finding.weir_does.contains("its master br0"), "{finding:#?}");
+    assert!(!finding.advice[0].contains("eth0"), "{finding:#?}");
 }
 
 #[test]

@@ -82,11 +82,32 @@ pub struct Finding {
 impl Reading {
     /// What comes in by all interfaces, each packet once.
     pub fn receive_pps(&self) -> f64 {
-        self.interfaces.iter().filter(|each| !each.stacked).map(|each| each.receive_pps).sum()
+        self.interfaces.iter().filter(|each| each.lower.is_empty()).map(|each| each.receive_pps).sum()
     }
 
     pub(super) fn busiest(&self) -> Option<&InterfaceReading> {
         self.interfaces.first()
+    }
+
+    /// Where weir is to run: on the interface that hands most packets to sockets, before any on which only this host's
+    /// own containers send. A port's packets go to its master, and those of a VLAN to the VLAN's interface.
+    pub fn best(&self) -> Option<&InterfaceReading> {
+        let own_pps = |each: &InterfaceReading| {
+            let on_top = self.interfaces.iter().filter(|top| {
+                top.master.as_ref() != Some(&each.name) && top.lower.contains(&each.name)
+            });
+            each.receive_pps - on_top.map(|top| top.receive_pps).sum::<f64>()
+        };
+        // To a VRF's own device the kernel hands packets only after tc (`vrf_ip_rcv()`).
+        let sees = |each: &&InterfaceReading| {
+            each.takes_gate && each.master.is_none() && each.driver.as_deref() != Some("vrf")
+        };
+        // Of several that are alike the first.
+        self.interfaces.iter().rev().filter(sees).max_by(|one, other| {
+            one.outside
+                .cmp(&other.outside)
+                .then_with(|| own_pps(one).total_cmp(&own_pps(other)))
+        })
     }
 
     /// Packets that were lost here after the NIC had them.
@@ -105,28 +126,32 @@ impl Reading {
         self.cpus.iter().filter(starved).collect()
     }
 
-    /// The first step with weir, on the interface that receives most.
+    /// The first step with weir, on the interface where it is to run.
     pub(super) fn try_weir(&self) -> String {
-        match self.busiest() {
+        match self.best() {
             Some(interface) if self.protected.contains(&interface.name) => {
                 format!("weir protects {0} already: sudo weir channels {0}", interface.name)
             }
-            Some(interface) if interface.takes_gate => {
+            Some(interface) => {
                 format!("sudo weir run {} --policy shadow, then without it", interface.name)
             }
-            _ => "sudo weir run IFACE --policy shadow".into(),
+            None => "sudo weir run IFACE --policy shadow".into(),
         }
     }
 
-    /// Why weir's gate would discard nothing on the interface that receives most.
+    /// Why weir's gate would discard nothing there.
     pub(super) fn hindrance(&self) -> Option<String> {
-        let interface = self.busiest()?;
-        if !interface.takes_gate {
-            let name = &interface.name;
-            return Some(format!(
-                "packets of {name} begin with neither Ethernet nor IP, and weir does not run on it"
-            ));
-        }
+        let Some(interface) = self.best() else {
+            let InterfaceReading { name, master, .. } = self.busiest()?;
+            return Some(match master {
+                Some(master) => format!(
+                    "packets of {name} go to its master {master}, so weir would discard nothing early there"
+                ),
+                None => format!(
+                    "packets of {name} begin with neither Ethernet nor IP, and weir does not run on it"
+                ),
+            });
+        };
         let diversion = interface.diversions.iter().flatten().find(|each| each.passes_all)?;
         Some(format!(
             "on {} {} ({}), so weir would discard nothing early there",

@@ -29,7 +29,7 @@ pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) ->
     }
     notes.extend(reading.hindrance());
     let of_interface = |name: &String, text: &str| format!("{name}: {text}");
-    if let Some(interface) = reading.busiest() {
+    if let Some(interface) = reading.best() {
         let name = &interface.name;
         notes.extend(interface.xdp.as_ref().map(|xdp| {
             of_interface(
@@ -45,9 +45,12 @@ pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) ->
                 &format!("{cost}, so weir's gate goes to tc, where a discard costs more"),
             )
         }));
+    }
+    // Where packets come in, and steering is set.
+    if let Some(interface) = reading.busiest() {
         if !interface.steered.is_empty() {
             notes.push(of_interface(
-                name,
+                &interface.name,
                 "RPS hands packets on to softirqs, which nothing weighs; weir has `--rps-off`",
             ));
         }

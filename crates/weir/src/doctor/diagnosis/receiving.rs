@@ -76,8 +76,17 @@ pub(super) fn livelock(reading: &Reading) -> Option<Finding> {
         weir: if reading.hindrance().is_some() { Help::Contains } else { Help::Cures },
         weir_does: hindered(
             reading,
-            "has threads poll the interface, keeps half of each CPU for processes that want it, and discards early \
-             what no socket has room for",
+            match reading.best().is_none_or(|best| best.lower.is_empty()) {
+                true => {
+                    "has threads poll the interface, keeps half of each CPU for processes that want it, and discards \
+                     early what no socket has room for"
+                }
+                // Its packets are polled below it.
+                false => {
+                    "limits softirqs to half of each CPU that processes want, and discards early what no socket has \
+                     room for"
+                }
+            },
         ),
         advice: vec![reading.try_weir()],
     })
