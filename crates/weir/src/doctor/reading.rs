@@ -23,6 +23,10 @@ pub struct Reading {
     /// The interfaces that are up, but for loopback: the one that receives most first, those on top of others
     /// last.
     pub interfaces: Vec<InterfaceReading>,
+    /// `net.core.rmem_max`.
+    pub rmem_max: Option<u64>,
+    /// `net.core.somaxconn`.
+    pub somaxconn: Option<u64>,
     /// Programs that change the same settings as weir or those beside them (`bpftune`, `irqbalance`).
     pub neighbours: Vec<String>,
     /// Interfaces that weir protects now, with the policy `on`.

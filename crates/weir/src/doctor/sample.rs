@@ -158,6 +158,8 @@ impl Looker {
             udp: udp_reading(earlier, later, seconds),
             tcp: tcp_reading(earlier, later, seconds),
             sockets: sockets(earlier, later, seconds),
+            rmem_max: host_sysctl("net/core/rmem_max").and_then(|text| text.trim().parse().ok()),
+            somaxconn: sysctl("net/core/somaxconn").and_then(|text| text.trim().parse().ok()),
             interfaces: self.interfaces(earlier, later, seconds, &running),
             neighbours: later.neighbours.iter().cloned().collect(),
             protected: running
@@ -365,10 +367,17 @@ fn udp_memory() -> Option<u64> {
     words.skip_while(|word| *word != "mem").nth(1)?.parse().ok()
 }
 
+fn sysctl(name: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/sys/{name}")).ok()
+}
+
 /// The whole host's, which its first network namespace alone shows.
+fn host_sysctl(name: &str) -> Option<String> {
+    sysctl(name).or_else(|| NetNs::open("/proc/1/ns/net").ok()?.run(|| sysctl(name)).ok()?)
+}
+
 fn udp_memory_limit() -> Option<[u64; 3]> {
-    let read = || fs::read_to_string("/proc/sys/net/ipv4/udp_mem").ok();
-    let text = read().or_else(|| NetNs::open("/proc/1/ns/net").ok()?.run(read).ok()?)?;
+    let text = host_sysctl("net/ipv4/udp_mem")?;
     let pages: Option<Vec<u64>> =
         text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
     pages?.try_into().ok()

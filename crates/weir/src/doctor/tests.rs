@@ -23,6 +23,8 @@ fn healthy() -> Reading {
         }),
         tcp: Some(TcpReading::default()),
         sockets: Some(vec![server(), listener()]),
+        rmem_max: Some(212_992),
+        somaxconn: Some(128),
         interfaces: vec![InterfaceReading {
             name: "eth0".into(),
             driver: Some("ixgbe".into()),
@@ -502,6 +504,22 @@ fn each_packet_is_counted_once_and_weir_runs_where_most_go_to_sockets() {
     assert_eq!(finding.weir, Help::Contains);
     assert!(finding.weir_does.contains("its master br0"), "{finding:#?}");
     assert!(!finding.advice[0].contains("eth0"), "{finding:#?}");
+}
+
+#[test]
+fn no_limit_is_lowered() {
+    let mut host = losing(|socket| socket.queued = 3000);
+    host.tcp.as_mut().unwrap().accept_queue_full_per_sec = 40.0;
+    let commands = |host: &Reading| {
+        let findings = Diagnosis::of(host).findings;
+        let advice = findings.iter().flat_map(|finding| &finding.advice);
+        advice.filter(|advice| advice.contains("sysctl")).count()
+    };
+    assert_eq!(commands(&host), 2);
+    (host.rmem_max, host.somaxconn) = (Some(64 << 20), Some(4096));
+    assert_eq!(commands(&host), 0);
+    (host.rmem_max, host.somaxconn) = (None, None);
+    assert_eq!(commands(&host), 0);
 }
 
 #[test]

@@ -302,8 +302,8 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
         }
         // SO_RCVBUF is doubled by the kernel, which is what it tells.
         Reader::Bursts => advice.push(format!(
-            "a larger SO_RCVBUF in the program, and: sudo sysctl -w net.core.rmem_max={}",
-            (buffer * 2).next_power_of_two()
+            "a larger SO_RCVBUF in the program{}",
+            raised("rmem_max", reading.rmem_max, (buffer * 2).next_power_of_two())
         )),
         Reader::New => advice.push("weir doctor again".into()),
         Reader::Unseen => advice.push("sudo weir doctor    (to see whose it is)".into()),
@@ -326,6 +326,14 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
     }
 }
 
+/// The command that raises a limit of `net.core`, if that is lower: whatever else is bound by it is not to lose by this.
+fn raised(name: &str, now: Option<u64>, wanted: u64) -> String {
+    match now {
+        Some(now) if now < wanted => format!(", and: sudo sysctl -w net.core.{name}={wanted}"),
+        _ => String::new(),
+    }
+}
+
 pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
     let full = reading.tcp.as_ref().map_or(0.0, |tcp| tcp.accept_queue_full_per_sec);
     let losses = Losses::of(losing(reading, true), full);
@@ -340,9 +348,8 @@ pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
             "discards requests that the queue has no room for early; it accepts none",
         ),
         advice: vec![format!(
-            "find out why the program does not accept; for bursts, a larger backlog in it, and: sudo sysctl -w \
-             net.core.somaxconn={}",
-            (limit * 2).max(4096)
+            "find out why the program does not accept; for bursts, a larger backlog in it{}",
+            raised("somaxconn", reading.somaxconn, (limit * 2).max(4096))
         )],
     };
     let of_listener = |listener: &Losing| {
