@@ -133,6 +133,18 @@ fn a_socket_that_nobody_reads_is_found_with_its_process() {
     says(&finding, "advice", &format!("/proc/{}/stack", server.id()));
 }
 
+/// Then no counter of the kernel's tells.
+#[test]
+fn what_weir_discards_is_told_with_where_to_look() {
+    let host = Host::new();
+    let _socket = host.network.near_socket(&format!("{NEAR_IP}:{PORT}"));
+    let daemon = Daemon::start(&host.network, &[]);
+    let finding = host.finds("early-discard", &[host.flow(Some(10.0 * TRICKLE))]);
+    says(&finding, "what", "most as udp-full");
+    says(&finding, "advice", &format!("sudo weir channels {NEAR}"));
+    daemon.interrupt();
+}
+
 #[test]
 fn livelock_is_found_with_what_it_costs_whom() {
     let host = Host::new();

@@ -149,6 +149,10 @@ pub struct InterfaceReading {
     pub receive_pps: f64,
     /// Packets lost because the NIC's ring was full.
     pub ring_drop_pps: f64,
+    /// Packets that weir's gate discarded there.
+    pub discarded_pps: f64,
+    /// The reason of most of these.
+    pub discarded_as: Option<String>,
     /// Its receive queues.
     pub queues: Option<u32>,
     /// How many it could have.

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use rustix::process::Pid;
 use weir_bpf::channels::Channel;
+use weir_bpf::counters::{Counters, CountersReader};
 use weir_bpf::features::{self, asks_conntrack};
 use weir_bpf::gate::Policy;
 use weir_bpf::holders::Holders;
@@ -27,7 +28,7 @@ use weir_bpf::sys::sock_diag::{LocalSocket, SocketDiag, SocketKind};
 use weir_bpf::sys::stat::Stat;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::IfIndex;
-use weir_bpf::verdict::Kind;
+use weir_bpf::verdict::{Kind, Reason, Verdict};
 
 use super::reading::{
     CpuReading, InterfaceReading, OwnerReading, Reading, SocketReading, TcpReading, UdpReading,
@@ -63,6 +64,10 @@ pub struct Sample {
     udp: Option<UdpStats>,
     tcp: Option<TcpStats>,
     links: HashMap<IfIndex, LinkStats>,
+    /// The interfaces that weir protects...
+    running: Vec<InterfaceStatus>,
+    /// ...and what its gates have counted.
+    gates: HashMap<IfIndex, Counters>,
     ownership: Option<Ownership>,
     half_open: BTreeMap<(IpAddr, u16, IfIndex), u32>,
     /// Of those that have sockets open, by process and thread.
@@ -127,8 +132,16 @@ impl Looker {
         let ownership = self.owners.as_mut().map(Owners::look);
         let ownership = ownership.and_then(|look| self.seen("sockets", look));
         let half_open = self.diag.as_mut().map(SocketDiag::half_open);
+        let running =
+            self.seen("whether weir runs", InterfaceStatus::running()).unwrap_or_default();
         let links = self.interfaces.iter().map(|link| link.ifindex);
+        let counters = |status: &InterfaceStatus| {
+            let gate = CountersReader::open(status.counters_map_id);
+            Some((status.ifindex, gate.and_then(|gate| gate.counters()).ok()?))
+        };
         Sample {
+            gates: running.iter().filter_map(counters).collect(),
+            running,
             at: Instant::now(),
             links: links.filter_map(|link| Some((link, self.links.stats(link).ok()?))).collect(),
             half_open: half_open.and_then(std::result::Result::ok).unwrap_or_default(),
@@ -149,8 +162,6 @@ impl Looker {
     /// What two looks say, and the facts of now.
     pub fn reading(mut self, earlier: &Sample, later: &Sample) -> Reading {
         let seconds = later.at.duration_since(earlier.at).as_secs_f64();
-        let running =
-            self.seen("whether weir runs", InterfaceStatus::running()).unwrap_or_default();
         Reading {
             seconds,
             kernel: kernel(),
@@ -160,9 +171,10 @@ impl Looker {
             sockets: sockets(earlier, later, seconds),
             rmem_max: host_sysctl("net/core/rmem_max").and_then(|text| text.trim().parse().ok()),
             somaxconn: sysctl("net/core/somaxconn").and_then(|text| text.trim().parse().ok()),
-            interfaces: self.interfaces(earlier, later, seconds, &running),
+            interfaces: self.interfaces(earlier, later, seconds),
             neighbours: later.neighbours.iter().cloned().collect(),
-            protected: running
+            protected: later
+                .running
                 .iter()
                 .filter(|each| each.policy == Policy::On)
                 .map(|each| each.interface.clone())
@@ -180,7 +192,6 @@ impl Looker {
         earlier: &Sample,
         later: &Sample,
         seconds: f64,
-        running: &[InterfaceStatus],
     ) -> Vec<InterfaceReading> {
         let sysfs = self.seen("interfaces' settings", NetSysfs::open());
         let mut readings = Vec::new();
@@ -204,7 +215,11 @@ impl Looker {
         let names: Vec<String> =
             readings.iter().take(ASKED_MAX).map(|(_, reading)| reading.name.clone()).collect();
         for (ifindex, reading) in readings.iter_mut().take(ASKED_MAX) {
-            self.ask(*ifindex, sysfs.as_ref(), reading, running);
+            self.ask(*ifindex, sysfs.as_ref(), reading, &later.running);
+            if let Some((discarded_pps, reason)) = discarded(*ifindex, earlier, later, seconds) {
+                reading.discarded_pps = discarded_pps;
+                reading.discarded_as = Some(reason.name().into());
+            }
             let has = |attribute: &str| {
                 let exists = |sysfs: &NetSysfs| sysfs.exists(&reading.name, attribute);
                 sysfs.as_ref().map(exists).is_some_and(|exists| exists.unwrap_or(false))
@@ -262,6 +277,23 @@ impl Looker {
         let found = self.seen(&format!("what diverts packets of {name}"), found);
         reading.diversions = found.map(|found| found.iter().map(Into::into).collect());
     }
+}
+
+/// How much a gate has discarded, and as what most of it.
+fn discarded(
+    ifindex: IfIndex,
+    earlier: &Sample,
+    later: &Sample,
+    seconds: f64,
+) -> Option<(f64, Reason)> {
+    let discards = later.running.iter().any(|each| each.ifindex == ifindex && each.discards());
+    let (before, after) = (earlier.gates.get(&ifindex)?, later.gates.get(&ifindex)?);
+    let of = |reason: Reason| rate(before.get(reason).packets, after.get(reason).packets, seconds);
+    let reasons = Reason::ALL.into_iter().filter(|reason| reason.verdict() == Verdict::Discard);
+    let by_reason = reasons.map(|reason| (of(reason), reason)).filter(|(pps, _)| *pps > 0.0);
+    let by_reason: Vec<(f64, Reason)> = by_reason.filter(|_| discards).collect();
+    let most = by_reason.iter().max_by(|one, other| one.0.total_cmp(&other.0))?.1;
+    Some((by_reason.iter().map(|(pps, _)| pps).sum(), most))
 }
 
 fn kernel() -> String {

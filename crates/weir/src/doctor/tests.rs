@@ -445,15 +445,16 @@ fn what_is_lost_but_not_for_want_of_room_is_told_with_its_cause() {
 /// to, only they send.
 #[test]
 fn each_packet_is_counted_once_and_weir_runs_where_most_go_to_sockets() {
-    let interface = |name: &str, receive_pps, lower: &[&str], master: Option<&str>| InterfaceReading {
-        name: name.into(),
-        takes_gate: true,
-        receive_pps,
-        lower: lower.iter().map(|&name| name.into()).collect(),
-        master: master.map(Into::into),
-        outside: !name.starts_with("veth") && name != "docker0",
-        ..InterfaceReading::default()
-    };
+    let interface =
+        |name: &str, receive_pps, lower: &[&str], master: Option<&str>| InterfaceReading {
+            name: name.into(),
+            takes_gate: true,
+            receive_pps,
+            lower: lower.iter().map(|&name| name.into()).collect(),
+            master: master.map(Into::into),
+            outside: !name.starts_with("veth") && name != "docker0",
+            ..InterfaceReading::default()
+        };
     let hosts = [
         (
             "bond0",
@@ -504,6 +505,32 @@ fn each_packet_is_counted_once_and_weir_runs_where_most_go_to_sockets() {
     assert_eq!(finding.weir, Help::Contains);
     assert!(finding.weir_does.contains("its master br0"), "{finding:#?}");
     assert!(!finding.advice[0].contains("eth0"), "{finding:#?}");
+}
+
+/// What is lost is then in weir's counters, and hardly any of it in the kernel's.
+#[test]
+fn what_weir_discards_is_lost_and_what_it_has_not_cured_it_does_not_cure() {
+    let mut host = healthy();
+    host.protected = vec!["eth0".into()];
+    host.interfaces[0].discarded_pps = 500_000.0;
+    host.interfaces[0].discarded_as = Some("udp-full".into());
+    let diagnosis = Diagnosis::of(&host);
+    let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:#?}") };
+    assert_eq!((diagnosis.verdict, finding.cause), (Verdict::Wrong, Cause::EarlyDiscard));
+    assert!(finding.what.contains("500,000 packets/s on eth0, most as udp-full"), "{finding:#?}");
+    assert!(finding.advice[0].contains("sudo weir channels eth0"), "{finding:#?}");
+    let mut host = livelock(0.97);
+    host.protected = vec!["eth0".into()];
+    let finding = &Diagnosis::of(&host).findings[0];
+    assert_eq!(finding.weir, Help::Contains);
+    assert!(
+        finding.weir_does.ends_with("it protects eth0 already, and this is left"),
+        "{finding:#?}"
+    );
+    host.interfaces[0].steered = vec!["rx-0".into()];
+    host.cpus[1].backlog_drop_pps = 100.0;
+    let finding = &Diagnosis::of(&host).findings[1];
+    assert_eq!(finding.advice, ["stop weir, then: sudo weir run eth0 --rps-off"]);
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub enum Cause {
     SynFlood,
     /// Receive processing takes the time that processes need.
     Livelock,
+    /// weir discards packets.
+    EarlyDiscard,
     /// A UDP socket's queue is full.
     SocketFull,
     /// A listener's accept queue is full.
@@ -82,7 +84,11 @@ pub struct Finding {
 impl Reading {
     /// What comes in by all interfaces, each packet once.
     pub fn receive_pps(&self) -> f64 {
-        self.interfaces.iter().filter(|each| each.lower.is_empty()).map(|each| each.receive_pps).sum()
+        self.interfaces
+            .iter()
+            .filter(|each| each.lower.is_empty())
+            .map(|each| each.receive_pps)
+            .sum()
     }
 
     pub(super) fn busiest(&self) -> Option<&InterfaceReading> {
@@ -104,9 +110,7 @@ impl Reading {
         };
         // Of several that are alike the first.
         self.interfaces.iter().rev().filter(sees).max_by(|one, other| {
-            one.outside
-                .cmp(&other.outside)
-                .then_with(|| own_pps(one).total_cmp(&own_pps(other)))
+            one.outside.cmp(&other.outside).then_with(|| own_pps(one).total_cmp(&own_pps(other)))
         })
     }
 
@@ -124,6 +128,19 @@ impl Reading {
         let too_much = if self.drop_pps() > 0.0 { usual } else { MOST };
         let starved = |cpu: &&CpuReading| cpu.idle < EXHAUSTED && cpu.softirq >= too_much;
         self.cpus.iter().filter(starved).collect()
+    }
+
+    /// The same, if weir protects it.
+    fn protecting(&self) -> Option<&InterfaceReading> {
+        self.best().filter(|best| self.protected.contains(&best.name))
+    }
+
+    /// What weir is to that which it ends, if nothing keeps it from that: it has not if it runs already.
+    pub(super) fn cures(&self) -> Help {
+        match self.hindrance().is_some() || self.protecting().is_some() {
+            true => Help::Contains,
+            false => Help::Cures,
+        }
     }
 
     /// The first step with weir, on the interface where it is to run.
@@ -160,10 +177,13 @@ impl Reading {
     }
 }
 
-/// What weir does, unless something on the interface keeps it from that.
+/// What weir does, unless something on the interface keeps it from that, or it does so already.
 pub(super) fn hindered(reading: &Reading, does: &str) -> String {
-    match reading.hindrance() {
-        None => does.into(),
-        Some(hindrance) => format!("{does}; but {hindrance}"),
+    match (reading.hindrance(), reading.protecting()) {
+        (Some(hindrance), _) => format!("{does}; but {hindrance}"),
+        (None, Some(interface)) => {
+            format!("{does}; it protects {} already, and this is left", interface.name)
+        }
+        (None, None) => does.into(),
     }
 }

@@ -10,7 +10,9 @@ use serde::Serialize;
 
 use self::finding::Finding;
 use self::notes::notes;
-use self::receiving::{backlog_full, livelock, one_cpu_receives, ring_full, syn_flood};
+use self::receiving::{
+    backlog_full, early_discard, livelock, one_cpu_receives, ring_full, syn_flood,
+};
 use self::sockets::{Losses, accept_queues_full, sockets_full, udp_memory};
 use super::reading::Reading;
 
@@ -47,6 +49,7 @@ impl Diagnosis {
         findings.extend(udp_memory(reading, &losses));
         findings.extend(syn_flood(reading));
         findings.extend(livelock(reading));
+        findings.extend(reading.interfaces.iter().filter_map(early_discard));
         findings.extend(sockets_full(reading, &losses));
         findings.extend(accept_queues_full(reading));
         findings.extend(reading.interfaces.iter().filter_map(ring_full));

@@ -73,7 +73,7 @@ pub(super) fn livelock(reading: &Reading) -> Option<Finding> {
             interface.name
         ),
         whose: victim.as_ref().map(|socket| socket.whose.clone()),
-        weir: if reading.hindrance().is_some() { Help::Contains } else { Help::Cures },
+        weir: reading.cures(),
         weir_does: hindered(
             reading,
             match reading.best().is_none_or(|best| best.lower.is_empty()) {
@@ -89,6 +89,26 @@ pub(super) fn livelock(reading: &Reading) -> Option<Finding> {
             },
         ),
         advice: vec![reading.try_weir()],
+    })
+}
+
+/// What the kernel's own counters do not show: a full queue loses here.
+pub(super) fn early_discard(interface: &InterfaceReading) -> Option<Finding> {
+    let reason = interface.discarded_as.as_ref().filter(|_| interface.discarded_pps >= 1.0)?;
+    let name = &interface.name;
+    Some(Finding {
+        cause: Cause::EarlyDiscard,
+        sureness: Sureness::Measured,
+        what: format!(
+            "weir discards {} packets/s on {name}, most as {reason}: more comes than its receivers take",
+            count(interface.discarded_pps)
+        ),
+        whose: Some(name.clone()),
+        weir: Help::Contains,
+        weir_does: "makes what is lost cheap, and keeps it from harming others".into(),
+        advice: vec![format!(
+            "sudo weir channels {name}    (whose they are; --sources: who sends them)"
+        )],
     })
 }
 
@@ -126,7 +146,10 @@ pub(super) fn backlog_full(reading: &Reading) -> Option<Finding> {
     let (weir_does, advice) = match steered {
         Some(each) => (
             "with `--rps-off`, has threads do this work, where it is weighed against processes",
-            format!("sudo weir run {} --rps-off", each.name),
+            match reading.protected.contains(&each.name) {
+                true => format!("stop weir, then: sudo weir run {} --rps-off", each.name),
+                false => format!("sudo weir run {} --rps-off", each.name),
+            },
         ),
         // Of a driver without NAPI; a veth's packets, unless GRO is on and its peer leaves TSO out.
         None => (

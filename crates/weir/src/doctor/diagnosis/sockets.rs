@@ -243,7 +243,7 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
     let (why, weir, does) = match reader {
         Reader::KeptWaiting => (
             "its reader waits for a CPU",
-            Help::Cures,
+            reading.cures(),
             "discards what this queue has no room for before that costs CPU time, and keeps time for the reader",
         ),
         Reader::HeldBack => (
