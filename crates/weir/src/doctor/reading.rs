@@ -1,5 +1,7 @@
 //! What was read of a host: rates between two looks, and facts. It holds no opinion.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::status::DiversionStatus;
@@ -23,6 +25,8 @@ pub struct Reading {
     /// The interfaces that are up, but for loopback: the one that receives most first, those on top of others
     /// last.
     pub interfaces: Vec<InterfaceReading>,
+    /// Packets that loopback received.
+    pub loopback_pps: f64,
     /// `net.core.rmem_max`.
     pub rmem_max: Option<u64>,
     /// `net.core.somaxconn`.
@@ -145,6 +149,8 @@ pub struct InterfaceReading {
     pub master: Option<String>,
     /// It is hardware, or on top of such: others than this host's own containers send to it.
     pub outside: bool,
+    /// Its IP addresses.
+    pub addresses: Vec<IpAddr>,
     /// Packets received.
     pub receive_pps: f64,
     /// Packets lost because the NIC's ring was full.

@@ -51,6 +51,7 @@ const NEIGHBOURS: [&str; 2] = ["bpftune", "irqbalance"];
 pub struct Looker {
     links: Links,
     interfaces: Vec<ListedLink>,
+    loopback: Option<IfIndex>,
     owners: Option<Owners>,
     diag: Option<SocketDiag>,
     unseen: BTreeSet<String>,
@@ -102,9 +103,11 @@ impl Looker {
             [] => link.info.up && !link.loopback,
             _ => named.contains(&link.ifindex),
         };
-        let interfaces = links.list()?.into_iter().filter(wanted).collect();
+        let mut interfaces = links.list()?;
+        let loopback = interfaces.iter().find(|link| link.loopback).map(|link| link.ifindex);
+        interfaces.retain(wanted);
         let mut looker =
-            Self { links, interfaces, owners: None, diag: None, unseen: BTreeSet::new() };
+            Self { links, interfaces, loopback, owners: None, diag: None, unseen: BTreeSet::new() };
         // By /proc, which loads nothing into the kernel.
         looker.owners = looker.seen("sockets", Owners::open_with(Holders::by_proc()));
         looker.diag = looker.seen("half-open connections", SocketDiag::open());
@@ -134,7 +137,7 @@ impl Looker {
         let half_open = self.diag.as_mut().map(SocketDiag::half_open);
         let running =
             self.seen("whether weir runs", InterfaceStatus::running()).unwrap_or_default();
-        let links = self.interfaces.iter().map(|link| link.ifindex);
+        let links = self.interfaces.iter().map(|link| link.ifindex).chain(self.loopback);
         let counters = |status: &InterfaceStatus| {
             let gate = CountersReader::open(status.counters_map_id);
             Some((status.ifindex, gate.and_then(|gate| gate.counters()).ok()?))
@@ -169,6 +172,7 @@ impl Looker {
             udp: udp_reading(earlier, later, seconds),
             tcp: tcp_reading(earlier, later, seconds),
             sockets: sockets(earlier, later, seconds),
+            loopback_pps: self.loopback.map_or(0.0, |link| received(link, earlier, later, seconds)),
             rmem_max: host_sysctl("net/core/rmem_max").and_then(|text| text.trim().parse().ok()),
             somaxconn: sysctl("net/core/somaxconn").and_then(|text| text.trim().parse().ok()),
             interfaces: self.interfaces(earlier, later, seconds),
@@ -205,7 +209,7 @@ impl Looker {
                     name: link.info.name.clone(),
                     takes_gate: link.info.takes_gate(),
                     master: link.master.and_then(|master| self.links.name(master).ok()),
-                    receive_pps: rate(before.rx_packets, after.rx_packets, seconds),
+                    receive_pps: received(link.ifindex, earlier, later, seconds),
                     ring_drop_pps: rate(before.ring_dropped(), after.ring_dropped(), seconds),
                     ..InterfaceReading::default()
                 },
@@ -248,6 +252,7 @@ impl Looker {
         running: &[InterfaceStatus],
     ) {
         let name = reading.name.clone();
+        reading.addresses = self.links.addresses(ifindex).unwrap_or_default();
         reading.driver = ethtool::driver(&name).ok();
         reading.native_cost = attach::native_cost(reading.driver.as_deref()).map(Into::into);
         if let Ok((queues, most)) = ethtool::receive_queues(&name) {
@@ -277,6 +282,11 @@ impl Looker {
         let found = self.seen(&format!("what diverts packets of {name}"), found);
         reading.diversions = found.map(|found| found.iter().map(Into::into).collect());
     }
+}
+
+fn received(ifindex: IfIndex, earlier: &Sample, later: &Sample, seconds: f64) -> f64 {
+    let of = |sample: &Sample| sample.links.get(&ifindex).map_or(0, |stats| stats.rx_packets);
+    rate(of(earlier), of(later), seconds)
 }
 
 /// How much a gate has discarded, and as what most of it.

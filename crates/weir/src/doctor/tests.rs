@@ -533,6 +533,44 @@ fn what_weir_discards_is_lost_and_what_it_has_not_cured_it_does_not_cure() {
     assert_eq!(finding.advice, ["stop weir, then: sudo weir run eth0 --rps-off"]);
 }
 
+/// weir runs on no loopback, and what comes by it passes no other interface.
+#[test]
+fn what_comes_by_loopback_is_not_weirs_to_help() {
+    for (ran, waited) in [(0.3, 0.6), (0.97, 0.01), (0.0, 0.0)] {
+        let host = losing(|socket| {
+            socket.local = "[::ffff:127.0.0.1]:8125".into();
+            (socket.owners[0].ran, socket.owners[0].waited) = (Some(ran), Some(waited));
+        });
+        let diagnosis = Diagnosis::of(&host);
+        let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:#?}") };
+        assert_eq!(finding.weir, Help::None);
+        assert!(!finding.advice.concat().contains("weir run"), "{finding:#?}");
+    }
+    // Nor is it what a flood from outside has cost.
+    let mut host = livelock(0.97);
+    let lost = losing(|socket| socket.local = "127.0.0.1:8125".into());
+    (host.udp, host.sockets) = (lost.udp, lost.sockets);
+    let finding = &Diagnosis::of(&host).findings[0];
+    assert_eq!((finding.cause, &finding.whose), (Cause::Livelock, &None));
+    let mut host = livelock(0.97);
+    (host.interfaces[0].receive_pps, host.loopback_pps) = (10.0, 90_000.0);
+    let notes = Diagnosis::of(&host).notes;
+    assert!(notes[0].contains("(lo)"), "{notes:?}");
+}
+
+#[test]
+fn weir_runs_where_a_sockets_address_is() {
+    let mut host = losing(|socket| socket.owners[0].ran = Some(0.97));
+    host.interfaces.push(InterfaceReading {
+        name: "eth1".into(),
+        takes_gate: true,
+        addresses: vec!["198.18.0.1".parse().unwrap()],
+        ..InterfaceReading::default()
+    });
+    let finding = &Diagnosis::of(&host).findings[0];
+    assert!(finding.advice[1].contains("weir run eth1"), "{finding:#?}");
+}
+
 #[test]
 fn no_limit_is_lowered() {
     let mut host = losing(|socket| socket.queued = 3000);

@@ -1,5 +1,7 @@
 //! What can be wrong, and how it is said.
 
+use std::net::SocketAddr;
+
 use serde::Serialize;
 use weir_policy::Settings;
 
@@ -130,23 +132,30 @@ impl Reading {
         self.cpus.iter().filter(starved).collect()
     }
 
-    /// The same, if weir protects it.
-    fn protecting(&self) -> Option<&InterfaceReading> {
-        self.best().filter(|best| self.protected.contains(&best.name))
+    /// The same for what comes to one address: that of an interface, if it is.
+    pub(super) fn best_for(&self, local: &str) -> Option<&InterfaceReading> {
+        let local = local.parse::<SocketAddr>().ok().map(|local| local.ip().to_canonical());
+        let has = |each: &&InterfaceReading| local.is_some_and(|ip| each.addresses.contains(&ip));
+        let fits = |each: &&InterfaceReading| each.takes_gate && each.master.is_none();
+        self.interfaces.iter().filter(fits).find(has).or_else(|| self.best())
+    }
+
+    fn protects(&self, at: Option<&InterfaceReading>) -> bool {
+        at.is_some_and(|at| self.protected.contains(&at.name))
     }
 
     /// What weir is to that which it ends, if nothing keeps it from that: it has not if it runs already.
-    pub(super) fn cures(&self) -> Help {
-        match self.hindrance().is_some() || self.protecting().is_some() {
+    pub(super) fn cures(&self, at: Option<&InterfaceReading>) -> Help {
+        match self.hindrance(at).is_some() || self.protects(at) {
             true => Help::Contains,
             false => Help::Cures,
         }
     }
 
     /// The first step with weir, on the interface where it is to run.
-    pub(super) fn try_weir(&self) -> String {
-        match self.best() {
-            Some(interface) if self.protected.contains(&interface.name) => {
+    pub(super) fn try_weir(&self, at: Option<&InterfaceReading>) -> String {
+        match at {
+            Some(interface) if self.protects(at) => {
                 format!("weir protects {0} already: sudo weir channels {0}", interface.name)
             }
             Some(interface) => {
@@ -157,8 +166,8 @@ impl Reading {
     }
 
     /// Why weir's gate would discard nothing there.
-    pub(super) fn hindrance(&self) -> Option<String> {
-        let Some(interface) = self.best() else {
+    pub(super) fn hindrance(&self, at: Option<&InterfaceReading>) -> Option<String> {
+        let Some(interface) = at else {
             let InterfaceReading { name, master, .. } = self.busiest()?;
             return Some(match master {
                 Some(master) => format!(
@@ -177,9 +186,9 @@ impl Reading {
     }
 }
 
-/// What weir does, unless something on the interface keeps it from that, or it does so already.
-pub(super) fn hindered(reading: &Reading, does: &str) -> String {
-    match (reading.hindrance(), reading.protecting()) {
+/// What weir does at an interface, unless something on it keeps it from that, or it does so already.
+pub(super) fn hindered(reading: &Reading, at: Option<&InterfaceReading>, does: &str) -> String {
+    match (reading.hindrance(at), at.filter(|_| reading.protects(at))) {
         (Some(hindrance), _) => format!("{does}; but {hindrance}"),
         (None, Some(interface)) => {
             format!("{does}; it protects {} already, and this is left", interface.name)

@@ -48,7 +48,7 @@ impl Diagnosis {
         let losses = Losses::of_udp(reading);
         findings.extend(udp_memory(reading, &losses));
         findings.extend(syn_flood(reading));
-        findings.extend(livelock(reading));
+        findings.extend(livelock(reading, &losses));
         findings.extend(reading.interfaces.iter().filter_map(early_discard));
         findings.extend(sockets_full(reading, &losses));
         findings.extend(accept_queues_full(reading));

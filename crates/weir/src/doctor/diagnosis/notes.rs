@@ -27,7 +27,7 @@ pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) ->
             reading.protected.join(", ")
         ));
     }
-    notes.extend(reading.hindrance());
+    notes.extend(reading.hindrance(reading.best()));
     let of_interface = |name: &String, text: &str| format!("{name}: {text}");
     if let Some(interface) = reading.best() {
         let name = &interface.name;
@@ -59,8 +59,12 @@ pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) ->
     for cpu in
         reading.cpus.iter().filter(|cpu| cpu.softirq >= usual && reading.receive_pps() < BUSY_PPS)
     {
+        let whose = match reading.loopback_pps >= BUSY_PPS {
+            true => "mostly for what this host sends to itself (lo), which weir does not protect",
+            false => "and not for this network namespace's interfaces",
+        };
         notes.push(format!(
-            "CPU {} spends {} of its time in softirqs, and not for this network namespace's interfaces",
+            "CPU {} spends {} of its time in softirqs, {whose}",
             cpu.cpu,
             percent(cpu.softirq)
         ));

@@ -2,7 +2,7 @@
 
 use super::super::reading::{CpuReading, InterfaceReading, Reading};
 use super::finding::{BUSY_PPS, Cause, EXHAUSTED, Finding, Help, MOST, Sureness, hindered};
-use super::sockets::worst_socket;
+use super::sockets::Losses;
 use super::words::{count, percent, socket_of};
 
 /// Cookies, or requests dropped, of which there are fewer are a burst.
@@ -26,7 +26,8 @@ pub(super) fn syn_flood(reading: &Reading) -> Option<Finding> {
     } else {
         format!("{}/s are dropped, real ones among them, as SYN cookies are off", count(dropped))
     };
-    let mut advice = vec![reading.try_weir()];
+    let at = reading.best();
+    let mut advice = vec![reading.try_weir(at)];
     if dropped > cookies {
         advice.insert(0, "sudo sysctl -w net.ipv4.tcp_syncookies=1".into());
     }
@@ -40,6 +41,7 @@ pub(super) fn syn_flood(reading: &Reading) -> Option<Finding> {
         weir: Help::Contains,
         weir_does: hindered(
             reading,
+            at,
             "holds connection requests to a share of the CPU, so that other services keep theirs; among the requests \
              of one listener it cannot tell real ones",
         ),
@@ -47,7 +49,7 @@ pub(super) fn syn_flood(reading: &Reading) -> Option<Finding> {
     })
 }
 
-pub(super) fn livelock(reading: &Reading) -> Option<Finding> {
+pub(super) fn livelock(reading: &Reading, losses: &Losses) -> Option<Finding> {
     let starved = reading.starved();
     let first = starved.iter().max_by(|one, other| one.softirq.total_cmp(&other.softirq))?;
     if reading.receive_pps() < BUSY_PPS {
@@ -55,8 +57,10 @@ pub(super) fn livelock(reading: &Reading) -> Option<Finding> {
     }
     let interface = reading.busiest()?;
     let cpus: Vec<String> = starved.iter().map(|cpu| cpu.cpu.to_string()).collect();
-    let victim = worst_socket(reading);
-    let lost = match &victim {
+    let at = reading.best();
+    // Not of this work is what comes by loopback.
+    let victim = losses.full.iter().find(|socket| !socket.by_loopback());
+    let lost = match victim {
         Some(socket) => {
             format!("; {} packets/s are dropped after that work is done", count(socket.drop_pps))
         }
@@ -72,11 +76,12 @@ pub(super) fn livelock(reading: &Reading) -> Option<Finding> {
             count(interface.receive_pps),
             interface.name
         ),
-        whose: victim.as_ref().map(|socket| socket.whose.clone()),
-        weir: reading.cures(),
+        whose: victim.map(|socket| socket.whose.clone()),
+        weir: reading.cures(at),
         weir_does: hindered(
             reading,
-            match reading.best().is_none_or(|best| best.lower.is_empty()) {
+            at,
+            match at.is_none_or(|at| at.lower.is_empty()) {
                 true => {
                     "has threads poll the interface, keeps half of each CPU for processes that want it, and discards \
                      early what no socket has room for"
@@ -88,7 +93,7 @@ pub(super) fn livelock(reading: &Reading) -> Option<Finding> {
                 }
             },
         ),
-        advice: vec![reading.try_weir()],
+        advice: vec![reading.try_weir(at)],
     })
 }
 

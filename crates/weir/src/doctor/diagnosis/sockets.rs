@@ -1,5 +1,7 @@
 //! Sockets that lose what comes, and why.
 
+use std::net::SocketAddr;
+
 use super::super::reading::{OwnerReading, Reading, SocketReading, UdpReading};
 use super::finding::{Cause, FULL, Finding, Help, Sureness, hindered};
 use super::words::{count, socket_of};
@@ -10,6 +12,8 @@ const AT_LIMIT: f64 = 0.9;
 const ASLEEP: f64 = 0.005;
 /// A thread that wanted to run for longer than this and did not is kept from its work by others.
 const KEPT_WAITING: f64 = 0.25;
+/// What to do for a reader whose CPU others have.
+const OWN_CPU: &str = "a CPU of its own for the reader (systemd: AllowedCPUs=), or more of this one (nice, CPUWeight=)";
 /// What of an amount may be missing elsewhere, as sockets, counters, threads and CPUs are not read in the same instant.
 const SKEW: f64 = 0.1;
 
@@ -78,6 +82,7 @@ pub(super) fn udp_memory(reading: &Reading, losses: &Losses) -> Option<Finding> 
 pub(super) struct Losing {
     pub(super) whose: String,
     pub(super) drop_pps: f64,
+    local: String,
     sockets: usize,
     queued: u64,
     limit: u64,
@@ -85,6 +90,12 @@ pub(super) struct Losing {
 }
 
 impl Losing {
+    /// Whether nothing but loopback, which weir does not protect, leads to it.
+    pub(super) fn by_loopback(&self) -> bool {
+        let local = self.local.parse::<SocketAddr>();
+        local.is_ok_and(|local| local.ip().to_canonical().is_loopback())
+    }
+
     /// How full the queue is.
     fn fill(&self) -> f64 {
         self.queued as f64 / self.limit.max(1) as f64
@@ -105,6 +116,7 @@ fn losing(reading: &Reading, listeners: bool) -> Vec<Losing> {
         let first = group.first()?;
         Some(Losing {
             whose: socket_of(first),
+            local: first.local.clone(),
             drop_pps: group.iter().map(|each| each.drop_pps).sum(),
             sockets: group.len(),
             queued: group.iter().map(|each| u64::from(each.queued)).sum(),
@@ -115,14 +127,10 @@ fn losing(reading: &Reading, listeners: bool) -> Vec<Losing> {
     groups.into_iter().filter_map(losing).collect()
 }
 
-pub(super) fn worst_socket(reading: &Reading) -> Option<Losing> {
-    losing(reading, false).into_iter().max_by(|one, other| one.drop_pps.total_cmp(&other.drop_pps))
-}
-
 /// Sockets that lose packets, by why; most first.
 pub(super) struct Losses {
     /// Their queues are full.
-    full: Vec<Losing>,
+    pub(super) full: Vec<Losing>,
     /// Something else: memory, a wrong checksum, a filter of the socket's own.
     pub(super) refused: Vec<Losing>,
     /// Lost at full queues of sockets that are not among them.
@@ -202,8 +210,12 @@ pub(super) fn sockets_full(reading: &Reading, losses: &Losses) -> Vec<Finding> {
             ),
             whose: None,
             weir: Help::Contains,
-            weir_does: hindered(reading, "makes what is lost cheap, and names the ports"),
-            advice: vec![reading.try_weir()],
+            weir_does: hindered(
+                reading,
+                reading.best(),
+                "makes what is lost cheap, and names the ports",
+            ),
+            advice: vec![reading.try_weir(reading.best())],
         });
     }
     found
@@ -240,10 +252,12 @@ fn reader(reading: &Reading, socket: &Losing) -> Reader {
 
 fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
     let reader = reader(reading, socket);
+    let at = reading.best_for(&socket.local);
+    let by_loopback = socket.by_loopback();
     let (why, weir, does) = match reader {
         Reader::KeptWaiting => (
             "its reader waits for a CPU",
-            reading.cures(),
+            reading.cures(at),
             "discards what this queue has no room for before that costs CPU time, and keeps time for the reader",
         ),
         Reader::HeldBack => (
@@ -281,10 +295,15 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
             "makes what is lost cheap, and keeps it from harming others",
         ),
     };
+    let (weir, does) = match by_loopback {
+        true => (Help::None, "nothing: this comes by loopback, which weir does not protect"),
+        false => (weir, does),
+    };
     let buffer = socket.limit / socket.sockets.max(1) as u64;
     let mut advice = Vec::new();
     match reader {
-        Reader::KeptWaiting => advice.push(reading.try_weir()),
+        Reader::KeptWaiting if by_loopback => advice.push(OWN_CPU.into()),
+        Reader::KeptWaiting => advice.push(reading.try_weir(at)),
         Reader::HeldBack => advice.push(
             "a larger quota for the reader's control group (systemd: CPUQuota=, docker: --cpus)"
                 .into(),
@@ -293,7 +312,7 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
             advice.push(
                 "more readers: one socket for each CPU with SO_REUSEPORT, and recvmmsg(2)".into(),
             );
-            advice.push(reading.try_weir());
+            advice.extend((!by_loopback).then(|| reading.try_weir(at)));
         }
         Reader::Asleep | Reader::HeldUp => {
             let pid =
@@ -321,7 +340,7 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
         ),
         whose: Some(socket.whose.clone()),
         weir,
-        weir_does: if weir == Help::None { does.into() } else { hindered(reading, does) },
+        weir_does: if weir == Help::None { does.into() } else { hindered(reading, at, does) },
         advice,
     }
 }
@@ -345,6 +364,7 @@ pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
         weir: Help::Contains,
         weir_does: hindered(
             reading,
+            reading.best(),
             "discards requests that the queue has no room for early; it accepts none",
         ),
         advice: vec![format!(
