@@ -278,6 +278,14 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             }),
             vec![],
         ),
+        // Hardly anything is received on its CPU: it is other processes that have it.
+        (
+            change(|host| {
+                *host = losing(owner(0.05, 0.9));
+                host.cpus[0] = CpuReading { softirq: 0.02, ..CpuReading::default() };
+            }),
+            vec![((SocketFull, Likely, Contains), ["other processes have", "named", "CPUWeight="])],
+        ),
         // It waits while its CPU is idle.
         (
             losing(owner(0.1, 0.9)),

@@ -179,8 +179,10 @@ impl Losses {
 /// Why a queue is full.
 #[derive(Clone, Copy, PartialEq)]
 enum Reader {
-    /// Others have the CPU that it wants.
+    /// Receiving has the CPU that it wants.
     KeptWaiting,
+    /// Other processes have it.
+    Crowded,
     /// It may not run, though its CPU is idle.
     HeldBack,
     /// It is busy all the time.
@@ -237,10 +239,20 @@ fn reader(reading: &Reading, socket: &Losing) -> Reader {
         owner.waited.unwrap_or(0.0) >= KEPT_WAITING
             && owner.waited.unwrap_or(0.0) + idle > 1.0 + SKEW
     };
+    // Receiving has taken most of the time for which it waited.
+    let for_input = |owner: &OwnerReading| {
+        let cpu = reading.cpus.iter().find(|cpu| Some(cpu.cpu) == owner.cpu);
+        let receives = cpu.map_or(0.0, |cpu| cpu.softirq + cpu.napi_threads);
+        owner.waited.is_some_and(|waited| waited >= KEPT_WAITING && receives >= waited / 2.0)
+    };
     if socket.owners.iter().any(on_idle) {
         Reader::HeldBack
-    } else if waited >= KEPT_WAITING || (ran >= ASLEEP && socket.owners.iter().any(on_starved)) {
+    } else if socket.owners.iter().any(for_input)
+        || (ran >= ASLEEP && socket.owners.iter().any(on_starved))
+    {
         Reader::KeptWaiting
+    } else if waited >= KEPT_WAITING {
+        Reader::Crowded
     } else if ran >= AT_LIMIT {
         Reader::AtLimit
     } else if socket.fill() >= FULL {
@@ -256,9 +268,14 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
     let by_loopback = socket.by_loopback();
     let (why, weir, does) = match reader {
         Reader::KeptWaiting => (
-            "its reader waits for a CPU",
+            "its reader waits for a CPU that receiving takes",
             reading.cures(at),
             "discards what this queue has no room for before that costs CPU time, and keeps time for the reader",
+        ),
+        Reader::Crowded => (
+            "its reader waits for a CPU that other processes have",
+            Help::Contains,
+            "makes what is lost cheap; it takes no CPU time from processes",
         ),
         Reader::HeldBack => (
             "its reader waits while its CPU is idle, as a CPU quota makes it",
@@ -302,6 +319,7 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
     let buffer = socket.limit / socket.sockets.max(1) as u64;
     let mut advice = Vec::new();
     match reader {
+        Reader::Crowded => advice.push(OWN_CPU.into()),
         Reader::KeptWaiting if by_loopback => advice.push(OWN_CPU.into()),
         Reader::KeptWaiting => advice.push(reading.try_weir(at)),
         Reader::HeldBack => advice.push(
