@@ -580,6 +580,33 @@ fn weir_runs_where_a_sockets_address_is() {
 }
 
 #[test]
+fn sockets_that_lose_little_each_are_told_together() {
+    let each = |port: u16, local: String| SocketReading {
+        drop_pps: 0.9,
+        queued: 212_000,
+        port,
+        local,
+        ..server()
+    };
+    let mut host = losing(|_| ());
+    host.udp.as_mut().unwrap().queue_full_pps = 57.6;
+    for (local, whose) in
+        [(false, "udp 198.18.0.1:53, named (pid 812"), (true, "64 udp sockets, named (pid 812")]
+    {
+        let local = |port| format!("198.18.0.1:{}", if local { port } else { 53 });
+        host.sockets = Some((1..65).map(|port| each(port, local(port))).collect());
+        let diagnosis = Diagnosis::of(&host);
+        let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:#?}") };
+        assert!(finding.what.contains("UDP sockets lose 58 packets/s"), "{finding:#?}");
+        assert!(finding.whose.as_ref().unwrap().starts_with(whose), "{finding:#?}");
+    }
+    // Fifty in a minute.
+    let mut host = losing(|socket| socket.drop_pps = 50.0 / 60.0);
+    (host.seconds, host.udp.as_mut().unwrap().queue_full_pps) = (60.0, 50.0 / 60.0);
+    assert_eq!(Diagnosis::of(&host).verdict, Verdict::Wrong);
+}
+
+#[test]
 fn no_limit_is_lowered() {
     let mut host = losing(|socket| socket.queued = 3000);
     host.tcp.as_mut().unwrap().accept_queue_full_per_sec = 40.0;

@@ -16,6 +16,9 @@ pub(super) const BUSY_PPS: f64 = 5_000.0;
 /// A queue that is fuller than this has no room for a packet of the usual size.
 pub(super) const FULL: f64 = 0.9;
 
+/// So many packets that were lost in a long look are told, however long it took.
+const LOST_MIN: f64 = 10.0;
+
 /// What can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -114,6 +117,11 @@ impl Reading {
         self.interfaces.iter().rev().filter(sees).max_by(|one, other| {
             one.outside.cmp(&other.outside).then_with(|| own_pps(one).total_cmp(&own_pps(other)))
         })
+    }
+
+    /// Whether so much was lost that it is worth telling: one packet now and then is not.
+    pub(super) fn is_loss(&self, pps: f64) -> bool {
+        pps >= 1.0 || pps * self.seconds >= LOST_MIN
     }
 
     /// Packets that were lost here after the NIC had them.

@@ -49,10 +49,11 @@ impl Diagnosis {
         findings.extend(udp_memory(reading, &losses));
         findings.extend(syn_flood(reading));
         findings.extend(livelock(reading, &losses));
-        findings.extend(reading.interfaces.iter().filter_map(early_discard));
+        let interfaces = || reading.interfaces.iter();
+        findings.extend(interfaces().filter_map(|each| early_discard(reading, each)));
         findings.extend(sockets_full(reading, &losses));
         findings.extend(accept_queues_full(reading));
-        findings.extend(reading.interfaces.iter().filter_map(ring_full));
+        findings.extend(interfaces().filter_map(|each| ring_full(reading, each)));
         findings.extend(backlog_full(reading));
         findings.extend(one_cpu_receives(reading));
         let seen = !reading.cpus.is_empty() && reading.udp.is_some() && reading.tcp.is_some();

@@ -98,8 +98,9 @@ pub(super) fn livelock(reading: &Reading, losses: &Losses) -> Option<Finding> {
 }
 
 /// What the kernel's own counters do not show: a full queue loses here.
-pub(super) fn early_discard(interface: &InterfaceReading) -> Option<Finding> {
-    let reason = interface.discarded_as.as_ref().filter(|_| interface.discarded_pps >= 1.0)?;
+pub(super) fn early_discard(reading: &Reading, interface: &InterfaceReading) -> Option<Finding> {
+    let reason =
+        interface.discarded_as.as_ref().filter(|_| reading.is_loss(interface.discarded_pps))?;
     let name = &interface.name;
     Some(Finding {
         cause: Cause::EarlyDiscard,
@@ -117,8 +118,8 @@ pub(super) fn early_discard(interface: &InterfaceReading) -> Option<Finding> {
     })
 }
 
-pub(super) fn ring_full(interface: &InterfaceReading) -> Option<Finding> {
-    (interface.ring_drop_pps >= 1.0).then(|| Finding {
+pub(super) fn ring_full(reading: &Reading, interface: &InterfaceReading) -> Option<Finding> {
+    reading.is_loss(interface.ring_drop_pps).then(|| Finding {
         cause: Cause::RingFull,
         sureness: Sureness::Measured,
         what: format!(
@@ -145,7 +146,7 @@ pub(super) fn backlog_full(reading: &Reading) -> Option<Finding> {
     // The counters are of all network namespaces.
     let steered = reading.interfaces.iter().find(|each| !each.steered.is_empty());
     let here = steered.is_some() || reading.receive_pps() >= BUSY_PPS;
-    if worst.backlog_drop_pps < 1.0 || !here {
+    if !reading.is_loss(worst.backlog_drop_pps) || !here {
         return None;
     }
     let (weir_does, advice) = match steered {

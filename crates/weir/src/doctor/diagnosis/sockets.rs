@@ -1,10 +1,11 @@
 //! Sockets that lose what comes, and why.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use super::super::reading::{OwnerReading, Reading, SocketReading, UdpReading};
 use super::finding::{Cause, FULL, Finding, Help, Sureness, hindered};
-use super::words::{count, socket_of};
+use super::words::{count, socket_of, sockets_of};
 
 /// A thread that runs for more of the time than this is at the limit of one CPU.
 const AT_LIMIT: f64 = 0.9;
@@ -78,7 +79,7 @@ pub(super) fn udp_memory(reading: &Reading, losses: &Losses) -> Option<Finding> 
     })
 }
 
-/// Sockets of one port and address, as readers of `SO_REUSEPORT` have them.
+/// Sockets of one port and address, as readers of `SO_REUSEPORT` have them, or of one process.
 pub(super) struct Losing {
     pub(super) whose: String,
     pub(super) drop_pps: f64,
@@ -90,6 +91,20 @@ pub(super) struct Losing {
 }
 
 impl Losing {
+    fn of(group: &[&SocketReading]) -> Option<Self> {
+        let first = group.first()?;
+        let alike = group.iter().all(|each| each.local == first.local);
+        Some(Self {
+            whose: if alike { socket_of(first) } else { sockets_of(group.len(), first) },
+            local: first.local.clone(),
+            drop_pps: group.iter().map(|each| each.drop_pps).sum(),
+            sockets: group.len(),
+            queued: group.iter().map(|each| u64::from(each.queued)).sum(),
+            limit: group.iter().map(|each| u64::from(each.limit)).sum(),
+            owners: group.iter().flat_map(|each| each.owners.clone()).collect(),
+        })
+    }
+
     /// Whether nothing but loopback, which weir does not protect, leads to it.
     pub(super) fn by_loopback(&self) -> bool {
         let local = self.local.parse::<SocketAddr>();
@@ -102,29 +117,22 @@ impl Losing {
     }
 }
 
-/// UDP sockets, or else listeners, that lose packets.
+/// UDP sockets, or else listeners, that lose packets: by address and port, and those that lose little by process.
 fn losing(reading: &Reading, listeners: bool) -> Vec<Losing> {
-    let mut groups: Vec<(&str, Vec<&SocketReading>)> = Vec::new();
-    let loses = |each: &&SocketReading| each.listener == listeners && each.drop_pps >= 1.0;
+    let mut groups: BTreeMap<&str, Vec<&SocketReading>> = BTreeMap::new();
+    let loses = |each: &&SocketReading| each.listener == listeners && each.drop_pps > 0.0;
     for socket in reading.sockets.iter().flatten().filter(loses) {
-        match groups.iter_mut().find(|(local, _)| *local == socket.local) {
-            Some((_, group)) => group.push(socket),
-            None => groups.push((&socket.local, vec![socket])),
-        }
+        groups.entry(&socket.local).or_default().push(socket);
     }
-    let losing = |(_, group): (&str, Vec<&SocketReading>)| {
-        let first = group.first()?;
-        Some(Losing {
-            whose: socket_of(first),
-            local: first.local.clone(),
-            drop_pps: group.iter().map(|each| each.drop_pps).sum(),
-            sockets: group.len(),
-            queued: group.iter().map(|each| u64::from(each.queued)).sum(),
-            limit: group.iter().map(|each| u64::from(each.limit)).sum(),
-            owners: group.iter().flat_map(|each| each.owners.clone()).collect(),
-        })
-    };
-    groups.into_iter().filter_map(losing).collect()
+    let is_loss =
+        |group: &Vec<&SocketReading>| reading.is_loss(group.iter().map(|each| each.drop_pps).sum());
+    let (mut groups, few): (Vec<_>, Vec<_>) = groups.into_values().partition(is_loss);
+    let mut processes: BTreeMap<Option<i32>, Vec<&SocketReading>> = BTreeMap::new();
+    for socket in few.into_iter().flatten() {
+        processes.entry(socket.owners.first().map(|owner| owner.pid)).or_default().push(socket);
+    }
+    groups.extend(processes.into_values().filter(is_loss));
+    groups.iter().filter_map(|group| Losing::of(group)).collect()
 }
 
 /// Sockets that lose packets, by why; most first.
@@ -139,12 +147,13 @@ pub(super) struct Losses {
 
 impl Losses {
     pub(super) fn of_udp(reading: &Reading) -> Self {
-        Self::of(losing(reading, false), reading.udp.as_ref().map_or(0.0, |udp| udp.queue_full_pps))
+        Self::of(reading, false, reading.udp.as_ref().map_or(0.0, |udp| udp.queue_full_pps))
     }
 
     /// The kernel counts full queues of all sockets together, and at each socket what it loses for whatever reason. What
     /// is counted is the fullest ones' first.
-    fn of(mut losing: Vec<Losing>, queue_full_pps: f64) -> Self {
+    fn of(reading: &Reading, listeners: bool, queue_full_pps: f64) -> Self {
+        let mut losing = losing(reading, listeners);
         losing.sort_by(|one, other| other.fill().total_cmp(&one.fill()));
         let mut left = queue_full_pps;
         let (mut full, mut refused): (Vec<_>, Vec<_>) = losing.into_iter().partition(|socket| {
@@ -158,7 +167,7 @@ impl Losses {
             part.sort_by(|one, other| other.drop_pps.total_cmp(&one.drop_pps));
         }
         let unseen = queue_full_pps - full.iter().map(|socket| socket.drop_pps).sum::<f64>();
-        let is_much = unseen >= 1.0 && unseen > queue_full_pps / 2.0;
+        let is_much = reading.is_loss(unseen) && unseen > queue_full_pps / 2.0;
         Self { full, refused, unseen_pps: if is_much { unseen } else { 0.0 } }
     }
 
@@ -352,8 +361,10 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
             _ => Sureness::Likely,
         },
         what: format!(
-            "A UDP socket loses {} packets/s: its queue of {} KiB is full, as {why}",
+            "{} {} packets/s: {} of {} KiB is full, as {why}",
+            if socket.sockets == 1 { "A UDP socket loses" } else { "UDP sockets lose" },
             count(socket.drop_pps),
+            if socket.sockets == 1 { "its queue" } else { "each queue" },
             buffer.div_ceil(1024)
         ),
         whose: Some(socket.whose.clone()),
@@ -373,7 +384,7 @@ fn raised(name: &str, now: Option<u64>, wanted: u64) -> String {
 
 pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
     let full = reading.tcp.as_ref().map_or(0.0, |tcp| tcp.accept_queue_full_per_sec);
-    let losses = Losses::of(losing(reading, true), full);
+    let losses = Losses::of(reading, true, full);
     let finding = |what: String, whose: Option<String>, limit: u64| Finding {
         cause: Cause::AcceptQueueFull,
         sureness: Sureness::Measured,
