@@ -203,7 +203,20 @@ fn udp_without_memory_is_told_from_a_full_queue() {
 
 #[test]
 fn a_flood_of_connection_requests_is_found_with_its_listener() {
+    flooded_with_requests("SYN cookies", &[]);
+}
+
+/// The queue of requests is limited before the listener's backlog is full.
+#[test]
+fn so_it_is_where_they_are_dropped_instead() {
+    flooded_with_requests("are dropped", &["tcp_syncookies=0", "tcp_max_syn_backlog=128"]);
+}
+
+fn flooded_with_requests(told: &str, settings: &[&str]) {
     let host = Host::new();
+    for setting in settings {
+        host.sh(&format!("sysctl -qw net.ipv4.{setting}"));
+    }
     let _server = host.memcached(&[]);
     let flow = host.flow(Some(20_000.0));
     // They are answered, so the senders must be known.
@@ -226,6 +239,7 @@ fn a_flood_of_connection_requests_is_found_with_its_listener() {
     let bind = || TcpListener::bind(("198.18.0.9", PORT)).unwrap();
     let _other = host.network.near.run(bind).unwrap();
     let finding = host.finds("syn-flood", &[flood]);
+    says(&finding, "what", told);
     says(&finding, "whose", &format!("tcp {NEAR_IP}:{PORT}, memcached"));
 }
 

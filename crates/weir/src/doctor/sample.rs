@@ -430,9 +430,17 @@ fn tcp_reading(earlier: &Sample, later: &Sample, seconds: f64) -> Option<TcpRead
     let of = |counter: fn(&TcpStats) -> u64| rate(counter(&before), counter(&after), seconds);
     Some(TcpReading {
         cookies_per_sec: of(|tcp| tcp.syn_cookies_sent),
-        request_drops_per_sec: of(|tcp| tcp.request_drops),
+        request_drops_per_sec: requests_dropped(&before, &after, seconds),
         accept_queue_full_per_sec: of(|tcp| tcp.listen_overflows),
     })
+}
+
+/// Without cookies the kernel drops requests of unknown peers from three quarters of `net.ipv4.tcp_max_syn_backlog` on,
+/// and counts these as `ListenDrops` alone (`tcp_conn_request()`).
+fn requests_dropped(before: &TcpStats, after: &TcpStats, seconds: f64) -> f64 {
+    let of = |counter: fn(&TcpStats) -> u64| rate(counter(before), counter(after), seconds);
+    let others = |tcp: &TcpStats| tcp.listen_drops.saturating_sub(tcp.listen_overflows);
+    of(|tcp| tcp.request_drops).max(of(others))
 }
 
 fn sockets(earlier: &Sample, later: &Sample, seconds: f64) -> Option<Vec<SocketReading>> {
@@ -523,6 +531,19 @@ fn processes() -> (HashMap<i32, SchedStat>, BTreeSet<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_that_are_dropped_with_the_listeners_other_drops_are_counted() {
+        let of = |listen_drops, listen_overflows, request_drops| TcpStats {
+            listen_drops,
+            listen_overflows,
+            request_drops,
+            ..TcpStats::default()
+        };
+        let rate = |before, after| requests_dropped(&before, &after, 2.0);
+        assert_eq!(rate(of(10, 10, 0), of(1030, 30, 0)), 500.0);
+        assert_eq!(rate(of(0, 0, 0), of(80, 0, 80)), 40.0);
+    }
 
     #[test]
     fn the_kernels_tables_are_read() {

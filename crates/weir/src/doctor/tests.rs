@@ -442,6 +442,10 @@ fn what_is_lost_but_not_for_want_of_room_is_told_with_its_cause() {
         [Cause::UdpMemory, Cause::SocketFull]
     );
     assert!(found[0].whose.as_ref().unwrap().contains("198.18.0.1:99"), "{found:#?}");
+    let mut host = healthy();
+    host.sockets.as_mut().unwrap()[1].drop_pps = 500.0;
+    let [note] = &Diagnosis::of(&host).notes[..] else { panic!("one note") };
+    assert!(note.contains("nginx (pid 900) turns away 500 connection"), "{note}");
     let mut host = losing(|_| ());
     let udp = host.udp.as_mut().unwrap();
     (udp.queue_full_pps, udp.checksum_pps) = (0.0, 9_000.0);

@@ -21,6 +21,14 @@ pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) ->
             count(socket.drop_pps)
         ));
     }
+    let of_requests = findings.iter().any(|finding| finding.cause == Cause::SynFlood);
+    if let (false, Some(listener)) = (of_requests, Losses::of_tcp(reading).refused.first()) {
+        notes.push(format!(
+            "{} turns away {} connection requests/s, and not as its accept queue is full",
+            listener.whose,
+            count(listener.drop_pps)
+        ));
+    }
     if !reading.protected.is_empty() {
         notes.push(format!(
             "weir protects {}: `weir status` and `sudo weir channels` show what it does",

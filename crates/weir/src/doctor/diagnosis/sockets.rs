@@ -150,6 +150,11 @@ impl Losses {
         Self::of(reading, false, reading.udp.as_ref().map_or(0.0, |udp| udp.queue_full_pps))
     }
 
+    pub(super) fn of_tcp(reading: &Reading) -> Self {
+        let full = reading.tcp.as_ref().map_or(0.0, |tcp| tcp.accept_queue_full_per_sec);
+        Self::of(reading, true, full)
+    }
+
     /// The kernel counts full queues of all sockets together, and at each socket what it loses for whatever reason. What
     /// is counted is the fullest ones' first.
     fn of(reading: &Reading, listeners: bool, queue_full_pps: f64) -> Self {
@@ -383,8 +388,7 @@ fn raised(name: &str, now: Option<u64>, wanted: u64) -> String {
 }
 
 pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
-    let full = reading.tcp.as_ref().map_or(0.0, |tcp| tcp.accept_queue_full_per_sec);
-    let losses = Losses::of(reading, true, full);
+    let losses = Losses::of_tcp(reading);
     let finding = |what: String, whose: Option<String>, limit: u64| Finding {
         cause: Cause::AcceptQueueFull,
         sureness: Sureness::Measured,
