@@ -95,6 +95,8 @@ fn livelock(softirq: f64) -> Reading {
         host.cpus[1] =
             CpuReading { cpu: 1, softirq, packets_pps: 800_000.0, ..CpuReading::default() };
         host.interfaces[0].receive_pps = 800_000.0;
+        // Else it would be told, too, that one CPU receives for all.
+        host.interfaces[0].queues = None;
     })
 }
 
@@ -149,6 +151,18 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             vec![(
                 (OneCpuReceives, Likely, No),
                 ["CPU 1 spends 100%", "eth0", "echo d | sudo tee"],
+            )],
+        ),
+        // More queues would not help.
+        (
+            change(|host| {
+                *host = livelock(0.0);
+                host.cpus[1].napi_threads = 1.04;
+                (host.interfaces[0].queues, host.interfaces[0].queues_max) = (Some(2), Some(4));
+            }),
+            vec![(
+                (OneCpuReceives, Likely, No),
+                ["2 receive queues", "eth0", "ethtool -N eth0 rx-flow-hash udp4 sdfn"],
             )],
         ),
         // Half of a CPU is too much only if something is lost.

@@ -188,14 +188,20 @@ pub(super) fn one_cpu_receives(reading: &Reading) -> Option<Finding> {
     let mean = |of: &dyn Fn(&CpuReading) -> f64| {
         others.iter().map(|cpu| of(cpu)).sum::<f64>() / others.len() as f64
     };
-    let queues = interface.queues.filter(|queues| (*queues as usize) < reading.cpus.len())?;
+    let queues = interface.queues?;
     if others.is_empty() || !interface.steered.is_empty() || mean(&receives) >= 1.0 - MOST {
         return None;
     }
     let cpus = reading.cpus.len() as u32;
     let wanted = interface.queues_max.unwrap_or(0).min(cpus);
     let name = &interface.name;
-    let advice = if wanted > queues {
+    let advice = if queues > 1 {
+        // More queues would not help: the NIC chooses one by a hash, of UDP usually of the addresses alone.
+        format!(
+            "grep {name} /proc/interrupts    (which queues, on which CPUs); or sudo ethtool -N {name} rx-flow-hash udp4 \
+             sdfn    (spreads UDP by ports, too; likewise udp6); one flow stays on one CPU"
+        )
+    } else if wanted > queues {
         format!(
             "sudo ethtool -L {name} combined {wanted}    (where queues are counted apart: rx {wanted} tx {wanted})"
         )
@@ -214,12 +220,16 @@ pub(super) fn one_cpu_receives(reading: &Reading) -> Option<Finding> {
             Sureness::Possible
         },
         what: format!(
-            "One CPU receives for all: CPU {} spends {} of its time on it, the other {} hardly any; {name} has {queues} \
-             receive queue{}",
+            "One CPU receives for all: CPU {} spends {} of its time on it, the other {} hardly any; {name} has {}",
             one.cpu,
             percent(receives(one).min(1.0)),
             others.len(),
-            if queues == 1 { "" } else { "s" }
+            match queues {
+                1 => "1 receive queue".into(),
+                _ => format!(
+                    "{queues} receive queues, and most packets come to one of them, or all to this CPU"
+                ),
+            }
         ),
         whose: Some(name.clone()),
         weir: Help::None,
