@@ -104,8 +104,8 @@ pub struct XdpAttached {
 /// `struct ifinfomsg`.
 const HEADER_BYTES: usize = 16;
 const IFLA_IFNAME: u16 = 3;
-/// What is read below, besides the name: `IFLA_ADDRESS`, `IFLA_MTU`, `IFLA_MASTER`, `IFLA_OPERSTATE`, `IFLA_LINKINFO` and
-/// `IFLA_XDP`.
+/// What is read below, besides the name: `IFLA_ADDRESS`, `IFLA_MTU`, `IFLA_MASTER`, `IFLA_OPERSTATE`, `IFLA_LINKINFO`
+/// and `IFLA_XDP`.
 const READ: [u16; 6] = [1, 4, 10, 16, 18, 43];
 
 /// What the kernel answers about an interface. Only what is read here is decoded: an alias or an alternative name need

@@ -232,7 +232,7 @@ impl Looker {
             let below = names.iter().filter(|name| has(&format!("lower_{name}")));
             reading.lower = below.cloned().collect();
         }
-        // They are not nested deeper than there are any.
+        // One on top of another may be below a third.
         for _ in &names {
             let outside = readings.iter().filter(|(_, reading)| reading.outside);
             let outside: Vec<String> = outside.map(|(_, reading)| reading.name.clone()).collect();

@@ -109,14 +109,17 @@ impl Reading {
             });
             each.receive_pps - on_top.map(|top| top.receive_pps).sum::<f64>()
         };
-        // To a VRF's own device the kernel hands packets only after tc (`vrf_ip_rcv()`).
-        let sees = |each: &&InterfaceReading| {
-            each.takes_gate && each.master.is_none() && each.driver.as_deref() != Some("vrf")
-        };
         // Of several that are alike the first.
-        self.interfaces.iter().rev().filter(sees).max_by(|one, other| {
+        self.interfaces.iter().rev().filter(sees_packets).max_by(|one, other| {
             one.outside.cmp(&other.outside).then_with(|| own_pps(one).total_cmp(&own_pps(other)))
         })
+    }
+
+    /// The same for what comes to one address: on the interface that has it, if one has.
+    pub(super) fn best_for(&self, local: &str) -> Option<&InterfaceReading> {
+        let local = local.parse::<SocketAddr>().ok().map(|local| local.ip().to_canonical());
+        let has = |each: &&InterfaceReading| local.is_some_and(|ip| each.addresses.contains(&ip));
+        self.interfaces.iter().filter(sees_packets).find(has).or_else(|| self.best())
     }
 
     /// Whether so much was lost that it is worth telling: one packet now and then is not.
@@ -140,19 +143,11 @@ impl Reading {
         self.cpus.iter().filter(starved).collect()
     }
 
-    /// The same for what comes to one address: that of an interface, if it is.
-    pub(super) fn best_for(&self, local: &str) -> Option<&InterfaceReading> {
-        let local = local.parse::<SocketAddr>().ok().map(|local| local.ip().to_canonical());
-        let has = |each: &&InterfaceReading| local.is_some_and(|ip| each.addresses.contains(&ip));
-        let fits = |each: &&InterfaceReading| each.takes_gate && each.master.is_none();
-        self.interfaces.iter().filter(fits).find(has).or_else(|| self.best())
-    }
-
     fn protects(&self, at: Option<&InterfaceReading>) -> bool {
         at.is_some_and(|at| self.protected.contains(&at.name))
     }
 
-    /// What weir is to that which it ends, if nothing keeps it from that: it has not if it runs already.
+    /// Whether weir ends there what it can end: not if something keeps it from that, or it runs already.
     pub(super) fn cures(&self, at: Option<&InterfaceReading>) -> Help {
         match self.hindrance(at).is_some() || self.protects(at) {
             true => Help::Contains,
@@ -192,6 +187,12 @@ impl Reading {
             interface.name, diversion.description, diversion.detail
         ))
     }
+}
+
+/// Whether a gate there sees packets on their way to sockets. To a VRF's own device the kernel hands them only after tc
+/// (`vrf_ip_rcv()`).
+fn sees_packets(interface: &&InterfaceReading) -> bool {
+    interface.takes_gate && interface.master.is_none() && interface.driver.as_deref() != Some("vrf")
 }
 
 /// What weir does at an interface, unless something on it keeps it from that, or it does so already.

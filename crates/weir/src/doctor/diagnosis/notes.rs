@@ -55,13 +55,11 @@ pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) ->
         }));
     }
     // Where packets come in, and steering is set.
-    if let Some(interface) = reading.busiest() {
-        if !interface.steered.is_empty() {
-            notes.push(of_interface(
-                &interface.name,
-                "RPS hands packets on to softirqs, which nothing weighs; weir has `--rps-off`",
-            ));
-        }
+    if let Some(interface) = reading.busiest().filter(|each| !each.steered.is_empty()) {
+        notes.push(of_interface(
+            &interface.name,
+            "RPS hands packets on to softirqs, which nothing weighs; weir has `--rps-off`",
+        ));
     }
     let usual = Settings::default().user_share.rest();
     for cpu in

@@ -198,8 +198,8 @@ pub(super) fn one_cpu_receives(reading: &Reading) -> Option<Finding> {
     let advice = if queues > 1 {
         // More queues would not help: the NIC chooses one by a hash, of UDP usually of the addresses alone.
         format!(
-            "grep {name} /proc/interrupts    (which queues, on which CPUs); or sudo ethtool -N {name} rx-flow-hash udp4 \
-             sdfn    (spreads UDP by ports, too; likewise udp6); one flow stays on one CPU"
+            "grep {name} /proc/interrupts    (which queues, on which CPUs); or sudo ethtool -N {name} rx-flow-hash \
+             udp4 sdfn    (spreads UDP by ports, too; likewise udp6); one flow stays on one CPU"
         )
     } else if wanted > queues {
         format!(

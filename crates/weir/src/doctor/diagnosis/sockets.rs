@@ -379,7 +379,7 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
     }
 }
 
-/// The command that raises a limit of `net.core`, if that is lower: whatever else is bound by it is not to lose by this.
+/// The command that raises a limit of `net.core`, if that is lower: what else is bound by it is not to lose by this.
 fn raised(name: &str, now: Option<u64>, wanted: u64) -> String {
     match now {
         Some(now) if now < wanted => format!(", and: sudo sysctl -w net.core.{name}={wanted}"),
