@@ -46,8 +46,8 @@ pub fn would_have(
     lines.extend(not_listed(&channels, counters));
     let packets: u64 = others.iter().map(|(_, seen)| seen.packets()).sum();
     lines.push(format!(
-        "no packet of the {} {} would have been lost ({} packets); the kernel dropped {} UDP packets itself, after it had \
-         processed them",
+        "no packet of the {} {} would have been lost ({} packets); the kernel dropped {} UDP packets of all interfaces \
+         itself, after it had processed them",
         others.len(),
         if losing.is_empty() { "channels" } else { "other channels" },
         HumanCount(packets),

@@ -344,17 +344,23 @@ fn governor(observed: &Observed) -> String {
         }
         _ => String::new(),
     };
+    // Asleep nobody watches the scheduler.
+    let watched = match observed.doing == "asleep" {
+        true => String::new(),
+        false => format!(
+            " ({} for discards, {} while other tasks waited), waited {} for other tasks",
+            percent(observed.wasted),
+            percent(observed.taken),
+            percent(observed.held)
+        ),
+    };
     format!(
-        "thread {} on CPU {}: {}, nice {}; used {} of the CPU ({} for discards, {} while other \
-         tasks waited), waited {} for other tasks{ring}; the governor itself {:.1}%",
+        "thread {} on CPU {}: {}, nice {}; used {} of the CPU{watched}{ring}; the governor itself {:.1}%",
         observed.pid,
         observed.cpu,
         observed.doing,
         observed.nice,
         percent(observed.used),
-        percent(observed.wasted),
-        percent(observed.taken),
-        percent(observed.held),
         observed.own_cpu * 100.0
     )
 }

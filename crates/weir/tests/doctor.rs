@@ -133,6 +133,18 @@ fn a_socket_that_nobody_reads_is_found_with_its_process() {
     says(&finding, "advice", &format!("/proc/{}/stack", server.id()));
 }
 
+/// Then no counter of the kernel's tells.
+#[test]
+fn what_weir_discards_is_told_with_where_to_look() {
+    let host = Host::new();
+    let _socket = host.network.near_socket(&format!("{NEAR_IP}:{PORT}"));
+    let daemon = Daemon::start(&host.network, &[]);
+    let finding = host.finds("early-discard", &[host.flow(Some(10.0 * TRICKLE))]);
+    says(&finding, "what", "most as udp-full");
+    says(&finding, "advice", &format!("sudo weir channels {NEAR}"));
+    daemon.interrupt();
+}
+
 #[test]
 fn livelock_is_found_with_what_it_costs_whom() {
     let host = Host::new();
@@ -191,7 +203,20 @@ fn udp_without_memory_is_told_from_a_full_queue() {
 
 #[test]
 fn a_flood_of_connection_requests_is_found_with_its_listener() {
+    flooded_with_requests("SYN cookies", &[]);
+}
+
+/// The queue of requests is limited before the listener's backlog is full.
+#[test]
+fn so_it_is_where_they_are_dropped_instead() {
+    flooded_with_requests("are dropped", &["tcp_syncookies=0", "tcp_max_syn_backlog=128"]);
+}
+
+fn flooded_with_requests(told: &str, settings: &[&str]) {
     let host = Host::new();
+    for setting in settings {
+        host.sh(&format!("sysctl -qw net.ipv4.{setting}"));
+    }
     let _server = host.memcached(&[]);
     let flow = host.flow(Some(20_000.0));
     // They are answered, so the senders must be known.
@@ -214,6 +239,7 @@ fn a_flood_of_connection_requests_is_found_with_its_listener() {
     let bind = || TcpListener::bind(("198.18.0.9", PORT)).unwrap();
     let _other = host.network.near.run(bind).unwrap();
     let finding = host.finds("syn-flood", &[flood]);
+    says(&finding, "what", told);
     says(&finding, "whose", &format!("tcp {NEAR_IP}:{PORT}, memcached"));
 }
 
@@ -253,6 +279,21 @@ fn nat_is_nothing_wrong_but_told() {
         notes.contains("may be translated") && notes.contains("discard nothing early"),
         "{notes}"
     );
+}
+
+#[test]
+fn a_bridge_is_to_be_protected_and_not_its_port() {
+    let host = Host::new();
+    host.sh("ip link add br0 type bridge; ip link set near master br0; ip address del 198.18.0.1/24 dev near; \
+             ip address add 198.18.0.1/24 dev br0; ip link set br0 up");
+    let _socket = host.network.near_socket(&format!("{NEAR_IP}:{PORT}"));
+    let file = host.while_sent(&[host.flow(Some(TRICKLE))], || {
+        wait_until("the bridge hands packets up", || host.has(|socket| socket.drops > 0));
+        host.network.says(&["config", "init", "-"])
+    });
+    for section in ["[interface.br0]\nprotect = true\n", "[interface.near]\nprotect = false\n"] {
+        assert!(file.contains(section), "{file}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::cell::OnceCell;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::*;
 use rustix::net::sockopt;
@@ -163,6 +163,36 @@ fn at_rest_everything_sleeps_and_packets_are_only_counted() {
     let text = host.network.says(&["status"]);
     assert!(text.contains("the gate is asleep") || !host.gate_sleeps(), "{text}");
     drop(reader);
+    host.network.assert_left_untouched_by(daemon);
+}
+
+/// Also while the law sleeps, and nobody watches the scheduler.
+#[test]
+fn what_receiving_takes_is_known_at_all_times() {
+    let host = Host::new();
+    let daemon = host.start(&[]);
+    host.wait_for_rest();
+    host.while_sending(&[host.flow(CLOSED_PORT, 200_000.0)], |_| {
+        let (mut last, mut seconds) = (None, 0);
+        let known = || {
+            let status = host.network.interface_status();
+            let now = (status["updated"].clone(), Instant::now(), sched::cpu_time(host.thread()));
+            let ran = now.2.as_ref().unwrap().0;
+            let Some((updated, at, before)) = &last else {
+                last = Some((now.0, now.1, ran));
+                return false;
+            };
+            if now.0 != *updated {
+                let taken = (ran - before) as f64 / (now.1 - *at).as_nanos() as f64;
+                let used = status["governed"][0]["used"].as_f64().unwrap();
+                let is_right = taken > 0.02 && (used - taken).abs() < taken / 3.0;
+                seconds = if is_right { seconds + 1 } else { 0 };
+                last = Some((now.0, now.1, ran));
+            }
+            seconds == 3
+        };
+        assert!(wait(TRIES_MAX, known), "{}", host.governed());
+    });
     host.network.assert_left_untouched_by(daemon);
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::netlink::{Attributes, attribute};
 use crate::error::{Error, Result};
-use crate::units::MacAddr;
+use crate::units::{IfIndex, MacAddr};
 
 /// An interface's name, address, state, MTU and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,8 +104,9 @@ pub struct XdpAttached {
 /// `struct ifinfomsg`.
 const HEADER_BYTES: usize = 16;
 const IFLA_IFNAME: u16 = 3;
-/// What is read below, besides the name: `IFLA_ADDRESS`, `IFLA_MTU`, `IFLA_OPERSTATE`, `IFLA_LINKINFO` and `IFLA_XDP`.
-const READ: [u16; 5] = [1, 4, 16, 18, 43];
+/// What is read below, besides the name: `IFLA_ADDRESS`, `IFLA_MTU`, `IFLA_MASTER`, `IFLA_OPERSTATE`, `IFLA_LINKINFO`
+/// and `IFLA_XDP`.
+const READ: [u16; 6] = [1, 4, 10, 16, 18, 43];
 
 /// What the kernel answers about an interface. Only what is read here is decoded: an alias or an alternative name need
 /// not be text in UTF-8. Nor need a name, and an interface whose name is not has none here.
@@ -161,6 +162,13 @@ pub(super) fn name_of(message: &LinkMessage) -> Result<String> {
 pub(super) fn mac_of(message: &LinkMessage) -> Option<MacAddr> {
     message.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::Address(bytes) => bytes.as_slice().try_into().ok().map(MacAddr),
+        _ => None,
+    })
+}
+
+pub(super) fn master_of(message: &LinkMessage) -> Option<IfIndex> {
+    message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Controller(ifindex) => Some(IfIndex(*ifindex)),
         _ => None,
     })
 }

@@ -5,7 +5,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkFlags, LinkMessage};
 
 use super::link::Links;
-use super::link_info::{Answer, LinkInfo, name_of};
+use super::link_info::{Answer, LinkInfo, master_of, name_of};
 use crate::error::Result;
 use crate::units::IfIndex;
 
@@ -18,6 +18,8 @@ pub struct ListedLink {
     pub info: LinkInfo,
     /// Whether it is the loopback interface.
     pub loopback: bool,
+    /// The bridge, bond or the like whose port it is.
+    pub master: Option<IfIndex>,
 }
 
 impl Links {
@@ -36,6 +38,7 @@ impl Links {
                 ifindex: IfIndex(message.header.index),
                 info: LinkInfo::of(message)?,
                 loopback: message.header.flags.contains(LinkFlags::Loopback),
+                master: master_of(message),
             })
         });
         listed.collect()

@@ -79,8 +79,8 @@ fn summary(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
     let rates = &status.rates;
     writeln!(
         out,
-        "{}: policy {policy}; late drops {:.0}/s, ring drops {:.0}/s",
-        status.interface, rates.late_drop_pps.0, rates.ring_drop_pps.0
+        "{}: policy {policy}; ring drops {:.0}/s; late drops {:.0}/s, of all interfaces",
+        status.interface, rates.ring_drop_pps.0, rates.late_drop_pps.0
     )?;
     for observed in &status.governed {
         writeln!(out, "  {}", input(observed))?;

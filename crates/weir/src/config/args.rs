@@ -120,7 +120,8 @@ pub enum ConfigCommand {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Looks at this host for a second and writes the file that the service, or `weir run` without arguments, reads. Every
-interface that weir could protect is in it; the one that receives most is switched on. Never overwrites a file.
+interface that weir could protect is in it; the one that hands most packets to sockets is switched on. Never overwrites
+a file.
 
 Examples:
   sudo weir config init            write /etc/weir/weir.toml

@@ -69,9 +69,10 @@ fn file(reading: &Reading) -> String {
          \n# Of the host.\n\
          #metrics = \"127.0.0.1:9463\"   # for Prometheus: http://127.0.0.1:9463/metrics\n",
     );
-    let could = reading.interfaces.iter().filter(|interface| interface.takes_gate);
-    for (number, interface) in could.enumerate() {
-        let section = json!({ "interface": { &*interface.name: { "protect": number == 0 } } });
+    let best = reading.best().map(|interface| &interface.name);
+    for interface in reading.interfaces.iter().filter(|interface| interface.takes_gate) {
+        let protect = best == Some(&interface.name);
+        let section = json!({ "interface": { &*interface.name: { "protect": protect } } });
         let _ = write!(text, "\n{}", toml::to_string(&section).unwrap_or_default());
         if !interface.steered.is_empty() {
             text.push_str("rps_off = true            # steering takes packets to softirqs, which nothing weighs\n");
@@ -98,10 +99,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_valid_and_switches_on_what_receives_most() {
+    fn what_is_written_is_valid_and_switches_on_what_hands_most_to_sockets() {
         let text = r#"{"seconds": 1.0, "interfaces": [
-            {"name": "eth0.7", "takes_gate": true, "receive_pps": 9.0, "steered": ["rx-0"]},
-            {"name": "eth1", "takes_gate": true}, {"name": "q\"\u007f", "takes_gate": true}, {"name": "wg0"}]}"#;
+            {"name": "eth1", "takes_gate": true, "receive_pps": 9.5, "outside": true},
+            {"name": "q\"\u007f", "takes_gate": true, "receive_pps": 9.5, "master": "br0"}, {"name": "wg0"},
+            {"name": "eth0.7", "takes_gate": true, "receive_pps": 9.0, "steered": ["rx-0"], "lower": ["eth1"],
+             "outside": true}]}"#;
         let text = file(&serde_json::from_str(text).unwrap());
         let parsed = ConfigFile::parse(Path::new("w.toml"), text.as_bytes()).unwrap();
         let protect: Vec<_> = parsed

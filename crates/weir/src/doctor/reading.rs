@@ -1,5 +1,7 @@
 //! What was read of a host: rates between two looks, and facts. It holds no opinion.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::status::DiversionStatus;
@@ -20,8 +22,15 @@ pub struct Reading {
     pub tcp: Option<TcpReading>,
     /// UDP sockets and TCP listeners; `None` if the kernel does not list them.
     pub sockets: Option<Vec<SocketReading>>,
-    /// The interfaces that are up, but for loopback: the one that receives most first, those on top of others last.
+    /// The interfaces that are up, but for loopback: the one that receives most first, those on top of others
+    /// last.
     pub interfaces: Vec<InterfaceReading>,
+    /// Packets that loopback received.
+    pub loopback_pps: f64,
+    /// `net.core.rmem_max`.
+    pub rmem_max: Option<u64>,
+    /// `net.core.somaxconn`.
+    pub somaxconn: Option<u64>,
     /// Programs that change the same settings as weir or those beside them (`bpftune`, `irqbalance`).
     pub neighbours: Vec<String>,
     /// Interfaces that weir protects now, with the policy `on`.
@@ -134,12 +143,22 @@ pub struct InterfaceReading {
     pub driver: Option<String>,
     /// Whether weir runs on it: its packets begin with an Ethernet or an IP header.
     pub takes_gate: bool,
-    /// It is on top of another of these interfaces, as a bridge or a VLAN is, which counts the same packets.
-    pub stacked: bool,
+    /// Those of these interfaces that it is on top of, as a bridge, a bond or a VLAN is: they count the same packets.
+    pub lower: Vec<String>,
+    /// The bridge, bond or the like whose port it is.
+    pub master: Option<String>,
+    /// It is hardware, or on top of such: others than this host's own containers send to it.
+    pub outside: bool,
+    /// Its IP addresses.
+    pub addresses: Vec<IpAddr>,
     /// Packets received.
     pub receive_pps: f64,
     /// Packets lost because the NIC's ring was full.
     pub ring_drop_pps: f64,
+    /// Packets that weir's gate discarded there.
+    pub discarded_pps: f64,
+    /// The reason of most of these.
+    pub discarded_as: Option<String>,
     /// Its receive queues.
     pub queues: Option<u32>,
     /// How many it could have.

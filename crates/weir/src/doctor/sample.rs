@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use rustix::process::Pid;
 use weir_bpf::channels::Channel;
+use weir_bpf::counters::{Counters, CountersReader};
 use weir_bpf::features::{self, asks_conntrack};
 use weir_bpf::gate::Policy;
 use weir_bpf::holders::Holders;
@@ -27,7 +28,7 @@ use weir_bpf::sys::sock_diag::{LocalSocket, SocketDiag, SocketKind};
 use weir_bpf::sys::stat::Stat;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::IfIndex;
-use weir_bpf::verdict::Kind;
+use weir_bpf::verdict::{Kind, Reason, Verdict};
 
 use super::reading::{
     CpuReading, InterfaceReading, OwnerReading, Reading, SocketReading, TcpReading, UdpReading,
@@ -50,6 +51,7 @@ const NEIGHBOURS: [&str; 2] = ["bpftune", "irqbalance"];
 pub struct Looker {
     links: Links,
     interfaces: Vec<ListedLink>,
+    loopback: Option<IfIndex>,
     owners: Option<Owners>,
     diag: Option<SocketDiag>,
     unseen: BTreeSet<String>,
@@ -63,6 +65,10 @@ pub struct Sample {
     udp: Option<UdpStats>,
     tcp: Option<TcpStats>,
     links: HashMap<IfIndex, LinkStats>,
+    /// The interfaces that weir protects...
+    running: Vec<InterfaceStatus>,
+    /// ...and what its gates have counted.
+    gates: HashMap<IfIndex, Counters>,
     ownership: Option<Ownership>,
     half_open: BTreeMap<(IpAddr, u16, IfIndex), u32>,
     /// Of those that have sockets open, by process and thread.
@@ -97,9 +103,11 @@ impl Looker {
             [] => link.info.up && !link.loopback,
             _ => named.contains(&link.ifindex),
         };
-        let interfaces = links.list()?.into_iter().filter(wanted).collect();
+        let mut interfaces = links.list()?;
+        let loopback = interfaces.iter().find(|link| link.loopback).map(|link| link.ifindex);
+        interfaces.retain(wanted);
         let mut looker =
-            Self { links, interfaces, owners: None, diag: None, unseen: BTreeSet::new() };
+            Self { links, interfaces, loopback, owners: None, diag: None, unseen: BTreeSet::new() };
         // By /proc, which loads nothing into the kernel.
         looker.owners = looker.seen("sockets", Owners::open_with(Holders::by_proc()));
         looker.diag = looker.seen("half-open connections", SocketDiag::open());
@@ -127,8 +135,16 @@ impl Looker {
         let ownership = self.owners.as_mut().map(Owners::look);
         let ownership = ownership.and_then(|look| self.seen("sockets", look));
         let half_open = self.diag.as_mut().map(SocketDiag::half_open);
-        let links = self.interfaces.iter().map(|link| link.ifindex);
+        let running =
+            self.seen("whether weir runs", InterfaceStatus::running()).unwrap_or_default();
+        let links = self.interfaces.iter().map(|link| link.ifindex).chain(self.loopback);
+        let counters = |status: &InterfaceStatus| {
+            let gate = CountersReader::open(status.counters_map_id);
+            Some((status.ifindex, gate.and_then(|gate| gate.counters()).ok()?))
+        };
         Sample {
+            gates: running.iter().filter_map(counters).collect(),
+            running,
             at: Instant::now(),
             links: links.filter_map(|link| Some((link, self.links.stats(link).ok()?))).collect(),
             half_open: half_open.and_then(std::result::Result::ok).unwrap_or_default(),
@@ -149,8 +165,6 @@ impl Looker {
     /// What two looks say, and the facts of now.
     pub fn reading(mut self, earlier: &Sample, later: &Sample) -> Reading {
         let seconds = later.at.duration_since(earlier.at).as_secs_f64();
-        let running =
-            self.seen("whether weir runs", InterfaceStatus::running()).unwrap_or_default();
         Reading {
             seconds,
             kernel: kernel(),
@@ -158,9 +172,13 @@ impl Looker {
             udp: udp_reading(earlier, later, seconds),
             tcp: tcp_reading(earlier, later, seconds),
             sockets: sockets(earlier, later, seconds),
-            interfaces: self.interfaces(earlier, later, seconds, &running),
+            loopback_pps: self.loopback.map_or(0.0, |link| received(link, earlier, later, seconds)),
+            rmem_max: host_sysctl("net/core/rmem_max").and_then(|text| text.trim().parse().ok()),
+            somaxconn: sysctl("net/core/somaxconn").and_then(|text| text.trim().parse().ok()),
+            interfaces: self.interfaces(earlier, later, seconds),
             neighbours: later.neighbours.iter().cloned().collect(),
-            protected: running
+            protected: later
+                .running
                 .iter()
                 .filter(|each| each.policy == Policy::On)
                 .map(|each| each.interface.clone())
@@ -178,7 +196,6 @@ impl Looker {
         earlier: &Sample,
         later: &Sample,
         seconds: f64,
-        running: &[InterfaceStatus],
     ) -> Vec<InterfaceReading> {
         let sysfs = self.seen("interfaces' settings", NetSysfs::open());
         let mut readings = Vec::new();
@@ -191,7 +208,8 @@ impl Looker {
                 InterfaceReading {
                     name: link.info.name.clone(),
                     takes_gate: link.info.takes_gate(),
-                    receive_pps: rate(before.rx_packets, after.rx_packets, seconds),
+                    master: link.master.and_then(|master| self.links.name(master).ok()),
+                    receive_pps: received(link.ifindex, earlier, later, seconds),
                     ring_drop_pps: rate(before.ring_dropped(), after.ring_dropped(), seconds),
                     ..InterfaceReading::default()
                 },
@@ -201,11 +219,28 @@ impl Looker {
         let names: Vec<String> =
             readings.iter().take(ASKED_MAX).map(|(_, reading)| reading.name.clone()).collect();
         for (ifindex, reading) in readings.iter_mut().take(ASKED_MAX) {
-            self.ask(*ifindex, sysfs.as_ref(), reading, running);
-            let below = |name| sysfs.as_ref()?.list(&reading.name, &format!("lower_{name}")).ok();
-            reading.stacked = names.iter().any(|name| below(name).is_some());
+            self.ask(*ifindex, sysfs.as_ref(), reading, &later.running);
+            if let Some((discarded_pps, reason)) = discarded(*ifindex, earlier, later, seconds) {
+                reading.discarded_pps = discarded_pps;
+                reading.discarded_as = Some(reason.name().into());
+            }
+            let has = |attribute: &str| {
+                let exists = |sysfs: &NetSysfs| sysfs.exists(&reading.name, attribute);
+                sysfs.as_ref().map(exists).is_some_and(|exists| exists.unwrap_or(false))
+            };
+            reading.outside = has("device");
+            let below = names.iter().filter(|name| has(&format!("lower_{name}")));
+            reading.lower = below.cloned().collect();
         }
-        readings.sort_by_key(|(_, reading)| reading.stacked);
+        // One on top of another may be below a third.
+        for _ in &names {
+            let outside = readings.iter().filter(|(_, reading)| reading.outside);
+            let outside: Vec<String> = outside.map(|(_, reading)| reading.name.clone()).collect();
+            for (_, reading) in &mut readings {
+                reading.outside |= reading.lower.iter().any(|name| outside.contains(name));
+            }
+        }
+        readings.sort_by_key(|(_, reading)| !reading.lower.is_empty());
         readings.into_iter().map(|(_, reading)| reading).collect()
     }
 
@@ -217,6 +252,7 @@ impl Looker {
         running: &[InterfaceStatus],
     ) {
         let name = reading.name.clone();
+        reading.addresses = self.links.addresses(ifindex).unwrap_or_default();
         reading.driver = ethtool::driver(&name).ok();
         reading.native_cost = attach::native_cost(reading.driver.as_deref()).map(Into::into);
         if let Ok((queues, most)) = ethtool::receive_queues(&name) {
@@ -246,6 +282,28 @@ impl Looker {
         let found = self.seen(&format!("what diverts packets of {name}"), found);
         reading.diversions = found.map(|found| found.iter().map(Into::into).collect());
     }
+}
+
+fn received(ifindex: IfIndex, earlier: &Sample, later: &Sample, seconds: f64) -> f64 {
+    let of = |sample: &Sample| sample.links.get(&ifindex).map_or(0, |stats| stats.rx_packets);
+    rate(of(earlier), of(later), seconds)
+}
+
+/// How much a gate has discarded, and as what most of it.
+fn discarded(
+    ifindex: IfIndex,
+    earlier: &Sample,
+    later: &Sample,
+    seconds: f64,
+) -> Option<(f64, Reason)> {
+    let discards = later.running.iter().any(|each| each.ifindex == ifindex && each.discards());
+    let (before, after) = (earlier.gates.get(&ifindex)?, later.gates.get(&ifindex)?);
+    let of = |reason: Reason| rate(before.get(reason).packets, after.get(reason).packets, seconds);
+    let reasons = Reason::ALL.into_iter().filter(|reason| reason.verdict() == Verdict::Discard);
+    let by_reason = reasons.map(|reason| (of(reason), reason)).filter(|(pps, _)| *pps > 0.0);
+    let by_reason: Vec<(f64, Reason)> = by_reason.filter(|_| discards).collect();
+    let most = by_reason.iter().max_by(|one, other| one.0.total_cmp(&other.0))?.1;
+    Some((by_reason.iter().map(|(pps, _)| pps).sum(), most))
 }
 
 fn kernel() -> String {
@@ -351,10 +409,17 @@ fn udp_memory() -> Option<u64> {
     words.skip_while(|word| *word != "mem").nth(1)?.parse().ok()
 }
 
+fn sysctl(name: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/sys/{name}")).ok()
+}
+
 /// The whole host's, which its first network namespace alone shows.
+fn host_sysctl(name: &str) -> Option<String> {
+    sysctl(name).or_else(|| NetNs::open("/proc/1/ns/net").ok()?.run(|| sysctl(name)).ok()?)
+}
+
 fn udp_memory_limit() -> Option<[u64; 3]> {
-    let read = || fs::read_to_string("/proc/sys/net/ipv4/udp_mem").ok();
-    let text = read().or_else(|| NetNs::open("/proc/1/ns/net").ok()?.run(read).ok()?)?;
+    let text = host_sysctl("net/ipv4/udp_mem")?;
     let pages: Option<Vec<u64>> =
         text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
     pages?.try_into().ok()
@@ -365,9 +430,17 @@ fn tcp_reading(earlier: &Sample, later: &Sample, seconds: f64) -> Option<TcpRead
     let of = |counter: fn(&TcpStats) -> u64| rate(counter(&before), counter(&after), seconds);
     Some(TcpReading {
         cookies_per_sec: of(|tcp| tcp.syn_cookies_sent),
-        request_drops_per_sec: of(|tcp| tcp.request_drops),
+        request_drops_per_sec: requests_dropped(&before, &after, seconds),
         accept_queue_full_per_sec: of(|tcp| tcp.listen_overflows),
     })
+}
+
+/// Without cookies the kernel drops requests of unknown peers from three quarters of `net.ipv4.tcp_max_syn_backlog` on,
+/// and counts these as `ListenDrops` alone (`tcp_conn_request()`).
+fn requests_dropped(before: &TcpStats, after: &TcpStats, seconds: f64) -> f64 {
+    let of = |counter: fn(&TcpStats) -> u64| rate(counter(before), counter(after), seconds);
+    let others = |tcp: &TcpStats| tcp.listen_drops.saturating_sub(tcp.listen_overflows);
+    of(|tcp| tcp.request_drops).max(of(others))
 }
 
 fn sockets(earlier: &Sample, later: &Sample, seconds: f64) -> Option<Vec<SocketReading>> {
@@ -458,6 +531,19 @@ fn processes() -> (HashMap<i32, SchedStat>, BTreeSet<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_that_are_dropped_with_the_listeners_other_drops_are_counted() {
+        let of = |listen_drops, listen_overflows, request_drops| TcpStats {
+            listen_drops,
+            listen_overflows,
+            request_drops,
+            ..TcpStats::default()
+        };
+        let rate = |before, after| requests_dropped(&before, &after, 2.0);
+        assert_eq!(rate(of(10, 10, 0), of(1030, 30, 0)), 500.0);
+        assert_eq!(rate(of(0, 0, 0), of(80, 0, 80)), 40.0);
+    }
 
     #[test]
     fn the_kernels_tables_are_read() {

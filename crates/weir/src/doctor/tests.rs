@@ -23,6 +23,8 @@ fn healthy() -> Reading {
         }),
         tcp: Some(TcpReading::default()),
         sockets: Some(vec![server(), listener()]),
+        rmem_max: Some(212_992),
+        somaxconn: Some(128),
         interfaces: vec![InterfaceReading {
             name: "eth0".into(),
             driver: Some("ixgbe".into()),
@@ -93,6 +95,8 @@ fn livelock(softirq: f64) -> Reading {
         host.cpus[1] =
             CpuReading { cpu: 1, softirq, packets_pps: 800_000.0, ..CpuReading::default() };
         host.interfaces[0].receive_pps = 800_000.0;
+        // Else it would be told, too, that one CPU receives for all.
+        host.interfaces[0].queues = None;
     })
 }
 
@@ -147,6 +151,18 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             vec![(
                 (OneCpuReceives, Likely, No),
                 ["CPU 1 spends 100%", "eth0", "echo d | sudo tee"],
+            )],
+        ),
+        // More queues would not help.
+        (
+            change(|host| {
+                *host = livelock(0.0);
+                host.cpus[1].napi_threads = 1.04;
+                (host.interfaces[0].queues, host.interfaces[0].queues_max) = (Some(2), Some(4));
+            }),
+            vec![(
+                (OneCpuReceives, Likely, No),
+                ["2 receive queues", "eth0", "ethtool -N eth0 rx-flow-hash udp4 sdfn"],
             )],
         ),
         // Half of a CPU is too much only if something is lost.
@@ -275,6 +291,14 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
                 (udp.queue_full_pps, udp.checksum_pps) = (0.0, 9_000.0);
             }),
             vec![],
+        ),
+        // Hardly anything is received on its CPU: it is other processes that have it.
+        (
+            change(|host| {
+                *host = losing(owner(0.05, 0.9));
+                host.cpus[0] = CpuReading { softirq: 0.02, ..CpuReading::default() };
+            }),
+            vec![((SocketFull, Likely, Contains), ["other processes have", "named", "CPUWeight="])],
         ),
         // It waits while its CPU is idle.
         (
@@ -432,6 +456,10 @@ fn what_is_lost_but_not_for_want_of_room_is_told_with_its_cause() {
         [Cause::UdpMemory, Cause::SocketFull]
     );
     assert!(found[0].whose.as_ref().unwrap().contains("198.18.0.1:99"), "{found:#?}");
+    let mut host = healthy();
+    host.sockets.as_mut().unwrap()[1].drop_pps = 500.0;
+    let [note] = &Diagnosis::of(&host).notes[..] else { panic!("one note") };
+    assert!(note.contains("nginx (pid 900) turns away 500 connection"), "{note}");
     let mut host = losing(|_| ());
     let udp = host.udp.as_mut().unwrap();
     (udp.queue_full_pps, udp.checksum_pps) = (0.0, 9_000.0);
@@ -439,15 +467,177 @@ fn what_is_lost_but_not_for_want_of_room_is_told_with_its_cause() {
     assert!(note.contains("checksums are wrong"), "{note}");
 }
 
+/// A port's packets go to its master; what VLANs take is not the interface's own; and at what containers are connected
+/// to, only they send.
 #[test]
-fn what_a_bridge_hands_up_is_counted_once_and_weir_goes_below_it() {
+fn each_packet_is_counted_once_and_weir_runs_where_most_go_to_sockets() {
+    let interface =
+        |name: &str, receive_pps, lower: &[&str], master: Option<&str>| InterfaceReading {
+            name: name.into(),
+            takes_gate: true,
+            receive_pps,
+            lower: lower.iter().map(|&name| name.into()).collect(),
+            master: master.map(Into::into),
+            outside: !name.starts_with("veth") && name != "docker0",
+            ..InterfaceReading::default()
+        };
+    let hosts = [
+        (
+            "bond0",
+            vec![
+                interface("eth0", 500e3, &[], Some("bond0")),
+                interface("eth1", 300e3, &[], Some("bond0")),
+                interface("bond0", 800e3, &["eth0", "eth1"], None),
+            ],
+        ),
+        (
+            "br0",
+            vec![
+                interface("eth0", 500e3, &[], Some("br0")),
+                interface("eth1", 300e3, &[], None),
+                interface("br0", 500e3, &["eth0"], None),
+            ],
+        ),
+        (
+            "eth0.7",
+            vec![interface("eth0", 800e3, &[], None), interface("eth0.7", 700e3, &["eth0"], None)],
+        ),
+        (
+            "eth0",
+            vec![interface("eth0", 800e3, &[], None), interface("eth0.7", 100e3, &["eth0"], None)],
+        ),
+        (
+            "eth0",
+            vec![
+                interface("veth1", 600e3, &[], Some("docker0")),
+                interface("eth0", 200e3, &[], None),
+                interface("docker0", 600e3, &["veth1"], None),
+            ],
+        ),
+    ];
+    for (best, interfaces) in hosts {
+        let mut host = livelock(0.97);
+        host.interfaces = interfaces;
+        assert_eq!(host.receive_pps(), 800e3);
+        let diagnosis = Diagnosis::of(&host);
+        let advice = &diagnosis.findings[0].advice[0];
+        assert!(advice.starts_with(&format!("sudo weir run {best} ")), "{advice}");
+        let threads = diagnosis.findings[0].weir_does.starts_with("has threads");
+        assert_eq!(threads, best == "eth0", "{diagnosis:#?}");
+    }
     let mut host = livelock(0.97);
-    let bridge =
-        InterfaceReading { name: "br0".into(), stacked: true, ..host.interfaces[0].clone() };
-    host.interfaces.push(bridge);
-    assert_eq!(host.receive_pps(), 800_000.0);
+    host.interfaces[0].master = Some("br0".into());
+    let finding = &Diagnosis::of(&host).findings[0];
+    assert_eq!(finding.weir, Help::Contains);
+    assert!(finding.weir_does.contains("its master br0"), "{finding:#?}");
+    assert!(!finding.advice[0].contains("eth0"), "{finding:#?}");
+}
+
+/// What is lost is then in weir's counters, and hardly any of it in the kernel's.
+#[test]
+fn what_weir_discards_is_lost_and_what_it_has_not_cured_it_does_not_cure() {
+    let mut host = healthy();
+    host.protected = vec!["eth0".into()];
+    host.interfaces[0].discarded_pps = 500_000.0;
+    host.interfaces[0].discarded_as = Some("udp-full".into());
     let diagnosis = Diagnosis::of(&host);
-    assert!(diagnosis.findings[0].advice[0].contains("weir run eth0"), "{diagnosis:#?}");
+    let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:#?}") };
+    assert_eq!((diagnosis.verdict, finding.cause), (Verdict::Wrong, Cause::EarlyDiscard));
+    assert!(finding.what.contains("500,000 packets/s on eth0, most as udp-full"), "{finding:#?}");
+    assert!(finding.advice[0].contains("sudo weir channels eth0"), "{finding:#?}");
+    let mut host = livelock(0.97);
+    host.protected = vec!["eth0".into()];
+    let finding = &Diagnosis::of(&host).findings[0];
+    assert_eq!(finding.weir, Help::Contains);
+    assert!(
+        finding.weir_does.ends_with("it protects eth0 already, and this is left"),
+        "{finding:#?}"
+    );
+    host.interfaces[0].steered = vec!["rx-0".into()];
+    host.cpus[1].backlog_drop_pps = 100.0;
+    let finding = &Diagnosis::of(&host).findings[1];
+    assert_eq!(finding.advice, ["stop weir, then: sudo weir run eth0 --rps-off"]);
+}
+
+/// weir runs on no loopback, and what comes by it passes no other interface.
+#[test]
+fn what_comes_by_loopback_is_not_weirs_to_help() {
+    for (ran, waited) in [(0.3, 0.6), (0.97, 0.01), (0.0, 0.0)] {
+        let host = losing(|socket| {
+            socket.local = "[::ffff:127.0.0.1]:8125".into();
+            (socket.owners[0].ran, socket.owners[0].waited) = (Some(ran), Some(waited));
+        });
+        let diagnosis = Diagnosis::of(&host);
+        let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:#?}") };
+        assert_eq!(finding.weir, Help::None);
+        assert!(!finding.advice.concat().contains("weir run"), "{finding:#?}");
+    }
+    // Nor is it what a flood from outside has cost.
+    let mut host = livelock(0.97);
+    let lost = losing(|socket| socket.local = "127.0.0.1:8125".into());
+    (host.udp, host.sockets) = (lost.udp, lost.sockets);
+    let finding = &Diagnosis::of(&host).findings[0];
+    assert_eq!((finding.cause, &finding.whose), (Cause::Livelock, &None));
+    let mut host = livelock(0.97);
+    (host.interfaces[0].receive_pps, host.loopback_pps) = (10.0, 90_000.0);
+    let notes = Diagnosis::of(&host).notes;
+    assert!(notes[0].contains("(lo)"), "{notes:?}");
+}
+
+#[test]
+fn weir_runs_where_a_sockets_address_is() {
+    let mut host = losing(|socket| socket.owners[0].ran = Some(0.97));
+    host.interfaces.push(InterfaceReading {
+        name: "eth1".into(),
+        takes_gate: true,
+        addresses: vec!["198.18.0.1".parse().unwrap()],
+        ..InterfaceReading::default()
+    });
+    let finding = &Diagnosis::of(&host).findings[0];
+    assert!(finding.advice[1].contains("weir run eth1"), "{finding:#?}");
+}
+
+#[test]
+fn sockets_that_lose_little_each_are_told_together() {
+    let each = |port: u16, local: String| SocketReading {
+        drop_pps: 0.9,
+        queued: 212_000,
+        port,
+        local,
+        ..server()
+    };
+    let mut host = losing(|_| ());
+    host.udp.as_mut().unwrap().queue_full_pps = 57.6;
+    for (local, whose) in
+        [(false, "udp 198.18.0.1:53, named (pid 812"), (true, "64 udp sockets, named (pid 812")]
+    {
+        let local = |port| format!("198.18.0.1:{}", if local { port } else { 53 });
+        host.sockets = Some((1..65).map(|port| each(port, local(port))).collect());
+        let diagnosis = Diagnosis::of(&host);
+        let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:#?}") };
+        assert!(finding.what.contains("UDP sockets lose 58 packets/s"), "{finding:#?}");
+        assert!(finding.whose.as_ref().unwrap().starts_with(whose), "{finding:#?}");
+    }
+    // Fifty in a minute.
+    let mut host = losing(|socket| socket.drop_pps = 50.0 / 60.0);
+    (host.seconds, host.udp.as_mut().unwrap().queue_full_pps) = (60.0, 50.0 / 60.0);
+    assert_eq!(Diagnosis::of(&host).verdict, Verdict::Wrong);
+}
+
+#[test]
+fn no_limit_is_lowered() {
+    let mut host = losing(|socket| socket.queued = 3000);
+    host.tcp.as_mut().unwrap().accept_queue_full_per_sec = 40.0;
+    let commands = |host: &Reading| {
+        let findings = Diagnosis::of(host).findings;
+        let advice = findings.iter().flat_map(|finding| &finding.advice);
+        advice.filter(|advice| advice.contains("sysctl")).count()
+    };
+    assert_eq!(commands(&host), 2);
+    (host.rmem_max, host.somaxconn) = (Some(64 << 20), Some(4096));
+    assert_eq!(commands(&host), 0);
+    (host.rmem_max, host.somaxconn) = (None, None);
+    assert_eq!(commands(&host), 0);
 }
 
 #[test]

@@ -71,6 +71,8 @@ struct Reading {
 struct Told {
     at: Instant,
     counters: InputCounters,
+    /// CPU time of the thread, which is known while nobody watches the scheduler, too.
+    ran: Nanos,
     own_cpu: Nanos,
     switches: Nanos,
     action: Option<Action>,
@@ -89,6 +91,7 @@ impl Look {
         let told = Told {
             at: Instant::now(),
             counters,
+            ran: sched::cpu_time(thread.pid).unwrap_or(Nanos::ZERO),
             own_cpu: Nanos::ZERO,
             switches: Nanos::ZERO,
             action: None,
@@ -271,6 +274,8 @@ impl Look {
     pub(super) fn observed(&self) -> Observed {
         let mut told = lock(&self.told);
         let (at, counters) = (Instant::now(), self.input.read());
+        let ran = self.thread.living().and_then(|pid| sched::cpu_time(pid).ok());
+        let ran = ran.unwrap_or(told.ran);
         let own_cpu = Nanos(self.own_cpu_ns.load(Ordering::Relaxed));
         let switches = Nanos(self.switches_ns.load(Ordering::Relaxed));
         let whole = Nanos::from(at.duration_since(told.at));
@@ -282,7 +287,7 @@ impl Look {
             cpu: counters.cpu,
             nice: told.action.map_or(STATIC_WEIGHT, |action| nice_of(action.weight)),
             doing: told.action.map_or("asleep", |action| name_of(action.regime)).into(),
-            used: share(counters.ran, told.counters.ran),
+            used: share(ran, told.ran),
             wasted: share(counters.wasted, told.counters.wasted),
             taken: share(counters.taken + switches, told.counters.taken + told.switches),
             held: share(counters.held, told.counters.held),
@@ -293,7 +298,7 @@ impl Look {
             limits: told.limits.iter().map(LimitRow::of).collect(),
         };
         let limits = std::mem::take(&mut told.limits);
-        *told = Told { at, counters, own_cpu, switches, action: told.action, limits };
+        *told = Told { at, counters, ran, own_cpu, switches, action: told.action, limits };
         observed
     }
 }

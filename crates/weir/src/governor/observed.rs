@@ -25,7 +25,8 @@ pub struct Observed {
     pub nice: Nice,
     /// What is being done.
     pub doing: String,
-    /// The share of its CPU that input used, 0 to 1, since the last status.
+    /// The share of its CPU that it used, 0 to 1, since the last status. The next three are 0 while nobody watches the
+    /// scheduler, as while the law is asleep.
     pub used: f64,
     /// Of that CPU, for packets that were discarded.
     pub wasted: f64,

@@ -50,7 +50,7 @@ const GAUGES: [(&str, &str, Values<f64>); 9] = [
     }),
     (
         "governor_used_ratio",
-        "The share of a CPU that such a thread took in the last period",
+        "The share of a CPU that such a thread took in the last second",
         |status| by_thread(status, |thread| Some(thread.used)),
     ),
     ("governor_wasted_ratio", "Of that: on packets that were discarded or dropped", |status| {

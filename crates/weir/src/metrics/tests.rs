@@ -67,35 +67,64 @@ fn a_diversion_that_passes_everything_is_not_hidden_by_another_of_its_kind() {
     assert_eq!(rows.last(), Some(&(labels, 1.0)));
 }
 
-/// The server dies with the daemon, and the guardian removes what the daemon has published.
-#[test]
-fn an_alert_fires_when_a_killed_daemons_metrics_are_gone() {
+/// An alert of the rules by what samples, `SERIES: VALUES`: what is firing at a time, without what it is called.
+fn fires(alert: &str, series: &[(&str, &str)], at: &[(&str, &[&str])]) {
     let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus/weir.rules.yml");
-    let fires = |at: &str, samples: &str| {
-        format!(
-            "- expr: count by (interface) (ALERTS{{alertname=\"WeirNotRunning\",alertstate=\"firing\"}})
-      eval_time: {at}
-      exp_samples: [{samples}]
-    "
-        )
-    };
-    let gone = "{labels: '{interface=\"gone\"}', value: 1}";
-    let dead = "{labels: '{interface=\"dead\"}', value: 1}";
-    let test = format!(
-        "rule_files: [{rules}]
-tests:
-  - interval: 15s
-    input_series:
-    - {{series: 'weir_protected{{interface=\"well\"}}', values: '1x300'}}
-    - {{series: 'weir_protected{{interface=\"gone\"}}', values: '1x40 stale'}}
-    - {{series: 'weir_protected{{interface=\"dead\"}}', values: '1x40 0x300'}}
-    promql_expr_test:
-    {}{}{}",
-        fires("10m", ""),
-        fires("15m", &format!("{gone}, {dead}")),
-        fires("75m", dead),
-    );
+    let mut test = format!("rule_files: [{rules}]\ntests:\n- interval: 15s\n  input_series:\n");
+    for (series, values) in series {
+        test.push_str(&format!("  - {{series: '{series}', values: '{values}'}}\n"));
+    }
+    test.push_str("  promql_expr_test:\n");
+    for (at, labels) in at {
+        let samples = labels.iter().map(|labels| format!("{{labels: '{labels}', value: 1}}"));
+        let samples = samples.collect::<Vec<_>>().join(", ");
+        let expr = format!(
+            "count by (interface, instance) (ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}})"
+        );
+        test.push_str(&format!(
+            "  - expr: {expr}\n    eval_time: {at}\n    exp_samples: [{samples}]\n"
+        ));
+    }
     let mut file = tempfile::NamedTempFile::new().unwrap();
     std::io::Write::write_all(&mut file, test.as_bytes()).unwrap();
     promtool(&["test", "rules", file.path().to_str().unwrap()]);
+}
+
+/// The server dies with the daemon, and the guardian removes what the daemon has published.
+#[test]
+fn an_alert_fires_when_a_killed_daemons_metrics_are_gone() {
+    let of = ["{interface=\"gone\"}", "{interface=\"dead\"}"];
+    fires(
+        "WeirNotRunning",
+        &[
+            ("weir_protected{interface=\"well\"}", "1x300"),
+            ("weir_protected{interface=\"gone\"}", "1x40 stale"),
+            ("weir_protected{interface=\"dead\"}", "1x40 0x300"),
+        ],
+        &[("10m", &[]), ("15m", &of), ("75m", &of[1..])],
+    );
+}
+
+#[test]
+fn an_alert_fires_once_for_a_figure_of_all_interfaces_and_for_a_file_that_nobody_writes() {
+    fires(
+        "WeirLateDrops",
+        &[
+            ("weir_udp_late_drops_total{instance=\"a\",interface=\"eth0\"}", "0+3000x300"),
+            ("weir_udp_late_drops_total{instance=\"a\",interface=\"eth1\"}", "0+3000x300"),
+        ],
+        &[("20m", &["{instance=\"a\"}"])],
+    );
+    // A second's worth for each second, then none.
+    fires(
+        "WeirSilent",
+        &[
+            ("weir_status_age_seconds{instance=\"a\",interface=\"eth0\"}", "0x300"),
+            (
+                "node_textfile_mtime_seconds{instance=\"a\",file=\"/d/weir.prom\"}",
+                "0+15x40 600x300",
+            ),
+        ],
+        &[("9m", &[]), ("15m", &["{instance=\"a\"}"])],
+    );
 }

@@ -71,7 +71,7 @@ fn everything_passes(attach: &str) {
     assert!(said.contains(&format!("would have been discarded: {would} udp-full")), "{said}");
     assert!(said.contains(&format!("{FULL} of ")) && said.contains("would have lost"), "{said}");
     assert!(said.contains("no packet of the 1 other channels would have been lost"), "{said}");
-    assert!(said.contains("UDP packets itself"), "{said}");
+    assert!(said.contains("UDP packets of all interfaces itself"), "{said}");
     network.assert_untouched();
 }
 

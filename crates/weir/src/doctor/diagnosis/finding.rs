@@ -1,5 +1,7 @@
 //! What can be wrong, and how it is said.
 
+use std::net::SocketAddr;
+
 use serde::Serialize;
 use weir_policy::Settings;
 
@@ -14,6 +16,9 @@ pub(super) const BUSY_PPS: f64 = 5_000.0;
 /// A queue that is fuller than this has no room for a packet of the usual size.
 pub(super) const FULL: f64 = 0.9;
 
+/// So many packets that were lost in a long look are told, however long it took.
+const LOST_MIN: f64 = 10.0;
+
 /// What can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -24,6 +29,8 @@ pub enum Cause {
     SynFlood,
     /// Receive processing takes the time that processes need.
     Livelock,
+    /// weir discards packets.
+    EarlyDiscard,
     /// A UDP socket's queue is full.
     SocketFull,
     /// A listener's accept queue is full.
@@ -82,11 +89,42 @@ pub struct Finding {
 impl Reading {
     /// What comes in by all interfaces, each packet once.
     pub fn receive_pps(&self) -> f64 {
-        self.interfaces.iter().filter(|each| !each.stacked).map(|each| each.receive_pps).sum()
+        self.interfaces
+            .iter()
+            .filter(|each| each.lower.is_empty())
+            .map(|each| each.receive_pps)
+            .sum()
     }
 
     pub(super) fn busiest(&self) -> Option<&InterfaceReading> {
         self.interfaces.first()
+    }
+
+    /// Where weir is to run: on the interface that hands most packets to sockets, before any on which only this host's
+    /// own containers send. A port's packets go to its master, and those of a VLAN to the VLAN's interface.
+    pub fn best(&self) -> Option<&InterfaceReading> {
+        let own_pps = |each: &InterfaceReading| {
+            let on_top = self.interfaces.iter().filter(|top| {
+                top.master.as_ref() != Some(&each.name) && top.lower.contains(&each.name)
+            });
+            each.receive_pps - on_top.map(|top| top.receive_pps).sum::<f64>()
+        };
+        // Of several that are alike the first.
+        self.interfaces.iter().rev().filter(sees_packets).max_by(|one, other| {
+            one.outside.cmp(&other.outside).then_with(|| own_pps(one).total_cmp(&own_pps(other)))
+        })
+    }
+
+    /// The same for what comes to one address: on the interface that has it, if one has.
+    pub(super) fn best_for(&self, local: &str) -> Option<&InterfaceReading> {
+        let local = local.parse::<SocketAddr>().ok().map(|local| local.ip().to_canonical());
+        let has = |each: &&InterfaceReading| local.is_some_and(|ip| each.addresses.contains(&ip));
+        self.interfaces.iter().filter(sees_packets).find(has).or_else(|| self.best())
+    }
+
+    /// Whether so much was lost that it is worth telling: one packet now and then is not.
+    pub(super) fn is_loss(&self, pps: f64) -> bool {
+        pps >= 1.0 || pps * self.seconds >= LOST_MIN
     }
 
     /// Packets that were lost here after the NIC had them.
@@ -105,28 +143,44 @@ impl Reading {
         self.cpus.iter().filter(starved).collect()
     }
 
-    /// The first step with weir, on the interface that receives most.
-    pub(super) fn try_weir(&self) -> String {
-        match self.busiest() {
-            Some(interface) if self.protected.contains(&interface.name) => {
-                format!("weir protects {0} already: sudo weir channels {0}", interface.name)
-            }
-            Some(interface) if interface.takes_gate => {
-                format!("sudo weir run {} --policy shadow, then without it", interface.name)
-            }
-            _ => "sudo weir run IFACE --policy shadow".into(),
+    fn protects(&self, at: Option<&InterfaceReading>) -> bool {
+        at.is_some_and(|at| self.protected.contains(&at.name))
+    }
+
+    /// Whether weir ends there what it can end: not if something keeps it from that, or it runs already.
+    pub(super) fn cures(&self, at: Option<&InterfaceReading>) -> Help {
+        match self.hindrance(at).is_some() || self.protects(at) {
+            true => Help::Contains,
+            false => Help::Cures,
         }
     }
 
-    /// Why weir's gate would discard nothing on the interface that receives most.
-    pub(super) fn hindrance(&self) -> Option<String> {
-        let interface = self.busiest()?;
-        if !interface.takes_gate {
-            let name = &interface.name;
-            return Some(format!(
-                "packets of {name} begin with neither Ethernet nor IP, and weir does not run on it"
-            ));
+    /// The first step with weir, on the interface where it is to run.
+    pub(super) fn try_weir(&self, at: Option<&InterfaceReading>) -> String {
+        match at {
+            Some(interface) if self.protects(at) => {
+                format!("weir protects {0} already: sudo weir channels {0}", interface.name)
+            }
+            Some(interface) => {
+                format!("sudo weir run {} --policy shadow, then without it", interface.name)
+            }
+            None => "sudo weir run IFACE --policy shadow".into(),
         }
+    }
+
+    /// Why weir's gate would discard nothing there.
+    pub(super) fn hindrance(&self, at: Option<&InterfaceReading>) -> Option<String> {
+        let Some(interface) = at else {
+            let InterfaceReading { name, master, .. } = self.busiest()?;
+            return Some(match master {
+                Some(master) => format!(
+                    "packets of {name} go to its master {master}, so weir would discard nothing early there"
+                ),
+                None => format!(
+                    "packets of {name} begin with neither Ethernet nor IP, and weir does not run on it"
+                ),
+            });
+        };
         let diversion = interface.diversions.iter().flatten().find(|each| each.passes_all)?;
         Some(format!(
             "on {} {} ({}), so weir would discard nothing early there",
@@ -135,10 +189,19 @@ impl Reading {
     }
 }
 
-/// What weir does, unless something on the interface keeps it from that.
-pub(super) fn hindered(reading: &Reading, does: &str) -> String {
-    match reading.hindrance() {
-        None => does.into(),
-        Some(hindrance) => format!("{does}; but {hindrance}"),
+/// Whether a gate there sees packets on their way to sockets. To a VRF's own device the kernel hands them only after tc
+/// (`vrf_ip_rcv()`).
+fn sees_packets(interface: &&InterfaceReading) -> bool {
+    interface.takes_gate && interface.master.is_none() && interface.driver.as_deref() != Some("vrf")
+}
+
+/// What weir does at an interface, unless something on it keeps it from that, or it does so already.
+pub(super) fn hindered(reading: &Reading, at: Option<&InterfaceReading>, does: &str) -> String {
+    match (reading.hindrance(at), at.filter(|_| reading.protects(at))) {
+        (Some(hindrance), _) => format!("{does}; but {hindrance}"),
+        (None, Some(interface)) => {
+            format!("{does}; it protects {} already, and this is left", interface.name)
+        }
+        (None, None) => does.into(),
     }
 }

@@ -10,7 +10,9 @@ use serde::Serialize;
 
 use self::finding::Finding;
 use self::notes::notes;
-use self::receiving::{backlog_full, livelock, one_cpu_receives, ring_full, syn_flood};
+use self::receiving::{
+    backlog_full, early_discard, livelock, one_cpu_receives, ring_full, syn_flood,
+};
 use self::sockets::{Losses, accept_queues_full, sockets_full, udp_memory};
 use super::reading::Reading;
 
@@ -46,10 +48,12 @@ impl Diagnosis {
         let losses = Losses::of_udp(reading);
         findings.extend(udp_memory(reading, &losses));
         findings.extend(syn_flood(reading));
-        findings.extend(livelock(reading));
+        findings.extend(livelock(reading, &losses));
+        let interfaces = || reading.interfaces.iter();
+        findings.extend(interfaces().filter_map(|each| early_discard(reading, each)));
         findings.extend(sockets_full(reading, &losses));
         findings.extend(accept_queues_full(reading));
-        findings.extend(reading.interfaces.iter().filter_map(ring_full));
+        findings.extend(interfaces().filter_map(|each| ring_full(reading, each)));
         findings.extend(backlog_full(reading));
         findings.extend(one_cpu_receives(reading));
         let seen = !reading.cpus.is_empty() && reading.udp.is_some() && reading.tcp.is_some();

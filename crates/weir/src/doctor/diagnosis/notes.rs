@@ -21,15 +21,23 @@ pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) ->
             count(socket.drop_pps)
         ));
     }
+    let of_requests = findings.iter().any(|finding| finding.cause == Cause::SynFlood);
+    if let (false, Some(listener)) = (of_requests, Losses::of_tcp(reading).refused.first()) {
+        notes.push(format!(
+            "{} turns away {} connection requests/s, and not as its accept queue is full",
+            listener.whose,
+            count(listener.drop_pps)
+        ));
+    }
     if !reading.protected.is_empty() {
         notes.push(format!(
             "weir protects {}: `weir status` and `sudo weir channels` show what it does",
             reading.protected.join(", ")
         ));
     }
-    notes.extend(reading.hindrance());
+    notes.extend(reading.hindrance(reading.best()));
     let of_interface = |name: &String, text: &str| format!("{name}: {text}");
-    if let Some(interface) = reading.busiest() {
+    if let Some(interface) = reading.best() {
         let name = &interface.name;
         notes.extend(interface.xdp.as_ref().map(|xdp| {
             of_interface(
@@ -45,19 +53,24 @@ pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) ->
                 &format!("{cost}, so weir's gate goes to tc, where a discard costs more"),
             )
         }));
-        if !interface.steered.is_empty() {
-            notes.push(of_interface(
-                name,
-                "RPS hands packets on to softirqs, which nothing weighs; weir has `--rps-off`",
-            ));
-        }
+    }
+    // Where packets come in, and steering is set.
+    if let Some(interface) = reading.busiest().filter(|each| !each.steered.is_empty()) {
+        notes.push(of_interface(
+            &interface.name,
+            "RPS hands packets on to softirqs, which nothing weighs; weir has `--rps-off`",
+        ));
     }
     let usual = Settings::default().user_share.rest();
     for cpu in
         reading.cpus.iter().filter(|cpu| cpu.softirq >= usual && reading.receive_pps() < BUSY_PPS)
     {
+        let whose = match reading.loopback_pps >= BUSY_PPS {
+            true => "mostly for what this host sends to itself (lo), which weir does not protect",
+            false => "and not for this network namespace's interfaces",
+        };
         notes.push(format!(
-            "CPU {} spends {} of its time in softirqs, and not for this network namespace's interfaces",
+            "CPU {} spends {} of its time in softirqs, {whose}",
             cpu.cpu,
             percent(cpu.softirq)
         ));

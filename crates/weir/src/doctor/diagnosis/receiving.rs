@@ -2,7 +2,7 @@
 
 use super::super::reading::{CpuReading, InterfaceReading, Reading};
 use super::finding::{BUSY_PPS, Cause, EXHAUSTED, Finding, Help, MOST, Sureness, hindered};
-use super::sockets::worst_socket;
+use super::sockets::Losses;
 use super::words::{count, percent, socket_of};
 
 /// Cookies, or requests dropped, of which there are fewer are a burst.
@@ -26,7 +26,8 @@ pub(super) fn syn_flood(reading: &Reading) -> Option<Finding> {
     } else {
         format!("{}/s are dropped, real ones among them, as SYN cookies are off", count(dropped))
     };
-    let mut advice = vec![reading.try_weir()];
+    let at = reading.best();
+    let mut advice = vec![reading.try_weir(at)];
     if dropped > cookies {
         advice.insert(0, "sudo sysctl -w net.ipv4.tcp_syncookies=1".into());
     }
@@ -40,6 +41,7 @@ pub(super) fn syn_flood(reading: &Reading) -> Option<Finding> {
         weir: Help::Contains,
         weir_does: hindered(
             reading,
+            at,
             "holds connection requests to a share of the CPU, so that other services keep theirs; among the requests \
              of one listener it cannot tell real ones",
         ),
@@ -47,7 +49,7 @@ pub(super) fn syn_flood(reading: &Reading) -> Option<Finding> {
     })
 }
 
-pub(super) fn livelock(reading: &Reading) -> Option<Finding> {
+pub(super) fn livelock(reading: &Reading, losses: &Losses) -> Option<Finding> {
     let starved = reading.starved();
     let first = starved.iter().max_by(|one, other| one.softirq.total_cmp(&other.softirq))?;
     if reading.receive_pps() < BUSY_PPS {
@@ -55,8 +57,10 @@ pub(super) fn livelock(reading: &Reading) -> Option<Finding> {
     }
     let interface = reading.busiest()?;
     let cpus: Vec<String> = starved.iter().map(|cpu| cpu.cpu.to_string()).collect();
-    let victim = worst_socket(reading);
-    let lost = match &victim {
+    let at = reading.best();
+    // Not of this work is what comes by loopback.
+    let victim = losses.full.iter().find(|socket| !socket.by_loopback());
+    let lost = match victim {
         Some(socket) => {
             format!("; {} packets/s are dropped after that work is done", count(socket.drop_pps))
         }
@@ -72,19 +76,50 @@ pub(super) fn livelock(reading: &Reading) -> Option<Finding> {
             count(interface.receive_pps),
             interface.name
         ),
-        whose: victim.as_ref().map(|socket| socket.whose.clone()),
-        weir: if reading.hindrance().is_some() { Help::Contains } else { Help::Cures },
+        whose: victim.map(|socket| socket.whose.clone()),
+        weir: reading.cures(at),
         weir_does: hindered(
             reading,
-            "has threads poll the interface, keeps half of each CPU for processes that want it, and discards early \
-             what no socket has room for",
+            at,
+            match at.is_none_or(|at| at.lower.is_empty()) {
+                true => {
+                    "has threads poll the interface, keeps half of each CPU for processes that want it, and discards \
+                     early what no socket has room for"
+                }
+                // Its packets are polled below it.
+                false => {
+                    "limits softirqs to half of each CPU that processes want, and discards early what no socket has \
+                     room for"
+                }
+            },
         ),
-        advice: vec![reading.try_weir()],
+        advice: vec![reading.try_weir(at)],
     })
 }
 
-pub(super) fn ring_full(interface: &InterfaceReading) -> Option<Finding> {
-    (interface.ring_drop_pps >= 1.0).then(|| Finding {
+/// What the kernel's own counters do not show: a full queue loses here.
+pub(super) fn early_discard(reading: &Reading, interface: &InterfaceReading) -> Option<Finding> {
+    let reason =
+        interface.discarded_as.as_ref().filter(|_| reading.is_loss(interface.discarded_pps))?;
+    let name = &interface.name;
+    Some(Finding {
+        cause: Cause::EarlyDiscard,
+        sureness: Sureness::Measured,
+        what: format!(
+            "weir discards {} packets/s on {name}, most as {reason}: more comes than its receivers take",
+            count(interface.discarded_pps)
+        ),
+        whose: Some(name.clone()),
+        weir: Help::Contains,
+        weir_does: "makes what is lost cheap, and keeps it from harming others".into(),
+        advice: vec![format!(
+            "sudo weir channels {name}    (whose they are; --sources: who sends them)"
+        )],
+    })
+}
+
+pub(super) fn ring_full(reading: &Reading, interface: &InterfaceReading) -> Option<Finding> {
+    reading.is_loss(interface.ring_drop_pps).then(|| Finding {
         cause: Cause::RingFull,
         sureness: Sureness::Measured,
         what: format!(
@@ -111,13 +146,16 @@ pub(super) fn backlog_full(reading: &Reading) -> Option<Finding> {
     // The counters are of all network namespaces.
     let steered = reading.interfaces.iter().find(|each| !each.steered.is_empty());
     let here = steered.is_some() || reading.receive_pps() >= BUSY_PPS;
-    if worst.backlog_drop_pps < 1.0 || !here {
+    if !reading.is_loss(worst.backlog_drop_pps) || !here {
         return None;
     }
     let (weir_does, advice) = match steered {
         Some(each) => (
             "with `--rps-off`, has threads do this work, where it is weighed against processes",
-            format!("sudo weir run {} --rps-off", each.name),
+            match reading.protected.contains(&each.name) {
+                true => format!("stop weir, then: sudo weir run {} --rps-off", each.name),
+                false => format!("sudo weir run {} --rps-off", each.name),
+            },
         ),
         // Of a driver without NAPI; a veth's packets, unless GRO is on and its peer leaves TSO out.
         None => (
@@ -150,14 +188,20 @@ pub(super) fn one_cpu_receives(reading: &Reading) -> Option<Finding> {
     let mean = |of: &dyn Fn(&CpuReading) -> f64| {
         others.iter().map(|cpu| of(cpu)).sum::<f64>() / others.len() as f64
     };
-    let queues = interface.queues.filter(|queues| (*queues as usize) < reading.cpus.len())?;
+    let queues = interface.queues?;
     if others.is_empty() || !interface.steered.is_empty() || mean(&receives) >= 1.0 - MOST {
         return None;
     }
     let cpus = reading.cpus.len() as u32;
     let wanted = interface.queues_max.unwrap_or(0).min(cpus);
     let name = &interface.name;
-    let advice = if wanted > queues {
+    let advice = if queues > 1 {
+        // More queues would not help: the NIC chooses one by a hash, of UDP usually of the addresses alone.
+        format!(
+            "grep {name} /proc/interrupts    (which queues, on which CPUs); or sudo ethtool -N {name} rx-flow-hash \
+             udp4 sdfn    (spreads UDP by ports, too; likewise udp6); one flow stays on one CPU"
+        )
+    } else if wanted > queues {
         format!(
             "sudo ethtool -L {name} combined {wanted}    (where queues are counted apart: rx {wanted} tx {wanted})"
         )
@@ -176,12 +220,16 @@ pub(super) fn one_cpu_receives(reading: &Reading) -> Option<Finding> {
             Sureness::Possible
         },
         what: format!(
-            "One CPU receives for all: CPU {} spends {} of its time on it, the other {} hardly any; {name} has {queues} \
-             receive queue{}",
+            "One CPU receives for all: CPU {} spends {} of its time on it, the other {} hardly any; {name} has {}",
             one.cpu,
             percent(receives(one).min(1.0)),
             others.len(),
-            if queues == 1 { "" } else { "s" }
+            match queues {
+                1 => "1 receive queue".into(),
+                _ => format!(
+                    "{queues} receive queues, and most packets come to one of them, or all to this CPU"
+                ),
+            }
         ),
         whose: Some(name.clone()),
         weir: Help::None,

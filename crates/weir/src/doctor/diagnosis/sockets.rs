@@ -1,8 +1,11 @@
 //! Sockets that lose what comes, and why.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
 use super::super::reading::{OwnerReading, Reading, SocketReading, UdpReading};
 use super::finding::{Cause, FULL, Finding, Help, Sureness, hindered};
-use super::words::{count, socket_of};
+use super::words::{count, socket_of, sockets_of};
 
 /// A thread that runs for more of the time than this is at the limit of one CPU.
 const AT_LIMIT: f64 = 0.9;
@@ -10,6 +13,8 @@ const AT_LIMIT: f64 = 0.9;
 const ASLEEP: f64 = 0.005;
 /// A thread that wanted to run for longer than this and did not is kept from its work by others.
 const KEPT_WAITING: f64 = 0.25;
+/// What to do for a reader whose CPU others have.
+const OWN_CPU: &str = "a CPU of its own for the reader (systemd: AllowedCPUs=), or more of this one (nice, CPUWeight=)";
 /// What of an amount may be missing elsewhere, as sockets, counters, threads and CPUs are not read in the same instant.
 const SKEW: f64 = 0.1;
 
@@ -74,10 +79,11 @@ pub(super) fn udp_memory(reading: &Reading, losses: &Losses) -> Option<Finding> 
     })
 }
 
-/// Sockets of one port and address, as readers of `SO_REUSEPORT` have them.
+/// Sockets of one port and address, as readers of `SO_REUSEPORT` have them, or of one process.
 pub(super) struct Losing {
     pub(super) whose: String,
     pub(super) drop_pps: f64,
+    local: String,
     sockets: usize,
     queued: u64,
     limit: u64,
@@ -85,44 +91,54 @@ pub(super) struct Losing {
 }
 
 impl Losing {
-    /// How full the queue is.
-    fn fill(&self) -> f64 {
-        self.queued as f64 / self.limit.max(1) as f64
-    }
-}
-
-/// UDP sockets, or else listeners, that lose packets.
-fn losing(reading: &Reading, listeners: bool) -> Vec<Losing> {
-    let mut groups: Vec<(&str, Vec<&SocketReading>)> = Vec::new();
-    let loses = |each: &&SocketReading| each.listener == listeners && each.drop_pps >= 1.0;
-    for socket in reading.sockets.iter().flatten().filter(loses) {
-        match groups.iter_mut().find(|(local, _)| *local == socket.local) {
-            Some((_, group)) => group.push(socket),
-            None => groups.push((&socket.local, vec![socket])),
-        }
-    }
-    let losing = |(_, group): (&str, Vec<&SocketReading>)| {
+    fn of(group: &[&SocketReading]) -> Option<Self> {
         let first = group.first()?;
-        Some(Losing {
-            whose: socket_of(first),
+        let alike = group.iter().all(|each| each.local == first.local);
+        Some(Self {
+            whose: if alike { socket_of(first) } else { sockets_of(group.len(), first) },
+            local: first.local.clone(),
             drop_pps: group.iter().map(|each| each.drop_pps).sum(),
             sockets: group.len(),
             queued: group.iter().map(|each| u64::from(each.queued)).sum(),
             limit: group.iter().map(|each| u64::from(each.limit)).sum(),
             owners: group.iter().flat_map(|each| each.owners.clone()).collect(),
         })
-    };
-    groups.into_iter().filter_map(losing).collect()
+    }
+
+    /// Whether nothing but loopback, which weir does not protect, leads to it.
+    pub(super) fn by_loopback(&self) -> bool {
+        let local = self.local.parse::<SocketAddr>();
+        local.is_ok_and(|local| local.ip().to_canonical().is_loopback())
+    }
+
+    /// How full the queue is.
+    fn fill(&self) -> f64 {
+        self.queued as f64 / self.limit.max(1) as f64
+    }
 }
 
-pub(super) fn worst_socket(reading: &Reading) -> Option<Losing> {
-    losing(reading, false).into_iter().max_by(|one, other| one.drop_pps.total_cmp(&other.drop_pps))
+/// UDP sockets, or else listeners, that lose packets: by address and port, and those that lose little by process.
+fn losing(reading: &Reading, listeners: bool) -> Vec<Losing> {
+    let mut groups: BTreeMap<&str, Vec<&SocketReading>> = BTreeMap::new();
+    let loses = |each: &&SocketReading| each.listener == listeners && each.drop_pps > 0.0;
+    for socket in reading.sockets.iter().flatten().filter(loses) {
+        groups.entry(&socket.local).or_default().push(socket);
+    }
+    let is_loss =
+        |group: &Vec<&SocketReading>| reading.is_loss(group.iter().map(|each| each.drop_pps).sum());
+    let (mut groups, few): (Vec<_>, Vec<_>) = groups.into_values().partition(is_loss);
+    let mut processes: BTreeMap<Option<i32>, Vec<&SocketReading>> = BTreeMap::new();
+    for socket in few.into_iter().flatten() {
+        processes.entry(socket.owners.first().map(|owner| owner.pid)).or_default().push(socket);
+    }
+    groups.extend(processes.into_values().filter(is_loss));
+    groups.iter().filter_map(|group| Losing::of(group)).collect()
 }
 
 /// Sockets that lose packets, by why; most first.
 pub(super) struct Losses {
     /// Their queues are full.
-    full: Vec<Losing>,
+    pub(super) full: Vec<Losing>,
     /// Something else: memory, a wrong checksum, a filter of the socket's own.
     pub(super) refused: Vec<Losing>,
     /// Lost at full queues of sockets that are not among them.
@@ -131,12 +147,18 @@ pub(super) struct Losses {
 
 impl Losses {
     pub(super) fn of_udp(reading: &Reading) -> Self {
-        Self::of(losing(reading, false), reading.udp.as_ref().map_or(0.0, |udp| udp.queue_full_pps))
+        Self::of(reading, false, reading.udp.as_ref().map_or(0.0, |udp| udp.queue_full_pps))
+    }
+
+    pub(super) fn of_tcp(reading: &Reading) -> Self {
+        let full = reading.tcp.as_ref().map_or(0.0, |tcp| tcp.accept_queue_full_per_sec);
+        Self::of(reading, true, full)
     }
 
     /// The kernel counts full queues of all sockets together, and at each socket what it loses for whatever reason. What
     /// is counted is the fullest ones' first.
-    fn of(mut losing: Vec<Losing>, queue_full_pps: f64) -> Self {
+    fn of(reading: &Reading, listeners: bool, queue_full_pps: f64) -> Self {
+        let mut losing = losing(reading, listeners);
         losing.sort_by(|one, other| other.fill().total_cmp(&one.fill()));
         let mut left = queue_full_pps;
         let (mut full, mut refused): (Vec<_>, Vec<_>) = losing.into_iter().partition(|socket| {
@@ -150,7 +172,7 @@ impl Losses {
             part.sort_by(|one, other| other.drop_pps.total_cmp(&one.drop_pps));
         }
         let unseen = queue_full_pps - full.iter().map(|socket| socket.drop_pps).sum::<f64>();
-        let is_much = unseen >= 1.0 && unseen > queue_full_pps / 2.0;
+        let is_much = reading.is_loss(unseen) && unseen > queue_full_pps / 2.0;
         Self { full, refused, unseen_pps: if is_much { unseen } else { 0.0 } }
     }
 
@@ -171,8 +193,10 @@ impl Losses {
 /// Why a queue is full.
 #[derive(Clone, Copy, PartialEq)]
 enum Reader {
-    /// Others have the CPU that it wants.
+    /// Receiving has the CPU that it wants.
     KeptWaiting,
+    /// Other processes have it.
+    Crowded,
     /// It may not run, though its CPU is idle.
     HeldBack,
     /// It is busy all the time.
@@ -202,8 +226,12 @@ pub(super) fn sockets_full(reading: &Reading, losses: &Losses) -> Vec<Finding> {
             ),
             whose: None,
             weir: Help::Contains,
-            weir_does: hindered(reading, "makes what is lost cheap, and names the ports"),
-            advice: vec![reading.try_weir()],
+            weir_does: hindered(
+                reading,
+                reading.best(),
+                "makes what is lost cheap, and names the ports",
+            ),
+            advice: vec![reading.try_weir(reading.best())],
         });
     }
     found
@@ -225,10 +253,20 @@ fn reader(reading: &Reading, socket: &Losing) -> Reader {
         owner.waited.unwrap_or(0.0) >= KEPT_WAITING
             && owner.waited.unwrap_or(0.0) + idle > 1.0 + SKEW
     };
+    // Receiving has taken most of the time for which it waited.
+    let for_input = |owner: &OwnerReading| {
+        let cpu = reading.cpus.iter().find(|cpu| Some(cpu.cpu) == owner.cpu);
+        let receives = cpu.map_or(0.0, |cpu| cpu.softirq + cpu.napi_threads);
+        owner.waited.is_some_and(|waited| waited >= KEPT_WAITING && receives >= waited / 2.0)
+    };
     if socket.owners.iter().any(on_idle) {
         Reader::HeldBack
-    } else if waited >= KEPT_WAITING || (ran >= ASLEEP && socket.owners.iter().any(on_starved)) {
+    } else if socket.owners.iter().any(for_input)
+        || (ran >= ASLEEP && socket.owners.iter().any(on_starved))
+    {
         Reader::KeptWaiting
+    } else if waited >= KEPT_WAITING {
+        Reader::Crowded
     } else if ran >= AT_LIMIT {
         Reader::AtLimit
     } else if socket.fill() >= FULL {
@@ -240,11 +278,18 @@ fn reader(reading: &Reading, socket: &Losing) -> Reader {
 
 fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
     let reader = reader(reading, socket);
+    let at = reading.best_for(&socket.local);
+    let by_loopback = socket.by_loopback();
     let (why, weir, does) = match reader {
         Reader::KeptWaiting => (
-            "its reader waits for a CPU",
-            Help::Cures,
+            "its reader waits for a CPU that receiving takes",
+            reading.cures(at),
             "discards what this queue has no room for before that costs CPU time, and keeps time for the reader",
+        ),
+        Reader::Crowded => (
+            "its reader waits for a CPU that other processes have",
+            Help::Contains,
+            "makes what is lost cheap; it takes no CPU time from processes",
         ),
         Reader::HeldBack => (
             "its reader waits while its CPU is idle, as a CPU quota makes it",
@@ -281,10 +326,16 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
             "makes what is lost cheap, and keeps it from harming others",
         ),
     };
+    let (weir, does) = match by_loopback {
+        true => (Help::None, "nothing: this comes by loopback, which weir does not protect"),
+        false => (weir, does),
+    };
     let buffer = socket.limit / socket.sockets.max(1) as u64;
     let mut advice = Vec::new();
     match reader {
-        Reader::KeptWaiting => advice.push(reading.try_weir()),
+        Reader::Crowded => advice.push(OWN_CPU.into()),
+        Reader::KeptWaiting if by_loopback => advice.push(OWN_CPU.into()),
+        Reader::KeptWaiting => advice.push(reading.try_weir(at)),
         Reader::HeldBack => advice.push(
             "a larger quota for the reader's control group (systemd: CPUQuota=, docker: --cpus)"
                 .into(),
@@ -293,7 +344,7 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
             advice.push(
                 "more readers: one socket for each CPU with SO_REUSEPORT, and recvmmsg(2)".into(),
             );
-            advice.push(reading.try_weir());
+            advice.extend((!by_loopback).then(|| reading.try_weir(at)));
         }
         Reader::Asleep | Reader::HeldUp => {
             let pid =
@@ -302,8 +353,8 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
         }
         // SO_RCVBUF is doubled by the kernel, which is what it tells.
         Reader::Bursts => advice.push(format!(
-            "a larger SO_RCVBUF in the program, and: sudo sysctl -w net.core.rmem_max={}",
-            (buffer * 2).next_power_of_two()
+            "a larger SO_RCVBUF in the program{}",
+            raised("rmem_max", reading.rmem_max, (buffer * 2).next_power_of_two())
         )),
         Reader::New => advice.push("weir doctor again".into()),
         Reader::Unseen => advice.push("sudo weir doctor    (to see whose it is)".into()),
@@ -315,20 +366,29 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
             _ => Sureness::Likely,
         },
         what: format!(
-            "A UDP socket loses {} packets/s: its queue of {} KiB is full, as {why}",
+            "{} {} packets/s: {} of {} KiB is full, as {why}",
+            if socket.sockets == 1 { "A UDP socket loses" } else { "UDP sockets lose" },
             count(socket.drop_pps),
+            if socket.sockets == 1 { "its queue" } else { "each queue" },
             buffer.div_ceil(1024)
         ),
         whose: Some(socket.whose.clone()),
         weir,
-        weir_does: if weir == Help::None { does.into() } else { hindered(reading, does) },
+        weir_does: if weir == Help::None { does.into() } else { hindered(reading, at, does) },
         advice,
     }
 }
 
+/// The command that raises a limit of `net.core`, if that is lower: what else is bound by it is not to lose by this.
+fn raised(name: &str, now: Option<u64>, wanted: u64) -> String {
+    match now {
+        Some(now) if now < wanted => format!(", and: sudo sysctl -w net.core.{name}={wanted}"),
+        _ => String::new(),
+    }
+}
+
 pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
-    let full = reading.tcp.as_ref().map_or(0.0, |tcp| tcp.accept_queue_full_per_sec);
-    let losses = Losses::of(losing(reading, true), full);
+    let losses = Losses::of_tcp(reading);
     let finding = |what: String, whose: Option<String>, limit: u64| Finding {
         cause: Cause::AcceptQueueFull,
         sureness: Sureness::Measured,
@@ -337,12 +397,12 @@ pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
         weir: Help::Contains,
         weir_does: hindered(
             reading,
+            reading.best(),
             "discards requests that the queue has no room for early; it accepts none",
         ),
         advice: vec![format!(
-            "find out why the program does not accept; for bursts, a larger backlog in it, and: sudo sysctl -w \
-             net.core.somaxconn={}",
-            (limit * 2).max(4096)
+            "find out why the program does not accept; for bursts, a larger backlog in it{}",
+            raised("somaxconn", reading.somaxconn, (limit * 2).max(4096))
         )],
     };
     let of_listener = |listener: &Losing| {
