@@ -184,7 +184,7 @@ impl Bench {
                 let work = Work { passes, ..server.work };
                 Job::UdpServer(bind, udp::Server { work, ..*server })
             }
-            AppKind::Tcp(server) => Job::TcpServer(bind, *server),
+            AppKind::Tcp { echo } => Job::TcpServer { bind, echo: *echo },
             AppKind::Screen => Job::Screen,
             AppKind::Unread => Job::Unread([host.address.1.into(), host.address6.1.into()]),
         };

@@ -10,7 +10,7 @@ use weir_bpf::sys::{sched, snmp};
 use weir_bpf::verdict::{Reason, Verdict};
 
 use crate::apps::udp::Answer;
-use crate::apps::{slots, tcp, udp};
+use crate::apps::{slots, udp};
 use crate::bench::{Bench, Running};
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
@@ -74,7 +74,7 @@ impl Probe<'_> {
                 Role::Other => (Counter::OtherDelivered, None),
             };
             // A request over TCP is not a packet.
-            if !matches!(app.kind, AppKind::Tcp(tcp::Server { connections: 0, .. })) {
+            if !matches!(app.kind, AppKind::Tcp { .. }) {
                 reading.add(delivered, worker.count(slots::DELIVERED));
             }
             if let Some(ages) = ages {

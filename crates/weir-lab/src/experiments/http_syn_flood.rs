@@ -64,7 +64,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     Ok(Scene {
         apps: vec![
             App::new(AppKind::Real(&NGINX), port, Role::Flooded),
-            App::new(AppKind::Tcp(tcp::Server::default()), FLOODED_PORT, Role::Other),
+            App::new(AppKind::Tcp { echo: false }, FLOODED_PORT, Role::Other),
         ],
         flows: flood.into_iter().collect(),
         client: Some(Client::Http {

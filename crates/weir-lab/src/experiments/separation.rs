@@ -188,11 +188,11 @@ fn beside_services(
     let many = AppKind::Udp(udp::Server { joined: true, ..sink });
     apps.extend([
         App::new(
-            AppKind::Tcp(tcp::Server { echo: true, ..Default::default() }),
+            AppKind::Tcp { echo: true },
             SERVICE_PORT,
             Role::Other,
         ),
-        App::new(AppKind::Tcp(tcp::Server::default()), LISTENER_PORT, Role::Other),
+        App::new(AppKind::Tcp { echo: false }, LISTENER_PORT, Role::Other),
         App::new(many, MANY_PORT, Role::Other),
     ]);
     let sorts = flood.map_or(vec![], |flood| share_out(sorts(kind, &flood), ask.load));

@@ -6,7 +6,7 @@ pub(super) use std::time::Duration;
 use crate::arm::QUIET;
 use crate::experiment::Figure;
 
-pub(super) use crate::apps::{tcp, udp};
+pub(super) use crate::apps::udp;
 pub(super) use crate::arm::BASELINES;
 pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
