@@ -1,7 +1,9 @@
 //! `harmless` (LRP 4.2): nothing is worse where nothing is overloaded.
 
 use super::shared::*;
-use crate::programs::{ClientKind, DNSPERF, IPERF3_CLIENT, MEMCASLAP, WRK, in_flight};
+use crate::programs::{
+    ClientKind, DNSPERF, IPERF3, IPERF3_CLIENT, MEMCASLAP, WRK, in_flight,
+};
 
 const MAIN: &str = "weir";
 /// NSD's answers per second before it has been saturated in this run.
@@ -123,8 +125,11 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         How::Options(more) => more.to_owned(),
         How::Rate(share) => in_flight(share.map(|share| (share * capacity(ask.done)).round())),
     };
+    let app = App::new(AppKind::Real(kind.server), kind.server.port, Role::Flooded);
+    // iperf3's server may still be at the last trial's test.
+    let per_trial = *kind.server == IPERF3;
     Ok(Scene {
-        apps: vec![App::new(AppKind::Real(kind.server), kind.server.port, Role::Flooded)],
+        apps: vec![App { per_trial, ..app }],
         program: Some((kind, more)),
         beside,
         needs: vec![Need::FarEndRps],

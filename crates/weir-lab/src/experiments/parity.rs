@@ -69,9 +69,11 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         without_generator: true,
         ..Scene::default()
     };
+    let app =
+        |kind, port| App { per_trial: true, ..App::new(kind, port, Role::Flooded) };
     let (talk, answer) = match ask.case {
         STREAM => {
-            let app = App::new(AppKind::Real(&IPERF3), IPERF3.port, Role::Flooded);
+            let app = app(AppKind::Real(&IPERF3), IPERF3.port);
             let program = Some((&IPERF3_CLIENT, String::new()));
             return Ok(Scene { apps: vec![app], program, ..scene });
         }
@@ -79,9 +81,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         _ => (Talk::RoundTrip, Answer::Echo),
     };
     let server = AppKind::Udp(udp::Server { answer, ..Default::default() });
-    let apps = vec![App { per_trial: true, ..App::new(server, PORT, Role::Flooded) }];
     let client = Some(Client::Parity(talk, PORT));
-    Ok(Scene { apps, client, books: Books::Client, ..scene })
+    Ok(Scene { apps: vec![app(server, PORT)], client, books: Books::Client, ..scene })
 }
 
 /// What the lab's own server receives is counted in datagrams.

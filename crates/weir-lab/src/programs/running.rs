@@ -14,7 +14,7 @@ use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{CpuId, Nice};
 
 use super::ready::CaptureKind;
-use super::report::{self, Figures};
+use super::report::Figures;
 use super::table::{ClientKind, ROWS, Row, ServerKind};
 use crate::apps::{Job, Order};
 use crate::error::{Error, Result, cannot};
@@ -160,8 +160,7 @@ impl Running {
             if ended || late {
                 let how = if ended { "ended and" } else { "still runs and" };
                 let problem = format!("the lab's {} {how} did not {what}", self.object);
-                let message = report::iperf3_error(&output).unwrap_or(output);
-                return Err(Error::refused(problem, quote(&message)));
+                return Err(Error::refused(problem, quote(&output)));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -223,24 +222,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts a client, which runs for so many seconds; memcaslap ends a second late. iperf3's test has
-    /// begun: while its server is busy, it is started again.
+    /// Starts a client, which runs for so many seconds; memcaslap ends a second late.
     pub fn start(kind: &ClientKind, more: &str, place: &Place<'_>, seconds: u64) -> Result<Self> {
         let ClientKind { name, server, arguments } = *kind;
         let arguments = arguments.replace("%seconds", &seconds.to_string()).replace("%more", more);
-        let retry_until = Instant::now() + PATIENCE;
-        loop {
-            let mut running = Running::start(name, place, server.port, &arguments, CLIENTS_NICE)?;
-            let begun = |pid, output: &str| {
-                let begun = has_data_socket(pid) || figures(name, output).is_some();
-                let again = Instant::now() < retry_until && report::is_busy(output);
-                (begun || again).then_some(begun)
-            };
-            if server.question.is_some() || running.wait("begin", begun)? {
-                running.deadline += Duration::from_secs(seconds);
-                return Ok(Self { running, name });
-            }
-        }
+        let mut running = Running::start(name, place, server.port, &arguments, CLIENTS_NICE)?;
+        running.deadline += Duration::from_secs(seconds);
+        Ok(Self { running, name })
     }
 
     pub fn is_running(&mut self) -> bool {
@@ -255,13 +243,6 @@ impl Client {
 /// What a client has printed, once that is a whole report.
 fn figures(name: &str, output: &str) -> Option<Figures> {
     ROWS.iter().find(|row| row.0 == name)?.4(output)
-}
-
-/// Whether iperf3 has a socket for the data beside the one for control: a test is under way.
-fn has_data_socket(pid: Pid) -> bool {
-    let files = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid()));
-    let targets = files.into_iter().flatten().flatten().map(|file| std::fs::read_link(file.path()));
-    targets.flatten().filter(|path| path.to_string_lossy().starts_with("socket:")).count() >= 2
 }
 
 #[cfg(test)]
