@@ -13,7 +13,7 @@ use crate::arm::Arm;
 use crate::bench::Bench;
 use crate::engine;
 use crate::error::{Error, Result, cannot};
-use crate::experiment::{Ask, Case, Experiment, Search, Times, words};
+use crate::experiment::{Ask, Case, Experiment, Search, Times, words_of};
 use crate::host::topology::take_turn;
 use crate::progress::{Progress, say};
 use crate::run::{Head, Load, Run, SCHEMA, Trial};
@@ -86,7 +86,7 @@ impl<'a> Plan<'a> {
         let parse =
             |text| Arm::parse(text).map_err(|why| Error::refused(why, "please report this"));
         let arms = match wish.arms.is_empty() {
-            true => words(experiment.arms.of(quick)).map(parse).collect::<Result<Vec<_>>>()?,
+            true => words_of(experiment.arms, quick).map(parse).collect::<Result<Vec<_>>>()?,
             false => wish.arms.clone(),
         };
         let all = (experiment.cases)();
@@ -113,9 +113,8 @@ impl<'a> Plan<'a> {
         }
         let (mut points, mut has_rates) = (vec![], false);
         for case in cases {
-            let own = case.loads.unwrap_or(experiment.loads).of(quick);
-            let mut loads: Vec<Load> =
-                words(own).filter_map(|text| Load::parse(text).ok()).collect();
+            let own = words_of(case.loads.unwrap_or(experiment.loads), quick);
+            let mut loads: Vec<Load> = own.filter_map(|text| Load::parse(text).ok()).collect();
             // A case without a flood has none to choose.
             let is_flooded = loads.iter().any(|load| matches!(load, Load::Rate(_)));
             has_rates |= is_flooded;
@@ -205,7 +204,7 @@ impl<'a> Plan<'a> {
 
     fn searched<'b>(&'b self, search: &'b Search) -> impl Iterator<Item = &'b Arm> {
         let there = self.points.iter().any(|(case, _)| case.name == search.of);
-        let is_named = |arm: &&Arm| words(search.arms.of(self.quick)).any(|name| name == arm.name);
+        let is_named = |arm: &&Arm| words_of(search.arms, self.quick).any(|name| name == arm.name);
         self.arms.iter().filter(move |arm| there && is_named(arm))
     }
 
@@ -411,7 +410,7 @@ mod tests {
                 assert!(!plan.points.is_empty() && !plan.arms.is_empty(), "{name}");
                 let estimate = plan.estimate();
                 assert!(!quick || estimate <= QUICK_BUDGET, "{name}: {estimate:?}");
-                let mut declared = words(experiment.loads.of(quick));
+                let mut declared = words_of(experiment.loads, quick);
                 assert!(declared.all(|load| Load::parse(load).is_ok()), "{name}");
                 assert!(
                     plan.arms.iter().any(|arm| arm.name == experiment.main)

@@ -46,10 +46,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "what does weir cost real programs where nothing is overloaded?",
     found: "LRP's throughput and latency were within noise of BSD's",
     needs: &["nginx", "wrk", "nsd", "dnsperf", "iperf3", "memcached", "memcaslap"],
-    arms: Choice {
-        full: "stock,stock-rps,threaded,niced,batch,bare-pass,idle-weir,weir,weir-native",
-        quick: "stock,stock-rps,threaded,niced,batch,weir",
-    },
+    arms: "stock,stock-rps,threaded,niced,batch,bare-pass?,idle-weir?,weir,weir-native?",
     main: MAIN,
     cases: || {
         let case = |program: &str, beside: &str| {
@@ -62,7 +59,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         let of = |(beside, _)| PROGRAMS.map(|(program, ..)| case(program, beside));
         BESIDE.into_iter().flat_map(of).collect()
     },
-    loads: Choice::both("0"),
+    loads: "0",
     times: Choice::times((300, 3000, 10), (50, 1000, 2)),
     scene,
     says: "answers {} requests/s",

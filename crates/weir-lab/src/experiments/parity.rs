@@ -23,14 +23,11 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "what does weir cost where nothing is overloaded?",
     found: "LRP's round trips and throughput were within noise of BSD's",
     needs: &["iperf3"],
-    arms: Choice {
-        full: "stock,stock-rps,threaded,niced,batch,weir-native,weir --attach generic,weir,\
-               veth-stock,veth-weir",
-        quick: "stock,stock-rps,threaded,weir-native,weir,veth-stock,veth-weir",
-    },
+    arms: "stock,stock-rps,threaded,niced?,batch?,weir-native,weir --attach generic?,weir,\
+           veth-stock,veth-weir",
     main: "weir",
     cases: || [TRIP, WINDOW, STREAM].map(Case::always).into(),
-    loads: Choice::both("0"),
+    loads: "0",
     times: Choice::times((300, 2000, 10), (50, 200, 3)),
     scene,
     derive: Some(throughput),
