@@ -5,25 +5,24 @@ use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use rustix::process::Pid;
 use weir_bpf::attach::Attached;
 use weir_bpf::bare::{Bare, BarePrograms};
 use weir_bpf::sys::napi;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator};
-use weir_bpf::units::{CpuId, MacAddr, Nanos, Nice, PacketsPerSec};
+use weir_bpf::units::{CpuId, MacAddr, Nice, PacketsPerSec};
 
 use crate::apps::compute::Work;
 use crate::apps::{Job, udp};
 use crate::arm::{Arm, Napi};
 use crate::error::{Error, Result};
 use crate::histogram;
-use crate::host::process::{Worker, cpu_time};
+use crate::host::process::Process;
 use crate::host::quota::Quotas;
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
 use crate::host::wire::{self, FLOOD_NET, OFF_LINK, mask};
-use crate::programs::{Daemon, Place, Server};
+use crate::programs::{Daemon, Place, Running};
 use crate::run::{Load, Setup};
 use crate::scene::{App, AppKind, FLOODED_PORT, Flow, From, Need, To};
 use crate::stop::{Undo, wait_for};
@@ -37,13 +36,6 @@ const WATCH: Duration = Duration::from_millis(100);
 /// No interface's.
 const NOBODYS_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x09]);
 
-pub enum Running {
-    /// One of the lab's own.
-    Worker(Worker),
-    /// One that nobody here wrote.
-    Program(Server),
-}
-
 pub struct Sut {
     // In the order in which they must be dropped: processes, then what they are in.
     apps: Vec<(App, Running)>,
@@ -56,7 +48,7 @@ pub struct Sut {
 pub struct Bench {
     suts: BTreeMap<String, Sut>,
     /// The calibrated loop on the tested CPU.
-    pub speed: Worker,
+    pub speed: Process,
     pub generator: Generator,
     pub bare: BarePrograms,
     /// The machine's quota, once another is wanted.
@@ -83,7 +75,7 @@ impl Bench {
         // This thread sleeps nearly always; when it wakes it must not wait for the generator.
         sched::set_nice(rustix::thread::gettid(), Nice(-10))?;
         let topology = Topology::create(turn)?;
-        let speed = Worker::start(&topology.generator, sut_cpu, Nice(0), Job::SpeedProbe)?;
+        let speed = Process::worker(&topology.generator, sut_cpu, Nice(0), Job::SpeedProbe)?;
         let before = speed.histogram();
         std::thread::sleep(WATCH);
         let loop_ns = histogram::quantile(&before, &speed.histogram(), 0.5).ok_or_else(|| {
@@ -174,21 +166,20 @@ impl Bench {
 
     fn start_on(&self, host: &Host, app: &App) -> Result<Running> {
         let (at, bind) = (|name| self.place(host, name), (host.address.1, app.port).into());
-        let program = |started: Result<Server>| started.map(Running::Program);
         let job = match &app.kind {
-            AppKind::Real(kind) => return program(Server::start(kind, &at(kind.name)?)),
-            AppKind::Capture(kind) => return program(Server::capture(*kind, &at("capture")?)),
-            AppKind::Wall(options) => return program(Server::screen(options, &at("screen")?)),
+            AppKind::Real(kind) => return Running::server(kind, &at(kind.name)?),
+            AppKind::Capture(kind) => return Running::capture(*kind, &at("capture")?),
+            AppKind::Wall(options) => return Running::screen(options, &at("screen")?),
             AppKind::Udp(server) => {
                 let passes = (server.work.time.as_nanos() as f64 / self.loop_ns).ceil() as u64;
                 let work = Work { passes, ..server.work };
                 Job::UdpServer(bind, udp::Server { work, ..*server })
             }
-            AppKind::Tcp(server) => Job::TcpServer(bind, *server),
+            AppKind::Tcp { echo } => Job::TcpServer { bind, echo: *echo },
             AppKind::Screen => Job::Screen,
             AppKind::Unread => Job::Unread([host.address.1.into(), host.address6.1.into()]),
         };
-        Worker::start(&host.netns, self.sut_cpu, Nice(app.nice), job).map(Running::Worker)
+        Process::worker(&host.netns, self.sut_cpu, Nice(app.nice), job).map(Running::from)
     }
 
     pub fn aim(&mut self, arm: &Arm, flows: &[Flow]) -> Result<()> {
@@ -279,27 +270,6 @@ impl Begun {
 impl Sut {
     fn app(&self, app: &App) -> Option<&Running> {
         self.apps.iter().find(|(known, _)| known == app).map(|(_, running)| running)
-    }
-}
-
-impl Running {
-    pub fn pids(&self) -> Vec<Pid> {
-        match self {
-            Self::Worker(worker) => vec![worker.pid()],
-            Self::Program(program) => program.pids().to_vec(),
-        }
-    }
-
-    pub fn cpu_time(&self) -> Result<Nanos> {
-        let times = self.pids().into_iter().map(|pid| Ok(cpu_time(pid)?.0));
-        times.sum::<Result<u64>>().map(Nanos)
-    }
-
-    pub fn worker(&self) -> Option<&Worker> {
-        match self {
-            Self::Worker(worker) => Some(worker),
-            _ => None,
-        }
     }
 }
 

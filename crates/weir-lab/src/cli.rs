@@ -11,7 +11,6 @@ use crate::arm::{self, Arm, DaemonSpec};
 use crate::error::{Error, Result, cannot};
 use crate::experiment::Experiment;
 use crate::lab::{self, Plan, Wish};
-use crate::progress::Progress;
 use crate::run::Run;
 use crate::stats::rank::Design;
 use crate::stop::Stop;
@@ -219,7 +218,7 @@ fn check_options(plans: &[Plan<'_>], check: CheckOptions) -> Result<()> {
 fn run_plan(plan: &Plan<'_>, name: &str, which: &WhichArgs, stop: &Stop) -> Result<Run> {
     let mut store = Store::new(which.out.as_deref(), name);
     // What fails because the user stops the run is reported as stopped.
-    let ran = lab::run(plan, &mut store, stop, &Progress::new());
+    let ran = lab::run(plan, &mut store, stop);
     let run = ran.or_else(|error| stop.check().and(Err(error)))?;
     if let Some(path) = store.finish(&run)? {
         eprintln!("wrote {}", path.display());

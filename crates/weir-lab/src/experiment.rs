@@ -10,12 +10,18 @@ use crate::scene::{Flow, Scene};
 use crate::stats::Bisection;
 use crate::view::View;
 
-/// Arms or loads, separated by commas as on the command line.
+/// Arms or loads, separated by commas as on the command line; a quick run leaves those with a `?` out.
 pub type List = &'static str;
 
 /// The members of a list.
 pub fn words(list: List) -> impl Iterator<Item = &'static str> {
-    list.split(',').filter(|word| !word.is_empty())
+    words_of(list, false)
+}
+
+/// Those of a full run, or of a quick one.
+pub fn words_of(list: List, quick: bool) -> impl Iterator<Item = &'static str> {
+    let of_run = move |word: &&str| !(word.is_empty() || quick && word.ends_with('?'));
+    list.split(',').filter(of_run).map(|word| word.trim_end_matches('?'))
 }
 
 /// One thing for a full run, another for a quick one.
@@ -67,7 +73,7 @@ pub struct Case {
     /// Whether a full run has it unasked.
     pub full: bool,
     /// Loads of this case, instead of the experiment's.
-    pub loads: Option<Choice<List>>,
+    pub loads: Option<List>,
     /// The case that this one is held against: whoever asks for this one gets that one too.
     pub against: Option<&'static str>,
 }
@@ -95,9 +101,8 @@ impl Case {
 
     /// With loads of its own.
     #[must_use]
-    pub fn at(mut self, full: List, quick: List) -> Self {
-        self.loads = Some(Choice { full, quick });
-        self
+    pub fn at(self, loads: List) -> Self {
+        Self { loads: Some(loads), ..self }
     }
 }
 
@@ -130,7 +135,7 @@ pub struct Search {
     /// Case under which its trials are kept.
     pub case: &'static str,
     /// For these arms.
-    pub arms: Choice<List>,
+    pub arms: List,
     pub steps: Choice<u32>,
     /// Trials by which a rate passes, or fails.
     pub majority: Choice<u32>,
@@ -319,14 +324,14 @@ pub struct Experiment {
     /// Programs that it takes.
     pub needs: &'static [&'static str],
     /// Arms, by name; see [`Arm::parse`].
-    pub arms: Choice<List>,
+    pub arms: List,
     /// The arm that stands for weir in the sentence and in comparisons of builds.
     pub main: &'static str,
     /// The first merit in the sentence, after the arm's name: `delivers {} packets/s`.
     pub says: &'static str,
     /// Its cases, in the order of tables.
     pub cases: fn() -> Vec<Case>,
-    pub loads: Choice<List>,
+    pub loads: List,
     pub times: Choice<Times>,
     /// Points that are left out.
     pub skip: fn(arm: &str, case: &str, load: Load) -> bool,

@@ -8,18 +8,19 @@ use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Error as _};
-use serde_json::{Map, Value, json};
+use serde::de::Error as _;
+use serde_json::{Map, Value};
 
 use crate::error::{Error, Result, cannot};
-use crate::run::{Head, Load, Run, SCHEMA, Trial};
+use crate::run::{Head, Run, SCHEMA, Trial};
 
 /// Which trial it is: the columns that every table begins with.
 const WHICH: [&str; 4] = ["arm", "case", "load", "repeat"];
 /// What the ledger's columns begin with.
 const LEDGER: &str = "ledger.";
 
-type Outcome<T, E = String> = std::result::Result<T, E>;
+type Cells = Map<String, Value>;
+type Outcome<T> = std::result::Result<T, serde_json::Error>;
 
 /// What is in the file.
 #[derive(Deserialize)]
@@ -35,22 +36,19 @@ impl Run {
     pub fn to_json(&self) -> Result<String> {
         let failed = cannot("write", &self.head.experiment);
         let head = serde_json::to_string_pretty(&self.head).map_err(&failed)?;
-        let cells = self.trials.iter().map(cells).collect::<Outcome<Vec<_>, _>>();
+        let cells = self.trials.iter().map(cells).collect::<Outcome<Vec<_>>>();
         let cells = cells.map_err(&failed)?;
-        let names: BTreeSet<&String> = cells.iter().flat_map(Map::keys).collect();
-        let (ends, metrics): (Vec<_>, Vec<_>) =
-            names.into_iter().partition(|name| name.starts_with(LEDGER));
-        let others = || metrics.iter().chain(&ends).copied();
-        let row = |(trial, cells): (&Trial, &Map<String, Value>)| {
-            let Trial { arm, case, load, repeat, .. } = trial;
-            let mut row = vec![json!(arm), json!(case), json!(load), json!(repeat)];
-            row.extend(others().map(|name| json!(cells.get(name))));
+        let names: BTreeSet<&str> = cells.iter().flat_map(Map::keys).map(String::as_str).collect();
+        let others = names.into_iter().filter(|name| !WHICH.contains(name));
+        let (ends, metrics): (Vec<_>, Vec<_>) = others.partition(|name| name.starts_with(LEDGER));
+        let columns = [&WHICH[..], &metrics, &ends].concat();
+        let row = |cells: &Cells| {
+            let row: Vec<_> = columns.iter().map(|name| cells.get(*name)).collect();
             serde_json::to_string(&row)
         };
-        let columns: Vec<&str> = WHICH.into_iter().chain(others().map(String::as_str)).collect();
-        let columns = serde_json::to_string(&columns).map_err(&failed)?;
-        let rows = self.trials.iter().zip(&cells).map(row).collect::<Outcome<Vec<_>, _>>();
-        let rows = rows.map_err(failed)?.join(",\n");
+        let rows = cells.iter().map(row).collect::<Outcome<Vec<_>>>();
+        let rows = rows.map_err(&failed)?.join(",\n");
+        let columns = serde_json::to_string(&columns).map_err(failed)?;
         Ok(format!("{{\"head\": {head},\n\"columns\": {columns},\n\"trials\": [\n{rows}\n]}}\n"))
     }
 
@@ -65,7 +63,7 @@ impl Run {
     }
 
     /// Reads what [`Self::to_json`] wrote.
-    pub fn parse(text: &str) -> Outcome<Self, serde_json::Error> {
+    pub fn parse(text: &str) -> Outcome<Self> {
         // First: what a file of another schema has beside is not known.
         let any: Value = serde_json::from_str(text)?;
         let found = any["head"]["schema"].as_u64();
@@ -74,67 +72,40 @@ impl Run {
             return Err(serde_json::Error::custom(text));
         }
         let Kept { head, columns, trials } = serde_json::from_str(text)?;
-        check(&columns).map_err(serde_json::Error::custom)?;
         let trials = trials.into_iter().enumerate().map(|(at, row)| {
             trial(&columns, row)
                 .map_err(|wrong| serde_json::Error::custom(format!("trial {at}: {wrong}")))
         });
-        Ok(Self { head, trials: trials.collect::<Outcome<_, _>>()? })
+        Ok(Self { head, trials: trials.collect::<Outcome<_>>()? })
     }
 }
 
-/// A trial's figures and its ledger by their columns.
-fn cells(trial: &Trial) -> Outcome<Map<String, Value>, serde_json::Error> {
-    let figures = trial.values.iter().map(|(id, value)| (id.clone(), json!(value)));
-    let mut cells: Map<_, _> = figures.collect();
-    if let Value::Object(ends) = serde_json::to_value(trial.ledger)? {
+/// A trial by its columns.
+fn cells(trial: &Trial) -> Outcome<Cells> {
+    let mut cells: Cells = serde_json::from_value(serde_json::to_value(trial)?)?;
+    if let Some(Value::Object(ends)) = cells.remove("ledger") {
         cells.extend(ends.into_iter().map(|(end, packets)| (format!("{LEDGER}{end}"), packets)));
     }
     Ok(cells)
 }
 
-/// Whether a table can have these columns. A metric may be one that only an earlier lab declares.
-fn check(columns: &[String]) -> Outcome<()> {
-    if let Some(missing) = WHICH.iter().find(|which| !columns.iter().any(|name| name == *which)) {
-        return Err(format!("there is no column {missing}"));
-    }
-    let mut seen = BTreeSet::new();
-    match columns.iter().find(|name| !seen.insert(*name)) {
-        Some(twice) => Err(format!("there are two columns {twice}")),
-        None => Ok(()),
-    }
-}
-
+/// What [`cells`] were made of. A metric may be one that only an earlier lab declares.
 fn trial(columns: &[String], row: Vec<Value>) -> Outcome<Trial> {
     if row.len() != columns.len() {
-        return Err(format!("{} values for {} columns", row.len(), columns.len()));
+        let wrong = format!("{} values for {} columns", row.len(), columns.len());
+        return Err(serde_json::Error::custom(wrong));
     }
-    let mut trial = Trial::of("", "", Load::Off);
-    let mut ledger = Map::new();
-    for (column, value) in columns.iter().zip(row) {
-        match column.as_str() {
-            "arm" => trial.arm = read(column, value)?,
-            "case" => trial.case = read(column, value)?,
-            "load" => trial.load = read(column, value)?,
-            "repeat" => trial.repeat = read(column, value)?,
-            _ if value.is_null() => {}
-            _ => {
-                if let Some(end) = column.strip_prefix(LEDGER) {
-                    ledger.insert(end.to_owned(), value);
-                } else {
-                    trial.values.insert(column.clone(), read(column, value)?);
-                }
-            }
-        }
+    let (mut cells, mut ledger) = (Cells::new(), Cells::new());
+    for (column, value) in columns.iter().zip(row).filter(|(_, value)| !value.is_null()) {
+        match column.strip_prefix(LEDGER) {
+            Some(end) => ledger.insert(end.to_owned(), value),
+            None => cells.insert(column.clone(), value),
+        };
     }
     if !ledger.is_empty() {
-        trial.ledger = Some(read("ledger", ledger.into())?);
+        cells.insert("ledger".to_owned(), ledger.into());
     }
-    Ok(trial)
-}
-
-fn read<T: DeserializeOwned>(column: &str, value: Value) -> Outcome<T> {
-    serde_json::from_value(value).map_err(|wrong| format!("{column}: {wrong}"))
+    serde_json::from_value(cells.into())
 }
 
 #[cfg(test)]
@@ -183,15 +154,11 @@ mod tests {
         let good = made_up().to_json().unwrap();
         for (old, new, wrong) in [
             ("\"schema\": 3", "\"schema\": 2", "it is of schema 2, this lab reads 3"),
-            ("\"repeat\",", "\"repeats\",", "there is no column repeat"),
-            ("\"loss\"", "\"steal\"", "there are two columns steal"),
-            (".nic_drop\"", ".nic\"", "trial 1: ledger: unknown field `nic`"),
-            ("0,3,10,2", "0,null,10,2", "trial 1: ledger: missing field `nic_drop`"),
-            ("0,3,10,2", "0,3,10,\"2\"", "trial 1: ledger: invalid type: string \"2\""),
+            ("\"repeat\",", "\"repeats\",", "trial 0: missing field `repeat`"),
+            (".nic_drop\"", ".nic\"", "trial 1: unknown field `nic`"),
+            ("0,3,10,2", "0,3,10,\"2\"", "trial 1: invalid type: string \"2\""),
             ("0,3,10,2", "0,3,10", "trial 1: 21 values for 22 columns"),
-            ("0,3,10,2", "0,3,10,2,0", "trial 1: 23 values for 22 columns"),
-            ("[\"stock\",\"recv\",1", "[null,\"recv\",1", "trial 0: arm: invalid type: null"),
-            ("99000.0", "\"99k\"", "trial 0: delivered_pps: invalid type: string \"99k\""),
+            ("99000.0", "\"99k\"", "trial 0: invalid type: string \"99k\""),
             ("\"columns\"", "\"column\"", "unknown field `column`"),
         ] {
             assert!(good.contains(old), "{old} in {good}");

@@ -13,9 +13,9 @@ use crate::arm::Arm;
 use crate::bench::Bench;
 use crate::engine;
 use crate::error::{Error, Result, cannot};
-use crate::experiment::{Ask, Case, Experiment, Search, Times, words};
+use crate::experiment::{Ask, Case, Experiment, Search, Times, words_of};
 use crate::host::topology::take_turn;
-use crate::progress::Progress;
+use crate::progress::{Progress, say};
 use crate::run::{Head, Load, Run, SCHEMA, Trial};
 use crate::stop::Stop;
 use crate::store::Store;
@@ -86,7 +86,7 @@ impl<'a> Plan<'a> {
         let parse =
             |text| Arm::parse(text).map_err(|why| Error::refused(why, "please report this"));
         let arms = match wish.arms.is_empty() {
-            true => words(experiment.arms.of(quick)).map(parse).collect::<Result<Vec<_>>>()?,
+            true => words_of(experiment.arms, quick).map(parse).collect::<Result<Vec<_>>>()?,
             false => wish.arms.clone(),
         };
         let all = (experiment.cases)();
@@ -113,9 +113,8 @@ impl<'a> Plan<'a> {
         }
         let (mut points, mut has_rates) = (vec![], false);
         for case in cases {
-            let own = case.loads.unwrap_or(experiment.loads).of(quick);
-            let mut loads: Vec<Load> =
-                words(own).filter_map(|text| Load::parse(text).ok()).collect();
+            let own = words_of(case.loads.unwrap_or(experiment.loads), quick);
+            let mut loads: Vec<Load> = own.filter_map(|text| Load::parse(text).ok()).collect();
             // A case without a flood has none to choose.
             let is_flooded = loads.iter().any(|load| matches!(load, Load::Rate(_)));
             has_rates |= is_flooded;
@@ -205,7 +204,7 @@ impl<'a> Plan<'a> {
 
     fn searched<'b>(&'b self, search: &'b Search) -> impl Iterator<Item = &'b Arm> {
         let there = self.points.iter().any(|(case, _)| case.name == search.of);
-        let is_named = |arm: &&Arm| words(search.arms.of(self.quick)).any(|name| name == arm.name);
+        let is_named = |arm: &&Arm| words_of(search.arms, self.quick).any(|name| name == arm.name);
         self.arms.iter().filter(move |arm| there && is_named(arm))
     }
 
@@ -238,14 +237,14 @@ struct Going<'a> {
     run: Run,
     store: &'a mut Store,
     stop: &'a Stop,
-    progress: &'a Progress,
+    progress: Progress,
 }
 
 /// Runs a plan. Trials that the store has from an earlier run of the same plan are not run again.
-pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress) -> Result<Run> {
+pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop) -> Result<Run> {
     let experiment = plan.experiment;
     let programs = programs::versions(experiment.needs)?;
-    let turn = take_turn(stop, progress)?;
+    let turn = take_turn(stop)?;
     let cpus = machine::choose_cpus()?;
     let mut head = Head {
         schema: SCHEMA,
@@ -267,18 +266,16 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop, progress: &Progress)
     let (trials, started_at) = store.begin(&plan.identity(&head)?, &head.started_at)?;
     head.started_at = started_at;
     if !trials.is_empty() {
-        progress.say(format!("{}: going on after {} trials", experiment.name, trials.len()));
+        say(format!("{}: going on after {} trials", experiment.name, trials.len()));
     }
-    progress.say(format!("{}: {}", experiment.name, experiment.question));
+    say(format!("{}: {}", experiment.name, experiment.question));
     let bench = Bench::set_up(cpus, turn)?;
     let whole = plan.one_repeat(0).len() * plan.times.repeats as usize;
-    progress.say(format!("{whole} trials"));
-    progress.bar.set_length(whole as u64);
-    progress.bar.reset_eta();
+    say(format!("{whole} trials"));
+    let progress = Progress::begin(whole.saturating_sub(trials.len()));
     let mut going = Going { plan, bench, run: Run { head, trials }, store, stop, progress };
     going.grid()?;
     experiment.searches.iter().try_for_each(|search| going.search(search))?;
-    progress.bar.finish_and_clear();
     let Going { bench, mut run, .. } = going;
     run.head.setup = bench.setups;
     let started = humantime::parse_rfc3339(&run.head.started_at).ok();
@@ -303,7 +300,6 @@ impl Going<'_> {
                 if !self.run.trials.iter().any(is_it) {
                     self.measure((arm, &case.name, load), &case.name, (plan.times, repeat))?;
                 }
-                self.progress.done();
             }
         }
         Ok(())
@@ -339,7 +335,7 @@ impl Going<'_> {
         times: (Times, u32),
     ) -> Result<()> {
         self.stop.check()?;
-        self.progress.bar.set_message(format!("{}: {kept_as}, {load}", arm.name));
+        self.progress.next(format_args!("{}: {kept_as}, {load}", arm.name));
         let ask = &Ask { arm, case, load, quick: self.plan.quick, done: &self.run.trials };
         let scene = (self.plan.experiment.scene)(ask)?;
         let trial = engine::trial(&mut self.bench, ask, &scene, times, self.stop)?;
@@ -414,7 +410,7 @@ mod tests {
                 assert!(!plan.points.is_empty() && !plan.arms.is_empty(), "{name}");
                 let estimate = plan.estimate();
                 assert!(!quick || estimate <= QUICK_BUDGET, "{name}: {estimate:?}");
-                let mut declared = words(experiment.loads.of(quick));
+                let mut declared = words_of(experiment.loads, quick);
                 assert!(declared.all(|load| Load::parse(load).is_ok()), "{name}");
                 assert!(
                     plan.arms.iter().any(|arm| arm.name == experiment.main)

@@ -10,16 +10,15 @@ use weir_bpf::sys::{sched, snmp};
 use weir_bpf::verdict::{Reason, Verdict};
 
 use crate::apps::udp::Answer;
-use crate::apps::{slots, tcp, udp};
-use crate::bench::{Bench, Running};
+use crate::apps::{slots, udp};
+use crate::bench::Bench;
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
 use crate::host::companions::Companions;
-use crate::host::process::Worker;
-use crate::host::topology::EGRESS;
-use crate::host::topology::Host;
+use crate::host::process::Process;
+use crate::host::topology::{EGRESS, Host};
 use crate::machine;
-use crate::programs::Daemon;
+use crate::programs::{Daemon, Running};
 use crate::reading::{Counter, Histogram, Reading};
 use crate::scene::{AppKind, Books, Need, Role, Scene, Watch};
 
@@ -32,7 +31,7 @@ pub struct Probe<'a> {
     /// The scene's applications, in its order.
     pub apps: Vec<&'a Running>,
     /// The lab's own client, once it runs.
-    pub client: Option<Worker>,
+    pub client: Option<Process>,
     pub beside: Companions,
     pub daemon: Option<&'a Daemon>,
     /// Connections are followed, so that what cannot be is dropped.
@@ -67,14 +66,17 @@ impl Probe<'_> {
             reading.add(Counter::Missed, counts.missed);
         }
         for (app, running) in self.scene.apps.iter().zip(&self.apps) {
-            let Some(worker) = running.worker() else { continue };
+            let worker = &running.process;
+            if !worker.counts() {
+                continue;
+            }
             let (delivered, ages) = match app.role {
                 Role::Flooded => (Counter::Delivered, Some(Histogram::Age)),
                 Role::Light => (Counter::LightDelivered, Some(Histogram::LightAge)),
                 Role::Other => (Counter::OtherDelivered, None),
             };
             // A request over TCP is not a packet.
-            if !matches!(app.kind, AppKind::Tcp(tcp::Server { connections: 0, .. })) {
+            if !matches!(app.kind, AppKind::Tcp { .. }) {
                 reading.add(delivered, worker.count(slots::DELIVERED));
             }
             if let Some(ages) = ages {
@@ -106,9 +108,7 @@ impl Probe<'_> {
     /// Whom the kernel charges.
     fn cpu(&self, reading: &mut Reading) -> Result<()> {
         for (app, running) in self.scene.apps.iter().zip(&self.apps) {
-            if let Running::Program(program) = running
-                && let Some(written) = program.written()?
-            {
+            if let Some(written) = running.written()? {
                 reading.add(Counter::Captured, written);
             }
             let ns = running.cpu_time()?.0;

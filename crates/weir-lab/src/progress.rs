@@ -1,44 +1,37 @@
-//! What a run shows while it runs: a bar on a terminal, a line now and then elsewhere.
+//! What a run says on standard error while it runs.
 
-use std::cell::Cell;
+use std::fmt::Display;
 use std::time::{Duration, Instant};
-
-use indicatif::{ProgressBar, ProgressStyle};
 
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
+pub fn say(message: impl Display) {
+    eprintln!("weir lab: {message}");
+}
+
+/// How far a run is.
 pub struct Progress {
-    /// It is drawn on a terminal alone.
-    pub bar: ProgressBar,
-    /// When the last line was printed.
-    line: Cell<Instant>,
+    begun: Instant,
+    said: Instant,
+    done: u32,
+    all: u32,
 }
 
 impl Progress {
-    pub fn new() -> Self {
-        let bar = ProgressBar::new(0);
-        let style = "{bar:28} {pos:>3}/{len} trials, {eta} left  {msg}";
-        if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style);
-        }
-        Self { bar, line: Cell::new(Instant::now()) }
+    /// So many trials are to come.
+    pub fn begin(all: usize) -> Self {
+        Self { begun: Instant::now(), said: Instant::now(), done: 0, all: all as u32 }
     }
 
-    /// Says what is being done outside the trials.
-    pub fn say(&self, message: String) {
-        if self.bar.is_hidden() {
-            eprintln!("weir lab: {message}");
+    /// The next one begins.
+    pub fn next(&mut self, what: impl Display) {
+        // A search comes after them.
+        self.all = self.all.max(self.done);
+        if self.said.elapsed() >= LINE_EVERY {
+            self.said = Instant::now();
+            let left = self.begun.elapsed() * (self.all - self.done) / self.done.max(1);
+            say(format!("{}/{} trials, {} s left; {what}", self.done, self.all, left.as_secs()));
         }
-        self.bar.set_message(message);
-    }
-
-    /// One more trial is done.
-    pub fn done(&self) {
-        self.bar.inc(1);
-        if self.bar.is_hidden() && self.line.get().elapsed() >= LINE_EVERY {
-            self.line.set(Instant::now());
-            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
-            eprintln!("weir lab: {done}/{all} trials, {} s left", self.bar.eta().as_secs());
-        }
+        self.done += 1;
     }
 }

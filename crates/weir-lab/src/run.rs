@@ -132,7 +132,6 @@ impl Ledger {
 
 /// One measurement: which, and a flat row of declared metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Trial {
     pub arm: String,
     pub case: String,
@@ -140,6 +139,7 @@ pub struct Trial {
     /// Which repeat, from 0: trials of one repeat stand together in time.
     pub repeat: u32,
     /// Figures by metric; absent: not measured, or nothing to measure it by.
+    #[serde(flatten)]
     pub values: BTreeMap<String, f64>,
     /// Where every packet ended, in trials that count packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_bpf::traffic::{Lengths, Sources, Transport};
 
-use crate::apps::{tcp, udp};
+use crate::apps::udp;
 use crate::programs::{CaptureKind, ClientKind, ServerKind};
 use crate::run::Load;
 
@@ -35,7 +35,10 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq)]
 pub enum AppKind {
     Udp(udp::Server),
-    Tcp(tcp::Server),
+    /// Sends back what it gets, or takes it.
+    Tcp {
+        echo: bool,
+    },
     /// Takes what the host forwards ([`Need::Screened`]) from an NFQUEUE, and accepts it.
     Screen,
     /// `weir screen` with these options more, which accepts what the host forwards ([`Need::Egress`]).

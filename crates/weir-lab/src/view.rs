@@ -89,8 +89,7 @@ impl<'a> View<'a> {
     /// The arms, in the order of the columns: as declared, then others.
     pub fn arms(&self) -> Vec<&str> {
         let there = |arm: &&str| self.points.iter().any(|point| point.arm == *arm);
-        let declared = [self.experiment.arms.full, self.experiment.arms.quick];
-        let mut arms: Vec<&str> = declared.into_iter().flat_map(words).filter(there).collect();
+        let mut arms: Vec<&str> = words(self.experiment.arms).filter(there).collect();
         arms.extend(self.points.iter().map(|point| point.arm.as_str()));
         let mut known = BTreeSet::new();
         arms.retain(|arm| known.insert(*arm));

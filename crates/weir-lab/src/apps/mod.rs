@@ -37,8 +37,11 @@ pub(crate) const OWN: &str = "/proc/self/exe";
 pub enum Job {
     /// Receives UDP packets in a loop, computes, answers, as a program that does nothing special.
     UdpServer(SocketAddr, udp::Server),
-    /// Answers over TCP, or takes what it gets, which under a flood of SYNs is nothing.
-    TcpServer(SocketAddr, tcp::Server),
+    /// Over TCP sends back what it gets (`echo`), or takes it, which under a flood of SYNs is nothing.
+    TcpServer {
+        bind: SocketAddr,
+        echo: bool,
+    },
     /// Accepts what the host forwards.
     Screen,
     /// Holds sockets that nobody reads.
@@ -167,7 +170,7 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     let failed = cannot("be", format!("{:?}", order.job));
     match order.job {
         Job::UdpServer(bind, server) => server.run(bind, shared),
-        Job::TcpServer(bind, server) => server.run(bind, shared),
+        Job::TcpServer { bind, echo } => tcp::serve(bind, echo, shared),
         Job::Screen => screen::run(shared),
         Job::Unread(addresses) => unread::run(addresses, shared),
         Job::Client(host, client) => client.run(host, shared),

@@ -4,7 +4,8 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 
-use rustix::event::epoll::EventFlags;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use weir_bpf::accounts::monotonic_now;
@@ -12,10 +13,11 @@ use weir_bpf::sys::shared::SharedCounters;
 
 use super::compute::run_first;
 use super::slots;
-use super::sockets::{connect_udp, each_ready};
+use super::sockets::connect_udp;
 
 /// Answers that the client takes from one socket before it looks at the next.
 const TURN: usize = 16;
+const EVENTS: usize = 64;
 
 /// Walks that a call of the worker is: about 20 ms in a quick run, 100 ms in a full one.
 pub const fn walks(quick: bool) -> u64 {
@@ -33,7 +35,8 @@ pub fn call(
     // Its CPU is the generator's, and it is to answer at once, whatever else runs there.
     run_first()?;
     // The worker's first.
-    let sockets = connect_udp(std::iter::once(worker).chain(servers))?;
+    let sockets = std::iter::once(worker).chain(servers).map(connect_udp);
+    let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
     let send = |socket: &UdpSocket| -> io::Result<()> {
         socket.send(&[0; 14])?;
         slots::add(shared, slots::SENT, 1);
@@ -44,7 +47,7 @@ pub fn call(
     for _ in 0..outstanding {
         sockets[1..].iter().try_for_each(send)?;
     }
-    each_ready(&sockets, EventFlags::IN, |index| {
+    each_ready(&sockets, |index| {
         let socket = &sockets[index];
         for answer in 0..TURN {
             // One is there, or is waited for.
@@ -66,4 +69,26 @@ pub fn call(
         }
         Ok(())
     })
+}
+
+/// Calls `ready` with the index of each socket that has something, without end.
+fn each_ready(
+    sockets: &[UdpSocket],
+    mut ready: impl FnMut(usize) -> io::Result<()>,
+) -> io::Result<()> {
+    let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for (index, socket) in sockets.iter().enumerate() {
+        let data = epoll::EventData::new_u64(index as u64);
+        epoll::add(&all, socket, data, epoll::EventFlags::IN)?;
+    }
+    let mut events = Vec::with_capacity(EVENTS);
+    loop {
+        match epoll::wait(&all, spare_capacity(&mut events), None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in events.drain(..) {
+            ready(event.data.u64() as usize)?;
+        }
+    }
 }

@@ -13,7 +13,7 @@ pub const READY: usize = 0;
 pub const DELIVERED: usize = 1;
 /// Packets sent in reply.
 pub const REPLIED: usize = 2;
-/// Datagrams, or bytes, that a client has sent.
+/// Datagrams that a client has sent.
 pub const SENT: usize = 3;
 /// Answers that did not come, or were not whole and right.
 pub const LOST: usize = 4;

@@ -5,7 +5,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use serde::{Deserialize, Serialize};
 use weir_bpf::accounts::monotonic_now;
@@ -15,7 +14,6 @@ use weir_socket::{DEFAULT_RING_BYTES, LazyUdpSocket};
 
 use super::compute::Work;
 use super::slots;
-use super::sockets::{allow_many, at_port, each_ready};
 use crate::histogram;
 
 /// A group of MCAST-TEST-NET (RFC 6676) that an application joins; nobody joins the next.
@@ -45,15 +43,13 @@ pub enum Answer {
     Nothing,
     /// Each packet is sent back to where it came from.
     Echo,
-    /// How many have come, now and then, at the port that the packet itself begins with.
+    /// How many have come, now and then.
     Count,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Server {
-    /// Sockets beside the first, at the ports that follow.
-    pub(crate) further: u16,
-    /// `SO_RCVBUF` of each, in bytes, if not the default: half of what the kernel then counts.
+    /// `SO_RCVBUF` in bytes, if not the default: half of what the kernel then counts.
     pub(crate) buffer: Option<usize>,
     /// Joins the lab's multicast group, and is bound to any address.
     pub(crate) joined: bool,
@@ -76,19 +72,16 @@ impl Server {
 
     /// Receives until it is killed.
     pub fn run(self, bind: SocketAddr, shared: &SharedCounters) -> io::Result<()> {
-        allow_many()?;
-        let sockets = (0..=self.further).map(|offset| self.open(at_port(bind, offset)));
-        let sockets: Vec<LazyUdpSocket> = sockets.collect::<io::Result<_>>()?;
+        let socket = self.open(bind)?;
         let compute = self.work.prepare();
         slots::ready(shared);
         let mut buffer = [0; 2048];
-        each_ready(&sockets, EventFlags::IN, |index| {
-            let socket = &sockets[index];
+        loop {
             if self.answer == Answer::Nothing {
                 let len = socket.recv(&mut buffer)?;
                 self.count(&buffer[..len], shared);
                 compute();
-                return Ok(());
+                continue;
             }
             let (len, from) = socket.recv_from(&mut buffer)?;
             let count = self.count(&buffer[..len], shared);
@@ -97,14 +90,12 @@ impl Server {
                 socket.send_to(&buffer[..len], from)?;
                 slots::add(shared, slots::REPLIED, 1);
             } else if count.is_multiple_of(TELL_EVERY) {
-                let port = u16::from_be_bytes([buffer[0], buffer[1]]);
-                sockets[0].send_to(&count.to_be_bytes(), (from.ip(), port))?;
+                socket.send_to(&count.to_be_bytes(), from)?;
             }
-            Ok(())
-        })
+        }
     }
 
-    /// Ordinary sockets, but where weir offers lazy ones.
+    /// An ordinary socket, but where weir offers a lazy one.
     fn open(&self, bind: SocketAddr) -> io::Result<LazyUdpSocket> {
         let group = match bind.ip() {
             IpAddr::V4(on) if self.joined => Some(on),

@@ -24,7 +24,7 @@ use crate::bench::{Begun, Bench};
 use crate::error::{Error, Result};
 use crate::experiment::{Ask, Times};
 use crate::host::companions::{Companions, stopped};
-use crate::host::process::Worker;
+use crate::host::process::Process;
 use crate::host::topology::Host;
 use crate::host::wire::{FLOOD_NET, far_interrupts, sink, slow_egress};
 use crate::meter;
@@ -118,8 +118,8 @@ fn watch(
     let watches = Watches::begin(&probe, &threads)?;
     let before = probe.read()?;
     probe.beside = Companions::start(&sut.host.netns, bench.sut_cpu, &scene.beside)?;
-    let flooded = probe.apps.first().filter(|_| scene.stopped).map(|app| app.pids());
-    let stopped = flooded.and_then(|pids| Some(stopped(*pids.first()?))).transpose()?;
+    let flooded = probe.apps.first().filter(|_| scene.stopped).and_then(|app| app.pids.first());
+    let stopped = flooded.map(|pid| stopped(*pid)).transpose()?;
     probe.client = start_client(bench, arm, scene, stop)?;
     let (warm_up, window) = (scene.warm_up(times.warm_up), scene.window(times.window));
 
@@ -212,7 +212,7 @@ fn go(probe: &Probe<'_>, go: bool) {
 }
 
 /// Starts a scene's client, if it is one of the lab's own; it waits for [`go`], or is under way.
-fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<Option<Worker>> {
+fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<Option<Process>> {
     let Some(client) = scene.client.clone() else { return Ok(None) };
     let (slot, under_way) = match client {
         Client::Http { connections, .. } => (slots::DELIVERED, connections.into()),
@@ -221,7 +221,7 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
         Client::Tcp { .. } | Client::Parity(..) => (slots::DELIVERED, 0),
     };
     let job = Job::Client(bench.sut(arm).host.address.1.into(), client);
-    let client = Worker::start(&bench.topology.generator, bench.generator_cpu, Nice(0), job)?;
+    let client = Process::worker(&bench.topology.generator, bench.generator_cpu, Nice(0), job)?;
     let is_under_way = || (client.count(slot) >= under_way).then_some(());
     let problem = format!("the server does not answer in arm {}, without any flood", arm.name);
     let ask = || stop.check().map(|()| is_under_way());

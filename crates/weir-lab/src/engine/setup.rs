@@ -10,7 +10,7 @@ use weir_bpf::sys::sched::{self, Policy};
 use weir_bpf::sys::stat::Stat;
 
 use crate::arm::{Arm, Napi, Wire};
-use crate::bench::{Begun, Bench, FIRST_PACKET_DEADLINE, Running};
+use crate::bench::{Begun, Bench, FIRST_PACKET_DEADLINE};
 use crate::error::{Result, cannot};
 use crate::host::topology::SUT_INTERFACE;
 use crate::host::wire;
@@ -35,8 +35,8 @@ pub(super) fn describe(
     let host = &sut.host;
     let driver_poll = poll_in_words(bench, arm)?;
     let attach = begun.daemon.as_ref().map_or("none", |daemon| &daemon.attach);
-    let application = scene.apps.first().and_then(|app| begun.app(sut, app)).map(Running::pids);
-    let application = application.and_then(|pids| pids.first().copied());
+    let application = scene.apps.first().and_then(|app| begun.app(sut, app));
+    let application = application.and_then(|running| running.pids.first().copied());
     Ok(Setup {
         gate: match (&arm.bare, attach) {
             (Some(bare), _) => format!("a bare program: {bare:?}"),

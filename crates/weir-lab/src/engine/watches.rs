@@ -36,7 +36,7 @@ impl Watches {
                     watches.replies = Some((host.netns.run(attach)??, replies));
                 }
                 (Watch::Steps(turn), poller) => {
-                    let receiver = (probe.apps[0].pids()[0], scene.apps[0].port);
+                    let receiver = (probe.apps[0].pids[0], scene.apps[0].port);
                     let poller = poller.map(|thread| thread.pid);
                     let trace = StepTrace::begin(receiver, bench.sut_cpu, poller)?;
                     watches.trace = Some((*turn, trace));

@@ -18,18 +18,12 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "LRP 2.2, MR 7",
     question: "how do a flooded receiver and a CPU hog at the same priority divide the CPU?",
     found: "interrupts take what they want first, and the hog is charged for others' packets",
-    arms: Choice {
-        full: "stock,threaded,niced,batch,gate,idle-weir,weir-native,weir",
-        quick: "stock,threaded,niced,batch,weir-native",
-    },
+    arms: "stock,threaded,niced,batch,gate?,idle-weir?,weir-native,weir?",
     cases: || {
-        let unloaded = Case::always("unloaded").at("0", "0");
+        let unloaded = Case::always("unloaded").at("0");
         vec![Case::always("alone"), Case::always("hog").against("alone"), unloaded]
     },
-    loads: Choice {
-        full: "50k,100k,200k,300k,400k,600k,800k,1.6M,3.2M,top",
-        quick: "100k,300k,top",
-    },
+    loads: "50k?,100k,200k?,300k,400k?,600k?,800k?,1.6M?,3.2M?,top",
     skip: |arm, case, _| case == "unloaded" && !is_quiet(arm),
     scene,
     derive: Some(hog_work),

@@ -14,16 +14,13 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "MR fig. 6-1, 6-3",
     question: "how many packets does a router forward, and does its neighbour still hear of it?",
     found: "unmodified: 4,700 packets/s, then livelock; polling with a quota: flat",
-    arms: Choice {
-        full: "stock,threaded,niced,batch,weir,weir-native,weir-xdp",
-        quick: "stock,threaded,niced,batch,weir,weir-xdp",
-    },
+    arms: "stock,threaded,niced,batch,weir,weir-native?,weir-xdp",
     main: "weir",
     cases: || {
         let alone = ["fast", "slow"].map(Case::always);
         alone.into_iter().chain(["fast+hog", "slow+hog"].map(Case::full)).collect()
     },
-    loads: Choice { full: "100k,200k,400k,800k,1.6M,top", quick: "200k,800k,top" },
+    loads: "100k?,200k,400k?,800k,1.6M?,top",
     times: Choice::times((300, 2000, 5), (100, 500, 2)),
     // It does not start where a queueing discipline shapes.
     skip: |arm, case, _| arm == "weir-xdp" && case.starts_with("slow"),

@@ -10,14 +10,11 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "MR fig. 6-4, 6-6",
     question: "how many packets does a router forward that a user-mode screen accepts?",
     found: "unmodified: 2,000 packets/s, none at 6,000; polling alone no better; with feedback from the screen's queue: flat",
-    arms: Choice {
-        full: "stock,threaded,niced,batch,weir,weir-native,stock-screen,weir-screen,weir-screen-xdp,stock-rps+quota5,stock-rps+unlimited,\
-               weir+quota5,weir+unlimited",
-        quick: "stock,niced,weir",
-    },
+    arms: "stock,threaded?,niced,batch?,weir,weir-native?,stock-screen?,weir-screen?,\
+           weir-screen-xdp?,stock-rps+quota5?,stock-rps+unlimited?,weir+quota5?,weir+unlimited?",
     main: "weir",
     cases: || vec![Case::always("alone"), Case::always("light"), Case::full("new")],
-    loads: Choice { full: "25k,50k,100k,200k,400k,800k,1.6M,top", quick: "200k,800k,top" },
+    loads: "25k?,50k?,100k?,200k,400k?,800k,1.6M?,top",
     times: Choice::times((2000, 2000, 5), (1000, 400, 2)),
     scene,
     says: "forwards {} packets/s",

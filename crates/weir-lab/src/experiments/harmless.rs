@@ -1,7 +1,9 @@
 //! `harmless` (LRP 4.2): nothing is worse where nothing is overloaded.
 
 use super::shared::*;
-use crate::programs::{ClientKind, DNSPERF, IPERF3_CLIENT, MEMCASLAP, WRK, in_flight};
+use crate::programs::{
+    ClientKind, DNSPERF, IPERF3, IPERF3_CLIENT, MEMCASLAP, WRK, in_flight,
+};
 
 const MAIN: &str = "weir";
 /// NSD's answers per second before it has been saturated in this run.
@@ -44,10 +46,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "what does weir cost real programs where nothing is overloaded?",
     found: "LRP's throughput and latency were within noise of BSD's",
     needs: &["nginx", "wrk", "nsd", "dnsperf", "iperf3", "memcached", "memcaslap"],
-    arms: Choice {
-        full: "stock,stock-rps,threaded,niced,batch,bare-pass,idle-weir,weir,weir-native",
-        quick: "stock,stock-rps,threaded,niced,batch,weir",
-    },
+    arms: "stock,stock-rps,threaded,niced,batch,bare-pass?,idle-weir?,weir,weir-native?",
     main: MAIN,
     cases: || {
         let case = |program: &str, beside: &str| {
@@ -60,7 +59,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         let of = |(beside, _)| PROGRAMS.map(|(program, ..)| case(program, beside));
         BESIDE.into_iter().flat_map(of).collect()
     },
-    loads: Choice::both("0"),
+    loads: "0",
     times: Choice::times((300, 3000, 10), (50, 1000, 2)),
     scene,
     says: "answers {} requests/s",
@@ -123,8 +122,11 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         How::Options(more) => more.to_owned(),
         How::Rate(share) => in_flight(share.map(|share| (share * capacity(ask.done)).round())),
     };
+    let app = App::new(AppKind::Real(kind.server), kind.server.port, Role::Flooded);
+    // iperf3's server may still be at the last trial's test.
+    let per_trial = *kind.server == IPERF3;
     Ok(Scene {
-        apps: vec![App::new(AppKind::Real(kind.server), kind.server.port, Role::Flooded)],
+        apps: vec![App { per_trial, ..app }],
         program: Some((kind, more)),
         beside,
         needs: vec![Need::FarEndRps],

@@ -23,10 +23,10 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "LRP 3, MR 6.6",
     question: "how much of what a flood loses does the kernel still drop behind the gate, whatever its packets are?",
     found: "LRP discarded at the channel, before any protocol processing; BSD after nearly all of it",
-    arms: Choice::both(ARMS),
+    arms: ARMS,
     says: "drops {} packets/s late",
     cases,
-    loads: Choice { full: "200k,400k,800k", quick: "400k" },
+    loads: "200k?,400k,800k?",
     scene,
     merits: &[&m::late_drop_pps],
     tables: tables! {

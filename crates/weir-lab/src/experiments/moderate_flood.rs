@@ -16,10 +16,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     question: "what do a web server and a light flow keep beside a flood that the CPU has time for?",
     found: "argued, not plotted: input must neither wait for others nor starve them",
     needs: &["nginx"],
-    arms: Choice {
-        full: "stock,threaded,niced,batch,weir,weir-native",
-        quick: "stock,weir,weir-native",
-    },
+    arms: "stock,threaded?,niced?,batch?,weir,weir-native",
     cases: || {
         let case = |client: &str, flood: &str, beside: &str| {
             let name = format!("{client}-{flood}{beside}");
@@ -32,7 +29,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         };
         CLIENTS.into_iter().flat_map(of).collect()
     },
-    loads: Choice { full: "0,30k,150k", quick: "0,150k" },
+    loads: "0,30k?,150k",
     times: Choice::times((300, 1000, 10), (50, 300, 2)),
     scene,
     says: "answers {} requests/s",

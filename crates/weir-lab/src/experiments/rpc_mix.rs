@@ -16,21 +16,13 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "LRP table 2",
     question: "does a process that computes get its third of the CPU beside two busy RPC servers?",
     found: "the worker finished 20-30 % sooner with LRP, with 29-33 % of the CPU instead of 23-26 %",
-    arms: Choice {
-        full: "stock,threaded,niced,batch,gate,weir-native,weir,lazy",
-        quick: "stock,threaded,niced,batch,weir",
-    },
+    arms: "stock,threaded,niced,batch,gate?,weir-native?,weir,lazy?",
     main: "weir",
     cases: || {
-        let both = "0,top";
-        vec![
-            Case::always("fast").at(both, both),
-            Case::full("medium"),
-            // The worker alone is the same in each case: a quick run measures it once.
-            Case::always("slow").at(both, "top"),
-        ]
+        // The worker alone is the same in each case: a quick run measures it once.
+        vec![Case::always("fast"), Case::full("medium"), Case::always("slow").at("0?,top")]
     },
-    loads: Choice::both("0,top"),
+    loads: "0,top",
     times: Choice::times((300, 2000, 10), (50, 400, 3)),
     scene,
     says: "completes {} calls/s",

@@ -6,7 +6,7 @@ pub(super) use std::time::Duration;
 use crate::arm::QUIET;
 use crate::experiment::Figure;
 
-pub(super) use crate::apps::{tcp, udp};
+pub(super) use crate::apps::udp;
 pub(super) use crate::arm::BASELINES;
 pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
@@ -30,11 +30,11 @@ pub(super) const USUAL: Experiment = Experiment {
     question: "",
     found: "",
     needs: &[],
-    arms: Choice::both(""),
+    arms: "",
     main: "weir-native",
     says: "",
     cases: Vec::new,
-    loads: Choice::both(""),
+    loads: "",
     times: Choice::times((300, 1000, 10), (50, 200, 3)),
     skip: |_, _, _| false,
     scene: |_| Ok(Scene::default()),

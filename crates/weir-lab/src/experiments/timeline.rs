@@ -14,13 +14,13 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "MR fig. 7-4, 7-5, 7-7, 7-8",
     question: "when is a packet where on its way, alone and in a burst of three?",
     found: "polling saved 30 us; the first of a burst was sent after 366 us, with interrupts after 462",
-    arms: Choice::both("stock,threaded,niced,batch,weir,weir-native"),
+    arms: "stock,threaded,niced,batch,weir,weir-native",
     cases: || {
-        let alone = ["alone", "untraced"].map(|case| Case::always(case).at(LOAD.0, LOAD.0));
-        let burst = ["first", "second", "third"].map(|case| Case::always(case).at(LOAD.1, LOAD.1));
+        let alone = ["alone", "untraced"].map(|case| Case::always(case).at(LOAD.0));
+        let burst = ["first", "second", "third"].map(|case| Case::always(case).at(LOAD.1));
         alone.into_iter().chain(burst).collect()
     },
-    loads: Choice::both(LOAD.0),
+    loads: LOAD.0,
     scene,
     says: "has a packet received {} after it was made",
     merits: &[&m::age_p50_us],

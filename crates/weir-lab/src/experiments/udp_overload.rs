@@ -11,12 +11,11 @@ const LOSS_MAX: f64 = 0.005;
 /// Floods of a receiver, in experiments.md's mixes.
 const RECV: Cases = Cases::Of(&["recv", "mixed", "dns", "sources"]);
 const ECHO: Cases = Cases::Of(&["echo"]);
-const ARMS: &str = "stock,threaded,niced,batch,gate,idle-weir,weir-native,weir";
 /// A search for the maximum loss-free rate.
 const PDR: Search = Search {
     of: "recv",
     case: "pdr",
-    arms: Choice { full: ARMS, quick: "niced,batch,weir-native" },
+    arms: "stock?,threaded?,niced,batch,gate?,idle-weir?,weir-native,weir?",
     steps: Choice { full: 7, quick: 4 },
     majority: Choice { full: 3, quick: 2 },
     window_ms: Choice { full: 300, quick: 200 },
@@ -29,20 +28,17 @@ pub static EXPERIMENT: Experiment = Experiment {
     paper: "LRP fig. 3",
     question: "what does an unmodified UDP receiver get of packets that arrive faster than it can use them?",
     found: "BSD peaked at 7,380 packets/s and livelocked near 20,000; LRP stayed flat past its peak",
-    arms: Choice { full: ARMS, quick: "stock,threaded,niced,batch,weir-native,weir" },
+    arms: "stock,threaded,niced,batch,gate?,idle-weir?,weir-native,weir",
     says: "delivers {} packets/s",
     cases,
-    loads: Choice {
-        full: "50k,100k,200k,300k,400k,600k,800k,1.2M,1.6M,2.4M,3.2M,4.8M,top",
-        quick: "100k,300k,600k,1.2M,top",
-    },
+    loads: "50k?,100k,200k?,300k,400k?,600k,800k?,1.2M,1.6M?,2.4M?,3.2M?,4.8M?,top",
     scene,
     merits: &[&m::delivered_pps, &m::echo_pps],
     searches: &[
         PDR,
         Search {
             case: "ndr",
-            arms: Choice { full: "stock,threaded,niced,batch,weir-native,weir", quick: "" },
+            arms: "stock?,threaded?,niced?,batch?,weir-native?,weir?",
             steps: Choice { full: 9, quick: 0 },
             passes: |_, trial| loss(trial) == 0.0,
             ..PDR
@@ -81,8 +77,8 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 fn cases() -> Vec<Case> {
-    let few = |name| Case::full(name).at("100k,400k,800k,1.6M,top", "600k,top");
-    let echo = Case::always("echo").at("50k,100k,200k,400k,800k,1.6M,top", "100k,300k,top");
+    let few = |name| Case::full(name).at("100k?,400k?,600k,800k?,1.6M?,top");
+    let echo = Case::always("echo").at("50k?,100k,200k?,300k,400k?,800k?,1.6M?,top");
     vec![Case::always("recv"), echo, few("mixed"), few("dns"), few("sources")]
 }
 

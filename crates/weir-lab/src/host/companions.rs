@@ -6,7 +6,7 @@ use weir_bpf::sys::sched;
 use weir_bpf::units::{CpuId, Nice};
 
 use super::group::group_of;
-use super::process::Worker;
+use super::process::Process;
 use crate::apps::{Job, Pauses};
 use crate::error::{Result, cannot};
 use crate::scene::Beside;
@@ -20,7 +20,7 @@ pub fn stopped(pid: Pid) -> Result<Undo<'static>> {
 
 /// The processes beside the applications, each with the group that goes after it.
 #[derive(Default)]
-pub struct Companions(Vec<(Beside, Worker, Option<Undo<'static>>)>);
+pub struct Companions(Vec<(Beside, Process, Option<Undo<'static>>)>);
 
 impl Companions {
     pub fn start(netns: &NetNs, cpu: CpuId, beside: &[Beside]) -> Result<Self> {
@@ -34,7 +34,7 @@ impl Companions {
                 Beside::Spinner => Job::Compute { idle: true, pauses: Pauses::Yields },
                 Beside::Interactive => Job::Interactive,
             };
-            let worker = Worker::start(netns, cpu, Nice(0), job)?;
+            let worker = Process::worker(netns, cpu, Nice(0), job)?;
             if let Beside::Hog(nice) = one {
                 sched::set_nice(worker.pid(), Nice(*nice))?;
             }
@@ -51,16 +51,16 @@ impl Companions {
         }
     }
 
-    fn find(&self, is_it: fn(&Beside) -> bool) -> Option<&Worker> {
+    fn find(&self, is_it: fn(&Beside) -> bool) -> Option<&Process> {
         self.0.iter().find(|(one, ..)| is_it(one)).map(|(_, worker, _)| worker)
     }
 
     /// The one whose work counts.
-    pub fn hog(&self) -> Option<&Worker> {
+    pub fn hog(&self) -> Option<&Process> {
         self.find(|one| !matches!(one, Beside::Spinner | Beside::Interactive))
     }
 
-    pub fn interactive(&self) -> Option<&Worker> {
+    pub fn interactive(&self) -> Option<&Process> {
         self.find(|one| *one == Beside::Interactive)
     }
 }

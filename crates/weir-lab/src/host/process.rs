@@ -1,9 +1,10 @@
 //! Starting processes, and ending them.
 
-use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
@@ -19,35 +20,127 @@ use crate::error::{Error, Result, cannot};
 use crate::histogram;
 use crate::stop::until;
 
-const START_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a process may take until it is ready.
+pub const START_DEADLINE: Duration = Duration::from_secs(15);
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(2);
 
 /// A process that the lab has started. Dropping it sends it a signal, and waits; kills it if it stays.
-pub struct Program(Child, Signal);
+pub struct Process {
+    child: Child,
+    end: Signal,
+    /// Which it is and where, for errors.
+    object: String,
+    /// What it prints; `None`: it prints why it does not start, to standard error.
+    log: Option<PathBuf>,
+    /// What it counts in, if it is one of the lab's own.
+    shared: Option<SharedCounters>,
+}
 
-impl Program {
-    pub fn spawn(mut command: Command, end: Signal, name: &str) -> Result<Self> {
-        Ok(Self(command.spawn().map_err(cannot("start", name))?, end))
+impl Process {
+    /// That a program is not there shows only in its end.
+    pub fn spawn(order: Order, end: Signal, object: String, log: Option<PathBuf>) -> Result<Self> {
+        let mut command = order.command()?;
+        command.stdout(Stdio::null());
+        if let Some(log) = &log {
+            let failed = cannot("create", log.display());
+            let file = File::create(log).map_err(&failed)?;
+            command.stdout(file.try_clone().map_err(failed)?).stderr(file);
+        }
+        let child = command.spawn().map_err(cannot("start", &object))?;
+        Ok(Self { child, end, object, log, shared: None })
+    }
+
+    /// Starts one of the lab's own in a namespace, at a nice value, and waits until it is ready.
+    pub fn worker(netns: &NetNs, cpu: CpuId, Nice(nice): Nice, job: Job) -> Result<Self> {
+        let (shared, name) = (SharedCounters::create("weir-lab", slots::LEN)?, format!("{job:?}"));
+        let order = Order { nice, shared: Some(shared.path()), ..Order::new(netns, cpu, job) };
+        let mut process = Self::spawn(order, Signal::KILL, name, None)?;
+        let is_ready = || slots::is_set(&shared, slots::READY).then_some(());
+        process.wait("start", START_DEADLINE, |_| is_ready())?;
+        process.shared = Some(shared);
+        Ok(process)
     }
 
     pub fn pid(&self) -> Pid {
-        Pid::from_child(&self.0)
+        Pid::from_child(&self.child)
     }
 
     pub fn is_running(&mut self) -> bool {
-        matches!(self.0.try_wait(), Ok(None))
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for what it is to do, until a look at it and at its output so far finds that. Else the error
+    /// quotes its own messages.
+    pub fn wait<T>(
+        &mut self,
+        what: &str,
+        within: Duration,
+        look: impl Fn(&str) -> Option<T>,
+    ) -> Result<T> {
+        let deadline = Instant::now() + within;
+        loop {
+            // First: it may do it and end between the two.
+            let (ended, late) = (!self.is_running(), Instant::now() > deadline);
+            let output = self.log.as_ref().map(|log| fs::read(log).unwrap_or_default());
+            let output = output.map(|output| String::from_utf8_lossy(&output).into_owned());
+            if let Some(found) = look(output.as_deref().unwrap_or_default()) {
+                return Ok(found);
+            }
+            if ended || late {
+                let how = if ended { "ended and" } else { "still runs and" };
+                let problem = format!("the lab's {} {how} did not {what}", self.object);
+                let own = output.map_or("its own message is above".into(), |output| quote(&output));
+                return Err(Error::refused(problem, own));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Whether it counts anything.
+    pub fn counts(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    pub fn count(&self, slot: usize) -> u64 {
+        self.shared.as_ref().map_or(0, |shared| shared.get(slot).load(Ordering::Relaxed))
+    }
+
+    pub fn set(&self, slot: usize, on: bool) {
+        if let Some(shared) = &self.shared {
+            shared.get(slot).store(on.into(), Ordering::Release);
+        }
+    }
+
+    pub fn histogram(&self) -> Vec<u64> {
+        let of = |shared| histogram::snapshot(shared, slots::HISTOGRAM);
+        self.shared.as_ref().map(of).unwrap_or_default()
+    }
+
+    /// Ends it, and returns once the kernel has closed what it had open.
+    pub fn end(&self) {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let _ = kill_process(self.pid(), Signal::KILL);
+        let _ = waitid(WaitId::Pid(self.pid()), ended);
     }
 }
 
-impl Drop for Program {
+impl Drop for Process {
     fn drop(&mut self) {
         if self.is_running() {
-            let _ = kill_process(self.pid(), self.1);
+            let _ = kill_process(self.pid(), self.end);
         }
         let _ = until(STOP_DEADLINE, || Ok((!self.is_running()).then_some(())));
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
+}
+
+/// The end of a program's output, for an error message: a program states its failure last.
+fn quote(output: &str) -> String {
+    let text = output.trim();
+    let last = text.char_indices().rev().take(800).last();
+    last.map_or("it printed nothing".into(), |(start, _)| format!("it printed: {}", &text[start..]))
 }
 
 /// What becomes another `weir` command in a namespace, on a CPU.
@@ -66,56 +159,6 @@ pub fn ask_weir(netns: &NetNs, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]
         let problem = format!("`{object}` printed no JSON ({}): {error}", output.status);
         Error::refused(problem, "its own message is above")
     })
-}
-
-/// A worker and the memory that it counts in. Dropping it kills it.
-pub struct Worker {
-    process: Program,
-    shared: SharedCounters,
-}
-
-impl Worker {
-    /// Starts a worker in a namespace, at a nice value, and waits until it is ready. If it does not start, it
-    /// says why on standard error.
-    pub fn start(netns: &NetNs, cpu: CpuId, Nice(nice): Nice, job: Job) -> Result<Self> {
-        let (shared, name) = (SharedCounters::create("weir-lab", slots::LEN)?, format!("{job:?}"));
-        let order = Order { nice, shared: Some(shared.path()), ..Order::new(netns, cpu, job) };
-        let mut command = order.command()?;
-        command.stdout(Stdio::null());
-        let mut process = Program::spawn(command, Signal::KILL, &name)?;
-        let ready = until(START_DEADLINE, || {
-            let ready = slots::is_set(&shared, slots::READY);
-            Ok((ready || !process.is_running()).then_some(ready))
-        })?;
-        if ready != Some(true) {
-            let problem = format!("the lab's process does not start: {name}");
-            return Err(Error::refused(problem, "its own message is above"));
-        }
-        Ok(Self { process, shared })
-    }
-
-    pub fn count(&self, slot: usize) -> u64 {
-        self.shared.get(slot).load(Ordering::Relaxed)
-    }
-
-    pub fn set(&self, slot: usize, on: bool) {
-        self.shared.get(slot).store(on.into(), Ordering::Release);
-    }
-
-    pub fn histogram(&self) -> Vec<u64> {
-        histogram::snapshot(&self.shared, slots::HISTOGRAM)
-    }
-
-    pub fn pid(&self) -> Pid {
-        self.process.pid()
-    }
-
-    /// Ends it, and returns once the kernel has closed what it had open.
-    pub fn end(&self) {
-        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let _ = kill_process(self.pid(), Signal::KILL);
-        let _ = waitid(WaitId::Pid(self.pid()), ended);
-    }
 }
 
 /// CPU time that all threads of a process have had.
@@ -150,6 +193,14 @@ fn last_below(root: Pid, parents: &[(Pid, Pid)]) -> Vec<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_the_output_is_quoted() {
+        assert_eq!(quote(" \n"), "it printed nothing");
+        assert_eq!(quote("no such file\n"), "it printed: no such file");
+        let long = quote(&format!("{}ü the end", "x".repeat(800)));
+        assert!(long.ends_with("xü the end") && long.chars().count() < 820);
+    }
 
     #[test]
     fn those_that_work_have_no_children() {

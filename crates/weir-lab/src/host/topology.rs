@@ -23,7 +23,7 @@ use weir_bpf::sys::{ethtool, ipv6, napi, sched};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
 
 use crate::error::{Result, cannot};
-use crate::progress::Progress;
+use crate::progress::say;
 use crate::stop::{STEP, Stop, wait_for};
 
 /// Where each lab has a directory, named by its process.
@@ -70,7 +70,7 @@ pub struct Host {
 }
 
 /// Waits until no other lab of this machine measures: two that loaded the same CPUs would measure each other.
-pub fn take_turn(stop: &Stop, progress: &Progress) -> Result<File> {
+pub fn take_turn(stop: &Stop) -> Result<File> {
     fs::create_dir_all(LABS_DIR).map_err(cannot("create", LABS_DIR))?;
     let turn = File::open(LABS_DIR).map_err(cannot("open", LABS_DIR))?;
     if is_taken(&turn)? {
@@ -78,7 +78,7 @@ pub fn take_turn(stop: &Stop, progress: &Progress) -> Result<File> {
         let names = fs::read_dir(LABS_DIR).into_iter().flatten().flatten();
         let pids = names.filter_map(|lab| lab.file_name().into_string().ok()).filter(is_there);
         let process = pids.map(|pid| format!(", process {pid}")).collect::<String>();
-        progress.say(format!("waits until another lab has ended{process}"));
+        say(format!("waits until another lab has ended{process}"));
         while is_taken(&turn)? {
             stop.sleep(STEP)?;
         }

@@ -9,11 +9,11 @@ use tempfile::TempDir;
 use weir_bpf::counters::CountersReader;
 use weir_bpf::units::Nanos;
 
-use super::running::{Place, Running, Server, path_of};
+use super::running::{Place, Running, path_of};
 use crate::apps::{Job, OWN, Order};
 use crate::arm::DaemonSpec;
 use crate::error::{Error, Result, cannot};
-use crate::host::process::{cpu_time, weir};
+use crate::host::process::{Process, START_DEADLINE, cpu_time, weir};
 use crate::host::topology::{EGRESS, SUT_INTERFACE};
 
 /// What `weir` says once it captures, or its walls stand.
@@ -39,7 +39,7 @@ impl CaptureKind {
     }
 }
 
-impl Server {
+impl Running {
     /// Starts a command, and waits until it says that it is ready.
     fn start_until(
         (command, options, says): (&str, &str, &str),
@@ -51,10 +51,10 @@ impl Server {
         let path = if name == "weir" { OWN.into() } else { path_of(&name).unwrap_or_default() };
         let job = Job::Program(path, name, words.collect());
         let order = Order::new(place.netns, place.cpu, job);
-        let log = directory.join("log");
-        let mut running = Running::spawn(order, Signal::INT, command.to_owned(), log)?;
-        running.wait("begin", |_, said| said.contains(says).then_some(()))?;
-        Ok(Self { pids: vec![running.pid()], _running: running, capture: None })
+        let log = Some(directory.join("log"));
+        let mut process = Process::spawn(order, Signal::INT, command.to_owned(), log)?;
+        process.wait("begin", START_DEADLINE, |said| said.contains(says).then_some(()))?;
+        Ok(process.into())
     }
 
     pub fn capture(kind: CaptureKind, place: &Place<'_>) -> Result<Self> {
@@ -105,7 +105,7 @@ impl Server {
 /// A running `weir run`, the same program that a user runs. Dropping it asks it to end, so that it puts
 /// everything back.
 pub struct Daemon {
-    running: Running,
+    process: Process,
     pub attach: String,
     pub counters: CountersReader,
 }
@@ -123,13 +123,13 @@ impl Daemon {
         arguments.push(SUT_INTERFACE);
         let order = weir(place.netns, place.cpu, spec, &arguments);
         let (object, log) = (format!("weir {}", arguments.join(" ")), place.directory.join("log"));
-        let mut running = Running::spawn(order, Signal::TERM, object, log)?;
-        let (attach, counters) = running.wait("come up", |_, said| protected(said))?;
-        Ok(Self { running, attach, counters: CountersReader::open(counters)? })
+        let mut process = Process::spawn(order, Signal::TERM, object, Some(log))?;
+        let (attach, counters) = process.wait("come up", START_DEADLINE, protected)?;
+        Ok(Self { process, attach, counters: CountersReader::open(counters)? })
     }
 
     pub fn cpu_time(&self) -> Result<Nanos> {
-        cpu_time(self.running.pid())
+        cpu_time(self.process.pid())
     }
 }
 

@@ -1,27 +1,24 @@
 //! Servers and clients that run: a server is ready when it answers, a client ends by itself.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 use weir_bpf::sys::netns::NetNs;
-use weir_bpf::units::{CpuId, Nice};
+use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use super::ready::CaptureKind;
-use super::report::{self, Figures};
+use super::report::Figures;
 use super::table::{ClientKind, ROWS, Row, ServerKind};
 use crate::apps::{Job, Order};
 use crate::error::{Error, Result, cannot};
-use crate::host::process::{self, Program};
+use crate::host::process::{self, Process, START_DEADLINE};
 
-/// How long a server may take until it answers, and a client beyond its seconds.
-const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a server may take for one answer while it starts.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -70,13 +67,6 @@ fn version_in(printed: &str) -> Option<&str> {
     })
 }
 
-/// The end of a program's output, for an error message: a program states its failure last.
-fn quote(output: &str) -> String {
-    let text = output.trim();
-    let last = text.char_indices().rev().take(800).last();
-    last.map_or("it printed nothing".into(), |(start, _)| format!("it printed: {}", &text[start..]))
-}
-
 /// Clients share their CPU with the controller, and are to be as if they had one of their own.
 const CLIENTS_NICE: Nice = Nice(-15);
 
@@ -88,97 +78,48 @@ pub struct Place<'a> {
     pub directory: PathBuf,
 }
 
-/// A program that runs. Dropping it ends it.
-pub(super) struct Running {
-    program: Program,
-    /// Which it is and where, for errors.
-    object: String,
-    log: PathBuf,
-    /// When it must have done what is waited for.
-    deadline: Instant,
+/// Starts a program with its files.
+fn spawn(name: &str, place: &Place<'_>, port: u16, arguments: &str, nice: Nice) -> Result<Process> {
+    let Place { netns, cpu, address, directory } = place;
+    let server = SocketAddr::from((*address, port));
+    let fill = |template: &str| {
+        let text = template.replace("%_", " ").replace("%at", &server.to_string());
+        let text = text.replace("%ip", &address.to_string());
+        let text = text.replace("%port", &port.to_string());
+        text.replace("%dir", &directory.display().to_string())
+    };
+    missing(&[name])?;
+    let rows = ROWS.iter().filter(|row| row.0 == name);
+    for (file, text) in rows.flat_map(|row| row.3()) {
+        let path = directory.join(file);
+        std::fs::write(&path, fill(&text)).map_err(cannot("write", path.display()))?;
+    }
+    let path = path_of(name).unwrap_or_default();
+    let arguments = arguments.split_whitespace().map(fill).collect();
+    let job = Job::Program(path, name.to_owned(), arguments);
+    let order = Order { nice: nice.0, ..Order::new(netns, *cpu, job) };
+    let log = directory.join(format!("{name}.log"));
+    Process::spawn(order, Signal::TERM, format!("{name} ({server})"), Some(log))
 }
 
-impl Running {
-    fn start(
-        name: &str,
-        place: &Place<'_>,
-        port: u16,
-        arguments: &str,
-        nice: Nice,
-    ) -> Result<Self> {
-        let Place { netns, cpu, address, directory } = place;
-        let server = SocketAddr::from((*address, port));
-        let fill = |template: &str| {
-            let text = template.replace("%_", " ").replace("%at", &server.to_string());
-            let text = text.replace("%ip", &address.to_string());
-            let text = text.replace("%port", &port.to_string());
-            text.replace("%dir", &directory.display().to_string())
-        };
-        missing(&[name])?;
-        let rows = ROWS.iter().filter(|row| row.0 == name);
-        for (file, text) in rows.flat_map(|row| row.3()) {
-            let path = directory.join(file);
-            std::fs::write(&path, fill(&text)).map_err(cannot("write", path.display()))?;
-        }
-        let path = path_of(name).unwrap_or_default();
-        let arguments = arguments.split_whitespace().map(fill).collect();
-        let job = Job::Program(path, name.to_owned(), arguments);
-        let order = Order { nice: nice.0, ..Order::new(netns, *cpu, job) };
-        let log = directory.join(format!("{name}.log"));
-        Self::spawn(order, Signal::TERM, format!("{name} ({server})"), log)
-    }
-
-    /// What writes to a log. That it is not there shows only in its end.
-    pub(super) fn spawn(order: Order, end: Signal, object: String, log: PathBuf) -> Result<Self> {
-        let failed = cannot("create", log.display());
-        let file = File::create(&log).map_err(&failed)?;
-        let mut command = order.command()?;
-        command.stdout(file.try_clone().map_err(failed)?).stderr(file);
-        let program = Program::spawn(command, end, &object)?;
-        Ok(Self { program, object, log, deadline: Instant::now() + PATIENCE })
-    }
-
-    pub(super) fn pid(&self) -> Pid {
-        self.program.pid()
-    }
-
-    /// Waits for what it is to do, until a look at its process and at its output so far finds that. Else the
-    /// error quotes its own messages.
-    pub(super) fn wait<T>(
-        &mut self,
-        what: &str,
-        look: impl Fn(Pid, &str) -> Option<T>,
-    ) -> Result<T> {
-        loop {
-            // First: it may do it and end between the two.
-            let (ended, late) = (!self.program.is_running(), Instant::now() > self.deadline);
-            let output = std::fs::read(&self.log).unwrap_or_default();
-            let output = String::from_utf8_lossy(&output).into_owned();
-            if let Some(found) = look(self.program.pid(), &output) {
-                return Ok(found);
-            }
-            if ended || late {
-                let how = if ended { "ended and" } else { "still runs and" };
-                let problem = format!("the lab's {} {how} did not {what}", self.object);
-                let message = report::iperf3_error(&output).unwrap_or(output);
-                return Err(Error::refused(problem, quote(&message)));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-/// A server, or a capture, that runs.
-pub struct Server {
-    pub(super) _running: Running,
-    pub(super) pids: Vec<Pid>,
+/// An application that runs.
+pub struct Running {
+    pub process: Process,
+    /// The processes that do the work: nginx's worker, NSD's server process, the others' only one.
+    pub pids: Vec<Pid>,
     /// What it captures, and its files, which go with it.
     pub(super) capture: Option<(CaptureKind, TempDir)>,
 }
 
-impl Server {
+impl From<Process> for Running {
+    fn from(process: Process) -> Self {
+        Self { pids: vec![process.pid()], process, capture: None }
+    }
+}
+
+impl Running {
     /// Starts a server, and waits until it answers. The loopback interface must be up.
-    pub fn start(kind: &ServerKind, place: &Place<'_>) -> Result<Self> {
+    pub fn server(kind: &ServerKind, place: &Place<'_>) -> Result<Self> {
         let ServerKind { name, port, arguments, .. } = *kind;
         let server = SocketAddr::from((place.address, port));
         // It may not listen yet.
@@ -188,15 +129,15 @@ impl Server {
             let problem = format!("cannot start {name} at {server}: another server is there");
             return Err(Error::refused(problem, "end it, or take another address"));
         }
-        let mut running = Running::start(name, place, port, arguments, Nice(0))?;
-        running.wait("answer", |_, _| answers().then_some(()))?;
-        let pids = process::workers(running.program.pid())?;
-        Ok(Self { _running: running, pids, capture: None })
+        let mut process = spawn(name, place, port, arguments, Nice(0))?;
+        process.wait("answer", START_DEADLINE, |_| answers().then_some(()))?;
+        let pids = process::workers(process.pid())?;
+        Ok(Self { process, pids, capture: None })
     }
 
-    /// The processes that do the work: nginx's worker, NSD's server process, the others' only one.
-    pub fn pids(&self) -> &[Pid] {
-        &self.pids
+    pub fn cpu_time(&self) -> Result<Nanos> {
+        let times = self.pids.iter().map(|pid| Ok(process::cpu_time(*pid)?.0));
+        times.sum::<Result<u64>>().map(Nanos)
     }
 }
 
@@ -217,51 +158,29 @@ fn answers(kind: &ServerKind, server: SocketAddr) -> io::Result<bool> {
     Ok(answer.windows(expected.len()).any(|bytes| bytes == expected))
 }
 
-pub struct Client {
-    running: Running,
-    name: &'static str,
-}
+pub struct Client(Process, &'static str);
 
 impl Client {
-    /// Starts a client, which runs for so many seconds; memcaslap ends a second late. iperf3's test has
-    /// begun: while its server is busy, it is started again.
+    /// Starts a client, which runs for so many seconds; memcaslap ends a second late.
     pub fn start(kind: &ClientKind, more: &str, place: &Place<'_>, seconds: u64) -> Result<Self> {
         let ClientKind { name, server, arguments } = *kind;
         let arguments = arguments.replace("%seconds", &seconds.to_string()).replace("%more", more);
-        let retry_until = Instant::now() + PATIENCE;
-        loop {
-            let mut running = Running::start(name, place, server.port, &arguments, CLIENTS_NICE)?;
-            let begun = |pid, output: &str| {
-                let begun = has_data_socket(pid) || figures(name, output).is_some();
-                let again = Instant::now() < retry_until && report::is_busy(output);
-                (begun || again).then_some(begun)
-            };
-            if server.question.is_some() || running.wait("begin", begun)? {
-                running.deadline += Duration::from_secs(seconds);
-                return Ok(Self { running, name });
-            }
-        }
+        Ok(Self(spawn(name, place, server.port, &arguments, CLIENTS_NICE)?, name))
     }
 
     pub fn is_running(&mut self) -> bool {
-        self.running.program.is_running()
+        self.0.is_running()
     }
 
+    /// What it reports, now that it has ended, or is to have.
     pub fn finish(mut self) -> Result<Figures> {
-        self.running.wait("report", |_, output| figures(self.name, output))
+        self.0.wait("report", Duration::ZERO, |output| figures(self.1, output))
     }
 }
 
 /// What a client has printed, once that is a whole report.
 fn figures(name: &str, output: &str) -> Option<Figures> {
     ROWS.iter().find(|row| row.0 == name)?.4(output)
-}
-
-/// Whether iperf3 has a socket for the data beside the one for control: a test is under way.
-fn has_data_socket(pid: Pid) -> bool {
-    let files = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid()));
-    let targets = files.into_iter().flatten().flatten().map(|file| std::fs::read_link(file.path()));
-    targets.flatten().filter(|path| path.to_string_lossy().starts_with("socket:")).count() >= 2
 }
 
 #[cfg(test)]
@@ -291,14 +210,6 @@ mod tests {
     fn one_error_names_every_package() {
         let error = missing(&["apache", "sh", "freciar"]).unwrap_err().to_string();
         assert!(error.starts_with("cannot find apache, freciar; apt-get install "), "{error}");
-    }
-
-    #[test]
-    fn the_end_of_the_output_is_quoted() {
-        assert_eq!(quote(" \n"), "it printed nothing");
-        assert_eq!(quote("no such file\n"), "it printed: no such file");
-        let long = quote(&format!("{}ü the end", "x".repeat(800)));
-        assert!(long.ends_with("xü the end") && long.chars().count() < 820);
     }
 
     #[test]

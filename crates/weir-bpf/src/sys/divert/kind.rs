@@ -66,16 +66,7 @@ const PASSES: &str =
 impl DiversionKind {
     /// Whether the gate must pass every packet because of it.
     pub fn passes(self) -> bool {
-        !matches!(
-            self,
-            Self::TranslatedConnections
-                | Self::TranslatedPorts
-                | Self::Vlan
-                | Self::PacketLog
-                | Self::CountingRules
-                | Self::PacketSocket
-                | Self::SkLookup
-        )
+        self.remedy().is_some()
     }
 
     /// Whether it may take some packets elsewhere, which the gate tells from others.
@@ -140,12 +131,13 @@ impl DiversionKind {
                                    `--policy off` while capturing; `ss --packet --processes` \
                                    says whose they are"
                 .into(),
-            _ => format!("{PASSES}; {}", self.remedy()),
+            _ => format!("{PASSES}; {}", self.remedy().unwrap_or_default()),
         }
     }
 
-    fn remedy(self) -> &'static str {
-        match self {
+    /// What lets the gate judge packets again; `None`: it does so beside this.
+    fn remedy(self) -> Option<&'static str> {
+        Some(match self {
             Self::Nat => {
                 "NAT rules for given ports, and masquerading, leave the other packets to the gate \
                  where it can ask conntrack (Linux 5.18; if `nf_conntrack` is a module, restart \
@@ -185,7 +177,7 @@ impl DiversionKind {
             | Self::PacketLog
             | Self::CountingRules
             | Self::PacketSocket
-            | Self::SkLookup => "none is needed",
-        }
+            | Self::SkLookup => return None,
+        })
     }
 }
