@@ -1,9 +1,7 @@
 //! `harmless` (LRP 4.2): nothing is worse where nothing is overloaded.
 
 use super::shared::*;
-use crate::programs::{
-    ClientKind, DNSPERF, IPERF3, IPERF3_CLIENT, MEMCASLAP, WRK, in_flight,
-};
+use crate::programs::{ClientKind, DNSPERF, IPERF3, IPERF3_CLIENT, MEMCASLAP, WRK, in_flight};
 
 const MAIN: &str = "weir";
 /// NSD's answers per second before it has been saturated in this run.

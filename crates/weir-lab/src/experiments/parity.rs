@@ -66,8 +66,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         without_generator: true,
         ..Scene::default()
     };
-    let app =
-        |kind, port| App { per_trial: true, ..App::new(kind, port, Role::Flooded) };
+    let app = |kind, port| App { per_trial: true, ..App::new(kind, port, Role::Flooded) };
     let (talk, answer) = match ask.case {
         STREAM => {
             let app = app(AppKind::Real(&IPERF3), IPERF3.port);

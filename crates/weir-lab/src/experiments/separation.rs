@@ -114,9 +114,7 @@ fn cases() -> Vec<Case> {
         Case::always("bare").at("top"),
     ];
     cases.extend(["udp-mixed", "udp-dns", "udp-sources"].map(mix));
-    cases.extend(
-        ["slow", "buffered", "block"].map(|name| Case::full(name).at("50k?,150k,400k?")),
-    );
+    cases.extend(["slow", "buffered", "block"].map(|name| Case::full(name).at("50k?,150k,400k?")));
     cases.push(Case::asked("unflooded").at("0"));
     cases.extend(words(KINDS).map(kind));
     cases
@@ -184,11 +182,7 @@ fn beside_services(
     let sink = udp::Server::sink(Duration::ZERO);
     let many = AppKind::Udp(udp::Server { joined: true, ..sink });
     apps.extend([
-        App::new(
-            AppKind::Tcp { echo: true },
-            SERVICE_PORT,
-            Role::Other,
-        ),
+        App::new(AppKind::Tcp { echo: true }, SERVICE_PORT, Role::Other),
         App::new(AppKind::Tcp { echo: false }, LISTENER_PORT, Role::Other),
         App::new(many, MANY_PORT, Role::Other),
     ]);
