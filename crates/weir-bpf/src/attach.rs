@@ -1,60 +1,19 @@
-//! The four places where a gate can be attached, and what holds it there.
+//! What holds a program where it is attached.
 
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::query::{LinkInfo, LinkTypeInfo};
 use libbpf_rs::{Xdp, XdpFlags, libbpf_sys};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 
+use crate::attach_mode::failed;
 use crate::clsact::Filter;
 use crate::error::{Error, Result};
 use crate::shared::{load_program, owned};
 use crate::units::IfIndex;
 
-/// Where a gate is attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AttachMode {
-    /// XDP in the driver, before an skb exists.
-    Native,
-    /// XDP in the stack, on an skb.
-    Generic,
-    /// tc ingress by a link (`BPF_TCX_INGRESS`, Linux 6.6), on an skb. Other programs run there too.
-    Tcx,
-    /// tc ingress by a filter in a `clsact` queueing discipline, on an skb: where there is no tcx.
-    Clsact,
-}
-
-impl AttachMode {
-    /// Whether this is one of XDP's places, which take one program.
-    pub fn is_xdp(self) -> bool {
-        matches!(self, Self::Native | Self::Generic)
-    }
-
-    /// For a person: the hook's name.
-    pub fn description(self) -> &'static str {
-        match self {
-            Self::Native => "native XDP",
-            Self::Generic => "generic XDP",
-            Self::Tcx => "tc ingress (tcx)",
-            Self::Clsact => "tc ingress (clsact filter)",
-        }
-    }
-}
-
-impl fmt::Display for AttachMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
-            Self::Tcx => "tcx",
-            Self::Clsact => "clsact",
-        })
-    }
-}
+pub use crate::attach_mode::AttachMode;
 
 /// An attached program. Dropping it detaches it.
 pub(crate) enum Attachment {
@@ -122,10 +81,6 @@ pub(crate) fn at_egress(
     link.map(|link| Attachment::Link { link }).map_err(|source| {
         Error::system("attach a program to", format!("{ifname} at tc egress (tcx)"), source)
     })
-}
-
-pub(crate) fn failed(ifname: &str, mode: AttachMode, source: impl Into<io::Error>) -> Error {
-    Error::system("attach a program to", format!("{ifname} at {}", mode.description()), source)
 }
 
 #[allow(unsafe_code)]

@@ -6,15 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::{Deserialize, Serialize};
 
 use crate::abi;
 use crate::counters::Counter;
 use crate::error::{Error, Result};
-use crate::gate::Gate;
 use crate::record::record;
-use crate::shared::{id_of, open_map};
+use crate::shared::open_map;
 use crate::skeleton::gate::types;
 use crate::units::IfIndex;
 use crate::verdict::Kind;
@@ -117,24 +116,6 @@ pub struct ChannelMapIds {
     pub samples: u32,
 }
 
-impl Gate {
-    /// Where [`ChannelsReader::open`] finds this gate's channels.
-    ///
-    /// # Errors
-    /// When the kernel refuses to tell.
-    pub fn channel_map_ids(&self) -> Result<ChannelMapIds> {
-        let maps = &self.skel().maps;
-        let id = |map: &MapMut<'_>| id_of(map, CHANNELS);
-        Ok(ChannelMapIds {
-            channels: id(&maps.channels)?,
-            overflow: id(&maps.overflow_channel)?,
-            destinations: id(&maps.destinations)?,
-            accounts: id(&maps.accounts)?,
-            samples: id(&maps.samples)?,
-        })
-    }
-}
-
 /// Another process's gate's channels, read where the kernel keeps them. They stay readable after the
 /// gate has gone.
 pub struct ChannelsReader {
@@ -144,7 +125,7 @@ pub struct ChannelsReader {
 }
 
 impl ChannelsReader {
-    /// Opens the channels of the gate whose [`Gate::channel_map_ids`] these are.
+    /// Opens the channels of the gate whose [`Gate::channel_map_ids`](crate::gate::Gate::channel_map_ids) these are.
     ///
     /// # Errors
     /// Without CAP_SYS_ADMIN, or where there are no such maps any more.
@@ -157,7 +138,7 @@ impl ChannelsReader {
         })
     }
 
-    /// As [`Gate::channels`].
+    /// As [`Gate::channels`](crate::gate::Gate::channels).
     ///
     /// # Errors
     /// When the kernel refuses a map lookup.

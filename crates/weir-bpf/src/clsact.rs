@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::attach::{AttachMode, failed};
+use crate::attach_mode::{AttachMode, failed};
 use crate::error::{Error, Result};
 use crate::sys::link::Links;
 use crate::sys::tc::{FilterId, Hook};

@@ -9,13 +9,15 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapMut, ProgramMut};
 
 use crate::accounts::until;
 use crate::address_table::{self, AddressTable};
+use crate::attach::AttachMode;
 use crate::error::{Error, Result};
-use crate::gate::Gate;
+use crate::gate::{Gate, QueueProbe};
 use crate::mapped::Mapped;
 use crate::shared::globals;
 use crate::skeleton::wall::types::weir_wall_side as Side;
 use crate::sys::ethtool;
 use crate::sys::local_table::LocalAddresses;
+use crate::sys::netns::NetNs;
 use crate::units::{IfIndex, MacAddr};
 use crate::wall::{WALL, Wall};
 
@@ -35,8 +37,21 @@ pub trait FastPath {
 }
 
 impl Gate {
+    /// As [`Gate::load`], with the fast path of forwarding in front of it, in the driver: see
+    /// [`Gate::set_forwarding`]. For an interface of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// As [`Gate::load`].
+    pub fn load_forwarding(probe: &QueueProbe) -> Result<Self> {
+        let netns = NetNs::current()?.number();
+        let mut gate =
+            Self::load_with(probe, AttachMode::Native, true, |rodata| rodata.netns = netns)?;
+        gate.lead_on()?;
+        Ok(gate)
+    }
+
     /// Packets that the fast path does not take go on to the gate; those that it loses are counted.
-    pub(crate) fn lead_on(&mut self) -> Result<()> {
+    fn lead_on(&mut self) -> Result<()> {
         let gate = self.skel().progs.weir_gate.as_fd().as_raw_fd().to_ne_bytes();
         let behind = &self.skel().maps.behind;
         behind
@@ -98,7 +113,7 @@ impl Wall {
             |map: &MapMut<'_>| MapHandle::try_from(map).map_err(Error::libbpf("open", WALL));
         let sides = Mapped::of(maps.sides.as_fd(), between.len())?;
         for (number, (ifindex, ifname)) in between.into_iter().enumerate() {
-            let unfinished = u16::from(is_unfinished(ifname));
+            let unfinished = u16::from(ethtool::is_unfinished(ifname));
             let side = Side { ifindex: ifindex.0, unfinished, ..Default::default() };
             sides.write(number as u32, side);
         }
@@ -165,11 +180,6 @@ impl FastPath for Way<'_> {
         self.behind.sides.set(self.side, offset_of!(Side, open), u16::from(!egresses.is_empty()));
         Ok(())
     }
-}
-
-/// Whether the driver hands on packets of which only their skb tells the tag and the checksum. One that is not known may.
-pub(crate) fn is_unfinished(ifname: &str) -> bool {
-    !ethtool::driver(ifname).is_ok_and(|driver| driver != "veth")
 }
 
 fn attach_both(unsent: &ProgramMut<'_>, rejected: &ProgramMut<'_>) -> Result<Vec<Link>> {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{Link, MapCore, MapFlags, Program, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapFlags, MapMut, Program, libbpf_sys};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -14,14 +14,16 @@ use crate::accounts::until;
 pub use crate::address_table::LOCAL_ADDRESSES_MAX;
 use crate::address_table::{self, AddressTable};
 use crate::attach::{self, AttachMode, Attachment};
+use crate::attach_mode;
 use crate::channels::{self, Channels};
+use crate::channels::{CHANNELS, ChannelMapIds};
 use crate::clsact::{Filter, FilterRecord};
 use crate::counters::{self, Counters};
 use crate::error::{Error, Result};
 use crate::features::asks_conntrack;
-use crate::forward::is_unfinished;
 pub use crate::probe::QueueProbe;
-use crate::shared::{globals, id_of, load, share};
+use crate::probe::share;
+use crate::shared::{globals, id_of, load};
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
 use crate::sys::divert::{CHECKSUMS_UNTOLD, PortProtocol, Ports};
 use crate::sys::ethtool;
@@ -82,19 +84,6 @@ impl Gate {
         Self::load_with(probe, place, false, |_| ())
     }
 
-    /// As [`Gate::load`], with the fast path of forwarding in front of it, in the driver: see
-    /// [`Gate::set_forwarding`]. For an interface of the calling thread's network namespace.
-    ///
-    /// # Errors
-    /// As [`Gate::load`].
-    pub fn load_forwarding(probe: &QueueProbe) -> Result<Self> {
-        let netns = NetNs::current()?.number();
-        let mut gate =
-            Self::load_with(probe, AttachMode::Native, true, |rodata| rodata.netns = netns)?;
-        gate.lead_on()?;
-        Ok(gate)
-    }
-
     /// As [`Gate::load`], for an interface whose packets have no Ethernet header ([`LinkInfo::bare`]), at tc.
     ///
     /// [`LinkInfo::bare`]: crate::sys::link::LinkInfo::bare
@@ -127,7 +116,7 @@ impl Gate {
         Self::load_with(probe, place, false, |rodata| rodata.seeded_defect = defect as u32 + 1)
     }
 
-    fn load_with(
+    pub(crate) fn load_with(
         probe: &QueueProbe,
         place: AttachMode,
         forwards: bool,
@@ -307,7 +296,7 @@ impl Gate {
         self.set_interface(ifindex, ifname, mode)?;
         let program = match mode {
             _ if !self.is_for(mode) => {
-                return Err(attach::failed(ifname, mode, Errno::INVAL));
+                return Err(attach_mode::failed(ifname, mode, Errno::INVAL));
             }
             AttachMode::Native if self.forwards => self.skel.progs.weir_forward.as_fd(),
             _ => self.program(),
@@ -340,7 +329,7 @@ impl Gate {
         let partial = pieces || driver == "veth" || CHECKSUMS_UNTOLD.contains(&driver.as_str());
         bss.lazy_may_be_partial = u32::from(partial);
         let native = mode == AttachMode::Native;
-        bss.interface.unfinished = u16::from(native && is_unfinished(ifname));
+        bss.interface.unfinished = u16::from(native && ethtool::is_unfinished(ifname));
         Ok(())
     }
 
@@ -420,7 +409,7 @@ impl Gate {
     ) -> Result<()> {
         self.set_interface(ifindex, ifname, AttachMode::Clsact)?;
         if !self.is_for(AttachMode::Clsact) {
-            return Err(attach::failed(ifname, AttachMode::Clsact, Errno::INVAL));
+            return Err(attach_mode::failed(ifname, AttachMode::Clsact, Errno::INVAL));
         }
         let filter = Filter::attach(self.program(), ifindex, ifname, record)?;
         self.attachment = Some(Attachment::Filter { filter });
@@ -483,5 +472,21 @@ impl Gate {
             |source| Error::system("run the gate on", format!("a packet of {len} bytes"), source);
         let discarded = run.map_err(failed)?.retval == drop;
         Ok(if discarded { Verdict::Discard } else { Verdict::Pass })
+    }
+
+    /// Where [`ChannelsReader::open`] finds this gate's channels.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub fn channel_map_ids(&self) -> Result<ChannelMapIds> {
+        let maps = &self.skel().maps;
+        let id = |map: &MapMut<'_>| id_of(map, CHANNELS);
+        Ok(ChannelMapIds {
+            channels: id(&maps.channels)?,
+            overflow: id(&maps.overflow_channel)?,
+            destinations: id(&maps.destinations)?,
+            accounts: id(&maps.accounts)?,
+            samples: id(&maps.samples)?,
+        })
     }
 }

@@ -27,6 +27,7 @@ pub mod accounts;
 mod address_table;
 pub mod alarm;
 pub mod attach;
+mod attach_mode;
 pub mod bare;
 pub mod channels;
 pub mod clsact;

@@ -1,10 +1,11 @@
 //! The queue probe: tracepoint programs that teach the gates what queues look like.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::AsFd;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{Object, num_possible_cpus};
+use libbpf_rs::{MapCore, Object, OpenObject, num_possible_cpus};
 
 use crate::accounts::ACCOUNTS;
 use crate::error::{Error, Result};
@@ -92,3 +93,23 @@ impl QueueProbe {
         self.hash_seed
     }
 }
+
+/// Has an object's maps be the probe's, where that has one of the name.
+pub(crate) fn share_maps(open: &mut OpenObject, probe: &QueueProbe) -> libbpf_rs::Result<()> {
+    for mut map in open.maps_mut() {
+        if let Some(shared) = probe.object().maps().find(|shared| shared.name() == map.name()) {
+            map.reuse_fd(shared.as_fd())?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives an object that is open the probe's maps in place of its own, and the seed of their hash.
+macro_rules! share {
+    ($open:expr, $probe:expr) => {{
+        crate::shared::globals($open.maps.rodata_data.as_deref_mut()).hash_seed =
+            $probe.hash_seed();
+        crate::probe::share_maps($open.open_object_mut(), $probe)?;
+    }};
+}
+pub(crate) use share;

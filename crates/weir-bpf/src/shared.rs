@@ -1,16 +1,14 @@
-//! How objects are opened, and the maps that several share (`bpf/shared.h`): the queue probe's own, which others
-//! are loaded with.
+//! How objects are opened.
 
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapHandle, OpenObject, libbpf_sys};
+use libbpf_rs::{MapCore, MapHandle, libbpf_sys};
 
 use crate::error::{Error, Result};
-use crate::probe::QueueProbe;
 
 /// Loads an object, once `prepare` has set what the kernel is to be given.
 ///
@@ -41,26 +39,6 @@ pub(crate) fn open_map(map_id: u32, what: &str) -> Result<MapHandle> {
     let object = format!("{what}, BPF map {map_id}");
     MapHandle::from_map_id(map_id).map_err(Error::bpf_remedied("open", object, remedy))
 }
-
-/// Has an object's maps be the probe's, where that has one of the name.
-pub(crate) fn share_maps(open: &mut OpenObject, probe: &QueueProbe) -> libbpf_rs::Result<()> {
-    for mut map in open.maps_mut() {
-        if let Some(shared) = probe.object().maps().find(|shared| shared.name() == map.name()) {
-            map.reuse_fd(shared.as_fd())?;
-        }
-    }
-    Ok(())
-}
-
-/// Gives an object that is open the probe's maps in place of its own, and the seed of their hash.
-macro_rules! share {
-    ($open:expr, $probe:expr) => {{
-        crate::shared::globals($open.maps.rodata_data.as_deref_mut()).hash_seed =
-            $probe.hash_seed();
-        crate::shared::share_maps($open.open_object_mut(), $probe)?;
-    }};
-}
-pub(crate) use share;
 
 /// Loads a program that was put together here.
 #[allow(unsafe_code)]

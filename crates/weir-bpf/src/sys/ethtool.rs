@@ -151,6 +151,11 @@ pub fn driver(ifname: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
+/// Whether the driver hands on packets of which only their skb tells the tag and the checksum. One that is not known may.
+pub(crate) fn is_unfinished(ifname: &str) -> bool {
+    !driver(ifname).is_ok_and(|driver| driver != "veth")
+}
+
 /// How many receive queues an interface of the calling thread's network namespace has, and how many it could have.
 ///
 /// # Errors
