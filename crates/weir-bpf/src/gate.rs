@@ -221,6 +221,11 @@ impl Gate {
         bss.interface.translated = u32::from(translates);
     }
 
+    /// Whether it can ask conntrack for connections; not where that came after it.
+    pub fn asks_conntrack(&self) -> bool {
+        globals(self.skel.maps.rodata_data).has_ct_lookup
+    }
+
     /// Has the gate believe what it has been told of its interface for as long from now, and then pass everything
     /// under [`Reason::Stale`] until it is told anew. Whoever never says it is believed for ever.
     ///

@@ -19,7 +19,7 @@
 //!
 //! What netlink announces is read again when it has ([`DiversionWatch`]), the rest at each look.
 
-mod conntrack;
+pub(crate) mod conntrack;
 mod device;
 mod expression;
 mod filter;
