@@ -97,7 +97,7 @@ fn bounds_reservations(btf: &Btf<'_>) -> bool {
 }
 
 /// Whether a gate that is loaded now can ask conntrack for connections (`bpf_xdp_ct_lookup()`). Where that is a module
-/// which comes later, the gates from before go on without: [`crate::gate::Gate::asks_conntrack`].
+/// which comes later, the gates from before go on without: [`crate::gate::Gate::sight`].
 pub fn asks_conntrack() -> bool {
     const LOOKUP: &str = "bpf_xdp_ct_lookup";
     static BUILT_IN: LazyLock<bool> = LazyLock::new(|| {

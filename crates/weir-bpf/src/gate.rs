@@ -23,7 +23,7 @@ use crate::forward::is_unfinished;
 pub use crate::probe::QueueProbe;
 use crate::shared::{globals, id_of, load, share};
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
-use crate::sys::divert::{CHECKSUMS_UNTOLD, PortProtocol, Ports};
+use crate::sys::divert::{CHECKSUMS_UNTOLD, PortProtocol, Ports, Sight};
 use crate::sys::ethtool;
 use crate::sys::link::Links;
 use crate::sys::local_table::LocalAddresses;
@@ -221,9 +221,10 @@ impl Gate {
         bss.interface.translated = u32::from(translates);
     }
 
-    /// Whether it can ask conntrack for connections; not where that came after it.
-    pub fn asks_conntrack(&self) -> bool {
-        globals(self.skel.maps.rodata_data).has_ct_lookup
+    /// What it knows by itself: conntrack's connections only if that was there before it.
+    pub fn sight(&self) -> Sight {
+        let connections = globals(self.skel.maps.rodata_data).has_ct_lookup;
+        Sight { connections, vlan_tags: !self.xdp }
     }
 
     /// Has the gate believe what it has been told of its interface for as long from now, and then pass everything

@@ -168,7 +168,7 @@ impl Protected {
                 (false, true) => Gate::load_forwarding(&kernel.probe),
                 (false, false) => Gate::load(&kernel.probe, place),
             }?;
-            let diverting = Diverting::open(ifindex, gate.asks_conntrack(), gate.program_id()?)?;
+            let diverting = Diverting::open(ifindex, gate.sight(), gate.program_id()?)?;
             gate.configure(host.links.mac(ifindex)?, settings.policy);
             gate.set_selective(settings.selective);
             gate.set_protected_ports(settings.protected_ports.iter().copied());
@@ -379,7 +379,7 @@ impl Protected {
     /// later.
     fn is_outdated(&self) -> bool {
         self.ticks.is_multiple_of(LOOK_ANYWAY_TICKS)
-            && !self.gate.asks_conntrack()
+            && !self.gate.sight().connections
             && self.diverting.found().iter().any(|one| one.kind == DiversionKind::Nat)
             && asks_conntrack()
     }

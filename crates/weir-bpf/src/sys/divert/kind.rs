@@ -50,7 +50,7 @@ pub enum DiversionKind {
     SenderRules,
     /// Rules that count packets, bytes or connections together, or connection requests by sender.
     CountingRules,
-    /// Packet sockets (`AF_PACKET`): captures, and servers that read below the sockets.
+    /// Packet sockets (`AF_PACKET`): captures, and servers that read below the sockets; raw ones of UDP or TCP.
     PacketSocket,
     /// BPF programs that choose sockets; the gate's own look-up runs them too.
     SkLookup,
@@ -112,7 +112,7 @@ impl DiversionKind {
             Self::PacketLog => "copies of packets go to a process",
             Self::SenderRules => "rules hold senders to what they have sent",
             Self::CountingRules => "rules go by how much they have seen",
-            Self::PacketSocket => "packet sockets receive copies of packets",
+            Self::PacketSocket => "packet or raw sockets receive copies of packets",
             Self::SkLookup => "BPF programs choose the socket",
             Self::Unread => "what may divert packets has changed and is not read yet",
             Self::Unknown => "what may divert packets is not known in full",
@@ -135,9 +135,9 @@ impl DiversionKind {
                                     counted, so a limit is reached later; use `--policy off` if \
                                     the rules must see every packet"
                 .into(),
-            Self::PacketSocket => "the gate goes on discarding, and what it discards in the driver \
-                                   is not seen there (at tc, sockets for all protocols see it); use \
-                                   `--policy off` while capturing; `ss --packet --processes` \
+            Self::PacketSocket => "the gate goes on discarding, and what it discards is not seen \
+                                   there (at tc, packet sockets for all protocols see it); use \
+                                   `--policy off` while capturing; `ss --packet --raw --processes` \
                                    says whose they are"
                 .into(),
             _ => format!("{PASSES}; {}", self.remedy()),
@@ -167,8 +167,8 @@ impl DiversionKind {
             Self::Enslaved => "protect the master instead",
             Self::Upper => "protect the interface on top instead",
             Self::UntaggedVlan => {
-                "`ethtool --offload IF rxvlan off` lets the gate see the tags (on a veth, \
-                 `txvlan off` on its peer as well)"
+                "at tc (`--attach tc`) the gate sees the tags; in the driver after `ethtool \
+                 --offload IF rxvlan off` (on a veth, `txvlan off` on its peer as well)"
             }
             Self::MulticastForwarding => "stop multicast routing here if it is not needed",
             Self::PolicyRouting => "make `from all lookup local` the first rule (`ip rule`)",
