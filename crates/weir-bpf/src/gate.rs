@@ -337,13 +337,14 @@ impl Gate {
         self.set_charges(ifindex)?;
         let driver = ethtool::driver(ifname).unwrap_or_default();
         let no_polls = driver == "tun";
-        let pieces = mode == AttachMode::Generic;
+        // A tun device runs XDP on skbs as well, of whatever is several in one.
+        let pieces = mode == AttachMode::Generic || mode == AttachMode::Native && no_polls;
         let packet_max = if pieces { Links::open()?.info(ifindex)?.mtu } else { 0 };
         let bss = self.bss();
         bss.interface.ifindex = ifindex.0;
         bss.interface.packet_max = packet_max;
         bss.interface.no_polls = u32::from(no_polls);
-        let partial = pieces || driver == "veth" || CHECKSUMS_UNTOLD.contains(&driver.as_str());
+        let partial = driver == "veth" || CHECKSUMS_UNTOLD.contains(&driver.as_str());
         bss.lazy_may_be_partial = u32::from(partial);
         let native = mode == AttachMode::Native;
         bss.interface.unfinished = u16::from(native && is_unfinished(ifname));
@@ -361,6 +362,11 @@ impl Gate {
     /// Whether a softirq polls its interface. Not a tun device: its packets come in the time of whoever writes them.
     pub fn is_polled(&self) -> bool {
         globals(self.skel.maps.bss_data.as_deref()).interface.no_polls == 0
+    }
+
+    /// Whether it sees packets that are several in one, and not that they are.
+    pub fn sees_pieces(&self) -> bool {
+        globals(self.skel.maps.bss_data.as_deref()).interface.packet_max > 0
     }
 
     /// Gives the gate an empty row of charges, which the probe fills in from now on. Beyond
