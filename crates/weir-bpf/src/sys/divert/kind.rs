@@ -31,8 +31,12 @@ pub enum DiversionKind {
     TcBpf,
     /// A tc filter with another action that may change packets.
     TcAction,
-    /// The interface is a port of a bridge, bond, team, VRF or the like.
+    /// The interface is a port of a bridge, bond, team or the like.
     Enslaved,
+    /// The interface is a port of a VRF, which takes packets in IP, after any gate.
+    VrfPort,
+    /// The interface is a port of an Open vSwitch, whose datapath's device receives nothing.
+    SwitchPort,
     /// Another interface on top (macvlan, ipvlan, macsec) takes packets.
     Upper,
     /// Interfaces of VLANs whose tag the NIC may remove before the gate sees the frame.
@@ -104,6 +108,8 @@ impl DiversionKind {
             Self::TcBpf => "a BPF program at tc ingress may take packets elsewhere",
             Self::TcAction => "a tc filter may change packets",
             Self::Enslaved => "the interface's packets go to its master",
+            Self::VrfPort => "the interface's packets go to a VRF",
+            Self::SwitchPort => "the interface's packets go to an Open vSwitch",
             Self::Upper => "an interface on top takes packets",
             Self::UntaggedVlan => "packets of a VLAN may look like this interface's own",
             Self::Vlan => "VLAN interfaces lie on top",
@@ -165,6 +171,8 @@ impl DiversionKind {
                  needed"
             }
             Self::Enslaved => "protect the master instead",
+            Self::VrfPort => "there is no place for a gate behind a VRF: receive outside of it",
+            Self::SwitchPort => "protect the internal port that has the address instead",
             Self::Upper => "protect the interface on top instead",
             Self::UntaggedVlan => {
                 "at tc (`--attach tc`) the gate sees the tags; in the driver after `ethtool \

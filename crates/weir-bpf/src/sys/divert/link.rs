@@ -51,9 +51,11 @@ impl Link {
     pub(super) fn diversions(&self, device: Device, sight: Sight) -> Vec<Diversion> {
         let mut found = Vec::new();
         if let Some(master) = self.master {
-            let master = Self::of(IfIndex(master)).map(|link| link.describe());
-            let name = master.unwrap_or_else(|_| "one that cannot be looked up".into());
-            found.push(Diversion::new(DiversionKind::Enslaved, format!("master: {name}")));
+            let (kind, name) = match Self::of(IfIndex(master)) {
+                Ok(master) => (port_of(&master.kind), master.describe()),
+                Err(_) => (DiversionKind::Enslaved, "one that cannot be looked up".into()),
+            };
+            found.push(Diversion::new(kind, format!("master: {name}")));
         }
         let taken_by_another = device.rx_handler != 0 && self.master.is_none();
         if !taken_by_another && device.vlan_devices == 0 {
@@ -85,6 +87,15 @@ impl Link {
         let mut all = Self::all()?;
         all.retain(|link| link.lower == Some(self.ifindex.0) && link.kind != "veth");
         Ok(all)
+    }
+}
+
+/// What a port is of a master of this kind.
+fn port_of(master: &str) -> DiversionKind {
+    match master {
+        "vrf" => DiversionKind::VrfPort,
+        "openvswitch" => DiversionKind::SwitchPort,
+        _ => DiversionKind::Enslaved,
     }
 }
 
