@@ -186,6 +186,7 @@ struct skb_shared_info {
 	__u8 nr_frags;
 	unsigned short gso_size;
 	unsigned short gso_segs;
+	unsigned int gso_type;
 	struct sk_buff *frag_list;
 };
 

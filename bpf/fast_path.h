@@ -29,16 +29,30 @@ static __always_inline enum weir_target target_of(const struct flow *flow,
 	}
 }
 
+/*
+ * May ip_forward() or ip6_forward() have another use for it before any queue?
+ * It has gone too far, may alert who listens here (RFC 2113, 2711; few packets
+ * have other options), or asks for a neighbour for whom this host answers
+ * (ip6_forward_proxy_check()).
+ */
+static __always_inline bool is_for_routers(const struct flow *flow)
+{
+	return flow->ttl <= 1 || flow->optional ||
+	       (flow->protocol == IPPROTO_ICMPV6 &&
+		flow->icmp_type >= ICMPV6_ND_FIRST &&
+		flow->icmp_type <= ICMPV6_ND_LAST);
+}
+
 /* Might a packet fit that is charged less than those refused, or is shorter? */
 static __always_inline bool may_fit(const struct weir_destination *entry,
 				    const struct flow *flow, __u32 truesize)
 {
 	/*
-	 * Egress queues of bytes: full_from is 0 of any other. What has gone
-	 * too far, or may be too long, no queue is asked about: forward().
+	 * Egress queues of bytes: full_from is 0 of any other. What is for
+	 * routers, or may be too long, no queue is asked about: forward().
 	 */
 	if (entry->reason == WEIR_REASON_FORWARD_FULL)
-		return flow->ttl <= 1 || flow->ip_len > entry->truesize ||
+		return is_for_routers(flow) || flow->ip_len > entry->truesize ||
 		       flow->ip_len < entry->full_from;
 	if (entry->reason != WEIR_REASON_UDP_FULL &&
 	    entry->reason != WEIR_REASON_MULTICAST_FULL)

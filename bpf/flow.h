@@ -33,6 +33,9 @@ struct vlan_tag {
 	__be16 ethertype_be;
 };
 
+#define ICMPV6_ND_FIRST 133 /* router and neighbour, redirect */
+#define ICMPV6_ND_LAST 137
+
 /* Both of ICMP's and ICMPv6's headers begin so. */
 struct icmp_header {
 	__u8 type;
@@ -71,6 +74,7 @@ struct flow {
 	__be16 mac[3];	     /* destination */
 	__be16 ethertype_be; /* after the VLAN tags */
 	__u8 routed;	     /* a source route may have to be followed */
+	__u8 optional;	     /* has options for routers, such as their alert */
 	__u8 tcp_flags;
 	__u8 icmp_type;
 	__u8 ttl; /* or hop limit */

@@ -71,15 +71,16 @@ int weir_gate(struct xdp_md *ctx)
 {
 	__u32 len = bpf_xdp_get_buff_len(ctx);
 	struct weir_counter seen = {.packets = 1, .bytes = len};
+	bool past_limit = interface.limited && xdp_is_past_limit(ctx);
 	int reason;
 
-	if (has_lazy_sockets() && xdp_is_lazy(ctx))
+	if (!past_limit && has_lazy_sockets() && xdp_is_lazy(ctx))
 		return XDP_DROP;
 	if (is_asleep()) {
 		count(WEIR_REASON_ASLEEP, seen);
 		return XDP_PASS;
 	}
-	reason = standing_reason(interface.limited && xdp_is_past_limit(ctx));
+	reason = standing_reason(past_limit);
 	if (reason == NO_REASON && !explaining)
 		reason = xdp_fast_path(ctx, len);
 	if (reason == NO_REASON)
@@ -134,6 +135,12 @@ static __always_inline __u32 skb_truesize(struct __sk_buff *skb)
 	return kernel_skb->data_len ? 0 : kernel_skb->truesize;
 }
 
+static __always_inline bool skb_is_misnamed(const struct __sk_buff *skb)
+{
+	return is_misnamed(skb, cursor_over((void *)(long)skb->data,
+					    (void *)(long)skb->data_end));
+}
+
 /*
  * The same at tc ingress, on an skb. TC_ACT_UNSPEC, which tcx calls TCX_NEXT:
  * what passes here goes on to the other programs at the hook.
@@ -142,10 +149,15 @@ SEC("tc")
 int weir_gate_tc(struct __sk_buff *skb)
 {
 	struct weir_counter seen;
+	bool past_limit = false;
 	__u32 truesize;
 	int reason;
 
-	if (has_lazy_sockets() && skb_is_lazy(skb))
+	if (interface.limited) {
+		pull_headers(skb);
+		past_limit = !skb_is_misnamed(skb) && skb_is_past_limit(skb);
+	}
+	if (!past_limit && has_lazy_sockets() && skb_is_lazy(skb))
 		return TC_ACT_SHOT;
 	if (is_asleep()) {
 		count(WEIR_REASON_ASLEEP, packets_of(skb));
@@ -153,12 +165,10 @@ int weir_gate_tc(struct __sk_buff *skb)
 	}
 	pull_headers(skb);
 	seen = packets_of(skb);
-	if (is_misnamed(skb, cursor_over((void *)(long)skb->data,
-					 (void *)(long)skb->data_end)))
+	if (skb_is_misnamed(skb))
 		reason = WEIR_REASON_OTHER_ETHERTYPE;
 	else
-		reason = standing_reason(interface.limited &&
-					 skb_is_past_limit(skb));
+		reason = standing_reason(past_limit);
 	/* The kernel has taken the tag off: skb_vlan_untag(). */
 	if (reason == NO_REASON && skb->vlan_present &&
 	    is_of_vlan(skb->vlan_tci) && !DEFECT(VLAN_IGNORED))

@@ -25,6 +25,8 @@ __u32 lazy_may_be_partial;
 /* enum of <linux/skbuff.h>'s, which is not for user space. */
 #define LAZY_CHECKSUM_UNNECESSARY 1
 #define LAZY_CHECKSUM_PARTIAL 3
+#define LAZY_GSO_UDP_L4 (1U << 17)
+#define LAZY_GSO_FRAGLIST (1U << 18)
 
 static __always_inline bool has_lazy_sockets(void)
 {
@@ -43,11 +45,15 @@ static __always_inline bool is_lazy_port(__be16 port_be)
 	       it->ports[port / 64 & (WEIR_PORT_WORDS - 1)] >> (port % 64) & 1;
 }
 
-/* May what the gate was told of its interface be relied on? */
+/*
+ * May what the gate was told of its interface be relied on, and is it told what
+ * a packet is? XDP on skbs is not, of one that stands for several.
+ */
 static __always_inline bool lazy_may_deliver(void)
 {
 	return !interface.policy_off && !interface.shadow &&
-	       !interface.diverted && !interface.translated && !is_stale();
+	       !interface.diverted && !interface.translated &&
+	       !interface.packet_max && !is_stale();
 }
 
 /*
@@ -241,6 +247,25 @@ static __always_inline __u8 skb_lazy_flags(struct __sk_buff *skb)
 		       : 0;
 }
 
+/*
+ * Does it stand for the datagrams that it would be cut into? A guest's datagram
+ * that is to be sent in fragments does not (SKB_GSO_UDP).
+ */
+static __always_inline bool skb_is_whole_datagrams(struct __sk_buff *skb)
+{
+	const struct skb_shared_info *shared;
+	const struct sk_buff *kernel_skb;
+
+	if (!skb->gso_size)
+		return true;
+	if (!has_kern_ctx())
+		return false;
+	kernel_skb = bpf_cast_to_kern_ctx(skb);
+	shared = (void *)(kernel_skb->head + kernel_skb->end);
+	return BPF_CORE_READ(shared, gso_type) &
+	       (LAZY_GSO_UDP_L4 | LAZY_GSO_FRAGLIST);
+}
+
 static __noinline bool skb_is_lazy(struct __sk_buff *skb)
 {
 	struct weir_lazy_record head = {
@@ -251,7 +276,7 @@ static __noinline bool skb_is_lazy(struct __sk_buff *skb)
 	struct cursor cursor;
 
 	/* The kernel has taken the tag off: skb_vlan_untag(). */
-	if (skb->vlan_present)
+	if (skb->vlan_present || !skb_is_whole_datagrams(skb))
 		return false;
 	pull_headers(skb);
 	cursor = cursor_over((void *)(long)skb->data,

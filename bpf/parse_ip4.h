@@ -79,6 +79,7 @@ static __always_inline bool parse_ip4_options(struct cursor *cursor,
 	}
 	say = ip4_options_say(&options, len);
 	flow->routed = say == IPV4_OPTIONS_ROUTE;
+	flow->optional = 1;
 	return say != IPV4_OPTIONS_BROKEN;
 }
 

@@ -56,6 +56,8 @@ static __always_inline bool parse_ip6_extension(struct cursor *cursor,
 		return false;
 	if (flow->protocol == IPPROTO_ROUTING && extension->segments_left)
 		flow->routed = 1;
+	if (flow->protocol == IPPROTO_HOPOPTS)
+		flow->optional = 1;
 	flow->protocol = extension->next_header;
 	flow->left -= len;
 	return cursor_skip(cursor, len, IPV6_EXTENSION_MASK);

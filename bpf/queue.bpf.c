@@ -26,6 +26,7 @@
 #define IPV6_HEADER_LEN 40
 #define FRAGMENT_UNIT 8 /* RFC 791 */
 #define ENOMEM 12	/* over the socket's own limit; ENOBUFS is the host's */
+#define LOOPBACK_IFINDEX 1 /* in each network namespace */
 
 enum skb_drop_reason {
 	/* Relocated: kernels insert before it. */
@@ -175,7 +176,9 @@ static __always_inline void learn(const struct sock *sk, struct refused refused)
 	struct weir_charges *charges;
 	__u32 *row;
 
-	ring(WEIR_CAUSE_UDP_QUEUE, now);
+	/* No gate could have spared a packet of this host's own. */
+	if (refused.ifindex != LOOPBACK_IFINDEX)
+		ring(WEIR_CAUSE_UDP_QUEUE, now);
 	key.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 	key.ifindex = refused.ifindex;
 	row = bpf_map_lookup_elem(&charge_rows, &key);

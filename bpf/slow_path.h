@@ -20,8 +20,6 @@
 #define ICMPV6_ERROR_LAST 4  /* unreachable, too big, time, parameter */
 #define ICMPV6_MLD_FIRST 130 /* query, report, done */
 #define ICMPV6_MLD_LAST 132
-#define ICMPV6_ND_FIRST 133 /* router and neighbour, redirect */
-#define ICMPV6_ND_LAST 137
 #define ICMPV6_MLD2_REPORT 143
 /* None but neighbours can send it (RFC 4861, section 3.1)... */
 #define TTL_ON_LINK 255
@@ -71,15 +69,15 @@ static __always_inline __u16 length_to_forward(const struct packet *packet,
 
 /*
  * A packet for another host: by which interface would it leave, and will a
- * queue there be asked? Not for one whose sender is to be told first that it is
- * too long, or has gone too far (ip_forward(), ip6_forward()).
+ * queue there be asked? Not for one that is_for_routers(), nor one whose sender
+ * is to be told first that it is too long.
  */
 static __noinline bool forward(struct packet *packet, const struct flow *flow,
 			       struct prospects *prospects,
 			       __u32 *egress_ifindex)
 {
 	struct bpf_fib_lookup route;
-	bool goes_on = flow->ttl > 1;
+	bool goes_on = !is_for_routers(flow);
 	long found = route_of(packet->ctx, flow, packet->ifindex,
 			      length_to_forward(packet, flow), &route);
 

@@ -27,7 +27,7 @@ struct weir_interface {
 	__u32 translated;  /* 1: conntrack is asked before a discard */
 	__u16 forwards;	   /* 1: what needs but routing leaves at the driver */
 	__u16 unfinished;  /* 1: unfinished.h: in a veth's driver */
-	/* With generic XDP: longer IP packets are several, in one piece, that a
+	/* With XDP on skbs: longer IP packets are several, in one piece, that a
 	 * local sender has not cut up. Else 0. */
 	__u32 packet_max;
 	__u32 vlans; /* 1: there are VLAN interfaces on top */

@@ -7,6 +7,8 @@ use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType};
 use serde::Serialize;
 
+use crate::sys::divert::conntrack;
+
 /// Something that the kernel lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Lack {
@@ -94,18 +96,23 @@ fn bounds_reservations(btf: &Btf<'_>) -> bool {
     ring.is_some_and(|ring| ring.iter().any(|member| member.name.is_some_and(is_it)))
 }
 
-/// Whether this process's gates can ask conntrack for connections (`bpf_xdp_ct_lookup()`). Where that is a module, it may be
-/// loaded later, and they cannot.
+/// Whether a gate that is loaded now can ask conntrack for connections (`bpf_xdp_ct_lookup()`). Where that is a module
+/// which comes later, the gates from before go on without: [`crate::gate::Gate::sight`].
 pub fn asks_conntrack() -> bool {
     const LOOKUP: &str = "bpf_xdp_ct_lookup";
-    static ASKS: LazyLock<bool> = LazyLock::new(|| {
-        let built_in = Btf::from_path("/sys/kernel/btf/vmlinux")
-            .is_ok_and(|btf| btf.type_by_name::<Func<'_>>(LOOKUP).is_some());
-        let names_it =
-            |types: Vec<u8>| types.windows(LOOKUP.len()).any(|it| it == LOOKUP.as_bytes());
-        built_in || std::fs::read("/sys/kernel/btf/nf_conntrack").is_ok_and(names_it)
+    static BUILT_IN: LazyLock<bool> = LazyLock::new(|| {
+        Btf::from_path("/sys/kernel/btf/vmlinux")
+            .is_ok_and(|btf| btf.type_by_name::<Func<'_>>(LOOKUP).is_some())
     });
-    *ASKS
+    let names_it = |types: Vec<u8>| types.windows(LOOKUP.len()).any(|it| it == LOOKUP.as_bytes());
+    *BUILT_IN || std::fs::read("/sys/kernel/btf/nf_conntrack").is_ok_and(names_it)
+}
+
+/// Has the kernel load conntrack, if that is a module, as whatever translates connections does too, but later than
+/// weir at boot. It does so for whoever asks about connections with `CAP_NET_ADMIN`. No hook comes with it: no packet
+/// costs more. Where it cannot, NAT makes everything pass, which is told then.
+pub fn load_conntrack() {
+    let _ = conntrack::answers();
 }
 
 /// Whether a tracepoint shows a pointer to such a structure. Its type is a pointer to a function,

@@ -25,7 +25,7 @@ pub use crate::probe::QueueProbe;
 use crate::probe::share;
 use crate::shared::{globals, id_of, load};
 use crate::skeleton::gate::{GateSkel, GateSkelBuilder, types};
-use crate::sys::divert::{CHECKSUMS_UNTOLD, PortProtocol, Ports};
+use crate::sys::divert::{CHECKSUMS_UNTOLD, PortProtocol, Ports, Sight};
 use crate::sys::ethtool;
 use crate::sys::link::Links;
 use crate::sys::local_table::LocalAddresses;
@@ -210,6 +210,12 @@ impl Gate {
         bss.interface.translated = u32::from(translates);
     }
 
+    /// What it knows by itself: conntrack's connections only if that was there before it.
+    pub fn sight(&self) -> Sight {
+        let connections = globals(self.skel.maps.rodata_data).has_ct_lookup;
+        Sight { connections, vlan_tags: !self.xdp }
+    }
+
     /// Has the gate believe what it has been told of its interface for as long from now, and then pass everything
     /// under [`Reason::Stale`] until it is told anew. Whoever never says it is believed for ever.
     ///
@@ -320,13 +326,14 @@ impl Gate {
         self.set_charges(ifindex)?;
         let driver = ethtool::driver(ifname).unwrap_or_default();
         let no_polls = driver == "tun";
-        let pieces = mode == AttachMode::Generic;
+        // A tun device runs XDP on skbs as well, of whatever is several in one.
+        let pieces = mode == AttachMode::Generic || mode == AttachMode::Native && no_polls;
         let packet_max = if pieces { Links::open()?.info(ifindex)?.mtu } else { 0 };
         let bss = self.bss();
         bss.interface.ifindex = ifindex.0;
         bss.interface.packet_max = packet_max;
         bss.interface.no_polls = u32::from(no_polls);
-        let partial = pieces || driver == "veth" || CHECKSUMS_UNTOLD.contains(&driver.as_str());
+        let partial = driver == "veth" || CHECKSUMS_UNTOLD.contains(&driver.as_str());
         bss.lazy_may_be_partial = u32::from(partial);
         let native = mode == AttachMode::Native;
         bss.interface.unfinished = u16::from(native && ethtool::is_unfinished(ifname));
@@ -344,6 +351,11 @@ impl Gate {
     /// Whether a softirq polls its interface. Not a tun device: its packets come in the time of whoever writes them.
     pub fn is_polled(&self) -> bool {
         globals(self.skel.maps.bss_data.as_deref()).interface.no_polls == 0
+    }
+
+    /// Whether it sees packets that are several in one, and not that they are.
+    pub fn sees_pieces(&self) -> bool {
+        globals(self.skel.maps.bss_data.as_deref()).interface.packet_max > 0
     }
 
     /// Gives the gate an empty row of charges, which the probe fills in from now on. Beyond

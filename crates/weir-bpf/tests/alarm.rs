@@ -12,7 +12,8 @@ use common::{FAR_IP4, NEAR_IP4, Network, alone, wait_until};
 use weir_bpf::alarm::{Alarm, Cause, Rings, TRIAL};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, QueueProbe};
-use weir_bpf::units::Nanos;
+use weir_bpf::sys::link::Links;
+use weir_bpf::units::{IfIndex, Nanos};
 use weir_bpf::verdict::Reason;
 
 const PORT: u16 = 5000;
@@ -153,6 +154,32 @@ fn the_first_packet_that_is_refused_wakes_a_gate_in_the_driver() {
 #[test]
 fn the_first_packet_that_is_refused_wakes_a_gate_at_tc() {
     the_first_packet_that_is_refused_wakes_it(AttachMode::Tcx);
+}
+
+/// No gate could have spared them.
+#[test]
+fn what_is_refused_on_the_loopback_wakes_nothing() {
+    let bench = Bench::new(AttachMode::Native);
+    let set_up = || Links::open().unwrap().set_up(IfIndex(1)).unwrap();
+    bench.network.near.run(set_up).unwrap();
+    let to_itself = bench.network.near.run(|| UdpSocket::bind((NEAR_IP4, 0)).unwrap()).unwrap();
+    to_itself.connect(bench.near.local_addr().unwrap()).unwrap();
+    let refuse = || {
+        let before = bench.refused();
+        wait_until("the kernel refuses some", || {
+            (0..1000).for_each(|_| drop(to_itself.send(b"fourteen bytes")));
+            bench.refused() > before
+        });
+    };
+    refuse();
+    // Others on this host may have some refused meanwhile.
+    wait_until("it stays asleep", || {
+        bench.alarm.rest(AT_ONCE);
+        refuse();
+        bench.alarm.is_asleep()
+    });
+    bench.send();
+    wait_until("one from elsewhere wakes it", || !bench.alarm.is_asleep());
 }
 
 #[test]

@@ -68,8 +68,17 @@ impl Claim {
                  of the other interfaces",
             ));
         }
+        // What comes by their ports never passes a hook of theirs (`vrf_ip_rcv()`), or goes to another device.
+        let kind = info.kind.as_deref();
+        if kind == Some("vrf") || kind == Some("openvswitch") && interface == "ovs-system" {
+            return Err(Error::refused(
+                format!("no gate on {interface} would see the packets of its ports"),
+                "protect another interface: of an Open vSwitch, the internal port that has the address; of a VRF, \
+                 there is none",
+            ));
+        }
         // Its program runs on the ports, as their interfaces: `xdp_master_redirect()`.
-        if info.kind.as_deref() == Some("bond") && attach == Attach::Native {
+        if kind == Some("bond") && attach == Attach::Native {
             return Err(Error::refused(
                 format!(
                     "in the drivers of {interface}'s ports, sockets bound to {interface} cannot be told"

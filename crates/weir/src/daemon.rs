@@ -106,6 +106,8 @@ enum Loss {
     Gone,
     /// Its gate has been detached, and not by weir.
     Detached,
+    /// Its gate is to be loaded anew.
+    Outdated,
 }
 
 /// What woke the loop.
@@ -260,6 +262,8 @@ impl Daemon {
                     if !tick.attached {
                         let is_gone = interface.is_gone();
                         gone.push((at, if is_gone { Loss::Gone } else { Loss::Detached }));
+                    } else if tick.outdated {
+                        gone.push((at, Loss::Outdated));
                     }
                     if let Some(error) = tick.trouble {
                         self.console.trouble(&error);
@@ -376,11 +380,13 @@ impl Daemon {
             let why = match loss {
                 Loss::Gone => "it has been removed or moved to another network namespace",
                 Loss::Detached => "somebody has detached weir's gate",
+                Loss::Outdated => "the gate is loaded anew, to ask conntrack, which is there now",
             };
             self.console.say(&format!("{name} is no longer protected: {why}"));
             self.lost.push(interface.loss(why));
             self.part(interface);
-            self.regain_due = Instant::now() + REGAIN;
+            let rest = if matches!(loss, Loss::Outdated) { Duration::ZERO } else { REGAIN };
+            self.regain_due = Instant::now() + rest;
             self.tell_numbers();
         }
     }

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use weir_bpf::gate::Gate;
-use weir_bpf::sys::divert::{Diversion, DiversionKind, DiversionWatch, translation};
+use weir_bpf::sys::divert::{Diversion, DiversionKind, DiversionWatch, Sight, translation};
 use weir_bpf::units::IfIndex;
 
 use crate::error::Result;
@@ -14,11 +14,12 @@ use crate::error::Result;
 /// Legacy iptables, IPVS, BPF programs and local routes come and go without a word. A change takes
 /// effect within a second, also where the daemon has to wait for its CPU.
 pub const LOOK_ANYWAY: Duration = Duration::from_millis(500);
-/// The same where looks take long, and while the gate sleeps, which discards nothing; but lazy sockets get their
-/// packets then, too, and it may wake at any time: what it was told must still hold.
+/// The same while the gate sleeps, which discards nothing; but lazy sockets get their packets then, too, and it may wake
+/// at any time: what it was told must still hold. It is told at least this often.
 const LOOK_ANYWAY_SLOWLY: Duration = Duration::from_secs(2);
 const _: () = assert!(LOOK_ANYWAY_SLOWLY.as_millis() < BELIEVED.as_millis());
-/// How long the gate believes what it was last told. It is told anew with each look ([`Diverting::due`]).
+/// How long the gate believes what it was last told. It is told anew each time that changes are followed
+/// ([`Diverting::due`]).
 pub const BELIEVED: Duration = Duration::from_secs(3);
 
 const UNREAD: &str = "rules change while weir rests from reading them";
@@ -35,16 +36,17 @@ pub struct Diverting {
     /// Whether the gate sleeps.
     asleep: bool,
     looked_at: Instant,
+    followed_at: Instant,
 }
 
 impl Diverting {
-    /// Reads them, and follows them from now on; but for the gate itself, which may be at tc ingress. For
-    /// `asks_conntrack` see [`DiversionWatch::open`].
+    /// Reads them, and follows them from now on; but for the gate itself, which may be at tc ingress. It knows `sight` by
+    /// itself.
     ///
     /// # Errors
     /// Without the privilege. What cannot be read counts as a diversion.
-    pub fn open(ifindex: IfIndex, asks_conntrack: bool, own_program: u32) -> Result<Self> {
-        let watch = DiversionWatch::open(ifindex, asks_conntrack)?;
+    pub fn open(ifindex: IfIndex, sight: Sight, own_program: u32) -> Result<Self> {
+        let watch = DiversionWatch::open(ifindex, sight)?;
         let looked_at = Instant::now();
         let mut diverting = Self {
             watch,
@@ -54,21 +56,23 @@ impl Diverting {
             stale: true,
             asleep: false,
             looked_at,
+            followed_at: looked_at,
         };
         diverting.look();
         Ok(diverting)
     }
 
-    /// Looks again if the kernel has told of a change, or the last look is too long ago; but see
-    /// [`Diverting::due`]. Whether it has looked.
+    /// Looks again if the kernel has told of a change, or the last look is too long ago, and weir has rested from it.
+    /// Whether it has looked.
     pub fn follow(&mut self) -> Result<bool> {
+        self.followed_at = Instant::now();
         let changed = self.watch.changed();
         // Without notifications there still are the looks.
         self.stale |= !matches!(changed, Ok(false));
-        let due = self.due() <= Instant::now();
+        let due = self.look_due() <= Instant::now();
         if due {
             self.look();
-        } else if self.stale && self.due() > Instant::now() + LOOK_ANYWAY {
+        } else if self.stale && self.look_due() > Instant::now() + LOOK_ANYWAY {
             self.note_unread();
         }
         changed?;
@@ -86,18 +90,21 @@ impl Diverting {
         }
     }
 
-    /// When [`Diverting::follow`] should be called even without a change. Looks cost CPU time, so changes
-    /// that come one after the other are looked at together.
+    /// When [`Diverting::follow`] should be called even without a change: also where no look is due, for the gate is to go
+    /// on believing.
     pub fn due(&self) -> Instant {
+        self.look_due().min(self.followed_at + LOOK_ANYWAY_SLOWLY)
+    }
+
+    /// Looks cost CPU time, so changes that come one after the other are looked at together, and what the kernel does
+    /// not tell of is looked for the more seldom the more that costs.
+    fn look_due(&self) -> Instant {
         let rested = self.watch.rested_at();
         if self.stale {
             return rested;
         }
-        let at = self.looked_at;
-        match self.asleep {
-            true => at + LOOK_ANYWAY_SLOWLY,
-            false => rested.clamp(at + LOOK_ANYWAY, at + LOOK_ANYWAY_SLOWLY),
-        }
+        let anyway = if self.asleep { LOOK_ANYWAY_SLOWLY } else { LOOK_ANYWAY };
+        rested.max(self.looked_at + anyway)
     }
 
     /// To be told each second, so that the looks that are due since the gate has woken are taken within one.
@@ -195,14 +202,36 @@ mod tests {
                 links.create_veth("near", "far", None).unwrap();
                 let rules = "add rule inet t c meta mark 1 counter accept\n".repeat(5000);
                 nft(&format!("add table inet t\nadd chain inet t c\n{rules}"));
-                let mut diverting = Diverting::open(links.index("near").unwrap(), true, 0).unwrap();
+                let mut diverting =
+                    Diverting::open(links.index("near").unwrap(), Sight::at_tc(), 0).unwrap();
                 assert!(!diverting.passes_all(), "{:?}", diverting.found());
                 nft("add rule inet t c meta mark 2 counter accept");
                 assert!(!diverting.follow().unwrap(), "no look before it has rested");
                 assert!(diverting.passes_all(), "{:?}", diverting.found());
-                diverting.watch.rest_is_over();
+                diverting.watch.rest_for(Duration::ZERO);
                 assert!(diverting.follow().unwrap());
                 assert!(!diverting.passes_all(), "{:?}", diverting.found());
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn a_look_that_took_long_is_rested_from_and_the_gate_believes_meanwhile() {
+        const REST: Duration = Duration::from_secs(20);
+        NetNs::create()
+            .unwrap()
+            .run(|| {
+                let links = Links::open().unwrap();
+                links.create_veth("near", "far", None).unwrap();
+                let near = links.index("near").unwrap();
+                let mut diverting = Diverting::open(near, Sight::at_tc(), 0).unwrap();
+                diverting.watch.rest_for(REST);
+                for asleep in [false, true] {
+                    diverting.set_asleep(asleep);
+                    assert!(!diverting.follow().unwrap());
+                    assert!(diverting.look_due() > Instant::now() + REST / 2);
+                    assert!(diverting.due() < Instant::now() + BELIEVED);
+                }
             })
             .unwrap();
     }

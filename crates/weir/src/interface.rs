@@ -10,9 +10,10 @@ use std::time::{Instant, SystemTime};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
-use weir_bpf::features::asks_conntrack;
+use weir_bpf::features::{asks_conntrack, load_conntrack};
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::prune::Pruner;
+use weir_bpf::sys::divert::DiversionKind;
 use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
@@ -137,13 +138,14 @@ impl Protected {
         let (ifindex, interface) = (claim.ifindex, claim.interface());
         // Opened before the addresses are read, so that no change falls between.
         let watch = InterfaceWatch::open(ifindex)?;
+        load_conntrack();
         let prepare = |place| {
             let mut gate = match (claim.bare, settings.forward) {
                 (true, _) => Gate::load_bare(&kernel.probe),
                 (false, true) => Gate::load_forwarding(&kernel.probe),
                 (false, false) => Gate::load(&kernel.probe, place),
             }?;
-            let diverting = Diverting::open(ifindex, asks_conntrack(), gate.program_id()?)?;
+            let diverting = Diverting::open(ifindex, gate.sight(), gate.program_id()?)?;
             gate.configure(host.links.mac(ifindex)?, settings.policy);
             gate.set_selective(settings.selective);
             gate.set_protected_ports(settings.protected_ports.iter().copied());
@@ -340,6 +342,7 @@ impl Protected {
         let before = counted?;
         Ok(Tick {
             attached: self.gate.is_attached()?,
+            outdated: self.is_outdated(),
             trouble: threads.and(pruned.map_err(Error::from)).and(recorded).and(published).err(),
             interface: self.interface(),
             rates: self.rates,
@@ -347,6 +350,15 @@ impl Protected {
             counters: self.last.gate.clone(),
             policy: self.settings.policy,
         })
+    }
+
+    /// Whether NAT makes the gate pass everything, and a gate that is loaded now would not have to: conntrack has come
+    /// later.
+    fn is_outdated(&self) -> bool {
+        self.ticks.is_multiple_of(LOOK_ANYWAY_TICKS)
+            && !self.gate.sight().connections
+            && self.diverting.found().iter().any(|one| one.kind == DiversionKind::Nat)
+            && asks_conntrack()
     }
 
     /// Reads the counters; returns what the gate's were before. Where they cannot be read, the last ones stand.
@@ -407,8 +419,12 @@ impl Protected {
         }
     }
 
-    /// Why packets may go elsewhere, if they may.
+    /// Why no lazy socket is given packets of it, if none is.
     pub fn diverted(&self) -> Option<String> {
+        if self.gate.sees_pieces() {
+            let why = "XDP does not see here which packets are several in one; use `--attach tc`";
+            return Some(format!("{}: {why}", self.interface()));
+        }
         self.diverting.elsewhere().map(|diversion| format!("{}: {diversion}", self.interface()))
     }
 
@@ -557,6 +573,8 @@ pub struct Tick {
     pub trouble: Option<Error>,
     /// Whether the gate is still where it was attached.
     pub attached: bool,
+    /// Whether another gate could do more by now.
+    pub outdated: bool,
     /// The interface.
     pub interface: String,
     /// What happened in it.

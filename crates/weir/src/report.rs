@@ -156,6 +156,7 @@ mod tests {
         let mut tick = Tick {
             trouble: None,
             attached: true,
+            outdated: false,
             interface: "eth0".into(),
             rates: Rates::default(),
             top_discard: None,

@@ -6,7 +6,9 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::router::{BEHIND, BEHIND_OUT, OUT, Router, discarded, run_in, sh, statistic};
@@ -431,6 +433,45 @@ fn senders_are_told_of_packets_that_go_too_far_or_are_too_long_while_the_egress_
         }
         assert!(discarded(&counters) > 1000);
     });
+    daemon.interrupt();
+}
+
+/// As RSVP's are: `ip_forward()` gives them to whoever listens, before it looks at any queue.
+#[test]
+fn packets_that_alert_routers_reach_who_listens_while_the_egress_is_full() {
+    const LISTENS: &str = "import socket\n\
+        s=socket.socket(2,3,17)\n\
+        s.setsockopt(0,5,1);s.setsockopt(1,33,1<<26);print('listens',flush=True)\n\
+        s.recv(99);n=1;s.settimeout(2)\n\
+        try:\n\
+        \twhile s.recv(99):n+=1\n\
+        except TimeoutError:print(n)\n";
+    let router = router(SLOW);
+    let mut python = Command::new("timeout");
+    python.args(["60", "python3", "-c", LISTENS]).stdout(Stdio::piped());
+    let mut python = router.network.near.run(|| python.spawn().unwrap()).unwrap();
+    let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("listens"));
+    let alerting = flow(&router, BEHIND, PORT, LIGHT_PPS);
+    let (IpAddr::V4(from), IpAddr::V4(to)) = alerting.address else { unreachable!() };
+    let header = Ipv4Header {
+        time_to_live: 64,
+        source: from.octets(),
+        destination: to.octets(),
+        options: [148, 4, 0, 0].into(),
+        ..Default::default()
+    };
+    let alerting = behind(&alerting, IpHeaders::Ipv4(header, Default::default()));
+    let (daemon, counters) = router.start(&[]);
+    let ring = router.network.ring_drops("far");
+    let flood = flow(&router, BEHIND, PORT, OVERFULL_PPS);
+    let sent = router.while_sent(&[alerting, flood], || {
+        wait_until("the gate discards", || discarded(&counters) > 10_000);
+    });
+    let heard: u64 = lines.next().unwrap().parse().unwrap();
+    let lost = router.network.ring_drops("far") - ring;
+    assert!(heard + lost >= sent[0], "{heard} of {sent:?}; the ring {lost}");
+    python.wait().unwrap();
     daemon.interrupt();
 }
 

@@ -172,7 +172,7 @@ fn what_receiving_takes_is_known_at_all_times() {
     let host = Host::new();
     let daemon = host.start(&[]);
     host.wait_for_rest();
-    host.while_sending(&[host.flow(CLOSED_PORT, 200_000.0)], |_| {
+    host.while_sending(&[host.flow(CLOSED_PORT, 50_000.0)], |_| {
         let (mut last, mut seconds) = (None, 0);
         let known = || {
             let status = host.network.interface_status();

@@ -189,9 +189,24 @@ fn another_share_holds_at_once() {
 
 #[test]
 fn a_flood_past_the_limit_is_discarded_and_told_of() {
+    a_flood_past_the_limit_is_discarded(CLOSED_PORT, |_| ());
+}
+
+/// What is put on a ring costs input no less.
+#[test]
+fn so_is_a_flood_of_a_lazy_socket() {
+    a_flood_past_the_limit_is_discarded(9995, |network| {
+        let lazy = lazy::lazy_socket(network, lazy::LAZY);
+        lazy::assert_lazy(&lazy);
+        lazy
+    });
+}
+
+fn a_flood_past_the_limit_is_discarded<T>(port: u16, receiver: impl FnOnce(&Network) -> T) {
     let network = Network::ipv4_only();
     let cpus = Cpus::take();
-    let daemon = Daemon::start(&network, &["--napi", "softirq", "--user-share", "99%"]);
+    let daemon = Daemon::start(&network, &["--napi", "softirq", "--user-share", "99%", "--lazy"]);
+    let _receiver = receiver(&network);
     // By a timer on the CPU where NAPI last ran, as by an interrupt that is bound there.
     let defer = || {
         let sysfs = NetSysfs::open().unwrap();
@@ -200,7 +215,7 @@ fn a_flood_past_the_limit_is_discarded_and_told_of() {
     };
     network.near.run(defer).unwrap();
     let _process = Owned::compute_bound(cpus.cpu);
-    let flows = [network.flow(CLOSED_PORT, Some(100_000.0))];
+    let flows = [network.flow(port, Some(100_000.0))];
     // The first from the CPU under test, so that the timer is there.
     for from in [cpus.cpu, cpus.elsewhere] {
         network.while_sent(&flows, Some(from), |generator| {

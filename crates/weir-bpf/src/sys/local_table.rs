@@ -111,6 +111,18 @@ enum End {
     Uncertain,
 }
 
+impl End {
+    /// Which of an address's two routes is taken depends on the packet. An address of two interfaces is delivered by
+    /// either.
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::OfAnother, Self::OfAnother) => Self::OfAnother,
+            (Self::Own | Self::OfAnother, Self::Own | Self::OfAnother) => Self::Own,
+            _ => Self::Uncertain,
+        }
+    }
+}
+
 fn of_family(
     socket: &mut Socket,
     family: AddressFamily,
@@ -131,8 +143,7 @@ fn try_family(
     let mut all = BTreeMap::new();
     local_routes(socket, family, |header, attributes| {
         if let Some((ip, end)) = judge(header, attributes, interfaces) {
-            // Which of two routes is taken depends on the packet.
-            all.entry(ip).and_modify(|known| *known = End::Uncertain).or_insert(end);
+            all.entry(ip).and_modify(|known: &mut End| *known = known.or(end)).or_insert(end);
         }
     })?;
     Ok(all)
@@ -153,7 +164,7 @@ fn local_routes(
     })
 }
 
-/// `None` for the route of a prefix.
+/// `None` for the route of a prefix, and of an address of another link that this one may have as well.
 fn judge(header: &RouteHeader, attributes: &[u8], interfaces: &[IfIndex]) -> Option<(IpAddr, End)> {
     let (ip, oif, plain) = parts(header, attributes)?;
     let here = oif.is_some_and(|it| interfaces.contains(&IfIndex(it)));
@@ -162,7 +173,8 @@ fn judge(header: &RouteHeader, attributes: &[u8], interfaces: &[IfIndex]) -> Opt
     }
     let end = match header.kind {
         RouteType::Local if plain && here => End::Own,
-        RouteType::Local if plain && crosses(ip) => End::OfAnother,
+        RouteType::Local if !here && is_of_link(ip) => return None,
+        RouteType::Local if plain && !ip.is_loopback() => End::OfAnother,
         RouteType::Broadcast if plain && here => End::Broadcast,
         _ => End::Uncertain,
     };
@@ -184,11 +196,9 @@ fn parts(header: &RouteHeader, attributes: &[u8]) -> Option<(IpAddr, Option<u32>
     Some((destination?, oif, plain))
 }
 
-/// Whether packets for an address of one interface are delivered that come in by another: not from a wire to the
-/// loopback's (`ip_route_input_slow()`, `ip6_rcv_core()`), nor between links (`rt6_need_strict()`).
-fn crosses(ip: IpAddr) -> bool {
-    let link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-    !ip.is_loopback() && !link_local
+/// Whether no packet that comes in by another interface is looked up for it (`rt6_need_strict()`).
+fn is_of_link(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 #[cfg(test)]
@@ -296,6 +306,23 @@ mod tests {
             assert_eq!(all[..3], ["198.18.0.1", "2001:2::1", "fe80::1"]);
             all.retain(|ip| !ip.starts_with("fe80::") && !BOTH.contains(&ip.as_str()));
             assert_eq!(all, ["198.19.7.1", "198.19.7.2", "2001:2:7::1"]);
+        });
+    }
+
+    /// As where a machine's own address is also its bridge's, and where links have one MAC address.
+    #[test]
+    fn an_address_of_two_interfaces_is_own() {
+        with_near(|near| {
+            sh("ip addr add 198.18.0.1/32 dev far; ip addr add 2001:2::1/128 dev far nodad;
+                ip addr add fe80::1/64 dev near nodad; ip addr add fe80::1/64 dev far nodad;
+                ip addr add 198.19.7.1/32 dev far; ip addr add 198.19.7.1/32 dev lo");
+            let far = Links::open().unwrap().index("far").unwrap();
+            wait_until_own(near, &["fe80::1"]);
+            wait_until_own(far, &["fe80::1", "2001:2::1"]);
+            let all = ["198.18.0.1", "2001:2::1", "fe80::1", "198.19.7.1"];
+            assert_eq!(own(near), all);
+            sh("ip route add local 198.18.0.1 tos 0x10 dev far table local");
+            assert_eq!(own(near), all[1..]);
         });
     }
 

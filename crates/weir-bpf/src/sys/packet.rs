@@ -38,6 +38,27 @@ fn is_tap(line: &str, ifindex: IfIndex) -> bool {
         && interface.parse().is_ok_and(|bound: u32| bound == 0 || bound == ifindex.0)
 }
 
+/// The raw sockets of the calling thread's network namespace, of each family.
+pub(super) const RAW_TABLES: [&str; 2] =
+    ["/proc/thread-self/net/raw", "/proc/thread-self/net/raw6"];
+
+/// How many raw sockets receive copies of UDP's or TCP's packets, by one of [`RAW_TABLES`]. They do as packets are
+/// delivered, so they miss what a gate drops anywhere.
+///
+/// # Errors
+///
+/// If the table cannot be read; a kernel without the family has none.
+pub(super) fn raw_sockets(table: &mut ProcFile) -> io::Result<usize> {
+    Ok(table.read()?.lines().skip(1).filter(|line| is_raw(line)).count())
+}
+
+/// From a line of `raw_sock_seq_show()`: `sl: ADDRESS:PROTOCOL ...`, the protocol in hexadecimal digits.
+fn is_raw(line: &str) -> bool {
+    let address = line.split_ascii_whitespace().nth(1);
+    let protocol = address.and_then(|address| address.rsplit_once(':')).map(|(_, it)| it);
+    protocol.is_some_and(|it| ["0006", "0011"].contains(&it))
+}
+
 /// A packet socket.
 #[derive(Debug)]
 pub struct PacketSocket(OwnedFd);
@@ -143,6 +164,23 @@ mod tests {
         assert!(!on_7("0000000000000000 3      3    88cc   7     1 0      0      31517 "));
         assert!(!on_7("0000000000000000 3      3    0000   0     0 0      0      31517 "));
         assert!(!on_7(""));
+    }
+
+    #[test]
+    fn raw_sockets_of_udp_and_tcp_are_told_from_others() {
+        assert!(is_raw(
+            "  17: 00000000:0011 00000000:0000 07 00000000:00000000 00:00000000 00000000     0 "
+        ));
+        assert!(is_raw(
+            "   6: 00000000000000000000000000000000:0006 00000000000000000000000000000000:0000 07 "
+        ));
+        assert!(!is_raw(
+            "   1: 00000000:0001 00000000:0000 07 00000000:00000000 00:00000000 00000000     0 "
+        ));
+        assert!(!is_raw(
+            " 255: 00000000:00FF 00000000:0000 07 00000000:00000000 00:00000000 00000000     0 "
+        ));
+        assert!(!is_raw(""));
     }
 
     #[test]

@@ -32,15 +32,27 @@ impl ProcFile {
     /// # Errors
     /// If it cannot be read, or there is no `/proc`.
     pub fn read(&mut self) -> io::Result<&str> {
-        let length = match self.fill() {
+        self.read_of(true)
+    }
+
+    /// The same of its first lines, which is all that a long one costs.
+    ///
+    /// # Errors
+    /// As [`ProcFile::read`].
+    pub fn read_beginning(&mut self) -> io::Result<&str> {
+        self.read_of(false)
+    }
+
+    fn read_of(&mut self, whole: bool) -> io::Result<&str> {
+        let length = match self.fill(whole) {
             // Its module or interface has gone, and may be back.
-            Err(_) if self.file.take().is_some() => self.fill(),
+            Err(_) if self.file.take().is_some() => self.fill(whole),
             length => length,
         }?;
         str::from_utf8(&self.bytes[..length]).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    fn fill(&mut self) -> io::Result<usize> {
+    fn fill(&mut self, whole: bool) -> io::Result<usize> {
         let file = match &self.file {
             Some(file) => file,
             None => match File::open(&self.path) {
@@ -58,6 +70,7 @@ impl ProcFile {
             }
             match file.read_at(&mut self.bytes[length..], length as u64)? {
                 0 => return Ok(length),
+                more if !whole => return Ok(more),
                 more => length += more,
             }
         }

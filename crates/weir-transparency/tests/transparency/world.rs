@@ -12,9 +12,8 @@ use nix::sys::socket::{
 };
 use socket2::Socket;
 use weir_bpf::attach::DoNothing;
-use weir_bpf::features::asks_conntrack;
 use weir_bpf::gate::Gate;
-use weir_bpf::sys::divert::{self, translation};
+use weir_bpf::sys::divert::{self, Sight, translation};
 
 use crate::frame::{self, address, udp_packet};
 use crate::network::{Network, inside, pipe};
@@ -147,7 +146,7 @@ impl World {
         self.near(|| pipe("nft", &["-f", "-"], rules));
         let found = self.near(|| {
             let (near, own) = (self.network.near_ifindex, Vec::new());
-            divert::diversions(near, asks_conntrack(), &own).unwrap()
+            divert::diversions(near, Sight::at_tc(), &own).unwrap()
         });
         if let Some(gate) = &mut self.gate {
             gate.set_translation(translation(&found));

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use weir_bpf::filter::Filter;
 use weir_bpf::programs;
 use weir_bpf::sys::caps::Capability;
-use weir_bpf::sys::divert::DiversionWatch;
+use weir_bpf::sys::divert::{DiversionWatch, Sight};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::tap::{Options, Reader, SNAPLEN_MAX, Tap, Tapped};
@@ -191,7 +191,7 @@ struct Others {
 
 impl Others {
     fn of(ifindex: IfIndex) -> Result<Self> {
-        let (links, watch) = (Links::open()?, DiversionWatch::open(ifindex, false)?);
+        let (links, watch) = (Links::open()?, DiversionWatch::open(ifindex, Sight::default())?);
         Ok(Self { ifindex, links, watch, gates: Vec::new() })
     }
 

@@ -12,12 +12,12 @@ use std::time::Instant;
 use rustix::process::Pid;
 use weir_bpf::channels::Channel;
 use weir_bpf::counters::{Counters, CountersReader};
-use weir_bpf::features::{self, asks_conntrack};
+use weir_bpf::features;
 use weir_bpf::gate::Policy;
 use weir_bpf::holders::Holders;
 use weir_bpf::programs::Program;
 use weir_bpf::sys::caps::{self, Capability};
-use weir_bpf::sys::divert;
+use weir_bpf::sys::divert::{self, Sight};
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::{LinkStats, Links};
 use weir_bpf::sys::link_list::ListedLink;
@@ -278,7 +278,7 @@ impl Looker {
             let name = Program::of(xdp.prog_id).name;
             format!("{} (id {}, {})", name.as_deref().unwrap_or("?"), xdp.prog_id, xdp.mode)
         });
-        let found = divert::diversions(ifindex, asks_conntrack(), &[]);
+        let found = divert::diversions(ifindex, Sight::at_tc(), &[]);
         let found = self.seen(&format!("what diverts packets of {name}"), found);
         reading.diversions = found.map(|found| found.iter().map(Into::into).collect());
     }

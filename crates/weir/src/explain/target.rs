@@ -1,7 +1,6 @@
 //! The interface that the packets are judged for.
 
-use weir_bpf::features::asks_conntrack;
-use weir_bpf::sys::divert::{self, DiversionKind, Ports};
+use weir_bpf::sys::divert::{self, DiversionKind, Ports, Sight};
 use weir_bpf::sys::link::{LinkInfo, Links};
 use weir_bpf::units::{IfIndex, MacAddr};
 
@@ -63,7 +62,7 @@ fn diversions(ifindex: IfIndex, running: Option<InterfaceStatus>) -> Result<Vec<
     if let Some(status) = running {
         return Ok(status.diversions);
     }
-    let found = divert::diversions(ifindex, asks_conntrack(), &[])?;
+    let found = divert::diversions(ifindex, Sight::at_tc(), &[])?;
     Ok(found.iter().map(Into::into).collect())
 }
 

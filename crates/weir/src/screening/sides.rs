@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
 
 use weir_bpf::forward::{Behind, FastPath};
-use weir_bpf::sys::divert::Diversion;
+use weir_bpf::sys::divert::{Diversion, Sight};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::units::IfIndex;
@@ -45,7 +45,7 @@ impl Sides {
     /// Names the first thing that packets would be taken past.
     pub fn begin(sides: [(IfIndex, &str); 2], wall: &Wall, forward: Forward) -> Result<Self> {
         let way = |(ifindex, name): (IfIndex, &str)| {
-            let diverting = Diverting::open(ifindex, false, 0)?;
+            let diverting = Diverting::open(ifindex, Sight::default(), 0)?;
             let (forwarding, said) = (Forwarding::default(), String::new());
             Ok::<_, Error>(Way { ifindex, name: name.to_owned(), diverting, forwarding, said })
         };

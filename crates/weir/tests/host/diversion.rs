@@ -190,8 +190,8 @@ fn a_capture_that_begins_later_is_told_and_stops_nothing() {
     drop(capture);
     wait_until("the status does not list it", || kinds(&network).is_empty());
     let said = daemon.interrupt();
-    assert!(said.contains("`ss --packet --processes` says whose they are"), "{said}");
-    assert!(said.contains("no longer: packet sockets receive copies"), "{said}");
+    assert!(said.contains("`ss --packet --raw --processes` says whose they are"), "{said}");
+    assert!(said.contains("no longer: packet or raw sockets receive copies"), "{said}");
 }
 
 #[test]

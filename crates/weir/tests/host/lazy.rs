@@ -160,6 +160,55 @@ fn a_socket_may_take_ipv6_datagrams_without_a_checksum() {
     wait_until("one came by the ring", || network.count("lazy") == 1);
 }
 
+/// There, what is several packets in one is not told from one.
+#[test]
+fn with_generic_xdp_no_socket_is_lazy() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy", "--attach", "generic"]);
+    wait_until("it is refused", || {
+        let socket = lazy_socket(&network, LAZY);
+        matches!(socket.ordinary(), Some(Ordinary::Refused(why)) if why.contains("several in one"))
+    });
+}
+
+/// `SKB_GSO_UDP`, as of a guest: it would be sent as fragments of one datagram.
+#[test]
+fn a_guests_long_datagram_is_one() {
+    const GUEST: &str = "import fcntl,os,struct,sys\n\
+        t=os.open('/dev/net/tun',os.O_RDWR)\n\
+        fcntl.ioctl(t,0x400454ca,struct.pack('16sH14x',b'guest',0x5002))\n\
+        print('made',flush=True);input()\n\
+        ips=bytes([198,18,9,2,198,18,9,1])\n\
+        for kind,size,length in [(5,1000,3000),(3,1480,8000)]:\n\
+        \tudp=8+length;total=sum(struct.unpack('>4H',ips))+17+udp\n\
+        \ttotal=(total&0xffff)+(total>>16);total=(total&0xffff)+(total>>16)\n\
+        \tip=lambda s:struct.pack('>BBHHHBBH',0x45,0,20+udp,0,0,64,17,s)+ips\n\
+        \ts=sum(struct.unpack('>10H',ip(0)));s=(s&0xffff)+(s>>16);s=~((s&0xffff)+(s>>16))&0xffff\n\
+        \tos.write(t,struct.pack('<BBHHHH',1,kind,42,size,34,6)+bytes([2,0,0,0,9,1,2,0,0,0,9,2,8,0])\n\
+        \t\t+ip(s)+struct.pack('>4H',4096,9995,udp,total)+bytes(length))\n\
+        input()\n";
+    let network = Network::ipv4_only();
+    let mut python = Command::new("timeout");
+    python.args(["60", "python3", "-c", GUEST]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut python = network.near.run(|| python.spawn().unwrap()).unwrap();
+    let mut made = BufReader::new(python.stdout.take().unwrap()).lines();
+    assert_eq!(made.next().unwrap().unwrap(), "made");
+    sh(
+        &network,
+        "ip link set guest address 02:00:00:00:09:01 up; ip addr add 198.18.9.1/24 dev guest",
+    );
+    let _daemon = Daemon::start(&network, &["guest", "--lazy", "--attach", "tc"]);
+    let lazy = lazy_socket(&network, "198.18.9.1:9995");
+    assert_lazy(&lazy);
+    let mut input = python.stdin.take().unwrap();
+    input.write_all(b"\n").unwrap();
+    let mut buffer = vec![0; 10_000];
+    let lengths = [(); 4].map(|()| lazy.recv(&mut buffer).ok());
+    assert_eq!(lengths, [1000, 1000, 1000, 8000].map(Some));
+    drop(input);
+    python.wait().unwrap();
+}
+
 #[test]
 fn fragments_and_options_come_by_the_kernels_socket() {
     let (network, _daemon, lazy, sender) = with_lazy_socket();

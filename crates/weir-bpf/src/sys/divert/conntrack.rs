@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use netlink_packet_core::NLM_F_DUMP;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use rustix::io::Errno;
 use rustix::net::netlink;
 
@@ -15,6 +15,7 @@ use crate::sys::sched::own_cpu_time;
 
 const NFNL_SUBSYS_CTNETLINK: u16 = 1;
 const IPCTNL_MSG_CT_GET: u16 = 1;
+const IPCTNL_MSG_CT_GET_STATS: u16 = 5;
 const CTA_STATUS: u16 = 3;
 const CTA_STATUS_MASK: u16 = 26;
 const IPS_SRC_NAT: u32 = 1 << 4;
@@ -88,6 +89,12 @@ impl Connections {
     }
 }
 
+/// The least that can be asked of it: how many connections there are.
+pub(crate) fn answers() -> rustix::io::Result<()> {
+    let kind = NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET_STATS;
+    ask(Some(netlink::NETFILTER), kind, NLM_F_ACK, &[0; NFGENMSG_BYTES]).map(drop)
+}
+
 fn still_translated(chain: &str) -> Option<Diversion> {
     let mut count = 0;
     for status in [IPS_SRC_NAT, IPS_DST_NAT] {
@@ -116,6 +123,16 @@ fn with_status(status: u32) -> rustix::io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::asks_conntrack;
+    use crate::sys::test_support::Sandbox;
+
+    #[test]
+    fn it_answers_and_then_gates_can_ask_it() {
+        Sandbox::new().run(|| {
+            assert_eq!(answers(), Ok(()));
+            assert!(asks_conntrack());
+        });
+    }
 
     #[test]
     fn connections_are_looked_at_again_when_rules_have_been_there_and_not_each_time() {

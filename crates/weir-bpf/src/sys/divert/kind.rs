@@ -31,8 +31,12 @@ pub enum DiversionKind {
     TcBpf,
     /// A tc filter with another action that may change packets.
     TcAction,
-    /// The interface is a port of a bridge, bond, team, VRF or the like.
+    /// The interface is a port of a bridge, bond, team or the like.
     Enslaved,
+    /// The interface is a port of a VRF, which takes packets in IP, after any gate.
+    VrfPort,
+    /// The interface is a port of an Open vSwitch, whose datapath's device receives nothing.
+    SwitchPort,
     /// Another interface on top (macvlan, ipvlan, macsec) takes packets.
     Upper,
     /// Interfaces of VLANs whose tag the NIC may remove before the gate sees the frame.
@@ -50,7 +54,7 @@ pub enum DiversionKind {
     SenderRules,
     /// Rules that count packets, bytes or connections together, or connection requests by sender.
     CountingRules,
-    /// Packet sockets (`AF_PACKET`): captures, and servers that read below the sockets.
+    /// Packet sockets (`AF_PACKET`): captures, and servers that read below the sockets; raw ones of UDP or TCP.
     PacketSocket,
     /// BPF programs that choose sockets; the gate's own look-up runs them too.
     SkLookup,
@@ -95,6 +99,8 @@ impl DiversionKind {
             Self::TcBpf => "a BPF program at tc ingress may take packets elsewhere",
             Self::TcAction => "a tc filter may change packets",
             Self::Enslaved => "the interface's packets go to its master",
+            Self::VrfPort => "the interface's packets go to a VRF",
+            Self::SwitchPort => "the interface's packets go to an Open vSwitch",
             Self::Upper => "an interface on top takes packets",
             Self::UntaggedVlan => "packets of a VLAN may look like this interface's own",
             Self::Vlan => "VLAN interfaces lie on top",
@@ -103,7 +109,7 @@ impl DiversionKind {
             Self::PacketLog => "copies of packets go to a process",
             Self::SenderRules => "rules hold senders to what they have sent",
             Self::CountingRules => "rules go by how much they have seen",
-            Self::PacketSocket => "packet sockets receive copies of packets",
+            Self::PacketSocket => "packet or raw sockets receive copies of packets",
             Self::SkLookup => "BPF programs choose the socket",
             Self::Unread => "what may divert packets has changed and is not read yet",
             Self::Unknown => "what may divert packets is not known in full",
@@ -126,9 +132,9 @@ impl DiversionKind {
                                     counted, so a limit is reached later; use `--policy off` if \
                                     the rules must see every packet"
                 .into(),
-            Self::PacketSocket => "the gate goes on discarding, and what it discards in the driver \
-                                   is not seen there (at tc, sockets for all protocols see it); use \
-                                   `--policy off` while capturing; `ss --packet --processes` \
+            Self::PacketSocket => "the gate goes on discarding, and what it discards is not seen \
+                                   there (at tc, packet sockets for all protocols see it); use \
+                                   `--policy off` while capturing; `ss --packet --raw --processes` \
                                    says whose they are"
                 .into(),
             _ => format!("{PASSES}; {}", self.remedy().unwrap_or_default()),
@@ -140,8 +146,8 @@ impl DiversionKind {
         Some(match self {
             Self::Nat => {
                 "NAT rules for given ports, and masquerading, leave the other packets to the gate \
-                 where it can ask conntrack (Linux 5.18; if `nf_conntrack` is a module, restart \
-                 weir once it is loaded); or run weir in the network namespace of the applications"
+                 where it can ask conntrack (Linux 5.18; if `nf_conntrack` is a module, with its \
+                 BTF); or run weir in the network namespace of the applications"
             }
             Self::HeaderRewrite | Self::Tproxy | Self::NfQueue | Self::Forward | Self::Synproxy => {
                 "remove the rules if they are not needed, or run weir in the network namespace of \
@@ -157,10 +163,12 @@ impl DiversionKind {
                  needed"
             }
             Self::Enslaved => "protect the master instead",
+            Self::VrfPort => "there is no place for a gate behind a VRF: receive outside of it",
+            Self::SwitchPort => "protect the internal port that has the address instead",
             Self::Upper => "protect the interface on top instead",
             Self::UntaggedVlan => {
-                "`ethtool --offload IF rxvlan off` lets the gate see the tags (on a veth, \
-                 `txvlan off` on its peer as well)"
+                "at tc (`--attach tc`) the gate sees the tags; in the driver after `ethtool \
+                 --offload IF rxvlan off` (on a veth, `txvlan off` on its peer as well)"
             }
             Self::MulticastForwarding => "stop multicast routing here if it is not needed",
             Self::PolicyRouting => "make `from all lookup local` the first rule (`ip rule`)",

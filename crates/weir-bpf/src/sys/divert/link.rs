@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::device::Device;
 use super::kind::DiversionKind;
-use super::{Diversion, ask_route};
+use super::{Diversion, Sight, ask_route};
 use crate::sys::ethtool;
 use crate::sys::link::numbered;
 use crate::sys::netlink::Attributes;
@@ -46,14 +46,16 @@ impl Link {
         format!("{} {}", self.kind, self.name).trim_start().to_owned()
     }
 
-    /// What takes its packets, given what the kernel's own record says. Other interfaces are listed
-    /// only if there is something to be named.
-    pub(super) fn diversions(&self, device: Device) -> Vec<Diversion> {
+    /// What takes its packets, given what the kernel's own record says, and what the gate sees. Other interfaces are
+    /// listed only if there is something to be named.
+    pub(super) fn diversions(&self, device: Device, sight: Sight) -> Vec<Diversion> {
         let mut found = Vec::new();
         if let Some(master) = self.master {
-            let master = Self::of(IfIndex(master)).map(|link| link.describe());
-            let name = master.unwrap_or_else(|_| "one that cannot be looked up".into());
-            found.push(Diversion::new(DiversionKind::Enslaved, format!("master: {name}")));
+            let (kind, name) = match Self::of(IfIndex(master)) {
+                Ok(master) => (port_of(&master.kind), master.describe()),
+                Err(_) => (DiversionKind::Enslaved, "one that cannot be looked up".into()),
+            };
+            found.push(Diversion::new(kind, format!("master: {name}")));
         }
         let taken_by_another = device.rx_handler != 0 && self.master.is_none();
         if !taken_by_another && device.vlan_devices == 0 {
@@ -71,10 +73,9 @@ impl Link {
             found.push(Diversion::new(DiversionKind::Upper, detail));
         }
         if device.vlan_devices > 0 {
-            let kind = match ethtool::removes_vlan_tags(&self.name) {
-                Ok(false) => DiversionKind::Vlan,
-                Ok(true) | Err(_) => DiversionKind::UntaggedVlan,
-            };
+            let is_seen = sight.vlan_tags
+                || ethtool::removes_vlan_tags(&self.name).is_ok_and(|removes| !removes);
+            let kind = if is_seen { DiversionKind::Vlan } else { DiversionKind::UntaggedVlan };
             let count = device.vlan_devices;
             let detail = format!("{count} VLAN interface(s): {}", listed(&vlans, "8021q"));
             found.push(Diversion::new(kind, detail));
@@ -86,6 +87,15 @@ impl Link {
         let mut all = Self::all()?;
         all.retain(|link| link.lower == Some(self.ifindex.0) && link.kind != "veth");
         Ok(all)
+    }
+}
+
+/// What a port is of a master of this kind.
+fn port_of(master: &str) -> DiversionKind {
+    match master {
+        "vrf" => DiversionKind::VrfPort,
+        "openvswitch" => DiversionKind::SwitchPort,
+        _ => DiversionKind::Enslaved,
     }
 }
 
@@ -108,5 +118,29 @@ impl Parseable<[u8]> for Link {
             master: attributes.number(IFLA_MASTER),
             lower: attributes.number(IFLA_LINK).filter(|_| !elsewhere),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::link::Links;
+    use crate::sys::test_support::Sandbox;
+
+    /// The development kernel has no VLANs, so the kernel's record is made up. A veth takes tags off.
+    #[test]
+    fn a_vlan_on_top_is_told_from_other_packets_where_its_tag_is_seen() {
+        Sandbox::new().run(|| {
+            let links = Links::open().unwrap();
+            links.create_veth("near", "far", None).unwrap();
+            let near = Link::of(links.index("near").unwrap()).unwrap();
+            let kinds = |vlan_tags| {
+                let sight = Sight { vlan_tags, ..Sight::default() };
+                let found = near.diversions(Device { rx_handler: 0, vlan_devices: 1 }, sight);
+                found.iter().map(|one| one.kind).collect::<Vec<_>>()
+            };
+            assert_eq!(kinds(true), [DiversionKind::Vlan]);
+            assert_eq!(kinds(false), [DiversionKind::UntaggedVlan]);
+        });
     }
 }

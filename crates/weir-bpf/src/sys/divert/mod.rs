@@ -15,11 +15,11 @@
 //! | policy routing | rtnetlink (`rules`) |
 //! | what else the kernel does to packets before a socket has them | `filter`, for lazy sockets alone |
 //! | what the kernel does to packets that it forwards | `forward`, for the fast path alone |
-//! | packet sockets | `/proc` (`packet`) |
+//! | packet and raw sockets | `/proc` (`packet`) |
 //!
 //! What netlink announces is read again when it has ([`DiversionWatch`]), the rest at each look.
 
-mod conntrack;
+pub(crate) mod conntrack;
 mod device;
 mod expression;
 mod filter;
@@ -54,8 +54,25 @@ pub(super) use self::proc::read as read_proc;
 pub use self::watch::DiversionWatch;
 use super::netlink::Socket;
 use crate::error::Result;
+use crate::features::asks_conntrack;
 use crate::printable::printable;
 use crate::units::IfIndex;
+
+/// What a gate knows of a packet by itself, so that it need not pass every one where some are taken elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sight {
+    /// Whether its connection is translated: [`asks_conntrack`].
+    pub connections: bool,
+    /// Its VLAN tag, wherever the kernel has put it.
+    pub vlan_tags: bool,
+}
+
+impl Sight {
+    /// Of a gate that is loaded now, for tc, where `weir run` puts it unless told otherwise.
+    pub fn at_tc() -> Self {
+        Self { connections: asks_conntrack(), vlan_tags: true }
+    }
+}
 
 /// Something that may take packets elsewhere, or see them before a socket does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,18 +121,13 @@ pub fn translation(found: &[Diversion]) -> Option<Vec<Ports>> {
 /// What may divert an interface's packets, in the calling thread's network namespace, sorted.
 ///
 /// Programs with these numbers (the kernel's) at tc ingress are the caller's own and do not count.
-/// `asks_conntrack`: as of [`DiversionWatch::open`].
 ///
 /// # Errors
 ///
 /// [`crate::Error::System`] if there is no netlink socket to be had, [`crate::Error::Bpf`] without
 /// the privilege. Whatever cannot be read later is told as [`DiversionKind::Unknown`].
-pub fn diversions(
-    ifindex: IfIndex,
-    asks_conntrack: bool,
-    own_programs: &[u32],
-) -> Result<Vec<Diversion>> {
-    Ok(DiversionWatch::open(ifindex, asks_conntrack)?.read(own_programs))
+pub fn diversions(ifindex: IfIndex, sight: Sight, own_programs: &[u32]) -> Result<Vec<Diversion>> {
+    Ok(DiversionWatch::open(ifindex, sight)?.read(own_programs))
 }
 
 /// Asks one question over a socket of its own, so that an answer cut short harms no later one.

@@ -13,7 +13,7 @@ use super::kind::DiversionKind;
 use super::link::Link;
 use super::nft::{self, NFNL_SUBSYS_NFTABLES, Rules};
 use super::translation::Translation;
-use super::{Diversion, legacy, proc, programs, rules, tc};
+use super::{Diversion, Sight, legacy, proc, programs, rules, tc};
 use crate::error::{Error, Result};
 use crate::sys::link::object;
 use crate::sys::netlink::{Message, Socket};
@@ -63,7 +63,7 @@ pub(super) fn rest_since(begun: Duration) -> Duration {
 /// read now and then as well: what the kernel tells of is then read only if it has.
 pub struct DiversionWatch {
     ifindex: IfIndex,
-    asks_conntrack: bool,
+    sight: Sight,
     netfilter: Option<Socket>,
     routing: Socket,
     probe: DeviceProbe,
@@ -71,6 +71,7 @@ pub struct DiversionWatch {
     ipvs: ProcFile,
     legacy: [ProcFile; 2],
     packet: ProcFile,
+    raw: [ProcFile; 2],
     /// What rtnetlink tells; none once it has told of a change.
     routed: Option<Routed>,
     /// The rules of nftables, with their generation and the interface's name then.
@@ -101,13 +102,13 @@ impl Routed {
 
 impl DiversionWatch {
     /// Starts watching, in the calling thread's network namespace. What changes from now on is told.
-    /// If the gate `asks_conntrack` before it discards a packet, NAT does not concern every packet.
+    /// What the gate tells from other packets does not concern every one.
     ///
     /// # Errors
     ///
     /// [`Error::System`] if there is no netlink socket to be had; [`Error::Bpf`] without the
     /// privilege.
-    pub fn open(ifindex: IfIndex, asks_conntrack: bool) -> Result<Self> {
+    pub fn open(ifindex: IfIndex, sight: Sight) -> Result<Self> {
         let failed = |errno| Error::system("watch", object(ifindex), errno);
         let netfilter = match Socket::watch(Some(netlink::NETFILTER), NFTABLES_GROUP) {
             Ok(socket) => Some(socket),
@@ -117,7 +118,7 @@ impl DiversionWatch {
         };
         Ok(Self {
             ifindex,
-            asks_conntrack,
+            sight,
             netfilter,
             routing: Socket::watch(None, ROUTING_GROUPS).map_err(failed)?,
             probe: DeviceProbe::load()?,
@@ -125,6 +126,7 @@ impl DiversionWatch {
             ipvs: ProcFile::new(proc::IP_VS),
             legacy: legacy::tables(),
             packet: ProcFile::new(packet::TABLE),
+            raw: packet::RAW_TABLES.map(ProcFile::new),
             routed: None,
             rules: None,
             rules_stale: true,
@@ -168,9 +170,9 @@ impl DiversionWatch {
         self.rested_at
     }
 
-    /// For tests that must not wait for [`DiversionWatch::rested_at`].
-    pub fn rest_is_over(&mut self) {
-        self.rested_at = Instant::now();
+    /// For tests that must not wait for [`DiversionWatch::rested_at`], or would have to make it long.
+    pub fn rest_for(&mut self, rest: Duration) {
+        self.rested_at = Instant::now() + rest;
     }
 
     /// Looks. Programs with these numbers (the kernel's) at tc ingress are the caller's own and do not
@@ -194,7 +196,7 @@ impl DiversionWatch {
         };
         let mut found = routed.found.clone();
         match self.probe.look(self.ifindex) {
-            Ok(device) => found.extend(routed.link.diversions(device)),
+            Ok(device) => found.extend(routed.link.diversions(device, self.sight)),
             Err(error) => found.push(Diversion::unknown("interfaces on top", error)),
         }
         found.extend(self.tables(&routed.link.name));
@@ -209,21 +211,31 @@ impl DiversionWatch {
         found
     }
 
-    fn packet_sockets(&mut self) -> Option<Diversion> {
-        match packet::taps(&mut self.packet, self.ifindex) {
-            Ok(0) => None,
-            Ok(count) => {
-                let detail = format!("{count} packet socket(s)");
-                Some(Diversion::new(DiversionKind::PacketSocket, detail))
-            }
-            Err(error) => Some(Diversion::unknown("packet sockets cannot be listed", error)),
-        }
+    /// And raw ones.
+    fn packet_sockets(&mut self) -> Vec<Diversion> {
+        let packet = packet::taps(&mut self.packet, self.ifindex);
+        let raw = self.raw.iter_mut().map(packet::raw_sockets).sum();
+        let told =
+            [("packet", packet), ("raw", raw)].into_iter().filter_map(
+                |(what, count)| match count {
+                    Ok(0) => None,
+                    Ok(count) => {
+                        let detail = format!("{count} {what} socket(s)");
+                        Some(Diversion::new(DiversionKind::PacketSocket, detail))
+                    }
+                    Err(error) => {
+                        Some(Diversion::unknown(&format!("{what} sockets cannot be listed"), error))
+                    }
+                },
+            );
+        told.collect()
     }
 
     /// Of both kinds of tables: one may translate what the other does to connections.
     fn tables(&mut self, ifname: &str) -> Vec<Diversion> {
         let mut translation = Translation::default();
-        let mut connections = (!self.asks_conntrack).then(|| std::mem::take(&mut self.connections));
+        let mut connections =
+            (!self.sight.connections).then(|| std::mem::take(&mut self.connections));
         let mut found = self.nftables(ifname, connections.as_mut(), &mut translation);
         let tables = &mut self.legacy;
         found.extend(legacy::iptables(tables, connections.as_mut(), &mut translation));

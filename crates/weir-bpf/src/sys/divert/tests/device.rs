@@ -71,21 +71,15 @@ fn programs_at_tc_are_found_but_for_the_callers_own() {
 #[test]
 fn masters_are_found() {
     with_watch(|watch| {
-        let port = |kind: &str, detail: &str, watch: &mut DiversionWatch, feature: &str| {
+        let port = |kind: &str, found, detail: &str, watch: &mut DiversionWatch, feature: &str| {
             let add =
                 format!("ip link add name upper type {kind}; ip link set near down master upper");
-            comes_and_goes_if_present(
-                watch,
-                Enslaved,
-                detail,
-                [&add, "ip link del upper"],
-                feature,
-            );
+            comes_and_goes_if_present(watch, found, detail, [&add, "ip link del upper"], feature);
         };
-        port("bridge", "master: bridge upper", watch, "bridges (CONFIG_BRIDGE)");
-        port("bond", "master: bond upper", watch, "bonds (CONFIG_BONDING)");
-        port("team", "master: team upper", watch, "teams (CONFIG_NET_TEAM)");
-        port("vrf table 7", "master: vrf upper", watch, "VRFs (CONFIG_NET_VRF)");
+        port("bridge", Enslaved, "master: bridge upper", watch, "bridges (CONFIG_BRIDGE)");
+        port("bond", Enslaved, "master: bond upper", watch, "bonds (CONFIG_BONDING)");
+        port("team", Enslaved, "master: team upper", watch, "teams (CONFIG_NET_TEAM)");
+        port("vrf table 7", VrfPort, "master: vrf upper", watch, "VRFs (CONFIG_NET_VRF)");
     });
 }
 

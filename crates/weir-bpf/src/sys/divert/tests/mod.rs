@@ -11,8 +11,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use libbpf_rs::libbpf_sys;
 
-use super::DiversionWatch;
 use super::kind::DiversionKind;
+use super::{DiversionWatch, Sight};
 use crate::shared::{load_program, owned};
 use crate::sys::link::Links;
 use crate::sys::test_support::{Sandbox, sh, try_sh};
@@ -23,14 +23,15 @@ fn with_watch(test: impl FnOnce(&mut DiversionWatch) + Send) {
 }
 
 /// The same of a gate that may ask conntrack.
-fn with_watch_of(asks_conntrack: bool, test: impl FnOnce(&mut DiversionWatch) + Send) {
+fn with_watch_of(connections: bool, test: impl FnOnce(&mut DiversionWatch) + Send) {
     Sandbox::new().run(|| {
         let links = Links::open().unwrap();
         links.create_veth("near", "far", None).unwrap();
         for name in ["near", "far"] {
             links.set_up(links.index(name).unwrap()).unwrap();
         }
-        let mut watch = DiversionWatch::open(links.index("near").unwrap(), asks_conntrack).unwrap();
+        let sight = Sight { connections, ..Sight::default() };
+        let mut watch = DiversionWatch::open(links.index("near").unwrap(), sight).unwrap();
         assert_eq!(watch.read(&[]), [], "nothing diverts in an empty namespace");
         test(&mut watch);
     });

@@ -110,7 +110,7 @@ fn rules_that_remember_senders_pass_and_others_that_count_are_told() {
 
 #[test]
 fn packet_sockets_are_found_while_they_are_open() {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, ipproto, socket_with};
     with_watch(|watch| {
         let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
         let capture = socket_with(family, SocketType::RAW, flags, Some(eth::ALL)).unwrap();
@@ -120,6 +120,14 @@ fn packet_sockets_are_found_while_they_are_open() {
         drop(capture);
         // A child of another test has it, too, until it executes its program.
         wait_until("it is gone", || watch.read(&[]).is_empty());
+        for family in [AddressFamily::INET, AddressFamily::INET6] {
+            let raw = socket_with(family, SocketType::RAW, flags, Some(ipproto::UDP)).unwrap();
+            let found = watch.read(&[]);
+            assert_eq!(found.iter().map(|one| one.kind).collect::<Vec<_>>(), [PacketSocket]);
+            assert_eq!(found[0].detail, "1 raw socket(s)");
+            drop(raw);
+            wait_until("it is gone", || watch.read(&[]).is_empty());
+        }
     });
 }
 
