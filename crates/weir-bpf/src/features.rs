@@ -7,8 +7,6 @@ use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType};
 use serde::Serialize;
 
-use crate::sys::divert::conntrack;
-
 /// Something that the kernel lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Lack {
@@ -97,7 +95,7 @@ fn bounds_reservations(btf: &Btf<'_>) -> bool {
 }
 
 /// Whether a gate that is loaded now can ask conntrack for connections (`bpf_xdp_ct_lookup()`). Where that is a module
-/// which comes later, the gates from before go on without: [`crate::gate::Gate::sight`].
+/// which comes later, the gates from before go on without.
 pub fn asks_conntrack() -> bool {
     const LOOKUP: &str = "bpf_xdp_ct_lookup";
     static BUILT_IN: LazyLock<bool> = LazyLock::new(|| {
@@ -106,13 +104,6 @@ pub fn asks_conntrack() -> bool {
     });
     let names_it = |types: Vec<u8>| types.windows(LOOKUP.len()).any(|it| it == LOOKUP.as_bytes());
     *BUILT_IN || std::fs::read("/sys/kernel/btf/nf_conntrack").is_ok_and(names_it)
-}
-
-/// Has the kernel load conntrack, if that is a module, as whatever translates connections does too, but later than
-/// weir at boot. It does so for whoever asks about connections with `CAP_NET_ADMIN`. No hook comes with it: no packet
-/// costs more. Where it cannot, NAT makes everything pass, which is told then.
-pub fn load_conntrack() {
-    let _ = conntrack::answers();
 }
 
 /// Whether a tracepoint shows a pointer to such a structure. Its type is a pointer to a function,

@@ -106,8 +106,6 @@ enum Loss {
     Gone,
     /// Its gate has been detached, and not by weir.
     Detached,
-    /// Its gate is to be loaded anew.
-    Outdated,
 }
 
 /// What woke the loop.
@@ -262,8 +260,6 @@ impl Daemon {
                     if !tick.attached {
                         let is_gone = interface.is_gone();
                         gone.push((at, if is_gone { Loss::Gone } else { Loss::Detached }));
-                    } else if tick.outdated {
-                        gone.push((at, Loss::Outdated));
                     }
                     if let Some(error) = tick.trouble {
                         self.console.trouble(&error);
@@ -380,13 +376,11 @@ impl Daemon {
             let why = match loss {
                 Loss::Gone => "it has been removed or moved to another network namespace",
                 Loss::Detached => "somebody has detached weir's gate",
-                Loss::Outdated => "the gate is loaded anew, to ask conntrack, which is there now",
             };
             self.console.say(&format!("{name} is no longer protected: {why}"));
             self.lost.push(interface.loss(why));
             self.part(interface);
-            let rest = if matches!(loss, Loss::Outdated) { Duration::ZERO } else { REGAIN };
-            self.regain_due = Instant::now() + rest;
+            self.regain_due = Instant::now() + REGAIN;
             self.tell_numbers();
         }
     }

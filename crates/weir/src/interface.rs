@@ -10,10 +10,9 @@ use std::time::{Instant, SystemTime};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
-use weir_bpf::features::{asks_conntrack, load_conntrack};
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::prune::Pruner;
-use weir_bpf::sys::divert::DiversionKind;
+use weir_bpf::sys::divert::load_conntrack;
 use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
@@ -342,7 +341,6 @@ impl Protected {
         let before = counted?;
         Ok(Tick {
             attached: self.gate.is_attached()?,
-            outdated: self.is_outdated(),
             trouble: threads.and(pruned.map_err(Error::from)).and(recorded).and(published).err(),
             interface: self.interface(),
             rates: self.rates,
@@ -350,15 +348,6 @@ impl Protected {
             counters: self.last.gate.clone(),
             policy: self.settings.policy,
         })
-    }
-
-    /// Whether NAT makes the gate pass everything, and a gate that is loaded now would not have to: conntrack has come
-    /// later.
-    fn is_outdated(&self) -> bool {
-        self.ticks.is_multiple_of(LOOK_ANYWAY_TICKS)
-            && !self.gate.sight().connections
-            && self.diverting.found().iter().any(|one| one.kind == DiversionKind::Nat)
-            && asks_conntrack()
     }
 
     /// Reads the counters; returns what the gate's were before. Where they cannot be read, the last ones stand.
@@ -573,8 +562,6 @@ pub struct Tick {
     pub trouble: Option<Error>,
     /// Whether the gate is still where it was attached.
     pub attached: bool,
-    /// Whether another gate could do more by now.
-    pub outdated: bool,
     /// The interface.
     pub interface: String,
     /// What happened in it.

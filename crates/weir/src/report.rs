@@ -156,7 +156,6 @@ mod tests {
         let mut tick = Tick {
             trouble: None,
             attached: true,
-            outdated: false,
             interface: "eth0".into(),
             rates: Rates::default(),
             top_discard: None,

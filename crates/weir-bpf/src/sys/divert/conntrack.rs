@@ -89,8 +89,15 @@ impl Connections {
     }
 }
 
+/// Has the kernel load conntrack, if that is a module, as whatever translates connections does too, but later than
+/// weir at boot. It does so for whoever asks about connections with `CAP_NET_ADMIN`. No hook comes with it: no packet
+/// costs more. Where it cannot, NAT makes everything pass, which is told then.
+pub fn load_conntrack() {
+    let _ = answers();
+}
+
 /// The least that can be asked of it: how many connections there are.
-pub(crate) fn answers() -> rustix::io::Result<()> {
+fn answers() -> rustix::io::Result<()> {
     let kind = NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET_STATS;
     ask(Some(netlink::NETFILTER), kind, NLM_F_ACK, &[0; NFGENMSG_BYTES]).map(drop)
 }

@@ -146,8 +146,8 @@ impl DiversionKind {
         Some(match self {
             Self::Nat => {
                 "NAT rules for given ports, and masquerading, leave the other packets to the gate \
-                 where it can ask conntrack (Linux 5.18; if `nf_conntrack` is a module, with its \
-                 BTF); or run weir in the network namespace of the applications"
+                 where it can ask conntrack (Linux 5.18; if `nf_conntrack` is a module that \
+                 cannot be loaded at the start, restart weir once it is); or run weir in the network namespace of the applications"
             }
             Self::HeaderRewrite | Self::Tproxy | Self::NfQueue | Self::Forward | Self::Synproxy => {
                 "remove the rules if they are not needed, or run weir in the network namespace of \

@@ -19,7 +19,7 @@
 //!
 //! What netlink announces is read again when it has ([`DiversionWatch`]), the rest at each look.
 
-pub(crate) mod conntrack;
+mod conntrack;
 mod device;
 mod expression;
 mod filter;
@@ -45,6 +45,7 @@ use netlink_packet_core::Parseable;
 use netlink_packet_route::RouteNetlinkMessage;
 use rustix::net::Protocol;
 
+pub use self::conntrack::load_conntrack;
 pub use self::filter::{Filters, cgroup_programs};
 pub(crate) use self::forward::CHECKSUMS_UNTOLD;
 pub use self::forward::{ForwardFilters, Interface, at_egress, ports_choose_no_egress};
