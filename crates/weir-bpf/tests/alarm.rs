@@ -65,9 +65,11 @@ impl Bench {
     fn socket(&self) -> Vec<String> {
         let read = || std::fs::read_to_string("/proc/thread-self/net/udp").unwrap();
         let text = self.network.near.run(read).unwrap();
-        let port = format!(":{PORT:04X} ");
-        let line = text.lines().find(|line| line.contains(&port)).unwrap();
-        line.split_ascii_whitespace().map(str::to_owned).collect()
+        let port = format!(":{PORT:04X}");
+        let mut lines = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+        // By its own address: whoever sends to it has that one, too.
+        let words = lines.find(|words| words[1].ends_with(&port)).unwrap();
+        words.into_iter().map(str::to_owned).collect()
     }
 
     /// Packets that the kernel has refused for want of room in its queue.
