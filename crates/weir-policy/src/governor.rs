@@ -42,15 +42,15 @@ pub const WARM_UP: Nanos = Nanos::from_millis(20);
 const CROWDED_FROM: f64 = 0.1;
 /// ...on an average with this time constant: a task that runs for a moment does not.
 const CROWDED_OVER: Nanos = Nanos::from_millis(10);
-/// The time between two polls beside other tasks: the first, and while packets are lost the first in which no more than
-/// [`POLL_PACKETS`] come.
+/// The time between two polls beside other tasks: the first, and while packets are lost the first in which no more come
+/// than [`POLL_ADMITTED`] and [`POLL_PACKETS`].
 pub const POLL_INTERVALS: [Nanos; 4] =
     [Nanos(200_000), Nanos(100_000), Nanos(50_000), Nanos(25_000)];
-/// Half of what a poll takes at most, and less than the 50 small packets that a socket's queue holds at first
+/// Packets that a poll may bring to receivers: less than the 50 small ones that a socket's queue holds at first
 /// (`net.core.rmem_default`).
-const POLL_PACKETS: f64 = 32.0;
-/// The same where receivers alone want the CPU, whose queues are full anyway: half of the smallest usual ring, a veth's.
-const POLL_PACKETS_ALONE: f64 = 128.0;
+const POLL_ADMITTED: f64 = 32.0;
+/// Packets that a poll may find: half of the smallest usual ring, a veth's.
+const POLL_PACKETS: f64 = 128.0;
 /// A thread that is not eligible when the scheduler chooses, as one that has just run is not, waits for the other's tick. So
 /// the scheduler is made to choose this often between two looks...
 const TURNS: u32 = 4;
@@ -98,6 +98,8 @@ pub struct Observation {
     pub overran: bool,
     /// Packets that it took from the ring.
     pub packets: u64,
+    /// Of these, discarded.
+    pub discarded: u64,
     /// Whether packets of one channel were admitted beside another's that were discarded, or the ring may have
     /// overflowed with packets of several, or another input of the same CPU does tell channels apart.
     pub beside: bool,
@@ -163,8 +165,8 @@ pub struct Governor {
     others: f64,
     /// The share of the time in which receivers have work left of earlier packets: rises as fast, falls in [`REST`].
     busy: f64,
-    /// Packets that come in a millisecond, averaged likewise.
-    rate: f64,
+    /// Polls that the packets of a millisecond need, averaged over [`CROWDED_OVER`].
+    polls: f64,
     /// Since another channel was last seen beside a flooded one.
     apart_for: Nanos,
     /// For how long the scheduler has been watched, if it is.
@@ -179,7 +181,7 @@ impl Default for Governor {
             calm_for: REST,
             others: 0.0,
             busy: 0.0,
-            rate: 0.0,
+            polls: 0.0,
             apart_for: REST,
             watched_for: None,
         }
@@ -206,12 +208,12 @@ impl Governor {
             Regime::Shared if !seen.silent() => Some(LOOK_AWAKE),
             Regime::Isolating | Regime::Shared => Some(LOOK_ALONE),
         };
-        let fills = self.rate * LOOK_AWAKE.as_millis() > TURNS_FROM;
+        let fills = seen.packets as f64 * LOOK_AWAKE.share_of(seen.elapsed) > TURNS_FROM;
         let action = Action {
             regime,
             weight: if yields { Weight::LIGHTEST } else { Weight::nearest(self.nice) },
             batch: regime != Regime::Shared,
-            poll_every: (regime == Regime::Shared).then(|| self.interval(seen)),
+            poll_every: (regime == Regime::Shared).then(|| self.interval()),
             over_share,
             watch: self.watched_for.is_some(),
             look_in,
@@ -263,8 +265,9 @@ impl Governor {
         }
         let busy = if known { share(seen.busy) } else { 0.0 };
         self.busy = average(self.busy, busy, if busy > self.busy { CROWDED_OVER } else { REST });
-        let per_ms = seen.packets as f64 * share(Nanos::from_millis(1));
-        self.rate = average(self.rate, per_ms, CROWDED_OVER);
+        let admitted = seen.packets.saturating_sub(seen.discarded) as f64;
+        let polls = (admitted / POLL_ADMITTED).max(seen.packets as f64 / POLL_PACKETS);
+        self.polls = average(self.polls, polls * share(Nanos::from_millis(1)), CROWDED_OVER);
         self.apart_for = since(self.apart_for, seen.beside);
         over
     }
@@ -306,10 +309,8 @@ impl Governor {
     /// Each poll interrupts whoever runs, and should bring no more than a queue has room for; how much that is shows where
     /// it was too much. Receivers that have work left lose nothing by the longest, and save switches; those that have
     /// done all wait for packets, and whoever sends these for them.
-    fn interval(&self, seen: &Observation) -> Nanos {
-        let others = seen.others().share_of(seen.elapsed);
-        let most = if others > CROWDED_FROM { POLL_PACKETS } else { POLL_PACKETS_ALONE };
-        let fits = |every: &Nanos| self.rate * every.as_millis() <= most;
+    fn interval(&self) -> Nanos {
+        let fits = |every: &Nanos| self.polls * every.as_millis() <= 1.0;
         let [longest, shorter, .., shortest] = POLL_INTERVALS;
         if self.calm_for >= REST {
             return if self.busy > CROWDED_FROM { longest } else { shorter };
@@ -423,6 +424,9 @@ mod tests {
         let fast = Observation { packets: 600, ..shared };
         let (_, action) = shown(governor, 40, &fast);
         assert_eq!((action.poll_every, action.turns), (Some(POLL_INTERVALS[2]), TURNS));
+        // Those that are discarded need no room.
+        let unread = Observation { discarded: 550, ..fast };
+        assert_eq!(shown(governor, 40, &unread).1.poll_every, Some(POLL_INTERVALS[0]));
         let over = Observation { taken: Nanos(900_000), alarm: false, ..shared };
         let (governor, action) = shown(governor, 60, &over);
         is(action, Regime::Shared, 19, false);
@@ -433,8 +437,7 @@ mod tests {
 
     #[test]
     fn receivers_that_keep_a_ring_waiting_are_preempted_too() {
-        let busy =
-            Observation { elapsed: MS, ran: MS, busy: MS, packets: 600, ..Default::default() };
+        let busy = Observation { elapsed: MS, ran: MS, busy: MS, ..Default::default() };
         let settings = Settings { awake: true, ..Settings::default() };
         let looks = |governor: Governor, looks: u32, settings: &Settings, seen: &Observation| {
             let first = governor.decide(settings, seen);
@@ -446,8 +449,6 @@ mod tests {
         let overran = Observation { overran: true, ..busy };
         let (_, action) = looks(governor, 20, &settings, &overran);
         is(action, Regime::Shared, -20, false);
-        // Their queues are full anyway.
-        assert_eq!(action.poll_every, Some(POLL_INTERVALS[0]));
         let discards = Observation { wasted: Nanos(100_000), ..busy };
         is(looks(governor, 20, &settings, &discards).1, Regime::Shared, -20, false);
         // They are short of CPU time, and that is all.

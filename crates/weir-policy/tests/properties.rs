@@ -46,6 +46,7 @@ fn observation() -> impl Strategy<Value = Observation> {
                 busy: ns(elapsed * left * busy),
                 overran,
                 packets: (1000.0 * elapsed * ran) as u64,
+                discarded: (1000.0 * elapsed * ran * wasted) as u64,
                 beside,
                 idle: ns(elapsed * left * (1.0 - busy)),
             }

@@ -346,6 +346,7 @@ fn observation(last: &Reading, now: &Reading, switches: Nanos, joins: bool) -> O
         busy: since(|seen| seen.busy),
         overran: moved(|seen| seen.overruns.into()),
         packets: now.counters.packets.saturating_sub(last.counters.packets),
+        discarded: now.counters.discarded.saturating_sub(last.counters.discarded),
         beside: beside || moved(|seen| seen.contended.into()) || joins,
     }
 }
