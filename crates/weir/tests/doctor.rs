@@ -185,7 +185,7 @@ fn udp_without_memory_is_told_from_a_full_queue() {
     host.while_sent(&[host.flow(Some(10.0 * TRICKLE))], || {
         wait_until("much waits in the queue", || host.has(|socket| socket.queued > 4 << 20));
     });
-    let script = "f=/proc/sys/net/ipv4/udp_mem; old=$(cat $f); echo 1 2 3 > $f; echo set; read end || :; echo $old > $f";
+    let script = "f=/proc/sys/net/ipv4/udp_mem; exec 9<$f; flock 9; old=$(cat $f); echo 1 2 3 > $f; echo set; read end || :; echo $old > $f";
     let mut command = Command::new("sh");
     command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
     let mut limit = command.spawn().unwrap();
