@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use libbpf_rs::Link;
 
-use super::{Found, GroupMark, Policy, Process, ProcessId, Started};
+use super::process::{Found, GroupMark, Policy, Process, ProcessId, Started};
 use crate::error::{Error, Result};
 use crate::record::each;
 use crate::shared::load;

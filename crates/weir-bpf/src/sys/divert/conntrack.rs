@@ -7,10 +7,10 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use rustix::io::Errno;
 use rustix::net::netlink;
 
+use super::diversion::Diversion;
 use super::kind::DiversionKind;
-use super::nft::NFGENMSG_BYTES;
-use super::{Diversion, ask};
-use crate::sys::netlink::attribute;
+use super::nfnetlink::NFGENMSG_BYTES;
+use crate::sys::netlink::{ask, attribute};
 use crate::sys::sched::own_cpu_time;
 
 const NFNL_SUBSYS_CTNETLINK: u16 = 1;

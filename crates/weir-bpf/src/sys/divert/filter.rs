@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use rustix::net::netlink;
 
 use super::watch::rest_since;
-use super::{ask, legacy, nft, programs, read_proc, tc};
-use crate::sys::netlink::{Socket, repeated};
+use super::{legacy, nft, proc, programs, tc};
+use crate::sys::netlink::{Socket, ask, repeated};
 use crate::sys::sched::own_cpu_time;
 
 /// `XFRM_MSG_GETPOLICY`, and the bytes of its `struct xfrm_userpolicy_id`.
@@ -106,8 +106,8 @@ fn ipv6_is_off(interface: &str) -> Option<String> {
     let knob = format!("net.ipv6.conf.{interface}.disable_ipv6");
     let read = || {
         // Without such a file the interface has no IPv6, for which an MTU can be too small.
-        let off = read_proc(&format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"))?;
-        let addresses = read_proc("/proc/thread-self/net/if_inet6")?;
+        let off = proc::read(&format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"))?;
+        let addresses = proc::read("/proc/thread-self/net/if_inet6")?;
         let is_reached = |line: &str| {
             line.split_whitespace().nth(3).is_some_and(|scope| !NEARBY.contains(&scope))
         };
@@ -126,7 +126,7 @@ fn ipv6_is_off(interface: &str) -> Option<String> {
 /// The kernel goes by the greater of the interface's and everybody's. 2 is loose: it drops what comes from where no
 /// route leads, which is nowhere with a route to everywhere.
 pub(super) fn reverse_path(interface: &str, for_whom: &str) -> Option<String> {
-    let of = |name: &str| read_proc(&format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
+    let of = |name: &str| proc::read(&format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
     let filter = of("all").and_then(|all| of(interface).map(|own| own.max(all)));
     match filter {
         Ok(filter) if filter.trim() == RP_FILTER_STRICT => Some(format!(
@@ -168,7 +168,7 @@ const GROUPS: [&str; 2] = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
 
 /// BPF programs that may drop or change what the sockets of a process's control group receive; a line if there are any.
 pub fn cgroup_programs(pid: i32) -> Option<String> {
-    let groups = match read_proc(&format!("/proc/{pid}/cgroup")) {
+    let groups = match proc::read(&format!("/proc/{pid}/cgroup")) {
         Ok(groups) => groups,
         Err(error) => return Some(format!("its control group cannot be read: {error}")),
     };

@@ -6,7 +6,7 @@ use netlink_packet_core::NLM_F_ACK;
 use rustix::io::Errno;
 
 use super::filter::{ipsec, reverse_path};
-use super::{legacy, nft, proc, programs, read_proc, rules, tc};
+use super::{legacy, nft, proc, programs, rules, tc};
 use crate::sys::netlink::{Attributes, attribute, open_generic};
 use crate::sys::procfile::ProcFile;
 use crate::sys::{ethtool, local_table};
@@ -129,7 +129,7 @@ fn unfinished(name: &str) -> Option<String> {
 /// `ip6_forward()` and `ip6_rcv_core()` drop what `bpf_fib_lookup()`, which asks the interface alone, finds a way for.
 fn ipv6_is_off(name: &str) -> Option<String> {
     let of = |name: &str, what: &str| {
-        let value = read_proc(&format!("/proc/sys/net/ipv6/conf/{name}/{what}"));
+        let value = proc::read(&format!("/proc/sys/net/ipv6/conf/{name}/{what}"));
         value.map(|value| !matches!(value.trim(), "" | "0"))
     };
     let read = || {
@@ -153,7 +153,7 @@ fn unlisted() -> Option<String> {
 }
 
 fn multipath(path: &str) -> Option<String> {
-    match read_proc(path) {
+    match proc::read(path) {
         Ok(value) if matches!(value.trim(), "" | "0") => None,
         Ok(_) => Some(format!("{path} is not 0: ports choose among several routes")),
         Err(error) => Some(format!("{path} cannot be read: {error}")),

@@ -5,8 +5,8 @@
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::Diversion;
 use super::conntrack::Connections;
+use super::diversion::Diversion;
 use super::expression::{IPPROTO_TCP, half, hides_connections, matching, target};
 use super::kind::DiversionKind;
 use super::ports::{Conditions, PortSet};

@@ -6,24 +6,23 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
+use netlink_packet_core::NLM_F_ACK;
 use rustix::io::Errno;
 use rustix::net::netlink;
 
 use super::conntrack::Connections;
+use super::diversion::Diversion;
 use super::expression::{Element, HAVE_HELPERS, is_for_tcp};
 use super::kind::DiversionKind;
+use super::nfnetlink::{ALL, NFNL_SUBSYS_NFTABLES, body, dump};
+use super::sets;
 use super::translation::{Table, Translation};
-use super::{Diversion, ask, sets};
-use crate::sys::netlink::{Attributes, text};
+use crate::sys::netlink::{Attributes, ask, text};
 
-pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10;
 const GETCHAIN: u16 = 4;
 const GETRULE: u16 = 7;
 const GETGEN: u16 = 16;
 const GETOBJ: u16 = 19;
-/// `struct nfgenmsg`: family, version, resource.
-pub(super) const NFGENMSG_BYTES: usize = 4;
 const NFTA_GEN_ID: u16 = 1;
 const NFTA_CHAIN_TABLE: u16 = 1;
 const NFTA_CHAIN_NAME: u16 = 3;
@@ -139,18 +138,6 @@ pub(super) fn generation() -> rustix::io::Result<Option<u32>> {
         Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::PROTONOSUPPORT) => Ok(None),
         Err(errno) => Err(errno),
     }
-}
-
-/// Asked about every table.
-const ALL: [u8; NFGENMSG_BYTES] = [0; NFGENMSG_BYTES];
-
-pub(super) fn dump(what: u16, request: &[u8]) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
-    ask(Some(netlink::NETFILTER), NFNL_SUBSYS_NFTABLES << 8 | what, NLM_F_DUMP, request)
-}
-
-/// A message's attributes.
-pub(super) fn body(message: &[u8]) -> Attributes<'_> {
-    Attributes::of(message.get(NFGENMSG_BYTES..).unwrap_or_default())
 }
 
 /// The objects' tables and types, where they have one.

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use libbpf_rs::{Link, libbpf_sys};
 use rustix::io::Errno;
 
-use super::Diversion;
+use super::diversion::Diversion;
 use super::kind::DiversionKind;
 use crate::error::{Error, Result};
 use crate::record::each;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Diversion;
+use super::diversion::Diversion;
 use super::expression::{Element, Leads};
 use super::kind::DiversionKind;
 use super::ports::{Conditions, PortSet};

@@ -9,11 +9,13 @@ use rustix::net::netlink;
 
 use super::conntrack::Connections;
 use super::device::DeviceProbe;
+use super::diversion::{Diversion, Sight};
 use super::kind::DiversionKind;
 use super::link::Link;
-use super::nft::{self, NFNL_SUBSYS_NFTABLES, Rules};
+use super::nfnetlink::NFNL_SUBSYS_NFTABLES;
+use super::nft::{self, Rules};
 use super::translation::Translation;
-use super::{Diversion, Sight, legacy, proc, programs, rules, tc};
+use super::{legacy, proc, programs, rules, tc};
 use crate::error::{Error, Result};
 use crate::sys::link::object;
 use crate::sys::netlink::{Message, Socket};
@@ -176,7 +178,7 @@ impl DiversionWatch {
     }
 
     /// Looks. Programs with these numbers (the kernel's) at tc ingress are the caller's own and do not
-    /// count. What cannot be read counts as [`super::DiversionKind::Unknown`].
+    /// count. What cannot be read counts as [`DiversionKind::Unknown`].
     pub fn read(&mut self, own_programs: &[u32]) -> Vec<Diversion> {
         let begun = own_cpu_time();
         // What has changed until now is about to be read; what cannot be heard of is read, too.
