@@ -12,6 +12,7 @@ use super::kind::DiversionKind;
 use super::ports::{Conditions, PortSet};
 use super::proc::read;
 use super::translation::Translation;
+use super::way::{IP_HOOKS, Way};
 use crate::sys::netlink::text;
 use crate::sys::procfile::ProcFile;
 use crate::sys::sockopt;
@@ -38,10 +39,6 @@ const STANDARD_VERDICT_OFFSET: usize = 32;
 const VERDICT_QUEUE: i32 = -4;
 /// -NF_ACCEPT - 1.
 const VERDICT_ACCEPT: i32 = -2;
-/// FORWARD, OUTPUT and POSTROUTING: not on the way to a local socket.
-pub(super) const HOOKS_ELSEWHERE: [usize; 3] = [2, 3, 4];
-/// LOCAL_IN and LOCAL_OUT: not on the way of a packet that is forwarded.
-pub(super) const LOCAL_HOOKS: [usize; 2] = [1, 3];
 
 struct Family {
     names: &'static str,
@@ -133,12 +130,12 @@ fn of_family(
     found
 }
 
-/// Tables that do more than accept everything, one line each; the policies of hooks that are elsewhere do not count.
-pub(super) fn anything(elsewhere: &[usize]) -> Vec<String> {
-    FAMILIES.iter().flat_map(|family| of_family_anything(family, elsewhere)).collect()
+/// Tables that do more than accept everything, one line each; of policies, only those on this way count.
+pub(super) fn met(way: Way) -> Vec<String> {
+    FAMILIES.iter().flat_map(|family| of_family_met(family, way)).collect()
 }
 
-fn of_family_anything(family: &Family, elsewhere: &[usize]) -> Vec<String> {
+fn of_family_met(family: &Family, way: Way) -> Vec<String> {
     let names = match read(family.names) {
         Ok(names) => names,
         Err(error) => return vec![format!("{}: {error}", family.names)],
@@ -156,9 +153,7 @@ fn of_family_anything(family: &Family, elsewhere: &[usize]) -> Vec<String> {
                 == Some(VERDICT_ACCEPT)
         };
         word(&info, ENTRIES_COUNT_OFFSET) != Some(policies)
-            || (0..5).any(|hook| {
-                hooks & (1 << hook) != 0 && !elsewhere.contains(&hook) && !accepts(hook)
-            })
+            || (0..IP_HOOKS).any(|hook| hooks & (1 << hook) != 0 && way.has(hook) && !accepts(hook))
     };
     let describe = |table| format!("{} table {table} has rules", family.command);
     names.lines().filter(active).map(describe).collect()
@@ -307,7 +302,7 @@ fn target_of(target_struct: &[u8]) -> Option<(DiversionKind, String)> {
 /// Whether a rule is in a built-in chain that no packet passes on its way to a local socket.
 fn is_elsewhere(info: &[u8], at: usize) -> bool {
     let hooks = word(info, NAME_BYTES).unwrap_or_default();
-    HOOKS_ELSEWHERE.iter().any(|hook| {
+    (0..IP_HOOKS).filter(|hook| !Way::In.has(*hook)).any(|hook| {
         let bound = |offset| word(info, offset + 4 * hook).map(|bound| bound as usize);
         let within = bound(HOOK_ENTRY_OFFSET).is_some_and(|first| at >= first)
             && bound(UNDERFLOW_OFFSET).is_some_and(|last| at <= last);

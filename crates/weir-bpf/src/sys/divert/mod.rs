@@ -13,8 +13,8 @@
 //! | tc filters at ingress, tcx and `sk_lookup` programs | rtnetlink (`tc`), bpf(2) (`programs`) |
 //! | masters, and interfaces on top, in any namespace | rtnetlink (`link`), the kernel's own record (`device`) |
 //! | policy routing | rtnetlink (`rules`) |
-//! | what else the kernel does to packets before a socket has them | `filter`, for lazy sockets alone |
-//! | what the kernel does to packets that it forwards | `forward`, for the fast path alone |
+//! | what else the kernel does to packets before a socket has them | `filter`, `on_the_way`: for lazy sockets alone |
+//! | what the kernel does to packets that it forwards | `forward`, `on_the_way`: for the fast path alone |
 //! | packet and raw sockets | `/proc` (`packet`) |
 //!
 //! What netlink announces is read again when it has ([`DiversionWatch`]), the rest at each look.
@@ -30,6 +30,7 @@ mod legacy;
 mod link;
 mod nfnetlink;
 mod nft;
+mod on_the_way;
 mod ports;
 mod proc;
 pub(crate) mod programs;
@@ -40,6 +41,7 @@ mod tc;
 mod tests;
 mod translation;
 mod watch;
+mod way;
 
 pub use self::conntrack::load_conntrack;
 pub use self::diversion::{Diversion, Sight};

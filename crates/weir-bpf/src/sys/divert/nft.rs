@@ -17,6 +17,7 @@ use super::kind::DiversionKind;
 use super::nfnetlink::{ALL, NFNL_SUBSYS_NFTABLES, body, dump};
 use super::sets;
 use super::translation::{Table, Translation};
+use super::way::Way;
 use crate::sys::netlink::{Attributes, ask, text};
 
 const GETCHAIN: u16 = 4;
@@ -47,13 +48,7 @@ const NFPROTO_INET: u8 = 1;
 const NFPROTO_IPV4: u8 = 2;
 const NFPROTO_NETDEV: u8 = 5;
 const NFPROTO_IPV6: u8 = 10;
-/// A way through the kernel: the hooks on it, of IP and of a device.
-type Way = (&'static [u32], &'static [u32]);
-/// To a local socket: PRE_ROUTING, LOCAL_IN; ingress.
-const INCOMING: Way = (&[0, 1], &[0]);
-/// From one interface to another: PRE_ROUTING, FORWARD, POST_ROUTING; ingress, egress.
-const FORWARDING: Way = (&[0, 2, 4], &[0, 1]);
-const NF_INET_INGRESS: u32 = 5;
+const NF_INET_INGRESS: usize = 5;
 
 /// What was found in one generation of the rules.
 #[derive(Debug, Default)]
@@ -77,7 +72,7 @@ impl Rules {
     }
 
     fn try_read(ifname: &str) -> rustix::io::Result<Self> {
-        let chains = chains(ifname)?;
+        let chains = chains(Way::In, ifname)?;
         let objects = objects()?;
         let is_synproxy =
             |(_, kind): &(String, Option<u32>)| kind.is_none_or(|kind| kind == NFT_OBJECT_SYNPROXY);
@@ -186,16 +181,14 @@ impl Place {
 
 /// A chain that the kernel calls by itself.
 struct BaseChain {
-    /// Whether this interface's incoming packets pass it.
-    incoming: bool,
-    /// Whether packets pass it that are forwarded from this interface or to it.
-    forwarding: bool,
+    /// Whether packets pass it that go this way, by this interface.
+    is_met: bool,
     nat: bool,
     /// Whether packets are dropped that no rule takes.
     drops: bool,
 }
 
-fn chains(ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
+fn chains(way: Way, ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
     let mut chains = BTreeMap::new();
     for (_, message) in dump(GETCHAIN, &ALL)? {
         let place = Place::of(&message, NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME).ok_or(Errno::BADMSG)?;
@@ -203,10 +196,8 @@ fn chains(ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
         if !chain.has(NFTA_CHAIN_HOOK) {
             continue;
         }
-        let is_on = |way| is_on(way, place.family, chain.within(NFTA_CHAIN_HOOK), ifname);
         let base = BaseChain {
-            incoming: is_on(INCOMING),
-            forwarding: is_on(FORWARDING),
+            is_met: is_met(way, place.family, chain.within(NFTA_CHAIN_HOOK), ifname),
             nat: chain.text(NFTA_CHAIN_TYPE).is_some_and(|kind| kind == "nat"),
             drops: chain.big_endian(NFTA_CHAIN_POLICY).is_some_and(|policy| policy != NF_ACCEPT),
         };
@@ -216,11 +207,12 @@ fn chains(ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
 }
 
 /// Whether this interface's packets pass a hook on this way; one without a number may be any.
-fn is_on((of_ip, of_device): Way, family: u8, hook: Attributes<'_>, ifname: &str) -> bool {
+fn is_met(way: Way, family: u8, hook: Attributes<'_>, ifname: &str) -> bool {
     let Some(number) = hook.big_endian(NFTA_HOOK_HOOKNUM) else { return true };
+    let number = number as usize;
     match family {
-        NFPROTO_NETDEV => of_device.contains(&number) && names(hook, ifname),
-        _ => of_ip.contains(&number) || number == NF_INET_INGRESS && names(hook, ifname),
+        NFPROTO_NETDEV => way.has_at_device(number) && names(hook, ifname),
+        _ => way.has(number) || number == NF_INET_INGRESS && names(hook, ifname),
     }
 }
 
@@ -255,53 +247,35 @@ impl<'a> Rule<'a> {
     }
 }
 
-/// Whatever rules and policies incoming packets meet, one line each: a chain that others jump to counts,
-/// whoever jumps.
-pub(super) fn anything(ifname: &str) -> rustix::io::Result<Vec<String>> {
-    let chains = chains(ifname)?;
-    let mut found: BTreeSet<String> = chains
-        .iter()
-        .filter(|(_, chain)| chain.drops && chain.incoming)
-        .map(|(place, _)| format!("{} has the policy drop", place.name()))
-        .collect();
-    for (_, message) in &dump(GETRULE, &ALL)? {
-        let rule = Rule::of(message).ok_or(Errno::BADMSG)?;
-        let place = &rule.place;
-        if !place.is_of_ip() {
-            continue;
-        }
-        if chains.get(place).is_none_or(|chain| chain.incoming) {
-            found.insert(format!("{} has rules", place.name()));
-        } else if !rule.is_whole || rule.elements.iter().any(Element::asks_conntrack) {
-            found.insert(format!(
-                "{} asks for connections, which packets on a ring make none of",
-                place.name()
-            ));
-        }
-    }
-    Ok(found.into_iter().collect())
-}
-
-/// Whatever rules, policies and translation packets meet that are forwarded between these interfaces, one line each.
-pub(super) fn on_the_way(ifnames: &[String]) -> rustix::io::Result<Vec<String>> {
+/// Whatever rules, policies and translation packets meet that go this way by one of these interfaces, one line each: a
+/// chain that others jump to counts, whoever jumps.
+pub(super) fn met(way: Way, ifnames: &[String]) -> rustix::io::Result<Vec<String>> {
     let mut found = BTreeSet::new();
     let rules = dump(GETRULE, &ALL)?;
     for ifname in ifnames {
-        let chains = chains(ifname)?;
+        let chains = chains(way, ifname)?;
         for (place, chain) in &chains {
-            if chain.drops && chain.forwarding {
+            if chain.drops && chain.is_met {
                 found.insert(format!("{} has the policy drop", place.name()));
             }
             // Without rules, it still translates the connections that it knows.
-            if chain.nat {
+            if chain.nat && way == Way::Through {
                 found.insert(format!("{} translates (NAT)", place.name()));
             }
         }
         for (_, message) in &rules {
-            let place =
-                Place::of(message, NFTA_RULE_TABLE, NFTA_RULE_CHAIN).ok_or(Errno::BADMSG)?;
-            if place.is_of_ip() && chains.get(&place).is_none_or(|chain| chain.forwarding) {
+            let Rule { place, elements, is_whole } = Rule::of(message).ok_or(Errno::BADMSG)?;
+            let asks = || !is_whole || elements.iter().any(Element::asks_conntrack);
+            if !place.is_of_ip() {
+                continue;
+            }
+            if chains.get(&place).is_none_or(|chain| chain.is_met) {
                 found.insert(format!("{} has rules", place.name()));
+            } else if way == Way::In && asks() {
+                found.insert(format!(
+                    "{} asks for connections, which packets on a ring make none of",
+                    place.name()
+                ));
             }
         }
     }
@@ -326,7 +300,7 @@ impl Translating {
         }
         for (place, chain) in chains {
             if let Some(table) = tables.get_mut(&place.table_name()) {
-                table.add_base_chain(&place.chain, chain.incoming);
+                table.add_base_chain(&place.chain, chain.is_met);
             }
         }
         Ok(Self { tables, translation: Translation::default() })
@@ -381,7 +355,7 @@ impl Findings {
         let Rule { place, elements, is_whole } = rule;
         // Translation works in all its chains, whichever hook they are at; so may a chain that
         // others jump to.
-        let concerns = |chain: &BaseChain| chain.incoming || chain.nat;
+        let concerns = |chain: &BaseChain| chain.is_met || chain.nat;
         if !place.is_of_ip() || !chains.get(place).is_none_or(concerns) {
             return;
         }

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::diversion::Diversion;
 use super::kind::DiversionKind;
+use super::way::Way;
 use crate::error::{Error, Result};
 use crate::record::each;
 use crate::shared::load;
@@ -68,12 +69,12 @@ pub(super) fn at(ifindex: IfIndex, name: &str, place: Place) -> Option<String> {
     }
 }
 
-/// Programs at netfilter's hooks, a line if there are any that are not elsewhere.
-pub(super) fn at_netfilter(elsewhere: &[usize]) -> Option<String> {
+/// Programs at netfilter's hooks on a way, a line if there are any.
+pub(super) fn at_netfilter(way: Way) -> Option<String> {
     let mut found = None;
     let read = netfilter_links().and_then(|links| {
         each(links, NETFILTER, |link: types::weir_netfilter_link| {
-            if !elsewhere.contains(&(link.hooknum as usize)) {
+            if way.has(link.hooknum as usize) {
                 found = Some(link.prog_id);
             }
         })
