@@ -47,8 +47,8 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Network address translation: rules, or connections that still are translated. Masquerading
-    /// counts too: answers are translated back where they come in (`nf_nat_ipv4_pre_routing()`).
+    /// Network address translation: rules, or a table that may still translate connections. Masquerading counts too:
+    /// answers are translated back where they come in (`nf_nat_ipv4_pre_routing()`).
     Nat: "packets may be translated to another address or port", Passes(
         "NAT rules for given ports, and masquerading, leave the other packets to the gate where it can ask conntrack \
          (Linux 5.18; if `nf_conntrack` is a module that cannot be loaded at the start, restart weir once it is); or run \

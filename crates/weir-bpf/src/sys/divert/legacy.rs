@@ -5,7 +5,6 @@
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::conntrack::Connections;
 use super::diversion::Diversion;
 use super::expression::{IPPROTO_TCP, half, hides_connections, matching, target};
 use super::kind::DiversionKind;
@@ -82,20 +81,18 @@ pub(super) fn tables() -> [ProcFile; 2] {
     FAMILIES.each_ref().map(|family| ProcFile::new(family.names))
 }
 
-/// What the calling thread's network namespace has; without `connections`, they are not looked at.
+/// What the calling thread's network namespace has.
 pub(super) fn iptables(
     tables: &mut [ProcFile; 2],
-    mut connections: Option<&mut Connections>,
     translation: &mut Translation,
 ) -> Vec<Diversion> {
-    let each = |(family, names)| of_family(family, names, connections.as_deref_mut(), translation);
+    let each = |(family, names)| of_family(family, names, translation);
     FAMILIES.iter().zip(tables).flat_map(each).collect()
 }
 
 fn of_family(
     family: &Family,
     names: &mut ProcFile,
-    mut connections: Option<&mut Connections>,
     translation: &mut Translation,
 ) -> Vec<Diversion> {
     let names = match names.read() {
@@ -107,22 +104,13 @@ fn of_family(
         let place = format!("{} table {table}", family.command);
         match entries(family, table) {
             Ok((info, entries)) => {
-                let of_table = judge(family, &place, &info, &entries, table == "nat");
-                let translates = of_table.iter().any(|one| one.kind == DiversionKind::Nat);
-                if table == "nat"
-                    && !translates
-                    && let Some(connections) = connections.as_deref_mut()
-                {
-                    // It has no generations: while there is a rule, connections are not asked about.
-                    found.extend(connections.still_translated(&place, None));
-                }
+                found.extend(judge(family, &place, &info, &entries, table == "nat"));
                 if table == "nat" {
                     translation.add_table(&place);
                 }
                 for rule in Rules::new(family, &entries).flatten() {
                     translate(family, &place, &info, &rule, translation);
                 }
-                found.extend(of_table);
             }
             Err(errno) => found.push(Diversion::unknown(&place, errno)),
         }

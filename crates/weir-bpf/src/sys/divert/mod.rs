@@ -7,7 +7,7 @@
 //!
 //! | source | read from |
 //! |---|---|
-//! | nftables, and iptables over nftables | nfnetlink (`nft`, `expression`), translated connections (`conntrack`) |
+//! | nftables, and iptables over nftables | nfnetlink (`nft`, `expression`) |
 //! | legacy iptables | its socket options (`legacy`) |
 //! | IPVS, multicast forwarding | `/proc` (`proc`) |
 //! | tc filters at ingress, tcx and `sk_lookup` programs | rtnetlink (`tc`), bpf(2) (`programs`) |
@@ -19,7 +19,6 @@
 //!
 //! What netlink announces is read again when it has ([`DiversionWatch`]), the rest at each look.
 
-mod conntrack;
 mod device;
 mod diversion;
 mod expression;
@@ -43,12 +42,12 @@ mod translation;
 mod watch;
 mod way;
 
-pub use self::conntrack::load_conntrack;
 pub use self::diversion::{Diversion, Sight};
 pub use self::filter::{Filters, cgroup_programs};
 pub(crate) use self::forward::CHECKSUMS_UNTOLD;
 pub use self::forward::{ForwardFilters, Interface, at_egress, ports_choose_no_egress};
 pub use self::kind::DiversionKind;
+pub use self::nfnetlink::load_conntrack;
 pub use self::ports::{PortProtocol, Ports};
 pub use self::watch::DiversionWatch;
 use crate::error::Result;

@@ -10,7 +10,6 @@ use netlink_packet_core::NLM_F_ACK;
 use rustix::io::Errno;
 use rustix::net::netlink;
 
-use super::conntrack::Connections;
 use super::diversion::Diversion;
 use super::expression::{Element, HAVE_HELPERS, is_for_tcp};
 use super::kind::DiversionKind;
@@ -54,8 +53,6 @@ const NF_INET_INGRESS: usize = 5;
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     found: Vec<Diversion>,
-    /// Chains of type nat, where there are no rules that translate.
-    idle_nat: Option<String>,
     translation: Translation,
 }
 
@@ -93,30 +90,16 @@ impl Rules {
             findings.add_rule(&chains, &rule);
             translating.add_rule(&rule);
         }
-        let found = findings.into_diversions();
-        let translates = found.iter().any(|diversion| diversion.kind == DiversionKind::Nat);
-        let nat_chain = chains.iter().find(|(_, chain)| chain.nat).map(|(place, _)| place.name());
-        let idle_nat = nat_chain.filter(|_| !translates);
-        Ok(Self { found, idle_nat, translation: translating.into_translation() })
+        let translation = translating.into_translation();
+        Ok(Self { found: findings.into_diversions(), translation })
     }
 
     pub(super) fn translation(&self) -> &Translation {
         &self.translation
     }
 
-    /// What diverts now, by the rules of this generation; without `connections`, they are not looked at.
-    pub(super) fn diversions(
-        &self,
-        generation: u32,
-        connections: Option<&mut Connections>,
-    ) -> Vec<Diversion> {
-        let mut all = self.found.clone();
-        // The hooks of a nat chain without rules go on translating the connections that they know.
-        let idle_nat = self.idle_nat.as_deref();
-        if let (Some(chain), Some(connections)) = (idle_nat, connections) {
-            all.extend(connections.still_translated(chain, Some(generation)));
-        }
-        all
+    pub(super) fn diversions(&self) -> &[Diversion] {
+        &self.found
     }
 }
 

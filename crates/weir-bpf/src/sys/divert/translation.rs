@@ -48,6 +48,16 @@ impl Translation {
         }
     }
 
+    /// Where conntrack is not asked: a table without rules translates the connections that it knows.
+    pub(super) fn add_idle(self, found: &mut Vec<Diversion>) {
+        let tables: Vec<String> = self.tables.into_iter().collect();
+        if !tables.is_empty() && found.iter().all(|one| one.kind != DiversionKind::Nat) {
+            let detail =
+                format!("{}: no rules, but connections may still be translated", tables.join(", "));
+            found.push(Diversion::new(DiversionKind::Nat, detail));
+        }
+    }
+
     /// Puts what is understood into the place of [`DiversionKind::Nat`], if all is.
     pub(super) fn narrow(self, found: &mut Vec<Diversion>) {
         if self.tables.is_empty() {
