@@ -19,7 +19,7 @@ use crate::abi;
 use crate::accounts::monotonic_now;
 use crate::attach::{AttachMode, Attachment, by_link};
 use crate::error::{Error, Result};
-use crate::shared::{globals, load};
+use crate::object::{globals, load};
 use crate::skeleton::traffic::{TrafficSkelBuilder, types};
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;

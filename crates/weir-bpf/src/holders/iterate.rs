@@ -7,8 +7,8 @@ use libbpf_rs::Link;
 
 use super::process::{Found, GroupMark, Policy, Process, ProcessId, Started};
 use crate::error::{Error, Result};
+use crate::object::load;
 use crate::record::each;
-use crate::shared::load;
 use crate::skeleton::holders::{HoldersSkelBuilder, types};
 use crate::units::{Nice, SocketInode, Uid};
 
